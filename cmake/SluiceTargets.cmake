@@ -1,0 +1,96 @@
+# Compile settings that every target of ours shares, and the source lists.
+
+add_library(sluice_warnings INTERFACE)
+target_compile_options(sluice_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+  -Werror
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-missing-field-initializers>
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wthread-safety>)
+if(SLUICE_SANITIZE)
+  add_compile_options(-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${SLUICE_SANITIZE})
+endif()
+
+# Includes, defines and libraries of the library target.
+function(sluice_configure target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target}
+    PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+  target_link_libraries(${target}
+    PRIVATE $<BUILD_INTERFACE:sluice_warnings> $<BUILD_INTERFACE:Eigen3::Eigen>
+            $<BUILD_INTERFACE:CLI11::CLI11>
+            $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
+            fmt::fmt ZLIB::ZLIB Threads::Threads)
+  target_compile_definitions(${target} PRIVATE
+    SLUICE_VERSION="${PROJECT_VERSION}" EIGEN_MPL2_ONLY
+    EIGEN_DONT_PARALLELIZE)
+  foreach(feature ${SLUICE_FEATURES})
+    target_compile_definitions(${target} PRIVATE SLUICE_HAVE_${feature}=1)
+  endforeach()
+  if("SPDLOG" IN_LIST SLUICE_FEATURES)
+    target_link_libraries(${target} PRIVATE spdlog::spdlog)
+  endif()
+  if("PROTOBUF" IN_LIST SLUICE_FEATURES)
+    sluice_protobuf(${target})
+  endif()
+  if("PNG" IN_LIST SLUICE_FEATURES)
+    target_link_libraries(${target} PRIVATE PNG::PNG)
+  endif()
+endfunction()
+
+# Compiles io/proto/*.proto into the build tree and adds them to the target.
+# They form a library of their own, since generated code has other warnings.
+function(sluice_protobuf target)
+  file(GLOB protos CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/io/proto/*.proto)
+  if(NOT protos)
+    return()
+  endif()
+  add_library(sluice_proto OBJECT ${protos})
+  set_target_properties(sluice_proto PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(sluice_proto PUBLIC protobuf::libprotobuf)
+  set(out ${PROJECT_BINARY_DIR}/generated)
+  file(MAKE_DIRECTORY ${out})
+  target_include_directories(sluice_proto PUBLIC ${out})
+  protobuf_generate(TARGET sluice_proto LANGUAGE cpp
+    IMPORT_DIRS ${PROJECT_SOURCE_DIR} PROTOC_OUT_DIR ${out})
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:sluice_proto>)
+  target_link_libraries(${target} PRIVATE protobuf::libprotobuf)
+  add_dependencies(${target} sluice_proto)
+endfunction()
+
+# Adds every .cc directly inside a folder.
+function(sluice_sources target folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  target_sources(${target} PRIVATE ${sources})
+endfunction()
+
+# Compiles every .cc of a folder once per instruction set, each time inside the
+# namespace SLUICE_ISA, so that no inline function is shared between them.
+# Always optimised: the point of these files is the vector code.
+function(sluice_isa_sources target folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  if(NOT sources)
+    return()
+  endif()
+  set(isas baseline)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND isas avx2 avx512)
+  endif()
+  set(flags_baseline "")
+  set(flags_avx2 -mavx2 -mfma -mf16c)
+  set(flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+      -mprefer-vector-width=512)
+  foreach(isa ${isas})
+    add_library(sluice_${isa} OBJECT ${sources})
+    set_target_properties(sluice_${isa} PROPERTIES
+      POSITION_INDEPENDENT_CODE ON)
+    target_compile_features(sluice_${isa} PRIVATE cxx_std_20)
+    target_include_directories(sluice_${isa} PRIVATE ${PROJECT_SOURCE_DIR})
+    target_compile_definitions(sluice_${isa} PRIVATE SLUICE_ISA=${isa})
+    target_compile_options(sluice_${isa} PRIVATE -O3 -fno-math-errno
+      -fno-trapping-math -ffp-contract=fast ${flags_${isa}})
+    target_link_libraries(sluice_${isa} PRIVATE sluice_warnings)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:sluice_${isa}>)
+  endforeach()
+endfunction()
