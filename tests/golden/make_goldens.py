@@ -183,7 +183,8 @@ CONVOLUTIONS = [
     ("same_stride2_even_in", (1, 8, 6, 2), (3, 3, 2, 3), 2, 1, "SAME", 1),
     ("same_stride2_odd_in", (1, 7, 9, 2), (3, 3, 2, 3), 2, 1, "SAME", 1),
     ("same_stride_2_3", (2, 9, 10, 1), (5, 4, 1, 3), (2, 3), 1, "SAME", 1),
-    ("same_stride_over_window", (1, 8, 7, 2), (2, 1, 2, 3), (3, 2), 1, "SAME", 1),
+    ("same_stride_over_window",
+     (1, 8, 7, 2), (2, 1, 2, 3), (3, 2), 1, "SAME", 1),
     ("same_dilation2", (1, 9, 7, 2), (3, 3, 2, 2), 1, 2, "SAME", 1),
     ("same_stride2_dilation2", (1, 9, 8, 2), (3, 3, 2, 2), 2, 2, "SAME", 1),
     ("same_7x7_over_input", (1, 3, 4, 1), (7, 7, 1, 2), 1, 1, "SAME", 1),
@@ -211,7 +212,8 @@ DEPTHWISE = [
     ("same_stride2_even_in", (1, 8, 6, 2), (3, 3, 2, 2), 2, 1, "SAME"),
     ("valid_dilation2", (1, 8, 9, 2), (3, 3, 2, 1), 1, 2, "VALID"),
     ("valid_stride3", (2, 10, 8, 2), (2, 3, 2, 3), 3, 1, "VALID"),
-    ("explicit_stride_1_2", (1, 5, 7, 3), (3, 4, 3, 2), (1, 2), 1, (1, 0, 2, 1)),
+    ("explicit_stride_1_2",
+     (1, 5, 7, 3), (3, 4, 3, 2), (1, 2), 1, (1, 0, 2, 1)),
 ]
 
 # name, input NHWC, window, strides, padding
@@ -242,7 +244,8 @@ def window_attributes(strides, padding):
 
 def convolution_family():
     family = Family()
-    for name, size, filters, strides, dilations, padding, groups in CONVOLUTIONS:
+    for row in CONVOLUTIONS:
+        name, size, filters, strides, dilations, padding, groups = row
         case = "conv2d_" + name
         strides, dilations = pair(strides), pair(dilations)
         pads = padding_of(
@@ -256,7 +259,8 @@ def convolution_family():
             [random(case + "/in0", size), random(case + "/in1", filters)],
             lambda x, w: convolve(x, w, strides, pads, dilations, groups),
         )
-    for name, size, filters, strides, dilations, padding in DEPTHWISE:
+    for row in DEPTHWISE:
+        name, size, filters, strides, dilations, padding = row
         case = "depthwise_conv2d_" + name
         strides, dilations = pair(strides), pair(dilations)
         pads = padding_of(
