@@ -1,0 +1,116 @@
+// Input pipelines: a Dataset describes a sequence of examples, an Iterator
+// walks it.
+//
+//   Dataset digits = datasets::Mnist(dir, Mode::kTrain)
+//       .Shuffle(60'000, seed).Repeat().Map(ScaleTo01("image")).Batch(100)
+//       .Prefetch(2);
+//   Iterator batches = digits.MakeIterator();
+//   Example batch;
+//   while (batches.Next(&batch).ValueOrThrow()) Use(batch["image"]);
+//
+// What an Iterator yields is a pure function of the pipeline and of how much
+// was consumed, on every machine: that count is all its saved position holds.
+#ifndef SLUICE_IO_DATASET_H_
+#define SLUICE_IO_DATASET_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/status.h"
+#include "io/example.h"
+
+namespace sluice {
+
+class DatasetNode;
+template <typename T>
+class Stream;
+
+// Cardinality of a dataset that never ends.
+inline constexpr int64_t kInfinite = -1;
+
+// A map that treats all examples of a batch alike, so that it gives the same
+// before and after Batch; Batch then applies it once per batch. It must put
+// new tensors into the example and leave the bytes of the old ones alone.
+struct RowwiseMap {
+  std::function<void(Example&)> apply;
+};
+// uint8 -> float32, 0..255 -> 0..1.
+RowwiseMap ScaleTo01(std::string name);
+
+// Walks a dataset once. Movable; one thread at a time; several iterators of a
+// dataset are independent. Keeps the dataset alive. Destroying it stops its
+// prefetch thread.
+class Iterator {
+ public:
+  Iterator(Iterator&&) noexcept;
+  Iterator& operator=(Iterator&&) noexcept;
+  ~Iterator();
+
+  // The next element, or false at the end. What a Map function threw comes
+  // back as the Status.
+  Result<bool> Next(Example* element);
+
+  // What has been consumed, as one line of JSON: nothing that Prefetch holds
+  // ready counts. Restore gives an iterator of an equal pipeline that goes on
+  // exactly there. The batch size may differ: the position counts examples.
+  // kInvalidArgument when the text is no position or of another pipeline.
+  std::string SavePosition() const;
+  Status Restore(const std::string& position);
+
+ private:
+  friend class Dataset;
+  explicit Iterator(std::shared_ptr<const DatasetNode> node);
+
+  std::shared_ptr<const DatasetNode> node_;
+  std::unique_ptr<Stream<Example>> stream_;
+  int64_t consumed_ = 0;  // elements
+};
+
+// An immutable description; copies share it. All member functions are const
+// and thread-safe, and throw Error(kInvalidArgument) for arguments that can
+// never work.
+class Dataset {
+ public:
+  explicit Dataset(std::shared_ptr<const DatasetNode> node);
+
+  // fn may change the example in place. It must be a pure function of it and
+  // must not touch tensors it has kept; it may throw.
+  Dataset Map(std::function<void(Example&)> fn) const;
+  Dataset Map(RowwiseMap map) const;
+  // For random augmentation: `key` is 64 random bits, a function of the seed,
+  // the epoch and the element's place in it.
+  Dataset MapRandom(uint64_t seed,
+                    std::function<void(Example&, uint64_t key)> fn) const;
+  // Draws from a buffer of that many elements; a buffer as large as the
+  // dataset gives a uniform permutation. Every epoch (pass of a Repeat behind
+  // it) has another order, from (seed, epoch).
+  Dataset Shuffle(int64_t buffer, uint64_t seed) const;
+  // n passes; for ever when n is -1.
+  Dataset Repeat(int64_t n = -1) const;
+  // Stacks n elements; the last batch of a pass may be smaller.
+  Dataset Batch(int64_t n, bool drop_remainder = false) const;
+  // Elements index, index + count, ...
+  Dataset Shard(int64_t index, int64_t count) const;
+  Dataset Take(int64_t n) const;
+  // Computes up to `depth` elements ahead on a thread of its own.
+  Dataset Prefetch(int64_t depth) const;
+
+  // Elements the iterator yields, or kInfinite.
+  int64_t cardinality() const;
+  // Examples (not batches) in one pass, Repeat not counted.
+  int64_t examples_per_epoch() const;
+
+  Iterator MakeIterator() const;
+  // The first element, to learn names, dtypes and shapes. Throws Error, also
+  // when the dataset is empty.
+  Example First() const;
+
+ private:
+  std::shared_ptr<const DatasetNode> node_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_DATASET_H_

@@ -1,0 +1,34 @@
+// Sources of examples.
+#ifndef SLUICE_IO_DATASETS_H_
+#define SLUICE_IO_DATASETS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "io/dataset.h"
+
+namespace sluice {
+
+// What a model is run for; a data source picks its split by it.
+enum class Mode : uint8_t { kTrain, kEval, kPredict };
+
+namespace datasets {
+
+// The rows of the columns: tensors with the same first dimension. Throws
+// Error(kInvalidArgument) when they differ.
+Dataset FromTensors(Example columns);
+
+// LeCun's handwritten digits from the four IDX files in `dir`, plain or .gz:
+// the 60,000 for kTrain, else the 10,000 for testing.
+// image: uint8 [28,28,1], 0 paper, 255 ink; label: int64 [], 0..9.
+// Throws Error: kNotFound, kDataLoss, kOutOfRange (a label above 9).
+Dataset Mnist(const std::string& dir, Mode mode);
+
+// Digits drawn by io/digits.h, not real data: `count` of them, the same for
+// every machine. Names, dtypes and shapes as Mnist.
+Dataset SyntheticDigits(int64_t count, uint64_t seed);
+
+}  // namespace datasets
+}  // namespace sluice
+
+#endif  // SLUICE_IO_DATASETS_H_

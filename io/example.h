@@ -1,0 +1,51 @@
+// One element of a dataset: named tensors, in the order they were added.
+#ifndef SLUICE_IO_EXAMPLE_H_
+#define SLUICE_IO_EXAMPLE_H_
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/tensor.h"
+
+namespace sluice {
+
+// Before Batch one example, after it a batch of them (one more, leading
+// dimension). Copies share the tensors. Not thread-safe.
+class Example {
+ public:
+  using Entry = std::pair<std::string, Tensor>;
+
+  Example() = default;
+  Example(std::initializer_list<Entry> entries) : entries_(entries) {}
+
+  // Throws Error(kNotFound) that lists the names there are.
+  Tensor& operator[](std::string_view name);
+  const Tensor& operator[](std::string_view name) const;
+  bool contains(std::string_view name) const;
+  // Adds a tensor or replaces the one of that name.
+  void Set(std::string_view name, Tensor tensor);
+
+  size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  auto begin() { return entries_.begin(); }
+  auto end() { return entries_.end(); }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+ private:
+  const Tensor* Find(std::string_view name) const;
+  std::vector<Entry> entries_;
+};
+
+// Stacks examples of the same names, dtypes and shapes; an error names the
+// first that differs.
+Result<Example> Stack(std::span<const Example> examples);
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_EXAMPLE_H_
