@@ -1,0 +1,24 @@
+// What the processor under us can do, asked once.
+#ifndef SLUICE_ENGINE_CPU_FEATURES_H_
+#define SLUICE_ENGINE_CPU_FEATURES_H_
+
+#include <cstdint>
+#include <string>
+
+namespace sluice {
+
+struct CpuFeatures {
+  std::string model;     // "AMD EPYC"; empty when unknown
+  int cores = 1;         // that this process may run on
+  bool avx2 = false;     // with FMA and F16C, and saved by the system
+  bool avx512 = false;   // F, BW, DQ, VL
+  int64_t l1_bytes = 0;  // data caches; 0 when unknown
+  int64_t l2_bytes = 0;
+  int64_t l3_bytes = 0;
+};
+
+const CpuFeatures& Cpu();
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_CPU_FEATURES_H_

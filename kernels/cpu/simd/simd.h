@@ -1,0 +1,164 @@
+// The vector kernels: one table of plain functions per instruction set, chosen
+// once when the program runs.
+//
+// Every .cc in this folder is compiled once per instruction set inside the
+// namespace SLUICE_ISA (baseline, avx2, avx512). These files define no inline
+// function or template with external linkage, or the linker could hand AVX-512
+// code to an AVX2 machine (scripts/check_isa_symbols.sh); so this header stays
+// free of standard library code.
+//
+// All functions are single-threaded, allocate nothing, and take pointers of any
+// alignment. Input and output may be the same array, not partly overlap.
+#ifndef SLUICE_KERNELS_CPU_SIMD_SIMD_H_
+#define SLUICE_KERNELS_CPU_SIMD_SIMD_H_
+
+#include <cstdint>
+
+namespace sluice {
+
+enum class DType : uint8_t;
+
+namespace simd {
+
+// Parameters of an elementwise op: LeakyRelu and Elu a = alpha, Clip a = low,
+// b = high, Gelu a = 1 for the tanh form, 0 for the exact one.
+struct OpParams {
+  double a = 0;
+  double b = 0;
+};
+
+// y[i] = op(x[i]). x is of the op's dtype, y too, or bool for IsNan and such.
+using UnaryFn = void (*)(const void* x, void* y, int64_t n, OpParams params);
+// y[i] = op(a[i], b[i]); comparisons write bool. In the scalar forms the
+// scalar operand points to one element.
+using BinaryFn = void (*)(const void* a, const void* b, void* y, int64_t n,
+                          OpParams params);
+
+struct BinaryFns {
+  BinaryFn vector_vector = nullptr;
+  BinaryFn vector_scalar = nullptr;
+  BinaryFn scalar_vector = nullptr;
+};
+
+struct UnaryEntry {
+  const char* name;  // the graph's op name, "Exp"
+  UnaryFn f32;
+  UnaryFn f64;
+};
+struct BinaryEntry {
+  const char* name;
+  BinaryFns f32;
+  BinaryFns f64;
+};
+
+// Hyperparameters of one optimizer step; each optimizer reads those it names.
+// Formulas are PyTorch's, eps outside the square root.
+struct OptimizerStep {
+  float learning_rate = 0;
+  float momentum = 0;  // momentum and RMSProp
+  bool nesterov = false;
+  float decay = 0;  // RMSProp's rho (PyTorch's alpha)
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float eps = 1e-8f;
+  float weight_decay = 0;  // AdamW's decoupled one: p *= 1 - lr * weight_decay
+  // Adam's bias corrections 1 - beta1^t and 1 - beta2^t for step t = 1, 2, ...
+  float correction1 = 1;
+  float correction2 = 1;
+};
+
+// C[m,n] tile products on packed panels; see kernels/cpu/gemm.h, their driver.
+template <typename T>
+struct GemmTile;
+template <typename T>
+struct GemmKernels {
+  int rows;     // of C in one register tile
+  int columns;  // of C in one register tile: the width of a panel of B
+  void (*multiply)(const GemmTile<T>& tile);
+  // Packs op(A)[m,k] at a[i*row_stride + p*column_stride] into panels of
+  // `rows` rows, each stored k-major and padded with zeros to full height.
+  void (*pack_a)(const T* a, int64_t row_stride, int64_t column_stride,
+                 int64_t m, int64_t k, T* panels);
+  // Packs op(B)[k,n] at b[p*row_stride + j*column_stride] into panels of
+  // `columns` columns, panel_stride elements apart, each stored k-major and
+  // padded with zeros to full width.
+  void (*pack_b)(const T* b, int64_t row_stride, int64_t column_stride,
+                 int64_t k, int64_t n, T* panels, int64_t panel_stride);
+};
+
+struct SimdKernels {
+  const char* isa;   // "baseline", "avx2", "avx512"
+  int vector_bytes;  // of the vectors the kernels work on
+
+  const UnaryEntry* unary;
+  int num_unary;
+  const BinaryEntry* binary;
+  int num_binary;
+
+  // Reductions over contiguous elements. Several partial sums are kept and
+  // combined in a fixed order, so the result depends on n alone.
+  float (*sum)(const float* x, int64_t n);
+  double (*sum_f64)(const double* x, int64_t n);
+  float (*sum_squares)(const float* x, int64_t n);
+  float (*dot)(const float* x, const float* y, int64_t n);
+  float (*max)(const float* x, int64_t n);  // NaN if any is; n >= 1
+  float (*min)(const float* x, int64_t n);
+
+  void (*axpy)(float a, const float* x, float* y, int64_t n);   // y += a * x
+  void (*scale)(float a, const float* x, float* y, int64_t n);  // y = a * x
+  void (*fill)(float value, float* y, int64_t n);
+
+  // Over the rows of x[rows, columns].
+  void (*softmax)(const float* x, float* y, int64_t rows, int64_t columns);
+  void (*log_softmax)(const float* x, float* y, int64_t rows, int64_t columns);
+  // y[row] = log(sum(exp(x[row, :]))).
+  void (*log_sum_exp)(const float* x, float* y, int64_t rows, int64_t columns);
+  // y = x + bias, bias[columns]; relu: negative results become zero.
+  void (*bias_add)(const float* x, const float* bias, float* y, int64_t rows,
+                   int64_t columns, bool relu);
+  // y[column] = sum over rows of x, in row order within each of the vector's
+  // columns: the gradient of bias_add. accumulate: added to y.
+  void (*column_sums)(const float* x, float* y, int64_t rows, int64_t columns,
+                      bool accumulate);
+
+  // Optimizers: p the parameters and g their gradients, n elements each.
+  void (*sgd)(const OptimizerStep& step, const float* g, float* p, int64_t n);
+  // v = momentum * v + g;  p -= lr * (nesterov ? g + momentum * v : v).
+  void (*momentum)(const OptimizerStep& step, const float* g, float* v,
+                   float* p, int64_t n);
+  // s = decay * s + (1 - decay) * g^2;  v = momentum * v + g / (sqrt(s) + eps);
+  // p -= lr * v. v may be null when momentum is 0.
+  void (*rmsprop)(const OptimizerStep& step, const float* g, float* s, float* v,
+                  float* p, int64_t n);
+  // s += g^2;  p -= lr * g / (sqrt(s) + eps).
+  void (*adagrad)(const OptimizerStep& step, const float* g, float* s, float* p,
+                  int64_t n);
+  // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
+  // p -= lr / correction1 * m / (sqrt(v) / sqrt(correction2) + eps), after
+  // p *= 1 - lr * weight_decay.
+  void (*adam)(const OptimizerStep& step, const float* g, float* m, float* v,
+               float* p, int64_t n);
+
+  GemmKernels<float> gemm_f32;
+  GemmKernels<double> gemm_f64;
+};
+
+}  // namespace simd
+
+// The table of the best instruction set this processor has, or of the one that
+// the environment variable SLUICE_ISA names, if it has that. Fixed at the first
+// call.
+const simd::SimdKernels& Simd();
+
+// One table by name, or null if it was not compiled in or the processor lacks
+// it. For tests and `sluice doctor`.
+const simd::SimdKernels* SimdFor(const char* isa);
+
+// The loop of an elementwise op, null if there is none for this op and dtype
+// (only float32 and float64 have any).
+simd::UnaryFn FindUnary(const char* name, DType dtype);
+simd::BinaryFns FindBinary(const char* name, DType dtype);
+
+}  // namespace sluice
+
+#endif  // SLUICE_KERNELS_CPU_SIMD_SIMD_H_
