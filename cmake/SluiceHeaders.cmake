@@ -1,2 +1,83 @@
-# Users' view: PUBLIC_HEADERS copied to <build>/include/sluice/ with their
-# quoted includes rewritten from "engine/x.h" to "sluice/engine/x.h".
+# The users' view of the headers, and the installed package.
+#
+# Every header of the folders below appears as <build>/include/sluice/<path>
+# with its includes rewritten from "engine/x.h" to "sluice/engine/x.h", and
+# sluice/sluice.h includes them all. The tree is written when CMake runs and
+# again, during a build, when a header has changed.
+
+set(SLUICE_PUBLIC_FOLDERS engine graph io models)
+
+# Headers that only our own sources and tests include.
+set(SLUICE_INTERNAL_HEADERS io/fault_file_system.h)
+
+set(public_headers "")
+foreach(folder ${SLUICE_PUBLIC_FOLDERS})
+  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+    ${PROJECT_SOURCE_DIR}/${folder}/*.h)
+  list(APPEND public_headers ${headers})
+endforeach()
+list(REMOVE_ITEM public_headers ${SLUICE_INTERNAL_HEADERS})
+
+set(SLUICE_HEADER_TREE ${PROJECT_BINARY_DIR}/include)
+set(header_list ${PROJECT_BINARY_DIR}/public_headers.txt)
+list(JOIN public_headers "\n" header_lines)
+file(CONFIGURE OUTPUT ${header_list} CONTENT "${header_lines}\n" @ONLY)
+set(write_headers ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR}
+  -D TREE=${SLUICE_HEADER_TREE} -D LIST=${header_list}
+  -P ${CMAKE_CURRENT_LIST_DIR}/write_headers.cmake)
+execute_process(COMMAND ${write_headers} COMMAND_ERROR_IS_FATAL ANY)
+
+list(TRANSFORM public_headers PREPEND ${PROJECT_SOURCE_DIR}/
+  OUTPUT_VARIABLE header_files)
+set(header_stamp ${PROJECT_BINARY_DIR}/public_headers.stamp)
+add_custom_command(OUTPUT ${header_stamp}
+  COMMAND ${write_headers}
+  COMMAND ${CMAKE_COMMAND} -E touch ${header_stamp}
+  DEPENDS ${header_files} ${header_list}
+          ${CMAKE_CURRENT_LIST_DIR}/write_headers.cmake
+  COMMENT "Writing the public header tree" VERBATIM)
+add_custom_target(sluice_headers ALL DEPENDS ${header_stamp})
+add_dependencies(sluice sluice_headers)
+
+target_include_directories(sluice PUBLIC
+  $<BUILD_INTERFACE:${SLUICE_HEADER_TREE}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+# A project that adds this one with add_subdirectory installs itself, not us.
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+
+include(CMakePackageConfigHelpers)
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+
+# A static library leaves linking what it uses to its user.
+set(package_dependencies "")
+get_target_property(library_type sluice TYPE)
+if(library_type STREQUAL "STATIC_LIBRARY")
+  list(APPEND package_dependencies Threads fmt ZLIB)
+  foreach(pair SPDLOG:spdlog PROTOBUF:Protobuf PNG:PNG)
+    string(REPLACE ":" ";" pair ${pair})
+    list(GET pair 0 feature)
+    list(GET pair 1 package)
+    if(feature IN_LIST SLUICE_FEATURES)
+      list(APPEND package_dependencies ${package})
+    endif()
+  endforeach()
+endif()
+list(JOIN package_dependencies " " package_dependencies)
+configure_package_config_file(
+  ${CMAKE_CURRENT_LIST_DIR}/sluiceConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
+  INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(
+  ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+
+install(TARGETS sluice EXPORT sluiceTargets)
+install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${package_folder})
+install(DIRECTORY ${SLUICE_HEADER_TREE}/sluice
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
+              ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
+  DESTINATION ${package_folder})
