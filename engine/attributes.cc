@@ -1,0 +1,45 @@
+#include "engine/attributes.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace sluice {
+
+std::string_view NameOf(AttrType type) {
+  constexpr std::string_view kNames[] = {"bool",  "int",  "float", "string",
+                                         "dtype", "ints", "shape", "tensor"};
+  return kNames[static_cast<int>(type)];
+}
+
+bool operator==(const AttrValue& a, const AttrValue& b) {
+  if (a.type() != b.type()) return false;
+  if (a.type() == AttrType::kTensor) {
+    return a.get<Tensor>().BitEqual(b.get<Tensor>());
+  }
+  return std::visit(
+      [&]<typename T>(const T& value) {
+        if constexpr (std::is_same_v<T, Tensor>) {
+          return false;
+        } else {
+          return value == b.get<T>();
+        }
+      },
+      a.variant());
+}
+
+const AttrValue* Attributes::Find(std::string_view name) const {
+  auto it = map_.find(name);
+  return it == map_.end() ? nullptr : &it->second;
+}
+
+const AttrValue& Attributes::At(std::string_view name) const {
+  const AttrValue* value = Find(name);
+  if (value == nullptr) {
+    std::fprintf(stderr, "no attribute '%.*s'\n", static_cast<int>(name.size()),
+                 name.data());
+    std::abort();
+  }
+  return *value;
+}
+
+}  // namespace sluice

@@ -1,0 +1,76 @@
+#include "engine/kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace sluice {
+
+// Defined in kernels/cpu/register.cc; naming it here keeps the built-in
+// kernels in a static link without any registration object.
+void RegisterCpuKernels(KernelTable& table);
+
+std::string_view NameOf(DeviceType type) {
+  constexpr std::string_view kNames[] = {"cpu", "gpu", "null"};
+  return kNames[static_cast<int>(type)];
+}
+
+std::string TensorType::ToString() const {
+  return std::string(NameOf(dtype)) + shape.ToString();
+}
+
+KernelTable& KernelTable::Global() {
+  static KernelTable* table = [] {
+    auto* built_in = new KernelTable;  // never destroyed: threads may use it
+    RegisterCpuKernels(*built_in);
+    return built_in;
+  }();
+  return *table;
+}
+
+void KernelTable::Register(KernelDef def) {
+  auto& kernels = by_op_[def.op];
+  // Stable: of equal priorities the first registered wins.
+  auto at = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) {
+    return k->priority < def.priority;
+  });
+  kernels.insert(at, std::make_unique<KernelDef>(std::move(def)));
+}
+
+std::vector<const KernelDef*> KernelTable::FindAll(const KernelSpec& spec,
+                                                   DeviceType device) const {
+  std::vector<const KernelDef*> found;
+  auto it = by_op_.find(spec.op);
+  if (it == by_op_.end()) return found;
+  const std::vector<TensorType>& keys =
+      spec.inputs.empty() ? spec.outputs : spec.inputs;
+  for (const auto& kernel : it->second) {
+    if (kernel->device != device) continue;
+    if (!keys.empty() && !kernel->dtypes.Contains(keys[0].dtype)) continue;
+    if (kernel->supports && !kernel->supports(spec)) continue;
+    found.push_back(kernel.get());
+  }
+  return found;
+}
+
+Result<const KernelDef*> KernelTable::Find(const KernelSpec& spec,
+                                           DeviceType device) const {
+  std::vector<const KernelDef*> found = FindAll(spec, device);
+  if (!found.empty()) return found.front();
+  std::string types;
+  for (const TensorType& t : spec.inputs) types += " " + t.ToString();
+  return Unimplemented(fmt::format("{} '{}': no {} kernel for inputs{}",
+                                   spec.op, spec.node, NameOf(device),
+                                   types.empty() ? " (none)" : types));
+}
+
+std::vector<const KernelDef*> KernelTable::KernelsOf(
+    std::string_view op) const {
+  std::vector<const KernelDef*> kernels;
+  auto it = by_op_.find(op);
+  if (it == by_op_.end()) return kernels;
+  for (const auto& kernel : it->second) kernels.push_back(kernel.get());
+  return kernels;
+}
+
+}  // namespace sluice

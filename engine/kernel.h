@@ -1,0 +1,177 @@
+// Kernels: how one op computes on one kind of device. A kernel is looked up by
+// op name, device type and what it supports, made once when a Plan is made,
+// and then only run.
+#ifndef SLUICE_ENGINE_KERNEL_H_
+#define SLUICE_ENGINE_KERNEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "engine/attributes.h"
+#include "engine/dtype.h"
+#include "engine/shape.h"
+#include "engine/status.h"
+
+namespace sluice {
+
+class Rendezvous;
+
+// What kind of device; its place in a machine is the device name's index.
+enum class DeviceType : uint8_t {
+  kCpu,
+  kCuda,
+  kNull,  // plans but does not compute
+};
+std::string_view NameOf(DeviceType type);  // "cpu", "gpu", "null"
+
+// dtype and concrete shape of one operand.
+struct TensorType {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+
+  size_t bytes() const { return shape.elements() * SizeOf(dtype); }
+  std::string ToString() const;  // "float32[32,784]"
+  friend bool operator==(const TensorType& a, const TensorType& b) {
+    return a.dtype == b.dtype && a.shape == b.shape;
+  }
+};
+
+// Everything a kernel may depend on when it is made.
+struct KernelSpec {
+  std::string op;
+  std::string node;    // name, for messages
+  std::string origin;  // the node's name when it was built: randomness's key
+  Attributes attrs;
+  std::vector<TensorType> inputs;
+  std::vector<TensorType> outputs;
+  bool deterministic = false;  // the same bits for any number of threads
+};
+
+// What stays the same during one step.
+struct StepContext {
+  uint64_t seed = 0;  // the session's
+  uint64_t step = 0;  // the global step; with seed it keys randomness
+  uint32_t replica = 0;
+  uint64_t run_id = 0;  // unique within the process, keys rendezvous
+  Rendezvous* rendezvous = nullptr;
+};
+
+// What one run of a kernel sees. Shapes and dtypes were fixed by the spec.
+class KernelContext {
+ public:
+  KernelContext() = default;
+  KernelContext(void* const* inputs, void* const* outputs, void* workspace,
+                const StepContext* step)
+      : inputs_(inputs),
+        outputs_(outputs),
+        workspace_(workspace),
+        step_(step) {}
+
+  // Element pointers. An output may be the same buffer as an input only when
+  // the op's definition allows it (OpDef::inplace).
+  template <typename T>
+  const T* input(int i) const {
+    return static_cast<const T*>(inputs_[i]);
+  }
+  template <typename T>
+  T* output(int i) const {
+    return static_cast<T*>(outputs_[i]);
+  }
+  // A variable that the op updates (OpDef::mutates).
+  template <typename T>
+  T* mutable_input(int i) const {
+    return static_cast<T*>(inputs_[i]);
+  }
+  // Kernel::workspace_bytes() of scratch, kAlignment-aligned.
+  void* workspace() const { return workspace_; }
+  const StepContext& step() const { return *step_; }
+
+ private:
+  void* const* inputs_ = nullptr;
+  void* const* outputs_ = nullptr;
+  void* workspace_ = nullptr;
+  const StepContext* step_ = nullptr;
+};
+
+// Immutable once made; Run may be called again and again, by one thread at a
+// time. It must not allocate, lock or format strings unless it fails.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual Status Run(const KernelContext& context) = 0;
+  virtual size_t workspace_bytes() const { return 0; }
+};
+using KernelPtr = std::unique_ptr<Kernel>;
+
+// A kernel from a callable taking const KernelContext& and returning void or
+// Status; the callable's captures are the prepared state.
+template <typename Fn>
+class FunctionKernel final : public Kernel {
+ public:
+  FunctionKernel(Fn fn, size_t workspace)
+      : fn_(std::move(fn)), workspace_(workspace) {}
+  Status Run(const KernelContext& context) override {
+    if constexpr (std::is_void_v<decltype(fn_(context))>) {
+      fn_(context);
+      return {};
+    } else {
+      return fn_(context);
+    }
+  }
+  size_t workspace_bytes() const override { return workspace_; }
+
+ private:
+  Fn fn_;
+  size_t workspace_;
+};
+template <typename Fn>
+KernelPtr KernelOf(Fn fn, size_t workspace_bytes = 0) {
+  return std::make_unique<FunctionKernel<Fn>>(std::move(fn), workspace_bytes);
+}
+
+// One row of the kernel table.
+struct KernelDef {
+  std::string op;
+  DeviceType device = DeviceType::kCpu;
+  // Among those that support a spec the highest priority is made. 0 is the
+  // portable reference; libraries and tuned kernels register above it.
+  int priority = 0;
+  std::string provider = "reference";  // who: "reference", "simd", "onednn"
+  // Whether make() would succeed. Null: every dtype in `dtypes`, any shape.
+  std::function<bool(const KernelSpec&)> supports = nullptr;
+  // dtypes of input 0 (or of output 0 where there is no input).
+  DTypeSet dtypes = kAnyType;
+  std::function<Result<KernelPtr>(const KernelSpec&)> make;
+};
+
+// Thread-compatible: fill it before sessions run.
+class KernelTable {
+ public:
+  // The process's table, with the built-in kernels.
+  static KernelTable& Global();
+
+  void Register(KernelDef def);
+  // The best kernel for the spec, or Unimplemented naming op, device and types.
+  Result<const KernelDef*> Find(const KernelSpec& spec,
+                                DeviceType device) const;
+  // Every kernel that supports the spec, best first.
+  std::vector<const KernelDef*> FindAll(const KernelSpec& spec,
+                                        DeviceType device) const;
+  std::vector<const KernelDef*> KernelsOf(std::string_view op) const;
+
+ private:
+  std::map<std::string, std::vector<std::unique_ptr<KernelDef>>, std::less<>>
+      by_op_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_KERNEL_H_

@@ -1,0 +1,121 @@
+#include "graph/autograd.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/ops/elementwise.h"
+#include "graph/ops/shape.h"
+
+namespace sluice {
+namespace {
+
+using NodeSet = std::unordered_set<const Node*>;
+
+// Nodes that some x reaches along floating-point data edges. Ids grow along
+// edges in a graph that is being built, so one sweep in id order suffices.
+NodeSet DependsOn(const Graph& graph, const std::vector<Output>& xs) {
+  NodeSet reached;
+  for (const Output& x : xs) reached.insert(&x.node());
+  for (const auto& node : graph.nodes()) {
+    for (const Output& input : node->inputs()) {
+      if (IsFloating(input.dtype()) && reached.contains(&input.node())) {
+        reached.insert(node.get());
+        break;
+      }
+    }
+  }
+  return reached;
+}
+
+// The sum of what the users of one output send back.
+Output Sum(const std::vector<Output>& terms) {
+  Output sum = terms[0];
+  for (size_t i = 1; i < terms.size(); ++i) sum = Add(sum, terms[i]);
+  return sum;
+}
+
+}  // namespace
+
+std::vector<Output> Gradients(const std::vector<Output>& ys,
+                              const std::vector<Output>& xs,
+                              const std::vector<Output>& seeds) {
+  if (ys.empty() || xs.empty()) return std::vector<Output>(xs.size());
+  Graph& graph = ys[0].graph();
+  NameScope scope(graph, "gradients");
+  const NodeSet on_path = DependsOn(graph, xs);
+
+  std::map<Output, std::vector<Output>> terms;  // by output differentiated
+  for (size_t i = 0; i < ys.size(); ++i) {
+    if (!IsFloating(ys[i].dtype())) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("cannot differentiate '{}': it is {}, wanted a "
+                              "floating-point tensor",
+                              ys[i].name(), NameOf(ys[i].dtype())));
+    }
+    terms[ys[i]].push_back(i < seeds.size() ? seeds[i] : OnesLike(ys[i]));
+  }
+  auto total = [&](const Output& output) {
+    auto it = terms.find(output);
+    if (it == terms.end()) return Output();
+    it->second = {Sum(it->second)};
+    return it->second[0];
+  };
+
+  // Backwards from the last node; those added meanwhile are gradients.
+  std::vector<Node*> order;
+  for (const auto& node : graph.nodes()) order.push_back(node.get());
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    Node& node = **it;
+    if (!on_path.contains(&node)) continue;
+    LocationScope location(graph, node.location());
+    DeviceScope device(graph, node.device());
+    Outputs dy(node.num_outputs());
+    bool any = false;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      dy[i] = total(node.output(i));
+      any |= dy[i].valid();
+    }
+    if (!any || node.num_inputs() == 0) continue;
+    bool useful = false;
+    for (const Output& input : node.inputs()) {
+      useful |= on_path.contains(&input.node()) && IsFloating(input.dtype());
+    }
+    if (!useful) continue;
+    if (node.op().gradient == nullptr) {
+      throw Error(Code::kUnimplemented,
+                  fmt::format("{}: the op has no gradient rule ({})",
+                              node.Describe(), node.location()));
+    }
+    NameScope inner(graph, node.name());
+    const Outputs dx = node.op().gradient(node, dy);
+    SLUICE_CHECK(static_cast<int>(dx.size()) == node.num_inputs());
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      const Output& input = node.input(i);
+      if (!dx[i].valid() || !IsFloating(input.dtype())) continue;
+      if (!Compatible(dx[i].shape(), input.shape())) {
+        throw Error(Code::kInternal,
+                    fmt::format("{}: its gradient for input {} has shape {}, "
+                                "the input {}",
+                                node.Describe(), i, dx[i].shape().ToString(),
+                                input.shape().ToString()));
+      }
+      if (on_path.contains(&input.node())) terms[input].push_back(dx[i]);
+    }
+  }
+  std::vector<Output> gradients;
+  for (const Output& x : xs) gradients.push_back(total(x));
+  return gradients;
+}
+
+std::vector<Output> GradientsOrZeros(const std::vector<Output>& ys,
+                                     const std::vector<Output>& xs) {
+  std::vector<Output> gradients = Gradients(ys, xs);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (!gradients[i].valid()) gradients[i] = ZerosLike(xs[i]);
+  }
+  return gradients;
+}
+
+}  // namespace sluice

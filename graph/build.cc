@@ -1,0 +1,290 @@
+// How a node comes into being: attributes checked against the op's record,
+// dtypes bound, shapes inferred.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "graph/graph.h"
+
+namespace sluice {
+namespace {
+
+// "SparseSoftmaxCrossEntropy" to "sparse_softmax_cross_entropy", "Conv2D" to
+// "conv2d".
+std::string SnakeCase(std::string_view name) {
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool upper = std::isupper(static_cast<unsigned char>(name[i]));
+    const bool after_lower =
+        i > 0 && std::islower(static_cast<unsigned char>(name[i - 1]));
+    if (upper && after_lower) out += '_';
+    out += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
+  }
+  return out;
+}
+
+std::string ShapesOf(const std::vector<Output>& inputs) {
+  std::string out;
+  for (const Output& input : inputs) {
+    if (!out.empty()) out += ", ";
+    out += input.type().ToString();
+  }
+  return out;
+}
+
+const ArgDef* ArgOf(const FixedList<ArgDef, 8>& args, int i) {
+  if (i < args.size()) return &args[i];
+  if (!args.empty() && args[args.size() - 1].variadic) {
+    return &args[args.size() - 1];
+  }
+  return nullptr;
+}
+
+const TypeVar* FindVar(const OpDef& op, std::string_view name) {
+  for (const TypeVar& var : op.types) {
+    if (var.name == name) return &var;
+  }
+  return nullptr;
+}
+
+Status CheckAttributes(const OpDef& op, Attributes* attrs) {
+  Attributes checked;
+  for (const AttrDef& def : op.attrs) {
+    const AttrValue* given = attrs->Find(def.name);
+    if (given == nullptr) {
+      if (def.required) {
+        return InvalidArgument(fmt::format("attribute '{}' ({}) is missing",
+                                           def.name, NameOf(def.type)));
+      }
+      checked.Set(def.name, def.fallback.ToValue());
+    } else if (given->type() == def.type) {
+      checked.Set(def.name, *given);
+    } else if (given->type() == AttrType::kInt &&
+               def.type == AttrType::kFloat) {
+      checked.Set(def.name, static_cast<double>(given->get<int64_t>()));
+    } else {
+      return InvalidArgument(fmt::format("attribute '{}' is a {}, wanted a {}",
+                                         def.name, NameOf(given->type()),
+                                         NameOf(def.type)));
+    }
+  }
+  for (const auto& [name, value] : *attrs) {
+    if (!checked.Has(name)) {
+      return InvalidArgument(fmt::format("no attribute '{}'", name));
+    }
+  }
+  *attrs = std::move(checked);
+  return {};
+}
+
+// Binds type variables from the inputs and fills the outputs' dtypes.
+Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
+  const OpDef& op = node.op();
+  std::map<std::string_view, DType> bound;
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    const ArgDef& arg = *ArgOf(op.inputs, i);
+    const DType got = node.input(i).dtype();
+    if (const TypeVar* var = FindVar(op, arg.type)) {
+      auto [it, fresh] = bound.emplace(arg.type, got);
+      if (it->second != got) {
+        return InvalidArgument(
+            fmt::format("dtypes differ: '{}' is {}, another operand {}",
+                        arg.name, NameOf(got), NameOf(it->second)));
+      }
+      if (fresh && !var->allowed.Contains(got)) {
+        return InvalidArgument(
+            fmt::format("'{}' cannot be {}", arg.name, NameOf(got)));
+      }
+    } else {
+      Result<DType> wanted = node.attrs().Has(arg.type)
+                                 ? Result<DType>(node.attrs().Type(arg.type))
+                                 : ParseDType(arg.type);
+      if (!wanted.ok()) return wanted.status();
+      if (*wanted != got) {
+        return InvalidArgument(fmt::format("'{}' is {}, wanted {}", arg.name,
+                                           NameOf(got), NameOf(*wanted)));
+      }
+    }
+  }
+  for (int i = 0; i < static_cast<int>(outputs->size()); ++i) {
+    const ArgDef& arg = op.outputs[std::min(i, op.outputs.size() - 1)];
+    TensorType& out = (*outputs)[i];
+    if (auto it = bound.find(arg.type); it != bound.end()) {
+      out.dtype = it->second;
+    } else if (node.attrs().Has(arg.type)) {
+      out.dtype = node.attrs().Type(arg.type);
+      const TypeVar* var = FindVar(op, arg.type);
+      if (var != nullptr && !var->allowed.Contains(out.dtype)) {
+        return InvalidArgument(
+            fmt::format("'{}' cannot be {}", arg.name, NameOf(out.dtype)));
+      }
+    } else {
+      SLUICE_ASSIGN_OR_RETURN(out.dtype, ParseDType(arg.type));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Graph::Infer(Node& node) {
+  const OpDef& op = node.op();
+  const bool variadic =
+      !op.outputs.empty() && op.outputs[op.outputs.size() - 1].variadic;
+  std::vector<TensorType> outputs(variadic ? 0 : op.outputs.size());
+  InferContext context(node, &outputs);
+  Status status = InferTypes(node, &outputs);
+  if (status.ok()) {
+    status = op.shape                                    ? op.shape(context)
+             : node.num_inputs() > 0 && !outputs.empty() ? SameShape(context)
+                                                         : Status::Ok();
+  }
+  if (status.ok() && variadic) status = InferTypes(node, &outputs);
+  if (!status.ok()) {
+    std::string message = node.Describe() + ": " + status.message();
+    if (node.num_inputs() > 0) {
+      message += fmt::format("; inputs {}", ShapesOf(node.inputs()));
+    }
+    if (!node.location().empty()) message += " (" + node.location() + ")";
+    return {status.code(), message};
+  }
+  node.outputs_ = std::move(outputs);
+  return {};
+}
+
+Node& Graph::Add(NodeRequest request, Location location) {
+  // An operand knows its user's line; for the rest the call is the place.
+  if (!request.inputs.empty()) location = request.inputs[0].location();
+  const std::string where =
+      location_.empty() ? FormatLocation(location) : location_;
+  const OpDef* op = OpTable::Global().Find(request.op);
+  if (op == nullptr) {
+    throw Error(Code::kNotFound,
+                fmt::format("unknown op '{}' ({})", request.op, where));
+  }
+  const std::string name =
+      UniqueName(request.name.empty() ? SnakeCase(op->name) : request.name);
+  auto fail = [&](const std::string& message) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{} '{}': {} ({})", op->name, name, message, where));
+  };
+
+  const int given = static_cast<int>(request.inputs.size());
+  const bool variadic =
+      !op->inputs.empty() && op->inputs[op->inputs.size() - 1].variadic;
+  const int least = op->inputs.size() - (variadic ? 1 : 0);
+  if (given < least || (given > op->inputs.size() && !variadic)) {
+    fail(fmt::format("{} inputs given, wanted {}{}", given,
+                     variadic ? "at least " : "", least));
+  }
+  if (Status status = CheckAttributes(*op, &request.attrs); !status.ok()) {
+    fail(status.message());
+  }
+
+  // A number takes the dtype of a tensor that shares its type variable.
+  std::vector<Output> inputs(given);
+  for (int i = 0; i < given; ++i) {
+    const Operand& operand = request.inputs[i];
+    if (!operand.is_number()) {
+      inputs[i] = operand.output();
+      if (&inputs[i].graph() != this) {
+        fail(fmt::format("input {} belongs to another graph", i));
+      }
+      continue;
+    }
+    const Operand* model = nullptr;
+    for (int j = 0; j < given && model == nullptr; ++j) {
+      if (!request.inputs[j].is_number() &&
+          std::string_view(ArgOf(op->inputs, j)->type) ==
+              ArgOf(op->inputs, i)->type) {
+        model = &request.inputs[j];
+      }
+    }
+    if (model == nullptr) {
+      fail(fmt::format("'{}' is a number or an empty Output, wanted a tensor",
+                       ArgOf(op->inputs, i)->name));
+    }
+    inputs[i] =
+        Constant(operand.number(), model->output().dtype(), operand.location());
+  }
+
+  Node& node =
+      AddRaw(name, name, *op, std::move(request.attrs), std::move(inputs), {});
+  node.device_ = device_;
+  node.location_ = where;
+  for (Node* control : controls_) node.AddControlInput(control);
+  if (Status status = Infer(node); !status.ok()) {
+    by_name_.erase(name);
+    nodes_.pop_back();
+    throw Error(status);
+  }
+  return node;
+}
+
+Output Graph::Placeholder(const std::string& name, DType dtype,
+                          const Shape& shape, Location location) {
+  return Add({"Placeholder", {}, {{"dtype", dtype}, {"shape", shape}}, name},
+             location)
+      .output(0);
+}
+
+Output Graph::Variable(const std::string& name, const Initializer& initializer,
+                       const VariableOptions& options, Location location) {
+  if (by_name_.contains(scope_ + name)) {
+    throw Error(Code::kAlreadyExists,
+                fmt::format("there is a node '{}' already; give the variable "
+                            "another name or scope ({})",
+                            scope_ + name, FormatLocation(location)));
+  }
+  Output variable = Add({"Variable",
+                         {},
+                         {{"dtype", initializer.dtype},
+                          {"shape", initializer.shape},
+                          {"trainable", options.trainable}},
+                         name},
+                        location)
+                        .output(0);
+  // Not below any control input: initialisation runs by itself.
+  const std::vector<Node*> controls = std::exchange(controls_, {});
+  LocationScope at(*this, location);
+  NameScope scope(*this, name + "/init");
+  const Output value = initializer.value(*this);
+  Add({"Assign", {variable, value}, {{"initializer", true}}, "assign"},
+      location);
+  controls_ = controls;
+  return variable;
+}
+
+Output Graph::Constant(Tensor value, const std::string& name,
+                       Location location) {
+  return Add({"Const", {}, {{"value", std::move(value)}}, name}, location)
+      .output(0);
+}
+
+Output Graph::Constant(double value, DType dtype, Location location) {
+  return Constant(Tensor::Full(dtype, {}, value), "const", location);
+}
+
+Initializer CopyOf(Tensor value) {
+  return {value.dtype(), value.shape(),
+          [value](Graph& graph) { return graph.Constant(value); }};
+}
+
+Initializer Filled(double value, const Shape& shape, DType dtype) {
+  return {dtype, shape, [=](Graph& graph) {
+            const Tensor dims = Tensor::Vector<int64_t>(shape.dims());
+            const Output shape_operand = graph.Constant(dims, "shape");
+            const Output scalar = graph.Constant(value, dtype);
+            return graph.Add({"Fill", {shape_operand, scalar}}).output(0);
+          }};
+}
+Initializer Zeros(const Shape& shape, DType dtype) {
+  return Filled(0, shape, dtype);
+}
+Initializer Ones(const Shape& shape, DType dtype) {
+  return Filled(1, shape, dtype);
+}
+
+}  // namespace sluice

@@ -1,0 +1,340 @@
+// The dataflow graph: nodes are ops, edges are tensors. Every node's output
+// dtypes and shapes are inferred as it is added; what cannot work fails there,
+// naming the op, the node, the shapes and the caller's line.
+#ifndef SLUICE_GRAPH_GRAPH_H_
+#define SLUICE_GRAPH_GRAPH_H_
+
+#include <concepts>
+#include <functional>
+#include <map>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/attributes.h"
+#include "engine/tensor.h"
+#include "graph/op.h"
+
+namespace sluice {
+
+class Graph;
+
+// One of a node's outputs; a plain handle, valid as long as the graph.
+class Output {
+ public:
+  Output() = default;
+  Output(Node* node, int index) : node_(node), index_(index) {}
+
+  bool valid() const { return node_ != nullptr; }
+  Node& node() const { return *node_; }
+  int index() const { return index_; }
+  Graph& graph() const;
+  const TensorType& type() const;
+  DType dtype() const { return type().dtype; }
+  const Shape& shape() const { return type().shape; }
+  // "fc1/matmul", or "split:1" for an output other than the first.
+  std::string name() const;
+
+  friend bool operator==(const Output& a, const Output& b) {
+    return a.node_ == b.node_ && a.index_ == b.index_;
+  }
+  friend bool operator<(const Output& a, const Output& b);
+
+ private:
+  Node* node_ = nullptr;
+  int index_ = 0;
+};
+
+// A node that is run for its effect.
+class Operation {
+ public:
+  Operation() = default;
+  explicit Operation(Node* node) : node_(node) {}
+  Operation(const Output& output) : node_(&output.node()) {}  // NOLINT
+  bool valid() const { return node_ != nullptr; }
+  Node& node() const { return *node_; }
+
+ private:
+  Node* node_ = nullptr;
+};
+
+// An op's operand as the caller wrote it: a tensor of the graph, or a number
+// that becomes a constant of the other operand's dtype. It records the
+// caller's line, since its converting constructors run there.
+class Operand {
+ public:
+  Operand(const Output& output,  // NOLINT: implicit
+          std::source_location location = std::source_location::current())
+      : output_(output), location_(location) {}
+  template <typename T>
+  requires std::is_arithmetic_v<T> Operand(
+      T number,  // NOLINT: implicit
+      std::source_location location = std::source_location::current())
+      : number_(static_cast<double>(number)), location_(location) {}
+
+  bool is_number() const { return !output_.valid(); }
+  double number() const { return number_; }
+  const Output& output() const { return output_; }
+  const std::source_location& location() const { return location_; }
+  // The tensor; throws Error for a number or an empty handle.
+  const Output& tensor() const;
+  Graph& graph() const { return tensor().graph(); }
+
+ private:
+  Output output_;
+  double number_ = 0;
+  std::source_location location_;
+};
+
+// One op in a graph. Users read it; only passes write to it.
+class Node {
+ public:
+  const std::string& name() const { return name_; }
+  // The name when the node was built: passes and copies keep it. It keys
+  // randomness and variables.
+  const std::string& origin() const { return origin_; }
+  const OpDef& op() const { return *op_; }
+  bool Is(std::string_view op_name) const { return op_->name == op_name; }
+  int id() const { return id_; }  // creation order within the graph
+  Graph& graph() const { return *graph_; }
+
+  const Attributes& attrs() const { return attrs_; }
+  const std::vector<Output>& inputs() const { return inputs_; }
+  const Output& input(int i) const { return inputs_[i]; }
+  int num_inputs() const { return static_cast<int>(inputs_.size()); }
+  const std::vector<Node*>& control_inputs() const { return controls_; }
+  const std::vector<TensorType>& output_types() const { return outputs_; }
+  const TensorType& output_type(int i) const { return outputs_[i]; }
+  int num_outputs() const { return static_cast<int>(outputs_.size()); }
+  Output output(int i) const { return {const_cast<Node*>(this), i}; }
+  const std::string& device() const { return device_; }  // "/cpu:0" or empty
+  const std::string& location() const { return location_; }  // "model.cc:41"
+
+  // For passes.
+  void set_attr(const std::string& name, AttrValue value) {
+    attrs_.Set(name, std::move(value));
+  }
+  void set_input(int i, const Output& output) { inputs_[i] = output; }
+  void set_inputs(std::vector<Output> inputs) { inputs_ = std::move(inputs); }
+  void set_device(std::string device) { device_ = std::move(device); }
+  void set_output_types(std::vector<TensorType> types) {
+    outputs_ = std::move(types);
+  }
+  void AddControlInput(Node* node);  // once; ignores itself
+  void set_control_inputs(std::vector<Node*> nodes) {
+    controls_ = std::move(nodes);
+  }
+
+  // "MatMul 'fc1/matmul'"
+  std::string Describe() const;
+
+ private:
+  friend class Graph;
+  Graph* graph_ = nullptr;
+  int id_ = 0;
+  const OpDef* op_ = nullptr;
+  std::string name_, origin_, device_, location_;
+  Attributes attrs_;
+  std::vector<Output> inputs_;
+  std::vector<Node*> controls_;
+  std::vector<TensorType> outputs_;
+};
+
+// How a variable begins: a dtype, a shape and the graph that computes the
+// first value.
+struct Initializer {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::function<Output(Graph& graph)> value;
+};
+// All elements `value`; all 0; all 1; a copy of a tensor.
+Initializer Filled(double value, const Shape& shape,
+                   DType dtype = DType::kFloat32);
+Initializer Zeros(const Shape& shape, DType dtype = DType::kFloat32);
+Initializer Ones(const Shape& shape, DType dtype = DType::kFloat32);
+Initializer CopyOf(Tensor value);
+
+struct VariableOptions {
+  bool trainable = true;
+};
+
+// What Graph::Add needs. Name: empty for the op's name in snake case; the
+// current scope is put before it, and "_1", "_2" after it when it is taken.
+struct NodeRequest {
+  std::string op;
+  std::vector<Operand> inputs;
+  Attributes attrs = {};
+  std::string name = {};
+};
+
+// Thread-compatible. Nodes live as long as the graph.
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  using Location = std::source_location;
+
+  // A value fed at each step; the first dimension is often kUnknown.
+  Output Placeholder(const std::string& name, DType dtype, const Shape& shape,
+                     Location location = Location::current());
+  // A value that outlives the step. The handle reads it. Non-trainable ones
+  // (statistics, counters) get no gradient.
+  Output Variable(const std::string& name, const Initializer& initializer,
+                  const VariableOptions& options = {},
+                  Location location = Location::current());
+  Output Constant(Tensor value, const std::string& name = "const",
+                  Location location = Location::current());
+  // A scalar.
+  Output Constant(double value, DType dtype,
+                  Location location = Location::current());
+
+  // Adds any op of the table, checked and inferred. Throws Error.
+  Node& Add(NodeRequest request, Location location = Location::current());
+
+  const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
+  // Null when there is none.
+  Node* Find(std::string_view name) const;
+  // "name" or "name:1"; throws Error naming near misses.
+  Output Get(std::string_view output_name) const;
+  // Variable nodes in creation order.
+  std::vector<Output> Variables() const;
+  std::vector<Output> TrainableVariables() const;
+  // Assign nodes that give variables their first values.
+  std::vector<Node*> Initializers() const;
+
+  // Counts additions and removals, so that caches know when to look again.
+  uint64_t version() const { return version_; }
+
+  // Where a new node would stand, were it named `name` in the current scope.
+  std::string UniqueName(const std::string& name) const;
+  const std::string& scope() const { return scope_; }
+  const std::string& current_device() const { return device_; }
+
+  // --- For passes -----------------------------------------------------------
+  // A copy with the same names, origins, devices and order. With `keep`, only
+  // nodes for which it holds; these must not depend on others.
+  std::unique_ptr<Graph> Clone(
+      const std::function<bool(const Node&)>& keep = nullptr) const;
+  // Adds a node with everything given, without inference or scopes.
+  Node& AddRaw(const std::string& name, const std::string& origin,
+               const OpDef& op, Attributes attrs, std::vector<Output> inputs,
+               std::vector<TensorType> outputs);
+  // Makes every user of `from` use `to` (data edges; with `controls`, control
+  // edges on from's node move to to's node as well).
+  void ReplaceUses(const Output& from, const Output& to, bool controls);
+  // Removes nodes for which `dead` holds; nothing alive may depend on them.
+  void Remove(const std::function<bool(const Node&)>& dead);
+  // Nodes ordered so that each follows its inputs and control inputs; among
+  // the free ones by id, so that the order is stable. An Error names a node on
+  // a cycle.
+  std::vector<Node*> TopologicalOrder() const;
+  // Runs dtype and shape inference on one node again.
+  static Status Infer(Node& node);
+
+ private:
+  friend class NameScope;
+  friend class DeviceScope;
+  friend class ControlScope;
+  friend class LocationScope;
+
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::unordered_map<std::string, Node*> by_name_;
+  mutable std::unordered_map<std::string, int> next_suffix_;
+  uint64_t version_ = 0;
+  int next_id_ = 0;
+  std::string scope_;            // "tower/fc1/" or empty
+  std::string device_;           // of new nodes
+  std::vector<Node*> controls_;  // of new nodes
+  std::string location_;         // of new nodes, when not empty
+};
+
+// "model.cc:41"
+std::string FormatLocation(const std::source_location& location);
+
+// A place for names: `scope / "conv1"` is where a layer puts its nodes.
+class Scope {
+ public:
+  explicit Scope(Graph& graph, std::string name = "")
+      : graph_(&graph), name_(std::move(name)) {}
+  Graph& graph() const { return *graph_; }
+  const std::string& name() const { return name_; }
+  Scope operator/(const std::string& child) const {
+    return Scope(*graph_, name_.empty() ? child : name_ + "/" + child);
+  }
+
+ private:
+  Graph* graph_;
+  std::string name_;
+};
+
+// RAII: names of nodes added meanwhile begin with the scope's.
+class NameScope {
+ public:
+  NameScope(Graph& graph, const std::string& name);  // below the current scope
+  explicit NameScope(const Scope& scope);            // exactly this scope
+  ~NameScope() { graph_.scope_ = std::move(saved_); }
+  NameScope(const NameScope&) = delete;
+  NameScope& operator=(const NameScope&) = delete;
+
+ private:
+  Graph& graph_;
+  std::string saved_;
+};
+
+// RAII: nodes added meanwhile go to `device` ("/cpu:1"; empty: wherever).
+class DeviceScope {
+ public:
+  DeviceScope(Graph& graph, std::string device)
+      : graph_(graph),
+        saved_(std::exchange(graph.device_, std::move(device))) {}
+  ~DeviceScope() { graph_.device_ = std::move(saved_); }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  Graph& graph_;
+  std::string saved_;
+};
+
+// RAII: nodes added meanwhile run after `operations`.
+class ControlScope {
+ public:
+  ControlScope(Graph& graph, const std::vector<Operation>& operations);
+  ~ControlScope() { graph_.controls_ = std::move(saved_); }
+  ControlScope(const ControlScope&) = delete;
+  ControlScope& operator=(const ControlScope&) = delete;
+
+ private:
+  Graph& graph_;
+  std::vector<Node*> saved_;
+};
+
+// RAII: nodes added meanwhile are said to come from `location`, so that a
+// layer's or gradient's nodes name their user's line. The outermost one wins.
+class LocationScope {
+ public:
+  LocationScope(Graph& graph, const std::source_location& location);
+  LocationScope(Graph& graph, const std::string& location)
+      : graph_(graph), owner_(graph.location_.empty()) {
+    if (owner_) graph_.location_ = location;
+  }
+  ~LocationScope() {
+    if (owner_) graph_.location_.clear();
+  }
+  LocationScope(const LocationScope&) = delete;
+  LocationScope& operator=(const LocationScope&) = delete;
+
+ private:
+  Graph& graph_;
+  bool owner_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_GRAPH_H_

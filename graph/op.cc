@@ -1,0 +1,190 @@
+#include "graph/op.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/graph.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+
+AttrValue AttrLiteral::ToValue() const {
+  switch (type) {
+    case AttrType::kBool:
+      return i != 0;
+    case AttrType::kInt:
+      return i;
+    case AttrType::kFloat:
+      return f;
+    case AttrType::kString:
+      return s;
+    case AttrType::kDType:
+      return static_cast<DType>(i);
+    case AttrType::kInts:
+      return std::vector<int64_t>(ints.begin(), ints.end());
+    case AttrType::kShape:
+      return Shape(std::span<const int64_t>(ints.begin(), ints.size()));
+    case AttrType::kTensor:
+      break;
+  }
+  CheckFailed("literal attribute", __FILE__, __LINE__);
+}
+
+Outputs NotDifferentiable(const Node& node, const Outputs&) {
+  return Outputs(node.num_inputs());
+}
+
+int InferContext::num_inputs() const {
+  return node_.num_inputs();
+}
+const TensorType& InferContext::type(int input) const {
+  return node_.input(input).type();
+}
+const Attributes& InferContext::attrs() const {
+  return node_.attrs();
+}
+
+void InferContext::SetNumOutputs(int n) {
+  const size_t before = outputs_->size();
+  outputs_->resize(n);
+  // Shapes may be set before dtypes are known; those follow from the record.
+  for (size_t i = before; i < outputs_->size(); ++i) {
+    (*outputs_)[i].dtype =
+        node_.num_inputs() > 0 ? type(0).dtype : DType::kFloat32;
+  }
+}
+
+const Tensor* InferContext::constant(int input) const {
+  const Node& producer = node_.input(input).node();
+  return producer.Is("Const") ? &producer.attrs().TensorOf("value") : nullptr;
+}
+
+namespace {
+
+// The elements of an integer vector as far as they are known. Shape operands
+// are built from constants, Shape and, in gradients, Concat and Slice of these.
+bool PartialValue(const Output& vector, int depth, Shape* out) {
+  const Node& node = vector.node();
+  if (depth == 0) return false;
+  if (node.Is("Const")) {
+    const Tensor& value = node.attrs().TensorOf("value");
+    if (value.shape().rank() > 1) return false;
+    for (int64_t i = 0; i < value.elements(); ++i) {
+      out->push_back(value.IntAt(i));
+    }
+    return true;
+  }
+  if (node.Is("Shape")) {
+    for (int64_t d : node.input(0).shape()) out->push_back(d);
+    return true;
+  }
+  if (node.Is("Identity") || node.Is("Cast")) {
+    return PartialValue(node.input(0), depth - 1, out);
+  }
+  if (node.Is("Concat")) {
+    return std::all_of(
+        node.inputs().begin(), node.inputs().end(),
+        [&](const Output& part) { return PartialValue(part, depth - 1, out); });
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Shape> InferContext::ShapeOperand(int input) const {
+  const Output& operand = node_.input(input);
+  if (operand.shape().rank() > 1 || !operand.shape().concrete()) {
+    return InvalidArgument(
+        fmt::format("the shape operand must be an integer vector of known "
+                    "length, got {}",
+                    operand.type().ToString()));
+  }
+  if (operand.shape().elements() > Shape::kMaxRank) {
+    return InvalidArgument(
+        fmt::format("more than {} dimensions", Shape::kMaxRank));
+  }
+  Shape known;
+  if (PartialValue(operand, 8, &known)) {
+    for (int64_t d : known) {
+      if (d < kUnknown) {
+        return InvalidArgument(fmt::format("negative dimension {}", d));
+      }
+    }
+    return known;
+  }
+  Shape unknown;
+  for (int64_t i = 0; i < operand.shape().elements(); ++i) {
+    unknown.push_back(kUnknown);
+  }
+  return unknown;
+}
+
+Status SameShape(InferContext& c) {
+  for (int i = 0; i < std::max(1, c.node().op().outputs.size()); ++i) {
+    c.SetOutput(i, c.input(0));
+  }
+  return {};
+}
+
+Status BroadcastShape(InferContext& c) {
+  Shape shape = c.input(0);
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(shape, BroadcastShapes(shape, c.input(i)));
+  }
+  c.SetOutput(0, shape);
+  return {};
+}
+
+Status ScalarShape(InferContext& c) {
+  for (int i = 0; i < c.node().op().outputs.size(); ++i) c.SetOutput(i, {});
+  return {};
+}
+
+OpTable& OpTable::Global() {
+  static OpTable* table = [] {
+    auto* built_in = new OpTable;
+    for (std::span<const OpDef> family : BuiltInOps()) {
+      built_in->Register(family);
+    }
+    return built_in;
+  }();
+  return *table;
+}
+
+void OpTable::Register(const OpDef& def) {
+  auto malformed = [&](std::string_view what) {
+    return Error(Code::kInvalidArgument,
+                 fmt::format("op '{}': {}", def.name ? def.name : "?", what));
+  };
+  if (def.name == nullptr || def.doc == nullptr) {
+    throw malformed("a record needs a name and a doc line");
+  }
+  if (def.shape == nullptr && def.inputs.empty() && !def.outputs.empty()) {
+    throw malformed("without inputs it needs a shape function");
+  }
+  if (!ops_.emplace(def.name, std::make_unique<OpDef>(def)).second) {
+    throw Error(Code::kAlreadyExists,
+                fmt::format("op '{}' is registered twice", def.name));
+  }
+}
+
+const OpDef* OpTable::Find(std::string_view name) const {
+  auto it = ops_.find(name);
+  return it == ops_.end() ? nullptr : it->second.get();
+}
+
+const OpDef& OpTable::Get(std::string_view name) const {
+  if (const OpDef* def = Find(name)) return *def;
+  throw Error(Code::kNotFound, fmt::format("unknown op '{}'; `sluice ops` "
+                                           "lists them",
+                                           name));
+}
+
+std::vector<const OpDef*> OpTable::All() const {
+  std::vector<const OpDef*> all;
+  for (const auto& [name, def] : ops_) all.push_back(def.get());
+  return all;
+}
+
+}  // namespace sluice

@@ -1,0 +1,226 @@
+// Op definitions: everything the engine knows of an op, in one record. Adding
+// an op means adding a record to a table in graph/ops/ and its kernels; see
+// docs/adding_an_op.md.
+#ifndef SLUICE_GRAPH_OP_H_
+#define SLUICE_GRAPH_OP_H_
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/attributes.h"
+#include "engine/dtype.h"
+#include "engine/kernel.h"
+#include "engine/shape.h"
+#include "engine/status.h"
+
+namespace sluice {
+
+class Node;
+class Output;
+class InferContext;
+using Outputs = std::vector<Output>;
+
+// A list of literals, so that whole tables are constant data.
+template <typename T, int N>
+class FixedList {
+ public:
+  constexpr FixedList() = default;
+  constexpr FixedList(std::initializer_list<T> items) {
+    for (const T& item : items) items_[size_++] = item;
+  }
+  constexpr const T* begin() const { return items_.data(); }
+  constexpr const T* end() const { return items_.data() + size_; }
+  constexpr int size() const { return size_; }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr const T& operator[](int i) const { return items_[i]; }
+
+ private:
+  std::array<T, N> items_{};
+  int size_ = 0;
+};
+using Ints = FixedList<int64_t, 8>;
+
+// A dtype variable of an op and what it may stand for.
+struct TypeVar {
+  const char* name = nullptr;  // "T"
+  DTypeSet allowed;
+};
+
+// One input or output. `type` names a TypeVar, a dtype attribute, or a dtype
+// ("bool"). Only the last may be variadic: any number of operands.
+struct ArgDef {
+  const char* name = nullptr;
+  const char* type = "T";
+  bool variadic = false;
+};
+
+// A constant that fits into a table.
+struct AttrLiteral {
+  constexpr AttrLiteral() = default;
+  constexpr AttrLiteral(bool v) : type(AttrType::kBool), i(v) {}     // NOLINT
+  constexpr AttrLiteral(int v) : type(AttrType::kInt), i(v) {}       // NOLINT
+  constexpr AttrLiteral(int64_t v) : type(AttrType::kInt), i(v) {}   // NOLINT
+  constexpr AttrLiteral(double v) : type(AttrType::kFloat), f(v) {}  // NOLINT
+  constexpr AttrLiteral(const char* v)                               // NOLINT
+      : type(AttrType::kString), s(v) {}
+  constexpr AttrLiteral(DType v)  // NOLINT
+      : type(AttrType::kDType), i(static_cast<int64_t>(v)) {}
+  constexpr AttrLiteral(Ints v) : type(AttrType::kInts), ints(v) {}  // NOLINT
+  // A shape, for probes.
+  static constexpr AttrLiteral OfShape(Ints v) {
+    AttrLiteral literal(v);
+    literal.type = AttrType::kShape;
+    return literal;
+  }
+  AttrValue ToValue() const;
+
+  AttrType type = AttrType::kBool;
+  int64_t i = 0;
+  double f = 0;
+  const char* s = nullptr;
+  Ints ints;
+};
+
+// An attribute: {"axis", 0} has a default, {"axis", AttrType::kInt} has none
+// and must be given.
+struct AttrDef {
+  constexpr AttrDef() = default;
+  constexpr AttrDef(const char* n, AttrType t)
+      : name(n), type(t), required(true) {}
+  constexpr AttrDef(const char* n, AttrLiteral d)
+      : name(n), type(d.type), fallback(d) {}
+
+  const char* name = nullptr;
+  AttrType type = AttrType::kBool;
+  bool required = false;
+  AttrLiteral fallback;
+};
+
+struct AttrSetting {
+  const char* name = nullptr;
+  AttrLiteral value;
+};
+
+// An operand to try an op on: elements uniform in [lo, hi] (integers too), or
+// `values` in order, repeated. A shape operand is a constant of `values`.
+struct ProbeInput {
+  Ints shape;
+  double lo = -1;
+  double hi = 1;
+  FixedList<double, 8> values;
+};
+
+// Input shapes, ranges and attributes the table-walking test tries an op on.
+// Choose ranges away from kinks and poles: gradients are compared with finite
+// differences in float64.
+struct Probe {
+  FixedList<ProbeInput, 8> inputs;
+  FixedList<AttrSetting, 8> attrs;
+};
+
+// Sets every output's dtype and shape from those of the inputs, or says in one
+// clause what is wrong; the caller puts op, node name and source line around.
+using ShapeFn = Status (*)(InferContext& context);
+
+// Builds the gradients with respect to each input from those with respect to
+// each output. dy[i] is invalid where no gradient flows into output i (never
+// for an op with one output); an invalid result means no gradient.
+using GradientFn = Outputs (*)(const Node& node, const Outputs& dy);
+
+// The marker for ops without a gradient (comparisons, integers, random).
+// Autograd stops there as if the derivative were zero.
+Outputs NotDifferentiable(const Node& node, const Outputs& dy);
+
+struct OpDef {
+  const char* name = nullptr;  // CamelCase
+  const char* doc = nullptr;   // one line
+  FixedList<ArgDef, 8> inputs = {};
+  FixedList<ArgDef, 6> outputs = {{"y"}};
+  FixedList<TypeVar, 3> types = {{"T", kFloating}};
+  FixedList<AttrDef, 10> attrs = {};
+  ShapeFn shape = nullptr;        // null: outputs have input 0's shape
+  GradientFn gradient = nullptr;  // required, or NotDifferentiable
+
+  // Traits.
+  bool stateful = false;      // never folded or merged (random, variables)
+  bool sink = false;          // kept even when nothing uses it (Send, Fetch)
+  bool commutative = false;   // the two inputs may be swapped
+  bool elementwise = false;   // y[i] depends on x[i] alone, after broadcasting
+  bool asynchronous = false;  // may wait for another device
+  bool view = false;          // output 0 is input 0's bytes: no kernel runs
+  // Inputs whose buffer output 0 may take over when nobody else reads them.
+  // Requires equal byte size; the planner checks that.
+  FixedList<int, 4> inplace = {};
+  // This many leading inputs are variables that the op updates in place;
+  // output 0 is the new value of the first.
+  int mutates = 0;
+
+  FixedList<Probe, 6> probes = {};
+};
+
+// What a shape function sees and sets.
+class InferContext {
+ public:
+  InferContext(const Node& node, std::vector<TensorType>* outputs)
+      : node_(node), outputs_(outputs) {}
+
+  const Node& node() const { return node_; }
+  int num_inputs() const;
+  const TensorType& type(int input) const;
+  const Shape& input(int i) const { return type(i).shape; }
+  const Attributes& attrs() const;
+
+  // The values of an integer vector operand that gives a shape, kUnknown for
+  // the elements that cannot be known yet. The number of elements must be
+  // known. Errors name the operand.
+  Result<Shape> ShapeOperand(int input) const;
+  // The constant that operand i is, or null.
+  const Tensor* constant(int input) const;
+
+  // dtypes are filled from the definition before the shape function runs.
+  void SetOutput(int i, const Shape& shape) { (*outputs_)[i].shape = shape; }
+  void SetType(int i, DType dtype) { (*outputs_)[i].dtype = dtype; }
+  // For a variadic output.
+  void SetNumOutputs(int n);
+
+ private:
+  const Node& node_;
+  std::vector<TensorType>* outputs_;
+};
+
+// Shape functions that many ops share.
+Status SameShape(InferContext& c);       // every output like input 0
+Status BroadcastShape(InferContext& c);  // output 0: inputs broadcast together
+Status ScalarShape(InferContext& c);     // every output []
+
+// All op definitions. Thread-compatible: register before building graphs.
+class OpTable {
+ public:
+  // The process's table, with the built-in ops.
+  static OpTable& Global();
+
+  // Throws Error when the name is taken or the record is malformed.
+  void Register(const OpDef& def);
+  void Register(std::span<const OpDef> defs) {
+    for (const OpDef& def : defs) Register(def);
+  }
+  // Null when there is none.
+  const OpDef* Find(std::string_view name) const;
+  // Throws Error naming near misses.
+  const OpDef& Get(std::string_view name) const;
+  std::vector<const OpDef*> All() const;  // sorted by name
+
+ private:
+  std::map<std::string, std::unique_ptr<OpDef>, std::less<>> ops_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_OP_H_

@@ -1,0 +1,120 @@
+#include "graph/ops/control.h"
+
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+Status ShapeFromAttr(InferContext& c) {
+  c.SetOutput(0, c.attrs().ShapeOf("shape"));
+  return {};
+}
+
+constexpr OpDef kControlOps[] = {
+    {.name = "Const",
+     .doc = "A constant tensor.",
+     .outputs = {{"y", "float32"}},
+     .types = {},
+     .attrs = {{"value", AttrType::kTensor}},
+     .shape = [](InferContext& c) -> Status {
+       const Tensor& value = c.attrs().TensorOf("value");
+       c.SetOutput(0, value.shape());
+       c.SetType(0, value.dtype());
+       return {};
+     },
+     .gradient = NotDifferentiable},
+    {.name = "Placeholder",
+     .doc = "A value fed at each step.",
+     .outputs = {{"y", "dtype"}},
+     .types = {},
+     .attrs = {{"dtype", AttrType::kDType}, {"shape", AttrType::kShape}},
+     .shape = ShapeFromAttr,
+     .gradient = NotDifferentiable,
+     .stateful = true},
+    {.name = "Fetch",
+     .doc = "Copies x into the caller's buffer `index`. Made by Session.",
+     .inputs = {{"x"}},
+     .outputs = {},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"index", AttrType::kInt}},
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .sink = true},
+    {.name = "NoOp",
+     .doc = "Does nothing, after its control inputs.",
+     .outputs = {},
+     .types = {},
+     .gradient = NotDifferentiable,
+     .stateful = true},
+    {.name = "Identity",
+     .doc = "y = x.",
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .gradient = [](const Node&, const Outputs& dy) -> Outputs {
+       return {dy[0]};
+     },
+     .view = true,
+     .probes = {{.inputs = {{.shape = {2, 3}}}}}},
+    {.name = "StopGradient",
+     .doc = "y = x, with no gradient.",
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .gradient = NotDifferentiable,
+     .view = true,
+     .probes = {{.inputs = {{.shape = {2, 3}}}}}},
+    {.name = "Send",
+     .doc = "Hands x to the Recv of the same key. Made by the partitioner.",
+     .inputs = {{"x"}},
+     .outputs = {},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"key", AttrType::kString}},
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .sink = true},
+    {.name = "Recv",
+     .doc = "Waits for the Send of the same key. Made by the partitioner.",
+     .outputs = {{"y", "dtype"}},
+     .types = {},
+     .attrs = {{"key", AttrType::kString},
+               {"dtype", AttrType::kDType},
+               {"shape", AttrType::kShape}},
+     .shape = ShapeFromAttr,
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .asynchronous = true},
+};
+
+}  // namespace
+
+std::span<const OpDef> ControlOps() {
+  return kControlOps;
+}
+
+Operation NoOp(Graph& graph, const std::vector<Operation>& after,
+               const std::string& name) {
+  Node& node = graph.Add({"NoOp", {}, {}, name});
+  for (const Operation& operation : after) {
+    node.AddControlInput(&operation.node());
+  }
+  return Operation(&node);
+}
+
+Operation Group(Graph& graph, const std::vector<Operation>& operations,
+                const std::string& name) {
+  return NoOp(graph, operations, name);
+}
+
+Output WithDependencies(const std::vector<Operation>& operations, Operand x) {
+  ControlScope scope(x.graph(), operations);
+  return Identity(x);
+}
+
+Output Identity(Operand x, const std::string& name) {
+  return x.graph().Add({"Identity", {x}, {}, name}).output(0);
+}
+
+Output StopGradient(Operand x) {
+  return x.graph().Add({"StopGradient", {x}}).output(0);
+}
+
+}  // namespace sluice

@@ -1,0 +1,27 @@
+// Ops that order, feed, fetch and move rather than compute.
+#ifndef SLUICE_GRAPH_OPS_CONTROL_H_
+#define SLUICE_GRAPH_OPS_CONTROL_H_
+
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace sluice {
+
+// Does nothing, after its control inputs.
+Operation NoOp(Graph& graph, const std::vector<Operation>& after,
+               const std::string& name = "no_op");
+// Runs all of `operations`.
+Operation Group(Graph& graph, const std::vector<Operation>& operations,
+                const std::string& name = "group");
+// x itself, after `operations`.
+Output WithDependencies(const std::vector<Operation>& operations, Operand x);
+
+// The same value, as a node of its own.
+Output Identity(Operand x, const std::string& name = "identity");
+// The same value; no gradient flows through.
+Output StopGradient(Operand x);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_OPS_CONTROL_H_

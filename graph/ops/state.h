@@ -1,0 +1,17 @@
+// Writing variables. Each returns the variable's new value; a read that does
+// not depend on a write sees the value at the start of the step.
+#ifndef SLUICE_GRAPH_OPS_STATE_H_
+#define SLUICE_GRAPH_OPS_STATE_H_
+
+#include "graph/graph.h"
+
+namespace sluice {
+
+// variable = value; variable += value; variable -= value. Same dtype and shape.
+Output Assign(Operand variable, Operand value);
+Output AssignAdd(Operand variable, Operand value);
+Output AssignSub(Operand variable, Operand value);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_OPS_STATE_H_

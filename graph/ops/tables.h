@@ -1,0 +1,38 @@
+// The tables of built-in ops, one per family, each at the end of its file.
+#ifndef SLUICE_GRAPH_OPS_TABLES_H_
+#define SLUICE_GRAPH_OPS_TABLES_H_
+
+#include <span>
+#include <vector>
+
+#include "graph/op.h"
+
+namespace sluice {
+
+std::span<const OpDef> StateOps();        // state.cc
+std::span<const OpDef> ControlOps();      // control.cc
+std::span<const OpDef> ElementwiseOps();  // elementwise.cc
+std::span<const OpDef> ActivationOps();   // activation.cc
+std::span<const OpDef> ReduceOps();       // reduce.cc
+std::span<const OpDef> MatMulOps();       // matmul.cc
+std::span<const OpDef> ConvOps();         // conv.cc
+std::span<const OpDef> PoolOps();         // pool.cc
+std::span<const OpDef> NormOps();         // norm.cc
+std::span<const OpDef> SoftmaxOps();      // softmax.cc
+std::span<const OpDef> LossOps();         // loss.cc
+std::span<const OpDef> ShapeOps();        // shape.cc
+std::span<const OpDef> ArrayOps();        // array.cc
+std::span<const OpDef> IndexOps();        // index.cc
+std::span<const OpDef> RandomOps();       // random.cc
+std::span<const OpDef> OptimizerOps();    // optimizer.cc
+
+inline std::vector<std::span<const OpDef>> BuiltInOps() {
+  return {StateOps(),  ControlOps(), ElementwiseOps(), ActivationOps(),
+          ReduceOps(), MatMulOps(),  ConvOps(),        PoolOps(),
+          NormOps(),   SoftmaxOps(), LossOps(),        ShapeOps(),
+          ArrayOps(),  IndexOps(),   RandomOps(),      OptimizerOps()};
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_OPS_TABLES_H_

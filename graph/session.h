@@ -1,0 +1,152 @@
+// Session: runs parts of a graph on this process's devices. The first run of a
+// (feeds, fetches, feed shapes) triple prunes, optimises, partitions and plans
+// that part; later ones only execute it.
+#ifndef SLUICE_GRAPH_SESSION_H_
+#define SLUICE_GRAPH_SESSION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/tensor.h"
+#include "graph/graph.h"
+
+namespace sluice {
+
+class Observer;
+
+enum class ExecutorMode : uint8_t {
+  kAuto,      // serial unless independent branches of small nodes dominate
+  kSerial,    // in schedule order; kernels use all threads
+  kDataflow,  // by dependency counts; kernels run on one thread each
+};
+
+struct SessionOptions {
+  // Devices by name; the first is where unplaced nodes go. "/cpu:N" are
+  // virtual CPUs with variables and memory of their own that share the
+  // process's threads; "/null:0" plans but does not compute.
+  std::vector<std::string> devices = {"/cpu:0"};
+  uint64_t seed = 1;
+  bool deterministic = false;  // the same bits for any number of threads
+  ExecutorMode executor = ExecutorMode::kAuto;
+  bool simplify = true;      // constant folding, common subexpressions, ...
+  int plan_cache_size = 64;  // least recently used plans are dropped
+  std::chrono::milliseconds deadline{0};  // of one step; 0: none
+};
+
+// What a step is fed: an output and its value.
+struct Feed {
+  Output output;
+  Tensor value;
+};
+// The same before there is a value. The shape must be concrete.
+struct FeedShape {
+  Output output;
+  Shape shape;
+};
+
+// Figures of a prepared step.
+struct StepInfo {
+  int64_t nodes = 0;             // instructions over all devices
+  size_t arena_bytes = 0;        // the largest arena it needs on any device
+  size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
+  size_t constant_bytes = 0;
+};
+
+// A step made ready: Run only computes; it does not allocate. Keeps what it
+// needs of the session alive for as long as the session lives; must not outlive
+// it. Calls are serialised with the session's other runs.
+class PreparedStep {
+ public:
+  PreparedStep() = default;
+  bool valid() const { return impl_ != nullptr; }
+
+  // Feeds and fetches in the order given to Prepare. Each fetch must have the
+  // dtype and shape of fetch_types(); it is overwritten. Throws Error.
+  void Run(std::span<const Tensor> feeds, std::span<Tensor> fetches);
+  // As Run, but returns the error.
+  Status TryRun(std::span<const Tensor> feeds, std::span<Tensor> fetches);
+
+  const std::vector<TensorType>& fetch_types() const;
+  // Tensors that fit Run's fetches.
+  std::vector<Tensor> MakeFetches() const;
+  StepInfo info() const;
+
+  struct Impl;
+
+ private:
+  friend class Session;
+  explicit PreparedStep(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+// Thread-safe: concurrent runs are correct and take turns. The graph must
+// outlive the session and not change during a call.
+class Session {
+ public:
+  explicit Session(const Graph& graph, const SessionOptions& options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Gives every variable its first value (again). With `only`, just those.
+  void Initialize();
+  void Initialize(const std::vector<Output>& only);
+
+  // Runs what `fetches` and `targets` need and returns the fetched values.
+  // Throws Error; after an error variables may have been partly updated.
+  std::vector<Tensor> Run(const std::vector<Feed>& feeds,
+                          const std::vector<Output>& fetches,
+                          const std::vector<Operation>& targets = {});
+  // One fetch, one tensor.
+  Tensor Run(const std::vector<Feed>& feeds, const Output& fetch,
+             const std::vector<Operation>& targets = {});
+  void Run(const std::vector<Feed>& feeds, const Operation& target);
+
+  PreparedStep Prepare(const std::vector<FeedShape>& feeds,
+                       const std::vector<Output>& fetches,
+                       const std::vector<Operation>& targets = {});
+
+  // Variables by handle. Writing checks dtype and shape and copies; reading
+  // copies. Throws Error for uninitialised or unknown ones.
+  Tensor Read(const Output& variable) const;
+  void Write(const Output& variable, const Tensor& value);
+  bool IsInitialized(const Output& variable) const;
+
+  // The global step that keys randomness. Each run with targets uses the
+  // current value and then increments it; a trainer sets it on resume.
+  uint64_t step() const;
+  void set_step(uint64_t step);
+
+  // Aborts the step in flight, if any, with kCancelled. From any thread.
+  void Cancel();
+
+  // Told of every kernel run from now on; null: none. Not owned. A step with an
+  // observer is slower.
+  void SetObserver(Observer* observer);
+
+  // The first node, in schedule order, whose output holds a NaN or an infinity
+  // when the step is run with these feeds; variables are left unchanged.
+  // Empty when all are finite.
+  std::string FindNonFinite(const std::vector<Feed>& feeds,
+                            const std::vector<Output>& fetches);
+
+  const SessionOptions& options() const;
+  // Bytes of variables, and of the arena, over all devices.
+  size_t variable_bytes() const;
+  size_t arena_bytes() const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_SESSION_H_

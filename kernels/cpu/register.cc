@@ -1,0 +1,24 @@
+#include "kernels/cpu/kernels.h"
+
+namespace sluice {
+
+void RegisterCpuKernels(KernelTable& table) {
+  cpu::RegisterStateKernels(table);
+  cpu::RegisterControlKernels(table);
+  cpu::RegisterElementwiseKernels(table);
+  cpu::RegisterActivationKernels(table);
+  cpu::RegisterReduceKernels(table);
+  cpu::RegisterMatMulKernels(table);
+  cpu::RegisterConvKernels(table);
+  cpu::RegisterPoolKernels(table);
+  cpu::RegisterNormKernels(table);
+  cpu::RegisterSoftmaxKernels(table);
+  cpu::RegisterLossKernels(table);
+  cpu::RegisterShapeKernels(table);
+  cpu::RegisterArrayKernels(table);
+  cpu::RegisterIndexKernels(table);
+  cpu::RegisterRandomKernels(table);
+  cpu::RegisterOptimizerKernels(table);
+}
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+// Writes to variables. The kernels move or add bytes; ordering against reads
+// is the graph's business.
+#include <cstring>
+
+#include "engine/threads.h"
+#include "kernels/cpu/kernels.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr int64_t kGrain = 1 << 15;  // elements per piece of work
+
+Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
+  const size_t bytes = spec.inputs[0].bytes();
+  return KernelOf([bytes](const KernelContext& c) {
+    if (c.mutable_input<char>(0) != c.input<char>(1)) {
+      std::memcpy(c.mutable_input<char>(0), c.input<char>(1), bytes);
+    }
+  });
+}
+
+// variable = variable + sign * value.
+Result<KernelPtr> MakeAccumulate(const KernelSpec& spec, int sign) {
+  const int64_t n = spec.inputs[0].shape.elements();
+  return DispatchDType(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        if constexpr (std::is_same_v<T, bool>) {
+          return Unimplemented("cannot add to a bool variable");
+        } else {
+          return KernelOf([n, sign](const KernelContext& c) {
+            T* variable = c.mutable_input<T>(0);
+            const T* value = c.input<T>(1);
+            using C = ComputeType<T>;
+            const C factor = static_cast<C>(sign);
+            ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
+              for (int64_t i = begin; i < end; ++i) {
+                variable[i] =
+                    T(static_cast<C>(static_cast<C>(variable[i]) +
+                                     factor * static_cast<C>(value[i])));
+              }
+            });
+          });
+        }
+      });
+}
+
+}  // namespace
+
+void RegisterStateKernels(KernelTable& table) {
+  table.Register({.op = "Assign", .make = MakeAssign});
+  table.Register(
+      {.op = "AssignAdd", .dtypes = kNumeric, .make = [](const KernelSpec& s) {
+         return MakeAccumulate(s, 1);
+       }});
+  table.Register(
+      {.op = "AssignSub", .dtypes = kNumeric, .make = [](const KernelSpec& s) {
+         return MakeAccumulate(s, -1);
+       }});
+}
+
+}  // namespace sluice::cpu
