@@ -4,8 +4,8 @@
 #include <cstdio>
 
 int main() {
-  const sluice::Tensor ones = sluice::Tensor::Full(
-      sluice::DType::kFloat32, sluice::Shape{2, 3}, 1.0);
+  const sluice::Tensor ones =
+      sluice::Tensor::Full(sluice::DType::kFloat32, sluice::Shape{2, 3}, 1.0);
   std::puts(ones.ToString().c_str());
   return ones.elements() == 6 ? 0 : 1;
 }
