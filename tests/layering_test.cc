@@ -1,0 +1,253 @@
+// The rules of the source tree: which folder may include which, what a public
+// header may include, how long a file may be, and what lies at the top level.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Lines = std::vector<std::string>;
+
+// What each folder may include beside itself; the longest matching prefix of
+// a path decides. Folders without an entry here may include anything.
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"engine", {}},
+    {"kernels/cpu", {"engine"}},
+    {"kernels/cuda", {"engine"}},
+    {"graph", {"engine"}},
+    {"io", {"engine", "graph"}},
+    {"dist", {"engine", "graph", "io"}},
+    {"models", {"engine", "graph", "io", "dist"}},
+};
+const std::set<std::string> kUnrestricted = {"apps", "tests", "bench"};
+const std::set<std::string> kPublicFolders = {"engine", "graph", "io",
+                                              "models"};
+
+// Files that may pass kMaximumLines, each with its reason.
+constexpr size_t kMaximumLines = 500;
+const std::map<std::string, std::string> kLongFiles = {};
+
+const std::set<std::string> kTopLevel = {
+    "engine",
+    "kernels",
+    "graph",
+    "io",
+    "dist",
+    "models",
+    "apps",
+    "tests",
+    "bench",
+    "cmake",
+    "docs",
+    "scripts",
+    ".ci",
+    ".git",
+    "README.md",
+    "LICENSE",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "CMakeLists.txt",
+    "CMakePresets.json",
+    ".clang-format",
+    ".clang-tidy",
+    ".gitignore",
+    ".gitattributes",
+    ".editorconfig",
+};
+
+// "graph/ops/math.cc" is of the folder "graph", "kernels/cpu/gemm.h" of
+// "kernels/cpu"; empty for a path of no known folder.
+std::string FolderOf(std::string_view path) {
+  const size_t slash = path.find('/');
+  if (slash == std::string_view::npos) return "";
+  const std::string top(path.substr(0, slash));
+  if (kUnrestricted.contains(top) || kMayInclude.contains(top)) return top;
+  const size_t second = path.find('/', slash + 1);
+  const std::string two(path.substr(0, second));
+  return kMayInclude.contains(two) ? two : "";
+}
+
+struct Include {
+  bool quoted;
+  std::string name;
+};
+
+// The includes of a source text, in order.
+std::vector<Include> IncludesOf(const std::string& text) {
+  std::vector<Include> includes;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    size_t at = line.find_first_not_of(" \t");
+    if (at == std::string::npos || line[at] != '#') continue;
+    at = line.find_first_not_of(" \t", at + 1);
+    if (at == std::string::npos || line.compare(at, 7, "include") != 0) {
+      continue;
+    }
+    const size_t open = line.find_first_of("\"<", at);
+    if (open == std::string::npos) continue;
+    const bool quoted = line[open] == '"';
+    const size_t close = line.find(quoted ? '"' : '>', open + 1);
+    includes.push_back({quoted, line.substr(open + 1, close - open - 1)});
+  }
+  return includes;
+}
+
+// Everything wrong with one file, a line each. `path` is relative to the root.
+Lines Violations(const std::string& path, const std::string& text) {
+  Lines found;
+  const std::string folder = FolderOf(path);
+  const bool restricted = kMayInclude.contains(folder);
+  const bool public_header =
+      path.ends_with(".h") &&
+      kPublicFolders.contains(fs::path(path).parent_path().string());
+  for (const Include& include : IncludesOf(text)) {
+    const std::string target = FolderOf(include.name);
+    if (include.quoted && target.empty()) {
+      found.push_back(fmt::format("{}: \"{}\" is no path from the root", path,
+                                  include.name));
+    } else if (include.quoted && restricted && target != folder &&
+               !kMayInclude.at(folder).contains(target)) {
+      found.push_back(fmt::format("{}: {} may not include \"{}\"", path, folder,
+                                  include.name));
+    }
+    // The C++ library's own headers have neither a dot nor a slash.
+    if (public_header && include.name.ends_with(".pb.h")) {
+      found.push_back(fmt::format("{}: a public header includes \"{}\"", path,
+                                  include.name));
+    } else if (public_header && !include.quoted &&
+               include.name.find_first_of("./") != std::string::npos) {
+      found.push_back(
+          fmt::format("{}: a public header includes <{}>", path, include.name));
+    }
+  }
+  const size_t lines = std::count(text.begin(), text.end(), '\n');
+  if (lines > kMaximumLines && !kLongFiles.contains(path)) {
+    found.push_back(
+        fmt::format("{}: {} lines; what is its second subject?", path, lines));
+  }
+  return found;
+}
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool IsSource(const fs::path& path) {
+  static const std::set<std::string> kExtensions = {".h", ".cc", ".cu"};
+  return kExtensions.contains(path.extension().string());
+}
+
+// Top-level names that git ignores, such as the build folder.
+std::set<std::string> IgnoredNames(const std::string& gitignore) {
+  std::set<std::string> names;
+  std::istringstream lines(gitignore);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('/')) line.erase(0, 1);
+    if (line.ends_with('/')) line.pop_back();
+    if (!line.empty()) names.insert(line);
+  }
+  return names;
+}
+
+Lines StrangeEntries(const fs::path& root, const std::string& gitignore) {
+  Lines found;
+  const std::set<std::string> ignored = IgnoredNames(gitignore);
+  for (const fs::directory_entry& entry : fs::directory_iterator(root)) {
+    const std::string name = entry.path().filename().string();
+    if (!kTopLevel.contains(name) && !ignored.contains(name)) {
+      found.push_back(name);
+    }
+  }
+  return found;
+}
+
+const fs::path kRoot = SLUICE_SOURCE_DIR;
+
+TEST_CASE("every source keeps the rules of its folder") {
+  Lines found;
+  int files = 0;
+  std::set<std::string> folders = kUnrestricted;
+  for (const auto& [folder, unused] : kMayInclude) folders.insert(folder);
+  for (const std::string& folder : folders) {
+    if (!fs::exists(kRoot / folder)) continue;
+    for (const fs::directory_entry& entry :
+         fs::recursive_directory_iterator(kRoot / folder)) {
+      if (!entry.is_regular_file() || !IsSource(entry.path())) continue;
+      const std::string path = entry.path().lexically_relative(kRoot).string();
+      const Lines in_file = Violations(path, ReadText(entry.path()));
+      found.insert(found.end(), in_file.begin(), in_file.end());
+      ++files;
+    }
+  }
+  CHECK(files > 20);
+  CHECK_MESSAGE(found.empty(), fmt::format("{}", fmt::join(found, "\n")));
+}
+
+TEST_CASE("the top level holds only what the design names") {
+  const Lines found = StrangeEntries(kRoot, ReadText(kRoot / ".gitignore"));
+  CHECK_MESSAGE(found.empty(), fmt::format("{}", fmt::join(found, " ")));
+}
+
+TEST_CASE("an include against the layers is found") {
+  CHECK(Violations("engine/a.cc", "#include \"engine/b.h\"\n").empty());
+  CHECK(Violations("engine/a.cc", "#include \"graph/graph.h\"\n").size() == 1);
+  CHECK(Violations("graph/ops/a.cc", "#include \"kernels/cpu/b.h\"\n").size() ==
+        1);
+  CHECK(Violations("kernels/cpu/a.cc", "  # include \"graph/graph.h\"\n")
+            .size() == 1);
+  CHECK(Violations("kernels/cpu/simd/a.cc", "#include \"kernels/cuda/b.h\"\n")
+            .size() == 1);
+  CHECK(Violations("io/a.cc", "#include \"models/layers.h\"\n").size() == 1);
+  CHECK(Violations("models/a.cc", "#include \"kernels/cpu/b.h\"\n").size() ==
+        1);
+  CHECK(Violations("models/a.cc", "#include \"io/idx.h\"\n").empty());
+  CHECK(Violations("apps/a.cc", "#include \"kernels/cpu/b.h\"\n").empty());
+}
+
+TEST_CASE("an include that is no path from the root is found") {
+  CHECK(Violations("engine/a.cc", "#include \"b.h\"\n").size() == 1);
+  CHECK(Violations("engine/a.cc", "#include \"../io/idx.h\"\n").size() == 1);
+  CHECK(Violations("tests/a_test.cc", "#include \"b.h\"\n").size() == 1);
+}
+
+TEST_CASE("a third-party include in a public header is found") {
+  CHECK(Violations("engine/a.h", "#include <vector>\n").empty());
+  CHECK(Violations("engine/a.h", "#include <fmt/format.h>\n").size() == 1);
+  CHECK(Violations("io/a.h", "#include <zlib.h>\n").size() == 1);
+  CHECK(Violations("io/a.h", "#include \"io/proto/event.pb.h\"\n").size() == 1);
+  CHECK(Violations("engine/a.cc", "#include <fmt/format.h>\n").empty());
+  CHECK(Violations("kernels/cpu/a.h", "#include <Eigen/Core>\n").empty());
+}
+
+TEST_CASE("a file that is too long is found") {
+  CHECK(Violations("io/a.cc", std::string(kMaximumLines, '\n')).empty());
+  CHECK(Violations("io/a.cc", std::string(kMaximumLines + 1, '\n')).size() ==
+        1);
+}
+
+TEST_CASE("a strange top-level entry is found") {
+  const fs::path root = fs::temp_directory_path() / "sluice_layering_test";
+  fs::remove_all(root);
+  fs::create_directories(root / "engine");
+  fs::create_directories(root / "build");
+  CHECK(StrangeEntries(root, "/build/\n").empty());
+  fs::create_directories(root / "utils");
+  CHECK(StrangeEntries(root, "/build/\n") == Lines{"utils"});
+  fs::remove_all(root);
+}
+
+}  // namespace
