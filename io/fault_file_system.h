@@ -41,6 +41,7 @@ class FaultFileSystem : public FileSystem {
 
   Result<std::string> ReadPrefix(const std::string& path,
                                  size_t limit) override;
+  Result<size_t> Size(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenAppend(

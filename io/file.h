@@ -39,6 +39,7 @@ class FileSystem {
   // The first `limit` bytes, fewer when the file is shorter.
   virtual Result<std::string> ReadPrefix(const std::string& path,
                                          size_t limit) = 0;
+  virtual Result<size_t> Size(const std::string& path) = 0;  // bytes
   // Creates the file or empties an existing one.
   virtual Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) = 0;

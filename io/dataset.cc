@@ -1,0 +1,314 @@
+#include "io/dataset.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "io/dataset_node.h"
+#include "io/prefetch.h"
+
+namespace sluice {
+namespace {
+
+using NodePtr = std::shared_ptr<const DatasetNode>;
+
+// A step that has an input; says what the input says.
+class DerivedNode : public DatasetNode {
+ public:
+  explicit DerivedNode(NodePtr input) : input_(std::move(input)) {}
+  int64_t cardinality() const override { return input_->cardinality(); }
+  int64_t examples_per_epoch() const override {
+    return input_->examples_per_epoch();
+  }
+  int64_t examples_per_element() const override {
+    return input_->examples_per_element();
+  }
+  std::string description() const override { return input_->description(); }
+
+ protected:
+  const NodePtr input_;
+};
+
+// A step that changes which elements come and in which order: Wrap makes its
+// stream of T from the input's.
+template <typename Wrap>
+class OrderNode : public DerivedNode {
+ public:
+  struct Facts {
+    int64_t cardinality;
+    int64_t examples_per_epoch;
+    std::string description;
+  };
+  OrderNode(NodePtr input, Facts facts, Wrap wrap)
+      : DerivedNode(std::move(input)),
+        facts_(std::move(facts)),
+        wrap_(std::move(wrap)) {}
+  StreamPtr<Example> Open() const override {
+    if (rows() == nullptr) return wrap_(input_->Open());
+    return std::make_unique<RowStream>(rows(), OpenOrder());
+  }
+  int64_t cardinality() const override { return facts_.cardinality; }
+  int64_t examples_per_epoch() const override {
+    return facts_.examples_per_epoch;
+  }
+  std::string description() const override {
+    return input_->description() + facts_.description;
+  }
+  std::shared_ptr<const Rows> rows() const override { return input_->rows(); }
+  StreamPtr<int64_t> OpenOrder() const override {
+    return wrap_(input_->OpenOrder());
+  }
+
+ private:
+  const Facts facts_;
+  const Wrap wrap_;
+};
+
+template <typename Wrap>
+Dataset Reordered(NodePtr input, int64_t cardinality,
+                  int64_t examples_per_epoch, std::string description,
+                  Wrap wrap) {
+  return Dataset(std::make_shared<OrderNode<Wrap>>(
+      std::move(input),
+      typename OrderNode<Wrap>::Facts{cardinality, examples_per_epoch,
+                                      std::move(description)},
+      std::move(wrap)));
+}
+
+class MapNode : public DerivedNode {
+ public:
+  MapNode(NodePtr input, KeyedMap fn, uint64_t seed)
+      : DerivedNode(std::move(input)), fn_(std::move(fn)), seed_(seed) {}
+  StreamPtr<Example> Open() const override {
+    return std::make_unique<MapStream>(input_->Open(), fn_, seed_);
+  }
+
+ private:
+  const KeyedMap fn_;
+  const uint64_t seed_;
+};
+
+class RowwiseMapNode : public DerivedNode {
+ public:
+  RowwiseMapNode(NodePtr input, RowwiseMap map)
+      : DerivedNode(std::move(input)), map_(std::move(map)) {}
+  StreamPtr<Example> Open() const override {
+    return std::make_unique<RowwiseMapStream>(input_->Open(), map_);
+  }
+
+ private:
+  const RowwiseMap map_;
+};
+
+class BatchNode : public DerivedNode {
+ public:
+  BatchNode(NodePtr input, int64_t n, bool drop_remainder)
+      : DerivedNode(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
+  StreamPtr<Example> Open() const override {
+    return std::make_unique<BatchStream>(input_->Open(), n_, drop_remainder_);
+  }
+  int64_t cardinality() const override {
+    const int64_t size = input_->cardinality();
+    if (size == kInfinite) return kInfinite;
+    return drop_remainder_ ? size / n_ : (size + n_ - 1) / n_;
+  }
+  int64_t examples_per_element() const override {
+    return n_ * input_->examples_per_element();
+  }
+
+ private:
+  const int64_t n_;
+  const bool drop_remainder_;
+};
+
+class PrefetchNode : public DerivedNode {
+ public:
+  PrefetchNode(NodePtr input, int64_t depth)
+      : DerivedNode(std::move(input)), depth_(depth) {}
+  StreamPtr<Example> Open() const override {
+    return std::make_unique<PrefetchStream>(input_->Open(), depth_);
+  }
+
+ private:
+  const int64_t depth_;
+};
+
+void Require(bool condition, std::string_view who, int64_t got,
+             std::string_view wanted) {
+  if (condition) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: got {}, wanted {}", who, got, wanted));
+}
+
+// The examples in the first n elements.
+int64_t ExamplesIn(const DatasetNode& node, int64_t n) {
+  return std::min(node.examples_per_epoch(), n * node.examples_per_element());
+}
+
+}  // namespace
+
+RowwiseMap ScaleTo01(std::string name) {
+  return {[name = std::move(name)](Example& example) {
+    Tensor& image = example[name];
+    if (image.dtype() != DType::kUInt8) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("ScaleTo01: '{}' is {}, wanted uint8", name,
+                              NameOf(image.dtype())));
+    }
+    Tensor scaled(DType::kFloat32, image.shape());
+    const uint8_t* from = image.data<uint8_t>();
+    float* to = scaled.data<float>();
+    const int64_t n = image.elements();
+    for (int64_t i = 0; i < n; ++i) {
+      to[i] = static_cast<float>(from[i]) * (1.0f / 255);
+    }
+    image = std::move(scaled);
+  }};
+}
+
+Dataset::Dataset(NodePtr node) : node_(std::move(node)) {}
+
+Dataset Dataset::Map(std::function<void(Example&)> fn) const {
+  return Dataset(std::make_shared<MapNode>(
+      node_, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); }, 0));
+}
+
+Dataset Dataset::Map(RowwiseMap map) const {
+  return Dataset(std::make_shared<RowwiseMapNode>(node_, std::move(map)));
+}
+
+Dataset Dataset::MapRandom(uint64_t seed,
+                           std::function<void(Example&, uint64_t)> fn) const {
+  return Dataset(std::make_shared<MapNode>(node_, std::move(fn), seed));
+}
+
+Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {
+  Require(buffer > 0 && buffer <= UINT32_MAX, "Shuffle", buffer,
+          "a buffer of 1 to 2^32-1 elements");
+  return Reordered(node_, node_->cardinality(), node_->examples_per_epoch(),
+                   fmt::format(" shuffle({},{})", buffer, seed),
+                   [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+                     return std::make_unique<ShuffleStream<T>>(std::move(in),
+                                                               buffer, seed);
+                   });
+}
+
+Dataset Dataset::Repeat(int64_t n) const {
+  Require(n >= -1, "Repeat", n, "a number of passes, or -1 for ever");
+  const int64_t size = node_->cardinality();
+  const bool infinite = size == kInfinite || (n < 0 && size > 0);
+  return Reordered(node_, infinite ? kInfinite : size * std::max<int64_t>(n, 0),
+                   node_->examples_per_epoch(), fmt::format(" repeat({})", n),
+                   [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+                     return std::make_unique<RepeatStream<T>>(std::move(in), n,
+                                                              size);
+                   });
+}
+
+Dataset Dataset::Shard(int64_t index, int64_t count) const {
+  Require(count > 0, "Shard", count, "a positive count");
+  Require(index >= 0 && index < count, "Shard", index,
+          fmt::format("an index below {}", count));
+  const int64_t size = node_->cardinality();
+  const int64_t part = size == kInfinite ? kInfinite
+                       : size > index    ? (size - index - 1) / count + 1
+                                         : 0;
+  const int64_t examples = part == kInfinite
+                               ? node_->examples_per_epoch() / count
+                               : ExamplesIn(*node_, part);
+  return Reordered(
+      node_, part, examples, fmt::format(" shard({}/{})", index, count),
+      [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+        return std::make_unique<ShardStream<T>>(std::move(in), index, count);
+      });
+}
+
+Dataset Dataset::Take(int64_t n) const {
+  Require(n >= 0, "Take", n, "a number of elements");
+  const int64_t size = node_->cardinality();
+  const int64_t taken = size == kInfinite ? n : std::min(n, size);
+  return Reordered(node_, taken, ExamplesIn(*node_, taken),
+                   fmt::format(" take({})", n),
+                   [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+                     return std::make_unique<TakeStream<T>>(std::move(in), n);
+                   });
+}
+
+Dataset Dataset::Batch(int64_t n, bool drop_remainder) const {
+  Require(n > 0, "Batch", n, "a positive size");
+  return Dataset(std::make_shared<BatchNode>(node_, n, drop_remainder));
+}
+
+Dataset Dataset::Prefetch(int64_t depth) const {
+  Require(depth > 0, "Prefetch", depth, "a positive depth");
+  return Dataset(std::make_shared<PrefetchNode>(node_, depth));
+}
+
+int64_t Dataset::cardinality() const {
+  return node_->cardinality();
+}
+
+int64_t Dataset::examples_per_epoch() const {
+  return node_->examples_per_epoch();
+}
+
+Iterator Dataset::MakeIterator() const {
+  return Iterator(node_);
+}
+
+Example Dataset::First() const {
+  Example example;
+  if (!Take(1).MakeIterator().Next(&example).ValueOrThrow()) {
+    throw Error(Code::kInvalidArgument, "the dataset is empty");
+  }
+  return example;
+}
+
+Iterator::Iterator(NodePtr node)
+    : node_(std::move(node)), stream_(node_->Open()) {
+  ThrowIfError(stream_->StartEpoch(0));
+}
+
+Iterator::Iterator(Iterator&&) noexcept = default;
+Iterator& Iterator::operator=(Iterator&&) noexcept = default;
+Iterator::~Iterator() = default;
+
+Result<bool> Iterator::Next(Example* element) {
+  Result<bool> more = false;
+  SLUICE_RETURN_IF_ERROR(CatchErrors([&] { more = stream_->Next(element); }));
+  if (more.ok() && *more) ++consumed_;
+  return more;
+}
+
+std::string Iterator::SavePosition() const {
+  return nlohmann::json{{"pipeline", node_->description()},
+                        {"examples", consumed_ * node_->examples_per_element()}}
+      .dump();
+}
+
+Status Iterator::Restore(const std::string& position) {
+  const auto json = nlohmann::json::parse(position, nullptr, false);
+  if (!json.is_object() || !json.contains("pipeline") ||
+      !json.contains("examples") || !json["pipeline"].is_string() ||
+      !json["examples"].is_number_unsigned()) {
+    return InvalidArgument(
+        fmt::format("'{}' is not the position of a dataset", position));
+  }
+  if (json["pipeline"] != node_->description()) {
+    return InvalidArgument(fmt::format(
+        "the position was saved by another input pipeline: '{}', now '{}'; "
+        "start anew or use the same data, seed and number of workers",
+        json["pipeline"].get<std::string>(), node_->description()));
+  }
+  const int64_t elements =
+      json["examples"].get<int64_t>() / node_->examples_per_element();
+  SLUICE_RETURN_IF_ERROR(stream_->StartEpoch(0));
+  consumed_ = 0;
+  SLUICE_ASSIGN_OR_RETURN(consumed_, stream_->Skip(elements));
+  if (consumed_ == elements) return {};
+  return OutOfRange(
+      fmt::format("the position is behind element {}, the dataset has {}",
+                  elements, consumed_));
+}
+
+}  // namespace sluice

@@ -1,0 +1,113 @@
+#include "io/datasets.h"
+
+#include <fmt/format.h>
+
+#include "io/dataset_node.h"
+#include "io/digits.h"
+#include "io/idx.h"
+
+namespace sluice::datasets {
+namespace {
+
+class RowsNode : public DatasetNode {
+ public:
+  RowsNode(std::string name, Example columns)
+      : name_(std::move(name)),
+        rows_(std::make_shared<const Rows>(std::move(columns))) {}
+  StreamPtr<Example> Open() const override {
+    return std::make_unique<RowStream>(rows_, OpenOrder());
+  }
+  int64_t cardinality() const override { return rows_->size(); }
+  int64_t examples_per_epoch() const override { return rows_->size(); }
+  std::string description() const override {
+    return fmt::format("{}[{}]", name_, rows_->size());
+  }
+  std::shared_ptr<const Rows> rows() const override { return rows_; }
+  StreamPtr<int64_t> OpenOrder() const override {
+    return std::make_unique<RangeStream>(rows_->size());
+  }
+
+ private:
+  const std::string name_;
+  const std::shared_ptr<const Rows> rows_;
+};
+
+// `name` or `name`.gz in dir.
+std::string FindIdx(const std::string& dir, const std::string& name) {
+  for (const char* extension : {"", ".gz"}) {
+    std::string path = JoinPath(dir, name + extension);
+    if (FileSystem::Posix().Exists(path)) return path;
+  }
+  throw Error(
+      Code::kNotFound,
+      fmt::format(
+          "no MNIST in '{}': '{}' (or .gz) is missing; wanted "
+          "{{train,t10k}}-images-idx3-ubyte and -labels-idx1-ubyte. Put the "
+          "four files there, or leave --data-dir away for synthetic digits",
+          dir, name));
+}
+
+void CheckMnist(const Tensor& images, const std::string& image_path,
+                const Tensor& labels, const std::string& label_path) {
+  if (images.dtype() != DType::kUInt8 || images.shape().rank() != 3 ||
+      images.shape()[1] != kDigitSize || images.shape()[2] != kDigitSize) {
+    throw Error(
+        Code::kDataLoss,
+        fmt::format("'{}': wanted uint8[?,28,28] images, got {}{}", image_path,
+                    NameOf(images.dtype()), images.shape().ToString()));
+  }
+  if (labels.dtype() != DType::kUInt8 || labels.shape().rank() != 1) {
+    throw Error(
+        Code::kDataLoss,
+        fmt::format("'{}': wanted uint8[?] labels, got {}{}", label_path,
+                    NameOf(labels.dtype()), labels.shape().ToString()));
+  }
+  if (images.shape()[0] != labels.shape()[0]) {
+    throw Error(
+        Code::kDataLoss,
+        fmt::format("'{}' has {} images but '{}' has {} labels", image_path,
+                    images.shape()[0], label_path, labels.shape()[0]));
+  }
+  for (int64_t i = 0; i < labels.elements(); ++i) {
+    const int label = labels.data<uint8_t>()[i];
+    if (label > 9) {
+      throw Error(Code::kOutOfRange,
+                  fmt::format("'{}': label {} at index {} is not in 0..9",
+                              label_path, label, i));
+    }
+  }
+}
+
+}  // namespace
+
+Dataset FromTensors(Example columns) {
+  return Dataset(std::make_shared<RowsNode>("tensors", std::move(columns)));
+}
+
+Dataset Mnist(const std::string& dir, Mode mode) {
+  const std::string split = mode == Mode::kTrain ? "train" : "t10k";
+  const std::string image_path = FindIdx(dir, split + "-images-idx3-ubyte");
+  const std::string label_path = FindIdx(dir, split + "-labels-idx1-ubyte");
+  const Tensor images = ReadIdx(image_path).ValueOrThrow();
+  const Tensor labels = ReadIdx(label_path).ValueOrThrow();
+  CheckMnist(images, image_path, labels, label_path);
+  const int64_t n = images.shape()[0];
+  return Dataset(std::make_shared<RowsNode>(
+      "mnist-" + split,
+      Example{{"image", images.Reshaped({n, kDigitSize, kDigitSize, 1})},
+              {"label", labels.Cast(DType::kInt64)}}));
+}
+
+Dataset SyntheticDigits(int64_t count, uint64_t seed) {
+  if (count < 0) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("SyntheticDigits: got {} digits", count));
+  }
+  Digits digits = DrawDigits(count, seed);
+  return Dataset(
+      std::make_shared<RowsNode>(fmt::format("synthetic-digits({})", seed),
+                                 Example{{"image", std::move(digits.images)},
+                                         {"label", std::move(digits.labels)}}));
+}
+
+}  // namespace sluice::datasets

@@ -1,0 +1,200 @@
+#include "io/example_stream.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace sluice {
+namespace {
+
+// Batches of a stream that has no faster way.
+class OneByOne : public Batcher {
+ public:
+  explicit OneByOne(Stream<Example>* input) : input_(input) {}
+
+  Result<int64_t> NextBatch(int64_t n, Example* batch) override {
+    examples_.clear();
+    Example example;
+    while (static_cast<int64_t>(examples_.size()) < n) {
+      SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(&example));
+      if (!more) break;
+      examples_.push_back(std::move(example));
+    }
+    if (examples_.empty()) return 0;
+    SLUICE_ASSIGN_OR_RETURN(*batch, Stack(examples_));
+    return static_cast<int64_t>(examples_.size());
+  }
+
+ private:
+  Stream<Example>* input_;
+  std::vector<Example> examples_;
+};
+
+// The stream's own way to batch, else `*one_by_one`, which is then made.
+Batcher* BatcherOf(Stream<Example>* input,
+                   std::unique_ptr<Batcher>* one_by_one) {
+  if (auto* own = dynamic_cast<Batcher*>(input)) return own;
+  *one_by_one = std::make_unique<OneByOne>(input);
+  return one_by_one->get();
+}
+
+}  // namespace
+
+Status CatchErrors(const std::function<void()>& fn) {
+  try {
+    fn();
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("out of memory");
+  } catch (const std::exception& error) {
+    return InvalidArgument(error.what());
+  } catch (...) {
+    return InvalidArgument("an exception that is no std::exception");
+  }
+}
+
+Rows::Rows(Example columns) : columns_(std::move(columns)) {
+  if (columns_.empty()) {
+    throw Error(Code::kInvalidArgument, "a dataset needs at least one tensor");
+  }
+  const auto& [first_name, first] = *columns_.begin();
+  for (const auto& [name, column] : columns_) {
+    if (column.shape().scalar()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}' is a scalar; a dataset needs tensors whose "
+                              "first dimension counts the examples",
+                              name));
+    }
+    if (column.shape()[0] != first.shape()[0]) {
+      throw Error(
+          Code::kInvalidArgument,
+          fmt::format("'{}' has {} examples, '{}' has {}; they must agree",
+                      first_name, first.shape()[0], name, column.shape()[0]));
+    }
+  }
+  size_ = first.shape()[0];
+}
+
+void Rows::Gather(std::span<const int64_t> rows, Example* batch) const {
+  Example gathered;
+  for (const auto& [name, column] : columns_) {
+    Shape shape = column.shape();
+    shape.set(0, static_cast<int64_t>(rows.size()));
+    Tensor out(column.dtype(), shape);
+    const size_t width = rows.empty() ? 0 : out.bytes() / rows.size();
+    const char* from = static_cast<const char*>(column.raw());
+    char* to = static_cast<char*>(out.raw());
+    for (int64_t row : rows) {
+      if (width > 0) std::memcpy(to, from + row * width, width);
+      to += width;
+    }
+    gathered.Set(name, std::move(out));
+  }
+  *batch = std::move(gathered);
+}
+
+void Rows::Row(int64_t row, Example* example) const {
+  Gather({&row, 1}, example);
+  for (auto& [name, tensor] : *example) {
+    tensor = tensor.Reshaped(tensor.shape().Slice(1, tensor.shape().rank()));
+  }
+}
+
+Status RowStream::StartEpoch(uint64_t epoch) {
+  return order_->StartEpoch(epoch);
+}
+
+Result<bool> RowStream::Next(Example* example) {
+  int64_t row;
+  SLUICE_ASSIGN_OR_RETURN(const bool more, order_->Next(&row));
+  if (more) {
+    SLUICE_RETURN_IF_ERROR(CatchErrors([&] { rows_->Row(row, example); }));
+  }
+  return more;
+}
+
+Result<int64_t> RowStream::NextBatch(int64_t n, Example* batch) {
+  numbers_.clear();
+  int64_t row;
+  while (static_cast<int64_t>(numbers_.size()) < n) {
+    SLUICE_ASSIGN_OR_RETURN(const bool more, order_->Next(&row));
+    if (!more) break;
+    numbers_.push_back(row);
+  }
+  if (!numbers_.empty()) {
+    SLUICE_RETURN_IF_ERROR(
+        CatchErrors([&] { rows_->Gather(numbers_, batch); }));
+  }
+  return static_cast<int64_t>(numbers_.size());
+}
+
+Status MapStream::StartEpoch(uint64_t epoch) {
+  epoch_ = epoch;
+  place_ = 0;
+  return input_->StartEpoch(epoch);
+}
+
+Result<bool> MapStream::Next(Example* example) {
+  SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(example));
+  if (!more) return false;
+  const uint64_t key = HashKey(seed_, epoch_, place_++);
+  SLUICE_RETURN_IF_ERROR(
+      CatchErrors([&] { fn_(*example, key); }).WithContext("Map"));
+  return true;
+}
+
+Result<int64_t> MapStream::Skip(int64_t n) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n));
+  place_ += static_cast<uint64_t>(passed);
+  return passed;
+}
+
+RowwiseMapStream::RowwiseMapStream(StreamPtr<Example> input, RowwiseMap map)
+    : input_(std::move(input)),
+      batcher_(BatcherOf(input_.get(), &one_by_one_)),
+      map_(std::move(map)) {}
+
+Status RowwiseMapStream::StartEpoch(uint64_t epoch) {
+  return input_->StartEpoch(epoch);
+}
+
+Result<bool> RowwiseMapStream::Next(Example* example) {
+  SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(example));
+  if (!more) return false;
+  SLUICE_RETURN_IF_ERROR(
+      CatchErrors([&] { map_.apply(*example); }).WithContext("Map"));
+  return true;
+}
+
+Result<int64_t> RowwiseMapStream::NextBatch(int64_t n, Example* batch) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t count, batcher_->NextBatch(n, batch));
+  if (count == 0) return 0;
+  SLUICE_RETURN_IF_ERROR(
+      CatchErrors([&] { map_.apply(*batch); }).WithContext("Map"));
+  return count;
+}
+
+BatchStream::BatchStream(StreamPtr<Example> input, int64_t n,
+                         bool drop_remainder)
+    : input_(std::move(input)),
+      batcher_(BatcherOf(input_.get(), &one_by_one_)),
+      n_(n),
+      drop_remainder_(drop_remainder) {}
+
+Status BatchStream::StartEpoch(uint64_t epoch) {
+  return input_->StartEpoch(epoch);
+}
+
+Result<bool> BatchStream::Next(Example* batch) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t count, batcher_->NextBatch(n_, batch));
+  return drop_remainder_ ? count == n_ : count > 0;
+}
+
+Result<int64_t> BatchStream::Skip(int64_t n) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n * n_));
+  return drop_remainder_ ? passed / n_ : (passed + n_ - 1) / n_;
+}
+
+}  // namespace sluice

@@ -1,0 +1,274 @@
+#include "io/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kTemporaryMark = ".tmp-";
+
+// Retries a system call that a signal interrupted.
+template <typename Call>
+auto Retry(Call call) {
+  decltype(call()) result;
+  do {
+    result = call();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+class PosixWritableFile : public WritableFile {
+ public:
+  PosixWritableFile(int fd, std::string path)
+      : fd_(fd), path_(std::move(path)) {}
+
+  Status Append(std::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t n =
+          Retry([&] { return write(fd_.get(), bytes.data(), bytes.size()); });
+      if (n < 0) return FileError(errno, "write", path_);
+      bytes.remove_prefix(n);
+    }
+    return {};
+  }
+  Status Sync() override {
+    if (Retry([&] { return fsync(fd_.get()); }) < 0) {
+      return FileError(errno, "sync", path_);
+    }
+    return {};
+  }
+  Status Close() override {
+    if (close(fd_.Release()) < 0) return FileError(errno, "close", path_);
+    return {};
+  }
+
+ private:
+  Descriptor fd_;
+  std::string path_;
+};
+
+class PosixFileSystem : public FileSystem {
+ public:
+  Result<std::string> ReadPrefix(const std::string& path,
+                                 size_t limit) override {
+    Descriptor fd(
+        Retry([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+    struct stat info {};
+    if (fd.get() < 0 || fstat(fd.get(), &info) < 0) {
+      return FileError(errno, "open", path);
+    }
+    if (S_ISDIR(info.st_mode)) return FileError(EISDIR, "read", path);
+    std::string bytes;
+    bytes.resize(std::min<size_t>(limit, std::max<off_t>(info.st_size, 0)));
+    size_t done = 0;
+    while (done < limit) {
+      // Pipes and /proc files have no size: read on until the end.
+      if (done == bytes.size()) {
+        if (info.st_size > 0) break;
+        bytes.resize(std::min(limit, done + 65536));
+      }
+      const ssize_t n = Retry([&] {
+        return read(fd.get(), bytes.data() + done, bytes.size() - done);
+      });
+      if (n < 0) return FileError(errno, "read", path);
+      if (n == 0) break;
+      done += n;
+    }
+    bytes.resize(done);
+    return bytes;
+  }
+
+  Result<size_t> Size(const std::string& path) override {
+    struct stat info {};
+    if (stat(path.c_str(), &info) < 0) return FileError(errno, "open", path);
+    return static_cast<size_t>(info.st_size);
+  }
+
+  Result<std::unique_ptr<WritableFile>> Create(
+      const std::string& path) override {
+    return Open(path, O_TRUNC);
+  }
+  Result<std::unique_ptr<WritableFile>> OpenAppend(
+      const std::string& path) override {
+    return Open(path, O_APPEND);
+  }
+
+  Status Rename(const std::string& from, const std::string& to) override {
+    if (rename(from.c_str(), to.c_str()) < 0) {
+      return FileError(errno, "rename to", to);
+    }
+    return {};
+  }
+  Status Remove(const std::string& path) override {
+    if (unlink(path.c_str()) < 0) return FileError(errno, "remove", path);
+    return {};
+  }
+
+  Status SyncDirectory(const std::string& path) override {
+    Descriptor fd(
+        Retry([&] { return open(path.c_str(), O_RDONLY | O_DIRECTORY); }));
+    if (fd.get() < 0) return FileError(errno, "open", path);
+    // Some network file systems cannot sync a folder and say EINVAL.
+    if (Retry([&] { return fsync(fd.get()); }) < 0 && errno != EINVAL) {
+      return FileError(errno, "sync", path);
+    }
+    return {};
+  }
+
+  Result<std::vector<std::string>> List(const std::string& path) override {
+    std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()), closedir);
+    if (folder == nullptr) return FileError(errno, "list", path);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = readdir(folder.get())) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+    }
+    if (errno != 0) return FileError(errno, "list", path);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  bool Exists(const std::string& path) override {
+    return access(path.c_str(), F_OK) == 0;
+  }
+
+  Status MakeDirectories(const std::string& path) override {
+    if (mkdir(path.c_str(), 0777) == 0) {
+      return SyncDirectory(ParentDirectory(path));
+    }
+    if (errno == ENOENT && ParentDirectory(path) != path) {
+      SLUICE_RETURN_IF_ERROR(MakeDirectories(ParentDirectory(path)));
+      return MakeDirectories(path);
+    }
+    const int error = errno;
+    struct stat info {};
+    if (stat(path.c_str(), &info) == 0) {
+      if (S_ISDIR(info.st_mode)) return {};
+      return FileError(ENOTDIR, "create", path);
+    }
+    return FileError(error, "create", path);
+  }
+
+ private:
+  static Result<std::unique_ptr<WritableFile>> Open(const std::string& path,
+                                                    int how) {
+    const int fd = Retry([&] {
+      return open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
+    });
+    if (fd < 0) return FileError(errno, "create", path);
+    return std::unique_ptr<WritableFile>(
+        std::make_unique<PosixWritableFile>(fd, path));
+  }
+};
+
+}  // namespace
+
+FileSystem& FileSystem::Posix() {
+  static PosixFileSystem files;
+  return files;
+}
+
+Result<std::string> FileSystem::Read(const std::string& path) {
+  return ReadPrefix(path, std::numeric_limits<size_t>::max());
+}
+
+Status FileSystem::WriteAtomically(const std::string& path,
+                                   std::span<const std::string_view> pieces) {
+  static std::atomic<int> count = 0;
+  const std::string temporary =
+      fmt::format("{}{}{}-{}", path, kTemporaryMark, getpid(), ++count);
+  const auto write_all = [&]() -> Status {
+    SLUICE_ASSIGN_OR_RETURN(auto file, Create(temporary));
+    for (std::string_view piece : pieces) {
+      SLUICE_RETURN_IF_ERROR(file->Append(piece));
+    }
+    SLUICE_RETURN_IF_ERROR(file->Sync());
+    SLUICE_RETURN_IF_ERROR(file->Close());
+    return Rename(temporary, path);
+  };
+  if (Status status = write_all(); !status.ok()) {
+    // The first error is the one to report.
+    if (Exists(temporary)) (void)Remove(temporary);
+    return status;
+  }
+  return SyncDirectory(ParentDirectory(path));
+}
+
+bool IsTemporaryName(std::string_view name) {
+  const size_t mark = name.rfind(kTemporaryMark);
+  if (mark == std::string_view::npos) return false;
+  const std::string_view tail = name.substr(mark + kTemporaryMark.size());
+  return !tail.empty() &&
+         tail.find_first_not_of("0123456789-") == std::string_view::npos;
+}
+
+std::string ParentDirectory(const std::string& path) {
+  const size_t end = path.find_last_not_of('/');
+  if (end == std::string::npos) return path.empty() ? "." : "/";
+  const size_t slash = path.rfind('/', end);
+  if (slash == std::string::npos) return ".";
+  const size_t last = path.find_last_not_of('/', slash);
+  return last == std::string::npos ? "/" : path.substr(0, last + 1);
+}
+
+std::string JoinPath(const std::string& directory, std::string_view name) {
+  if (directory.empty()) return std::string(name);
+  std::string path = directory;
+  if (path.back() != '/') path += '/';
+  return path.append(name);
+}
+
+Status FileError(int error_number, std::string_view verb,
+                 const std::string& path) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      return ResourceExhausted(fmt::format(
+          "disk is full: cannot {} '{}'; free some space there", verb, path));
+    case EROFS:
+      return Unavailable(
+          fmt::format("cannot {} '{}': read-only file system; choose a folder "
+                      "that can be written",
+                      verb, path));
+    case EACCES:
+    case EPERM:
+      return Unavailable(
+          fmt::format("cannot {} '{}': permission denied; change its "
+                      "permissions or choose another folder",
+                      verb, path));
+    case ENOENT:
+      return NotFound(
+          fmt::format("cannot {} '{}': no such file or folder", verb, path));
+    default:
+      return Unavailable(fmt::format("cannot {} '{}': {}", verb, path,
+                                     std::strerror(error_number)));
+  }
+}
+
+}  // namespace sluice

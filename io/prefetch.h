@@ -1,0 +1,45 @@
+// A stream computed ahead on a thread. Internal to io.
+#ifndef SLUICE_IO_PREFETCH_H_
+#define SLUICE_IO_PREFETCH_H_
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "io/stream.h"
+
+namespace sluice {
+
+// The thread starts with the first Next and ends at the end of the epoch, at
+// an error, or when the stream is moved or destroyed; it owns the input while
+// it runs. An error is handed out after the elements before it.
+class PrefetchStream : public Stream<Example> {
+ public:
+  PrefetchStream(StreamPtr<Example> input, int64_t depth)
+      : input_(std::move(input)), depth_(static_cast<size_t>(depth)) {}
+  ~PrefetchStream() override;
+  Status StartEpoch(uint64_t epoch) override;
+  Result<bool> Next(Example* element) override;
+  Result<int64_t> Skip(int64_t n) override;
+
+ private:
+  void Run();
+  void Stop();
+
+  StreamPtr<Example> input_;
+  const size_t depth_;
+  std::thread thread_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Protected by mutex_.
+  std::deque<Example> ready_;
+  Status error_;
+  bool ended_ = false;  // nothing will be added to ready_
+  bool stop_ = false;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_PREFETCH_H_
