@@ -10,7 +10,7 @@ namespace sluice {
 struct CpuFeatures {
   std::string model;     // "AMD EPYC"; empty when unknown
   int cores = 1;         // that this process may run on
-  bool avx2 = false;     // with FMA and F16C, and saved by the system
+  bool avx2 = false;     // with FMA, and saved by the system
   bool avx512 = false;   // F, BW, DQ, VL
   int64_t l1_bytes = 0;  // data caches; 0 when unknown
   int64_t l2_bytes = 0;

@@ -91,13 +91,18 @@ class ThreadPool {
 
   void Start();
   void Stop();
-  void WorkerLoop(uint64_t seen);
+  void WorkerLoop();
+  // Publishes a region and wakes workers for it.
+  void OpenRegion(const Region& region);
   // Runs chunks of the open region until none is left to claim.
-  bool RunChunks();
-  void AwaitWork(uint64_t seen);
+  void RunChunks();
+  // Returns once a region has chunks to claim; false when the pool stops.
+  bool AwaitWork();
+  // Returns once all chunks of the region are computed.
   void AwaitDone();
 
   int threads_ = 1;
+  bool spin_ = true;
   std::vector<std::thread> workers_;
 
   std::atomic<bool> open_{false};  // some thread is inside a parallel region
@@ -109,7 +114,7 @@ class ThreadPool {
   alignas(64) std::atomic<int64_t> unfinished_{0};  // chunks not yet computed
 
   alignas(64) std::atomic<int> sleepers_{0};
-  std::atomic<bool> caller_sleeps_{false};
+  std::atomic<bool> opener_sleeps_{false};
   std::atomic<bool> stop_{false};
   Mutex mutex_;  // held only to sleep and to wake
   CondVar work_;

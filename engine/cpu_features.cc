@@ -1,0 +1,53 @@
+#include "engine/cpu_features.h"
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+
+namespace sluice {
+namespace {
+
+// From /proc/cpuinfo; empty where there is none.
+std::string ModelName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) {
+      const size_t value = line.find_first_not_of(": \t", line.find(':'));
+      return value == std::string::npos ? "" : line.substr(value);
+    }
+  }
+  return "";
+}
+
+CpuFeatures Detect() {
+  CpuFeatures f;
+  f.model = ModelName();
+  f.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl");
+#endif
+#if defined(_SC_LEVEL1_DCACHE_SIZE)
+  f.l1_bytes = std::max(0L, sysconf(_SC_LEVEL1_DCACHE_SIZE));
+  f.l2_bytes = std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE));
+  f.l3_bytes = std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE));
+#endif
+  return f;
+}
+
+}  // namespace
+
+const CpuFeatures& Cpu() {
+  static const CpuFeatures* const features = new CpuFeatures(Detect());
+  return *features;
+}
+
+}  // namespace sluice
