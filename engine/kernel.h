@@ -60,8 +60,7 @@ struct StepContext {
   uint64_t seed = 0;  // the session's
   uint64_t step = 0;  // the global step; with seed it keys randomness
   uint32_t replica = 0;
-  uint64_t run_id = 0;  // unique within the process, keys rendezvous
-  Rendezvous* rendezvous = nullptr;
+  Rendezvous* rendezvous = nullptr;  // null for a step on one device
 };
 
 // What one run of a kernel sees. Shapes and dtypes were fixed by the spec.

@@ -1,0 +1,96 @@
+// Runs a Plan: in schedule order by the calling thread, whose kernels use all
+// compute threads; or by dependency counts on several threads, each kernel on
+// one.
+#ifndef SLUICE_ENGINE_EXECUTOR_H_
+#define SLUICE_ENGINE_EXECUTOR_H_
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/plan.h"
+#include "engine/status.h"
+#include "engine/thread_annotations.h"
+#include "engine/trace.h"
+
+namespace sluice {
+
+// What ends a step early; shared by all executors of the step. Any thread may
+// stop it; the first status wins.
+class StepStop {
+ public:
+  void Begin(Rendezvous* rendezvous,
+             std::chrono::steady_clock::time_point deadline);
+  // Ends the step and wakes its waiters.
+  void Stop(const Status& status);
+  bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
+  Status status() const;
+  bool has_deadline() const {
+    return deadline_ != std::chrono::steady_clock::time_point::max();
+  }
+  bool past_deadline() const {
+    return std::chrono::steady_clock::now() > deadline_;
+  }
+
+ private:
+  std::atomic<bool> stopped_{false};
+  std::chrono::steady_clock::time_point deadline_ =
+      std::chrono::steady_clock::time_point::max();
+  Rendezvous* rendezvous_ = nullptr;
+  mutable Mutex mutex_;
+  Status status_ GUARDED_BY(mutex_);
+};
+
+// Holds one Plan's operand pointers, so that a run only patches feeds and
+// fetches. One run at a time. Borrows the Plan and the arena.
+class Executor {
+ public:
+  Executor(const Plan& plan, Arena& arena);
+
+  // Runs the whole Plan. Errors carry the node's name. `feeds` and `fetches`
+  // are the step's; the Plan picks its own. Does not allocate unless the arena
+  // must grow or an instruction fails.
+  Status Run(std::span<void* const> feeds, std::span<void* const> fetches,
+             const StepContext& step, StepStop& stop, Observer* observer);
+
+ private:
+  struct Bound {
+    Kernel* kernel;
+    KernelContext context;
+  };
+  struct Patch {
+    uint32_t location;
+    uint32_t index;  // of the feed or fetch
+  };
+
+  Status Bind();
+  Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
+  template <bool kWatched>
+  void RunSerial(Observer* observer, StepStop& stop);
+  void RunDataflow(Observer* observer, StepStop& stop);
+  void Work(Observer* observer, StepStop& stop);
+
+  const Plan& plan_;
+  Arena& arena_;
+  uint64_t generation_ = ~uint64_t{0};  // of the arena the pointers point into
+  StepContext step_;
+  std::vector<void*> pointers_;  // parallel to plan_.locations
+  std::vector<Bound> bound_;     // parallel to plan_.instructions
+  std::vector<Patch> feeds_, fetches_;
+
+  // Dataflow: each instruction enters ready_ at most once, so a queue is an
+  // array with two counters. A worker claims a place with head_ and waits for
+  // it to be filled.
+  std::vector<uint32_t> sources_;  // instructions without dependencies
+  std::unique_ptr<std::atomic<uint32_t>[]> pending_;
+  std::unique_ptr<std::atomic<int32_t>[]> ready_;
+  alignas(64) std::atomic<uint32_t> head_{0};
+  alignas(64) std::atomic<uint32_t> tail_{0};
+  alignas(64) std::atomic<uint32_t> remaining_{0};
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_EXECUTOR_H_
