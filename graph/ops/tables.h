@@ -18,6 +18,7 @@ std::span<const OpDef> MatMulOps();       // matmul.cc
 std::span<const OpDef> ConvOps();         // conv.cc
 std::span<const OpDef> PoolOps();         // pool.cc
 std::span<const OpDef> NormOps();         // norm.cc
+std::span<const OpDef> DropoutOps();      // dropout.cc
 std::span<const OpDef> SoftmaxOps();      // softmax.cc
 std::span<const OpDef> LossOps();         // loss.cc
 std::span<const OpDef> ShapeOps();        // shape.cc
@@ -27,10 +28,11 @@ std::span<const OpDef> RandomOps();       // random.cc
 std::span<const OpDef> OptimizerOps();    // optimizer.cc
 
 inline std::vector<std::span<const OpDef>> BuiltInOps() {
-  return {StateOps(),  ControlOps(), ElementwiseOps(), ActivationOps(),
-          ReduceOps(), MatMulOps(),  ConvOps(),        PoolOps(),
-          NormOps(),   SoftmaxOps(), LossOps(),        ShapeOps(),
-          ArrayOps(),  IndexOps(),   RandomOps(),      OptimizerOps()};
+  return {StateOps(),    ControlOps(), ElementwiseOps(), ActivationOps(),
+          ReduceOps(),   MatMulOps(),  ConvOps(),        PoolOps(),
+          NormOps(),     DropoutOps(), SoftmaxOps(),     LossOps(),
+          ShapeOps(),    ArrayOps(),   IndexOps(),       RandomOps(),
+          OptimizerOps()};
 }
 
 }  // namespace sluice

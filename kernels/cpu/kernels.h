@@ -16,6 +16,7 @@ void RegisterMatMulKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterNormKernels(KernelTable& table);
+void RegisterDropoutKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
 void RegisterLossKernels(KernelTable& table);
 void RegisterShapeKernels(KernelTable& table);

@@ -12,6 +12,7 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterConvKernels(table);
   cpu::RegisterPoolKernels(table);
   cpu::RegisterNormKernels(table);
+  cpu::RegisterDropoutKernels(table);
   cpu::RegisterSoftmaxKernels(table);
   cpu::RegisterLossKernels(table);
   cpu::RegisterShapeKernels(table);
