@@ -1,0 +1,55 @@
+// Ops that take positions as data. Indices are int32 or int64 and counted from
+// 0; one outside its range fails the step with kOutOfRange, naming the node,
+// the index and the limit.
+#ifndef SLUICE_GRAPH_OPS_INDEX_H_
+#define SLUICE_GRAPH_OPS_INDEX_H_
+
+#include <cstdint>
+
+#include "graph/graph.h"
+
+namespace sluice {
+
+// A new last dimension of `depth` elements: `on` at the index, else `off`.
+struct OneHotOptions {
+  double on = 1;
+  double off = 0;
+  DType dtype = DType::kFloat32;
+};
+Output OneHot(Operand indices, int64_t depth,
+              const OneHotOptions& options = {});
+
+// The k largest along the last dimension, largest first, the first of equals
+// first; NaN counts as the largest. Indices are int64.
+struct TopKOutputs {
+  Output values;
+  Output indices;
+};
+TopKOutputs TopK(Operand x, int64_t k);
+
+// For each row of predictions[n, classes]: are fewer than k classes rated
+// higher than the target class? targets[n]; a target rated NaN is not in.
+Output InTopK(Operand predictions, Operand targets, int64_t k);
+
+// Along `axis` the elements at `indices`: of params[A..., n, R...] and
+// indices[J...] the result is [A..., J..., R...]. The first batch_dims
+// dimensions (at most axis) are shared: of params[B..., A..., n, R...] and
+// indices[B..., J...] the result is [B..., A..., J..., R...].
+struct GatherOptions {
+  int64_t axis = 0;
+  int64_t batch_dims = 0;
+};
+Output Gather(Operand params, Operand indices,
+              const GatherOptions& options = {});
+
+// x with each slice of `updates` added at its index, in the order of the
+// indices: the transpose of Gather, updates having the shape of its result.
+Output ScatterAdd(Operand x, Operand indices, Operand updates,
+                  const GatherOptions& options = {});
+
+// The rows of table[n, ...] at ids.
+Output EmbeddingLookup(Operand table, Operand ids);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_OPS_INDEX_H_
