@@ -128,7 +128,7 @@ Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
 
 }  // namespace
 
-Status Graph::Infer(Node& node) {
+Result<std::vector<TensorType>> Graph::InferredTypes(const Node& node) {
   const OpDef& op = node.op();
   const bool variadic =
       !op.outputs.empty() && op.outputs[op.outputs.size() - 1].variadic;
@@ -147,9 +147,13 @@ Status Graph::Infer(Node& node) {
       message += fmt::format("; inputs {}", ShapesOf(node.inputs()));
     }
     if (!node.location().empty()) message += " (" + node.location() + ")";
-    return {status.code(), message};
+    return Status(status.code(), message);
   }
-  node.outputs_ = std::move(outputs);
+  return outputs;
+}
+
+Status Graph::Infer(Node& node) {
+  SLUICE_ASSIGN_OR_RETURN(node.outputs_, InferredTypes(node));
   return {};
 }
 

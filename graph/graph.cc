@@ -173,17 +173,21 @@ Node& Graph::AddRaw(const std::string& name, const std::string& origin,
   return *nodes_.back();
 }
 
+Node& Graph::AddCopy(const Node& node, std::vector<Output> inputs) {
+  Node& twin = AddRaw(node.name_, node.origin_, *node.op_, node.attrs_,
+                      std::move(inputs), node.outputs_);
+  twin.device_ = node.device_;
+  twin.location_ = node.location_;
+  return twin;
+}
+
 std::unique_ptr<Graph> Graph::Clone(
     const std::function<bool(const Node&)>& keep) const {
   auto copy = std::make_unique<Graph>();
   std::unordered_map<const Node*, Node*> to;
   for (const auto& node : nodes_) {
     if (keep && !keep(*node)) continue;
-    Node& twin = copy->AddRaw(node->name_, node->origin_, *node->op_,
-                              node->attrs_, {}, node->outputs_);
-    twin.device_ = node->device_;
-    twin.location_ = node->location_;
-    to[node.get()] = &twin;
+    to[node.get()] = &copy->AddCopy(*node, {});
   }
   // A second sweep: passes may have made a node depend on a later one.
   for (const auto& [node, twin] : to) {
@@ -222,6 +226,17 @@ void Graph::Remove(const std::function<bool(const Node&)>& dead) {
     by_name_.erase(node->name_);
     return true;
   });
+  ++version_;
+}
+
+void Graph::Renumber(const std::vector<Node*>& order) {
+  SLUICE_CHECK(order.size() == nodes_.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    order[i]->id_ = static_cast<int>(i);
+  }
+  std::sort(nodes_.begin(), nodes_.end(),
+            [](const auto& a, const auto& b) { return a->id() < b->id(); });
+  next_id_ = static_cast<int>(order.size());
   ++version_;
 }
 

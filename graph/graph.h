@@ -121,6 +121,14 @@ class Node {
   void set_input(int i, const Output& output) { inputs_[i] = output; }
   void set_inputs(std::vector<Output> inputs) { inputs_ = std::move(inputs); }
   void set_device(std::string device) { device_ = std::move(device); }
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+  // Turns into another op; name, origin, device, control inputs, output types
+  // and place in the order stay.
+  void Become(const OpDef& op, Attributes attrs, std::vector<Output> inputs) {
+    op_ = &op;
+    attrs_ = std::move(attrs);
+    inputs_ = std::move(inputs);
+  }
   void set_output_types(std::vector<TensorType> types) {
     outputs_ = std::move(types);
   }
@@ -225,6 +233,9 @@ class Graph {
   Node& AddRaw(const std::string& name, const std::string& origin,
                const OpDef& op, Attributes attrs, std::vector<Output> inputs,
                std::vector<TensorType> outputs);
+  // Adds a node like `node`, which may belong to another graph (same name,
+  // origin, attributes, device, location), with `inputs` and no control inputs.
+  Node& AddCopy(const Node& node, std::vector<Output> inputs);
   // Makes every user of `from` use `to` (data edges; with `controls`, control
   // edges on from's node move to to's node as well).
   void ReplaceUses(const Output& from, const Output& to, bool controls);
@@ -234,6 +245,10 @@ class Graph {
   // the free ones by id, so that the order is stable. An Error names a node on
   // a cycle.
   std::vector<Node*> TopologicalOrder() const;
+  // Makes `order`, which holds every node once, the order of the nodes and ids.
+  void Renumber(const std::vector<Node*>& order);
+  // What inference says of a node's outputs, or why it cannot be.
+  static Result<std::vector<TensorType>> InferredTypes(const Node& node);
   // Runs dtype and shape inference on one node again.
   static Status Infer(Node& node);
 

@@ -155,6 +155,9 @@ struct OpDef {
   bool elementwise = false;   // y[i] depends on x[i] alone, after broadcasting
   bool asynchronous = false;  // may wait for another device
   bool view = false;          // output 0 is input 0's bytes: no kernel runs
+  // The outputs depend on the inputs' shapes and dtypes alone (Shape, Size), so
+  // that they are constants as soon as those are known.
+  bool shape_only = false;
   // Inputs whose buffer output 0 may take over when nobody else reads them.
   // Requires equal byte size; the planner checks that.
   FixedList<int, 4> inplace = {};
