@@ -1,39 +1,43 @@
-// Random numbers for data pipelines: a function of (key, counter) on integers
-// alone, so that they are the same on every machine.
+// Random integers for data pipelines, from Philox (engine/random.h): functions
+// of a key and a counter, the same on every machine.
 #ifndef SLUICE_IO_COUNTER_RANDOM_H_
 #define SLUICE_IO_COUNTER_RANDOM_H_
 
 #include <cstdint>
 
+#include "engine/random.h"
+
 namespace sluice {
 
-// SplitMix64's output function (Steele, Lea and Flood 2014): a bijection that
-// makes neighbouring inputs look unrelated.
-constexpr uint64_t Mix64(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-// A value for each (seed, a, b); order matters.
+// 64 random bits for each (seed, a, b); order matters.
 constexpr uint64_t HashKey(uint64_t seed, uint64_t a, uint64_t b = 0) {
-  return Mix64(Mix64(Mix64(seed) ^ a) + b);
+  const PhiloxBlock block =
+      Philox({static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32),
+              static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32)},
+             {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return uint64_t{block[1]} << 32 | block[0];
 }
 
 // The sequence of one key.
 class CounterRandom {
  public:
-  explicit constexpr CounterRandom(uint64_t key) : state_(key) {}
+  explicit constexpr CounterRandom(uint64_t key)
+      : key_{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)} {}
 
-  constexpr uint64_t Next() {
-    const uint64_t value = Mix64(state_);
-    state_ += 0x9e3779b97f4a7c15u;
-    return value;
+  constexpr uint32_t Next() {
+    const int lane = static_cast<int>(count_ % 4);
+    if (lane == 0) {
+      const uint64_t i = count_ / 4;
+      block_ = Philox(
+          {static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0},
+          key_);
+    }
+    ++count_;
+    return block_[lane];
   }
-  // In [0, n), n < 2^32; biased by less than n / 2^32.
+  // In [0, n); no probability is off by more than 2^-32.
   constexpr uint32_t Below(uint32_t n) {
-    return static_cast<uint32_t>(((Next() >> 32) * n) >> 32);
+    return static_cast<uint32_t>((uint64_t{Next()} * n) >> 32);
   }
   // In [low, high].
   constexpr int32_t Between(int32_t low, int32_t high) {
@@ -41,7 +45,9 @@ class CounterRandom {
   }
 
  private:
-  uint64_t state_;
+  PhiloxKey key_;
+  PhiloxBlock block_{};
+  uint64_t count_ = 0;
 };
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "io/dataset_node.h"
@@ -290,7 +292,8 @@ Status Iterator::Restore(const std::string& position) {
   const auto json = nlohmann::json::parse(position, nullptr, false);
   if (!json.is_object() || !json.contains("pipeline") ||
       !json.contains("examples") || !json["pipeline"].is_string() ||
-      !json["examples"].is_number_unsigned()) {
+      !json["examples"].is_number_unsigned() ||
+      json["examples"].get<uint64_t>() > INT64_MAX) {
     return InvalidArgument(
         fmt::format("'{}' is not the position of a dataset", position));
   }

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <thread>
-#include <vector>
 
+#include "engine/threads.h"
 #include "io/counter_random.h"
 #include "io/digit_strokes.h"
 
@@ -194,19 +192,12 @@ Digits DrawDigits(int64_t count, uint64_t seed) {
                    Tensor(DType::kInt64, {count})};
   uint8_t* images = digits.images.data<uint8_t>();
   int64_t* labels = digits.labels.data<int64_t>();
-  const auto draw = [=](int64_t begin, int64_t end) {
+  ParallelFor(count, 1000, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       labels[i] =
           DrawDigit(seed, static_cast<uint64_t>(i), images + i * kPixels);
     }
-  };
-  const int64_t parts = std::clamp<int64_t>(std::thread::hardware_concurrency(),
-                                            1, count / 1000 + 1);
-  std::vector<std::jthread> threads;
-  for (int64_t p = 1; p < parts; ++p) {
-    threads.emplace_back(draw, count * p / parts, count * (p + 1) / parts);
-  }
-  draw(0, count / parts);
+  });
   return digits;
 }
 

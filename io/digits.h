@@ -20,7 +20,7 @@ struct Digits {
   Tensor images;  // uint8 [count,28,28,1]
   Tensor labels;  // int64 [count]
 };
-// Digits 0..count-1 of the sequence, on all cores.
+// Digits 0..count-1 of the sequence, on the compute threads.
 Digits DrawDigits(int64_t count, uint64_t seed);
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,8 @@ struct EventGraph {
 };
 
 // Appends to one event file. One thread at a time. Records are buffered until
-// Flush; the destructor flushes.
+// Flush; the destructor flushes. Once writing has failed every call returns
+// that error.
 class EventWriter {
  public:
   // Creates the folder and in it
@@ -66,6 +68,7 @@ class EventWriter {
   std::string path_;
   std::unique_ptr<WritableFile> file_;
   std::string pending_;
+  Status error_;  // of the last Flush; half a record may be in the file
 };
 
 // One value of an event file, for people.

@@ -12,11 +12,11 @@ class FaultFileSystem::Handle : public WritableFile {
       : files_(files), file_(std::move(file)), path_(std::move(path)) {}
 
   Status Append(std::string_view bytes) override {
-    const std::lock_guard lock(files_->mutex_);
+    MutexLock lock(files_->mutex_);
     return files_->Append(*file_, path_, bytes);
   }
   Status Sync() override {
-    const std::lock_guard lock(files_->mutex_);
+    MutexLock lock(files_->mutex_);
     SLUICE_RETURN_IF_ERROR(files_->Begin("sync", path_));
     file_->synced = file_->bytes;
     return {};
@@ -33,28 +33,28 @@ FaultFileSystem::FaultFileSystem() : folders_{".", "/"} {}
 FaultFileSystem::~FaultFileSystem() = default;
 
 void FaultFileSystem::FailAt(int operation, Fault fault) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   fail_at_ = operation;
   fault_ = fault;
 }
 
 void FaultFileSystem::SetReadOnly(bool read_only) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   read_only_ = read_only;
 }
 
 int FaultFileSystem::operations() const {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return operations_;
 }
 
 bool FaultFileSystem::failed() const {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return fail_at_ > 0 && operations_ >= fail_at_;
 }
 
 void FaultFileSystem::Restart(Loss loss) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   operations_ = fail_at_ = 0;
   if (loss == Loss::kUnsyncedDataAndNames) names_ = synced_names_;
   // Files are copied, not changed: a handle of the dead process may still
@@ -91,14 +91,14 @@ Status FaultFileSystem::Append(File& file, const std::string& path,
 
 Result<std::string> FaultFileSystem::ReadPrefix(const std::string& path,
                                                 size_t limit) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = names_.find(path);
   if (found == names_.end()) return FileError(ENOENT, "open", path);
   return found->second->bytes.substr(0, limit);
 }
 
 Result<size_t> FaultFileSystem::Size(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = names_.find(path);
   if (found == names_.end()) return FileError(ENOENT, "open", path);
   return found->second->bytes.size();
@@ -106,7 +106,7 @@ Result<size_t> FaultFileSystem::Size(const std::string& path) {
 
 Result<std::unique_ptr<WritableFile>> FaultFileSystem::Open(
     const std::string& path, bool empty) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   SLUICE_RETURN_IF_ERROR(Begin("create", path));
   if (!folders_.contains(ParentDirectory(path))) {
     return FileError(ENOENT, "create", path);
@@ -129,7 +129,7 @@ Result<std::unique_ptr<WritableFile>> FaultFileSystem::OpenAppend(
 }
 
 Status FaultFileSystem::Rename(const std::string& from, const std::string& to) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   SLUICE_RETURN_IF_ERROR(Begin("rename to", to));
   const auto found = names_.find(from);
   if (found == names_.end()) return FileError(ENOENT, "rename to", to);
@@ -139,14 +139,14 @@ Status FaultFileSystem::Rename(const std::string& from, const std::string& to) {
 }
 
 Status FaultFileSystem::Remove(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   SLUICE_RETURN_IF_ERROR(Begin("remove", path));
   if (names_.erase(path) == 0) return FileError(ENOENT, "remove", path);
   return {};
 }
 
 Status FaultFileSystem::SyncDirectory(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   SLUICE_RETURN_IF_ERROR(Begin("sync", path));
   std::erase_if(synced_names_, [&](const auto& entry) {
     return ParentDirectory(entry.first) == path;
@@ -159,7 +159,7 @@ Status FaultFileSystem::SyncDirectory(const std::string& path) {
 
 Result<std::vector<std::string>> FaultFileSystem::List(
     const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!folders_.contains(path)) return FileError(ENOENT, "list", path);
   std::vector<std::string> names;
   for (const auto& [name, file] : names_) {
@@ -171,12 +171,12 @@ Result<std::vector<std::string>> FaultFileSystem::List(
 }
 
 bool FaultFileSystem::Exists(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return names_.contains(path) || folders_.contains(path);
 }
 
 Status FaultFileSystem::MakeDirectories(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (folders_.contains(path)) return {};
   SLUICE_RETURN_IF_ERROR(Begin("create", path));
   for (std::string folder = path; folders_.insert(folder).second;) {

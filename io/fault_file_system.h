@@ -4,11 +4,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "engine/thread_annotations.h"
 #include "io/file.h"
 
 namespace sluice {
@@ -62,20 +62,20 @@ class FaultFileSystem : public FileSystem {
   class Handle;
 
   // Counts an operation; the error it must end with, if any.
-  Status Begin(std::string_view verb, const std::string& path);
+  Status Begin(std::string_view verb, const std::string& path) REQUIRES(mutex_);
   Result<std::unique_ptr<WritableFile>> Open(const std::string& path,
                                              bool empty);
-  Status Append(File& file, const std::string& path, std::string_view bytes);
+  Status Append(File& file, const std::string& path, std::string_view bytes)
+      REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  // All below are protected by mutex_.
-  Names names_;
-  Names synced_names_;
-  std::set<std::string> folders_;
-  int operations_ = 0;
-  int fail_at_ = 0;  // 0: never
-  Fault fault_ = Fault::kKill;
-  bool read_only_ = false;
+  mutable Mutex mutex_;
+  Names names_ GUARDED_BY(mutex_);
+  Names synced_names_ GUARDED_BY(mutex_);
+  std::set<std::string> folders_ GUARDED_BY(mutex_);
+  int operations_ GUARDED_BY(mutex_) = 0;
+  int fail_at_ GUARDED_BY(mutex_) = 0;  // 0: never
+  Fault fault_ GUARDED_BY(mutex_) = Fault::kKill;
+  bool read_only_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace sluice

@@ -11,16 +11,17 @@ PrefetchStream::~PrefetchStream() {
 void PrefetchStream::Stop() {
   if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   thread_.join();
 }
 
 Status PrefetchStream::StartEpoch(uint64_t epoch) {
   Stop();
-  thread_ = {};
+  started_ = false;
+  MutexLock lock(mutex_);
   ready_.clear();
   error_ = {};
   ended_ = stop_ = false;
@@ -34,40 +35,38 @@ void PrefetchStream::Run() {
     // Streams return errors, but memory may run out anywhere.
     Status status = CatchErrors([&] { more = input_->Next(&element); });
     if (status.ok()) status = more.status();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
+    changed_.NotifyAll();
     if (!status.ok() || !*more) {
       error_ = status;
       ended_ = true;
-      changed_.notify_all();
       return;
     }
     ready_.push_back(std::move(element));
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return stop_ || ready_.size() < depth_; });
+    while (!stop_ && ready_.size() >= depth_) changed_.Wait(mutex_);
     if (stop_) return;
   }
 }
 
 Result<bool> PrefetchStream::Next(Example* element) {
-  if (!thread_.joinable() && !ended_) {
+  if (!started_) {
+    started_ = true;
     thread_ = std::thread([this] { Run(); });
   }
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ || !ready_.empty(); });
+  MutexLock lock(mutex_);
+  while (!ended_ && ready_.empty()) changed_.Wait(mutex_);
   if (ready_.empty()) {
     if (!error_.ok()) return error_;
     return false;
   }
   *element = std::move(ready_.front());
   ready_.pop_front();
-  lock.unlock();
-  changed_.notify_all();
+  changed_.NotifyAll();
   return true;
 }
 
 Result<int64_t> PrefetchStream::Skip(int64_t n) {
-  if (!thread_.joinable() && !ended_) return input_->Skip(n);
-  return Stream<Example>::Skip(n);
+  return started_ ? Stream<Example>::Skip(n) : input_->Skip(n);
 }
 
 }  // namespace sluice

@@ -2,11 +2,10 @@
 #ifndef SLUICE_IO_PREFETCH_H_
 #define SLUICE_IO_PREFETCH_H_
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 
+#include "engine/thread_annotations.h"
 #include "io/stream.h"
 
 namespace sluice {
@@ -30,14 +29,14 @@ class PrefetchStream : public Stream<Example> {
   StreamPtr<Example> input_;
   const size_t depth_;
   std::thread thread_;
+  bool started_ = false;  // in this epoch
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Protected by mutex_.
-  std::deque<Example> ready_;
-  Status error_;
-  bool ended_ = false;  // nothing will be added to ready_
-  bool stop_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Example> ready_ GUARDED_BY(mutex_);
+  Status error_ GUARDED_BY(mutex_);
+  bool ended_ GUARDED_BY(mutex_) = false;  // nothing will be added to ready_
+  bool stop_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace sluice

@@ -1,0 +1,246 @@
+#include "io/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <set>
+
+namespace sluice {
+namespace {
+
+// Metadata keys. All but extra.* are always written.
+constexpr char kFormat[] = "sluice.checkpoint";
+constexpr char kFormatVersion[] = "1";
+constexpr char kStep[] = "step";
+constexpr char kSeed[] = "seed";
+constexpr char kDatasetPosition[] = "dataset_position";
+constexpr char kSchedule[] = "schedule";
+constexpr char kLossScale[] = "loss_scale";
+constexpr char kMetric[] = "metric";
+constexpr std::string_view kExtraPrefix = "extra.";
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kSuffix = ".safetensors";
+
+template <typename T>
+bool ParseNumber(const std::string& text, T* value) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && at == end;
+}
+
+Metadata ToMetadata(const TrainingState& state) {
+  // fmt prints the shortest text that reads back as the same double.
+  Metadata metadata = {{kFormat, kFormatVersion},
+                       {kStep, fmt::format("{}", state.step)},
+                       {kSeed, fmt::format("{}", state.seed)},
+                       {kDatasetPosition, state.dataset_position},
+                       {kSchedule, state.schedule},
+                       {kLossScale, fmt::format("{}", state.loss_scale)}};
+  if (state.metric) metadata[kMetric] = fmt::format("{}", *state.metric);
+  for (const auto& [key, value] : state.extra) {
+    metadata[std::string(kExtraPrefix) + key] = value;
+  }
+  return metadata;
+}
+
+Result<TrainingState> FromMetadata(const Metadata& metadata) {
+  TrainingState state;
+  const auto format = metadata.find(kFormat);
+  if (format == metadata.end()) return state;
+  if (format->second != kFormatVersion) {
+    return Unimplemented(
+        fmt::format("checkpoint format {}; this program reads format {}",
+                    format->second, kFormatVersion));
+  }
+  std::string bad;
+  const auto number = [&]<typename T>(const char* key, T* value) {
+    const auto found = metadata.find(key);
+    if (found == metadata.end() || !ParseNumber(found->second, value)) {
+      bad = key;
+    }
+  };
+  const auto text = [&](const char* key, std::string* value) {
+    const auto found = metadata.find(key);
+    if (found != metadata.end()) *value = found->second;
+  };
+  number(kStep, &state.step);
+  number(kSeed, &state.seed);
+  number(kLossScale, &state.loss_scale);
+  text(kDatasetPosition, &state.dataset_position);
+  text(kSchedule, &state.schedule);
+  if (metadata.contains(kMetric)) number(kMetric, &state.metric.emplace());
+  if (!bad.empty()) {
+    return DataLoss(fmt::format("metadata '{}' is no number", bad));
+  }
+  for (const auto& [key, value] : metadata) {
+    if (key.starts_with(kExtraPrefix)) {
+      state.extra[key.substr(kExtraPrefix.size())] = value;
+    }
+  }
+  return state;
+}
+
+std::optional<int64_t> StepOfName(std::string_view name) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
+      name.size() <= kPrefix.size() + kSuffix.size()) {
+    return std::nullopt;
+  }
+  name.remove_prefix(kPrefix.size());
+  name.remove_suffix(kSuffix.size());
+  int64_t step;
+  if (!ParseNumber(std::string(name), &step) || step < 0) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
+                       FileSystem& files) {
+  return WriteSafetensors(path, checkpoint.tensors,
+                          ToMetadata(checkpoint.state), files);
+}
+
+Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
+  SLUICE_ASSIGN_OR_RETURN(Safetensors file, ReadSafetensors(path, files));
+  auto state = FromMetadata(file.metadata);
+  if (!state.ok()) {
+    return state.status().WithContext(fmt::format("'{}'", path));
+  }
+  return Checkpoint{*std::move(state), std::move(file.tensors)};
+}
+
+CheckpointManager::CheckpointManager(std::string directory, Options options)
+    : directory_(std::move(directory)),
+      options_(options),
+      files_(options.files != nullptr ? options.files : &FileSystem::Posix()) {}
+
+Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
+                                                  Options options) {
+  if (options.keep < 1) {
+    return InvalidArgument(fmt::format(
+        "checkpoints: got {} to keep, wanted at least 1", options.keep));
+  }
+  CheckpointManager manager(directory, options);
+  FileSystem& files = *manager.files_;
+  SLUICE_RETURN_IF_ERROR(files.MakeDirectories(directory));
+  SLUICE_ASSIGN_OR_RETURN(const auto names, files.List(directory));
+  for (const std::string& name : names) {
+    if (name.starts_with(kPrefix) && IsTemporaryName(name)) {
+      SLUICE_RETURN_IF_ERROR(files.Remove(JoinPath(directory, name)));
+    }
+  }
+  return manager;
+}
+
+std::string CheckpointManager::PathOf(int64_t step) const {
+  return JoinPath(directory_, fmt::format("{}{}{}", kPrefix, step, kSuffix));
+}
+
+Result<std::vector<int64_t>> CheckpointManager::Steps() const {
+  SLUICE_ASSIGN_OR_RETURN(const auto names, files_->List(directory_));
+  std::vector<int64_t> steps;
+  for (const std::string& name : names) {
+    if (const auto step = StepOfName(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<double> CheckpointManager::MetricOf(int64_t step) const {
+  if (const auto known = metrics_.find(step); known != metrics_.end()) {
+    return known->second;
+  }
+  std::optional<double> metric;
+  const auto header = ReadSafetensorsHeader(PathOf(step), *files_);
+  if (header.ok()) {
+    const auto state = FromMetadata(header->metadata);
+    // NaN is no candidate for the best.
+    if (state.ok() && state->metric && *state->metric == *state->metric) {
+      metric = state->metric;
+    }
+  }
+  return metrics_[step] = metric;
+}
+
+Result<std::optional<int64_t>> CheckpointManager::BestStep() const {
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  std::optional<int64_t> best;
+  const double sign = options_.higher_is_better ? 1 : -1;
+  double best_value = 0;
+  for (int64_t step : steps) {
+    const std::optional<double> metric = MetricOf(step);
+    if (metric && (!best || sign * *metric >= best_value)) {
+      best = step;
+      best_value = sign * *metric;
+    }
+  }
+  return best;
+}
+
+Result<std::string> CheckpointManager::Save(const Checkpoint& checkpoint) {
+  const int64_t step = checkpoint.state.step;
+  const std::string path = PathOf(step);
+  metrics_.erase(step);
+  SLUICE_RETURN_IF_ERROR(WriteCheckpoint(path, checkpoint, *files_));
+  SLUICE_RETURN_IF_ERROR(Prune(step));
+  return path;
+}
+
+Status CheckpointManager::Prune(int64_t saved) {
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  SLUICE_ASSIGN_OR_RETURN(const auto best, BestStep());
+  const size_t keep = static_cast<size_t>(options_.keep);
+  for (size_t i = 0; i + keep < steps.size(); ++i) {
+    if (steps[i] == saved || steps[i] == best) continue;
+    SLUICE_RETURN_IF_ERROR(files_->Remove(PathOf(steps[i])));
+    metrics_.erase(steps[i]);
+  }
+  return {};
+}
+
+Result<std::optional<CheckpointManager::Restored>>
+CheckpointManager::RestoreNewest() const {
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  std::vector<std::string> warnings;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    std::string path = PathOf(*step);
+    auto checkpoint = ReadCheckpoint(path, *files_);
+    if (checkpoint.ok()) {
+      return std::optional(Restored{*std::move(checkpoint), std::move(path),
+                                    std::move(warnings)});
+    }
+    warnings.push_back(fmt::format(
+        "checkpoint of step {} cannot be used, falling back to an older one: "
+        "{}",
+        *step, checkpoint.status().message()));
+  }
+  if (steps.empty()) return std::optional<Restored>();
+  return DataLoss(fmt::format(
+      "none of the {} checkpoints in '{}' can be read; move them away or "
+      "choose another folder to start anew. The newest: {}",
+      steps.size(), directory_, warnings.front()));
+}
+
+Result<std::string> CheckpointManager::SetAside() {
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  if (steps.empty()) return std::string();
+  std::string folder;
+  for (int n = 1; folder.empty() || files_->Exists(folder); ++n) {
+    folder = JoinPath(directory_, fmt::format("previous-{}", n));
+  }
+  SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(folder));
+  for (int64_t step : steps) {
+    const std::string path = PathOf(step);
+    SLUICE_RETURN_IF_ERROR(files_->Rename(
+        path, JoinPath(folder, path.substr(path.rfind('/') + 1))));
+  }
+  metrics_.clear();
+  SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(folder));
+  SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
+  return folder;
+}
+
+}  // namespace sluice

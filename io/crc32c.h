@@ -1,0 +1,19 @@
+// CRC-32C (Castagnoli), the checksum of TFRecord files.
+#ifndef SLUICE_IO_CRC32C_H_
+#define SLUICE_IO_CRC32C_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace sluice {
+
+uint32_t Crc32c(std::string_view bytes);
+
+// The form TFRecord stores: a CRC of data that contain CRCs would be weak.
+inline uint32_t MaskCrc(uint32_t crc) {
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_CRC32C_H_
