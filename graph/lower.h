@@ -1,0 +1,39 @@
+// Lowering: one device's graph, with concrete shapes and in schedule order, to
+// a Plan.
+#ifndef SLUICE_GRAPH_LOWER_H_
+#define SLUICE_GRAPH_LOWER_H_
+
+#include <map>
+#include <string>
+
+#include "engine/device.h"
+#include "engine/plan.h"
+#include "graph/graph.h"
+#include "graph/session.h"
+
+namespace sluice {
+
+struct LowerOptions {
+  // Placeholder name to the step's feed index.
+  std::map<std::string, int> feeds;
+  // Send/Recv key to the step's rendezvous slot.
+  std::map<std::string, int> slots;
+  bool deterministic = false;
+  ExecutorMode mode = ExecutorMode::kAuto;
+};
+
+// Chooses and prepares kernels, decides which outputs take over an input's
+// buffer, and gives every buffer its offset. Variables are declared in the
+// device's store. Errors name the node.
+Result<Plan> Lower(const Graph& graph, Device& device,
+                   const LowerOptions& options);
+
+// An order of all nodes that respects their dependencies and keeps few bytes
+// alive: among the nodes that can run, first those that free more than they
+// allocate (optimizer updates, as soon as their gradient is there), then the
+// order of creation. Every partition follows the one order chosen here.
+std::vector<Node*> Schedule(const Graph& graph);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_LOWER_H_

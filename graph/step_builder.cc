@@ -1,0 +1,184 @@
+#include "graph/step_builder.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "graph/lower.h"
+#include "graph/passes.h"
+
+namespace sluice {
+namespace {
+
+// Keeps what a request needs and all it depends on.
+std::unordered_set<const Node*> Ancestors(const StepRequest& request) {
+  std::unordered_set<const Node*> needed;
+  std::vector<const Node*> stack;
+  auto visit = [&](const Node& node) {
+    if (needed.insert(&node).second) stack.push_back(&node);
+  };
+  for (const Output& fetch : request.fetches) visit(fetch.node());
+  for (const Operation& target : request.targets) visit(target.node());
+  for (const FeedShape& feed : request.feeds) visit(feed.output.node());
+  while (!stack.empty()) {
+    const Node& node = *stack.back();
+    stack.pop_back();
+    for (const Output& input : node.inputs()) visit(input.node());
+    for (const Node* control : node.control_inputs()) visit(*control);
+  }
+  return needed;
+}
+
+Status CheckRequest(const Graph& graph, const StepRequest& request) {
+  auto check = [&](const Node* node, std::string_view role) -> Status {
+    if (node == nullptr) {
+      return InvalidArgument(fmt::format("a {} is an empty handle", role));
+    }
+    if (&node->graph() != &graph) {
+      return InvalidArgument(
+          fmt::format("{} '{}' belongs to another graph", role, node->name()));
+    }
+    return {};
+  };
+  for (const FeedShape& feed : request.feeds) {
+    const Output& output = feed.output;
+    SLUICE_RETURN_IF_ERROR(
+        check(output.valid() ? &output.node() : nullptr, "feed"));
+    if (!feed.shape.concrete() || !Compatible(output.shape(), feed.shape)) {
+      return InvalidArgument(
+          fmt::format("feed of '{}': shape {} given, wanted {} ({})",
+                      output.name(), feed.shape.ToString(),
+                      output.shape().ToString(), output.node().location()));
+    }
+  }
+  for (const Output& fetch : request.fetches) {
+    SLUICE_RETURN_IF_ERROR(
+        check(fetch.valid() ? &fetch.node() : nullptr, "fetch"));
+  }
+  for (const Operation& target : request.targets) {
+    SLUICE_RETURN_IF_ERROR(
+        check(target.valid() ? &target.node() : nullptr, "target"));
+  }
+  return {};
+}
+
+std::string FeedName(int i) {
+  return fmt::format("_feed_{}", i);
+}
+
+// Runs a pass and, in debug and test builds, checks what it left.
+Status After(std::string_view pass, const Graph& graph, Status status = {}) {
+  SLUICE_RETURN_IF_ERROR(status);
+#ifndef NDEBUG
+  return passes::Verify(graph).WithContext(fmt::format("after {}", pass));
+#else
+  (void)pass;
+  (void)graph;
+  return {};
+#endif
+}
+
+Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
+                const SessionOptions& options) {
+  passes::Prune(graph);
+  SLUICE_RETURN_IF_ERROR(After("prune", graph));
+  SLUICE_RETURN_IF_ERROR(After("refine", graph, passes::Refine(graph)));
+  if (options.simplify) {
+    passes::Simplify(graph);
+    SLUICE_RETURN_IF_ERROR(After("simplify", graph));
+    passes::MergeCommon(graph);
+    SLUICE_RETURN_IF_ERROR(After("merge", graph));
+  }
+  passes::Prune(graph);
+  SLUICE_RETURN_IF_ERROR(
+      After("order variables", graph, passes::OrderVariables(graph)));
+  SLUICE_RETURN_IF_ERROR(
+      After("place", graph, passes::Place(graph, device_names)));
+  graph.Renumber(Schedule(graph));
+  return After("schedule", graph);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
+                                           const StepRequest& request) {
+  SLUICE_RETURN_IF_ERROR(CheckRequest(graph, request));
+  const auto needed = Ancestors(request);
+  std::unique_ptr<Graph> step =
+      graph.Clone([&](const Node& node) { return needed.contains(&node); });
+  auto twin = [&](const Output& output) {
+    return step->Find(output.node().name())->output(output.index());
+  };
+
+  // Fetches first, so that a fetched feed is the fed value like everywhere.
+  const OpDef& fetch_op = OpTable::Global().Get("Fetch");
+  for (size_t i = 0; i < request.fetches.size(); ++i) {
+    const std::string name = fmt::format("_fetch_{}", i);
+    step->AddRaw(name, name, fetch_op, {{"index", static_cast<int64_t>(i)}},
+                 {twin(request.fetches[i])}, {});
+  }
+  if (!request.targets.empty()) {
+    Node& targets = step->AddRaw("_targets", "_targets",
+                                 OpTable::Global().Get("NoOp"), {}, {}, {});
+    for (const Operation& target : request.targets) {
+      targets.AddControlInput(step->Find(target.node().name()));
+    }
+  }
+  const OpDef& placeholder = OpTable::Global().Get("Placeholder");
+  for (size_t i = 0; i < request.feeds.size(); ++i) {
+    const Output fed = twin(request.feeds[i].output);
+    const TensorType type{fed.dtype(), request.feeds[i].shape};
+    const std::string name = FeedName(static_cast<int>(i));
+    Node& feed = step->AddRaw(name, name, placeholder,
+                              {{"dtype", type.dtype}, {"shape", type.shape}},
+                              {}, {type});
+    step->ReplaceUses(fed, feed.output(0), /*controls=*/false);
+  }
+  return step;
+}
+
+Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
+                            const std::vector<std::unique_ptr<Device>>& devices,
+                            const SessionOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> step,
+                          ExtractStep(graph, request));
+  SLUICE_RETURN_IF_ERROR(Optimize(*step, options.devices, options));
+
+  BuiltStep built;
+  for (const FeedShape& feed : request.feeds) {
+    built.feed_types.push_back({feed.output.dtype(), feed.shape});
+  }
+  built.fetch_types.resize(request.fetches.size());
+  for (const auto& node : step->nodes()) {
+    if (node->Is("Fetch")) {
+      built.fetch_types[node->attrs().Int("index")] = node->input(0).type();
+    }
+  }
+
+  LowerOptions lower;
+  lower.deterministic = options.deterministic;
+  lower.mode = options.executor;
+  for (size_t i = 0; i < request.feeds.size(); ++i) {
+    lower.feeds[FeedName(static_cast<int>(i))] = static_cast<int>(i);
+  }
+  const auto partitions = passes::Partition(*step);
+  for (const auto& [name, part] : partitions) {
+    SLUICE_RETURN_IF_ERROR(After("partition", *part));
+    for (const auto& node : part->nodes()) {
+      if (!node->Is("Send")) continue;
+      lower.slots[node->attrs().String("key")] =
+          static_cast<int>(built.slot_bytes.size());
+      built.slot_bytes.push_back(node->input(0).type().bytes());
+    }
+  }
+  for (const auto& [name, part] : partitions) {
+    for (const auto& device : devices) {
+      if (device->name().ToString() != name) continue;
+      SLUICE_ASSIGN_OR_RETURN(Plan plan, Lower(*part, *device, lower));
+      built.parts.push_back({device.get(), std::move(plan)});
+    }
+  }
+  return built;
+}
+
+}  // namespace sluice

@@ -1,0 +1,46 @@
+// From a part of a graph to Plans: the pipeline that Session runs once per
+// step shape.
+#ifndef SLUICE_GRAPH_STEP_BUILDER_H_
+#define SLUICE_GRAPH_STEP_BUILDER_H_
+
+#include <memory>
+#include <vector>
+
+#include "engine/device.h"
+#include "engine/plan.h"
+#include "graph/graph.h"
+#include "graph/session.h"
+
+namespace sluice {
+
+struct StepRequest {
+  std::vector<FeedShape> feeds;
+  std::vector<Output> fetches;
+  std::vector<Operation> targets;
+};
+
+struct BuiltStep {
+  struct Part {
+    Device* device = nullptr;
+    Plan plan;
+  };
+  std::vector<Part> parts;
+  std::vector<size_t> slot_bytes;  // of the rendezvous between the parts
+  std::vector<TensorType> feed_types;
+  std::vector<TensorType> fetch_types;
+};
+
+// The requested part of the graph as a graph of its own: fed outputs become
+// placeholders of concrete shape, fetches and targets become sinks. Errors name
+// the feed or fetch, what was given and what was wanted.
+Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
+                                           const StepRequest& request);
+
+// prune, refine, simplify, order variables, place, schedule, partition, lower.
+Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
+                            const std::vector<std::unique_ptr<Device>>& devices,
+                            const SessionOptions& options);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_STEP_BUILDER_H_
