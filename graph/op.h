@@ -111,18 +111,18 @@ struct AttrSetting {
 // An operand to try an op on: elements uniform in [lo, hi] (integers too), or
 // `values` in order, repeated. A shape operand is a constant of `values`.
 struct ProbeInput {
-  Ints shape;
+  Ints shape = {};
   double lo = -1;
   double hi = 1;
-  FixedList<double, 8> values;
+  FixedList<double, 8> values = {};
 };
 
 // Input shapes, ranges and attributes the table-walking test tries an op on.
 // Choose ranges away from kinks and poles: gradients are compared with finite
 // differences in float64.
 struct Probe {
-  FixedList<ProbeInput, 8> inputs;
-  FixedList<AttrSetting, 8> attrs;
+  FixedList<ProbeInput, 8> inputs = {};
+  FixedList<AttrSetting, 8> attrs = {};
 };
 
 // Sets every output's dtype and shape from those of the inputs, or says in one

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/ops/shape.h"
 
 namespace sluice {
 
@@ -41,9 +42,9 @@ struct CumSumOptions {
 // Running sums along `axis`.
 Output CumSum(Operand x, int64_t axis, const CumSumOptions& options = {});
 
-// x summed over the dimensions that broadcasting `shape` (an integer vector
-// known when the plan is made) to x's shape would repeat; has that shape.
-Output SumTo(Operand x, Operand shape);
+// x summed over the dimensions that broadcasting `shape` to x's shape would
+// repeat; has that shape.
+Output SumTo(Operand x, const ShapeOperand& shape);
 // The same for the shape of `like`: x itself where that is known to be equal.
 // Undoes broadcasting in gradients.
 Output SumToShapeOf(Operand x, Operand like);

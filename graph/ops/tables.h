@@ -9,30 +9,32 @@
 
 namespace sluice {
 
-std::span<const OpDef> StateOps();        // state.cc
-std::span<const OpDef> ControlOps();      // control.cc
-std::span<const OpDef> ElementwiseOps();  // elementwise.cc
-std::span<const OpDef> ActivationOps();   // activation.cc
-std::span<const OpDef> ReduceOps();       // reduce.cc
-std::span<const OpDef> MatMulOps();       // matmul.cc
-std::span<const OpDef> ConvOps();         // conv.cc
-std::span<const OpDef> PoolOps();         // pool.cc
-std::span<const OpDef> NormOps();         // norm.cc
-std::span<const OpDef> DropoutOps();      // dropout.cc
-std::span<const OpDef> SoftmaxOps();      // softmax.cc
-std::span<const OpDef> LossOps();         // loss.cc
-std::span<const OpDef> ShapeOps();        // shape.cc
-std::span<const OpDef> ArrayOps();        // array.cc
-std::span<const OpDef> IndexOps();        // index.cc
-std::span<const OpDef> RandomOps();       // random.cc
-std::span<const OpDef> OptimizerOps();    // optimizer.cc
+std::span<const OpDef> StateOps();              // state.cc
+std::span<const OpDef> ControlOps();            // control.cc
+std::span<const OpDef> ElementwiseOps();        // elementwise.cc
+std::span<const OpDef> ElementwiseBinaryOps();  // elementwise_binary.cc
+std::span<const OpDef> ActivationOps();         // activation.cc
+std::span<const OpDef> ReduceOps();             // reduce.cc
+std::span<const OpDef> MatMulOps();             // matmul.cc
+std::span<const OpDef> ConvOps();               // conv.cc
+std::span<const OpDef> PoolOps();               // pool.cc
+std::span<const OpDef> NormOps();               // norm.cc
+std::span<const OpDef> DropoutOps();            // dropout.cc
+std::span<const OpDef> SoftmaxOps();            // softmax.cc
+std::span<const OpDef> LossOps();               // loss.cc
+std::span<const OpDef> ShapeOps();              // shape.cc
+std::span<const OpDef> ArrayOps();              // array.cc
+std::span<const OpDef> IndexOps();              // index.cc
+std::span<const OpDef> RandomOps();             // random.cc
+std::span<const OpDef> OptimizerOps();          // optimizer.cc
 
 inline std::vector<std::span<const OpDef>> BuiltInOps() {
-  return {StateOps(),    ControlOps(), ElementwiseOps(), ActivationOps(),
-          ReduceOps(),   MatMulOps(),  ConvOps(),        PoolOps(),
-          NormOps(),     DropoutOps(), SoftmaxOps(),     LossOps(),
-          ShapeOps(),    ArrayOps(),   IndexOps(),       RandomOps(),
-          OptimizerOps()};
+  return {
+      StateOps(),      ControlOps(),  ElementwiseOps(), ElementwiseBinaryOps(),
+      ActivationOps(), ReduceOps(),   MatMulOps(),      ConvOps(),
+      PoolOps(),       NormOps(),     DropoutOps(),     SoftmaxOps(),
+      LossOps(),       ShapeOps(),    ArrayOps(),       IndexOps(),
+      RandomOps(),     OptimizerOps()};
 }
 
 }  // namespace sluice

@@ -1,0 +1,271 @@
+#include "graph/ops/elementwise.h"
+
+#include "graph/ops/activation.h"
+#include "graph/ops/reduce.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+// The gradient of y = f(x) from a rule (dy, x, y) -> dx.
+template <auto kRule>
+Outputs Rule(const Node& node, const Outputs& dy) {
+  return {kRule(dy[0], node.input(0), node.output(0))};
+}
+
+// Probes of x uniform in [lo, hi]; the larger one fills vector registers.
+constexpr FixedList<Probe, 6> ProbesIn(double lo, double hi) {
+  return {{.inputs = {{.shape = {2, 3}, .lo = lo, .hi = hi}}},
+          {.inputs = {{.shape = {37}, .lo = lo, .hi = hi}}},
+          {.inputs = {{.shape = {}, .lo = lo, .hi = hi}}}};
+}
+
+constexpr OpDef Unary(const char* name, const char* doc, GradientFn gradient,
+                      double lo = -2, double hi = 2,
+                      DTypeSet types = kFloating) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"}},
+          .types = {{"T", types}},
+          .gradient = gradient,
+          .elementwise = true,
+          .inplace = {0},
+          .probes = ProbesIn(lo, hi)};
+}
+
+constexpr OpDef Predicate(const char* name, const char* doc) {
+  OpDef op = Unary(name, doc, NotDifferentiable);
+  op.outputs = {{"y", "bool"}};
+  op.probes = {
+      {.inputs = {{.shape = {8},
+                   .values = {0, 1, -3, __builtin_inf(), -__builtin_inf(),
+                              __builtin_nan(""), -0.0, 1e9}}}},
+      {.inputs = {{.shape = {37}}}}};
+  return op;
+}
+
+constexpr OpDef LogicalNotOp() {
+  OpDef op =
+      Unary("LogicalNot", "y = not x.", NotDifferentiable, 0, 1, DType::kBool);
+  return op;
+}
+
+constexpr OpDef CastOp() {
+  OpDef op = Unary(
+      "Cast", "x converted to dtype `to`.",
+      [](const Node& node, const Outputs& dy) -> Outputs {
+        const DType from = node.input(0).dtype();
+        return {IsFloating(from) ? Cast(dy[0], from) : Output()};
+      },
+      -100, 100, kAnyType);
+  op.outputs = {{"y", "to"}};
+  op.attrs = {{"to", AttrType::kDType}};
+  op.probes = {
+      {.inputs = {{.shape = {37}}}, .attrs = {{"to", DType::kFloat64}}},
+      {.inputs = {{.shape = {2, 3}}}, .attrs = {{"to", DType::kFloat32}}},
+      {.inputs = {{.shape = {37}, .lo = -9, .hi = 9}},
+       .attrs = {{"to", DType::kInt32}}},
+      {.inputs = {{.shape = {5}}}, .attrs = {{"to", DType::kBool}}},
+      {.inputs = {{.shape = {37}}}, .attrs = {{"to", DType::kFloat16}}},
+      {.inputs = {{.shape = {37}}}, .attrs = {{"to", DType::kBFloat16}}}};
+  return op;
+}
+
+constexpr OpDef ClipOp() {
+  OpDef op = Unary(
+      "Clip", "x limited to [lo, hi].",
+      [](const Node& node, const Outputs& dy) -> Outputs {
+        const Output& x = node.input(0);
+        const Output inside =
+            LogicalAnd(GreaterEqual(x, node.attrs().Float("lo")),
+                       LessEqual(x, node.attrs().Float("hi")));
+        return {Select(inside, dy[0], 0)};
+      },
+      -9, 9, kNumeric);
+  op.attrs = {{"lo", AttrType::kFloat}, {"hi", AttrType::kFloat}};
+  op.shape = [](InferContext& c) -> Status {
+    if (!(c.attrs().Float("lo") <= c.attrs().Float("hi"))) {
+      return InvalidArgument("wanted lo <= hi");
+    }
+    return SameShape(c);
+  };
+  op.probes = {{.inputs = {{.shape = {37}, .lo = -9, .hi = 9}},
+                .attrs = {{"lo", -4.5}, {"hi", 3.0}}}};
+  return op;
+}
+
+constexpr OpDef SelectOp() {
+  return {
+      .name = "Select",
+      .doc = "a where condition holds, b elsewhere.",
+      .inputs = {{"condition", "bool"}, {"a"}, {"b"}},
+      .types = {{"T", kAnyType}},
+      .shape = BroadcastShape,
+      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+        const Output& condition = node.input(0);
+        return {Output(),
+                SumToShapeOf(Select(condition, dy[0], 0), node.input(1)),
+                SumToShapeOf(Select(condition, 0, dy[0]), node.input(2))};
+      },
+      .elementwise = true,
+      .inplace = {1, 2, 0},
+      .probes = {
+          {.inputs = {{.shape = {37}}, {.shape = {37}}, {.shape = {37}}}},
+          {.inputs = {{.shape = {2, 1, 5}}, {.shape = {3, 1}}, {.shape = {}}}},
+          {.inputs = {{.shape = {3, 1}}, {.shape = {5}}, {.shape = {3, 5}}}},
+          {.inputs = {{.shape = {}}, {.shape = {2, 3}}, {.shape = {2, 1}}}}}};
+}
+
+constexpr OpDef AddNOp() {
+  return {.name = "AddN",
+          .doc = "The sum of tensors of one shape, from left to right.",
+          .inputs = {{.name = "terms", .variadic = true}},
+          .types = {{"T", kNumeric}},
+          .shape = [](InferContext& c) -> Status {
+            if (c.num_inputs() == 0) return InvalidArgument("nothing to add");
+            Shape shape = c.input(0);
+            for (int i = 1; i < c.num_inputs(); ++i) {
+              if (!Compatible(shape, c.input(i))) {
+                return InvalidArgument("the terms differ in shape");
+              }
+              for (int d = 0; d < shape.rank(); ++d) {
+                if (shape[d] == kUnknown) shape.set(d, c.input(i)[d]);
+              }
+            }
+            c.SetOutput(0, shape);
+            return {};
+          },
+          .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+            return Outputs(node.num_inputs(), dy[0]);
+          },
+          .elementwise = true,
+          .inplace = {0},
+          .probes = {{.inputs = {{.shape = {5, 3}}}},
+                     {.inputs = {
+                          {.shape = {37}}, {.shape = {37}}, {.shape = {37}}}}}};
+}
+
+constexpr OpDef kElementwiseOps[] = {
+    Unary("Neg", "-x.", Rule<[](auto dy, auto, auto) { return -dy; }>, -2, 2,
+          kNumeric),
+    Unary("Abs", "|x|.",
+          Rule<[](auto dy, auto x, auto) { return dy * Sign(x); }>, 0.1, 2,
+          kNumeric),
+    Unary("Sign", "-1, 0 or 1.", NotDifferentiable, -2, 2, kNumeric),
+    Unary("Square", "x x.",
+          Rule<[](auto dy, auto x, auto) { return dy * 2 * x; }>, -2, 2,
+          kNumeric),
+    Unary("Exp", "e^x.", Rule<[](auto dy, auto, auto y) { return dy * y; }>),
+    Unary("Expm1", "e^x - 1, precise near 0.",
+          Rule<[](auto dy, auto, auto y) { return dy * (y + 1); }>),
+    Unary("Log", "Natural logarithm.",
+          Rule<[](auto dy, auto x, auto) { return dy / x; }>, 0.3, 3),
+    Unary("Log1p", "log(1 + x), precise near 0.",
+          Rule<[](auto dy, auto x, auto) { return dy / (x + 1); }>, -0.6, 3),
+    Unary("Sqrt", "Square root.",
+          Rule<[](auto dy, auto, auto y) { return dy * 0.5 / y; }>, 0.3, 3),
+    Unary("Rsqrt", "1 / sqrt(x).",
+          Rule<[](auto dy, auto, auto y) { return dy * -0.5 * (y * y * y); }>,
+          0.3, 3),
+    Unary("Reciprocal", "1 / x.",
+          Rule<[](auto dy, auto, auto y) { return -dy * (y * y); }>, 0.3, 3),
+    Unary("Sin", "Sine.",
+          Rule<[](auto dy, auto x, auto) { return dy * Cos(x); }>),
+    Unary("Cos", "Cosine.",
+          Rule<[](auto dy, auto x, auto) { return -dy * Sin(x); }>),
+    Unary("Tan", "Tangent.",
+          Rule<[](auto dy, auto, auto y) { return dy * (y * y + 1); }>, -1, 1),
+    Unary("Asin", "Arc sine.",
+          Rule<[](auto dy, auto x, auto) { return dy * Rsqrt(1 - x * x); }>,
+          -0.8, 0.8),
+    Unary("Acos", "Arc cosine.",
+          Rule<[](auto dy, auto x, auto) { return -dy * Rsqrt(1 - x * x); }>,
+          -0.8, 0.8),
+    Unary("Atan", "Arc tangent.",
+          Rule<[](auto dy, auto x, auto) { return dy / (x * x + 1); }>),
+    Unary("Sinh", "Hyperbolic sine.",
+          Rule<[](auto dy, auto x, auto) { return dy * Cosh(x); }>),
+    Unary("Cosh", "Hyperbolic cosine.",
+          Rule<[](auto dy, auto x, auto) { return dy * Sinh(x); }>),
+    Unary("Tanh", "Hyperbolic tangent.",
+          Rule<[](auto dy, auto, auto y) { return TanhGrad(dy, y); }>),
+    Unary("Erf", "Error function.", Rule<[](auto dy, auto x, auto) {
+            constexpr double kSlopeAt0 = 1.1283791670955126;  // 2 / sqrt(pi)
+            return dy * kSlopeAt0 * Exp(-(x * x));
+          }>),
+    Unary("Floor", "The integer below.", NotDifferentiable),
+    Unary("Ceil", "The integer above.", NotDifferentiable),
+    Unary("Round", "The nearest integer, halves to even.", NotDifferentiable),
+    Predicate("IsNan", "Is x not a number?"),
+    Predicate("IsInf", "Is x infinite?"),
+    Predicate("IsFinite", "Is x neither infinite nor NaN?"),
+    LogicalNotOp(),
+    CastOp(),
+    ClipOp(),
+    SelectOp(),
+    AddNOp(),
+};
+
+Output Build(const char* op, const Operand& x, Attributes attrs = {}) {
+  return x.graph().Add({op, {x}, std::move(attrs)}).output(0);
+}
+
+}  // namespace
+
+std::span<const OpDef> ElementwiseOps() {
+  return kElementwiseOps;
+}
+
+// clang-format off
+Output Neg(Operand x) { return Build("Neg", x); }
+Output Abs(Operand x) { return Build("Abs", x); }
+Output Sign(Operand x) { return Build("Sign", x); }
+Output Square(Operand x) { return Build("Square", x); }
+Output Exp(Operand x) { return Build("Exp", x); }
+Output Expm1(Operand x) { return Build("Expm1", x); }
+Output Log(Operand x) { return Build("Log", x); }
+Output Log1p(Operand x) { return Build("Log1p", x); }
+Output Sqrt(Operand x) { return Build("Sqrt", x); }
+Output Rsqrt(Operand x) { return Build("Rsqrt", x); }
+Output Reciprocal(Operand x) { return Build("Reciprocal", x); }
+Output Sin(Operand x) { return Build("Sin", x); }
+Output Cos(Operand x) { return Build("Cos", x); }
+Output Tan(Operand x) { return Build("Tan", x); }
+Output Asin(Operand x) { return Build("Asin", x); }
+Output Acos(Operand x) { return Build("Acos", x); }
+Output Atan(Operand x) { return Build("Atan", x); }
+Output Sinh(Operand x) { return Build("Sinh", x); }
+Output Cosh(Operand x) { return Build("Cosh", x); }
+Output Tanh(Operand x) { return Build("Tanh", x); }
+Output Erf(Operand x) { return Build("Erf", x); }
+Output Floor(Operand x) { return Build("Floor", x); }
+Output Ceil(Operand x) { return Build("Ceil", x); }
+Output Round(Operand x) { return Build("Round", x); }
+Output IsNan(Operand x) { return Build("IsNan", x); }
+Output IsInf(Operand x) { return Build("IsInf", x); }
+Output IsFinite(Operand x) { return Build("IsFinite", x); }
+Output LogicalNot(Operand x) { return Build("LogicalNot", x); }
+// clang-format on
+
+Output Cast(Operand x, DType to) {
+  return Build("Cast", x, {{"to", to}});
+}
+
+Output Clip(Operand x, double lo, double hi) {
+  return Build("Clip", x, {{"lo", lo}, {"hi", hi}});
+}
+
+Output Select(Operand condition, Operand a, Operand b) {
+  return condition.graph().Add({"Select", {condition, a, b}}).output(0);
+}
+
+Output AddN(const std::vector<Output>& terms) {
+  if (terms.empty()) {
+    throw Error(Code::kInvalidArgument, "AddN: nothing to add");
+  }
+  NodeRequest request{"AddN", {}};
+  for (const Output& term : terms) request.inputs.emplace_back(term);
+  return terms[0].graph().Add(std::move(request)).output(0);
+}
+
+}  // namespace sluice

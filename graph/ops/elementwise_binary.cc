@@ -1,0 +1,188 @@
+// Elementwise ops of two operands that broadcast against each other.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "graph/ops/elementwise.h"
+#include "graph/ops/reduce.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+using Pair = std::pair<Output, Output>;
+
+// The gradient of y = f(a, b) from a rule (dy, a, b, y) -> (da, db), both
+// before broadcasting is undone.
+template <auto kRule>
+Outputs Rule(const Node& node, const Outputs& dy) {
+  const Output a = node.input(0), b = node.input(1);
+  const Pair d = kRule(dy[0], a, b, node.output(0));
+  return {SumToShapeOf(d.first, a), SumToShapeOf(d.second, b)};
+}
+
+constexpr ProbeInput Within(Ints shape, double lo, double hi) {
+  return {.shape = shape, .lo = lo, .hi = hi};
+}
+
+// Pairs of shapes that broadcast in each way, a in [alo, ahi], b in [blo, bhi].
+constexpr FixedList<Probe, 6> PairsIn(double alo, double ahi, double blo,
+                                      double bhi) {
+  return {{.inputs = {Within({37}, alo, ahi), Within({37}, blo, bhi)}},
+          {.inputs = {Within({2, 3}, alo, ahi), Within({3}, blo, bhi)}},
+          {.inputs = {Within({2, 1, 3}, alo, ahi), Within({4, 1}, blo, bhi)}},
+          {.inputs = {Within({}, alo, ahi), Within({3, 2}, blo, bhi)}},
+          {.inputs = {Within({3, 19}, alo, ahi), Within({3, 1}, blo, bhi)}},
+          {.inputs = {Within({3, 1, 2}, alo, ahi), Within({}, blo, bhi)}}};
+}
+
+struct Ranges {
+  double alo = -2, ahi = 2, blo = -2, bhi = 2;
+};
+
+constexpr OpDef Binary(const char* name, const char* doc, GradientFn gradient,
+                       Ranges r = {}, DTypeSet types = kNumeric) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"a"}, {"b"}},
+          .types = {{"T", types}},
+          .shape = BroadcastShape,
+          .gradient = gradient,
+          .elementwise = true,
+          .inplace = {0, 1},
+          .probes = PairsIn(r.alo, r.ahi, r.blo, r.bhi)};
+}
+
+constexpr OpDef Commutative(OpDef op) {
+  op.commutative = true;
+  return op;
+}
+
+constexpr OpDef Comparison(const char* name, const char* doc,
+                           DTypeSet types = kNumeric) {
+  OpDef op = Binary(name, doc, NotDifferentiable, {}, types);
+  op.outputs = {{"y", "bool"}};
+  op.probes = {
+      {.inputs = {{.shape = {37}, .values = {1, 2, 3, 4, 5}},
+                  {.shape = {37}, .values = {5, 2, 4}}}},
+      {.inputs = {{.shape = {2, 1, 3}, .values = {1, 2, 3, 0, 1}},
+                  {.shape = {4, 1}, .values = {0, 1, 2, 3}}}},
+      {.inputs = {{.shape = {4}, .values = {__builtin_nan(""), 1, 2, 3}},
+                  {.shape = {}, .values = {2}}}}};
+  return op;
+}
+
+constexpr OpDef Logical(const char* name, const char* doc) {
+  return Commutative(Binary(name, doc, NotDifferentiable, {}, DType::kBool));
+}
+
+constexpr OpDef kBinaryOps[] = {
+    Commutative(
+        Binary("Add", "a + b.",
+               Rule<[](auto dy, auto, auto, auto) { return Pair(dy, dy); }>)),
+    Binary("Sub", "a - b.",
+           Rule<[](auto dy, auto, auto, auto) { return Pair(dy, -dy); }>),
+    Commutative(Binary("Mul", "a b.", Rule<[](auto dy, auto a, auto b, auto) {
+                         return Pair(dy * b, dy * a);
+                       }>)),
+    Binary("Div", "a / b; integers towards zero, and n / 0 = 0.",
+           Rule<[](auto dy, auto, auto b, auto y) {
+             const Output da = dy / b;
+             return Pair(da, -da * y);
+           }>,
+           {.blo = 0.5}),
+    Binary("FloorDiv", "floor(a / b); integers: n / 0 = 0.", NotDifferentiable,
+           {.alo = 1, .ahi = 9, .blo = 2, .bhi = 4}),
+    Binary("Mod", "a - b floor(a / b).",
+           Rule<[](auto dy, auto a, auto b, auto) {
+             return Pair(dy, -dy * FloorDiv(a, b));
+           }>,
+           {.alo = 1.1, .ahi = 1.9, .blo = 2, .bhi = 4}),
+    Binary("Pow", "a^b.",
+           // At b = 0 the exponent b - 1 would make 0 * inf of a = 0; where a
+           // is not positive, b has no gradient.
+           Rule<[](auto dy, auto a, auto b, auto y) {
+             const Output less_one = Select(Equal(b, 0), 1, b - 1);
+             const Output base = Select(Greater(a, 0), a, 1);
+             return Pair(dy * (b * Pow(a, less_one)), dy * (y * Log(base)));
+           }>,
+           {.alo = 0.5, .ahi = 2, .blo = 0.2, .bhi = 3}),
+    Commutative(Binary("Maximum", "The larger; NaN if either is.",
+                       Rule<[](auto dy, auto a, auto b, auto) {
+                         const Output first = GreaterEqual(a, b);
+                         return Pair(Select(first, dy, 0),
+                                     Select(first, 0, dy));
+                       }>)),
+    Commutative(Binary("Minimum", "The smaller; NaN if either is.",
+                       Rule<[](auto dy, auto a, auto b, auto) {
+                         const Output first = LessEqual(a, b);
+                         return Pair(Select(first, dy, 0),
+                                     Select(first, 0, dy));
+                       }>)),
+    Commutative(Binary("SquaredDifference", "(a - b)^2.",
+                       Rule<[](auto dy, auto a, auto b, auto) {
+                         const Output da = dy * 2 * (a - b);
+                         return Pair(da, -da);
+                       }>)),
+    Binary("Atan2", "The angle of the point (b, a).",
+           Rule<[](auto dy, auto a, auto b, auto) {
+             const Output scaled = dy / (a * a + b * b);
+             return Pair(scaled * b, -scaled * a);
+           }>,
+           {.blo = 0.5}, kFloating),
+    Commutative(Comparison("Equal", "a = b?", kAnyType)),
+    Commutative(Comparison("NotEqual", "Do a and b differ?", kAnyType)),
+    Comparison("Less", "a < b?"),
+    Comparison("LessEqual", "a <= b?"),
+    Comparison("Greater", "a > b?"),
+    Comparison("GreaterEqual", "a >= b?"),
+    Logical("LogicalAnd", "a and b."),
+    Logical("LogicalOr", "a or b."),
+    Logical("LogicalXor", "Either a or b."),
+};
+
+Output Build(const char* op, const Operand& a, const Operand& b) {
+  if (a.is_number() && b.is_number()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{}: wanted at least one tensor, got two numbers "
+                            "or empty Outputs ({})",
+                            op, FormatLocation(a.location())));
+  }
+  Graph& graph = (a.is_number() ? b : a).graph();
+  return graph.Add({op, {a, b}}).output(0);
+}
+
+}  // namespace
+
+std::span<const OpDef> ElementwiseBinaryOps() {
+  return kBinaryOps;
+}
+
+// clang-format off
+Output Add(Operand a, Operand b) { return Build("Add", a, b); }
+Output Sub(Operand a, Operand b) { return Build("Sub", a, b); }
+Output Mul(Operand a, Operand b) { return Build("Mul", a, b); }
+Output Div(Operand a, Operand b) { return Build("Div", a, b); }
+Output FloorDiv(Operand a, Operand b) { return Build("FloorDiv", a, b); }
+Output Mod(Operand a, Operand b) { return Build("Mod", a, b); }
+Output Pow(Operand a, Operand b) { return Build("Pow", a, b); }
+Output Maximum(Operand a, Operand b) { return Build("Maximum", a, b); }
+Output Minimum(Operand a, Operand b) { return Build("Minimum", a, b); }
+Output SquaredDifference(Operand a, Operand b) {
+  return Build("SquaredDifference", a, b);
+}
+Output Atan2(Operand a, Operand b) { return Build("Atan2", a, b); }
+Output Equal(Operand a, Operand b) { return Build("Equal", a, b); }
+Output NotEqual(Operand a, Operand b) { return Build("NotEqual", a, b); }
+Output Less(Operand a, Operand b) { return Build("Less", a, b); }
+Output LessEqual(Operand a, Operand b) { return Build("LessEqual", a, b); }
+Output Greater(Operand a, Operand b) { return Build("Greater", a, b); }
+Output GreaterEqual(Operand a, Operand b) {
+  return Build("GreaterEqual", a, b);
+}
+Output LogicalAnd(Operand a, Operand b) { return Build("LogicalAnd", a, b); }
+Output LogicalOr(Operand a, Operand b) { return Build("LogicalOr", a, b); }
+Output LogicalXor(Operand a, Operand b) { return Build("LogicalXor", a, b); }
+// clang-format on
+
+}  // namespace sluice
