@@ -21,7 +21,7 @@ enum class DType : uint8_t;
 namespace simd {
 
 // Parameters of an elementwise op: LeakyRelu and Elu a = alpha, Clip a = low,
-// b = high, Gelu a = 1 for the tanh form, 0 for the exact one.
+// b = high. Gelu's tanh form is an op of its own, GeluTanh.
 struct OpParams {
   double a = 0;
   double b = 0;
@@ -67,7 +67,7 @@ struct OptimizerStep {
   float correction2 = 1;
 };
 
-// C[m,n] tile products on packed panels; see kernels/cpu/gemm.h, their driver.
+// The inner parts of a matrix product; kernels/cpu/gemm.h drives them.
 template <typename T>
 struct GemmTile;
 template <typename T>
@@ -75,15 +75,11 @@ struct GemmKernels {
   int rows;     // of C in one register tile
   int columns;  // of C in one register tile: the width of a panel of B
   void (*multiply)(const GemmTile<T>& tile);
-  // Packs op(A)[m,k] at a[i*row_stride + p*column_stride] into panels of
-  // `rows` rows, each stored k-major and padded with zeros to full height.
-  void (*pack_a)(const T* a, int64_t row_stride, int64_t column_stride,
-                 int64_t m, int64_t k, T* panels);
-  // Packs op(B)[k,n] at b[p*row_stride + j*column_stride] into panels of
-  // `columns` columns, panel_stride elements apart, each stored k-major and
-  // padded with zeros to full width.
-  void (*pack_b)(const T* b, int64_t row_stride, int64_t column_stride,
-                 int64_t k, int64_t n, T* panels, int64_t panel_stride);
+  // Packs B[k,n], B[p,j] at b[p*row_stride + j*column_stride], into panels of
+  // `columns` columns, panel_stride elements apart, each stored row after row
+  // and padded with zeros to full width.
+  void (*pack)(const T* b, int64_t row_stride, int64_t column_stride, int64_t k,
+               int64_t n, T* panels, int64_t panel_stride);
 };
 
 struct SimdKernels {

@@ -1,0 +1,225 @@
+// Register-tiled matrix product on vectors; see kernels/cpu/gemm.h for the
+// method. A template over the element type, so that gemm.cc instantiates it
+// for the instruction set and the test for widths the machine lacks.
+#ifndef SLUICE_KERNELS_CPU_SIMD_GEMM_MICRO_H_
+#define SLUICE_KERNELS_CPU_SIMD_GEMM_MICRO_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/simd/gemm_tile.h"
+#include "kernels/cpu/simd/vector.h"
+
+namespace sluice::SLUICE_ISA {
+namespace {
+
+using simd::GemmTile;
+
+// The tile of C that is held in registers: kTileRows rows of kTileVectors
+// vectors. It leaves room for a row of B and one broadcast element of A in the
+// 16 (SSE2, AVX2) or 32 registers (AVX-512, NEON).
+#if defined(__aarch64__)
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = 4;
+#else
+inline constexpr int kTileRows = kVectorBytes == 64 ? 12 : 6;
+inline constexpr int kTileVectors = 2;
+#endif
+
+template <typename T>
+inline constexpr int kTileColumns = kTileVectors* kLanes<T>;
+
+// Adds the register tile to C: R rows, all of its columns.
+template <int R, typename T>
+SLUICE_INLINE void StoreTile(const GemmTile<T>& tile,
+                             Vector<T> (&acc)[R][kTileVectors], T* c,
+                             const T* bias) {
+  if (tile.accumulate) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        acc[r][v] += Load(c + r * tile.ldc + v * kLanes<T>);
+      }
+    }
+  }
+  if (bias != nullptr) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      const Vector<T> row = Load(bias + v * kLanes<T>);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) acc[r][v] += row;
+    }
+  }
+  if (tile.relu) {
+    const Vector<T> zero = {};
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        acc[r][v] = zero > acc[r][v] ? zero : acc[r][v];  // keeps NaN
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      Store(c + r * tile.ldc + v * kLanes<T>, acc[r][v]);
+    }
+  }
+}
+
+// The same for the first `columns` columns only.
+template <int R, typename T>
+SLUICE_INLINE void StorePart(const GemmTile<T>& tile,
+                             Vector<T> (&acc)[R][kTileVectors], T* c,
+                             const T* bias, int64_t columns) {
+  T rows[R][kTileColumns<T>];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      Store(&rows[r][v * kLanes<T>], acc[r][v]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    T* out = c + r * tile.ldc;
+    for (int64_t j = 0; j < columns; ++j) {
+      T x = rows[r][j];
+      if (tile.accumulate) x += out[j];
+      if (bias != nullptr) x += bias[j];
+      if (tile.relu) x = T(0) > x ? T(0) : x;
+      out[j] = x;
+    }
+  }
+}
+
+// R rows by up to kTileColumns columns. b: a row every b_stride elements.
+template <int R, typename T>
+void MultiplyTile(const GemmTile<T>& tile, const T* a, const T* b,
+                  int64_t b_stride, T* c, const T* bias, int64_t columns) {
+  const int64_t a_row_stride = tile.a_row_stride;
+  Vector<T> acc[R][kTileVectors] = {};
+#pragma GCC unroll 2
+  for (int64_t p = 0; p < tile.k; ++p) {
+    Vector<T> row[kTileVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) row[v] = Load(b + v * kLanes<T>);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const Vector<T> x = Broadcast(a[r * a_row_stride]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) acc[r][v] += x * row[v];
+    }
+    a += tile.a_column_stride;
+    b += b_stride;
+  }
+  if (columns == kTileColumns<T>) {
+    StoreTile<R>(tile, acc, c, bias);
+  } else {
+    StorePart<R>(tile, acc, c, bias, columns);
+  }
+}
+
+// MultiplyTile for 1 .. kTileRows rows, by index.
+template <typename T>
+struct TileFns {
+  using Fn = void (*)(const GemmTile<T>&, const T* a, const T* b,
+                      int64_t b_stride, T* c, const T* bias, int64_t columns);
+  Fn of_rows[kTileRows + 1] = {};
+
+  template <int R = 1>
+  constexpr void Fill() {
+    of_rows[R] = MultiplyTile<R, T>;
+    if constexpr (R < kTileRows) Fill<R + 1>();
+  }
+  constexpr TileFns() { Fill(); }
+};
+
+// One panel of B against all of A.
+template <typename T>
+void MultiplyPanel(const GemmTile<T>& tile, const T* b, int64_t b_stride, T* c,
+                   const T* bias, int64_t columns) {
+  static constexpr TileFns<T> kFns;
+  for (int64_t i = 0; i < tile.m; i += kTileRows) {
+    const int64_t rows = tile.m - i < kTileRows ? tile.m - i : kTileRows;
+    kFns.of_rows[rows](tile, tile.a + i * tile.a_row_stride, b, b_stride,
+                       c + i * tile.ldc, bias, columns);
+  }
+}
+
+template <typename T>
+void PackB(const T* b, int64_t row_stride, int64_t column_stride, int64_t k,
+           int64_t n, T* panels, int64_t panel_stride);
+
+template <typename T>
+void Multiply(const GemmTile<T>& tile) {
+  // A last panel of unpacked B that is not full, completed with zeros.
+  alignas(64) T last[simd::kMaxTileK * kTileColumns<T>];
+  for (int64_t j = 0; j < tile.n; j += kTileColumns<T>) {
+    const int64_t columns =
+        tile.n - j < kTileColumns<T> ? tile.n - j : kTileColumns<T>;
+    const T* b =
+        tile.b + (tile.b_packed ? j / kTileColumns<T> * tile.b_stride : j);
+    int64_t b_stride = tile.b_packed ? kTileColumns<T> : tile.b_stride;
+    if (!tile.b_packed && columns < kTileColumns<T>) {
+      PackB(b, tile.b_stride, 1, tile.k, columns, last, 0);
+      b = last;
+      b_stride = kTileColumns<T>;
+    }
+    const T* bias = tile.bias == nullptr ? nullptr : tile.bias + j;
+    MultiplyPanel(tile, b, b_stride, tile.c + j, bias, columns);
+  }
+}
+
+// Columns of B that are packed together, so that rows of it are read in runs
+// longer than a cache line.
+inline constexpr int kPackPanels = 4;
+
+template <typename T>
+void PackB(const T* b, int64_t row_stride, int64_t column_stride, int64_t k,
+           int64_t n, T* panels, int64_t panel_stride) {
+  constexpr int kWidth = kTileColumns<T>;
+  int64_t j = 0;
+  if (column_stride == 1) {
+    for (; j + kPackPanels * kWidth <= n; j += kPackPanels * kWidth) {
+      for (int64_t p = 0; p < k; ++p) {
+        const T* row = b + p * row_stride + j;
+        T* out = panels + p * kWidth;
+#pragma GCC unroll 4
+        for (int panel = 0; panel < kPackPanels; ++panel) {
+#pragma GCC unroll 4
+          for (int v = 0; v < kTileVectors; ++v) {
+            Store(out + v * kLanes<T>, Load(row + v * kLanes<T>));
+          }
+          row += kWidth;
+          out += panel_stride;
+        }
+      }
+      panels += kPackPanels * panel_stride;
+    }
+  }
+  for (; j < n; j += kWidth, panels += panel_stride) {
+    const T* in = b + j * column_stride;
+    const int64_t width = n - j < kWidth ? n - j : kWidth;
+    if (width == kWidth) {
+      for (int64_t p = 0; p < k; ++p) {
+        for (int64_t q = 0; q < kWidth; ++q) {
+          panels[p * kWidth + q] = in[p * row_stride + q * column_stride];
+        }
+      }
+    } else {
+      for (int64_t p = 0; p < k; ++p) {
+        for (int64_t q = 0; q < kWidth; ++q) {
+          panels[p * kWidth + q] =
+              q < width ? in[p * row_stride + q * column_stride] : T(0);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::SLUICE_ISA
+
+#endif  // SLUICE_KERNELS_CPU_SIMD_GEMM_MICRO_H_

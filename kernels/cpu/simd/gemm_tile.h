@@ -1,0 +1,35 @@
+// The part of a matrix product that one call of the vector code computes:
+// C[m,n] = act((accumulate ? C : 0) + A[m,k] B[k,n] + bias).
+#ifndef SLUICE_KERNELS_CPU_SIMD_GEMM_TILE_H_
+#define SLUICE_KERNELS_CPU_SIMD_GEMM_TILE_H_
+
+#include <cstdint>
+
+namespace sluice::simd {
+
+// Longest k of one GemmTile, in elements: a panel of B then stays in L1. Fixed,
+// because it decides the order of summation.
+inline constexpr int64_t kMaxTileK = 256;
+
+template <typename T>
+struct GemmTile {
+  int64_t m = 0, n = 0, k = 0;
+  // A[i,p] at a[i * a_row_stride + p * a_column_stride].
+  const T* a = nullptr;
+  int64_t a_row_stride = 0;
+  int64_t a_column_stride = 0;
+  // B[p,j] at b[p * b_stride + j], or, when b_packed, in panels made by
+  // `pack` that are b_stride elements apart.
+  const T* b = nullptr;
+  int64_t b_stride = 0;
+  bool b_packed = false;
+  T* c = nullptr;
+  int64_t ldc = 0;
+  bool accumulate = false;
+  bool relu = false;
+  const T* bias = nullptr;  // [n], or null
+};
+
+}  // namespace sluice::simd
+
+#endif  // SLUICE_KERNELS_CPU_SIMD_GEMM_TILE_H_

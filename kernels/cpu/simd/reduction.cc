@@ -1,0 +1,66 @@
+// Reductions and updates of contiguous arrays.
+#include "kernels/cpu/simd/reduction.h"
+
+#include "kernels/cpu/simd/loop.h"
+#include "kernels/cpu/simd/tables.h"
+
+namespace sluice::SLUICE_ISA {
+namespace {
+
+float SumOf(const float* x, int64_t n) {
+  return Sum(x, n);
+}
+
+double SumOfDouble(const double* x, int64_t n) {
+  return Sum(x, n);
+}
+
+float Dot(const float* x, const float* y, int64_t n) {
+  return SumTerms<float>(
+      n,
+      [&](int64_t i)
+          __attribute__((always_inline)) { return Load(x + i) * Load(y + i); },
+      [&](int64_t i) { return x[i] * y[i]; });
+}
+
+float SumSquares(const float* x, int64_t n) {
+  return Dot(x, x, n);
+}
+
+float Max(const float* x, int64_t n) {
+  return ExtremeOf<1>(x, n);
+}
+
+float Min(const float* x, int64_t n) {
+  return ExtremeOf<-1>(x, n);
+}
+
+void Axpy(float a, const float* x, float* y, int64_t n) {
+  SLUICE_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) y[i] += a * x[i];
+}
+
+void Scale(float a, const float* x, float* y, int64_t n) {
+  SLUICE_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) y[i] = a * x[i];
+}
+
+void Fill(float value, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = value;
+}
+
+}  // namespace
+
+void AddReductions(simd::SimdKernels& table) noexcept {
+  table.sum = SumOf;
+  table.sum_f64 = SumOfDouble;
+  table.sum_squares = SumSquares;
+  table.dot = Dot;
+  table.max = Max;
+  table.min = Min;
+  table.axpy = Axpy;
+  table.scale = Scale;
+  table.fill = Fill;
+}
+
+}  // namespace sluice::SLUICE_ISA

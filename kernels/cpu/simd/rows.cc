@@ -1,0 +1,174 @@
+// Kernels over the rows of a matrix: softmax, bias and its gradient.
+#include "engine/scalar.h"
+#include "kernels/cpu/simd/loop.h"
+#include "kernels/cpu/simd/reduction.h"
+#include "kernels/cpu/simd/tables.h"
+
+namespace sluice::SLUICE_ISA {
+namespace {
+
+// Rows up to this long are padded to whole vectors, since a class per digit
+// would otherwise be computed one by one.
+inline constexpr int64_t kShortRow = 128;
+
+// out = exp(x - max(x)); returns the sum of out. max_out: max(x).
+SLUICE_INLINE float ExpRow(const float* x, float* out, int64_t n,
+                           float* max_out) {
+  const float max = ExtremeOf<1>(x, n);
+  *max_out = max;
+  SLUICE_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = scalar::Exp()(x[i] - max);
+  return Sum(out, n);
+}
+
+// A short row of x, padded with minus infinity, whose exponential is zero.
+struct ShortRow {
+  alignas(64) float values[kShortRow];
+  int64_t padded;
+
+  explicit ShortRow(int64_t columns)
+      : padded((columns + kLanes<float> - 1) / kLanes<float> * kLanes<float>) {
+    for (int64_t i = 0; i < padded; ++i) values[i] = -__builtin_inff();
+  }
+};
+
+SLUICE_INLINE void Copy(const float* x, float* y, int64_t n) {
+  __builtin_memcpy(y, x, static_cast<unsigned long>(n) * sizeof(float));
+}
+
+void Softmax(const float* x, float* y, int64_t rows, int64_t columns) {
+  float max;
+  if (columns > kShortRow) {
+    for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
+      const float scale = 1.0f / ExpRow(x, y, columns, &max);
+      for (int64_t i = 0; i < columns; ++i) y[i] *= scale;
+    }
+    return;
+  }
+  ShortRow row(columns);
+  alignas(64) float e[kShortRow];
+  for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
+    Copy(x, row.values, columns);
+    const float scale = 1.0f / ExpRow(row.values, e, row.padded, &max);
+    for (int64_t i = 0; i < row.padded; ++i) e[i] *= scale;
+    Copy(e, y, columns);
+  }
+}
+
+// log(sum(exp(x))) of one row; an infinite maximum is the result.
+SLUICE_INLINE float LogSumExpRow(const float* x, float* scratch, int64_t n) {
+  float max;
+  const float sum = ExpRow(x, scratch, n, &max);
+  return scalar::IsInf()(max) ? max : max + scalar::Log()(sum);
+}
+
+// Elements that a long row is cut into: the sum of their exponentials needs
+// scratch space.
+inline constexpr int64_t kExpBlock = 1024;
+
+// The same for a row of any length, without space for its exponentials.
+float LogSumExpLong(const float* x, int64_t n) {
+  alignas(64) float scratch[kExpBlock];
+  const float max = ExtremeOf<1>(x, n);
+  if (scalar::IsInf()(max)) return max;
+  float sum = 0;
+  for (int64_t begin = 0; begin < n; begin += kExpBlock) {
+    const int64_t block = n - begin < kExpBlock ? n - begin : kExpBlock;
+    for (int64_t i = 0; i < block; ++i) {
+      scratch[i] = scalar::Exp()(x[begin + i] - max);
+    }
+    sum += Sum(scratch, block);
+  }
+  return max + scalar::Log()(sum);
+}
+
+void LogSumExp(const float* x, float* y, int64_t rows, int64_t columns) {
+  if (columns > kShortRow) {
+    for (int64_t r = 0; r < rows; ++r) {
+      y[r] = LogSumExpLong(x + r * columns, columns);
+    }
+    return;
+  }
+  ShortRow row(columns);
+  alignas(64) float e[kShortRow];
+  for (int64_t r = 0; r < rows; ++r) {
+    Copy(x + r * columns, row.values, columns);
+    y[r] = LogSumExpRow(row.values, e, row.padded);
+  }
+}
+
+void LogSoftmax(const float* x, float* y, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
+    float normalizer;
+    LogSumExp(x, &normalizer, 1, columns);
+    SLUICE_INDEPENDENT
+    for (int64_t i = 0; i < columns; ++i) y[i] = x[i] - normalizer;
+  }
+}
+
+void BiasAdd(const float* x, const float* bias, float* y, int64_t rows,
+             int64_t columns, bool relu) {
+  for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
+    if (relu) {
+      SLUICE_INDEPENDENT
+      for (int64_t i = 0; i < columns; ++i) {
+        y[i] = scalar::Relu()(x[i] + bias[i]);
+      }
+    } else {
+      SLUICE_INDEPENDENT
+      for (int64_t i = 0; i < columns; ++i) y[i] = x[i] + bias[i];
+    }
+  }
+}
+
+// Rows that are summed before the result joins the total: shorter chains of
+// additions lose fewer bits.
+inline constexpr int64_t kSumRows = 512;
+
+// y[0, kWidth) += the sums of columns of x[rows, stride].
+template <int kVectors>
+SLUICE_INLINE void AddColumnSums(const float* x, float* y, int64_t rows,
+                                 int64_t stride) {
+  Vector<float> sum[kVectors] = {};
+  for (int64_t r = 0; r < rows; ++r, x += stride) {
+    for (int v = 0; v < kVectors; ++v) sum[v] += Load(x + v * kLanes<float>);
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    float* out = y + v * kLanes<float>;
+    Store(out, Load(out) + sum[v]);
+  }
+}
+
+void ColumnSums(const float* x, float* y, int64_t rows, int64_t columns,
+                bool accumulate) {
+  constexpr int kWidth = kLanes<float>;
+  for (int64_t i = 0; i < columns && !accumulate; ++i) y[i] = 0;
+  for (int64_t begin = 0; begin < rows; begin += kSumRows) {
+    const int64_t block = rows - begin < kSumRows ? rows - begin : kSumRows;
+    const float* in = x + begin * columns;
+    int64_t i = 0;
+    for (; i + 4 * kWidth <= columns; i += 4 * kWidth) {
+      AddColumnSums<4>(in + i, y + i, block, columns);
+    }
+    for (; i + kWidth <= columns; i += kWidth) {
+      AddColumnSums<1>(in + i, y + i, block, columns);
+    }
+    for (; i < columns; ++i) {
+      float sum = 0;
+      for (int64_t r = 0; r < block; ++r) sum += in[r * columns + i];
+      y[i] += sum;
+    }
+  }
+}
+
+}  // namespace
+
+void AddRows(simd::SimdKernels& table) noexcept {
+  table.softmax = Softmax;
+  table.log_softmax = LogSoftmax;
+  table.log_sum_exp = LogSumExp;
+  table.bias_add = BiasAdd;
+  table.column_sums = ColumnSums;
+}
+
+}  // namespace sluice::SLUICE_ISA

@@ -1,0 +1,22 @@
+// What each file of this folder hands to table.cc, within one instruction set.
+#ifndef SLUICE_KERNELS_CPU_SIMD_TABLES_H_
+#define SLUICE_KERNELS_CPU_SIMD_TABLES_H_
+
+#include "kernels/cpu/simd/simd.h"
+
+namespace sluice::SLUICE_ISA {
+
+// The whole table.
+const simd::SimdKernels& Table();
+
+// Each fills in its own fields.
+void AddUnary(simd::SimdKernels& table) noexcept;       // unary.cc
+void AddBinary(simd::SimdKernels& table) noexcept;      // binary.cc
+void AddReductions(simd::SimdKernels& table) noexcept;  // reduction.cc
+void AddRows(simd::SimdKernels& table) noexcept;        // rows.cc
+void AddOptimizers(simd::SimdKernels& table) noexcept;  // optimizer.cc
+void AddGemm(simd::SimdKernels& table) noexcept;        // gemm.cc
+
+}  // namespace sluice::SLUICE_ISA
+
+#endif  // SLUICE_KERNELS_CPU_SIMD_TABLES_H_
