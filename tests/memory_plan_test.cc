@@ -1,0 +1,77 @@
+#include "graph/memory_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+// Every pair of buffers alive at the same position must not share a byte.
+void CheckLegal(const std::vector<BufferRequest>& requests,
+                const MemoryPlan& plan) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    CHECK(plan.offsets[i] % 64 == 0);
+    CHECK(plan.offsets[i] + requests[i].bytes <= plan.arena_bytes);
+    for (size_t j = 0; j < i; ++j) {
+      const BufferRequest &a = requests[i], &b = requests[j];
+      if (a.last < b.first || b.last < a.first) continue;
+      const bool apart = plan.offsets[i] + a.bytes <= plan.offsets[j] ||
+                         plan.offsets[j] + b.bytes <= plan.offsets[i];
+      REQUIRE(apart);
+    }
+  }
+}
+
+TEST_CASE("buffers that do not meet share their bytes") {
+  const std::vector<BufferRequest> requests = {
+      {640, 0, 1}, {640, 1, 2}, {640, 2, 3}, {640, 3, 4}};
+  const MemoryPlan plan = PlanMemory(requests);
+  CheckLegal(requests, plan);
+  CHECK(plan.lower_bound == 1280);
+  CHECK(plan.arena_bytes == 1280);
+}
+
+TEST_CASE("nothing, empty buffers, one buffer") {
+  CHECK(PlanMemory({}).arena_bytes == 0);
+  const std::vector<BufferRequest> requests = {{0, 0, 5}, {1, 2, 2}};
+  const MemoryPlan plan = PlanMemory(requests);
+  CheckLegal(requests, plan);
+  CHECK(plan.arena_bytes == 64);
+}
+
+TEST_CASE("random lifetimes: legal, and near the lower bound") {
+  uint32_t random = 7;
+  auto next = [&](uint32_t n) {
+    random = random * 1664525u + 1013904223u;
+    return (random >> 8) % n;
+  };
+  for (int round = 0; round < 30; ++round) {
+    std::vector<BufferRequest> requests;
+    for (int i = 0; i < 200; ++i) {
+      const int first = static_cast<int>(next(300));
+      requests.push_back(
+          {1 + next(1 << 16), first, first + static_cast<int>(next(20))});
+    }
+    const MemoryPlan plan = PlanMemory(requests);
+    CheckLegal(requests, plan);
+    // The bound itself, counted position by position.
+    size_t most = 0;
+    for (int position = 0; position < 330; ++position) {
+      size_t live = 0;
+      for (const BufferRequest& r : requests) {
+        if (r.first <= position && position <= r.last) {
+          live += (r.bytes + 63) / 64 * 64;
+        }
+      }
+      most = std::max(most, live);
+    }
+    CHECK(plan.lower_bound == most);
+    CHECK(plan.arena_bytes >= most);
+    CHECK(static_cast<double>(plan.arena_bytes) < 1.35 * most);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
