@@ -7,13 +7,9 @@
 #include <cstdint>
 
 #include "graph/graph.h"
+#include "graph/ops/padding.h"
 
 namespace sluice {
-
-// Zeros put around an image. kSame: as many as make the output's size
-// ceil(input / stride), the odd row or column at the end (TensorFlow's rule).
-// kValid: none. kExplicit: the amounts beside it.
-enum class Padding : uint8_t { kSame, kValid, kExplicit };
 
 // Pairs are (vertical, horizontal).
 struct Conv2DOptions {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "graph/graph.h"
-#include "graph/ops/conv.h"
+#include "graph/ops/padding.h"
 
 namespace sluice {
 

@@ -1,0 +1,284 @@
+#include "graph/ops/conv.h"
+
+#include <fmt/format.h>
+
+#include "engine/window.h"
+#include "graph/ops/padding.h"
+#include "graph/ops/shape.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+bool IsDepthwise(const Node& node) {
+  return std::string_view(node.op().name).starts_with("Depthwise");
+}
+
+// The shape of the convolution of x with filter; unknown where either is.
+Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
+                               const Shape& filter) {
+  if (x.rank() != 4 || filter.rank() != 4) {
+    return InvalidArgument(
+        fmt::format("wanted images [n,h,w,c] and a filter of rank 4, got x={} "
+                    "filter={}",
+                    x.ToString(), filter.ToString()));
+  }
+  const bool depthwise = IsDepthwise(node);
+  const int64_t groups = depthwise ? 1 : node.attrs().Int("groups");
+  if (groups < 1) {
+    return InvalidArgument(
+        fmt::format("groups must be positive, got {}", groups));
+  }
+  if (x[3] >= 0 && filter[2] >= 0 && x[3] != filter[2] * groups) {
+    return InvalidArgument(
+        fmt::format("channels differ: x={} has {}, filter={} wants {}",
+                    x.ToString(), x[3], filter.ToString(), filter[2] * groups));
+  }
+  if (filter[3] >= 0 && filter[3] % groups != 0) {
+    return InvalidArgument(fmt::format(
+        "{} output channels cannot be cut into {} groups", filter[3], groups));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const Window2D window,
+                          WindowOf(node.attrs(), x, filter[0], filter[1]));
+  int64_t channels = filter[3];
+  if (depthwise) {
+    channels =
+        filter[2] < 0 || filter[3] < 0 ? kUnknown : filter[2] * filter[3];
+  }
+  return Shape{x[0], window.h.output, window.w.output, channels};
+}
+
+// dy must be what the convolution of x with filter would be.
+Status CheckGradientShape(const Node& node, const Shape& dy, const Shape& x,
+                          const Shape& filter) {
+  SLUICE_ASSIGN_OR_RETURN(const Shape y, ConvolutionShape(node, x, filter));
+  if (!Compatible(y, dy)) {
+    return InvalidArgument(fmt::format(
+        "dy={} is not the shape {} that x={} and filter={} give", dy.ToString(),
+        y.ToString(), x.ToString(), filter.ToString()));
+  }
+  return {};
+}
+
+Status ForwardShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const Shape y,
+                          ConvolutionShape(c.node(), c.input(0), c.input(1)));
+  c.SetOutput(0, y);
+  return {};
+}
+
+Status BackpropInputShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(2));
+  SLUICE_RETURN_IF_ERROR(
+      CheckGradientShape(c.node(), c.input(0), x, c.input(1)));
+  if (x[0] < 0) x.set(0, c.input(0)[0]);
+  c.SetOutput(0, x);
+  return {};
+}
+
+Status BackpropFilterShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const Shape filter, c.ShapeOperand(2));
+  SLUICE_RETURN_IF_ERROR(
+      CheckGradientShape(c.node(), c.input(1), c.input(0), filter));
+  c.SetOutput(0, filter);
+  return {};
+}
+
+// The three ops are bilinear and each other's gradients.
+struct Family {
+  const char* forward;
+  const char* backprop_input;
+  const char* backprop_filter;
+};
+Family FamilyOf(const Node& node) {
+  if (IsDepthwise(node)) {
+    return {"DepthwiseConv2D", "DepthwiseConv2DBackpropInput",
+            "DepthwiseConv2DBackpropFilter"};
+  }
+  return {"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"};
+}
+
+Output Same(const char* op, const Node& node, std::vector<Operand> inputs) {
+  return node.graph().Add({op, std::move(inputs), node.attrs()}).output(0);
+}
+
+Outputs ForwardGradient(const Node& node, const Outputs& dy) {
+  const Family f = FamilyOf(node);
+  const Output x = node.input(0), filter = node.input(1);
+  return {Same(f.backprop_input, node, {dy[0], filter, ShapeOf(x)}),
+          Same(f.backprop_filter, node, {x, dy[0], ShapeOf(filter)})};
+}
+
+Outputs BackpropInputGradient(const Node& node, const Outputs& ddx) {
+  const Family f = FamilyOf(node);
+  const Output dy = node.input(0), filter = node.input(1);
+  return {Same(f.forward, node, {ddx[0], filter}),
+          Same(f.backprop_filter, node, {ddx[0], dy, ShapeOf(filter)}),
+          Output()};
+}
+
+Outputs BackpropFilterGradient(const Node& node, const Outputs& dfilter) {
+  const Family f = FamilyOf(node);
+  const Output x = node.input(0), dy = node.input(1);
+  return {Same(f.backprop_input, node, {dy, dfilter[0], ShapeOf(x)}),
+          Same(f.forward, node, {x, dfilter[0]}), Output()};
+}
+
+// x [2,7,6,c] under 3x2 windows, stride 2 by 1: y is [2,4,6,...] with SAME,
+// [2,3,5,...] with VALID.
+constexpr FixedList<double, 8> kXShape4 = {2, 7, 6, 4};
+constexpr FixedList<double, 8> kFilterShape = {3, 2, 2, 6};
+constexpr FixedList<double, 8> kXShape3 = {2, 7, 6, 3};
+constexpr FixedList<double, 8> kDepthwiseShape = {3, 2, 3, 2};
+constexpr FixedList<AttrSetting, 8> kStrided = {{"strides", Ints{2, 1}},
+                                                {"groups", 2}};
+constexpr FixedList<AttrSetting, 8> kValidStrided = {{"strides", Ints{2, 1}},
+                                                     {"padding", "VALID"}};
+constexpr FixedList<AttrSetting, 8> kDilated = {
+    {"dilations", Ints{1, 2}},
+    {"padding", "EXPLICIT"},
+    {"explicit_padding", Ints{1, 0, 2, 1}}};
+
+constexpr FixedList<AttrDef, 10> kConvAttrs = {
+    {"strides", Ints{1, 1}},
+    {"dilations", Ints{1, 1}},
+    {"padding", "SAME"},
+    {"explicit_padding", Ints{0, 0, 0, 0}},
+    {"groups", 1}};
+constexpr FixedList<AttrDef, 10> kDepthwiseAttrs = {
+    {"strides", Ints{1, 1}},
+    {"dilations", Ints{1, 1}},
+    {"padding", "SAME"},
+    {"explicit_padding", Ints{0, 0, 0, 0}}};
+
+constexpr OpDef kConvOps[] = {
+    {.name = "Conv2D",
+     .doc = "Convolves NHWC images with an HWIO filter.",
+     .inputs = {{"x"}, {"filter"}},
+     .attrs = kConvAttrs,
+     .shape = ForwardShape,
+     .gradient = ForwardGradient,
+     .probes = {{.inputs = {{.shape = {2, 7, 6, 4}}, {.shape = {3, 2, 2, 6}}},
+                 .attrs = kStrided},
+                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 4}}},
+                 .attrs = kDilated},
+                {.inputs = {{.shape = {3, 4, 5, 3}},
+                            {.shape = {1, 1, 3, 4}}}}}},
+    {.name = "Conv2DBackpropInput",
+     .doc = "The gradient of Conv2D with respect to x, whose shape is given.",
+     .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
+     .outputs = {{"dx"}},
+     .attrs = kConvAttrs,
+     .shape = BackpropInputShape,
+     .gradient = BackpropInputGradient,
+     .probes = {{.inputs = {{.shape = {2, 4, 6, 6}},
+                            {.shape = {3, 2, 2, 6}},
+                            {.shape = {4}, .values = kXShape4}},
+                 .attrs = kStrided},
+                {.inputs = {{.shape = {1, 4, 7, 4}},
+                            {.shape = {3, 2, 3, 4}},
+                            {.shape = {4}, .values = {1, 5, 6, 3}}},
+                 .attrs = kDilated}}},
+    {.name = "Conv2DBackpropFilter",
+     .doc = "The gradient of Conv2D with respect to the filter, whose shape is "
+            "given.",
+     .inputs = {{"x"}, {"dy"}, {"filter_shape", "int64"}},
+     .outputs = {{"dfilter"}},
+     .attrs = kConvAttrs,
+     .shape = BackpropFilterShape,
+     .gradient = BackpropFilterGradient,
+     .probes = {{.inputs = {{.shape = {2, 7, 6, 4}},
+                            {.shape = {2, 4, 6, 6}},
+                            {.shape = {4}, .values = kFilterShape}},
+                 .attrs = kStrided},
+                {.inputs = {{.shape = {1, 5, 6, 3}},
+                            {.shape = {1, 4, 7, 4}},
+                            {.shape = {4}, .values = {3, 2, 3, 4}}},
+                 .attrs = kDilated}}},
+    {.name = "DepthwiseConv2D",
+     .doc = "Convolves each channel of NHWC images with filters of its own.",
+     .inputs = {{"x"}, {"filter"}},
+     .attrs = kDepthwiseAttrs,
+     .shape = ForwardShape,
+     .gradient = ForwardGradient,
+     .probes = {{.inputs = {{.shape = {2, 7, 6, 3}}, {.shape = {3, 2, 3, 2}}},
+                 .attrs = kValidStrided},
+                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 1}}},
+                 .attrs = kDilated}}},
+    {.name = "DepthwiseConv2DBackpropInput",
+     .doc = "The gradient of DepthwiseConv2D with respect to x, whose shape is "
+            "given.",
+     .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
+     .outputs = {{"dx"}},
+     .attrs = kDepthwiseAttrs,
+     .shape = BackpropInputShape,
+     .gradient = BackpropInputGradient,
+     .probes = {{.inputs = {{.shape = {2, 3, 5, 6}},
+                            {.shape = {3, 2, 3, 2}},
+                            {.shape = {4}, .values = kXShape3}},
+                 .attrs = kValidStrided}}},
+    {.name = "DepthwiseConv2DBackpropFilter",
+     .doc = "The gradient of DepthwiseConv2D with respect to the filter, whose "
+            "shape is given.",
+     .inputs = {{"x"}, {"dy"}, {"filter_shape", "int64"}},
+     .outputs = {{"dfilter"}},
+     .attrs = kDepthwiseAttrs,
+     .shape = BackpropFilterShape,
+     .gradient = BackpropFilterGradient,
+     .probes = {{.inputs = {{.shape = {2, 7, 6, 3}},
+                            {.shape = {2, 3, 5, 6}},
+                            {.shape = {4}, .values = kDepthwiseShape}},
+                 .attrs = kValidStrided}}},
+};
+
+Output Convolution(const char* op, std::vector<Operand> inputs,
+                   const Conv2DOptions& options) {
+  Graph& graph = inputs[0].graph();
+  Attributes attrs = WindowAttributes(options);
+  attrs.Set("dilations", ToInts(options.dilations));
+  if (!std::string_view(op).starts_with("Depthwise")) {
+    attrs.Set("groups", options.groups);
+  } else if (options.groups != 1) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{}: every channel is a group of its own; groups "
+                    "must stay 1, got {} ({})",
+                    op, options.groups, FormatLocation(inputs[0].location())));
+  }
+  return graph.Add({op, std::move(inputs), std::move(attrs)}).output(0);
+}
+
+}  // namespace
+
+std::span<const OpDef> ConvOps() {
+  return kConvOps;
+}
+
+Output Conv2D(Operand x, Operand filter, const Conv2DOptions& options) {
+  return Convolution("Conv2D", {x, filter}, options);
+}
+Output Conv2DBackpropInput(Operand dy, Operand filter, Operand x_shape,
+                           const Conv2DOptions& options) {
+  return Convolution("Conv2DBackpropInput", {dy, filter, x_shape}, options);
+}
+Output Conv2DBackpropFilter(Operand x, Operand dy, Operand filter_shape,
+                            const Conv2DOptions& options) {
+  return Convolution("Conv2DBackpropFilter", {x, dy, filter_shape}, options);
+}
+Output DepthwiseConv2D(Operand x, Operand filter,
+                       const Conv2DOptions& options) {
+  return Convolution("DepthwiseConv2D", {x, filter}, options);
+}
+Output DepthwiseConv2DBackpropInput(Operand dy, Operand filter, Operand x_shape,
+                                    const Conv2DOptions& options) {
+  return Convolution("DepthwiseConv2DBackpropInput", {dy, filter, x_shape},
+                     options);
+}
+Output DepthwiseConv2DBackpropFilter(Operand x, Operand dy,
+                                     Operand filter_shape,
+                                     const Conv2DOptions& options) {
+  return Convolution("DepthwiseConv2DBackpropFilter", {x, dy, filter_shape},
+                     options);
+}
+
+}  // namespace sluice
