@@ -71,6 +71,10 @@ Output ShapeOf(Operand x);
 Output Rank(Operand x);
 Output Size(Operand x);
 
+// For shape functions: InferContext::ShapeOperand where no dimension may be
+// written as -1.
+Result<Shape> FullShapeOperand(const InferContext& context, int input);
+
 }  // namespace sluice
 
 #endif  // SLUICE_GRAPH_OPS_SHAPE_H_

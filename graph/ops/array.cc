@@ -1,0 +1,563 @@
+#include "graph/ops/array.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "engine/slicing.h"
+#include "graph/ops/shape.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+// --- Concat, Split, Stack, Unstack -------------------------------------------
+
+// Where two shapes disagree only by an unknown dimension, the known one; apart
+// from dimension `except`, which the caller looks after.
+Result<Shape> Merge(const Shape& a, const Shape& b, int except = -1) {
+  bool same = a.rank() == b.rank();
+  Shape merged = a;
+  for (int i = 0; same && i < a.rank(); ++i) {
+    if (i == except) continue;
+    if (a[i] == kUnknown) merged.set(i, b[i]);
+    same = a[i] == b[i] || a[i] == kUnknown || b[i] == kUnknown;
+  }
+  if (!same) {
+    return InvalidArgument(fmt::format("shapes {} and {} do not fit together",
+                                       a.ToString(), b.ToString()));
+  }
+  return merged;
+}
+
+Status ConcatShape(InferContext& c) {
+  if (c.num_inputs() == 0) return InvalidArgument("nothing to put together");
+  Shape y = c.input(0);
+  SLUICE_ASSIGN_OR_RETURN(const int axis,
+                          NormalizeAxis(c.attrs().Int("axis"), y.rank()));
+  int64_t total = y[axis];
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(y, Merge(y, c.input(i), axis));
+    const int64_t size = c.input(i)[axis];
+    total = total == kUnknown || size == kUnknown ? kUnknown : total + size;
+  }
+  y.set(axis, total);
+  c.SetOutput(0, y);
+  return {};
+}
+
+// The gradients of Concat's parts, cut from dy by the parts' shapes.
+Outputs ConcatGradient(const Node& node, const Outputs& dy) {
+  std::vector<Operand> inputs = {dy[0]};
+  for (const Output& part : node.inputs()) inputs.push_back(ShapeOf(part));
+  const Node& cut = dy[0].graph().Add(
+      {"ConcatGradient", inputs, {{"axis", node.attrs().Int("axis")}}});
+  Outputs dx;
+  for (int i = 0; i < cut.num_outputs(); ++i) dx.push_back(cut.output(i));
+  return dx;
+}
+
+Status ConcatGradientShape(InferContext& c) {
+  c.SetNumOutputs(c.num_inputs() - 1);
+  int64_t total = 0;
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const Shape part, c.ShapeOperand(i));
+    SLUICE_ASSIGN_OR_RETURN(const int axis,
+                            NormalizeAxis(c.attrs().Int("axis"), part.rank()));
+    SLUICE_ASSIGN_OR_RETURN(const Shape merged, Merge(part, c.input(0), axis));
+    const int64_t size = part[axis];
+    total = total == kUnknown || size == kUnknown ? kUnknown : total + size;
+    if (i == c.num_inputs() - 1 && total != kUnknown &&
+        !Compatible(Shape{total}, Shape{c.input(0)[axis]})) {
+      return InvalidArgument(
+          fmt::format("the parts have {} elements along "
+                      "axis {}, dy {}",
+                      total, axis, c.input(0)[axis]));
+    }
+    c.SetOutput(i - 1, merged);
+  }
+  return {};
+}
+
+// dy with zeros where no gradient flows into an output.
+Outputs Completed(const Node& node, const Outputs& dy) {
+  Outputs all = dy;
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    if (!all[i].valid()) all[i] = ZerosLike(node.output(i));
+  }
+  return all;
+}
+
+Status SplitShape(InferContext& c) {
+  Shape part = c.input(0);
+  SLUICE_ASSIGN_OR_RETURN(const int axis,
+                          NormalizeAxis(c.attrs().Int("axis"), part.rank()));
+  const int64_t num = c.attrs().Int("num");
+  if (num < 1 || (part[axis] != kUnknown && part[axis] % num != 0)) {
+    return InvalidArgument(
+        fmt::format("cannot cut {} along axis {} into {} "
+                    "equal parts",
+                    part.ToString(), axis, num));
+  }
+  if (part[axis] != kUnknown) part.set(axis, part[axis] / num);
+  c.SetNumOutputs(static_cast<int>(num));
+  for (int i = 0; i < num; ++i) c.SetOutput(i, part);
+  return {};
+}
+
+Status StackShape(InferContext& c) {
+  if (c.num_inputs() == 0) return InvalidArgument("nothing to stack");
+  Shape part = c.input(0);
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(part, Merge(part, c.input(i)));
+  }
+  if (part.rank() == Shape::kMaxRank) {
+    return InvalidArgument(
+        fmt::format("a tensor has at most {} dimensions", Shape::kMaxRank));
+  }
+  SLUICE_ASSIGN_OR_RETURN(
+      const int axis, NormalizeAxis(c.attrs().Int("axis"), part.rank() + 1));
+  Shape y = part.Slice(0, axis);
+  y.push_back(c.num_inputs());
+  for (int64_t d : part.Slice(axis, part.rank())) y.push_back(d);
+  c.SetOutput(0, y);
+  return {};
+}
+
+Status UnstackShape(InferContext& c) {
+  const Shape& x = c.input(0);
+  SLUICE_ASSIGN_OR_RETURN(const int axis,
+                          NormalizeAxis(c.attrs().Int("axis"), x.rank()));
+  const int64_t num = c.attrs().Int("num");
+  if (num < 1 || !Compatible(Shape{num}, Shape{x[axis]})) {
+    return InvalidArgument(fmt::format("{} has {} slices along axis {}, not {}",
+                                       x.ToString(), x[axis], axis, num));
+  }
+  Shape part = x.Slice(0, axis);
+  for (int64_t d : x.Slice(axis + 1, x.rank())) part.push_back(d);
+  c.SetNumOutputs(static_cast<int>(num));
+  for (int i = 0; i < num; ++i) c.SetOutput(i, part);
+  return {};
+}
+
+// --- Slices ------------------------------------------------------------------
+
+Attributes AttributesOf(const StridedSliceOptions& options) {
+  std::vector<int64_t> strides = options.strides;
+  if (strides.empty()) strides.assign(options.begin.size(), 1);
+  return {{"begin", options.begin},
+          {"end", options.end},
+          {"strides", strides},
+          {"begin_mask", options.begin_mask},
+          {"end_mask", options.end_mask}};
+}
+
+// What the attributes take from a tensor of shape x; kUnknown dimensions where
+// that depends on an unknown one.
+Result<Shape> StridedShape(const Attributes& attrs, const Shape& x) {
+  const auto& begin = attrs.Ints("begin");
+  const auto& end = attrs.Ints("end");
+  const auto& strides = attrs.Ints("strides");
+  if (begin.size() != end.size() || begin.size() != strides.size() ||
+      begin.size() > static_cast<size_t>(x.rank())) {
+    return InvalidArgument(
+        fmt::format("{} begins, {} ends and {} strides for {} dimensions",
+                    begin.size(), end.size(), strides.size(), x.rank()));
+  }
+  Shape y = x;
+  for (size_t i = 0; i < begin.size(); ++i) {
+    const int d = static_cast<int>(i);
+    const bool from_start = attrs.Int("begin_mask") >> i & 1;
+    const bool to_end = attrs.Int("end_mask") >> i & 1;
+    if (strides[i] == 0) return InvalidArgument("a stride is 0");
+    if (x[d] != kUnknown) {
+      y.set(d, ResolveSlice(from_start ? std::nullopt : std::optional(begin[i]),
+                            to_end ? std::nullopt : std::optional(end[i]),
+                            strides[i], x[d])
+                   .count);
+    } else if (!from_start || !to_end || std::abs(strides[i]) != 1) {
+      y.set(d, kUnknown);
+    }
+  }
+  return y;
+}
+
+Status StridedSliceShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const Shape y, StridedShape(c.attrs(), c.input(0)));
+  c.SetOutput(0, y);
+  return {};
+}
+
+Status StridedSliceGradientShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const Shape x, FullShapeOperand(c, 1));
+  SLUICE_ASSIGN_OR_RETURN(const Shape taken, StridedShape(c.attrs(), x));
+  if (!Compatible(taken, c.input(0))) {
+    return InvalidArgument(fmt::format("the slice has shape {}, dy {}",
+                                       taken.ToString(),
+                                       c.input(0).ToString()));
+  }
+  c.SetOutput(0, x);
+  return {};
+}
+
+// Zeros of x's shape with dy where the slice was taken.
+Output PutSlice(const Output& dy, const Output& x, Attributes slice) {
+  return dy.graph()
+      .Add({"StridedSliceGradient", {dy, ShapeOf(x)}, std::move(slice)})
+      .output(0);
+}
+
+Status SliceShape(InferContext& c) {
+  const Shape& x = c.input(0);
+  const auto& begin = c.attrs().Ints("begin");
+  const auto& size = c.attrs().Ints("size");
+  if (begin.size() != static_cast<size_t>(x.rank()) ||
+      size.size() != begin.size()) {
+    return InvalidArgument(
+        fmt::format("{} begins and {} sizes for {} dimensions", begin.size(),
+                    size.size(), x.rank()));
+  }
+  Shape y = x;
+  for (int i = 0; i < x.rank(); ++i) {
+    const int64_t rest = x[i] == kUnknown ? kUnknown : x[i] - begin[i];
+    const bool known = x[i] != kUnknown;
+    if (begin[i] < 0 || size[i] < -1 ||
+        (known && (rest < 0 || size[i] > rest))) {
+      return InvalidArgument(
+          fmt::format("{} elements from {} are not within dimension {} of {}",
+                      size[i], begin[i], i, x.ToString()));
+    }
+    y.set(i, size[i] == -1 ? rest : size[i]);
+  }
+  c.SetOutput(0, y);
+  return {};
+}
+
+Outputs SliceGradient(const Node& node, const Outputs& dy) {
+  StridedSliceOptions slice{.begin = node.attrs().Ints("begin")};
+  const auto& size = node.attrs().Ints("size");
+  for (size_t i = 0; i < size.size(); ++i) {
+    slice.end.push_back(slice.begin[i] + size[i]);
+    if (size[i] == -1) slice.end_mask |= int64_t{1} << i;
+  }
+  return {PutSlice(dy[0], node.input(0), AttributesOf(slice))};
+}
+
+// --- Pad, Tile, Reverse ------------------------------------------------------
+
+Status PadShape(InferContext& c) {
+  Shape y = c.input(0);
+  const auto& paddings = c.attrs().Ints("paddings");
+  if (paddings.size() != static_cast<size_t>(2 * y.rank())) {
+    return InvalidArgument(
+        fmt::format("{} paddings for {} dimensions, wanted two for each",
+                    paddings.size(), y.rank()));
+  }
+  for (int i = 0; i < y.rank(); ++i) {
+    const int64_t before = paddings[2 * i], after = paddings[2 * i + 1];
+    if (before < 0 || after < 0) {
+      return InvalidArgument("a padding is negative; use Slice to cut");
+    }
+    if (y[i] != kUnknown) y.set(i, before + y[i] + after);
+  }
+  c.SetOutput(0, y);
+  return {};
+}
+
+Outputs PadGradient(const Node& node, const Outputs& dy) {
+  const auto& paddings = node.attrs().Ints("paddings");
+  StridedSliceOptions inside;
+  for (size_t i = 0; i < paddings.size() / 2; ++i) {
+    const int64_t before = paddings[2 * i], after = paddings[2 * i + 1];
+    inside.begin.push_back(before);
+    inside.end.push_back(-after);
+    if (before == 0) inside.begin_mask |= int64_t{1} << i;
+    if (after == 0) inside.end_mask |= int64_t{1} << i;
+  }
+  return {StridedSlice(dy[0], inside)};
+}
+
+// The shape of Tile's result, or with `inverse` that of its operand.
+Result<Shape> TileShape(const Attributes& attrs, Shape x, bool inverse) {
+  const auto& multiples = attrs.Ints("multiples");
+  if (multiples.size() != static_cast<size_t>(x.rank())) {
+    return InvalidArgument(fmt::format("{} multiples for {} dimensions",
+                                       multiples.size(), x.rank()));
+  }
+  for (int i = 0; i < x.rank(); ++i) {
+    if (multiples[i] < 1) return InvalidArgument("a multiple is below 1");
+    if (x[i] == kUnknown) continue;
+    if (inverse && x[i] % multiples[i] != 0) {
+      return InvalidArgument(
+          fmt::format("dimension {} of {} is no multiple "
+                      "of {}",
+                      i, x.ToString(), multiples[i]));
+    }
+    x.set(i, inverse ? x[i] / multiples[i] : x[i] * multiples[i]);
+  }
+  return x;
+}
+
+Output TileLike(const char* op, const Operand& x,
+                const std::vector<int64_t>& multiples) {
+  return x.graph().Add({op, {x}, {{"multiples", multiples}}}).output(0);
+}
+
+Status ReverseShape(InferContext& c) {
+  for (int64_t axis : c.attrs().Ints("axes")) {
+    const auto normal = NormalizeAxis(axis, c.input(0).rank());
+    if (!normal.ok()) return normal.status();
+  }
+  return SameShape(c);
+}
+
+constexpr OpDef kArrayOps[] = {
+    {.name = "Concat",
+     .doc = "The operands one after another along an axis.",
+     .inputs = {{"parts", "T", true}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"axis", AttrType::kInt}},
+     .shape = ConcatShape,
+     .gradient = ConcatGradient,
+     .probes =
+         {{.inputs = {{.shape = {2, 3}}, {.shape = {2, 1}}, {.shape = {2, 4}}},
+           .attrs = {{"axis", -1}}},
+          {.inputs = {{.shape = {2, 3}}, {.shape = {4, 3}}},
+           .attrs = {{"axis", 0}}}}},
+    {.name = "ConcatGradient",
+     .doc = "dy cut along an axis into tensors of the given shapes.",
+     .inputs = {{"dy"}, {"shapes", "int64", true}},
+     .outputs = {{"dx", "T", true}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"axis", AttrType::kInt}},
+     .shape = ConcatGradientShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       Outputs dx(node.num_inputs());
+       dx[0] = Concat(Completed(node, dy), node.attrs().Int("axis"));
+       return dx;
+     },
+     .probes = {{.inputs = {{.shape = {2, 7}},
+                            {.shape = {2}, .values = {2, 3}},
+                            {.shape = {2}, .values = {2, 4}}},
+                 .attrs = {{"axis", 1}}}}},
+    {.name = "Split",
+     .doc = "x cut along an axis into `num` equal parts.",
+     .inputs = {{"x"}},
+     .outputs = {{"parts", "T", true}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"num", AttrType::kInt}, {"axis", 0}},
+     .shape = SplitShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {Concat(Completed(node, dy), node.attrs().Int("axis"))};
+     },
+     .probes = {{.inputs = {{.shape = {2, 6}}},
+                 .attrs = {{"num", 3}, {"axis", 1}}},
+                {.inputs = {{.shape = {4, 3}}}, .attrs = {{"num", 2}}}}},
+    {.name = "Stack",
+     .doc = "The operands along a new dimension.",
+     .inputs = {{"parts", "T", true}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"axis", 0}},
+     .shape = StackShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return Unstack(dy[0], node.attrs().Int("axis"));
+     },
+     .probes = {{.inputs = {{.shape = {2, 3}}, {.shape = {2, 3}}}},
+                {.inputs = {{.shape = {3}}, {.shape = {3}}},
+                 .attrs = {{"axis", -1}}}}},
+    {.name = "Unstack",
+     .doc = "The `num` slices of x along an axis, without that dimension.",
+     .inputs = {{"x"}},
+     .outputs = {{"parts", "T", true}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"num", AttrType::kInt}, {"axis", 0}},
+     .shape = UnstackShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {Stack(Completed(node, dy), node.attrs().Int("axis"))};
+     },
+     .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {{"num", 2}}},
+                {.inputs = {{.shape = {2, 3}}},
+                 .attrs = {{"num", 3}, {"axis", -1}}}}},
+    {.name = "Slice",
+     .doc =
+         "size[i] elements from begin[i] on in each dimension; -1: the rest.",
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"begin", AttrType::kInts}, {"size", AttrType::kInts}},
+     .shape = SliceShape,
+     .gradient = SliceGradient,
+     .probes = {{.inputs = {{.shape = {4, 5}}},
+                 .attrs = {{"begin", Ints{1, 0}}, {"size", Ints{2, -1}}}},
+                {.inputs = {{.shape = {3, 4, 2}}},
+                 .attrs = {{"begin", Ints{0, 1, 1}},
+                           {"size", Ints{-1, 2, 1}}}}}},
+    {.name = "StridedSlice",
+     .doc = "NumPy's x[begin:end:stride] for the leading dimensions.",
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"begin", AttrType::kInts},
+               {"end", AttrType::kInts},
+               {"strides", AttrType::kInts},
+               {"begin_mask", 0},
+               {"end_mask", 0}},
+     .shape = StridedSliceShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {PutSlice(dy[0], node.input(0), node.attrs())};
+     },
+     .probes = {{.inputs = {{.shape = {5, 6, 2}}},
+                 .attrs = {{"begin", Ints{1, -1}},
+                           {"end", Ints{5, -7}},
+                           {"strides", Ints{2, -2}}}},
+                {.inputs = {{.shape = {4, 3}}},
+                 .attrs = {{"begin", Ints{0, 1}},
+                           {"end", Ints{0, -1}},
+                           {"strides", Ints{-1, 1}},
+                           {"begin_mask", 1},
+                           {"end_mask", 1}}}}},
+    {.name = "StridedSliceGradient",
+     .doc = "Zeros of the given shape with dy where StridedSlice reads.",
+     .inputs = {{"dy"}, {"shape", "int64"}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"begin", AttrType::kInts},
+               {"end", AttrType::kInts},
+               {"strides", AttrType::kInts},
+               {"begin_mask", 0},
+               {"end_mask", 0}},
+     .shape = StridedSliceGradientShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {
+           dy[0].graph().Add({"StridedSlice", {dy[0]}, node.attrs()}).output(0),
+           {}};
+     },
+     .probes = {{.inputs = {{.shape = {2, 3, 2}},
+                            {.shape = {3}, .values = {5, 6, 2}}},
+                 .attrs = {{"begin", Ints{1, -1}},
+                           {"end", Ints{5, -7}},
+                           {"strides", Ints{2, -2}}}}}},
+    {.name = "Pad",
+     .doc = "`value` put around x: before and after each dimension.",
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"paddings", AttrType::kInts}, {"value", 0.0}},
+     .shape = PadShape,
+     .gradient = PadGradient,
+     .probes = {{.inputs = {{.shape = {2, 3}}},
+                 .attrs = {{"paddings", Ints{1, 0, 2, 1}}, {"value", 1.0}}},
+                {.inputs = {{.shape = {2, 3, 2}}},
+                 .attrs = {{"paddings", Ints{0, 0, 1, 1, 0, 2}}}}}},
+    {.name = "Tile",
+     .doc = "x repeated multiples[i] times along each dimension.",
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"multiples", AttrType::kInts}},
+     .shape = [](InferContext& c) -> Status {
+       SLUICE_ASSIGN_OR_RETURN(const Shape y,
+                               TileShape(c.attrs(), c.input(0), false));
+       c.SetOutput(0, y);
+       return {};
+     },
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {TileLike("TileGradient", dy[0], node.attrs().Ints("multiples"))};
+     },
+     .probes = {{.inputs = {{.shape = {2, 3}}},
+                 .attrs = {{"multiples", Ints{2, 3}}}},
+                {.inputs = {{.shape = {2, 3, 2}}},
+                 .attrs = {{"multiples", Ints{3, 1, 1}}}}}},
+    {.name = "TileGradient",
+     .doc = "The sum of the tiles that Tile made.",
+     .inputs = {{"dy"}},
+     .types = {{"T", kNumeric}},
+     .attrs = {{"multiples", AttrType::kInts}},
+     .shape = [](InferContext& c) -> Status {
+       SLUICE_ASSIGN_OR_RETURN(const Shape x,
+                               TileShape(c.attrs(), c.input(0), true));
+       c.SetOutput(0, x);
+       return {};
+     },
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {TileLike("Tile", dy[0], node.attrs().Ints("multiples"))};
+     },
+     .probes = {{.inputs = {{.shape = {4, 9}}},
+                 .attrs = {{"multiples", Ints{2, 3}}}},
+                {.inputs = {{.shape = {6, 3, 2}}},
+                 .attrs = {{"multiples", Ints{3, 1, 1}}}}}},
+    {.name = "Reverse",
+     .doc = "The order of elements turned round along each of `axes`.",
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .attrs = {{"axes", AttrType::kInts}},
+     .shape = ReverseShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {Reverse(dy[0], node.attrs().Ints("axes"))};
+     },
+     .probes = {{.inputs = {{.shape = {3, 4}}}, .attrs = {{"axes", Ints{0}}}},
+                {.inputs = {{.shape = {2, 3, 4}}},
+                 .attrs = {{"axes", Ints{-1, 0}}}}}},
+};
+
+// An op over several tensors.
+Output Join(const char* op, const std::vector<Output>& parts, int64_t axis,
+            const std::source_location& location) {
+  if (parts.empty()) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{}: no tensors given ({})", op, FormatLocation(location)));
+  }
+  std::vector<Operand> inputs;
+  for (const Output& part : parts) inputs.emplace_back(part, location);
+  return inputs[0].graph().Add({op, inputs, {{"axis", axis}}}).output(0);
+}
+
+std::vector<Output> Part(const char* op, const Operand& x, int64_t num,
+                         int64_t axis) {
+  Node& node = x.graph().Add({op, {x}, {{"num", num}, {"axis", axis}}});
+  std::vector<Output> parts;
+  for (int i = 0; i < node.num_outputs(); ++i) parts.push_back(node.output(i));
+  return parts;
+}
+
+}  // namespace
+
+std::span<const OpDef> ArrayOps() {
+  return kArrayOps;
+}
+
+Output Concat(const std::vector<Output>& parts, int64_t axis,
+              const std::source_location& location) {
+  return Join("Concat", parts, axis, location);
+}
+std::vector<Output> Split(Operand x, int64_t num, int64_t axis) {
+  return Part("Split", x, num, axis);
+}
+Output Stack(const std::vector<Output>& parts, int64_t axis,
+             const std::source_location& location) {
+  return Join("Stack", parts, axis, location);
+}
+std::vector<Output> Unstack(Operand x, int64_t axis) {
+  const Shape& shape = x.tensor().shape();
+  const Result<int> normal = NormalizeAxis(axis, shape.rank());
+  // A wrong axis or an unknown size is refused where the node is inferred.
+  return Part("Unstack", x, normal.ok() ? shape[*normal] : 0, axis);
+}
+Output Slice(Operand x, const std::vector<int64_t>& begin,
+             const std::vector<int64_t>& size) {
+  return x.graph()
+      .Add({"Slice", {x}, {{"begin", begin}, {"size", size}}})
+      .output(0);
+}
+Output StridedSlice(Operand x, const StridedSliceOptions& options) {
+  return x.graph().Add({"StridedSlice", {x}, AttributesOf(options)}).output(0);
+}
+Output Pad(Operand x, const std::vector<int64_t>& paddings, double value) {
+  return x.graph()
+      .Add({"Pad", {x}, {{"paddings", paddings}, {"value", value}}})
+      .output(0);
+}
+Output Tile(Operand x, const std::vector<int64_t>& multiples) {
+  return TileLike("Tile", x, multiples);
+}
+Output Reverse(Operand x, const std::vector<int64_t>& axes) {
+  return x.graph().Add({"Reverse", {x}, {{"axes", axes}}}).output(0);
+}
+
+}  // namespace sluice

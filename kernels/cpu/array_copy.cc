@@ -1,0 +1,186 @@
+#include "kernels/cpu/array_copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/threads.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr int64_t kPieceElements = 1 << 14;  // of one unit of work, about
+constexpr int64_t kBlock = 16;  // transposes go in squares of this side
+
+// Calls fn with the element size as a template argument.
+template <typename Fn>
+void DispatchSize(size_t bytes, Fn&& fn) {
+  switch (bytes) {
+    case 1:
+      return fn.template operator()<1>();
+    case 2:
+      return fn.template operator()<2>();
+    case 4:
+      return fn.template operator()<4>();
+    default:
+      return fn.template operator()<8>();
+  }
+}
+
+}  // namespace
+
+void StridedCopy::Add(int64_t size, int64_t to_stride, int64_t from_stride) {
+  if (size == 0) empty_ = true;
+  if (size == 1) return;
+  const Dim dim{size, to_stride, from_stride};
+  if (rank_ > 0) {
+    Dim& outer = dims_[rank_ - 1];
+    if (outer.to == size * dim.to && outer.from == size * dim.from) {
+      outer = {outer.size * size, dim.to, dim.from};
+      return;
+    }
+  }
+  SLUICE_CHECK(rank_ < kMaxDims);
+  dims_[rank_++] = dim;
+}
+
+void StridedCopy::Prepare() {
+  if (empty_) return;
+  if (rank_ > 0) inner_ = dims_[--rank_];
+  if (inner_.to == 1 && inner_.from != 1) {
+    const auto end = dims_.begin() + rank_;
+    const auto contiguous =
+        std::find_if(dims_.begin(), end, [](Dim d) { return d.from == 1; });
+    if (contiguous != end) {
+      transpose_ = true;
+      lines_ = *contiguous;
+      std::copy(contiguous + 1, end, contiguous);
+      --rank_;
+    }
+  }
+  const int64_t per_step = transpose_ ? inner_.size : 1;
+  const int64_t steps = transpose_ ? lines_.size : inner_.size;
+  piece_ = std::max<int64_t>(kPieceElements / per_step, 1);
+  if (transpose_) piece_ = (piece_ + kBlock - 1) / kBlock * kBlock;
+  piece_ = std::min(piece_, steps);
+  pieces_ = (steps + piece_ - 1) / piece_;
+  units_ = pieces_;
+  for (int i = 0; i < rank_; ++i) units_ *= dims_[i].size;
+  grain_ = std::max<int64_t>(kPieceElements / (piece_ * per_step), 1);
+}
+
+// Walks over the outer dimensions, the last one fastest, keeping both offsets.
+class StridedCopy::Cursor {
+ public:
+  Cursor(const StridedCopy& copy, int64_t row)
+      : copy_(copy), to(copy.to_offset_), from(copy.from_offset_) {
+    for (int i = copy.rank_ - 1; i >= 0; --i) {
+      const Dim& dim = copy.dims_[i];
+      index_[i] = row % dim.size;
+      row /= dim.size;
+      to += index_[i] * dim.to;
+      from += index_[i] * dim.from;
+    }
+  }
+  void Advance() {
+    for (int i = copy_.rank_ - 1; i >= 0; --i) {
+      const Dim& dim = copy_.dims_[i];
+      to += dim.to;
+      from += dim.from;
+      if (++index_[i] < dim.size) return;
+      to -= dim.size * dim.to;
+      from -= dim.size * dim.from;
+      index_[i] = 0;
+    }
+  }
+
+ private:
+  const StridedCopy& copy_;
+  std::array<int64_t, kMaxDims> index_{};
+
+ public:
+  int64_t to, from;
+};
+
+// n elements of the innermost dimension.
+template <int kBytes>
+void StridedCopy::CopyLine(char* to, const char* from, int64_t n) const {
+  if (inner_.to == 1 && inner_.from == 1) {
+    std::memcpy(to, from, n * kBytes);
+    return;
+  }
+  const int64_t to_step = inner_.to * kBytes;
+  const int64_t from_step = inner_.from * kBytes;
+  for (int64_t i = 0; i < n; ++i) {
+    std::memcpy(to + i * to_step, from + i * from_step, kBytes);
+  }
+}
+
+// `lines` lines: to[line][i] = from[i][line], square by square, so that both
+// sides stay in the cache.
+template <int kBytes>
+void StridedCopy::Transpose(char* to, const char* from, int64_t lines) const {
+  const int64_t to_step = lines_.to * kBytes;
+  const int64_t from_step = inner_.from * kBytes;
+  const int64_t n = inner_.size;
+  for (int64_t line0 = 0; line0 < lines; line0 += kBlock) {
+    const int64_t line1 = std::min(line0 + kBlock, lines);
+    for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
+      const int64_t i1 = std::min(i0 + kBlock, n);
+      for (int64_t line = line0; line < line1; ++line) {
+        char* row = to + line * to_step;
+        const char* column = from + line * kBytes;
+        for (int64_t i = i0; i < i1; ++i) {
+          std::memcpy(row + i * kBytes, column + i * from_step, kBytes);
+        }
+      }
+    }
+  }
+}
+
+template <int kBytes>
+void StridedCopy::RunUnits(char* to, const char* from, int64_t begin,
+                           int64_t end) const {
+  const Dim& split = transpose_ ? lines_ : inner_;
+  int64_t piece = begin % pieces_;
+  Cursor row(*this, begin / pieces_);
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const int64_t first = piece * piece_;
+    const int64_t n = std::min(piece_, split.size - first);
+    char* target = to + (row.to + first * split.to) * kBytes;
+    const char* source = from + (row.from + first * split.from) * kBytes;
+    if (transpose_) {
+      Transpose<kBytes>(target, source, n);
+    } else {
+      CopyLine<kBytes>(target, source, n);
+    }
+    if (++piece == pieces_) {
+      piece = 0;
+      row.Advance();
+    }
+  }
+}
+
+void StridedCopy::Run(void* to, const void* from) const {
+  if (empty_) return;
+  ParallelFor(units_, grain_, [&](int64_t begin, int64_t end) {
+    DispatchSize(bytes_, [&]<int kBytes>() {
+      RunUnits<kBytes>(static_cast<char*>(to), static_cast<const char*>(from),
+                       begin, end);
+    });
+  });
+}
+
+void FillElements(DType dtype, void* to, int64_t n, const void* value) {
+  DispatchSize(SizeOf(dtype), [&]<int kBytes>() {
+    ParallelFor(n, kPieceElements, [&](int64_t begin, int64_t end) {
+      char element[kBytes];
+      std::memcpy(element, value, kBytes);
+      char* target = static_cast<char*>(to);
+      for (int64_t i = begin; i < end; ++i) {
+        std::memcpy(target + i * kBytes, element, kBytes);
+      }
+    });
+  });
+}
+
+}  // namespace sluice::cpu
