@@ -14,9 +14,9 @@ Output Softplus(Operand x);  // log(1 + exp(x))
 Output Softsign(Operand x);  // x / (1 + |x|)
 Output Relu(Operand x);
 Output Relu6(Operand x);  // min(max(x, 0), 6)
-// x where x > 0, alpha x elsewhere; alpha > 0.
+// x where x > 0, alpha x elsewhere; alpha >= 0.
 Output LeakyRelu(Operand x, double alpha = 0.01);
-// x where x > 0, alpha (exp(x) - 1) elsewhere; alpha > 0.
+// x where x > 0, alpha (exp(x) - 1) elsewhere; alpha >= 0.
 Output Elu(Operand x, double alpha = 1);
 Output Selu(Operand x);  // Klambauer et al., 2017
 // x Phi(x) (Hendrycks and Gimpel, 2016); `approximate` takes the tanh form.

@@ -1,0 +1,364 @@
+#include "graph/ops/reduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/autograd.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+// --- Shapes ------------------------------------------------------------------
+
+// The axes an op reduces, ascending and not negative.
+Result<Axes> ReducedAxes(const Axes& given, int rank) {
+  Axes axes;
+  for (int64_t axis : given) {
+    SLUICE_ASSIGN_OR_RETURN(const int a, NormalizeAxis(axis, rank));
+    axes.push_back(a);
+  }
+  for (int a = 0; given.empty() && a < rank; ++a) axes.push_back(a);
+  std::sort(axes.begin(), axes.end());
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) {
+    return InvalidArgument("an axis is given twice");
+  }
+  return axes;
+}
+
+Shape WithoutAxes(const Shape& shape, const Axes& axes, bool keep_dims) {
+  Shape out;
+  for (int d = 0; d < shape.rank(); ++d) {
+    const bool reduced = std::binary_search(axes.begin(), axes.end(), d);
+    if (!reduced) out.push_back(shape[d]);
+    if (reduced && keep_dims) out.push_back(1);
+  }
+  return out;
+}
+
+Status ReduceShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(
+      const Axes axes, ReducedAxes(c.attrs().Ints("axes"), c.input(0).rank()));
+  c.SetOutput(0, WithoutAxes(c.input(0), axes, c.attrs().Bool("keep_dims")));
+  return {};
+}
+
+Status ArgShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(
+      const int axis, NormalizeAxis(c.attrs().Int("axis"), c.input(0).rank()));
+  if (c.input(0)[axis] == 0) {
+    return InvalidArgument(fmt::format("axis {} is empty", axis));
+  }
+  c.SetOutput(0, WithoutAxes(c.input(0), {axis}, c.attrs().Bool("keep_dims")));
+  return {};
+}
+
+Status ScanShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(
+      NormalizeAxis(c.attrs().Int("axis"), c.input(0).rank()).status());
+  return SameShape(c);
+}
+
+Status SumToShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const Shape to, c.ShapeOperand(1));
+  const Shape& x = c.input(0);
+  bool fits = to.rank() <= x.rank();
+  for (int d = 1; fits && d <= to.rank(); ++d) {
+    fits = to[-d] == 1 || to[-d] == kUnknown || x[-d] == kUnknown ||
+           to[-d] == x[-d];
+  }
+  if (!fits) {
+    return InvalidArgument(fmt::format("{} does not broadcast to {}",
+                                       to.ToString(), x.ToString()));
+  }
+  c.SetOutput(0, to);
+  return {};
+}
+
+// --- Gradients ---------------------------------------------------------------
+
+Axes AxesOf(const Node& node) {
+  return *ReducedAxes(node.attrs().Ints("axes"), node.input(0).shape().rank());
+}
+
+// An output, or its gradient, with the reduced dimensions put back as 1.
+Output KeepDims(const Node& node, Output reduced) {
+  if (node.attrs().Bool("keep_dims")) return reduced;
+  for (int64_t axis : AxesOf(node)) reduced = ExpandDims(reduced, axis);
+  return reduced;
+}
+
+Outputs SumGradient(const Node& node, const Outputs& dy) {
+  return {BroadcastToShapeOf(KeepDims(node, dy[0]), node.input(0))};
+}
+
+Outputs MeanGradient(const Node& node, const Outputs& dy) {
+  const Output x = node.input(0), y = node.output(0);
+  // In float64: a float16 cannot count beyond 65504.
+  const Output share =
+      Cast(Size(y), DType::kFloat64) / Cast(Size(x), DType::kFloat64);
+  const Output dx = KeepDims(node, dy[0]) * Cast(share, x.dtype());
+  return {BroadcastToShapeOf(dx, x)};
+}
+
+// Of Max and Min: elements that tie share equally.
+Outputs ExtremeGradient(const Node& node, const Outputs& dy) {
+  const Output x = node.input(0);
+  const Output tied = Equal(x, KeepDims(node, node.output(0)));
+  const Output ties = Sum(Cast(tied, x.dtype()), AxesOf(node), true);
+  return {Select(tied, KeepDims(node, dy[0]) / ties, 0)};
+}
+
+Outputs LogSumExpGradient(const Node& node, const Outputs& dy) {
+  const Output x = node.input(0);
+  const Output weights = Exp(x - KeepDims(node, node.output(0)));
+  return {KeepDims(node, dy[0]) * weights};
+}
+
+Output ProdGrad(const Output& dy, const Output& x, int64_t axis) {
+  return dy.graph().Add({"ProdGrad", {dy, x}, {{"axis", axis}}}).output(0);
+}
+
+// As if one axis after another had been reduced.
+Outputs ProdGradient(const Node& node, const Outputs& dy) {
+  const Axes axes = AxesOf(node);
+  Outputs partial = {node.input(0)};
+  for (int64_t axis : axes) {
+    partial.push_back(Prod(partial.back(), {axis}, true));
+  }
+  Output gradient = KeepDims(node, dy[0]);
+  for (size_t i = axes.size(); i-- > 0;) {
+    gradient = ProdGrad(gradient, partial[i], axes[i]);
+  }
+  return {gradient};
+}
+
+// ProdGrad leaves out each element of the axis in turn. Written with plain ops,
+// as a product over a square whose diagonal is 1, it is differentiable as often
+// as one likes; the square costs memory, but only in second derivatives.
+Outputs ProdGradGradient(const Node& node, const Outputs& dz) {
+  const Output dy = node.input(0), x = node.input(1);
+  const int64_t axis =
+      *NormalizeAxis(node.attrs().Int("axis"), x.shape().rank());
+  const Output index = CumSum(Cast(OnesLike(x), DType::kFloat32), axis);
+  const Output diagonal =
+      Equal(ExpandDims(index, axis), ExpandDims(index, axis + 1));
+  const Output square = Select(diagonal, 1, ExpandDims(x, axis));
+  return Gradients({dy * Prod(square, {axis + 1})}, {dy, x}, {dz[0]});
+}
+
+Outputs CumSumGradient(const Node& node, const Outputs& dy) {
+  return {CumSum(dy[0], node.attrs().Int("axis"),
+                 {.exclusive = node.attrs().Bool("exclusive"),
+                  .reverse = !node.attrs().Bool("reverse")})};
+}
+
+// --- Records -----------------------------------------------------------------
+
+constexpr Probe Over(Ints shape, Ints axes, bool keep_dims) {
+  return {.inputs = {{.shape = shape}},
+          .attrs = {{"axes", axes}, {"keep_dims", keep_dims}}};
+}
+
+constexpr OpDef Reduction(const char* name, const char* doc,
+                          GradientFn gradient, DTypeSet types) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"}},
+          .types = {{"T", types}},
+          .attrs = {{"axes", Ints{}}, {"keep_dims", false}},
+          .shape = ReduceShape,
+          .gradient = gradient,
+          .probes = {Over({7}, {}, false), Over({3, 20}, {1}, true),
+                     Over({20, 3}, {0}, false), Over({2, 3, 4}, {-2}, false),
+                     Over({2, 3, 2, 3}, {0, 2}, true),
+                     Over({2, 3, 2, 3}, {1, 3}, false)}};
+}
+
+constexpr OpDef ProdOp() {
+  OpDef op = Reduction("Prod", "Product over axes.", ProdGradient, kNumeric);
+  op.probes = {
+      Over({5}, {}, false),
+      Over({2, 3, 2}, {0, -1}, true),
+      Over({2, 4, 2}, {1}, false),
+      {.inputs = {{.shape = {2, 4}, .values = {0, 1.5, 2, 3, 0, 0, 1, 2}}},
+       .attrs = {{"axes", Ints{1}}}}};
+  return op;
+}
+
+constexpr OpDef ProdGradOp() {
+  return {
+      .name = "ProdGrad",
+      .doc = "dy times, for each x, the product of the others on the axis.",
+      .inputs = {{"dy"}, {"x"}},
+      .attrs = {{"axis", AttrType::kInt}},
+      .shape = [](InferContext& c) -> Status {
+        SLUICE_RETURN_IF_ERROR(
+            NormalizeAxis(c.attrs().Int("axis"), c.input(1).rank()).status());
+        c.SetOutput(0, c.input(1));
+        return {};
+      },
+      .gradient = ProdGradGradient,
+      .probes = {{.inputs = {{.shape = {2, 1, 2}}, {.shape = {2, 3, 2}}},
+                  .attrs = {{"axis", 1}}},
+                 {.inputs = {{.shape = {3, 1}},
+                             {.shape = {3, 3},
+                              .values = {0, 1.5, 2, 0, 0, 3, 1, 2, 0.5}}},
+                  .attrs = {{"axis", -1}}}}};
+}
+
+constexpr OpDef ArgOp(const char* name, const char* doc) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"}},
+          .outputs = {{"y", "int64"}},
+          .types = {{"T", kNumeric}},
+          .attrs = {{"axis", -1}, {"keep_dims", false}},
+          .shape = ArgShape,
+          .gradient = NotDifferentiable,
+          .probes = {{.inputs = {{.shape = {7, 3}}}},
+                     {.inputs = {{.shape = {3, 20, 2}}},
+                      .attrs = {{"axis", 1}, {"keep_dims", true}}},
+                     {.inputs = {{.shape = {4, 5}, .values = {1, 3, 3, 2}}},
+                      .attrs = {{"axis", 0}}}}};
+}
+
+constexpr Probe Scanning(Ints shape, int axis, bool exclusive, bool reverse) {
+  return {.inputs = {{.shape = shape}},
+          .attrs = {
+              {"axis", axis}, {"exclusive", exclusive}, {"reverse", reverse}}};
+}
+
+constexpr OpDef CumSumOp() {
+  return {.name = "CumSum",
+          .doc = "Running sums along an axis.",
+          .inputs = {{"x"}},
+          .types = {{"T", kNumeric}},
+          .attrs = {{"axis", AttrType::kInt},
+                    {"exclusive", false},
+                    {"reverse", false}},
+          .shape = ScanShape,
+          .gradient = CumSumGradient,
+          .probes = {Scanning({7}, 0, false, false),
+                     Scanning({2, 5, 3}, 1, true, false),
+                     Scanning({4, 3}, 0, false, true),
+                     Scanning({3, 4}, -1, true, true)}};
+}
+
+constexpr Probe Undoing(Ints from, Ints to, FixedList<double, 8> dims) {
+  return {.inputs = {{.shape = from}, {.shape = {to.size()}, .values = dims}}};
+}
+
+constexpr OpDef SumToOp() {
+  return {.name = "SumTo",
+          .doc = "x summed to a shape that broadcasts to x's.",
+          .inputs = {{"x"}, {"shape", "S"}},
+          .types = {{"T", kNumeric}, {"S", kIndex}},
+          .shape = SumToShape,
+          .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+            return {BroadcastToShapeOf(dy[0], node.input(0)), Output()};
+          },
+          .probes = {Undoing({4, 3}, {3}), Undoing({2, 3, 4}, {3, 1}),
+                     Undoing({2, 3, 20}, {2, 1, 20}), Undoing({2, 3}, {2, 3}),
+                     Undoing({2, 3, 2}, {1, 3, 1})}};
+}
+
+constexpr OpDef kReduceOps[] = {
+    Reduction("Sum", "Sum over axes; integers wrap around.", SumGradient,
+              kNumeric),
+    Reduction("Mean", "Mean over axes.", MeanGradient, kFloating),
+    ProdOp(),
+    ProdGradOp(),
+    Reduction("Max", "Largest over axes; NaN if any is.", ExtremeGradient,
+              kNumeric),
+    Reduction("Min", "Smallest over axes; NaN if any is.", ExtremeGradient,
+              kNumeric),
+    Reduction("LogSumExp", "log(sum(exp(x))) over axes, without overflow.",
+              LogSumExpGradient, kFloating),
+    Reduction("Any", "Does any hold, over axes?", NotDifferentiable,
+              DType::kBool),
+    Reduction("All", "Do all hold, over axes?", NotDifferentiable,
+              DType::kBool),
+    ArgOp("ArgMax",
+          "Position of the largest along an axis, the first if many."),
+    ArgOp("ArgMin",
+          "Position of the smallest along an axis, the first if many."),
+    CumSumOp(),
+    SumToOp(),
+};
+
+Output Reduce(const char* op, const Operand& x, const Axes& axes,
+              bool keep_dims) {
+  return x.graph()
+      .Add({op, {x}, {{"axes", axes}, {"keep_dims", keep_dims}}})
+      .output(0);
+}
+
+Output Arg(const char* op, const Operand& x, int64_t axis, bool keep_dims) {
+  return x.graph()
+      .Add({op, {x}, {{"axis", axis}, {"keep_dims", keep_dims}}})
+      .output(0);
+}
+
+}  // namespace
+
+std::span<const OpDef> ReduceOps() {
+  return kReduceOps;
+}
+
+Output Sum(Operand x, const Axes& axes, bool keep_dims) {
+  return Reduce("Sum", x, axes, keep_dims);
+}
+Output Prod(Operand x, const Axes& axes, bool keep_dims) {
+  return Reduce("Prod", x, axes, keep_dims);
+}
+Output Mean(Operand x, const Axes& axes, bool keep_dims) {
+  return Reduce("Mean", x, axes, keep_dims);
+}
+Output Max(Operand x, const Axes& axes, bool keep_dims) {
+  return Reduce("Max", x, axes, keep_dims);
+}
+Output Min(Operand x, const Axes& axes, bool keep_dims) {
+  return Reduce("Min", x, axes, keep_dims);
+}
+Output LogSumExp(Operand x, const Axes& axes, bool keep_dims) {
+  return Reduce("LogSumExp", x, axes, keep_dims);
+}
+Output Any(Operand x, const Axes& axes, bool keep_dims) {
+  return Reduce("Any", x, axes, keep_dims);
+}
+Output All(Operand x, const Axes& axes, bool keep_dims) {
+  return Reduce("All", x, axes, keep_dims);
+}
+Output ArgMax(Operand x, int64_t axis, bool keep_dims) {
+  return Arg("ArgMax", x, axis, keep_dims);
+}
+Output ArgMin(Operand x, int64_t axis, bool keep_dims) {
+  return Arg("ArgMin", x, axis, keep_dims);
+}
+
+Output CumSum(Operand x, int64_t axis, const CumSumOptions& options) {
+  return x.graph()
+      .Add({"CumSum",
+            {x},
+            {{"axis", axis},
+             {"exclusive", options.exclusive},
+             {"reverse", options.reverse}}})
+      .output(0);
+}
+
+Output SumTo(Operand x, const ShapeOperand& shape) {
+  const Operand dims = shape.In(x.graph(), x.location());
+  return x.graph().Add({"SumTo", {x, dims}}).output(0);
+}
+
+Output SumToShapeOf(Operand x, Operand like) {
+  const Shape& from = x.tensor().shape();
+  const Shape& to = like.tensor().shape();
+  if (from.concrete() && from == to) return x.output();
+  return SumTo(x, to.concrete() ? ShapeOperand(to) : ShapeOf(like));
+}
+
+}  // namespace sluice
