@@ -1,0 +1,31 @@
+#include "graph/ops/expression.h"
+
+#include "graph/autograd.h"
+#include "graph/ops/control.h"
+
+namespace sluice {
+
+Outputs GradientOfExpression(const Node& node, const Outputs& dy,
+                             ExpressionFn expression) {
+  // Copies cut the inputs off from each other: one may depend on another.
+  Outputs inputs, floating;
+  for (const Output& input : node.inputs()) {
+    inputs.push_back(IsFloating(input.dtype()) ? Identity(input) : input);
+    if (IsFloating(input.dtype())) floating.push_back(inputs.back());
+  }
+  const Outputs values = expression(node, inputs);
+  Outputs ys, seeds;
+  for (size_t i = 0; i < dy.size(); ++i) {
+    if (!dy[i].valid()) continue;
+    ys.push_back(values[i]);
+    seeds.push_back(dy[i]);
+  }
+  const Outputs gradients = Gradients(ys, floating, seeds);
+  Outputs dx(inputs.size());
+  for (size_t i = 0, next = 0; i < inputs.size(); ++i) {
+    if (IsFloating(inputs[i].dtype())) dx[i] = gradients[next++];
+  }
+  return dx;
+}
+
+}  // namespace sluice

@@ -1,0 +1,234 @@
+#include "graph/ops/loss.h"
+
+#include <fmt/format.h>
+
+#include "graph/ops/activation.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/expression.h"
+#include "graph/ops/index.h"
+#include "graph/ops/reduce.h"
+#include "graph/ops/shape.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+bool IsSparse(const Node& node) {
+  return std::string_view(node.op().name).starts_with("Sparse");
+}
+
+Status CheckLabels(InferContext& c) {
+  const double smoothing = c.attrs().Float("label_smoothing");
+  if (!(smoothing >= 0 && smoothing <= 1)) {
+    return InvalidArgument(
+        fmt::format("label_smoothing must lie in [0, 1], got {}", smoothing));
+  }
+  const Shape& logits = c.input(0);
+  if (logits.rank() < 1 || logits[-1] == 0) {
+    return InvalidArgument(
+        fmt::format("logits need classes, got {}", logits.ToString()));
+  }
+  const Shape wanted =
+      IsSparse(c.node()) ? logits.Slice(0, logits.rank() - 1) : logits;
+  if (!Compatible(wanted, c.input(1))) {
+    return InvalidArgument(fmt::format(
+        "logits={} want labels of shape {}, got {}", logits.ToString(),
+        wanted.ToString(), c.input(1).ToString()));
+  }
+  return {};
+}
+
+Status CrossEntropyShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(CheckLabels(c));
+  const Shape& logits = c.input(0);
+  c.SetOutput(0, logits.Slice(0, logits.rank() - 1));
+  c.SetOutput(1, logits.Slice(0, logits.rank() - 1));
+  return {};
+}
+
+Status CrossEntropyGradShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(CheckLabels(c));
+  const Shape& logits = c.input(0);
+  const Shape rows = logits.Slice(0, logits.rank() - 1);
+  if (!Compatible(rows, c.input(2)) || !Compatible(rows, c.input(3))) {
+    return InvalidArgument("log_sum_exp and dloss have one element per row");
+  }
+  c.SetOutput(0, logits);
+  return {};
+}
+
+// The labels after smoothing, [..., classes].
+Output Smoothed(const Node& node, const Output& logits, const Output& labels) {
+  const double s = node.attrs().Float("label_smoothing");
+  const int64_t classes = logits.shape()[-1];
+  if (classes < 0) {
+    throw Error(Code::kInvalidArgument,
+                node.Describe() +
+                    ": differentiating this twice needs a known "
+                    "number of classes");
+  }
+  const Output dense = IsSparse(node)
+                           ? OneHot(labels, classes, {.dtype = logits.dtype()})
+                           : labels;
+  return s == 0 ? dense : dense * (1 - s) + s / static_cast<double>(classes);
+}
+
+// dlogits = dloss (softmax(logits) sum(labels) - labels), labels smoothed.
+Outputs CrossEntropyGradExpression(const Node& node, const Outputs& in) {
+  const Output logits = in[0];
+  const Output labels = Smoothed(node, logits, in[1]);
+  const Output probabilities = Exp(logits - ExpandDims(in[2], -1));
+  return {ExpandDims(in[3], -1) *
+          (probabilities * Sum(labels, {-1}, true) - labels)};
+}
+
+Outputs CrossEntropyGradient(const Node& node, const Outputs& dy) {
+  const Output logits = node.input(0), labels = node.input(1);
+  const Output log_sum_exp = node.output(1);
+  Output dlogits, dlabels;
+  if (dy[0].valid()) {
+    dlogits = node.graph()
+                  .Add({std::string(node.op().name) + "Grad",
+                        {logits, labels, log_sum_exp, dy[0]},
+                        node.attrs()})
+                  .output(0);
+    if (!IsSparse(node)) {
+      const double keep = 1 - node.attrs().Float("label_smoothing");
+      dlabels =
+          (ExpandDims(log_sum_exp, -1) - logits) * ExpandDims(keep * dy[0], -1);
+    }
+  }
+  if (dy[1].valid()) {
+    const Output g =
+        Exp(logits - ExpandDims(log_sum_exp, -1)) * ExpandDims(dy[1], -1);
+    dlogits = dlogits.valid() ? dlogits + g : g;
+  }
+  return {dlogits, dlabels};
+}
+
+constexpr FixedList<AttrDef, 10> kSmoothing = {{"label_smoothing", 0.0}};
+constexpr ProbeInput kLogits = {.shape = {4, 5}, .lo = -3, .hi = 3};
+constexpr ProbeInput kProbabilities = {.shape = {4, 5}, .lo = 0.1, .hi = 1};
+constexpr ProbeInput kClasses = {.shape = {4}, .values = {2, 0, 4, 2}};
+constexpr FixedList<AttrSetting, 8> kSmooth = {{"label_smoothing", 0.1}};
+
+constexpr OpDef kLossOps[] = {
+    {.name = "SoftmaxCrossEntropy",
+     .doc = "-sum(labels * log_softmax(logits)) per row; second output "
+            "log(sum(exp(logits))).",
+     .inputs = {{"logits"}, {"labels"}},
+     .outputs = {{"loss"}, {"log_sum_exp"}},
+     .attrs = kSmoothing,
+     .shape = CrossEntropyShape,
+     .gradient = CrossEntropyGradient,
+     .probes = {{.inputs = {kLogits, kProbabilities}},
+                {.inputs = {kLogits, kProbabilities}, .attrs = kSmooth}}},
+    {.name = "SoftmaxCrossEntropyGrad",
+     .doc = "The gradient of SoftmaxCrossEntropy with respect to the logits.",
+     .inputs = {{"logits"}, {"labels"}, {"log_sum_exp"}, {"dloss"}},
+     .outputs = {{"dlogits"}},
+     .attrs = kSmoothing,
+     .shape = CrossEntropyGradShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return GradientOfExpression(node, dy, CrossEntropyGradExpression);
+     },
+     .inplace = {0},
+     .probes = {{.inputs = {kLogits,
+                            kProbabilities,
+                            {.shape = {4}, .lo = 1, .hi = 3},
+                            {.shape = {4}}},
+                 .attrs = kSmooth}}},
+    {.name = "SparseSoftmaxCrossEntropy",
+     .doc = "SoftmaxCrossEntropy with one class per row as the label.",
+     .inputs = {{"logits"}, {"labels", "L"}},
+     .outputs = {{"loss"}, {"log_sum_exp"}},
+     .types = {{"T", kFloating}, {"L", kIndex}},
+     .attrs = kSmoothing,
+     .shape = CrossEntropyShape,
+     .gradient = CrossEntropyGradient,
+     .probes = {{.inputs = {kLogits, kClasses}},
+                {.inputs = {kLogits, kClasses}, .attrs = kSmooth}}},
+    {.name = "SparseSoftmaxCrossEntropyGrad",
+     .doc = "The gradient of SparseSoftmaxCrossEntropy with respect to the "
+            "logits.",
+     .inputs = {{"logits"}, {"labels", "L"}, {"log_sum_exp"}, {"dloss"}},
+     .outputs = {{"dlogits"}},
+     .types = {{"T", kFloating}, {"L", kIndex}},
+     .attrs = kSmoothing,
+     .shape = CrossEntropyGradShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return GradientOfExpression(node, dy, CrossEntropyGradExpression);
+     },
+     .inplace = {0},
+     .probes = {{.inputs = {kLogits,
+                            kClasses,
+                            {.shape = {4}, .lo = 1, .hi = 3},
+                            {.shape = {4}}},
+                 .attrs = kSmooth}}},
+    {.name = "SigmoidCrossEntropy",
+     .doc = "max(x, 0) - x * label + log(1 + exp(-|x|)) of logits x.",
+     .inputs = {{"logits"}, {"labels"}},
+     .outputs = {{"loss"}},
+     .shape = [](InferContext& c) -> Status {
+       if (!Compatible(c.input(0), c.input(1))) {
+         return InvalidArgument(
+             fmt::format("logits={} and labels={} must have one shape",
+                         c.input(0).ToString(), c.input(1).ToString()));
+       }
+       c.SetOutput(0, c.input(0));
+       return {};
+     },
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       const Output logits = node.input(0), labels = node.input(1);
+       return {(Sigmoid(logits) - labels) * dy[0], -logits * dy[0]};
+     },
+     .elementwise = true,
+     .inplace = {0, 1},
+     .probes = {{.inputs = {kLogits, kProbabilities}}}},
+    {.name = "L2Loss",
+     .doc = "sum(x^2) / 2.",
+     .inputs = {{"x"}},
+     .outputs = {{"loss"}},
+     .shape = ScalarShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {node.input(0) * dy[0]};
+     },
+     .probes = {{.inputs = {{.shape = {3, 7}}}}}},
+};
+
+Output CrossEntropy(const char* op, const Operand& logits,
+                    const Operand& labels, const CrossEntropyOptions& options) {
+  return logits.graph()
+      .Add({op,
+            {logits, labels},
+            {{"label_smoothing", options.label_smoothing}}})
+      .output(0);
+}
+
+}  // namespace
+
+std::span<const OpDef> LossOps() {
+  return kLossOps;
+}
+
+Output SoftmaxCrossEntropy(Operand logits, Operand labels,
+                           const CrossEntropyOptions& options) {
+  return CrossEntropy("SoftmaxCrossEntropy", logits, labels, options);
+}
+Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
+                                 const CrossEntropyOptions& options) {
+  return CrossEntropy("SparseSoftmaxCrossEntropy", logits, labels, options);
+}
+Output SigmoidCrossEntropy(Operand logits, Operand labels) {
+  return logits.graph()
+      .Add({"SigmoidCrossEntropy", {logits, labels}})
+      .output(0);
+}
+Output MeanSquaredError(Operand predictions, Operand targets) {
+  return Mean(SquaredDifference(predictions, targets));
+}
+Output L2Loss(Operand x) {
+  return x.graph().Add({"L2Loss", {x}}).output(0);
+}
+
+}  // namespace sluice
