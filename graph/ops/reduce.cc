@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "graph/autograd.h"
 #include "graph/ops/elementwise.h"
+#include "graph/ops/expression.h"
 #include "graph/ops/tables.h"
 
 namespace sluice {
@@ -135,18 +135,16 @@ Outputs ProdGradient(const Node& node, const Outputs& dy) {
   return {gradient};
 }
 
-// ProdGrad leaves out each element of the axis in turn. Written with plain ops,
-// as a product over a square whose diagonal is 1, it is differentiable as often
-// as one likes; the square costs memory, but only in second derivatives.
-Outputs ProdGradGradient(const Node& node, const Outputs& dz) {
-  const Output dy = node.input(0), x = node.input(1);
+// ProdGrad as a product over a square whose diagonal is 1.
+Outputs ProdGradExpression(const Node& node, const Outputs& inputs) {
+  const Output dy = inputs[0], x = inputs[1];
   const int64_t axis =
       *NormalizeAxis(node.attrs().Int("axis"), x.shape().rank());
   const Output index = CumSum(Cast(OnesLike(x), DType::kFloat32), axis);
   const Output diagonal =
       Equal(ExpandDims(index, axis), ExpandDims(index, axis + 1));
   const Output square = Select(diagonal, 1, ExpandDims(x, axis));
-  return Gradients({dy * Prod(square, {axis + 1})}, {dy, x}, {dz[0]});
+  return {dy * Prod(square, {axis + 1})};
 }
 
 Outputs CumSumGradient(const Node& node, const Outputs& dy) {
@@ -200,7 +198,9 @@ constexpr OpDef ProdGradOp() {
         c.SetOutput(0, c.input(1));
         return {};
       },
-      .gradient = ProdGradGradient,
+      .gradient = [](const Node& node, const Outputs& dz) -> Outputs {
+        return GradientOfExpression(node, dz, ProdGradExpression);
+      },
       .probes = {{.inputs = {{.shape = {2, 1, 2}}, {.shape = {2, 3, 2}}},
                   .attrs = {{"axis", 1}}},
                  {.inputs = {{.shape = {3, 1}},
@@ -247,8 +247,8 @@ constexpr OpDef CumSumOp() {
                      Scanning({3, 4}, -1, true, true)}};
 }
 
-constexpr Probe Undoing(Ints from, Ints to, FixedList<double, 8> dims) {
-  return {.inputs = {{.shape = from}, {.shape = {to.size()}, .values = dims}}};
+constexpr Probe Undoing(Ints from, FixedList<double, 8> to) {
+  return {.inputs = {{.shape = from}, {.shape = {to.size()}, .values = to}}};
 }
 
 constexpr OpDef SumToOp() {
