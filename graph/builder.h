@@ -19,6 +19,7 @@
 #include "graph/ops/random.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
+#include "graph/ops/slice.h"
 #include "graph/ops/softmax.h"
 #include "graph/ops/state.h"
 

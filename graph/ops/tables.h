@@ -24,17 +24,18 @@ std::span<const OpDef> SoftmaxOps();            // softmax.cc
 std::span<const OpDef> LossOps();               // loss.cc
 std::span<const OpDef> ShapeOps();              // shape.cc
 std::span<const OpDef> ArrayOps();              // array.cc
+std::span<const OpDef> SliceOps();              // slice.cc
 std::span<const OpDef> IndexOps();              // index.cc
 std::span<const OpDef> RandomOps();             // random.cc
 std::span<const OpDef> OptimizerOps();          // optimizer.cc
 
 inline std::vector<std::span<const OpDef>> BuiltInOps() {
   return {
-      StateOps(),      ControlOps(),  ElementwiseOps(), ElementwiseBinaryOps(),
-      ActivationOps(), ReduceOps(),   MatMulOps(),      ConvOps(),
-      PoolOps(),       NormOps(),     DropoutOps(),     SoftmaxOps(),
-      LossOps(),       ShapeOps(),    ArrayOps(),       IndexOps(),
-      RandomOps(),     OptimizerOps()};
+      StateOps(),      ControlOps(), ElementwiseOps(), ElementwiseBinaryOps(),
+      ActivationOps(), ReduceOps(),  MatMulOps(),      ConvOps(),
+      PoolOps(),       NormOps(),    DropoutOps(),     SoftmaxOps(),
+      LossOps(),       ShapeOps(),   ArrayOps(),       SliceOps(),
+      IndexOps(),      RandomOps(),  OptimizerOps()};
 }
 
 }  // namespace sluice

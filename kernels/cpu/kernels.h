@@ -21,6 +21,7 @@ void RegisterSoftmaxKernels(KernelTable& table);
 void RegisterLossKernels(KernelTable& table);
 void RegisterShapeKernels(KernelTable& table);
 void RegisterArrayKernels(KernelTable& table);
+void RegisterSliceKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);

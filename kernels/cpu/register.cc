@@ -17,6 +17,7 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterLossKernels(table);
   cpu::RegisterShapeKernels(table);
   cpu::RegisterArrayKernels(table);
+  cpu::RegisterSliceKernels(table);
   cpu::RegisterIndexKernels(table);
   cpu::RegisterRandomKernels(table);
   cpu::RegisterOptimizerKernels(table);
