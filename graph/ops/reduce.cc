@@ -203,9 +203,9 @@ constexpr OpDef ProdGradOp() {
       },
       .probes = {{.inputs = {{.shape = {2, 1, 2}}, {.shape = {2, 3, 2}}},
                   .attrs = {{"axis", 1}}},
-                 {.inputs = {{.shape = {3, 1}},
-                             {.shape = {3, 3},
-                              .values = {0, 1.5, 2, 0, 0, 3, 1, 2, 0.5}}},
+                 {.inputs = {{.shape = {2, 1}},
+                             {.shape = {2, 4},
+                              .values = {0, 1.5, 2, 3, 0, 0, 1, 2}}},
                   .attrs = {{"axis", -1}}}}};
 }
 
