@@ -1,0 +1,242 @@
+// Times whole steps: the executor's own overhead on trivial nodes, and training
+// steps of the MNIST networks. With --serve it answers "run N" lines, so that
+// bench/compare can let several engines take turns.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "engine/random.h"
+#include "engine/threads.h"
+#include "graph/builder.h"
+#include "graph/session.h"
+#include "models/mnist_networks.h"
+#include "models/optimizers.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Options {
+  std::string model;  // empty: everything
+  int64_t batch = 100;
+  int threads = 1;
+  int steps = 200;  // a block
+  int blocks = 15;
+  bool json = false;
+  bool serve = false;
+};
+
+double Seconds(const std::function<void()>& fn) {
+  const auto begin = std::chrono::steady_clock::now();
+  fn();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+      .count();
+}
+
+// The median over blocks of seconds per call.
+double MedianSeconds(int blocks, int calls, const std::function<void()>& fn) {
+  std::vector<double> times;
+  fn();
+  for (int b = 0; b < blocks; ++b) {
+    times.push_back(Seconds([&] {
+                      for (int i = 0; i < calls; ++i) fn();
+                    }) /
+                    calls);
+  }
+  std::nth_element(times.begin(), times.begin() + blocks / 2, times.end());
+  return times[blocks / 2];
+}
+
+void Report(const Options& options, const Json& row) {
+  if (options.json) {
+    std::cout << row.dump() << std::endl;
+  } else {
+    std::string line;
+    for (const auto& [key, value] : row.items()) {
+      line += fmt::format("{}={} ", key, value.dump());
+    }
+    std::cout << line << std::endl;
+  }
+}
+
+// --- Executor overhead -------------------------------------------------------
+
+// An op whose kernel does nothing: what remains is the executor.
+void RegisterTrivialOp() {
+  static const OpDef op = {.name = "BenchTrivial",
+                           .doc = "Does nothing with its input.",
+                           .inputs = {{"x", "T", true}},
+                           .types = {{"T", kFloating}},
+                           .gradient = NotDifferentiable,
+                           .stateful = true,
+                           .inplace = {0}};
+  OpTable::Global().Register(op);
+  KernelTable::Global().Register(
+      {.op = "BenchTrivial", .make = [](const KernelSpec&) {
+         return Result<KernelPtr>(KernelOf([](const KernelContext&) {}));
+       }});
+}
+
+Output Trivial(std::vector<Operand> inputs) {
+  Graph& graph = inputs[0].graph();
+  return graph.Add({"BenchTrivial", std::move(inputs)}).output(0);
+}
+
+double NanosecondsPerNode(const Graph& graph, const Output& fetch,
+                          ExecutorMode mode, int blocks) {
+  SessionOptions session_options;
+  session_options.executor = mode;
+  Session session(graph, session_options);
+  PreparedStep step = session.Prepare({}, {fetch});
+  std::vector<Tensor> fetches = step.MakeFetches();
+  const double seconds =
+      MedianSeconds(blocks, 20, [&] { step.Run({}, fetches); });
+  return seconds * 1e9 / static_cast<double>(step.info().nodes);
+}
+
+void BenchExecutor(const Options& options) {
+  constexpr int kNodes = 10000;
+  {
+    Graph chain;
+    Output x = chain.Constant(1, DType::kFloat32);
+    for (int i = 0; i < kNodes; ++i) x = Trivial({x});
+    Report(options,
+           {{"bench", "executor_serial"},
+            {"nodes", kNodes},
+            {"ns_per_node", NanosecondsPerNode(chain, x, ExecutorMode::kSerial,
+                                               options.blocks)}});
+  }
+  SetComputeThreads(2);
+  {
+    // One source, many independent nodes, one sink.
+    Graph wide;
+    Output source = Trivial({wide.Constant(1, DType::kFloat32)});
+    std::vector<Operand> middle;
+    for (int i = 0; i < kNodes; ++i) middle.emplace_back(Trivial({source}));
+    Report(options,
+           {{"bench", "executor_dataflow"},
+            {"nodes", kNodes},
+            {"threads", 2},
+            {"ns_per_node",
+             NanosecondsPerNode(wide, Trivial(std::move(middle)),
+                                ExecutorMode::kDataflow, options.blocks)}});
+  }
+}
+
+// --- MNIST steps -------------------------------------------------------------
+
+// Forward, backward and a momentum update on one batch that lies in memory.
+class MnistStep {
+ public:
+  MnistStep(const std::string& model, int64_t batch) {
+    Output image =
+        graph_.Placeholder("image", DType::kFloat32, {kUnknown, 28, 28, 1});
+    Output label = graph_.Placeholder("label", DType::kInt64, {kUnknown});
+    Output logits = MnistNetwork(Scope(graph_), model, image, true);
+    Output loss = Mean(SparseSoftmaxCrossEntropy(logits, label));
+    Operation train = optimizers::Momentum(0.01f, 0.9f).Minimize(loss);
+    session_ = std::make_unique<Session>(graph_);
+    session_->Initialize();
+    step_ = session_->Prepare({{image, {batch, 28, 28, 1}}, {label, {batch}}},
+                              {loss}, {train});
+    Tensor images(DType::kFloat32, {batch, 28, 28, 1});
+    Tensor labels(DType::kInt64, {batch});
+    uint64_t state = 1;
+    auto next = [&] { return state = state * 6364136223846793005u + 1; };
+    for (float& pixel : images.values<float>()) {
+      pixel = static_cast<float>(next() >> 40) / float(1 << 24);
+    }
+    for (int64_t& digit : labels.values<int64_t>()) {
+      digit = static_cast<int64_t>((next() >> 40) % 10);
+    }
+    feeds_ = {images, labels};
+    fetches_ = step_.MakeFetches();
+  }
+  void Run() { step_.Run(feeds_, fetches_); }
+
+ private:
+  Graph graph_;
+  std::unique_ptr<Session> session_;
+  PreparedStep step_;
+  std::vector<Tensor> feeds_, fetches_;
+};
+
+void BenchMnist(const Options& options, const std::string& model) {
+  SetComputeThreads(options.threads);
+  MnistStep step(model, options.batch);
+  // A block of about a tenth of a second or more.
+  const double once = MedianSeconds(3, 3, [&] { step.Run(); });
+  const int calls = std::clamp(static_cast<int>(0.1 / once), 1, options.steps);
+  Report(options,
+         {{"bench", "mnist_" + model},
+          {"batch", options.batch},
+          {"threads", options.threads},
+          {"steps_per_second",
+           1 / MedianSeconds(options.blocks, calls, [&] { step.Run(); })}});
+}
+
+int Serve(const Options& options, const std::string& model) {
+  SetComputeThreads(options.threads);
+  MnistStep step(model, options.batch);
+  for (int i = 0; i < 20; ++i) step.Run();
+  std::cout << Json{{"ready", true}} << std::endl;
+  std::string verb;
+  int64_t steps = 0;
+  while (std::cin >> verb >> steps) {
+    if (verb != "run" || steps < 0) break;
+    const double seconds = Seconds([&] {
+      for (int64_t i = 0; i < steps; ++i) step.Run();
+    });
+    std::cout << Json{{"seconds", seconds}, {"steps", steps}} << std::endl;
+  }
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Times whole steps");
+  app.add_option("--model", options.model,
+                 "mnist_softmax, mnist_mlp or mnist_cnn; default: everything")
+      ->check(CLI::IsMember({"mnist_softmax", "mnist_mlp", "mnist_cnn"}));
+  app.add_option("--batch", options.batch)->check(CLI::PositiveNumber);
+  app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps, "Most steps a block")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--blocks", options.blocks)->check(CLI::PositiveNumber);
+  app.add_flag("--json", options.json, "One object a line");
+  app.add_flag("--serve", options.serve, "Answer 'run N' lines on stdin");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const std::string model =
+      options.model.empty() ? "" : options.model.substr(6);  // after "mnist_"
+  if (options.serve) return Serve(options, model.empty() ? "mlp" : model);
+  if (!model.empty()) {
+    BenchMnist(options, model);
+    return 0;
+  }
+  RegisterTrivialOp();
+  BenchExecutor(options);
+  for (const char* each : {"softmax", "mlp", "cnn"}) BenchMnist(options, each);
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  try {
+    return sluice::Main(argc, argv);
+  } catch (const sluice::Error& error) {
+    std::cerr << "step_bench: " << error.what() << std::endl;
+    return 1;
+  }
+}
