@@ -122,6 +122,7 @@ class Node {
   void set_inputs(std::vector<Output> inputs) { inputs_ = std::move(inputs); }
   void set_device(std::string device) { device_ = std::move(device); }
   void set_origin(std::string origin) { origin_ = std::move(origin); }
+  void set_location(std::string where) { location_ = std::move(where); }
   // Turns into another op; name, origin, device, control inputs, output types
   // and place in the order stay.
   void Become(const OpDef& op, Attributes attrs, std::vector<Output> inputs) {

@@ -1,12 +1,19 @@
 // Passes: functions that rewrite a graph in place. What they must know of
 // devices is passed in; they do no I/O. Verify states what every pass may rely
 // on and must preserve.
+//
+// A step goes through Prune, Refine, Simplify, MergeCommon, Prune, Place,
+// OrderVariables and Partition, in this order. A pass keeps names, origins,
+// creation order (new nodes stand next to what they are for) and every control
+// dependency; it may leave dead nodes for Prune. All are near-linear in nodes
+// and edges.
 #ifndef SLUICE_GRAPH_PASSES_H_
 #define SLUICE_GRAPH_PASSES_H_
 
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/status.h"
@@ -14,19 +21,30 @@
 
 namespace sluice::passes {
 
-// Legality of the IR: edges stay within the graph, no cycles, dtypes and shapes
-// agree with the op's record, every Recv has its Send's type, variables are
-// updated only through Variable nodes, writes of one variable are ordered.
-// Names the offending node.
-Status Verify(const Graph& graph);
+// The NoOp whose control inputs are a step's targets.
+inline constexpr std::string_view kTargets = "_targets";
 
-// Drops every node that no sink needs.
+// One graph per device, by device name.
+using Partitions = std::map<std::string, std::unique_ptr<Graph>>;
+
+// Legality of the IR: edges stay within the graph, no cycles, operand counts,
+// attributes, dtypes and shapes agree with the op's record, a Send and its Recv
+// agree where both are here, variables are updated only through Variable nodes.
+// Names the offending node. (That writes of one variable are ordered holds for
+// steps, not for whole graphs, which may hold alternatives: OrderVariables
+// checks it.)
+Status Verify(const Graph& graph);
+// The same for the parts of one step; every Send has one Recv of its type.
+Status Verify(const Partitions& partitions);
+
+// Drops every node that neither a sink nor the kTargets node needs.
 void Prune(Graph& graph);
 
 // Runs inference again in topological order now that feed shapes are known,
 // and replaces nodes whose inputs are all constants by constants (results up
-// to `max_bytes` each; never stateful ops). Afterwards every shape is concrete,
-// or the error names the node whose shape is not and why.
+// to `max_bytes` each; never stateful ops; none whose kernel fails). Afterwards
+// every shape is concrete, or the error names the node whose shape is not and
+// why. Constants end up without control inputs: their users have them instead.
 Status Refine(Graph& graph, size_t max_bytes = 1 << 20);
 
 // Merges nodes that compute the same: same op, attributes, inputs, device and
@@ -34,24 +52,34 @@ Status Refine(Graph& graph, size_t max_bytes = 1 << 20);
 // same node.
 void MergeCommon(Graph& graph);
 
-// Algebraic identities that hold bit for bit: x+0, x*1, x-0, x/1, double
-// negation, transposes that cancel, reshapes of reshapes, casts to the same
-// dtype, sums to the same shape, broadcasts to the same shape, ...
+// Algebraic identities that hold bit for bit, NaN, infinities and signed zeros
+// included: x-0, x*1, x/1, double negation, transposes that cancel, reshapes of
+// reshapes, casts to the same dtype, sums to the same shape, ... The table is
+// in pass_simplify.cc.
 void Simplify(Graph& graph);
 
-// Orders variable accesses: every write follows all reads of the old value, by
-// control edges. Two unordered writes are an error naming both.
-Status OrderVariables(Graph& graph);
-
-// Gives every node a device: its own request, else that of the variable it
-// updates or of its inputs, else devices[0]. An unknown request is an error
-// that lists the devices.
+// Gives every node a device: that of the variable it updates, else its own
+// request, else that of its first input that is no constant, else devices[0].
+// A constant without a request goes where it is first used. An unknown request
+// is an error that lists the devices.
 Status Place(Graph& graph, const std::vector<std::string>& devices);
+
+// Orders variable accesses: every write follows all reads of the old value, by
+// control edges. A read is a use by an op that computes; one that depends on a
+// write sees its value, any other the value at the start of the step. A view
+// reads for its users, at its own place. Where a read cannot come before the
+// write that would destroy its value, it is given a copy. Two unordered writes
+// are an error naming both. Wants a placed graph where there are several
+// devices.
+Status OrderVariables(Graph& graph);
 
 // One graph per device that has nodes, with Send/Recv on the crossing edges:
 // each crossing tensor is sent once to each device. Crossing control edges
-// become a Send/Recv of an empty tensor.
-std::map<std::string, std::unique_ptr<Graph>> Partition(const Graph& graph);
+// become a Send/Recv of an empty tensor; constants are copied instead. Sends
+// stand right behind the producer and Recvs right before the first consumer,
+// so that creation order in every part restricts one topological order of the
+// whole and parts run in that order cannot deadlock. Requires a placed graph.
+Partitions Partition(const Graph& graph);
 
 }  // namespace sluice::passes
 

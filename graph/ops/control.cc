@@ -62,6 +62,14 @@ constexpr OpDef kControlOps[] = {
      .gradient = NotDifferentiable,
      .view = true,
      .probes = {{.inputs = {{.shape = {2, 3}}}}}},
+    {.name = "Copy",
+     .doc = "y = x in memory of its own. Made of variables about to change.",
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .gradient = [](const Node&, const Outputs& dy) -> Outputs {
+       return {dy[0]};
+     },
+     .probes = {{.inputs = {{.shape = {2, 3}}}}}},
     {.name = "Send",
      .doc = "Hands x to the Recv of the same key. Made by the partitioner.",
      .inputs = {{"x"}},

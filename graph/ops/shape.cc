@@ -182,6 +182,7 @@ constexpr OpDef LikeOp(const char* name, const char* doc) {
           .inputs = {{"x"}},
           .types = {{"T", kAnyType}},
           .gradient = NotDifferentiable,
+          .shape_only = true,
           .probes = {{.inputs = {{.shape = {2, 3}}}}}};
 }
 
@@ -195,6 +196,7 @@ constexpr OpDef ShapeFactOp(const char* name, const char* doc, ShapeFn shape) {
       .types = {{"T", kAnyType}},
       .shape = shape,
       .gradient = NotDifferentiable,
+      .shape_only = true,
       .probes = {{.inputs = {{.shape = {2, 3}}}}, {.inputs = {{.shape = {}}}}}};
 }
 

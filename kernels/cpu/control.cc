@@ -1,4 +1,4 @@
-// Kernels that move tensors in and out of a step.
+// Kernels that move tensors in, out of and within a step.
 #include <cstring>
 
 #include "engine/rendezvous.h"
@@ -12,17 +12,19 @@ int Slot(const KernelSpec& spec) {
   return static_cast<int>(spec.attrs.Int("slot"));
 }
 
+Result<KernelPtr> MakeCopy(const KernelSpec& spec) {
+  const size_t bytes = spec.inputs[0].bytes();
+  return KernelOf([bytes](const KernelContext& c) {
+    if (bytes == 0) return;
+    std::memcpy(c.output<char>(0), c.input<char>(0), bytes);
+  });
+}
+
 }  // namespace
 
 void RegisterControlKernels(KernelTable& table) {
-  table.Register(
-      {.op = "Fetch", .make = [](const KernelSpec& spec) {
-         const size_t bytes = spec.inputs[0].bytes();
-         return Result<KernelPtr>(KernelOf([bytes](const KernelContext& c) {
-           if (bytes == 0) return;
-           std::memcpy(c.output<char>(0), c.input<char>(0), bytes);
-         }));
-       }});
+  table.Register({.op = "Copy", .make = MakeCopy});
+  table.Register({.op = "Fetch", .make = MakeCopy});
   table.Register({.op = "Send", .make = [](const KernelSpec& spec) {
                     return Result<KernelPtr>(
                         KernelOf([slot = Slot(spec)](const KernelContext& c) {
