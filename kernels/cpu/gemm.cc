@@ -1,0 +1,368 @@
+#include "kernels/cpu/gemm.h"
+
+#include <algorithm>
+
+#include "engine/threads.h"
+#include "kernels/cpu/simd/gemm_tile.h"
+#include "kernels/cpu/simd/simd.h"
+
+namespace sluice {
+namespace {
+
+using simd::GemmKernels;
+using simd::GemmTile;
+using simd::kMaxTileK;
+
+// Rows of C per task: they and kMaxTileK columns of A fit half of an L2 cache
+// of 256 KiB.
+constexpr int64_t kMaxTaskRows = 96;
+// Fewer rows than this would load the panels of B too often.
+constexpr int64_t kMinTaskRows = 48;
+constexpr int64_t kMinTaskColumns = 64;
+// Multiply-adds that repay handing a task to another thread (about 10 us).
+constexpr int64_t kMinTaskWork = 1 << 19;
+constexpr int64_t kMaxTasks = 64;
+
+// Elements of B that are packed at a time.
+constexpr int64_t kMaxPacked = 1 << 21;
+// Columns of B that one call packs.
+constexpr int64_t kPackColumns = 128;
+// Packing B pays when this many rows of A use it; where its rows are short,
+// even more, since reading it in place then misses the cache less.
+constexpr int64_t kPackRows = 48;
+constexpr int64_t kPackRowsShort = 192;
+constexpr int64_t kShortRowBytes = 1024;
+
+// k is cut into slices when C has too few tasks and each slice still has this
+// many blocks of k.
+constexpr int64_t kMinSliceBlocks = 4;
+constexpr int64_t kMaxSlices = 16;
+
+// Stack of a task for a block of A: rows from a reader, or copied from a
+// transposed A whose stride would thrash the cache. The padding keeps rows of
+// it from falling on the same cache sets.
+constexpr int64_t kBlockStride = kMaxTileK + 16;
+
+int64_t CeilDiv(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int64_t RoundUp(int64_t a, int64_t b) {
+  return CeilDiv(a, b) * b;
+}
+
+template <typename T>
+const GemmKernels<T>& Kernels();
+template <>
+const GemmKernels<float>& Kernels<float>() {
+  return Simd().gemm_f32;
+}
+template <>
+const GemmKernels<double>& Kernels<double>() {
+  return Simd().gemm_f64;
+}
+
+// How a product is cut, from its sizes alone.
+struct Cut {
+  bool pack_b = false;
+  int64_t task_rows = 0;     // of C
+  int64_t task_columns = 0;  // of C, whole panels
+  int64_t columns = 0;       // of C that share one packing of B
+  int64_t depth = 0;         // of k likewise, whole blocks of kMaxTileK
+  int64_t slices = 1;        // of k, summed at the end
+  int64_t slice_depth = 0;   // whole blocks
+  int64_t packed = 0;        // elements of packed B, of each slice
+  int64_t partial = 0;       // elements of C that each slice needs
+};
+
+template <typename T>
+Cut MakeCut(const Gemm<T>& g) {
+  const GemmKernels<T>& kernels = Kernels<T>();
+  const int64_t padded_n = RoundUp(g.n, kernels.columns);
+  Cut cut;
+  const int64_t in_place_rows =
+      g.n * static_cast<int64_t>(sizeof(T)) <= kShortRowBytes ? kPackRowsShort
+                                                              : kPackRows;
+  cut.pack_b = g.transpose_b || g.read_b.read != nullptr || g.m > in_place_rows;
+
+  const int64_t wanted =
+      std::clamp<int64_t>(g.m * g.n * g.k / kMinTaskWork, 1, kMaxTasks);
+  const int64_t row_tasks = std::clamp(
+      wanted, CeilDiv(g.m, kMaxTaskRows),
+      std::max(CeilDiv(g.m, kMaxTaskRows), CeilDiv(g.m, kMinTaskRows)));
+  cut.task_rows = RoundUp(CeilDiv(g.m, row_tasks), kernels.rows);
+  const int64_t column_tasks = std::clamp<int64_t>(
+      CeilDiv(wanted, row_tasks), 1, CeilDiv(padded_n, kMinTaskColumns));
+  cut.task_columns = RoundUp(CeilDiv(g.n, column_tasks), kernels.columns);
+
+  const int64_t tasks =
+      CeilDiv(g.m, cut.task_rows) * CeilDiv(g.n, cut.task_columns);
+  const int64_t blocks = CeilDiv(g.k, kMaxTileK);
+  cut.slices = std::min({kMaxSlices, wanted / tasks, blocks / kMinSliceBlocks});
+  if (cut.slices > 1) {
+    cut.slice_depth = CeilDiv(blocks, cut.slices) * kMaxTileK;
+    cut.slices = CeilDiv(g.k, cut.slice_depth);
+  }
+  if (cut.slices > 1) {
+    // Each slice packs one block of B at a time.
+    cut.columns = padded_n;
+    cut.depth = kMaxTileK;
+    cut.partial = g.m * g.n;
+  } else {
+    cut.slices = 1;
+    cut.columns = std::min(
+        padded_n, std::max<int64_t>(kMaxPacked / (2 * kMaxTileK) /
+                                        cut.task_columns * cut.task_columns,
+                                    cut.task_columns));
+    cut.depth = std::min(
+        blocks * kMaxTileK,
+        std::max<int64_t>(kMaxPacked / cut.columns / kMaxTileK, 1) * kMaxTileK);
+  }
+  if (cut.pack_b) cut.packed = cut.columns * std::min(cut.depth, g.k);
+  return cut;
+}
+
+// Packs rows [k0, k0 + depth) and columns [j0, j0 + columns) of op(B), blocks
+// of kMaxTileK rows one after another, each in panels.
+template <typename T>
+void PackBlock(const Gemm<T>& g, int64_t k0, int64_t depth, int64_t j0,
+               int64_t columns, T* panels, int64_t panel_stride) {
+  const GemmKernels<T>& kernels = Kernels<T>();
+  if (g.read_b.read == nullptr) {
+    const T* b = g.transpose_b ? g.b + j0 * g.ldb + k0 : g.b + k0 * g.ldb + j0;
+    kernels.pack(b, g.transpose_b ? 1 : g.ldb, g.transpose_b ? g.ldb : 1, depth,
+                 columns, panels, panel_stride);
+    return;
+  }
+  alignas(64) T block[kMaxTileK * kPackColumns];
+  if (g.transpose_b) {
+    for (int64_t j = 0; j < columns; ++j) {
+      g.read_b.read(g.read_b.self, j0 + j, k0, depth, block + j * depth);
+    }
+    kernels.pack(block, 1, depth, depth, columns, panels, panel_stride);
+  } else {
+    for (int64_t p = 0; p < depth; ++p) {
+      g.read_b.read(g.read_b.self, k0 + p, j0, columns, block + p * columns);
+    }
+    kernels.pack(block, columns, 1, depth, columns, panels, panel_stride);
+  }
+}
+
+// A part of C and the k to sum over, of a sum that began at first_k.
+struct Part {
+  int64_t row = 0, rows = 0;
+  int64_t column = 0, columns = 0;
+  int64_t k = 0, depth = 0;
+  int64_t first_k = 0;
+};
+
+// Packs part.columns and part.depth of op(B); parallel where there is much.
+template <typename T>
+void PackPart(const Gemm<T>& g, const Part& part, T* packed) {
+  const int64_t width = Kernels<T>().columns;
+  const int64_t padded = RoundUp(part.columns, width);
+  const int64_t column_items = CeilDiv(part.columns, kPackColumns);
+  const int64_t items = column_items * CeilDiv(part.depth, kMaxTileK);
+  ParallelFor(items, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t p = item / column_items * kMaxTileK;
+      const int64_t j = item % column_items * kPackColumns;
+      const int64_t depth = std::min(kMaxTileK, part.depth - p);
+      PackBlock(g, part.k + p, depth, part.column + j,
+                std::min(kPackColumns, part.columns - j),
+                packed + p * padded + j * depth, width * depth);
+    }
+  });
+}
+
+// Points tile.a at rows of op(A), copied into `block` if it is not stored or
+// badly laid out.
+template <typename T>
+void PlaceA(const Gemm<T>& g, int64_t row, int64_t k, GemmTile<T>& tile,
+            T* block) {
+  const int64_t m = tile.m;
+  const int64_t depth = tile.k;
+  if (g.read_a.read != nullptr && !g.transpose_a) {
+    for (int64_t i = 0; i < m; ++i) {
+      g.read_a.read(g.read_a.self, row + i, k, depth, block + i * kBlockStride);
+    }
+    tile.a = block;
+    tile.a_row_stride = kBlockStride;
+    tile.a_column_stride = 1;
+  } else if (!g.transpose_a) {
+    tile.a = g.a + row * g.lda + k;
+    tile.a_row_stride = g.lda;
+    tile.a_column_stride = 1;
+  } else {
+    // Stored [k,m]: every step of k is in another cache line. In place is good
+    // enough unless these fall on few cache sets and are read many times.
+    const bool copy = tile.n >= 128 && depth >= 64 &&
+                      g.lda * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
+    tile.a_row_stride = 1;
+    if (g.read_a.read != nullptr) {
+      for (int64_t p = 0; p < depth; ++p) {
+        g.read_a.read(g.read_a.self, k + p, row, m, block + p * kMaxTaskRows);
+      }
+    } else if (copy) {
+      for (int64_t p = 0; p < depth; ++p) {
+        std::copy_n(g.a + (k + p) * g.lda + row, m, block + p * kMaxTaskRows);
+      }
+    } else {
+      tile.a = g.a + k * g.lda + row;
+      tile.a_column_stride = g.lda;
+      return;
+    }
+    tile.a = block;
+    tile.a_column_stride = kMaxTaskRows;
+  }
+}
+
+// Computes one part of C: block after block of k. packed: op(B) for
+// part.k, part.depth and columns from packed_column on, packed_columns in all;
+// null: B in place.
+template <typename T>
+void MultiplyPart(const Gemm<T>& g, const Part& part, const T* packed,
+                  int64_t packed_column, int64_t packed_columns) {
+  const GemmKernels<T>& kernels = Kernels<T>();
+  const int64_t padded = RoundUp(packed_columns, kernels.columns);
+  alignas(64) T block[kMaxTaskRows * kBlockStride];
+  for (int64_t p = 0; p < part.depth; p += kMaxTileK) {
+    const int64_t k = part.k + p;
+    const bool last = k + kMaxTileK >= g.k;
+    GemmTile<T> tile;
+    tile.m = part.rows;
+    tile.n = part.columns;
+    tile.k = std::min(kMaxTileK, part.depth - p);
+    tile.c = g.c + part.row * g.ldc + part.column;
+    tile.ldc = g.ldc;
+    tile.accumulate = g.accumulate || k > part.first_k;
+    tile.relu = g.relu && last;
+    tile.bias = g.bias != nullptr && last ? g.bias + part.column : nullptr;
+    PlaceA(g, part.row, k, tile, block);
+    if (packed != nullptr) {
+      tile.b = packed + p * padded + (part.column - packed_column) * tile.k;
+      tile.b_packed = true;
+      tile.b_stride = kernels.columns * tile.k;
+    } else {
+      tile.b = g.b + k * g.ldb + part.column;
+      tile.b_stride = g.ldb;
+    }
+    kernels.multiply(tile);
+  }
+}
+
+// All of C, tasks side by side.
+template <typename T>
+void RunTiled(const Gemm<T>& g, const Cut& cut, T* packed) {
+  for (int64_t j = 0; j < g.n; j += cut.columns) {
+    for (int64_t k = 0; k < g.k; k += cut.depth) {
+      Part shared;
+      shared.column = j;
+      shared.columns = std::min(cut.columns, g.n - j);
+      shared.k = k;
+      shared.depth = std::min(cut.depth, g.k - k);
+      if (cut.pack_b) PackPart(g, shared, packed);
+      const int64_t column_tasks = CeilDiv(shared.columns, cut.task_columns);
+      const int64_t tasks = column_tasks * CeilDiv(g.m, cut.task_rows);
+      ParallelFor(tasks, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t task = begin; task < end; ++task) {
+          Part part = shared;
+          part.row = task / column_tasks * cut.task_rows;
+          part.rows = std::min(cut.task_rows, g.m - part.row);
+          const int64_t offset = task % column_tasks * cut.task_columns;
+          part.column = j + offset;
+          part.columns = std::min(cut.task_columns, shared.columns - offset);
+          MultiplyPart(g, part, cut.pack_b ? packed : nullptr, j,
+                       shared.columns);
+        }
+      });
+    }
+  }
+}
+
+// One slice of k into its own partial C.
+template <typename T>
+void RunSlice(const Gemm<T>& g, const Cut& cut, int64_t slice, T* partial,
+              T* packed) {
+  const int64_t begin = slice * cut.slice_depth;
+  Gemm<T> own = g;
+  own.c = partial;
+  own.ldc = g.n;
+  own.accumulate = false;
+  own.bias = nullptr;
+  own.relu = false;
+  const int64_t end = std::min(g.k, begin + cut.slice_depth);
+  Part part;
+  part.columns = g.n;
+  part.first_k = begin;
+  for (int64_t k = begin; k < end; k += kMaxTileK) {
+    part.k = k;
+    part.depth = std::min(kMaxTileK, end - k);
+    if (cut.pack_b) PackPart(g, part, packed);
+    for (int64_t i = 0; i < g.m; i += cut.task_rows) {
+      part.row = i;
+      part.rows = std::min(cut.task_rows, g.m - i);
+      MultiplyPart(own, part, cut.pack_b ? packed : nullptr, 0, g.n);
+    }
+  }
+}
+
+// C from `terms` partial products, stored one after another, in their order.
+template <typename T>
+void Combine(const Gemm<T>& g, const T* partial, int64_t terms) {
+  constexpr int64_t kGrain = 16384;
+  const int64_t grain = std::max<int64_t>(1, kGrain / (g.n * (terms + 1)));
+  ParallelFor(g.m, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      T* row = g.c + i * g.ldc;
+      if (!g.accumulate) std::fill_n(row, g.n, T(0));
+      for (int64_t s = 0; s < terms; ++s) {
+        const T* term = partial + (s * g.m + i) * g.n;
+        for (int64_t j = 0; j < g.n; ++j) row[j] += term[j];
+      }
+      for (int64_t j = 0; j < g.n; ++j) {
+        const T x = g.bias == nullptr ? row[j] : row[j] + g.bias[j];
+        row[j] = g.relu && T(0) > x ? T(0) : x;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <typename T>
+size_t GemmWorkspace(const Gemm<T>& g) {
+  const Cut cut = MakeCut(g);
+  return static_cast<size_t>(cut.slices * cut.packed +
+                             (cut.slices > 1 ? cut.slices * cut.partial : 0)) *
+         sizeof(T);
+}
+
+template <typename T>
+void RunGemm(const Gemm<T>& g, void* workspace) {
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) {
+    Combine<T>(g, nullptr, 0);
+    return;
+  }
+  const Cut cut = MakeCut(g);
+  T* const space = static_cast<T*>(workspace);
+  if (cut.slices == 1) {
+    RunTiled(g, cut, space);
+    return;
+  }
+  T* const partials = space + cut.slices * cut.packed;
+  ParallelFor(cut.slices, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end; ++s) {
+      RunSlice(g, cut, s, partials + s * cut.partial, space + s * cut.packed);
+    }
+  });
+  Combine<T>(g, partials, cut.slices);
+}
+
+template size_t GemmWorkspace<float>(const Gemm<float>&);
+template size_t GemmWorkspace<double>(const Gemm<double>&);
+template void RunGemm<float>(const Gemm<float>&, void*);
+template void RunGemm<double>(const Gemm<double>&, void*);
+
+}  // namespace sluice
