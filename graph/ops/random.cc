@@ -1,0 +1,94 @@
+#include "graph/ops/random.h"
+
+#include <fmt/format.h>
+
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+Status RandomShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const Shape shape, FullShapeOperand(c, 0));
+  const DType dtype = c.attrs().Type("dtype");
+  const bool uniform = c.node().Is("RandomUniform");
+  if (!IsFloating(dtype) && !(uniform && kIndex.Contains(dtype))) {
+    return InvalidArgument(fmt::format(
+        "there are no such random numbers of dtype {}", NameOf(dtype)));
+  }
+  if (uniform) {
+    const double lo = c.attrs().Float("lo"), hi = c.attrs().Float("hi");
+    if (!(lo < hi)) {
+      return InvalidArgument(fmt::format("[{}, {}) is empty", lo, hi));
+    }
+    // Beyond 2^53 the attributes cannot tell integers apart.
+    const double bound = dtype == DType::kInt32 ? 0x1p31 : 0x1p53;
+    if (!IsFloating(dtype) && (lo < -bound || hi > bound)) {
+      return InvalidArgument(
+          fmt::format("[{}, {}) does not fit into {}", lo, hi, NameOf(dtype)));
+    }
+  } else if (!(c.attrs().Float("stddev") >= 0)) {
+    return InvalidArgument(
+        fmt::format("the deviation is {}", c.attrs().Float("stddev")));
+  }
+  c.SetOutput(0, shape);
+  return {};
+}
+
+constexpr OpDef RandomOp(const char* name, const char* doc, AttrDef first,
+                         AttrDef second) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"shape", "int64"}},
+          .outputs = {{"y", "dtype"}},
+          .types = {},
+          .attrs = {{"dtype", DType::kFloat32}, first, second},
+          .shape = RandomShape,
+          .gradient = NotDifferentiable,
+          .stateful = true,
+          .probes = {{.inputs = {{.shape = {2}, .values = {3, 5}}}}}};
+}
+
+constexpr OpDef kRandomOps[] = {
+    RandomOp("RandomUniform", "Uniform on [lo, hi).", {"lo", 0.0}, {"hi", 1.0}),
+    RandomOp("RandomNormal", "Normally distributed.", {"mean", 0.0},
+             {"stddev", 1.0}),
+    RandomOp("TruncatedNormal", "Normal within two deviations of the mean.",
+             {"mean", 0.0}, {"stddev", 1.0}),
+};
+
+Output Random(const char* op, Graph& graph, const ShapeOperand& shape,
+              Attributes attrs, const std::source_location& location) {
+  return graph.Add({op, {shape.In(graph, location)}, std::move(attrs)})
+      .output(0);
+}
+
+}  // namespace
+
+std::span<const OpDef> RandomOps() {
+  return kRandomOps;
+}
+
+Output RandomUniform(Graph& graph, const ShapeOperand& shape, double lo,
+                     double hi, DType dtype,
+                     const std::source_location& location) {
+  return Random("RandomUniform", graph, shape,
+                {{"lo", lo}, {"hi", hi}, {"dtype", dtype}}, location);
+}
+
+Output RandomNormal(Graph& graph, const ShapeOperand& shape, double mean,
+                    double stddev, DType dtype,
+                    const std::source_location& location) {
+  return Random("RandomNormal", graph, shape,
+                {{"mean", mean}, {"stddev", stddev}, {"dtype", dtype}},
+                location);
+}
+
+Output RandomTruncatedNormal(Graph& graph, const ShapeOperand& shape,
+                             double mean, double stddev, DType dtype,
+                             const std::source_location& location) {
+  return Random("TruncatedNormal", graph, shape,
+                {{"mean", mean}, {"stddev", stddev}, {"dtype", dtype}},
+                location);
+}
+
+}  // namespace sluice

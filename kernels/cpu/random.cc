@@ -1,0 +1,108 @@
+// Random tensors. Element i is a function of the op's stream and i, so pieces
+// of work may be cut anywhere.
+#include <cmath>
+#include <limits>
+
+#include "engine/random.h"
+#include "engine/threads.h"
+#include "kernels/cpu/kernels.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr int64_t kGrain = 1 << 12;  // elements per piece of work
+
+RandomStream StreamOf(const StepContext& step, uint64_t name_hash) {
+  return {step.seed, name_hash, step.step, step.replica};
+}
+
+// A kernel whose element i is transform(draw i of the distribution).
+template <typename T, typename Distribution, typename Transform>
+KernelPtr DrawKernel(const KernelSpec& spec, Distribution distribution,
+                     Transform transform) {
+  const int64_t n = spec.outputs[0].shape.elements();
+  const uint64_t name_hash = HashName(spec.origin);
+  return KernelOf([=](const KernelContext& c) {
+    const RandomStream stream = StreamOf(c.step(), name_hash);
+    T* y = c.output<T>(0);
+    ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
+      ForEachDraw(distribution, stream, begin, end,
+                  [&](int64_t i, auto draw) { y[i] = transform(draw); });
+    });
+  });
+}
+
+// The largest T below x, which is not NaN or the lowest.
+template <typename T>
+T Below(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::nextafter(x, -std::numeric_limits<T>::infinity());
+  } else {
+    constexpr uint16_t kSign = 0x8000;
+    if (x.bits == 0 || x.bits == kSign) {
+      x.bits = kSign | 1;
+    } else {
+      x.bits = static_cast<uint16_t>(x.bits + (x.bits & kSign ? 1 : -1));
+    }
+    return x;
+  }
+}
+
+// Rounding to T may reach hi, which does not belong to the interval.
+template <typename T>
+KernelPtr UniformKernel(const KernelSpec& spec) {
+  using C = ComputeType<T>;
+  const C lo = static_cast<C>(spec.attrs.Float("lo"));
+  const C hi = static_cast<C>(spec.attrs.Float("hi"));
+  T greatest = T(hi);
+  while (static_cast<C>(greatest) >= hi) greatest = Below(greatest);
+  return DrawKernel<T>(spec, Uniform01<C>(), [=](C u) {
+    const T value = T(lo + u * (hi - lo));
+    return static_cast<C>(value) < hi ? value : greatest;
+  });
+}
+
+template <typename T>
+KernelPtr UniformIntegerKernel(const KernelSpec& spec) {
+  const auto lo = static_cast<int64_t>(std::ceil(spec.attrs.Float("lo")));
+  const auto hi = static_cast<int64_t>(std::ceil(spec.attrs.Float("hi")));
+  const uint64_t range = hi > lo ? static_cast<uint64_t>(hi - lo) : 1;
+  return DrawKernel<T>(spec, UniformBelow{range}, [=](uint64_t draw) {
+    return static_cast<T>(lo + static_cast<int64_t>(draw));
+  });
+}
+
+Result<KernelPtr> MakeUniform(const KernelSpec& spec) {
+  const DType dtype = spec.outputs[0].dtype;
+  if (!IsFloating(dtype)) {
+    return DispatchIndex(dtype, [&]<typename T>(TypeTag<T>) {
+      return UniformIntegerKernel<T>(spec);
+    });
+  }
+  return DispatchFloating(
+      dtype, [&]<typename T>(TypeTag<T>) { return UniformKernel<T>(spec); });
+}
+
+// mean + stddev * draw.
+template <template <typename> typename Distribution>
+Result<KernelPtr> MakeNormal(const KernelSpec& spec) {
+  return DispatchFloating(
+      spec.outputs[0].dtype, [&]<typename T>(TypeTag<T>) -> KernelPtr {
+        using C = ComputeType<T>;
+        const C mean = static_cast<C>(spec.attrs.Float("mean"));
+        const C stddev = static_cast<C>(spec.attrs.Float("stddev"));
+        return DrawKernel<T>(spec, Distribution<C>(),
+                             [=](C z) { return T(mean + stddev * z); });
+      });
+}
+
+}  // namespace
+
+void RegisterRandomKernels(KernelTable& table) {
+  table.Register({.op = "RandomUniform", .make = MakeUniform});
+  table.Register({.op = "RandomNormal", .make = MakeNormal<StandardNormal>});
+  table.Register(
+      {.op = "TruncatedNormal", .make = MakeNormal<TruncatedNormal>});
+}
+
+}  // namespace sluice::cpu
