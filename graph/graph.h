@@ -217,6 +217,11 @@ class Graph {
   // Assign nodes that give variables their first values.
   std::vector<Node*> Initializers() const;
 
+  // Operations that every training step runs beside the optimizer's, such as
+  // the update of running statistics. Minimize's result includes them.
+  void AddUpdate(const Operation& operation) { updates_.push_back(operation); }
+  const std::vector<Operation>& updates() const { return updates_; }
+
   // Counts additions and removals, so that caches know when to look again.
   uint64_t version() const { return version_; }
 
@@ -262,6 +267,7 @@ class Graph {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unordered_map<std::string, Node*> by_name_;
   mutable std::unordered_map<std::string, int> next_suffix_;
+  std::vector<Operation> updates_;
   uint64_t version_ = 0;
   int next_id_ = 0;
   std::string scope_;            // "tower/fc1/" or empty
