@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/simd/conv.h"
+
 namespace sluice {
 
 enum class DType : uint8_t;
@@ -137,6 +139,7 @@ struct SimdKernels {
 
   GemmKernels<float> gemm_f32;
   GemmKernels<double> gemm_f64;
+  ConvKernels conv;
 };
 
 }  // namespace simd

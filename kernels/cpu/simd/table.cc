@@ -18,6 +18,7 @@ simd::SimdKernels MakeTable() noexcept {
   AddRows(table);
   AddOptimizers(table);
   AddGemm(table);
+  AddConv(table);
   return table;
 }
 

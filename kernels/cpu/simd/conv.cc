@@ -1,0 +1,169 @@
+// Register tiles of convolution; see conv.h.
+#include "kernels/cpu/simd/conv.h"
+
+#include "kernels/cpu/simd/gemm_micro.h"
+#include "kernels/cpu/simd/tables.h"
+
+namespace sluice::SLUICE_ISA {
+namespace {
+
+using simd::ConvFilterGrad;
+using simd::ConvForward;
+using simd::ConvGrid;
+using simd::ConvRun;
+
+// Pixels of a tile: fewer than rows of a matrix tile where registers would
+// allow more, since each pixel needs a pointer of its own.
+inline constexpr int kPixels = kTileRows > 8 ? 8 : kTileRows;
+inline constexpr int kWidth = kTileColumns<float>;
+
+// Writes or adds (kAdd) one row of a tile, `channels` of its columns.
+template <bool kAdd>
+SLUICE_INLINE void StoreRow(Vector<float> (&row)[kTileVectors], float* out,
+                            int64_t channels) {
+  if (channels >= kWidth) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      float* p = out + v * kLanes<float>;
+      Store(p, kAdd ? Load(p) + row[v] : row[v]);
+    }
+    return;
+  }
+  float values[kWidth];
+  for (int v = 0; v < kTileVectors; ++v) {
+    Store(values + v * kLanes<float>, row[v]);
+  }
+  for (int64_t j = 0; j < channels; ++j) {
+    out[j] = kAdd ? out[j] + values[j] : values[j];
+  }
+}
+
+// kPixels pixels by one panel of channels.
+void ForwardTile(const ConvForward& conv, const float* const* pixels,
+                 const float* filter, float* const* y, int64_t panel,
+                 int64_t channels) {
+  Vector<float> acc[kPixels][kTileVectors] = {};
+  for (int64_t i = 0; i < conv.grid.num_runs; ++i) {
+    const ConvRun run = conv.grid.runs[i];
+    const float* x[kPixels];
+#pragma GCC unroll 16
+    for (int r = 0; r < kPixels; ++r) x[r] = pixels[r] + run.offset;
+    for (int64_t p = 0; p < run.length; ++p) {
+      Vector<float> row[kTileVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        row[v] = Load(filter + v * kLanes<float>);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < kPixels; ++r) {
+        const Vector<float> value = Broadcast(x[r][p]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) acc[r][v] += value * row[v];
+      }
+      filter += kWidth;
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kPixels; ++r) {
+    StoreRow<false>(acc[r], y[r] + panel * kWidth, channels);
+  }
+}
+
+void Forward(const ConvForward& conv) {
+  const ConvGrid& grid = conv.grid;
+  const int64_t count = grid.rows * grid.columns;
+  // Panels outside: one stays in cache while the image passes by.
+  for (int64_t panel = 0; panel * kWidth < conv.channels; ++panel) {
+    const float* filter = conv.filter + panel * conv.k * kWidth;
+    const float* pixels[kPixels];
+    float* y[kPixels];
+    int64_t row = 0, column = 0;
+    for (int64_t first = 0; first < count; first += kPixels) {
+      for (int r = 0; r < kPixels; ++r) {
+        // A last tile that is not full computes its last pixel repeatedly.
+        pixels[r] = grid.image + row * grid.row_step + column * grid.pixel_step;
+        y[r] = conv.y + row * conv.y_row_step + column * conv.y_pixel_step;
+        if (first + r + 1 < count && ++column == grid.columns) {
+          column = 0;
+          ++row;
+        }
+      }
+      ForwardTile(conv, pixels, filter, y, panel,
+                  conv.channels - panel * kWidth);
+    }
+  }
+}
+
+// R rows of dfilter by one panel of channels, summed over the grid.
+template <int R>
+void FilterTile(const ConvGrid& grid, const float* image, const float* dy,
+                float* dfilter, int64_t stride, int64_t channels) {
+  Vector<float> acc[R][kTileVectors] = {};
+  const int64_t pixel_step = grid.pixel_step;
+  for (int64_t row = 0; row < grid.rows; ++row) {
+    const float* x = image + row * grid.row_step;
+    for (int64_t q = 0; q < grid.columns; ++q) {
+      Vector<float> g[kTileVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        g[v] = Load(dy + v * kLanes<float>);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const Vector<float> value = Broadcast(x[r]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kTileVectors; ++v) acc[r][v] += value * g[v];
+      }
+      x += pixel_step;
+      dy += kWidth;
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    StoreRow<true>(acc[r], dfilter + r * stride, channels);
+  }
+}
+
+using FilterTileFn = void (*)(const ConvGrid& grid, const float* image,
+                              const float* dy, float* dfilter, int64_t stride,
+                              int64_t channels);
+struct FilterTiles {
+  FilterTileFn of_rows[kTileRows + 1] = {};
+
+  template <int R = 1>
+  constexpr void Fill() {
+    of_rows[R] = FilterTile<R>;
+    if constexpr (R < kTileRows) Fill<R + 1>();
+  }
+  constexpr FilterTiles() { Fill(); }
+};
+
+void FilterGrad(const ConvFilterGrad& conv) {
+  static constexpr FilterTiles kTiles;
+  const ConvGrid& grid = conv.grid;
+  const int64_t count = grid.rows * grid.columns;
+  for (int64_t panel = 0; panel * kWidth < conv.channels; ++panel) {
+    const float* dy = conv.dy + panel * count * kWidth;
+    float* dfilter = conv.dfilter + panel * kWidth;
+    for (int64_t i = 0; i < grid.num_runs; ++i) {
+      const ConvRun run = grid.runs[i];
+      for (int64_t p = 0; p < run.length; p += kTileRows) {
+        const int64_t rows =
+            run.length - p < kTileRows ? run.length - p : kTileRows;
+        kTiles.of_rows[rows](grid, grid.image + run.offset + p, dy,
+                             dfilter + p * conv.dfilter_stride,
+                             conv.dfilter_stride,
+                             conv.channels - panel * kWidth);
+      }
+      dfilter += run.length * conv.dfilter_stride;
+    }
+  }
+}
+
+}  // namespace
+
+void AddConv(simd::SimdKernels& table) noexcept {
+  table.conv = {kWidth, Forward, FilterGrad};
+}
+
+}  // namespace sluice::SLUICE_ISA

@@ -1,0 +1,63 @@
+// The inner loops of convolution, straight from images: no patch matrix.
+//
+// Every output pixel is the product of the pieces of the padded image under its
+// window, `runs` of consecutive floats, with the filter as a matrix; pixels
+// differ only in where the runs begin. So the register tile of a matrix product
+// serves, with A read through pointers into the image (compare Dukhan, "The
+// indirect convolution algorithm", 2019).
+#ifndef SLUICE_KERNELS_CPU_SIMD_CONV_H_
+#define SLUICE_KERNELS_CPU_SIMD_CONV_H_
+
+#include <cstdint>
+
+namespace sluice::simd {
+
+// Consecutive floats of an image, from an offset to a pixel's first element.
+struct ConvRun {
+  int64_t offset;
+  int64_t length;
+};
+
+// The images' side: a grid of pixels, pixel (r, q) at
+// image + r * row_step + q * pixel_step, and the runs that each reads.
+struct ConvGrid {
+  const float* image = nullptr;
+  int64_t rows = 0, columns = 0;
+  int64_t row_step = 0, pixel_step = 0;
+  const ConvRun* runs = nullptr;
+  int64_t num_runs = 0;
+};
+
+// y[r, q, 0 .. channels) = the grid's runs, one after another, times the
+// filter [k, channels]; k is the sum of the runs' lengths.
+struct ConvForward {
+  ConvGrid grid;
+  // In panels of `width` channels, k * width floats apart, each stored k-major
+  // and padded with zeros: GemmKernels<float>::pack makes them.
+  const float* filter = nullptr;
+  int64_t k = 0;
+  int64_t channels = 0;
+  float* y = nullptr;
+  int64_t y_row_step = 0, y_pixel_step = 0;
+};
+
+// dfilter[k, channels] += the sum over the grid of runs (as a column) times dy.
+struct ConvFilterGrad {
+  ConvGrid grid;
+  // [rows * columns, channels] in panels of `width` channels, rows * columns *
+  // width floats apart, padded with zeros.
+  const float* dy = nullptr;
+  int64_t channels = 0;
+  float* dfilter = nullptr;
+  int64_t dfilter_stride = 0;  // between rows of k
+};
+
+struct ConvKernels {
+  int width;  // channels of a panel, the same as GemmKernels<float>::columns
+  void (*forward)(const ConvForward& conv);
+  void (*filter_grad)(const ConvFilterGrad& conv);
+};
+
+}  // namespace sluice::simd
+
+#endif  // SLUICE_KERNELS_CPU_SIMD_CONV_H_
