@@ -241,6 +241,7 @@ constexpr OpDef CumSumOp() {
                     {"reverse", false}},
           .shape = ScanShape,
           .gradient = CumSumGradient,
+          .inplace = {0},
           .probes = {Scanning({7}, 0, false, false),
                      Scanning({2, 5, 3}, 1, true, false),
                      Scanning({4, 3}, 0, false, true),
