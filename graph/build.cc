@@ -126,6 +126,19 @@ Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
   return {};
 }
 
+// What no tensor can be, however its unknown dimensions turn out.
+Status CheckSizes(const std::vector<TensorType>& types) {
+  for (const TensorType& type : types) {
+    Shape known;
+    for (int64_t d : type.shape) {
+      if (d != kUnknown) known.push_back(d);
+    }
+    const Result<int64_t> elements = CheckedElements(known.dims());
+    if (!elements.ok()) return elements.status();
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<TensorType>> Graph::InferredTypes(const Node& node) {
@@ -141,6 +154,7 @@ Result<std::vector<TensorType>> Graph::InferredTypes(const Node& node) {
                                                          : Status::Ok();
   }
   if (status.ok() && variadic) status = InferTypes(node, &outputs);
+  if (status.ok()) status = CheckSizes(outputs);
   if (!status.ok()) {
     std::string message = node.Describe() + ": " + status.message();
     if (node.num_inputs() > 0) {
