@@ -38,12 +38,10 @@ KernelPtr MakeProdGradOf(const KernelSpec& spec) {
   return KernelOf([=](const KernelContext& c) {
     ForEachColumnBlock(
         form, [&](int64_t outer, int64_t column, int64_t columns) {
-          const T* x = c.input<T>(1) + offset;
-          T* y = c.output<T>(0) + offset;
-          // dy has the same form with n = 1.
-          const int64_t outer = offset / (form.n * form.inner);
-          const T* dy =
-              c.input<T>(0) + (offset - outer * (form.n - 1) * form.inner);
+          const int64_t first = outer * form.n * form.inner + column;
+          const T* x = c.input<T>(1) + first;
+          T* y = c.output<T>(0) + first;
+          const T* dy = c.input<T>(0) + outer * form.inner + column;
           double products[kColumnBlock];
           std::fill_n(products, columns, 1.0);
           for (int64_t i = 0; i < form.n; ++i) {
