@@ -105,6 +105,10 @@ Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
 
 Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
   SLUICE_ASSIGN_OR_RETURN(Safetensors file, ReadSafetensors(path, files));
+  if (file.metadata.contains(kFormat) && !file.checksummed) {
+    return DataLoss(fmt::format(
+        "'{}': its checksum is missing; the file is damaged", path));
+  }
   auto state = FromMetadata(file.metadata);
   if (!state.ok()) {
     return state.status().WithContext(fmt::format("'{}'", path));
@@ -113,9 +117,9 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
 }
 
 CheckpointManager::CheckpointManager(std::string directory, Options options)
-    : directory_(std::move(directory)),
-      options_(options),
-      files_(options.files != nullptr ? options.files : &FileSystem::Posix()) {}
+    : options_(options),
+      files_(options.files != nullptr ? options.files : &FileSystem::Posix()),
+      directory_(std::move(directory)) {}
 
 Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
                                                   Options options) {

@@ -91,9 +91,9 @@ class CheckpointManager {
   Status Prune(int64_t saved);
   std::optional<double> MetricOf(int64_t step) const;
 
-  std::string directory_;
   Options options_;
   FileSystem* files_;
+  std::string directory_;
   // Metrics read so far; a file's metric never changes unless Save replaces
   // it.
   mutable std::map<int64_t, std::optional<double>> metrics_;

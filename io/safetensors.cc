@@ -245,6 +245,7 @@ Result<Safetensors> Parse(std::string_view bytes) {
   }
   Safetensors file;
   file.metadata = std::move(parsed.header.metadata);
+  file.checksummed = parsed.expected_crc.has_value();
   for (TensorInfo& info : parsed.header.tensors) {
     NamedTensor t{std::move(info.name), Tensor(info.dtype, info.shape)};
     if (t.tensor.bytes() > 0) {

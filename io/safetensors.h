@@ -36,6 +36,7 @@ using Metadata = std::map<std::string, std::string>;
 struct Safetensors {
   std::vector<NamedTensor> tensors;  // in the order of their data
   Metadata metadata;                 // without the checksum
+  bool checksummed = false;          // had one, and it was right
 };
 
 // What the header says of one tensor.
