@@ -1,0 +1,160 @@
+// Layer normalisation: a row at a time. Sums over the rows (the gradients of
+// scale and offset) are taken per block of rows and combined in order.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/threads.h"
+#include "kernels/cpu/kernels.h"
+
+namespace sluice::cpu {
+
+void RegisterBatchNormKernels(KernelTable& table);  // batch_norm.cc
+
+namespace {
+
+struct LayerNormGeometry {
+  int64_t rows = 0, width = 0;
+  int64_t block_rows = 0;  // about 2^14 elements
+  double epsilon = 0;
+
+  int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
+};
+
+LayerNormGeometry GeometryOf(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  LayerNormGeometry g;
+  g.width = x[-1];
+  g.rows = x.elements(0, x.rank() - 1);
+  g.block_rows =
+      std::max<int64_t>((1 << 14) / std::max<int64_t>(g.width, 1), 1);
+  if (spec.attrs.Has("epsilon")) g.epsilon = spec.attrs.Float("epsilon");
+  return g;
+}
+
+// Sums of f(0), f(1), ... f(n - 1) in kLanes partial sums, which become the
+// lanes of a vector.
+template <typename C, typename F>
+C Sum(int64_t n, F f) {
+  constexpr int kLanes = 8;
+  C sum[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) sum[lane] += f(i + lane);
+  }
+  for (; i < n; ++i) sum[0] += f(i);
+  C total = 0;
+  for (C partial : sum) total += partial;
+  return total;
+}
+
+template <typename T>
+void LayerNorm(const LayerNormGeometry& g, const KernelContext& k) {
+  using C = ComputeType<T>;
+  const T* scale = k.input<T>(1);
+  const T* offset = k.input<T>(2);
+  const C n = static_cast<C>(g.width);
+  ParallelFor(g.rows, g.block_rows, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const T* x = k.input<T>(0) + r * g.width;
+      T* y = k.output<T>(0) + r * g.width;
+      const C mean =
+          Sum<C>(g.width, [&](int64_t i) { return static_cast<C>(x[i]); }) / n;
+      const C variance = Sum<C>(g.width,
+                                [&](int64_t i) {
+                                  const C d = static_cast<C>(x[i]) - mean;
+                                  return d * d;
+                                }) /
+                         n;
+      const C inv_std = C(1) / std::sqrt(variance + static_cast<C>(g.epsilon));
+      for (int64_t i = 0; i < g.width; ++i) {
+        y[i] = T((static_cast<C>(x[i]) - mean) * inv_std *
+                     static_cast<C>(scale[i]) +
+                 static_cast<C>(offset[i]));
+      }
+      k.output<T>(1)[r] = T(mean);
+      k.output<T>(2)[r] = T(inv_std);
+    }
+  });
+}
+
+// dx = inv_std * (g - mean(g) - normal * mean(g * normal)), g = dy * scale.
+template <typename T>
+void GradRow(int64_t width, const T* x, const T* scale, ComputeType<T> mean,
+             ComputeType<T> inv_std, const T* dy, T* dx, ComputeType<T>* dscale,
+             ComputeType<T>* doffset) {
+  using C = ComputeType<T>;
+  auto normal = [&](int64_t i) {
+    return (static_cast<C>(x[i]) - mean) * inv_std;
+  };
+  auto scaled = [&](int64_t i) {
+    return static_cast<C>(dy[i]) * static_cast<C>(scale[i]);
+  };
+  const C n = static_cast<C>(width);
+  const C mean_g = Sum<C>(width, scaled) / n;
+  const C mean_dot =
+      Sum<C>(width, [&](int64_t i) { return scaled(i) * normal(i); }) / n;
+  for (int64_t i = 0; i < width; ++i) {
+    const C along = normal(i);
+    dscale[i] += static_cast<C>(dy[i]) * along;
+    doffset[i] += static_cast<C>(dy[i]);
+    dx[i] = T(inv_std * (scaled(i) - mean_g - along * mean_dot));
+  }
+}
+
+template <typename T>
+void LayerNormGrad(const LayerNormGeometry& g, const KernelContext& k) {
+  using C = ComputeType<T>;
+  C* sums = static_cast<C*>(k.workspace());
+  ParallelFor(g.blocks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      C* dscale = sums + 2 * b * g.width;
+      std::fill(dscale, dscale + 2 * g.width, C(0));
+      const int64_t last = std::min((b + 1) * g.block_rows, g.rows);
+      for (int64_t r = b * g.block_rows; r < last; ++r) {
+        GradRow(g.width, k.input<T>(0) + r * g.width, k.input<T>(1),
+                static_cast<C>(k.input<T>(2)[r]),
+                static_cast<C>(k.input<T>(3)[r]), k.input<T>(4) + r * g.width,
+                k.output<T>(0) + r * g.width, dscale, dscale + g.width);
+      }
+    }
+  });
+  for (int i : {1, 2}) {
+    T* out = k.output<T>(i);
+    for (int64_t c = 0; c < g.width; ++c) {
+      C total = 0;
+      for (int64_t b = 0; b < g.blocks(); ++b) {
+        total += sums[(2 * b + i - 1) * g.width + c];
+      }
+      out[c] = T(total);
+    }
+  }
+}
+
+Result<KernelPtr> MakeLayerNorm(const KernelSpec& spec) {
+  const LayerNormGeometry g = GeometryOf(spec);
+  return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+    return Result<KernelPtr>(
+        KernelOf([g](const KernelContext& c) { LayerNorm<T>(g, c); }));
+  });
+}
+
+Result<KernelPtr> MakeLayerNormGrad(const KernelSpec& spec) {
+  const LayerNormGeometry g = GeometryOf(spec);
+  return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+    return Result<KernelPtr>(
+        KernelOf([g](const KernelContext& c) { LayerNormGrad<T>(g, c); },
+                 2 * g.blocks() * g.width * sizeof(ComputeType<T>)));
+  });
+}
+
+}  // namespace
+
+void RegisterNormKernels(KernelTable& table) {
+  table.Register(
+      {.op = "LayerNorm", .dtypes = kFloating, .make = MakeLayerNorm});
+  table.Register(
+      {.op = "LayerNormGrad", .dtypes = kFloating, .make = MakeLayerNormGrad});
+  RegisterBatchNormKernels(table);
+}
+
+}  // namespace sluice::cpu
