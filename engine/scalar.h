@@ -682,7 +682,8 @@ struct Div {
   SLUICE_SCALAR T operator()(T a, T b) const {
     if constexpr (!kIsFloat<T>) {
       if (b == T(0)) return T(0);
-      if (T(b + T(1)) == T(0)) return Neg()(a);  // the least integer / -1
+      // The least integer / -1 wraps too.
+      if (T(-1) < T(0) && b == T(-1)) return Neg()(a);
     }
     return static_cast<T>(a / b);
   }
@@ -700,7 +701,7 @@ struct Mod {
   }
   template <typename T>
   SLUICE_SCALAR static T Remainder(T a, T b) {
-    const bool trivial = b == T(0) || (T(0) > T(-1) && b == T(-1));
+    const bool trivial = b == T(0) || (T(-1) < T(0) && b == T(-1));
     return trivial ? T(0) : static_cast<T>(a % b);
   }
   template <typename T>

@@ -23,15 +23,15 @@ constexpr int64_t kMinTaskColumns = 64;
 constexpr int64_t kMinTaskWork = 1 << 19;
 constexpr int64_t kMaxTasks = 64;
 
-// Elements of B that are packed at a time.
-constexpr int64_t kMaxPacked = 1 << 21;
+// Elements of B that are packed at a time: they are used while in L2 or L3.
+constexpr int64_t kMaxPacked = 1 << 18;
 // Columns of B that one call packs.
 constexpr int64_t kPackColumns = 128;
 // Packing B pays when this many rows of A use it; where its rows are short,
 // even more, since reading it in place then misses the cache less.
-constexpr int64_t kPackRows = 48;
+constexpr int64_t kPackRows = 24;
 constexpr int64_t kPackRowsShort = 192;
-constexpr int64_t kShortRowBytes = 1024;
+constexpr int64_t kShortRowBytes = 256;
 
 // k is cut into slices when C has too few tasks and each slice still has this
 // many blocks of k.
