@@ -1,0 +1,140 @@
+// Optimizer::Minimize: gradients, hooks, updates.
+#include <fmt/format.h>
+
+#include "graph/autograd.h"
+#include "graph/ops/control.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/state.h"
+#include "models/optimizers.h"
+
+namespace sluice {
+namespace {
+
+void CheckLoss(const Operand& loss) {
+  const Output& output = loss.tensor();
+  if (!output.shape().scalar() || !IsFloating(output.dtype())) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("Minimize: the loss must be a floating-point "
+                            "scalar, got {} '{}'; take its Mean ({})",
+                            output.type().ToString(), output.name(),
+                            FormatLocation(loss.location())));
+  }
+}
+
+std::vector<GradientAndVariable> GradientPairs(
+    const Operand& loss, const std::vector<Output>& wanted) {
+  const std::vector<Output> variables =
+      wanted.empty() ? loss.graph().TrainableVariables() : wanted;
+  const std::vector<Output> gradients = Gradients({loss.output()}, variables);
+  std::vector<GradientAndVariable> pairs;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (gradients[i].valid()) {
+      pairs.push_back({gradients[i], variables[i]});
+    } else if (!wanted.empty()) {
+      throw Error(
+          Code::kInvalidArgument,
+          fmt::format("Minimize: the loss '{}' does not depend on '{}' ({})",
+                      loss.output().name(), variables[i].name(),
+                      FormatLocation(loss.location())));
+    }
+  }
+  if (pairs.empty()) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("Minimize: the loss '{}' depends on no trainable "
+                    "variable ({})",
+                    loss.output().name(), FormatLocation(loss.location())));
+  }
+  return pairs;
+}
+
+std::vector<Output> MakeSlots(const UpdateRule& rule, const Output& variable) {
+  Graph& graph = variable.graph();
+  NameScope names(Scope(graph, variable.name()));
+  std::vector<Output> slots;
+  for (const UpdateRule::Slot& slot : rule.slots) {
+    slots.push_back(graph.Variable(
+        slot.name, Filled(slot.first, variable.shape(), variable.dtype()),
+        {.trainable = false}));
+  }
+  return slots;
+}
+
+// Runs the update and, where `condition` does not hold, puts back what was
+// there before.
+Operation Conditionally(const Output& condition, const UpdateRule& rule,
+                        const Update& update) {
+  Graph& graph = condition.graph();
+  std::vector<Output> state = update.slots;
+  state.push_back(update.variable);
+  std::vector<Output> before;
+  for (const Output& variable : state) before.push_back(Identity(variable));
+
+  const Operation applied = rule.apply(update);
+  ControlScope after(graph, {applied});
+  std::vector<Operation> writes;
+  for (size_t i = 0; i < state.size(); ++i) {
+    writes.push_back(Assign(state[i], Select(condition, state[i], before[i])));
+  }
+  return Group(graph, writes, "update");
+}
+
+}  // namespace
+
+Output GlobalStep(Graph& graph) {
+  if (Node* node = graph.Find("global_step")) {
+    if (node->Is("Variable") && node->output_type(0).dtype == DType::kInt64 &&
+        node->output_type(0).shape.scalar()) {
+      return node->output(0);
+    }
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'global_step' is the name of training's counter; "
+                            "give {} another ({})",
+                            node->Describe(), node->location()));
+  }
+  NameScope root{Scope(graph)};
+  DeviceScope anywhere(graph, "");
+  return graph.Variable("global_step", Zeros({}, DType::kInt64),
+                        {.trainable = false});
+}
+
+Optimizer Optimizer::With(GradientHook hook) const {
+  Optimizer more = *this;
+  more.hooks_.push_back(std::move(hook));
+  return more;
+}
+
+Optimizer Optimizer::WithLearningRate(LearningRate rate) const {
+  Optimizer other = *this;
+  other.rate_ = std::move(rate);
+  return other;
+}
+
+Operation Optimizer::Minimize(Operand loss,
+                              const std::vector<Output>& variables) const {
+  Graph& graph = loss.graph();
+  LocationScope location(graph, loss.location());
+  CheckLoss(loss);
+  std::vector<GradientAndVariable> pairs = GradientPairs(loss, variables);
+
+  const Output step = GlobalStep(graph);
+  const Output rate = Identity(rate_.At(step), "learning_rate");
+  NameScope names(graph, "train");
+  MinimizeContext context = {graph,    step,     rate,
+                             Output(), step + 1, graph.updates()};
+  for (const GradientHook& hook : hooks_) hook(context, pairs);
+
+  std::vector<Operation> operations = context.operations;
+  for (const auto& [gradient, variable] : pairs) {
+    DeviceScope device(graph, variable.node().device());
+    const Update update = {variable, MakeSlots(rule_, variable), gradient,
+                           context.learning_rate, context.update_number};
+    operations.push_back(context.condition.valid()
+                             ? Conditionally(context.condition, rule_, update)
+                             : Operation(rule_.apply(update)));
+  }
+  operations.push_back(AssignAdd(step, 1));
+  return Group(graph, operations);
+}
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+// What a program's input, model and optimizer functions are told.
+#ifndef SLUICE_MODELS_RUN_CONTEXT_H_
+#define SLUICE_MODELS_RUN_CONTEXT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "io/datasets.h"
+
+namespace sluice {
+
+struct RunContext {
+  Mode mode = Mode::kTrain;
+  bool training() const { return mode == Mode::kTrain; }
+
+  std::string data_dir;  // --data-dir; empty: none was given
+  int64_t batch_size = 100;
+  double epochs = 1;
+  uint64_t seed = 1;
+  // This worker and the number of them.
+  int64_t rank = 0;
+  int64_t size = 1;
+
+  // Batches in a pass over this worker's training data, which may be a
+  // fraction; 0 until the input function has been called for training.
+  double steps_per_epoch = 0;
+  // The step that training ends with: epochs * steps_per_epoch, rounded up.
+  int64_t total_steps() const;
+
+  // The program's own flags (TrainerSpec::flags) by name. Throws Error for one
+  // that is not declared.
+  const std::string& flag(const std::string& name) const;
+  std::map<std::string, std::string> flags;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_RUN_CONTEXT_H_
