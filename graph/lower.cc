@@ -83,15 +83,9 @@ class Lowering {
                      static_cast<uint32_t>(plan_.variables.size()));
       plan_.variables.push_back(variable);
     } else if (node.Is("Placeholder")) {
-      auto it = options_.feeds.find(node.name());
-      if (it == options_.feeds.end()) {
-        return InvalidArgument(
-            fmt::format("{}: it must be fed; add it to the feeds ({})",
-                        node.Describe(), node.location()));
-      }
       storage_of_[node.output(0)] =
           NewStorage(node.output(0), Location::Kind::kFeed,
-                     static_cast<uint32_t>(it->second));
+                     static_cast<uint32_t>(options_.feeds.at(node.name())));
     }
     return {};
   }

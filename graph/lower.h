@@ -14,7 +14,7 @@
 namespace sluice {
 
 struct LowerOptions {
-  // Placeholder name to the step's feed index.
+  // Placeholder name to the step's feed index; every placeholder is here.
   std::map<std::string, int> feeds;
   // Send/Recv key to the step's rendezvous slot.
   std::map<std::string, int> slots;

@@ -81,7 +81,7 @@ Status After(std::string_view pass, const Graph& graph, Status status = {}) {
 Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
                 const SessionOptions& options) {
   passes::Prune(graph);
-  SLUICE_RETURN_IF_ERROR(After("prune", graph));
+  SLUICE_RETURN_IF_ERROR(After("prune", graph, CheckFed(graph)));
   SLUICE_RETURN_IF_ERROR(After("refine", graph, passes::Refine(graph)));
   if (options.simplify) {
     passes::Simplify(graph);
