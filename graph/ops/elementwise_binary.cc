@@ -62,6 +62,8 @@ constexpr OpDef Comparison(const char* name, const char* doc,
                            DTypeSet types = kNumeric) {
   OpDef op = Binary(name, doc, NotDifferentiable, {}, types);
   op.outputs = {{"y", "bool"}};
+  // A smaller operand may have as many bytes, but not element by element.
+  op.inplace = {};
   op.probes = {
       {.inputs = {{.shape = {37}, .values = {1, 2, 3, 4, 5}},
                   {.shape = {37}, .values = {5, 2, 4}}}},

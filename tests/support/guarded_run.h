@@ -1,0 +1,143 @@
+// Runs a kernel on buffers surrounded by guard bytes, so that a write outside
+// them, a change of an input or an element left unwritten is found.
+#ifndef SLUICE_TESTS_SUPPORT_GUARDED_RUN_H_
+#define SLUICE_TESTS_SUPPORT_GUARDED_RUN_H_
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/kernel.h"
+#include "engine/tensor.h"
+
+namespace sluice::testing {
+
+class GuardedBuffer {
+ public:
+  static constexpr size_t kGuard = 64;  // bytes on each side
+
+  GuardedBuffer(size_t bytes, unsigned char fill)
+      : bytes_(bytes), memory_(AllocateBuffer(bytes + 2 * kGuard)) {
+    std::memset(start() - kGuard, kMark, kGuard);
+    std::memset(start(), fill, bytes);
+    std::memset(start() + bytes, kMark, kGuard);
+  }
+  char* start() const { return static_cast<char*>(memory_.get()) + kGuard; }
+  bool intact() const {
+    for (size_t i = 0; i < kGuard; ++i) {
+      if (start()[-1 - static_cast<ptrdiff_t>(i)] != kMark ||
+          start()[bytes_ + i] != kMark) {
+        return false;
+      }
+    }
+    return true;
+  }
+  Tensor AsTensor(const TensorType& type) const {
+    return Tensor(type.dtype, type.shape, memory_, start());
+  }
+
+ private:
+  static constexpr char kMark = 0x5a;
+  size_t bytes_;
+  std::shared_ptr<void> memory_;
+};
+
+struct GuardedRunOptions {
+  int in_place = -1;          // the input whose buffer is output 0
+  unsigned char fill = 0xcd;  // what outputs hold before
+  StepContext step = {};
+};
+
+// What a run left behind: the outputs, then the updated inputs.
+struct GuardedRunResult {
+  std::string fault;  // empty if there was none
+  std::vector<Tensor> tensors;
+};
+
+inline GuardedRunResult GuardedRun(Kernel& kernel, const KernelSpec& spec,
+                                   const std::vector<Tensor>& inputs,
+                                   int mutates,
+                                   const GuardedRunOptions& options = {}) {
+  GuardedRunResult result;
+  std::vector<GuardedBuffer> in, out;
+  std::vector<void*> in_data, out_data;
+  for (const Tensor& input : inputs) {
+    in.emplace_back(input.bytes(), 0);
+    if (input.bytes() > 0) {
+      std::memcpy(in.back().start(), input.raw(), input.bytes());
+    }
+    in_data.push_back(in.back().start());
+  }
+  for (size_t i = 0; i < spec.outputs.size(); ++i) {
+    const int shared = i > 0 ? -1 : mutates > 0 ? 0 : options.in_place;
+    out.push_back(shared >= 0
+                      ? in[shared]
+                      : GuardedBuffer(spec.outputs[i].bytes(), options.fill));
+    out_data.push_back(out.back().start());
+  }
+  const GuardedBuffer workspace(kernel.workspace_bytes(), options.fill);
+  const Status status = kernel.Run(KernelContext(
+      in_data.data(), out_data.data(), workspace.start(), &options.step));
+  if (!status.ok()) result.fault = status.message();
+  if (!workspace.intact()) result.fault = "wrote outside its workspace";
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!in[i].intact()) result.fault = "wrote outside an input";
+    const bool may_change = static_cast<int>(i) < mutates ||
+                            static_cast<int>(i) == options.in_place;
+    if (!may_change && inputs[i].bytes() > 0 &&
+        std::memcmp(in[i].start(), inputs[i].raw(), inputs[i].bytes()) != 0) {
+      result.fault = "changed input " + std::to_string(i);
+    }
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!out[i].intact()) {
+      result.fault = "wrote outside output " + std::to_string(i) +
+                     ", by its shape " + spec.outputs[i].ToString();
+    }
+    result.tensors.push_back(out[i].AsTensor(spec.outputs[i]));
+  }
+  for (int i = 0; i < mutates; ++i) {
+    result.tensors.push_back(in[i].AsTensor(spec.inputs[i]));
+  }
+  return result;
+}
+
+// Empty if the tensors agree: floats to `tolerance` times the largest
+// magnitude among them (at least 1), integers and bools exactly, NaN with NaN.
+// dtypes may differ.
+inline std::string Difference(const std::vector<Tensor>& got,
+                              const std::vector<Tensor>& wanted,
+                              double tolerance) {
+  for (size_t k = 0; k < got.size(); ++k) {
+    const Tensor& a = got[k];
+    const Tensor& b = wanted[k];
+    if (a.shape() != b.shape()) return "shapes differ";
+    double scale = 1;
+    for (int64_t i = 0; i < b.elements(); ++i) {
+      if (std::isfinite(b.At(i))) scale = std::max(scale, std::abs(b.At(i)));
+    }
+    const double allowed = IsFloating(a.dtype()) ? tolerance * scale : 0;
+    for (int64_t i = 0; i < a.elements(); ++i) {
+      const double x = a.At(i), y = b.At(i);
+      const bool same = x == y || (std::isnan(x) && std::isnan(y));
+      if (!same && !(std::abs(x - y) <= allowed)) {
+        return "output " + std::to_string(k) + "[" + std::to_string(i) +
+               "] is " + std::to_string(x) + ", wanted " + std::to_string(y);
+      }
+    }
+  }
+  return "";
+}
+
+inline bool SameBits(const std::vector<Tensor>& a,
+                     const std::vector<Tensor>& b) {
+  for (size_t k = 0; k < a.size(); ++k) {
+    if (!a[k].BitEqual(b[k])) return false;
+  }
+  return true;
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_GUARDED_RUN_H_

@@ -1,0 +1,208 @@
+// One op under test: a graph with a single node made from one of the op's
+// probes, and values for its inputs.
+#ifndef SLUICE_TESTS_SUPPORT_OP_PROBE_H_
+#define SLUICE_TESTS_SUPPORT_OP_PROBE_H_
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/op.h"
+
+namespace sluice::testing {
+
+// What each dtype variable of an op stands for.
+using TypeBinding = std::map<std::string, DType>;
+
+inline std::vector<DType> AllowedTypes(const DTypeSet& set) {
+  std::vector<DType> types;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    if (set.Contains(static_cast<DType>(i))) {
+      types.push_back(static_cast<DType>(i));
+    }
+  }
+  return types;
+}
+
+// float64 where allowed, else the first of int64, bool that is, else any.
+inline DType WidestType(const DTypeSet& set) {
+  for (DType t : {DType::kFloat64, DType::kInt64, DType::kBool}) {
+    if (set.Contains(t)) return t;
+  }
+  return AllowedTypes(set).front();
+}
+
+// The binding of the widest types, and those that differ from it in one
+// variable.
+inline TypeBinding WidestBinding(const OpDef& op) {
+  TypeBinding binding;
+  for (const TypeVar& var : op.types) {
+    binding[var.name] = WidestType(var.allowed);
+  }
+  return binding;
+}
+inline std::vector<TypeBinding> OtherBindings(const OpDef& op) {
+  std::vector<TypeBinding> bindings;
+  const TypeBinding widest = WidestBinding(op);
+  for (const TypeVar& var : op.types) {
+    for (DType dtype : AllowedTypes(var.allowed)) {
+      if (dtype == widest.at(var.name)) continue;
+      bindings.push_back(widest);
+      bindings.back()[var.name] = dtype;
+    }
+  }
+  return bindings;
+}
+
+inline std::string ToString(const TypeBinding& binding) {
+  std::string out;
+  for (const auto& [name, dtype] : binding) {
+    out += (out.empty() ? "" : " ") + name + "=" + std::string(NameOf(dtype));
+  }
+  return out;
+}
+
+// Does the probe hold values that only floats can?
+inline bool HasNonFinite(const Probe& probe) {
+  for (const ProbeInput& input : probe.inputs) {
+    for (double v : input.values) {
+      if (!std::isfinite(v)) return true;
+    }
+  }
+  return false;
+}
+
+// Elements for an operand: the probe's values repeated, or uniform in its
+// range; rounded to what dtype holds.
+inline Tensor ProbeValue(const ProbeInput& input, const Shape& shape,
+                         DType dtype, std::mt19937_64& random) {
+  Tensor wide(DType::kFloat64, shape);
+  const bool integral = !IsFloating(dtype);
+  for (int64_t i = 0; i < wide.elements(); ++i) {
+    double v;
+    if (!input.values.empty()) {
+      v = input.values[static_cast<int>(i % input.values.size())];
+    } else if (dtype == DType::kBool) {
+      v = static_cast<double>(random() >> 63);
+    } else if (integral) {
+      const auto lo = static_cast<int64_t>(std::ceil(input.lo));
+      const auto hi = std::max(lo, static_cast<int64_t>(std::floor(input.hi)));
+      v = static_cast<double>(std::uniform_int_distribution(lo, hi)(random));
+    } else {
+      v = std::uniform_real_distribution(input.lo, input.hi)(random);
+    }
+    wide.data<double>()[i] = dtype == DType::kUInt8 ? std::abs(v) : v;
+  }
+  return wide.Cast(dtype);
+}
+
+// Turns a probe's input shape into the one to use.
+using Reshaping = Shape (*)(const Shape& shape, int output_rank);
+
+struct ProbeCase {
+  std::unique_ptr<Graph> graph;
+  Node* node = nullptr;
+  std::vector<Tensor> values;  // of the node's inputs
+
+  std::map<Output, Tensor> Given() const {
+    std::map<Output, Tensor> given;
+    for (int i = 0; i < node->num_inputs(); ++i) {
+      given[node->input(i)] = values[i];
+    }
+    return given;
+  }
+};
+
+// Operands with `values` are constants, since they may give shapes; those that
+// the op updates are variables, others placeholders. Throws Error if the op
+// refuses the probe.
+inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
+                               const TypeBinding& binding,
+                               bool swap_operands = false,
+                               Reshaping reshape = nullptr) {
+  ProbeCase c;
+  c.graph = std::make_unique<Graph>();
+  std::mt19937_64 random(std::hash<std::string>()(op.name));
+  NodeRequest request{op.name, {}, {}, {}};
+  for (const AttrSetting& attr : probe.attrs) {
+    request.attrs.Set(attr.name, attr.value.ToValue());
+  }
+  for (const AttrDef& attr : op.attrs) {  // "T" may be a dtype attribute too
+    if (binding.contains(attr.name) && !request.attrs.Has(attr.name)) {
+      request.attrs.Set(attr.name, binding.at(attr.name));
+    }
+  }
+  int rank = 0;
+  for (const ProbeInput& input : probe.inputs) {
+    rank = std::max(rank, input.shape.size());
+  }
+  for (int i = 0; i < probe.inputs.size(); ++i) {
+    const ProbeInput& input = probe.inputs[i];
+    const ArgDef& arg = op.inputs[std::min(i, op.inputs.size() - 1)];
+    DType dtype;
+    if (binding.contains(arg.type)) {
+      dtype = binding.at(arg.type);
+    } else if (const AttrValue* attr = request.attrs.Find(arg.type)) {
+      dtype = attr->get<DType>();
+    } else {
+      dtype = *ParseDType(arg.type);
+    }
+    Shape shape(std::span(input.shape.begin(), input.shape.size()));
+    if (reshape != nullptr) shape = reshape(shape, rank);
+    const Tensor value = ProbeValue(input, shape, dtype, random);
+    const std::string name = "in" + std::to_string(i);
+    Output operand;
+    if (i < op.mutates) {
+      operand =
+          c.graph
+              ->Add(
+                  {"Variable", {}, {{"dtype", dtype}, {"shape", shape}}, name})
+              .output(0);
+    } else if (!input.values.empty()) {
+      operand = c.graph->Constant(value, name);
+    } else {
+      operand = c.graph->Placeholder(name, dtype, shape);
+    }
+    request.inputs.emplace_back(operand);
+    c.values.push_back(value);
+  }
+  if (swap_operands) {
+    std::swap(request.inputs[0], request.inputs[1]);
+    std::swap(c.values[0], c.values[1]);
+  }
+  c.node = &c.graph->Add(std::move(request));
+  return c;
+}
+
+// Ops that compute nothing themselves: values come from outside, or they exist
+// for their effect on the outside.
+inline bool NeedsProbe(const OpDef& op) {
+  return !op.inputs.empty() && !op.sink;
+}
+
+// Faults of one op, at most a few of which are kept.
+class Faults {
+ public:
+  void Add(const std::string& fault) {
+    if (++count_ <= 4) text_ += "\n    " + fault;
+  }
+  bool empty() const { return count_ == 0; }
+  std::string ToString() const {
+    return text_ + (count_ > 4
+                        ? "\n    and " + std::to_string(count_ - 4) + " more"
+                        : "");
+  }
+
+ private:
+  int count_ = 0;
+  std::string text_;
+};
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_OP_PROBE_H_
