@@ -91,9 +91,9 @@ Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
   }
   passes::Prune(graph);
   SLUICE_RETURN_IF_ERROR(
-      After("order variables", graph, passes::OrderVariables(graph)));
-  SLUICE_RETURN_IF_ERROR(
       After("place", graph, passes::Place(graph, device_names)));
+  SLUICE_RETURN_IF_ERROR(
+      After("order variables", graph, passes::OrderVariables(graph)));
   graph.Renumber(Schedule(graph));
   return After("schedule", graph);
 }

@@ -36,7 +36,7 @@ struct BuiltStep {
 Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
                                            const StepRequest& request);
 
-// prune, refine, simplify, order variables, place, schedule, partition, lower.
+// prune, refine, simplify, place, order variables, schedule, partition, lower.
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
                             const std::vector<std::unique_ptr<Device>>& devices,
                             const SessionOptions& options);
