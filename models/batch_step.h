@@ -1,0 +1,44 @@
+// Runs fetches and targets on batches of any size: one prepared step for each
+// shape of batch, so that whole batches allocate nothing.
+#ifndef SLUICE_MODELS_BATCH_STEP_H_
+#define SLUICE_MODELS_BATCH_STEP_H_
+
+#include <span>
+#include <vector>
+
+#include "graph/session.h"
+#include "models/model_spec.h"
+
+namespace sluice {
+
+// Not thread-safe. Must not outlive the session.
+class BatchStep {
+ public:
+  BatchStep(Session& session, const Features& features,
+            std::vector<Output> fetches, std::vector<Operation> targets = {});
+
+  // The fetched values, which the next Run overwrites. Throws Error.
+  std::span<const Tensor> Run(const Example& batch);
+
+  // The batch as Session takes it.
+  std::vector<Feed> FeedsOf(const Example& batch) const;
+
+ private:
+  struct Prepared {
+    std::vector<Shape> shapes;
+    PreparedStep step;
+    std::vector<Tensor> results;
+  };
+  Prepared& PreparedFor(const std::vector<Tensor>& feeds);
+
+  Session& session_;
+  NamedOutputs placeholders_;
+  std::vector<Output> fetches_;
+  std::vector<Operation> targets_;
+  std::vector<Prepared> prepared_;  // most recently used first
+  std::vector<Tensor> feeds_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_BATCH_STEP_H_

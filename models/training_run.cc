@@ -1,0 +1,148 @@
+#include "models/training_run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "models/metrics.h"
+
+namespace sluice {
+namespace {
+
+Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run) {
+  return spec.optimizer ? spec.optimizer(run) : optimizers::Adam();
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
+                         const TrainingOptions& options)
+    : spec_(spec),
+      context_(context),
+      options_(options),
+      input_(spec.input(context)),
+      batches_(input_.MakeIterator()) {
+  SLUICE_CHECK(context.training());
+  if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted a positive batch size and epochs that are "
+                            "not negative, got {} and {}",
+                            context_.batch_size, context_.epochs));
+  }
+  context_.steps_per_epoch = static_cast<double>(input_.examples_per_epoch()) /
+                             static_cast<double>(context_.batch_size);
+
+  features_ = std::make_unique<Features>(graph_, input_.First());
+  Scope root(graph_);
+  model_ = spec.model(root, *features_, context_);
+  if (!model_.loss.valid()) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{}: the model function returned no loss", spec.name));
+  }
+  model_variables_ = graph_.Variables();
+  const Optimizer optimizer = OptimizerFor(spec, context_);
+  learning_rate_ = optimizer.learning_rate();
+  const Operation train = optimizer.Minimize(model_.loss);
+
+  options_.session.seed = context_.seed;
+  session_ = std::make_unique<Session>(graph_, options_.session);
+  session_->Initialize();
+  plain_ = std::make_unique<BatchStep>(*session_, *features_,
+                                       std::vector<Output>{model_.loss},
+                                       std::vector<Operation>{train});
+  std::vector<Output> measured = {model_.loss, graph_.Get("learning_rate")};
+  for (const auto& [name, metric] : model_.metrics) measured.push_back(metric);
+  for (const auto& [name, value] : model_.summaries) measured.push_back(value);
+  measuring_ =
+      std::make_unique<BatchStep>(*session_, *features_, std::move(measured),
+                                  std::vector<Operation>{train});
+}
+
+bool TrainingRun::Step(bool measure) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (!batches_.Next(&batch_).ValueOrThrow()) return false;
+  const std::span<const Tensor> results =
+      (measure ? measuring_ : plain_)->Run(batch_);
+  ++step_;
+  loss_ = results[0].At(0);
+  if (measure) Measure(results);
+  examples_ += RowsOf(batch_);
+  training_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  return true;
+}
+
+void TrainingRun::Measure(std::span<const Tensor> results) {
+  measurement_ = {step_, results[1].At(0), {}, {}};
+  size_t next = 2;
+  for (const auto& [name, metric] : model_.metrics) {
+    MeanOverSet mean;
+    mean.Add(results[next++], 1);
+    measurement_.metrics.emplace_back(name, mean.mean());
+  }
+  for (const auto& [name, summary] : model_.summaries) {
+    measurement_.summaries.emplace_back(name, results[next++].Clone());
+  }
+}
+
+void TrainingRun::Stop(const std::string& reason) {
+  if (stop_reason_.empty()) stop_reason_ = reason;
+}
+
+Checkpoint TrainingRun::Capture() const {
+  Checkpoint checkpoint;
+  checkpoint.state.step = step_;
+  checkpoint.state.seed = context_.seed;
+  checkpoint.state.dataset_position = batches_.SavePosition();
+  checkpoint.state.schedule = learning_rate_.description();
+  checkpoint.state.extra["program"] = spec_.name;
+  checkpoint.tensors = ReadVariables(*session_, graph_.Variables());
+  return checkpoint;
+}
+
+void TrainingRun::Restore(const Checkpoint& checkpoint,
+                          const std::string& source) {
+  const TrainingState& state = checkpoint.state;
+  if (state.seed != context_.seed) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' was trained with seed {}, now it is {}; go "
+                            "on with --seed {}, or begin anew with --restart",
+                            source, state.seed, context_.seed, state.seed));
+  }
+  // A new iterator first, so that a position that does not fit changes nothing.
+  Iterator batches = input_.MakeIterator();
+  ThrowIfError(batches.Restore(state.dataset_position).WithContext(source));
+  if (Status fits = WriteVariables(*session_, graph_.Variables(),
+                                   checkpoint.tensors, Extra::kRefused, source);
+      !fits.ok()) {
+    throw Error(fits.code(),
+                fits.message() +
+                    "; nothing was changed. Use the model and optimizer it was "
+                    "saved with, another --log-dir, or --restart");
+  }
+  batches_ = std::move(batches);
+  step_ = state.step;
+  session_->set_step(static_cast<uint64_t>(state.step));
+}
+
+void TrainingRun::LoadWeights(const std::string& path) {
+  const Safetensors file = ReadSafetensors(path).ValueOrThrow();
+  ThrowIfError(WriteVariables(*session_, model_variables_, file.tensors,
+                              Extra::kIgnored, path));
+}
+
+std::optional<Evaluation> TrainingRun::Evaluate() {
+  if (!inference_) {
+    RunContext run = context_;
+    run.mode = Mode::kEval;
+    inference_ = std::make_unique<Inference>(spec_, run, options_.session);
+  }
+  inference_->CopyVariables(graph_, *session_);
+  std::optional<Evaluation> evaluation = inference_->Evaluate();
+  if (evaluation) evaluation->step = step_;
+  return evaluation;
+}
+
+}  // namespace sluice

@@ -1,0 +1,128 @@
+// One training in progress: the model's graph, its session, the input, and all
+// the state that a checkpoint keeps of them.
+#ifndef SLUICE_MODELS_TRAINING_RUN_H_
+#define SLUICE_MODELS_TRAINING_RUN_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/session.h"
+#include "io/checkpoint.h"
+#include "models/batch_step.h"
+#include "models/inference.h"
+#include "models/model_spec.h"
+
+namespace sluice {
+
+struct TrainingOptions {
+  // Where checkpoints and events go; empty: nothing is saved.
+  std::string log_dir;
+  // Sets an earlier training in log_dir aside rather than resuming it.
+  bool restart = false;
+  // A safetensors file to begin with: the model's variables alone.
+  std::string weights;
+  int keep_checkpoints = 5;
+  // Epochs between evaluations, each of which saves a checkpoint; 0: only at
+  // the end.
+  double evaluate_every = 1;
+  int64_t log_every = 100;  // steps
+  SessionOptions session;
+};
+
+// Figures of one batch.
+struct Measurement {
+  int64_t step = 0;
+  double learning_rate = 0;
+  // Means over the batch, and the model's summaries.
+  std::vector<std::pair<std::string, double>> metrics;
+  std::vector<std::pair<std::string, Tensor>> summaries;
+};
+
+// One thread.
+class TrainingRun {
+ public:
+  // Calls the functions of `spec`, initialises the variables. Throws Error.
+  TrainingRun(const TrainerSpec& spec, const RunContext& context,
+              const TrainingOptions& options);
+
+  // Trains on the next batch; false at the end of the input. With `measure`
+  // also fills measurement(). Throws Error.
+  bool Step(bool measure);
+
+  // Where it stands.
+  int64_t step() const { return step_; }  // steps completed, resumed ones too
+  int64_t total_steps() const { return context_.total_steps(); }
+  double epoch() const {
+    return static_cast<double>(step_) / context_.steps_per_epoch;
+  }
+  double loss() const { return loss_; }  // of the last step
+  const Measurement& measurement() const { return measurement_; }
+  const Example& batch() const { return batch_; }  // of the last step
+  // In this process: examples trained on, and how long that took, evaluations
+  // not counted.
+  int64_t examples() const { return examples_; }
+  double training_seconds() const { return training_seconds_; }
+
+  // Ends training after the current step. The first reason counts.
+  void Stop(const std::string& reason);
+  bool stopped() const { return !stop_reason_.empty(); }
+  const std::string& stop_reason() const { return stop_reason_; }
+
+  // The whole state; Restore puts it back, bit for bit, or throws Error naming
+  // what does not fit and changes nothing. `source` is for messages.
+  Checkpoint Capture() const;
+  void Restore(const Checkpoint& checkpoint, const std::string& source);
+  // The model's variables alone, from a safetensors file.
+  void LoadWeights(const std::string& path);
+
+  // Evaluates the present variables on the evaluation input. nullopt when a
+  // noted signal cut it short.
+  std::optional<Evaluation> Evaluate();
+
+  const TrainerSpec& spec() const { return spec_; }
+  const RunContext& context() const { return context_; }
+  const TrainingOptions& options() const { return options_; }
+  const Graph& graph() const { return graph_; }
+  Session& session() { return *session_; }
+  const ModelSpec& model() const { return model_; }
+  const LearningRate& learning_rate() const { return learning_rate_; }
+  // Variables that the model made, without the optimizer's.
+  const std::vector<Output>& model_variables() const {
+    return model_variables_;
+  }
+  // The last step's batch as feeds.
+  std::vector<Feed> Feeds() const { return plain_->FeedsOf(batch_); }
+
+ private:
+  void Measure(std::span<const Tensor> results);
+
+  const TrainerSpec& spec_;
+  RunContext context_;
+  TrainingOptions options_;
+  Dataset input_;
+  Iterator batches_;
+  Graph graph_;
+  std::unique_ptr<Features> features_;
+  ModelSpec model_;
+  std::vector<Output> model_variables_;
+  LearningRate learning_rate_ = 0;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<BatchStep> plain_;      // fetches the loss
+  std::unique_ptr<BatchStep> measuring_;  // and rate, metrics, summaries
+  std::unique_ptr<Inference> inference_;  // made by the first Evaluate
+
+  int64_t step_ = 0;
+  double loss_ = 0;
+  Measurement measurement_;
+  Example batch_;
+  int64_t examples_ = 0;
+  double training_seconds_ = 0;
+  std::string stop_reason_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAINING_RUN_H_
