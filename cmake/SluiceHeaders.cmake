@@ -5,7 +5,7 @@
 # sluice/sluice.h includes them all. The tree is written when CMake runs and
 # again, during a build, when a header has changed.
 
-set(SLUICE_PUBLIC_FOLDERS engine graph io models)
+set(SLUICE_PUBLIC_FOLDERS engine graph graph/ops io models)
 
 # Headers that only our own sources and tests include.
 set(SLUICE_INTERNAL_HEADERS io/fault_file_system.h)

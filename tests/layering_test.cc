@@ -31,8 +31,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"models", {"engine", "graph", "io", "dist"}},
 };
 const std::set<std::string> kUnrestricted = {"apps", "tests", "bench"};
-const std::set<std::string> kPublicFolders = {"engine", "graph", "io",
-                                              "models"};
+const std::set<std::string> kPublicFolders = {"engine", "graph", "graph/ops",
+                                              "io", "models"};
 
 // Files that may pass kMaximumLines, each with its reason.
 constexpr size_t kMaximumLines = 500;
