@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <queue>
 
 namespace sluice {
@@ -241,22 +242,29 @@ void Graph::Renumber(const std::vector<Node*>& order) {
 }
 
 std::vector<Node*> Graph::TopologicalOrder() const {
-  std::unordered_map<const Node*, int> waiting;
-  std::unordered_map<const Node*, std::vector<Node*>> users;
+  // By id: how many dependencies are open; and the users of node i, which are
+  // users[begin[i]] up to users[begin[i + 1]].
+  std::vector<int> waiting(next_id_), begin(next_id_ + 1);
+  auto for_each_edge = [&](auto&& visit) {
+    for (const auto& node : nodes_) {
+      for (const Output& input : node->inputs_) visit(input.node(), *node);
+      for (Node* control : node->controls_) visit(*control, *node);
+    }
+  };
+  for_each_edge([&](const Node& from, const Node& to) {
+    ++begin[from.id_ + 1];
+    ++waiting[to.id_];
+  });
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<Node*> users(begin.back());
+  std::vector<int> end = begin;
+  for_each_edge(
+      [&](const Node& from, Node& to) { users[end[from.id_]++] = &to; });
+
   auto later = [](const Node* a, const Node* b) { return a->id() > b->id(); };
   std::priority_queue<Node*, std::vector<Node*>, decltype(later)> ready(later);
   for (const auto& node : nodes_) {
-    int count = 0;
-    for (const Output& input : node->inputs_) {
-      users[&input.node()].push_back(node.get());
-      ++count;
-    }
-    for (Node* control : node->controls_) {
-      users[control].push_back(node.get());
-      ++count;
-    }
-    waiting[node.get()] = count;
-    if (count == 0) ready.push(node.get());
+    if (waiting[node->id_] == 0) ready.push(node.get());
   }
   std::vector<Node*> order;
   order.reserve(nodes_.size());
@@ -264,13 +272,13 @@ std::vector<Node*> Graph::TopologicalOrder() const {
     Node* node = ready.top();
     ready.pop();
     order.push_back(node);
-    for (Node* user : users[node]) {
-      if (--waiting[user] == 0) ready.push(user);
+    for (int i = begin[node->id_]; i < begin[node->id_ + 1]; ++i) {
+      if (--waiting[users[i]->id_] == 0) ready.push(users[i]);
     }
   }
   if (order.size() != nodes_.size()) {
     for (const auto& node : nodes_) {
-      if (waiting[node.get()] > 0) {
+      if (waiting[node->id_] > 0) {
         throw Error(Code::kInvalidArgument,
                     node->Describe() + ": lies on a cycle");
       }

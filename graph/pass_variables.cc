@@ -102,9 +102,10 @@ class Orderer {
   };
 
   Status FindWrites() {
+    place_.resize(graph_.nodes().empty() ? 0 : graph_.nodes().back()->id() + 1);
     for (size_t p = 0; p < order_.size(); ++p) {
       Node* node = order_[p];
-      place_[node] = static_cast<int>(p);
+      place_[node->id()] = static_cast<int>(p);
       if (node->op().mutates == 0) continue;
       number_[node] = static_cast<int>(writes_.size());
       writes_.push_back(node);
@@ -131,19 +132,19 @@ class Orderer {
     for (int p = 0; p < n; ++p) {
       Node* node = order_[p];
       auto follow = [&](const Node* earlier) {
-        before_.InsertAllOf(p, place_.at(earlier));
+        before_.InsertAllOf(p, PlaceOf(*earlier));
         auto it = number_.find(earlier);
         if (it != number_.end()) before_.Insert(p, it->second);
       };
       for (int i = 0; i < node->num_inputs(); ++i) {
         follow(&node->input(i).node());
-        users_[place_.at(&node->input(i).node())].push_back({node, i});
+        users_[PlaceOf(node->input(i).node())].push_back({node, i});
       }
       for (const Node* control : node->control_inputs()) follow(control);
     }
     for (int p = n - 1; p >= 0; --p) {
       auto precede = [&](const Node* earlier) {
-        const int q = place_.at(earlier);
+        const int q = PlaceOf(*earlier);
         after_.InsertAllOf(q, p);
         auto it = number_.find(order_[p]);
         if (it != number_.end()) after_.Insert(q, it->second);
@@ -153,8 +154,10 @@ class Orderer {
     }
   }
 
+  int PlaceOf(const Node& node) const { return place_[node.id()]; }
+
   bool DependsOn(const Node& node, const Node& write) const {
-    return before_.Has(place_.at(&node), number_.at(&write));
+    return before_.Has(PlaceOf(node), number_.at(&write));
   }
 
   Status CheckOrdered(const Node& variable,
@@ -183,7 +186,7 @@ class Orderer {
       const Alias alias = aliases.back();
       aliases.pop_back();
       const Node& source = alias.output.node();
-      for (const auto& [user, input] : users_[place_.at(&source)]) {
+      for (const auto& [user, input] : users_[PlaceOf(source)]) {
         if (user->input(input) != alias.output) continue;
         if (input < user->op().mutates) continue;
         const int version =
@@ -215,7 +218,7 @@ class Orderer {
     if (read.user == read.write) return;
     if (DependsOn(*read.user, *read.write)) {
       copied_.push_back(read);
-    } else if (!after_.Has(place_.at(read.user), number_.at(read.write))) {
+    } else if (!after_.Has(PlaceOf(*read.user), number_.at(read.write))) {
       ordered_.push_back(read);
     }
   }
@@ -298,7 +301,7 @@ class Orderer {
 
   Graph& graph_;
   const std::vector<Node*> order_;
-  std::unordered_map<const Node*, int> place_;             // in order_
+  std::vector<int> place_;                                 // in order_, by id
   std::vector<std::vector<std::pair<Node*, int>>> users_;  // by place
   std::vector<Node*> writes_;
   std::unordered_map<const Node*, int> number_;                    // in writes_
