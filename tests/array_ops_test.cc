@@ -8,6 +8,7 @@
 #include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/slice.h"
+#include "graph/session.h"
 #include "tests/array_reference.h"
 
 namespace sluice {
@@ -422,6 +423,14 @@ TEST_CASE("Gradients are the transposed ops, for unknown dimensions too") {
           doctest::Approx(Dot(Value(dx, given), given[x])));
     CHECK(Dot(Value(dx, given), given[tangent]) ==
           doctest::Approx(Dot(given[dy], Value(again, given))));
+    // And a session, which optimises the graph, computes the same.
+    Session session(graph);
+    std::vector<Feed> feeds;
+    for (const auto& [output, value] : given) feeds.push_back({output, value});
+    const auto fetched = session.Run(feeds, {y, dx, again});
+    CHECK(fetched[0].BitEqual(Value(y, given)));
+    CHECK(fetched[1].BitEqual(Value(dx, given)));
+    CHECK(fetched[2].BitEqual(Value(again, given)));
   }
 }
 
