@@ -1,0 +1,83 @@
+// mnist: trains and runs networks that read handwritten digits.
+#include <algorithm>
+
+#include "engine/status.h"
+#include "graph/builder.h"
+#include "io/datasets.h"
+#include "models/console.h"
+#include "models/main.h"
+#include "models/metrics.h"
+#include "models/mnist_networks.h"
+
+namespace {
+
+using namespace sluice;  // NOLINT: a program of one file
+
+// Synthetic digits: how many, and two sequences that share none.
+constexpr int64_t kSyntheticTraining = 20'000;
+constexpr int64_t kSyntheticTest = 5'000;
+constexpr uint64_t kTrainingSequence = 1;
+constexpr uint64_t kTestSequence = 2;
+
+Dataset Digits(const RunContext& run) {
+  if (!run.data_dir.empty()) return datasets::Mnist(run.data_dir, run.mode);
+  return run.training()
+             ? datasets::SyntheticDigits(kSyntheticTraining, kTrainingSequence)
+             : datasets::SyntheticDigits(kSyntheticTest, kTestSequence);
+}
+
+Dataset Input(const RunContext& run) {
+  Dataset digits = Digits(run);
+  if (run.training()) {
+    digits =
+        digits.Shard(run.rank, run.size).Shuffle(60'000, run.seed).Repeat();
+  }
+  return digits.Map(ScaleTo01("image")).Batch(run.batch_size).Prefetch(2);
+}
+
+ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
+  const Output logits =
+      MnistNetwork(scope, run.flag("model"), in["image"], run.training());
+  return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+          .metrics = {{"accuracy", Accuracy(logits, in["label"])}},
+          .exports = {{"probabilities", Softmax(logits)},
+                      {"digit", ArgMax(logits)}}};
+}
+
+void Defaults(RunContext& run) {
+  run.batch_size = 100;
+  run.epochs = run.flag("model") == "cnn" ? 5 : 20;
+  if (run.data_dir.empty()) {
+    console::Note(
+        "no --data-dir: these are synthetic digits that the program draws, not "
+        "real handwriting");
+  }
+}
+
+// Adam with a rate that falls to nothing over the whole training.
+Optimizer Train(const RunContext& run) {
+  const double rate = run.flag("model") == "softmax" ? 0.003 : 0.001;
+  return optimizers::Adam(
+      schedules::Cosine(rate, std::max<int64_t>(1, run.total_steps())));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return Main(
+      argc, argv,
+      {.name = "mnist",
+       .input = Input,
+       .model = Model,
+       .optimizer = Train,
+       .flags = {{"model",
+                  "Softmax regression, perceptron or convolutions",
+                  "cnn",
+                  {"softmax", "mlp", "cnn"}}},
+       .defaults = Defaults,
+       .model_name = [](const RunContext& run) { return run.flag("model"); },
+       .dataset_name =
+           [](const RunContext& run) {
+             return run.data_dir.empty() ? "synthetic" : "mnist";
+           }});
+}

@@ -1,0 +1,223 @@
+#include "models/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "engine/device.h"
+
+namespace sluice {
+namespace {
+
+// Runs a parser of ours as a CLI11 check: its Error becomes a usage error.
+template <typename Parse>
+CLI::Validator Parses(const char* type, Parse parse) {
+  return {[parse](std::string& text) -> std::string {
+            try {
+              parse(text);
+              return {};
+            } catch (const Error& error) {
+              return error.what();
+            }
+          },
+          type};
+}
+
+std::pair<int64_t, int64_t> ParseSteps(const std::string& text) {
+  long long first = 0, last = 0;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "steps=%lld:%lld%n", &first, &last, &used) !=
+          2 ||
+      static_cast<size_t>(used) != text.size() || first < 1 || last < first) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted steps=FIRST:LAST, such as steps=100:110, "
+                            "got '{}'",
+                            text));
+  }
+  return {first, last};
+}
+
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// What a flag was set to, over the spec's default.
+struct Given {
+  std::optional<double> epochs;
+  std::optional<int64_t> batch_size;
+  std::string profile, device;
+};
+
+class Reader {
+ public:
+  explicit Reader(const TrainerSpec& spec)
+      : spec_(spec), app_("Trains and runs the model " + spec.name) {
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version",
+                          fmt::format("{} {}", spec.name, SLUICE_VERSION));
+    for (const Flag& flag : spec.flags) line_.run.flags[flag.name] = flag.value;
+    AddTrain();
+    AddEval();
+    AddPredict();
+    AddExport();
+  }
+
+  ParsedCommandLine Parse(int argc, const char* const* argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() == 0) {  // --help, --version
+        return {{}, app_.exit(error)};
+      }
+      return Usage(OneLine(error.what()));
+    }
+    try {
+      if (spec_.defaults) spec_.defaults(line_.run);
+    } catch (const Error& error) {
+      return Usage(error.what());
+    }
+    if (given_.epochs) line_.run.epochs = *given_.epochs;
+    if (given_.batch_size) line_.run.batch_size = *given_.batch_size;
+    if (!given_.profile.empty()) line_.profile = ParseSteps(given_.profile);
+    if (!given_.device.empty())
+      line_.training.session.devices = {given_.device};
+    line_.training.session.seed = line_.run.seed;
+    const bool trained = line_.command != CommandLine::Command::kTrain;
+    if (trained && line_.training.log_dir.empty() &&
+        line_.training.weights.empty() && line_.exported.empty()) {
+      return Usage(
+          "no trained model: give --log-dir, the folder it was "
+          "trained in, or --weights FILE");
+    }
+    if (line_.output.empty()) {
+      if (line_.command == CommandLine::Command::kExport &&
+          line_.training.log_dir.empty()) {
+        return Usage("give --output, the folder to write");
+      }
+      line_.output = JoinPath(line_.training.log_dir, "export");
+    }
+    return {std::move(line_), std::nullopt};
+  }
+
+ private:
+  ParsedCommandLine Usage(const std::string& message) {
+    fmt::print(stderr, "{}: {}; {} --help says more\n", spec_.name, message,
+               spec_.name);
+    return {{}, 2};
+  }
+
+  CLI::App* Add(CommandLine::Command command, const char* name,
+                const char* help) {
+    CLI::App* sub = app_.add_subcommand(name, help);
+    sub->callback([this, command] { line_.command = command; });
+    sub->add_option("--data-dir", line_.run.data_dir,
+                    "Folder of the data (default: synthetic data, where the "
+                    "program has some)");
+    sub->add_option("--log-dir", line_.training.log_dir,
+                    "Folder of checkpoints and TensorBoard events (default: "
+                    "nothing is saved)");
+    for (const Flag& flag : spec_.flags) {
+      std::string& value = line_.run.flags[flag.name];
+      CLI::Option* option = sub->add_option("--" + flag.name, value, flag.help);
+      option->capture_default_str();
+      if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
+    }
+    sub->add_option("--weights", line_.training.weights,
+                    "Safetensors file to take the model's variables from");
+    sub->add_option("--batch-size", given_.batch_size, "Examples in a step")
+        ->check(CLI::PositiveNumber);
+    sub->add_option("--seed", line_.run.seed, "Of all randomness")
+        ->capture_default_str();
+    sub->add_flag("--deterministic", line_.training.session.deterministic,
+                  "The same bits for any number of threads");
+    sub->add_option("--threads", line_.threads, "0: one per core")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_option("--device", given_.device, "Such as /cpu:0")
+        ->check(Parses("DEVICE", [](const std::string& text) {
+          ParseDeviceName(text).ValueOrThrow();
+        }));
+    sub->add_flag("--json", line_.json,
+                  "Results as JSON, one object per line, on stdout");
+    return sub;
+  }
+
+  void AddTrain() {
+    CLI::App* sub = Add(CommandLine::Command::kTrain, "train",
+                        "Train, or go on training what --log-dir holds");
+    sub->add_option("--epochs", given_.epochs, "Passes over the data in all")
+        ->check(CLI::NonNegativeNumber);
+    sub->add_option("--optimizer", line_.optimizer,
+                    "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw")
+        ->check(Parses(
+            "NAME", [](const std::string& text) { optimizers::ByName(text); }));
+    sub->add_option("--learning-rate", line_.learning_rate,
+                    "A number or a schedule in epochs such as "
+                    "5:0.1->0.4,15:0.4,20:0.04")
+        ->check(Parses("RATE",
+                       [](const std::string& text) { Schedule(text, 1.0); }));
+    sub->add_option("--max-steps", line_.max_steps,
+                    "Stop at this step and save; schedules still reckon with "
+                    "--epochs")
+        ->check(CLI::NonNegativeNumber);
+    sub->add_option("--evaluate-every", line_.training.evaluate_every,
+                    "Epochs between evaluations; 0: only at the end")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    sub->add_option("--early-stopping", line_.patience,
+                    "Stop after this many evaluations without a better one")
+        ->check(CLI::PositiveNumber);
+    sub->add_option("--log-every", line_.training.log_every,
+                    "Steps between reports")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    sub->add_option("--keep", line_.training.keep_checkpoints,
+                    "Checkpoints to keep, beside the best")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    sub->add_option("--profile", given_.profile,
+                    "steps=FIRST:LAST: write a Chrome trace of these steps")
+        ->check(Parses("STEPS", ParseSteps));
+    sub->add_flag("--restart", line_.training.restart,
+                  "Set the training in --log-dir aside and begin anew");
+  }
+
+  void AddEval() {
+    Add(CommandLine::Command::kEval, "eval", "Measure on the test data");
+  }
+
+  void AddPredict() {
+    CLI::App* sub = Add(CommandLine::Command::kPredict, "predict",
+                        "Print what the model makes of the test data");
+    sub->add_option("--from", line_.exported,
+                    "Folder that export wrote, to run instead of a checkpoint");
+    sub->add_option("--count", line_.count, "Examples; 0: all")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+  }
+
+  void AddExport() {
+    Add(CommandLine::Command::kExport, "export",
+        "Write the inference graph and its weights")
+        ->add_option("--output", line_.output,
+                     "Folder to write (default: <log-dir>/export)");
+  }
+
+  const TrainerSpec& spec_;
+  CLI::App app_;
+  CommandLine line_;
+  Given given_;
+};
+
+}  // namespace
+
+ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
+                                   const TrainerSpec& spec) {
+  return Reader(spec).Parse(argc, argv);
+}
+
+}  // namespace sluice
