@@ -66,14 +66,26 @@ std::string FeedName(int i) {
   return fmt::format("_feed_{}", i);
 }
 
+// Every placeholder that is left must be one of the feeds.
+Status CheckFed(const Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    if (node->Is("Placeholder") && !node->name().starts_with("_feed_")) {
+      return InvalidArgument(
+          fmt::format("{}: it must be fed; add it to the feeds ({})",
+                      node->Describe(), node->location()));
+    }
+  }
+  return {};
+}
+
 // Runs a pass and, in debug and test builds, checks what it left.
 Status After(std::string_view pass, const Graph& graph, Status status = {}) {
   SLUICE_RETURN_IF_ERROR(status);
 #ifndef NDEBUG
   return passes::Verify(graph).WithContext(fmt::format("after {}", pass));
 #else
-  (void)pass;
-  (void)graph;
+  static_cast<void>(pass);
+  static_cast<void>(graph);
   return {};
 #endif
 }
