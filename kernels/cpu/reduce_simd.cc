@@ -11,7 +11,7 @@ constexpr int64_t kRowSegment = 1 << 14;     // elements of a row, one task
 constexpr int64_t kRowBlock = 1 << 12;       // elements summed in float
 constexpr int64_t kMaxColumns = 1 << 12;     // wider: the reference's blocks
 constexpr int64_t kColumnSegment = 1 << 15;  // elements of some rows, one task
-constexpr int64_t kMaxRows = 512;            // rows summed in float
+constexpr int64_t kFloatRows = 64;           // summed in float
 
 // The form, if exactly one group is reduced and none is empty.
 bool OneGroup(const KernelSpec& spec, AxisForm* form) {
@@ -80,51 +80,66 @@ double SumSegment(const float* x, int64_t n) {
   return sum;
 }
 
+// sums[columns] = column sums of x[rows, columns]; `block` is scratch.
+void AddColumns(const float* x, int64_t rows, int64_t columns, float* block,
+                double* sums) {
+  std::fill_n(sums, columns, 0.0);
+  for (int64_t at = 0; at < rows; at += kFloatRows) {
+    Simd().column_sums(x + at * columns, block, std::min(kFloatRows, rows - at),
+                       columns, /*accumulate=*/false);
+    for (int64_t j = 0; j < columns; ++j) {
+      sums[j] += static_cast<double>(block[j]);
+    }
+  }
+}
+
 KernelPtr MakeSumRows(const KernelSpec& spec, double factor) {
   return ReduceRows(
       spec, SumSegment, [](double a, double b) { return a + b; },
       [factor](double sum) { return static_cast<float>(sum * factor); });
 }
 
-// Sums of up to kMaxRows rows in float, those in double.
+// Sums of up to kFloatRows rows in float, those in double.
 KernelPtr MakeSumColumns(const KernelSpec& spec, double factor) {
   AxisForm form;
   SLUICE_CHECK(OneGroup(spec, &form));
-  const int64_t rows =
-      std::clamp<int64_t>(kColumnSegment / form.inner, 16, kMaxRows);
+  const int64_t rows = std::max(kFloatRows, kColumnSegment / form.inner);
   const int64_t segments = (form.n + rows - 1) / rows;
+  const int64_t tasks = form.outer * segments;
   const int64_t cost = std::min(form.n, rows) * form.inner;
   const int64_t grain = std::max<int64_t>(1, kReduceGrain / cost);
   return KernelOf(
       [=](const KernelContext& c) {
-        const float* x = c.input<float>(0);
-        float* partial = static_cast<float*>(c.workspace());
         const int64_t inner = form.inner;
-        ParallelFor(
-            form.outer * segments, grain, [&](int64_t begin, int64_t end) {
-              for (int64_t task = begin; task < end; ++task) {
-                const int64_t first = task % segments * rows;
-                Simd().column_sums(
-                    x + (task / segments * form.n + first) * inner,
-                    partial + task * inner, std::min(rows, form.n - first),
-                    inner, /*accumulate=*/false);
+        double* partial = static_cast<double*>(c.workspace());
+        float* floats = reinterpret_cast<float*>(partial + tasks * inner);
+        ParallelFor(tasks, grain, [&](int64_t begin, int64_t end) {
+          for (int64_t task = begin; task < end; ++task) {
+            const int64_t first = task % segments * rows;
+            AddColumns(
+                c.input<float>(0) + (task / segments * form.n + first) * inner,
+                std::min(rows, form.n - first), inner, floats + task * inner,
+                partial + task * inner);
+          }
+        });
+        const int64_t outer_grain =
+            std::max<int64_t>(1, kReduceGrain / (segments * inner));
+        ParallelFor(form.outer, outer_grain, [&](int64_t begin, int64_t end) {
+          for (int64_t o = begin; o < end; ++o) {
+            double* total = partial + o * segments * inner;
+            for (int64_t s = 1; s < segments; ++s) {
+              for (int64_t j = 0; j < inner; ++j) {
+                total[j] += total[s * inner + j];
               }
-            });
-        ParallelFor(
-            form.outer * inner, std::max<int64_t>(1, kReduceGrain / segments),
-            [&](int64_t begin, int64_t end) {
-              for (int64_t i = begin; i < end; ++i) {
-                const float* p =
-                    partial + i / inner * segments * inner + i % inner;
-                double sum = 0;
-                for (int64_t s = 0; s < segments; ++s) {
-                  sum += static_cast<double>(p[s * inner]);
-                }
-                c.output<float>(0)[i] = static_cast<float>(sum * factor);
-              }
-            });
+            }
+            for (int64_t j = 0; j < inner; ++j) {
+              c.output<float>(0)[o * inner + j] =
+                  static_cast<float>(total[j] * factor);
+            }
+          }
+        });
       },
-      form.outer * segments * form.inner * sizeof(float));
+      tasks * form.inner * (sizeof(double) + sizeof(float)));
 }
 
 template <typename Choose>
