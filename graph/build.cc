@@ -64,9 +64,9 @@ Status CheckAttributes(const OpDef& op, Attributes* attrs) {
                def.type == AttrType::kFloat) {
       checked.Set(def.name, static_cast<double>(given->get<int64_t>()));
     } else {
-      return InvalidArgument(fmt::format("attribute '{}' is a {}, wanted a {}",
-                                         def.name, NameOf(given->type()),
-                                         NameOf(def.type)));
+      return InvalidArgument(
+          fmt::format("attribute '{}' is of type {}, wanted {}", def.name,
+                      NameOf(given->type()), NameOf(def.type)));
     }
   }
   for (const auto& [name, value] : *attrs) {
@@ -192,7 +192,7 @@ Node& Graph::Add(NodeRequest request, Location location) {
   const int given = static_cast<int>(request.inputs.size());
   const bool variadic =
       !op->inputs.empty() && op->inputs[op->inputs.size() - 1].variadic;
-  const int least = op->inputs.size() - (variadic ? 1 : 0);
+  const int least = op->inputs.size();
   if (given < least || (given > op->inputs.size() && !variadic)) {
     fail(fmt::format("{} inputs given, wanted {}{}", given,
                      variadic ? "at least " : "", least));

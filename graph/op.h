@@ -54,7 +54,7 @@ struct TypeVar {
 };
 
 // One input or output. `type` names a TypeVar, a dtype attribute, or a dtype
-// ("bool"). Only the last may be variadic: any number of operands.
+// ("bool"). Only the last may be variadic: one operand or more.
 struct ArgDef {
   const char* name = nullptr;
   const char* type = "T";

@@ -41,7 +41,7 @@ Status CheckRecord(const Node& node) {
   const OpDef& op = node.op();
   const bool variadic =
       !op.inputs.empty() && op.inputs[op.inputs.size() - 1].variadic;
-  const int least = op.inputs.size() - (variadic ? 1 : 0);
+  const int least = op.inputs.size();
   if (node.num_inputs() < least ||
       (node.num_inputs() > op.inputs.size() && !variadic)) {
     return Fault(node, fmt::format("{} inputs, wanted {}{}", node.num_inputs(),

@@ -18,7 +18,7 @@ constexpr int64_t kInlineElements = 32;  // longer tensors are printed in base64
 // Equal elements are printed as one up to the first size; the second bounds
 // what one text may make of it.
 constexpr size_t kFilledBytes = size_t{1} << 20;
-constexpr size_t kMaxFilledBytes = size_t{1} << 30;
+constexpr size_t kMaxFilledBytes = size_t{1} << 28;
 
 constexpr std::string_view kBase64 =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,0 +1,33 @@
+// Any text makes a graph or an error; a graph survives being printed and read
+// again, and the passes that compute nothing.
+#include "graph/passes.h"
+#include "graph/text.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto graph = ParseGraph(text);
+  if (!graph.ok()) return 0;
+  const std::string printed = PrintGraph(**graph);
+  const auto again = ParseGraph(printed);
+  SLUICE_CHECK(again.ok());
+  SLUICE_CHECK(PrintGraph(**again) == printed);
+  PrintDot(**again);
+
+  Graph& step = **again;
+  if (!passes::Verify(step).ok()) return 0;
+  passes::Simplify(step);
+  SLUICE_CHECK(passes::Verify(step).ok());
+  passes::MergeCommon(step);
+  SLUICE_CHECK(passes::Verify(step).ok());
+  for (const auto& node : step.nodes()) {
+    node->set_device(node->name() < "m" ? "/cpu:0" : "/cpu:1");
+  }
+  if (!passes::Place(step, {"/cpu:0", "/cpu:1"}).ok() ||
+      !passes::OrderVariables(step).ok()) {
+    return 0;
+  }
+  SLUICE_CHECK(passes::Verify(step).ok());
+  passes::Partition(step);
+  return 0;
+}
