@@ -1,0 +1,45 @@
+// Any bytes make a safetensors file or an error; what was read survives being
+// written and read again.
+#include <string_view>
+
+#include "io/fault_file_system.h"
+#include "io/safetensors.h"
+
+namespace {
+
+using namespace sluice;
+
+// Names that a reader accepts and a writer refuses.
+bool Writable(const Safetensors& file) {
+  for (const NamedTensor& t : file.tensors) {
+    if (t.name.empty()) return false;
+  }
+  return !file.metadata.contains("sluice.crc32");
+}
+
+const Tensor* Find(const Safetensors& file, const std::string& name) {
+  for (const NamedTensor& t : file.tensors) {
+    if (t.name == name) return &t.tensor;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const auto file = ParseSafetensors(bytes, "fuzz");
+  if (!file.ok() || !Writable(*file)) return 0;
+  FaultFileSystem files;
+  SLUICE_CHECK(
+      WriteSafetensors("f", file->tensors, file->metadata, files).ok());
+  const auto again = ReadSafetensors("f", files);
+  SLUICE_CHECK(again.ok());
+  SLUICE_CHECK(again->metadata == file->metadata);
+  SLUICE_CHECK(again->tensors.size() == file->tensors.size());
+  for (const NamedTensor& t : file->tensors) {
+    const Tensor* read = Find(*again, t.name);
+    SLUICE_CHECK(read != nullptr && read->BitEqual(t.tensor));
+  }
+  return 0;
+}

@@ -1,0 +1,110 @@
+// fuzz_seeds DIR: writes the fuzzers' first inputs to DIR/<fuzzer>/.
+#include <zlib.h>
+
+#include <cstdio>
+#include <string>
+
+#include "io/event_proto.h"
+#include "io/fault_file_system.h"
+#include "io/file.h"
+#include "io/record.h"
+#include "io/safetensors.h"
+
+namespace {
+
+using namespace sluice;
+
+std::string Gzip(const std::string& bytes) {
+  z_stream stream{};
+  if (deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) !=
+      Z_OK) {
+    return "";
+  }
+  std::string out(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string Safetensors() {
+  FaultFileSystem memory;
+  const NamedTensor tensors[] = {
+      {"a", Tensor::Full(DType::kFloat32, {2, 2}, 1)},
+      {"b", Tensor::Full(DType::kBool, {3}, 1)},
+      {"c", Tensor(DType::kInt64, {0})}};
+  ThrowIfError(WriteSafetensors("f", tensors, {{"k", "v"}}, memory));
+  return memory.Read("f").ValueOrThrow();
+}
+
+std::string Events() {
+  std::string file;
+  AppendRecord(EncodeVersionEvent({1, 0}).ValueOrThrow(), &file);
+  AppendRecord(EncodeScalarEvent({1, 2}, "loss", 0.5).ValueOrThrow(), &file);
+  AppendRecord(
+      EncodeHistogramEvent({1, 2}, "w", Tensor::Full(DType::kFloat32, {3}, 2))
+          .ValueOrThrow(),
+      &file);
+  AppendRecord(EncodeGraphEvent({1, 0}, {{{"x", "Neg", {"y"}, "", {{2}}, {}}}})
+                   .ValueOrThrow(),
+               &file);
+  return file;
+}
+
+void Seed(const std::string& folder, const std::string& name,
+          const std::string& bytes) {
+  FileSystem& files = FileSystem::Posix();
+  ThrowIfError(files.MakeDirectories(folder));
+  ThrowIfError(files.WriteAtomically(JoinPath(folder, name), bytes));
+}
+
+constexpr char kGraph[] = R"(x = Placeholder() {dtype = float32, shape = [?,4]}
+w = Variable() {dtype = float32, shape = [4,2]} : float32[4,2] @ /cpu:0
+y = MatMul(x, w) {transpose_a = false, transpose_b = false} : float32[?,2]
+"a b" = Const() {value = float32[2] {1, -0.5}} from x
+s = Split(y, ^w) {axis = 1, num = 2} : float32[?,1], float32[?,1]
+c = Const() {value = int64[3] base64 "AQAAAAAAAAACAAAAAAAAAAMAAAAAAAAA"}
+z = AssignAdd(w, w, ^y, ^s)
+f = Fetch(s:1) {index = 0} # done
+k = Send(z) {key = "a\x00;\"b"}
+t = Transpose(w) {permutation = [1,0]}
+u = Tile(t) {multiples = [2,1]}
+)";
+
+void WriteSeeds(const std::string& dir) {
+  const std::string idx("\0\0\x08\2\0\0\0\2\0\0\0\3abcdef", 18);
+  Seed(dir + "/idx_fuzz", "plain", idx);
+  Seed(dir + "/idx_fuzz", "gzip", Gzip(idx));
+  Seed(dir + "/idx_fuzz", "double",
+       std::string("\0\0\x0e\1\0\0\0\1\0\0\0\0\0\0\0\0", 16));
+  Seed(dir + "/safetensors_fuzz", "three", Safetensors());
+  const std::string header =
+      R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+  Seed(dir + "/safetensors_fuzz", "plain",
+       static_cast<char>(header.size()) + std::string(7, '\0') + header + "ab");
+  // Without protobuf there are no events.
+  if (EncodeVersionEvent({0, 0}).ok()) {
+    Seed(dir + "/event_fuzz", "events", Events());
+  }
+  Seed(dir + "/graph_text_fuzz", "graph", kGraph);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: fuzz_seeds DIR\n");
+    return 2;
+  }
+  try {
+    WriteSeeds(argv[1]);
+    return 0;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
