@@ -29,6 +29,18 @@ NodeSet DependsOn(const Graph& graph, const std::vector<Output>& xs) {
   return reached;
 }
 
+void CheckSeed(const Output& y, const Output& seed) {
+  if (seed.valid() && seed.dtype() == y.dtype() &&
+      Compatible(seed.shape(), y.shape())) {
+    return;
+  }
+  throw Error(
+      Code::kInvalidArgument,
+      fmt::format("the seed of '{}' is {}, wanted {}", y.name(),
+                  seed.valid() ? seed.type().ToString() : "an empty Output",
+                  y.type().ToString()));
+}
+
 // The sum of what the users of one output send back.
 Output Sum(const std::vector<Output>& terms) {
   Output sum = terms[0];
@@ -42,6 +54,11 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
                               const std::vector<Output>& xs,
                               const std::vector<Output>& seeds) {
   if (ys.empty() || xs.empty()) return std::vector<Output>(xs.size());
+  if (!seeds.empty() && seeds.size() != ys.size()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} seeds for {} outputs to differentiate",
+                            seeds.size(), ys.size()));
+  }
   Graph& graph = ys[0].graph();
   NameScope scope(graph, "gradients");
   const NodeSet on_path = DependsOn(graph, xs);
@@ -54,6 +71,7 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
                               "floating-point tensor",
                               ys[i].name(), NameOf(ys[i].dtype())));
     }
+    if (i < seeds.size()) CheckSeed(ys[i], seeds[i]);
     terms[ys[i]].push_back(i < seeds.size() ? seeds[i] : OnesLike(ys[i]));
   }
   auto total = [&](const Output& output) {
