@@ -974,7 +974,7 @@ struct GeluTanhGrad {
   SLUICE_SCALAR T operator()(T dy, T x) const {
     const T c = T(1.5957691216057308);
     const T t = ClampTo(x, T(-40), T(40));
-    const T s = Sigmoid()(c * (t + T(0.044715) * (t * t * t)));
+    const T s = Sigmoid()(c * (x + T(0.044715) * (x * x * x)));
     const T slope = c * (T(1) + T(0.134145) * (t * t));
     return dy * (s + t * slope * (s * (T(1) - s)));
   }
