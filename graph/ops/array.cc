@@ -8,6 +8,9 @@
 namespace sluice {
 namespace {
 
+// What one node may be cut into.
+constexpr int64_t kMostParts = 1 << 16;
+
 // --- Concat, Split, Stack, Unstack -------------------------------------------
 
 // Where two shapes disagree only by an unknown dimension, the known one; apart
@@ -27,6 +30,13 @@ Result<Shape> Merge(const Shape& a, const Shape& b, int except = -1) {
   return merged;
 }
 
+// Of two sizes, unknown if either is.
+Result<int64_t> SizeSum(int64_t a, int64_t b) {
+  if (a == kUnknown || b == kUnknown) return kUnknown;
+  if (a > INT64_MAX - b) return InvalidArgument("the sizes add up to too much");
+  return a + b;
+}
+
 Status ConcatShape(InferContext& c) {
   if (c.num_inputs() == 0) return InvalidArgument("nothing to put together");
   Shape y = c.input(0);
@@ -36,7 +46,7 @@ Status ConcatShape(InferContext& c) {
   for (int i = 1; i < c.num_inputs(); ++i) {
     SLUICE_ASSIGN_OR_RETURN(y, Merge(y, c.input(i), axis));
     const int64_t size = c.input(i)[axis];
-    total = total == kUnknown || size == kUnknown ? kUnknown : total + size;
+    SLUICE_ASSIGN_OR_RETURN(total, SizeSum(total, size));
   }
   y.set(axis, total);
   c.SetOutput(0, y);
@@ -63,7 +73,7 @@ Status ConcatGradientShape(InferContext& c) {
                             NormalizeAxis(c.attrs().Int("axis"), part.rank()));
     SLUICE_ASSIGN_OR_RETURN(const Shape merged, Merge(part, c.input(0), axis));
     const int64_t size = part[axis];
-    total = total == kUnknown || size == kUnknown ? kUnknown : total + size;
+    SLUICE_ASSIGN_OR_RETURN(total, SizeSum(total, size));
     if (i == c.num_inputs() - 1 && total != kUnknown &&
         !Compatible(Shape{total}, Shape{c.input(0)[axis]})) {
       return InvalidArgument(
@@ -90,7 +100,8 @@ Status SplitShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(const int axis,
                           NormalizeAxis(c.attrs().Int("axis"), part.rank()));
   const int64_t num = c.attrs().Int("num");
-  if (num < 1 || (part[axis] != kUnknown && part[axis] % num != 0)) {
+  if (num < 1 || num > kMostParts ||
+      (part[axis] != kUnknown && part[axis] % num != 0)) {
     return InvalidArgument(
         fmt::format("cannot cut {} along axis {} into {} "
                     "equal parts",
@@ -126,7 +137,7 @@ Status UnstackShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(const int axis,
                           NormalizeAxis(c.attrs().Int("axis"), x.rank()));
   const int64_t num = c.attrs().Int("num");
-  if (num < 1 || !Compatible(Shape{num}, Shape{x[axis]})) {
+  if (num < 1 || num > kMostParts || !Compatible(Shape{num}, Shape{x[axis]})) {
     return InvalidArgument(
         x[axis] == kUnknown
             ? fmt::format("the size of axis {} must be known", axis)
@@ -157,7 +168,9 @@ Result<Shape> TileShape(const Attributes& attrs, Shape x, bool inverse) {
                       "of {}",
                       i, x.ToString(), multiples[i]));
     }
-    x.set(i, inverse ? x[i] / multiples[i] : x[i] * multiples[i]);
+    const int64_t sizes[] = {x[i], multiples[i]};
+    SLUICE_ASSIGN_OR_RETURN(const int64_t tiled, CheckedElements(sizes));
+    x.set(i, inverse ? x[i] / multiples[i] : tiled);
   }
   return x;
 }

@@ -26,15 +26,16 @@ Status ReshapeShape(InferContext& c) {
     return impossible("only one dimension may be -1");
   }
   if (unknown <= 1 && have != kUnknown) {
-    int64_t known = 1;
     int open = -1;
+    Shape given;
     for (int i = 0; i < wanted.rank(); ++i) {
       if (wanted[i] == kUnknown) {
         open = i;
       } else {
-        known *= wanted[i];
+        given.push_back(wanted[i]);
       }
     }
+    SLUICE_ASSIGN_OR_RETURN(const int64_t known, CheckedElements(given.dims()));
     if (open < 0 ? known != have : known != 0 && have % known != 0) {
       return impossible(fmt::format("there are {} elements", have));
     }
@@ -170,7 +171,7 @@ Status RangeShape(InferContext& c) {
       return InvalidArgument(fmt::format("no range leads from {} to {} by {}",
                                          start, limit, delta));
     }
-    n = std::max<int64_t>(static_cast<int64_t>(count), 0);
+    n = static_cast<int64_t>(std::max(count, 0.0));
   }
   c.SetOutput(0, {n});
   return {};

@@ -12,6 +12,9 @@
 namespace sluice {
 namespace {
 
+// Of positions and paddings, so that sums with dimensions do not overflow.
+constexpr int64_t kFarthest = int64_t{1} << 60;
+
 Attributes AttributesOf(const StridedSliceOptions& options) {
   std::vector<int64_t> strides = options.strides;
   if (strides.empty()) strides.assign(options.begin.size(), 1);
@@ -40,6 +43,9 @@ Result<Shape> StridedShape(const Attributes& attrs, const Shape& x) {
     const bool from_start = attrs.Int("begin_mask") >> i & 1;
     const bool to_end = attrs.Int("end_mask") >> i & 1;
     if (strides[i] == 0) return InvalidArgument("a stride is 0");
+    if (strides[i] < -kFarthest) {
+      return InvalidArgument(fmt::format("a stride is {}", strides[i]));
+    }
     if (x[d] != kUnknown) {
       y.set(d, ResolveSlice(from_start ? std::nullopt : std::optional(begin[i]),
                             to_end ? std::nullopt : std::optional(end[i]),
@@ -91,8 +97,8 @@ Status SliceShape(InferContext& c) {
   for (int i = 0; i < x.rank(); ++i) {
     const int64_t rest = x[i] == kUnknown ? kUnknown : x[i] - begin[i];
     const bool known = x[i] != kUnknown;
-    if (begin[i] < 0 || size[i] < -1 ||
-        (known && (rest < 0 || size[i] > rest))) {
+    if (begin[i] < 0 || size[i] < -1 || begin[i] > kFarthest ||
+        size[i] > kFarthest || (known && (rest < 0 || size[i] > rest))) {
       return InvalidArgument(
           fmt::format("{} elements from {} are not within dimension {} of {}",
                       size[i], begin[i], i, x.ToString()));
@@ -125,6 +131,10 @@ Status PadShape(InferContext& c) {
     const int64_t before = paddings[2 * i], after = paddings[2 * i + 1];
     if (before < 0 || after < 0) {
       return InvalidArgument("a padding is negative; use Slice to cut");
+    }
+    if (before > kFarthest || after > kFarthest) {
+      return InvalidArgument(
+          fmt::format("no tensor has paddings of {} and {}", before, after));
     }
     if (y[i] != kUnknown) y.set(i, before + y[i] + after);
   }

@@ -9,7 +9,7 @@ namespace sluice::cpu {
 namespace {
 
 constexpr int64_t kPieceElements = 1 << 14;  // of one unit of work, about
-constexpr int64_t kBlock = 16;  // transposes go in squares of this side
+constexpr int64_t kBlock = 32;  // transposes go in squares of this side
 
 // Calls fn with the element size as a template argument.
 template <typename Fn>
@@ -23,6 +23,41 @@ void DispatchSize(size_t bytes, Fn&& fn) {
       return fn.template operator()<4>();
     default:
       return fn.template operator()<8>();
+  }
+}
+
+// to[column][row] = from[row][column], steps in bytes. Squares of four by four
+// go through registers.
+template <int kBytes>
+void TransposeBlock(char* to, int64_t to_step, const char* from,
+                    int64_t from_step, int64_t columns, int64_t rows) {
+  constexpr int64_t kSide = 4;
+  const int64_t even_columns = columns / kSide * kSide;
+  const int64_t even_rows = rows / kSide * kSide;
+  for (int64_t column = 0; column < even_columns; column += kSide) {
+    for (int64_t row = 0; row < even_rows; row += kSide) {
+      char in[kSide][kSide][kBytes], out[kSide][kSide][kBytes];
+      for (int64_t i = 0; i < kSide; ++i) {
+        std::memcpy(in[i], from + (row + i) * from_step + column * kBytes,
+                    kSide * kBytes);
+      }
+      for (int64_t i = 0; i < kSide; ++i) {
+        for (int64_t j = 0; j < kSide; ++j) {
+          std::memcpy(out[j][i], in[i][j], kBytes);
+        }
+      }
+      for (int64_t j = 0; j < kSide; ++j) {
+        std::memcpy(to + (column + j) * to_step + row * kBytes, out[j],
+                    kSide * kBytes);
+      }
+    }
+  }
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t row = column < even_columns ? even_rows : 0; row < rows;
+         ++row) {
+      std::memcpy(to + column * to_step + row * kBytes,
+                  from + row * from_step + column * kBytes, kBytes);
+    }
   }
 }
 
@@ -122,17 +157,12 @@ void StridedCopy::Transpose(char* to, const char* from, int64_t lines) const {
   const int64_t to_step = lines_.to * kBytes;
   const int64_t from_step = inner_.from * kBytes;
   const int64_t n = inner_.size;
-  for (int64_t line0 = 0; line0 < lines; line0 += kBlock) {
-    const int64_t line1 = std::min(line0 + kBlock, lines);
-    for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
-      const int64_t i1 = std::min(i0 + kBlock, n);
-      for (int64_t line = line0; line < line1; ++line) {
-        char* row = to + line * to_step;
-        const char* column = from + line * kBytes;
-        for (int64_t i = i0; i < i1; ++i) {
-          std::memcpy(row + i * kBytes, column + i * from_step, kBytes);
-        }
-      }
+  for (int64_t line = 0; line < lines; line += kBlock) {
+    for (int64_t i = 0; i < n; i += kBlock) {
+      TransposeBlock<kBytes>(to + line * to_step + i * kBytes, to_step,
+                             from + i * from_step + line * kBytes, from_step,
+                             std::min(kBlock, lines - line),
+                             std::min(kBlock, n - i));
     }
   }
 }
