@@ -179,12 +179,13 @@ struct FilterJob {
   int64_t images_each = 1, splits = 1;
   std::vector<int64_t> run_rows;  // where each run begins in the filter's rows
   int64_t filter_floats = 0;
-  int64_t dy_floats = 0;  // of one group of one image in panels
+  int64_t block_rows = 1;  // of y, summed at a time
 
   int64_t sums() const { return (images + images_each - 1) / images_each; }
   int64_t pieces() const { return sums() * splits; }
   int64_t scratch_floats() const {
-    return Aligned(pass.source.copy_floats()) + Aligned(dy_floats);
+    return Aligned(pass.source.copy_floats()) +
+           Aligned(block_rows * pass.phases[0].columns * Simd().conv.width);
   }
   // One sum goes straight to the result.
   int64_t partial_floats() const {
@@ -217,7 +218,10 @@ FilterJob FilterJobOf(const ConvGeometry& g) {
     row += run.length;
   }
   job.run_rows.push_back(row);
-  job.dy_floats = g.h.output * g.w.output * PanelsOf(g.out) * Simd().conv.width;
+  // About 200 pixels of a panel of dy, which then stays in L1.
+  const int64_t columns = std::max<int64_t>(g.w.output, 1);
+  job.block_rows = std::clamp<int64_t>((200 + columns / 2) / columns, 1,
+                                       std::max<int64_t>(g.h.output, 1));
   return job;
 }
 
@@ -234,25 +238,24 @@ void RunFilterPiece(const FilterJob& job, int64_t piece, const float* x,
             sum + job.run_rows[end_run] * job.y_channels, 0.0f);
 
   float* copy = scratch;
-  float* panels = scratch + Aligned(source.copy_floats());
-  const int64_t pixels = phase.rows * phase.columns;
+  float* panel = scratch + Aligned(source.copy_floats());
   const int64_t begin = piece / job.splits * job.images_each;
   const int64_t end = std::min(begin + job.images_each, job.images);
   for (int64_t image = begin; image < end; ++image) {
     for (int64_t group = 0; group < job.groups; ++group) {
       const float* in = x + image * job.x_image;
       if (source.copied) source.CopyRows(in, group, 0, source.height, copy);
-      Simd().gemm_f32.pack(dy + image * job.y_image + group * job.out,
-                           job.y_channels, 1, pixels, job.out, panels,
-                           pixels * Simd().conv.width);
       simd::ConvFilterGrad conv;
       conv.grid = job.pass.Grid(phase, source.Base(in, copy));
       conv.grid.runs += first_run;
       conv.grid.num_runs = end_run - first_run;
-      conv.dy = panels;
+      conv.dy = dy + image * job.y_image + group * job.out;
+      conv.dy_pixel_step = job.y_channels;
       conv.channels = job.out;
       conv.dfilter = sum + first_row * job.y_channels + group * job.out;
       conv.dfilter_stride = job.y_channels;
+      conv.block_rows = job.block_rows;
+      conv.scratch = panel;
       Simd().conv.filter_grad(conv);
     }
   }

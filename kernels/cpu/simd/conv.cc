@@ -138,24 +138,52 @@ struct FilterTiles {
   constexpr FilterTiles() { Fill(); }
 };
 
-void FilterGrad(const ConvFilterGrad& conv) {
-  static constexpr FilterTiles kTiles;
-  const ConvGrid& grid = conv.grid;
-  const int64_t count = grid.rows * grid.columns;
-  for (int64_t panel = 0; panel * kWidth < conv.channels; ++panel) {
-    const float* dy = conv.dy + panel * count * kWidth;
-    float* dfilter = conv.dfilter + panel * kWidth;
-    for (int64_t i = 0; i < grid.num_runs; ++i) {
-      const ConvRun run = grid.runs[i];
-      for (int64_t p = 0; p < run.length; p += kTileRows) {
-        const int64_t rows =
-            run.length - p < kTileRows ? run.length - p : kTileRows;
-        kTiles.of_rows[rows](grid, grid.image + run.offset + p, dy,
-                             dfilter + p * conv.dfilter_stride,
-                             conv.dfilter_stride,
-                             conv.channels - panel * kWidth);
+// One panel of dy, the pixels close together: those of an image are often a
+// power of two apart, where caches hold few of them.
+void PackPixels(const float* dy, int64_t step, int64_t count, int64_t channels,
+                float* panel) {
+  for (int64_t p = 0; p < count; ++p, dy += step, panel += kWidth) {
+    if (channels >= kWidth) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        Store(panel + v * kLanes<float>, Load(dy + v * kLanes<float>));
       }
-      dfilter += run.length * conv.dfilter_stride;
+    } else {
+      for (int64_t j = 0; j < kWidth; ++j) {
+        panel[j] = j < channels ? dy[j] : 0.0f;
+      }
+    }
+  }
+}
+
+// All rows of dfilter by one panel of channels.
+void FilterPanel(const ConvFilterGrad& conv, const ConvGrid& grid,
+                 float* dfilter, int64_t channels) {
+  static constexpr FilterTiles kTiles;
+  for (int64_t i = 0; i < grid.num_runs; ++i) {
+    const ConvRun run = grid.runs[i];
+    for (int64_t p = 0; p < run.length; p += kTileRows) {
+      const int64_t rows =
+          run.length - p < kTileRows ? run.length - p : kTileRows;
+      kTiles.of_rows[rows](grid, grid.image + run.offset + p, conv.scratch,
+                           dfilter + p * conv.dfilter_stride,
+                           conv.dfilter_stride, channels);
+    }
+    dfilter += run.length * conv.dfilter_stride;
+  }
+}
+
+void FilterGrad(const ConvFilterGrad& conv) {
+  ConvGrid grid = conv.grid;  // a block of rows
+  for (int64_t row = 0; row < conv.grid.rows; row += conv.block_rows) {
+    const int64_t left = conv.grid.rows - row;
+    grid.rows = left < conv.block_rows ? left : conv.block_rows;
+    grid.image = conv.grid.image + row * grid.row_step;
+    const float* dy = conv.dy + row * grid.columns * conv.dy_pixel_step;
+    for (int64_t c = 0; c < conv.channels; c += kWidth) {
+      PackPixels(dy + c, conv.dy_pixel_step, grid.rows * grid.columns,
+                 conv.channels - c, conv.scratch);
+      FilterPanel(conv, grid, conv.dfilter + c, conv.channels - c);
     }
   }
 }

@@ -44,12 +44,15 @@ struct ConvForward {
 // dfilter[k, channels] += the sum over the grid of runs (as a column) times dy.
 struct ConvFilterGrad {
   ConvGrid grid;
-  // [rows * columns, channels] in panels of `width` channels, rows * columns *
-  // width floats apart, padded with zeros.
+  // The grid's pixels one after another, dy_pixel_step floats apart.
   const float* dy = nullptr;
+  int64_t dy_pixel_step = 0;
   int64_t channels = 0;
   float* dfilter = nullptr;
   int64_t dfilter_stride = 0;  // between rows of k
+  // That many rows of the grid are summed before the next ones are touched.
+  int64_t block_rows = 0;
+  float* scratch = nullptr;  // block_rows * columns * `width`
 };
 
 struct ConvKernels {
