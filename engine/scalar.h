@@ -16,11 +16,11 @@
 #define SLUICE_ENGINE_SCALAR_H_
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#define SLUICE_SCALAR __host__ __device__ __forceinline__
+#define SLUICE_FN __host__ __device__ __forceinline__
 #elif defined(SLUICE_ISA)
-#define SLUICE_SCALAR inline __attribute__((always_inline))
+#define SLUICE_FN inline __attribute__((always_inline))
 #else
-#define SLUICE_SCALAR inline
+#define SLUICE_FN inline
 #endif
 
 // The C library's function for float and for double, on this device.
@@ -42,21 +42,21 @@ namespace scalar {
 
 // ---- Building blocks -------------------------------------------------------
 
-SLUICE_SCALAR unsigned BitsOf(float x) {
+SLUICE_FN unsigned BitsOf(float x) {
 #ifdef __CUDA_ARCH__
   return __float_as_uint(x);
 #else
   return __builtin_bit_cast(unsigned, x);
 #endif
 }
-SLUICE_SCALAR unsigned long long BitsOf(double x) {
+SLUICE_FN unsigned long long BitsOf(double x) {
 #ifdef __CUDA_ARCH__
   return static_cast<unsigned long long>(__double_as_longlong(x));
 #else
   return __builtin_bit_cast(unsigned long long, x);
 #endif
 }
-SLUICE_SCALAR float FloatOf(unsigned bits) {
+SLUICE_FN float FloatOf(unsigned bits) {
 #ifdef __CUDA_ARCH__
   return __uint_as_float(bits);
 #else
@@ -92,12 +92,12 @@ template <>
 inline constexpr bool kIsFloat<double> = true;
 
 template <typename T>
-SLUICE_SCALAR T ClampTo(T x, T low, T high) {
+SLUICE_FN T ClampTo(T x, T low, T high) {
   return x < low ? low : (x > high ? high : x);
 }
 
 // 2^n for n in [-126, 127].
-SLUICE_SCALAR float PowerOfTwo(int n) {
+SLUICE_FN float PowerOfTwo(int n) {
   return FloatOf(static_cast<unsigned>(n + 127) << 23);
 }
 
@@ -113,7 +113,7 @@ struct ExpReduced {
   int n;
   float expm1;
 };
-SLUICE_SCALAR ExpReduced ReduceExp(float x) {
+SLUICE_FN ExpReduced ReduceExp(float x) {
   const float shifted = x * 1.44269504f + kRoundFloat;
   const float n = shifted - kRoundFloat;
   const float r = (x - n * kLn2High) - n * kLn2Low;
@@ -128,7 +128,7 @@ SLUICE_SCALAR ExpReduced ReduceExp(float x) {
 }
 
 // log(1 + f) + e ln 2 + c for 1 + f in [sqrt(1/2), sqrt(2)].
-SLUICE_SCALAR float LogReduced(float f, float e, float c) {
+SLUICE_FN float LogReduced(float f, float e, float c) {
   float q = 6.7478e-2f;
   q = q * f - 1.16769545e-1f;
   q = q * f + 1.1888367e-1f;
@@ -149,7 +149,7 @@ struct LogSplit {
   float f;
   float e;
 };
-SLUICE_SCALAR LogSplit SplitForLog(float x) {
+SLUICE_FN LogSplit SplitForLog(float x) {
   const unsigned sqrt_half = 0x3f3504f3u;
   const unsigned bits = BitsOf(x) - sqrt_half;
   return {FloatOf((bits & 0x7fffffu) + sqrt_half) - 1.0f,
@@ -163,7 +163,7 @@ struct SinCos {
   double cos;
   unsigned quadrant;
 };
-SLUICE_SCALAR SinCos ReduceTrig(float x_float) {
+SLUICE_FN SinCos ReduceTrig(float x_float) {
   const double x = x_float;
   const double shifted = x * 0.6366197723675814 + kRoundDouble;
   const double n = shifted - kRoundDouble;
@@ -178,7 +178,7 @@ SLUICE_SCALAR SinCos ReduceTrig(float x_float) {
   return {r + r * (z * s), (1.0 - 0.5 * z) + z * z * c,
           static_cast<unsigned>(BitsOf(shifted))};
 }
-SLUICE_SCALAR float SinOfQuadrant(float x, unsigned quadrant) {
+SLUICE_FN float SinOfQuadrant(float x, unsigned quadrant) {
   const SinCos t = ReduceTrig(x);
   const unsigned q = t.quadrant + quadrant;
   const double value = (q & 1u) ? t.cos : t.sin;
@@ -190,7 +190,7 @@ SLUICE_SCALAR float SinOfQuadrant(float x, unsigned quadrant) {
 struct Neg {
   static constexpr const char* kName = "Neg";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     if constexpr (kIsFloat<T>) return -x;
     return static_cast<T>(Wrapping<T>(0) - static_cast<Wrapping<T>>(x));
   }
@@ -198,14 +198,10 @@ struct Neg {
 
 struct Abs {
   static constexpr const char* kName = "Abs";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(fabsf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(fabs, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(fabsf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(fabs, x); }
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return x < T(0) ? Neg()(x) : x;
   }
 };
@@ -213,40 +209,36 @@ struct Abs {
 struct Sign {
   static constexpr const char* kName = "Sign";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return x > T(0) ? T(1) : (x < T(0) ? static_cast<T>(-1) : x);
   }
 };
 
 struct Exp {
   static constexpr const char* kName = "Exp";
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float operator()(float x) const {
     const ExpReduced t = ReduceExp(ClampTo(x, -104.0f, 89.0f));
     const int half = t.n >> 1;  // 2^n itself may be out of range
     return (t.expm1 + 1.0f) * PowerOfTwo(half) * PowerOfTwo(t.n - half);
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(exp, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(exp, x); }
 };
 
 struct Expm1 {
   static constexpr const char* kName = "Expm1";
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float operator()(float x) const {
     // 2^n expm1(r) + (2^n - 1), halved to stay in range for n = 128.
     const ExpReduced t = ReduceExp(ClampTo(x, -18.0f, 89.0f));
     const float half = PowerOfTwo(t.n - 1);
     const float y = (t.expm1 * half + (half - 0.5f)) * 2.0f;
     return x == 0.0f ? x : y;  // keeps -0
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(expm1, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(expm1, x); }
 };
 
 struct Log {
   static constexpr const char* kName = "Log";
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float operator()(float x) const {
     const bool subnormal = x < 1.17549435e-38f;
     const LogSplit t = SplitForLog(subnormal ? x * 8388608.0f : x);
     const float y = LogReduced(t.f, subnormal ? t.e - 23.0f : t.e, 0.0f);
@@ -254,14 +246,12 @@ struct Log {
     return x > 0.0f ? (x < infinity ? y : x)
                     : (x == 0.0f ? -infinity : __builtin_nanf(""));
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(log, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(log, x); }
 };
 
 struct Log1p {
   static constexpr const char* kName = "Log1p";
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float operator()(float x) const {
     // log(u) + (what rounding took from u = 1 + x) / u.
     const float u = 1.0f + x;
     const LogSplit t = SplitForLog(u);
@@ -273,25 +263,19 @@ struct Log1p {
     return x > -1.0f ? (x < infinity ? finite : x)
                      : (x == -1.0f ? -infinity : __builtin_nanf(""));
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(log1p, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(log1p, x); }
 };
 
 struct Sqrt {
   static constexpr const char* kName = "Sqrt";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(sqrtf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(sqrt, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(sqrtf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(sqrt, x); }
 };
 
 struct Rsqrt {
   static constexpr const char* kName = "Rsqrt";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return T(1) / Sqrt()(x);
   }
 };
@@ -299,7 +283,7 @@ struct Rsqrt {
 struct Square {
   static constexpr const char* kName = "Square";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     const auto w = static_cast<Wrapping<T>>(x);
     return static_cast<T>(w * w);
   }
@@ -309,7 +293,7 @@ struct Square {
 struct Reciprocal {
   static constexpr const char* kName = "Reciprocal";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     if constexpr (!kIsFloat<T>) {
       return x == T(1) || Neg()(x) == T(1) ? x : T(0);
     } else {
@@ -322,111 +306,83 @@ struct Reciprocal {
 // once per block.
 struct Sin {
   static constexpr const char* kName = "Sin";
-  SLUICE_SCALAR float Near(float x) const {
+  SLUICE_FN float Near(float x) const {
     return x == 0.0f ? x : SinOfQuadrant(x, 0);
   }
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float operator()(float x) const {
     return Abs()(x) <= kTrigLimit ? Near(x) : SLUICE_LIBM(sinf, x);
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(sin, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(sin, x); }
 };
 
 struct Cos {
   static constexpr const char* kName = "Cos";
-  SLUICE_SCALAR float Near(float x) const { return SinOfQuadrant(x, 1); }
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float Near(float x) const { return SinOfQuadrant(x, 1); }
+  SLUICE_FN float operator()(float x) const {
     return Abs()(x) <= kTrigLimit ? Near(x) : SLUICE_LIBM(cosf, x);
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(cos, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(cos, x); }
 };
 
 struct Tan {
   static constexpr const char* kName = "Tan";
-  SLUICE_SCALAR float Near(float x) const {
+  SLUICE_FN float Near(float x) const {
     const SinCos t = ReduceTrig(x);
     const bool odd = t.quadrant & 1u;
     const double y = (odd ? -t.cos : t.sin) / (odd ? t.sin : t.cos);
     return x == 0.0f ? x : static_cast<float>(y);
   }
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float operator()(float x) const {
     return Abs()(x) <= kTrigLimit ? Near(x) : SLUICE_LIBM(tanf, x);
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(tan, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(tan, x); }
 };
 
 // The next five are the C library's for float too.
 struct Asin {
   static constexpr const char* kName = "Asin";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(asinf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(asin, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(asinf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(asin, x); }
 };
 
 struct Acos {
   static constexpr const char* kName = "Acos";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(acosf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(acos, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(acosf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(acos, x); }
 };
 
 struct Atan {
   static constexpr const char* kName = "Atan";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(atanf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(atan, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(atanf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(atan, x); }
 };
 
 struct Sinh {
   static constexpr const char* kName = "Sinh";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(sinhf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(sinh, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(sinhf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(sinh, x); }
 };
 
 struct Cosh {
   static constexpr const char* kName = "Cosh";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(coshf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(cosh, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(coshf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(cosh, x); }
 };
 
 struct Tanh {
   static constexpr const char* kName = "Tanh";
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float operator()(float x) const {
     const float magnitude = Abs()(x);  // tanh(9.02) rounds to 1
     const float t = Expm1()(2.0f * (magnitude > 10.0f ? 10.0f : magnitude));
     return SLUICE_LIBM2(copysignf, t / (t + 2.0f), x);
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(tanh, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(tanh, x); }
 };
 
 struct Sigmoid {
   static constexpr const char* kName = "Sigmoid";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return T(1) / (T(1) + Exp()(-x));
   }
 };
@@ -435,7 +391,7 @@ struct Sigmoid {
 struct Softplus {
   static constexpr const char* kName = "Softplus";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return Log1p()(Exp()(-Abs()(x))) + (x > T(0) ? x : T(0));
   }
 };
@@ -444,7 +400,7 @@ struct Softplus {
 struct Softsign {
   static constexpr const char* kName = "Softsign";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     const T limited = ClampTo(x, T(-1e30), T(1e30));
     return limited / (T(1) + Abs()(limited));
   }
@@ -453,7 +409,7 @@ struct Softsign {
 struct Relu {
   static constexpr const char* kName = "Relu";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return T(0) > x ? T(0) : x;
   }
 };
@@ -461,7 +417,7 @@ struct Relu {
 struct Relu6 {
   static constexpr const char* kName = "Relu6";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return ClampTo(x, T(0), T(6));
   }
 };
@@ -470,7 +426,7 @@ struct LeakyRelu {
   static constexpr const char* kName = "LeakyRelu";
   double alpha = 0.01;
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return x < T(0) ? T(alpha) * x : x;
   }
 };
@@ -479,7 +435,7 @@ struct Elu {
   static constexpr const char* kName = "Elu";
   double alpha = 1;
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     const T y = T(alpha) * Expm1()(x);
     return x < T(0) ? y : x;
   }
@@ -491,14 +447,14 @@ inline constexpr double kSeluScale = 1.0507009873554805;
 struct Selu {
   static constexpr const char* kName = "Selu";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return T(kSeluScale) * Elu{kSeluAlpha}(x);
   }
 };
 
 struct Erf {
   static constexpr const char* kName = "Erf";
-  SLUICE_SCALAR float operator()(float x) const {
+  SLUICE_FN float operator()(float x) const {
     const float a = Abs()(x);
     // erf(x) = x + x P(x^2) below 1, 1 - exp(-Q(|x|)) above, 1 from 3.92 on.
     const float z = a > 1.0f ? 1.0f : x * x;
@@ -521,9 +477,7 @@ struct Erf {
     const float large = SLUICE_LIBM2(copysignf, 1.0f - Exp()(-q), x);
     return a > 1.0f ? large : x + x * p;
   }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(erf, x);
-  }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(erf, x); }
 };
 
 // The exact form x Phi(x), good to 3 units in the last place of max(1, |x|)
@@ -531,7 +485,7 @@ struct Erf {
 struct Gelu {
   static constexpr const char* kName = "Gelu";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     const T y = T(0.5) * x * (T(1) + Erf()(x * T(0.7071067811865476)));
     return x < T(-800) ? T(0) : y;
   }
@@ -542,7 +496,7 @@ struct Gelu {
 struct GeluTanh {
   static constexpr const char* kName = "GeluTanh";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     const T twice_u = T(1.5957691216057308) * (x + T(0.044715) * (x * x * x));
     const T y = x / (T(1) + Exp()(-twice_u));
     return x < T(-800) ? T(0) : y;
@@ -553,7 +507,7 @@ struct GeluTanh {
 struct Silu {
   static constexpr const char* kName = "Silu";
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     const T y = x / (T(1) + Exp()(-x));
     return x < T(-800) ? T(0) : y;
   }
@@ -561,28 +515,20 @@ struct Silu {
 
 struct Floor {
   static constexpr const char* kName = "Floor";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(floorf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(floor, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(floorf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(floor, x); }
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return x;
   }
 };
 
 struct Ceil {
   static constexpr const char* kName = "Ceil";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(ceilf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(ceil, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(ceilf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(ceil, x); }
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return x;
   }
 };
@@ -590,14 +536,10 @@ struct Ceil {
 // Halves go to the even neighbour.
 struct Round {
   static constexpr const char* kName = "Round";
-  SLUICE_SCALAR float operator()(float x) const {
-    return SLUICE_LIBM(rintf, x);
-  }
-  SLUICE_SCALAR double operator()(double x) const {
-    return SLUICE_LIBM(rint, x);
-  }
+  SLUICE_FN float operator()(float x) const { return SLUICE_LIBM(rintf, x); }
+  SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(rint, x); }
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return x;
   }
 };
@@ -608,7 +550,7 @@ struct Clip {
   double low = 0;
   double high = 0;
   template <typename T>
-  SLUICE_SCALAR T operator()(T x) const {
+  SLUICE_FN T operator()(T x) const {
     return ClampTo(x, T(low), T(high));
   }
 };
@@ -618,7 +560,7 @@ struct Clip {
 struct IsNan {
   static constexpr const char* kName = "IsNan";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T x) const {
+  SLUICE_FN bool operator()(T x) const {
     return x != x;
   }
 };
@@ -626,7 +568,7 @@ struct IsNan {
 struct IsInf {
   static constexpr const char* kName = "IsInf";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T x) const {
+  SLUICE_FN bool operator()(T x) const {
     if constexpr (!kIsFloat<T>) return false;
     return Abs()(x) == T(__builtin_inff());
   }
@@ -635,7 +577,7 @@ struct IsInf {
 struct IsFinite {
   static constexpr const char* kName = "IsFinite";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T x) const {
+  SLUICE_FN bool operator()(T x) const {
     if constexpr (!kIsFloat<T>) return true;
     return Abs()(x) < T(__builtin_inff());
   }
@@ -644,7 +586,7 @@ struct IsFinite {
 struct LogicalNot {
   static constexpr const char* kName = "LogicalNot";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T x) const {
+  SLUICE_FN bool operator()(T x) const {
     return x == T(0);
   }
 };
@@ -654,7 +596,7 @@ struct LogicalNot {
 struct Add {
   static constexpr const char* kName = "Add";
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     return static_cast<T>(Wrapping<T>(a) + Wrapping<T>(b));
   }
 };
@@ -662,7 +604,7 @@ struct Add {
 struct Sub {
   static constexpr const char* kName = "Sub";
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     return static_cast<T>(Wrapping<T>(a) - Wrapping<T>(b));
   }
 };
@@ -670,7 +612,7 @@ struct Sub {
 struct Mul {
   static constexpr const char* kName = "Mul";
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
   }
 };
@@ -679,7 +621,7 @@ struct Mul {
 struct Div {
   static constexpr const char* kName = "Div";
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     if constexpr (!kIsFloat<T>) {
       if (b == T(0)) return T(0);
       // The least integer / -1 wraps too.
@@ -693,19 +635,19 @@ struct Div {
 // a mod 0 = 0.
 struct Mod {
   static constexpr const char* kName = "Mod";
-  SLUICE_SCALAR static float Remainder(float a, float b) {
+  SLUICE_FN static float Remainder(float a, float b) {
     return SLUICE_LIBM2(fmodf, a, b);
   }
-  SLUICE_SCALAR static double Remainder(double a, double b) {
+  SLUICE_FN static double Remainder(double a, double b) {
     return SLUICE_LIBM2(fmod, a, b);
   }
   template <typename T>
-  SLUICE_SCALAR static T Remainder(T a, T b) {
+  SLUICE_FN static T Remainder(T a, T b) {
     const bool trivial = b == T(0) || (T(-1) < T(0) && b == T(-1));
     return trivial ? T(0) : static_cast<T>(a % b);
   }
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     const T r = Remainder(a, b);
     return r != T(0) && ((r < T(0)) != (b < T(0))) ? static_cast<T>(r + b) : r;
   }
@@ -716,7 +658,7 @@ struct Mod {
 struct FloorDiv {
   static constexpr const char* kName = "FloorDiv";
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     if constexpr (kIsFloat<T>) {
       if (b == T(0)) return a / b;
       const T r = Mod::Remainder(a, b);
@@ -736,14 +678,14 @@ struct FloorDiv {
 // or -1.
 struct Pow {
   static constexpr const char* kName = "Pow";
-  SLUICE_SCALAR float operator()(float a, float b) const {
+  SLUICE_FN float operator()(float a, float b) const {
     return SLUICE_LIBM2(powf, a, b);
   }
-  SLUICE_SCALAR double operator()(double a, double b) const {
+  SLUICE_FN double operator()(double a, double b) const {
     return SLUICE_LIBM2(pow, a, b);
   }
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     if (b < T(0)) {
       a = Reciprocal()(a);
       b = b % T(2) != T(0) ? T(1) : T(2);  // a is now 0, 1 or -1
@@ -760,7 +702,7 @@ struct Pow {
 struct Maximum {
   static constexpr const char* kName = "Maximum";
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     const T larger = a > b ? a : b;  // b when either is NaN
     return a != a ? a : larger;
   }
@@ -769,7 +711,7 @@ struct Maximum {
 struct Minimum {
   static constexpr const char* kName = "Minimum";
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     const T smaller = a < b ? a : b;
     return a != a ? a : smaller;
   }
@@ -778,17 +720,17 @@ struct Minimum {
 struct SquaredDifference {
   static constexpr const char* kName = "SquaredDifference";
   template <typename T>
-  SLUICE_SCALAR T operator()(T a, T b) const {
+  SLUICE_FN T operator()(T a, T b) const {
     return Square()(Sub()(a, b));
   }
 };
 
 struct Atan2 {
   static constexpr const char* kName = "Atan2";
-  SLUICE_SCALAR float operator()(float a, float b) const {
+  SLUICE_FN float operator()(float a, float b) const {
     return SLUICE_LIBM2(atan2f, a, b);
   }
-  SLUICE_SCALAR double operator()(double a, double b) const {
+  SLUICE_FN double operator()(double a, double b) const {
     return SLUICE_LIBM2(atan2, a, b);
   }
 };
@@ -798,7 +740,7 @@ struct Atan2 {
 struct Equal {
   static constexpr const char* kName = "Equal";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return a == b;
   }
 };
@@ -806,7 +748,7 @@ struct Equal {
 struct NotEqual {
   static constexpr const char* kName = "NotEqual";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return a != b;
   }
 };
@@ -814,7 +756,7 @@ struct NotEqual {
 struct Less {
   static constexpr const char* kName = "Less";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return a < b;
   }
 };
@@ -822,7 +764,7 @@ struct Less {
 struct LessEqual {
   static constexpr const char* kName = "LessEqual";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return a <= b;
   }
 };
@@ -830,7 +772,7 @@ struct LessEqual {
 struct Greater {
   static constexpr const char* kName = "Greater";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return a > b;
   }
 };
@@ -838,7 +780,7 @@ struct Greater {
 struct GreaterEqual {
   static constexpr const char* kName = "GreaterEqual";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return a >= b;
   }
 };
@@ -847,7 +789,7 @@ struct GreaterEqual {
 struct LogicalAnd {
   static constexpr const char* kName = "LogicalAnd";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return (a != T(0)) & (b != T(0));
   }
 };
@@ -855,7 +797,7 @@ struct LogicalAnd {
 struct LogicalOr {
   static constexpr const char* kName = "LogicalOr";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return (a != T(0)) | (b != T(0));
   }
 };
@@ -863,7 +805,7 @@ struct LogicalOr {
 struct LogicalXor {
   static constexpr const char* kName = "LogicalXor";
   template <typename T>
-  SLUICE_SCALAR bool operator()(T a, T b) const {
+  SLUICE_FN bool operator()(T a, T b) const {
     return (a != T(0)) != (b != T(0));
   }
 };
@@ -873,7 +815,7 @@ struct LogicalXor {
 struct Select {
   static constexpr const char* kName = "Select";
   template <typename T>
-  SLUICE_SCALAR T operator()(bool condition, T a, T b) const {
+  SLUICE_FN T operator()(bool condition, T a, T b) const {
     return condition ? a : b;
   }
 };
@@ -885,7 +827,7 @@ struct Select {
 struct ReluGrad {
   static constexpr const char* kName = "ReluGrad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T y) const {
+  SLUICE_FN T operator()(T dy, T y) const {
     return y > T(0) ? dy : T(0);
   }
 };
@@ -893,7 +835,7 @@ struct ReluGrad {
 struct Relu6Grad {
   static constexpr const char* kName = "Relu6Grad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T y) const {
+  SLUICE_FN T operator()(T dy, T y) const {
     const bool inside = (y > T(0)) & (y < T(6));
     return inside ? dy : T(0);
   }
@@ -903,7 +845,7 @@ struct LeakyReluGrad {
   static constexpr const char* kName = "LeakyReluGrad";
   double alpha = 0.01;  // must be positive: y stands in for x
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T y) const {
+  SLUICE_FN T operator()(T dy, T y) const {
     return y > T(0) ? dy : T(alpha) * dy;
   }
 };
@@ -912,7 +854,7 @@ struct EluGrad {
   static constexpr const char* kName = "EluGrad";
   double alpha = 1;
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T y) const {
+  SLUICE_FN T operator()(T dy, T y) const {
     return y > T(0) ? dy : dy * (y + T(alpha));
   }
 };
@@ -920,7 +862,7 @@ struct EluGrad {
 struct SeluGrad {
   static constexpr const char* kName = "SeluGrad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T y) const {
+  SLUICE_FN T operator()(T dy, T y) const {
     return dy * (y > T(0) ? T(kSeluScale) : y + T(kSeluScale * kSeluAlpha));
   }
 };
@@ -928,7 +870,7 @@ struct SeluGrad {
 struct SigmoidGrad {
   static constexpr const char* kName = "SigmoidGrad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T y) const {
+  SLUICE_FN T operator()(T dy, T y) const {
     return dy * (y * (T(1) - y));
   }
 };
@@ -936,7 +878,7 @@ struct SigmoidGrad {
 struct TanhGrad {
   static constexpr const char* kName = "TanhGrad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T y) const {
+  SLUICE_FN T operator()(T dy, T y) const {
     return dy * (T(1) - y * y);
   }
 };
@@ -944,7 +886,7 @@ struct TanhGrad {
 struct SoftplusGrad {
   static constexpr const char* kName = "SoftplusGrad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T x) const {
+  SLUICE_FN T operator()(T dy, T x) const {
     return dy * Sigmoid()(x);
   }
 };
@@ -952,7 +894,7 @@ struct SoftplusGrad {
 struct SiluGrad {
   static constexpr const char* kName = "SiluGrad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T x) const {
+  SLUICE_FN T operator()(T dy, T x) const {
     const T s = Sigmoid()(x);
     return dy * (s * (T(1) + ClampTo(x, T(-800), T(800)) * (T(1) - s)));
   }
@@ -961,7 +903,7 @@ struct SiluGrad {
 struct GeluGrad {
   static constexpr const char* kName = "GeluGrad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T x) const {
+  SLUICE_FN T operator()(T dy, T x) const {
     const T cdf = T(0.5) * (T(1) + Erf()(x * T(0.7071067811865476)));
     const T t = ClampTo(x, T(-40), T(40));  // the density is 0 beyond
     return dy * (cdf + t * T(0.3989422804014327) * Exp()(T(-0.5) * t * t));
@@ -971,7 +913,7 @@ struct GeluGrad {
 struct GeluTanhGrad {
   static constexpr const char* kName = "GeluTanhGrad";
   template <typename T>
-  SLUICE_SCALAR T operator()(T dy, T x) const {
+  SLUICE_FN T operator()(T dy, T x) const {
     const T c = T(1.5957691216057308);
     const T t = ClampTo(x, T(-40), T(40));
     const T s = Sigmoid()(c * (x + T(0.044715) * (x * x * x)));
@@ -1003,7 +945,7 @@ using BinaryPredicates =
 // An op with its parameters, in the order of its fields; those it has not are
 // ignored.
 template <typename Op>
-SLUICE_SCALAR Op MakeOp(double a, double b) {
+SLUICE_FN Op MakeOp(double a, double b) {
   if constexpr (requires { Op{0.0, 0.0}; }) {
     return Op{a, b};
   } else if constexpr (requires { Op{0.0}; }) {
@@ -1021,7 +963,7 @@ SLUICE_SCALAR Op MakeOp(double a, double b) {
 }  // namespace sluice
 #endif
 
-#undef SLUICE_SCALAR
+#undef SLUICE_FN
 #undef SLUICE_LIBM
 #undef SLUICE_LIBM2
 
