@@ -1,0 +1,100 @@
+// A small classification task for tests of training: three classes of points
+// around corners of a cube, and a network with one hidden layer.
+#ifndef SLUICE_TESTS_SUPPORT_TOY_TRAINING_H_
+#define SLUICE_TESTS_SUPPORT_TOY_TRAINING_H_
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "graph/builder.h"
+#include "io/datasets.h"
+#include "models/layers.h"
+#include "models/metrics.h"
+#include "models/trainer.h"
+
+namespace sluice::testing {
+
+inline constexpr int64_t kPoints = 250;
+
+// x float32 [3], label int64.
+inline Dataset Points(const RunContext& run) {
+  Tensor x(DType::kFloat32, {kPoints, 3});
+  Tensor label(DType::kInt64, {kPoints});
+  uint32_t state = run.training() ? 1 : 2;
+  for (int64_t i = 0; i < kPoints; ++i) {
+    label.data<int64_t>()[i] = i % 3;
+    for (int64_t j = 0; j < 3; ++j) {
+      state = state * 1664525u + 1013904223u;
+      x.data<float>()[3 * i + j] =
+          (i % 3 == j ? 1.0f : 0.0f) +
+          1.5f * (static_cast<float>(state >> 8) * 0x1p-24f - 0.5f);
+    }
+  }
+  Dataset points = datasets::FromTensors({{"x", x}, {"label", label}});
+  if (run.training()) points = points.Shuffle(kPoints, run.seed).Repeat();
+  return points.Batch(run.batch_size).Prefetch(2);
+}
+
+inline ModelSpec Network(Scope& scope, const Features& in,
+                         const RunContext& run) {
+  Output x = layers::Dense(scope / "fc1", in["x"], {.units = 16});
+  x = layers::BatchNorm(scope / "norm", x,
+                        {.training = run.training(), .activation = Relu});
+  x = layers::Dropout(scope / "dropout", x,
+                      {.rate = 0.2, .training = run.training()});
+  const Output logits = layers::Dense(scope / "logits", x, {.units = 3});
+  return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+          .metrics = {{"accuracy", Accuracy(logits, in["label"])}},
+          .exports = {{"probabilities", Softmax(logits)}}};
+}
+
+inline TrainerSpec ToySpec() {
+  return {.name = "toy",
+          .input = Points,
+          .model = Network,
+          .optimizer = [](const RunContext& run) {
+            return optimizers::Momentum(
+                Schedule("2:0.01->0.1,10:0.1=>0.01", run), 0.9);
+          }};
+}
+
+// Ten steps an epoch.
+inline RunContext ToyRun(double epochs) {
+  RunContext run;
+  run.batch_size = 25;
+  run.epochs = epochs;
+  run.seed = 7;
+  return run;
+}
+
+// A folder that is removed with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    static int count = 0;
+    path_ = std::filesystem::temp_directory_path() /
+            ("sluice-test-" + std::to_string(getpid()) + "-" +
+             std::to_string(count++));
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string operator/(const std::string& name) const {
+    return (path_ / name).string();
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_TOY_TRAINING_H_
