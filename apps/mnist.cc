@@ -1,5 +1,6 @@
 // mnist: trains and runs networks that read handwritten digits.
 #include <algorithm>
+#include <mutex>
 
 #include "engine/status.h"
 #include "graph/builder.h"
@@ -21,6 +22,12 @@ constexpr uint64_t kTestSequence = 2;
 
 Dataset Digits(const RunContext& run) {
   if (!run.data_dir.empty()) return datasets::Mnist(run.data_dir, run.mode);
+  static std::once_flag said;
+  std::call_once(said, [] {
+    console::Note(
+        "no --data-dir: these are synthetic digits that the program draws, not "
+        "real handwriting");
+  });
   return run.training()
              ? datasets::SyntheticDigits(kSyntheticTraining, kTrainingSequence)
              : datasets::SyntheticDigits(kSyntheticTest, kTestSequence);
@@ -47,11 +54,6 @@ ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
 void Defaults(RunContext& run) {
   run.batch_size = 100;
   run.epochs = run.flag("model") == "cnn" ? 5 : 20;
-  if (run.data_dir.empty()) {
-    console::Note(
-        "no --data-dir: these are synthetic digits that the program draws, not "
-        "real handwriting");
-  }
 }
 
 // Adam with a rate that falls to nothing over the whole training.

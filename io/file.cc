@@ -164,7 +164,11 @@ class PosixFileSystem : public FileSystem {
     }
     if (errno == ENOENT && ParentDirectory(path) != path) {
       SLUICE_RETURN_IF_ERROR(MakeDirectories(ParentDirectory(path)));
-      return MakeDirectories(path);
+      // Some file systems (/proc) refuse with ENOENT although the parent
+      // exists.
+      if (mkdir(path.c_str(), 0777) == 0) {
+        return SyncDirectory(ParentDirectory(path));
+      }
     }
     const int error = errno;
     struct stat info {};

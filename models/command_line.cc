@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "engine/device.h"
 
@@ -24,6 +25,22 @@ CLI::Validator Parses(const char* type, Parse parse) {
           },
           type};
 }
+
+// A number in [least, most].
+CLI::Validator Between(double least, double most) {
+  return Parses("NUMBER", [=](const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || !(value >= least && value <= most)) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("wanted a number from {} to {}, got '{}'", least,
+                              most, text));
+    }
+  });
+}
+// Whole numbers up to 2^53, which a double tells apart.
+constexpr double kLargest = 9007199254740992;
+constexpr double kMostEpochs = 1e6;
 
 std::pair<int64_t, int64_t> ParseSteps(const std::string& text) {
   long long first = 0, last = 0;
@@ -72,6 +89,12 @@ class Reader {
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) {  // --help, --version
         return {{}, app_.exit(error)};
+      }
+      if (app_.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+        return Usage(
+            fmt::format("unknown command '{}', there are train, eval, "
+                        "predict and export",
+                        argv[1]));
       }
       return Usage(OneLine(error.what()));
     }
@@ -129,13 +152,14 @@ class Reader {
     sub->add_option("--weights", line_.training.weights,
                     "Safetensors file to take the model's variables from");
     sub->add_option("--batch-size", given_.batch_size, "Examples in a step")
-        ->check(CLI::PositiveNumber);
+        ->check(Between(1, kLargest));
     sub->add_option("--seed", line_.run.seed, "Of all randomness")
+        ->check(Between(0, kLargest))
         ->capture_default_str();
     sub->add_flag("--deterministic", line_.training.session.deterministic,
                   "The same bits for any number of threads");
     sub->add_option("--threads", line_.threads, "0: one per core")
-        ->check(CLI::NonNegativeNumber)
+        ->check(Between(0, 1024))
         ->capture_default_str();
     sub->add_option("--device", given_.device, "Such as /cpu:0")
         ->check(Parses("DEVICE", [](const std::string& text) {
@@ -150,7 +174,7 @@ class Reader {
     CLI::App* sub = Add(CommandLine::Command::kTrain, "train",
                         "Train, or go on training what --log-dir holds");
     sub->add_option("--epochs", given_.epochs, "Passes over the data in all")
-        ->check(CLI::NonNegativeNumber);
+        ->check(Between(0, kMostEpochs));
     sub->add_option("--optimizer", line_.optimizer,
                     "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw")
         ->check(Parses(
@@ -163,21 +187,21 @@ class Reader {
     sub->add_option("--max-steps", line_.max_steps,
                     "Stop at this step and save; schedules still reckon with "
                     "--epochs")
-        ->check(CLI::NonNegativeNumber);
+        ->check(Between(0, kLargest));
     sub->add_option("--evaluate-every", line_.training.evaluate_every,
                     "Epochs between evaluations; 0: only at the end")
-        ->check(CLI::NonNegativeNumber)
+        ->check(Between(0, kMostEpochs))
         ->capture_default_str();
     sub->add_option("--early-stopping", line_.patience,
                     "Stop after this many evaluations without a better one")
-        ->check(CLI::PositiveNumber);
+        ->check(Between(1, kLargest));
     sub->add_option("--log-every", line_.training.log_every,
                     "Steps between reports")
-        ->check(CLI::PositiveNumber)
+        ->check(Between(1, kLargest))
         ->capture_default_str();
     sub->add_option("--keep", line_.training.keep_checkpoints,
                     "Checkpoints to keep, beside the best")
-        ->check(CLI::PositiveNumber)
+        ->check(Between(1, kLargest))
         ->capture_default_str();
     sub->add_option("--profile", given_.profile,
                     "steps=FIRST:LAST: write a Chrome trace of these steps")
@@ -196,7 +220,7 @@ class Reader {
     sub->add_option("--from", line_.exported,
                     "Folder that export wrote, to run instead of a checkpoint");
     sub->add_option("--count", line_.count, "Examples; 0: all")
-        ->check(CLI::NonNegativeNumber)
+        ->check(Between(0, kLargest))
         ->capture_default_str();
   }
 
