@@ -197,7 +197,7 @@ void PlaceA(const Gemm<T>& g, int64_t row, int64_t k, GemmTile<T>& tile,
     // Stored [k,m]: every step of k is in another cache line. In place is good
     // enough unless these fall on few cache sets and are read many times.
     const bool copy = tile.n >= 128 && depth >= 64 &&
-                      g.lda * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
+                      g.lda * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
     tile.a_row_stride = 1;
     if (g.read_a.read != nullptr) {
       for (int64_t p = 0; p < depth; ++p) {

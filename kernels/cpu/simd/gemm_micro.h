@@ -136,15 +136,19 @@ struct TileFns {
   constexpr TileFns() { Fill(); }
 };
 
-// One panel of B against all of A.
+// One panel of B against all of A. Rows are spread evenly over the tiles, since
+// one of one row takes nearly as long as one of four.
 template <typename T>
 void MultiplyPanel(const GemmTile<T>& tile, const T* b, int64_t b_stride, T* c,
                    const T* bias, int64_t columns) {
   static constexpr TileFns<T> kFns;
-  for (int64_t i = 0; i < tile.m; i += kTileRows) {
-    const int64_t rows = tile.m - i < kTileRows ? tile.m - i : kTileRows;
-    kFns.of_rows[rows](tile, tile.a + i * tile.a_row_stride, b, b_stride,
-                       c + i * tile.ldc, bias, columns);
+  const int64_t tiles = (tile.m + kTileRows - 1) / kTileRows;
+  int64_t row = 0;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t rows = tile.m / tiles + (i < tile.m % tiles ? 1 : 0);
+    kFns.of_rows[rows](tile, tile.a + row * tile.a_row_stride, b, b_stride,
+                       c + row * tile.ldc, bias, columns);
+    row += rows;
   }
 }
 
@@ -169,6 +173,44 @@ void Multiply(const GemmTile<T>& tile) {
     }
     const T* bias = tile.bias == nullptr ? nullptr : tile.bias + j;
     MultiplyPanel(tile, b, b_stride, tile.c + j, bias, columns);
+  }
+}
+
+// Packs one panel, of `width` columns.
+template <typename T>
+void PackPanel(const T* in, int64_t row_stride, int64_t column_stride,
+               int64_t k, int64_t width, T* out) {
+  constexpr int kWidth = kTileColumns<T>;
+  int64_t p = 0;
+  if (width == kWidth) {
+    for (; p < k; ++p, out += kWidth) {
+      for (int64_t q = 0; q < kWidth; ++q) {
+        out[q] = in[p * row_stride + q * column_stride];
+      }
+    }
+    return;
+  }
+  if (column_stride == 1) {
+    // Whole vectors are read where they end before the matrix does; what they
+    // take from the next row is replaced by zeros.
+    const int64_t end = (k - 1) * row_stride + width;
+    T inside[kWidth];
+    for (int q = 0; q < kWidth; ++q) inside[q] = q < width ? T(1) : T(0);
+    const Vector<T> zero = {};
+    for (; p < k && p * row_stride + kWidth <= end; ++p, out += kWidth) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        const int lane = v * kLanes<T>;
+        Store(out + lane, Load(inside + lane) != zero
+                              ? Load(in + p * row_stride + lane)
+                              : zero);
+      }
+    }
+  }
+  for (; p < k; ++p, out += kWidth) {
+    for (int64_t q = 0; q < kWidth; ++q) {
+      out[q] = q < width ? in[p * row_stride + q * column_stride] : T(0);
+    }
   }
 }
 
@@ -200,22 +242,9 @@ void PackB(const T* b, int64_t row_stride, int64_t column_stride, int64_t k,
     }
   }
   for (; j < n; j += kWidth, panels += panel_stride) {
-    const T* in = b + j * column_stride;
     const int64_t width = n - j < kWidth ? n - j : kWidth;
-    if (width == kWidth) {
-      for (int64_t p = 0; p < k; ++p) {
-        for (int64_t q = 0; q < kWidth; ++q) {
-          panels[p * kWidth + q] = in[p * row_stride + q * column_stride];
-        }
-      }
-    } else {
-      for (int64_t p = 0; p < k; ++p) {
-        for (int64_t q = 0; q < kWidth; ++q) {
-          panels[p * kWidth + q] =
-              q < width ? in[p * row_stride + q * column_stride] : T(0);
-        }
-      }
-    }
+    PackPanel(b + j * column_stride, row_stride, column_stride, k, width,
+              panels);
   }
 }
 
