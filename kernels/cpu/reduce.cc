@@ -7,11 +7,8 @@
 // enough that sums of 10^7 float32 elements stay accurate.
 #include "kernels/cpu/reduce.h"
 
-#include <cmath>
-#include <limits>
-
-#include "engine/scalar.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/reducers.h"
 
 namespace sluice::cpu {
 
@@ -57,101 +54,13 @@ int64_t ReducedCount(const std::vector<DimGroup>& groups) {
 
 namespace {
 
-// --- Reducers ----------------------------------------------------------------
-// Start() is the result of nothing, Step takes in an element, Merge another
-// state; Finish gives the result, `count` being the number of elements.
-
-template <typename T>
-struct SumReducer {
-  using Element = T;
-  using State = Wide<T>;
-  static State Start() { return 0; }
-  static void Step(State& s, ComputeType<T> x) { s += static_cast<State>(x); }
-  static void Merge(State& s, State other) { s += other; }
-  static T Finish(State s, int64_t) {
-    return T(static_cast<ComputeType<T>>(s));
-  }
-};
-
-template <typename T>
-struct MeanReducer : SumReducer<T> {
-  static T Finish(double s, int64_t count) {
-    return T(static_cast<ComputeType<T>>(s / static_cast<double>(count)));
-  }
-};
-
-template <typename T>
-struct ProdReducer : SumReducer<T> {
-  using State = Wide<T>;
-  static State Start() { return 1; }
-  static void Step(State& s, ComputeType<T> x) { s *= static_cast<State>(x); }
-  static void Merge(State& s, State other) { s *= other; }
-};
-
-// Choose is scalar::Maximum or Minimum.
-template <typename T, typename Choose>
-struct ExtremeReducer {
-  using Element = T;
-  using State = ComputeType<T>;
-  static State Start() {
-    using Limits = std::numeric_limits<State>;
-    constexpr bool kMax = std::is_same_v<Choose, scalar::Maximum>;
-    if (Limits::has_infinity) {
-      return kMax ? static_cast<State>(-Limits::infinity())
-                  : Limits::infinity();
-    }
-    return kMax ? Limits::lowest() : Limits::max();
-  }
-  static void Step(State& s, State x) { s = Choose()(s, x); }
-  static void Merge(State& s, State other) { s = Choose()(s, other); }
-  static T Finish(State s, int64_t) { return T(s); }
-};
-template <typename T>
-using MaxReducer = ExtremeReducer<T, scalar::Maximum>;
-template <typename T>
-using MinReducer = ExtremeReducer<T, scalar::Minimum>;
-
-// exp(max) * sum, max being the largest so far.
-struct ScaledSum {
-  double max;
-  double sum;
-};
-template <typename T>
-struct LogSumExpReducer {
-  using Element = T;
-  using State = ScaledSum;
-  static State Start() { return {-std::numeric_limits<double>::infinity(), 0}; }
-  static void Step(State& s, ComputeType<T> x) {
-    Merge(s, {static_cast<double>(x), 1});
-  }
-  // Equal maxima apart, or infinities would make NaN.
-  static void Merge(State& s, State other) {
-    if (other.max > s.max) std::swap(s, other);
-    s.sum += other.max == s.max ? other.sum
-                                : other.sum * std::exp(other.max - s.max);
-  }
-  static T Finish(State s, int64_t) {
-    return T(static_cast<ComputeType<T>>(s.max + std::log(s.sum)));
-  }
-};
-
-template <bool kAll>
-struct LogicalReducer {
-  using Element = bool;
-  using State = bool;
-  static bool Start() { return kAll; }
-  static void Step(bool& s, bool x) { s = kAll ? s && x : s || x; }
-  static void Merge(bool& s, bool other) { Step(s, other); }
-  static bool Finish(bool s, int64_t) { return s; }
-};
-
-// --- Stages ------------------------------------------------------------------
-
 // [outer, n, inner] to [outer, segments, inner].
 struct Stage {
   AxisForm form;
   int64_t rows;  // of n in one segment
   int64_t segments;
+
+  int64_t results() const { return form.outer * segments * form.inner; }
 };
 
 // Stages that reduce n altogether.
@@ -184,31 +93,11 @@ std::vector<Stage> PlanStages(std::vector<DimGroup> groups) {
   return stages;
 }
 
-// Of one stage: the first reads elements, the last writes them.
-template <typename R, bool kFirst, bool kLast>
-void RunStage(const Stage& stage, const void* in_data, void* out_data,
-              int64_t count) {
-  using State = typename R::State;
-  using Element = typename R::Element;
-  using In = std::conditional_t<kFirst, Element, State>;
-  using Out = std::conditional_t<kLast, Element, State>;
-  const In* in = static_cast<const In*>(in_data);
-  Out* out = static_cast<Out*>(out_data);
-  auto take = [](State& s, In x) {
-    if constexpr (kFirst) {
-      R::Step(s, static_cast<ComputeType<Element>>(x));
-    } else {
-      R::Merge(s, x);
-    }
-  };
-  auto put = [count](State s) {
-    if constexpr (kLast) {
-      return R::Finish(s, count);
-    } else {
-      (void)count;
-      return s;
-    }
-  };
+// One stage; `from` makes a state of what the input holds.
+template <typename Monoid, typename In, typename From>
+void RunStage(const Stage& stage, const In* in, typename Monoid::State* out,
+              From from) {
+  using State = typename Monoid::State;
   const auto [outer, n, inner] = stage.form;
   const int64_t blocks = (inner + kColumnBlock - 1) / kColumnBlock;
   const int64_t cost = std::max<int64_t>(
@@ -225,52 +114,53 @@ void RunStage(const Stage& stage, const void* in_data, void* out_data,
           const int64_t column = task % blocks * kColumnBlock;
           const In* x =
               in + (result_row / stage.segments * n + first) * inner + column;
-          Out* y = out + result_row * inner + column;
+          State* y = out + result_row * inner + column;
           if (inner == 1) {
-            State s = R::Start();
-            for (int64_t i = 0; i < rows; ++i) take(s, x[i]);
-            *y = put(s);
+            State s = Monoid::Start();
+            for (int64_t i = 0; i < rows; ++i) Monoid::Merge(s, from(x[i]));
+            *y = s;
             continue;
           }
           const int64_t columns = std::min(kColumnBlock, inner - column);
           State block[kColumnBlock];
-          std::fill_n(block, columns, R::Start());
+          std::fill_n(block, columns, Monoid::Start());
           for (int64_t i = 0; i < rows; ++i, x += inner) {
-            for (int64_t j = 0; j < columns; ++j) take(block[j], x[j]);
+            for (int64_t j = 0; j < columns; ++j) {
+              Monoid::Merge(block[j], from(x[j]));
+            }
           }
-          for (int64_t j = 0; j < columns; ++j) y[j] = put(block[j]);
+          std::copy_n(block, columns, y);
         }
       });
 }
 
+// The stages' results follow each other in the workspace.
 template <typename R>
 Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
   using State = typename R::State;
   const std::vector<DimGroup> groups = GroupDims(spec);
   const int64_t count = ReducedCount(groups);
+  const int64_t results = spec.outputs[0].shape.elements();
   const std::vector<Stage> stages = PlanStages(groups);
   size_t states = 0;
-  for (const Stage& s : stages) {
-    states += s.form.outer * s.segments * s.form.inner;
-  }
-  states -= spec.outputs[0].shape.elements();  // what the last stage writes
+  for (const Stage& s : stages) states += s.results();
   return KernelOf(
-      [stages, count](const KernelContext& c) {
-        const void* in = c.input<void>(0);
-        State* next = static_cast<State*>(c.workspace());
-        for (size_t i = 0; i < stages.size(); ++i) {
-          const Stage& s = stages[i];
-          if (i + 1 == stages.size()) {
-            (i == 0
-                 ? RunStage<R, true, true>
-                 : RunStage<R, false, true>)(s, in, c.output<void>(0), count);
-            return;
-          }
-          (i == 0 ? RunStage<R, true, false>
-                  : RunStage<R, false, false>)(s, in, next, count);
-          in = next;
-          next += s.form.outer * s.segments * s.form.inner;
+      [stages, count, results](const KernelContext& c) {
+        using Element = typename R::Element;
+        using Monoid = typename R::Monoid;
+        State* state = static_cast<State*>(c.workspace());
+        RunStage<Monoid>(stages[0], c.input<Element>(0), state,
+                         [](Element x) { return R::From(x); });
+        for (size_t i = 1; i < stages.size(); ++i) {
+          State* next = state + stages[i - 1].results();
+          RunStage<Monoid>(stages[i], state, next, [](State s) { return s; });
+          state = next;
         }
+        ParallelFor(results, kReduceGrain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            c.output<Element>(0)[i] = R::Finish(state[i], count);
+          }
+        });
       },
       states * sizeof(State));
 }
@@ -301,12 +191,10 @@ void RegisterReduceKernels(KernelTable& table) {
   RegisterNumeric<MinReducer>(table, "Min");
   RegisterFloating<MeanReducer>(table, "Mean");
   RegisterFloating<LogSumExpReducer>(table, "LogSumExp");
-  table.Register({.op = "Any",
-                  .dtypes = DType::kBool,
-                  .make = MakeReduce<LogicalReducer<false>>});
-  table.Register({.op = "All",
-                  .dtypes = DType::kBool,
-                  .make = MakeReduce<LogicalReducer<true>>});
+  table.Register(
+      {.op = "Any", .dtypes = DType::kBool, .make = MakeReduce<AnyReducer>});
+  table.Register(
+      {.op = "All", .dtypes = DType::kBool, .make = MakeReduce<AllReducer>});
   RegisterReduceSimdKernels(table);
   RegisterReduceScanKernels(table);
 }
