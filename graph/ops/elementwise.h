@@ -49,7 +49,8 @@ Output IsFinite(Operand x);
 Output LogicalNot(Operand x);  // bool
 
 // Any dtype to any other. Floats to integers truncate towards zero, values out
-// of range become the nearest in range and NaN 0; to bool: x != 0.
+// of range become the nearest in range and NaN 0; integers to shorter ones wrap
+// around; to bool: x != 0.
 Output Cast(Operand x, DType to);
 
 // x limited to [lo, hi]. The gradient flows where lo <= x <= hi.
