@@ -12,6 +12,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +73,14 @@ Status Place(Graph& graph, const std::vector<std::string>& devices);
 // are an error naming both. Wants a placed graph where there are several
 // devices.
 Status OrderVariables(Graph& graph);
+
+// The passes from graph to graph by name, in the order of a step, for tools and
+// tests. Those that need no devices ignore them.
+struct NamedPass {
+  const char* name;  // "order_variables"
+  Status (*run)(Graph& graph, const std::vector<std::string>& devices);
+};
+std::span<const NamedPass> All();
 
 // One graph per device that has nodes, with Send/Recv on the crossing edges:
 // each crossing tensor is sent once to each device. Crossing control edges

@@ -60,26 +60,15 @@ Case ReadCase(const std::filesystem::path& path) {
 // Runs one pass; the parts of a partition go to `parts`.
 Status RunPass(const std::vector<std::string>& pass, Graph& graph,
                passes::Partitions* parts) {
-  const std::string& name = pass.at(0);
-  if (name == "verify") return passes::Verify(graph);
-  if (name == "refine") return passes::Refine(graph);
-  if (name == "order_variables") return passes::OrderVariables(graph);
-  if (name == "place") {
-    return passes::Place(graph, {pass.begin() + 1, pass.end()});
-  }
-  if (name == "prune") {
-    passes::Prune(graph);
-  } else if (name == "merge") {
-    passes::MergeCommon(graph);
-  } else if (name == "simplify") {
-    passes::Simplify(graph);
-  } else if (name == "partition") {
+  const std::vector<std::string> devices(pass.begin() + 1, pass.end());
+  if (pass[0] == "partition") {
     *parts = passes::Partition(graph);
     return passes::Verify(*parts);
-  } else {
-    return NotFound("no pass '" + name + "'");
   }
-  return {};
+  for (const passes::NamedPass& known : passes::All()) {
+    if (known.name == pass[0]) return known.run(graph, devices);
+  }
+  return NotFound("no pass '" + pass[0] + "'");
 }
 
 std::string Canonical(const std::string& text) {

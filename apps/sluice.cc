@@ -1,0 +1,118 @@
+// The tool: prints and rewrites saved graphs, lists what checkpoints and event
+// files hold, lists the ops, and looks at the machine.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "apps/sluice/commands.h"
+#include "engine/status.h"
+
+namespace {
+
+using namespace sluice;
+
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+struct Options {
+  tool::GraphOptions graph;
+  std::string file, op;
+  bool json = false;
+};
+
+void AddGraph(CLI::App& app, Options& options) {
+  CLI::App* graph = app.add_subcommand("graph", "Prints a saved graph");
+  graph->add_option("file", options.graph.path, "Text form of a graph")
+      ->required();
+  graph
+      ->add_option("--pass", options.graph.passes,
+                   "Pass to run first, several in order")
+      ->check(CLI::IsMember(tool::PassNames()))
+      ->allow_extra_args(false);
+  graph
+      ->add_option("--device", options.graph.devices,
+                   "Device to place on, several; the first is the default")
+      ->allow_extra_args(false);
+  graph
+      ->add_option("--feed", options.graph.feeds,
+                   "Shape of a placeholder, such as image=32,784")
+      ->allow_extra_args(false);
+  graph
+      ->add_option("--keep", options.graph.keep,
+                   "Node that pruning keeps, several")
+      ->allow_extra_args(false);
+  CLI::Option* dot =
+      graph->add_flag("--dot", options.graph.dot, "Print Graphviz");
+  graph->add_flag("--json", options.json, "One object per node")->excludes(dot);
+  graph->callback([&options] {
+    options.graph.json = options.json;
+    if (options.graph.devices.empty()) options.graph.devices = {"/cpu:0"};
+    tool::ShowGraph(options.graph);
+  });
+}
+
+void AddInspect(CLI::App& app, Options& options) {
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "Lists the tensors of a checkpoint or the records of events");
+  inspect->add_option("file", options.file, "Safetensors or event file")
+      ->required();
+  inspect->add_flag("--json", options.json, "One object per line");
+  inspect->callback([&] { tool::Inspect(options.file, options.json); });
+}
+
+void AddOps(CLI::App& app, Options& options) {
+  CLI::App* ops = app.add_subcommand("ops", "Lists every op, or one in detail");
+  ops->add_option("name", options.op, "Such as MatMul");
+  ops->add_flag("--json", options.json, "One object per op");
+  ops->callback([&] { tool::ListOps(options.op, options.json); });
+}
+
+void AddDoctor(CLI::App& app, Options& options) {
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Says what this machine and build have");
+  doctor->add_flag("--json", options.json, "One object");
+  doctor->callback([&] { tool::Doctor(options.json); });
+}
+
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+int Run(int argc, char** argv) {
+  Options options;
+  CLI::App app("Looks at Sluice's graphs, checkpoints, events and ops");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "sluice " SLUICE_VERSION);
+  AddGraph(app, options);
+  AddInspect(app, options);
+  AddOps(app, options);
+  AddDoctor(app, options);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    fmt::print(stderr, "sluice: {}; sluice --help says more\n",
+               OneLine(error.what()));
+    return kUsage;
+  } catch (const Error& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "sluice: {}\n", OneLine(error.what()));
+    return kFailure;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sluice: %s\n", error.what());
+    return kFailure;
+  }
+}

@@ -1,0 +1,38 @@
+// The subcommands of the tool `sluice`. Each prints its results on stdout and
+// throws Error.
+#ifndef SLUICE_APPS_SLUICE_COMMANDS_H_
+#define SLUICE_APPS_SLUICE_COMMANDS_H_
+
+#include <string>
+#include <vector>
+
+namespace sluice::tool {
+
+struct GraphOptions {
+  std::string path;
+  std::vector<std::string> passes;   // names, "partition" last
+  std::vector<std::string> devices;  // for "place"
+  std::vector<std::string> feeds;    // "image=32,784"
+  std::vector<std::string> keep;     // nodes that "prune" needs
+  bool dot = false;
+  bool json = false;
+};
+// Prints a saved graph, after passes, as text, Graphviz or one JSON object per
+// node.
+void ShowGraph(const GraphOptions& options);
+// What `passes` may hold.
+std::vector<std::string> PassNames();
+
+// Lists what a safetensors or TensorBoard event file holds. Damage in an event
+// file is thrown after the records before it were listed.
+void Inspect(const std::string& path, bool json);
+
+// Lists every op, or describes one.
+void ListOps(const std::string& name, bool json);
+
+// Says what this machine has and what this build uses of it.
+void Doctor(bool json);
+
+}  // namespace sluice::tool
+
+#endif  // SLUICE_APPS_SLUICE_COMMANDS_H_

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "apps/sluice/commands.h"
+#include "apps/sluice/json.h"
+#include "engine/cpu_features.h"
+#include "engine/threads.h"
+#include "graph/builder.h"
+#include "graph/session.h"
+#include "kernels/cpu/simd/simd.h"
+
+namespace sluice::tool {
+namespace {
+
+// A line of /proc/meminfo in bytes; 0 when unknown.
+int64_t MemoryInfo(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name;) {
+    int64_t kilobytes = 0;
+    file >> kilobytes;
+    if (name == key + ":") return kilobytes * 1024;
+    std::getline(file, name);
+  }
+  return 0;
+}
+
+int64_t PeakMemory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+std::string Size(int64_t bytes) {
+  if (bytes <= 0) return "unknown";
+  if (bytes < 1 << 20) return fmt::format("{} KiB", bytes >> 10);
+  if (bytes < 1 << 30) return fmt::format("{} MiB", bytes >> 20);
+  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+// Libraries found when this was built, and those that were not.
+std::map<std::string, std::string> Libraries() {
+  std::map<std::string, std::string> libraries = {
+      {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000,
+                          FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+      {"zlib", zlibVersion()},
+      {"spdlog", "absent: plain log lines"},
+      {"protobuf", "absent: no TensorBoard event files"},
+      {"png", "absent: no images in event files"}};
+  std::istringstream features(SLUICE_FEATURES);
+  for (std::string feature; std::getline(features, feature, ',');) {
+    std::transform(feature.begin(), feature.end(), feature.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    libraries[feature] = "present";
+  }
+  return libraries;
+}
+
+// One step with a gradient; "ok" or what failed.
+std::string SelfTest() {
+  try {
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, {2, 2});
+    const Output w = graph.Variable("w", Ones({2, 2}));
+    const Output loss = Sum(Square(MatMul(x, w)));
+    const Output slope = Gradients({loss}, {w})[0];
+    Session session(graph);
+    session.Initialize();
+    const Tensor got =
+        session.Run({{x, Tensor::Array<float>({2, 2}, {1, 2, 3, 4})}}, slope);
+    // dL/dw = 2 x^T (x w), with rows of x w being 3 and 7.
+    const Tensor wanted = Tensor::Array<float>({2, 2}, {48, 48, 68, 68});
+    return got.BitEqual(wanted) ? "ok" : "wrong result " + got.ToString();
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+struct Report {
+  const CpuFeatures& cpu = Cpu();
+  const std::string isa = Simd().isa;
+  const int threads = ComputeThreads().threads();
+  const int64_t total = MemoryInfo("MemTotal");
+  const int64_t available = MemoryInfo("MemAvailable");
+  const std::map<std::string, std::string> libraries = Libraries();
+  const size_t ops = OpTable::Global().All().size();
+  const std::string self_test = SelfTest();
+  const int64_t peak = PeakMemory();
+};
+
+void PrintText(const Report& report) {
+  const auto line = [](std::string_view what, const std::string& text) {
+    fmt::print("{:<11} {}\n", what, text);
+  };
+  const CpuFeatures& cpu = report.cpu;
+  line("sluice", fmt::format("{}, {} ops", SLUICE_VERSION, report.ops));
+  line("cpu",
+       fmt::format("{}, {} cores for this process",
+                   cpu.model.empty() ? "unknown" : cpu.model, cpu.cores));
+  line("caches", fmt::format("L1 {}, L2 {}, L3 {}", Size(cpu.l1_bytes),
+                             Size(cpu.l2_bytes), Size(cpu.l3_bytes)));
+  line("vectors", fmt::format("avx2 {}, avx512 {}; kernels use {}",
+                              cpu.avx2 ? "yes" : "no",
+                              cpu.avx512 ? "yes" : "no", report.isa));
+  line("threads", fmt::format("{} for computing", report.threads));
+  line("memory", fmt::format("{} of {} available; this process took {}",
+                             Size(report.available), Size(report.total),
+                             Size(report.peak)));
+  line("devices", "/cpu:0; /cpu:N for virtual ones; /null:0 plans only");
+  for (const auto& [name, state] : report.libraries) {
+    line("library", fmt::format("{} {}", name, state));
+  }
+  line("self-test", report.self_test);
+}
+
+void PrintAsJson(const Report& report) {
+  const CpuFeatures& cpu = report.cpu;
+  PrintJson({{"version", SLUICE_VERSION},
+             {"ops", report.ops},
+             {"cpu", cpu.model},
+             {"cores", cpu.cores},
+             {"l1_bytes", cpu.l1_bytes},
+             {"l2_bytes", cpu.l2_bytes},
+             {"l3_bytes", cpu.l3_bytes},
+             {"avx2", cpu.avx2},
+             {"avx512", cpu.avx512},
+             {"isa", report.isa},
+             {"threads", report.threads},
+             {"memory_bytes", report.total},
+             {"available_bytes", report.available},
+             {"peak_bytes", report.peak},
+             {"devices", {"/cpu:0"}},
+             {"libraries", report.libraries},
+             {"self_test", report.self_test}});
+}
+
+}  // namespace
+
+void Doctor(bool json) {
+  const Report report;
+  json ? PrintAsJson(report) : PrintText(report);
+  if (report.self_test != "ok") {
+    throw Error(Code::kInternal, "the self-test failed: " + report.self_test);
+  }
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,163 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "apps/sluice/commands.h"
+#include "apps/sluice/json.h"
+#include "graph/passes.h"
+#include "graph/text.h"
+#include "graph/text_tensor.h"
+#include "io/file.h"
+
+namespace sluice::tool {
+namespace {
+
+constexpr std::string_view kPartition = "partition";
+
+// "image=32,784": the placeholder gets this shape.
+void Feed(const std::string& feed, Graph& graph) {
+  const size_t equals = feed.rfind('=');
+  const std::string name = feed.substr(0, equals);
+  Node* node = equals == feed.npos ? nullptr : graph.Find(name);
+  if (node == nullptr || !node->Is("Placeholder")) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--feed {}: wanted PLACEHOLDER=DIMENSIONS, such as "
+                            "image=32,784",
+                            feed));
+  }
+  std::vector<int64_t> dims;
+  const char* at = feed.data() + equals + 1;
+  const char* end = feed.data() + feed.size();
+  while (at < end) {
+    int64_t d = -1;
+    const auto [stop, error] = std::from_chars(at, end, d);
+    if (error != std::errc() || d < 0 || (stop < end && *stop != ',')) {
+      throw Error(
+          Code::kInvalidArgument,
+          fmt::format("--feed {}: wanted dimensions such as 32,784", feed));
+    }
+    dims.push_back(d);
+    at = stop + (stop < end);
+  }
+  const Shape shape{std::span<const int64_t>(dims)};
+  if (!Compatible(shape, node->output_type(0).shape)) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("--feed {}: {} has shape {}", feed, node->Describe(),
+                    node->output_type(0).shape.ToString()));
+  }
+  node->set_attr("shape", shape);
+}
+
+// Makes the named nodes the targets of the graph as a step.
+void Keep(const std::vector<std::string>& names, Graph& graph) {
+  const std::string targets(passes::kTargets);
+  if (names.empty() || graph.Find(targets) != nullptr) return;
+  Node& node =
+      graph.AddRaw(targets, targets, OpTable::Global().Get("NoOp"), {}, {}, {});
+  for (const std::string& name : names) {
+    node.AddControlInput(&graph.Get(name).node());
+  }
+}
+
+void Run(const std::string& name, const GraphOptions& options, Graph& graph) {
+  const bool kept = std::any_of(
+      graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+        return node->op().sink || node->name() == passes::kTargets;
+      });
+  if (name == "prune" && !kept) {
+    throw Error(Code::kFailedPrecondition,
+                "prune: nothing in the graph is to be kept; name nodes with "
+                "--keep");
+  }
+  for (const passes::NamedPass& pass : passes::All()) {
+    if (pass.name != name) continue;
+    ThrowIfError(pass.run(graph, options.devices).WithContext(name));
+    ThrowIfError(passes::Verify(graph).WithContext("after " + name));
+  }
+}
+
+passes::Partitions Parts(const Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    if (!node->device().empty()) continue;
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("partition: {} has no device; run --pass place "
+                            "before",
+                            node->Describe()));
+  }
+  return passes::Partition(graph);
+}
+
+Json NodeJson(const Node& node) {
+  Json json = {{"name", node.name()}, {"op", node.op().name}};
+  json["inputs"] = Json::array();
+  for (const Output& input : node.inputs()) {
+    json["inputs"].push_back(input.name());
+  }
+  json["control_inputs"] = Json::array();
+  for (const Node* control : node.control_inputs()) {
+    json["control_inputs"].push_back(control->name());
+  }
+  json["attributes"] = Json::object();
+  for (const auto& [name, value] : node.attrs()) {
+    json["attributes"][name] = PrintValue(value);
+  }
+  json["outputs"] = Json::array();
+  for (const TensorType& type : node.output_types()) {
+    json["outputs"].push_back({{"dtype", NameOf(type.dtype)},
+                               {"shape", type.shape.dims()}});  // -1: unknown
+  }
+  json["device"] = node.device();
+  json["origin"] = node.origin();
+  return json;
+}
+
+void Print(const Graph& graph, const GraphOptions& options) {
+  if (options.dot) {
+    fmt::print("{}", PrintDot(graph));
+  } else if (options.json) {
+    for (const Node* node : graph.TopologicalOrder())
+      PrintJson(NodeJson(*node));
+  } else {
+    fmt::print("{}", PrintGraph(graph));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> PassNames() {
+  std::vector<std::string> names;
+  for (const passes::NamedPass& pass : passes::All()) {
+    names.emplace_back(pass.name);
+  }
+  names.emplace_back(kPartition);
+  return names;
+}
+
+void ShowGraph(const GraphOptions& options) {
+  const std::string text =
+      FileSystem::Posix().Read(options.path).ValueOrThrow();
+  Result<std::unique_ptr<Graph>> parsed = ParseGraph(text);
+  if (!parsed.ok()) throw Error(parsed.status().WithContext(options.path));
+  Graph& graph = **parsed;
+  for (const std::string& feed : options.feeds) Feed(feed, graph);
+  Keep(options.keep, graph);
+  for (const std::string& name : options.passes) {
+    if (name != kPartition) {
+      Run(name, options, graph);
+      continue;
+    }
+    for (const auto& [device, part] : Parts(graph)) {
+      if (!options.json)
+        fmt::print("{} {}\n", options.dot ? "//" : "#", device);
+      Print(*part, options);
+    }
+    return;
+  }
+  Print(graph, options);
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,171 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "apps/sluice/commands.h"
+#include "apps/sluice/json.h"
+#include "graph/op.h"
+#include "graph/text_tensor.h"
+
+namespace sluice::tool {
+namespace {
+
+std::vector<std::string> DTypeNames(DTypeSet set) {
+  std::vector<std::string> names;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (set.Contains(dtype)) names.emplace_back(NameOf(dtype));
+  }
+  return names;
+}
+
+// "floating" for the usual sets, else the dtypes.
+std::string SetText(DTypeSet set) {
+  if (set == kAnyType) return "any";
+  if (set == kNumeric) return "numeric";
+  if (set == kFloating) return "floating";
+  if (set == kIntegral) return "integer";
+  return fmt::format("{}", fmt::join(DTypeNames(set), "|"));
+}
+
+std::string TypesText(const OpDef& op) {
+  std::string text;
+  for (const TypeVar& type : op.types) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", type.name,
+                        SetText(type.allowed));
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string_view GradientText(const OpDef& op) {
+  if (op.gradient == nullptr) return "missing";
+  return op.gradient == NotDifferentiable ? "none" : "yes";
+}
+
+// Who computes it, best first: "cpu: simd, reference".
+std::string KernelsText(const OpDef& op) {
+  std::vector<std::string> parts;
+  for (DeviceType device : {DeviceType::kCpu, DeviceType::kCuda}) {
+    std::vector<std::string> providers;
+    for (const KernelDef* kernel : KernelTable::Global().KernelsOf(op.name)) {
+      if (kernel->device == device &&
+          std::find(providers.begin(), providers.end(), kernel->provider) ==
+              providers.end()) {
+        providers.push_back(kernel->provider);
+      }
+    }
+    if (!providers.empty()) {
+      parts.push_back(
+          fmt::format("{}: {}", NameOf(device), fmt::join(providers, ", ")));
+    }
+  }
+  if (parts.empty()) return op.view ? "view" : "-";
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+std::vector<std::string> Traits(const OpDef& op) {
+  std::vector<std::string> traits;
+  const auto add = [&](bool has, const char* name) {
+    if (has) traits.emplace_back(name);
+  };
+  add(op.stateful, "stateful");
+  add(op.sink, "sink");
+  add(op.commutative, "commutative");
+  add(op.elementwise, "elementwise");
+  add(op.asynchronous, "asynchronous");
+  add(op.view, "view");
+  add(op.shape_only, "shape_only");
+  add(!op.inplace.empty(), "in_place");
+  add(op.mutates > 0, "updates_variables");
+  return traits;
+}
+
+template <typename Args>
+std::string ArgsText(const Args& args) {
+  std::string text;
+  for (const ArgDef& arg : args) {
+    text += fmt::format("{}{}: {}{}", text.empty() ? "" : ", ", arg.name,
+                        arg.type, arg.variadic ? "..." : "");
+  }
+  return text;
+}
+
+template <typename Args>
+Json ArgsJson(const Args& args) {
+  Json json = Json::array();
+  for (const ArgDef& arg : args) {
+    json.push_back(
+        {{"name", arg.name}, {"type", arg.type}, {"variadic", arg.variadic}});
+  }
+  return json;
+}
+
+Json OpJson(const OpDef& op) {
+  Json json = {{"op", op.name},
+               {"doc", op.doc},
+               {"inputs", ArgsJson(op.inputs)},
+               {"outputs", ArgsJson(op.outputs)},
+               {"types", Json::object()},
+               {"attributes", Json::array()},
+               {"gradient", GradientText(op)},
+               {"traits", Traits(op)},
+               {"kernels", Json::array()}};
+  for (const TypeVar& type : op.types) {
+    json["types"][type.name] = DTypeNames(type.allowed);
+  }
+  for (const AttrDef& attr : op.attrs) {
+    Json item = {{"name", attr.name}, {"type", NameOf(attr.type)}};
+    if (!attr.required) item["default"] = PrintValue(attr.fallback.ToValue());
+    json["attributes"].push_back(item);
+  }
+  for (const KernelDef* kernel : KernelTable::Global().KernelsOf(op.name)) {
+    json["kernels"].push_back({{"device", NameOf(kernel->device)},
+                               {"provider", kernel->provider},
+                               {"priority", kernel->priority},
+                               {"dtypes", DTypeNames(kernel->dtypes)}});
+  }
+  return json;
+}
+
+void Describe(const OpDef& op) {
+  fmt::print("{}({}) -> {}\n  {}\n", op.name, ArgsText(op.inputs),
+             ArgsText(op.outputs), op.doc);
+  if (!op.types.empty()) fmt::print("  dtypes      {}\n", TypesText(op));
+  for (const AttrDef& attr : op.attrs) {
+    fmt::print("  attribute   {}: {}{}\n", attr.name, NameOf(attr.type),
+               attr.required ? " (required)"
+                             : " = " + PrintValue(attr.fallback.ToValue()));
+  }
+  fmt::print("  gradient    {}\n", GradientText(op));
+  const std::vector<std::string> traits = Traits(op);
+  if (!traits.empty()) {
+    fmt::print("  traits      {}\n", fmt::join(traits, ", "));
+  }
+  for (const KernelDef* kernel : KernelTable::Global().KernelsOf(op.name)) {
+    fmt::print("  kernel      {} {} (priority {}): {}\n",
+               NameOf(kernel->device), kernel->provider, kernel->priority,
+               SetText(kernel->dtypes));
+  }
+}
+
+}  // namespace
+
+void ListOps(const std::string& name, bool json) {
+  std::vector<const OpDef*> ops = OpTable::Global().All();
+  if (!name.empty()) ops = {&OpTable::Global().Get(name)};
+  if (json) {
+    for (const OpDef* op : ops) PrintJson(OpJson(*op));
+    return;
+  }
+  if (!name.empty()) return Describe(*ops[0]);
+  fmt::print("{:<30} {:<22} {:<9} {}\n", "OP", "DTYPES", "GRADIENT", "KERNELS");
+  for (const OpDef* op : ops) {
+    fmt::print("{:<30} {:<22} {:<9} {}\n", op->name, TypesText(*op),
+               GradientText(*op), KernelsText(*op));
+  }
+  fmt::print("{} ops; `sluice ops NAME` says more of one\n", ops.size());
+}
+
+}  // namespace sluice::tool

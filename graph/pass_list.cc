@@ -1,0 +1,31 @@
+#include "graph/passes.h"
+
+namespace sluice::passes {
+namespace {
+
+using Devices = std::vector<std::string>;
+
+template <void (*kPass)(Graph&)>
+Status Always(Graph& graph, const Devices&) {
+  kPass(graph);
+  return {};
+}
+
+constexpr NamedPass kPasses[] = {
+    {"prune", Always<Prune>},
+    {"refine", [](Graph& g, const Devices&) { return Refine(g); }},
+    {"simplify", Always<Simplify>},
+    {"merge", Always<MergeCommon>},
+    {"place", [](Graph& g, const Devices& d) { return Place(g, d); }},
+    {"order_variables",
+     [](Graph& g, const Devices&) { return OrderVariables(g); }},
+    {"verify", [](Graph& g, const Devices&) { return Verify(g); }},
+};
+
+}  // namespace
+
+std::span<const NamedPass> All() {
+  return kPasses;
+}
+
+}  // namespace sluice::passes
