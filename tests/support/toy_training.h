@@ -3,16 +3,12 @@
 #ifndef SLUICE_TESTS_SUPPORT_TOY_TRAINING_H_
 #define SLUICE_TESTS_SUPPORT_TOY_TRAINING_H_
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <string>
-
 #include "graph/builder.h"
 #include "io/datasets.h"
 #include "models/layers.h"
 #include "models/metrics.h"
 #include "models/trainer.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sluice::testing {
 
@@ -68,32 +64,6 @@ inline RunContext ToyRun(double epochs) {
   run.seed = 7;
   return run;
 }
-
-// A folder that is removed with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    static int count = 0;
-    path_ = std::filesystem::temp_directory_path() /
-            ("sluice-test-" + std::to_string(getpid()) + "-" +
-             std::to_string(count++));
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string operator/(const std::string& name) const {
-    return (path_ / name).string();
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace sluice::testing
 

@@ -1,0 +1,356 @@
+// The mnist program from outside: results, bad input, exit codes, signals.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "io/checkpoint.h"
+#include "tests/support/idx_folder.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::IdxFolder;
+using testing::TemporaryFolder;
+
+constexpr const char* kProgram = SLUICE_BIN_DIR "/mnist";
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int64_t Lines(const std::string& text) {
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  CAPTURE(part);
+  return text.find(part) != std::string::npos;
+}
+
+// A run of the program, its output going to files.
+class Process {
+ public:
+  explicit Process(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), kProgram);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    const std::string out = folder_ / "out", err = folder_ / "err";
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(open(out.c_str(), O_CREAT | O_WRONLY, 0600), STDOUT_FILENO);
+      dup2(open(err.c_str(), O_CREAT | O_WRONLY, 0600), STDERR_FILENO);
+      execv(kProgram, argv.data());
+      _exit(127);
+    }
+  }
+  std::string out() const { return TextOf(folder_ / "out"); }
+  std::string err() const { return TextOf(folder_ / "err"); }
+  void Kill(int signal) const { kill(pid_, signal); }
+  // Returns once stdout holds `text`; false after half a minute.
+  bool WaitFor(const std::string& text) const {
+    for (int i = 0; i < 3000; ++i) {
+      if (out().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  // The exit code, or minus the signal that ended it.
+  int Wait() const {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  TemporaryFolder folder_;
+  pid_t pid_ = 0;
+};
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+Outcome RunMnist(const std::vector<std::string>& arguments) {
+  const Process process(arguments);
+  const int code = process.Wait();
+  return {code, process.out(), process.err()};
+}
+
+Json LastObject(const std::string& out) {
+  REQUIRE(!out.empty());
+  const size_t begin = out.rfind('\n', out.size() - 2);
+  return Json::parse(out.substr(begin == std::string::npos ? 0 : begin + 1));
+}
+
+// Small enough to train in a moment.
+const IdxFolder& Data() {
+  static const IdxFolder data(1000, 230);
+  return data;
+}
+std::vector<std::string> On(const std::string& command,
+                            const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {command, "--data-dir", Data().path(),
+                                        "--model", "mlp"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+void CheckError(const Outcome& outcome, int code, const std::string& part) {
+  CHECK(outcome.code == code);
+  CHECK(outcome.out == "");
+  CHECK(Contains(outcome.err, part));
+  // One line says what is wrong: the last.
+  const size_t end = outcome.err.rfind('\n', outcome.err.size() - 2);
+  CHECK(outcome.err.substr(end == std::string::npos ? 0 : end + 1)
+            .rfind("mnist: ", 0) == 0);
+}
+
+TEST_CASE("a wrong command line is told in one line, with code 2") {
+  const std::map<std::string, std::vector<std::string>> wrong = {
+      {"subcommand is required", {}},
+      {"unknown command 'fly'", {"fly"}},
+      {"--modle", {"train", "--modle", "cnn"}},
+      {"x not in {softmax,mlp,cnn}", {"train", "--model", "x"}},
+      {"wanted a number from 0", {"train", "--epochs", "many"}},
+      {"wanted a number from 1", {"train", "--batch-size", "0"}},
+      {"unknown optimizer 'x'", {"train", "--optimizer", "x"}},
+      {"character 3: wanted a learning rate",
+       {"train", "--learning-rate", "5:x"}},
+      {"unknown device 'gpu'", {"train", "--device", "gpu"}},
+      {"wanted steps=FIRST:LAST", {"train", "--profile", "1:2"}},
+      {"no trained model", {"eval"}},
+      {"no trained model", {"predict"}},
+      {"--output", {"export", "--weights", "x"}},
+  };
+  for (const auto& [part, arguments] : wrong) {
+    CAPTURE(part);
+    const Outcome outcome = RunMnist(arguments);
+    CheckError(outcome, 2, part);
+    CHECK(Lines(outcome.err) == 1);
+  }
+  CHECK(RunMnist({"--help"}).code == 0);
+  CHECK(Contains(RunMnist({"train", "--help"}).out, "--learning-rate"));
+  CHECK(Contains(RunMnist({"--version"}).out, "mnist "));
+}
+
+TEST_CASE("json: one object per line, the result last and as documented") {
+  const Outcome outcome =
+      RunMnist(On("train", {"--epochs", "3", "--json", "--log-every", "10"}));
+  CHECK(outcome.code == 0);
+  std::istringstream lines(outcome.out);
+  std::map<std::string, int> events;
+  for (std::string line; std::getline(lines, line);) {
+    ++events[Json::parse(line)["event"].get<std::string>()];
+  }
+  CHECK(events["start"] == 1);
+  CHECK(events["first_step"] == 1);
+  CHECK(events["step"] == 3);
+  CHECK(events["evaluation"] == 3);
+  const Json result = LastObject(outcome.out);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : result.items()) keys.push_back(key);
+  CHECK(keys == std::vector<std::string>{"event", "model", "dataset", "steps",
+                                         "test_accuracy", "images_per_second",
+                                         "seconds"});
+  CHECK(result["event"] == "result");
+  CHECK(result["model"] == "mlp");
+  CHECK(result["dataset"] == "mnist");
+  CHECK(result["steps"] == 30);
+  CHECK(result["test_accuracy"] > 0.5);
+  // Exact: a count of right answers among 230.
+  const double right = result["test_accuracy"].get<double>() * 230;
+  CHECK(right == doctest::Approx(std::round(right)).epsilon(1e-12));
+  CHECK(result["images_per_second"] > 0);
+  CHECK(result["seconds"] > 0);
+}
+
+TEST_CASE("every model and optimizer trains") {
+  for (const char* model : {"softmax", "mlp", "cnn"}) {
+    CAPTURE(model);
+    CHECK(RunMnist({"train", "--data-dir", Data().path(), "--model", model,
+                    "--max-steps", "2"})
+              .code == 0);
+  }
+  for (const char* optimizer : {"sgd", "nesterov", "rmsprop", "adamw"}) {
+    CAPTURE(optimizer);
+    CHECK(RunMnist(On("train", {"--optimizer", optimizer, "--learning-rate",
+                                "1:0.001->0.01,2:0.01=>0.001", "--max-steps",
+                                "4", "--deterministic", "--threads", "1"}))
+              .code == 0);
+  }
+}
+
+TEST_CASE("checkpoint, resume, evaluate, predict, export") {
+  TemporaryFolder folder;
+  const std::vector<std::string> log = {"--log-dir", folder / "log"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), log.begin(), log.end());
+    return more;
+  };
+  const Outcome first =
+      RunMnist(On("train", with({"--epochs", "4", "--max-steps", "15"})));
+  CHECK(first.code == 0);
+  const Outcome second = RunMnist(On(
+      "train", with({"--epochs", "4", "--json", "--profile", "steps=20:21"})));
+  CHECK(second.code == 0);
+  CHECK(Contains(second.err, "resuming from step 15 of "));
+  CHECK(Contains(TextOf(folder / "log/trace-20-21.json"), "fc1"));
+  const Json trained = LastObject(second.out);
+  CHECK(trained["steps"] == 40);
+
+  const Outcome whole =
+      RunMnist(On("train", {"--epochs", "4", "--log-dir", folder / "whole"}));
+  CHECK(whole.code == 0);
+  const auto read = [&](const std::string& part) {
+    return ReadCheckpoint(folder / (part + "/checkpoint-40.safetensors"))
+        .ValueOrThrow();
+  };
+  const Checkpoint parts = read("log"), one = read("whole");
+  REQUIRE(parts.tensors.size() == one.tensors.size());
+  for (size_t i = 0; i < one.tensors.size(); ++i) {
+    CAPTURE(one.tensors[i].name);
+    CHECK(parts.tensors[i].name == one.tensors[i].name);
+    CHECK(parts.tensors[i].tensor.BitEqual(one.tensors[i].tensor));
+  }
+
+  const Json evaluated = LastObject(RunMnist(On("eval", with({"--json"}))).out);
+  CHECK(evaluated["test_accuracy"] == trained["test_accuracy"]);
+  CHECK(evaluated["steps"] == 40);
+
+  const Outcome predicted =
+      RunMnist(On("predict", with({"--count", "7", "--json"})));
+  CHECK(Lines(predicted.out) == 7);
+  const Json last = LastObject(predicted.out);
+  CHECK(last["index"] == 6);
+  CHECK(last["probabilities"].size() == 10);
+  CHECK(last["digit"].is_number_integer());
+
+  CHECK(RunMnist(On("export", with({}))).code == 0);
+  const Outcome from = RunMnist(On(
+      "predict", {"--from", folder / "log/export", "--count", "7", "--json"}));
+  CHECK(from.code == 0);
+  CHECK(LastObject(from.out)["digit"] == last["digit"]);
+  CHECK(LastObject(from.out)["probabilities"] == last["probabilities"]);
+
+  const Outcome other =
+      RunMnist({"train", "--data-dir", Data().path(), "--model", "softmax",
+                "--log-dir", folder / "log"});
+  CheckError(other, 1, "does not fit this model");
+  CHECK(Contains(other.err, "missing: 'logits/weights") == false);
+  CHECK(Contains(other.err, "extra: "));
+  CHECK(read("log").tensors.size() == one.tensors.size());
+}
+
+TEST_CASE("SIGTERM and Ctrl-C save and end; the next run resumes") {
+  for (int signal : {SIGTERM, SIGINT}) {
+    TemporaryFolder folder;
+    const std::vector<std::string> train =
+        On("train", {"--epochs", "100000", "--json", "--log-every", "1",
+                     "--evaluate-every", "0", "--log-dir", folder / "log"});
+    const Process process(train);
+    REQUIRE(process.WaitFor("\"step\":5,"));
+    process.Kill(signal);
+    CHECK(process.Wait() == 128 + signal);
+    CHECK(Contains(process.err(), "saved "));
+    const Json last = LastObject(process.out());
+    CHECK(last["event"] == "interrupted");
+    const int64_t step = last["steps"];
+    CHECK(step >= 5);
+
+    std::vector<std::string> resume = train;
+    resume.insert(resume.end(), {"--max-steps", std::to_string(step + 1)});
+    const Outcome resumed = RunMnist(resume);
+    CHECK(resumed.code == 0);
+    CHECK(
+        Contains(resumed.err, fmt::format("resuming from step {} of ", step)));
+  }
+}
+
+TEST_CASE("bad data is told, with code 1") {
+  CheckError(RunMnist({"train", "--data-dir", "/no/such/folder"}), 1,
+             "no MNIST in '/no/such/folder'");
+  const auto train = [](const IdxFolder& data) {
+    return RunMnist({"train", "--data-dir", data.path(), "--model", "softmax"});
+  };
+  {
+    const IdxFolder data(20, 20);
+    std::ofstream(data / "train-images-idx3-ubyte") << "not an IDX file";
+    CheckError(train(data), 1, "train-images-idx3-ubyte");
+  }
+  {
+    const IdxFolder data(20, 20);
+    data.WriteFile("train-labels-idx1-ubyte", {20}, std::string(20, '\x0b'));
+    CheckError(train(data), 1, "label 11 at index 0 is not in 0..9");
+  }
+  {
+    const IdxFolder data(20, 20);
+    data.WriteFile("train-labels-idx1-ubyte", {19}, std::string(19, '\x01'));
+    CheckError(train(data), 1, "20 images");
+  }
+  {
+    const IdxFolder data(20, 20);
+    std::filesystem::resize_file(data / "train-images-idx3-ubyte", 1000);
+    CheckError(train(data), 1, "train-images-idx3-ubyte");
+  }
+  {
+    const IdxFolder data(20, 20);
+    std::filesystem::remove(data / "train-images-idx3-ubyte");
+    std::ofstream(data / "train-images-idx3-ubyte.gz") << "\x1f\x8bgarbage";
+    CheckError(train(data), 1, "train-images-idx3-ubyte.gz");
+  }
+}
+
+TEST_CASE("folders and files that cannot be used are told, with code 1") {
+  TemporaryFolder folder;
+  std::ofstream(folder / "file") << "x";
+  CheckError(RunMnist(On("train", {"--log-dir", folder / "file"})), 1,
+             folder / "file");
+  CheckError(RunMnist(On("train", {"--log-dir", "/proc/none"})), 1,
+             "/proc/none");
+  CheckError(RunMnist(On("train", {"--weights", folder / "file"})), 1,
+             folder / "file");
+  CheckError(RunMnist(On("eval", {"--log-dir", folder / "none"})), 1,
+             "no checkpoint in");
+  CheckError(RunMnist(On("predict", {"--from", folder / "none"})), 1,
+             "model.json");
+  CheckError(RunMnist(On("train", {"--device", "/gpu:0"})), 1, "/gpu:0");
+
+  // A checkpoint with a flipped byte.
+  CHECK(RunMnist(On("train", {"--log-dir", folder / "log", "--max-steps", "1"}))
+            .code == 0);
+  const std::string path = folder / "log/checkpoint-1.safetensors";
+  std::string bytes = TextOf(path);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  CheckError(RunMnist(On("train", {"--log-dir", folder / "log"})), 1,
+             "checkpoint-1.safetensors");
+  CHECK(TextOf(path) == bytes);
+}
+
+TEST_CASE("a loss that is no number ends training with code 1") {
+  TemporaryFolder folder;
+  const Outcome outcome =
+      RunMnist(On("train", {"--optimizer", "sgd", "--learning-rate", "1e30",
+                            "--log-dir", folder / "log"}));
+  CheckError(outcome, 1, "the first value that is not finite came from '");
+}
+
+}  // namespace
+}  // namespace sluice
