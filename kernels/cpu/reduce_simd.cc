@@ -8,7 +8,7 @@ namespace sluice::cpu {
 namespace {
 
 constexpr int64_t kRowSegment = 1 << 14;     // elements of a row, one task
-constexpr int64_t kRowBlock = 1 << 12;       // elements summed in float
+constexpr int64_t kRowBlock = 1 << 10;       // elements summed in float
 constexpr int64_t kMaxColumns = 1 << 12;     // wider: the reference's blocks
 constexpr int64_t kColumnSegment = 1 << 15;  // elements of some rows, one task
 constexpr int64_t kFloatRows = 64;           // summed in float
