@@ -82,6 +82,11 @@ std::string OneLine(std::string text) {
   return text;
 }
 
+int Usage(const std::string& message) {
+  fmt::print(stderr, "sluice: {}; sluice --help says more\n", OneLine(message));
+  return kUsage;
+}
+
 int Run(int argc, char** argv) {
   Options options;
   CLI::App app("Looks at Sluice's graphs, checkpoints, events and ops");
@@ -91,14 +96,22 @@ int Run(int argc, char** argv) {
   AddInspect(app, options);
   AddOps(app, options);
   AddDoctor(app, options);
+  const std::vector<CLI::App*> commands =
+      app.get_subcommands([](CLI::App*) { return true; });
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::none_of(commands.begin(), commands.end(), [&](const CLI::App* c) {
+        return c->get_name() == argv[1];
+      })) {
+    return Usage(fmt::format(
+        "unknown command '{}'; there are graph, inspect, ops, doctor",
+        argv[1]));
+  }
   try {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    fmt::print(stderr, "sluice: {}; sluice --help says more\n",
-               OneLine(error.what()));
-    return kUsage;
+    return Usage(error.what());
   } catch (const Error& error) {
     std::fflush(stdout);
     fmt::print(stderr, "sluice: {}\n", OneLine(error.what()));

@@ -60,11 +60,17 @@ Output DivideByOne(Node& node) {
   return IfNeutral(node, 0, 1);
 }
 
+// Whether a user of `inner` may look through it: nothing is waited for there,
+// and nobody asked for it to be elsewhere.
+bool Transparent(const Node& inner, const Node& user) {
+  return inner.control_inputs().empty() &&
+         (inner.device().empty() || inner.device() == user.device());
+}
+
 // f(f(x)) = x
 Output Involution(Node& node) {
   const Node& inner = node.input(0).node();
-  const bool undone =
-      &inner.op() == &node.op() && inner.control_inputs().empty();
+  const bool undone = &inner.op() == &node.op() && Transparent(inner, node);
   return undone ? inner.input(0) : Output();
 }
 // f(f(x)) = f(x)
@@ -92,7 +98,7 @@ Output ViewsCancel(Node& node) {
   while (true) {
     if (IfSameType(node, x).valid()) return x;
     const Node& inner = x.node();
-    if (!inner.op().view || !inner.control_inputs().empty()) return {};
+    if (!inner.op().view || !Transparent(inner, node)) return {};
     x = inner.input(0);
   }
 }
@@ -100,7 +106,7 @@ Output ViewsCancel(Node& node) {
 // The bytes of a view are its operand's.
 Output ReshapeOfView(Node& node) {
   const Node& inner = node.input(0).node();
-  if (!inner.op().view || !inner.control_inputs().empty()) return {};
+  if (!inner.op().view || !Transparent(inner, node)) return {};
   node.set_input(0, inner.input(0));
   return node.output(0);
 }
@@ -119,7 +125,7 @@ Output Transposes(Node& node) {
   std::vector<int64_t> axes = Permutation(node);
   if (std::is_sorted(axes.begin(), axes.end())) return node.input(0);
   const Node& inner = node.input(0).node();
-  if (!inner.Is("Transpose") || !inner.control_inputs().empty()) return {};
+  if (!inner.Is("Transpose") || !Transparent(inner, node)) return {};
   const std::vector<int64_t> first = Permutation(inner);
   for (int64_t& axis : axes) axis = first[axis];
   node.set_attr("permutation", axes);
@@ -222,7 +228,11 @@ void Simplify(Graph& graph) {
     // A node that waits for another is kept: its users wait with it.
     if (!node->control_inputs().empty() || node->num_inputs() == 0) continue;
     const Output found = Replacement(*node, rules);
-    if (found.valid()) replaced[node] = found;
+    if (!found.valid()) continue;
+    // A device asked for is where the users go, too.
+    const bool elsewhere =
+        !node->device().empty() && node->device() != found.node().device();
+    if (!elsewhere) replaced[node] = found;
   }
 }
 

@@ -89,6 +89,11 @@ void Inspect(const std::string& path, bool json) {
     return;
   }
   const EventFile events = ReadEvents(path).ValueOrThrow();
+  if (events.records.empty() && !events.warning.empty()) {
+    throw Error(Code::kDataLoss,
+                fmt::format("{}: neither a safetensors nor an event file: {}",
+                            path, events.warning));
+  }
   ListEvents(events, json);
   if (!events.warning.empty()) {
     throw Error(Code::kDataLoss, fmt::format("{}: {}", path, events.warning));

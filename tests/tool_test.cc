@@ -1,0 +1,211 @@
+// The tool `sluice` from outside: what it prints, and that everything wrong
+// ends in one line and the right exit code.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "graph/builder.h"
+#include "graph/text.h"
+#include "io/safetensors.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Outcome {
+  int exit_code = 0;
+  std::string out, err;
+};
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Tool {
+ public:
+  // The shell splits `arguments`.
+  Outcome Run(const std::string& arguments) const {
+    const std::string command = SLUICE_BIN_DIR "/sluice " + arguments + " > " +
+                                (folder_ / "out") + " 2> " + (folder_ / "err");
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+            TextOf(folder_ / "out"), TextOf(folder_ / "err")};
+  }
+  std::string Write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return folder_ / name;
+  }
+  std::string path(const std::string& name) const { return folder_ / name; }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+std::vector<Json> Objects(const std::string& lines) {
+  std::vector<Json> objects;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) {
+    objects.push_back(Json::parse(line));
+  }
+  return objects;
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  CAPTURE(text);
+  CAPTURE(part);
+  const bool found = text.find(part) != std::string::npos;
+  CHECK(found);
+  return found;
+}
+
+std::string SmallGraph() {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 4});
+  const Output w = graph.Placeholder("w", DType::kFloat32, {4, 2});
+  Output y = Reshape(MatMul(x, w), {-1, 2});
+  DeviceScope device(graph, "/cpu:1");
+  Softmax(y);
+  return PrintGraph(graph);
+}
+
+TEST_CASE("graph prints what was saved") {
+  const Tool tool;
+  const std::string text = SmallGraph();
+  const std::string file = tool.Write("graph.txt", text);
+  const Outcome plain = tool.Run("graph " + file);
+  CHECK_EQ(plain.exit_code, 0);
+  CHECK_EQ(plain.out, text);
+  CHECK_EQ(plain.err, "");
+
+  const auto nodes = Objects(tool.Run("graph --json " + file).out);
+  REQUIRE_EQ(nodes.size(), 6);
+  CHECK_EQ(nodes[0]["name"], "x");
+  CHECK_EQ(nodes[0]["outputs"][0]["shape"], Json({-1, 4}));
+  CHECK_EQ(nodes[5]["device"], "/cpu:1");
+  Contains(tool.Run("graph --dot " + file).out, "digraph {");
+}
+
+TEST_CASE("graph runs passes") {
+  const Tool tool;
+  const std::string file = tool.Write("graph.txt", SmallGraph());
+  const Outcome passed = tool.Run(
+      "graph --feed x=3,4 --keep softmax --pass refine --pass simplify "
+      "--pass prune --pass place --device /cpu:0 --device /cpu:1 --pass "
+      "partition " +
+      file);
+  CHECK_EQ(passed.err, "");
+  Contains(passed.out, "# /cpu:1\nmat_mul/recv_cpu_0 = Recv()");
+  Contains(passed.out, "float32[3,2]");
+  CHECK_EQ(passed.out.find("Reshape"), std::string::npos);
+}
+
+TEST_CASE("inspect lists checkpoints") {
+  const Tool tool;
+  const NamedTensor tensors[] = {
+      {"fc1/weights", Tensor::Zeros(DType::kFloat32, {2, 3})},
+      {"step", Tensor::Scalar<int64_t>(7)}};
+  const std::string file = tool.path("a.safetensors");
+  ThrowIfError(WriteSafetensors(file, tensors, {{"epoch", "3"}}));
+  const Outcome text = tool.Run("inspect " + file);
+  CHECK_EQ(text.exit_code, 0);
+  Contains(text.out, "fc1/weights  float32   [2,3]\n");
+  Contains(text.out, "metadata epoch = 3\n");
+  Contains(text.out, "2 tensors, 7 elements, 32 bytes\n");
+  const auto objects = Objects(tool.Run("inspect --json " + file).out);
+  REQUIRE_EQ(objects.size(), 3);
+  CHECK_EQ(objects[0]["metadata"]["epoch"], "3");
+  CHECK_EQ(objects[2]["tensor"], "fc1/weights");
+  CHECK_EQ(objects[2]["shape"], Json({2, 3}));
+}
+
+TEST_CASE("ops lists the table") {
+  const Tool tool;
+  const auto ops = Objects(tool.Run("ops --json").out);
+  CHECK_EQ(ops.size(), OpTable::Global().All().size());
+  const Outcome one = tool.Run("ops MatMul");
+  Contains(one.out, "MatMul(a: T, b: T) -> y: T");
+  Contains(one.out, "gradient    yes");
+  Contains(one.out, "attribute   transpose_a: bool = false");
+  Contains(tool.Run("ops").out, "ArgMax ");
+}
+
+TEST_CASE("doctor finds the machine well") {
+  const Tool tool;
+  const Outcome text = tool.Run("doctor");
+  CHECK_EQ(text.exit_code, 0);
+  Contains(text.out, "self-test   ok");
+  const auto report = Objects(tool.Run("doctor --json").out);
+  REQUIRE_EQ(report.size(), 1);
+  CHECK(report[0]["cores"].get<int>() >= 1);
+  CHECK(report[0]["threads"].get<int>() >= 1);
+  CHECK_EQ(report[0]["self_test"], "ok");
+}
+
+TEST_CASE("help and version") {
+  const Tool tool;
+  for (const char* arguments :
+       {"--help", "--version", "graph --help", "ops --help"}) {
+    CAPTURE(arguments);
+    const Outcome outcome = tool.Run(arguments);
+    CHECK_EQ(outcome.exit_code, 0);
+    CHECK_FALSE(outcome.out.empty());
+  }
+}
+
+TEST_CASE("whatever is wrong is said in one line") {
+  const Tool tool;
+  const std::string graph = tool.Write("graph.txt", SmallGraph());
+  const std::string bad = tool.Write("bad.txt", "x = Nog()\n");
+  struct Bad {
+    std::string arguments;
+    int exit_code;
+    const char* message;
+  };
+  const Bad cases[] = {
+      {"", 2, "subcommand"},
+      {"grpah", 2, "unknown command 'grpah'; there are graph, inspect,"},
+      {"graph", 2, "file is required"},
+      {"graph --nope " + graph, 2, "--nope"},
+      {"graph --pass nope " + graph, 2, "nope not in {prune,"},
+      {"graph --dot --json " + graph, 2, "excludes"},
+      {"graph /nowhere", 1, "cannot open '/nowhere'"},
+      {"graph " + bad, 1, "bad.txt: line 1, column 8: unknown op 'Nog'"},
+      {"graph --pass prune " + graph, 1, "--keep"},
+      {"graph --pass place " + graph, 1, "no device '/cpu:1'"},
+      {"graph --pass partition " + graph, 1, "run --pass place before"},
+      {"graph --pass refine " + graph, 1, "Placeholder 'x'"},
+      {"graph --feed x=3,5 " + graph, 1, "has shape [?,4]"},
+      {"graph --feed x=3,a " + graph, 1, "wanted dimensions"},
+      {"graph --feed y=3 " + graph, 1, "wanted PLACEHOLDER=DIMENSIONS"},
+      {"graph --keep y " + graph, 1, "no node 'y'"},
+      {"inspect", 2, "file is required"},
+      {"inspect /nowhere", 1, "/nowhere"},
+#ifdef SLUICE_HAVE_PROTOBUF
+      {"inspect " + graph, 1, "neither a safetensors nor an event file"},
+#endif
+      {"ops Nog", 1, "unknown op 'Nog'"},
+      {"doctor now", 2, "now"},
+  };
+  for (const Bad& wrong : cases) {
+    CAPTURE(wrong.arguments);
+    const Outcome outcome = tool.Run(wrong.arguments);
+    CHECK_EQ(outcome.exit_code, wrong.exit_code);
+    CHECK_EQ(outcome.out, "");
+    CHECK(outcome.err.starts_with("sluice: "));
+    CHECK_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1);
+    Contains(outcome.err, wrong.message);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
