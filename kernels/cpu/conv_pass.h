@@ -8,6 +8,7 @@
 #ifndef SLUICE_KERNELS_CPU_CONV_PASS_H_
 #define SLUICE_KERNELS_CPU_CONV_PASS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -72,6 +73,21 @@ struct ConvPass {
             .num_runs = static_cast<int64_t>(phase.runs.size())};
   }
 };
+
+// Pieces of work to aim at where sizes allow.
+inline constexpr int64_t kConvPieces = 16;
+
+// Floats up to the next cache line, where a workspace's next buffer begins.
+inline int64_t Aligned(int64_t floats) {
+  constexpr int64_t kLine = kAlignment / sizeof(float);
+  return (floats + kLine - 1) / kLine * kLine;
+}
+
+// Whether groups have enough channels not to leave most of a panel empty.
+inline bool FillsPanels(const KernelSpec& spec) {
+  const Result<ConvGeometry> g = ConvGeometryOf(spec);
+  return g.ok() && (g->groups == 1 || std::min(g->in, g->out) >= 4);
+}
 
 ConvPass ForwardPass(const ConvGeometry& geometry);
 ConvPass BackpropInputPass(const ConvGeometry& geometry);
