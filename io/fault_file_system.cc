@@ -80,7 +80,7 @@ Status FaultFileSystem::Begin(std::string_view verb, const std::string& path) {
 Status FaultFileSystem::Append(File& file, const std::string& path,
                                std::string_view bytes) {
   const bool before = fail_at_ == 0 || operations_ < fail_at_;
-  const Status status = Begin("write", path);
+  Status status = Begin("write", path);
   if (status.ok()) {
     file.bytes += bytes;
   } else if (before && !read_only_) {

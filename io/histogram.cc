@@ -29,7 +29,8 @@ const std::vector<double>& Limits() {
 size_t BucketOf(double value) {
   const std::vector<double>& limits = Limits();
   static const double per_limit = 1 / std::log(1.1);
-  const auto middle = static_cast<double>(limits.size() / 2);
+  const size_t zero = limits.size() / 2;
+  const auto middle = static_cast<double>(zero);
   const double steps =
       std::max(0.0, std::log(std::abs(value) * 1e12) * per_limit + 1);
   const double guess = value < 0 ? middle - steps : middle + steps;

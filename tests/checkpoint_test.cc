@@ -9,9 +9,9 @@
 
 #include "io/fault_file_system.h"
 
+namespace sluice {
 namespace {
 
-using namespace sluice;
 using Fault = FaultFileSystem::Fault;
 using Loss = FaultFileSystem::Loss;
 
@@ -259,3 +259,4 @@ TEST_CASE("a full disk and a read-only folder say so") {
 }
 
 }  // namespace
+}  // namespace sluice

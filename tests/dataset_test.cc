@@ -15,9 +15,9 @@
 #include "io/datasets.h"
 #include "io/file.h"
 
+namespace sluice {
 namespace {
 
-using namespace sluice;
 using Values = std::vector<int64_t>;
 
 // Examples {"x": i, "image": [i, i]} for i in [0, n).
@@ -401,9 +401,9 @@ TEST_CASE("arguments that can never work") {
 
 // A folder with the four MNIST files: n images each, and these labels.
 struct FakeMnist {
-  explicit FakeMnist(std::string labels) {
+  explicit FakeMnist(const std::string& labels) {
     std::filesystem::create_directories(path);
-    const auto head = [](char type, std::vector<int> dims) {
+    const auto head = [](char type, const std::vector<int>& dims) {
       std::string bytes = {'\0', '\0', type, static_cast<char>(dims.size())};
       for (int d : dims) bytes += {'\0', '\0', '\0', static_cast<char>(d)};
       return bytes;
@@ -467,3 +467,4 @@ TEST_CASE("synthetic digits as a dataset") {
 }
 
 }  // namespace
+}  // namespace sluice

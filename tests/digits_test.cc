@@ -10,9 +10,8 @@
 
 #include "engine/threads.h"
 
+namespace sluice {
 namespace {
-
-using namespace sluice;
 
 constexpr int kPixels = kDigitSize * kDigitSize;
 
@@ -66,10 +65,11 @@ TEST_CASE("labels are balanced; ink lies in the middle") {
     for (int p = 0; p < kPixels; ++p) {
       ink += image[p];
       x += image[p] * (p % kDigitSize);
-      y += image[p] * (p / kDigitSize);
+      const int row = p / kDigitSize;
+      y += image[p] * row;
     }
-    REQUIRE(ink > 255 * 12);           // something was drawn
-    REQUIRE(ink < 255 * kPixels / 2);  // and not everything
+    REQUIRE(ink > 255 * 12);             // something was drawn
+    REQUIRE(ink < 255.0 * kPixels / 2);  // and not everything
     REQUIRE(std::abs(x / ink - 13.5) < 6);
     REQUIRE(std::abs(y / ink - 13.5) < 6);
   }
@@ -104,3 +104,4 @@ TEST_CASE("digits can be told apart, but not trivially") {
 }
 
 }  // namespace
+}  // namespace sluice

@@ -17,9 +17,8 @@
 #include "io/png.h"
 #include "io/record.h"
 
+namespace sluice {
 namespace {
-
-using namespace sluice;
 
 // RFC 3720, appendix B.4, and the usual check value.
 TEST_CASE("CRC-32C of known strings") {
@@ -240,3 +239,4 @@ TEST_CASE("without protobuf there is one clear error") {
 #endif
 
 }  // namespace
+}  // namespace sluice

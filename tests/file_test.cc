@@ -10,9 +10,9 @@
 
 #include "io/fault_file_system.h"
 
+namespace sluice {
 namespace {
 
-using namespace sluice;
 namespace fs = std::filesystem;
 using Fault = FaultFileSystem::Fault;
 using Loss = FaultFileSystem::Loss;
@@ -167,3 +167,4 @@ TEST_CASE("the double shows what a careless write would lose") {
 }
 
 }  // namespace
+}  // namespace sluice

@@ -12,11 +12,11 @@
 
 #include "io/gzip.h"
 
+namespace sluice {
 namespace {
 
-using namespace sluice;
-
-std::string Idx(uint8_t type, std::vector<uint32_t> dims, std::string data) {
+std::string Idx(uint8_t type, const std::vector<uint32_t>& dims,
+                const std::string& data) {
   std::string bytes = {'\0', '\0', static_cast<char>(type),
                        static_cast<char>(dims.size())};
   for (uint32_t d : dims) {
@@ -204,3 +204,4 @@ TEST_CASE("the real MNIST") {
 }
 
 }  // namespace
+}  // namespace sluice

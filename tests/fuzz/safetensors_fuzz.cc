@@ -5,9 +5,8 @@
 #include "io/fault_file_system.h"
 #include "io/safetensors.h"
 
+namespace sluice {
 namespace {
-
-using namespace sluice;
 
 // Names that a reader accepts and a writer refuses.
 bool Writable(const Safetensors& file) {
@@ -24,12 +23,9 @@ const Tensor* Find(const Safetensors& file, const std::string& name) {
   return nullptr;
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+void CheckRoundTrip(std::string_view bytes) {
   const auto file = ParseSafetensors(bytes, "fuzz");
-  if (!file.ok() || !Writable(*file)) return 0;
+  if (!file.ok() || !Writable(*file)) return;
   FaultFileSystem files;
   SLUICE_CHECK(
       WriteSafetensors("f", file->tensors, file->metadata, files).ok());
@@ -41,5 +37,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Tensor* read = Find(*again, t.name);
     SLUICE_CHECK(read != nullptr && read->BitEqual(t.tensor));
   }
+}
+
+}  // namespace
+}  // namespace sluice
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  sluice::CheckRoundTrip({reinterpret_cast<const char*>(data), size});
   return 0;
 }

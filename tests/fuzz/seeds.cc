@@ -10,9 +10,8 @@
 #include "io/record.h"
 #include "io/safetensors.h"
 
+namespace sluice {
 namespace {
-
-using namespace sluice;
 
 std::string Gzip(const std::string& bytes) {
   z_stream stream{};
@@ -94,6 +93,7 @@ void WriteSeeds(const std::string& dir) {
 }
 
 }  // namespace
+}  // namespace sluice
 
 int main(int argc, char** argv) {
   if (argc != 2) {
@@ -101,9 +101,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    WriteSeeds(argv[1]);
+    sluice::WriteSeeds(argv[1]);
     return 0;
-  } catch (const Error& error) {
+  } catch (const sluice::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
