@@ -9,15 +9,14 @@
 #include "apps/sluice/commands.h"
 #include "engine/status.h"
 
+namespace sluice::tool {
 namespace {
-
-using namespace sluice;
 
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
 struct Options {
-  tool::GraphOptions graph;
+  GraphOptions graph;
   std::string file, op;
   bool json = false;
 };
@@ -29,7 +28,7 @@ void AddGraph(CLI::App& app, Options& options) {
   graph
       ->add_option("--pass", options.graph.passes,
                    "Pass to run first, several in order")
-      ->check(CLI::IsMember(tool::PassNames()))
+      ->check(CLI::IsMember(PassNames()))
       ->allow_extra_args(false);
   graph
       ->add_option("--device", options.graph.devices,
@@ -49,7 +48,7 @@ void AddGraph(CLI::App& app, Options& options) {
   graph->callback([&options] {
     options.graph.json = options.json;
     if (options.graph.devices.empty()) options.graph.devices = {"/cpu:0"};
-    tool::ShowGraph(options.graph);
+    ShowGraph(options.graph);
   });
 }
 
@@ -59,21 +58,21 @@ void AddInspect(CLI::App& app, Options& options) {
   inspect->add_option("file", options.file, "Safetensors or event file")
       ->required();
   inspect->add_flag("--json", options.json, "One object per line");
-  inspect->callback([&] { tool::Inspect(options.file, options.json); });
+  inspect->callback([&] { Inspect(options.file, options.json); });
 }
 
 void AddOps(CLI::App& app, Options& options) {
   CLI::App* ops = app.add_subcommand("ops", "Lists every op, or one in detail");
   ops->add_option("name", options.op, "Such as MatMul");
   ops->add_flag("--json", options.json, "One object per op");
-  ops->callback([&] { tool::ListOps(options.op, options.json); });
+  ops->callback([&] { ListOps(options.op, options.json); });
 }
 
 void AddDoctor(CLI::App& app, Options& options) {
   CLI::App* doctor =
       app.add_subcommand("doctor", "Says what this machine and build have");
   doctor->add_flag("--json", options.json, "One object");
-  doctor->callback([&] { tool::Doctor(options.json); });
+  doctor->callback([&] { Doctor(options.json); });
 }
 
 std::string OneLine(std::string text) {
@@ -119,13 +118,18 @@ int Run(int argc, char** argv) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Main(int argc, char** argv) {
   try {
     return Run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "sluice: %s\n", error.what());
     return kFailure;
   }
+}
+
+}  // namespace
+}  // namespace sluice::tool
+
+int main(int argc, char** argv) {
+  return sluice::tool::Main(argc, argv);
 }

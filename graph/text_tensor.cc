@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -85,19 +87,24 @@ bool ParseElement(std::string_view text, T* value) {
   }
 }
 
+template <typename T>
+bool SameBits(const T& a, const T& b) {
+  using Bytes = std::array<std::byte, sizeof(T)>;
+  return std::bit_cast<Bytes>(a) == std::bit_cast<Bytes>(b);
+}
+
 // Whether the text of each element reads back to the same bits (NaNs differ).
 template <typename T>
 bool ReadsBack(const T& value) {
   T again;
-  return ParseElement(PrintElement(value), &again) &&
-         std::memcmp(&again, &value, sizeof(T)) == 0;
+  return ParseElement(PrintElement(value), &again) && SameBits(again, value);
 }
 
 template <typename T>
 std::string PrintElements(const Tensor& tensor) {
   const std::span<const T> values = tensor.values<T>();
   const bool same = std::all_of(values.begin(), values.end(), [&](const T& v) {
-    return std::memcmp(&v, &values[0], sizeof(T)) == 0;
+    return SameBits(v, values[0]);
   });
   if (values.size() > 1 && same && tensor.bytes() <= kFilledBytes &&
       ReadsBack(values[0])) {

@@ -7,9 +7,8 @@
 #include "graph/session.h"
 #include "graph/text.h"
 
+namespace sluice {
 namespace {
-
-using namespace sluice;
 
 // The builder function, which records its caller's line.
 Output SmoothStep(Operand x) {
@@ -106,3 +105,4 @@ TEST_CASE("it fails like the others, too") {
 }
 
 }  // namespace
+}  // namespace sluice

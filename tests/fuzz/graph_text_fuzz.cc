@@ -3,11 +3,12 @@
 #include "graph/passes.h"
 #include "graph/text.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace sluice;
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+namespace sluice {
+namespace {
+
+void Check(std::string_view text) {
   const auto graph = ParseGraph(text);
-  if (!graph.ok()) return 0;
+  if (!graph.ok()) return;
   const std::string printed = PrintGraph(**graph);
   const auto again = ParseGraph(printed);
   SLUICE_CHECK(again.ok());
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   PrintDot(**again);
 
   Graph& step = **again;
-  if (!passes::Verify(step).ok()) return 0;
+  if (!passes::Verify(step).ok()) return;
   passes::Simplify(step);
   SLUICE_CHECK(passes::Verify(step).ok());
   passes::MergeCommon(step);
@@ -25,9 +26,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (!passes::Place(step, {"/cpu:0", "/cpu:1"}).ok() ||
       !passes::OrderVariables(step).ok()) {
-    return 0;
+    return;
   }
   SLUICE_CHECK(passes::Verify(step).ok());
   passes::Partition(step);
+}
+
+}  // namespace
+}  // namespace sluice
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  sluice::Check({reinterpret_cast<const char*>(data), size});
   return 0;
 }
