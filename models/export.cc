@@ -57,9 +57,8 @@ Json Described(const Output& output) {
 }
 
 Json ReadManifest(const std::string& path) {
-  const Json manifest =
-      Json::parse(FileSystem::Posix().Read(path).ValueOrThrow(),
-                  /*cb=*/nullptr, /*allow_exceptions=*/false);
+  Json manifest = Json::parse(FileSystem::Posix().Read(path).ValueOrThrow(),
+                              /*cb=*/nullptr, /*allow_exceptions=*/false);
   const auto has = [&](const char* key, const Json& value) {
     return manifest.contains(key) && manifest[key] == value;
   };

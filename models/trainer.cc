@@ -66,6 +66,10 @@ void Trainer::Begin(TrainingRun& run,
         console::Note(fmt::format("the learning rate was {}, now it is {}",
                                   before, run.learning_rate().description()));
       }
+      if (!options_.weights.empty()) {
+        console::Note(fmt::format("{} is not used: a checkpoint comes first",
+                                  options_.weights));
+      }
       return;
     }
   }

@@ -53,7 +53,7 @@ class Trainer {
   void Export(const std::string& directory);
 
  private:
-  // Sets the run's first state; false when an earlier training was resumed.
+  // Sets the state to begin with: a checkpoint's, the given weights or none.
   void Begin(TrainingRun& run, const std::optional<CheckpointManager>& saved);
   void RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                 TrainingResult* result);
