@@ -36,7 +36,14 @@ void* operator new(size_t bytes) {
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return CountedNew(bytes, static_cast<size_t>(alignment));
 }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  if (counting) ++allocations;
+  return std::malloc(bytes ? bytes : 1);
+}
 void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept {
   std::free(p);
 }
 void operator delete(void* p, size_t) noexcept {

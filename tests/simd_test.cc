@@ -111,7 +111,9 @@ void CheckUnary(simd::UnaryFn fn, void (*scalar_op)(T, Out*)) {
     if constexpr (std::is_same_v<T, Out>) {
       std::vector<T> in_place = x;
       fn(in_place.data(), in_place.data(), n, kParams);
-      CHECK(std::memcmp(in_place.data(), y.data(), n * sizeof(T)) == 0);
+      const bool same =
+          n == 0 || std::memcmp(in_place.data(), y.data(), n * sizeof(T)) == 0;
+      CHECK(same);
     }
   }
 }
