@@ -1,6 +1,7 @@
 #include "models/console.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -37,6 +38,11 @@ void Note(std::string_view line) {
 
 void SetStatus(std::string_view line) {
   if (!IsTerminal()) return;
+  // A line that wraps could not be erased.
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {
+    line = line.substr(0, size.ws_col - 1);
+  }
   MutexLock lock(mutex);
   Write(fmt::format("{}{}", kErase, line));
   status_shown = true;
