@@ -130,71 +130,34 @@ struct TypeTag {
   using Type = T;
 };
 
-// Calls fn(TypeTag<T>()) with the C++ type of `dtype`:
+// Calls fn(TypeTag<T>()) with that T of Ts that `dtype` stands for. It must be
+// one of them: an op's definition has checked that already.
+template <typename T, typename... Ts, typename Fn>
+decltype(auto) DispatchAmong(DType dtype, Fn&& fn) {
+  if constexpr (sizeof...(Ts) > 0) {
+    if (dtype != DTypeOf<T>::value) return DispatchAmong<Ts...>(dtype, fn);
+  }
+  SLUICE_CHECK(dtype == DTypeOf<T>::value);
+  return fn(TypeTag<T>());
+}
+
 //   DispatchDType(dtype, [&]<typename T>(TypeTag<T>) { ... });
 template <typename Fn>
 decltype(auto) DispatchDType(DType dtype, Fn&& fn) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return fn(TypeTag<float>());
-    case DType::kFloat64:
-      return fn(TypeTag<double>());
-    case DType::kFloat16:
-      return fn(TypeTag<Half>());
-    case DType::kBFloat16:
-      return fn(TypeTag<BFloat16>());
-    case DType::kInt8:
-      return fn(TypeTag<int8_t>());
-    case DType::kUInt8:
-      return fn(TypeTag<uint8_t>());
-    case DType::kInt32:
-      return fn(TypeTag<int32_t>());
-    case DType::kInt64:
-      return fn(TypeTag<int64_t>());
-    case DType::kBool:
-      return fn(TypeTag<bool>());
-  }
-  CheckFailed("known dtype", __FILE__, __LINE__);
+  return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
+                       int64_t, bool>(dtype, fn);
 }
-
-// The same over the four floating types, and over float32/float64 alone. The
-// dtype must be one of them: an op's definition has checked that already.
 template <typename Fn>
 decltype(auto) DispatchFloating(DType dtype, Fn&& fn) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return fn(TypeTag<float>());
-    case DType::kFloat64:
-      return fn(TypeTag<double>());
-    case DType::kFloat16:
-      return fn(TypeTag<Half>());
-    case DType::kBFloat16:
-      return fn(TypeTag<BFloat16>());
-    default:
-      CheckFailed("floating dtype", __FILE__, __LINE__);
-  }
+  return DispatchAmong<float, double, Half, BFloat16>(dtype, fn);
 }
 template <typename Fn>
 decltype(auto) DispatchFloatDouble(DType dtype, Fn&& fn) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return fn(TypeTag<float>());
-    case DType::kFloat64:
-      return fn(TypeTag<double>());
-    default:
-      CheckFailed("float32 or float64", __FILE__, __LINE__);
-  }
+  return DispatchAmong<float, double>(dtype, fn);
 }
 template <typename Fn>
 decltype(auto) DispatchIndex(DType dtype, Fn&& fn) {
-  switch (dtype) {
-    case DType::kInt32:
-      return fn(TypeTag<int32_t>());
-    case DType::kInt64:
-      return fn(TypeTag<int64_t>());
-    default:
-      CheckFailed("int32 or int64", __FILE__, __LINE__);
-  }
+  return DispatchAmong<int32_t, int64_t>(dtype, fn);
 }
 
 // The type arithmetic on T is done in: float for Half and BFloat16, else T.

@@ -129,7 +129,8 @@ class [[nodiscard]] Result {
   // Requires ok().
   T& operator*() & { return std::get<T>(rep_); }
   const T& operator*() const& { return std::get<T>(rep_); }
-  T&& operator*() && { return std::get<T>(std::move(rep_)); }
+  // By value, so that nothing dangles in `for (auto& x : *Function())`.
+  T operator*() && { return std::get<T>(std::move(rep_)); }
   T* operator->() { return &std::get<T>(rep_); }
   const T* operator->() const { return &std::get<T>(rep_); }
   // The value, or throws Error.
