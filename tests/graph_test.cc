@@ -8,33 +8,18 @@
 
 #include "graph/builder.h"
 #include "models/layers.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
 
-// What `build` throws, or "".
-template <typename Build>
-std::string ErrorOf(Build build) {
-  try {
-    build();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using testing::Contains;
+using testing::ErrorOf;
 
 // "graph_test.cc:<line>" of `offset` lines after the call.
 std::string Here(int offset = 0, std::source_location location =
                                      std::source_location::current()) {
   return "(graph_test.cc:" + std::to_string(location.line() + offset) + ")";
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  INFO("got: " << text);
-  INFO("wanted: " << part);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
 }
 
 Output Input(Graph& graph, const Shape& shape, DType dtype = DType::kFloat32) {
@@ -125,11 +110,12 @@ TEST_CASE("look-up by name") {
   CHECK(graph.Get("tower/split:1") == halves[1]);
   CHECK(graph.Get("tower/split") == halves[0]);
   CHECK_EQ(graph.Find("split"), nullptr);
-  Contains(ErrorOf([&] { graph.Get("split"); }),
-           "the graph has no node 'split'; similar: 'tower/split'");
-  Contains(ErrorOf([&] { graph.Get("tower/split:2"); }),
-           "Split 'tower/split' has 2 outputs, no 'tower/split:2'");
-  Contains(ErrorOf([&] { graph.Get("tower/split:x"); }), "no 'tower/split:x'");
+  CHECK(Contains(ErrorOf([&] { graph.Get("split"); }),
+                 "the graph has no node 'split'; similar: 'tower/split'"));
+  CHECK(Contains(ErrorOf([&] { graph.Get("tower/split:2"); }),
+                 "Split 'tower/split' has 2 outputs, no 'tower/split:2'"));
+  CHECK(Contains(ErrorOf([&] { graph.Get("tower/split:x"); }),
+                 "no 'tower/split:x'"));
 }
 
 TEST_CASE("variables and their first values") {
@@ -144,12 +130,13 @@ TEST_CASE("variables and their first values") {
   REQUIRE_EQ(graph.Initializers().size(), 2);
   CHECK_EQ(graph.Initializers()[0]->name(), "fc1/weights/init/assign");
   CHECK(graph.Initializers()[0]->input(0) == w);
-  Contains(ErrorOf([&] { graph.Variable("weights", Zeros({1})); }),
-           "there is a node 'fc1/weights' already; give the variable another "
-           "name or scope " +
-               Here(-3));
-  Contains(ErrorOf([&] { graph.Variable("v", Zeros({kUnknown})); }),
-           "concrete shape, got [?]");
+  CHECK(Contains(
+      ErrorOf([&] { graph.Variable("weights", Zeros({1})); }),
+      "there is a node 'fc1/weights' already; give the variable another "
+      "name or scope " +
+          Here(-3)));
+  CHECK(Contains(ErrorOf([&] { graph.Variable("v", Zeros({kUnknown})); }),
+                 "concrete shape, got [?]"));
 }
 
 // --- Inference ---------------------------------------------------------------
@@ -194,17 +181,17 @@ TEST_CASE("a wrong shape names op, node, both shapes and the line") {
   const Output b = graph.Placeholder("b", DType::kFloat32, {256, 10});
   NameScope scope(graph, "fc1");
   std::string error = ErrorOf([&] { MatMul(a, b); });
-  Contains(error,
-           "MatMul 'fc1/mat_mul': inner dimensions differ: a=[32,512] "
-           "b=[256,10]");
-  Contains(error, Here(-4));
+  CHECK(Contains(error,
+                 "MatMul 'fc1/mat_mul': inner dimensions differ: a=[32,512] "
+                 "b=[256,10]"));
+  CHECK(Contains(error, Here(-4)));
   CHECK_EQ(error.find('\n'), std::string::npos);
 
   // Through operators, also when several stand in one expression.
   error = ErrorOf([&] { Exp(a) * 2.0 + b; });
-  Contains(error, "Add 'fc1/add'");
-  Contains(error, "[32,512] and [256,10]");
-  Contains(error, Here(-3));
+  CHECK(Contains(error, "Add 'fc1/add'"));
+  CHECK(Contains(error, "[32,512] and [256,10]"));
+  CHECK(Contains(error, Here(-3)));
   // The failed node is not in the graph, nor is its name taken.
   CHECK_EQ(graph.Find("fc1/mat_mul"), nullptr);
   CHECK_EQ(MatMul(a, Transpose(a)).name(), "fc1/mat_mul");
@@ -224,18 +211,18 @@ TEST_CASE("layers pass on their caller's line, however deep") {
   const Output x = Input(graph, {2, 3});
   const Output w = graph.Variable("w", Zeros({3, 4}));
   const std::string error = ErrorOf([&] { MyNetwork(x, w); });
-  Contains(error, "a=[2,4] b=[3,4]");
-  Contains(error, Here(-2));
+  CHECK(Contains(error, "a=[2,4] b=[3,4]"));
+  CHECK(Contains(error, Here(-2)));
   // The library's layers do so, too.
   const std::string dense = ErrorOf(
       [&] { layers::Dense(Scope(graph, "fc1"), Sum(x), {.units = 10}); });
-  Contains(dense, "fc1");
-  Contains(dense, Here(-2));
+  CHECK(Contains(dense, "fc1"));
+  CHECK(Contains(dense, Here(-2)));
   const std::string conv = ErrorOf(
       [&] { layers::Conv2D(Scope(graph, "conv1"), x, {.filters = 4}); });
-  Contains(conv, "conv1");
-  Contains(conv, "[2,3]");
-  Contains(conv, Here(-3));
+  CHECK(Contains(conv, "conv1"));
+  CHECK(Contains(conv, "[2,3]"));
+  CHECK(Contains(conv, Here(-3)));
 }
 
 TEST_CASE("gradients come from the forward node's line") {
@@ -254,28 +241,34 @@ TEST_CASE("wrong dtypes, counts and attributes") {
   auto add = [&](NodeRequest request) {
     return ErrorOf([&] { graph.Add(std::move(request)); });
   };
-  Contains(ErrorOf([&] { x + i; }),
-           "Add 'add': dtypes differ: 'b' is int32, another operand float32; "
-           "inputs float32[2,2], int32[2,2] " +
-               Here(-3));
-  Contains(ErrorOf([&] { Exp(i); }), "Exp 'exp': 'x' cannot be int32");
-  Contains(ErrorOf([&] { LogicalNot(x); }), "LogicalNot 'logical_not': 'x' ");
-  Contains(add({"MatMul", {x}}), "MatMul 'mat_mul': 1 inputs given, wanted 2");
-  Contains(add({"Neg", {x, x}}), "2 inputs given, wanted 1");
-  Contains(add({"Concat", {}, {{"axis", 0}}}),
-           "0 inputs given, wanted at least 1");
-  Contains(add({"Nog", {x}}), "unknown op 'Nog' " + Here());
-  Contains(add({"MatMul", {x, x}, {{"transpose_c", true}}}),
-           "no attribute 'transpose_c'");
-  Contains(add({"MatMul", {x, x}, {{"transpose_a", 1}}}),
-           "attribute 'transpose_a' is of type int, wanted bool");
-  Contains(add({"ExpandDims", {x}}), "attribute 'axis' (int) is missing");
-  Contains(add({"Add", {1, 2}}), "is a number or an empty Output");
-  Contains(ErrorOf([&] { Neg(Output()); }), "a tensor was wanted, got");
-  Contains(ErrorOf([&] { Operand(1) + 2; }), "wanted at least one tensor");
+  CHECK(Contains(
+      ErrorOf([&] { x + i; }),
+      "Add 'add': dtypes differ: 'b' is int32, another operand float32; "
+      "inputs float32[2,2], int32[2,2] " +
+          Here(-3)));
+  CHECK(Contains(ErrorOf([&] { Exp(i); }), "Exp 'exp': 'x' cannot be int32"));
+  CHECK(Contains(ErrorOf([&] { LogicalNot(x); }),
+                 "LogicalNot 'logical_not': 'x' "));
+  CHECK(Contains(add({"MatMul", {x}}),
+                 "MatMul 'mat_mul': 1 inputs given, wanted 2"));
+  CHECK(Contains(add({"Neg", {x, x}}), "2 inputs given, wanted 1"));
+  CHECK(Contains(add({"Concat", {}, {{"axis", 0}}}),
+                 "0 inputs given, wanted at least 1"));
+  CHECK(Contains(add({"Nog", {x}}), "unknown op 'Nog' " + Here()));
+  CHECK(Contains(add({"MatMul", {x, x}, {{"transpose_c", true}}}),
+                 "no attribute 'transpose_c'"));
+  CHECK(Contains(add({"MatMul", {x, x}, {{"transpose_a", 1}}}),
+                 "attribute 'transpose_a' is of type int, wanted bool"));
+  CHECK(
+      Contains(add({"ExpandDims", {x}}), "attribute 'axis' (int) is missing"));
+  CHECK(Contains(add({"Add", {1, 2}}), "is a number or an empty Output"));
+  CHECK(Contains(ErrorOf([&] { Neg(Output()); }), "a tensor was wanted, got"));
+  CHECK(
+      Contains(ErrorOf([&] { Operand(1) + 2; }), "wanted at least one tensor"));
   Graph other;
   const Output stranger = Input(other, {2, 2});
-  Contains(ErrorOf([&] { x + stranger; }), "input 1 belongs to another graph");
+  CHECK(Contains(ErrorOf([&] { x + stranger; }),
+                 "input 1 belongs to another graph"));
   // Nothing of all this is left.
   CHECK_EQ(graph.nodes().size(), 2);
 }
@@ -284,7 +277,7 @@ TEST_CASE("sizes no tensor can have") {
   Graph graph;
   const Output x = Input(graph, {int64_t{1} << 40, kUnknown});
   const Output y = Input(graph, {1, int64_t{1} << 40});
-  Contains(ErrorOf([&] { x + y; }), "2^62");
+  CHECK(Contains(ErrorOf([&] { x + y; }), "2^62"));
 }
 
 // --- What passes use ---------------------------------------------------------
@@ -351,7 +344,7 @@ TEST_CASE("the topological order is stable") {
   CHECK_EQ(c.node().id(), 3);
   CHECK_EQ(Identity(c).node().id(), 4);
   d.node().AddControlInput(&c.node());
-  Contains(ErrorOf(order), "lies on a cycle");
+  CHECK(Contains(ErrorOf(order), "lies on a cycle"));
 }
 
 }  // namespace

@@ -9,29 +9,17 @@
 
 #include "io/event_file.h"
 #include "models/trainer.h"
+#include "tests/support/error_text.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
 namespace {
 
+using testing::Contains;
+using testing::ErrorOf;
 using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;
-
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  return text.find(part) != std::string::npos;
-}
 
 struct Record {
   int begins = 0, ends = 0;

@@ -12,9 +12,13 @@
 #include "models/losses.h"
 #include "models/metrics.h"
 #include "models/optimizers.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
 
 Tensor Ramp(const Shape& shape) {
   Tensor t(DType::kFloat32, shape);
@@ -22,21 +26,6 @@ Tensor Ramp(const Shape& shape) {
     t.data<float>()[i] = 0.25f * static_cast<float>(i % 13) - 1.5f;
   }
   return t;
-}
-
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  return text.find(part) != std::string::npos;
 }
 
 struct Moments {

@@ -15,12 +15,14 @@
 #include <thread>
 
 #include "io/checkpoint.h"
+#include "tests/support/error_text.h"
 #include "tests/support/idx_folder.h"
 
 namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using testing::Contains;
 using testing::IdxFolder;
 using testing::TemporaryFolder;
 
@@ -35,12 +37,6 @@ std::string TextOf(const std::string& path) {
 
 int64_t Lines(const std::string& text) {
   return std::count(text.begin(), text.end(), '\n');
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  return text.find(part) != std::string::npos;
 }
 
 // A run of the program, its output going to files.

@@ -11,9 +11,12 @@
 #include "graph/ops/activation.h"
 #include "graph/ops/elementwise.h"
 #include "graph/session.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
+
+using testing::ErrorOf;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -191,29 +194,20 @@ TEST_CASE("operators take tensors and numbers") {
   CHECK_THROWS_AS(Add(1, 2), Error);
 }
 
-std::string MessageOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST_CASE("a wrong operand is reported at the caller's line") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});
   const Output w = graph.Placeholder("w", DType::kFloat32, {4});
   const Output n = graph.Placeholder("n", DType::kInt32, {3});
   const int line = __LINE__ + 1;
-  const std::string shapes = MessageOf([&] { x + w; });
+  const std::string shapes = ErrorOf([&] { x + w; });
   CAPTURE(shapes);
   CHECK(shapes.find("Add 'add'") != shapes.npos);
   CHECK(shapes.find("[2,3]") != shapes.npos);
   CHECK(shapes.find("[4]") != shapes.npos);
   CHECK(shapes.find("op_elementwise_test.cc:" + std::to_string(line)) !=
         shapes.npos);
-  const std::string dtypes = MessageOf([&] { x* n; });
+  const std::string dtypes = ErrorOf([&] { x* n; });
   CAPTURE(dtypes);
   CHECK(dtypes.find("float32") != dtypes.npos);
   CHECK(dtypes.find("int32") != dtypes.npos);

@@ -11,24 +11,13 @@
 #include "graph/builder.h"
 #include "graph/session.h"
 #include "io/safetensors.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
 
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  return text.find(part) != std::string::npos;
-}
+using testing::Contains;
+using testing::ErrorOf;
 
 // A rate that is read from a table by step.
 LearningRate FromTable(const Tensor& rates) {

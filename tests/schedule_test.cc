@@ -6,9 +6,12 @@
 #include <cmath>
 
 #include "graph/evaluate.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
+
+using testing::Contains;
 
 double RateAt(const LearningRate& rate, int64_t step) {
   Graph graph;
@@ -38,11 +41,6 @@ std::string ErrorOf(const std::function<void()>& fn) {
     return error.what();
   }
   return "(no error)";
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("a number is a rate") {

@@ -11,6 +11,7 @@
 #include "engine/threads.h"
 #include "engine/trace.h"
 #include "graph/builder.h"
+#include "tests/support/error_text.h"
 
 namespace {
 
@@ -59,18 +60,8 @@ void operator delete(void* p, size_t, std::align_val_t) noexcept {
 namespace sluice {
 namespace {
 
-std::string ErrorOf(const std::function<void()>& fn) {
-  try {
-    fn();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::Contains;
+using testing::ErrorOf;
 
 Tensor Ramp(const Shape& shape) {
   Tensor t(DType::kFloat32, shape);

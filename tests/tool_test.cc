@@ -12,10 +12,13 @@
 #include "graph/builder.h"
 #include "graph/text.h"
 #include "io/safetensors.h"
+#include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
 namespace {
+
+using testing::Contains;
 
 using Json = nlohmann::ordered_json;
 
@@ -60,14 +63,6 @@ std::vector<Json> Objects(const std::string& lines) {
   return objects;
 }
 
-bool Contains(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  CAPTURE(part);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
-
 std::string SmallGraph() {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 4});
@@ -92,7 +87,7 @@ TEST_CASE("graph prints what was saved") {
   CHECK_EQ(nodes[0]["name"], "x");
   CHECK_EQ(nodes[0]["outputs"][0]["shape"], Json({-1, 4}));
   CHECK_EQ(nodes[5]["device"], "/cpu:1");
-  Contains(tool.Run("graph --dot " + file).out, "digraph {");
+  CHECK(Contains(tool.Run("graph --dot " + file).out, "digraph {"));
 }
 
 TEST_CASE("graph runs passes") {
@@ -104,8 +99,8 @@ TEST_CASE("graph runs passes") {
       "partition " +
       file);
   CHECK_EQ(passed.err, "");
-  Contains(passed.out, "# /cpu:1\nmat_mul/recv_cpu_0 = Recv()");
-  Contains(passed.out, "float32[3,2]");
+  CHECK(Contains(passed.out, "# /cpu:1\nmat_mul/recv_cpu_0 = Recv()"));
+  CHECK(Contains(passed.out, "float32[3,2]"));
   CHECK_EQ(passed.out.find("Reshape"), std::string::npos);
 }
 
@@ -118,9 +113,9 @@ TEST_CASE("inspect lists checkpoints") {
   ThrowIfError(WriteSafetensors(file, tensors, {{"epoch", "3"}}));
   const Outcome text = tool.Run("inspect " + file);
   CHECK_EQ(text.exit_code, 0);
-  Contains(text.out, "fc1/weights  float32   [2,3]\n");
-  Contains(text.out, "metadata epoch = 3\n");
-  Contains(text.out, "2 tensors, 7 elements, 32 bytes\n");
+  CHECK(Contains(text.out, "fc1/weights  float32   [2,3]\n"));
+  CHECK(Contains(text.out, "metadata epoch = 3\n"));
+  CHECK(Contains(text.out, "2 tensors, 7 elements, 32 bytes\n"));
   const auto objects = Objects(tool.Run("inspect --json " + file).out);
   REQUIRE_EQ(objects.size(), 3);
   CHECK_EQ(objects[0]["metadata"]["epoch"], "3");
@@ -133,17 +128,17 @@ TEST_CASE("ops lists the table") {
   const auto ops = Objects(tool.Run("ops --json").out);
   CHECK_EQ(ops.size(), OpTable::Global().All().size());
   const Outcome one = tool.Run("ops MatMul");
-  Contains(one.out, "MatMul(a: T, b: T) -> y: T");
-  Contains(one.out, "gradient    yes");
-  Contains(one.out, "attribute   transpose_a: bool = false");
-  Contains(tool.Run("ops").out, "ArgMax ");
+  CHECK(Contains(one.out, "MatMul(a: T, b: T) -> y: T"));
+  CHECK(Contains(one.out, "gradient    yes"));
+  CHECK(Contains(one.out, "attribute   transpose_a: bool = false"));
+  CHECK(Contains(tool.Run("ops").out, "ArgMax "));
 }
 
 TEST_CASE("doctor finds the machine well") {
   const Tool tool;
   const Outcome text = tool.Run("doctor");
   CHECK_EQ(text.exit_code, 0);
-  Contains(text.out, "self-test   ok");
+  CHECK(Contains(text.out, "self-test   ok"));
   const auto report = Objects(tool.Run("doctor --json").out);
   REQUIRE_EQ(report.size(), 1);
   CHECK(report[0]["cores"].get<int>() >= 1);
@@ -203,7 +198,7 @@ TEST_CASE("whatever is wrong is said in one line") {
     CHECK_EQ(outcome.out, "");
     CHECK(outcome.err.starts_with("sluice: "));
     CHECK_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1);
-    Contains(outcome.err, wrong.message);
+    CHECK(Contains(outcome.err, wrong.message));
   }
 }
 
