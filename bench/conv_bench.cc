@@ -6,11 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <map>
+#include <cstdio>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <vector>
 
+#include "bench/resnet50_layers.h"
 #include "engine/threads.h"
 #include "graph/autograd.h"
 #include "graph/evaluate.h"
@@ -42,35 +45,62 @@ double Best(double budget, const Fn& fn) {
   return best;
 }
 
-// Seconds of one node on ones, and the bytes of its operands.
+// A node's kernel on random numbers.
+class PreparedNode {
+ public:
+  explicit PreparedNode(const Node& node) {
+    const KernelSpec spec = SpecOf(node, false);
+    const KernelDef* def =
+        KernelTable::Global().Find(spec, DeviceType::kCpu).ValueOrThrow();
+    kernel_ = def->make(spec).ValueOrThrow();
+    for (const TensorType& type : spec.inputs) Add(type, &in_);
+    for (const TensorType& type : spec.outputs) Add(type, &out_);
+    workspace_ = AllocateBuffer(kernel_->workspace_bytes());
+  }
+
+  double bytes() const { return bytes_; }  // of all operands
+  void Run() const {
+    const StepContext step;
+    const KernelContext context(in_.data(), out_.data(), workspace_.get(),
+                                &step);
+    ThrowIfError(kernel_->Run(context));
+  }
+  // Of one run.
+  double Seconds() const {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    Run();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+ private:
+  void Add(const TensorType& type, std::vector<void*>* operands) {
+    Tensor tensor = Tensor::Full(type.dtype, type.shape, 1);
+    if (type.dtype == DType::kFloat32) {
+      std::mt19937 random(static_cast<uint32_t>(tensors_.size()));
+      std::uniform_real_distribution<float> uniform(-1, 1);
+      for (float& v : tensor.values<float>()) v = uniform(random);
+    }
+    tensors_.push_back(tensor);
+    operands->push_back(tensor.raw());
+    bytes_ += static_cast<double>(type.bytes());
+  }
+
+  KernelPtr kernel_;
+  std::vector<Tensor> tensors_;
+  std::vector<void*> in_, out_;
+  std::shared_ptr<void> workspace_;
+  double bytes_ = 0;
+};
+
+// Seconds of one node, and the bytes of its operands.
 struct Timing {
   double seconds = 0;
   double bytes = 0;
 };
 Timing TimeNode(const Node& node, double budget) {
-  const KernelSpec spec = SpecOf(node, false);
-  const KernelDef* def =
-      KernelTable::Global().Find(spec, DeviceType::kCpu).ValueOrThrow();
-  KernelPtr kernel = def->make(spec).ValueOrThrow();
-  std::vector<Tensor> operands;
-  std::vector<void*> in, out;
-  Timing timing;
-  for (const TensorType& type : spec.inputs) {
-    operands.push_back(Tensor::Full(type.dtype, type.shape, 1));
-    in.push_back(operands.back().raw());
-    timing.bytes += static_cast<double>(type.bytes());
-  }
-  for (const TensorType& type : spec.outputs) {
-    operands.push_back(Tensor::Full(type.dtype, type.shape, 1));
-    out.push_back(operands.back().raw());
-    timing.bytes += static_cast<double>(type.bytes());
-  }
-  const std::shared_ptr<void> workspace =
-      AllocateBuffer(kernel->workspace_bytes());
-  const StepContext step;
-  const KernelContext context(in.data(), out.data(), workspace.get(), &step);
-  timing.seconds = Best(budget, [&] { ThrowIfError(kernel->Run(context)); });
-  return timing;
+  const PreparedNode prepared(node);
+  return {Best(budget, [&] { prepared.Run(); }), prepared.bytes()};
 }
 
 double GemmSeconds(int64_t m, int64_t n, int64_t k, double budget) {
@@ -88,20 +118,14 @@ double GemmSeconds(int64_t m, int64_t n, int64_t k, double budget) {
 }
 
 struct Layer {
-  const char* name;
-  int64_t images, size, in, kernel, out, stride;
+  int64_t images;
+  Resnet50Layer of;
 };
 
-// The MNIST network at batch 100, and layers of ResNet-50 at batch 8.
-constexpr Layer kLayers[] = {
-    {"mnist conv1", 100, 28, 1, 5, 32, 1},
-    {"mnist conv2", 100, 14, 32, 5, 64, 1},
-    {"resnet conv1", 8, 224, 3, 7, 64, 2},
-    {"resnet 2b", 8, 56, 64, 3, 64, 1},
-    {"resnet 2c", 8, 56, 64, 1, 256, 1},
-    {"resnet 3b/2", 8, 56, 128, 3, 128, 2},
-    {"resnet 4b", 8, 14, 256, 3, 256, 1},
-    {"resnet 5b", 8, 7, 512, 3, 512, 1},
+// The MNIST network at batch 100.
+constexpr Layer kMnistLayers[] = {
+    {100, {"mnist conv1", 28, 1, 32, 5, 1, 1}},
+    {100, {"mnist conv2", 14, 32, 64, 5, 1, 1}},
 };
 
 class Printer {
@@ -131,22 +155,78 @@ class Printer {
   bool json_;
 };
 
-void RunLayer(const Layer& l, double budget, const Printer& printer) {
+// A convolution and its gradients as nodes: forward, input, filter.
+struct ConvNodes {
+  explicit ConvNodes(const Layer& l) {
+    const Resnet50Layer& c = l.of;
+    const int64_t pad = c.kernel / 2;
+    const Output x = graph.Placeholder("x", DType::kFloat32,
+                                       {l.images, c.size, c.size, c.in});
+    const Output filter = graph.Placeholder("f", DType::kFloat32,
+                                            {c.kernel, c.kernel, c.in, c.out});
+    const Output y = Conv2D(x, filter,
+                            {.strides = {c.stride, c.stride},
+                             .padding = Padding::kExplicit,
+                             .explicit_padding = {pad, pad, pad, pad}});
+    const std::vector<Output> gradients = Gradients({y}, {x, filter});
+    outputs = {y, gradients[0], gradients[1]};
+  }
+
   Graph graph;
-  const Output x =
-      graph.Placeholder("x", DType::kFloat32, {l.images, l.size, l.size, l.in});
-  const Output filter = graph.Placeholder("f", DType::kFloat32,
-                                          {l.kernel, l.kernel, l.in, l.out});
-  const Output y = Conv2D(x, filter, {.strides = {l.stride, l.stride}});
-  const std::vector<Output> gradients = Gradients({y}, {x, filter});
-  const int64_t pixels = y.shape().elements(0, 3);
-  const int64_t k = l.kernel * l.kernel * l.in;
-  const double work = 2e-9 * static_cast<double>(pixels * k * l.out);
-  const double gemm = work / GemmSeconds(pixels, l.out, k, budget);
-  for (const Output& output : {y, gradients[0], gradients[1]}) {
+  std::vector<Output> outputs;
+};
+
+// Of one pass over one layer.
+double Gflop(const Layer& l) {
+  const Resnet50Layer& c = l.of;
+  return 2e-9 *
+         static_cast<double>(l.images * c.output_size() * c.output_size() *
+                             c.kernel * c.kernel * c.in * c.out);
+}
+
+void RunLayer(const Layer& l, double budget, const Printer& printer) {
+  const ConvNodes nodes(l);
+  const double work = Gflop(l);
+  const double gemm =
+      work / GemmSeconds(l.images * l.of.output_size() * l.of.output_size(),
+                         l.of.out, l.of.kernel * l.of.kernel * l.of.in, budget);
+  for (const Output& output : nodes.outputs) {
     const Timing timing = TimeNode(output.node(), budget);
-    printer.Print(l.name, output.node().op().name, timing.seconds, "GFLOP/s",
+    printer.Print(l.of.name, output.node().op().name, timing.seconds, "GFLOP/s",
                   work / timing.seconds, gemm);
+  }
+}
+
+// Prints the layers of ResNet-50 as one line of JSON; then answers every line
+// "LAYER PASS" on stdin, both counted from 0, with the seconds of one run.
+// bench/compare_conv drives it beside PyTorch.
+void Serve(int64_t images) {
+  nlohmann::json layers;
+  for (const Resnet50Layer& c : kResnet50Layers) {
+    layers.push_back({{"name", c.name},
+                      {"size", c.size},
+                      {"in", c.in},
+                      {"out", c.out},
+                      {"kernel", c.kernel},
+                      {"stride", c.stride},
+                      {"count", c.count},
+                      {"gflop", Gflop({images, c})}});
+  }
+  fmt::print("{}\n", layers.dump());
+  std::fflush(stdout);
+  size_t prepared = std::size(kResnet50Layers);
+  size_t layer = 0, pass = 0;
+  std::vector<PreparedNode> passes;
+  while (std::cin >> layer >> pass) {
+    if (layer >= std::size(kResnet50Layers) || pass >= 3) break;
+    if (layer != prepared) {
+      passes.clear();
+      const ConvNodes nodes({images, kResnet50Layers[layer]});
+      for (const Output& y : nodes.outputs) passes.emplace_back(y.node());
+      prepared = layer;
+    }
+    fmt::print("{:.9f}\n", passes[pass].Seconds());
+    std::fflush(stdout);
   }
 }
 
@@ -181,14 +261,24 @@ int Run(int argc, char** argv) {
   CLI::App app("Ops of convolutional networks, best of many runs");
   int threads = 1;
   double budget = 0.3;
-  bool json = false;
+  int64_t batch = 16;
+  bool json = false, serve = false;
   app.add_option("--threads", threads, "Compute threads");
   app.add_option("--seconds", budget, "Time per op");
+  app.add_option("--batch", batch, "Images of ResNet-50's layers");
   app.add_flag("--json", json, "One object per line");
+  app.add_flag("--serve", serve, "Let bench/compare_conv ask for runs");
   CLI11_PARSE(app, argc, argv);
   SetComputeThreads(threads);
+  if (serve) {
+    Serve(batch);
+    return 0;
+  }
   const Printer printer(json);
-  for (const Layer& layer : kLayers) RunLayer(layer, budget, printer);
+  for (const Layer& layer : kMnistLayers) RunLayer(layer, budget, printer);
+  for (const Resnet50Layer& layer : kResnet50Layers) {
+    RunLayer({batch, layer}, budget, printer);
+  }
   RunOthers(budget, printer);
   return 0;
 }
