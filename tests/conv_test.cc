@@ -47,6 +47,23 @@ const Case kCases[] = {
      4,
      18,
      {.padding = Padding::kExplicit, .explicit_padding = {3, 0, 1, 4}}},
+    // Those that Winograd's form serves: tiles cut at the edges, more tiles
+    // than channels, more channels than one block of a product, many groups of
+    // tiles, and paddings that leave or add whole rows.
+    {1, 9, 10, 32, 3, 3, 64},
+    {5, 30, 29, 32, 3, 3, 32},
+    {1, 5, 6, 288, 3, 3, 32},
+    {3, 3, 2, 64, 3, 3, 288},
+    {120, 5, 5, 96, 3, 3, 32},
+    {2, 7, 9, 32, 3, 3, 32, {.padding = Padding::kValid}},
+    {2,
+     6,
+     8,
+     64,
+     3,
+     3,
+     32,
+     {.padding = Padding::kExplicit, .explicit_padding = {3, 0, 1, 4}}},
 };
 
 struct Values {

@@ -9,6 +9,7 @@
 namespace sluice::cpu {
 
 void RegisterFastConvKernels(KernelTable& table);  // conv_fast.cc
+void RegisterWinogradKernels(KernelTable& table);  // conv_winograd.cc
 
 namespace {
 
@@ -232,6 +233,7 @@ void RegisterConvKernels(KernelTable& table) {
                     .make = MakeBackpropFilter});
   }
   RegisterFastConvKernels(table);
+  RegisterWinogradKernels(table);
 }
 
 }  // namespace sluice::cpu

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/simd/conv.h"
+#include "kernels/cpu/simd/winograd.h"
 
 namespace sluice {
 
@@ -140,6 +141,7 @@ struct SimdKernels {
   GemmKernels<float> gemm_f32;
   GemmKernels<double> gemm_f64;
   ConvKernels conv;
+  WinogradKernels winograd;
 };
 
 }  // namespace simd

@@ -19,6 +19,7 @@ simd::SimdKernels MakeTable() noexcept {
   AddOptimizers(table);
   AddGemm(table);
   AddConv(table);
+  AddWinograd(table);
   return table;
 }
 

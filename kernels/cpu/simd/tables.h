@@ -17,6 +17,7 @@ void AddRows(simd::SimdKernels& table) noexcept;        // rows.cc
 void AddOptimizers(simd::SimdKernels& table) noexcept;  // optimizer.cc
 void AddGemm(simd::SimdKernels& table) noexcept;        // gemm.cc
 void AddConv(simd::SimdKernels& table) noexcept;        // conv.cc
+void AddWinograd(simd::SimdKernels& table) noexcept;    // winograd.cc
 
 }  // namespace sluice::SLUICE_ISA
 
