@@ -6,6 +6,7 @@
 
 #include "models/interrupt.h"
 #include "models/metrics.h"
+#include "models/weights_file.h"
 
 namespace sluice {
 namespace {
@@ -62,8 +63,12 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
 
 void Inference::SetVariables(const std::vector<NamedTensor>& values,
                              const std::string& source) {
-  ThrowIfError(WriteVariables(*session_, graph_.Variables(), values,
-                              Extra::kIgnored, source));
+  ThrowIfError(WriteVariables(*session_, graph_.Variables(),
+                              PreferAverages(values), Extra::kIgnored, source));
+}
+
+void Inference::LoadWeights(const std::string& path) {
+  ThrowIfError(sluice::LoadWeights(*session_, graph_.Variables(), path));
 }
 
 void Inference::CopyVariables(const Graph& graph, const Session& session) {

@@ -42,6 +42,8 @@ class Inference {
   // Throws Error naming what does not fit; `source` says where they are from.
   void SetVariables(const std::vector<NamedTensor>& values,
                     const std::string& source);
+  // The same from a file (models/weights_file.h).
+  void LoadWeights(const std::string& path);
   // Copies them from the session that trains the same model.
   void CopyVariables(const Graph& graph, const Session& session);
 

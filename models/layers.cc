@@ -77,7 +77,8 @@ sluice::PoolOptions WindowOf(const PoolOptions& options) {
       options.stride.height == 0 ? options.size : options.stride;
   return {.window = {options.size.height, options.size.width},
           .strides = {stride.height, stride.width},
-          .padding = options.padding};
+          .padding = options.padding,
+          .explicit_padding = options.explicit_padding};
 }
 
 }  // namespace
@@ -108,9 +109,6 @@ Output Conv2D(const Scope& scope, Operand x, const Conv2DOptions& options) {
     layer.Fail(fmt::format("{} input channels do not divide into {} groups", in,
                            options.groups));
   }
-  if (options.padding == Padding::kExplicit) {
-    layer.Fail("explicit padding is an option of the op sluice::Conv2D alone");
-  }
   const DType dtype = x.output().dtype();
   const Output weights =
       layer.Variable("weights", options.weights,
@@ -122,6 +120,7 @@ Output Conv2D(const Scope& scope, Operand x, const Conv2DOptions& options) {
       {.strides = {options.stride.height, options.stride.width},
        .dilations = {options.dilation.height, options.dilation.width},
        .padding = options.padding,
+       .explicit_padding = options.explicit_padding,
        .groups = options.groups});
   if (options.use_bias) {
     y = BiasAdd(y,

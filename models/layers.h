@@ -8,6 +8,7 @@
 #ifndef SLUICE_MODELS_LAYERS_H_
 #define SLUICE_MODELS_LAYERS_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 
@@ -43,7 +44,9 @@ struct Conv2DOptions {
   Extent kernel = 3;
   Extent stride = 1;
   Extent dilation = 1;
-  Padding padding = Padding::kSame;  // or kValid
+  Padding padding = Padding::kSame;
+  // Top, bottom, left, right; read with Padding::kExplicit alone.
+  std::array<int64_t, 4> explicit_padding = {0, 0, 0, 0};
   int64_t groups = 1;
   Activation activation = nullptr;
   bool use_bias = true;
@@ -58,6 +61,8 @@ struct PoolOptions {
   Extent size = 2;
   Extent stride = 0;  // 0: the size
   Padding padding = Padding::kValid;
+  // As Conv2DOptions has it, each less than the size.
+  std::array<int64_t, 4> explicit_padding = {0, 0, 0, 0};
 };
 Output MaxPool(Operand x, const PoolOptions& options = {});
 Output AvgPool(Operand x, const PoolOptions& options = {});

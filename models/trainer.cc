@@ -163,37 +163,34 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
 std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
   RunContext context = run_;
   context.mode = mode;
-  std::vector<NamedTensor> values;
-  std::string source = options_.weights;
   *step = 0;
-  if (!source.empty()) {
-    values = ReadSafetensors(source).ValueOrThrow().tensors;
-  } else {
-    std::optional<CheckpointManager::Restored> restored;
-    if (!options_.log_dir.empty() &&
-        FileSystem::Posix().Exists(options_.log_dir)) {
-      restored = OpenManager(options_).RestoreNewest().ValueOrThrow();
-    }
-    if (!restored) {
-      throw Error(Code::kNotFound,
-                  options_.log_dir.empty()
-                      ? "no trained model: give --log-dir, the folder it was "
-                        "trained in, or --weights"
-                      : fmt::format("no checkpoint in '{}': train first, or "
-                                    "give --weights",
-                                    options_.log_dir));
-    }
-    for (const std::string& warning : restored->warnings) {
-      console::Note(warning);
-    }
-    values = std::move(restored->checkpoint.tensors);
-    source = restored->path;
-    *step = restored->checkpoint.state.step;
+  if (!options_.weights.empty()) {
+    auto inference =
+        std::make_unique<Inference>(spec_, context, options_.session);
+    inference->LoadWeights(options_.weights);
+    console::Note(fmt::format("using {}", options_.weights));
+    return inference;
   }
+  std::optional<CheckpointManager::Restored> restored;
+  if (!options_.log_dir.empty() &&
+      FileSystem::Posix().Exists(options_.log_dir)) {
+    restored = OpenManager(options_).RestoreNewest().ValueOrThrow();
+  }
+  if (!restored) {
+    throw Error(Code::kNotFound,
+                options_.log_dir.empty()
+                    ? "no trained model: give --log-dir, the folder it was "
+                      "trained in, or --weights"
+                    : fmt::format("no checkpoint in '{}': train first, or "
+                                  "give --weights",
+                                  options_.log_dir));
+  }
+  for (const std::string& warning : restored->warnings) console::Note(warning);
+  *step = restored->checkpoint.state.step;
   auto inference =
       std::make_unique<Inference>(spec_, context, options_.session);
-  inference->SetVariables(values, source);
-  console::Note(fmt::format("using {}", source));
+  inference->SetVariables(restored->checkpoint.tensors, restored->path);
+  console::Note(fmt::format("using {}", restored->path));
   return inference;
 }
 

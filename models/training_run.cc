@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "models/metrics.h"
+#include "models/weights_file.h"
 
 namespace sluice {
 namespace {
@@ -128,9 +129,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
 }
 
 void TrainingRun::LoadWeights(const std::string& path) {
-  const Safetensors file = ReadSafetensors(path).ValueOrThrow();
-  ThrowIfError(WriteVariables(*session_, model_variables_, file.tensors,
-                              Extra::kIgnored, path));
+  ThrowIfError(sluice::LoadWeights(*session_, model_variables_, path));
 }
 
 std::optional<Evaluation> TrainingRun::Evaluate() {

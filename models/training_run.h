@@ -75,7 +75,7 @@ class TrainingRun {
   // what does not fit and changes nothing. `source` is for messages.
   Checkpoint Capture() const;
   void Restore(const Checkpoint& checkpoint, const std::string& source);
-  // The model's variables alone, from a safetensors file.
+  // The model's variables alone, from a file (models/weights_file.h).
   void LoadWeights(const std::string& path);
 
   // Evaluates the present variables on the evaluation input. nullopt when a

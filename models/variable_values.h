@@ -3,6 +3,7 @@
 #ifndef SLUICE_MODELS_VARIABLE_VALUES_H_
 #define SLUICE_MODELS_VARIABLE_VALUES_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,24 @@ std::vector<NamedTensor> ReadVariables(const Session& session,
 
 enum class Extra { kRefused, kIgnored };
 
+// How tensors in a file stand for variables. Null: by the variable's name and
+// with its dimensions.
+struct WeightLayout {
+  std::function<std::string(const Output& variable)> name = nullptr;
+  // Dimension i of the variable is dimension order[i] of the tensor; empty: all
+  // are the same.
+  std::function<std::vector<int>(const Output& variable)> order = nullptr;
+};
+
 // Gives `variables` the values of the tensors of their names. Where one is
 // missing, has another dtype or shape, or is left over and `extra` refuses
-// that, nothing is written and the error (kInvalidArgument) names them all;
-// `source` says where the tensors came from.
+// that, nothing is written and the error (kInvalidArgument) names them all
+// (beyond 64 of a kind, which are another model's, their number); `source` says
+// where the tensors came from.
 Status WriteVariables(Session& session, const std::vector<Output>& variables,
                       const std::vector<NamedTensor>& tensors, Extra extra,
-                      const std::string& source);
+                      const std::string& source,
+                      const WeightLayout& layout = {});
 
 }  // namespace sluice
 
