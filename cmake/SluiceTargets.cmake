@@ -39,6 +39,9 @@ function(sluice_configure target)
   if("PNG" IN_LIST SLUICE_FEATURES)
     target_link_libraries(${target} PRIVATE PNG::PNG)
   endif()
+  if("ONEDNN" IN_LIST SLUICE_FEATURES)
+    target_link_libraries(${target} PRIVATE DNNL::dnnl ${CMAKE_DL_LIBS})
+  endif()
 endfunction()
 
 # Compiles io/proto/*.proto into the build tree and adds them to the target.

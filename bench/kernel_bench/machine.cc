@@ -1,0 +1,114 @@
+#include "bench/kernel_bench/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "bench/kernel_bench/peers.h"
+#include "engine/tensor.h"
+#include "engine/threads.h"
+
+namespace sluice::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kTurn = 0.01;  // seconds a turn takes at least
+constexpr int kFewestTurns = 5;
+// A peer's idle threads spin for some milliseconds; they are not to take the
+// core from the side whose turn it is.
+constexpr std::chrono::milliseconds kSettle{8};
+
+double SecondsOf(const std::function<void()>& run, int calls) {
+  const auto begin = Clock::now();
+  for (int i = 0; i < calls; ++i) run();
+  return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+}
+
+double Quantile(const std::vector<double>& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<size_t>(at);
+  const size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] +
+         (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+}  // namespace
+
+std::vector<Timing> TimeInTurns(const std::vector<std::function<void()>>& sides,
+                                double budget) {
+  const ScopedFlushDenormals flush;
+  std::vector<int> calls;
+  int turns = kFewestTurns;
+  for (const auto& run : sides) {
+    run();  // warms caches and pages
+    const double once = SecondsOf(run, 1);
+    calls.push_back(std::clamp(static_cast<int>(kTurn / once) + 1, 1, 10000));
+    turns = std::max(turns, static_cast<int>(budget / (calls.back() * once)));
+  }
+  turns = std::min(turns, 101);
+  std::vector<std::vector<double>> seconds(sides.size());
+  for (int turn = 0; turn < turns; ++turn) {
+    for (size_t k = 0; k < sides.size(); ++k) {
+      // A different side begins each time.
+      const size_t side = (k + turn) % sides.size();
+      if (sides.size() > 1) std::this_thread::sleep_for(kSettle);
+      sides[side]();
+      seconds[side].push_back(SecondsOf(sides[side], calls[side]));
+    }
+  }
+  std::vector<Timing> timings;
+  for (std::vector<double>& side : seconds) {
+    std::sort(side.begin(), side.end());
+    const double median = Quantile(side, 0.5);
+    timings.push_back(
+        {median, (Quantile(side, 0.75) - Quantile(side, 0.25)) / median});
+  }
+  return timings;
+}
+
+double Machine::Bound(double operations, double bytes) const {
+  const Copy* level = &copy.back();
+  for (auto it = copy.rbegin(); it != copy.rend(); ++it) {
+    if (bytes <= it->bytes) level = &*it;
+  }
+  return std::max(operations / flops, bytes / level->bytes_per_second);
+}
+
+Machine MeasureMachine() {
+  Machine machine;
+  const int64_t threads = ComputeThreads().threads();
+  constexpr int64_t kRounds = 100'000;
+  const double seconds =
+      TimeInTurns({[&] {
+                    ParallelFor(threads, 1, [](int64_t begin, int64_t end) {
+                      for (int64_t i = begin; i < end; ++i) {
+                        MultiplyAdd(kRounds);
+                      }
+                    });
+                  }},
+                  0.2)[0]
+          .seconds;
+  machine.flops =
+      MultiplyAdd(0) * kRounds * static_cast<double>(threads) / seconds;
+  for (int64_t bytes : {1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 28}) {
+    const Tensor from = Tensor::Zeros(DType::kFloat32, {bytes / 8});
+    Tensor to = Tensor::Zeros(DType::kFloat32, {bytes / 8});
+    // The better of the ways to store.
+    double best = 1e9;
+    for (bool stream : {false, true}) {
+      best = std::min(best, TimeInTurns({[&] {
+                                          CopyLoop(from.data<float>(),
+                                                   to.data<float>(), bytes / 8,
+                                                   stream);
+                                        }},
+                                        0.1)[0]
+                                .seconds);
+    }
+    machine.copy.push_back(
+        {static_cast<double>(bytes), static_cast<double>(bytes) / best});
+  }
+  return machine;
+}
+
+}  // namespace sluice::bench
