@@ -51,7 +51,8 @@ std::map<std::string, std::string> Libraries() {
       {"zlib", zlibVersion()},
       {"spdlog", "absent: plain log lines"},
       {"protobuf", "absent: no TensorBoard event files"},
-      {"png", "absent: no images in event files"}};
+      {"png", "absent: no images in event files"},
+      {"onednn", "absent: our own kernels alone"}};
   std::istringstream features(SLUICE_FEATURES);
   for (std::string feature; std::getline(features, feature, ',');) {
     std::transform(feature.begin(), feature.end(), feature.begin(),

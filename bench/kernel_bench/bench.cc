@@ -104,28 +104,28 @@ std::string ToText(const Case& c, const Row& row) {
 
 void PrintHead(const Machine& machine, const Options& options,
                std::ostream& out) {
+  const double gflops = machine.flops * 1e-9;
   if (options.json) {
-    Json copy = Json::array();
-    for (const Machine::Copy& level : machine.copy) {
-      copy.push_back(
-          {{"bytes", level.bytes}, {"gbs", level.bytes_per_second * 1e-9}});
+    Json memory = Json::array();
+    for (const Machine::Memory& level : machine.memory) {
+      memory.push_back({{"bytes", level.bytes},
+                        {"copy_gbs", level.copy * 1e-9},
+                        {"best_gbs", level.best * 1e-9}});
     }
-    out << Json{{"bench", "machine"},
-                {"cpu", Cpu().model},
-                {"isa", Simd().isa},
-                {"threads", ComputeThreads().threads()},
-                {"gflops", machine.flops * 1e-9},
-                {"copy", copy}}
+    out << Json{{"bench", "machine"}, {"cpu", Cpu().model},
+                {"isa", Simd().isa},  {"threads", ComputeThreads().threads()},
+                {"gflops", gflops},   {"memory", memory}}
                .dump()
         << std::endl;
     return;
   }
-  out << fmt::format("{} ({}), {} threads: {:.0f} GFLOP/s; copies", Cpu().model,
-                     Simd().isa, ComputeThreads().threads(),
-                     machine.flops * 1e-9);
-  for (const Machine::Copy& level : machine.copy) {
-    out << fmt::format(" {:.0f} GB/s at {:.2f} MB,",
-                       level.bytes_per_second * 1e-9, level.bytes * 1e-6);
+  out << fmt::format(
+      "{} ({}), {} threads: {:.0f} GFLOP/s; copy, update GB/s:", Cpu().model,
+      Simd().isa, ComputeThreads().threads(), gflops);
+  for (const Machine::Memory& level : machine.memory) {
+    out << fmt::format(" {:.0f}, {:.0f} ({} KiB)", level.copy * 1e-9,
+                       level.best * 1e-9,
+                       static_cast<int64_t>(level.bytes) >> 10);
   }
   out << fmt::format(
              "\n{:<28} {:<30} {:<9} {:<9} {:>9} {:>5} {:>7} {:>6} {:>6} {:>8} "

@@ -68,45 +68,41 @@ std::vector<Timing> TimeInTurns(const std::vector<std::function<void()>>& sides,
 }
 
 double Machine::Bound(double operations, double bytes) const {
-  const Copy* level = &copy.back();
-  for (auto it = copy.rbegin(); it != copy.rend(); ++it) {
+  const Memory* level = &memory.back();
+  for (auto it = memory.rbegin(); it != memory.rend(); ++it) {
     if (bytes <= it->bytes) level = &*it;
   }
-  return std::max(operations / flops, bytes / level->bytes_per_second);
+  return std::max(operations / flops, bytes / level->best);
 }
 
 Machine MeasureMachine() {
   Machine machine;
   const int64_t threads = ComputeThreads().threads();
   constexpr int64_t kRounds = 100'000;
-  const double seconds =
-      TimeInTurns({[&] {
-                    ParallelFor(threads, 1, [](int64_t begin, int64_t end) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        MultiplyAdd(kRounds);
-                      }
-                    });
-                  }},
-                  0.2)[0]
-          .seconds;
+  const auto seconds = [](const std::function<void()>& run) {
+    return TimeInTurns({run}, 0.1)[0].seconds;
+  };
   machine.flops =
-      MultiplyAdd(0) * kRounds * static_cast<double>(threads) / seconds;
-  for (int64_t bytes : {1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 28}) {
-    const Tensor from = Tensor::Zeros(DType::kFloat32, {bytes / 8});
-    Tensor to = Tensor::Zeros(DType::kFloat32, {bytes / 8});
-    // The better of the ways to store.
-    double best = 1e9;
+      MultiplyAdd(0) * kRounds * static_cast<double>(threads) / seconds([&] {
+        ParallelFor(threads, 1, [](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) MultiplyAdd(kRounds);
+        });
+      });
+  for (int64_t bytes : {1 << 17, 1 << 19, 1 << 21, 1 << 24, 1 << 28}) {
+    const int64_t n = bytes / static_cast<int64_t>(sizeof(float));
+    Tensor buffer = Tensor::Zeros(DType::kFloat32, {n});
+    float* x = buffer.data<float>();
+    const auto rate = [&](const std::function<void()>& run) {
+      return static_cast<double>(bytes) / seconds(run);
+    };
+    Machine::Memory level = {static_cast<double>(bytes), 0, 0};
     for (bool stream : {false, true}) {
-      best = std::min(best, TimeInTurns({[&] {
-                                          CopyLoop(from.data<float>(),
-                                                   to.data<float>(), bytes / 8,
-                                                   stream);
-                                        }},
-                                        0.1)[0]
-                                .seconds);
+      level.copy = std::max(
+          level.copy, rate([&] { CopyLoop(x, x + n / 2, n / 2, stream); }));
     }
-    machine.copy.push_back(
-        {static_cast<double>(bytes), static_cast<double>(bytes) / best});
+    // An update reads and writes each byte.
+    level.best = std::max(level.copy, 2 * rate([&] { ScaleLoop(x, n); }));
+    machine.memory.push_back(level);
   }
   return machine;
 }

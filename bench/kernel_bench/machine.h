@@ -20,13 +20,14 @@ std::vector<Timing> TimeInTurns(const std::vector<std::function<void()>>& sides,
 
 // The roofline (Williams, Waterman and Patterson, 2009) of all compute threads.
 struct Machine {
-  // Copying between two buffers that together hold `bytes`.
-  struct Copy {
+  // Bytes read and written per second where `bytes` are touched in all.
+  struct Memory {
     double bytes;
-    double bytes_per_second;  // read and written
+    double copy;  // from one half to the other
+    double best;  // that, or an update in place: no line is fetched twice
   };
-  double flops = 0;        // float32 multiply-adds in registers, 2 operations
-  std::vector<Copy> copy;  // by size, ascending; the last does not fit caches
+  double flops = 0;  // float32 multiply-adds in registers, 2 operations
+  std::vector<Memory> memory;  // by size; the last does not fit the caches
 
   // Seconds that work of so many operations and bytes takes at least.
   double Bound(double operations, double bytes) const;

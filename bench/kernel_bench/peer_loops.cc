@@ -21,7 +21,7 @@ constexpr int kBytes = 32;
 constexpr int kBytes = 16;
 #endif
 constexpr int kLanes = kBytes / 4;
-constexpr int64_t kGrain = 1 << 15;
+constexpr int64_t kGrain = 1 << 13;
 
 using Vector __attribute__((vector_size(kBytes))) = float;
 using Stored __attribute__((vector_size(kBytes), aligned(4), may_alias)) =
@@ -75,17 +75,22 @@ T Positive(T x) {
 
 double MultiplyAdd(int64_t rounds) {
   constexpr int kChains = 12;  // covers a latency of 4 on two units, and more
-  Vector sum[kChains] = {};
-  Vector a = Vector{} + 1.0001f;
+  Vector sum[kChains];
+  // All alike, which the compiler must not know.
+  for (Vector& s : sum) {
+    s = Vector{};
+    asm volatile("" : "+m"(s));
+  }
+  Vector a = Vector{} + 0.999f;
   Vector b = Vector{} + 0.5f;
-  asm volatile("" : "+x"(a), "+x"(b));
+  asm volatile("" : "+m"(a), "+x"(b));
   for (int64_t r = 0; r < rounds; ++r) {
 #pragma GCC unroll 12
     for (int c = 0; c < kChains; ++c) sum[c] = sum[c] * a + b;
   }
   Vector total = {};
   for (const Vector& s : sum) total += s;
-  asm volatile("" : : "x"(total));
+  asm volatile("" : : "m"(total));
   return 2.0 * kChains * kLanes;
 }
 
@@ -96,6 +101,10 @@ bool Streams(int64_t bytes) {
 void CopyLoop(const float* x, float* y, int64_t n, bool stream) {
   Map(
       n, stream, y, [](auto v) { return v; }, x);
+}
+void ScaleLoop(float* x, int64_t n) {
+  Map(
+      n, false, x, [](auto v) { return v * 0.999f; }, x);
 }
 void AddLoop(const float* a, const float* b, float* y, int64_t n) {
   Map(

@@ -22,6 +22,7 @@ bool Streams(int64_t bytes);
 // All of these are spread over the compute threads. stream: with stores that
 // pass the caches by.
 void CopyLoop(const float* x, float* y, int64_t n, bool stream);
+void ScaleLoop(float* x, int64_t n);  // in place
 void AddLoop(const float* a, const float* b, float* y, int64_t n);
 void ReluLoop(const float* x, float* y, int64_t n);
 // The six operations of suite_elementwise.cc's chain in one pass.
