@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
+#include "graph/recompute.h"
 
 namespace sluice {
 namespace {
@@ -27,6 +30,24 @@ NodeSet DependsOn(const Graph& graph, const std::vector<Output>& xs) {
     }
   }
   return reached;
+}
+
+// Nodes of `within` that compute something some y depends on, in id order.
+std::vector<Node*> Leading(const std::vector<Output>& ys,
+                           const NodeSet& within) {
+  NodeSet wanted;
+  for (const Output& y : ys) wanted.insert(&y.node());
+  std::vector<Node*> leading;
+  const auto& nodes = ys[0].graph().nodes();
+  for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+    Node& node = **it;
+    if (!wanted.contains(&node) || !within.contains(&node)) continue;
+    if (node.num_inputs() == 0) continue;  // variables, placeholders
+    leading.push_back(&node);
+    for (const Output& input : node.inputs()) wanted.insert(&input.node());
+  }
+  std::reverse(leading.begin(), leading.end());
+  return leading;
 }
 
 void CheckSeed(const Output& y, const Output& seed) {
@@ -52,7 +73,8 @@ Output Sum(const std::vector<Output>& terms) {
 
 std::vector<Output> Gradients(const std::vector<Output>& ys,
                               const std::vector<Output>& xs,
-                              const std::vector<Output>& seeds) {
+                              const std::vector<Output>& seeds,
+                              const GradientOptions& options) {
   if (ys.empty() || xs.empty()) return std::vector<Output>(xs.size());
   if (!seeds.empty() && seeds.size() != ys.size()) {
     throw Error(Code::kInvalidArgument,
@@ -62,6 +84,9 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
   Graph& graph = ys[0].graph();
   NameScope scope(graph, "gradients");
   const NodeSet on_path = DependsOn(graph, xs);
+
+  std::optional<Recomputation> recomputation;
+  if (options.recompute) recomputation.emplace(Leading(ys, on_path));
 
   std::map<Output, std::vector<Output>> terms;  // by output differentiated
   for (size_t i = 0; i < ys.size(); ++i) {
@@ -106,8 +131,11 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
                   fmt::format("{}: the op has no gradient rule ({})",
                               node.Describe(), node.location()));
     }
+    const Output& first = *std::find_if(
+        dy.begin(), dy.end(), [](const Output& d) { return d.valid(); });
+    const Node& seen = recomputation ? recomputation->Twin(node, first) : node;
     NameScope inner(graph, node.name());
-    const Outputs dx = node.op().gradient(node, dy);
+    const Outputs dx = node.op().gradient(seen, dy);
     SLUICE_CHECK(static_cast<int>(dx.size()) == node.num_inputs());
     for (int i = 0; i < node.num_inputs(); ++i) {
       const Output& input = node.input(i);
@@ -122,6 +150,7 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
       if (on_path.contains(&input.node())) terms[input].push_back(dx[i]);
     }
   }
+  if (recomputation) recomputation->Finish();
   std::vector<Output> gradients;
   for (const Output& x : xs) gradients.push_back(total(x));
   return gradients;

@@ -9,6 +9,12 @@
 
 namespace sluice {
 
+struct GradientOptions {
+  // Keeps few activations for the gradient and computes the others again when
+  // it needs them (graph/recompute.h): less memory, the same bits.
+  bool recompute = false;
+};
+
 // d(sum of ys) / dx for every x: seeds of ones at the ys unless `seeds` gives
 // others (same shapes). Where y does not depend on x, or only through ops
 // without a gradient, the result is an invalid Output. Only floating-point
@@ -16,7 +22,8 @@ namespace sluice {
 // has no gradient rule.
 std::vector<Output> Gradients(const std::vector<Output>& ys,
                               const std::vector<Output>& xs,
-                              const std::vector<Output>& seeds = {});
+                              const std::vector<Output>& seeds = {},
+                              const GradientOptions& options = {});
 
 // As above, with zeros in place of invalid results.
 std::vector<Output> GradientsOrZeros(const std::vector<Output>& ys,

@@ -203,6 +203,9 @@ class Reader {
                     "Checkpoints to keep, beside the best")
         ->check(Between(1, kLargest))
         ->capture_default_str();
+    sub->add_flag("--recompute", line_.training.recompute,
+                  "Keep few activations for the gradient, compute the others "
+                  "again: less memory, more time, the same result");
     sub->add_option("--profile", given_.profile,
                     "steps=FIRST:LAST: write a Chrome trace of these steps")
         ->check(Parses("STEPS", ParseSteps));

@@ -22,10 +22,12 @@ void CheckLoss(const Operand& loss) {
 }
 
 std::vector<GradientAndVariable> GradientPairs(
-    const Operand& loss, const std::vector<Output>& wanted) {
+    const Operand& loss, const std::vector<Output>& wanted,
+    const GradientOptions& options) {
   const std::vector<Output> variables =
       wanted.empty() ? loss.graph().TrainableVariables() : wanted;
-  const std::vector<Output> gradients = Gradients({loss.output()}, variables);
+  const std::vector<Output> gradients =
+      Gradients({loss.output()}, variables, {}, options);
   std::vector<GradientAndVariable> pairs;
   for (size_t i = 0; i < variables.size(); ++i) {
     if (gradients[i].valid()) {
@@ -110,12 +112,19 @@ Optimizer Optimizer::WithLearningRate(LearningRate rate) const {
   return other;
 }
 
+Optimizer Optimizer::WithRecompute() const {
+  Optimizer other = *this;
+  other.gradients_.recompute = true;
+  return other;
+}
+
 Operation Optimizer::Minimize(Operand loss,
                               const std::vector<Output>& variables) const {
   Graph& graph = loss.graph();
   LocationScope location(graph, loss.location());
   CheckLoss(loss);
-  std::vector<GradientAndVariable> pairs = GradientPairs(loss, variables);
+  std::vector<GradientAndVariable> pairs =
+      GradientPairs(loss, variables, gradients_);
 
   const Output step = GlobalStep(graph);
   const Output rate = Identity(rate_.At(step), "learning_rate");

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/autograd.h"
 #include "graph/graph.h"
 #include "models/gradient_hooks.h"
 #include "models/schedule.h"
@@ -50,6 +51,9 @@ class Optimizer {
   // The same with one hook more, which runs after the others.
   Optimizer With(GradientHook hook) const;
   Optimizer WithLearningRate(LearningRate rate) const;
+  // The same with gradients that keep few activations and compute the others
+  // again (GradientOptions::recompute).
+  Optimizer WithRecompute() const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
   // `variables` (empty: all trainable ones that it depends on), Graph::updates
@@ -66,6 +70,7 @@ class Optimizer {
   LearningRate rate_;
   UpdateRule rule_;
   std::vector<GradientHook> hooks_;
+  GradientOptions gradients_;
 };
 
 // The int64 variable "global_step" of a graph, made when there is none: how

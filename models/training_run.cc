@@ -10,8 +10,11 @@
 namespace sluice {
 namespace {
 
-Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run) {
-  return spec.optimizer ? spec.optimizer(run) : optimizers::Adam();
+Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
+                       const TrainingOptions& options) {
+  const Optimizer optimizer =
+      spec.optimizer ? spec.optimizer(run) : optimizers::Adam();
+  return options.recompute ? optimizer.WithRecompute() : optimizer;
 }
 
 }  // namespace
@@ -42,7 +45,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
         fmt::format("{}: the model function returned no loss", spec.name));
   }
   model_variables_ = graph_.Variables();
-  const Optimizer optimizer = OptimizerFor(spec, context_);
+  const Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
   const Operation train = optimizer.Minimize(model_.loss);
 

@@ -29,6 +29,9 @@ struct TrainingOptions {
   // the end.
   double evaluate_every = 1;
   int64_t log_every = 100;  // steps
+  // Gradients compute most activations again instead of keeping them: about a
+  // third more work, far less memory, the same bits.
+  bool recompute = false;
   SessionOptions session;
 };
 
