@@ -44,6 +44,10 @@ void AddGraph(CLI::App& app, Options& options) {
       ->allow_extra_args(false);
   CLI::Option* dot =
       graph->add_flag("--dot", options.graph.dot, "Print Graphviz");
+  graph
+      ->add_flag("--memory", options.graph.memory,
+                 "Prepare it as a step and print what it keeps in memory")
+      ->excludes(dot);
   graph->add_flag("--json", options.json, "One object per node")->excludes(dot);
   graph->callback([&options] {
     options.graph.json = options.json;

@@ -60,7 +60,18 @@ struct Plan {
   // run by dependency count rather than in order.
   bool dataflow = false;
 
-  // Beside the hot data: for messages and observers, one per instruction.
+  // Beside the hot data, for reports: what lives in the arena, and when.
+  struct Buffer {
+    static constexpr int kWorkspace = -1;
+    int instruction = 0;  // that writes it first
+    int output = 0;       // of that instruction, or kWorkspace
+    size_t bytes = 0;
+    size_t offset = 0;
+    int last = 0;  // instruction that uses it
+  };
+  std::vector<Buffer> buffers;
+
+  // For messages and observers, one per instruction.
   struct Label {
     std::string node;
     std::string op;

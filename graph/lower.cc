@@ -19,6 +19,7 @@ struct Storage {
   size_t bytes = 0;
   int unused = 0;            // operands that have yet to read it
   std::vector<int> touched;  // instructions that read or write it, in order
+  int output = Plan::Buffer::kWorkspace;  // of the first to write it
 };
 
 // Instructions that something must wait for.
@@ -96,7 +97,8 @@ class Lowering {
                          index,
                          output.type().bytes(),
                          uses == uses_.end() ? 0 : uses->second,
-                         {}});
+                         {},
+                         output.index()});
     return static_cast<int>(storages_.size()) - 1;
   }
 
@@ -249,7 +251,11 @@ class Lowering {
     plan_.arena_lower_bound = memory.lower_bound;
     offsets_.resize(storages_.size());
     for (size_t r = 0; r < requests.size(); ++r) {
-      offsets_[storage_of_request[r]] = memory.offsets[r];
+      const int s = storage_of_request[r];
+      offsets_[s] = memory.offsets[r];
+      plan_.buffers.push_back({requests[r].first, storages_[s].output,
+                               requests[r].bytes, memory.offsets[r],
+                               requests[r].last});
     }
     for (int s : operands_) {
       plan_.locations.push_back(

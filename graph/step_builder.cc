@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <unordered_set>
 
 #include "graph/lower.h"
@@ -62,14 +63,29 @@ Status CheckRequest(const Graph& graph, const StepRequest& request) {
   return {};
 }
 
+// A feed is a placeholder that is named by its index.
+constexpr std::string_view kFeed = "_feed_";
+
 std::string FeedName(int i) {
-  return fmt::format("_feed_{}", i);
+  return fmt::format("{}{}", kFeed, i);
+}
+bool IsFeed(const Node& node) {
+  return node.Is("Placeholder") && node.name().starts_with(kFeed);
+}
+int FeedIndex(const Node& node) {
+  return std::atoi(node.name().c_str() + kFeed.size());
+}
+
+// The element, made when there is none.
+TensorType& At(std::vector<TensorType>& types, int64_t index) {
+  if (index >= static_cast<int64_t>(types.size())) types.resize(index + 1);
+  return types[index];
 }
 
 // Every placeholder that is left must be one of the feeds.
 Status CheckFed(const Graph& graph) {
   for (const auto& node : graph.nodes()) {
-    if (node->Is("Placeholder") && !node->name().starts_with("_feed_")) {
+    if (node->Is("Placeholder") && !IsFeed(*node)) {
       return InvalidArgument(
           fmt::format("{}: it must be fed; add it to the feeds ({})",
                       node->Describe(), node->location()));
@@ -149,29 +165,24 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
   return step;
 }
 
-Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
-                            const std::vector<std::unique_ptr<Device>>& devices,
-                            const SessionOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> step,
-                          ExtractStep(graph, request));
-  SLUICE_RETURN_IF_ERROR(Optimize(*step, options.devices, options));
-
+Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
+                           const std::vector<std::unique_ptr<Device>>& devices,
+                           const SessionOptions& options) {
   BuiltStep built;
-  for (const FeedShape& feed : request.feeds) {
-    built.feed_types.push_back({feed.output.dtype(), feed.shape});
-  }
-  built.fetch_types.resize(request.fetches.size());
-  for (const auto& node : step->nodes()) {
-    if (node->Is("Fetch")) {
-      built.fetch_types[node->attrs().Int("index")] = node->input(0).type();
-    }
-  }
-
   LowerOptions lower;
   lower.deterministic = options.deterministic;
   lower.mode = options.executor;
-  for (size_t i = 0; i < request.feeds.size(); ++i) {
-    lower.feeds[FeedName(static_cast<int>(i))] = static_cast<int>(i);
+  // Before pruning, which may drop feeds that nothing reads.
+  for (const auto& node : step->nodes()) {
+    if (!IsFeed(*node)) continue;
+    const int index = FeedIndex(*node);
+    lower.feeds[node->name()] = index;
+    At(built.feed_types, index) = node->output_type(0);
+  }
+  SLUICE_RETURN_IF_ERROR(Optimize(*step, options.devices, options));
+  for (const auto& node : step->nodes()) {
+    if (!node->Is("Fetch")) continue;
+    At(built.fetch_types, node->attrs().Int("index")) = node->input(0).type();
   }
   const auto partitions = passes::Partition(*step);
   for (const auto& [name, part] : partitions) {
@@ -191,6 +202,14 @@ Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
     }
   }
   return built;
+}
+
+Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
+                            const std::vector<std::unique_ptr<Device>>& devices,
+                            const SessionOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> step,
+                          ExtractStep(graph, request));
+  return PlanStep(std::move(step), devices, options);
 }
 
 }  // namespace sluice

@@ -36,7 +36,13 @@ struct BuiltStep {
 Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
                                            const StepRequest& request);
 
-// prune, refine, simplify, place, order variables, schedule, partition, lower.
+// Makes Plans of a step as ExtractStep returns it: prune, refine, simplify,
+// place, order variables, schedule, partition, lower.
+Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
+                           const std::vector<std::unique_ptr<Device>>& devices,
+                           const SessionOptions& options);
+
+// ExtractStep and PlanStep.
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
                             const std::vector<std::unique_ptr<Device>>& devices,
                             const SessionOptions& options);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "graph/text.h"
 #include "models/console.h"
 #include "models/export.h"
 #include "models/hooks.h"
@@ -97,6 +98,12 @@ TrainingResult Trainer::Train() {
   }
   TrainingRun run(spec_, context, options_);
   Begin(run, saved);
+  if (saved) {
+    // For `sluice graph`: what is done, fused and kept in memory.
+    ThrowIfError(FileSystem::Posix().WriteAtomically(
+        JoinPath(options_.log_dir, "step.graph"),
+        PrintGraph(*run.StepGraph())));
+  }
 
   NanStop nan_stop(options_.log_every);
   std::optional<Summaries> summaries;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "graph/step_builder.h"
 #include "models/metrics.h"
 #include "models/weights_file.h"
 
@@ -47,20 +48,32 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   model_variables_ = graph_.Variables();
   const Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
-  const Operation train = optimizer.Minimize(model_.loss);
+  train_ = optimizer.Minimize(model_.loss);
 
   options_.session.seed = context_.seed;
   session_ = std::make_unique<Session>(graph_, options_.session);
   session_->Initialize();
   plain_ = std::make_unique<BatchStep>(*session_, *features_,
                                        std::vector<Output>{model_.loss},
-                                       std::vector<Operation>{train});
+                                       std::vector<Operation>{train_});
   std::vector<Output> measured = {model_.loss, graph_.Get("learning_rate")};
   for (const auto& [name, metric] : model_.metrics) measured.push_back(metric);
   for (const auto& [name, value] : model_.summaries) measured.push_back(value);
   measuring_ =
       std::make_unique<BatchStep>(*session_, *features_, std::move(measured),
-                                  std::vector<Operation>{train});
+                                  std::vector<Operation>{train_});
+}
+
+std::unique_ptr<Graph> TrainingRun::StepGraph() const {
+  StepRequest request;
+  for (const auto& [name, placeholder] : *features_) {
+    Shape shape = placeholder.shape();
+    shape.set(0, context_.batch_size);
+    request.feeds.push_back({placeholder, shape});
+  }
+  request.fetches = {model_.loss};
+  request.targets = {train_};
+  return ExtractStep(graph_, request).ValueOrThrow();
 }
 
 bool TrainingRun::Step(bool measure) {

@@ -96,6 +96,8 @@ class TrainingRun {
   const std::vector<Output>& model_variables() const {
     return model_variables_;
   }
+  // The training step on a whole batch, as `sluice graph` takes it.
+  std::unique_ptr<Graph> StepGraph() const;
   // The last step's batch as feeds.
   std::vector<Feed> Feeds() const { return plain_->FeedsOf(batch_); }
 
@@ -110,6 +112,7 @@ class TrainingRun {
   Graph graph_;
   std::unique_ptr<Features> features_;
   ModelSpec model_;
+  Operation train_;
   std::vector<Output> model_variables_;
   LearningRate learning_rate_ = 0;
   std::unique_ptr<Session> session_;

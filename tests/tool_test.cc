@@ -10,8 +10,11 @@
 #include <sstream>
 
 #include "graph/builder.h"
+#include "graph/session.h"
+#include "graph/step_builder.h"
 #include "graph/text.h"
 #include "io/safetensors.h"
+#include "models/optimizers.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -102,6 +105,49 @@ TEST_CASE("graph runs passes") {
   CHECK(Contains(passed.out, "# /cpu:1\nmat_mul/recv_cpu_0 = Recv()"));
   CHECK(Contains(passed.out, "float32[3,2]"));
   CHECK_EQ(passed.out.find("Reshape"), std::string::npos);
+}
+
+TEST_CASE("graph says what a step keeps in memory") {
+  const Tool tool;
+  const std::string file = tool.Write("graph.txt", SmallGraph());
+  const std::string command =
+      "graph --memory --feed x=48,4 --feed w=4,2 --device /cpu:0 --device "
+      "/cpu:1 ";
+  const Outcome text = tool.Run(command + file);
+  CHECK_EQ(text.err, "");
+  CHECK(Contains(text.out, "/cpu:0: arena"));
+  CHECK(Contains(text.out, "mat_mul float32[48,2]"));
+
+  // /cpu:1 receives 48 x 2 floats and softmax takes their place.
+  const auto reports = Objects(tool.Run(command + "--json " + file).out);
+  REQUIRE_EQ(reports.size(), 2);
+  CHECK_EQ(reports[1]["device"], "/cpu:1");
+  CHECK_EQ(reports[1]["lower_bound"], 48 * 2 * 4);
+  CHECK_EQ(reports[1]["arena_bytes"], 48 * 2 * 4);
+  REQUIRE_EQ(reports[1]["live"].size(), 1);
+  CHECK_EQ(reports[1]["live"][0]["bytes"], 48 * 2 * 4);
+
+  // A training step, as the programs save it.
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 4});
+  const Output w = graph.Variable("w", Ones({4, 4}));
+  const Output loss = Mean(Square(MatMul(Tanh(MatMul(x, w)), w)));
+  const Operation train = optimizers::Sgd(0.1).Minimize(loss);
+  const auto step =
+      ExtractStep(graph, {{{x, {16, 4}}}, {loss}, {train}}).ValueOrThrow();
+  const std::string saved = tool.Write("step.graph", PrintGraph(*step));
+  const auto report = Objects(tool.Run("graph --memory --json " + saved).out);
+  REQUIRE_EQ(report.size(), 1);
+  const StepInfo info =
+      Session(graph).Prepare({{x, {16, 4}}}, {loss}, {train}).info();
+  CHECK_EQ(report[0]["arena_bytes"], info.arena_bytes);
+  CHECK_EQ(report[0]["lower_bound"], info.arena_lower_bound);
+  CHECK_EQ(report[0]["instructions"], info.nodes);
+  int64_t live = 0;
+  for (const Json& value : report[0]["live"]) {
+    live += (value["bytes"].get<int64_t>() + 63) / 64 * 64;
+  }
+  CHECK_EQ(live, info.arena_lower_bound);
 }
 
 TEST_CASE("inspect lists checkpoints") {

@@ -14,11 +14,12 @@ struct GraphOptions {
   std::vector<std::string> devices;  // for "place"
   std::vector<std::string> feeds;    // "image=32,784"
   std::vector<std::string> keep;     // nodes that "prune" needs
+  bool memory = false;  // plan the step and say what lives in memory
   bool dot = false;
   bool json = false;
 };
 // Prints a saved graph, after passes, as text, Graphviz or one JSON object per
-// node.
+// node; or the memory it takes.
 void ShowGraph(const GraphOptions& options);
 // What `passes` may hold.
 std::vector<std::string> PassNames();

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <set>
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "graph/memory_report.h"
 #include "graph/passes.h"
+#include "graph/step_builder.h"
 #include "graph/text.h"
 #include "graph/text_tensor.h"
 #include "io/file.h"
@@ -126,6 +129,76 @@ void Print(const Graph& graph, const GraphOptions& options) {
   }
 }
 
+// A saved graph as a step: its placeholders are fed, and what nobody uses, or
+// what is to be kept, is fetched. A saved step stays as it is.
+std::unique_ptr<Graph> StepOf(std::unique_ptr<Graph> graph,
+                              const std::vector<std::string>& keep) {
+  const auto& nodes = graph->nodes();
+  if (std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
+        return node->Is("Fetch") || node->name() == passes::kTargets;
+      })) {
+    return graph;
+  }
+  StepRequest request;
+  std::set<const Node*> used;
+  for (const auto& node : nodes) {
+    for (const Output& input : node->inputs()) used.insert(&input.node());
+    if (!node->Is("Placeholder")) continue;
+    request.feeds.push_back({node->output(0), node->output_type(0).shape});
+  }
+  for (const std::string& name : keep) {
+    request.fetches.push_back(graph->Get(name));
+  }
+  for (const auto& node : nodes) {
+    if (keep.empty() && !used.contains(node.get()) && !node->Is("NoOp") &&
+        node->num_outputs() > 0) {
+      request.fetches.push_back(node->output(0));
+    }
+  }
+  return ExtractStep(*graph, request).ValueOrThrow();
+}
+
+Json ReportJson(const MemoryReport& report) {
+  Json json = {{"device", report.device},
+               {"arena_bytes", report.arena_bytes},
+               {"lower_bound", report.lower_bound},
+               {"variable_bytes", report.variable_bytes},
+               {"constant_bytes", report.constant_bytes},
+               {"instructions", report.instructions},
+               {"peak", report.peak},
+               {"peak_node", report.peak_node}};
+  json["live"] = Json::array();
+  for (const MemoryReport::Live& live : report.live) {
+    json["live"].push_back({{"value", live.value},
+                            {"type", live.type},
+                            {"bytes", live.bytes},
+                            {"first", live.first},
+                            {"last", live.last}});
+  }
+  return json;
+}
+
+void PrintMemory(std::unique_ptr<Graph> graph, const GraphOptions& options) {
+  SessionOptions session;
+  session.devices = options.devices;
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const std::string& name : options.devices) {
+    devices.push_back(
+        std::make_unique<Device>(ParseDeviceName(name).ValueOrThrow()));
+  }
+  const BuiltStep built =
+      PlanStep(StepOf(std::move(graph), options.keep), devices, session)
+          .ValueOrThrow();
+  for (const BuiltStep::Part& part : built.parts) {
+    const MemoryReport report = DescribeMemory(part.plan);
+    if (options.json) {
+      PrintJson(ReportJson(report));
+    } else {
+      fmt::print("{}", ToText(report));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> PassNames() {
@@ -144,6 +217,7 @@ void ShowGraph(const GraphOptions& options) {
   if (!parsed.ok()) throw Error(parsed.status().WithContext(options.path));
   Graph& graph = **parsed;
   for (const std::string& feed : options.feeds) Feed(feed, graph);
+  if (options.memory) return PrintMemory(*std::move(parsed), options);
   Keep(options.keep, graph);
   for (const std::string& name : options.passes) {
     if (name != kPartition) {
