@@ -225,6 +225,7 @@ TEST_CASE("whatever is wrong is said in one line") {
       {"graph --pass place " + graph, 1, "no device '/cpu:1'"},
       {"graph --pass partition " + graph, 1, "run --pass place before"},
       {"graph --pass refine " + graph, 1, "Placeholder 'x'"},
+      {"graph --memory " + graph, 1, "--feed x=DIMENSIONS"},
       {"graph --feed x=3,5 " + graph, 1, "has shape [?,4]"},
       {"graph --feed x=3,a " + graph, 1, "wanted dimensions"},
       {"graph --feed y=3 " + graph, 1, "wanted PLACEHOLDER=DIMENSIONS"},

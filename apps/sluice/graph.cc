@@ -144,7 +144,15 @@ std::unique_ptr<Graph> StepOf(std::unique_ptr<Graph> graph,
   for (const auto& node : nodes) {
     for (const Output& input : node->inputs()) used.insert(&input.node());
     if (!node->Is("Placeholder")) continue;
-    request.feeds.push_back({node->output(0), node->output_type(0).shape});
+    const Shape& shape = node->attrs().ShapeOf("shape");
+    if (!shape.concrete()) {
+      throw Error(
+          Code::kInvalidArgument,
+          fmt::format("--memory: {} has shape {}; say which with --feed "
+                      "{}=DIMENSIONS",
+                      node->Describe(), shape.ToString(), node->name()));
+    }
+    request.feeds.push_back({node->output(0), shape});
   }
   for (const std::string& name : keep) {
     request.fetches.push_back(graph->Get(name));
