@@ -33,14 +33,6 @@ std::string ShapesOf(const std::vector<Output>& inputs) {
   return out;
 }
 
-const ArgDef* ArgOf(const FixedList<ArgDef, 8>& args, int i) {
-  if (i < args.size()) return &args[i];
-  if (!args.empty() && args[args.size() - 1].variadic) {
-    return &args[args.size() - 1];
-  }
-  return nullptr;
-}
-
 const TypeVar* FindVar(const OpDef& op, std::string_view name) {
   for (const TypeVar& var : op.types) {
     if (var.name == name) return &var;
@@ -83,7 +75,7 @@ Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
   const OpDef& op = node.op();
   std::map<std::string_view, DType> bound;
   for (int i = 0; i < node.num_inputs(); ++i) {
-    const ArgDef& arg = *ArgOf(op.inputs, i);
+    const ArgDef& arg = op.InputArg(i, node.num_inputs());
     const DType got = node.input(i).dtype();
     if (const TypeVar* var = FindVar(op, arg.type)) {
       auto [it, fresh] = bound.emplace(arg.type, got);
@@ -190,12 +182,10 @@ Node& Graph::Add(NodeRequest request, Location location) {
   };
 
   const int given = static_cast<int>(request.inputs.size());
-  const bool variadic =
-      !op->inputs.empty() && op->inputs[op->inputs.size() - 1].variadic;
-  const int least = op->inputs.size();
-  if (given < least || (given > op->inputs.size() && !variadic)) {
+  if (!op->TakesInputs(given)) {
+    const int least = op->inputs.size();
     fail(fmt::format("{} inputs given, wanted {}{}", given,
-                     variadic ? "at least " : "", least));
+                     op->TakesInputs(least + 1) ? "at least " : "", least));
   }
   if (Status status = CheckAttributes(*op, &request.attrs); !status.ok()) {
     fail(status.message());
@@ -215,14 +205,14 @@ Node& Graph::Add(NodeRequest request, Location location) {
     const Operand* model = nullptr;
     for (int j = 0; j < given && model == nullptr; ++j) {
       if (!request.inputs[j].is_number() &&
-          std::string_view(ArgOf(op->inputs, j)->type) ==
-              ArgOf(op->inputs, i)->type) {
+          std::string_view(op->InputArg(j, given).type) ==
+              op->InputArg(i, given).type) {
         model = &request.inputs[j];
       }
     }
     if (model == nullptr) {
       fail(fmt::format("'{}' is a number or an empty Output, wanted a tensor",
-                       ArgOf(op->inputs, i)->name));
+                       op->InputArg(i, given).name));
     }
     inputs[i] =
         Constant(operand.number(), model->output().dtype(), operand.location());

@@ -34,11 +34,11 @@ Result<std::vector<Tensor>> EvaluateNode(const Node& node,
   std::vector<Tensor> operands = inputs;
   std::vector<Tensor> outputs;
   std::vector<void*> in, out;
-  for (int i = 0; i < node.op().mutates; ++i) operands[i] = inputs[i].Clone();
+  for (int i = 0; i < node.mutates(); ++i) operands[i] = inputs[i].Clone();
   for (Tensor& operand : operands) in.push_back(operand.raw());
   for (int i = 0; i < node.num_outputs(); ++i) {
     const TensorType& type = node.output_type(i);
-    outputs.push_back(i == 0 && node.op().mutates > 0
+    outputs.push_back(i == 0 && node.mutates() > 0
                           ? operands[0]
                           : Tensor(type.dtype, type.shape));
     out.push_back(outputs.back().raw());

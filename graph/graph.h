@@ -111,6 +111,8 @@ class Node {
   const TensorType& output_type(int i) const { return outputs_[i]; }
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
   Output output(int i) const { return {const_cast<Node*>(this), i}; }
+  // How many leading inputs are variables that it updates.
+  int mutates() const { return op_->Mutates(attrs_); }
   const std::string& device() const { return device_; }  // "/cpu:0" or empty
   const std::string& location() const { return location_; }  // "model.cc:41"
 

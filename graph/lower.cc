@@ -197,7 +197,7 @@ class Lowering {
   int OutputStorage(const Node& node, int i, int position, Positions* waits) {
     const Output output = node.output(i);
     int s;
-    if (i == 0 && node.op().mutates > 0) {
+    if (i == 0 && node.mutates() > 0) {
       s = storage_of_.at(node.input(0));
     } else if (const int taken = i == 0 ? TakeOver(node) : -1; taken >= 0) {
       s = taken;

@@ -31,6 +31,25 @@ AttrValue AttrLiteral::ToValue() const {
   CheckFailed("literal attribute", __FILE__, __LINE__);
 }
 
+int OpDef::VariadicInput() const {
+  for (int i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].variadic) return i;
+  }
+  return -1;
+}
+
+bool OpDef::TakesInputs(int given) const {
+  return given == inputs.size() ||
+         (given > inputs.size() && VariadicInput() >= 0);
+}
+
+const ArgDef& OpDef::InputArg(int i, int given) const {
+  const int variadic = VariadicInput();
+  const int repeats = given - inputs.size();  // of the variadic one, beyond 1
+  if (variadic < 0 || i <= variadic) return inputs[i];
+  return inputs[std::max(i - repeats, variadic)];
+}
+
 Outputs NotDifferentiable(const Node& node, const Outputs&) {
   return Outputs(node.num_inputs());
 }

@@ -35,6 +35,12 @@ class FixedList {
   constexpr FixedList(std::initializer_list<T> items) {
     for (const T& item : items) items_[size_++] = item;
   }
+  constexpr FixedList(const T* items, int size) {
+    while (size_ < size) {
+      items_[size_] = items[size_];
+      ++size_;
+    }
+  }
   constexpr const T* begin() const { return items_.data(); }
   constexpr const T* end() const { return items_.data() + size_; }
   constexpr int size() const { return size_; }
@@ -54,7 +60,8 @@ struct TypeVar {
 };
 
 // One input or output. `type` names a TypeVar, a dtype attribute, or a dtype
-// ("bool"). Only the last may be variadic: one operand or more.
+// ("bool"). One of the inputs, and the last of the outputs, may be variadic:
+// one operand or more.
 struct ArgDef {
   const char* name = nullptr;
   const char* type = "T";
@@ -121,7 +128,7 @@ struct ProbeInput {
 // Choose ranges away from kinks and poles: gradients are compared with finite
 // differences in float64.
 struct Probe {
-  FixedList<ProbeInput, 8> inputs = {};
+  FixedList<ProbeInput, 10> inputs = {};
   FixedList<AttrSetting, 8> attrs = {};
 };
 
@@ -162,10 +169,29 @@ struct OpDef {
   // Requires equal byte size; the planner checks that.
   FixedList<int, 4> inplace = {};
   // This many leading inputs are variables that the op updates in place;
-  // output 0 is the new value of the first.
+  // output 0 is the new value of the first. mutates_attr names an attribute, a
+  // length, to be multiplied with.
   int mutates = 0;
+  const char* mutates_attr = nullptr;
+  // The op that does to a list of variables what this one does to one, for the
+  // fusion pass.
+  const char* list_op = nullptr;
 
   FixedList<Probe, 6> probes = {};
+
+  // The number of inputs that a node with these attributes updates.
+  int Mutates(const Attributes& node_attrs) const {
+    return mutates_attr == nullptr
+               ? mutates
+               : mutates * static_cast<int>(node_attrs.Int(mutates_attr));
+  }
+  // Whether a node may have `given` inputs.
+  bool TakesInputs(int given) const;
+  // What input i of `given` is; TakesInputs(given) holds.
+  const ArgDef& InputArg(int i, int given) const;
+
+ private:
+  int VariadicInput() const;  // or -1
 };
 
 // What a shape function sees and sets.

@@ -19,6 +19,11 @@ constexpr NamedPass kPasses[] = {
     {"place", [](Graph& g, const Devices& d) { return Place(g, d); }},
     {"order_variables",
      [](Graph& g, const Devices&) { return OrderVariables(g); }},
+    {"fuse",
+     [](Graph& g, const Devices&) {
+       Fuse(g);
+       return Status::Ok();
+     }},
     {"verify", [](Graph& g, const Devices&) { return Verify(g); }},
 };
 

@@ -21,7 +21,7 @@ Status CheckRequest(const Node& node, const std::vector<std::string>& devices) {
 // Where what the node updates lives; empty when it updates nothing.
 Result<std::string> DeviceOfVariables(const Node& node) {
   std::string device;
-  for (int i = 0; i < node.op().mutates; ++i) {
+  for (int i = 0; i < node.mutates(); ++i) {
     const Node& variable = node.input(i).node();
     if (device.empty()) {
       device = variable.device();

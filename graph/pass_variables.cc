@@ -106,10 +106,10 @@ class Orderer {
     for (size_t p = 0; p < order_.size(); ++p) {
       Node* node = order_[p];
       place_[node->id()] = static_cast<int>(p);
-      if (node->op().mutates == 0) continue;
+      if (node->mutates() == 0) continue;
       number_[node] = static_cast<int>(writes_.size());
       writes_.push_back(node);
-      for (int i = 0; i < node->op().mutates; ++i) {
+      for (int i = 0; i < node->mutates(); ++i) {
         Node& variable = node->input(i).node();
         if (!variable.Is("Variable")) {
           return InvalidArgument(
@@ -188,7 +188,7 @@ class Orderer {
       const Node& source = alias.output.node();
       for (const auto& [user, input] : users_[PlaceOf(source)]) {
         if (user->input(input) != alias.output) continue;
-        if (input < user->op().mutates) continue;
+        if (input < user->mutates()) continue;
         const int version =
             alias.settled ? alias.version : LastBefore(*user, writes);
         if (user->op().view && input == 0 &&

@@ -39,13 +39,11 @@ Status CheckEdges(const Node& node, const NodeSet& own) {
 
 Status CheckRecord(const Node& node) {
   const OpDef& op = node.op();
-  const bool variadic =
-      !op.inputs.empty() && op.inputs[op.inputs.size() - 1].variadic;
-  const int least = op.inputs.size();
-  if (node.num_inputs() < least ||
-      (node.num_inputs() > op.inputs.size() && !variadic)) {
-    return Fault(node, fmt::format("{} inputs, wanted {}{}", node.num_inputs(),
-                                   variadic ? "at least " : "", least));
+  if (!op.TakesInputs(node.num_inputs())) {
+    const int least = op.inputs.size();
+    return Fault(
+        node, fmt::format("{} inputs, wanted {}{}", node.num_inputs(),
+                          op.TakesInputs(least + 1) ? "at least " : "", least));
   }
   int known = 0;
   for (const AttrDef& def : op.attrs) {
@@ -59,7 +57,11 @@ Status CheckRecord(const Node& node) {
   if (std::distance(node.attrs().begin(), node.attrs().end()) != known) {
     return Fault(node, "has attributes that its op does not have");
   }
-  for (int i = 0; i < op.mutates; ++i) {
+  if (node.mutates() < 0 || node.mutates() > node.num_inputs()) {
+    return Fault(node, fmt::format("updates {} of {} inputs", node.mutates(),
+                                   node.num_inputs()));
+  }
+  for (int i = 0; i < node.mutates(); ++i) {
     if (!node.input(i).node().Is("Variable")) {
       return Fault(node,
                    fmt::format("updates input {}, which is {}, wanted a "

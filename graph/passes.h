@@ -3,10 +3,10 @@
 // on and must preserve.
 //
 // A step goes through Prune, Refine, Simplify, MergeCommon, Prune, Place,
-// OrderVariables and Partition, in this order. A pass keeps names, origins,
-// creation order (new nodes stand next to what they are for) and every control
-// dependency; it may leave dead nodes for Prune. All are near-linear in nodes
-// and edges.
+// OrderVariables, Fuse and Partition, in this order. A pass keeps names,
+// origins, creation order (new nodes stand next to what they are for) and every
+// control dependency; it may leave dead nodes for Prune. All are near-linear in
+// nodes and edges.
 #ifndef SLUICE_GRAPH_PASSES_H_
 #define SLUICE_GRAPH_PASSES_H_
 
@@ -73,6 +73,22 @@ Status Place(Graph& graph, const std::vector<std::string>& devices);
 // are an error naming both. Wants a placed graph where there are several
 // devices.
 Status OrderVariables(Graph& graph);
+
+// Nodes that Fuse made one.
+struct Fusion {
+  std::string node;                 // whose name it has
+  std::string op;                   // what it is now
+  std::vector<std::string> merged;  // the nodes it stands for, itself included
+  int64_t bytes_saved = 0;          // moved to and from memory, in each run
+};
+
+// Merges nodes into ops that compute the same with fewer passes over memory:
+// results agree to rounding, and bit for bit where no sum is reordered. The
+// rules are in fuse_rules.h. Runs on the whole placed graph of a step after
+// OrderVariables, so that every path there is counts when cycles are looked
+// for: those through other devices and those that keep a read before a write.
+// Nothing is merged across devices. Wants concrete shapes.
+std::vector<Fusion> Fuse(Graph& graph);
 
 // The passes from graph to graph by name, in the order of a step, for tools and
 // tests. Those that need no devices ignore them.

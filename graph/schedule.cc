@@ -19,7 +19,7 @@ const Output& Root(const Output& output) {
 bool InArena(const Output& root) {
   const Node& node = root.node();
   return !node.Is("Const") && !node.Is("Variable") && !node.Is("Placeholder") &&
-         !(node.op().mutates > 0 && root.index() == 0);
+         !(node.mutates() > 0 && root.index() == 0);
 }
 
 class Scheduler {

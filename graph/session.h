@@ -35,6 +35,7 @@ struct SessionOptions {
   bool deterministic = false;  // the same bits for any number of threads
   ExecutorMode executor = ExecutorMode::kAuto;
   bool simplify = true;      // constant folding, common subexpressions, ...
+  bool fuse = true;          // several nodes in one; see passes::Fuse
   int plan_cache_size = 64;  // least recently used plans are dropped
   std::chrono::milliseconds deadline{0};  // of one step; 0: none
 };

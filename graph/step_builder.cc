@@ -122,6 +122,10 @@ Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
       After("place", graph, passes::Place(graph, device_names)));
   SLUICE_RETURN_IF_ERROR(
       After("order variables", graph, passes::OrderVariables(graph)));
+  if (options.fuse) {
+    passes::Fuse(graph);
+    SLUICE_RETURN_IF_ERROR(After("fuse", graph));
+  }
   graph.Renumber(Schedule(graph));
   return After("schedule", graph);
 }

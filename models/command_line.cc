@@ -158,6 +158,8 @@ class Reader {
         ->capture_default_str();
     sub->add_flag("--deterministic", line_.training.session.deterministic,
                   "The same bits for any number of threads");
+    sub->add_flag("!--no-fuse", line_.training.session.fuse,
+                  "Run every node by itself, to compare");
     sub->add_option("--threads", line_.threads, "0: one per core")
         ->check(Between(0, 1024))
         ->capture_default_str();

@@ -60,10 +60,10 @@ std::vector<Tensor> CheckKernel(const ProbeCase& c, const KernelSpec& spec,
     return {};
   }
   Kernel& kernel = **made;
-  const GuardedRunResult run = GuardedRun(kernel, spec, c.values, op.mutates);
+  const GuardedRunResult run = GuardedRun(kernel, spec, c.values, c.node->mutates());
   if (!run.fault.empty()) faults.Add(who + ": " + run.fault);
   const GuardedRunResult again =
-      GuardedRun(kernel, spec, c.values, op.mutates, {.fill = 0x37});
+      GuardedRun(kernel, spec, c.values, c.node->mutates(), {.fill = 0x37});
   if (!SameBits(run.tensors, again.tensors)) {
     faults.Add(who + ": leaves elements unwritten, or differs from run to run");
   }
@@ -73,7 +73,7 @@ std::vector<Tensor> CheckKernel(const ProbeCase& c, const KernelSpec& spec,
       continue;
     }
     const GuardedRunResult in_place =
-        GuardedRun(kernel, spec, c.values, op.mutates, {.in_place = i});
+        GuardedRun(kernel, spec, c.values, c.node->mutates(), {.in_place = i});
     if (!SameBits(run.tensors, in_place.tensors)) {
       faults.Add(fmt::format("{}: wrong in place of input {}", who, i));
     }
@@ -117,7 +117,7 @@ std::vector<Tensor> Results(const ProbeCase& c, bool deterministic = false) {
   if (kernels.empty()) return {};
   Result<KernelPtr> kernel = kernels.front()->make(spec);
   if (!kernel.ok()) return {};
-  return GuardedRun(**kernel, spec, c.values, c.node->op().mutates).tensors;
+  return GuardedRun(**kernel, spec, c.values, c.node->mutates()).tensors;
 }
 
 // Where the float64 result is an integer the int64 one is the same; elsewhere

@@ -1,7 +1,6 @@
 #include "graph/ops/norm.h"
 
-#include <fmt/format.h>
-
+#include "graph/ops/channels.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/expression.h"
 #include "graph/ops/reduce.h"
@@ -10,27 +9,6 @@
 
 namespace sluice {
 namespace {
-
-// Inputs [first, last] must be vectors over x's last dimension.
-Status CheckChannels(InferContext& c, int first, int last) {
-  const Shape& x = c.input(0);
-  if (x.rank() < 1) return InvalidArgument("x needs a channel dimension");
-  for (int i = first; i <= last; ++i) {
-    if (c.input(i).rank() != 1 || !Compatible(c.input(i), Shape{x[-1]})) {
-      return InvalidArgument(fmt::format(
-          "'{}' must be a vector over the channels of x={}, got {}",
-          c.node().op().inputs[i].name, x.ToString(), c.input(i).ToString()));
-    }
-  }
-  return {};
-}
-
-Shape Channels(InferContext& c) {
-  // scale may know the number of channels when x does not.
-  return Compatible(c.input(1), Shape{c.input(0)[-1]}) && c.input(0)[-1] < 0
-             ? c.input(1)
-             : Shape{c.input(0)[-1]};
-}
 
 // All axes but the last.
 Axes Leading(const Output& x) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "graph/ops/tables.h"
 
 namespace sluice {
@@ -25,7 +27,8 @@ Status ApplyShape(InferContext& c) {
 }
 
 // An optimizer whose first `variables` inputs are updated in place.
-constexpr OpDef ApplyOp(const char* name, const char* doc, int variables,
+constexpr OpDef ApplyOp(const char* name, const char* list_name,
+                        const char* doc, int variables,
                         FixedList<ArgDef, 8> inputs,
                         FixedList<AttrDef, 10> attrs, Probe probe) {
   return {.name = name,
@@ -37,6 +40,7 @@ constexpr OpDef ApplyOp(const char* name, const char* doc, int variables,
           .gradient = NotDifferentiable,
           .stateful = true,
           .mutates = variables,
+          .list_op = list_name,
           .probes = {probe}};
 }
 
@@ -49,18 +53,21 @@ constexpr ProbeInput kRate = {.values = {0.1}};
 constexpr ProbeInput kCount = {.values = {3}};
 
 constexpr OpDef kOptimizerOps[] = {
-    ApplyOp("ApplySgd", "variable -= learning_rate * gradient.", 1,
-            {{"variable"}, kLearningRate, {"gradient"}}, {},
+    ApplyOp("ApplySgd", "ApplySgdList", "variable -= learning_rate * gradient.",
+            1, {{"variable"}, kLearningRate, {"gradient"}}, {},
             {.inputs = {kTensor, kRate, kTensor}}),
-    ApplyOp("ApplyMomentum", "Gradient descent with momentum.", 2,
+    ApplyOp("ApplyMomentum", "ApplyMomentumList",
+            "Gradient descent with momentum.", 2,
             {{"variable"}, {"velocity"}, kLearningRate, {"gradient"}},
             {{"momentum", 0.9}, {"nesterov", false}},
             {.inputs = {kTensor, kTensor, kRate, kTensor}}),
-    ApplyOp("ApplyRmsProp", "The gradient over its root mean square.", 2,
+    ApplyOp("ApplyRmsProp", "ApplyRmsPropList",
+            "The gradient over its root mean square.", 2,
             {{"variable"}, {"mean_square"}, kLearningRate, {"gradient"}},
             {{"decay", 0.9}, {"epsilon", 1e-8}},
             {.inputs = {kTensor, kSquares, kRate, kTensor}}),
-    ApplyOp("ApplyRmsPropMomentum", "ApplyRmsProp with momentum.", 3,
+    ApplyOp("ApplyRmsPropMomentum", "ApplyRmsPropMomentumList",
+            "ApplyRmsProp with momentum.", 3,
             {{"variable"},
              {"mean_square"},
              {"velocity"},
@@ -68,22 +75,110 @@ constexpr OpDef kOptimizerOps[] = {
              {"gradient"}},
             {{"decay", 0.9}, {"momentum", 0.9}, {"epsilon", 1e-8}},
             {.inputs = {kTensor, kSquares, kTensor, kRate, kTensor}}),
-    ApplyOp("ApplyAdagrad", "The gradient over the root of its sum of squares.",
-            2, {{"variable"}, {"accumulator"}, kLearningRate, {"gradient"}},
+    ApplyOp("ApplyAdagrad", "ApplyAdagradList",
+            "The gradient over the root of its sum of squares.", 2,
+            {{"variable"}, {"accumulator"}, kLearningRate, {"gradient"}},
             {{"epsilon", 1e-10}},
             {.inputs = {kTensor, kSquares, kRate, kTensor}}),
-    ApplyOp("ApplyAdam", "Adam (Kingma and Ba, 2015), bias corrected.", 3,
+    ApplyOp("ApplyAdam", "ApplyAdamList",
+            "Adam (Kingma and Ba, 2015), bias corrected.", 3,
             {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
             {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}},
             {.inputs = {kTensor, kTensor, kSquares, kRate, kCount, kTensor}}),
-    ApplyOp("ApplyAdamW", "Adam with decoupled weight decay.", 3,
-            {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
+    ApplyOp("ApplyAdamW", "ApplyAdamWList", "Adam with decoupled weight decay.",
+            3, {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
             {{"beta1", 0.9},
              {"beta2", 0.999},
              {"epsilon", 1e-8},
              {"weight_decay", 0.01}},
             {.inputs = {kTensor, kTensor, kSquares, kRate, kCount, kTensor}}),
 };
+
+// --- Lists of variables ------------------------------------------------------
+
+// The tensors by kind: all variables, all first slots, ..., all gradients.
+Status ApplyListShape(InferContext& c) {
+  const OpDef& op = c.node().op();
+  const int64_t variables = c.attrs().Int("variables");
+  const int kinds = op.mutates + 1;
+  const int tensors = c.num_inputs() - (op.inputs.size() - 1);
+  if (variables < 1 || variables > tensors || tensors != variables * kinds) {
+    return InvalidArgument(
+        fmt::format("{} variables want {} tensors each, got {} in all",
+                    variables, kinds, tensors));
+  }
+  const int64_t decayed = c.attrs().Int("decayed");
+  if (decayed < 0 || decayed > variables) {
+    return InvalidArgument(
+        fmt::format("decayed must lie in [0, {}], got {}", variables, decayed));
+  }
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    const Shape wanted =
+        i < tensors ? c.input(i % static_cast<int>(variables)) : Shape();
+    if (!Compatible(wanted, c.input(i))) {
+      return InvalidArgument(fmt::format("input {} has shape {}, wanted {}", i,
+                                         c.input(i).ToString(),
+                                         wanted.ToString()));
+    }
+  }
+  c.SetOutput(0, c.input(0));
+  return {};
+}
+
+// The same for two variables of different shapes.
+constexpr Probe ListProbe(const OpDef& one) {
+  const Probe& probe = one.probes[0];
+  const int gradient = one.inputs.size() - 1;
+  ProbeInput inputs[10] = {};
+  int n = 0;
+  for (int i = 0; i <= gradient; ++i) {
+    if (i >= one.mutates && i < gradient) continue;
+    inputs[n++] = probe.inputs[i];
+    inputs[n] = probe.inputs[i];
+    inputs[n++].shape = {7};
+  }
+  for (int i = one.mutates; i < gradient; ++i) inputs[n++] = probe.inputs[i];
+  Probe list = {
+      .attrs = {{"variables", 2}, {"gradient_decay", 0.25}, {"decayed", 1}}};
+  list.inputs = FixedList<ProbeInput, 10>(inputs, n);
+  return list;
+}
+
+// What `one` does, for a list of variables, in one node. To the gradients of
+// the first `decayed` of them, gradient_decay times the variable is added.
+constexpr OpDef ListOp(const OpDef& one) {
+  ArgDef inputs[8] = {{.name = "tensors", .variadic = true}};
+  int n = 1;
+  for (int i = one.mutates; i + 1 < one.inputs.size(); ++i) {
+    inputs[n++] = one.inputs[i];
+  }
+  AttrDef attrs[10] = {
+      {"variables", AttrType::kInt}, {"gradient_decay", 0.0}, {"decayed", 0}};
+  int m = 3;
+  for (const AttrDef& attr : one.attrs) attrs[m++] = attr;
+  OpDef op = one;
+  op.name = one.list_op;
+  op.doc = "The same for a list of variables, gradient decay included.";
+  op.inputs = FixedList<ArgDef, 8>(inputs, n);
+  op.attrs = FixedList<AttrDef, 10>(attrs, m);
+  op.shape = ApplyListShape;
+  op.mutates_attr = "variables";
+  op.list_op = nullptr;
+  op.probes = {ListProbe(one)};
+  return op;
+}
+
+template <size_t n>
+constexpr std::array<OpDef, 2 * n> WithLists(const OpDef (&ones)[n]) {
+  std::array<OpDef, 2 * n> all = {};
+  for (size_t i = 0; i < n; ++i) {
+    all[i] = ones[i];
+    all[n + i] = ListOp(ones[i]);
+  }
+  return all;
+}
+
+constexpr auto kAllOptimizerOps = WithLists(kOptimizerOps);
 
 // A learning rate given as a number becomes a float32 constant.
 Operand Rate(Graph& graph, const Operand& rate) {
@@ -101,7 +196,7 @@ Output Apply(const char* op, std::vector<Operand> inputs,
 }  // namespace
 
 std::span<const OpDef> OptimizerOps() {
-  return kOptimizerOps;
+  return kAllOptimizerOps;
 }
 
 Output ApplySgd(Operand variable, Operand learning_rate, Operand gradient) {

@@ -14,11 +14,13 @@ std::span<const OpDef> ControlOps();            // control.cc
 std::span<const OpDef> ElementwiseOps();        // elementwise.cc
 std::span<const OpDef> ElementwiseBinaryOps();  // elementwise_binary.cc
 std::span<const OpDef> ActivationOps();         // activation.cc
+std::span<const OpDef> FusedOps();              // fused.cc
 std::span<const OpDef> ReduceOps();             // reduce.cc
 std::span<const OpDef> MatMulOps();             // matmul.cc
 std::span<const OpDef> ConvOps();               // conv.cc
 std::span<const OpDef> PoolOps();               // pool.cc
 std::span<const OpDef> NormOps();               // norm.cc
+std::span<const OpDef> FusedNormOps();          // fused_norm.cc
 std::span<const OpDef> DropoutOps();            // dropout.cc
 std::span<const OpDef> SoftmaxOps();            // softmax.cc
 std::span<const OpDef> LossOps();               // loss.cc
@@ -32,10 +34,11 @@ std::span<const OpDef> OptimizerOps();          // optimizer.cc
 inline std::vector<std::span<const OpDef>> BuiltInOps() {
   return {
       StateOps(),      ControlOps(), ElementwiseOps(), ElementwiseBinaryOps(),
-      ActivationOps(), ReduceOps(),  MatMulOps(),      ConvOps(),
-      PoolOps(),       NormOps(),    DropoutOps(),     SoftmaxOps(),
-      LossOps(),       ShapeOps(),   ArrayOps(),       SliceOps(),
-      IndexOps(),      RandomOps(),  OptimizerOps()};
+      ActivationOps(), FusedOps(),   ReduceOps(),      MatMulOps(),
+      ConvOps(),       PoolOps(),    NormOps(),        FusedNormOps(),
+      DropoutOps(),    SoftmaxOps(), LossOps(),        ShapeOps(),
+      ArrayOps(),      SliceOps(),   IndexOps(),       RandomOps(),
+      OptimizerOps()};
 }
 
 }  // namespace sluice

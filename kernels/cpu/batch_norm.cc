@@ -1,12 +1,15 @@
 // Batch normalisation. Statistics are taken per block of rows, in two passes
 // while the block is in cache, and blocks are combined in order by the formula
 // of Chan, Golub and LeVeque (1979): no digits are lost to a large mean, and
-// the bits do not depend on threads. Inner loops run over the channels.
+// the bits do not depend on threads.
+#include "kernels/cpu/batch_norm.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/streaming.h"
 
 namespace sluice::cpu {
 
@@ -16,7 +19,9 @@ namespace {
 
 struct BatchNormGeometry {
   int64_t rows = 0, channels = 0;
-  int64_t block_rows = 0;  // about 2^14 elements
+  // About 2^14 elements, but enough rows that two vectors of channels per block
+  // are little beside them; in eights, so that a block's mask begins at a byte.
+  int64_t block_rows = 0;
   double epsilon = 0, momentum = 0;
 
   int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
@@ -27,43 +32,28 @@ BatchNormGeometry GeometryOf(const KernelSpec& spec) {
   BatchNormGeometry g;
   g.channels = x[-1];
   g.rows = x.elements(0, x.rank() - 1);
-  g.block_rows =
-      std::max<int64_t>((1 << 14) / std::max<int64_t>(g.channels, 1), 1);
+  const int64_t rows = (1 << 14) / std::max<int64_t>(g.channels, 1);
+  g.block_rows = std::max<int64_t>((rows + 7) / 8 * 8, 32);
   if (spec.attrs.Has("epsilon")) g.epsilon = spec.attrs.Float("epsilon");
   if (spec.attrs.Has("momentum")) g.momentum = spec.attrs.Float("momentum");
   return g;
 }
 
-// Calls fn(block, first row, end row) for all blocks.
+// Calls fn(block, first row, number of rows) for all blocks.
 template <typename Fn>
 void ForBlocks(const BatchNormGeometry& g, Fn fn) {
   ParallelFor(g.blocks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      fn(b, b * g.block_rows, std::min((b + 1) * g.block_rows, g.rows));
+      const int64_t row = b * g.block_rows;
+      fn(b, row, std::min(g.block_rows, g.rows - row));
     }
   });
 }
 
-// Per block: the means, then the sums of squared distances from them.
-template <typename T, typename C>
-void BlockMoments(const BatchNormGeometry& g, const T* x, int64_t begin,
-                  int64_t end, C* __restrict mean, C* __restrict squares) {
-  const int64_t channels = g.channels;
-  std::fill(mean, mean + channels, C(0));
-  std::fill(squares, squares + channels, C(0));
-  for (int64_t r = begin; r < end; ++r) {
-    const T* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) mean[c] += static_cast<C>(row[c]);
-  }
-  const C scale = C(1) / static_cast<C>(end - begin);
-  for (int64_t c = 0; c < channels; ++c) mean[c] *= scale;
-  for (int64_t r = begin; r < end; ++r) {
-    const T* row = x + r * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      const C d = static_cast<C>(row[c]) - mean[c];
-      squares[c] += d * d;
-    }
-  }
+template <typename T>
+bool Streams(const BatchNormGeometry& g, const T* y) {
+  return g.rows * g.channels * sizeof(T) >= kStreamedBytes &&
+         reinterpret_cast<uintptr_t>(y) % kAlignment == 0;
 }
 
 // Combines the blocks into the first.
@@ -88,29 +78,39 @@ void CombineMoments(const BatchNormGeometry& g, C* moments) {
   }
 }
 
-// (x - mean) * factor + offset, which stays exact where the mean is large.
-template <typename T, typename C>
-void Normalize(int64_t channels, const T* x, const C* __restrict mean,
-               const C* __restrict factor, const T* __restrict offset,
-               int64_t begin, int64_t end, T* y) {
-  for (int64_t r = begin; r < end; ++r) {
-    const T* in = x + r * channels;
-    T* out = y + r * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      out[c] = T((static_cast<C>(in[c]) - mean[c]) * factor[c] +
-                 static_cast<C>(offset[c]));
-    }
-  }
+// What an op has beside plain batch normalisation.
+struct Extras {
+  bool relu = false;  // and a mask: output 5, or input 4 of a gradient
+  bool add = false;   // an addend, input 5, or a gradient of it, output 3
+};
+
+template <typename T, typename C = ComputeType<T>>
+void NormalizeAll(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
+                  simd::BatchNormBlock<T, C> all) {
+  all.channels = g.channels;
+  all.stream = Streams(g, all.y);
+  ForBlocks(g, [&](int64_t, int64_t row, int64_t rows) {
+    const int64_t at = row * g.channels;
+    simd::BatchNormBlock<T, C> block = all;
+    block.rows = rows;
+    block.x += at;
+    block.y += at;
+    if (block.addend != nullptr) block.addend += at;
+    if (block.mask != nullptr) block.mask += at / 8;
+    loops.normalize(block);
+  });
 }
 
 template <typename T>
-void BatchNorm(const BatchNormGeometry& g, const KernelContext& k) {
+void BatchNorm(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
+               Extras extras, const KernelContext& k) {
   using C = ComputeType<T>;
   const T* x = k.input<T>(0);
   C* moments = static_cast<C*>(k.workspace());
-  ForBlocks(g, [&](int64_t block, int64_t begin, int64_t end) {
+  ForBlocks(g, [&](int64_t block, int64_t row, int64_t rows) {
     C* mean = moments + 2 * block * g.channels;
-    BlockMoments(g, x, begin, end, mean, mean + g.channels);
+    loops.moments(x + row * g.channels, rows, g.channels, mean,
+                  mean + g.channels);
   });
   CombineMoments(g, moments);
 
@@ -132,49 +132,72 @@ void BatchNorm(const BatchNormGeometry& g, const KernelContext& k) {
     move(4, squares / unbiased);
     factor[c] = inv_std * static_cast<C>(k.input<T>(1)[c]);
   }
-  ForBlocks(g, [&](int64_t, int64_t begin, int64_t end) {
-    Normalize(g.channels, x, mean, factor, k.input<T>(2), begin, end,
-              k.output<T>(0));
-  });
+  NormalizeAll(g, loops,
+               {.x = x,
+                .addend = extras.add ? k.input<T>(5) : nullptr,
+                .mean = mean,
+                .factor = factor,
+                .offset = k.input<T>(2),
+                .y = k.output<T>(0),
+                .mask = extras.relu ? k.output<uint8_t>(5) : nullptr});
 }
 
-// Sums of dy and of dy * (x - mean) over a block.
-template <typename T, typename C>
-void BlockGradSums(const BatchNormGeometry& g, const T* x, const T* dy,
-                   const T* __restrict mean, int64_t begin, int64_t end,
-                   C* __restrict sum, C* __restrict dot) {
-  std::fill(sum, sum + g.channels, C(0));
-  std::fill(dot, dot + g.channels, C(0));
-  for (int64_t r = begin; r < end; ++r) {
-    const T* x_row = x + r * g.channels;
-    const T* dy_row = dy + r * g.channels;
-    for (int64_t c = 0; c < g.channels; ++c) {
-      const C d = static_cast<C>(dy_row[c]);
-      sum[c] += d;
-      dot[c] += d * (static_cast<C>(x_row[c]) - static_cast<C>(mean[c]));
-    }
+// The operands of a gradient op.
+template <typename T, typename C = ComputeType<T>>
+simd::BatchNormGradBlock<T, C> GradOperands(const BatchNormGeometry& g,
+                                            Extras extras, bool two_terms,
+                                            const KernelContext& k) {
+  const int dy = extras.relu ? 5 : 4;
+  simd::BatchNormGradBlock<T, C> all = {.channels = g.channels,
+                                        .x = k.input<T>(0),
+                                        .dy = k.input<T>(dy),
+                                        .mean = k.input<T>(2),
+                                        .dx = k.output<T>(0)};
+  if (extras.relu) all.mask = k.input<uint8_t>(4);
+  if (two_terms) all.dy2 = k.input<T>(dy + 1);
+  // A sum of two terms is kept for the second pass, in dx if nowhere else.
+  if (extras.add) {
+    all.g = k.output<T>(3);
+  } else if (two_terms) {
+    all.g = all.dx;
   }
+  return all;
 }
 
-// dx = scale * inv_std * (dy - sum(dy) / n - normal * sum(dy * normal) / n).
+template <typename T, typename C>
+simd::BatchNormGradBlock<T, C> GradBlockAt(simd::BatchNormGradBlock<T, C> block,
+                                           int64_t row, int64_t rows) {
+  const int64_t at = row * block.channels;
+  block.rows = rows;
+  block.x += at;
+  block.dy += at;
+  block.dx += at;
+  if (block.dy2 != nullptr) block.dy2 += at;
+  if (block.g != nullptr) block.g += at;
+  if (block.mask != nullptr) block.mask += at / 8;
+  return block;
+}
+
+// dx = scale * inv_std * (g - sum(g) / n - normal * sum(g * normal) / n).
 template <typename T>
-void BatchNormGrad(const BatchNormGeometry& g, const KernelContext& k) {
+void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
+                   Extras extras, bool two_terms, const KernelContext& k) {
   using C = ComputeType<T>;
-  const T* x = k.input<T>(0);
-  const T* mean = k.input<T>(2);
-  const T* dy = k.input<T>(4);
   const int64_t channels = g.channels;
+  auto all = GradOperands<T>(g, extras, two_terms, k);
   C* sums = static_cast<C*>(k.workspace());
-  ForBlocks(g, [&](int64_t block, int64_t begin, int64_t end) {
-    C* sum = sums + 2 * block * channels;
-    BlockGradSums(g, x, dy, mean, begin, end, sum, sum + channels);
+  ForBlocks(g, [&](int64_t b, int64_t row, int64_t rows) {
+    auto block = GradBlockAt(all, row, rows);
+    block.sum = sums + 2 * b * channels;
+    block.dot = block.sum + channels;
+    loops.grad_sums(block);
   });
   for (int64_t b = 1; b < g.blocks(); ++b) {
     for (int64_t c = 0; c < 2 * channels; ++c) {
       sums[c] += sums[2 * b * channels + c];
     }
   }
-  // dx = dy * factor + x * slope + shift, the last two in place of the sums.
+  // dx = g * factor + x * slope + shift, the last two in place of the sums.
   C* slope = sums;
   C* shift = sums + channels;
   C* factor = sums + 2 * channels * std::max<int64_t>(g.blocks(), 1);
@@ -188,21 +211,24 @@ void BatchNormGrad(const BatchNormGeometry& g, const KernelContext& k) {
     slope[c] = -per_row * dot * inv_std * inv_std;
     shift[c] = -per_row * sum;
   }
-  T* dx = k.output<T>(0);
-  ForBlocks(g, [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t at = r * channels;
-      for (int64_t c = 0; c < channels; ++c) {
-        const C distance = static_cast<C>(x[at + c]) - static_cast<C>(mean[c]);
-        dx[at + c] = T(static_cast<C>(dy[at + c]) * factor[c] +
-                       distance * slope[c] + shift[c]);
-      }
-    }
+  all.slope = slope;
+  all.shift = shift;
+  all.factor = factor;
+  all.stream = Streams(g, all.dx);
+  if (all.g != nullptr) {
+    all.dy = all.g;
+    all.dy2 = all.g = nullptr;
+    all.mask = nullptr;
+  }
+  ForBlocks(g, [&](int64_t, int64_t row, int64_t rows) {
+    loops.grad(GradBlockAt(all, row, rows));
   });
 }
 
 template <typename T>
-void BatchNormInference(const BatchNormGeometry& g, const KernelContext& k) {
+void BatchNormInference(const BatchNormGeometry& g,
+                        const BatchNormLoops<T>& loops,
+                        const KernelContext& k) {
   using C = ComputeType<T>;
   C* mean = static_cast<C*>(k.workspace());
   C* factor = mean + g.channels;
@@ -212,43 +238,86 @@ void BatchNormInference(const BatchNormGeometry& g, const KernelContext& k) {
         static_cast<C>(k.input<T>(1)[c]) /
         std::sqrt(static_cast<C>(k.input<T>(4)[c]) + static_cast<C>(g.epsilon));
   }
-  ForBlocks(g, [&](int64_t, int64_t begin, int64_t end) {
-    Normalize(g.channels, k.input<T>(0), mean, factor, k.input<T>(2), begin,
-              end, k.output<T>(0));
-  });
+  NormalizeAll(g, loops,
+               {.x = k.input<T>(0),
+                .mean = mean,
+                .factor = factor,
+                .offset = k.input<T>(2),
+                .y = k.output<T>(0)});
 }
 
-// run(TypeTag, geometry, context). The workspace holds two vectors of channels
-// per block and one more.
-template <typename Run>
-auto Maker(Run run) {
-  return [run](const KernelSpec& spec) -> Result<KernelPtr> {
-    const BatchNormGeometry g = GeometryOf(spec);
-    return DispatchFloating(
-        spec.inputs[0].dtype, [&]<typename T>(TypeTag<T> tag) {
-          const int64_t vectors = 2 * std::max<int64_t>(g.blocks(), 1) + 1;
-          return Result<KernelPtr>(
-              KernelOf([=](const KernelContext& c) { run(tag, g, c); },
-                       vectors * g.channels * sizeof(ComputeType<T>)));
-        });
+// The workspace holds two vectors of channels per block and one more.
+template <typename T, typename Run>
+KernelPtr Prepared(const KernelSpec& spec, const BatchNormLoops<T>& loops,
+                   Run run) {
+  const BatchNormGeometry g = GeometryOf(spec);
+  const int64_t vectors = 2 * std::max<int64_t>(g.blocks(), 1) + 1;
+  return KernelOf([=](const KernelContext& c) { run(g, loops, c); },
+                  vectors * g.channels * sizeof(ComputeType<T>));
+}
+
+// Registers run(geometry, loops, context) for every dtype and, with the vector
+// loops, for float32.
+template <typename MakeRun>
+void Add(KernelTable& table, const char* op, MakeRun make_run) {
+  table.Register({.op = op,
+                  .dtypes = kFloating,
+                  .make = [make_run](const KernelSpec& spec) {
+                    return DispatchFloating(
+                        spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+                          return Result<KernelPtr>(
+                              Prepared(spec, ReferenceBatchNormLoops<T>(),
+                                       make_run(spec)));
+                        });
+                  }});
+  table.Register(
+      {.op = op,
+       .priority = 10,
+       .provider = "simd",
+       .supports =
+           [](const KernelSpec& spec) {
+             return spec.inputs[0].shape[-1] % simd::kBatchNormLanes == 0;
+           },
+       .dtypes = DType::kFloat32,
+       .make = [make_run](const KernelSpec& spec) -> Result<KernelPtr> {
+         const simd::BatchNormKernels& loops = Simd().batch_norm;
+         return Prepared<float>(
+             spec,
+             {loops.moments, loops.normalize, loops.grad_sums, loops.grad},
+             make_run(spec));
+       }});
+}
+
+auto Forward(Extras extras) {
+  return [extras](const KernelSpec&) {
+    return [extras](const BatchNormGeometry& g, const auto& loops,
+                    const KernelContext& c) { BatchNorm(g, loops, extras, c); };
+  };
+}
+
+auto Gradient(Extras extras) {
+  return [extras](const KernelSpec& spec) {
+    const bool two_terms = extras.relu && spec.inputs.size() > 6;
+    return [=](const BatchNormGeometry& g, const auto& loops,
+               const KernelContext& c) {
+      BatchNormGrad(g, loops, extras, two_terms, c);
+    };
   };
 }
 
 }  // namespace
 
 void RegisterBatchNormKernels(KernelTable& table) {
-  auto add = [&](const char* op, auto run) {
-    table.Register({.op = op, .dtypes = kFloating, .make = Maker(run)});
-  };
-  add("BatchNorm",
-      []<typename T>(TypeTag<T>, const BatchNormGeometry& g,
-                     const KernelContext& c) { BatchNorm<T>(g, c); });
-  add("BatchNormGrad",
-      []<typename T>(TypeTag<T>, const BatchNormGeometry& g,
-                     const KernelContext& c) { BatchNormGrad<T>(g, c); });
-  add("BatchNormInference",
-      []<typename T>(TypeTag<T>, const BatchNormGeometry& g,
-                     const KernelContext& c) { BatchNormInference<T>(g, c); });
+  Add(table, "BatchNorm", Forward({}));
+  Add(table, "BatchNormRelu", Forward({.relu = true}));
+  Add(table, "BatchNormAddRelu", Forward({.relu = true, .add = true}));
+  Add(table, "BatchNormGrad", Gradient({}));
+  Add(table, "BatchNormReluGrad", Gradient({.relu = true}));
+  Add(table, "BatchNormAddReluGrad", Gradient({.relu = true, .add = true}));
+  Add(table, "BatchNormInference", [](const KernelSpec&) {
+    return [](const BatchNormGeometry& g, const auto& loops,
+              const KernelContext& c) { BatchNormInference(g, loops, c); };
+  });
 }
 
 }  // namespace sluice::cpu

@@ -11,6 +11,7 @@ void RegisterStateKernels(KernelTable& table);
 void RegisterControlKernels(KernelTable& table);
 void RegisterElementwiseKernels(KernelTable& table);
 void RegisterActivationKernels(KernelTable& table);
+void RegisterFusedKernels(KernelTable& table);
 void RegisterReduceKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);

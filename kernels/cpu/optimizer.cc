@@ -1,7 +1,10 @@
-// Optimizer steps. The loops here are the reference, for float32 and float64;
-// above them float32 has those of the vector table.
-#include <array>
+// Optimizer steps, of one variable or a list of them. The loops here are the
+// reference, for float32 and float64; above them float32 has those of the
+// vector table.
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
@@ -144,53 +147,122 @@ Update<T> UpdateOf(const Attributes& attrs) {
   return u;
 }
 
+// Where a node's operands are: one variable, then its slots, the scalars and
+// the gradient; or a list of variables, then those by kind and the scalars.
+struct Operands {
+  int variables = 1;
+  int slots = 0;
+  int gradient = 0;  // of the first variable
+  int rate = 0;
+
+  Operands(const KernelSpec& spec, const Rule& rule) : slots(rule.slots) {
+    const int scalars = rule.counts_steps ? 2 : 1;
+    if (spec.attrs.Has("variables")) {
+      variables = static_cast<int>(spec.attrs.Int("variables"));
+      gradient = (1 + slots) * variables;
+      rate = gradient + variables;
+    } else {
+      rate = 1 + slots;
+      gradient = rate + scalars;
+    }
+  }
+};
+
+// Calls fn(variable, its first element, number of elements) for the part
+// [begin, end) of all variables laid end to end, whose ends are given.
+template <typename Fn>
+void ForVariables(const std::vector<int64_t>& ends, int64_t begin, int64_t end,
+                  Fn fn) {
+  size_t i = static_cast<size_t>(
+      std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
+  for (; begin < end; ++i) {
+    const int64_t start = i == 0 ? 0 : ends[i - 1];
+    const int64_t stop = std::min(end, ends[i]);
+    fn(static_cast<int>(i), begin - start, stop - begin);
+    begin = stop;
+  }
+}
+
+// The gradient with decay times the parameters added goes through a buffer that
+// stays in the nearest cache.
+constexpr int64_t kDecayTile = 1024;
+
+template <typename T>
+void RunDecayed(const Update<T>& u, Loop<T> loop, T decay, const T* g, T* p,
+                T* a, T* b, int64_t n) {
+  T sum[kDecayTile];
+  for (int64_t at = 0; at < n; at += kDecayTile) {
+    const int64_t count = std::min(kDecayTile, n - at);
+    for (int64_t i = 0; i < count; ++i) sum[i] = g[at + i] + decay * p[at + i];
+    loop(u, sum, p + at, a ? a + at : a, b ? b + at : b, count);
+  }
+}
+
 template <typename T>
 KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
-  const int64_t n = spec.inputs[0].shape.elements();
+  const Operands at(spec, rule);
   const double beta1 = rule.counts_steps ? spec.attrs.Float("beta1") : 0;
   const double beta2 = rule.counts_steps ? spec.attrs.Float("beta2") : 0;
   const Update<T> fixed = UpdateOf<T>(spec.attrs);
-  const int rate = 1 + rule.slots;
-  return KernelOf([=, counts = rule.counts_steps,
-                   slots = rule.slots](const KernelContext& c) {
+  const bool list = spec.attrs.Has("variables");
+  const T decay = list ? static_cast<T>(spec.attrs.Float("gradient_decay")) : 0;
+  const int64_t decayed = list ? spec.attrs.Int("decayed") : 0;
+  std::vector<int64_t> ends;
+  for (int i = 0; i < at.variables; ++i) {
+    ends.push_back((i == 0 ? 0 : ends.back()) +
+                   spec.inputs[i].shape.elements());
+  }
+  return KernelOf([=, ends = std::move(ends),
+                   counts = rule.counts_steps](const KernelContext& c) {
     Update<T> u = fixed;
-    u.learning_rate = static_cast<T>(*c.input<float>(rate));
+    u.learning_rate = static_cast<T>(*c.input<float>(at.rate));
     if (counts) {
-      const auto step = static_cast<double>(*c.input<int64_t>(rate + 1));
+      const auto step = static_cast<double>(*c.input<int64_t>(at.rate + 1));
       u.correction1 = static_cast<T>(1 - std::pow(beta1, step));
       u.correction2 = static_cast<T>(1 - std::pow(beta2, step));
     }
-    const T* g = c.input<T>(rate + (counts ? 2 : 1));
-    T* p = c.mutable_input<T>(0);
-    T* a = slots > 0 ? c.mutable_input<T>(1) : nullptr;
-    T* b = slots > 1 ? c.mutable_input<T>(2) : nullptr;
-    ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
-      loop(u, g + begin, p + begin, a ? a + begin : a, b ? b + begin : b,
-           end - begin);
+    ParallelFor(ends.back(), kGrain, [&](int64_t begin, int64_t end) {
+      ForVariables(ends, begin, end, [&](int i, int64_t first, int64_t n) {
+        auto slot = [&](int s) {
+          return s < at.slots
+                     ? c.mutable_input<T>((1 + s) * at.variables + i) + first
+                     : nullptr;
+        };
+        const T* g = c.input<T>(at.gradient + i) + first;
+        T* p = c.mutable_input<T>(i) + first;
+        if (i < decayed) {
+          RunDecayed(u, loop, decay, g, p, slot(0), slot(1), n);
+        } else {
+          loop(u, g, p, slot(0), slot(1), n);
+        }
+      });
     });
   });
+}
+
+void Register(KernelTable& table, const std::string& op, const Rule& rule) {
+  table.Register({.op = op,
+                  .dtypes = kFloatDouble,
+                  .make = [&rule](const KernelSpec& spec) -> Result<KernelPtr> {
+                    return spec.inputs[0].dtype == DType::kFloat32
+                               ? ApplyKernel(spec, rule, rule.f32)
+                               : ApplyKernel(spec, rule, rule.f64);
+                  }});
+  table.Register({.op = op,
+                  .priority = 10,
+                  .provider = "simd",
+                  .dtypes = DType::kFloat32,
+                  .make = [&rule](const KernelSpec& spec) -> Result<KernelPtr> {
+                    return ApplyKernel(spec, rule, rule.simd);
+                  }});
 }
 
 }  // namespace
 
 void RegisterOptimizerKernels(KernelTable& table) {
   for (const Rule& rule : kRules) {
-    table.Register(
-        {.op = rule.op,
-         .dtypes = kFloatDouble,
-         .make = [&rule](const KernelSpec& spec) -> Result<KernelPtr> {
-           return spec.inputs[0].dtype == DType::kFloat32
-                      ? ApplyKernel(spec, rule, rule.f32)
-                      : ApplyKernel(spec, rule, rule.f64);
-         }});
-    table.Register(
-        {.op = rule.op,
-         .priority = 10,
-         .provider = "simd",
-         .dtypes = DType::kFloat32,
-         .make = [&rule](const KernelSpec& spec) -> Result<KernelPtr> {
-           return ApplyKernel(spec, rule, rule.simd);
-         }});
+    Register(table, rule.op, rule);
+    Register(table, rule.op + std::string("List"), rule);
   }
 }
 

@@ -7,6 +7,7 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterControlKernels(table);
   cpu::RegisterElementwiseKernels(table);
   cpu::RegisterActivationKernels(table);
+  cpu::RegisterFusedKernels(table);
   cpu::RegisterReduceKernels(table);
   cpu::RegisterMatMulKernels(table);
   cpu::RegisterConvKernels(table);

@@ -43,8 +43,8 @@ const simd::SimdKernels& Simd() {
   return *chosen;
 }
 
-simd::UnaryFn FindUnary(const char* name, DType dtype) {
-  const simd::SimdKernels& table = Simd();
+simd::UnaryFn FindUnary(const simd::SimdKernels& table, const char* name,
+                        DType dtype) {
   for (int i = 0; i < table.num_unary; ++i) {
     const simd::UnaryEntry& entry = table.unary[i];
     if (std::strcmp(entry.name, name) != 0) continue;
@@ -54,8 +54,8 @@ simd::UnaryFn FindUnary(const char* name, DType dtype) {
   return nullptr;
 }
 
-simd::BinaryFns FindBinary(const char* name, DType dtype) {
-  const simd::SimdKernels& table = Simd();
+simd::BinaryFns FindBinary(const simd::SimdKernels& table, const char* name,
+                           DType dtype) {
   for (int i = 0; i < table.num_binary; ++i) {
     const simd::BinaryEntry& entry = table.binary[i];
     if (std::strcmp(entry.name, name) != 0) continue;
@@ -63,6 +63,13 @@ simd::BinaryFns FindBinary(const char* name, DType dtype) {
     if (dtype == DType::kFloat64) return entry.f64;
   }
   return {};
+}
+
+simd::UnaryFn FindUnary(const char* name, DType dtype) {
+  return FindUnary(Simd(), name, dtype);
+}
+simd::BinaryFns FindBinary(const char* name, DType dtype) {
+  return FindBinary(Simd(), name, dtype);
 }
 
 }  // namespace sluice

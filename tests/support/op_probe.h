@@ -137,13 +137,14 @@ inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
       request.attrs.Set(attr.name, binding.at(attr.name));
     }
   }
+  const int mutated = op.Mutates(request.attrs);
   int rank = 0;
   for (const ProbeInput& input : probe.inputs) {
     rank = std::max(rank, input.shape.size());
   }
   for (int i = 0; i < probe.inputs.size(); ++i) {
     const ProbeInput& input = probe.inputs[i];
-    const ArgDef& arg = op.inputs[std::min(i, op.inputs.size() - 1)];
+    const ArgDef& arg = op.InputArg(i, probe.inputs.size());
     DType dtype;
     if (binding.contains(arg.type)) {
       dtype = binding.at(arg.type);
@@ -157,7 +158,7 @@ inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
     const Tensor value = ProbeValue(input, shape, dtype, random);
     const std::string name = "in" + std::to_string(i);
     Output operand;
-    if (i < op.mutates) {
+    if (i < mutated) {
       operand =
           c.graph
               ->Add(

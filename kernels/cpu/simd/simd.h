@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/simd/batch_norm.h"
 #include "kernels/cpu/simd/conv.h"
 #include "kernels/cpu/simd/winograd.h"
 
@@ -120,6 +121,14 @@ struct SimdKernels {
   void (*column_sums)(const float* x, float* y, int64_t rows, int64_t columns,
                       bool accumulate);
 
+  // y[i] = condition[i] ? a[i] : b[i].
+  void (*select_f32)(const bool* condition, const float* a, const float* b,
+                     float* y, int64_t n);
+  void (*select_f64)(const bool* condition, const double* a, const double* b,
+                     double* y, int64_t n);
+  // Copies past the caches; y is aligned to 64 bytes.
+  void (*stream)(const float* x, float* y, int64_t n);
+
   // Optimizers: p the parameters and g their gradients, n elements each.
   void (*sgd)(const OptimizerStep& step, const float* g, float* p, int64_t n);
   // v = momentum * v + g;  p -= lr * (nesterov ? g + momentum * v : v).
@@ -142,6 +151,7 @@ struct SimdKernels {
   GemmKernels<double> gemm_f64;
   ConvKernels conv;
   WinogradKernels winograd;
+  BatchNormKernels batch_norm;
 };
 
 }  // namespace simd
@@ -155,8 +165,13 @@ const simd::SimdKernels& Simd();
 // it. For tests and `sluice doctor`.
 const simd::SimdKernels* SimdFor(const char* isa);
 
-// The loop of an elementwise op, null if there is none for this op and dtype
-// (only float32 and float64 have any).
+// The loop of an elementwise op in a table, null if there is none for this op
+// and dtype (only float32 and float64 have any).
+simd::UnaryFn FindUnary(const simd::SimdKernels& table, const char* name,
+                        DType dtype);
+simd::BinaryFns FindBinary(const simd::SimdKernels& table, const char* name,
+                           DType dtype);
+// In Simd().
 simd::UnaryFn FindUnary(const char* name, DType dtype);
 simd::BinaryFns FindBinary(const char* name, DType dtype);
 

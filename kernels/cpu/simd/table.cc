@@ -17,9 +17,11 @@ simd::SimdKernels MakeTable() noexcept {
   AddReductions(table);
   AddRows(table);
   AddOptimizers(table);
+  AddFused(table);
   AddGemm(table);
   AddConv(table);
   AddWinograd(table);
+  AddBatchNorm(table);
   return table;
 }
 

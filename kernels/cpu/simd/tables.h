@@ -15,9 +15,11 @@ void AddBinary(simd::SimdKernels& table) noexcept;      // binary.cc
 void AddReductions(simd::SimdKernels& table) noexcept;  // reduction.cc
 void AddRows(simd::SimdKernels& table) noexcept;        // rows.cc
 void AddOptimizers(simd::SimdKernels& table) noexcept;  // optimizer.cc
+void AddFused(simd::SimdKernels& table) noexcept;       // fused.cc
 void AddGemm(simd::SimdKernels& table) noexcept;        // gemm.cc
 void AddConv(simd::SimdKernels& table) noexcept;        // conv.cc
 void AddWinograd(simd::SimdKernels& table) noexcept;    // winograd.cc
+void AddBatchNorm(simd::SimdKernels& table) noexcept;   // batch_norm.cc
 
 }  // namespace sluice::SLUICE_ISA
 

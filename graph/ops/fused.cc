@@ -1,0 +1,82 @@
+// Elementwise programs. The fusion pass makes these nodes
+// (pass_fuse_elementwise.cc); it runs after gradients were taken, so they have
+// none of their own.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/fused_program.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+Status FusedShape(InferContext& c) {
+  const Shape& shape = c.attrs().ShapeOf("shape");
+  SLUICE_ASSIGN_OR_RETURN(
+      const FusedProgram program,
+      ParseFusedProgram(c.attrs().String("program"), c.num_inputs()));
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    const Result<Shape> both = BroadcastShapes(c.input(i), shape);
+    if (!both.ok() || !Compatible(*both, shape)) {
+      return InvalidArgument(
+          fmt::format("input {} of shape {} does not "
+                      "broadcast to {}",
+                      i, c.input(i).ToString(), shape.ToString()));
+    }
+  }
+  const std::vector<int64_t>& outputs = c.attrs().Ints("outputs");
+  if (outputs.empty()) return InvalidArgument("wanted an output");
+  c.SetNumOutputs(static_cast<int>(outputs.size()));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int64_t value = outputs[i];
+    if (value < program.inputs || value >= program.values() ||
+        program.IsBool(static_cast<int>(value)) ||
+        std::count(outputs.begin(), outputs.end(), value) > 1) {
+      return InvalidArgument(fmt::format(
+          "output {} is value {}, wanted the result of a step, not bool, once",
+          i, value));
+    }
+    c.SetOutput(static_cast<int>(i), shape);
+  }
+  return {};
+}
+
+constexpr OpDef kFusedOps[] = {
+    {.name = "Fused",
+     .doc = "A program of elementwise functions over inputs that broadcast to "
+            "`shape`; see engine/fused_program.h.",
+     .inputs = {{.name = "inputs", .variadic = true}},
+     .outputs = {{.name = "results", .variadic = true}},
+     .types = {{"T", kFloatDouble}},
+     .attrs = {{"program", AttrType::kString},
+               {"outputs", AttrType::kInts},  // values
+               {"shape", AttrType::kShape}},
+     .shape = FusedShape,
+     .gradient = NotDifferentiable,
+     .inplace = {0, 1, 2, 3},
+     .probes = {{.inputs = {{.shape = {3, 37}}, {.shape = {37}}, {.shape = {}}},
+                 .attrs = {{"program", "Mul(0,1); Add(3,2); Relu(4)"},
+                           {"outputs", Ints{5}},
+                           {"shape", AttrLiteral::OfShape({3, 37})}}},
+                {.inputs = {{.shape = {300, 1}}, {.shape = {300, 100}}},
+                 .attrs = {{"program",
+                            "Greater(0,1); LogicalNot(2); Select(3,0,1); "
+                            "LeakyRelu<0.25>(4); Sub(4,1); Exp(6)"},
+                           {"outputs", Ints{7, 5}},
+                           {"shape", AttrLiteral::OfShape({300, 100})}}},
+                {.inputs = {{.shape = {}},
+                            {.shape = {2, 1, 3}},
+                            {.shape = {4, 1}}},
+                 .attrs = {{"program", "Exp(0); Mul(3,1); Sub(2,4); Mul(4,5)"},
+                           {"outputs", Ints{4, 6}},
+                           {"shape", AttrLiteral::OfShape({2, 4, 3})}}}}},
+};
+
+}  // namespace
+
+std::span<const OpDef> FusedOps() {
+  return kFusedOps;
+}
+
+}  // namespace sluice

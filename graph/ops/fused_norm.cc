@@ -1,0 +1,185 @@
+// Batch normalisation together with the addition and the ReLU behind it, and
+// the gradients of that. The fusion pass makes these nodes (pass_fuse_norm.cc);
+// it runs after gradients were taken, so they have none of their own.
+#include <fmt/format.h>
+
+#include "graph/ops/channels.h"
+#include "graph/ops/tables.h"
+
+namespace sluice {
+namespace {
+
+// One bit for each element, eight to the byte: element i is bit i % 8 of byte
+// i / 8.
+Shape MaskShape(const Shape& x) {
+  const int64_t elements = x.concrete() ? x.elements() : kUnknown;
+  return {elements == kUnknown ? kUnknown : (elements + 7) / 8};
+}
+
+Status RequireShape(InferContext& c, int input, const Shape& wanted) {
+  if (Compatible(wanted, c.input(input))) return {};
+  return InvalidArgument(fmt::format("input {} has shape {}, wanted {}", input,
+                                     c.input(input).ToString(),
+                                     wanted.ToString()));
+}
+
+Status ForwardShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 4));
+  if (c.num_inputs() > 5) {
+    SLUICE_RETURN_IF_ERROR(RequireShape(c, 5, c.input(0)));
+  }
+  c.SetOutput(0, c.input(0));
+  for (int i = 1; i < 5; ++i) c.SetOutput(i, Channels(c));
+  c.SetOutput(5, MaskShape(c.input(0)));
+  return {};
+}
+
+Status GradShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 3));
+  SLUICE_RETURN_IF_ERROR(RequireShape(c, 4, MaskShape(c.input(0))));
+  if (c.num_inputs() > 7) {
+    return InvalidArgument(fmt::format(
+        "dy is one term or the sum of two, got {}", c.num_inputs() - 5));
+  }
+  for (int i = 5; i < c.num_inputs(); ++i) {
+    SLUICE_RETURN_IF_ERROR(RequireShape(c, i, c.input(0)));
+  }
+  c.SetOutput(0, c.input(0));
+  c.SetOutput(1, Channels(c));
+  c.SetOutput(2, Channels(c));
+  if (c.node().op().outputs.size() > 3) c.SetOutput(3, c.input(0));
+  return {};
+}
+
+constexpr ProbeInput Positive(Ints shape) {
+  return {.shape = shape, .lo = 0.5, .hi = 2};
+}
+// Offsets so large that the sign of y does not hang on rounding.
+constexpr ProbeInput kOffset = {.shape = {8},
+                                .values = {3, -3, 4, 5, -4, 3, -5, -3}};
+constexpr ProbeInput kOffset3 = {.shape = {3}, .values = {3, -3, 4}};
+constexpr ProbeInput kScale = {.shape = {8}, .lo = -0.5, .hi = 0.5};
+constexpr ProbeInput kImages = {.shape = {2, 3, 3, 8}};
+constexpr ProbeInput kOddImages = {.shape = {2, 3, 2, 3}};
+constexpr FixedList<AttrSetting, 8> kSettings = {{"epsilon", 1e-2},
+                                                 {"momentum", 0.5}};
+
+constexpr Probe ForwardProbe(bool add) {
+  Probe probe = {
+      .inputs = {kImages, kScale, kOffset, {.shape = {8}}, Positive({8})}};
+  if (add) {
+    probe.inputs = {kImages,        kScale,        kOffset,
+                    {.shape = {8}}, Positive({8}), kImages};
+  }
+  return probe;
+}
+constexpr Probe OddForwardProbe(bool add) {
+  constexpr ProbeInput kScale3 = {.shape = {3}, .lo = -0.5, .hi = 0.5};
+  Probe probe = {
+      .inputs = {kOddImages, kScale3, kOffset3, {.shape = {3}}, Positive({3})},
+      .attrs = kSettings};
+  if (add) {
+    probe.inputs = {kOddImages,     kScale3,       kOffset3,
+                    {.shape = {3}}, Positive({3}), kOddImages};
+  }
+  return probe;
+}
+
+constexpr OpDef ForwardOp(const char* name, const char* doc, bool add) {
+  OpDef op = {.name = name,
+              .doc = doc,
+              .inputs = {{"x"},
+                         {"scale"},
+                         {"offset"},
+                         {"running_mean"},
+                         {"running_variance"}},
+              .outputs = {{"y"},
+                          {"mean"},
+                          {"inv_std"},
+                          {"new_running_mean"},
+                          {"new_running_variance"},
+                          {"mask", "uint8"}},
+              .attrs = {{"epsilon", 1e-5}, {"momentum", 0.9}},
+              .shape = ForwardShape,
+              .gradient = NotDifferentiable,
+              .inplace = {0},
+              .probes = {ForwardProbe(add), OddForwardProbe(add)}};
+  if (add) {
+    op.inputs = {{"x"},
+                 {"scale"},
+                 {"offset"},
+                 {"running_mean"},
+                 {"running_variance"},
+                 {"addend"}};
+    op.inplace = {5, 0};
+  }
+  return op;
+}
+
+// mask: elements of 0 to 255, so that some bits are set and some not.
+constexpr ProbeInput kMask = {.shape = {18},
+                              .values = {1, 200, 77, 0, 255, 3, 90, 129}};
+constexpr ProbeInput kOddMask = {.shape = {5}, .values = {9, 201, 78, 255, 6}};
+
+constexpr Probe GradProbe() {
+  return {.inputs = {kImages,
+                     kScale,
+                     {.shape = {8}},
+                     Positive({8}),
+                     kMask,
+                     kImages,
+                     kImages}};
+}
+constexpr Probe OneTermGradProbe() {
+  return {.inputs = {
+              kImages, kScale, {.shape = {8}}, Positive({8}), kMask, kImages}};
+}
+constexpr Probe OddGradProbe() {
+  return {.inputs = {kOddImages,
+                     {.shape = {3}},
+                     {.shape = {3}},
+                     Positive({3}),
+                     kOddMask,
+                     kOddImages}};
+}
+
+constexpr OpDef GradOp(const char* name, const char* doc,
+                       FixedList<ArgDef, 6> outputs) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"},
+                     {"scale"},
+                     {"mean"},
+                     {"inv_std"},
+                     {"mask", "uint8"},
+                     {.name = "dy", .variadic = true}},
+          .outputs = outputs,
+          .shape = GradShape,
+          .gradient = NotDifferentiable,
+          .inplace = {5, 6},
+          .probes = {GradProbe(), OneTermGradProbe(), OddGradProbe()}};
+}
+
+constexpr OpDef kFusedNormOps[] = {
+    ForwardOp("BatchNormRelu",
+              "max(0, BatchNorm(x)), and a bit for each positive result.",
+              /*add=*/false),
+    ForwardOp("BatchNormAddRelu",
+              "max(0, BatchNorm(x) + addend), and a bit for each positive "
+              "result.",
+              /*add=*/true),
+    GradOp("BatchNormReluGrad",
+           "The gradients of BatchNormRelu; dy is the sum of its terms.",
+           {{"dx"}, {"dscale"}, {"doffset"}}),
+    GradOp("BatchNormAddReluGrad",
+           "The gradients of BatchNormAddRelu; dy is the sum of its terms.",
+           {{"dx"}, {"dscale"}, {"doffset"}, {"daddend"}}),
+};
+
+}  // namespace
+
+std::span<const OpDef> FusedNormOps() {
+  return kFusedNormOps;
+}
+
+}  // namespace sluice

@@ -1,0 +1,175 @@
+// Elementwise nodes of one shape as one Fused node, whose program runs over
+// tiles in cache (kernels/cpu/fused.cc).
+//
+//   down the edges   a producer joins its consumer: the value between them is
+//                    not read, nor written unless others use it, in which case
+//                    it becomes a further output
+//   side by side     two users of one tensor join: it is read once
+//
+// Nothing is computed twice. Comparisons join the Select they choose for, since
+// bool is no dtype of tensors here. Operands that BroadcastTo had spread out
+// are read as they were before.
+#include <algorithm>
+
+#include "graph/fuse_rules.h"
+#include "graph/fused_cluster.h"
+
+namespace sluice::passes {
+namespace {
+
+// Below, the nodes' fixed price is all there is, and a program has one too.
+constexpr int64_t kLeastElements = 1024;
+// So that a tile's values stay in the nearest cache.
+constexpr size_t kMostInputs = 12, kMostSteps = 48, kMostOutputs = 6;
+// Places between siblings in the order: farther ones would keep their operands
+// alive for long.
+constexpr int64_t kMostDistance = 32;
+
+bool FitsInOneNode(const FusedCluster& a, const FusedCluster& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         a.root->device() == b.root->device() &&
+         a.shape().elements() >= kLeastElements &&
+         a.inputs.size() + b.inputs.size() <= kMostInputs &&
+         a.steps.size() + b.steps.size() <= kMostSteps &&
+         a.outputs.size() + b.outputs.size() <= kMostOutputs;
+}
+
+// Bytes of the inputs that both read element by element.
+int64_t SharedBytes(const FusedCluster& a, const FusedCluster& b) {
+  int64_t bytes = 0;
+  for (const Output& input : a.inputs) {
+    if (a.ReadsWhole(input) &&
+        std::count(b.inputs.begin(), b.inputs.end(), input) > 0) {
+      bytes += BytesOf(input);
+    }
+  }
+  return bytes;
+}
+
+// Of the cluster's own members, where it is not one node yet.
+int64_t ChoiceBytes(const FusedCluster& cluster) {
+  return 2 * static_cast<int64_t>(cluster.members.size() - 1) *
+         cluster.shape().elements();
+}
+
+class Fuser {
+ public:
+  Fuser(NodeMerger& merger, Fusions* done) : merger_(merger), done_(done) {}
+
+  void Run() {
+    for (Node* node : merger_.Order()) {
+      if (node->Is("BroadcastTo")) ReadUnspread(*node);
+    }
+    for (Node* node : merger_.Order()) {
+      if (merger_.gone(*node)) continue;
+      std::optional<FusedCluster> cluster = ClusterOf(*node, merger_);
+      while (cluster && JoinProducer(*cluster)) {
+        cluster = ClusterOf(*node, merger_);
+      }
+    }
+    for (Node* node : merger_.Order()) JoinUsers(*node);
+  }
+
+ private:
+  // Lets users that broadcast by themselves read what was spread.
+  void ReadUnspread(Node& spread) {
+    const Output x = spread.input(0);
+    if (!spread.control_inputs().empty() || IsVariable(x)) return;
+    for (const NodeMerger::Use& use : merger_.UsesOf(spread.output(0))) {
+      Node& user = *use.user;
+      if (user.op().shape != BroadcastShape || user.num_inputs() != 2) continue;
+      const Output& other = user.input(1 - use.input);
+      if (other.shape() != user.output_type(0).shape || other == x ||
+          user.device() != spread.device()) {
+        continue;
+      }
+      std::vector<Output> inputs = user.inputs();
+      inputs[use.input] = x;
+      merger_.SetInputs(user, inputs);
+    }
+    if (merger_.uses(spread).empty()) merger_.Drop(spread);
+  }
+
+  // One step down the edges.
+  bool JoinProducer(const FusedCluster& consumer) {
+    for (const Output& input : consumer.inputs) {
+      const std::optional<FusedCluster> producer =
+          ClusterOf(input.node(), merger_);
+      if (!producer || !FitsInOneNode(*producer, consumer)) continue;
+      int64_t saved = SharedBytes(*producer, consumer) +
+                      ChoiceBytes(*producer) + ChoiceBytes(consumer);
+      std::vector<int> kept;
+      for (int i = 0; i < producer->root->num_outputs(); ++i) {
+        const Output value = producer->root->output(i);
+        int64_t inside = 0, outside = 0;
+        for (const NodeMerger::Use& use : merger_.UsesOf(value)) {
+          const bool member = std::count(consumer.members.begin(),
+                                         consumer.members.end(), use.user) > 0;
+          member ? ++inside : ++outside;
+        }
+        if (outside > 0) kept.push_back(i);
+        if (inside > 0) saved += (outside > 0 ? 1 : 2) * BytesOf(value);
+      }
+      if (Join(*producer, consumer, kept, saved)) return true;
+    }
+    return false;
+  }
+
+  // Users of one tensor, each joined to the one before.
+  void JoinUsers(Node& node) {
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      bool joined = true;
+      while (joined) {
+        std::vector<Node*> users;
+        for (const NodeMerger::Use& use : merger_.UsesOf(node.output(i))) {
+          users.push_back(use.user);
+        }
+        std::sort(users.begin(), users.end(), [&](Node* a, Node* b) {
+          return merger_.place(*a) < merger_.place(*b);
+        });
+        users.erase(std::unique(users.begin(), users.end()), users.end());
+        joined = false;
+        for (size_t u = 1; u < users.size() && !joined; ++u) {
+          joined = JoinSiblings(*users[u - 1], *users[u]);
+        }
+      }
+    }
+  }
+
+  bool JoinSiblings(Node& a, Node& b) {
+    if (merger_.place(b) - merger_.place(a) > kMostDistance) return false;
+    const std::optional<FusedCluster> first = ClusterOf(a, merger_);
+    const std::optional<FusedCluster> second = ClusterOf(b, merger_);
+    if (!first || !second || !FitsInOneNode(*first, *second)) return false;
+    std::vector<int> kept(first->outputs.size());
+    for (size_t i = 0; i < kept.size(); ++i) kept[i] = static_cast<int>(i);
+    const int64_t shared = SharedBytes(*first, *second);
+    return shared > 0 &&
+           Join(*first, *second, kept,
+                shared + ChoiceBytes(*first) + ChoiceBytes(*second));
+  }
+
+  bool Join(const FusedCluster& producer, const FusedCluster& consumer,
+            const std::vector<int>& kept, int64_t saved) {
+    const FusedCluster joined = Joined(producer, consumer, kept);
+    if (!merger_.CanMerge(joined.members)) return false;
+    NodeMerger::Merged merged = joined.AsNode();
+    for (size_t i = 0; i < kept.size(); ++i) {
+      merged.outputs[producer.root->output(kept[i])] =
+          static_cast<int>(consumer.outputs.size() + i);
+    }
+    MergeAs(merger_, joined.members, *joined.root, merged, saved, done_);
+    return true;
+  }
+
+  NodeMerger& merger_;
+  Fusions* done_;
+};
+
+}  // namespace
+
+void FuseElementwise(NodeMerger& merger, Fusions* done) {
+  Fuser(merger, done).Run();
+}
+
+}  // namespace sluice::passes

@@ -1,0 +1,187 @@
+// Batch normalisation over blocks of rows, eight channels at a time. Rows are
+// taken four or two together, so that the columns' sums are loaded and stored
+// less often than the elements.
+#include "kernels/cpu/simd/batch_norm.h"
+
+#include "kernels/cpu/simd/stream.h"
+#include "kernels/cpu/simd/tables.h"
+
+namespace sluice::SLUICE_ISA {
+namespace {
+
+using Block = simd::BatchNormBlock<float, float>;
+using GradBlock = simd::BatchNormGradBlock<float, float>;
+using V = StreamVector;
+
+inline constexpr int kGroup = static_cast<int>(simd::kBatchNormLanes);
+
+SLUICE_INLINE V Masked(V v, StreamBits lanes) {
+  return reinterpret_cast<V>(reinterpret_cast<StreamBits>(v) & lanes);
+}
+
+void Zero(float* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = 0;
+}
+
+// total[c] += term of rows [0, kRows) at column c, for all columns.
+template <int kRows, typename Term>
+SLUICE_INLINE void AddRows(int64_t channels, float* total, const Term& term) {
+  for (int64_t c = 0; c < channels; c += kStreamLanes) {
+    V sum = term(0, c);
+    for (int r = 1; r < kRows; ++r) sum += term(r, c);
+    StoreStream(total + c, LoadStream(total + c) + sum);
+  }
+}
+
+template <int kRows>
+SLUICE_INLINE void AddValues(const float* x, int64_t channels, float* total) {
+  AddRows<kRows>(channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
+    return LoadStream(x + r * channels + c);
+  });
+}
+
+template <int kRows>
+SLUICE_INLINE void AddSquares(const float* x, int64_t channels,
+                              const float* mean, float* total) {
+  AddRows<kRows>(channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
+    const V d = LoadStream(x + r * channels + c) - LoadStream(mean + c);
+    return d * d;
+  });
+}
+
+void Moments(const float* x, int64_t rows, int64_t channels, float* mean,
+             float* squares) {
+  Zero(mean, channels);
+  Zero(squares, channels);
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) AddValues<4>(x + r * channels, channels, mean);
+  for (; r < rows; ++r) AddValues<1>(x + r * channels, channels, mean);
+  const float scale = 1.0f / static_cast<float>(rows);
+  for (int64_t c = 0; c < channels; ++c) mean[c] *= scale;
+  for (r = 0; r + 4 <= rows; r += 4) {
+    AddSquares<4>(x + r * channels, channels, mean, squares);
+  }
+  for (; r < rows; ++r) {
+    AddSquares<1>(x + r * channels, channels, mean, squares);
+  }
+}
+
+template <bool kAdd, bool kRelu, bool kPast>
+void NormalizeRows(const Block& b) {
+  for (int64_t r = 0; r < b.rows; ++r) {
+    const int64_t at = r * b.channels;
+    for (int64_t c = 0; c < b.channels; c += kGroup) {
+      unsigned bits = 0;
+      for (int part = 0; part < kGroup; part += kStreamLanes) {
+        const int64_t j = c + part;
+        V y = (LoadStream(b.x + at + j) - LoadStream(b.mean + j)) *
+                  LoadStream(b.factor + j) +
+              LoadStream(b.offset + j);
+        if constexpr (kAdd) y += LoadStream(b.addend + at + j);
+        if constexpr (kRelu) {
+          const StreamBits negative = V{} > y;
+          bits |= BitsOf(y > V{}) << part;
+          y = Masked(y, ~negative);  // a NaN stays
+        }
+        StoreAs<kPast>(b.y + at + j, y);
+      }
+      if constexpr (kRelu) b.mask[(at + c) / 8] = static_cast<uint8_t>(bits);
+    }
+  }
+  if constexpr (kPast) FenceStores();
+}
+
+template <bool kPast>
+void NormalizeAs(const Block& b) {
+  if (b.mask == nullptr) {
+    b.addend ? NormalizeRows<true, false, kPast>(b)
+             : NormalizeRows<false, false, kPast>(b);
+  } else {
+    b.addend ? NormalizeRows<true, true, kPast>(b)
+             : NormalizeRows<false, true, kPast>(b);
+  }
+}
+
+void Normalize(const Block& b) {
+  b.stream ? NormalizeAs<true>(b) : NormalizeAs<false>(b);
+}
+
+// The sums over rows [row, row + kRows).
+template <int kRows, bool kTwo, bool kMask, bool kKeep>
+SLUICE_INLINE void AddGradRows(const GradBlock& b, int64_t row) {
+  const int64_t first = row * b.channels;
+  for (int64_t c = 0; c < b.channels; c += kGroup) {
+    for (int part = 0; part < kGroup; part += kStreamLanes) {
+      const int64_t j = c + part;
+      V sum = LoadStream(b.sum + j), dot = LoadStream(b.dot + j);
+      const V mean = LoadStream(b.mean + j);
+      for (int r = 0; r < kRows; ++r) {
+        const int64_t at = first + r * b.channels;
+        V g = LoadStream(b.dy + at + j);
+        if constexpr (kTwo) g += LoadStream(b.dy2 + at + j);
+        if constexpr (kMask) g = Masked(g, LanesOf(b.mask[(at + c) / 8], part));
+        if constexpr (kKeep) StoreStream(b.g + at + j, g);
+        sum += g;
+        dot += g * (LoadStream(b.x + at + j) - mean);
+      }
+      StoreStream(b.sum + j, sum);
+      StoreStream(b.dot + j, dot);
+    }
+  }
+}
+
+template <bool kTwo, bool kMask, bool kKeep>
+void GradSumsOf(const GradBlock& b) {
+  Zero(b.sum, b.channels);
+  Zero(b.dot, b.channels);
+  int64_t r = 0;
+  for (; r + 2 <= b.rows; r += 2) AddGradRows<2, kTwo, kMask, kKeep>(b, r);
+  for (; r < b.rows; ++r) AddGradRows<1, kTwo, kMask, kKeep>(b, r);
+}
+
+void GradSums(const GradBlock& b) {
+  if (b.mask == nullptr) {
+    GradSumsOf<false, false, false>(b);
+  } else if (b.dy2 != nullptr) {
+    GradSumsOf<true, true, true>(b);
+  } else if (b.g != nullptr) {
+    GradSumsOf<false, true, true>(b);
+  } else {
+    GradSumsOf<false, true, false>(b);
+  }
+}
+
+template <bool kMask, bool kPast>
+void GradRows(const GradBlock& b) {
+  for (int64_t r = 0; r < b.rows; ++r) {
+    const int64_t at = r * b.channels;
+    for (int64_t c = 0; c < b.channels; c += kGroup) {
+      for (int part = 0; part < kGroup; part += kStreamLanes) {
+        const int64_t j = c + part;
+        V g = LoadStream(b.dy + at + j);
+        if constexpr (kMask) g = Masked(g, LanesOf(b.mask[(at + c) / 8], part));
+        const V distance = LoadStream(b.x + at + j) - LoadStream(b.mean + j);
+        StoreAs<kPast>(b.dx + at + j, g * LoadStream(b.factor + j) +
+                                          distance * LoadStream(b.slope + j) +
+                                          LoadStream(b.shift + j));
+      }
+    }
+  }
+  if constexpr (kPast) FenceStores();
+}
+
+void Grad(const GradBlock& b) {
+  if (b.mask == nullptr) {
+    b.stream ? GradRows<false, true>(b) : GradRows<false, false>(b);
+  } else {
+    b.stream ? GradRows<true, true>(b) : GradRows<true, false>(b);
+  }
+}
+
+}  // namespace
+
+void AddBatchNorm(simd::SimdKernels& table) noexcept {
+  table.batch_norm = {Moments, Normalize, GradSums, Grad};
+}
+
+}  // namespace sluice::SLUICE_ISA
