@@ -173,7 +173,7 @@ TEST_CASE("random graphs compute the same when fused") {
         fused.Prepare(feeds, random.fetches(), random.targets()).info().nodes;
   }
   MESSAGE(plain_nodes << " nodes, fused " << fused_nodes);
-  CHECK(fused_nodes < plain_nodes * 3 / 4);
+  CHECK(fused_nodes < plain_nodes * 9 / 10);
 }
 
 }  // namespace

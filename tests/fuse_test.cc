@@ -174,7 +174,7 @@ TEST_CASE("a residual network trains the same when fused") {
   CHECK_EQ(fused.Count("BatchNormAddReluGrad"), 4);   // a2
   CHECK_EQ(fused.Count("BatchNormReluGrad"), 4 * 5);  // the others
   CHECK_EQ(fused.Count("ApplyMomentumList"), 4);
-  CHECK(fused.size() < plain.size() / 2);
+  CHECK(fused.size() < plain.size() * 3 / 5);
 }
 
 TEST_CASE("a fused step has the same bits on one thread and two") {
