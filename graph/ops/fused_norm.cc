@@ -3,6 +3,7 @@
 // it runs after gradients were taken, so they have none of their own.
 #include <fmt/format.h>
 
+#include "graph/graph.h"
 #include "graph/ops/channels.h"
 #include "graph/ops/tables.h"
 
