@@ -62,11 +62,11 @@ void CheckSeed(const Output& y, const Output& seed) {
                   y.type().ToString()));
 }
 
-// The sum of what the users of one output send back.
+// The sum of what the users of one output send back, in one pass over memory.
 Output Sum(const std::vector<Output>& terms) {
-  Output sum = terms[0];
-  for (size_t i = 1; i < terms.size(); ++i) sum = Add(sum, terms[i]);
-  return sum;
+  return terms.size() == 1   ? terms[0]
+         : terms.size() == 2 ? Add(terms[0], terms[1])
+                             : AddN(terms);
 }
 
 }  // namespace

@@ -64,6 +64,12 @@ void FuseNorms(NodeMerger& merger, Fusions* done);
 // pass_fuse_optimizer.cc: optimizer updates of many variables as one node.
 void FuseOptimizers(NodeMerger& merger, Fusions* done);
 
+// pass_fuse_product.cc: what is added to a matrix product, as part of it.
+void FuseProducts(NodeMerger& merger, Fusions* done);
+
+// pass_fuse_loss.cc: softmax cross entropy and its gradient in one pass.
+void FuseLosses(NodeMerger& merger, Fusions* done);
+
 // pass_fuse_elementwise.cc: elementwise nodes as one program.
 void FuseElementwise(NodeMerger& merger, Fusions* done);
 

@@ -213,6 +213,7 @@ class InferContext {
   // The constant that operand i is, or null.
   const Tensor* constant(int input) const;
 
+  const Shape& output(int i) const { return (*outputs_)[i].shape; }
   // dtypes are filled from the definition before the shape function runs.
   void SetOutput(int i, const Shape& shape) { (*outputs_)[i].shape = shape; }
   void SetType(int i, DType dtype) { (*outputs_)[i].dtype = dtype; }

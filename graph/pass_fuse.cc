@@ -9,6 +9,8 @@ std::vector<Fusion> Fuse(Graph& graph) {
     NodeMerger merger(graph);
     FuseNorms(merger, &done);
     FuseOptimizers(merger, &done);
+    FuseProducts(merger, &done);
+    FuseLosses(merger, &done);
     FuseElementwise(merger, &done);
     order = merger.Order();
   }

@@ -46,6 +46,16 @@ Status CrossEntropyShape(InferContext& c) {
   return {};
 }
 
+// Inputs logits, labels and dloss; dlogits beside the forward op's outputs.
+Status CrossEntropyWithGradShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(CrossEntropyShape(c));
+  if (!Compatible(c.output(0), c.input(2))) {
+    return InvalidArgument("dloss has one element per row");
+  }
+  c.SetOutput(2, c.input(0));
+  return {};
+}
+
 Status CrossEntropyGradShape(InferContext& c) {
   SLUICE_RETURN_IF_ERROR(CheckLabels(c));
   const Shape& logits = c.input(0);
@@ -164,6 +174,28 @@ constexpr OpDef kLossOps[] = {
                             kClasses,
                             {.shape = {4}, .lo = 1, .hi = 3},
                             {.shape = {4}}},
+                 .attrs = kSmooth}}},
+    // The fusion pass makes the next two, after gradients were taken.
+    {.name = "SoftmaxCrossEntropyWithGrad",
+     .doc = "SoftmaxCrossEntropy and its gradient with respect to the logits.",
+     .inputs = {{"logits"}, {"labels"}, {"dloss"}},
+     .outputs = {{"loss"}, {"log_sum_exp"}, {"dlogits"}},
+     .attrs = kSmoothing,
+     .shape = CrossEntropyWithGradShape,
+     .gradient = NotDifferentiable,
+     .probes = {{.inputs = {kLogits, kProbabilities, {.shape = {4}}},
+                 .attrs = kSmooth}}},
+    {.name = "SparseSoftmaxCrossEntropyWithGrad",
+     .doc = "SparseSoftmaxCrossEntropy and its gradient with respect to the "
+            "logits.",
+     .inputs = {{"logits"}, {"labels", "L"}, {"dloss"}},
+     .outputs = {{"loss"}, {"log_sum_exp"}, {"dlogits"}},
+     .types = {{"T", kFloating}, {"L", kIndex}},
+     .attrs = kSmoothing,
+     .shape = CrossEntropyWithGradShape,
+     .gradient = NotDifferentiable,
+     .probes = {{.inputs = {kLogits, kClasses, {.shape = {4}}}},
+                {.inputs = {kLogits, kClasses, {.shape = {4}}},
                  .attrs = kSmooth}}},
     {.name = "SigmoidCrossEntropy",
      .doc = "max(x, 0) - x * label + log(1 + exp(-|x|)) of logits x.",

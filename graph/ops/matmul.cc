@@ -45,6 +45,19 @@ Output Product(const char* op, const Operand& a, const Operand& b,
       .output(0);
 }
 
+// The bias is a vector over y's last dimension, an addend has y's shape.
+Status BiasedShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(ProductShape(c));
+  const Shape y = c.output(0);
+  const Shape wanted = c.node().Is("MatMulBias") ? Shape{y[-1]} : y;
+  if (!Compatible(wanted, c.input(2))) {
+    return InvalidArgument(fmt::format(
+        "'{}' has shape {}, wanted {}", c.node().op().inputs[2].name,
+        c.input(2).ToString(), wanted.ToString()));
+  }
+  return {};
+}
+
 // With A = op(a), B = op(b): dA = dy B^T, dB = A^T dy, each transposed when
 // the operand was. Broadcast batch dimensions are summed away.
 Outputs ProductGradient(const Node& node, const Outputs& dy) {
@@ -85,6 +98,29 @@ constexpr OpDef kMatMulOps[] = {
      .probes = {{.inputs = {{.shape = {2, 3, 5}}, {.shape = {2, 5, 4}}}},
                 {.inputs = {{.shape = {2, 1, 5, 3}}, {.shape = {3, 4, 5}}},
                  .attrs = {{"transpose_a", true}, {"transpose_b", true}}}}},
+    // The fusion pass makes the next two, after gradients were taken.
+    {.name = "MatMulBias",
+     .doc = "MatMul + bias along the last dimension; relu: max(0, that).",
+     .inputs = {{"a"}, {"b"}, {"bias"}},
+     .attrs = {{"transpose_a", false}, {"transpose_b", false}, {"relu", false}},
+     .shape = BiasedShape,
+     .gradient = NotDifferentiable,
+     .probes =
+         {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}, {.shape = {4}}},
+           .attrs = {{"relu", true}}},
+          {.inputs = {{.shape = {5, 3}}, {.shape = {4, 5}}, {.shape = {4}}},
+           .attrs = {{"transpose_a", true}, {"transpose_b", true}}}}},
+    {.name = "MatMulAdd",
+     .doc = "MatMul + addend, best in the addend's place.",
+     .inputs = {{"a"}, {"b"}, {"addend"}},
+     .attrs = {{"transpose_a", false}, {"transpose_b", false}},
+     .shape = BiasedShape,
+     .gradient = NotDifferentiable,
+     .inplace = {2},
+     .probes =
+         {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}, {.shape = {3, 4}}}},
+          {.inputs = {{.shape = {5, 3}}, {.shape = {5, 4}}, {.shape = {3, 4}}},
+           .attrs = {{"transpose_a", true}}}}},
     {.name = "BiasAdd",
      .doc = "x + bias along the last dimension.",
      .inputs = {{"x"}, {"bias"}},

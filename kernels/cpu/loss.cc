@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string>
+#include <utility>
 
 #include "engine/scalar.h"
 #include "engine/threads.h"
@@ -48,48 +50,97 @@ ComputeType<T> LogSumExp(const T* x, int64_t n) {
 
 // --- Dense labels ------------------------------------------------------------
 
-template <typename T>
-void DenseRows(const CrossEntropyGeometry& g, const KernelContext& k) {
-  using C = ComputeType<T>;
+// The loss of one row; its log(sum(exp)) is given.
+template <typename T, typename C = ComputeType<T>>
+C DenseLoss(const CrossEntropyGeometry& g, const T* x, const T* labels,
+            C log_sum_exp) {
   const C keep = static_cast<C>(1 - g.smoothing);
   const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
-  ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const T* x = k.input<T>(0) + r * g.classes;
-      const T* labels = k.input<T>(1) + r * g.classes;
-      const C log_sum_exp = LogSumExp(x, g.classes);
-      C loss = 0;
-      for (int64_t i = 0; i < g.classes; ++i) {
-        loss += (keep * static_cast<C>(labels[i]) + spread) *
-                (log_sum_exp - static_cast<C>(x[i]));
-      }
-      k.output<T>(0)[r] = T(loss);
-      k.output<T>(1)[r] = T(log_sum_exp);
+  C loss = 0;
+  for (int64_t i = 0; i < g.classes; ++i) {
+    loss += (keep * static_cast<C>(labels[i]) + spread) *
+            (log_sum_exp - static_cast<C>(x[i]));
+  }
+  return loss;
+}
+
+template <typename T, typename C = ComputeType<T>>
+void DenseGrad(const CrossEntropyGeometry& g, const T* x, const T* labels,
+               C log_sum_exp, C dloss, T* dx) {
+  const C keep = static_cast<C>(1 - g.smoothing);
+  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
+  C total = static_cast<C>(g.smoothing);
+  for (int64_t i = 0; i < g.classes; ++i) {
+    total += keep * static_cast<C>(labels[i]);
+  }
+  for (int64_t i = 0; i < g.classes; ++i) {
+    const C p = scalar::Exp()(static_cast<C>(x[i]) - log_sum_exp);
+    const C label = keep * static_cast<C>(labels[i]) + spread;
+    dx[i] = T(dloss * (p * total - label));
+  }
+}
+
+// Which of the loss and its gradient an op computes.
+enum class Wanted : uint8_t { kLoss, kGrad, kBoth };
+
+template <typename T>
+struct CrossEntropyOperands {
+  const T* logits;
+  const T* log_sum_exp = nullptr;  // for kGrad alone: else it is computed
+  const T* dloss = nullptr;        // not for kLoss, nor is dlogits
+  T* dlogits = nullptr;
+  T* loss_out = nullptr;  // not for kGrad, nor is the next
+  T* log_sum_exp_out = nullptr;
+
+  CrossEntropyOperands(Wanted wanted, const KernelContext& k)
+      : logits(k.input<T>(0)) {
+    if (wanted == Wanted::kGrad) {
+      log_sum_exp = k.input<T>(2);
+      dloss = k.input<T>(3);
+      dlogits = k.output<T>(0);
+      return;
     }
-  });
+    loss_out = k.output<T>(0);
+    log_sum_exp_out = k.output<T>(1);
+    if (wanted == Wanted::kBoth) {
+      dloss = k.input<T>(2);
+      dlogits = k.output<T>(2);
+    }
+  }
+};
+
+// One row: loss(log_sum_exp) and grad(log_sum_exp, dloss) as far as wanted.
+template <typename T, typename Loss, typename Grad>
+void CrossEntropyRow(const CrossEntropyGeometry& g,
+                     const CrossEntropyOperands<T>& o, int64_t r, Loss loss,
+                     Grad grad) {
+  using C = ComputeType<T>;
+  C log_sum_exp;
+  if (o.loss_out != nullptr) {
+    log_sum_exp = LogSumExp(o.logits + r * g.classes, g.classes);
+    o.loss_out[r] = T(loss(log_sum_exp));
+    o.log_sum_exp_out[r] = T(log_sum_exp);
+  } else {
+    log_sum_exp = static_cast<C>(o.log_sum_exp[r]);
+  }
+  if (o.dlogits != nullptr) grad(log_sum_exp, static_cast<C>(o.dloss[r]));
 }
 
 template <typename T>
-void DenseGradRows(const CrossEntropyGeometry& g, const KernelContext& k) {
+void DenseRows(const CrossEntropyGeometry& g, Wanted wanted,
+               const KernelContext& k) {
   using C = ComputeType<T>;
-  const C keep = static_cast<C>(1 - g.smoothing);
-  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
+  const CrossEntropyOperands<T> o(wanted, k);
   ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const T* x = k.input<T>(0) + r * g.classes;
-      const T* labels = k.input<T>(1) + r * g.classes;
-      T* dx = k.output<T>(0) + r * g.classes;
-      const C log_sum_exp = static_cast<C>(k.input<T>(2)[r]);
-      const C dloss = static_cast<C>(k.input<T>(3)[r]);
-      C total = static_cast<C>(g.smoothing);
-      for (int64_t i = 0; i < g.classes; ++i) {
-        total += keep * static_cast<C>(labels[i]);
-      }
-      for (int64_t i = 0; i < g.classes; ++i) {
-        const C p = scalar::Exp()(static_cast<C>(x[i]) - log_sum_exp);
-        const C label = keep * static_cast<C>(labels[i]) + spread;
-        dx[i] = T(dloss * (p * total - label));
-      }
+      const int64_t at = r * g.classes;
+      const T* labels = k.input<T>(1) + at;
+      CrossEntropyRow(
+          g, o, r,
+          [&](C lse) { return DenseLoss(g, o.logits + at, labels, lse); },
+          [&](C lse, C dloss) {
+            DenseGrad(g, o.logits + at, labels, lse, dloss, o.dlogits + at);
+          });
     }
   });
 }
@@ -121,40 +172,39 @@ class BadRow {
   int64_t rows_;
 };
 
-template <typename T, typename L>
-Status SparseRows(const CrossEntropyGeometry& g, const KernelContext& k) {
-  using C = ComputeType<T>;
+template <typename T, typename C = ComputeType<T>>
+C SparseLoss(const CrossEntropyGeometry& g, const T* x, int64_t label,
+             C log_sum_exp) {
   const C keep = static_cast<C>(1 - g.smoothing);
   const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
-  const L* labels = k.input<L>(1);
-  BadRow bad(g.rows);
-  ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t label = static_cast<int64_t>(labels[r]);
-      if (label < 0 || label >= g.classes) {
-        bad.Report(r);
-        continue;
-      }
-      const T* x = k.input<T>(0) + r * g.classes;
-      const C log_sum_exp = LogSumExp(x, g.classes);
-      C loss = keep * (log_sum_exp - static_cast<C>(x[label]));
-      if (spread != 0) {
-        for (int64_t i = 0; i < g.classes; ++i) {
-          loss += spread * (log_sum_exp - static_cast<C>(x[i]));
-        }
-      }
-      k.output<T>(0)[r] = T(loss);
-      k.output<T>(1)[r] = T(log_sum_exp);
+  C loss = keep * (log_sum_exp - static_cast<C>(x[label]));
+  if (spread != 0) {
+    for (int64_t i = 0; i < g.classes; ++i) {
+      loss += spread * (log_sum_exp - static_cast<C>(x[i]));
     }
-  });
-  return bad.ToStatus(labels, g.classes);
+  }
+  return loss;
+}
+
+template <typename T, typename C = ComputeType<T>>
+void SparseGrad(const CrossEntropyGeometry& g, const T* x, int64_t label,
+                C log_sum_exp, C dloss, T* dx) {
+  const C keep = static_cast<C>(1 - g.smoothing);
+  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
+  const C of_label = static_cast<C>(x[label]);  // dx may be x
+  for (int64_t i = 0; i < g.classes; ++i) {
+    const C p = scalar::Exp()(static_cast<C>(x[i]) - log_sum_exp);
+    dx[i] = T(dloss * (p - spread));
+  }
+  dx[label] =
+      T(dloss * (scalar::Exp()(of_label - log_sum_exp) - spread - keep));
 }
 
 template <typename T, typename L>
-Status SparseGradRows(const CrossEntropyGeometry& g, const KernelContext& k) {
+Status SparseRows(const CrossEntropyGeometry& g, Wanted wanted,
+                  const KernelContext& k) {
   using C = ComputeType<T>;
-  const C keep = static_cast<C>(1 - g.smoothing);
-  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
+  const CrossEntropyOperands<T> o(wanted, k);
   const L* labels = k.input<L>(1);
   BadRow bad(g.rows);
   ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
@@ -164,17 +214,13 @@ Status SparseGradRows(const CrossEntropyGeometry& g, const KernelContext& k) {
         bad.Report(r);
         continue;
       }
-      const T* x = k.input<T>(0) + r * g.classes;
-      T* dx = k.output<T>(0) + r * g.classes;
-      const C log_sum_exp = static_cast<C>(k.input<T>(2)[r]);
-      const C dloss = static_cast<C>(k.input<T>(3)[r]);
-      const C of_label = static_cast<C>(x[label]);  // dx may be x
-      for (int64_t i = 0; i < g.classes; ++i) {
-        const C p = scalar::Exp()(static_cast<C>(x[i]) - log_sum_exp);
-        dx[i] = T(dloss * (p - spread));
-      }
-      dx[label] =
-          T(dloss * (scalar::Exp()(of_label - log_sum_exp) - spread - keep));
+      const int64_t at = r * g.classes;
+      CrossEntropyRow(
+          g, o, r,
+          [&](C lse) { return SparseLoss(g, o.logits + at, label, lse); },
+          [&](C lse, C dloss) {
+            SparseGrad(g, o.logits + at, label, lse, dloss, o.dlogits + at);
+          });
     }
   });
   return bad.ToStatus(labels, g.classes);
@@ -229,33 +275,26 @@ void L2Loss(int64_t n, const KernelContext& k) {
 
 // --- Kernels -----------------------------------------------------------------
 
-// run(TypeTag of the logits, geometry, context).
-template <typename Run>
-auto DenseMaker(Run run) {
-  return [run](const KernelSpec& spec) -> Result<KernelPtr> {
+auto DenseMaker(Wanted wanted) {
+  return [wanted](const KernelSpec& spec) -> Result<KernelPtr> {
     const CrossEntropyGeometry g = GeometryOf(spec);
-    return DispatchFloating(
-        spec.inputs[0].dtype, [&]<typename T>(TypeTag<T> tag) {
-          return Result<KernelPtr>(
-              KernelOf([=](const KernelContext& c) { run(tag, g, c); }));
-        });
+    return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+      return Result<KernelPtr>(KernelOf(
+          [=](const KernelContext& c) { DenseRows<T>(g, wanted, c); }));
+    });
   };
 }
 
-// run(TypeTag of the logits, TypeTag of the labels, geometry, context).
-template <typename Run>
-auto SparseMaker(Run run) {
-  return [run](const KernelSpec& spec) -> Result<KernelPtr> {
+auto SparseMaker(Wanted wanted) {
+  return [wanted](const KernelSpec& spec) -> Result<KernelPtr> {
     const CrossEntropyGeometry g = GeometryOf(spec);
-    return DispatchFloating(
-        spec.inputs[0].dtype, [&]<typename T>(TypeTag<T> tag) {
-          return DispatchIndex(
-              spec.inputs[1].dtype, [&]<typename L>(TypeTag<L> label_tag) {
-                return Result<KernelPtr>(KernelOf([=](const KernelContext& c) {
-                  return run(tag, label_tag, g, c);
-                }));
-              });
-        });
+    return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+      return DispatchIndex(spec.inputs[1].dtype, [&]<typename L>(TypeTag<L>) {
+        return Result<KernelPtr>(KernelOf([=](const KernelContext& c) {
+          return SparseRows<T, L>(g, wanted, c);
+        }));
+      });
+    });
   };
 }
 
@@ -279,29 +318,16 @@ Result<KernelPtr> MakeL2Loss(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterLossKernels(KernelTable& table) {
-  auto add = [&](const char* op, auto make) {
+  auto add = [&](const std::string& op, auto make) {
     table.Register({.op = op, .dtypes = kFloating, .make = make});
   };
-  add("SoftmaxCrossEntropy",
-      DenseMaker(
-          []<typename T>(TypeTag<T>, const CrossEntropyGeometry& g,
-                         const KernelContext& c) { DenseRows<T>(g, c); }));
-  add("SoftmaxCrossEntropyGrad",
-      DenseMaker(
-          []<typename T>(TypeTag<T>, const CrossEntropyGeometry& g,
-                         const KernelContext& c) { DenseGradRows<T>(g, c); }));
-  add("SparseSoftmaxCrossEntropy",
-      SparseMaker([]<typename T, typename L>(TypeTag<T>, TypeTag<L>,
-                                             const CrossEntropyGeometry& g,
-                                             const KernelContext& c) {
-        return SparseRows<T, L>(g, c);
-      }));
-  add("SparseSoftmaxCrossEntropyGrad",
-      SparseMaker([]<typename T, typename L>(TypeTag<T>, TypeTag<L>,
-                                             const CrossEntropyGeometry& g,
-                                             const KernelContext& c) {
-        return SparseGradRows<T, L>(g, c);
-      }));
+  const std::pair<std::string, Wanted> forms[] = {{"", Wanted::kLoss},
+                                                  {"Grad", Wanted::kGrad},
+                                                  {"WithGrad", Wanted::kBoth}};
+  for (const auto& [suffix, wanted] : forms) {
+    add("SoftmaxCrossEntropy" + suffix, DenseMaker(wanted));
+    add("SparseSoftmaxCrossEntropy" + suffix, SparseMaker(wanted));
+  }
   add("SigmoidCrossEntropy", MakeSigmoidCrossEntropy);
   add("L2Loss", MakeL2Loss);
 }

@@ -120,6 +120,49 @@ void ReferenceProduct(const Product& p, const T* a, const T* b, T* c) {
               });
 }
 
+// What is added to a product: nothing, a vector to each row or a matrix.
+enum class Added : uint8_t { kNothing, kBias, kMatrix };
+
+Added AddedTo(const KernelSpec& spec) {
+  return spec.op == "MatMulBias"  ? Added::kBias
+         : spec.op == "MatMulAdd" ? Added::kMatrix
+                                  : Added::kNothing;
+}
+
+bool HasRelu(const KernelSpec& spec) {
+  return spec.attrs.Has("relu") && spec.attrs.Bool("relu");
+}
+
+// C = max(0, C + what is added), the maximum with `relu` alone.
+template <typename T>
+void AddTo(const Product& p, Added added, bool relu, const T* x, T* c) {
+  using C = ComputeType<T>;
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      T& y = c[i * p.n + j];
+      const C sum = C(y) + C(x[added == Added::kBias ? j : i * p.n + j]);
+      y = T(relu && C(0) > sum ? C(0) : sum);
+    }
+  }
+}
+
+// The product goes to scratch memory first where C may be the addend.
+Result<KernelPtr> MakeReferenceSum(const KernelSpec& spec) {
+  const Product p = ProductOf(spec);
+  return DispatchFloating(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        return KernelOf(
+            [p, added = AddedTo(spec),
+             relu = HasRelu(spec)](const KernelContext& c) {
+              T* product = static_cast<T*>(c.workspace());
+              ReferenceProduct(p, c.input<T>(0), c.input<T>(1), product);
+              AddTo(p, added, relu, c.input<T>(2), product);
+              std::copy(product, product + p.m * p.n, c.output<T>(0));
+            },
+            p.m * p.n * sizeof(T));
+      });
+}
+
 Result<KernelPtr> MakeReference(const KernelSpec& spec) {
   const Product p = ProductOf(spec);
   return DispatchFloating(
@@ -136,6 +179,7 @@ Result<KernelPtr> MakeReference(const KernelSpec& spec) {
 
 Result<KernelPtr> MakeGemm(const KernelSpec& spec) {
   const Product p = ProductOf(spec);
+  const Added added = AddedTo(spec);
   return DispatchFloatDouble(
       spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
         const Gemm<T> prepared = {.m = p.m,
@@ -145,10 +189,17 @@ Result<KernelPtr> MakeGemm(const KernelSpec& spec) {
                                   .transpose_b = p.transpose_b,
                                   .lda = p.transpose_a ? p.m : p.k,
                                   .ldb = p.transpose_b ? p.k : p.n,
-                                  .ldc = p.n};
+                                  .ldc = p.n,
+                                  .accumulate = added == Added::kMatrix,
+                                  .relu = HasRelu(spec)};
         return KernelOf(
-            [prepared, at = OffsetsOf(spec)](const KernelContext& c) {
+            [prepared, added, at = OffsetsOf(spec)](const KernelContext& c) {
               Gemm<T> gemm = prepared;
+              if (added == Added::kBias) gemm.bias = c.input<T>(2);
+              if (added == Added::kMatrix && c.input<T>(2) != c.output<T>(0)) {
+                std::copy(c.input<T>(2), c.input<T>(2) + gemm.m * gemm.n,
+                          c.output<T>(0));
+              }
               for (size_t i = 0; i < at.a.size(); ++i) {
                 gemm.a = c.input<T>(0) + at.a[i];
                 gemm.b = c.input<T>(1) + at.b[i];
@@ -205,8 +256,12 @@ Result<KernelPtr> MakeFastBiasAdd(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterMatMulKernels(KernelTable& table) {
-  for (const char* op : {"MatMul", "BatchMatMul"}) {
-    table.Register({.op = op, .dtypes = kFloating, .make = MakeReference});
+  for (const char* op : {"MatMul", "BatchMatMul", "MatMulBias", "MatMulAdd"}) {
+    const bool sum = std::string_view(op).starts_with("MatMul") &&
+                     std::string_view(op) != "MatMul";
+    table.Register({.op = op,
+                    .dtypes = kFloating,
+                    .make = sum ? MakeReferenceSum : MakeReference});
     table.Register({.op = op,
                     .priority = 10,
                     .provider = "simd",
