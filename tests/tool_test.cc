@@ -150,6 +150,27 @@ TEST_CASE("graph says what a step keeps in memory") {
   CHECK_EQ(live, info.arena_lower_bound);
 }
 
+TEST_CASE("graph says what was fused and what that saves") {
+  const Tool tool;
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 64});
+  Sqrt(Exp(x));
+  const std::string file = tool.Write("graph.txt", PrintGraph(graph));
+  const std::string command = "graph --pass refine --pass fuse " + file;
+  const Outcome fused = tool.Run(command + " --feed x=32,64");
+  CHECK_EQ(fused.err, "");
+  CHECK(Contains(fused.out, "# Fused sqrt saves 16384 bytes: exp, sqrt\n"));
+  CHECK(Contains(fused.out, "# 1 fused nodes save 16384 bytes"));
+  CHECK(Contains(fused.out, "program = \"Exp(0); Sqrt(1)\""));
+  const auto objects =
+      Objects(tool.Run(command + " --json --feed x=32,64").out);
+  CHECK_EQ(objects[0]["merged"], Json({"exp", "sqrt"}));
+  CHECK_EQ(objects[0]["bytes_saved"], 16384);
+  const Outcome unknown = tool.Run("graph --pass fuse " + file);
+  CHECK(unknown.exit_code != 0);
+  CHECK(Contains(unknown.err, "fuse: Placeholder 'x' has shape [?,64]"));
+}
+
 TEST_CASE("inspect lists checkpoints") {
   const Tool tool;
   const NamedTensor tensors[] = {

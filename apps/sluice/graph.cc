@@ -66,6 +66,42 @@ void Keep(const std::vector<std::string>& names, Graph& graph) {
   }
 }
 
+// The fusion pass counts bytes.
+void RequireShapes(const Graph& graph) {
+  for (const auto& node : graph.nodes()) {
+    for (const TensorType& type : node->output_types()) {
+      if (type.shape.concrete()) continue;
+      throw Error(Code::kFailedPrecondition,
+                  fmt::format("fuse: {} has shape {}; give --feed and run "
+                              "--pass refine before",
+                              node->Describe(), type.shape.ToString()));
+    }
+  }
+}
+
+// What the fusion pass did, before the graph: as comments, or objects.
+void PrintFusions(const std::vector<passes::Fusion>& fusions,
+                  const GraphOptions& options) {
+  int64_t total = 0;
+  for (const passes::Fusion& fusion : fusions) {
+    total += fusion.bytes_saved;
+    if (options.json) {
+      PrintJson({{"fused", fusion.node},
+                 {"op", fusion.op},
+                 {"merged", fusion.merged},
+                 {"bytes_saved", fusion.bytes_saved}});
+    } else {
+      fmt::print("{} {} {} saves {} bytes: {}\n", options.dot ? "//" : "#",
+                 fusion.op, fusion.node, fusion.bytes_saved,
+                 fmt::join(fusion.merged, ", "));
+    }
+  }
+  if (!options.json) {
+    fmt::print("{} {} fused nodes save {} bytes of memory traffic a step\n",
+               options.dot ? "//" : "#", fusions.size(), total);
+  }
+}
+
 void Run(const std::string& name, const GraphOptions& options, Graph& graph) {
   const bool kept = std::any_of(
       graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
@@ -78,7 +114,12 @@ void Run(const std::string& name, const GraphOptions& options, Graph& graph) {
   }
   for (const passes::NamedPass& pass : passes::All()) {
     if (pass.name != name) continue;
-    ThrowIfError(pass.run(graph, options.devices).WithContext(name));
+    if (name == "fuse") {
+      RequireShapes(graph);
+      PrintFusions(passes::Fuse(graph), options);
+    } else {
+      ThrowIfError(pass.run(graph, options.devices).WithContext(name));
+    }
     ThrowIfError(passes::Verify(graph).WithContext("after " + name));
   }
 }
