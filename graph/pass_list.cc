@@ -16,6 +16,7 @@ constexpr NamedPass kPasses[] = {
     {"refine", [](Graph& g, const Devices&) { return Refine(g); }},
     {"simplify", Always<Simplify>},
     {"merge", Always<MergeCommon>},
+    {"fold_batch_norm", Always<FoldBatchNorm>},
     {"place", [](Graph& g, const Devices& d) { return Place(g, d); }},
     {"order_variables",
      [](Graph& g, const Devices&) { return OrderVariables(g); }},

@@ -2,11 +2,11 @@
 // devices is passed in; they do no I/O. Verify states what every pass may rely
 // on and must preserve.
 //
-// A step goes through Prune, Refine, Simplify, MergeCommon, Prune, Place,
-// OrderVariables, Fuse and Partition, in this order. A pass keeps names,
-// origins, creation order (new nodes stand next to what they are for) and every
-// control dependency; it may leave dead nodes for Prune. All are near-linear in
-// nodes and edges.
+// A step goes through Prune, Refine, Simplify, MergeCommon, FoldBatchNorm,
+// Prune, Place, OrderVariables, Fuse and Partition, in this order. A pass keeps
+// names, origins, creation order (new nodes stand next to what they are for)
+// and every control dependency; it may leave dead nodes for Prune. All are
+// near-linear in nodes and edges.
 #ifndef SLUICE_GRAPH_PASSES_H_
 #define SLUICE_GRAPH_PASSES_H_
 
@@ -58,6 +58,11 @@ void MergeCommon(Graph& graph);
 // reshapes, casts to the same dtype, sums to the same shape, ... The table is
 // in pass_simplify.cc.
 void Simplify(Graph& graph);
+
+// Turns batch normalisation by constant statistics of what a linear op with
+// constant weights yields (Conv2D, DepthwiseConv2D, MatMul, a BiasAdd between)
+// into other weights and a BiasAdd. Results agree to rounding.
+void FoldBatchNorm(Graph& graph);
 
 // Gives every node a device: that of the variable it updates, else its own
 // request, else that of its first input that is no constant, else devices[0].

@@ -35,6 +35,7 @@ struct Session::Impl {
   StepThreads threads GUARDED_BY(run_mutex);
   Observer* observer GUARDED_BY(run_mutex) = nullptr;
   uint64_t step GUARDED_BY(run_mutex) = 0;
+  bool frozen GUARDED_BY(run_mutex) = false;
   StepStop stop;  // has a lock of its own: Cancel comes from other threads
 
   // Prepared steps by request, least recently used last.
@@ -246,7 +247,7 @@ Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
   }
   Result<BuiltStep> built = [&]() -> Result<BuiltStep> {
     try {
-      return BuildStep(graph, request, devices, options);
+      return BuildStep(graph, request, devices, options, frozen);
     } catch (const Error& error) {
       return error.status();
     }
@@ -342,6 +343,12 @@ Tensor Session::Read(const Output& variable) const {
 
 void Session::Write(const Output& variable, const Tensor& value) {
   MutexLock lock(impl_->run_mutex);
+  if (impl_->frozen) {
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("variable '{}' cannot be written: the session is "
+                            "frozen",
+                            variable.name()));
+  }
   Variable* found = impl_->Find(variable);
   if (!(TypeFor(value) == variable.type())) {
     throw Error(
@@ -372,6 +379,13 @@ bool Session::IsInitialized(const Output& variable) const {
   MutexLock lock(impl_->run_mutex);
   const Variable* found = impl_->Find(variable);
   return found != nullptr && found->initialized;
+}
+
+void Session::Freeze() {
+  MutexLock lock(impl_->run_mutex);
+  impl_->frozen = true;
+  impl_->cache.clear();
+  impl_->cache_index.clear();
 }
 
 // --- The rest ----------------------------------------------------------------

@@ -119,6 +119,12 @@ class Session {
   void Write(const Output& variable, const Tensor& value);
   bool IsInitialized(const Output& variable) const;
 
+  // For inference: variables keep their present values for good, and steps
+  // prepared from now on take them as constants, so that batch normalisation
+  // folds into convolutions and kernels prepare their weights once. Writes, and
+  // steps that update variables, are errors from then on.
+  void Freeze();
+
   // The global step that keys randomness. Each run with targets uses the
   // current value and then increments it; a trainer sets it on resume.
   uint64_t step() const;

@@ -116,6 +116,8 @@ Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
     SLUICE_RETURN_IF_ERROR(After("simplify", graph));
     passes::MergeCommon(graph);
     SLUICE_RETURN_IF_ERROR(After("merge", graph));
+    passes::FoldBatchNorm(graph);
+    SLUICE_RETURN_IF_ERROR(After("fold batch norm", graph));
   }
   passes::Prune(graph);
   SLUICE_RETURN_IF_ERROR(
@@ -128,6 +130,28 @@ Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
   }
   graph.Renumber(Schedule(graph));
   return After("schedule", graph);
+}
+
+// Variables to constants that share their bytes.
+Status FreezeVariables(Graph& step,
+                       const std::vector<std::unique_ptr<Device>>& devices) {
+  const OpDef& constant = OpTable::Global().Get("Const");
+  for (const auto& node : step.nodes()) {
+    if (node->mutates() > 0) {
+      return FailedPrecondition(
+          fmt::format("{}: it updates a variable, but the session is frozen "
+                      "({})",
+                      node->Describe(), node->location()));
+    }
+    if (!node->Is("Variable")) continue;
+    for (const auto& device : devices) {
+      const Variable* variable = device->variables().Find(node->origin());
+      if (variable == nullptr || !variable->initialized) continue;
+      node->Become(constant, {{"value", variable->value}}, {});
+      break;
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -210,9 +234,10 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
 
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
                             const std::vector<std::unique_ptr<Device>>& devices,
-                            const SessionOptions& options) {
+                            const SessionOptions& options, bool frozen) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> step,
                           ExtractStep(graph, request));
+  if (frozen) SLUICE_RETURN_IF_ERROR(FreezeVariables(*step, devices));
   return PlanStep(std::move(step), devices, options);
 }
 

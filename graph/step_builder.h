@@ -42,10 +42,11 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
                            const std::vector<std::unique_ptr<Device>>& devices,
                            const SessionOptions& options);
 
-// ExtractStep and PlanStep.
+// ExtractStep and PlanStep. With `frozen`, variables that have a value become
+// constants in between; a step that updates one is an error.
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
                             const std::vector<std::unique_ptr<Device>>& devices,
-                            const SessionOptions& options);
+                            const SessionOptions& options, bool frozen);
 
 }  // namespace sluice
 

@@ -163,6 +163,7 @@ std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
   ThrowIfError(WriteVariables(*model->session_, model->graph_->Variables(),
                               ReadSafetensors(weights).ValueOrThrow().tensors,
                               Extra::kIgnored, weights));
+  model->session_->Freeze();
   return model;
 }
 

@@ -44,6 +44,9 @@ class Inference {
                     const std::string& source);
   // The same from a file (models/weights_file.h).
   void LoadWeights(const std::string& path);
+  // The variables stay as they are, so that the model may be made faster
+  // (Session::Freeze). Setting them is an error afterwards.
+  void Freeze() { session_->Freeze(); }
   // Copies them from the session that trains the same model.
   void CopyVariables(const Graph& graph, const Session& session);
 

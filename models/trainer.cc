@@ -203,15 +203,18 @@ std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
 
 std::optional<Evaluation> Trainer::Evaluate() {
   int64_t step = 0;
-  std::optional<Evaluation> evaluation =
-      Trained(Mode::kEval, &step)->Evaluate();
+  const auto inference = Trained(Mode::kEval, &step);
+  inference->Freeze();
+  std::optional<Evaluation> evaluation = inference->Evaluate();
   if (evaluation) evaluation->step = step;
   return evaluation;
 }
 
 void Trainer::Predict(const Inference::OnBatch& fn) {
   int64_t step = 0;
-  Trained(Mode::kPredict, &step)->Predict(fn);
+  const auto inference = Trained(Mode::kPredict, &step);
+  inference->Freeze();
+  inference->Predict(fn);
 }
 
 void Trainer::Export(const std::string& directory) {
