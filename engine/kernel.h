@@ -19,6 +19,7 @@
 #include "engine/dtype.h"
 #include "engine/shape.h"
 #include "engine/status.h"
+#include "engine/tensor.h"
 
 namespace sluice {
 
@@ -52,8 +53,19 @@ struct KernelSpec {
   Attributes attrs;
   std::vector<TensorType> inputs;
   std::vector<TensorType> outputs;
+  // The values of inputs that never change, so that a kernel may bring them
+  // into its own layout once. Empty, or parallel to inputs with empty tensors
+  // for those that may change.
+  std::vector<Tensor> constants;
   bool deterministic = false;  // the same bits for any number of threads
 };
+
+// The constant that input `i` is, or null.
+inline const Tensor* ConstantInput(const KernelSpec& spec, int i) {
+  const bool constant = i < static_cast<int>(spec.constants.size()) &&
+                        spec.constants[i].elements() > 0;
+  return constant ? &spec.constants[i] : nullptr;
+}
 
 // What stays the same during one step.
 struct StepContext {

@@ -12,7 +12,12 @@ KernelSpec SpecOf(const Node& node, bool deterministic) {
   spec.node = node.name();
   spec.origin = node.origin();
   spec.attrs = node.attrs();
-  for (const Output& input : node.inputs()) spec.inputs.push_back(input.type());
+  for (const Output& input : node.inputs()) {
+    spec.inputs.push_back(input.type());
+    spec.constants.push_back(input.node().Is("Const")
+                                 ? input.node().attrs().TensorOf("value")
+                                 : Tensor());
+  }
   spec.outputs = node.output_types();
   spec.deterministic = deterministic;
   return spec;

@@ -52,8 +52,8 @@ class Folder {
 
  private:
   Match MatchAt(Node& node) const {
-    const DType dtype = node.output_type(0).dtype;
-    if (!node.Is("BatchNormInference") || !kFloatDouble.Contains(dtype)) {
+    if (!node.Is("BatchNormInference") ||
+        !kFloatDouble.Contains(node.output_type(0).dtype)) {
       return {};
     }
     for (int i = 1; i < node.num_inputs(); ++i) {

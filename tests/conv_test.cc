@@ -158,8 +158,14 @@ void Build(const Case& c, Built* built) {
                 {&dfilter.node(), {xs, dys, dims(filter_shape)}, want_dfilter}};
 }
 
-std::vector<Tensor> Run(const KernelDef& def, const Expected& op) {
-  const KernelSpec spec = SpecOf(*op.node, true);
+// With `constant`, the kernel knows input 1 when it is made.
+std::vector<Tensor> Run(const KernelDef& def, const Expected& op,
+                        bool constant = false) {
+  KernelSpec spec = SpecOf(*op.node, true);
+  if (constant) {
+    spec.constants.assign(op.inputs.size(), Tensor());
+    spec.constants[1] = op.inputs[1];
+  }
   KernelPtr kernel = def.make(spec).ValueOrThrow();
   GuardedRunResult run = GuardedRun(*kernel, spec, op.inputs, 0);
   CHECK_MESSAGE(run.fault.empty(), op.node->Describe() << ": " << run.fault);
@@ -186,6 +192,20 @@ TEST_CASE("every kernel gives the sums of the definition") {
                SpecOf(*op.node, true), DeviceType::kCpu)) {
         INFO("case ", i, " ", op.node->op().name, " ", def->provider);
         CHECK(Error(Run(*def, op)[0], op.result) < 1e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("what is prepared of constant weights changes no bit") {
+  for (size_t i = 0; i < std::size(kCases); ++i) {
+    Built built;
+    Build(kCases[i], &built);
+    for (const Expected& op : built.ops) {
+      for (const KernelDef* def : KernelTable::Global().FindAll(
+               SpecOf(*op.node, true), DeviceType::kCpu)) {
+        INFO("case ", i, " ", op.node->op().name, " ", def->provider);
+        CHECK(Run(*def, op, true)[0].BitEqual(Run(*def, op)[0]));
       }
     }
   }

@@ -29,10 +29,6 @@ struct ConvJob {
   int64_t pieces() const {
     return (images + images_each - 1) / images_each * row_blocks;
   }
-  int64_t workspace_floats() const {
-    return groups * packed_group +
-           pieces() * Aligned(pass.source.copy_floats());
-  }
 };
 
 int64_t PanelsOf(int64_t channels) {
@@ -122,12 +118,9 @@ void RunImage(const ConvJob& job, int64_t group, int64_t block,
   }
 }
 
-void RunJob(const ConvJob& job, const float* source, const float* filter,
-            float* result, float* workspace) {
-  float* packed = workspace;
-  float* copies = packed + job.groups * job.packed_group;
+void RunJob(const ConvJob& job, const float* source, const float* packed,
+            float* result, float* copies) {
   const int64_t copy_floats = Aligned(job.pass.source.copy_floats());
-  PackFilter(job, filter, packed);
   ParallelFor(job.pieces(), 1, [&](int64_t first, int64_t last) {
     for (int64_t piece = first; piece < last; ++piece) {
       const int64_t begin = piece / job.row_blocks * job.images_each;
@@ -144,14 +137,28 @@ void RunJob(const ConvJob& job, const float* source, const float* filter,
   });
 }
 
-KernelPtr KernelOfJob(ConvJob job) {
-  const size_t bytes = job.workspace_floats() * sizeof(float);
+KernelPtr KernelOfJob(ConvJob job, const Tensor* constant_filter) {
+  const int64_t packed_floats = job.groups * job.packed_group;
+  const int64_t copies_floats =
+      job.pieces() * Aligned(job.pass.source.copy_floats());
+  if (constant_filter != nullptr) {
+    Tensor packed(DType::kFloat32, {packed_floats});
+    PackFilter(job, constant_filter->data<float>(), packed.data<float>());
+    return KernelOf(
+        [job = std::move(job), packed](const KernelContext& c) {
+          RunJob(job, c.input<float>(0), packed.data<float>(),
+                 c.output<float>(0), static_cast<float*>(c.workspace()));
+        },
+        copies_floats * sizeof(float));
+  }
   return KernelOf(
-      [job = std::move(job)](const KernelContext& c) {
-        RunJob(job, c.input<float>(0), c.input<float>(1), c.output<float>(0),
-               static_cast<float*>(c.workspace()));
+      [job = std::move(job), packed_floats](const KernelContext& c) {
+        float* const packed = static_cast<float*>(c.workspace());
+        PackFilter(job, c.input<float>(1), packed);
+        RunJob(job, c.input<float>(0), packed, c.output<float>(0),
+               packed + packed_floats);
       },
-      bytes);
+      (packed_floats + copies_floats) * sizeof(float));
 }
 
 Result<KernelPtr> MakeForward(const KernelSpec& spec) {
@@ -166,7 +173,7 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
   }
   ConvJob job = JobOf(g, ForwardPass(g));
   job.result_image = g.y_image();
-  return KernelOfJob(std::move(job));
+  return KernelOfJob(std::move(job), ConstantInput(spec, 1));
 }
 
 Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
@@ -182,7 +189,7 @@ Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
   }
   ConvJob job = JobOf(g, BackpropInputPass(g));
   job.result_image = g.x_image();
-  return KernelOfJob(std::move(job));
+  return KernelOfJob(std::move(job), ConstantInput(spec, 1));
 }
 
 }  // namespace

@@ -51,6 +51,10 @@ struct WinogradJob {
     return WinogradPointStep(by_channels ? std::min(in, kMaxTileK) * channels
                                          : in * out);
   }
+  // Between panels of transformed filters, when cut by channels.
+  int64_t panel_step() const {
+    return std::min(kMaxTileK, in) * Simd().conv.width;
+  }
   int64_t product_step() const { return WinogradPointStep(block * channels); }
   // Of each piece: its own transformed tiles or filters, its products, and a
   // pixel to write where there is none.
@@ -67,6 +71,13 @@ struct WinogradJob {
   int64_t workspace_floats() const {
     return shared_floats() + pieces * piece_floats();
   }
+  // Of all filters, transformed: as shared, or for each piece and block of
+  // source channels.
+  int64_t filter_floats() const {
+    return kWinogradPoints * filter_step() *
+           (by_channels ? pieces * filter_blocks() : 1);
+  }
+  int64_t filter_blocks() const { return (in + kMaxTileK - 1) / kMaxTileK; }
 };
 
 int64_t CeilDiv(int64_t a, int64_t b) {
@@ -207,62 +218,113 @@ void RunTilePiece(const WinogradJob& job, int64_t piece, const float* source,
   }
 }
 
-// The piece's result channels, with tiles v transformed.
+// The job for a piece's result channels; the last may have fewer.
+WinogradJob PartOf(const WinogradJob& job, int64_t piece) {
+  WinogradJob part = job;
+  part.channels = std::min(job.channels, job.out - piece * job.channels);
+  return part;
+}
+
+// Block `block` of source channels of the part's filters, from result channel
+// `first` on.
+void TransformPiece(const WinogradJob& part, const float* filter, int64_t first,
+                    int64_t block, float* u) {
+  const int64_t k = block * kMaxTileK;
+  TransformFilter(part, filter, k, std::min(kMaxTileK, part.in - k), first,
+                  part.channels, {u, part.filter_step(), part.panel_step()});
+}
+
+// The piece's result channels, with tiles v transformed; filters are
+// transformed here unless `ready` holds them.
 void RunChannelPiece(const WinogradJob& job, int64_t piece, const float* v,
-                     const float* filter, float* result, float* scratch) {
+                     const float* filter, const float* ready, float* result,
+                     float* scratch) {
   float* const u = scratch;
   float* const product = u + kWinogradPoints * job.filter_step();
   float* const sink = product + kWinogradPoints * job.product_step();
   const int64_t first = piece * job.channels;
-  WinogradJob part = job;  // the last piece may have fewer channels
-  part.channels = std::min(job.channels, job.out - first);
-  const int64_t panel_step = std::min(kMaxTileK, job.in) * Simd().conv.width;
-  for (int64_t k = 0; k < job.in; k += kMaxTileK) {
-    const int64_t depth = std::min(kMaxTileK, job.in - k);
-    TransformFilter(part, filter, k, depth, first, part.channels,
-                    {u, part.filter_step(), panel_step});
-    Multiply(part, v + k, job.tiles.count(), u, panel_step, depth, k > 0,
-             product);
+  const WinogradJob part = PartOf(job, piece);
+  for (int64_t block = 0; block < job.filter_blocks(); ++block) {
+    const float* filters = u;
+    if (ready != nullptr) {
+      filters = ready + (piece * job.filter_blocks() + block) *
+                            kWinogradPoints * job.filter_step();
+    } else {
+      TransformPiece(part, filter, first, block, u);
+    }
+    const int64_t k = block * kMaxTileK;
+    Multiply(part, v + k, job.tiles.count(), filters, part.panel_step(),
+             std::min(kMaxTileK, job.in - k), k > 0, product);
   }
   TransformResult(part, product, 0, job.tiles.count(), first, result, sink);
 }
 
+// All filters of a job that is cut by tiles.
+void TransformFilters(const WinogradJob& job, const float* filter, float* u) {
+  const int64_t width = Simd().conv.width;
+  ParallelFor(job.out / width, 1, [&](int64_t begin, int64_t end) {
+    TransformFilter(
+        job, filter, 0, job.in, begin * width, (end - begin) * width,
+        {u + begin * width * job.in, job.filter_step(), job.in * width});
+  });
+}
+
+// Filters that never change, as Run takes them: job.filter_floats().
+Tensor ReadyFilters(const WinogradJob& job, const float* filter) {
+  Tensor ready(DType::kFloat32, {job.filter_floats()});
+  float* const u = ready.data<float>();
+  if (!job.by_channels) {
+    TransformFilters(job, filter, u);
+    return ready;
+  }
+  const int64_t blocks = job.filter_blocks();
+  ParallelFor(job.pieces * blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t piece = i / blocks;
+      TransformPiece(PartOf(job, piece), filter, piece * job.channels,
+                     i % blocks, u + i * kWinogradPoints * job.filter_step());
+    }
+  });
+  return ready;
+}
+
+// `ready`: ReadyFilters, or null, and then `filter` counts.
 void RunJob(const WinogradJob& job, const float* source, const float* filter,
-            float* result, float* workspace) {
+            const float* ready, float* result, float* workspace) {
   float* const zeros = workspace;
   float* const shared = zeros + Aligned(job.in);
   float* const scratch = workspace + job.shared_floats();
   std::fill(zeros, zeros + job.in, 0.0f);
-  const int64_t width = Simd().conv.width;
   if (job.by_channels) {
     ParallelFor(job.tiles.count(), 4, [&](int64_t begin, int64_t end) {
       TransformSource(job, source, zeros, begin, end, shared + begin * job.in);
     });
-  } else {
-    const int64_t panels = job.out / width;
-    ParallelFor(panels, 1, [&](int64_t begin, int64_t end) {
-      TransformFilter(
-          job, filter, 0, job.in, begin * width, (end - begin) * width,
-          {shared + begin * width * job.in, job.filter_step(), job.in * width});
-    });
+  } else if (ready == nullptr) {
+    TransformFilters(job, filter, shared);
   }
+  const float* const filters = ready == nullptr ? shared : ready;
   ParallelFor(job.pieces, 1, [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       float* own = scratch + piece * job.piece_floats();
       if (job.by_channels) {
-        RunChannelPiece(job, piece, shared, filter, result, own);
+        RunChannelPiece(job, piece, shared, filter, ready, result, own);
       } else {
-        RunTilePiece(job, piece, source, zeros, shared, result, own);
+        RunTilePiece(job, piece, source, zeros, filters, result, own);
       }
     }
   });
 }
 
-KernelPtr KernelOfJob(const WinogradJob& job) {
+KernelPtr KernelOfJob(const WinogradJob& job, const Tensor* constant_filter) {
+  Tensor ready;
+  if (constant_filter != nullptr) {
+    ready = ReadyFilters(job, constant_filter->data<float>());
+  }
   return KernelOf(
-      [job](const KernelContext& c) {
-        RunJob(job, c.input<float>(0), c.input<float>(1), c.output<float>(0),
-               static_cast<float*>(c.workspace()));
+      [job, ready](const KernelContext& c) {
+        RunJob(job, c.input<float>(0), c.input<float>(1),
+               ready.elements() > 0 ? ready.data<float>() : nullptr,
+               c.output<float>(0), static_cast<float*>(c.workspace()));
       },
       job.workspace_floats() * sizeof(float));
 }
@@ -271,7 +333,7 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
   WinogradJob job = JobOf(ForwardTiles(g), g.in, g.out);
   job.filter_out = g.out;
-  return KernelOfJob(job);
+  return KernelOfJob(job, ConstantInput(spec, 1));
 }
 
 Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
@@ -279,7 +341,7 @@ Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
   WinogradJob job = JobOf(BackpropInputTiles(g), g.out, g.in);
   job.filter_out = g.out;
   job.transposed = true;
-  return KernelOfJob(job);
+  return KernelOfJob(job, ConstantInput(spec, 1));
 }
 
 }  // namespace
