@@ -9,8 +9,7 @@ namespace {
 
 // A second run of the op may be had.
 bool Repeatable(const Node& node) {
-  const OpDef& op = node.op();
-  return op.mutates == 0 && !op.sink && !op.asynchronous;
+  return node.mutates() == 0 && !node.op().sink && !node.op().asynchronous;
 }
 
 int64_t BytesOf(const Output& output) {
