@@ -100,8 +100,9 @@ TEST_CASE("ResNet-50's training takes 1.05 times the lower bound at most") {
     CHECK(info.arena_bytes >= info.arena_lower_bound);
     CHECK(static_cast<double>(info.arena_bytes) <=
           1.05 * static_cast<double>(info.arena_lower_bound));
-    // The activations alone are 11 million numbers an image.
-    CHECK(info.arena_bytes < (recompute ? 0.5e9 : 1.5e9));
+    // 11 million activations an image, twice: as convolutions leave them and
+    // normalised. Recomputed, less than half of that.
+    CHECK(info.arena_bytes < (recompute ? 0.7e9 : 1.5e9));
   }
 }
 
