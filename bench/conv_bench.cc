@@ -6,11 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "bench/resnet50_layers.h"
@@ -45,13 +47,15 @@ double Best(double budget, const Fn& fn) {
   return best;
 }
 
-// A node's kernel on random numbers.
+// A node's kernel on random numbers, the same for float32 and float64.
 class PreparedNode {
  public:
-  explicit PreparedNode(const Node& node) {
+  // def: null for the best kernel.
+  explicit PreparedNode(const Node& node, const KernelDef* def = nullptr) {
     const KernelSpec spec = SpecOf(node, false);
-    const KernelDef* def =
-        KernelTable::Global().Find(spec, DeviceType::kCpu).ValueOrThrow();
+    if (def == nullptr) {
+      def = KernelTable::Global().Find(spec, DeviceType::kCpu).ValueOrThrow();
+    }
     kernel_ = def->make(spec).ValueOrThrow();
     for (const TensorType& type : spec.inputs) Add(type, &in_);
     for (const TensorType& type : spec.outputs) Add(type, &out_);
@@ -59,6 +63,7 @@ class PreparedNode {
   }
 
   double bytes() const { return bytes_; }  // of all operands
+  const Tensor& output() const { return tensors_.back(); }
   void Run() const {
     const StepContext step;
     const KernelContext context(in_.data(), out_.data(), workspace_.get(),
@@ -76,10 +81,12 @@ class PreparedNode {
  private:
   void Add(const TensorType& type, std::vector<void*>* operands) {
     Tensor tensor = Tensor::Full(type.dtype, type.shape, 1);
+    std::mt19937 random(static_cast<uint32_t>(tensors_.size()));
+    std::uniform_real_distribution<float> uniform(-1, 1);
     if (type.dtype == DType::kFloat32) {
-      std::mt19937 random(static_cast<uint32_t>(tensors_.size()));
-      std::uniform_real_distribution<float> uniform(-1, 1);
       for (float& v : tensor.values<float>()) v = uniform(random);
+    } else if (type.dtype == DType::kFloat64) {
+      for (double& v : tensor.values<double>()) v = uniform(random);
     }
     tensors_.push_back(tensor);
     operands->push_back(tensor.raw());
@@ -157,13 +164,13 @@ class Printer {
 
 // A convolution and its gradients as nodes: forward, input, filter.
 struct ConvNodes {
-  explicit ConvNodes(const Layer& l) {
+  explicit ConvNodes(const Layer& l, DType dtype = DType::kFloat32) {
     const Resnet50Layer& c = l.of;
     const int64_t pad = c.kernel / 2;
-    const Output x = graph.Placeholder("x", DType::kFloat32,
-                                       {l.images, c.size, c.size, c.in});
-    const Output filter = graph.Placeholder("f", DType::kFloat32,
-                                            {c.kernel, c.kernel, c.in, c.out});
+    const Output x =
+        graph.Placeholder("x", dtype, {l.images, c.size, c.size, c.in});
+    const Output filter =
+        graph.Placeholder("f", dtype, {c.kernel, c.kernel, c.in, c.out});
     const Output y = Conv2D(x, filter,
                             {.strides = {c.stride, c.stride},
                              .padding = Padding::kExplicit,
@@ -194,6 +201,36 @@ void RunLayer(const Layer& l, double budget, const Printer& printer) {
     const Timing timing = TimeNode(output.node(), budget);
     printer.Print(l.of.name, output.node().op().name, timing.seconds, "GFLOP/s",
                   work / timing.seconds, gemm);
+  }
+}
+
+// The errors of every kernel of a layer's passes against the reference in
+// float64, relative to the results: root mean square and largest.
+void RunErrors(const Layer& l) {
+  const ConvNodes nodes(l), exact_nodes(l, DType::kFloat64);
+  for (size_t pass = 0; pass < nodes.outputs.size(); ++pass) {
+    const Node& node = nodes.outputs[pass].node();
+    const PreparedNode exact(exact_nodes.outputs[pass].node());
+    exact.Run();
+    const std::span<const double> want = exact.output().values<double>();
+    for (const KernelDef* def :
+         KernelTable::Global().FindAll(SpecOf(node, false), DeviceType::kCpu)) {
+      if (def->priority == 0) continue;
+      const PreparedNode prepared(node, def);
+      prepared.Run();
+      const std::span<const float> got = prepared.output().values<float>();
+      double square = 0, error = 0, largest = 0, worst = 0;
+      for (size_t i = 0; i < want.size(); ++i) {
+        const double difference = std::abs(got[i] - want[i]);
+        square += want[i] * want[i];
+        error += difference * difference;
+        largest = std::max(largest, std::abs(want[i]));
+        worst = std::max(worst, difference);
+      }
+      fmt::print("{:<12} {:<22} {:<10} rms {:.1e} largest {:.1e}\n", l.of.name,
+                 node.op().name, def->provider, std::sqrt(error / square),
+                 worst / largest);
+    }
   }
 }
 
@@ -262,16 +299,24 @@ int Run(int argc, char** argv) {
   int threads = 1;
   double budget = 0.3;
   int64_t batch = 16;
-  bool json = false, serve = false;
+  bool json = false, serve = false, errors = false;
   app.add_option("--threads", threads, "Compute threads");
   app.add_option("--seconds", budget, "Time per op");
   app.add_option("--batch", batch, "Images of ResNet-50's layers");
   app.add_flag("--json", json, "One object per line");
+  app.add_flag("--errors", errors,
+               "ResNet-50's layers against float64 (use a small batch)");
   app.add_flag("--serve", serve, "Let bench/compare_conv ask for runs");
   CLI11_PARSE(app, argc, argv);
   SetComputeThreads(threads);
   if (serve) {
     Serve(batch);
+    return 0;
+  }
+  if (errors) {
+    for (const Resnet50Layer& layer : kResnet50Layers) {
+      RunErrors({batch, layer});
+    }
     return 0;
   }
   const Printer printer(json);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "engine/threads.h"
+#include "graph/autograd.h"
 #include "graph/evaluate.h"
 #include "graph/ops/conv.h"
 #include "graph/ops/shape.h"
@@ -47,16 +48,23 @@ const Case kCases[] = {
      4,
      18,
      {.padding = Padding::kExplicit, .explicit_padding = {3, 0, 1, 4}}},
-    // Those that Winograd's form serves: tiles cut at the edges, more tiles
-    // than channels, more channels than one block of a product, many groups of
-    // tiles, and paddings that leave or add whole rows.
-    {1, 9, 10, 32, 3, 3, 64},
+    // A filter per channel, and more taps than are summed at a time.
+    {2, 7, 8, 40, 3, 3, 40, {.strides = {2, 1}, .groups = 40}},
+    {1, 12, 19, 37, 9, 8, 37, {.dilations = {1, 2}, .groups = 37}},
+    // Windows apart over many channels: filters from a product of patches.
+    {2, 9, 8, 32, 3, 3, 48, {.strides = {2, 2}}},
+    {3, 7, 6, 64, 1, 1, 40, {.strides = {2, 2}}},
+    {1, 13, 12, 33, 3, 2, 24, {.strides = {2, 1}, .dilations = {1, 2}}},
+    // Those that Winograd's form serves, from kFirstWinograd on: tiles cut at
+    // the edges, more tiles than channels, more channels than one block of a
+    // product, many groups of tiles, and paddings that leave or add whole rows.
+    {2, 9, 10, 32, 3, 3, 64},
     {5, 30, 29, 32, 3, 3, 32},
-    {1, 5, 6, 288, 3, 3, 32},
-    {3, 3, 2, 64, 3, 3, 288},
+    {4, 5, 6, 288, 3, 3, 32},
+    {16, 3, 2, 64, 3, 3, 288},
     {120, 5, 5, 96, 3, 3, 32},
-    {2, 7, 9, 32, 3, 3, 32, {.padding = Padding::kValid}},
-    {2,
+    {4, 7, 9, 32, 3, 3, 32, {.padding = Padding::kValid}},
+    {3,
      6,
      8,
      64,
@@ -65,6 +73,7 @@ const Case kCases[] = {
      32,
      {.padding = Padding::kExplicit, .explicit_padding = {3, 0, 1, 4}}},
 };
+constexpr size_t kFirstWinograd = 21;
 
 struct Values {
   Tensor x, filter, y;
@@ -244,22 +253,45 @@ TEST_CASE("the network's convolutions run on our own vector code") {
   }
 }
 
+TEST_CASE("3x3 windows over many channels take Winograd's form") {
+  for (size_t i = kFirstWinograd; i < std::size(kCases); ++i) {
+    Built built;
+    Build(kCases[i], &built);
+    for (const Expected& op : built.ops) {
+      CHECK(KernelTable::Global()
+                .Find(SpecOf(*op.node, true), DeviceType::kCpu)
+                .ValueOrThrow()
+                ->provider == "winograd");
+    }
+  }
+}
+
 TEST_CASE("depthwise convolution is the one with a group per channel") {
-  Graph graph;
-  const Output x = graph.Placeholder("x", DType::kFloat32, {2, 6, 5, 3});
-  const Output filter = graph.Placeholder("f", DType::kFloat32, {3, 2, 3, 2});
-  const Output grouped = graph.Placeholder("g", DType::kFloat32, {3, 2, 1, 6});
-  const Tensor xs = Random(x.shape(), 1), filters = Random(filter.shape(), 2);
-  const std::map<Output, Tensor> given = {
-      {x, xs}, {filter, filters}, {grouped, filters.Reshaped({3, 2, 1, 6})}};
-  const Tensor got =
-      Evaluate(DepthwiseConv2D(x, filter, {.strides = {2, 1}}), given)
-          .ValueOrThrow();
-  const Tensor want =
-      Evaluate(Conv2D(x, grouped, {.strides = {2, 1}, .groups = 3}), given)
-          .ValueOrThrow();
-  CHECK(got.shape() == Shape{2, 3, 5, 6});
-  CHECK(got.BitEqual(want));
+  for (int64_t multiplier : {1, 2}) {
+    const int64_t out = 3 * multiplier;
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, {2, 6, 5, 3});
+    const Output filter =
+        graph.Placeholder("f", DType::kFloat32, {3, 2, 3, multiplier});
+    const Output grouped =
+        graph.Placeholder("g", DType::kFloat32, {3, 2, 1, out});
+    const Tensor xs = Random(x.shape(), 1), filters = Random(filter.shape(), 2);
+    const std::map<Output, Tensor> given = {
+        {x, xs},
+        {filter, filters},
+        {grouped, filters.Reshaped({3, 2, 1, out})}};
+    const Output y = DepthwiseConv2D(x, filter, {.strides = {2, 1}});
+    const Output want = Conv2D(x, grouped, {.strides = {2, 1}, .groups = 3});
+    CHECK(y.shape() == Shape{2, 3, 5, out});
+    const auto value = [&](const Output& output) {
+      return Evaluate(output, given).ValueOrThrow();
+    };
+    CHECK(value(y).BitEqual(value(want)));
+    const std::vector<Output> got = Gradients({y}, {x, filter});
+    const std::vector<Output> wanted = Gradients({want}, {x, grouped});
+    CHECK(value(got[0]).BitEqual(value(wanted[0])));
+    CHECK(value(got[1]).Reshaped(grouped.shape()).BitEqual(value(wanted[1])));
+  }
 }
 
 TEST_CASE("the batch may be unknown, and sizes follow") {

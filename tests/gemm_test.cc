@@ -152,6 +152,7 @@ TEST_CASE("a long k is cut into slices") {
   for (uint32_t variant : {0u, 1u, 2u, 3u, 30u, 31u}) {
     CheckCase<float>(25, 32, 20000, variant);
     CheckCase<float>(60, 40, 9001, variant);
+    CheckCase<float>(200, 40, 9001, variant);
     CheckCase<double>(10, 70, 12345, variant);
   }
 }

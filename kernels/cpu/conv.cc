@@ -8,8 +8,9 @@
 
 namespace sluice::cpu {
 
-void RegisterFastConvKernels(KernelTable& table);  // conv_fast.cc
-void RegisterWinogradKernels(KernelTable& table);  // conv_winograd.cc
+void RegisterFastConvKernels(KernelTable& table);   // conv_fast.cc
+void RegisterDepthwiseKernels(KernelTable& table);  // conv_depthwise.cc
+void RegisterWinogradKernels(KernelTable& table);   // conv_winograd.cc
 
 namespace {
 
@@ -78,13 +79,6 @@ void Forward(const ConvGeometry& g, const Operands<T>& in, T* y) {
               });
 }
 
-// The window whose tap k lies on input element i, or -1.
-int64_t OutputUnder(const WindowDim& d, int64_t i, int64_t k) {
-  const int64_t start = i + d.pad_before - k * d.dilation;
-  if (start < 0 || start % d.stride != 0) return -1;
-  return start / d.stride < d.output ? start / d.stride : -1;
-}
-
 // dx[image, ih, iw, channels from i0 to i0 + width].
 template <typename T>
 void BackpropInputBlock(const ConvGeometry& g, const Operands<T>& in,
@@ -92,10 +86,10 @@ void BackpropInputBlock(const ConvGeometry& g, const Operands<T>& in,
                         int64_t i0, int64_t width, ComputeType<T>* sum) {
   using C = ComputeType<T>;
   for (int64_t kh = 0; kh < g.h.window; ++kh) {
-    const int64_t oh = OutputUnder(g.h, ih, kh);
+    const int64_t oh = WindowOver(g.h, ih, kh);
     if (oh < 0) continue;
     for (int64_t kw = 0; kw < g.w.window; ++kw) {
-      const int64_t ow = OutputUnder(g.w, iw, kw);
+      const int64_t ow = WindowOver(g.w, iw, kw);
       if (ow < 0) continue;
       const T* dy = in.y + image * g.y_image() +
                     (oh * g.w.output + ow) * g.y_channels() + group * g.out;
@@ -233,6 +227,7 @@ void RegisterConvKernels(KernelTable& table) {
                     .make = MakeBackpropFilter});
   }
   RegisterFastConvKernels(table);
+  RegisterDepthwiseKernels(table);
   RegisterWinogradKernels(table);
 }
 

@@ -1,11 +1,15 @@
-// Gradients of convolutions of float32 with respect to the filter, by register
-// tiles over padded copies of the images (kernels/cpu/simd/conv.h). They are
-// summed within groups of images, and then over the groups in order; groups
-// depend on shapes alone, so the bits do not depend on threads.
+// Gradients of convolutions of float32 with respect to the filter.
+//
+// By register tiles over padded copies of the images (kernels/cpu/simd/conv.h):
+// they are summed within groups of images, and then over the groups in order;
+// groups depend on shapes alone, so the bits do not depend on threads. Where
+// windows are apart and channels many, as one product of the patches with dy:
+// an image then has too few pixels to repay a pass over the whole filter.
 #include <algorithm>
 
 #include "engine/threads.h"
 #include "kernels/cpu/conv_pass.h"
+#include "kernels/cpu/conv_patches.h"
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
@@ -146,6 +150,29 @@ KernelPtr KernelOfFilterJob(FilterJob job) {
       bytes);
 }
 
+// Channels from which a patch is read in long enough runs.
+constexpr int64_t kMinPatchChannels = 32;
+
+KernelPtr KernelOfPatches(const ConvGeometry& g) {
+  Gemm<float> prepared = {.m = g.taps() * g.in,
+                          .n = g.out,
+                          .k = g.images * g.h.output * g.w.output,
+                          .transpose_a = true,
+                          .ldb = g.out,
+                          .ldc = g.out};
+  prepared.read_a = ConvPatches{&g, nullptr}.reader();
+  return KernelOf(
+      [g, prepared](const KernelContext& c) {
+        const ConvPatches patches = {&g, c.input<float>(0)};
+        Gemm<float> gemm = prepared;
+        gemm.read_a = patches.reader();
+        gemm.b = c.input<float>(1);
+        gemm.c = c.output<float>(0);
+        RunGemm(gemm, c.workspace());
+      },
+      GemmWorkspace(prepared));
+}
+
 Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
   if (IsMatrixProduct(g)) {
@@ -156,6 +183,10 @@ Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
                             .lda = g.in,
                             .ldb = g.out,
                             .ldc = g.out});
+  }
+  const bool apart = g.h.stride > 1 || g.w.stride > 1;
+  if (g.groups == 1 && apart && g.in >= kMinPatchChannels) {
+    return KernelOfPatches(g);
   }
   return KernelOfFilterJob(FilterJobOf(g));
 }

@@ -44,6 +44,13 @@ inline Result<ConvGeometry> ConvGeometryOf(const KernelSpec& spec) {
   return g;
 }
 
+// The window whose tap k lies on input element i, or -1.
+inline int64_t WindowOver(const WindowDim& d, int64_t i, int64_t k) {
+  const int64_t start = i + d.pad_before - k * d.dilation;
+  if (start < 0 || start % d.stride != 0) return -1;
+  return start / d.stride < d.output ? start / d.stride : -1;
+}
+
 }  // namespace sluice::cpu
 
 #endif  // SLUICE_KERNELS_CPU_CONV_GEOMETRY_H_

@@ -26,13 +26,17 @@ namespace {
 using simd::kMaxTileK;
 using simd::kWinogradPoints;
 
-// Channels below which the transforms cost more than the products save.
+// With fewer the transforms cost more than the products save: channels, and
+// tiles per transformed filter. A filter's gradient is transformed back too,
+// and is far larger transformed than not.
 constexpr int64_t kMinChannels = 32;
+constexpr int64_t kMinTiles = 8;
+constexpr int64_t kMinTilesForFilter = 16;
 
 // Floats of a piece's transformed source and products: about an L2 cache.
 constexpr int64_t kTileFloats = 1 << 17;
 // Result channels of a piece when cut by channels.
-constexpr int64_t kPieceChannels = 32;
+constexpr int64_t kPieceChannels = 64;
 
 struct WinogradJob {
   WinogradTiles tiles;
@@ -360,7 +364,10 @@ bool WinogradServes(const KernelSpec& spec) {
     return channels >= kMinChannels && channels % Simd().conv.width == 0;
   };
   return g->groups == 1 && plain(g->h) && plain(g->w) && enough(g->in) &&
-         enough(g->out);
+         enough(g->out) &&
+         ForwardTiles(*g).count() >= (spec.op.ends_with("BackpropFilter")
+                                          ? kMinTilesForFilter
+                                          : kMinTiles);
 }
 
 WinogradTiles ForwardTiles(const ConvGeometry& g) {

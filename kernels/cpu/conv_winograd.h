@@ -12,8 +12,9 @@
 namespace sluice::cpu {
 
 // Whether the kernels of this form serve a spec: one group, 3x3 taps side by
-// side, strides of 1, and whole panels of channels, at least kWinogradChannels
-// of each. The environment variable SLUICE_WINOGRAD=0 turns the form off.
+// side, strides of 1, whole panels of channels, and enough channels and tiles
+// to repay the transforms (docs/performance.md). The environment variable
+// SLUICE_WINOGRAD=0 turns the form off.
 bool WinogradServes(const KernelSpec& spec);
 
 // Tiles of 4x4 result pixels, and the 6x6 source pixels under each, of all

@@ -22,6 +22,7 @@ constexpr int64_t kMinTaskColumns = 64;
 // Multiply-adds that repay handing a task to another thread (about 10 us).
 constexpr int64_t kMinTaskWork = 1 << 19;
 constexpr int64_t kMaxTasks = 64;
+constexpr int64_t kMaxTransposedTasks = 16;
 
 // Elements of B that are packed at a time: they are used while in L2 or L3.
 constexpr int64_t kMaxPacked = 1 << 18;
@@ -33,15 +34,24 @@ constexpr int64_t kPackRows = 24;
 constexpr int64_t kPackRowsShort = 192;
 constexpr int64_t kShortRowBytes = 256;
 
+// Columns of C from which packing a transposed A pays, and where its rows are a
+// multiple of 4 KiB apart.
+constexpr int64_t kPackAColumns = 192;
+constexpr int64_t kPackAColumnsSameSets = 96;
+
 // k is cut into slices when C has too few tasks and each slice still has this
 // many blocks of k.
 constexpr int64_t kMinSliceBlocks = 4;
 constexpr int64_t kMaxSlices = 16;
+// Elements of C up to which each slice may have a copy.
+constexpr int64_t kMaxPartial = 1 << 18;
 
-// Stack of a task for a block of A: rows from a reader, or copied from a
-// transposed A whose stride would thrash the cache. The padding keeps rows of
-// it from falling on the same cache sets.
+// Stack of a task for a block of A: rows from a reader, or a transposed A in
+// register tiles. The padding keeps rows of it from falling on the same cache
+// sets.
 constexpr int64_t kBlockStride = kMaxTileK + 16;
+// Rows of a transposed A that are read at a time.
+constexpr int64_t kReadRows = 16;
 
 int64_t CeilDiv(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -85,20 +95,30 @@ Cut MakeCut(const Gemm<T>& g) {
                                                               : kPackRows;
   cut.pack_b = g.transpose_b || g.read_b.read != nullptr || g.m > in_place_rows;
 
+  // A transposed A is copied by every task: few and wide ones, or slices.
+  const int64_t blocks = CeilDiv(g.k, kMaxTileK);
+  const bool sliced = g.transpose_a &&
+                      blocks >= kMaxSlices / 2 * kMinSliceBlocks &&
+                      g.m * g.n <= kMaxPartial;
   const int64_t wanted =
-      std::clamp<int64_t>(g.m * g.n * g.k / kMinTaskWork, 1, kMaxTasks);
-  const int64_t row_tasks = std::clamp(
-      wanted, CeilDiv(g.m, kMaxTaskRows),
-      std::max(CeilDiv(g.m, kMaxTaskRows), CeilDiv(g.m, kMinTaskRows)));
+      std::clamp<int64_t>(g.m * g.n * g.k / kMinTaskWork, 1,
+                          g.transpose_a ? kMaxTransposedTasks : kMaxTasks);
+  const int64_t min_row_tasks = CeilDiv(g.m, kMaxTaskRows);
+  const int64_t row_tasks =
+      sliced ? min_row_tasks
+             : std::clamp(wanted, min_row_tasks,
+                          std::max(min_row_tasks, CeilDiv(g.m, kMinTaskRows)));
   cut.task_rows = RoundUp(CeilDiv(g.m, row_tasks), kernels.rows);
-  const int64_t column_tasks = std::clamp<int64_t>(
-      CeilDiv(wanted, row_tasks), 1, CeilDiv(padded_n, kMinTaskColumns));
+  const int64_t column_tasks =
+      sliced ? 1
+             : std::clamp<int64_t>(CeilDiv(wanted, row_tasks), 1,
+                                   CeilDiv(padded_n, kMinTaskColumns));
   cut.task_columns = RoundUp(CeilDiv(g.n, column_tasks), kernels.columns);
 
   const int64_t tasks =
       CeilDiv(g.m, cut.task_rows) * CeilDiv(g.n, cut.task_columns);
-  const int64_t blocks = CeilDiv(g.k, kMaxTileK);
-  cut.slices = std::min({kMaxSlices, wanted / tasks, blocks / kMinSliceBlocks});
+  cut.slices = std::min({kMaxSlices, sliced ? kMaxSlices : wanted / tasks,
+                         blocks / kMinSliceBlocks});
   if (cut.slices > 1) {
     cut.slice_depth = CeilDiv(blocks, cut.slices) * kMaxTileK;
     cut.slices = CeilDiv(g.k, cut.slice_depth);
@@ -175,6 +195,35 @@ void PackPart(const Gemm<T>& g, const Part& part, T* packed) {
   });
 }
 
+// Packs rows [row, row + m) and columns [k, k + depth) of op(A).
+template <typename T>
+void PackTransposedA(const Gemm<T>& g, int64_t row, int64_t m, int64_t k,
+                     int64_t depth, T* tiles, int64_t tile_stride) {
+  const GemmKernels<T>& kernels = Kernels<T>();
+  if (g.read_a.read == nullptr) {
+    kernels.pack_a(g.a + k * g.lda + row, g.lda, m, depth, tiles, tile_stride);
+    return;
+  }
+  alignas(64) T read[kReadRows * kMaxTaskRows];
+  for (int64_t p = 0; p < depth; p += kReadRows) {
+    const int64_t count = std::min(kReadRows, depth - p);
+    for (int64_t i = 0; i < count; ++i) {
+      g.read_a.read(g.read_a.self, k + p + i, row, m, read + i * kMaxTaskRows);
+    }
+    kernels.pack_a(read, kMaxTaskRows, m, count, tiles + p * kernels.rows,
+                   tile_stride);
+  }
+}
+
+// Each step of k of an A stored [k,m] is in another cache line. Reading them in
+// place is good enough unless they are read for many columns, or fall on the
+// same cache sets.
+template <typename T>
+bool RepaysPackingA(int64_t columns, int64_t stride) {
+  const bool same_sets = stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
+  return columns >= (same_sets ? kPackAColumnsSameSets : kPackAColumns);
+}
+
 // Points tile.a at rows of op(A), copied into `block` if it is not stored or
 // badly laid out.
 template <typename T>
@@ -193,27 +242,16 @@ void PlaceA(const Gemm<T>& g, int64_t row, int64_t k, GemmTile<T>& tile,
     tile.a = g.a + row * g.lda + k;
     tile.a_row_stride = g.lda;
     tile.a_column_stride = 1;
-  } else {
-    // Stored [k,m]: every step of k is in another cache line. In place is good
-    // enough unless these fall on few cache sets and are read many times.
-    const bool copy = tile.n >= 128 && depth >= 64 &&
-                      g.lda * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
+  } else if (g.read_a.read == nullptr && !RepaysPackingA<T>(tile.n, g.lda)) {
+    tile.a = g.a + k * g.lda + row;
     tile.a_row_stride = 1;
-    if (g.read_a.read != nullptr) {
-      for (int64_t p = 0; p < depth; ++p) {
-        g.read_a.read(g.read_a.self, k + p, row, m, block + p * kMaxTaskRows);
-      }
-    } else if (copy) {
-      for (int64_t p = 0; p < depth; ++p) {
-        std::copy_n(g.a + (k + p) * g.lda + row, m, block + p * kMaxTaskRows);
-      }
-    } else {
-      tile.a = g.a + k * g.lda + row;
-      tile.a_column_stride = g.lda;
-      return;
-    }
+    tile.a_column_stride = g.lda;
+  } else {
+    const int64_t rows = Kernels<T>().rows;
     tile.a = block;
-    tile.a_column_stride = kMaxTaskRows;
+    tile.a_packed = true;
+    tile.a_row_stride = rows * depth + simd::kTilePadding;
+    PackTransposedA(g, row, m, k, depth, block, tile.a_row_stride);
   }
 }
 

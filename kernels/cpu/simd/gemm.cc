@@ -6,9 +6,9 @@ namespace sluice::SLUICE_ISA {
 
 void AddGemm(simd::SimdKernels& table) noexcept {
   table.gemm_f32 = {kTileRows, kTileColumns<float>, Multiply<float>,
-                    PackB<float>};
+                    PackB<float>, PackA<float>};
   table.gemm_f64 = {kTileRows, kTileColumns<double>, Multiply<double>,
-                    PackB<double>};
+                    PackB<double>, PackA<double>};
 }
 
 }  // namespace sluice::SLUICE_ISA

@@ -98,7 +98,9 @@ SLUICE_INLINE void StorePart(const GemmTile<T>& tile,
 template <int R, typename T>
 void MultiplyTile(const GemmTile<T>& tile, const T* a, const T* b,
                   int64_t b_stride, T* c, const T* bias, int64_t columns) {
-  const int64_t a_row_stride = tile.a_row_stride;
+  const int64_t a_row_stride = tile.a_packed ? 1 : tile.a_row_stride;
+  const int64_t a_column_stride =
+      tile.a_packed ? kTileRows : tile.a_column_stride;
   Vector<T> acc[R][kTileVectors] = {};
 #pragma GCC unroll 2
   for (int64_t p = 0; p < tile.k; ++p) {
@@ -111,7 +113,7 @@ void MultiplyTile(const GemmTile<T>& tile, const T* a, const T* b,
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v) acc[r][v] += x * row[v];
     }
-    a += tile.a_column_stride;
+    a += a_column_stride;
     b += b_stride;
   }
   if (columns == kTileColumns<T>) {
@@ -136,18 +138,29 @@ struct TileFns {
   constexpr TileFns() { Fill(); }
 };
 
-// One panel of B against all of A. Rows are spread evenly over the tiles, since
-// one of one row takes nearly as long as one of four.
+// Rows of A are spread evenly over the register tiles, since one of one row
+// takes nearly as long as one of four.
+struct TileRows {
+  explicit TileRows(int64_t m)
+      : tiles((m + kTileRows - 1) / kTileRows),
+        rows(tiles > 0 ? m / tiles : 0),
+        longer(tiles > 0 ? m % tiles : 0) {}
+  int64_t of(int64_t tile) const { return rows + (tile < longer ? 1 : 0); }
+  int64_t tiles, rows, longer;
+};
+
+// One panel of B against all of A.
 template <typename T>
 void MultiplyPanel(const GemmTile<T>& tile, const T* b, int64_t b_stride, T* c,
                    const T* bias, int64_t columns) {
   static constexpr TileFns<T> kFns;
-  const int64_t tiles = (tile.m + kTileRows - 1) / kTileRows;
+  const TileRows spread(tile.m);
   int64_t row = 0;
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t rows = tile.m / tiles + (i < tile.m % tiles ? 1 : 0);
-    kFns.of_rows[rows](tile, tile.a + row * tile.a_row_stride, b, b_stride,
-                       c + row * tile.ldc, bias, columns);
+  for (int64_t i = 0; i < spread.tiles; ++i) {
+    const int64_t rows = spread.of(i);
+    kFns.of_rows[rows](tile,
+                       tile.a + (tile.a_packed ? i : row) * tile.a_row_stride,
+                       b, b_stride, c + row * tile.ldc, bias, columns);
     row += rows;
   }
 }
@@ -245,6 +258,33 @@ void PackB(const T* b, int64_t row_stride, int64_t column_stride, int64_t k,
     const int64_t width = n - j < kWidth ? n - j : kWidth;
     PackPanel(b + j * column_stride, row_stride, column_stride, k, width,
               panels);
+  }
+}
+
+// Tiles are written by whole vectors; what these write too much is overwritten
+// by the next step of k or lies in the room between tiles.
+template <typename T>
+void PackA(const T* a, int64_t stride, int64_t m, int64_t k, T* tiles,
+           int64_t tile_stride) {
+  constexpr int kVectors = (kTileRows + kLanes<T> - 1) / kLanes<T>;
+  static_assert(kVectors * kLanes<T> - kTileRows <= simd::kTilePadding);
+  const TileRows spread(m);
+  for (int64_t p = 0; p < k; ++p, a += stride, tiles += kTileRows) {
+    const T* in = a;
+    T* out = tiles;
+    // The last ones stop short of reading past the row.
+    for (int64_t i = 0; i < spread.tiles; ++i, out += tile_stride) {
+      const int64_t rows = spread.of(i);
+      if (in + kVectors * kLanes<T> <= a + m) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          Store(out + v * kLanes<T>, Load(in + v * kLanes<T>));
+        }
+      } else {
+        for (int64_t r = 0; r < rows; ++r) out[r] = in[r];
+      }
+      in += rows;
+    }
   }
 }
 

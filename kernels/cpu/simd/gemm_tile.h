@@ -11,13 +11,18 @@ namespace sluice::simd {
 // because it decides the order of summation.
 inline constexpr int64_t kMaxTileK = 256;
 
+// Elements to leave free after each tile that `pack_a` fills.
+inline constexpr int64_t kTilePadding = 16;
+
 template <typename T>
 struct GemmTile {
   int64_t m = 0, n = 0, k = 0;
-  // A[i,p] at a[i * a_row_stride + p * a_column_stride].
+  // A[i,p] at a[i * a_row_stride + p * a_column_stride]; or, when a_packed, in
+  // the register tiles' order made by `pack_a`, a_row_stride elements apart.
   const T* a = nullptr;
   int64_t a_row_stride = 0;
   int64_t a_column_stride = 0;
+  bool a_packed = false;
   // B[p,j] at b[p * b_stride + j], or, when b_packed, in panels made by
   // `pack` that are b_stride elements apart.
   const T* b = nullptr;

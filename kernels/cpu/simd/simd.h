@@ -16,6 +16,7 @@
 
 #include "kernels/cpu/simd/batch_norm.h"
 #include "kernels/cpu/simd/conv.h"
+#include "kernels/cpu/simd/depthwise.h"
 #include "kernels/cpu/simd/winograd.h"
 
 namespace sluice {
@@ -84,6 +85,12 @@ struct GemmKernels {
   // and padded with zeros to full width.
   void (*pack)(const T* b, int64_t row_stride, int64_t column_stride, int64_t k,
                int64_t n, T* panels, int64_t panel_stride);
+  // Packs A[m,k], stored transposed, A[i,p] at a[p*stride + i], into register
+  // tiles: the rows of each stored side by side, `rows` elements from one p to
+  // the next, and tile_stride elements from tile to tile, kTilePadding of them
+  // free. Rows are spread evenly over the tiles, as `multiply` takes them.
+  void (*pack_a)(const T* a, int64_t stride, int64_t m, int64_t k, T* tiles,
+                 int64_t tile_stride);
 };
 
 struct SimdKernels {
@@ -152,6 +159,7 @@ struct SimdKernels {
   ConvKernels conv;
   WinogradKernels winograd;
   BatchNormKernels batch_norm;
+  DepthwiseKernels depthwise;
 };
 
 }  // namespace simd

@@ -22,6 +22,7 @@ simd::SimdKernels MakeTable() noexcept {
   AddConv(table);
   AddWinograd(table);
   AddBatchNorm(table);
+  AddDepthwise(table);
   return table;
 }
 

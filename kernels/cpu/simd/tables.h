@@ -20,6 +20,7 @@ void AddGemm(simd::SimdKernels& table) noexcept;        // gemm.cc
 void AddConv(simd::SimdKernels& table) noexcept;        // conv.cc
 void AddWinograd(simd::SimdKernels& table) noexcept;    // winograd.cc
 void AddBatchNorm(simd::SimdKernels& table) noexcept;   // batch_norm.cc
+void AddDepthwise(simd::SimdKernels& table) noexcept;   // depthwise.cc
 
 }  // namespace sluice::SLUICE_ISA
 
