@@ -42,6 +42,9 @@ function(sluice_configure target)
   if("ONEDNN" IN_LIST SLUICE_FEATURES)
     target_link_libraries(${target} PRIVATE DNNL::dnnl ${CMAKE_DL_LIBS})
   endif()
+  if("JPEG" IN_LIST SLUICE_FEATURES)
+    target_link_libraries(${target} PRIVATE JPEG::JPEG)
+  endif()
 endfunction()
 
 # Compiles io/proto/*.proto into the build tree and adds them to the target.

@@ -45,8 +45,8 @@ class OrderNode : public DerivedNode {
       : DerivedNode(std::move(input)),
         facts_(std::move(facts)),
         wrap_(std::move(wrap)) {}
-  StreamPtr<Example> Open() const override {
-    if (rows() == nullptr) return wrap_(input_->Open());
+  StreamPtr<Example> Open(int64_t batch_limit) const override {
+    if (rows() == nullptr) return wrap_(input_->Open(batch_limit));
     return std::make_unique<RowStream>(rows(), OpenOrder());
   }
   int64_t cardinality() const override { return facts_.cardinality; }
@@ -81,8 +81,8 @@ class MapNode : public DerivedNode {
  public:
   MapNode(NodePtr input, KeyedMap fn, uint64_t seed)
       : DerivedNode(std::move(input)), fn_(std::move(fn)), seed_(seed) {}
-  StreamPtr<Example> Open() const override {
-    return std::make_unique<MapStream>(input_->Open(), fn_, seed_);
+  StreamPtr<Example> Open(int64_t batch_limit) const override {
+    return std::make_unique<MapStream>(input_->Open(batch_limit), fn_, seed_);
   }
 
  private:
@@ -94,8 +94,8 @@ class RowwiseMapNode : public DerivedNode {
  public:
   RowwiseMapNode(NodePtr input, RowwiseMap map)
       : DerivedNode(std::move(input)), map_(std::move(map)) {}
-  StreamPtr<Example> Open() const override {
-    return std::make_unique<RowwiseMapStream>(input_->Open(), map_);
+  StreamPtr<Example> Open(int64_t batch_limit) const override {
+    return std::make_unique<RowwiseMapStream>(input_->Open(batch_limit), map_);
   }
 
  private:
@@ -106,8 +106,9 @@ class BatchNode : public DerivedNode {
  public:
   BatchNode(NodePtr input, int64_t n, bool drop_remainder)
       : DerivedNode(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
-  StreamPtr<Example> Open() const override {
-    return std::make_unique<BatchStream>(input_->Open(), n_, drop_remainder_);
+  StreamPtr<Example> Open(int64_t batch_limit) const override {
+    return std::make_unique<BatchStream>(
+        input_->Open(batch_limit), std::min(n_, batch_limit), drop_remainder_);
   }
   int64_t cardinality() const override {
     const int64_t size = input_->cardinality();
@@ -127,8 +128,8 @@ class PrefetchNode : public DerivedNode {
  public:
   PrefetchNode(NodePtr input, int64_t depth)
       : DerivedNode(std::move(input)), depth_(depth) {}
-  StreamPtr<Example> Open() const override {
-    return std::make_unique<PrefetchStream>(input_->Open(), depth_);
+  StreamPtr<Example> Open(int64_t batch_limit) const override {
+    return std::make_unique<PrefetchStream>(input_->Open(batch_limit), depth_);
   }
 
  private:
@@ -255,19 +256,20 @@ int64_t Dataset::examples_per_epoch() const {
 }
 
 Iterator Dataset::MakeIterator() const {
-  return Iterator(node_);
+  return Iterator(node_, INT64_MAX);
 }
 
 Example Dataset::First() const {
   Example example;
-  if (!Take(1).MakeIterator().Next(&example).ValueOrThrow()) {
+  Iterator first(Take(1).node_, /*batch_limit=*/1);
+  if (!first.Next(&example).ValueOrThrow()) {
     throw Error(Code::kInvalidArgument, "the dataset is empty");
   }
   return example;
 }
 
-Iterator::Iterator(NodePtr node)
-    : node_(std::move(node)), stream_(node_->Open()) {
+Iterator::Iterator(NodePtr node, int64_t batch_limit)
+    : node_(std::move(node)), stream_(node_->Open(batch_limit)) {
   ThrowIfError(stream_->StartEpoch(0));
 }
 

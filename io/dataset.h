@@ -61,7 +61,7 @@ class Iterator {
 
  private:
   friend class Dataset;
-  explicit Iterator(std::shared_ptr<const DatasetNode> node);
+  Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit);
 
   std::shared_ptr<const DatasetNode> node_;
   std::unique_ptr<Stream<Example>> stream_;
@@ -103,8 +103,8 @@ class Dataset {
   int64_t examples_per_epoch() const;
 
   Iterator MakeIterator() const;
-  // The first element, to learn names, dtypes and shapes. Throws Error, also
-  // when the dataset is empty.
+  // The first element, to learn names, dtypes and shapes; a batch is cut to its
+  // first example. Throws Error, also when the dataset is empty.
   Example First() const;
 
  private:

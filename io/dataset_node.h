@@ -13,7 +13,8 @@ namespace sluice {
 class DatasetNode {
  public:
   virtual ~DatasetNode() = default;
-  virtual StreamPtr<Example> Open() const = 0;
+  // No batch in it gets more than `batch_limit` examples.
+  virtual StreamPtr<Example> Open(int64_t batch_limit) const = 0;
   virtual int64_t cardinality() const = 0;
   virtual int64_t examples_per_epoch() const = 0;
   // Examples in one (full) element.

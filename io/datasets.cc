@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "io/cifar.h"
 #include "io/dataset_node.h"
 #include "io/digits.h"
 #include "io/idx.h"
@@ -14,7 +15,7 @@ class RowsNode : public DatasetNode {
   RowsNode(std::string name, Example columns)
       : name_(std::move(name)),
         rows_(std::make_shared<const Rows>(std::move(columns))) {}
-  StreamPtr<Example> Open() const override {
+  StreamPtr<Example> Open(int64_t /*batch_limit*/) const override {
     return std::make_unique<RowStream>(rows_, OpenOrder());
   }
   int64_t cardinality() const override { return rows_->size(); }
@@ -45,6 +46,24 @@ std::string FindIdx(const std::string& dir, const std::string& name) {
           "{{train,t10k}}-images-idx3-ubyte and -labels-idx1-ubyte. Put the "
           "four files there, or leave --data-dir away for synthetic digits",
           dir, name));
+}
+
+// The path of a file of CIFAR-10.
+std::string FindCifar10(const std::string& dir, const std::string& name) {
+  std::string path = JoinPath(dir, name);
+  if (FileSystem::Posix().Exists(path)) return path;
+  if (FileSystem::Posix().Exists(path + ".xz")) {
+    throw Error(Code::kNotFound,
+                fmt::format("'{0}.xz' is compressed; unpack it: xz -dc {0}.xz "
+                            "> FOLDER/{1}, all six, and give --data-dir FOLDER",
+                            path, name));
+  }
+  throw Error(
+      Code::kNotFound,
+      fmt::format("no CIFAR-10 in '{}': '{}' is missing; wanted the binary "
+                  "version, data_batch_1.bin to data_batch_5.bin and "
+                  "test_batch.bin",
+                  dir, name));
 }
 
 void CheckMnist(const Tensor& images, const std::string& image_path,
@@ -96,6 +115,20 @@ Dataset Mnist(const std::string& dir, Mode mode) {
       "mnist-" + split,
       Example{{"image", images.Reshaped({n, kDigitSize, kDigitSize, 1})},
               {"label", labels.Cast(DType::kInt64)}}));
+}
+
+Dataset Cifar10(const std::string& dir, Mode mode) {
+  std::vector<std::string> paths;
+  if (mode == Mode::kTrain) {
+    for (int i = 1; i <= 5; ++i) {
+      paths.push_back(FindCifar10(dir, fmt::format("data_batch_{}.bin", i)));
+    }
+  } else {
+    paths.push_back(FindCifar10(dir, "test_batch.bin"));
+  }
+  return Dataset(std::make_shared<RowsNode>(
+      mode == Mode::kTrain ? "cifar10-train" : "cifar10-test",
+      ReadCifar10(paths).ValueOrThrow()));
 }
 
 Dataset SyntheticDigits(int64_t count, uint64_t seed) {

@@ -24,6 +24,12 @@ Dataset FromTensors(Example columns);
 // Throws Error: kNotFound, kDataLoss, kOutOfRange (a label above 9).
 Dataset Mnist(const std::string& dir, Mode mode);
 
+// The photographs of ten classes from the six files of CIFAR-10's binary
+// version in `dir`, data_batch_1.bin to data_batch_5.bin for kTrain, else
+// test_batch.bin. image: uint8 [32,32,3]; label: int64 [], 0..9.
+// Throws Error: kNotFound, kDataLoss, kOutOfRange (a label above 9).
+Dataset Cifar10(const std::string& dir, Mode mode);
+
 // Digits drawn by io/digits.h, not real data: `count` of them, the same for
 // every machine. Names, dtypes and shapes as Mnist.
 Dataset SyntheticDigits(int64_t count, uint64_t seed);

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "io/jpeg.h"
+
 #if SLUICE_HAVE_PNG
 #include <png.h>
 #endif
@@ -49,5 +53,45 @@ Result<std::string> EncodePng(const Tensor& image) {
       "and build again");
 #endif
 }
+
+bool IsPng(std::string_view bytes) {
+  return bytes.starts_with("\x89PNG\r\n\x1a\n");
+}
+
+#if SLUICE_HAVE_PNG
+Result<Tensor> DecodePng(std::string_view bytes) {
+  png_image header{};
+  header.version = PNG_IMAGE_VERSION;
+  if (png_image_begin_read_from_memory(&header, bytes.data(), bytes.size()) ==
+      0) {
+    return DataLoss(header.message);
+  }
+  const int64_t height = header.height, width = header.width;
+  if (height * width > kMaxPixels) {
+    png_image_free(&header);
+    return DataLoss(fmt::format("{} x {} pixels are more than {}", width,
+                                height, kMaxPixels));
+  }
+  // Asked for RGB alone, libpng would mix in a background.
+  header.format = PNG_FORMAT_RGBA;
+  Tensor pixels(DType::kUInt8, {height, width, 4});
+  if (png_image_finish_read(&header, nullptr, pixels.raw(), 0, nullptr) == 0) {
+    return DataLoss(header.message);
+  }
+  Tensor image(DType::kUInt8, {height, width, 3});
+  const uint8_t* from = pixels.data<uint8_t>();
+  uint8_t* to = image.data<uint8_t>();
+  for (int64_t n = height * width; n > 0; --n, from += 4, to += 3) {
+    std::copy_n(from, 3, to);
+  }
+  return image;
+}
+#else
+Result<Tensor> DecodePng(std::string_view) {
+  return Unimplemented(
+      "this build has no libpng, so it cannot read PNG images; install "
+      "libpng-dev and build again");
+}
+#endif
 
 }  // namespace sluice

@@ -1,8 +1,9 @@
-// Writes PNG images. Internal to io.
+// Writes and reads PNG images. Internal to io.
 #ifndef SLUICE_IO_PNG_H_
 #define SLUICE_IO_PNG_H_
 
 #include <string>
+#include <string_view>
 
 #include "engine/status.h"
 #include "engine/tensor.h"
@@ -12,6 +13,12 @@ namespace sluice {
 // uint8 [height,width,channels], 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 // kInvalidArgument for another tensor; kUnimplemented without libpng.
 Result<std::string> EncodePng(const Tensor& image);
+
+bool IsPng(std::string_view bytes);
+// uint8 [height,width,3]; what is transparent shows its colour. kDataLoss for
+// damaged data or more than kMaxPixels (io/jpeg.h); kUnimplemented without
+// libpng.
+Result<Tensor> DecodePng(std::string_view bytes);
 
 }  // namespace sluice
 

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 
+#include "models/memory_check.h"
+
 namespace sluice {
 namespace {
 
 // Shapes of batch kept ready: the usual one and a remainder or two.
 constexpr size_t kPrepared = 4;
+// Batches in memory at a time: the step's, one being made, two ready.
+constexpr size_t kBatches = 4;
 
 }  // namespace
 
@@ -17,38 +21,58 @@ BatchStep::BatchStep(Session& session, const Features& features,
       placeholders_(features.begin(), features.end()),
       fetches_(std::move(fetches)),
       targets_(std::move(targets)),
-      feeds_(placeholders_.size()) {}
+      feeds_(placeholders_.size()),
+      shapes_(placeholders_.size()) {}
 
-BatchStep::Prepared& BatchStep::PreparedFor(const std::vector<Tensor>& feeds) {
-  auto fits = [&](const Prepared& prepared) {
-    return std::equal(feeds.begin(), feeds.end(), prepared.shapes.begin(),
-                      [](const Tensor& feed, const Shape& shape) {
-                        return feed.shape() == shape;
-                      });
-  };
-  auto found = std::find_if(prepared_.begin(), prepared_.end(), fits);
+BatchStep::Prepared& BatchStep::PreparedFor(const std::vector<Shape>& shapes) {
+  auto found = std::find_if(
+      prepared_.begin(), prepared_.end(),
+      [&](const Prepared& prepared) { return prepared.shapes == shapes; });
   if (found != prepared_.end()) {
     std::rotate(prepared_.begin(), found, found + 1);
     return prepared_.front();
   }
   Prepared prepared;
-  std::vector<FeedShape> shapes;
-  for (size_t i = 0; i < feeds.size(); ++i) {
-    prepared.shapes.push_back(feeds[i].shape());
-    shapes.push_back({placeholders_[i].second, feeds[i].shape()});
+  prepared.shapes = shapes;
+  std::vector<FeedShape> feeds;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    feeds.push_back({placeholders_[i].second, shapes[i]});
   }
-  prepared.step = session_.Prepare(shapes, fetches_, targets_);
-  prepared.results = prepared.step.MakeFetches();
+  prepared.step = session_.Prepare(feeds, fetches_, targets_);
   if (prepared_.size() == kPrepared) prepared_.pop_back();
   prepared_.insert(prepared_.begin(), std::move(prepared));
   return prepared_.front();
 }
 
+StepInfo BatchStep::Prepare(int64_t examples) {
+  MemoryNeed need;
+  need.examples = examples;
+  for (size_t i = 0; i < placeholders_.size(); ++i) {
+    shapes_[i] = placeholders_[i].second.shape();
+    shapes_[i].set(0, examples);
+    need.batches += kBatches * static_cast<size_t>(shapes_[i].elements()) *
+                    SizeOf(placeholders_[i].second.dtype());
+    if (i > 0) continue;
+    for (const Output& variable : placeholders_[i].second.graph().Variables()) {
+      need.variables += static_cast<size_t>(variable.shape().elements()) *
+                        SizeOf(variable.dtype());
+    }
+  }
+  const StepInfo info = PreparedFor(shapes_).step.info();
+  const auto less = [](size_t a, size_t b) { return a > b ? a - b : 0; };
+  need.arena = less(info.arena_bytes, session_.arena_bytes());
+  need.variables = less(need.variables, session_.variable_bytes());
+  ThrowIfError(CheckMemory(need));
+  return info;
+}
+
 std::span<const Tensor> BatchStep::Run(const Example& batch) {
   for (size_t i = 0; i < feeds_.size(); ++i) {
     feeds_[i] = batch[placeholders_[i].first];
+    shapes_[i] = feeds_[i].shape();
   }
-  Prepared& prepared = PreparedFor(feeds_);
+  Prepared& prepared = PreparedFor(shapes_);
+  if (prepared.results.empty()) prepared.results = prepared.step.MakeFetches();
   prepared.step.Run(feeds_, prepared.results);
   return prepared.results;
 }

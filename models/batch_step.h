@@ -17,6 +17,11 @@ class BatchStep {
   BatchStep(Session& session, const Features& features,
             std::vector<Output> fetches, std::vector<Operation> targets = {});
 
+  // Plans the step for batches of that many examples, without taking memory for
+  // it. Throws Error(kResourceExhausted), saying the sizes, when it would not
+  // fit into the machine's memory.
+  StepInfo Prepare(int64_t examples);
+
   // The fetched values, which the next Run overwrites. Throws Error.
   std::span<const Tensor> Run(const Example& batch);
 
@@ -29,7 +34,7 @@ class BatchStep {
     PreparedStep step;
     std::vector<Tensor> results;
   };
-  Prepared& PreparedFor(const std::vector<Tensor>& feeds);
+  Prepared& PreparedFor(const std::vector<Shape>& shapes);
 
   Session& session_;
   NamedOutputs placeholders_;
@@ -37,6 +42,7 @@ class BatchStep {
   std::vector<Operation> targets_;
   std::vector<Prepared> prepared_;  // most recently used first
   std::vector<Tensor> feeds_;
+  std::vector<Shape> shapes_;  // of the feeds
 };
 
 }  // namespace sluice

@@ -81,6 +81,7 @@ class Reader {
     AddEval();
     AddPredict();
     AddExport();
+    AddBench();
   }
 
   ParsedCommandLine Parse(int argc, const char* const* argv) {
@@ -93,7 +94,7 @@ class Reader {
       if (app_.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
         return Usage(
             fmt::format("unknown command '{}', there are train, eval, "
-                        "predict and export",
+                        "predict, export and bench",
                         argv[1]));
       }
       return Usage(OneLine(error.what()));
@@ -109,7 +110,8 @@ class Reader {
     if (!given_.device.empty())
       line_.training.session.devices = {given_.device};
     line_.training.session.seed = line_.run.seed;
-    const bool trained = line_.command != CommandLine::Command::kTrain;
+    const bool trained = line_.command != CommandLine::Command::kTrain &&
+                         line_.command != CommandLine::Command::kBench;
     if (trained && line_.training.log_dir.empty() &&
         line_.training.weights.empty() && line_.exported.empty()) {
       return Usage(
@@ -176,7 +178,10 @@ class Reader {
     CLI::App* sub = Add(CommandLine::Command::kTrain, "train",
                         "Train, or go on training what --log-dir holds");
     sub->add_option("--epochs", given_.epochs, "Passes over the data in all")
-        ->check(Between(0, kMostEpochs));
+        ->check(Between(0, kMostEpochs))
+        ->excludes(sub->add_option("--steps", line_.run.steps,
+                                   "Steps in all, in place of --epochs")
+                       ->check(Between(1, kLargest)));
     sub->add_option("--optimizer", line_.optimizer,
                     "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw")
         ->check(Parses(
@@ -225,6 +230,25 @@ class Reader {
     sub->add_option("--from", line_.exported,
                     "Folder that export wrote, to run instead of a checkpoint");
     sub->add_option("--count", line_.count, "Examples; 0: all")
+        ->check(Between(0, kLargest))
+        ->capture_default_str();
+    if (!spec_.files.empty()) {
+      sub->add_option("files", line_.run.files,
+                      spec_.files + " (default: the test data)");
+    }
+  }
+
+  void AddBench() {
+    CLI::App* sub = Add(CommandLine::Command::kBench, "bench",
+                        "Time training steps on one batch");
+    BenchmarkOptions& options = line_.benchmark;
+    sub->add_flag("--inference", options.inference,
+                  "Time predictions in place of training steps");
+    sub->add_option("--steps", options.steps, "Steps to time")
+        ->check(Between(1, kLargest))
+        ->capture_default_str();
+    sub->add_option("--warm-up", options.warm_up,
+                    "Steps before these, not counted")
         ->check(Between(0, kLargest))
         ->capture_default_str();
   }

@@ -7,13 +7,14 @@
 #include <string>
 #include <utility>
 
+#include "models/benchmark.h"
 #include "models/model_spec.h"
 #include "models/training_run.h"
 
 namespace sluice {
 
 struct CommandLine {
-  enum class Command { kTrain, kEval, kPredict, kExport };
+  enum class Command { kTrain, kEval, kPredict, kExport, kBench };
   Command command = Command::kTrain;
   RunContext run;
   TrainingOptions training;
@@ -27,6 +28,7 @@ struct CommandLine {
   std::string exported;  // predict: a folder that export wrote
   int64_t count = 0;     // predict: examples, 0 for all
   std::string output;    // export: the folder to write
+  BenchmarkOptions benchmark;
 };
 
 // Where reading ended: a command to run, or an exit code after --help,

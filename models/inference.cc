@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "models/interrupt.h"
@@ -39,6 +40,12 @@ const double* Evaluation::Find(std::string_view name) const {
   return nullptr;
 }
 
+int64_t FullBatch(const Dataset& input, const RunContext& run) {
+  return input.cardinality() == kInfinite
+             ? run.batch_size
+             : std::min(run.batch_size, input.examples_per_epoch());
+}
+
 int64_t RowsOf(const Example& batch) {
   return batch.empty() ? 0 : batch.begin()->second.shape()[0];
 }
@@ -73,7 +80,8 @@ void Inference::LoadWeights(const std::string& path) {
 
 void Inference::CopyVariables(const Graph& graph, const Session& session) {
   for (const Output& variable : graph_.Variables()) {
-    const Node* twin = graph.Find(variable.name());
+    const Node* twin = graph.Find(variable.name() + "/average");
+    if (twin == nullptr) twin = graph.Find(variable.name());
     if (twin == nullptr) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("variable '{}' exists only when the model is not "
@@ -87,6 +95,7 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
 
 std::optional<Evaluation> Inference::Evaluate() {
   const auto begin = std::chrono::steady_clock::now();
+  evaluate_->Prepare(FullBatch(input_, run_));
   std::vector<MeanOverSet> means(1 + model_.metrics.size());
   Evaluation evaluation;
   Iterator batches = input_.MakeIterator();
@@ -109,12 +118,17 @@ std::optional<Evaluation> Inference::Evaluate() {
   return evaluation;
 }
 
+StepInfo Inference::PreparePrediction() {
+  return predict_->Prepare(FullBatch(input_, run_));
+}
+
 void Inference::Predict(const OnBatch& fn) {
   if (model_.exports.empty()) {
     throw Error(Code::kInvalidArgument,
                 "the model has nothing to predict: its ModelSpec names no "
                 "exports");
   }
+  PreparePrediction();
   Iterator batches = input_.MakeIterator();
   Example batch;
   while (InterruptSignal() == 0 && batches.Next(&batch).ValueOrThrow()) {

@@ -47,7 +47,8 @@ class Inference {
   // The variables stay as they are, so that the model may be made faster
   // (Session::Freeze). Setting them is an error afterwards.
   void Freeze() { session_->Freeze(); }
-  // Copies them from the session that trains the same model.
+  // Copies them, or their averages where there are such, from the session that
+  // trains the same model.
   void CopyVariables(const Graph& graph, const Session& session);
 
   // The whole set, the last batch as large as it is. nullopt when a noted
@@ -60,7 +61,18 @@ class Inference {
       std::function<bool(const Example& batch, const Example& exports)>;
   void Predict(const OnBatch& fn);
 
+  // The exports for one batch, in the model's order; the next call overwrites
+  // them.
+  std::span<const Tensor> Predict(const Example& batch) {
+    return predict_->Run(batch);
+  }
+  // Plans prediction for full batches (BatchStep::Prepare).
+  StepInfo PreparePrediction();
+  // First values for all variables.
+  void Initialize() { session_->Initialize(); }
+
   const Graph& graph() const { return graph_; }
+  const Dataset& input() const { return input_; }
   const Session& session() const { return *session_; }
   const ModelSpec& model() const { return model_; }
   const Features& features() const { return *features_; }
@@ -76,6 +88,8 @@ class Inference {
   std::unique_ptr<BatchStep> predict_;   // fetches the exports
 };
 
+// How many examples the largest batch of an input has.
+int64_t FullBatch(const Dataset& input, const RunContext& run);
 // How many examples a batch holds.
 int64_t RowsOf(const Example& batch);
 

@@ -12,6 +12,8 @@
 #include "models/export.h"
 #include "models/hooks.h"
 #include "models/interrupt.h"
+#include "models/memory_check.h"
+#include "models/predictions.h"
 #include "models/progress.h"
 #include "models/trainer.h"
 
@@ -40,9 +42,10 @@ TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   if (line.optimizer.empty() && line.learning_rate.empty()) return out;
   out.optimizer = [given = spec.optimizer, optimizer = line.optimizer,
                    rate = line.learning_rate](const RunContext& run) {
-    const Optimizer base = !optimizer.empty() ? optimizers::ByName(optimizer)
-                           : given            ? given(run)
-                                              : optimizers::Adam();
+    Optimizer base = given ? given(run) : optimizers::Adam();
+    if (!optimizer.empty()) {
+      base = optimizers::ByName(optimizer).WithExtrasOf(base);
+    }
     return rate.empty() ? base : base.WithLearningRate(Schedule(rate, run));
   };
   return out;
@@ -140,66 +143,13 @@ int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
   return 0;
 }
 
-// One row of a tensor as JSON.
-Json RowOf(const Tensor& tensor, int64_t row) {
-  const Tensor values = tensor.Rows(row, row + 1);
-  const auto at = [&](int64_t i) {
-    return IsFloating(values.dtype()) ? Json(values.At(i))
-                                      : Json(values.IntAt(i));
-  };
-  if (values.shape().rank() == 1) return at(0);
-  Json row_values = Json::array();
-  for (int64_t i = 0; i < values.elements(); ++i) row_values.push_back(at(i));
-  return row_values;
-}
-
-// "probabilities 7 (0.998)": the largest element and where it is.
-std::string LargestOf(const std::string& name, const Tensor& tensor,
-                      int64_t row) {
-  const Tensor values = tensor.Rows(row, row + 1);
-  int64_t best = 0;
-  for (int64_t i = 1; i < values.elements(); ++i) {
-    if (values.At(i) > values.At(best)) best = i;
-  }
-  return values.elements() == 1
-             ? fmt::format("{} {:.4g}", name, values.At(0))
-             : fmt::format("{} {} ({:.4f})", name, best, values.At(best));
-}
-
-class PredictionPrinter {
- public:
-  PredictionPrinter(bool json, int64_t count) : json_(json), count_(count) {}
-
-  // False when enough examples are printed.
-  bool Print(const Example& exports) {
-    for (int64_t row = 0; row < RowsOf(exports); ++row) {
-      if (count_ > 0 && next_ == count_) return false;
-      if (json_) {
-        Json event = {{"event", "prediction"}, {"index", next_}};
-        for (const auto& [name, tensor] : exports) {
-          event[name] = RowOf(tensor, row);
-        }
-        fmt::print("{}\n", event.dump());
-      } else {
-        std::string text = fmt::format("{}:", next_);
-        for (const auto& [name, tensor] : exports) {
-          text += " " + LargestOf(name, tensor, row);
-        }
-        fmt::print("{}\n", text);
-      }
-      ++next_;
-    }
-    return true;
-  }
-
- private:
-  bool json_;
-  int64_t count_;
-  int64_t next_ = 0;
-};
-
 int Predict(const TrainerSpec& spec, const CommandLine& line) {
-  PredictionPrinter printer(line.json, line.count);
+  PredictionPrinter printer({.json = line.json,
+                             .count = line.count,
+                             .files = line.run.files,
+                             .class_names = spec.class_names
+                                                ? spec.class_names(line.run)
+                                                : std::vector<std::string>()});
   if (line.exported.empty()) {
     Trainer trainer(spec, line.run, line.training);
     trainer.Predict([&](const Example&, const Example& exports) {
@@ -229,6 +179,40 @@ int Export(const TrainerSpec& spec, const CommandLine& line) {
   return 0;
 }
 
+int Bench(const TrainerSpec& spec, const CommandLine& line) {
+  const BenchmarkResult result =
+      Benchmark(spec, line.run, line.training, line.benchmark);
+  const std::string model = ModelName(spec, line.run);
+  const char* mode = line.benchmark.inference ? "inference" : "training";
+  if (line.json) {
+    PrintLine(Json{{"event", "bench"},
+                   {"model", model},
+                   {"mode", mode},
+                   {"batch", result.examples},
+                   {"threads", ComputeThreads().threads()},
+                   {"steps", line.benchmark.steps},
+                   {"images_per_second", result.images_per_second},
+                   {"seconds_mean", result.mean},
+                   {"seconds_median", result.median},
+                   {"seconds_p90", result.p90},
+                   {"arena_bytes", result.info.arena_bytes},
+                   {"variable_bytes", result.variable_bytes},
+                   {"peak_bytes", result.peak_bytes}}
+                  .dump());
+    return 0;
+  }
+  PrintLine(fmt::format(
+      "{} {}, batch {}, {} threads: {:.2f} images/s; a step takes {:.1f} ms "
+      "(median {:.1f}, 90 % within {:.1f}; {} steps); memory: {} at most, "
+      "arena {}, variables {}",
+      model, mode, result.examples, ComputeThreads().threads(),
+      result.images_per_second, 1e3 * result.mean, 1e3 * result.median,
+      1e3 * result.p90, line.benchmark.steps, FormatBytes(result.peak_bytes),
+      FormatBytes(result.info.arena_bytes),
+      FormatBytes(result.variable_bytes)));
+  return 0;
+}
+
 int Run(const TrainerSpec& spec, const CommandLine& line) {
   SetComputeThreads(line.threads);
   NoteInterrupts();
@@ -241,6 +225,8 @@ int Run(const TrainerSpec& spec, const CommandLine& line) {
       return Predict(spec, line);
     case CommandLine::Command::kExport:
       return Export(spec, line);
+    case CommandLine::Command::kBench:
+      return Bench(spec, line);
   }
   return 1;
 }

@@ -4,6 +4,7 @@
 #include "graph/autograd.h"
 #include "graph/ops/control.h"
 #include "graph/ops/elementwise.h"
+#include "graph/ops/shape.h"
 #include "graph/ops/state.h"
 #include "models/optimizers.h"
 
@@ -81,6 +82,24 @@ Operation Conditionally(const Output& condition, const UpdateRule& rule,
   return Group(graph, writes, "update");
 }
 
+// Moves "<variable>/average" towards the variable, which `updated` has updated
+// where the context's condition holds.
+Operation MoveAverage(const MinimizeContext& context, const Output& variable,
+                      const Operation& updated, double decay) {
+  NameScope names(Scope(context.graph, variable.name()));
+  const Output average = context.graph.Variable(
+      "average", Zeros(variable.shape(), variable.dtype()),
+      {.trainable = false});
+  const Output number = Cast(context.update_number, DType::kFloat64);
+  Output keep = Minimum((number - 1) / (number + 9), decay);
+  if (context.condition.valid()) {
+    keep = Select(context.condition, keep, OnesLike(keep));
+  }
+  keep = Cast(keep, variable.dtype());
+  ControlScope after(context.graph, {updated});
+  return Assign(average, keep * average + (1 - keep) * variable);
+}
+
 }  // namespace
 
 Output GlobalStep(Graph& graph) {
@@ -118,6 +137,24 @@ Optimizer Optimizer::WithRecompute() const {
   return other;
 }
 
+Optimizer Optimizer::WithAverages(double decay) const {
+  if (!(decay >= 0 && decay < 1)) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("WithAverages: wanted a decay in [0, 1), got {}", decay));
+  }
+  Optimizer other = *this;
+  other.average_decay_ = decay;
+  return other;
+}
+
+Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
+  Optimizer more = *this;
+  more.hooks_ = other.hooks_;
+  more.average_decay_ = other.average_decay_;
+  return more;
+}
+
 Operation Optimizer::Minimize(Operand loss,
                               const std::vector<Output>& variables) const {
   Graph& graph = loss.graph();
@@ -141,6 +178,10 @@ Operation Optimizer::Minimize(Operand loss,
     operations.push_back(context.condition.valid()
                              ? Conditionally(context.condition, rule_, update)
                              : Operation(rule_.apply(update)));
+    if (average_decay_) {
+      operations.push_back(
+          MoveAverage(context, variable, operations.back(), *average_decay_));
+    }
   }
   operations.push_back(AssignAdd(step, 1));
   return Group(graph, operations);

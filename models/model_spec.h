@@ -69,6 +69,13 @@ struct TrainerSpec {
   std::function<Optimizer(const RunContext& run)> optimizer = nullptr;
 
   std::vector<Flag> flags = {};
+  // What `predict` may be given on the command line, such as "JPEG or PNG
+  // images"; empty: nothing. The input function finds the names in run.files.
+  std::string files = {};
+  // Names of the classes, for predictions on files. Null or an empty list:
+  // none.
+  std::function<std::vector<std::string>(const RunContext& run)> class_names =
+      nullptr;
   // Sets epochs and batch_size, which flags then override; may look at
   // run.flags and run.data_dir.
   std::function<void(RunContext& run)> defaults = nullptr;

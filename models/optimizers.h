@@ -8,6 +8,7 @@
 #define SLUICE_MODELS_OPTIMIZERS_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,15 @@ class Optimizer {
   // The same with gradients that keep few activations and compute the others
   // again (GradientOptions::recompute).
   Optimizer WithRecompute() const;
+  // The same that also keeps an average of each variable it updates, the
+  // non-trainable variable "<variable>/average": after update n it becomes
+  // d * average + (1 - d) * variable, d = min(decay, (n - 1) / (n + 9)), so
+  // that early values are soon forgotten. Evaluation and exports use the
+  // averages (Polyak and Juditsky, 1992; for networks, Szegedy et al., 2016).
+  // Throws Error unless 0 <= decay < 1.
+  Optimizer WithAverages(double decay) const;
+  // The same with what `other` has by these: hooks and averages.
+  Optimizer WithExtrasOf(const Optimizer& other) const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
   // `variables` (empty: all trainable ones that it depends on), Graph::updates
@@ -71,6 +81,7 @@ class Optimizer {
   UpdateRule rule_;
   std::vector<GradientHook> hooks_;
   GradientOptions gradients_;
+  std::optional<double> average_decay_;
 };
 
 // The int64 variable "global_step" of a graph, made when there is none: how

@@ -7,6 +7,7 @@
 namespace sluice {
 
 int64_t RunContext::total_steps() const {
+  if (steps > 0) return steps;
   // Rounding errors of epochs * steps_per_epoch must not add a step.
   return static_cast<int64_t>(std::ceil(epochs * steps_per_epoch - 1e-6));
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "io/datasets.h"
 
@@ -17,6 +18,7 @@ struct RunContext {
   std::string data_dir;  // --data-dir; empty: none was given
   int64_t batch_size = 100;
   double epochs = 1;
+  int64_t steps = 0;  // to train in place of epochs; 0: epochs
   uint64_t seed = 1;
   // This worker and the number of them.
   int64_t rank = 0;
@@ -25,8 +27,13 @@ struct RunContext {
   // Batches in a pass over this worker's training data, which may be a
   // fraction; 0 until the input function has been called for training.
   double steps_per_epoch = 0;
-  // The step that training ends with: epochs * steps_per_epoch, rounded up.
+  // The step that training ends with: steps, or epochs * steps_per_epoch,
+  // rounded up.
   int64_t total_steps() const;
+
+  // Files to predict for, if any were named (TrainerSpec::files): the input is
+  // then these, in this order, and has no meaningful labels.
+  std::vector<std::string> files = {};
 
   // The program's own flags (TrainerSpec::flags) by name. Throws Error for one
   // that is not declared.

@@ -36,6 +36,10 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   }
   context_.steps_per_epoch = static_cast<double>(input_.examples_per_epoch()) /
                              static_cast<double>(context_.batch_size);
+  if (context_.steps > 0) {
+    context_.epochs =
+        static_cast<double>(context_.steps) / context_.steps_per_epoch;
+  }
 
   features_ = std::make_unique<Features>(graph_, input_.First());
   Scope root(graph_);
@@ -52,10 +56,11 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   options_.session.seed = context_.seed;
   session_ = std::make_unique<Session>(graph_, options_.session);
-  session_->Initialize();
   plain_ = std::make_unique<BatchStep>(*session_, *features_,
                                        std::vector<Output>{model_.loss},
                                        std::vector<Operation>{train_});
+  info_ = plain_->Prepare(FullBatch(input_, context_));
+  session_->Initialize();
   std::vector<Output> measured = {model_.loss, graph_.Get("learning_rate")};
   for (const auto& [name, metric] : model_.metrics) measured.push_back(metric);
   for (const auto& [name, value] : model_.summaries) measured.push_back(value);
@@ -79,16 +84,20 @@ std::unique_ptr<Graph> TrainingRun::StepGraph() const {
 bool TrainingRun::Step(bool measure) {
   const auto begin = std::chrono::steady_clock::now();
   if (!batches_.Next(&batch_).ValueOrThrow()) return false;
+  TrainOnBatch(measure);
+  training_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  return true;
+}
+
+void TrainingRun::TrainOnBatch(bool measure) {
   const std::span<const Tensor> results =
       (measure ? measuring_ : plain_)->Run(batch_);
   ++step_;
   loss_ = results[0].At(0);
   if (measure) Measure(results);
   examples_ += RowsOf(batch_);
-  training_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-          .count();
-  return true;
 }
 
 void TrainingRun::Measure(std::span<const Tensor> results) {

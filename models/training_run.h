@@ -54,6 +54,8 @@ class TrainingRun {
   // Trains on the next batch; false at the end of the input. With `measure`
   // also fills measurement(). Throws Error.
   bool Step(bool measure);
+  // Trains on batch() again, as Step does on the next.
+  void TrainOnBatch(bool measure);
 
   // Where it stands.
   int64_t step() const { return step_; }  // steps completed, resumed ones too
@@ -84,6 +86,9 @@ class TrainingRun {
   // Evaluates the present variables on the evaluation input. nullopt when a
   // noted signal cut it short.
   std::optional<Evaluation> Evaluate();
+
+  // Of the step on a full batch.
+  const StepInfo& info() const { return info_; }
 
   const TrainerSpec& spec() const { return spec_; }
   const RunContext& context() const { return context_; }
@@ -118,6 +123,7 @@ class TrainingRun {
   std::unique_ptr<Session> session_;
   std::unique_ptr<BatchStep> plain_;      // fetches the loss
   std::unique_ptr<BatchStep> measuring_;  // and rate, metrics, summaries
+  StepInfo info_;
   std::unique_ptr<Inference> inference_;  // made by the first Evaluate
 
   int64_t step_ = 0;

@@ -1,22 +1,17 @@
 // The mnist program from outside: results, bad input, exit codes, signals.
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
 #include "io/checkpoint.h"
 #include "tests/support/error_text.h"
 #include "tests/support/idx_folder.h"
+#include "tests/support/program.h"
 
 namespace sluice {
 namespace {
@@ -24,75 +19,18 @@ namespace {
 using Json = nlohmann::ordered_json;
 using testing::Contains;
 using testing::IdxFolder;
+using testing::LastObject;
+using testing::Lines;
+using testing::Outcome;
+using testing::Process;
+using testing::RunProgram;
 using testing::TemporaryFolder;
+using testing::TextOf;
 
 constexpr const char* kProgram = SLUICE_BIN_DIR "/mnist";
 
-std::string TextOf(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-int64_t Lines(const std::string& text) {
-  return std::count(text.begin(), text.end(), '\n');
-}
-
-// A run of the program, its output going to files.
-class Process {
- public:
-  explicit Process(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), kProgram);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    const std::string out = folder_ / "out", err = folder_ / "err";
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(open(out.c_str(), O_CREAT | O_WRONLY, 0600), STDOUT_FILENO);
-      dup2(open(err.c_str(), O_CREAT | O_WRONLY, 0600), STDERR_FILENO);
-      execv(kProgram, argv.data());
-      _exit(127);
-    }
-  }
-  std::string out() const { return TextOf(folder_ / "out"); }
-  std::string err() const { return TextOf(folder_ / "err"); }
-  void Kill(int signal) const { kill(pid_, signal); }
-  // Returns once stdout holds `text`; false after half a minute.
-  bool WaitFor(const std::string& text) const {
-    for (int i = 0; i < 3000; ++i) {
-      if (out().find(text) != std::string::npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  }
-  // The exit code, or minus the signal that ended it.
-  int Wait() const {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  TemporaryFolder folder_;
-  pid_t pid_ = 0;
-};
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
 Outcome RunMnist(const std::vector<std::string>& arguments) {
-  const Process process(arguments);
-  const int code = process.Wait();
-  return {code, process.out(), process.err()};
-}
-
-Json LastObject(const std::string& out) {
-  REQUIRE(!out.empty());
-  const size_t begin = out.rfind('\n', out.size() - 2);
-  return Json::parse(out.substr(begin == std::string::npos ? 0 : begin + 1));
+  return RunProgram(kProgram, arguments);
 }
 
 // Small enough to train in a moment.
@@ -109,13 +47,7 @@ std::vector<std::string> On(const std::string& command,
 }
 
 void CheckError(const Outcome& outcome, int code, const std::string& part) {
-  CHECK(outcome.code == code);
-  CHECK(outcome.out == "");
-  CHECK(Contains(outcome.err, part));
-  // One line says what is wrong: the last.
-  const size_t end = outcome.err.rfind('\n', outcome.err.size() - 2);
-  CHECK(outcome.err.substr(end == std::string::npos ? 0 : end + 1)
-            .rfind("mnist: ", 0) == 0);
+  testing::CheckError(outcome, "mnist", code, part);
 }
 
 TEST_CASE("a wrong command line is told in one line, with code 2") {
@@ -260,7 +192,7 @@ TEST_CASE("SIGTERM and Ctrl-C save and end; the next run resumes") {
     const std::vector<std::string> train =
         On("train", {"--epochs", "100000", "--json", "--log-every", "1",
                      "--evaluate-every", "0", "--log-dir", folder / "log"});
-    const Process process(train);
+    const Process process(kProgram, train);
     REQUIRE(process.WaitFor("\"step\":5,"));
     process.Kill(signal);
     CHECK(process.Wait() == 128 + signal);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -193,6 +194,34 @@ TEST_CASE("accumulating over n runs is one step with their mean") {
     CHECK(AfterRuns(slow, {1, 5, -3, 2, 2, 2, 9}).At(0) ==
           doctest::Approx(AfterRuns(optimizer, {1, 2}).At(0)));
   }
+}
+
+TEST_CASE("averages follow the variables, early values weighing little") {
+  // The loss sum(w) and rate 1: w falls by 1 a step, to -1, -2, ...
+  for (const int64_t accumulate : {1, 2}) {
+    CAPTURE(accumulate);
+    Graph graph;
+    const Output w = graph.Variable("w", Zeros({2}));
+    const Operation train = optimizers::Sgd(1.0)
+                                .With(gradients::Accumulate(accumulate))
+                                .WithAverages(0.3)
+                                .Minimize(Sum(w));
+    Session session(graph);
+    session.Initialize();
+    double average = 0;
+    for (int n = 1; n <= 8; ++n) {
+      for (int64_t i = 0; i < accumulate; ++i) session.Run({}, train);
+      CHECK(session.Read(w).At(1) == -n);
+      const double d = std::min(0.3, (n - 1.0) / (n + 9.0));
+      average = d * average + (1 - d) * -n;
+      CHECK(session.Read(graph.Get("w/average")).At(1) ==
+            doctest::Approx(average).epsilon(1e-6));
+    }
+    CHECK(average > -8);
+    CHECK(graph.TrainableVariables().size() == 1);
+  }
+  CHECK(Contains(ErrorOf([] { (void)optimizers::Sgd(1.0).WithAverages(1); }),
+                 "wanted a decay in [0, 1), got 1"));
 }
 
 TEST_CASE("minimize trains a chosen subset") {

@@ -1,0 +1,269 @@
+// The resnet50 program from outside: training and resuming, image files,
+// weights, bad input.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "io/checkpoint.h"
+#include "io/png.h"
+#include "tests/support/program.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::LastObject;
+using testing::Lines;
+using testing::Outcome;
+using testing::RunProgram;
+using testing::TemporaryFolder;
+
+Outcome Run(const std::vector<std::string>& arguments) {
+  return RunProgram(SLUICE_BIN_DIR "/resnet50", arguments);
+}
+
+void CheckError(const Outcome& outcome, int code, const std::string& part) {
+  testing::CheckError(outcome, "resnet50", code, part);
+}
+
+// A folder in the form of CIFAR-10: 5 x 32 training and 20 test images, each of
+// a colour that tells its class.
+class CifarFolder {
+ public:
+  CifarFolder() {
+    for (int i = 1; i <= 5; ++i) {
+      Write(fmt::format("data_batch_{}.bin", i), 32);
+    }
+    Write("test_batch.bin", 20);
+  }
+  std::string path() const { return folder_.path(); }
+
+ private:
+  void Write(const std::string& name, int count) const {
+    std::ofstream file(folder_ / name, std::ios::binary);
+    for (int n = 0; n < count; ++n) {
+      const int label = n % 10;
+      file << static_cast<char>(label);
+      for (int i = 0; i < 3072; ++i) {
+        const int channel = i / 1024;
+        const int shade = channel == 0 ? label * 20 : 200 - label * 20;
+        file << static_cast<char>(shade + (n * 31 + i * 7) % 32);
+      }
+    }
+  }
+  TemporaryFolder folder_;
+};
+
+const CifarFolder& Data() {
+  static const CifarFolder data;
+  return data;
+}
+
+// With resnet20 on such a folder.
+std::vector<std::string> On(const std::string& command,
+                            const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {command,      "--data",   "cifar10",
+                                        "--model",    "resnet20", "--data-dir",
+                                        Data().path()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+#if SLUICE_HAVE_PNG
+void WritePicture(const std::string& path, int64_t height, int64_t width) {
+  Tensor image(DType::kUInt8, {height, width, 3});
+  for (int64_t i = 0; i < image.elements(); ++i) {
+    image.data<uint8_t>()[i] = static_cast<uint8_t>(i * 13 % 251);
+  }
+  std::ofstream(path, std::ios::binary) << EncodePng(image).ValueOrThrow();
+}
+#endif
+
+TEST_CASE("a wrong command line is told in one line, with code 2") {
+  const std::map<std::string, std::vector<std::string>> wrong = {
+      {"resnet51 not in {resnet18,", {"train", "--model", "resnet51"}},
+      {"--data cifar10 needs --data-dir", {"train", "--data", "cifar10"}},
+      {"--data-dir is for --data cifar10", {"train", "--data-dir", "/tmp"}},
+      {"--ema: wanted a number from 0 to 1, got 'x'", {"train", "--ema", "x"}},
+      {"--weight-decay: wanted", {"train", "--weight-decay", "-1"}},
+      {"--label-smoothing: wanted", {"train", "--label-smoothing", "2"}},
+      {"must be less than 1", {"train", "--ema", "1"}},
+      {"--warm-up-epochs: wanted", {"train", "--warm-up-epochs", "ten"}},
+      {"--epochs excludes", {"train", "--steps", "3", "--epochs", "1"}},
+      {"linear not in {cosine,", {"train", "--schedule", "linear"}},
+      {"no trained model", {"predict", "a.jpg"}},
+      {"wanted a number from 1", {"bench", "--steps", "0"}},
+  };
+  for (const auto& [part, arguments] : wrong) {
+    CAPTURE(part);
+    const Outcome outcome = Run(arguments);
+    CheckError(outcome, 2, part);
+    CHECK(Lines(outcome.err) == 1);
+  }
+}
+
+TEST_CASE("training in two parts gives the bits of training in one") {
+  TemporaryFolder folder;
+  const auto train = [&](const std::string& log,
+                         const std::vector<std::string>& more) {
+    std::vector<std::string> arguments =
+        On("train", {"--steps", "8", "--batch-size", "16", "--ema", "0.9",
+                     "--label-smoothing", "0.1", "--threads", "1", "--log-dir",
+                     folder / log});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  CHECK(train("parts", {"--max-steps", "3"}).code == 0);
+  const Outcome second = train("parts", {"--json"});
+  CHECK(second.code == 0);
+  CHECK(Contains(second.err, "resuming from step 3 of "));
+  CHECK(train("whole", {}).code == 0);
+  const auto read = [&](const std::string& log) {
+    return ReadCheckpoint(folder / (log + "/checkpoint-8.safetensors"))
+        .ValueOrThrow();
+  };
+  const Checkpoint parts = read("parts"), whole = read("whole");
+  REQUIRE(parts.tensors.size() == whole.tensors.size());
+  bool averages = false;
+  for (size_t i = 0; i < whole.tensors.size(); ++i) {
+    const NamedTensor& tensor = whole.tensors[i];
+    CAPTURE(tensor.name);
+    CHECK(parts.tensors[i].name == tensor.name);
+    CHECK(parts.tensors[i].tensor.BitEqual(tensor.tensor));
+    averages = averages || tensor.name == "conv1/weights/average";
+  }
+  CHECK(averages);
+
+  // Evaluation of the checkpoint, and of its file as weights, uses the same
+  // averages as that at the end of training.
+  const auto trained = LastObject(second.out);
+  for (const std::vector<std::string>& source :
+       {std::vector<std::string>{"--log-dir", folder / "parts"},
+        {"--weights", folder / "parts/checkpoint-8.safetensors"}}) {
+    std::vector<std::string> more = {"--json", "--batch-size", "16",
+                                     "--threads", "1"};
+    more.insert(more.end(), source.begin(), source.end());
+    const Outcome outcome = Run(On("eval", more));
+    CHECK(outcome.code == 0);
+    CHECK(LastObject(outcome.out)["test_accuracy"] == trained["test_accuracy"]);
+  }
+}
+
+TEST_CASE("bench prints what the published benchmarks print") {
+  for (const bool inference : {false, true}) {
+    std::vector<std::string> arguments =
+        On("bench",
+           {"--json", "--batch-size", "4", "--steps", "10", "--warm-up", "1"});
+    if (inference) arguments.emplace_back("--inference");
+    const Outcome outcome = Run(arguments);
+    CHECK(outcome.code == 0);
+    CHECK(Lines(outcome.out) == 1);
+    const auto result = LastObject(outcome.out);
+    CHECK(result["mode"] == (inference ? "inference" : "training"));
+    CHECK(result["batch"] == 4);
+    const double mean = result["seconds_mean"];
+    CHECK(result["images_per_second"].get<double>() ==
+          doctest::Approx(4 / mean));
+    CHECK(result["seconds_median"] <= result["seconds_p90"]);
+    CHECK(result["arena_bytes"] > 0);
+    // 0.27 million float32 parameters, and as much momentum in training.
+    CHECK(result["variable_bytes"].get<double>() >
+          (inference ? 1.07e6 : 2.14e6));
+    CHECK(result["peak_bytes"] > result["arena_bytes"]);
+  }
+}
+
+TEST_CASE("a batch too large for memory is told before it is made") {
+  for (const char* command : {"train", "bench"}) {
+    CheckError(Run({command, "--batch-size", "1000000"}), 1,
+               "a batch of 1000000 needs ");
+  }
+}
+
+TEST_CASE("bad data are told, with code 1") {
+  TemporaryFolder folder;
+  CheckError(Run({"train", "--data", folder.path()}), 1, "no images in '");
+  CheckError(Run({"train", "--data", folder / "none"}), 1, folder / "none");
+  CheckError(Run({"train", "--data", "cifar10", "--data-dir", folder.path()}),
+             1, "no CIFAR-10 in '");
+  std::ofstream(folder / "labels.csv") << "file,label\na.png,0\n";
+  std::ofstream(folder / "a.png") << "no image";
+  CheckError(Run({"train", "--data", folder.path(), "--model", "resnet20"}), 1,
+             "a.png': this is no image");
+}
+
+#if SLUICE_HAVE_PNG
+TEST_CASE("image files are classified, those that are none are told") {
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  CHECK(
+      Run(On("train", {"--steps", "2", "--batch-size", "16", "--log-dir", log}))
+          .code == 0);
+  WritePicture(folder / "first.png", 40, 60);
+  WritePicture(folder / "second.png", 90, 50);
+  const auto predict = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"predict", "--data",   "cifar10",
+                                          "--model", "resnet20", "--log-dir",
+                                          log};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  const Outcome outcome =
+      predict({"--json", folder / "first.png", folder / "second.png"});
+  CHECK(outcome.code == 0);
+  REQUIRE(Lines(outcome.out) == 2);
+  const auto second = LastObject(outcome.out);
+  CHECK(second["file"] == folder / "second.png");
+  REQUIRE(second["top"].size() == 5);
+  double sum = 0, before = 1;
+  for (const auto& entry : second["top"]) {
+    const double probability = entry["probability"];
+    CHECK(probability <= before);
+    before = probability;
+    sum += probability;
+    CHECK(entry["class"] >= 0);
+    CHECK(entry["class"] < 10);
+  }
+  CHECK(sum <= doctest::Approx(1));
+  CHECK(sum > 0.5);
+
+  std::ofstream(folder / "names.txt") << "zero\none\ntwo\nthree\nfour\nfive\n"
+                                      << "six\nseven\neight\nnine\n";
+  const Outcome text =
+      predict({"--labels", folder / "names.txt", folder / "second.png"});
+  CHECK(Lines(text.out) == 6);
+  CHECK(Contains(text.out, folder / "second.png\n"));
+  const int64_t best = second["top"][0]["class"];
+  const char* const names[] = {"zero", "one", "two",   "three", "four",
+                               "five", "six", "seven", "eight", "nine"};
+  CHECK(Contains(text.out, names[best]));
+
+  std::ofstream(folder / "text.png") << "no image";
+  CheckError(predict({folder / "text.png"}), 1, "text.png': this is no image");
+  CheckError(predict({folder / "none.png"}), 1, folder / "none.png");
+  CheckError(Run(On("predict", {"--log-dir", log, "--model", "resnet56"})), 1,
+             "does not fit this model");
+}
+
+TEST_CASE("a folder of images trains") {
+  TemporaryFolder folder;
+  for (const char* name : {"train/cat", "train/dog", "val/cat", "val/dog"}) {
+    std::filesystem::create_directories(folder / name);
+    for (int i = 0; i < 3; ++i) {
+      WritePicture(folder / fmt::format("{}/{}.png", name, i), 40 + i, 50);
+    }
+  }
+  const Outcome outcome =
+      Run({"train", "--data", folder.path(), "--model", "resnet20", "--steps",
+           "3", "--batch-size", "4", "--json"});
+  CHECK(outcome.code == 0);
+  CHECK(LastObject(outcome.out)["steps"] == 3);
+}
+#endif
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,108 @@
+// Runs one of our programs and looks at what it prints.
+#ifndef SLUICE_TESTS_SUPPORT_PROGRAM_H_
+#define SLUICE_TESTS_SUPPORT_PROGRAM_H_
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sluice::testing {
+
+inline std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+inline int64_t Lines(const std::string& text) {
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+// A run of the program, its output going to files.
+class Process {
+ public:
+  Process(const std::string& program, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), program);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    const std::string out = folder_ / "out", err = folder_ / "err";
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(open(out.c_str(), O_CREAT | O_WRONLY, 0600), STDOUT_FILENO);
+      dup2(open(err.c_str(), O_CREAT | O_WRONLY, 0600), STDERR_FILENO);
+      execv(program.c_str(), argv.data());
+      _exit(127);
+    }
+  }
+  std::string out() const { return TextOf(folder_ / "out"); }
+  std::string err() const { return TextOf(folder_ / "err"); }
+  void Kill(int signal) const { kill(pid_, signal); }
+  // Returns once stdout holds `text`; false after half a minute.
+  bool WaitFor(const std::string& text) const {
+    for (int i = 0; i < 3000; ++i) {
+      if (out().find(text) != std::string::npos) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  // The exit code, or minus the signal that ended it.
+  int Wait() const {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+
+ private:
+  TemporaryFolder folder_;
+  pid_t pid_ = 0;
+};
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+inline Outcome RunProgram(const std::string& program,
+                          const std::vector<std::string>& arguments) {
+  const Process process(program, arguments);
+  const int code = process.Wait();
+  return {code, process.out(), process.err()};
+}
+
+// The last line of `out`, which must be JSON.
+inline nlohmann::ordered_json LastObject(const std::string& out) {
+  REQUIRE(!out.empty());
+  const size_t begin = out.rfind('\n', out.size() - 2);
+  return nlohmann::ordered_json::parse(
+      out.substr(begin == std::string::npos ? 0 : begin + 1));
+}
+
+// It failed with `code` and said why in its last line; nothing went to stdout.
+inline void CheckError(const Outcome& outcome, const std::string& name,
+                       int code, const std::string& part) {
+  CHECK(outcome.code == code);
+  CHECK(outcome.out == "");
+  CHECK(Contains(outcome.err, part));
+  // One line says what is wrong: the last.
+  const size_t end = outcome.err.rfind('\n', outcome.err.size() - 2);
+  CHECK(outcome.err.substr(end == std::string::npos ? 0 : end + 1)
+            .rfind(name + ": ", 0) == 0);
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_PROGRAM_H_
