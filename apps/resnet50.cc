@@ -31,8 +31,8 @@ constexpr std::array<double, 3> kCifarMean = {0.4914, 0.4822, 0.4465};
 constexpr std::array<double, 3> kCifarDeviation = {0.2470, 0.2435, 0.2616};
 
 constexpr int64_t kResize = 256, kCrop = 224, kCifarSide = 32;
-// Made in memory, as many as the batch within these bounds.
-constexpr int64_t kFewestSynthetic = 256, kMostSynthetic = 2048;
+// Or one batch, where that is more.
+constexpr int64_t kSyntheticPictures = 256;
 constexpr int64_t kImageNetClasses = 1000;
 
 const std::vector<std::string> kCifarNames = {
@@ -76,30 +76,35 @@ ImageList Pictures(const RunContext& run, bool training) {
   return ListImages(FileSystem::Posix().Exists(part) ? part : folder);
 }
 
+Dataset Shuffled(const Dataset& examples, const RunContext& run) {
+  if (!run.training()) return examples;
+  return examples.Shard(run.rank, run.size)
+      .Shuffle(std::max<int64_t>(examples.cardinality(), 1), run.seed)
+      .Repeat();
+}
+
 // Noise around a colour that depends on the class, so that there is something
 // to learn.
 Dataset SyntheticPictures(const RunContext& run) {
-  const int64_t side = Small(run) ? kCifarSide : kCrop;
-  const int64_t classes = Small(run) ? 10 : kImageNetClasses;
-  const int64_t n =
-      std::clamp(run.batch_size, kFewestSynthetic, kMostSynthetic);
-  Tensor images(DType::kUInt8, {n, side, side, 3});
-  Tensor labels(DType::kInt64, {n});
-  uint64_t state = 1;
-  const auto next = [&] {
-    return (state = state * 6364136223846793005u + 1442695040888963407u) >> 33;
-  };
-  uint8_t* pixel = images.data<uint8_t>();
-  for (int64_t i = 0; i < n; ++i) {
-    const auto label = static_cast<int64_t>(next() % classes);
-    labels.data<int64_t>()[i] = label;
-    const auto colour = static_cast<uint64_t>(label * 191 / classes);
-    for (int64_t p = side * side * 3; p > 0; --p) {
-      *pixel++ = static_cast<uint8_t>(colour + next() % 64);
-    }
+  const bool small = Small(run);
+  const int64_t classes = small ? 10 : kImageNetClasses;
+  ImageList list;
+  for (int64_t i = std::max(kSyntheticPictures, run.batch_size); i > 0; --i) {
+    list.labels.push_back(i * 7919 % classes);
   }
-  return datasets::FromTensors(
-      {{"image", std::move(images)}, {"label", std::move(labels)}});
+  list.paths.resize(list.labels.size());
+  return Shuffled(Indices(list), run).Map([small, classes](Example& example) {
+    const int64_t side = small ? kCifarSide : kCrop;
+    const auto label = example["label"].IntAt(0);
+    const auto colour = static_cast<uint64_t>(label * 191 / classes);
+    auto state = static_cast<uint64_t>(example["index"].IntAt(0));
+    Tensor image(DType::kUInt8, {side, side, 3});
+    for (uint8_t& value : image.values<uint8_t>()) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      value = static_cast<uint8_t>(colour + (state >> 58));
+    }
+    example = {{"image", std::move(image)}, {"label", example["label"]}};
+  });
 }
 
 // Reads the picture that an index stands for.
@@ -125,13 +130,6 @@ class Reader {
   bool small_, training_;
 };
 
-Dataset Shuffled(const Dataset& examples, const RunContext& run) {
-  if (!run.training()) return examples;
-  return examples.Shard(run.rank, run.size)
-      .Shuffle(std::max<int64_t>(examples.cardinality(), 1), run.seed)
-      .Repeat();
-}
-
 Dataset FromFiles(ImageList list, const RunContext& run) {
   const Dataset indices = Shuffled(Indices(list), run);
   return indices.MapRandom(run.seed,
@@ -147,7 +145,7 @@ Dataset Examples(const RunContext& run) {
   }
   switch (SourceOf(run)) {
     case Source::kSynthetic:
-      return Shuffled(SyntheticPictures(run), run);
+      return SyntheticPictures(run);
     case Source::kFolder:
       return FromFiles(Pictures(run, run.training()), run);
     case Source::kCifar10:

@@ -1,5 +1,6 @@
-// Times whole steps: the executor's own overhead on trivial nodes, and training
-// steps of the MNIST networks. With --serve it answers "run N" lines, so that
+// Times whole steps: the executor's own overhead on trivial nodes, training
+// steps of the MNIST networks, training steps and predictions of ResNet-50
+// (v1.5 on 224 x 224 images). With --serve it answers "run N" lines, so that
 // bench/compare can let several engines take turns.
 #include <fmt/format.h>
 
@@ -16,6 +17,7 @@
 #include "graph/session.h"
 #include "models/mnist_networks.h"
 #include "models/optimizers.h"
+#include "models/resnet.h"
 
 namespace sluice {
 namespace {
@@ -129,62 +131,99 @@ void BenchExecutor(const Options& options) {
   }
 }
 
-// --- MNIST steps -------------------------------------------------------------
+// --- Models ------------------------------------------------------------------
 
-// Forward, backward and a momentum update on one batch that lies in memory.
-class MnistStep {
+const std::vector<std::string> kModels = {"mnist_softmax", "mnist_mlp",
+                                          "mnist_cnn", "resnet50_training",
+                                          "resnet50_inference"};
+
+bool IsMnist(const std::string& model) {
+  return model.starts_with("mnist_");
+}
+bool Trains(const std::string& model) {
+  return model != "resnet50_inference";
+}
+
+// Forward, backward and a momentum update, or the logits alone, on one batch
+// that lies in memory.
+class ModelStep {
  public:
-  MnistStep(const std::string& model, int64_t batch) {
-    Output image =
-        graph_.Placeholder("image", DType::kFloat32, {kUnknown, 28, 28, 1});
-    Output label = graph_.Placeholder("label", DType::kInt64, {kUnknown});
-    Output logits = MnistNetwork(Scope(graph_), model, image, true);
-    Output loss = Mean(SparseSoftmaxCrossEntropy(logits, label));
-    Operation train = optimizers::Momentum(0.01f, 0.9f).Minimize(loss);
+  ModelStep(const std::string& model, int64_t batch) {
+    const Shape one = IsMnist(model) ? Shape{28, 28, 1} : Shape{224, 224, 3};
+    const Output image = graph_.Placeholder("image", DType::kFloat32,
+                                            {kUnknown, one[0], one[1], one[2]});
+    const Output label = graph_.Placeholder("label", DType::kInt64, {kUnknown});
+    const Scope root(graph_);
+    const Output logits =
+        IsMnist(model)
+            ? MnistNetwork(root, model.substr(6), image, true)  // "mnist_"
+            : ResNet(root, "resnet50", image, {.training = Trains(model)});
+    const Shape images = {batch, one[0], one[1], one[2]};
+    feeds_.push_back(RandomImages(images));
+    std::vector<FeedShape> shapes = {{image, images}};
+    std::vector<Operation> targets;
+    Output fetch = logits;
+    if (Trains(model)) {
+      fetch = Mean(SparseSoftmaxCrossEntropy(logits, label));
+      targets.push_back(optimizers::Momentum(0.01f, 0.9f).Minimize(fetch));
+      shapes.push_back({label, {batch}});
+      feeds_.push_back(RandomLabels(batch, logits.shape()[-1]));
+    }
     session_ = std::make_unique<Session>(graph_);
     session_->Initialize();
-    step_ = session_->Prepare({{image, {batch, 28, 28, 1}}, {label, {batch}}},
-                              {loss}, {train});
-    Tensor images(DType::kFloat32, {batch, 28, 28, 1});
-    Tensor labels(DType::kInt64, {batch});
-    uint64_t state = 1;
-    auto next = [&] { return state = state * 6364136223846793005u + 1; };
-    for (float& pixel : images.values<float>()) {
-      pixel = static_cast<float>(next() >> 40) / float(1 << 24);
-    }
-    for (int64_t& digit : labels.values<int64_t>()) {
-      digit = static_cast<int64_t>((next() >> 40) % 10);
-    }
-    feeds_ = {images, labels};
+    step_ = session_->Prepare(shapes, {fetch}, targets);
     fetches_ = step_.MakeFetches();
   }
   void Run() { step_.Run(feeds_, fetches_); }
+  StepInfo info() const { return step_.info(); }
 
  private:
+  uint64_t Next() { return (state_ = state_ * 6364136223846793005u + 1) >> 40; }
+  Tensor RandomImages(const Shape& shape) {
+    Tensor images(DType::kFloat32, shape);
+    for (float& pixel : images.values<float>()) {
+      pixel = static_cast<float>(Next()) / float(1 << 24);
+    }
+    return images;
+  }
+  Tensor RandomLabels(int64_t batch, int64_t classes) {
+    Tensor labels(DType::kInt64, {batch});
+    for (int64_t& label : labels.values<int64_t>()) {
+      label = static_cast<int64_t>(Next()) % classes;
+    }
+    return labels;
+  }
+
   Graph graph_;
   std::unique_ptr<Session> session_;
   PreparedStep step_;
   std::vector<Tensor> feeds_, fetches_;
+  uint64_t state_ = 1;
 };
 
-void BenchMnist(const Options& options, const std::string& model) {
+void BenchModel(const Options& options, const std::string& model) {
   SetComputeThreads(options.threads);
-  MnistStep step(model, options.batch);
+  ModelStep step(model, options.batch);
   // A block of about a tenth of a second or more.
-  const double once = MedianSeconds(3, 3, [&] { step.Run(); });
+  const double once = MedianSeconds(
+      IsMnist(model) ? 3 : 1, IsMnist(model) ? 3 : 1, [&] { step.Run(); });
   const int calls = std::clamp(static_cast<int>(0.1 / once), 1, options.steps);
+  const double rate =
+      1 / MedianSeconds(options.blocks, calls, [&] { step.Run(); });
   Report(options,
-         {{"bench", "mnist_" + model},
+         {{"bench", model},
           {"batch", options.batch},
           {"threads", options.threads},
-          {"steps_per_second",
-           1 / MedianSeconds(options.blocks, calls, [&] { step.Run(); })}});
+          {"steps_per_second", rate},
+          {"images_per_second", rate * static_cast<double>(options.batch)},
+          {"arena_bytes", step.info().arena_bytes}});
 }
 
 int Serve(const Options& options, const std::string& model) {
   SetComputeThreads(options.threads);
-  MnistStep step(model, options.batch);
-  for (int i = 0; i < 20; ++i) step.Run();
+  ModelStep step(model, options.batch);
+  const int warm_up = IsMnist(model) ? 20 : 2;
+  for (int i = 0; i < warm_up; ++i) step.Run();
   std::cout << Json{{"ready", true}} << std::endl;
   std::string verb;
   int64_t steps = 0;
@@ -202,8 +241,8 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Times whole steps");
   app.add_option("--model", options.model,
-                 "mnist_softmax, mnist_mlp or mnist_cnn; default: everything")
-      ->check(CLI::IsMember({"mnist_softmax", "mnist_mlp", "mnist_cnn"}));
+                 "Default: the executor and the MNIST networks")
+      ->check(CLI::IsMember(kModels));
   app.add_option("--batch", options.batch)->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps, "Most steps a block")
@@ -216,16 +255,17 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const std::string model =
-      options.model.empty() ? "" : options.model.substr(6);  // after "mnist_"
-  if (options.serve) return Serve(options, model.empty() ? "mlp" : model);
+  const std::string& model = options.model;
+  if (options.serve) return Serve(options, model.empty() ? "mnist_mlp" : model);
   if (!model.empty()) {
-    BenchMnist(options, model);
+    BenchModel(options, model);
     return 0;
   }
   RegisterTrivialOp();
   BenchExecutor(options);
-  for (const char* each : {"softmax", "mlp", "cnn"}) BenchMnist(options, each);
+  for (const std::string& each : kModels) {
+    if (IsMnist(each)) BenchModel(options, each);
+  }
   return 0;
 }
 

@@ -260,8 +260,16 @@ Iterator Dataset::MakeIterator() const {
 }
 
 Example Dataset::First() const {
+  return First(INT64_MAX);
+}
+
+Example Dataset::Sample() const {
+  return First(1);
+}
+
+Example Dataset::First(int64_t batch_limit) const {
   Example example;
-  Iterator first(Take(1).node_, /*batch_limit=*/1);
+  Iterator first(Take(1).node_, batch_limit);
   if (!first.Next(&example).ValueOrThrow()) {
     throw Error(Code::kInvalidArgument, "the dataset is empty");
   }

@@ -103,11 +103,15 @@ class Dataset {
   int64_t examples_per_epoch() const;
 
   Iterator MakeIterator() const;
-  // The first element, to learn names, dtypes and shapes; a batch is cut to its
-  // first example. Throws Error, also when the dataset is empty.
+  // The first element. Throws Error, also when the dataset is empty.
   Example First() const;
+  // The same with batches of one example, to learn names, dtypes and shapes
+  // without making a batch that may not fit into memory.
+  Example Sample() const;
 
  private:
+  Example First(int64_t batch_limit) const;
+
   std::shared_ptr<const DatasetNode> node_;
 };
 

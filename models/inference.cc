@@ -53,7 +53,7 @@ int64_t RowsOf(const Example& batch) {
 Inference::Inference(const TrainerSpec& spec, RunContext run,
                      const SessionOptions& options)
     : run_(std::move(run)), input_(FiniteInput(spec, run_)) {
-  features_ = std::make_unique<Features>(graph_, input_.First());
+  features_ = std::make_unique<Features>(graph_, input_.Sample());
   Scope root(graph_);
   model_ = spec.model(root, *features_, run_);
   session_ = std::make_unique<Session>(graph_, options);

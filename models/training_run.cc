@@ -41,7 +41,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
         static_cast<double>(context_.steps) / context_.steps_per_epoch;
   }
 
-  features_ = std::make_unique<Features>(graph_, input_.First());
+  features_ = std::make_unique<Features>(graph_, input_.Sample());
   Scope root(graph_);
   model_ = spec.model(root, *features_, context_);
   if (!model_.loss.valid()) {

@@ -457,6 +457,19 @@ TEST_CASE("MNIST files") {
   CHECK(missing.find("leave --data-dir away") != std::string::npos);
 }
 
+TEST_CASE("a sample has batches of one, whatever their size") {
+  int made = 0;
+  const Dataset huge =
+      datasets::FromTensors({{"x", Tensor::Array<int32_t>({3}, {5, 6, 7})}})
+          .Repeat()
+          .Map([&made](Example&) { ++made; })
+          .Batch(int64_t{1} << 50)
+          .Map([](Example&) {});
+  const Example sample = huge.Sample();
+  CHECK(sample["x"].BitEqual(Tensor::Array<int32_t>({1}, {5})));
+  CHECK(made == 1);
+}
+
 TEST_CASE("synthetic digits as a dataset") {
   const Dataset d = datasets::SyntheticDigits(20, 1);
   CHECK(d.cardinality() == 20);

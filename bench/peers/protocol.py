@@ -1,7 +1,7 @@
 """What the peers' benchmarks share: flags, timing, output, server mode.
 
-A step is forward, backward and a momentum-SGD update (0.9) on one batch of
-random data that lies in memory. Every step uses the same batch, so that no
+A training step is forward, backward and a momentum-SGD update (0.9) on one
+batch of random data that lies in memory; an inference step gives the logits. Every step uses the same batch, so that no
 input pipeline is measured.
 
 By itself a script times blocks of steps and prints the median rate. With
@@ -17,15 +17,16 @@ import statistics
 import sys
 import time
 
-MODELS = ("mnist_softmax", "mnist_mlp", "mnist_cnn")
+MNIST = ("mnist_softmax", "mnist_mlp", "mnist_cnn")
+RESNET = ("resnet50_training", "resnet50_inference")
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
-WARM_UP_STEPS = 20
+WARM_UP_STEPS = {MNIST: 20, RESNET: 2}
 
 
-def parse(peer, modes):
-    parser = argparse.ArgumentParser(description=f"MNIST steps in {peer}")
-    parser.add_argument("--model", choices=MODELS, default="mnist_mlp")
+def parse(peer, modes, models=MNIST):
+    parser = argparse.ArgumentParser(description=f"Steps in {peer}")
+    parser.add_argument("--model", choices=models, default=models[0])
     parser.add_argument("--mode", choices=modes, default=modes[0])
     parser.add_argument("--batch", type=int, default=100, help="images a step")
     parser.add_argument("--threads", type=int, default=1)
@@ -35,6 +36,7 @@ def parse(peer, modes):
     parser.add_argument("--serve", action="store_true")
     flags = parser.parse_args()
     flags.peer = peer
+    flags.warm_up = WARM_UP_STEPS[models]
     # Read by the math libraries when they are loaded, so before any import.
     os.environ["OMP_NUM_THREADS"] = str(flags.threads)
     os.environ["MKL_NUM_THREADS"] = str(flags.threads)
@@ -43,7 +45,7 @@ def parse(peer, modes):
 
 def measure(flags, run):
     """`run(n)` runs n steps and returns when their results are there."""
-    run(WARM_UP_STEPS)
+    run(flags.warm_up)
     if flags.serve:
         serve(run)
         return
@@ -54,7 +56,7 @@ def measure(flags, run):
         "mode": flags.mode,
         "batch": flags.batch,
         "threads": flags.threads,
-        "steps_per_second": round(statistics.median(rates), 2),
+        "steps_per_second": round(statistics.median(rates), 3),
     }
     if flags.json:
         print(json.dumps(result))
