@@ -245,8 +245,9 @@ TEST_CASE("image files are classified, those that are none are told") {
   std::ofstream(folder / "text.png") << "no image";
   CheckError(predict({folder / "text.png"}), 1, "text.png': this is no image");
   CheckError(predict({folder / "none.png"}), 1, folder / "none.png");
-  CheckError(Run(On("predict", {"--log-dir", log, "--model", "resnet56"})), 1,
-             "does not fit this model");
+  CheckError(Run({"predict", "--data", "cifar10", "--model", "resnet56",
+                  "--log-dir", log, folder / "first.png"}),
+             1, "does not fit this model");
 }
 
 TEST_CASE("a folder of images trains") {
