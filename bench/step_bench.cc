@@ -171,6 +171,7 @@ class ModelStep {
     }
     session_ = std::make_unique<Session>(graph_);
     session_->Initialize();
+    if (!Trains(model)) session_->Freeze();
     step_ = session_->Prepare(shapes, {fetch}, targets);
     fetches_ = step_.MakeFetches();
   }

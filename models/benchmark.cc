@@ -58,9 +58,10 @@ BenchmarkResult Benchmark(const TrainerSpec& spec, const RunContext& run,
   if (benchmark.inference) {
     context.mode = Mode::kPredict;
     Inference inference(spec, context, options.session);
-    result.info = inference.PreparePrediction();
     inference.Initialize();
     if (!options.weights.empty()) inference.LoadWeights(options.weights);
+    inference.Freeze();
+    result.info = inference.PreparePrediction();
     const Example batch = FirstBatch(inference.input());
     result.examples = RowsOf(batch);
     result.variable_bytes = inference.session().variable_bytes();
