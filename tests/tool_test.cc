@@ -211,6 +211,13 @@ TEST_CASE("doctor finds the machine well") {
   CHECK(report[0]["cores"].get<int>() >= 1);
   CHECK(report[0]["threads"].get<int>() >= 1);
   CHECK_EQ(report[0]["self_test"], "ok");
+  CHECK(report[0]["kernels"]["simd"].get<int>() > 10);
+#if SLUICE_HAVE_ONEDNN
+  CHECK(report[0]["kernels"]["onednn"].get<int>() > 0);
+  CHECK_EQ(report[0]["libraries"]["onednn"], "present");
+#else
+  CHECK_FALSE(report[0]["kernels"].contains("onednn"));
+#endif
 }
 
 TEST_CASE("help and version") {

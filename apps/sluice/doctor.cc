@@ -62,6 +62,17 @@ std::map<std::string, std::string> Libraries() {
   return libraries;
 }
 
+// How many kernels each provider has.
+std::map<std::string, int> Providers() {
+  std::map<std::string, int> providers;
+  for (const OpDef* op : OpTable::Global().All()) {
+    for (const KernelDef* kernel : KernelTable::Global().KernelsOf(op->name)) {
+      ++providers[kernel->provider];
+    }
+  }
+  return providers;
+}
+
 // One step with a gradient; "ok" or what failed.
 std::string SelfTest() {
   try {
@@ -90,6 +101,7 @@ struct Report {
   const int64_t available = MemoryInfo("MemAvailable");
   const std::map<std::string, std::string> libraries = Libraries();
   const size_t ops = OpTable::Global().All().size();
+  const std::map<std::string, int> providers = Providers();
   const std::string self_test = SelfTest();
   const int64_t peak = PeakMemory();
 };
@@ -116,6 +128,12 @@ void PrintText(const Report& report) {
   for (const auto& [name, state] : report.libraries) {
     line("library", fmt::format("{} {}", name, state));
   }
+  std::string providers;
+  for (const auto& [name, kernels] : report.providers) {
+    providers +=
+        fmt::format("{}{} {}", providers.empty() ? "" : ", ", kernels, name);
+  }
+  line("kernels", providers);
   line("self-test", report.self_test);
 }
 
@@ -137,6 +155,7 @@ void PrintAsJson(const Report& report) {
              {"peak_bytes", report.peak},
              {"devices", {"/cpu:0"}},
              {"libraries", report.libraries},
+             {"kernels", report.providers},
              {"self_test", report.self_test}});
 }
 

@@ -26,6 +26,9 @@ void RegisterSliceKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);
+#if SLUICE_HAVE_ONEDNN
+void RegisterOnednnKernels(KernelTable& table);  // a library, not a family
+#endif
 
 }  // namespace sluice::cpu
 

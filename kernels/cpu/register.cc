@@ -22,6 +22,9 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterIndexKernels(table);
   cpu::RegisterRandomKernels(table);
   cpu::RegisterOptimizerKernels(table);
+#if SLUICE_HAVE_ONEDNN
+  cpu::RegisterOnednnKernels(table);
+#endif
 }
 
 }  // namespace sluice
