@@ -57,6 +57,10 @@ class RandomStream {
     salt_ = mixed[2];
   }
 
+  // Of every block's counter and key, for code that computes many at a time.
+  constexpr const PhiloxKey& key() const { return key_; }
+  constexpr uint32_t salt() const { return salt_; }
+
   // Block i; `draw` numbers further independent blocks of the same i.
   constexpr PhiloxBlock Block(uint64_t i, uint32_t draw = 0) const {
     return Philox({Low(i), High(i), draw, salt_}, key_);

@@ -1,5 +1,6 @@
 #include "engine/threads.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/streaming.h"
 
 namespace sluice::cpu {
 
@@ -55,20 +56,42 @@ simd::OpParams ParamsOf(const KernelSpec& spec) {
   return params;
 }
 
+namespace {
+
+bool IsStreamed(const TensorType& result) {
+  return result.bytes() >= kStreamedBytes && SizeOf(result.dtype) >= 4;
+}
+
+}  // namespace
+
 KernelPtr MakeUnary(const KernelSpec& spec, simd::UnaryFn fn) {
   const int64_t n = spec.outputs[0].shape.elements();
   const int64_t x_size = SizeOf(spec.inputs[0].dtype);
   const int64_t y_size = SizeOf(spec.outputs[0].dtype);
   const simd::OpParams params = ParamsOf(spec);
+  const bool large = IsStreamed(spec.outputs[0]);
   return KernelOf([=](const KernelContext& c) {
+    const char* x = c.input<char>(0);
+    char* y = c.output<char>(0);
+    // In place, the line has been read anyway.
+    const bool stream = large && x != y && IsAligned(y);
     ParallelFor(n, kElementwiseGrain, [&](int64_t begin, int64_t end) {
-      fn(c.input<char>(0) + begin * x_size, c.output<char>(0) + begin * y_size,
-         end - begin, params);
+      if (stream) {
+        ComputeStreamed(end - begin, y_size, y + begin * y_size,
+                        [&](int64_t i, int64_t count, char* out) {
+                          fn(x + (begin + i) * x_size, out, count, params);
+                        });
+      } else {
+        fn(x + begin * x_size, y + begin * y_size, end - begin, params);
+      }
     });
   });
 }
 
 namespace {
+
+// Shorter ones would leave too many lines in part.
+constexpr int64_t kStreamedRun = 1024;  // elements
 
 // Runs fn(a, a is an array, b, b is an array, y, n) over a broadcast.
 template <typename Fn>
@@ -76,16 +99,30 @@ KernelPtr OverRuns(const KernelSpec& spec, Fn fn) {
   const Broadcast broadcast(spec.outputs[0].shape, spec.inputs);
   const int64_t size = SizeOf(spec.inputs[0].dtype);
   const int64_t y_size = SizeOf(spec.outputs[0].dtype);
+  const bool large = IsStreamed(spec.outputs[0]);
   return KernelOf([=](const KernelContext& c) {
+    const char* a = c.input<char>(0);
+    const char* b = c.input<char>(1);
+    char* y = c.output<char>(0);
+    const bool stream = large && a != y && b != y;
+    const auto run = [&](const Broadcast::Offsets& at, int64_t first,
+                         int64_t n) {
+      const int64_t a_step = broadcast.step(0), b_step = broadcast.step(1);
+      const char* from_a = a + at[0] * size;
+      const char* from_b = b + at[1] * size;
+      char* to = y + first * y_size;
+      if (!stream || n < kStreamedRun || !IsAligned(to)) {
+        fn(from_a, a_step, from_b, b_step, to, n);
+        return;
+      }
+      ComputeStreamed(n, y_size, to, [&](int64_t i, int64_t count, char* out) {
+        fn(from_a + i * a_step * size, a_step, from_b + i * b_step * size,
+           b_step, out, count);
+      });
+    };
     ParallelFor(broadcast.elements(), kElementwiseGrain,
                 [&](int64_t begin, int64_t end) {
-                  broadcast.ForEachRun(
-                      begin, end,
-                      [&](const Broadcast::Offsets& at, int64_t y, int64_t n) {
-                        fn(c.input<char>(0) + at[0] * size, broadcast.step(0),
-                           c.input<char>(1) + at[1] * size, broadcast.step(1),
-                           c.output<char>(0) + y * y_size, n);
-                      });
+                  broadcast.ForEachRun(begin, end, run);
                 });
   });
 }

@@ -9,6 +9,7 @@
 #include "engine/scalar.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/simd/simd.h"
 
 namespace sluice::cpu {
 namespace {
@@ -226,6 +227,48 @@ Status SparseRows(const CrossEntropyGeometry& g, Wanted wanted,
   return bad.ToStatus(labels, g.classes);
 }
 
+// float32 by vector code.
+template <typename L>
+Status FastSparseRows(const CrossEntropyGeometry& g, Wanted wanted,
+                      const KernelContext& k) {
+  const auto keep = static_cast<float>(1 - g.smoothing);
+  const auto spread =
+      static_cast<float>(g.smoothing / static_cast<double>(g.classes));
+  const auto classes = static_cast<float>(g.classes);
+  const CrossEntropyOperands<float> o(wanted, k);
+  const L* labels = k.input<L>(1);
+  BadRow bad(g.rows);
+  ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
+    if (o.loss_out != nullptr) {
+      Simd().log_sum_exp(o.logits + begin * g.classes,
+                         o.log_sum_exp_out + begin, end - begin, g.classes);
+    }
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t label = static_cast<int64_t>(labels[r]);
+      if (label < 0 || label >= g.classes) {
+        bad.Report(r);
+        continue;
+      }
+      const float* x = o.logits + r * g.classes;
+      const float lse =
+          o.loss_out != nullptr ? o.log_sum_exp_out[r] : o.log_sum_exp[r];
+      if (o.loss_out != nullptr) {
+        float loss = keep * (lse - x[label]);
+        if (spread != 0) {
+          loss += spread * (classes * lse - Simd().sum(x, g.classes));
+        }
+        o.loss_out[r] = loss;
+      }
+      if (o.dlogits != nullptr) {
+        float* dx = o.dlogits + r * g.classes;
+        Simd().shifted_exp(x, lse, spread, o.dloss[r], dx, g.classes);
+        dx[label] -= o.dloss[r] * keep;
+      }
+    }
+  });
+  return bad.ToStatus(labels, g.classes);
+}
+
 // --- The others --------------------------------------------------------------
 
 template <typename T>
@@ -298,6 +341,17 @@ auto SparseMaker(Wanted wanted) {
   };
 }
 
+auto FastSparseMaker(Wanted wanted) {
+  return [wanted](const KernelSpec& spec) -> Result<KernelPtr> {
+    const CrossEntropyGeometry g = GeometryOf(spec);
+    return DispatchIndex(spec.inputs[1].dtype, [&]<typename L>(TypeTag<L>) {
+      return Result<KernelPtr>(KernelOf([=](const KernelContext& c) {
+        return FastSparseRows<L>(g, wanted, c);
+      }));
+    });
+  };
+}
+
 Result<KernelPtr> MakeSigmoidCrossEntropy(const KernelSpec& spec) {
   const int64_t n = spec.inputs[0].shape.elements();
   return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
@@ -327,6 +381,15 @@ void RegisterLossKernels(KernelTable& table) {
   for (const auto& [suffix, wanted] : forms) {
     add("SoftmaxCrossEntropy" + suffix, DenseMaker(wanted));
     add("SparseSoftmaxCrossEntropy" + suffix, SparseMaker(wanted));
+    table.Register({.op = "SparseSoftmaxCrossEntropy" + suffix,
+                    .priority = 10,
+                    .provider = "simd",
+                    .supports =
+                        [](const KernelSpec& spec) {
+                          return spec.inputs[0].shape[-1] > 0;
+                        },
+                    .dtypes = DType::kFloat32,
+                    .make = FastSparseMaker(wanted)});
   }
   add("SigmoidCrossEntropy", MakeSigmoidCrossEntropy);
   add("L2Loss", MakeL2Loss);

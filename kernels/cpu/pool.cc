@@ -6,6 +6,7 @@
 #include "engine/threads.h"
 #include "engine/window.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/simd/simd.h"
 
 namespace sluice::cpu {
 namespace {
@@ -154,6 +155,62 @@ void MaxPoolGrad(const PoolGeometry& g, const T* x, const T* y, const T* dy,
   });
 }
 
+simd::PoolRow RowOf(const PoolGeometry& g, int64_t oh) {
+  const Inside rows = InsideOf(g.h, oh);
+  return {.width = g.w.input,
+          .channels = g.channels,
+          .first_row = rows.begin,
+          .end_row = rows.end,
+          .windows = g.w.output,
+          .stride = g.w.stride,
+          .pad = g.w.pad_before,
+          .window = g.w.window};
+}
+
+void FastMaxPool(const PoolGeometry& g, const float* x, float* y) {
+  ForOutputRows(g, [&](int64_t image, int64_t oh) {
+    Simd().pool.max(RowOf(g, oh), x + image * g.h.input * g.x_row(),
+                    y + (image * g.h.output + oh) * g.y_row());
+  });
+}
+
+constexpr int64_t kPieces = 16;  // of images, for machines with more cores
+
+// A piece is some rows of dx of one image. Windows that reach into two pieces
+// are looked at by both. Rows are zeroed just before they are added to, while
+// they stay in the L2 cache.
+void FastMaxPoolGrad(const PoolGeometry& g, const float* x, const float* y,
+                     const float* dy, float* dx) {
+  const int64_t blocks =
+      std::clamp<int64_t>(kPieces / std::max<int64_t>(g.images, 1), 1,
+                          std::max<int64_t>(g.h.input, 1));
+  ParallelFor(g.images * blocks, 1, [&](int64_t first, int64_t last) {
+    for (int64_t piece = first; piece < last; ++piece) {
+      const int64_t image = piece / blocks, block = piece % blocks;
+      const int64_t begin = g.h.input * block / blocks;
+      const int64_t end = g.h.input * (block + 1) / blocks;
+      const int64_t in = image * g.h.input * g.x_row();
+      int64_t zeroed = begin;
+      const auto zero_until = [&](int64_t row) {
+        row = std::min(row, end);
+        if (row <= zeroed) return;
+        std::fill(dx + in + zeroed * g.x_row(), dx + in + row * g.x_row(),
+                  0.0f);
+        zeroed = row;
+      };
+      for (int64_t oh = 0; oh < g.h.output; ++oh) {
+        const simd::PoolRow row = RowOf(g, oh);
+        if (row.end_row <= begin || row.first_row >= end) continue;
+        zero_until(row.end_row);
+        const int64_t out = (image * g.h.output + oh) * g.y_row();
+        Simd().pool.max_grad(row, begin, end, x + in, y + out, dy + out,
+                             dx + in);
+      }
+      zero_until(end);
+    }
+  });
+}
+
 // y_out[c] = g at the first element of the window that is not below y.
 template <typename T>
 void MaxPoolGradGrad(const PoolGeometry& g, const T* x, const T* y, const T* in,
@@ -267,6 +324,25 @@ void RegisterPoolKernels(KernelTable& table) {
   add("MaxPoolGrad", []<typename T>(TypeTag<T>, const PoolGeometry& g,
                                     const KernelContext& c) {
     MaxPoolGrad(g, c.input<T>(0), c.input<T>(1), c.input<T>(2), c.output<T>(0));
+  });
+  auto add_fast = [&](const char* op, auto run) {
+    table.Register({.op = op,
+                    .priority = 10,
+                    .provider = "simd",
+                    .dtypes = DType::kFloat32,
+                    .make = [run](const KernelSpec& s) -> Result<KernelPtr> {
+                      SLUICE_ASSIGN_OR_RETURN(const PoolGeometry g,
+                                              GeometryOf(s, s.inputs[0].shape));
+                      return KernelOf(
+                          [=](const KernelContext& c) { run(g, c); });
+                    }});
+  };
+  add_fast("MaxPool", [](const PoolGeometry& g, const KernelContext& c) {
+    FastMaxPool(g, c.input<float>(0), c.output<float>(0));
+  });
+  add_fast("MaxPoolGrad", [](const PoolGeometry& g, const KernelContext& c) {
+    FastMaxPoolGrad(g, c.input<float>(0), c.input<float>(1), c.input<float>(2),
+                    c.output<float>(0));
   });
   add("MaxPoolGradGrad", []<typename T>(TypeTag<T>, const PoolGeometry& g,
                                         const KernelContext& c) {

@@ -1,9 +1,8 @@
 // Writes to variables. The kernels move or add bytes; ordering against reads
 // is the graph's business.
-#include <cstring>
-
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/streaming.h"
 
 namespace sluice::cpu {
 namespace {
@@ -14,7 +13,7 @@ Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
   const size_t bytes = spec.inputs[0].bytes();
   return KernelOf([bytes](const KernelContext& c) {
     if (c.mutable_input<char>(0) != c.input<char>(1)) {
-      std::memcpy(c.mutable_input<char>(0), c.input<char>(1), bytes);
+      CopyBytes(c.input<char>(1), c.mutable_input<char>(0), bytes);
     }
   });
 }

@@ -106,6 +106,14 @@ void LogSoftmax(const float* x, float* y, int64_t rows, int64_t columns) {
   }
 }
 
+void ShiftedExp(const float* x, float shift, float offset, float factor,
+                float* y, int64_t n) {
+  SLUICE_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] = factor * (scalar::Exp()(x[i] - shift) - offset);
+  }
+}
+
 void BiasAdd(const float* x, const float* bias, float* y, int64_t rows,
              int64_t columns, bool relu) {
   for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
@@ -167,6 +175,7 @@ void AddRows(simd::SimdKernels& table) noexcept {
   table.softmax = Softmax;
   table.log_softmax = LogSoftmax;
   table.log_sum_exp = LogSumExp;
+  table.shifted_exp = ShiftedExp;
   table.bias_add = BiasAdd;
   table.column_sums = ColumnSums;
 }

@@ -17,6 +17,8 @@
 #include "kernels/cpu/simd/batch_norm.h"
 #include "kernels/cpu/simd/conv.h"
 #include "kernels/cpu/simd/depthwise.h"
+#include "kernels/cpu/simd/pool.h"
+#include "kernels/cpu/simd/random.h"
 #include "kernels/cpu/simd/winograd.h"
 
 namespace sluice {
@@ -120,6 +122,9 @@ struct SimdKernels {
   void (*log_softmax)(const float* x, float* y, int64_t rows, int64_t columns);
   // y[row] = log(sum(exp(x[row, :]))).
   void (*log_sum_exp)(const float* x, float* y, int64_t rows, int64_t columns);
+  // y = factor * (exp(x - shift) - offset).
+  void (*shifted_exp)(const float* x, float shift, float offset, float factor,
+                      float* y, int64_t n);
   // y = x + bias, bias[columns]; relu: negative results become zero.
   void (*bias_add)(const float* x, const float* bias, float* y, int64_t rows,
                    int64_t columns, bool relu);
@@ -157,6 +162,8 @@ struct SimdKernels {
   GemmKernels<float> gemm_f32;
   GemmKernels<double> gemm_f64;
   ConvKernels conv;
+  PoolKernels pool;
+  RandomKernels random;
   WinogradKernels winograd;
   BatchNormKernels batch_norm;
   DepthwiseKernels depthwise;

@@ -20,6 +20,8 @@ simd::SimdKernels MakeTable() noexcept {
   AddFused(table);
   AddGemm(table);
   AddConv(table);
+  AddPool(table);
+  AddRandom(table);
   AddWinograd(table);
   AddBatchNorm(table);
   AddDepthwise(table);

@@ -18,6 +18,8 @@ void AddOptimizers(simd::SimdKernels& table) noexcept;  // optimizer.cc
 void AddFused(simd::SimdKernels& table) noexcept;       // fused.cc
 void AddGemm(simd::SimdKernels& table) noexcept;        // gemm.cc
 void AddConv(simd::SimdKernels& table) noexcept;        // conv.cc
+void AddPool(simd::SimdKernels& table) noexcept;        // pool.cc
+void AddRandom(simd::SimdKernels& table) noexcept;      // random.cc
 void AddWinograd(simd::SimdKernels& table) noexcept;    // winograd.cc
 void AddBatchNorm(simd::SimdKernels& table) noexcept;   // batch_norm.cc
 void AddDepthwise(simd::SimdKernels& table) noexcept;   // depthwise.cc

@@ -1,0 +1,30 @@
+// The inner loops of maximum pooling over NHWC images: one row of windows at a
+// time, channels in vectors.
+#ifndef SLUICE_KERNELS_CPU_SIMD_POOL_H_
+#define SLUICE_KERNELS_CPU_SIMD_POOL_H_
+
+#include <cstdint>
+
+namespace sluice::simd {
+
+// A row of windows over an image[height, width, channels].
+struct PoolRow {
+  int64_t width = 0, channels = 0;
+  int64_t first_row = 0, end_row = 0;  // of the image, inside it
+  int64_t windows = 0;
+  // Window o covers columns o * stride - pad ... + window, cut at the edges.
+  int64_t stride = 0, pad = 0, window = 0;
+};
+
+struct PoolKernels {
+  // y[windows, channels] = the largest under each window, NaN if any is.
+  void (*max)(const PoolRow& row, const float* image, float* y);
+  // Adds dy to dx where x is the first of its window not below y. Of dx only
+  // the rows [begin, end) are touched.
+  void (*max_grad)(const PoolRow& row, int64_t begin, int64_t end,
+                   const float* x, const float* y, const float* dy, float* dx);
+};
+
+}  // namespace sluice::simd
+
+#endif  // SLUICE_KERNELS_CPU_SIMD_POOL_H_
