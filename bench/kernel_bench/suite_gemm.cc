@@ -63,6 +63,9 @@ std::vector<Case> GemmCases() {
   AddLayer(100, 784, 10, products);
   AddLayer(100, 3136, 1024, products);
   AddLayer(16, 2048, 1000, products);
+  // What the second convolution of the MNIST cnn would be.
+  products.push_back({"tall", 19600, 64, 800, false, false});
+  products.push_back({"tall tn", 800, 64, 19600, true, false});
   for (int64_t n : {256, 512, 1024}) {
     products.push_back({"square", n, n, n, false, false});
     products.push_back({"square nt", n, n, n, false, true});
