@@ -5,6 +5,8 @@
 //                    not read, nor written unless others use it, in which case
 //                    it becomes a further output
 //   side by side     two users of one tensor join: it is read once
+//   into a sum       over leading or trailing dimensions, a mean included: what
+//                    is summed is not read again
 //
 // Nothing is computed twice. Comparisons join the Select they choose for, since
 // bool is no dtype of tensors here. Operands that BroadcastTo had spread out
@@ -52,6 +54,36 @@ int64_t ChoiceBytes(const FusedCluster& cluster) {
          cluster.shape().elements();
 }
 
+// What a sum does to the dimensions of its operand.
+enum class SumForm : uint8_t { kNone, kLeading, kTrailing };
+
+SumForm FormOf(const Node& node) {
+  if (!node.Is("Sum") && !node.Is("Mean") && !node.Is("SumTo")) {
+    return SumForm::kNone;
+  }
+  const Shape& x = node.input(0).shape();
+  std::vector<bool> summed(x.rank());
+  if (node.Is("SumTo")) {
+    const Shape& y = node.output_type(0).shape;
+    const int lacking = x.rank() - y.rank();
+    for (int d = 0; d < x.rank(); ++d) {
+      summed[d] = d < lacking || y[d - lacking] != x[d];
+    }
+  } else {
+    const std::vector<int64_t>& axes = node.attrs().Ints("axes");
+    for (int64_t axis : axes) summed[axis < 0 ? axis + x.rank() : axis] = true;
+    if (axes.empty()) summed.assign(x.rank(), true);
+  }
+  std::vector<bool> order;  // of the dimensions that count
+  for (int d = 0; d < x.rank(); ++d) {
+    if (x[d] != 1) order.push_back(summed[d]);
+  }
+  if (std::count(order.begin(), order.end(), true) == 0) return SumForm::kNone;
+  if (std::is_sorted(order.begin(), order.end())) return SumForm::kTrailing;
+  const bool leading = std::is_sorted(order.rbegin(), order.rend());
+  return leading ? SumForm::kLeading : SumForm::kNone;
+}
+
 class Fuser {
  public:
   Fuser(NodeMerger& merger, Fusions* done) : merger_(merger), done_(done) {}
@@ -68,6 +100,9 @@ class Fuser {
       }
     }
     for (Node* node : merger_.Order()) JoinUsers(*node);
+    for (Node* node : merger_.Order()) {
+      if (!merger_.gone(*node)) JoinSum(*node);
+    }
   }
 
  private:
@@ -147,6 +182,49 @@ class Fuser {
     return shared > 0 &&
            Join(*first, *second, kept,
                 shared + ChoiceBytes(*first) + ChoiceBytes(*second));
+  }
+
+  // A sum of what a cluster computes becomes its last output.
+  void JoinSum(Node& sum) {
+    const SumForm form = FormOf(sum);
+    if (form == SumForm::kNone) return;
+    const Output value = sum.input(0);
+    std::optional<FusedCluster> cluster = ClusterOf(value.node(), merger_);
+    if (!cluster || cluster->shape().elements() < kLeastElements ||
+        cluster->outputs.size() >= kMostOutputs) {
+      return;
+    }
+    std::vector<Node*> members = cluster->members;
+    members.push_back(&sum);
+    if (!merger_.CanMerge(members)) return;
+    NodeMerger::Merged merged = cluster->AsNode();
+    merged.op = &OpTable::Global().Get("FusedSum");
+    // Of the outputs those that others use stay, and the sum is the last.
+    const std::vector<int64_t> before = merged.attrs.Ints("outputs");
+    std::vector<int64_t> values;
+    bool written = false;
+    merged.types.clear();
+    merged.outputs.clear();
+    for (int i = 0; i < value.node().num_outputs(); ++i) {
+      const Output output = value.node().output(i);
+      const size_t here = output == value ? 1 : 0;
+      if (merger_.UsesOf(output).size() == here) continue;
+      written |= output == value;
+      merged.outputs[output] = static_cast<int>(values.size());
+      merged.types.push_back(output.type());
+      values.push_back(before[i]);
+    }
+    merged.outputs[sum.output(0)] = static_cast<int>(values.size());
+    merged.types.push_back(sum.output_type(0));
+    values.push_back(before[value.index()]);
+    merged.attrs.Set("outputs", values);
+    merged.attrs.Set("sum", form == SumForm::kLeading ? "leading" : "trailing");
+    merged.attrs.Set("sum_shape", sum.output_type(0).shape);
+    const auto count = static_cast<double>(cluster->shape().elements()) /
+                       static_cast<double>(sum.output_type(0).shape.elements());
+    merged.attrs.Set("sum_scale", sum.Is("Mean") ? 1 / count : 1.0);
+    MergeAs(merger_, members, sum, merged,
+            (written ? 1 : 2) * BytesOf(value) + ChoiceBytes(*cluster), done_);
   }
 
   bool Join(const FusedCluster& producer, const FusedCluster& consumer,

@@ -164,6 +164,7 @@ TEST_CASE("graph says what was fused and what that saves") {
   CHECK(Contains(fused.out, "program = \"Exp(0); Sqrt(1)\""));
   const auto objects =
       Objects(tool.Run(command + " --json --feed x=32,64").out);
+  REQUIRE_FALSE(objects.empty());
   CHECK_EQ(objects[0]["merged"], Json({"exp", "sqrt"}));
   CHECK_EQ(objects[0]["bytes_saved"], 16384);
   const Outcome unknown = tool.Run("graph --pass fuse " + file);
