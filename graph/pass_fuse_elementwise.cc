@@ -23,6 +23,8 @@ namespace {
 constexpr int64_t kLeastElements = 1024;
 // So that a tile's values stay in the nearest cache.
 constexpr size_t kMostInputs = 12, kMostSteps = 48, kMostOutputs = 6;
+// Rows that make their sums little beside them.
+constexpr int64_t kLeastRows = 64;
 // Places between siblings in the order: farther ones would keep their operands
 // alive for long.
 constexpr int64_t kMostDistance = 32;
@@ -188,6 +190,11 @@ class Fuser {
   void JoinSum(Node& sum) {
     const SumForm form = FormOf(sum);
     if (form == SumForm::kNone) return;
+    const int64_t results = sum.output_type(0).shape.elements();
+    if (form == SumForm::kLeading &&
+        sum.input(0).shape().elements() < kLeastRows * results) {
+      return;
+    }
     const Output value = sum.input(0);
     std::optional<FusedCluster> cluster = ClusterOf(value.node(), merger_);
     if (!cluster || cluster->shape().elements() < kLeastElements ||
@@ -221,7 +228,7 @@ class Fuser {
     merged.attrs.Set("sum", form == SumForm::kLeading ? "leading" : "trailing");
     merged.attrs.Set("sum_shape", sum.output_type(0).shape);
     const auto count = static_cast<double>(cluster->shape().elements()) /
-                       static_cast<double>(sum.output_type(0).shape.elements());
+                       static_cast<double>(results);
     merged.attrs.Set("sum_scale", sum.Is("Mean") ? 1 / count : 1.0);
     MergeAs(merger_, members, sum, merged,
             (written ? 1 : 2) * BytesOf(value) + ChoiceBytes(*cluster), done_);

@@ -209,5 +209,47 @@ TEST_CASE("accumulated gradients are applied the same when fused") {
   CheckClose(*training, got, Train(*training, {.fuse = false}, 4), 1e-5);
 }
 
+// Fused and plain values of some outputs for one feed.
+void CheckLarge(const Shape& shape,
+                const std::function<std::vector<Output>(Output)>& build) {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, shape);
+  const std::vector<Output> outputs = build(x);
+  const Feed feed = {x, Noise(shape, 5)};
+  Session fused(graph), plain(graph, {.fuse = false});
+  const std::vector<Tensor> got = fused.Run({feed}, outputs);
+  const std::vector<Tensor> wanted = plain.Run({feed}, outputs);
+  for (size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    double worst = 0;
+    for (int64_t j = 0; j < got[i].elements(); ++j) {
+      const double w = wanted[i].At(j);
+      worst = std::max(worst, std::abs(got[i].At(j) - w) / (1 + std::abs(w)));
+    }
+    CHECK(worst < 1e-5);
+  }
+}
+
+// Large enough to be stored past the caches; rows that end within a cache line.
+TEST_CASE("large tensors are computed the same when fused") {
+  CheckLarge({120'000, 37}, [](const Output& x) -> std::vector<Output> {
+    const Output y = Relu(x * 2 - 0.5);
+    return {y, Sum(y, {0}) * 1e-3};
+  });
+  CheckLarge({37, 120'000}, [](const Output& x) -> std::vector<Output> {
+    const Output y = Tanh(x + 0.25);
+    return {y, Mean(y, {1}), Exp(y)};
+  });
+  CheckLarge({70'000, 8, 8}, [](const Output& x) -> std::vector<Output> {
+    Graph& graph = x.graph();
+    auto channels = [&](double value) {
+      return graph.Constant(Tensor::Full(DType::kFloat32, {8}, value));
+    };
+    const BatchNormOutputs norm =
+        BatchNorm(x, channels(2), channels(0.25), channels(0), channels(1), {});
+    return {Relu(norm.y), norm.mean, norm.new_running_variance};
+  });
+}
+
 }  // namespace
 }  // namespace sluice

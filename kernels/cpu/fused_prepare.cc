@@ -116,6 +116,8 @@ class Compiler {
     if (p_.row_elements <= p_.tile) {
       p_.tile = p_.tile / p_.row_elements * p_.row_elements;
     }
+    // Tiles must begin at cache lines to be stored past the caches.
+    p_.stream &= p_.row_elements * p_.element_size % 64 == 0;
   }
 
   // Whether an input of one element always meets an array in a binary step.
