@@ -99,11 +99,18 @@ class Piece {
       const int64_t next = std::min(p_.tile, end - at - n);
       const int64_t count = static_cast<int64_t>(p_.steps.size());
       for (int64_t s = 0; s < count; ++s) {
-        // A share of the next tile's lines, so that they arrive meanwhile.
+        // A share of the next tile's lines, so that they arrive meanwhile, and
+        // of the last tile's results, so that they leave.
         Fetch(at + n + next * s / count, at + n + next * (s + 1) / count);
         RunStep(p_.steps[s], at, n);
+        Stream(s + 1, count);
       }
-      for (const FusedKept& kept : p_.kept) Store(kept, at, n);
+      if (stream_) {
+        streamed_ = {at, n, 0};
+        bank_ = 1 - bank_;
+      } else {
+        for (const FusedKept& kept : p_.kept) Store(kept, at, n);
+      }
       if (p_.sum == PreparedProgram::Sum::kNone) continue;
       if (p_.element_size == sizeof(float)) {
         AddUp<float>(piece, at, n, end);
@@ -111,10 +118,18 @@ class Piece {
         AddUp<double>(piece, at, n, end);
       }
     }
+    if (stream_) {
+      Stream(1, 1);
+      Simd().fence();
+    }
   }
 
  private:
-  char* Register(int i) { return scratch_ + i * stride_; }
+  // While results are streamed, tiles take turns with two banks of registers.
+  char* Register(int i, int bank) {
+    return scratch_ + (bank * p_.registers + i) * stride_;
+  }
+  char* Register(int i) { return Register(i, bank_); }
 
   const char* Find(const FusedPlace& place, int64_t at) {
     switch (place.kind) {
@@ -182,7 +197,8 @@ class Piece {
 
   template <typename T>
   void AddUp(int64_t piece, int64_t at, int64_t n, int64_t end) {
-    const T* x = reinterpret_cast<const T*>(Register(p_.sum_register));
+    const int bank = stream_ ? 1 - bank_ : bank_;  // that of this tile
+    const T* x = reinterpret_cast<const T*>(Register(p_.sum_register, bank));
     T* scratch = static_cast<T*>(c_.workspace());
     const int64_t row = p_.row_elements;
     const int64_t begin = p_.PieceBegin(piece);
@@ -214,15 +230,27 @@ class Piece {
   }
 
   void Store(const FusedKept& kept, int64_t at, int64_t n) {
-    char* out = c_.output<char>(kept.output) + at * p_.element_size;
-    if (stream_) {
-      Simd().stream(reinterpret_cast<const float*>(Register(kept.reg)),
-                    reinterpret_cast<float*>(out),
-                    n * p_.element_size / static_cast<int64_t>(sizeof(float)));
-    } else {
-      std::memcpy(out, Register(kept.reg),
-                  static_cast<size_t>(n * p_.element_size));
+    std::memcpy(c_.output<char>(kept.output) + at * p_.element_size,
+                Register(kept.reg), static_cast<size_t>(n * p_.element_size));
+  }
+
+  // Stores the tile before this one up to `share` of `of` parts.
+  void Stream(int64_t share, int64_t of) {
+    const int64_t end = share == of ? streamed_.elements
+                                    : streamed_.elements * share / of /
+                                          kFusedTileUnit * kFusedTileUnit;
+    if (end <= streamed_.done) return;
+    const int64_t from = streamed_.done * p_.element_size;
+    const int64_t bytes = end * p_.element_size - from;
+    for (const FusedKept& kept : p_.kept) {
+      char* out =
+          c_.output<char>(kept.output) + streamed_.at * p_.element_size + from;
+      Simd().stream(
+          reinterpret_cast<const float*>(Register(kept.reg, 1 - bank_) + from),
+          reinterpret_cast<float*>(out),
+          bytes / static_cast<int64_t>(sizeof(float)));
     }
+    streamed_.done = end;
   }
 
   const PreparedProgram& p_;
@@ -230,9 +258,13 @@ class Piece {
   int64_t stride_ = 0;
   double row_sum_ = 0;  // of the tiles of a long row so far
   bool stream_ = false;
+  int bank_ = 0;
+  struct {
+    int64_t at = 0, elements = 0, done = 0;
+  } streamed_;  // the tile before this one
   alignas(64) char scratch_[std::max<int64_t>(
       kFusedScratchBytes,
-      kMostFusedRegisters* kFusedTileUnit * sizeof(double))];
+      2 * kMostFusedRegisters * kFusedTileUnit * sizeof(double))];
 };
 
 Result<KernelPtr> MakeFused(const KernelSpec& spec,

@@ -64,6 +64,7 @@ struct PreparedProgram {
   std::vector<FusedKept> kept;
   int outputs = 0;
   bool stream = false;
+  int registers = 0;
 
   // The sum that the last output may be: rows of row_elements are summed each
   // for itself (trailing) or with each other (leading). A tile is whole rows or

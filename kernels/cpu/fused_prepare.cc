@@ -62,15 +62,17 @@ class Compiler {
     if (registers_.count() > kMostFusedRegisters) {
       return InvalidArgument("the program needs too many registers");
     }
-    const int64_t registers = std::max(registers_.count(), 1);
-    p_.tile = std::clamp(kFusedScratchBytes / registers / p_.element_size /
-                             kFusedTileUnit * kFusedTileUnit,
-                         kFusedTileUnit, kMostFusedTile);
+    p_.registers = std::max(registers_.count(), 1);
+    p_.stream =
+        p_.element_size * p_.elements >= static_cast<int64_t>(kStreamedBytes);
+    // Streamed, a tile shares the cache with the ones before and after it.
+    const int64_t banks = p_.stream ? 2 : 1;
+    p_.tile = std::clamp(kFusedScratchBytes / banks / p_.registers /
+                             p_.element_size / kFusedTileUnit * kFusedTileUnit,
+                         kFusedTileUnit, kMostFusedTile / banks);
     // Large tensors in longer pieces, which memory likes better.
     p_.grain = std::clamp(p_.elements / 64 / kMostFusedTile * kMostFusedTile,
                           kElementwiseGrain, int64_t{1} << 18);
-    p_.stream =
-        p_.element_size * p_.elements >= static_cast<int64_t>(kStreamedBytes);
     PrepareSum();
     return std::move(p_);
   }

@@ -21,6 +21,9 @@ void Stream(const float* x, float* y, int64_t n) {
     }
   }
   for (; i < n; ++i) y[i] = x[i];
+}
+
+void Fence() {
   FenceStores();
 }
 
@@ -30,6 +33,7 @@ void AddFused(simd::SimdKernels& table) noexcept {
   table.select_f32 = Select<float>;
   table.select_f64 = Select<double>;
   table.stream = Stream;
+  table.fence = Fence;
 }
 
 }  // namespace sluice::SLUICE_ISA

@@ -138,8 +138,10 @@ struct SimdKernels {
                      float* y, int64_t n);
   void (*select_f64)(const bool* condition, const double* a, const double* b,
                      double* y, int64_t n);
-  // Copies past the caches; y is aligned to 64 bytes.
+  // Copies past the caches; y is aligned to 64 bytes. A fence must follow
+  // before another thread may know.
   void (*stream)(const float* x, float* y, int64_t n);
+  void (*fence)();
 
   // Optimizers: p the parameters and g their gradients, n elements each.
   void (*sgd)(const OptimizerStep& step, const float* g, float* p, int64_t n);
