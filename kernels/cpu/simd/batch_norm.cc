@@ -35,18 +35,20 @@ SLUICE_INLINE void AddRows(int64_t channels, float* total, const Term& term) {
 
 template <int kRows>
 SLUICE_INLINE void AddValues(const float* x, int64_t channels, float* total) {
-  AddRows<kRows>(channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
-    return LoadStream(x + r * channels + c);
-  });
+  AddRows<kRows>(
+      channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
+        return LoadStream(x + r * channels + c);
+      });
 }
 
 template <int kRows>
 SLUICE_INLINE void AddSquares(const float* x, int64_t channels,
                               const float* mean, float* total) {
-  AddRows<kRows>(channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
-    const V d = LoadStream(x + r * channels + c) - LoadStream(mean + c);
-    return d * d;
-  });
+  AddRows<kRows>(
+      channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
+        const V d = LoadStream(x + r * channels + c) - LoadStream(mean + c);
+        return d * d;
+      });
 }
 
 void Moments(const float* x, int64_t rows, int64_t channels, float* mean,

@@ -13,7 +13,7 @@ void Select(const bool* condition, const T* a, const T* b, T* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = condition[i] ? a[i] : b[i];
 }
 
-void Stream(const float* x, float* y, int64_t n) {
+void StreamPart(const float* x, float* y, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {  // a cache line
     for (int j = 0; j < 16; j += kStreamLanes) {
@@ -27,12 +27,18 @@ void Fence() {
   FenceStores();
 }
 
+void Stream(const float* x, float* y, int64_t n) {
+  StreamPart(x, y, n);
+  FenceStores();
+}
+
 }  // namespace
 
 void AddFused(simd::SimdKernels& table) noexcept {
   table.select_f32 = Select<float>;
   table.select_f64 = Select<double>;
   table.stream = Stream;
+  table.stream_part = StreamPart;
   table.fence = Fence;
 }
 
