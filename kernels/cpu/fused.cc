@@ -245,7 +245,7 @@ class Piece {
     for (const FusedKept& kept : p_.kept) {
       char* out =
           c_.output<char>(kept.output) + streamed_.at * p_.element_size + from;
-      Simd().stream(
+      Simd().stream_part(
           reinterpret_cast<const float*>(Register(kept.reg, 1 - bank_) + from),
           reinterpret_cast<float*>(out),
           bytes / static_cast<int64_t>(sizeof(float)));

@@ -138,9 +138,11 @@ struct SimdKernels {
                      float* y, int64_t n);
   void (*select_f64)(const bool* condition, const double* a, const double* b,
                      double* y, int64_t n);
-  // Copies past the caches; y is aligned to 64 bytes. A fence must follow
-  // before another thread may know.
+  // Copies past the caches; y is aligned to 64 bytes.
   void (*stream)(const float* x, float* y, int64_t n);
+  // The same without waiting for the stores; `fence` must follow the last part
+  // before another thread is told.
+  void (*stream_part)(const float* x, float* y, int64_t n);
   void (*fence)();
 
   // Optimizers: p the parameters and g their gradients, n elements each.
