@@ -32,10 +32,10 @@ Kernel TriangleKernel(int64_t from, int64_t to) {
   std::vector<double> weights;
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto first =
-        std::max<int64_t>(static_cast<int64_t>(centre - reach + 0.5), 0);
-    const auto last =
-        std::min<int64_t>(static_cast<int64_t>(centre + reach + 0.5), from);
+    const auto first = std::max<int64_t>(
+        static_cast<int64_t>(std::floor(centre - reach + 0.5)), 0);
+    const auto last = std::min<int64_t>(
+        static_cast<int64_t>(std::floor(centre + reach + 0.5)), from);
     weights.clear();
     double sum = 0;
     for (int64_t j = first; j < last; ++j) {
@@ -46,8 +46,8 @@ Kernel TriangleKernel(int64_t from, int64_t to) {
     }
     kernel.sources.push_back({first, last - first, kernel.weights.size()});
     for (double weight : weights) {
-      kernel.weights.push_back(
-          static_cast<int32_t>(weight / sum * (1 << kFractionBits) + 0.5));
+      kernel.weights.push_back(static_cast<int32_t>(
+          std::lround(weight / sum * (1 << kFractionBits))));
     }
   }
   return kernel;

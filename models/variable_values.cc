@@ -1,6 +1,7 @@
 #include "models/variable_values.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <cstring>
@@ -10,26 +11,27 @@
 namespace sluice {
 namespace {
 
-// A list for one line of an error message.
+// A list for one line of an error message: all of it, or the first few of one
+// so long that the file must be another model's.
 class Names {
  public:
-  void Add(const std::string& name) {
-    if (count_++ < kShown) {
-      text_ += (text_.empty() ? "" : ", ") + name;
-    }
-  }
-  // "; missing: a, b and 3 more"
+  void Add(const std::string& name) { names_.push_back(name); }
+  // "; missing: a, b and 301 more"
   std::string Clause(const char* what) const {
-    if (count_ == 0) return "";
-    const std::string more =
-        count_ > kShown ? fmt::format(" and {} more", count_ - kShown) : "";
-    return fmt::format("; {}: {}{}", what, text_, more);
+    if (names_.empty()) return "";
+    const size_t shown = names_.size() > kMost ? kFew : names_.size();
+    std::string more;
+    if (shown < names_.size()) {
+      more = fmt::format(" and {} more", names_.size() - shown);
+    }
+    return fmt::format("; {}: {}{}", what,
+                       fmt::join(names_.begin(), names_.begin() + shown, ", "),
+                       more);
   }
 
  private:
-  static constexpr int kShown = 64;
-  int count_ = 0;
-  std::string text_;
+  static constexpr size_t kMost = 64, kFew = 4;
+  std::vector<std::string> names_;
 };
 
 // Where a layout keeps a variable's value.

@@ -30,8 +30,8 @@ struct WeightLayout {
 // Gives `variables` the values of the tensors of their names. Where one is
 // missing, has another dtype or shape, or is left over and `extra` refuses
 // that, nothing is written and the error (kInvalidArgument) names them all
-// (beyond 64 of a kind, which are another model's, their number); `source` says
-// where the tensors came from.
+// (of more than 64 of a kind, which are another model's, the first four);
+// `source` says where the tensors came from.
 Status WriteVariables(Session& session, const std::vector<Output>& variables,
                       const std::vector<NamedTensor>& tensors, Extra extra,
                       const std::string& source,

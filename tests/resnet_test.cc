@@ -373,6 +373,22 @@ TEST_CASE("weights that do not fit are listed and nothing is written") {
   }
 }
 
+TEST_CASE("of another model's file only the first names are said") {
+  Small small;
+  Model other("resnet56", 10, true);
+  Session session(other.graph);
+  session.Initialize();
+  REQUIRE(small.Load().ok());
+  const Status status =
+      LoadWeights(session, other.graph.Variables(), small.path);
+  CAPTURE(status.message());
+  // Three stages of six blocks more, ten tensors in each.
+  CHECK(status.message().find("; missing: 'layer1.3.conv1.weight'") !=
+        std::string::npos);
+  CHECK(status.message().find(" and 176 more") != std::string::npos);
+  CHECK(status.message().size() < 400);
+}
+
 TEST_CASE("num_batches_tracked is passed over, filters are transposed") {
   Small small;
   small.tensors.push_back(
