@@ -39,11 +39,6 @@ const std::map<std::string, Tensor>& Golden() {
   return kTensors;
 }
 
-std::string BytesOf(const std::string& name) {
-  const Tensor& file = Golden().at(name + "/file");
-  return {reinterpret_cast<const char*>(file.data<uint8_t>()), file.bytes()};
-}
-
 // The largest difference of two images' bytes.
 int64_t Distance(const Tensor& a, const Tensor& b) {
   REQUIRE(a.shape() == b.shape());
@@ -63,6 +58,11 @@ int64_t At(const Tensor& image, int64_t y, int64_t x, int64_t c = 0) {
 }
 
 #if SLUICE_HAVE_JPEG && SLUICE_HAVE_PNG
+std::string BytesOf(const std::string& name) {
+  const Tensor& file = Golden().at(name + "/file");
+  return {reinterpret_cast<const char*>(file.data<uint8_t>()), file.bytes()};
+}
+
 TEST_CASE("images are decoded as Pillow does") {
   int count = 0;
   for (const auto& [key, file] : Golden()) {
