@@ -151,8 +151,7 @@ Dataset Examples(const RunContext& run) {
     case Source::kCifar10:
       break;
   }
-  const Dataset cifar =
-      Shuffled(datasets::Cifar10(run.data_dir, run.mode), run);
+  Dataset cifar = Shuffled(datasets::Cifar10(run.data_dir, run.mode), run);
   if (!run.training()) return cifar;
   return cifar.MapRandom(run.seed, [](Example& example, uint64_t key) {
     example["image"] = RandomPadCrop(example["image"], 4, key);
