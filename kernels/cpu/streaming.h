@@ -34,10 +34,11 @@ void ComputeStreamed(int64_t n, int64_t size, char* y, const Fn& fn) {
   for (int64_t i = 0; i < n; i += step) {
     const int64_t count = std::min(step, n - i);
     fn(i, count, static_cast<char*>(block));
-    Simd().stream(reinterpret_cast<const float*>(block),
-                  reinterpret_cast<float*>(y + i * size),
-                  count * size / static_cast<int64_t>(sizeof(float)));
+    Simd().stream_part(reinterpret_cast<const float*>(block),
+                       reinterpret_cast<float*>(y + i * size),
+                       count * size / static_cast<int64_t>(sizeof(float)));
   }
+  Simd().fence();
 }
 
 }  // namespace sluice::cpu
