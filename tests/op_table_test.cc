@@ -60,7 +60,8 @@ std::vector<Tensor> CheckKernel(const ProbeCase& c, const KernelSpec& spec,
     return {};
   }
   Kernel& kernel = **made;
-  const GuardedRunResult run = GuardedRun(kernel, spec, c.values, c.node->mutates());
+  const GuardedRunResult run =
+      GuardedRun(kernel, spec, c.values, c.node->mutates());
   if (!run.fault.empty()) faults.Add(who + ": " + run.fault);
   const GuardedRunResult again =
       GuardedRun(kernel, spec, c.values, c.node->mutates(), {.fill = 0x37});

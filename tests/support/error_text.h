@@ -21,7 +21,8 @@ std::string ErrorOf(Fn&& fn) {
 }
 
 // Whether `part` is in `text`; prints both when it is not.
-[[nodiscard]] inline bool Contains(const std::string& text, const std::string& part) {
+[[nodiscard]] inline bool Contains(const std::string& text,
+                                   const std::string& part) {
   const bool found = text.find(part) != std::string::npos;
   if (!found) MESSAGE("'" << part << "' is not in: " << text);
   return found;
