@@ -46,7 +46,7 @@ class Scanner {
   std::string Word() {
     size_t n = 0;
     while (n < text_.size() && (std::isalnum(Byte(n)) != 0)) ++n;
-    const std::string word(text_.substr(0, n));
+    std::string word(text_.substr(0, n));
     text_.remove_prefix(n);
     return word;
   }

@@ -245,9 +245,11 @@ Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
     cache.splice(cache.begin(), cache, it->second);
     return cache.front().step;
   }
+  // Analysis of locks does not look into lambdas.
+  const bool constants = frozen;
   Result<BuiltStep> built = [&]() -> Result<BuiltStep> {
     try {
-      return BuildStep(graph, request, devices, options, frozen);
+      return BuildStep(graph, request, devices, options, constants);
     } catch (const Error& error) {
       return error.status();
     }

@@ -95,7 +95,8 @@ Status CheckFed(const Graph& graph) {
 }
 
 // Runs a pass and, in debug and test builds, checks what it left.
-Status After(std::string_view pass, const Graph& graph, Status status = {}) {
+Status After(std::string_view pass, const Graph& graph,
+             const Status& status = {}) {
   SLUICE_RETURN_IF_ERROR(status);
 #ifndef NDEBUG
   return passes::Verify(graph).WithContext(fmt::format("after {}", pass));
