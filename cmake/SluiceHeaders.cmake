@@ -80,4 +80,5 @@ install(DIRECTORY ${SLUICE_HEADER_TREE}/sluice
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
               ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/Finddnnl.cmake
   DESTINATION ${package_folder})
