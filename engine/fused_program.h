@@ -2,11 +2,13 @@
 // of earlier results. The graph writes it, kernels run it; as text it is an
 // attribute:
 //
-//   program  = step { "; " step }
-//   step     = function [ "<" number [ "," number ] ">" ] "(" value {"," value}
-//   ")" value    = integer: an input of the node, counted from 0, or, after
-//   these,
-//              the result of a step
+//   program = step { "; " step }
+//   step    = function [ parameters ] "(" value { "," value } ")"
+//   parameters = "<" number [ "," number ] ">"
+//   value   = integer
+//
+// A value is an input of the node, counted from 0, or, counted on after these,
+// the result of a step.
 //
 // "Mul(0,1); Add(2,3); LeakyRelu<0.1>(4)" is leaky_relu(x0 * x1 + x2) of three
 // inputs. Functions are those of engine/scalar.h, their parameters in the order

@@ -14,9 +14,8 @@ KernelSpec SpecOf(const Node& node, bool deterministic) {
   spec.attrs = node.attrs();
   for (const Output& input : node.inputs()) {
     spec.inputs.push_back(input.type());
-    spec.constants.push_back(input.node().Is("Const")
-                                 ? input.node().attrs().TensorOf("value")
-                                 : Tensor());
+    const Tensor* constant = ConstantValue(input);
+    spec.constants.push_back(constant == nullptr ? Tensor() : *constant);
   }
   spec.outputs = node.output_types();
   spec.deterministic = deterministic;

@@ -8,6 +8,11 @@
 
 namespace sluice {
 
+const Tensor* ConstantValue(const Output& output) {
+  const Node& node = output.node();
+  return node.Is("Const") ? &node.attrs().TensorOf("value") : nullptr;
+}
+
 std::string FormatLocation(const std::source_location& location) {
   std::string_view file = location.file_name();
   if (size_t slash = file.rfind('/'); slash != file.npos) {

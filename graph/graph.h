@@ -281,6 +281,9 @@ class Graph {
 // "model.cc:41"
 std::string FormatLocation(const std::source_location& location);
 
+// The value of a Const's output; null for any other.
+const Tensor* ConstantValue(const Output& output);
+
 // A place for names: `scope / "conv1"` is where a layer puts its nodes.
 class Scope {
  public:

@@ -75,8 +75,7 @@ void InferContext::SetNumOutputs(int n) {
 }
 
 const Tensor* InferContext::constant(int input) const {
-  const Node& producer = node_.input(input).node();
-  return producer.Is("Const") ? &producer.attrs().TensorOf("value") : nullptr;
+  return ConstantValue(node_.input(input));
 }
 
 namespace {

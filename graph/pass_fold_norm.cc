@@ -9,11 +9,6 @@
 namespace sluice::passes {
 namespace {
 
-const Tensor* ConstantOf(const Output& output) {
-  const Node& node = output.node();
-  return node.Is("Const") ? &node.attrs().TensorOf("value") : nullptr;
-}
-
 // Whether the last elements of input 1, one per channel of the result, multiply
 // that channel and nothing else.
 bool ScalesByChannel(const Node& node) {
@@ -57,18 +52,18 @@ class Folder {
       return {};
     }
     for (int i = 1; i < node.num_inputs(); ++i) {
-      if (ConstantOf(node.input(i)) == nullptr) return {};
+      if (ConstantValue(node.input(i)) == nullptr) return {};
     }
     Match match{&node, nullptr, &node.input(0).node()};
     if (!Alone(*match.linear)) return {};
     if (match.linear->Is("BiasAdd")) {
       match.bias = match.linear;
-      if (ConstantOf(match.bias->input(1)) == nullptr) return {};
+      if (ConstantValue(match.bias->input(1)) == nullptr) return {};
       match.linear = &match.bias->input(0).node();
       if (!Alone(*match.linear)) return {};
     }
     const bool fits = ScalesByChannel(*match.linear) &&
-                      ConstantOf(match.linear->input(1)) != nullptr;
+                      ConstantValue(match.linear->input(1)) != nullptr;
     return fits ? match : Match();
   }
 
@@ -89,16 +84,16 @@ class Folder {
   template <typename T>
   void Fold(const Match& match) {
     const auto vector = [&](int input) {
-      return ConstantOf(match.normal->input(input))->data<T>();
+      return ConstantValue(match.normal->input(input))->data<T>();
     };
     const T *scale = vector(1), *offset = vector(2);
     const T *mean = vector(3), *variance = vector(4);
-    const Tensor& old_weights = *ConstantOf(match.linear->input(1));
+    const Tensor& old_weights = *ConstantValue(match.linear->input(1));
     const int64_t channels = match.normal->input(1).shape()[0];
     const double epsilon = match.normal->attrs().Float("epsilon");
     const T* old_bias = match.bias == nullptr
                             ? nullptr
-                            : ConstantOf(match.bias->input(1))->data<T>();
+                            : ConstantValue(match.bias->input(1))->data<T>();
 
     Tensor weights(old_weights.dtype(), old_weights.shape());
     Tensor bias(old_weights.dtype(), {channels});

@@ -123,10 +123,10 @@ void FuseGradient(NodeMerger& merger, Node& relu_grad, Fusions* done) {
       terms = dy.node().inputs();
     }
   }
+  if (!merger.CanMerge(members)) return;
   const bool others = merger.UsesOf(g).size() > grads.size();
   const bool keep = others || (terms.size() == 2 && grads.size() > 1);
   if (keep) {
-    if (!merger.CanMerge(members)) return;
     NodeMerger::Merged merged = GradOf(first, mask, terms, true);
     merged.outputs[g] = 3;
     // Without: read dy, y, write g; read g twice. With: read dy, write g and
@@ -135,7 +135,6 @@ void FuseGradient(NodeMerger& merger, Node& relu_grad, Fusions* done) {
     MergeAs(merger, members, first, merged, passes * BytesOf(g), done);
     return;
   }
-  if (!merger.CanMerge(members)) return;
   // Of several, each takes the mask for itself; the last takes the ReluGrad
   // along.
   for (const Node* norm_grad : grads) {

@@ -24,18 +24,11 @@ struct Update {
   std::vector<Node*> decay_nodes;
 };
 
-// The number that a constant of one element holds.
-const Tensor* ScalarConst(const Output& output) {
-  const Node& node = output.node();
-  if (!node.Is("Const") || output.shape().elements() != 1) return nullptr;
-  return &node.attrs().TensorOf("value");
-}
-
-// gradient = g + decay * variable, each used only here.
-bool TakeDecay(const NodeMerger& merger, Update* update) {
+// Finds gradient = g + decay * variable, each used only here.
+void TakeDecay(const NodeMerger& merger, Update* update) {
   Node& add = update->gradient.node();
   const Output& variable = update->apply->input(0);
-  if (!add.Is("Add") || merger.UsesOf(add.output(0)).size() != 1) return false;
+  if (!add.Is("Add") || merger.UsesOf(add.output(0)).size() != 1) return;
   for (int i : {0, 1}) {
     Node& product = add.input(i).node();
     const Output& g = add.input(1 - i);
@@ -44,8 +37,11 @@ bool TakeDecay(const NodeMerger& merger, Update* update) {
       continue;
     }
     for (int j : {0, 1}) {
-      const Tensor* decay = ScalarConst(product.input(j));
-      if (decay == nullptr || product.input(1 - j) != variable) continue;
+      const Tensor* decay = ConstantValue(product.input(j));
+      if (decay == nullptr || decay->elements() != 1 ||
+          product.input(1 - j) != variable) {
+        continue;
+      }
       if (decay->At(0) == 0 ||
           !merger.CanMerge({&product, &add, update->apply})) {
         continue;
@@ -53,10 +49,9 @@ bool TakeDecay(const NodeMerger& merger, Update* update) {
       update->gradient = g;
       update->decay = decay->At(0);
       update->decay_nodes = {&product, &add};
-      return true;
+      return;
     }
   }
-  return false;
 }
 
 bool SameScalars(const Node& a, const Node& b) {

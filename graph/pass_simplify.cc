@@ -11,10 +11,10 @@ namespace {
 
 // Whether all elements are `value`, signs of zeros included.
 bool IsAll(const Output& output, double value) {
-  if (!output.node().Is("Const")) return false;
-  const Tensor& tensor = output.node().attrs().TensorOf("value");
-  for (int64_t i = 0; i < tensor.elements(); ++i) {
-    const double element = tensor.At(i);
+  const Tensor* tensor = ConstantValue(output);
+  if (tensor == nullptr) return false;
+  for (int64_t i = 0; i < tensor->elements(); ++i) {
+    const double element = tensor->At(i);
     if (element != value || std::signbit(element) != std::signbit(value)) {
       return false;
     }

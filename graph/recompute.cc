@@ -1,7 +1,6 @@
 #include "graph/recompute.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 namespace sluice {

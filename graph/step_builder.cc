@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <charconv>
 #include <unordered_set>
 
 #include "graph/lower.h"
@@ -72,14 +72,30 @@ std::string FeedName(int i) {
 bool IsFeed(const Node& node) {
   return node.Is("Placeholder") && node.name().starts_with(kFeed);
 }
-int FeedIndex(const Node& node) {
-  return std::atoi(node.name().c_str() + kFeed.size());
+// Negative where the name has none.
+int64_t FeedIndex(const Node& node) {
+  const std::string_view text =
+      std::string_view(node.name()).substr(kFeed.size());
+  int64_t index = -1;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), index);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? index : -1;
 }
 
-// The element, made when there is none.
-TensorType& At(std::vector<TensorType>& types, int64_t index) {
-  if (index >= static_cast<int64_t>(types.size())) types.resize(index + 1);
-  return types[index];
+// Sets the element that `node` stands for. A step read from a file may hold
+// any index; there are never more elements than nodes.
+Status SetType(const Node& node, int64_t index, const TensorType& type,
+               std::vector<TensorType>* types) {
+  const auto limit = static_cast<int64_t>(node.graph().nodes().size());
+  if (index < 0 || index >= limit) {
+    return InvalidArgument(
+        fmt::format("{}: its index must be from 0 to {} ({})", node.Describe(),
+                    limit - 1, node.location()));
+  }
+  if (index >= static_cast<int64_t>(types->size())) types->resize(index + 1);
+  (*types)[index] = type;
+  return {};
 }
 
 // Every placeholder that is left must be one of the feeds.
@@ -204,14 +220,16 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
   // Before pruning, which may drop feeds that nothing reads.
   for (const auto& node : step->nodes()) {
     if (!IsFeed(*node)) continue;
-    const int index = FeedIndex(*node);
-    lower.feeds[node->name()] = index;
-    At(built.feed_types, index) = node->output_type(0);
+    const int64_t index = FeedIndex(*node);
+    SLUICE_RETURN_IF_ERROR(
+        SetType(*node, index, node->output_type(0), &built.feed_types));
+    lower.feeds[node->name()] = static_cast<int>(index);
   }
   SLUICE_RETURN_IF_ERROR(Optimize(*step, options.devices, options));
   for (const auto& node : step->nodes()) {
     if (!node->Is("Fetch")) continue;
-    At(built.fetch_types, node->attrs().Int("index")) = node->input(0).type();
+    SLUICE_RETURN_IF_ERROR(SetType(*node, node->attrs().Int("index"),
+                                   node->input(0).type(), &built.fetch_types));
   }
   const auto partitions = passes::Partition(*step);
   for (const auto& [name, part] : partitions) {

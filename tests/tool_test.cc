@@ -93,6 +93,19 @@ TEST_CASE("graph prints what was saved") {
   CHECK(Contains(tool.Run("graph --dot " + file).out, "digraph {"));
 }
 
+// A saved step of one feed and one fetch, with `from` replaced by `to`.
+std::string OddStep(const std::string& from, const std::string& to) {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {4});
+  std::string text = PrintGraph(
+      *ExtractStep(graph, {{{x, {4}}}, {Exp(x)}, {}}).ValueOrThrow());
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;
+       at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
 TEST_CASE("graph runs passes") {
   const Tool tool;
   const std::string file = tool.Write("graph.txt", SmallGraph());
@@ -236,6 +249,12 @@ TEST_CASE("whatever is wrong is said in one line") {
   const Tool tool;
   const std::string graph = tool.Write("graph.txt", SmallGraph());
   const std::string bad = tool.Write("bad.txt", "x = Nog()\n");
+  const std::string odd_feed =
+      tool.Write("odd_feed.txt", OddStep("_feed_0", "_feed_-5"));
+  const std::string large_feed =
+      tool.Write("large_feed.txt", OddStep("_feed_0", "_feed_99999999999"));
+  const std::string odd_fetch =
+      tool.Write("odd_fetch.txt", OddStep("index = 0", "index = -1"));
   struct Bad {
     std::string arguments;
     int exit_code;
@@ -255,6 +274,9 @@ TEST_CASE("whatever is wrong is said in one line") {
       {"graph --pass partition " + graph, 1, "run --pass place before"},
       {"graph --pass refine " + graph, 1, "Placeholder 'x'"},
       {"graph --memory " + graph, 1, "--feed x=DIMENSIONS"},
+      {"graph --memory " + odd_feed, 1, "_feed_-5"},
+      {"graph --memory " + large_feed, 1, "its index must be from 0 to "},
+      {"graph --memory " + odd_fetch, 1, "_fetch_0"},
       {"graph --feed x=3,5 " + graph, 1, "has shape [?,4]"},
       {"graph --feed x=3,a " + graph, 1, "wanted dimensions"},
       {"graph --feed y=3 " + graph, 1, "wanted PLACEHOLDER=DIMENSIONS"},
