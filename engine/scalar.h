@@ -191,8 +191,11 @@ struct Neg {
   static constexpr const char* kName = "Neg";
   template <typename T>
   SLUICE_FN T operator()(T x) const {
-    if constexpr (kIsFloat<T>) return -x;
-    return static_cast<T>(Wrapping<T>(0) - static_cast<Wrapping<T>>(x));
+    if constexpr (kIsFloat<T>) {
+      return -x;
+    } else {
+      return static_cast<T>(Wrapping<T>(0) - static_cast<Wrapping<T>>(x));
+    }
   }
 };
 
@@ -410,7 +413,7 @@ struct Relu {
   static constexpr const char* kName = "Relu";
   template <typename T>
   SLUICE_FN T operator()(T x) const {
-    return T(0) > x ? T(0) : x;
+    return T{} > x ? T{} : x;
   }
 };
 
@@ -828,7 +831,7 @@ struct ReluGrad {
   static constexpr const char* kName = "ReluGrad";
   template <typename T>
   SLUICE_FN T operator()(T dy, T y) const {
-    return y > T(0) ? dy : T(0);
+    return y > T{} ? dy : T{};
   }
 };
 

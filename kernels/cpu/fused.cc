@@ -1,8 +1,10 @@
 // Fused programs. The elements are cut into tiles that stay in the nearest
 // cache; each step of the program is one call of a vector loop over a tile. A
 // tile's inputs are fetched while the one before is computed, and results too
-// large for the caches are stored past them, so that a chain of cheap steps
-// moves as many bytes as a copy.
+// large for the caches are stored past them. Where all steps are cheap, even
+// the way to the nearest cache and back is too long: these run as chains in
+// registers (fused_chain.h), whose last elements, less than a block, are a
+// tile.
 #include "kernels/cpu/fused.h"
 
 #include <algorithm>
@@ -88,7 +90,8 @@ class Piece {
   }
 
   void Run(int64_t piece) {
-    const int64_t begin = p_.PieceBegin(piece), end = p_.PieceEnd(piece);
+    const int64_t end = p_.PieceEnd(piece);
+    const int64_t begin = RunBlocks(p_.PieceBegin(piece), end);
     int64_t n;
     for (int64_t at = begin; at < end; at += n) {
       n = std::min(p_.tile, end - at);
@@ -125,6 +128,14 @@ class Piece {
   }
 
  private:
+  // Returns the first element that is left.
+  int64_t RunBlocks(int64_t begin, int64_t end) {
+    if (p_.chain.steps.empty()) return begin;
+    const int64_t blocks_end = end - (end - begin) % p_.chain.table->block;
+    RunChain(p_.chain, c_, stream_, begin, blocks_end);
+    return blocks_end;
+  }
+
   // While results are streamed, tiles take turns with two banks of registers.
   char* Register(int i, int bank) {
     return scratch_ + (bank * p_.registers + i) * stride_;

@@ -9,6 +9,7 @@
 
 #include "engine/kernel.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/fused_chain.h"
 
 namespace sluice::cpu {
 
@@ -65,6 +66,7 @@ struct PreparedProgram {
   int outputs = 0;
   bool stream = false;
   int registers = 0;
+  FusedChain chain;  // for whole blocks of elements, where possible
 
   // The sum that the last output may be: rows of row_elements are summed each
   // for itself (trailing) or with each other (leading). A tile is whole rows or

@@ -74,6 +74,7 @@ class Compiler {
     p_.grain = std::clamp(p_.elements / 64 / kMostFusedTile * kMostFusedTile,
                           kElementwiseGrain, int64_t{1} << 18);
     PrepareSum();
+    if (!HasSum()) p_.chain = ChainOf(spec_, program_, table_.chain);
     return std::move(p_);
   }
 

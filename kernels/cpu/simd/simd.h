@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/simd/batch_norm.h"
+#include "kernels/cpu/simd/chain.h"
 #include "kernels/cpu/simd/conv.h"
 #include "kernels/cpu/simd/depthwise.h"
 #include "kernels/cpu/simd/pool.h"
@@ -163,6 +164,7 @@ struct SimdKernels {
   void (*adam)(const OptimizerStep& step, const float* g, float* m, float* v,
                float* p, int64_t n);
 
+  ChainKernels chain;
   GemmKernels<float> gemm_f32;
   GemmKernels<double> gemm_f64;
   ConvKernels conv;

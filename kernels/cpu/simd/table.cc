@@ -18,6 +18,7 @@ simd::SimdKernels MakeTable() noexcept {
   AddRows(table);
   AddOptimizers(table);
   AddFused(table);
+  AddChains(table);
   AddGemm(table);
   AddConv(table);
   AddPool(table);

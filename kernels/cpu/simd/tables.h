@@ -16,6 +16,7 @@ void AddReductions(simd::SimdKernels& table) noexcept;  // reduction.cc
 void AddRows(simd::SimdKernels& table) noexcept;        // rows.cc
 void AddOptimizers(simd::SimdKernels& table) noexcept;  // optimizer.cc
 void AddFused(simd::SimdKernels& table) noexcept;       // fused.cc
+void AddChains(simd::SimdKernels& table) noexcept;      // chain.cc
 void AddGemm(simd::SimdKernels& table) noexcept;        // gemm.cc
 void AddConv(simd::SimdKernels& table) noexcept;        // conv.cc
 void AddPool(simd::SimdKernels& table) noexcept;        // pool.cc
