@@ -165,6 +165,9 @@ template <typename T>
 using ComputeType =
     std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>,
                        float, T>;
+inline DType ComputeDType(DType t) {
+  return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t;
+}
 
 }  // namespace sluice
 

@@ -70,6 +70,14 @@ Status CheckAttributes(const OpDef& op, Attributes* attrs) {
   return {};
 }
 
+// What an operand's type in the record stands for, apart from type variables.
+Result<DType> PlainType(const Node& node, const char* type,
+                        const std::map<std::string_view, DType>& bound) {
+  if (std::string_view(type) == kComputeOfT) return ComputeDType(bound.at("T"));
+  if (node.attrs().Has(type)) return node.attrs().Type(type);
+  return ParseDType(type);
+}
+
 // Binds type variables from the inputs and fills the outputs' dtypes.
 Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
   const OpDef& op = node.op();
@@ -89,13 +97,11 @@ Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
             fmt::format("'{}' cannot be {}", arg.name, NameOf(got)));
       }
     } else {
-      Result<DType> wanted = node.attrs().Has(arg.type)
-                                 ? Result<DType>(node.attrs().Type(arg.type))
-                                 : ParseDType(arg.type);
-      if (!wanted.ok()) return wanted.status();
-      if (*wanted != got) {
+      SLUICE_ASSIGN_OR_RETURN(const DType wanted,
+                              PlainType(node, arg.type, bound));
+      if (wanted != got) {
         return InvalidArgument(fmt::format("'{}' is {}, wanted {}", arg.name,
-                                           NameOf(got), NameOf(*wanted)));
+                                           NameOf(got), NameOf(wanted)));
       }
     }
   }
@@ -112,7 +118,7 @@ Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
             fmt::format("'{}' cannot be {}", arg.name, NameOf(out.dtype)));
       }
     } else {
-      SLUICE_ASSIGN_OR_RETURN(out.dtype, ParseDType(arg.type));
+      SLUICE_ASSIGN_OR_RETURN(out.dtype, PlainType(node, arg.type, bound));
     }
   }
   return {};

@@ -183,7 +183,8 @@ class Lowering {
     for (int i = 0; i < node.num_inputs(); ++i) {
       const Storage& storage = storages_[storage_of_.at(node.input(i))];
       if (storage.kind != Location::Kind::kVariable) continue;
-      if (i == 0 && node.Is("Assign")) {
+      // A conditional one may leave the variable as it was.
+      if (i == 0 && node.Is("Assign") && node.num_inputs() == 2) {
         if (written_.insert(storage.index).second) {
           plan_.initializes.push_back(storage.index);
         }

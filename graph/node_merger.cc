@@ -21,6 +21,14 @@ NodeMerger::~NodeMerger() {
   graph_.Remove([&](const Node& node) { return gone_[node.id()] != 0; });
 }
 
+void NodeMerger::AddSource(Node& node) {
+  for (int& place : place_) ++place;
+  order_.insert(order_.begin(), &node);
+  place_.resize(node.id() + 1);
+  uses_.resize(node.id() + 1);
+  gone_.resize(node.id() + 1);
+}
+
 std::vector<Node*> NodeMerger::Order() const {
   std::vector<Node*> order = order_;
   std::erase(order, nullptr);

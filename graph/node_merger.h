@@ -69,6 +69,8 @@ class NodeMerger {
   // Gives a node other inputs. They may only come from nodes that it depends on
   // already.
   void SetInputs(Node& node, std::vector<Output> inputs);
+  // Takes up a node without inputs that the graph was given meanwhile.
+  void AddSource(Node& node);
   // Removes a node that has no uses.
   void Drop(Node& node);
 

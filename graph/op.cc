@@ -39,7 +39,8 @@ int OpDef::VariadicInput() const {
 }
 
 bool OpDef::TakesInputs(int given) const {
-  return given == inputs.size() ||
+  const bool may_lack = !inputs.empty() && inputs[inputs.size() - 1].optional;
+  return given == inputs.size() || (may_lack && given == inputs.size() - 1) ||
          (given > inputs.size() && VariadicInput() >= 0);
 }
 

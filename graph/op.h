@@ -59,14 +59,21 @@ struct TypeVar {
   DTypeSet allowed;
 };
 
-// One input or output. `type` names a TypeVar, a dtype attribute, or a dtype
-// ("bool"). One of the inputs, and the last of the outputs, may be variadic:
-// one operand or more.
+// One input or output. `type` names a TypeVar, a dtype attribute, a dtype
+// ("bool"), or is kComputeOfT. One of the inputs, and the last of the outputs,
+// may be variadic: one operand or more. The last input may be optional where
+// none is variadic.
 struct ArgDef {
   const char* name = nullptr;
   const char* type = "T";
   bool variadic = false;
+  bool optional = false;
 };
+
+// The dtype that arithmetic on the TypeVar "T" is done in: float32 where T is
+// float16 or bfloat16, else T. For what must not be rounded to half, such as
+// the statistics of a normalisation. Comes after an input of type "T".
+inline constexpr const char* kComputeOfT = "compute T";
 
 // A constant that fits into a table.
 struct AttrLiteral {
@@ -128,7 +135,7 @@ struct ProbeInput {
 // Choose ranges away from kinks and poles: gradients are compared with finite
 // differences in float64.
 struct Probe {
-  FixedList<ProbeInput, 10> inputs = {};
+  FixedList<ProbeInput, 12> inputs = {};
   FixedList<AttrSetting, 8> attrs = {};
 };
 
@@ -144,6 +151,17 @@ using GradientFn = Outputs (*)(const Node& node, const Outputs& dy);
 // The marker for ops without a gradient (comparisons, integers, random).
 // Autograd stops there as if the derivative were zero.
 Outputs NotDifferentiable(const Node& node, const Outputs& dy);
+
+// What becomes of an op's float32 operands and results of type "T" (the
+// TypeVar) in a step of mixed precision (passes::MixPrecision). Others keep
+// their dtype.
+enum class HalfRule : uint8_t {
+  kFloat32,  // stay: range or digits matter (losses, sums, exp, updates)
+  kPrefer,   // become half: products and convolutions, with sums in float32
+  // Half between ops in half, else float32: what is about as good in either,
+  // and bound by memory (elementwise ops, pooling, copies, normalisation).
+  kFollow,
+};
 
 struct OpDef {
   const char* name = nullptr;  // CamelCase
@@ -176,6 +194,8 @@ struct OpDef {
   // The op that does to a list of variables what this one does to one, for the
   // fusion pass.
   const char* list_op = nullptr;
+
+  HalfRule half = HalfRule::kFloat32;
 
   FixedList<Probe, 6> probes = {};
 

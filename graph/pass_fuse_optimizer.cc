@@ -54,11 +54,32 @@ void TakeDecay(const NodeMerger& merger, Update* update) {
   }
 }
 
+// Operands: variables, scalars, the gradient and, optional, `apply`.
+int GradientInput(const Node& apply) {
+  return apply.op().inputs.size() - 2;
+}
+
 bool SameScalars(const Node& a, const Node& b) {
-  for (int i = a.mutates(); i + 1 < a.num_inputs(); ++i) {
-    if (a.input(i) != b.input(i)) return false;
+  if (a.num_inputs() != b.num_inputs()) return false;
+  for (int i = a.mutates(); i < a.num_inputs(); ++i) {
+    if (i != GradientInput(a) && a.input(i) != b.input(i)) return false;
   }
   return true;
+}
+
+// The operand `apply` of a list; where the updates have none, a constant.
+Output Condition(NodeMerger& merger, Node& first) {
+  const int last = first.num_inputs() - 1;
+  if (last > GradientInput(first)) return first.input(last);
+  Graph& graph = first.graph();
+  const std::string name = graph.UniqueName(first.name() + "/apply");
+  const Tensor always = Tensor::Scalar(true);
+  Node& node =
+      graph.AddRaw(name, name, OpTable::Global().Get("Const"),
+                   {{"value", always}}, {}, {{always.dtype(), always.shape()}});
+  node.set_device(first.device());
+  merger.AddSource(node);
+  return node.output(0);
 }
 
 // Updates that one node can do.
@@ -97,7 +118,7 @@ void MergeList(NodeMerger& merger, List& list, Fusions* done) {
   if (list.updates.size() < 2 && list.decay == 0) return;
   std::stable_partition(list.updates.begin(), list.updates.end(),
                         [](const Update& u) { return u.decay != 0; });
-  const Node& first = *list.updates[0].apply;
+  Node& first = *list.updates[0].apply;
   NodeMerger::Merged merged;
   merged.op = &OpTable::Global().Get(first.op().list_op);
   merged.attrs = first.attrs();
@@ -114,9 +135,10 @@ void MergeList(NodeMerger& merger, List& list, Fusions* done) {
     // The product was read and written, the sum read twice and written.
     bytes_saved += 5 * BytesOf(update.gradient);
   }
-  for (int i = first.mutates(); i + 1 < first.num_inputs(); ++i) {
+  for (int i = first.mutates(); i < GradientInput(first); ++i) {
     merged.inputs.push_back(first.input(i));
   }
+  merged.inputs.push_back(Condition(merger, first));
   merged.attrs.Set("variables", static_cast<int64_t>(list.updates.size()));
   merged.attrs.Set("gradient_decay", list.decay);
   merged.attrs.Set("decayed", decayed);
@@ -153,7 +175,7 @@ void FuseOptimizers(NodeMerger& merger, Fusions* done) {
     if (node->op().list_op == nullptr) continue;
     // A reader of the new value reads one variable's.
     if (!merger.UsesOf(node->output(0)).empty()) continue;
-    Update update = {node, node->inputs().back(), 0, {}};
+    Update update = {node, node->input(GradientInput(*node)), 0, {}};
     TakeDecay(merger, &update);
     auto list = std::find_if(
         lists.begin(), lists.end(),

@@ -146,7 +146,7 @@ Output BatchNorm(const Scope& scope, Operand x,
   LayerScope layer("BatchNorm", scope, x);
   const int64_t n =
       layer.Channels(x.output(), 2, Shape::kMaxRank, "[batch, ..., channels]");
-  const DType dtype = x.output().dtype();
+  const DType dtype = ComputeDType(x.output().dtype());
   const auto variable = [&](const char* name, double first, bool trainable) {
     return layer.Variable(name, initializers::Constant(first), {n}, dtype,
                           {.trainable = trainable});
@@ -173,7 +173,7 @@ Output LayerNorm(const Scope& scope, Operand x,
   LayerScope layer("LayerNorm", scope, x);
   const int64_t n =
       layer.Channels(x.output(), 1, Shape::kMaxRank, "[..., features]");
-  const DType dtype = x.output().dtype();
+  const DType dtype = ComputeDType(x.output().dtype());
   const Output scale =
       layer.Variable("scale", initializers::Constant(1), {n}, dtype);
   const Output offset =

@@ -195,6 +195,36 @@ TEST_CASE("Every kernel follows the formulas") {
   }
 }
 
+TEST_CASE("an update that is not to take place leaves every bit") {
+  for (const Rule& rule : Rules()) {
+    CAPTURE(rule.op);
+    Graph graph;
+    std::vector<Operand> inputs;
+    std::vector<Output> variables;
+    for (int i = 0; i <= rule.slots; ++i) {
+      variables.push_back(graph.Variable("v" + std::to_string(i),
+                                         CopyOf(Noise(DType::kFloat32, 7, i))));
+      inputs.emplace_back(variables.back());
+    }
+    inputs.emplace_back(graph.Constant(0.5, DType::kFloat32));
+    if (rule.counts_steps)
+      inputs.emplace_back(graph.Constant(1, DType::kInt64));
+    inputs.emplace_back(
+        graph.Constant(Tensor::Full(DType::kFloat32, {7}, std::nan(""))));
+    const Output apply = graph.Placeholder("apply", DType::kBool, {});
+    inputs.emplace_back(apply);
+    const Node& node = graph.Add({rule.op, inputs, rule.attrs});
+    Session session(graph);
+    session.Initialize();
+    session.Run({{apply, Tensor::Scalar(false)}}, node.output(0));
+    for (int i = 0; i <= rule.slots; ++i) {
+      CHECK(session.Read(variables[i]).BitEqual(Noise(DType::kFloat32, 7, i)));
+    }
+    session.Run({{apply, Tensor::Scalar(true)}}, node.output(0));
+    CHECK(std::isnan(session.Read(variables[0]).At(3)));
+  }
+}
+
 TEST_CASE("Builders update variables in a session") {
   Graph graph;
   const auto variable = [&](const std::string& name, double value) {

@@ -3,6 +3,8 @@
 // executors.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "graph/builder.h"
 #include "graph/session.h"
 
@@ -118,6 +120,34 @@ TEST_CASE("a chain of writes, read in between") {
     }
     CHECK_EQ(step.Run({v, between, late, second}), Values{1, -2, 102, 12, 12});
   });
+}
+
+TEST_CASE("a conditional write that does not take place changes nothing") {
+  for (bool apply : {false, true}) {
+    ForEachSetting([apply](Step& step) {
+      const Output v = step.Variable("v", 1), w = step.Variable("w", 1);
+      const Output condition = step.graph().Constant(Tensor::Scalar(apply));
+      const Output assigned = Assign(v, step.Constant(std::nan("")));
+      const Output added = AssignAdd(w, step.Constant(2));
+      MakeConditional(Group(step.graph(), {assigned, added}), condition);
+      MakeConditional(added, condition);  // twice is once
+      const Values got = step.Run({added}, {assigned});
+      CHECK(got[0] == (apply ? 3 : 1));
+      CHECK(std::isnan(got[1]) == apply);
+      CHECK(got[2] == (apply ? 3 : 1));
+    });
+  }
+}
+
+TEST_CASE("a variable without a value needs an unconditional write") {
+  Graph graph;
+  const Output v = graph.Variable("v", Filled(1, {2}));
+  const Output apply = graph.Placeholder("apply", DType::kBool, {});
+  const Output other =
+      Assign(v, graph.Constant(Tensor::Full(DType::kFloat32, {2}, 3)));
+  MakeConditional(other, apply);
+  Session session(graph);
+  CHECK_THROWS_AS(session.Run({{apply, Tensor::Scalar(true)}}, other), Error);
 }
 
 TEST_CASE("writes without an order are refused") {

@@ -86,6 +86,7 @@ constexpr OpDef Activation(const char* name, const char* doc,
           .gradient = gradient,
           .elementwise = true,
           .inplace = {0},
+          .half = HalfRule::kFollow,
           .probes = {{.inputs = {kEverySide}},
                      {.inputs = {{.shape = {3, 2}, .lo = 0.1, .hi = 3}}}}};
 }
@@ -100,6 +101,7 @@ constexpr OpDef GradientOp(const char* name, const char* doc, const char* v,
           .gradient = gradient,
           .elementwise = true,
           .inplace = {0, 1},
+          .half = HalfRule::kFollow,
           .probes = {
               {.inputs = {{.shape = {37}}, kEverySide}},
               {.inputs = {{.shape = {2, 3}}, {.shape = {2, 3}, .lo = 0.1}}}}};

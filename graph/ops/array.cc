@@ -196,6 +196,7 @@ constexpr OpDef kArrayOps[] = {
      .attrs = {{"axis", AttrType::kInt}},
      .shape = ConcatShape,
      .gradient = ConcatGradient,
+     .half = HalfRule::kFollow,
      .probes =
          {{.inputs = {{.shape = {2, 3}}, {.shape = {2, 1}}, {.shape = {2, 4}}},
            .attrs = {{"axis", -1}}},
@@ -213,6 +214,7 @@ constexpr OpDef kArrayOps[] = {
        dx[0] = Concat(Completed(node, dy), node.attrs().Int("axis"));
        return dx;
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 7}},
                             {.shape = {2}, .values = {2, 3}},
                             {.shape = {2}, .values = {2, 4}}},
@@ -227,6 +229,7 @@ constexpr OpDef kArrayOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {Concat(Completed(node, dy), node.attrs().Int("axis"))};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6}}},
                  .attrs = {{"num", 3}, {"axis", 1}}},
                 {.inputs = {{.shape = {4, 3}}}, .attrs = {{"num", 2}}}}},
@@ -239,6 +242,7 @@ constexpr OpDef kArrayOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return Unstack(dy[0], node.attrs().Int("axis"));
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}, {.shape = {2, 3}}}},
                 {.inputs = {{.shape = {3}}, {.shape = {3}}},
                  .attrs = {{"axis", -1}}}}},
@@ -252,6 +256,7 @@ constexpr OpDef kArrayOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {Stack(Completed(node, dy), node.attrs().Int("axis"))};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {{"num", 2}}},
                 {.inputs = {{.shape = {2, 3}}},
                  .attrs = {{"num", 3}, {"axis", -1}}}}},
@@ -269,6 +274,7 @@ constexpr OpDef kArrayOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {TileLike("TileGradient", dy[0], node.attrs().Ints("multiples"))};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}},
                  .attrs = {{"multiples", Ints{2, 3}}}},
                 {.inputs = {{.shape = {2, 3, 2}}},
@@ -300,6 +306,7 @@ constexpr OpDef kArrayOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {Reverse(dy[0], node.attrs().Ints("axes"))};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {3, 4}}}, .attrs = {{"axes", Ints{0}}}},
                 {.inputs = {{.shape = {2, 3, 4}}},
                  .attrs = {{"axes", Ints{-1, 0}}}}}},

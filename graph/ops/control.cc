@@ -54,6 +54,7 @@ constexpr OpDef kControlOps[] = {
        return {dy[0]};
      },
      .view = true,
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}}}}},
     {.name = "StopGradient",
      .doc = "y = x, with no gradient.",
@@ -61,6 +62,7 @@ constexpr OpDef kControlOps[] = {
      .types = {{"T", kAnyType}},
      .gradient = NotDifferentiable,
      .view = true,
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}}}}},
     {.name = "Copy",
      .doc = "y = x in memory of its own. Made of variables about to change.",
@@ -69,6 +71,7 @@ constexpr OpDef kControlOps[] = {
      .gradient = [](const Node&, const Outputs& dy) -> Outputs {
        return {dy[0]};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}}}}},
     {.name = "Send",
      .doc = "Hands x to the Recv of the same key. Made by the partitioner.",

@@ -44,6 +44,7 @@ constexpr OpDef kDropoutOps[] = {
      },
      .stateful = true,
      .inplace = {0},
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {5, 7}}}, .attrs = {{"rate", 0.4}}}}},
     {.name = "DropoutGrad",
      .doc = "dy / (1 - rate) where the mask is set, else 0.",
@@ -61,6 +62,7 @@ constexpr OpDef kDropoutOps[] = {
        return MaskedGradient(node, node.input(1), dy[0]);
      },
      .inplace = {0},
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {5, 7}},
                             {.shape = {5, 7}, .values = {1, 0, 0, 1, 1}}},
                  .attrs = {{"rate", 0.4}}}}},

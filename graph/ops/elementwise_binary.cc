@@ -79,20 +79,22 @@ constexpr OpDef Logical(const char* name, const char* doc) {
 }
 
 constexpr OpDef kBinaryOps[] = {
-    Commutative(
+    Follows(Commutative(
         Binary("Add", "a + b.",
-               Rule<[](auto dy, auto, auto, auto) { return Pair(dy, dy); }>)),
-    Binary("Sub", "a - b.",
-           Rule<[](auto dy, auto, auto, auto) { return Pair(dy, -dy); }>),
-    Commutative(Binary("Mul", "a b.", Rule<[](auto dy, auto a, auto b, auto) {
-                         return Pair(dy * b, dy * a);
-                       }>)),
-    Binary("Div", "a / b; integers towards zero, and n / 0 = 0.",
-           Rule<[](auto dy, auto, auto b, auto y) {
-             const Output da = dy / b;
-             return Pair(da, -da * y);
-           }>,
-           {.blo = 0.5}),
+               Rule<[](auto dy, auto, auto, auto) { return Pair(dy, dy); }>))),
+    Follows(
+        Binary("Sub", "a - b.",
+               Rule<[](auto dy, auto, auto, auto) { return Pair(dy, -dy); }>)),
+    Follows(Commutative(
+        Binary("Mul", "a b.", Rule<[](auto dy, auto a, auto b, auto) {
+                 return Pair(dy * b, dy * a);
+               }>))),
+    Follows(Binary("Div", "a / b; integers towards zero, and n / 0 = 0.",
+                   Rule<[](auto dy, auto, auto b, auto y) {
+                     const Output da = dy / b;
+                     return Pair(da, -da * y);
+                   }>,
+                   {.blo = 0.5})),
     Binary("FloorDiv", "floor(a / b); integers: n / 0 = 0.", NotDifferentiable,
            {.alo = 1, .ahi = 9, .blo = 2, .bhi = 4}),
     Binary("Mod", "a - b floor(a / b).",
@@ -109,18 +111,18 @@ constexpr OpDef kBinaryOps[] = {
              return Pair(dy * (b * Pow(a, less_one)), dy * (y * Log(base)));
            }>,
            {.alo = 0.5, .ahi = 2, .blo = 0.2, .bhi = 3}),
-    Commutative(Binary("Maximum", "The larger; NaN if either is.",
-                       Rule<[](auto dy, auto a, auto b, auto) {
-                         const Output first = GreaterEqual(a, b);
-                         return Pair(Select(first, dy, 0),
-                                     Select(first, 0, dy));
-                       }>)),
-    Commutative(Binary("Minimum", "The smaller; NaN if either is.",
-                       Rule<[](auto dy, auto a, auto b, auto) {
-                         const Output first = LessEqual(a, b);
-                         return Pair(Select(first, dy, 0),
-                                     Select(first, 0, dy));
-                       }>)),
+    Follows(Commutative(Binary("Maximum", "The larger; NaN if either is.",
+                               Rule<[](auto dy, auto a, auto b, auto) {
+                                 const Output first = GreaterEqual(a, b);
+                                 return Pair(Select(first, dy, 0),
+                                             Select(first, 0, dy));
+                               }>))),
+    Follows(Commutative(Binary("Minimum", "The smaller; NaN if either is.",
+                               Rule<[](auto dy, auto a, auto b, auto) {
+                                 const Output first = LessEqual(a, b);
+                                 return Pair(Select(first, dy, 0),
+                                             Select(first, 0, dy));
+                               }>))),
     Commutative(Binary("SquaredDifference", "(a - b)^2.",
                        Rule<[](auto dy, auto a, auto b, auto) {
                          const Output da = dy * 2 * (a - b);

@@ -164,6 +164,7 @@ constexpr OpDef kIndexOps[] = {
                           OptionsOf(node)),
                {}};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {4, 3}},
                             {.shape = {2, 2}, .values = {3, 0, 3, 1}}}},
                 {.inputs = {{.shape = {2, 5, 3}},

@@ -82,6 +82,7 @@ constexpr OpDef kMatMulOps[] = {
      .attrs = {{"transpose_a", false}, {"transpose_b", false}},
      .shape = ProductShape,
      .gradient = ProductGradient,
+     .half = HalfRule::kPrefer,
      .probes = {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}}},
                 {.inputs = {{.shape = {5, 3}}, {.shape = {5, 4}}},
                  .attrs = {{"transpose_a", true}}},
@@ -95,6 +96,7 @@ constexpr OpDef kMatMulOps[] = {
      .attrs = {{"transpose_a", false}, {"transpose_b", false}},
      .shape = ProductShape,
      .gradient = ProductGradient,
+     .half = HalfRule::kPrefer,
      .probes = {{.inputs = {{.shape = {2, 3, 5}}, {.shape = {2, 5, 4}}}},
                 {.inputs = {{.shape = {2, 1, 5, 3}}, {.shape = {3, 4, 5}}},
                  .attrs = {{"transpose_a", true}, {"transpose_b", true}}}}},
@@ -141,6 +143,7 @@ constexpr OpDef kMatMulOps[] = {
        return {dy[0], SumToShapeOf(dy[0], node.input(1))};
      },
      .inplace = {0},
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {3, 4}}, {.shape = {4}}}},
                 {.inputs = {{.shape = {2, 3, 3, 5}}, {.shape = {5}}}}}},
 };

@@ -123,6 +123,13 @@ Outputs InferenceGradient(const Node& node, const Outputs& dy) {
           -0.5 * dscale * scale * inv_std * inv_std};
 }
 
+constexpr FixedList<ArgDef, 8> kGradInputs = {{"x"},
+                                              {"scale", kComputeOfT},
+                                              {"mean", kComputeOfT},
+                                              {"inv_std", kComputeOfT},
+                                              {"dy"}};
+constexpr FixedList<ArgDef, 6> kGradOutputs = {
+    {"dx"}, {"dscale", kComputeOfT}, {"doffset", kComputeOfT}};
 constexpr FixedList<AttrDef, 10> kEpsilon = {{"epsilon", 1e-5}};
 constexpr ProbeInput Positive(Ints shape) {
   return {.shape = shape, .lo = 0.5, .hi = 2};
@@ -131,13 +138,16 @@ constexpr ProbeInput Positive(Ints shape) {
 constexpr OpDef kNormOps[] = {
     {.name = "BatchNorm",
      .doc = "Normalises each channel by the statistics of the batch.",
-     .inputs =
-         {{"x"}, {"scale"}, {"offset"}, {"running_mean"}, {"running_variance"}},
+     .inputs = {{"x"},
+                {"scale", kComputeOfT},
+                {"offset", kComputeOfT},
+                {"running_mean", kComputeOfT},
+                {"running_variance", kComputeOfT}},
      .outputs = {{"y"},
-                 {"mean"},
-                 {"inv_std"},
-                 {"new_running_mean"},
-                 {"new_running_variance"}},
+                 {"mean", kComputeOfT},
+                 {"inv_std", kComputeOfT},
+                 {"new_running_mean", kComputeOfT},
+                 {"new_running_variance", kComputeOfT}},
      .attrs = {{"epsilon", 1e-5}, {"momentum", 0.9}},
      .shape = [](InferContext& c) -> Status {
        SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 4));
@@ -146,6 +156,7 @@ constexpr OpDef kNormOps[] = {
        return {};
      },
      .gradient = BatchNormGradient,
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {6, 4}},
                             {.shape = {4}},
                             {.shape = {4}},
@@ -159,8 +170,8 @@ constexpr OpDef kNormOps[] = {
                  .attrs = {{"epsilon", 1e-2}, {"momentum", 0.5}}}}},
     {.name = "BatchNormGrad",
      .doc = "The gradients of BatchNorm with respect to x, scale and offset.",
-     .inputs = {{"x"}, {"scale"}, {"mean"}, {"inv_std"}, {"dy"}},
-     .outputs = {{"dx"}, {"dscale"}, {"doffset"}},
+     .inputs = kGradInputs,
+     .outputs = kGradOutputs,
      .shape = [](InferContext& c) -> Status {
        SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 3));
        if (!Compatible(c.input(0), c.input(4))) {
@@ -174,6 +185,7 @@ constexpr OpDef kNormOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return GradientOfExpression(node, dy, BatchNormGradExpression);
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3, 4}},
                             {.shape = {4}},
                             {.shape = {4}},
@@ -181,7 +193,11 @@ constexpr OpDef kNormOps[] = {
                             {.shape = {2, 3, 4}}}}}},
     {.name = "BatchNormInference",
      .doc = "Normalises each channel by given statistics.",
-     .inputs = {{"x"}, {"scale"}, {"offset"}, {"mean"}, {"variance"}},
+     .inputs = {{"x"},
+                {"scale", kComputeOfT},
+                {"offset", kComputeOfT},
+                {"mean", kComputeOfT},
+                {"variance", kComputeOfT}},
      .attrs = kEpsilon,
      .shape = [](InferContext& c) -> Status {
        SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 4));
@@ -190,6 +206,7 @@ constexpr OpDef kNormOps[] = {
      },
      .gradient = InferenceGradient,
      .inplace = {0},
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3, 4}},
                             {.shape = {4}},
                             {.shape = {4}},
@@ -197,8 +214,8 @@ constexpr OpDef kNormOps[] = {
                             Positive({4})}}}},
     {.name = "LayerNorm",
      .doc = "Normalises each row over the last dimension.",
-     .inputs = {{"x"}, {"scale"}, {"offset"}},
-     .outputs = {{"y"}, {"mean"}, {"inv_std"}},
+     .inputs = {{"x"}, {"scale", kComputeOfT}, {"offset", kComputeOfT}},
+     .outputs = {{"y"}, {"mean", kComputeOfT}, {"inv_std", kComputeOfT}},
      .attrs = kEpsilon,
      .shape = [](InferContext& c) -> Status {
        SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 2));
@@ -209,13 +226,14 @@ constexpr OpDef kNormOps[] = {
        return {};
      },
      .gradient = LayerNormGradient,
+     .half = HalfRule::kFollow,
      .probes =
          {{.inputs = {{.shape = {3, 5}}, {.shape = {5}}, {.shape = {5}}}},
           {.inputs = {{.shape = {2, 2, 9}}, {.shape = {9}}, {.shape = {9}}}}}},
     {.name = "LayerNormGrad",
      .doc = "The gradients of LayerNorm with respect to x, scale and offset.",
-     .inputs = {{"x"}, {"scale"}, {"mean"}, {"inv_std"}, {"dy"}},
-     .outputs = {{"dx"}, {"dscale"}, {"doffset"}},
+     .inputs = kGradInputs,
+     .outputs = kGradOutputs,
      .shape = [](InferContext& c) -> Status {
        SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 1));
        const Shape& x = c.input(0);
@@ -233,6 +251,7 @@ constexpr OpDef kNormOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return GradientOfExpression(node, dy, LayerNormGradExpression);
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3, 5}},
                             {.shape = {5}},
                             {.shape = {2, 3}},

@@ -9,12 +9,19 @@
 namespace sluice {
 namespace {
 
-// The variables first, then scalars of the schedule, last the gradient.
+// Last operand of all: false leaves the variables as they are.
+constexpr ArgDef kApply = {.name = "apply", .type = "bool", .optional = true};
+
+// Where the gradient is among the operands of an op of one variable.
+constexpr int GradientInput(const OpDef& op) {
+  return op.inputs.size() - 2;
+}
+
+// The variables first, then scalars of the schedule, the gradient and `apply`.
 Status ApplyShape(InferContext& c) {
   const OpDef& op = c.node().op();
-  const int gradient = c.num_inputs() - 1;
   for (int i = 1; i < c.num_inputs(); ++i) {
-    const bool scalar = i >= op.mutates && i < gradient;
+    const bool scalar = i >= op.mutates && i != GradientInput(op);
     const Shape wanted = scalar ? Shape() : c.input(0);
     if (!Compatible(wanted, c.input(i))) {
       return InvalidArgument(
@@ -26,14 +33,27 @@ Status ApplyShape(InferContext& c) {
   return {};
 }
 
+template <typename T, int N>
+constexpr FixedList<T, N> WithLast(const FixedList<T, N>& list, const T& last) {
+  T items[N] = {};
+  int n = 0;
+  for (const T& item : list) items[n++] = item;
+  items[n++] = last;
+  return {items, n};
+}
+
+constexpr ProbeInput kSkip = {.values = {0}};
+
 // An optimizer whose first `variables` inputs are updated in place.
 constexpr OpDef ApplyOp(const char* name, const char* list_name,
                         const char* doc, int variables,
                         FixedList<ArgDef, 8> inputs,
                         FixedList<AttrDef, 10> attrs, Probe probe) {
+  Probe skipped = probe;
+  skipped.inputs = WithLast(probe.inputs, kSkip);
   return {.name = name,
           .doc = doc,
-          .inputs = inputs,
+          .inputs = WithLast(inputs, kApply),
           .types = {{"T", kFloatDouble}},
           .attrs = attrs,
           .shape = ApplyShape,
@@ -41,7 +61,7 @@ constexpr OpDef ApplyOp(const char* name, const char* list_name,
           .stateful = true,
           .mutates = variables,
           .list_op = list_name,
-          .probes = {probe}};
+          .probes = {probe, skipped}};
 }
 
 constexpr ArgDef kLearningRate = {"learning_rate", "float32"};
@@ -96,7 +116,8 @@ constexpr OpDef kOptimizerOps[] = {
 
 // --- Lists of variables ------------------------------------------------------
 
-// The tensors by kind: all variables, all first slots, ..., all gradients.
+// The tensors by kind: all variables, all first slots, ..., all gradients; then
+// the scalars and `apply`, which is not optional here.
 Status ApplyListShape(InferContext& c) {
   const OpDef& op = c.node().op();
   const int64_t variables = c.attrs().Int("variables");
@@ -128,8 +149,8 @@ Status ApplyListShape(InferContext& c) {
 // The same for two variables of different shapes.
 constexpr Probe ListProbe(const OpDef& one) {
   const Probe& probe = one.probes[0];
-  const int gradient = one.inputs.size() - 1;
-  ProbeInput inputs[10] = {};
+  const int gradient = GradientInput(one);
+  ProbeInput inputs[12] = {};
   int n = 0;
   for (int i = 0; i <= gradient; ++i) {
     if (i >= one.mutates && i < gradient) continue;
@@ -138,9 +159,10 @@ constexpr Probe ListProbe(const OpDef& one) {
     inputs[n++].shape = {7};
   }
   for (int i = one.mutates; i < gradient; ++i) inputs[n++] = probe.inputs[i];
+  inputs[n++] = {.values = {1}};
   Probe list = {
       .attrs = {{"variables", 2}, {"gradient_decay", 0.25}, {"decayed", 1}}};
-  list.inputs = FixedList<ProbeInput, 10>(inputs, n);
+  list.inputs = FixedList<ProbeInput, 12>(inputs, n);
   return list;
 }
 
@@ -149,9 +171,10 @@ constexpr Probe ListProbe(const OpDef& one) {
 constexpr OpDef ListOp(const OpDef& one) {
   ArgDef inputs[8] = {{.name = "tensors", .variadic = true}};
   int n = 1;
-  for (int i = one.mutates; i + 1 < one.inputs.size(); ++i) {
+  for (int i = one.mutates; i < GradientInput(one); ++i) {
     inputs[n++] = one.inputs[i];
   }
+  inputs[n++] = {kApply.name, kApply.type};
   AttrDef attrs[10] = {
       {"variables", AttrType::kInt}, {"gradient_decay", 0.0}, {"decayed", 0}};
   int m = 3;

@@ -78,6 +78,7 @@ constexpr OpDef kPoolOps[] = {
        return {
            Same("MaxPoolGrad", node, {node.input(0), node.output(0), dy[0]})};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6, 4, 3}}}, .attrs = kPlain},
                 {.inputs = {{.shape = {1, 5, 4, 2}}}, .attrs = kOverlapping},
                 {.inputs = {{.shape = {1, 4, 5, 9}}}, .attrs = kExplicit}}},
@@ -98,6 +99,7 @@ constexpr OpDef kPoolOps[] = {
                Same("MaxPoolGradGrad", node,
                     {node.input(0), node.input(1), ddx[0]})};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6, 4, 3}},
                             {.shape = {2, 3, 2, 3}, .values = {0}},
                             {.shape = {2, 3, 2, 3}}},
@@ -126,6 +128,7 @@ constexpr OpDef kPoolOps[] = {
            Output(), Output(),
            Same("MaxPoolGrad", node, {node.input(0), node.input(1), dy[0]})};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6, 4, 3}},
                             {.shape = {2, 3, 2, 3}, .values = {0}},
                             {.shape = {2, 6, 4, 3}}},
@@ -138,6 +141,7 @@ constexpr OpDef kPoolOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {Same("AvgPoolGrad", node, {dy[0], ShapeOf(node.input(0))})};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 6, 4, 3}}}, .attrs = kPlain},
                 {.inputs = {{.shape = {1, 5, 4, 2}}}, .attrs = kOverlapping},
                 {.inputs = {{.shape = {1, 4, 5, 9}}}, .attrs = kExplicit}}},
@@ -156,6 +160,7 @@ constexpr OpDef kPoolOps[] = {
      .gradient = [](const Node& node, const Outputs& ddx) -> Outputs {
        return {Same("AvgPool", node, {ddx[0]}), Output()};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3, 2, 3}},
                             {.shape = {4}, .values = {2, 6, 4, 3}}},
                  .attrs = kPlain},

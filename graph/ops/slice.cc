@@ -164,6 +164,7 @@ constexpr OpDef kSliceOps[] = {
      .attrs = {{"begin", AttrType::kInts}, {"size", AttrType::kInts}},
      .shape = SliceShape,
      .gradient = SliceGradient,
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {4, 5}}},
                  .attrs = {{"begin", Ints{1, 0}}, {"size", Ints{2, -1}}}},
                 {.inputs = {{.shape = {3, 4, 2}}},
@@ -182,6 +183,7 @@ constexpr OpDef kSliceOps[] = {
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {PutSlice(dy[0], node.input(0), node.attrs())};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {5, 6, 2}}},
                  .attrs = {{"begin", Ints{1, -1}},
                            {"end", Ints{5, -7}},
@@ -207,6 +209,7 @@ constexpr OpDef kSliceOps[] = {
            dy[0].graph().Add({"StridedSlice", {dy[0]}, node.attrs()}).output(0),
            {}};
      },
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3, 2}},
                             {.shape = {3}, .values = {5, 6, 2}}},
                  .attrs = {{"begin", Ints{1, -1}},
@@ -219,6 +222,7 @@ constexpr OpDef kSliceOps[] = {
      .attrs = {{"paddings", AttrType::kInts}, {"value", 0.0}},
      .shape = PadShape,
      .gradient = PadGradient,
+     .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}},
                  .attrs = {{"paddings", Ints{1, 0, 2, 1}}, {"value", 1.0}}},
                 {.inputs = {{.shape = {2, 3, 2}}},

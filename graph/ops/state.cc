@@ -2,32 +2,43 @@
 
 #include <fmt/format.h>
 
+#include "graph/ops/elementwise.h"
 #include "graph/ops/tables.h"
 
 namespace sluice {
 namespace {
 
-// Checks that `value` fits the variable it is written to.
+// Checks that `value` fits the variable it is written to, and `apply`.
 Status WriteShape(InferContext& c) {
   if (!Compatible(c.input(0), c.input(1))) {
     return InvalidArgument(
         fmt::format("the variable has shape {}, the value {}",
                     c.input(0).ToString(), c.input(1).ToString()));
   }
+  if (c.num_inputs() > 2 && !c.input(2).scalar()) {
+    return InvalidArgument(
+        fmt::format("'apply' has shape {}, wanted []", c.input(2).ToString()));
+  }
   c.SetOutput(0, c.input(0));
   return {};
 }
 
+constexpr ProbeInput kProbe = {.shape = {2, 3}};
+
 constexpr OpDef WriteOp(const char* name, const char* doc, DTypeSet types) {
   return {.name = name,
           .doc = doc,
-          .inputs = {{"variable"}, {"value"}},
+          .inputs = {{"variable"},
+                     {"value"},
+                     {.name = "apply", .type = "bool", .optional = true}},
           .types = {{"T", types}},
           .shape = WriteShape,
           .gradient = NotDifferentiable,
           .stateful = true,
           .mutates = 1,
-          .probes = {{.inputs = {{.shape = {2, 3}}, {.shape = {2, 3}}}}}};
+          .probes = {{.inputs = {kProbe, kProbe}},
+                     {.inputs = {kProbe, kProbe, {.values = {1}}}},
+                     {.inputs = {kProbe, kProbe, {.values = {0}}}}}};
 }
 
 constexpr OpDef AssignOp() {
@@ -78,6 +89,31 @@ Output AssignAdd(Operand variable, Operand value) {
 }
 Output AssignSub(Operand variable, Operand value) {
   return Write("AssignSub", variable, value);
+}
+
+void MakeConditional(const Operation& update, const Output& condition) {
+  Node& node = update.node();
+  if (node.Is("NoOp")) {
+    for (Node* member : node.control_inputs()) {
+      MakeConditional(Operation(member), condition);
+    }
+  }
+  if (node.mutates() == 0) return;
+  const ArgDef& last = node.op().inputs[node.op().inputs.size() - 1];
+  if (!last.optional) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{}: the op has no operand that could make it "
+                            "conditional; build the update of Assign ({})",
+                            node.Describe(), node.location()));
+  }
+  std::vector<Output> inputs = node.inputs();
+  if (node.num_inputs() == node.op().inputs.size()) {
+    inputs.back() = LogicalAnd(inputs.back(), condition);
+  } else {
+    inputs.push_back(condition);
+  }
+  node.set_inputs(std::move(inputs));
+  ThrowIfError(Graph::Infer(node));
 }
 
 }  // namespace sluice

@@ -12,6 +12,12 @@ Output Assign(Operand variable, Operand value);
 Output AssignAdd(Operand variable, Operand value);
 Output AssignSub(Operand variable, Operand value);
 
+// Lets an operation that updates variables, or a group of such, do so only in
+// steps where `condition`, a bool scalar, holds; otherwise they stay as they
+// are, whatever the other operands. Throws Error for an op whose last operand
+// is not the optional `apply`.
+void MakeConditional(const Operation& update, const Output& condition);
+
 }  // namespace sluice
 
 #endif  // SLUICE_GRAPH_OPS_STATE_H_

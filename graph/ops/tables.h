@@ -31,6 +31,12 @@ std::span<const OpDef> IndexOps();              // index.cc
 std::span<const OpDef> RandomOps();             // random.cc
 std::span<const OpDef> OptimizerOps();          // optimizer.cc
 
+// An op that float16 is good enough for (HalfRule).
+constexpr OpDef Follows(OpDef op) {
+  op.half = HalfRule::kFollow;
+  return op;
+}
+
 inline std::vector<std::span<const OpDef>> BuiltInOps() {
   return {
       StateOps(),      ControlOps(), ElementwiseOps(), ElementwiseBinaryOps(),

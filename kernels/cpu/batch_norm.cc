@@ -122,22 +122,22 @@ void BatchNorm(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
   for (int64_t c = 0; c < g.channels; ++c) {
     const C squares = factor[c];
     const C inv_std = C(1) / std::sqrt(squares / n + static_cast<C>(g.epsilon));
-    k.output<T>(1)[c] = T(mean[c]);
-    k.output<T>(2)[c] = T(inv_std);
+    k.output<C>(1)[c] = mean[c];
+    k.output<C>(2)[c] = inv_std;
     auto move = [&](int i, C value) {
-      k.output<T>(i)[c] = T(old_weight * static_cast<C>(k.input<T>(i)[c]) +
-                            (1 - old_weight) * value);
+      k.output<C>(i)[c] =
+          old_weight * k.input<C>(i)[c] + (1 - old_weight) * value;
     };
     move(3, mean[c]);
     move(4, squares / unbiased);
-    factor[c] = inv_std * static_cast<C>(k.input<T>(1)[c]);
+    factor[c] = inv_std * k.input<C>(1)[c];
   }
   NormalizeAll(g, loops,
                {.x = x,
                 .addend = extras.add ? k.input<T>(5) : nullptr,
                 .mean = mean,
                 .factor = factor,
-                .offset = k.input<T>(2),
+                .offset = k.input<C>(2),
                 .y = k.output<T>(0),
                 .mask = extras.relu ? k.output<uint8_t>(5) : nullptr});
 }
@@ -151,7 +151,7 @@ simd::BatchNormGradBlock<T, C> GradOperands(const BatchNormGeometry& g,
   simd::BatchNormGradBlock<T, C> all = {.channels = g.channels,
                                         .x = k.input<T>(0),
                                         .dy = k.input<T>(dy),
-                                        .mean = k.input<T>(2),
+                                        .mean = k.input<C>(2),
                                         .dx = k.output<T>(0)};
   if (extras.relu) all.mask = k.input<uint8_t>(4);
   if (two_terms) all.dy2 = k.input<T>(dy + 1);
@@ -202,11 +202,11 @@ void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
   C* shift = sums + channels;
   C* factor = sums + 2 * channels * std::max<int64_t>(g.blocks(), 1);
   for (int64_t c = 0; c < channels; ++c) {
-    const C inv_std = static_cast<C>(k.input<T>(3)[c]);
+    const C inv_std = k.input<C>(3)[c];
     const C sum = sums[c], dot = sums[channels + c];
-    k.output<T>(1)[c] = T(dot * inv_std);
-    k.output<T>(2)[c] = T(sum);
-    factor[c] = static_cast<C>(k.input<T>(1)[c]) * inv_std;
+    k.output<C>(1)[c] = dot * inv_std;
+    k.output<C>(2)[c] = sum;
+    factor[c] = k.input<C>(1)[c] * inv_std;
     const C per_row = factor[c] / static_cast<C>(g.rows);
     slope[c] = -per_row * dot * inv_std * inv_std;
     shift[c] = -per_row * sum;
@@ -233,16 +233,15 @@ void BatchNormInference(const BatchNormGeometry& g,
   C* mean = static_cast<C*>(k.workspace());
   C* factor = mean + g.channels;
   for (int64_t c = 0; c < g.channels; ++c) {
-    mean[c] = static_cast<C>(k.input<T>(3)[c]);
-    factor[c] =
-        static_cast<C>(k.input<T>(1)[c]) /
-        std::sqrt(static_cast<C>(k.input<T>(4)[c]) + static_cast<C>(g.epsilon));
+    mean[c] = k.input<C>(3)[c];
+    factor[c] = k.input<C>(1)[c] /
+                std::sqrt(k.input<C>(4)[c] + static_cast<C>(g.epsilon));
   }
   NormalizeAll(g, loops,
                {.x = k.input<T>(0),
                 .mean = mean,
                 .factor = factor,
-                .offset = k.input<T>(2),
+                .offset = k.input<C>(2),
                 .y = k.output<T>(0)});
 }
 

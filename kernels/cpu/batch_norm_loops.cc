@@ -36,8 +36,7 @@ void Normalize(const simd::BatchNormBlock<T, C>& b) {
     const int64_t row = r * b.channels;
     for (int64_t c = 0; c < b.channels; ++c) {
       const int64_t i = row + c;
-      C y = (static_cast<C>(b.x[i]) - b.mean[c]) * b.factor[c] +
-            static_cast<C>(b.offset[c]);
+      C y = (static_cast<C>(b.x[i]) - b.mean[c]) * b.factor[c] + b.offset[c];
       if (b.addend != nullptr) y += static_cast<C>(b.addend[i]);
       if (b.mask != nullptr) {
         if (y > C(0)) b.mask[i / 8] |= static_cast<uint8_t>(1u << (i % 8));
@@ -66,7 +65,7 @@ void GradSums(const simd::BatchNormGradBlock<T, C>& b) {
       const C g = GradAt(b, i);
       if (b.g != nullptr) b.g[i] = T(g);
       b.sum[c] += g;
-      b.dot[c] += g * (static_cast<C>(b.x[i]) - static_cast<C>(b.mean[c]));
+      b.dot[c] += g * (static_cast<C>(b.x[i]) - b.mean[c]);
     }
   }
 }
@@ -77,7 +76,7 @@ void Grad(const simd::BatchNormGradBlock<T, C>& b) {
     const int64_t row = r * b.channels;
     for (int64_t c = 0; c < b.channels; ++c) {
       const int64_t i = row + c;
-      const C distance = static_cast<C>(b.x[i]) - static_cast<C>(b.mean[c]);
+      const C distance = static_cast<C>(b.x[i]) - b.mean[c];
       b.dx[i] =
           T(GradAt(b, i) * b.factor[c] + distance * b.slope[c] + b.shift[c]);
     }

@@ -50,8 +50,8 @@ C Sum(int64_t n, F f) {
 template <typename T>
 void LayerNorm(const LayerNormGeometry& g, const KernelContext& k) {
   using C = ComputeType<T>;
-  const T* scale = k.input<T>(1);
-  const T* offset = k.input<T>(2);
+  const C* scale = k.input<C>(1);
+  const C* offset = k.input<C>(2);
   const C n = static_cast<C>(g.width);
   ParallelFor(g.rows, g.block_rows, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
@@ -67,28 +67,25 @@ void LayerNorm(const LayerNormGeometry& g, const KernelContext& k) {
                          n;
       const C inv_std = C(1) / std::sqrt(variance + static_cast<C>(g.epsilon));
       for (int64_t i = 0; i < g.width; ++i) {
-        y[i] = T((static_cast<C>(x[i]) - mean) * inv_std *
-                     static_cast<C>(scale[i]) +
-                 static_cast<C>(offset[i]));
+        y[i] =
+            T((static_cast<C>(x[i]) - mean) * inv_std * scale[i] + offset[i]);
       }
-      k.output<T>(1)[r] = T(mean);
-      k.output<T>(2)[r] = T(inv_std);
+      k.output<C>(1)[r] = mean;
+      k.output<C>(2)[r] = inv_std;
     }
   });
 }
 
 // dx = inv_std * (g - mean(g) - normal * mean(g * normal)), g = dy * scale.
 template <typename T>
-void GradRow(int64_t width, const T* x, const T* scale, ComputeType<T> mean,
-             ComputeType<T> inv_std, const T* dy, T* dx, ComputeType<T>* dscale,
-             ComputeType<T>* doffset) {
+void GradRow(int64_t width, const T* x, const ComputeType<T>* scale,
+             ComputeType<T> mean, ComputeType<T> inv_std, const T* dy, T* dx,
+             ComputeType<T>* dscale, ComputeType<T>* doffset) {
   using C = ComputeType<T>;
   auto normal = [&](int64_t i) {
     return (static_cast<C>(x[i]) - mean) * inv_std;
   };
-  auto scaled = [&](int64_t i) {
-    return static_cast<C>(dy[i]) * static_cast<C>(scale[i]);
-  };
+  auto scaled = [&](int64_t i) { return static_cast<C>(dy[i]) * scale[i]; };
   const C n = static_cast<C>(width);
   const C mean_g = Sum<C>(width, scaled) / n;
   const C mean_dot =
@@ -111,21 +108,20 @@ void LayerNormGrad(const LayerNormGeometry& g, const KernelContext& k) {
       std::fill(dscale, dscale + 2 * g.width, C(0));
       const int64_t last = std::min((b + 1) * g.block_rows, g.rows);
       for (int64_t r = b * g.block_rows; r < last; ++r) {
-        GradRow(g.width, k.input<T>(0) + r * g.width, k.input<T>(1),
-                static_cast<C>(k.input<T>(2)[r]),
-                static_cast<C>(k.input<T>(3)[r]), k.input<T>(4) + r * g.width,
+        GradRow(g.width, k.input<T>(0) + r * g.width, k.input<C>(1),
+                k.input<C>(2)[r], k.input<C>(3)[r], k.input<T>(4) + r * g.width,
                 k.output<T>(0) + r * g.width, dscale, dscale + g.width);
       }
     }
   });
   for (int i : {1, 2}) {
-    T* out = k.output<T>(i);
+    C* out = k.output<C>(i);
     for (int64_t c = 0; c < g.width; ++c) {
       C total = 0;
       for (int64_t b = 0; b < g.blocks(); ++b) {
         total += sums[(2 * b + i - 1) * g.width + c];
       }
-      out[c] = T(total);
+      out[c] = total;
     }
   }
 }

@@ -149,11 +149,13 @@ Update<T> UpdateOf(const Attributes& attrs) {
 
 // Where a node's operands are: one variable, then its slots, the scalars and
 // the gradient; or a list of variables, then those by kind and the scalars.
+// Last comes `apply`, which one variable may lack.
 struct Operands {
   int variables = 1;
   int slots = 0;
   int gradient = 0;  // of the first variable
   int rate = 0;
+  int apply = -1;
 
   Operands(const KernelSpec& spec, const Rule& rule) : slots(rule.slots) {
     const int scalars = rule.counts_steps ? 2 : 1;
@@ -165,6 +167,8 @@ struct Operands {
       rate = 1 + slots;
       gradient = rate + scalars;
     }
+    const int last = static_cast<int>(spec.inputs.size()) - 1;
+    if (last > std::max(gradient, rate + scalars - 1)) apply = last;
   }
 };
 
@@ -214,6 +218,7 @@ KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
   }
   return KernelOf([=, ends = std::move(ends),
                    counts = rule.counts_steps](const KernelContext& c) {
+    if (at.apply >= 0 && !*c.input<bool>(at.apply)) return;
     Update<T> u = fixed;
     u.learning_rate = static_cast<T>(*c.input<float>(at.rate));
     if (counts) {

@@ -9,9 +9,16 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements per piece of work
 
+// Whether the operand `apply`, if there is one, says no.
+bool Skips(const KernelContext& c, bool conditional) {
+  return conditional && !*c.input<bool>(2);
+}
+
 Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
   const size_t bytes = spec.inputs[0].bytes();
-  return KernelOf([bytes](const KernelContext& c) {
+  const bool conditional = spec.inputs.size() > 2;
+  return KernelOf([bytes, conditional](const KernelContext& c) {
+    if (Skips(c, conditional)) return;
     if (c.mutable_input<char>(0) != c.input<char>(1)) {
       CopyBytes(c.input<char>(1), c.mutable_input<char>(0), bytes);
     }
@@ -21,12 +28,14 @@ Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
 // variable = variable + sign * value.
 Result<KernelPtr> MakeAccumulate(const KernelSpec& spec, int sign) {
   const int64_t n = spec.inputs[0].shape.elements();
+  const bool conditional = spec.inputs.size() > 2;
   return DispatchDType(
       spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
         if constexpr (std::is_same_v<T, bool>) {
           return Unimplemented("cannot add to a bool variable");
         } else {
-          return KernelOf([n, sign](const KernelContext& c) {
+          return KernelOf([n, sign, conditional](const KernelContext& c) {
+            if (Skips(c, conditional)) return;
             T* variable = c.mutable_input<T>(0);
             const T* value = c.input<T>(1);
             using C = ComputeType<T>;

@@ -22,7 +22,7 @@ struct BatchNormBlock {
   const T* addend = nullptr;  // or null
   const C* mean = nullptr;
   const C* factor = nullptr;
-  const T* offset = nullptr;
+  const C* offset = nullptr;
   T* y = nullptr;
   uint8_t* mask = nullptr;  // or null
   bool stream = false;      // past the caches: y is aligned and too large
@@ -37,7 +37,7 @@ struct BatchNormGradBlock {
   const T* dy = nullptr;
   const T* dy2 = nullptr;         // or null
   const uint8_t* mask = nullptr;  // or null
-  const T* mean = nullptr;
+  const C* mean = nullptr;
   // First pass: the columns' sums of g and of g * (x - mean), and g itself
   // where it is kept, which may be dy or dy2.
   C* sum = nullptr;
