@@ -18,6 +18,12 @@ constexpr NamedPass kPasses[] = {
     {"merge", Always<MergeCommon>},
     {"fold_batch_norm", Always<FoldBatchNorm>},
     {"place", [](Graph& g, const Devices& d) { return Place(g, d); }},
+    {"mix_float16",
+     [](Graph& g, const Devices&) { return MixPrecision(g, DType::kFloat16); }},
+    {"mix_bfloat16",
+     [](Graph& g, const Devices&) {
+       return MixPrecision(g, DType::kBFloat16);
+     }},
     {"order_variables",
      [](Graph& g, const Devices&) { return OrderVariables(g); }},
     {"fuse",

@@ -3,7 +3,8 @@
 // on and must preserve.
 //
 // A step goes through Prune, Refine, Simplify, MergeCommon, FoldBatchNorm,
-// Prune, Place, OrderVariables, Fuse and Partition, in this order. A pass keeps
+// Prune, Place, MixPrecision (on request), OrderVariables, Fuse and Partition,
+// in this order. A pass keeps
 // names, origins, creation order (new nodes stand next to what they are for)
 // and every control dependency; it may leave dead nodes for Prune. All are
 // near-linear in nodes and edges.
@@ -69,6 +70,13 @@ void FoldBatchNorm(Graph& graph);
 // A constant without a request goes where it is first used. An unknown request
 // is an error that lists the devices.
 Status Place(Graph& graph, const std::vector<std::string>& devices);
+
+// Lets the nodes whose records say that it does them no harm (HalfRule) compute
+// in `half`, kFloat16 or kBFloat16, and puts a Cast wherever that and float32
+// meet. Only nodes of float32 change; variables, feeds and fetches keep their
+// dtypes. The rules are in pass_precision.cc. Wants a placed graph where there
+// are several devices.
+Status MixPrecision(Graph& graph, DType half);
 
 // Orders variable accesses: every write follows all reads of the old value, by
 // control edges. A read is a use by an op that computes; one that depends on a

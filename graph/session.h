@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/precision.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
 #include "graph/graph.h"
@@ -34,6 +35,7 @@ struct SessionOptions {
   uint64_t seed = 1;
   bool deterministic = false;  // the same bits for any number of threads
   ExecutorMode executor = ExecutorMode::kAuto;
+  Precision precision = Precision::kFloat32;
   bool simplify = true;      // constant folding, common subexpressions, ...
   bool fuse = true;          // several nodes in one; see passes::Fuse
   int plan_cache_size = 64;  // least recently used plans are dropped

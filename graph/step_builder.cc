@@ -139,6 +139,11 @@ Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
   passes::Prune(graph);
   SLUICE_RETURN_IF_ERROR(
       After("place", graph, passes::Place(graph, device_names)));
+  if (const auto half = HalfTypeOf(options.precision)) {
+    SLUICE_RETURN_IF_ERROR(
+        After("mixed precision", graph, passes::MixPrecision(graph, *half)));
+    passes::Prune(graph);
+  }
   SLUICE_RETURN_IF_ERROR(
       After("order variables", graph, passes::OrderVariables(graph)));
   if (options.fuse) {

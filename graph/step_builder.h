@@ -37,7 +37,7 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
                                            const StepRequest& request);
 
 // Makes Plans of a step as ExtractStep returns it: prune, refine, simplify,
-// place, order variables, schedule, partition, lower.
+// place, mixed precision, order variables, fuse, schedule, partition, lower.
 Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
                            const std::vector<std::unique_ptr<Device>>& devices,
                            const SessionOptions& options);

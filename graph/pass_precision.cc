@@ -1,0 +1,189 @@
+// Mixed precision. Which nodes compute in half follows from the rules in their
+// records (HalfRule) and from where they stand:
+//
+//   kPrefer   always
+//   kFollow   where an operand comes from a node in half and a result, through
+//             others like it, goes to one that prefers half. So a bias or a
+//             residual between two convolutions is added in half; what is
+//             added to logits, or to a weight's gradient, is not.
+//   kFloat32  never
+//
+// Values change dtype where a node's operand is wanted otherwise than it is
+// made: by one Cast for each tensor, dtype and device, however many read it.
+// Variables stay float32; a weight is cast once per step.
+#include <map>
+#include <tuple>
+
+#include "graph/evaluate.h"
+#include "graph/passes.h"
+
+namespace sluice::passes {
+namespace {
+
+bool IsT(const ArgDef& arg) {
+  return std::string_view(arg.type) == "T";
+}
+
+// Is input i, or output i, of the op's type variable T?
+bool InputIsT(const Node& node, int i) {
+  return IsT(node.op().InputArg(i, node.num_inputs()));
+}
+bool OutputIsT(const Node& node, int i) {
+  const auto& outputs = node.op().outputs;
+  return IsT(outputs[std::min(i, outputs.size() - 1)]);
+}
+
+class Mixer {
+ public:
+  Mixer(Graph& graph, DType half)
+      : graph_(graph), half_(half), order_(graph.TopologicalOrder()) {
+    for (const Node* node : order_) {
+      if (MayBeHalf(*node)) may_.insert({node, {}});
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        declared_[{node, i}] = node->input(i).dtype();
+      }
+    }
+  }
+
+  Status Run() {
+    Decide();
+    for (Node* node : order_) {
+      const bool is_half = InHalf(*node);
+      bool changed = is_half;
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        const Output from = Replaced(node->input(i));
+        // A Cast takes what there is: widening half first changes nothing.
+        const DType wanted = is_half && InputIsT(*node, i) ? half_
+                             : node->Is("Cast")            ? from.dtype()
+                                                : declared_.at({node, i});
+        const Output to = As(from, wanted, *node);
+        changed |= !(to == node->input(i)) || to.dtype() != wanted;
+        node->set_input(i, to);
+      }
+      new_order_.push_back(node);
+      if (changed) SLUICE_RETURN_IF_ERROR(Graph::Infer(*node));
+      if (node->Is("Cast") &&
+          node->input(0).dtype() == node->output_type(0).dtype) {
+        replaced_[node->output(0)] = node->input(0);
+      }
+    }
+    graph_.Renumber(new_order_);
+    return {};
+  }
+
+ private:
+  struct Place {
+    bool fed = false;     // an operand comes in half
+    bool wanted = false;  // a result goes to a node that prefers half
+  };
+
+  // Whether the rule allows it, the operands are float32 and half is a type of
+  // the op.
+  bool MayBeHalf(const Node& node) const {
+    if (node.op().half == HalfRule::kFloat32) return false;
+    for (const TypeVar& var : node.op().types) {
+      if (std::string_view(var.name) == "T" && !var.allowed.Contains(half_)) {
+        return false;
+      }
+    }
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      if (InputIsT(node, i)) return node.input(i).dtype() == DType::kFloat32;
+    }
+    return false;
+  }
+
+  bool InHalf(const Node& node) const {
+    const auto it = may_.find(&node);
+    if (it == may_.end()) return false;
+    return node.op().half == HalfRule::kPrefer ||
+           (it->second.fed && it->second.wanted);
+  }
+
+  void Decide() {
+    for (const Node* node : order_) {
+      const auto it = may_.find(node);
+      if (it == may_.end()) continue;
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        const Output& x = node->input(i);
+        const auto from = may_.find(&x.node());
+        if (from == may_.end() || !InputIsT(*node, i) ||
+            !OutputIsT(x.node(), x.index())) {
+          continue;
+        }
+        it->second.fed |=
+            x.node().op().half == HalfRule::kPrefer || from->second.fed;
+      }
+    }
+    for (size_t n = order_.size(); n-- > 0;) {
+      const Node& node = *order_[n];
+      const auto it = may_.find(&node);
+      if (it == may_.end()) continue;
+      if (node.op().half != HalfRule::kPrefer && !it->second.wanted) continue;
+      for (int i = 0; i < node.num_inputs(); ++i) {
+        const Output& x = node.input(i);
+        const auto from = may_.find(&x.node());
+        if (from != may_.end() && InputIsT(node, i) &&
+            OutputIsT(x.node(), x.index())) {
+          from->second.wanted = true;
+        }
+      }
+    }
+  }
+
+  Output Replaced(const Output& output) const {
+    const auto it = replaced_.find(output);
+    return it == replaced_.end() ? output : it->second;
+  }
+
+  // The tensor in another dtype, for a node that stands next in the new order.
+  Output As(const Output& x, DType dtype, const Node& user) {
+    if (x.dtype() == dtype) return x;
+    // Half that was widened: what it was is still there.
+    if (x.node().Is("Cast") && x.dtype() == DType::kFloat32 &&
+        x.node().input(0).dtype() == dtype) {
+      return x.node().input(0);
+    }
+    // Half crosses between devices: it has fewer bytes.
+    const std::string& device =
+        dtype == half_ ? x.node().device() : user.device();
+    Output& cast = casts_[{x, dtype, device}];
+    if (!cast.valid()) cast = NewCast(x, dtype, device);
+    return cast;
+  }
+
+  Output NewCast(const Output& x, DType dtype, const std::string& device) {
+    const TensorType type = {dtype, x.shape()};
+    const std::string name =
+        graph_.UniqueName(x.name().substr(0, x.name().find(':')) + "/" +
+                          std::string(NameOf(dtype)));
+    Node* node;
+    if (x.node().Is("Const")) {
+      const Tensor value = x.node().attrs().TensorOf("value").Cast(dtype);
+      node = &graph_.AddRaw(name, name, OpTable::Global().Get("Const"),
+                            {{"value", value}}, {}, {type});
+    } else {
+      node = &graph_.AddRaw(name, name, OpTable::Global().Get("Cast"),
+                            {{"to", dtype}}, {x}, {type});
+    }
+    node->set_device(device);
+    node->set_location(x.node().location());
+    new_order_.push_back(node);
+    return node->output(0);
+  }
+
+  Graph& graph_;
+  DType half_;
+  std::vector<Node*> order_, new_order_;
+  std::map<const Node*, Place> may_;
+  std::map<std::pair<const Node*, int>, DType> declared_;  // of inputs
+  std::map<std::tuple<Output, DType, std::string>, Output> casts_;
+  std::map<Output, Output> replaced_;  // Casts that have become none
+};
+
+}  // namespace
+
+Status MixPrecision(Graph& graph, DType half) {
+  return Mixer(graph, half).Run();
+}
+
+}  // namespace sluice::passes
