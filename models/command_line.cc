@@ -66,7 +66,7 @@ std::string OneLine(std::string text) {
 struct Given {
   std::optional<double> epochs;
   std::optional<int64_t> batch_size;
-  std::string profile, device;
+  std::string profile, device, precision;
 };
 
 class Reader {
@@ -109,6 +109,10 @@ class Reader {
     if (!given_.profile.empty()) line_.profile = ParseSteps(given_.profile);
     if (!given_.device.empty())
       line_.training.session.devices = {given_.device};
+    if (!given_.precision.empty()) {
+      line_.training.session.precision =
+          ParsePrecision(given_.precision).ValueOrThrow();
+    }
     line_.training.session.seed = line_.run.seed;
     const bool trained = line_.command != CommandLine::Command::kTrain &&
                          line_.command != CommandLine::Command::kBench;
@@ -168,6 +172,12 @@ class Reader {
     sub->add_option("--device", given_.device, "Such as /cpu:0")
         ->check(Parses("DEVICE", [](const std::string& text) {
           ParseDeviceName(text).ValueOrThrow();
+        }));
+    sub->add_option("--precision", given_.precision,
+                    "fp32, tf32 (on a CPU the same), fp16 or bf16: what the "
+                    "model computes in; its variables stay fp32")
+        ->check(Parses("PRECISION", [](const std::string& text) {
+          ParsePrecision(text).ValueOrThrow();
         }));
     sub->add_flag("--json", line_.json,
                   "Results as JSON, one object per line, on stdout");

@@ -112,11 +112,13 @@ GradientHook Accumulate(int64_t n) {
                                      Zeros(variable.shape(), variable.dtype()),
                                      {.trainable = false});
       }
-      const Output total = sum + pair.gradient;
+      Output total = sum + pair.gradient;
+      if (context.finite.valid()) total = Select(context.finite, total, sum);
       context.operations.push_back(
           Assign(sum, Select(context.condition, ZerosLike(total), total)));
       pair.gradient = total / static_cast<double>(n);
     }
+    context.finite = Output();
   };
 }
 

@@ -29,6 +29,10 @@ struct MinimizeContext {
   // bool scalar, for a hook to set: whether this run updates the variables and
   // the optimizer's slots. Empty: every run does.
   Output condition;
+  // bool scalar with loss scaling, else empty: whether all gradients of this
+  // run are finite. Where not, it does not update. A hook that keeps gradients
+  // must keep none of these, and then may clear this.
+  Output finite;
   // int64 scalar, which goes with the condition: the number of this update,
   // counted from 1.
   Output update_number;
@@ -61,7 +65,7 @@ GradientHook WeightDecay(double rate, NamePredicate exclude = IsBiasOrNorm);
 
 // Collects the mean gradient of n runs, in variables
 // "<variable>/gradient_sum"; every n-th run updates. The global step counts
-// runs.
+// runs. With loss scaling, a run that overflowed adds nothing.
 GradientHook Accumulate(int64_t n);
 
 }  // namespace gradients

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "models/console.h"
+#include "models/loss_scale.h"
 
 namespace sluice {
 
@@ -40,6 +41,8 @@ void NanStop::AfterStep(TrainingRun& run) {
     if (run.step() % interval_ == 0) snapshot_ = run.Capture();
     return;
   }
+  // The step changed nothing; with a smaller scale the next may be finite.
+  if (run.loss_scale().value_or(0) > kLeastLossScale) return;
   const int64_t step = run.step();
   const double loss = run.loss();
   const auto bad = FirstBad(run);

@@ -39,9 +39,10 @@ class EarlyStopping : public Hook {
 };
 
 // Throws when the loss is not finite, naming the first node that computed such
-// a value. To find it, the steps since the last snapshot are run again, each
-// node's output being looked at; a snapshot of all variables is kept in memory
-// and renewed every `interval` steps.
+// a value. With loss scaling, only when the scale is down to its least: until
+// then such a step is skipped. To find it, the steps since the last snapshot
+// are run again, each node's output being looked at; a snapshot of all
+// variables is kept in memory and renewed every `interval` steps.
 class NanStop : public Hook {
  public:
   explicit NanStop(int64_t interval = 100) : interval_(interval) {}

@@ -64,6 +64,9 @@ void JsonEvents::AfterStep(TrainingRun& run) {
       {"epoch", run.epoch()},
       {"loss", run.loss()},
       {"learning_rate", run.measurement().learning_rate}};
+  if (const auto scale = run.measurement().loss_scale) {
+    event["loss_scale"] = *scale;
+  }
   for (const auto& [name, value] : run.measurement().metrics) {
     event[name] = value;
   }

@@ -188,6 +188,7 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
     PrintLine(Json{{"event", "bench"},
                    {"model", model},
                    {"mode", mode},
+                   {"precision", NameOf(line.training.session.precision)},
                    {"batch", result.examples},
                    {"threads", ComputeThreads().threads()},
                    {"steps", line.benchmark.steps},

@@ -24,11 +24,11 @@ void CheckLoss(const Operand& loss) {
 
 std::vector<GradientAndVariable> GradientPairs(
     const Operand& loss, const std::vector<Output>& wanted,
-    const GradientOptions& options) {
+    const std::vector<Output>& seeds, const GradientOptions& options) {
   const std::vector<Output> variables =
       wanted.empty() ? loss.graph().TrainableVariables() : wanted;
   const std::vector<Output> gradients =
-      Gradients({loss.output()}, variables, {}, options);
+      Gradients({loss.output()}, variables, seeds, options);
   std::vector<GradientAndVariable> pairs;
   for (size_t i = 0; i < variables.size(); ++i) {
     if (gradients[i].valid()) {
@@ -63,23 +63,20 @@ std::vector<Output> MakeSlots(const UpdateRule& rule, const Output& variable) {
   return slots;
 }
 
-// Runs the update and, where `condition` does not hold, puts back what was
-// there before.
-Operation Conditionally(const Output& condition, const UpdateRule& rule,
-                        const Update& update) {
-  Graph& graph = condition.graph();
-  std::vector<Output> state = update.slots;
-  state.push_back(update.variable);
-  std::vector<Output> before;
-  for (const Output& variable : state) before.push_back(Identity(variable));
-
+// Builds the update; with a condition, all ops in it that update something
+// depend on that.
+Operation BuildUpdate(const Output& condition, const UpdateRule& rule,
+                      const Update& update) {
+  const auto& nodes = update.variable.graph().nodes();
+  const size_t first = nodes.size();
   const Operation applied = rule.apply(update);
-  ControlScope after(graph, {applied});
-  std::vector<Operation> writes;
-  for (size_t i = 0; i < state.size(); ++i) {
-    writes.push_back(Assign(state[i], Select(condition, state[i], before[i])));
+  if (!condition.valid()) return applied;
+  for (size_t i = first, end = nodes.size(); i < end; ++i) {
+    if (!nodes[i]->Is("NoOp")) {
+      MakeConditional(Operation(nodes[i].get()), condition);
+    }
   }
-  return Group(graph, writes, "update");
+  return applied;
 }
 
 // Moves "<variable>/average" towards the variable, which `updated` has updated
@@ -148,10 +145,17 @@ Optimizer Optimizer::WithAverages(double decay) const {
   return other;
 }
 
+Optimizer Optimizer::WithLossScaling(const LossScaleOptions& options) const {
+  Optimizer other = *this;
+  other.loss_scaling_ = options;
+  return other;
+}
+
 Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
   Optimizer more = *this;
   more.hooks_ = other.hooks_;
   more.average_decay_ = other.average_decay_;
+  more.loss_scaling_ = other.loss_scaling_;
   return more;
 }
 
@@ -160,24 +164,42 @@ Operation Optimizer::Minimize(Operand loss,
   Graph& graph = loss.graph();
   LocationScope location(graph, loss.location());
   CheckLoss(loss);
+  std::optional<LossScale> scale;
+  std::vector<Output> seeds;
+  if (loss_scaling_) {
+    scale.emplace(graph, *loss_scaling_);
+    seeds = {scale->Seed(loss.output())};
+  }
   std::vector<GradientAndVariable> pairs =
-      GradientPairs(loss, variables, gradients_);
+      GradientPairs(loss, variables, seeds, gradients_);
 
   const Output step = GlobalStep(graph);
   const Output rate = Identity(rate_.At(step), "learning_rate");
   NameScope names(graph, "train");
-  MinimizeContext context = {graph,    step,     rate,
+  MinimizeContext context = {graph,    step,     rate,           Output(),
                              Output(), step + 1, graph.updates()};
+  if (scale) {
+    const Output finite = scale->Unscale(pairs);
+    for (const Operation& update : graph.updates()) {
+      MakeConditional(update, finite);
+    }
+    context.operations.push_back(scale->Update(finite));
+    context.finite = finite;
+    context.update_number = step + 1 - scale->skipped();
+  }
   for (const GradientHook& hook : hooks_) hook(context, pairs);
+  if (context.finite.valid()) {
+    context.condition = context.condition.valid()
+                            ? LogicalAnd(context.condition, context.finite)
+                            : context.finite;
+  }
 
   std::vector<Operation> operations = context.operations;
   for (const auto& [gradient, variable] : pairs) {
     DeviceScope device(graph, variable.node().device());
     const Update update = {variable, MakeSlots(rule_, variable), gradient,
                            context.learning_rate, context.update_number};
-    operations.push_back(context.condition.valid()
-                             ? Conditionally(context.condition, rule_, update)
-                             : Operation(rule_.apply(update)));
+    operations.push_back(BuildUpdate(context.condition, rule_, update));
     if (average_decay_) {
       operations.push_back(
           MoveAverage(context, variable, operations.back(), *average_decay_));

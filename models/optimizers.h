@@ -16,6 +16,7 @@
 #include "graph/autograd.h"
 #include "graph/graph.h"
 #include "models/gradient_hooks.h"
+#include "models/loss_scale.h"
 #include "models/schedule.h"
 
 namespace sluice {
@@ -39,7 +40,9 @@ struct UpdateRule {
   };
   std::string name;  // "adam"
   std::vector<Slot> slots;
-  // Updates variable and slots in place; returns the variable's new value.
+  // Updates variable and slots in place; returns the variable's new value. In
+  // runs that are not to update, the ops it is made of are skipped
+  // (MakeConditional).
   std::function<Output(const Update& update)> apply;
 };
 
@@ -62,7 +65,13 @@ class Optimizer {
   // averages (Polyak and Juditsky, 1992; for networks, Szegedy et al., 2016).
   // Throws Error unless 0 <= decay < 1.
   Optimizer WithAverages(double decay) const;
-  // The same with what `other` has by these: hooks and averages.
+  // The same that scales the loss, for training in float16. A step whose
+  // gradients overflow leaves all variables as they were (the optimizer's
+  // slots, averages and Graph::updates included), but for GlobalStep, which
+  // counts it, and the scale; the number of updates does not count it. Hooks
+  // see gradients without the scale.
+  Optimizer WithLossScaling(const LossScaleOptions& options = {}) const;
+  // The same with what `other` has by these: hooks, averages, loss scaling.
   Optimizer WithExtrasOf(const Optimizer& other) const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
@@ -82,6 +91,7 @@ class Optimizer {
   std::vector<GradientHook> hooks_;
   GradientOptions gradients_;
   std::optional<double> average_decay_;
+  std::optional<LossScaleOptions> loss_scaling_;
 };
 
 // The int64 variable "global_step" of a graph, made when there is none: how

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "models/console.h"
 
@@ -61,6 +62,9 @@ std::string Progress::Line(TrainingRun& run) {
   if (!run.measurement().metrics.empty()) {
     line += ", " + Describe(run.measurement().metrics);
   }
+  if (const auto scale = run.measurement().loss_scale) {
+    line += fmt::format(", loss scale {:g}", *scale);
+  }
   const double seconds_per_step =
       run.examples() == 0 ? 0
                           : run.training_seconds() *
@@ -75,9 +79,11 @@ std::string Progress::Line(TrainingRun& run) {
 }
 
 void Progress::AfterStep(TrainingRun& run) {
-  loss_ = run.examples() <= run.context().batch_size
-              ? run.loss()
-              : loss_ + kSmoothing * (run.loss() - loss_);
+  if (std::isfinite(run.loss())) {  // a step that was skipped may not have one
+    loss_ = run.examples() <= run.context().batch_size
+                ? run.loss()
+                : loss_ + kSmoothing * (run.loss() - loss_);
+  }
   if (console::IsTerminal()) {
     const Clock::time_point now = Clock::now();
     if (now - shown_ < kRenewal) return;

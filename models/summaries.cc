@@ -86,6 +86,9 @@ void Summaries::AfterStep(TrainingRun& run) {
   const Measurement& measured = run.measurement();
   ThrowIfError(train_->Scalar("loss", step, run.loss()));
   ThrowIfError(train_->Scalar("learning_rate", step, measured.learning_rate));
+  if (measured.loss_scale) {
+    ThrowIfError(train_->Scalar("loss_scale", step, *measured.loss_scale));
+  }
   ThrowIfError(
       train_->Scalar("images_per_second", step, throughput_.Since(run)));
   for (const auto& [name, value] : measured.metrics) {

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "graph/step_builder.h"
+#include "models/loss_scale.h"
 #include "models/metrics.h"
 #include "models/weights_file.h"
 
@@ -13,9 +15,29 @@ namespace {
 
 Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
                        const TrainingOptions& options) {
-  const Optimizer optimizer =
+  Optimizer optimizer =
       spec.optimizer ? spec.optimizer(run) : optimizers::Adam();
+  if (options.session.precision == Precision::kFloat16) {
+    optimizer = optimizer.WithLossScaling();
+  }
   return options.recompute ? optimizer.WithRecompute() : optimizer;
+}
+
+// A checkpoint fits at any precision: the loss scale's state begins anew where
+// the checkpoint has none, and is left aside where this training has none.
+void WithoutLossScale(std::vector<Output>* variables,
+                      std::vector<NamedTensor>* tensors) {
+  const auto in_variables = [](const Output& variable) {
+    return IsLossScaleState(variable.name());
+  };
+  const auto in_tensors = [](const NamedTensor& tensor) {
+    return IsLossScaleState(tensor.name);
+  };
+  const bool here =
+      std::any_of(variables->begin(), variables->end(), in_variables);
+  const bool there = std::any_of(tensors->begin(), tensors->end(), in_tensors);
+  if (!there) std::erase_if(*variables, in_variables);
+  if (!here) std::erase_if(*tensors, in_tensors);
 }
 
 }  // namespace
@@ -101,7 +123,7 @@ void TrainingRun::TrainOnBatch(bool measure) {
 }
 
 void TrainingRun::Measure(std::span<const Tensor> results) {
-  measurement_ = {step_, results[1].At(0), {}, {}};
+  measurement_ = {step_, results[1].At(0), loss_scale(), {}, {}};
   size_t next = 2;
   for (const auto& [name, metric] : model_.metrics) {
     MeanOverSet mean;
@@ -111,6 +133,12 @@ void TrainingRun::Measure(std::span<const Tensor> results) {
   for (const auto& [name, summary] : model_.summaries) {
     measurement_.summaries.emplace_back(name, results[next++].Clone());
   }
+}
+
+std::optional<double> TrainingRun::loss_scale() const {
+  const Node* scale = graph_.Find("loss_scale/scale");
+  if (scale == nullptr) return std::nullopt;
+  return session_->Read(scale->output(0)).At(0);
 }
 
 void TrainingRun::Stop(const std::string& reason) {
@@ -140,8 +168,11 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   // A new iterator first, so that a position that does not fit changes nothing.
   Iterator batches = input_.MakeIterator();
   ThrowIfError(batches.Restore(state.dataset_position).WithContext(source));
-  if (Status fits = WriteVariables(*session_, graph_.Variables(),
-                                   checkpoint.tensors, Extra::kRefused, source);
+  std::vector<Output> variables = graph_.Variables();
+  std::vector<NamedTensor> tensors = checkpoint.tensors;
+  WithoutLossScale(&variables, &tensors);
+  if (Status fits = WriteVariables(*session_, variables, tensors,
+                                   Extra::kRefused, source);
       !fits.ok()) {
     throw Error(fits.code(),
                 fits.message() +

@@ -39,6 +39,7 @@ struct TrainingOptions {
 struct Measurement {
   int64_t step = 0;
   double learning_rate = 0;
+  std::optional<double> loss_scale;  // with loss scaling: after the step
   // Means over the batch, and the model's summaries.
   std::vector<std::pair<std::string, double>> metrics;
   std::vector<std::pair<std::string, Tensor>> summaries;
@@ -70,6 +71,9 @@ class TrainingRun {
   // not counted.
   int64_t examples() const { return examples_; }
   double training_seconds() const { return training_seconds_; }
+
+  // The loss scale now, in a training that scales the loss (--precision fp16).
+  std::optional<double> loss_scale() const;
 
   // Ends training after the current step. The first reason counts.
   void Stop(const std::string& reason);

@@ -62,6 +62,8 @@ TEST_CASE("a wrong command line is told in one line, with code 2") {
       {"character 3: wanted a learning rate",
        {"train", "--learning-rate", "5:x"}},
       {"unknown device 'gpu'", {"train", "--device", "gpu"}},
+      {"--precision: wanted fp32, tf32, fp16 or bf16, got 'fp8'",
+       {"train", "--precision", "fp8"}},
       {"wanted steps=FIRST:LAST", {"train", "--profile", "1:2"}},
       {"no trained model", {"eval"}},
       {"no trained model", {"predict"}},
@@ -184,6 +186,31 @@ TEST_CASE("checkpoint, resume, evaluate, predict, export") {
   CHECK(Contains(other.err, "missing: 'logits/weights") == false);
   CHECK(Contains(other.err, "extra: "));
   CHECK(read("log").tensors.size() == one.tensors.size());
+}
+
+TEST_CASE("trained in one precision, used in another") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  const Outcome train =
+      RunMnist(On("train", {"--epochs", "3", "--log-dir", log, "--log-every",
+                            "10", "--precision", "fp16", "--json"}));
+  CHECK(train.code == 0);
+  CHECK(Contains(train.out, "\"loss_scale\":32768.0"));
+  CHECK(Contains(train.err, "loss scale 32768"));
+  const double accuracy = LastObject(train.out)["test_accuracy"];
+  for (const char* precision : {"fp32", "tf32", "fp16", "bf16"}) {
+    CAPTURE(precision);
+    const Outcome eval = RunMnist(
+        On("eval", {"--log-dir", log, "--precision", precision, "--json"}));
+    CHECK(eval.code == 0);
+    // Up to two of the 230 may lie on the edge.
+    CHECK(LastObject(eval.out)["test_accuracy"].get<double>() ==
+          doctest::Approx(accuracy).epsilon(0.01));
+    const Outcome predict =
+        RunMnist(On("predict", {"--log-dir", log, "--precision", precision,
+                                "--count", "3"}));
+    CHECK(predict.code == 0);
+  }
 }
 
 TEST_CASE("SIGTERM and Ctrl-C save and end; the next run resumes") {

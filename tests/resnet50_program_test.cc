@@ -95,6 +95,7 @@ TEST_CASE("a wrong command line is told in one line, with code 2") {
       {"--warm-up-epochs: wanted", {"train", "--warm-up-epochs", "ten"}},
       {"--epochs excludes", {"train", "--steps", "3", "--epochs", "1"}},
       {"linear not in {cosine,", {"train", "--schedule", "linear"}},
+      {"--precision: wanted fp32,", {"bench", "--precision", "half"}},
       {"no trained model", {"predict", "a.jpg"}},
       {"wanted a number from 1", {"bench", "--steps", "0"}},
   };
@@ -156,14 +157,15 @@ TEST_CASE("training in two parts gives the bits of training in one") {
 TEST_CASE("bench prints what the published benchmarks print") {
   for (const bool inference : {false, true}) {
     std::vector<std::string> arguments =
-        On("bench",
-           {"--json", "--batch-size", "4", "--steps", "10", "--warm-up", "1"});
+        On("bench", {"--json", "--batch-size", "4", "--steps", "10",
+                     "--warm-up", "1", "--precision", "fp16"});
     if (inference) arguments.emplace_back("--inference");
     const Outcome outcome = Run(arguments);
     CHECK(outcome.code == 0);
     CHECK(Lines(outcome.out) == 1);
     const auto result = LastObject(outcome.out);
     CHECK(result["mode"] == (inference ? "inference" : "training"));
+    CHECK(result["precision"] == "fp16");
     CHECK(result["batch"] == 4);
     const double mean = result["seconds_mean"];
     CHECK(result["images_per_second"].get<double>() ==

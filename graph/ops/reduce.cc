@@ -266,6 +266,21 @@ constexpr OpDef SumToOp() {
                      Undoing({2, 3, 2}, {1, 3, 1})}};
 }
 
+constexpr OpDef AllFiniteOp() {
+  return {
+      .name = "AllFinite",
+      .doc = "Is no element of any operand infinite or NaN?",
+      .inputs = {{.name = "tensors", .variadic = true}},
+      .outputs = {{"y", "bool"}},
+      .shape = ScalarShape,
+      .gradient = NotDifferentiable,
+      .probes = {
+          {.inputs = {{.shape = {37}}, {.shape = {2, 3}}}},
+          {.inputs = {{.shape = {3}, .values = {0, 1, -3}},
+                      {.shape = {}, .values = {-__builtin_inf()}}}},
+          {.inputs = {{.shape = {40000}, .values = {1, __builtin_nan("")}}}}}};
+}
+
 constexpr OpDef kReduceOps[] = {
     Reduction("Sum", "Sum over axes; integers wrap around.", SumGradient,
               kNumeric),
@@ -286,6 +301,7 @@ constexpr OpDef kReduceOps[] = {
           "Position of the largest along an axis, the first if many."),
     ArgOp("ArgMin",
           "Position of the smallest along an axis, the first if many."),
+    AllFiniteOp(),
     CumSumOp(),
     SumToOp(),
 };
@@ -338,6 +354,15 @@ Output ArgMax(Operand x, int64_t axis, bool keep_dims) {
 }
 Output ArgMin(Operand x, int64_t axis, bool keep_dims) {
   return Arg("ArgMin", x, axis, keep_dims);
+}
+
+Output AllFinite(const std::vector<Output>& tensors) {
+  if (tensors.empty()) {
+    throw Error(Code::kInvalidArgument, "AllFinite: no tensors given");
+  }
+  NodeRequest request{"AllFinite", {}};
+  for (const Output& tensor : tensors) request.inputs.emplace_back(tensor);
+  return tensors[0].graph().Add(std::move(request)).output(0);
 }
 
 Output CumSum(Operand x, int64_t axis, const CumSumOptions& options) {

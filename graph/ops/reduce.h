@@ -35,6 +35,10 @@ Output All(Operand x, const Axes& axes = {}, bool keep_dims = false);
 Output ArgMax(Operand x, int64_t axis = -1, bool keep_dims = false);
 Output ArgMin(Operand x, int64_t axis = -1, bool keep_dims = false);
 
+// A bool scalar: whether no element of any of them, which share a floating
+// dtype, is infinite or NaN.
+Output AllFinite(const std::vector<Output>& tensors);
+
 struct CumSumOptions {
   bool exclusive = false;  // element i leaves out x[i]
   bool reverse = false;    // sums run from the end

@@ -7,6 +7,10 @@
 // enough that sums of 10^7 float32 elements stay accurate.
 #include "kernels/cpu/reduce.h"
 
+#include <atomic>
+
+#include "engine/threads.h"
+#include "engine/trace.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/reducers.h"
 
@@ -181,6 +185,24 @@ void RegisterNumeric(KernelTable& table, const char* op) {
   Register<R, int8_t, uint8_t, int32_t, int64_t>(table, op);
 }
 
+Result<KernelPtr> MakeAllFinite(const KernelSpec& spec) {
+  return KernelOf([inputs = spec.inputs](const KernelContext& c) {
+    std::atomic<bool> finite = true;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const DType dtype = inputs[k].dtype;
+      const char* x = c.input<char>(static_cast<int>(k));
+      ParallelFor(
+          inputs[k].shape.elements(), kReduceGrain,
+          [&](int64_t begin, int64_t end) {
+            if (!AllFinite(dtype, x + begin * SizeOf(dtype), end - begin)) {
+              finite.store(false, std::memory_order_relaxed);
+            }
+          });
+    }
+    *c.output<bool>(0) = finite;
+  });
+}
+
 }  // namespace
 
 void RegisterReduceKernels(KernelTable& table) {
@@ -195,6 +217,8 @@ void RegisterReduceKernels(KernelTable& table) {
       {.op = "Any", .dtypes = DType::kBool, .make = MakeReduce<AnyReducer>});
   table.Register(
       {.op = "All", .dtypes = DType::kBool, .make = MakeReduce<AllReducer>});
+  table.Register(
+      {.op = "AllFinite", .dtypes = kFloating, .make = MakeAllFinite});
   RegisterReduceSimdKernels(table);
   RegisterReduceScanKernels(table);
 }
