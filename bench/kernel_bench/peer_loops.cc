@@ -114,11 +114,12 @@ void ReluLoop(const float* x, float* y, int64_t n) {
   Map(
       n, Streams(n * 4), y, [](auto v) { return Positive(v); }, x);
 }
-void ChainLoop(const float* x, const float* a, float* y, int64_t n) {
+void ChainLoop(const float* x, const float* a, float s, float t, float* y,
+               int64_t n) {
   Map(
       n, Streams(n * 4), y,
-      [](auto u, auto v) {
-        const auto w = (u * v + 1.0f) * 0.5f - u;
+      [s, t](auto u, auto v) {
+        const auto w = (u * v + s) * t - u;
         return Positive(w) * v;
       },
       x, a);

@@ -26,7 +26,8 @@ void ScaleLoop(float* x, int64_t n);  // in place
 void AddLoop(const float* a, const float* b, float* y, int64_t n);
 void ReluLoop(const float* x, float* y, int64_t n);
 // The six operations of suite_elementwise.cc's chain in one pass.
-void ChainLoop(const float* x, const float* a, float* y, int64_t n);
+void ChainLoop(const float* x, const float* a, float s, float t, float* y,
+               int64_t n);
 double SumLoop(const float* x, int64_t n);
 // sum[column] over the rows, all in float.
 void ColumnSumLoop(const float* x, int64_t rows, int64_t columns, float* sum);

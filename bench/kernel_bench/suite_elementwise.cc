@@ -6,7 +6,7 @@
 #include "engine/random.h"
 #include "graph/autograd.h"
 #include "graph/builder.h"
-#include "graph/session.h"
+#include "graph/passes.h"
 
 namespace sluice::bench {
 namespace {
@@ -115,39 +115,41 @@ void AddRandom(const Shape& shape, std::vector<Case>& cases) {
 
 // --- The chain ---------------------------------------------------------------
 
-Output Chain(const Output& x, const Output& a) {
-  return Relu((x * a + 1.0) * 0.5 - x) * a;
-}
-
-// A session's whole step, so that what the passes make of the chain counts.
-struct ChainStep {
+// The node that the fusion pass makes of six ops.
+Case ChainCase(int64_t n) {
   Graph graph;
-  std::unique_ptr<Session> session;
-  PreparedStep step;
-  std::vector<Tensor> feeds, fetches;
-};
-
-Subject MakeChain(const Shape& shape) {
-  auto chain = std::make_shared<ChainStep>();
-  const Output x = Input(chain->graph, "x", shape);
-  const Output a = Input(chain->graph, "a", shape);
-  const Output y = Chain(x, a);
-  chain->session = std::make_unique<Session>(chain->graph);
-  chain->step = chain->session->Prepare({{x, shape}, {a, shape}}, {y});
-  // The operands of any kernel of two inputs.
-  Graph other;
-  const Subject sum =
-      CaseOf("", "",
-             (Input(other, "x", shape) + Input(other, "a", shape)).node())
-          .make("");
-  chain->feeds = sum.inputs;
-  chain->fetches = chain->step.MakeFetches();
-  Subject subject;
-  subject.provider = "session";
-  subject.inputs = chain->feeds;
-  subject.results = chain->fetches;
-  subject.run = [chain] { chain->step.Run(chain->feeds, chain->fetches); };
-  return subject;
+  const Output x = Input(graph, "x", {n}), a = Input(graph, "a", {n});
+  const Output s = Input(graph, "s", {}), t = Input(graph, "t", {});
+  Relu((x * a + s) * t - x) * a;
+  passes::Fuse(graph);
+  const auto fused =
+      std::find_if(graph.nodes().begin(), graph.nodes().end(),
+                   [](const auto& node) { return node->Is("Fused"); });
+  const Node& node = **fused;
+  auto index = [&](const Output& input) {
+    return std::find(node.inputs().begin(), node.inputs().end(), input) -
+           node.inputs().begin();
+  };
+  Case c = CaseOf("chain", "forward", node);
+  c.op = "6 ops";
+  c.shape = Shape{n}.ToString();
+  c.reference = [xi = index(x), ai = index(a), si = index(s), ti = index(t)](
+                    const std::vector<Tensor>& in, int, int64_t i) {
+    const double u = F(in[xi], i), v = F(in[ai], i);
+    return std::max((u * v + F(in[si], 0)) * F(in[ti], 0) - u, 0.0) * v;
+  };
+  c.make_peer = [xi = index(x), ai = index(a), si = index(s),
+                 ti = index(t)](const Subject& ours) {
+    const auto& in = ours.inputs;
+    Tensor y = Tensor::Zeros(DType::kFloat32, in[xi].shape());
+    return LoopPeer(
+        [x = in[xi], a = in[ai], s = in[si], t = in[ti], y]() mutable {
+          ChainLoop(x.data<float>(), a.data<float>(), *s.data<float>(),
+                    *t.data<float>(), y.data<float>(), x.elements());
+        },
+        {y});
+  };
+  return c;
 }
 
 }  // namespace
@@ -165,18 +167,7 @@ std::vector<Case> ElementwiseCases() {
 std::vector<Case> ChainCases() {
   std::vector<Case> cases;
   for (int64_t n : {int64_t{1} << 18, int64_t{1} << 24}) {
-    Case c;
-    c.suite = "chain";
-    c.op = "6 ops";
-    c.shape = Shape{n}.ToString();
-    c.bytes = 12.0 * static_cast<double>(n);
-    c.make = [n](const std::string&) { return MakeChain({n}); };
-    c.make_peer = PeerLoop(ChainLoop);
-    c.reference = [](const std::vector<Tensor>& in, int, int64_t i) {
-      const double x = F(in[0], i), a = F(in[1], i);
-      return std::max((x * a + 1) * 0.5 - x, 0.0) * a;
-    };
-    cases.push_back(c);
+    cases.push_back(ChainCase(n));
   }
   return cases;
 }
