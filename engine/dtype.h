@@ -27,13 +27,54 @@ enum class DType : uint8_t {
 };
 inline constexpr int kNumDTypes = 9;
 
-// IEEE 754 binary16.
+// IEEE 754 binary16. The conversions are F. Giesen's public-domain forms.
+// Subnormals are kept, even by processors that take those of float32 for 0. All
+// cases are computed and one is chosen without a jump, so that loops become
+// vectors.
 struct Half {
   uint16_t bits = 0;
   Half() = default;
-  explicit Half(float value);
-  explicit operator float() const;
+  // Rounds to nearest even; NaN stays NaN.
+  explicit Half(float value) {
+    uint32_t u = std::bit_cast<uint32_t>(value);
+    const uint32_t sign = u & 0x80000000u;
+    u ^= sign;
+    // Below 2^-14, a half subnormal or zero: the addition aligns and rounds.
+    constexpr uint32_t kMagic = uint32_t{126} << 23;
+    const float aligned =
+        std::bit_cast<float>(u) + std::bit_cast<float>(kMagic);
+    const uint32_t subnormal = std::bit_cast<uint32_t>(aligned) - kMagic;
+    // Rebias the exponent by 15 - 127, round.
+    const uint32_t normal = (u + 0xc8000fffu + ((u >> 13) & 1u)) >> 13;
+    // 65536 and above, infinity, NaN. Signed comparisons are cheaper.
+    const auto magnitude = static_cast<int32_t>(u);
+    const uint32_t beyond = Choose(magnitude > 0x7f800000, 0x7e00, 0x7c00);
+    const uint32_t finite = Choose(magnitude < 0x38800000, subnormal, normal);
+    bits = static_cast<uint16_t>(
+        Choose(magnitude >= 0x47800000, beyond, finite) | (sign >> 16));
+  }
+  explicit operator float() const {
+    const uint32_t exponent_mantissa = (bits & 0x7fffu) << 13;
+    const uint32_t exponent = exponent_mantissa & (0x7c00u << 13);
+    const uint32_t normal = exponent_mantissa + (uint32_t{112} << 23);
+    const uint32_t beyond = normal + (uint32_t{112} << 23);  // infinity, NaN
+    // Zero, subnormal: renormalise.
+    const float renormal = std::bit_cast<float>(normal + (uint32_t{1} << 23)) -
+                           std::bit_cast<float>(uint32_t{113} << 23);
+    const uint32_t finite =
+        Choose(exponent == 0, std::bit_cast<uint32_t>(renormal), normal);
+    return std::bit_cast<float>(
+        Choose(exponent == 0x7c00u << 13, beyond, finite) |
+        (static_cast<uint32_t>(bits & 0x8000u) << 16));
+  }
   friend bool operator==(Half a, Half b) { return float(a) == float(b); }
+
+ private:
+  // a where the condition holds, else b.
+  static uint32_t Choose(bool condition, uint32_t a, uint32_t b) {
+    const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+    return (a & mask) | (b & ~mask);
+  }
 };
 
 // The upper half of a binary32.
