@@ -31,6 +31,7 @@ const Case kCases[] = {
     {20, 5, 6, 2, 3, 2, 5},
     {1, 1, 1, 4, 3, 3, 8},
     {2, 6, 7, 8, 1, 1, 12},
+    {1, 9, 7, 300, 1, 1, 70},
     {2, 6, 7, 8, 1, 1, 12, {.strides = {2, 2}}},
     {2, 12, 11, 4, 7, 7, 33, {.strides = {2, 2}}},
     {2, 9, 10, 5, 3, 3, 16, {.strides = {2, 3}, .padding = Padding::kValid}},
@@ -73,7 +74,7 @@ const Case kCases[] = {
      32,
      {.padding = Padding::kExplicit, .explicit_padding = {3, 0, 1, 4}}},
 };
-constexpr size_t kFirstWinograd = 21;
+constexpr size_t kFirstWinograd = 22;
 
 struct Values {
   Tensor x, filter, y;

@@ -222,6 +222,61 @@ TEST_CASE("operands that are read, not stored, give the same bits") {
   }
 }
 
+// Sizes that are and are not whole panels, several blocks of k and of columns,
+// few rows and many.
+const Size kPackedSizes[] = {{1, 1, 1},        {1, 1000, 300}, {7, 33, 257},
+                             {13, 200, 64},    {49, 130, 515}, {97, 70, 256},
+                             {130, 5000, 260}, {60, 40, 3001}, {3, 17, 5000}};
+
+TEST_CASE("a B packed beforehand gives what it gives unpacked") {
+  for (auto [m, n, k] : kPackedSizes) {
+    for (uint32_t variant = 0; variant < 32; ++variant) {
+      if (variant > 3 && m * n * k > 1'000'000) continue;
+      INFO("m=" << m << " n=" << n << " k=" << k << " variant=" << variant);
+      Case<float> c(m, n, k, variant & 1, variant & 2, variant);
+      const Tensor packed = PackB(c.gemm);
+      c.gemm.packed_b = packed.data<float>();
+      std::fill(c.b.begin(), c.b.end(), NAN);
+      c.gemm.b = nullptr;
+      c.gemm.accumulate = variant & 4;
+      if (variant & 8) c.gemm.bias = c.bias.data();
+      c.gemm.relu = variant & 16;
+
+      Case<float> plain(m, n, k, variant & 1, variant & 2, variant);
+      plain.gemm.accumulate = c.gemm.accumulate;
+      if (variant & 8) plain.gemm.bias = plain.bias.data();
+      plain.gemm.relu = c.gemm.relu;
+      const std::vector<float> before = plain.c;
+      c.Run();
+      plain.Run();
+      // Where k is cut into slices, the sums are in another order.
+      if (k < 2048) {
+        CHECK(std::memcmp(c.c.data(), plain.c.data(),
+                          c.c.size() * sizeof(float)) == 0);
+      }
+      c.b = plain.b;
+      CHECK(c.Error(before) < 4 + std::sqrt(double(k)));
+    }
+  }
+}
+
+TEST_CASE("a B packed beforehand: the same bits for any number of threads") {
+  for (auto [m, n, k] : kPackedSizes) {
+    std::vector<float> first;
+    for (int threads : {1, 2, 3}) {
+      SetComputeThreads(threads);
+      Case<float> c(m, n, k, false, true, 5);
+      const Tensor packed = PackB(c.gemm);
+      c.gemm.packed_b = packed.data<float>();
+      c.Run();
+      if (first.empty()) first = c.c;
+      CHECK(std::memcmp(c.c.data(), first.data(),
+                        first.size() * sizeof(float)) == 0);
+    }
+  }
+  SetComputeThreads(0);
+}
+
 TEST_CASE("the same bits for any number of threads") {
   for (auto [m, n, k] : {Size{100, 128, 784}, Size{300, 300, 300},
                          Size{25, 32, 20000}, Size{17, 2000, 500}}) {

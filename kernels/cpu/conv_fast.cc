@@ -169,7 +169,8 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
                             .k = g.in,
                             .lda = g.in,
                             .ldb = g.out,
-                            .ldc = g.out});
+                            .ldc = g.out},
+                           ConstantInput(spec, 1));
   }
   ConvJob job = JobOf(g, ForwardPass(g));
   job.result_image = g.y_image();
@@ -185,7 +186,8 @@ Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
                             .transpose_b = true,
                             .lda = g.out,
                             .ldb = g.out,
-                            .ldc = g.in});
+                            .ldc = g.in},
+                           ConstantInput(spec, 1));
   }
   ConvJob job = JobOf(g, BackpropInputPass(g));
   job.result_image = g.x_image();

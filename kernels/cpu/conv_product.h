@@ -15,9 +15,17 @@ inline bool IsMatrixProduct(const ConvGeometry& g) {
 }
 
 // The kernel of a product of inputs 0 and 1; `prepared` lacks the pointers.
-inline KernelPtr KernelOfProduct(const Gemm<float>& prepared) {
+// constant_b: input 1 if it never changes, else null.
+inline KernelPtr KernelOfProduct(Gemm<float> prepared,
+                                 const Tensor* constant_b = nullptr) {
+  Tensor packed;
+  if (constant_b != nullptr) {
+    prepared.b = constant_b->data<float>();
+    packed = PackB(prepared);
+    prepared.packed_b = packed.data<float>();
+  }
   return KernelOf(
-      [prepared](const KernelContext& c) {
+      [prepared, packed](const KernelContext& c) {
         Gemm<float> gemm = prepared;
         gemm.a = c.input<float>(0);
         gemm.b = c.input<float>(1);

@@ -43,6 +43,8 @@ constexpr int64_t kPackAColumnsSameSets = 96;
 // many blocks of k.
 constexpr int64_t kMinSliceBlocks = 4;
 constexpr int64_t kMaxSlices = 16;
+// Tasks enough for C not to be sliced where B costs nothing to read in pieces.
+constexpr int64_t kEnoughTasks = 8;
 // Elements of C up to which each slice may have a copy.
 constexpr int64_t kMaxPartial = 1 << 18;
 
@@ -93,7 +95,9 @@ Cut MakeCut(const Gemm<T>& g) {
   const int64_t in_place_rows =
       g.n * static_cast<int64_t>(sizeof(T)) <= kShortRowBytes ? kPackRowsShort
                                                               : kPackRows;
-  cut.pack_b = g.transpose_b || g.read_b.read != nullptr || g.m > in_place_rows;
+  const bool ready_b = g.packed_b != nullptr;
+  cut.pack_b = !ready_b && (g.transpose_b || g.read_b.read != nullptr ||
+                            g.m > in_place_rows);
 
   // A transposed A is copied by every task: few and wide ones, or slices.
   const int64_t blocks = CeilDiv(g.k, kMaxTileK);
@@ -104,10 +108,12 @@ Cut MakeCut(const Gemm<T>& g) {
       std::clamp<int64_t>(g.m * g.n * g.k / kMinTaskWork, 1,
                           g.transpose_a ? kMaxTransposedTasks : kMaxTasks);
   const int64_t min_row_tasks = CeilDiv(g.m, kMaxTaskRows);
+  // Few rows and a B that is ready: each element of B is read once, by columns.
   const int64_t row_tasks =
-      sliced ? min_row_tasks
-             : std::clamp(wanted, min_row_tasks,
-                          std::max(min_row_tasks, CeilDiv(g.m, kMinTaskRows)));
+      sliced || (ready_b && min_row_tasks == 1)
+          ? min_row_tasks
+          : std::clamp(wanted, min_row_tasks,
+                       std::max(min_row_tasks, CeilDiv(g.m, kMinTaskRows)));
   cut.task_rows = RoundUp(CeilDiv(g.m, row_tasks), kernels.rows);
   const int64_t column_tasks =
       sliced ? 1
@@ -119,6 +125,7 @@ Cut MakeCut(const Gemm<T>& g) {
       CeilDiv(g.m, cut.task_rows) * CeilDiv(g.n, cut.task_columns);
   cut.slices = std::min({kMaxSlices, sliced ? kMaxSlices : wanted / tasks,
                          blocks / kMinSliceBlocks});
+  if (ready_b && tasks >= kEnoughTasks) cut.slices = 1;
   if (cut.slices > 1) {
     cut.slice_depth = CeilDiv(blocks, cut.slices) * kMaxTileK;
     cut.slices = CeilDiv(g.k, cut.slice_depth);
@@ -128,6 +135,10 @@ Cut MakeCut(const Gemm<T>& g) {
     cut.columns = padded_n;
     cut.depth = kMaxTileK;
     cut.partial = g.m * g.n;
+  } else if (ready_b) {
+    cut.slices = 1;
+    cut.columns = padded_n;
+    cut.depth = blocks * kMaxTileK;
   } else {
     cut.slices = 1;
     cut.columns = std::min(
@@ -255,14 +266,30 @@ void PlaceA(const Gemm<T>& g, int64_t row, int64_t k, GemmTile<T>& tile,
   }
 }
 
-// Computes one part of C: block after block of k. packed: op(B) for
-// part.k, part.depth and columns from packed_column on, packed_columns in all;
-// null: B in place.
+// op(B) for the k of a part and `columns` columns from `column` on, packed.
 template <typename T>
-void MultiplyPart(const Gemm<T>& g, const Part& part, const T* packed,
-                  int64_t packed_column, int64_t packed_columns) {
+struct Panels {
+  const T* data = nullptr;  // null: B in place
+  int64_t column = 0;
+  int64_t columns = 0;
+};
+
+// Those for the k that `part` begins with: of packed_b where B came packed,
+// `packed` where the cut says so.
+template <typename T>
+Panels<T> PanelsOf(const Gemm<T>& g, const Cut& cut, const Part& part,
+                   const T* packed) {
+  if (g.packed_b == nullptr) {
+    return {cut.pack_b ? packed : nullptr, part.column, part.columns};
+  }
+  return {g.packed_b + part.k * RoundUp(g.n, Kernels<T>().columns), 0, g.n};
+}
+
+// Computes one part of C: block after block of k.
+template <typename T>
+void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b) {
   const GemmKernels<T>& kernels = Kernels<T>();
-  const int64_t padded = RoundUp(packed_columns, kernels.columns);
+  const int64_t padded = RoundUp(b.columns, kernels.columns);
   alignas(64) T block[kMaxTaskRows * kBlockStride];
   for (int64_t p = 0; p < part.depth; p += kMaxTileK) {
     const int64_t k = part.k + p;
@@ -277,8 +304,8 @@ void MultiplyPart(const Gemm<T>& g, const Part& part, const T* packed,
     tile.relu = g.relu && last;
     tile.bias = g.bias != nullptr && last ? g.bias + part.column : nullptr;
     PlaceA(g, part.row, k, tile, block);
-    if (packed != nullptr) {
-      tile.b = packed + p * padded + (part.column - packed_column) * tile.k;
+    if (b.data != nullptr) {
+      tile.b = b.data + p * padded + (part.column - b.column) * tile.k;
       tile.b_packed = true;
       tile.b_stride = kernels.columns * tile.k;
     } else {
@@ -300,6 +327,7 @@ void RunTiled(const Gemm<T>& g, const Cut& cut, T* packed) {
       shared.k = k;
       shared.depth = std::min(cut.depth, g.k - k);
       if (cut.pack_b) PackPart(g, shared, packed);
+      const Panels<T> panels = PanelsOf(g, cut, shared, packed);
       const int64_t column_tasks = CeilDiv(shared.columns, cut.task_columns);
       const int64_t tasks = column_tasks * CeilDiv(g.m, cut.task_rows);
       ParallelFor(tasks, 1, [&](int64_t begin, int64_t end) {
@@ -310,8 +338,7 @@ void RunTiled(const Gemm<T>& g, const Cut& cut, T* packed) {
           const int64_t offset = task % column_tasks * cut.task_columns;
           part.column = j + offset;
           part.columns = std::min(cut.task_columns, shared.columns - offset);
-          MultiplyPart(g, part, cut.pack_b ? packed : nullptr, j,
-                       shared.columns);
+          MultiplyPart(g, part, panels);
         }
       });
     }
@@ -337,10 +364,11 @@ void RunSlice(const Gemm<T>& g, const Cut& cut, int64_t slice, T* partial,
     part.k = k;
     part.depth = std::min(kMaxTileK, end - k);
     if (cut.pack_b) PackPart(g, part, packed);
+    const Panels<T> panels = PanelsOf(g, cut, part, packed);
     for (int64_t i = 0; i < g.m; i += cut.task_rows) {
       part.row = i;
       part.rows = std::min(cut.task_rows, g.m - i);
-      MultiplyPart(own, part, cut.pack_b ? packed : nullptr, 0, g.n);
+      MultiplyPart(own, part, panels);
     }
   }
 }
@@ -367,6 +395,16 @@ void Combine(const Gemm<T>& g, const T* partial, int64_t terms) {
 }
 
 }  // namespace
+
+template <typename T>
+Tensor PackB(const Gemm<T>& g) {
+  Tensor packed(DTypeOf<T>::value, {g.k, RoundUp(g.n, Kernels<T>().columns)});
+  Part all;
+  all.columns = g.n;
+  all.depth = g.k;
+  PackPart(g, all, packed.data<T>());
+  return packed;
+}
 
 template <typename T>
 size_t GemmWorkspace(const Gemm<T>& g) {
@@ -398,6 +436,8 @@ void RunGemm(const Gemm<T>& g, void* workspace) {
   Combine<T>(g, partials, cut.slices);
 }
 
+template Tensor PackB<float>(const Gemm<float>&);
+template Tensor PackB<double>(const Gemm<double>&);
 template size_t GemmWorkspace<float>(const Gemm<float>&);
 template size_t GemmWorkspace<double>(const Gemm<double>&);
 template void RunGemm<float>(const Gemm<float>&, void*);

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/tensor.h"
+
 namespace sluice {
 
 // A matrix that is computed rather than stored, e.g. the patches of an image.
@@ -40,6 +42,8 @@ struct Gemm {
   // Used instead of a and lda, b and ldb, when set.
   MatrixReader<T> read_a;
   MatrixReader<T> read_b;
+  // The data of PackB's result; used instead of all that describes B, when set.
+  const T* packed_b = nullptr;
   // C = act((accumulate ? C : 0) + op(A) op(B) + bias), bias[n] on each row,
   // act = max(0, x) if relu. With k = 0 the product is zero.
   bool accumulate = false;
@@ -47,8 +51,14 @@ struct Gemm {
   bool relu = false;
 };
 
-// Bytes that RunGemm needs; depends on sizes, transposes, whether readers are
-// set, and the instruction set; not on pointers or strides.
+// op(B) in the order in which products read it, for a B that serves many of
+// them: packed_b is the result's data. The order depends on n, k and the
+// instruction set.
+template <typename T>
+Tensor PackB(const Gemm<T>& gemm);
+
+// Bytes that RunGemm needs; depends on sizes, transposes, whether readers and
+// packed_b are set, and the instruction set; not on pointers or strides.
 template <typename T>
 size_t GemmWorkspace(const Gemm<T>& gemm);
 
@@ -58,6 +68,8 @@ size_t GemmWorkspace(const Gemm<T>& gemm);
 template <typename T>
 void RunGemm(const Gemm<T>& gemm, void* workspace);
 
+extern template Tensor PackB<float>(const Gemm<float>&);
+extern template Tensor PackB<double>(const Gemm<double>&);
 extern template size_t GemmWorkspace<float>(const Gemm<float>&);
 extern template size_t GemmWorkspace<double>(const Gemm<double>&);
 extern template void RunGemm<float>(const Gemm<float>&, void*);

@@ -182,18 +182,27 @@ Result<KernelPtr> MakeGemm(const KernelSpec& spec) {
   const Added added = AddedTo(spec);
   return DispatchFloatDouble(
       spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
-        const Gemm<T> prepared = {.m = p.m,
-                                  .n = p.n,
-                                  .k = p.k,
-                                  .transpose_a = p.transpose_a,
-                                  .transpose_b = p.transpose_b,
-                                  .lda = p.transpose_a ? p.m : p.k,
-                                  .ldb = p.transpose_b ? p.k : p.n,
-                                  .ldc = p.n,
-                                  .accumulate = added == Added::kMatrix,
-                                  .relu = HasRelu(spec)};
+        Gemm<T> prepared = {.m = p.m,
+                            .n = p.n,
+                            .k = p.k,
+                            .transpose_a = p.transpose_a,
+                            .transpose_b = p.transpose_b,
+                            .lda = p.transpose_a ? p.m : p.k,
+                            .ldb = p.transpose_b ? p.k : p.n,
+                            .ldc = p.n,
+                            .accumulate = added == Added::kMatrix,
+                            .relu = HasRelu(spec)};
+        // One matrix that never changes serves all products.
+        Tensor packed;
+        const Tensor* b = ConstantInput(spec, 1);
+        if (b != nullptr && b->elements() == p.k * p.n) {
+          prepared.b = b->data<T>();
+          packed = PackB(prepared);
+          prepared.packed_b = packed.template data<T>();
+        }
         return KernelOf(
-            [prepared, added, at = OffsetsOf(spec)](const KernelContext& c) {
+            [prepared, packed, added,
+             at = OffsetsOf(spec)](const KernelContext& c) {
               Gemm<T> gemm = prepared;
               if (added == Added::kBias) gemm.bias = c.input<T>(2);
               if (added == Added::kMatrix && c.input<T>(2) != c.output<T>(0)) {
