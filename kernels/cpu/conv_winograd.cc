@@ -171,6 +171,9 @@ void TransformSource(const WinogradJob& job, const float* source,
 void Multiply(const WinogradJob& job, const float* source, int64_t rows,
               const float* filter, int64_t panel_step, int64_t depth,
               bool accumulate, float* product) {
+  const bool far = kWinogradPoints * job.in * job.out *
+                       static_cast<int64_t>(sizeof(float)) >=
+                   simd::kFarBytes;
   for (int64_t p = 0; p < kWinogradPoints; ++p) {
     simd::GemmTile<float> tile;
     tile.m = rows;
@@ -182,6 +185,9 @@ void Multiply(const WinogradJob& job, const float* source, int64_t rows,
     tile.b = filter + p * job.filter_step();
     tile.b_packed = true;
     tile.b_stride = panel_step;
+    if (far) {
+      tile.next_b = tile.b + (p + 1 < kWinogradPoints ? job.filter_step() : 0);
+    }
     tile.c = product + p * job.product_step();
     tile.ldc = job.channels;
     tile.accumulate = accumulate;

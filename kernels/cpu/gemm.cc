@@ -290,6 +290,8 @@ template <typename T>
 void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b) {
   const GemmKernels<T>& kernels = Kernels<T>();
   const int64_t padded = RoundUp(b.columns, kernels.columns);
+  const bool far =
+      padded * part.depth * static_cast<int64_t>(sizeof(T)) >= simd::kFarBytes;
   alignas(64) T block[kMaxTaskRows * kBlockStride];
   for (int64_t p = 0; p < part.depth; p += kMaxTileK) {
     const int64_t k = part.k + p;
@@ -308,6 +310,13 @@ void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b) {
       tile.b = b.data + p * padded + (part.column - b.column) * tile.k;
       tile.b_packed = true;
       tile.b_stride = kernels.columns * tile.k;
+      if (far) {
+        // After the last block: whatever panel, since that is cheap.
+        const int64_t next = p + kMaxTileK < part.depth ? p + kMaxTileK : p;
+        tile.next_b =
+            b.data + next * padded +
+            (part.column - b.column) * std::min(kMaxTileK, part.depth - next);
+      }
     } else {
       tile.b = g.b + k * g.ldb + part.column;
       tile.b_stride = g.ldb;

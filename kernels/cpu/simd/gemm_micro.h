@@ -94,10 +94,19 @@ SLUICE_INLINE void StorePart(const GemmTile<T>& tile,
   }
 }
 
+// What to fetch into L2 meanwhile, at each step of k: a large B comes from
+// memory, and a panel of it is used up within a few microseconds.
+template <typename T>
+struct Ahead {
+  const T* at = nullptr;
+  int64_t step = 0;
+};
+
 // R rows by up to kTileColumns columns. b: a row every b_stride elements.
-template <int R, typename T>
+template <int R, bool kAhead, typename T>
 void MultiplyTile(const GemmTile<T>& tile, const T* a, const T* b,
-                  int64_t b_stride, T* c, const T* bias, int64_t columns) {
+                  int64_t b_stride, T* c, const T* bias, int64_t columns,
+                  Ahead<T> ahead) {
   const int64_t a_row_stride = tile.a_packed ? 1 : tile.a_row_stride;
   const int64_t a_column_stride =
       tile.a_packed ? kTileRows : tile.a_column_stride;
@@ -115,6 +124,10 @@ void MultiplyTile(const GemmTile<T>& tile, const T* a, const T* b,
     }
     a += a_column_stride;
     b += b_stride;
+    if constexpr (kAhead) {
+      __builtin_prefetch(ahead.at, 0, 2);
+      ahead.at += ahead.step;
+    }
   }
   if (columns == kTileColumns<T>) {
     StoreTile<R>(tile, acc, c, bias);
@@ -124,15 +137,16 @@ void MultiplyTile(const GemmTile<T>& tile, const T* a, const T* b,
 }
 
 // MultiplyTile for 1 .. kTileRows rows, by index.
-template <typename T>
+template <bool kAhead, typename T>
 struct TileFns {
   using Fn = void (*)(const GemmTile<T>&, const T* a, const T* b,
-                      int64_t b_stride, T* c, const T* bias, int64_t columns);
+                      int64_t b_stride, T* c, const T* bias, int64_t columns,
+                      Ahead<T> ahead);
   Fn of_rows[kTileRows + 1] = {};
 
   template <int R = 1>
   constexpr void Fill() {
-    of_rows[R] = MultiplyTile<R, T>;
+    of_rows[R] = MultiplyTile<R, kAhead, T>;
     if constexpr (R < kTileRows) Fill<R + 1>();
   }
   constexpr TileFns() { Fill(); }
@@ -149,18 +163,23 @@ struct TileRows {
   int64_t tiles, rows, longer;
 };
 
-// One panel of B against all of A.
+// One panel of B against all of A. next: the panel to fetch meanwhile, or null.
 template <typename T>
 void MultiplyPanel(const GemmTile<T>& tile, const T* b, int64_t b_stride, T* c,
-                   const T* bias, int64_t columns) {
-  static constexpr TileFns<T> kFns;
+                   const T* bias, int64_t columns, const T* next) {
+  static constexpr TileFns<false, T> kFns;
+  static constexpr TileFns<true, T> kFetching;
+  const auto& fns = next == nullptr ? kFns.of_rows : kFetching.of_rows;
   const TileRows spread(tile.m);
+  // Each register tile fetches its share.
+  const int64_t step = (kTileColumns<T> + spread.tiles - 1) / spread.tiles;
   int64_t row = 0;
   for (int64_t i = 0; i < spread.tiles; ++i) {
     const int64_t rows = spread.of(i);
-    kFns.of_rows[rows](tile,
-                       tile.a + (tile.a_packed ? i : row) * tile.a_row_stride,
-                       b, b_stride, c + row * tile.ldc, bias, columns);
+    Ahead<T> ahead;
+    if (next != nullptr) ahead = {next + i * step * tile.k, step};
+    fns[rows](tile, tile.a + (tile.a_packed ? i : row) * tile.a_row_stride, b,
+              b_stride, c + row * tile.ldc, bias, columns, ahead);
     row += rows;
   }
 }
@@ -185,7 +204,11 @@ void Multiply(const GemmTile<T>& tile) {
       b_stride = kTileColumns<T>;
     }
     const T* bias = tile.bias == nullptr ? nullptr : tile.bias + j;
-    MultiplyPanel(tile, b, b_stride, tile.c + j, bias, columns);
+    const T* next = nullptr;
+    if (tile.next_b != nullptr) {
+      next = j + kTileColumns<T> < tile.n ? b + tile.b_stride : tile.next_b;
+    }
+    MultiplyPanel(tile, b, b_stride, tile.c + j, bias, columns, next);
   }
 }
 

@@ -14,6 +14,9 @@ inline constexpr int64_t kMaxTileK = 256;
 // Elements to leave free after each tile that `pack_a` fills.
 inline constexpr int64_t kTilePadding = 16;
 
+// Bytes of packed B from which it should be fetched ahead.
+inline constexpr int64_t kFarBytes = 1 << 20;
+
 template <typename T>
 struct GemmTile {
   int64_t m = 0, n = 0, k = 0;
@@ -28,6 +31,9 @@ struct GemmTile {
   const T* b = nullptr;
   int64_t b_stride = 0;
   bool b_packed = false;
+  // Set where a packed B is too large to be in L2: the panel that is read after
+  // these. Each panel is then fetched while the one before is used.
+  const T* next_b = nullptr;
   T* c = nullptr;
   int64_t ldc = 0;
   bool accumulate = false;
