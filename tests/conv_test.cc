@@ -137,6 +137,34 @@ struct Built {
   std::vector<Expected> ops;
 };
 
+// The forms with a bias, and with an addend, over the sums `want`.
+void AddFused(const Expected& forward, bool relu, Built* built) {
+  const Node& conv = *forward.node;
+  const Shape y = conv.output_type(0).shape;
+  Attributes attrs = conv.attrs();
+  attrs.Set("relu", relu);
+  Graph& graph = built->graph;
+  const Output bias = graph.Placeholder("bias", DType::kFloat32, {y[-1]});
+  const Output addend = graph.Placeholder("addend", DType::kFloat32, y);
+  const Tensor biases = Random({y[-1]}, 4), addends = Random(y, 5);
+  std::vector<Operand> operands = {conv.input(0), conv.input(1), bias};
+  std::vector<Tensor> values = {forward.inputs[0], forward.inputs[1], biases};
+  Tensor want = forward.result.Clone();
+  for (const char* op : {"Conv2DBias", "Conv2DBiasAdd"}) {
+    const bool adds = operands.size() > 3;
+    for (int64_t i = 0; i < want.elements(); ++i) {
+      want.data<double>()[i] +=
+          adds ? addends.data<float>()[i] : biases.data<float>()[i % y[-1]];
+    }
+    Tensor result = want.Clone();
+    for (double& v : result.values<double>()) v = relu ? std::max(v, 0.0) : v;
+    const Node& node = graph.Add({op, operands, attrs});
+    built->ops.push_back({&node, values, result});
+    operands.emplace_back(addend);
+    values.push_back(addends);
+  }
+}
+
 void Build(const Case& c, Built* built) {
   Graph& graph = built->graph;
   const Shape x_shape = {c.images, c.h, c.w, c.in};
@@ -166,6 +194,8 @@ void Build(const Case& c, Built* built) {
   built->ops = {{&y.node(), {xs, filters}, want_y},
                 {&dx.node(), {dys, filters, dims(x_shape)}, want_dx},
                 {&dfilter.node(), {xs, dys, dims(filter_shape)}, want_dfilter}};
+  const Expected forward = built->ops[0];
+  AddFused(forward, /*relu=*/c.images % 2 == 0, built);
 }
 
 // With `constant`, the kernel knows input 1 when it is made.

@@ -22,6 +22,7 @@ namespace {
 template <typename T>
 struct Case {
   Gemm<T> gemm;
+  bool accumulate = false;  // the addend is C itself
   std::vector<T> a, b, c, bias;
   std::vector<char> workspace;
 
@@ -54,6 +55,7 @@ struct Case {
 
   void Run() {
     gemm.c = c.data();
+    if (accumulate) gemm.addend = gemm.c;
     const size_t bytes = GemmWorkspace(gemm);
     workspace.assign(bytes + 128, 0);
     void* space = workspace.data();
@@ -78,7 +80,8 @@ struct Case {
           if (!std::isnan(got)) return 1e9;
           continue;
         }
-        double sum = gemm.accumulate ? double(before[i * gemm.ldc + j]) : 0;
+        double sum =
+            gemm.addend != nullptr ? double(before[i * gemm.ldc + j]) : 0;
         double magnitude = std::abs(sum) + 1;
         for (int64_t p = 0; p < gemm.k; ++p) {
           const double x =
@@ -105,7 +108,7 @@ struct Size {
 template <typename T>
 void CheckCase(int64_t m, int64_t n, int64_t k, uint32_t variant) {
   Case<T> c(m, n, k, variant & 1, variant & 2, variant + 7);
-  c.gemm.accumulate = variant & 4;
+  c.accumulate = variant & 4;
   if (variant & 8) c.gemm.bias = c.bias.data();
   c.gemm.relu = variant & 16;
   const std::vector<T> before = c.c;
@@ -157,12 +160,29 @@ TEST_CASE("a long k is cut into slices") {
   }
 }
 
+TEST_CASE("an addend beside C gives the bits of one in its place") {
+  for (auto [m, n, k] :
+       {Size{7, 33, 40}, Size{97, 49, 513}, Size{25, 32, 9000}}) {
+    Case<float> in_place(m, n, k, false, false, 4), beside(in_place);
+    in_place.accumulate = true;
+    const std::vector<float> addend = beside.c;
+    std::fill(beside.c.begin(), beside.c.end(), NAN);
+    beside.gemm.a = beside.a.data();
+    beside.gemm.b = beside.b.data();
+    beside.gemm.addend = addend.data();
+    in_place.Run();
+    beside.Run();
+    CHECK(std::memcmp(beside.c.data(), in_place.c.data(),
+                      beside.c.size() * sizeof(float)) == 0);
+  }
+}
+
 TEST_CASE("no terms: the product is zero") {
   Case<float> c(3, 4, 0, false, false, 1);
   c.Run();
   CHECK(c.Error(c.c) == 0);
   c.gemm.bias = c.bias.data();
-  c.gemm.accumulate = true;
+  c.accumulate = true;
   c.gemm.relu = true;
   const std::vector<float> before = c.c;
   c.Run();
@@ -238,12 +258,12 @@ TEST_CASE("a B packed beforehand gives what it gives unpacked") {
       c.gemm.packed_b = packed.data<float>();
       std::fill(c.b.begin(), c.b.end(), NAN);
       c.gemm.b = nullptr;
-      c.gemm.accumulate = variant & 4;
+      c.accumulate = variant & 4;
       if (variant & 8) c.gemm.bias = c.bias.data();
       c.gemm.relu = variant & 16;
 
       Case<float> plain(m, n, k, variant & 1, variant & 2, variant);
-      plain.gemm.accumulate = c.gemm.accumulate;
+      plain.accumulate = c.accumulate;
       if (variant & 8) plain.gemm.bias = plain.bias.data();
       plain.gemm.relu = c.gemm.relu;
       const std::vector<float> before = plain.c;

@@ -440,8 +440,8 @@ TEST_CASE("the matrix product on 64-byte vectors") {
   tile.b_stride = panel;
   tile.b_packed = true;
   tile.c = packed_c.data();
+  tile.addend = packed_c.data();
   tile.ldc = n;
-  tile.accumulate = true;
   tile.relu = true;
   tile.bias = bias.data();
   Multiply(tile);
@@ -449,6 +449,7 @@ TEST_CASE("the matrix product on 64-byte vectors") {
   tile.b_stride = n;
   tile.b_packed = false;
   tile.c = direct_c.data();
+  tile.addend = direct_c.data();
   Multiply(tile);
   CHECK(packed_c == direct_c);
   for (int64_t i = 0; i < m; ++i) {

@@ -90,7 +90,7 @@ TEST_CASE("transformed, multiplied and transformed back is convolution") {
     t.kernels.source(d.in(), channels, v.matrix);
     t.kernels.filter(g.in(), channels, u.matrix);
     v.MultiplyBy(u);
-    t.kernels.result(v.matrix, channels, y.out());
+    t.kernels.result(v.matrix, channels, {}, y.out());
     double worst = 0;
     for (int64_t c = 0; c < channels; ++c) {
       for (int p = 0; p < 16; ++p) {

@@ -67,6 +67,21 @@ Status ForwardShape(InferContext& c) {
   return {};
 }
 
+// Of the fused ops: y's channels get a bias, an addend has y's shape.
+Status SumShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(ForwardShape(c));
+  const Shape y = c.output(0);
+  for (int i = 2; i < c.node().num_inputs(); ++i) {
+    const Shape wanted = i == 2 ? Shape{y[-1]} : y;
+    if (!Compatible(wanted, c.input(i))) {
+      return InvalidArgument(fmt::format(
+          "'{}' has shape {}, wanted {}", c.node().op().inputs[i].name,
+          c.input(i).ToString(), wanted.ToString()));
+    }
+  }
+  return {};
+}
+
 Status BackpropInputShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(2));
   SLUICE_RETURN_IF_ERROR(
@@ -145,6 +160,12 @@ constexpr FixedList<AttrDef, 10> kConvAttrs = {
     {"padding", "SAME"},
     {"explicit_padding", Ints{0, 0, 0, 0}},
     {"groups", 1}};
+constexpr FixedList<AttrDef, 10> kFusedAttrs = {
+    {"strides", Ints{1, 1}}, {"dilations", Ints{1, 1}},
+    {"padding", "SAME"},     {"explicit_padding", Ints{0, 0, 0, 0}},
+    {"groups", 1},           {"relu", false}};
+constexpr FixedList<AttrSetting, 8> kStridedRelu = {
+    {"strides", Ints{2, 1}}, {"groups", 2}, {"relu", true}};
 constexpr FixedList<AttrDef, 10> kDepthwiseAttrs = {
     {"strides", Ints{1, 1}},
     {"dilations", Ints{1, 1}},
@@ -165,6 +186,46 @@ constexpr OpDef kConvOps[] = {
                  .attrs = kDilated},
                 {.inputs = {{.shape = {3, 4, 5, 3}},
                             {.shape = {1, 1, 3, 4}}}}}},
+    // The fusion pass makes the next two, after gradients were taken. Their
+    // probes are a window of every kind: grouped, one pixel, Winograd's.
+    {.name = "Conv2DBias",
+     .doc = "Conv2D + bias along the channels; relu: max(0, that).",
+     .inputs = {{"x"}, {"filter"}, {"bias"}},
+     .attrs = kFusedAttrs,
+     .shape = SumShape,
+     .gradient = NotDifferentiable,
+     .probes = {{.inputs = {{.shape = {2, 7, 6, 8}},
+                            {.shape = {3, 2, 4, 10}},
+                            {.shape = {10}}},
+                 .attrs = kStridedRelu},
+                {.inputs = {{.shape = {3, 4, 5, 3}},
+                            {.shape = {1, 1, 3, 4}},
+                            {.shape = {4}}}},
+                {.inputs = {{.shape = {1, 9, 10, 32}},
+                            {.shape = {3, 3, 32, 64}},
+                            {.shape = {64}}},
+                 .attrs = {{"relu", true}}}}},
+    {.name = "Conv2DBiasAdd",
+     .doc = "Conv2D + bias along the channels + addend; relu: max(0, that).",
+     .inputs = {{"x"}, {"filter"}, {"bias"}, {"addend"}},
+     .attrs = kFusedAttrs,
+     .shape = SumShape,
+     .gradient = NotDifferentiable,
+     .inplace = {3},
+     .probes = {{.inputs = {{.shape = {2, 7, 6, 8}},
+                            {.shape = {3, 2, 4, 10}},
+                            {.shape = {10}},
+                            {.shape = {2, 4, 6, 10}}},
+                 .attrs = kStridedRelu},
+                {.inputs = {{.shape = {3, 4, 5, 3}},
+                            {.shape = {1, 1, 3, 4}},
+                            {.shape = {4}},
+                            {.shape = {3, 4, 5, 4}}}},
+                {.inputs = {{.shape = {1, 9, 10, 32}},
+                            {.shape = {3, 3, 32, 64}},
+                            {.shape = {64}},
+                            {.shape = {1, 9, 10, 64}}},
+                 .attrs = {{"relu", true}}}}},
     {.name = "Conv2DBackpropInput",
      .doc = "The gradient of Conv2D with respect to x, whose shape is given.",
      .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},

@@ -191,6 +191,29 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
       });
 }
 
+// Of the fused ops. The sums go to scratch memory first, since y may be the
+// addend.
+Result<KernelPtr> MakeForwardSum(const KernelSpec& spec) {
+  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
+  return DispatchFloating(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        const int64_t elements = g.images * g.y_image();
+        return KernelOf(
+            [g, elements, added = spec.inputs.size() > 3,
+             relu = spec.attrs.Bool("relu")](const KernelContext& c) {
+              using C = ComputeType<T>;
+              T* sums = static_cast<T*>(c.workspace());
+              Forward<T>(g, {c.input<T>(0), c.input<T>(1), nullptr}, sums);
+              for (int64_t i = 0; i < elements; ++i) {
+                C y = C(sums[i]) + C(c.input<T>(2)[i % g.y_channels()]);
+                if (added) y += C(c.input<T>(3)[i]);
+                c.output<T>(0)[i] = T(relu && C(0) > y ? C(0) : y);
+              }
+            },
+            elements * sizeof(T));
+      });
+}
+
 Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
   return DispatchFloating(
@@ -225,6 +248,9 @@ void RegisterConvKernels(KernelTable& table) {
     table.Register({.op = name + "BackpropFilter",
                     .dtypes = kFloating,
                     .make = MakeBackpropFilter});
+  }
+  for (const char* op : {"Conv2DBias", "Conv2DBiasAdd"}) {
+    table.Register({.op = op, .dtypes = kFloating, .make = MakeForwardSum});
   }
   RegisterFastConvKernels(table);
   RegisterDepthwiseKernels(table);

@@ -87,7 +87,8 @@ void PackFilter(const ConvJob& job, const float* filter, float* packed) {
 
 // One group of one image, a block of each grid's rows.
 void RunImage(const ConvJob& job, int64_t group, int64_t block,
-              const float* image, const float* packed, float* copy, float* y) {
+              const float* image, const float* packed, float* copy, float* y,
+              const ConvEpilogue& epilogue) {
   const ConvPass& pass = job.pass;
   for (size_t p = 0; p < pass.phases.size(); ++p) {
     const ConvPhase& phase = pass.phases[p];
@@ -110,8 +111,13 @@ void RunImage(const ConvJob& job, int64_t group, int64_t block,
     conv.filter = packed + group * job.packed_group + job.packed[p];
     conv.k = phase.k;
     conv.channels = pass.result_channels;
-    conv.y = y + group * pass.result_channels + phase.y_offset +
-             begin * phase.y_row_step;
+    const int64_t channel = group * pass.result_channels;
+    const int64_t offset = channel + phase.y_offset + begin * phase.y_row_step;
+    conv.y = y + offset;
+    conv.bias = epilogue.bias == nullptr ? nullptr : epilogue.bias + channel;
+    conv.addend =
+        epilogue.addend == nullptr ? nullptr : epilogue.addend + offset;
+    conv.relu = epilogue.relu;
     conv.y_row_step = phase.y_row_step;
     conv.y_pixel_step = phase.y_pixel_step;
     Simd().conv.forward(conv);
@@ -119,43 +125,47 @@ void RunImage(const ConvJob& job, int64_t group, int64_t block,
 }
 
 void RunJob(const ConvJob& job, const float* source, const float* packed,
-            float* result, float* copies) {
+            float* result, const ConvEpilogue& epilogue, float* copies) {
   const int64_t copy_floats = Aligned(job.pass.source.copy_floats());
   ParallelFor(job.pieces(), 1, [&](int64_t first, int64_t last) {
     for (int64_t piece = first; piece < last; ++piece) {
       const int64_t begin = piece / job.row_blocks * job.images_each;
       const int64_t end = std::min(begin + job.images_each, job.images);
       for (int64_t image = begin; image < end; ++image) {
+        const int64_t offset = image * job.result_image;
+        ConvEpilogue own = epilogue;
+        if (own.addend != nullptr) own.addend += offset;
         for (int64_t group = 0; group < job.groups; ++group) {
           RunImage(job, group, piece % job.row_blocks,
                    source + image * job.source_image, packed,
-                   copies + piece * copy_floats,
-                   result + image * job.result_image);
+                   copies + piece * copy_floats, result + offset, own);
         }
       }
     }
   });
 }
 
-KernelPtr KernelOfJob(ConvJob job, const Tensor* constant_filter) {
+KernelPtr KernelOfJob(ConvJob job, const KernelSpec& spec) {
+  const ConvEpilogueOf epilogue(spec);
   const int64_t packed_floats = job.groups * job.packed_group;
   const int64_t copies_floats =
       job.pieces() * Aligned(job.pass.source.copy_floats());
-  if (constant_filter != nullptr) {
+  if (const Tensor* filter = ConstantInput(spec, 1)) {
     Tensor packed(DType::kFloat32, {packed_floats});
-    PackFilter(job, constant_filter->data<float>(), packed.data<float>());
+    PackFilter(job, filter->data<float>(), packed.data<float>());
     return KernelOf(
-        [job = std::move(job), packed](const KernelContext& c) {
+        [job = std::move(job), packed, epilogue](const KernelContext& c) {
           RunJob(job, c.input<float>(0), packed.data<float>(),
-                 c.output<float>(0), static_cast<float*>(c.workspace()));
+                 c.output<float>(0), epilogue(c),
+                 static_cast<float*>(c.workspace()));
         },
         copies_floats * sizeof(float));
   }
   return KernelOf(
-      [job = std::move(job), packed_floats](const KernelContext& c) {
+      [job = std::move(job), packed_floats, epilogue](const KernelContext& c) {
         float* const packed = static_cast<float*>(c.workspace());
         PackFilter(job, c.input<float>(1), packed);
-        RunJob(job, c.input<float>(0), packed, c.output<float>(0),
+        RunJob(job, c.input<float>(0), packed, c.output<float>(0), epilogue(c),
                packed + packed_floats);
       },
       (packed_floats + copies_floats) * sizeof(float));
@@ -170,11 +180,11 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
                             .lda = g.in,
                             .ldb = g.out,
                             .ldc = g.out},
-                           ConstantInput(spec, 1));
+                           spec);
   }
   ConvJob job = JobOf(g, ForwardPass(g));
   job.result_image = g.y_image();
-  return KernelOfJob(std::move(job), ConstantInput(spec, 1));
+  return KernelOfJob(std::move(job), spec);
 }
 
 Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
@@ -187,11 +197,11 @@ Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
                             .lda = g.out,
                             .ldb = g.out,
                             .ldc = g.in},
-                           ConstantInput(spec, 1));
+                           spec);
   }
   ConvJob job = JobOf(g, BackpropInputPass(g));
   job.result_image = g.x_image();
-  return KernelOfJob(std::move(job), ConstantInput(spec, 1));
+  return KernelOfJob(std::move(job), spec);
 }
 
 }  // namespace
@@ -205,7 +215,7 @@ void RegisterFastConvKernels(KernelTable& table) {
                     .dtypes = DType::kFloat32,
                     .make = make});
   };
-  add("Conv2D", MakeForward);
+  for (const char* op : kConvolutions) add(op, MakeForward);
   add("Conv2DBackpropInput", MakeBackpropInput);
   RegisterConvFilterKernels(table);
 }

@@ -182,7 +182,8 @@ Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
                             .transpose_a = true,
                             .lda = g.in,
                             .ldb = g.out,
-                            .ldc = g.out});
+                            .ldc = g.out},
+                           spec);
   }
   const bool apart = g.h.stride > 1 || g.w.stride > 1;
   if (g.groups == 1 && apart && g.in >= kMinPatchChannels) {

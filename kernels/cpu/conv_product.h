@@ -2,6 +2,7 @@
 #ifndef SLUICE_KERNELS_CPU_CONV_PRODUCT_H_
 #define SLUICE_KERNELS_CPU_CONV_PRODUCT_H_
 
+#include "kernels/cpu/conv_epilogue.h"
 #include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/gemm.h"
 
@@ -14,22 +15,26 @@ inline bool IsMatrixProduct(const ConvGeometry& g) {
   return g.groups == 1 && plain(g.h) && plain(g.w);
 }
 
-// The kernel of a product of inputs 0 and 1; `prepared` lacks the pointers.
-// constant_b: input 1 if it never changes, else null.
-inline KernelPtr KernelOfProduct(Gemm<float> prepared,
-                                 const Tensor* constant_b = nullptr) {
+// The kernel of a product of inputs 0 and 1 and of what follows it in the fused
+// ops; `prepared` lacks the pointers.
+inline KernelPtr KernelOfProduct(Gemm<float> prepared, const KernelSpec& spec) {
   Tensor packed;
-  if (constant_b != nullptr) {
-    prepared.b = constant_b->data<float>();
+  if (const Tensor* b = ConstantInput(spec, 1)) {
+    prepared.b = b->data<float>();
     packed = PackB(prepared);
     prepared.packed_b = packed.data<float>();
   }
   return KernelOf(
-      [prepared, packed](const KernelContext& c) {
+      [prepared, packed,
+       epilogue_of = ConvEpilogueOf(spec)](const KernelContext& c) {
+        const ConvEpilogue epilogue = epilogue_of(c);
         Gemm<float> gemm = prepared;
         gemm.a = c.input<float>(0);
         gemm.b = c.input<float>(1);
         gemm.c = c.output<float>(0);
+        gemm.bias = epilogue.bias;
+        gemm.addend = epilogue.addend;
+        gemm.relu = epilogue.relu;
         RunGemm(gemm, c.workspace());
       },
       GemmWorkspace(prepared));

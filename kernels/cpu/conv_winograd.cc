@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "engine/threads.h"
+#include "kernels/cpu/conv_epilogue.h"
 #include "kernels/cpu/conv_pass.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/gemm_tile.h"
@@ -190,26 +191,46 @@ void Multiply(const WinogradJob& job, const float* source, int64_t rows,
     }
     tile.c = product + p * job.product_step();
     tile.ldc = job.channels;
-    tile.accumulate = accumulate;
+    if (accumulate) tile.addend = tile.c;
     Simd().gemm_f32.multiply(tile);
   }
 }
 
+// Where results go, and what is done with them on the way.
+struct WinogradResult {
+  float* pixels = nullptr;
+  ConvEpilogue epilogue;
+};
+
 // A^T m A into channels [first, first + job.channels) of tiles [begin, end).
 void TransformResult(const WinogradJob& job, float* product, int64_t begin,
-                     int64_t end, int64_t first, float* result, float* sink) {
-  float* pixels[simd::kWinogradResult * simd::kWinogradResult];
+                     int64_t end, int64_t first, const WinogradResult& result,
+                     float* sink) {
+  constexpr int kPixels = simd::kWinogradResult * simd::kWinogradResult;
+  float* pixels[kPixels];
+  const float* addends[kPixels];
+  simd::WinogradEpilogue epilogue;
+  if (result.epilogue.bias != nullptr) {
+    epilogue.bias = result.epilogue.bias + first;
+  }
+  const float* const addend = result.epilogue.addend;
+  if (addend != nullptr) epilogue.addend = addends;
+  epilogue.relu = result.epilogue.relu;
   for (int64_t tile = begin; tile < end; ++tile, product += job.channels) {
-    job.tiles.Result(tile, result + first, job.out, sink, pixels);
+    job.tiles.Result(tile, result.pixels + first, job.out, sink, pixels);
+    if (addend != nullptr) {
+      job.tiles.Result<const float>(tile, addend + first, job.out, sink,
+                                    addends);
+    }
     Simd().winograd.result({product, job.product_step(), Simd().conv.width},
-                           job.channels, pixels);
+                           job.channels, epilogue, pixels);
   }
 }
 
 // The piece's tiles, with filters u transformed.
 void RunTilePiece(const WinogradJob& job, int64_t piece, const float* source,
-                  const float* zeros, const float* u, float* result,
-                  float* scratch) {
+                  const float* zeros, const float* u,
+                  const WinogradResult& result, float* scratch) {
   float* const v = scratch;
   float* const product = v + kWinogradPoints * job.source_step();
   float* const sink = product + kWinogradPoints * job.product_step();
@@ -247,8 +268,8 @@ void TransformPiece(const WinogradJob& part, const float* filter, int64_t first,
 // The piece's result channels, with tiles v transformed; filters are
 // transformed here unless `ready` holds them.
 void RunChannelPiece(const WinogradJob& job, int64_t piece, const float* v,
-                     const float* filter, const float* ready, float* result,
-                     float* scratch) {
+                     const float* filter, const float* ready,
+                     const WinogradResult& result, float* scratch) {
   float* const u = scratch;
   float* const product = u + kWinogradPoints * job.filter_step();
   float* const sink = product + kWinogradPoints * job.product_step();
@@ -300,7 +321,8 @@ Tensor ReadyFilters(const WinogradJob& job, const float* filter) {
 
 // `ready`: ReadyFilters, or null, and then `filter` counts.
 void RunJob(const WinogradJob& job, const float* source, const float* filter,
-            const float* ready, float* result, float* workspace) {
+            const float* ready, const WinogradResult& result,
+            float* workspace) {
   float* const zeros = workspace;
   float* const shared = zeros + Aligned(job.in);
   float* const scratch = workspace + job.shared_floats();
@@ -325,16 +347,17 @@ void RunJob(const WinogradJob& job, const float* source, const float* filter,
   });
 }
 
-KernelPtr KernelOfJob(const WinogradJob& job, const Tensor* constant_filter) {
+KernelPtr KernelOfJob(const WinogradJob& job, const KernelSpec& spec) {
   Tensor ready;
-  if (constant_filter != nullptr) {
-    ready = ReadyFilters(job, constant_filter->data<float>());
+  if (const Tensor* filter = ConstantInput(spec, 1)) {
+    ready = ReadyFilters(job, filter->data<float>());
   }
   return KernelOf(
-      [job, ready](const KernelContext& c) {
+      [job, ready, epilogue = ConvEpilogueOf(spec)](const KernelContext& c) {
         RunJob(job, c.input<float>(0), c.input<float>(1),
                ready.elements() > 0 ? ready.data<float>() : nullptr,
-               c.output<float>(0), static_cast<float*>(c.workspace()));
+               {c.output<float>(0), epilogue(c)},
+               static_cast<float*>(c.workspace()));
       },
       job.workspace_floats() * sizeof(float));
 }
@@ -343,7 +366,7 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
   WinogradJob job = JobOf(ForwardTiles(g), g.in, g.out);
   job.filter_out = g.out;
-  return KernelOfJob(job, ConstantInput(spec, 1));
+  return KernelOfJob(job, spec);
 }
 
 Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
@@ -351,7 +374,7 @@ Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
   WinogradJob job = JobOf(BackpropInputTiles(g), g.out, g.in);
   job.filter_out = g.out;
   job.transposed = true;
-  return KernelOfJob(job, ConstantInput(spec, 1));
+  return KernelOfJob(job, spec);
 }
 
 }  // namespace
@@ -405,7 +428,7 @@ void RegisterWinogradKernels(KernelTable& table) {
                     .dtypes = DType::kFloat32,
                     .make = make});
   };
-  add("Conv2D", MakeForward);
+  for (const char* op : kConvolutions) add(op, MakeForward);
   add("Conv2DBackpropInput", MakeBackpropInput);
   RegisterWinogradFilterKernels(table);
 }

@@ -107,7 +107,7 @@ void Multiply(const float* v, const float* w, int64_t count, int64_t rows,
       tile.b_stride = count * width;
       tile.c = sum + row * ld;
       tile.ldc = ld;
-      tile.accumulate = accumulate || k > 0;
+      if (accumulate || k > 0) tile.addend = tile.c;
       Simd().gemm_f32.multiply(tile);
     }
   }

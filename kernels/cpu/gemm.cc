@@ -302,7 +302,8 @@ void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b) {
     tile.k = std::min(kMaxTileK, part.depth - p);
     tile.c = g.c + part.row * g.ldc + part.column;
     tile.ldc = g.ldc;
-    tile.accumulate = g.accumulate || k > part.first_k;
+    const T* addend = k > part.first_k ? g.c : g.addend;
+    if (addend != nullptr) tile.addend = addend + (tile.c - g.c);
     tile.relu = g.relu && last;
     tile.bias = g.bias != nullptr && last ? g.bias + part.column : nullptr;
     PlaceA(g, part.row, k, tile, block);
@@ -362,7 +363,7 @@ void RunSlice(const Gemm<T>& g, const Cut& cut, int64_t slice, T* partial,
   Gemm<T> own = g;
   own.c = partial;
   own.ldc = g.n;
-  own.accumulate = false;
+  own.addend = nullptr;
   own.bias = nullptr;
   own.relu = false;
   const int64_t end = std::min(g.k, begin + cut.slice_depth);
@@ -390,7 +391,11 @@ void Combine(const Gemm<T>& g, const T* partial, int64_t terms) {
   ParallelFor(g.m, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       T* row = g.c + i * g.ldc;
-      if (!g.accumulate) std::fill_n(row, g.n, T(0));
+      if (g.addend == nullptr) {
+        std::fill_n(row, g.n, T(0));
+      } else if (g.addend != g.c) {
+        std::copy_n(g.addend + i * g.ldc, g.n, row);
+      }
       for (int64_t s = 0; s < terms; ++s) {
         const T* term = partial + (s * g.m + i) * g.n;
         for (int64_t j = 0; j < g.n; ++j) row[j] += term[j];

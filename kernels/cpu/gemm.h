@@ -44,9 +44,10 @@ struct Gemm {
   MatrixReader<T> read_b;
   // The data of PackB's result; used instead of all that describes B, when set.
   const T* packed_b = nullptr;
-  // C = act((accumulate ? C : 0) + op(A) op(B) + bias), bias[n] on each row,
-  // act = max(0, x) if relu. With k = 0 the product is zero.
-  bool accumulate = false;
+  // C = act(addend + op(A) op(B) + bias): addend[m,n] with rows ldc apart,
+  // which may be C itself; bias[n] on each row; act = max(0, x) if relu. With k
+  // = 0 the product is zero.
+  const T* addend = nullptr;
   const T* bias = nullptr;
   bool relu = false;
 };
@@ -63,7 +64,8 @@ template <typename T>
 size_t GemmWorkspace(const Gemm<T>& gemm);
 
 // Runs over ComputeThreads(). `workspace`: GemmWorkspace bytes, aligned to 64;
-// may be null when that is 0. C may not overlap A, B or bias. Allocates
+// may be null when that is 0. C may not overlap A, B or bias,
+// nor addend in part. Allocates
 // nothing.
 template <typename T>
 void RunGemm(const Gemm<T>& gemm, void* workspace);

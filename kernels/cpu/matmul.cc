@@ -190,7 +190,6 @@ Result<KernelPtr> MakeGemm(const KernelSpec& spec) {
                             .lda = p.transpose_a ? p.m : p.k,
                             .ldb = p.transpose_b ? p.k : p.n,
                             .ldc = p.n,
-                            .accumulate = added == Added::kMatrix,
                             .relu = HasRelu(spec)};
         // One matrix that never changes serves all products.
         Tensor packed;
@@ -205,10 +204,7 @@ Result<KernelPtr> MakeGemm(const KernelSpec& spec) {
              at = OffsetsOf(spec)](const KernelContext& c) {
               Gemm<T> gemm = prepared;
               if (added == Added::kBias) gemm.bias = c.input<T>(2);
-              if (added == Added::kMatrix && c.input<T>(2) != c.output<T>(0)) {
-                std::copy(c.input<T>(2), c.input<T>(2) + gemm.m * gemm.n,
-                          c.output<T>(0));
-              }
+              if (added == Added::kMatrix) gemm.addend = c.input<T>(2);
               for (size_t i = 0; i < at.a.size(); ++i) {
                 gemm.a = c.input<T>(0) + at.a[i];
                 gemm.b = c.input<T>(1) + at.b[i];

@@ -17,15 +17,14 @@ using simd::ConvRun;
 inline constexpr int kPixels = kTileRows > 8 ? 8 : kTileRows;
 inline constexpr int kWidth = kTileColumns<float>;
 
-// Writes or adds (kAdd) one row of a tile, `channels` of its columns.
-template <bool kAdd>
-SLUICE_INLINE void StoreRow(Vector<float> (&row)[kTileVectors], float* out,
-                            int64_t channels) {
+// Adds one row of a tile, `channels` of its columns.
+SLUICE_INLINE void AddRow(Vector<float> (&row)[kTileVectors], float* out,
+                          int64_t channels) {
   if (channels >= kWidth) {
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVectors; ++v) {
       float* p = out + v * kLanes<float>;
-      Store(p, kAdd ? Load(p) + row[v] : row[v]);
+      Store(p, Load(p) + row[v]);
     }
     return;
   }
@@ -34,7 +33,59 @@ SLUICE_INLINE void StoreRow(Vector<float> (&row)[kTileVectors], float* out,
     Store(values + v * kLanes<float>, row[v]);
   }
   for (int64_t j = 0; j < channels; ++j) {
-    out[j] = kAdd ? out[j] + values[j] : values[j];
+    out[j] += values[j];
+  }
+}
+
+// What follows the sums of a whole panel. All addends are read before a pixel
+// is written, since a tile may have its last pixel several times.
+SLUICE_INLINE void Finish(const ConvForward& conv,
+                          Vector<float> (&acc)[kPixels][kTileVectors],
+                          float* const* y, int64_t channel) {
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVectors; ++v) {
+    const int64_t lane = channel + v * kLanes<float>;
+    if (conv.bias != nullptr) {
+      const Vector<float> bias = Load(conv.bias + lane);
+#pragma GCC unroll 16
+      for (int r = 0; r < kPixels; ++r) acc[r][v] += bias;
+    }
+    if (conv.addend != nullptr) {
+#pragma GCC unroll 16
+      for (int r = 0; r < kPixels; ++r) {
+        acc[r][v] += Load(conv.addend + (y[r] - conv.y) + lane);
+      }
+    }
+    if (conv.relu) {
+      const Vector<float> zero = {};
+#pragma GCC unroll 16
+      for (int r = 0; r < kPixels; ++r) {
+        acc[r][v] = zero > acc[r][v] ? zero : acc[r][v];  // keeps NaN
+      }
+    }
+  }
+}
+
+// The same for the first `channels` of a panel, and stores them.
+void FinishPart(const ConvForward& conv,
+                const Vector<float> (&acc)[kPixels][kTileVectors],
+                float* const* y, int64_t channel, int64_t channels) {
+  float values[kPixels][kWidth];
+  for (int r = 0; r < kPixels; ++r) {
+    for (int v = 0; v < kTileVectors; ++v) {
+      Store(values[r] + v * kLanes<float>, acc[r][v]);
+    }
+    for (int64_t j = 0; j < channels; ++j) {
+      float x = values[r][j];
+      if (conv.bias != nullptr) x += conv.bias[channel + j];
+      if (conv.addend != nullptr) {
+        x += conv.addend[y[r] - conv.y + channel + j];
+      }
+      values[r][j] = conv.relu && 0.0f > x ? 0.0f : x;
+    }
+  }
+  for (int r = 0; r < kPixels; ++r) {
+    for (int64_t j = 0; j < channels; ++j) y[r][channel + j] = values[r][j];
   }
 }
 
@@ -63,9 +114,17 @@ void ForwardTile(const ConvForward& conv, const float* const* pixels,
       filter += kWidth;
     }
   }
+  if (channels < kWidth) {
+    FinishPart(conv, acc, y, panel * kWidth, channels);
+    return;
+  }
+  Finish(conv, acc, y, panel * kWidth);
 #pragma GCC unroll 16
   for (int r = 0; r < kPixels; ++r) {
-    StoreRow<false>(acc[r], y[r] + panel * kWidth, channels);
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      Store(y[r] + panel * kWidth + v * kLanes<float>, acc[r][v]);
+    }
   }
 }
 
@@ -120,7 +179,7 @@ void FilterTile(const ConvGrid& grid, const float* image, const float* dy,
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    StoreRow<true>(acc[r], dfilter + r * stride, channels);
+    AddRow(acc[r], dfilter + r * stride, channels);
   }
 }
 

@@ -29,7 +29,8 @@ struct ConvGrid {
 };
 
 // y[r, q, 0 .. channels) = the grid's runs, one after another, times the
-// filter [k, channels]; k is the sum of the runs' lengths.
+// filter [k, channels]; k is the sum of the runs' lengths. Then y =
+// act(y + bias + addend), act = max(0, x) if relu.
 struct ConvForward {
   ConvGrid grid;
   // In panels of `width` channels, k * width floats apart, each stored k-major
@@ -39,6 +40,9 @@ struct ConvForward {
   int64_t channels = 0;
   float* y = nullptr;
   int64_t y_row_step = 0, y_pixel_step = 0;
+  const float* bias = nullptr;    // [channels], or null
+  const float* addend = nullptr;  // laid out as y, maybe y itself; or null
+  bool relu = false;
 };
 
 // dfilter[k, channels] += the sum over the grid of runs (as a column) times dy.

@@ -28,17 +28,17 @@ inline constexpr int kTileVectors = 2;
 template <typename T>
 inline constexpr int kTileColumns = kTileVectors* kLanes<T>;
 
-// Adds the register tile to C: R rows, all of its columns.
+// Finishes the register tile: R rows, all of its columns.
 template <int R, typename T>
 SLUICE_INLINE void StoreTile(const GemmTile<T>& tile,
                              Vector<T> (&acc)[R][kTileVectors], T* c,
-                             const T* bias) {
-  if (tile.accumulate) {
+                             const T* addend, const T* bias) {
+  if (addend != nullptr) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v) {
-        acc[r][v] += Load(c + r * tile.ldc + v * kLanes<T>);
+        acc[r][v] += Load(addend + r * tile.ldc + v * kLanes<T>);
       }
     }
   }
@@ -73,7 +73,7 @@ SLUICE_INLINE void StoreTile(const GemmTile<T>& tile,
 template <int R, typename T>
 SLUICE_INLINE void StorePart(const GemmTile<T>& tile,
                              Vector<T> (&acc)[R][kTileVectors], T* c,
-                             const T* bias, int64_t columns) {
+                             const T* addend, const T* bias, int64_t columns) {
   T rows[R][kTileColumns<T>];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -86,7 +86,7 @@ SLUICE_INLINE void StorePart(const GemmTile<T>& tile,
     T* out = c + r * tile.ldc;
     for (int64_t j = 0; j < columns; ++j) {
       T x = rows[r][j];
-      if (tile.accumulate) x += out[j];
+      if (addend != nullptr) x += addend[r * tile.ldc + j];
       if (bias != nullptr) x += bias[j];
       if (tile.relu) x = T(0) > x ? T(0) : x;
       out[j] = x;
@@ -129,10 +129,12 @@ void MultiplyTile(const GemmTile<T>& tile, const T* a, const T* b,
       ahead.at += ahead.step;
     }
   }
+  const T* addend =
+      tile.addend == nullptr ? nullptr : tile.addend + (c - tile.c);
   if (columns == kTileColumns<T>) {
-    StoreTile<R>(tile, acc, c, bias);
+    StoreTile<R>(tile, acc, c, addend, bias);
   } else {
-    StorePart<R>(tile, acc, c, bias, columns);
+    StorePart<R>(tile, acc, c, addend, bias, columns);
   }
 }
 

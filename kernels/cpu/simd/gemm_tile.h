@@ -1,5 +1,5 @@
 // The part of a matrix product that one call of the vector code computes:
-// C[m,n] = act((accumulate ? C : 0) + A[m,k] B[k,n] + bias).
+// C[m,n] = act(addend + A[m,k] B[k,n] + bias).
 #ifndef SLUICE_KERNELS_CPU_SIMD_GEMM_TILE_H_
 #define SLUICE_KERNELS_CPU_SIMD_GEMM_TILE_H_
 
@@ -36,7 +36,7 @@ struct GemmTile {
   const T* next_b = nullptr;
   T* c = nullptr;
   int64_t ldc = 0;
-  bool accumulate = false;
+  const T* addend = nullptr;  // [m,n], rows ldc apart, maybe C; or null
   bool relu = false;
   const T* bias = nullptr;  // [n], or null
 };

@@ -7,6 +7,7 @@
 namespace sluice::SLUICE_ISA {
 namespace {
 
+using simd::WinogradEpilogue;
 using simd::WinogradMatrix;
 
 inline constexpr int64_t kWidth = kTileColumns<float>;
@@ -84,10 +85,10 @@ struct FilterGradSide {  // G^T
   }
 };
 
-// Both sides, on the vectors of channels that in(i) addresses, into those that
-// out(i) does.
-template <typename Side, typename In, typename Out>
-SLUICE_INLINE void ApplyBothSides(const In& in, const Out& out) {
+// Both sides, on the vectors of channels that in(i) addresses; store(i, value)
+// takes the results.
+template <typename Side, typename In, typename StoreFn>
+SLUICE_INLINE void ApplyBothSides(const In& in, const StoreFn& store) {
   constexpr int kIn = Side::kIn, kOut = Side::kOut;
   Vector<float> half[kOut][kIn];
 #pragma GCC unroll 6
@@ -104,7 +105,7 @@ SLUICE_INLINE void ApplyBothSides(const In& in, const Out& out) {
     Vector<float> row[kOut];
     Side::Apply(half[i], row);
 #pragma GCC unroll 6
-    for (int j = 0; j < kOut; ++j) Store(out(i * kOut + j), row[j]);
+    for (int j = 0; j < kOut; ++j) store(i * kOut + j, row[j]);
   }
 }
 
@@ -116,7 +117,10 @@ void IntoPoints(const float* const* in, int64_t channels,
   for (int64_t c = 0; c < channels; c += kWidth, panel += to.panel_step) {
     for (int64_t lane = 0; lane < kWidth; lane += kLanes<float>) {
       ApplyBothSides<Side>([&](int i) { return in[i] + c + lane; },
-                           [&](int i) { return panel + i * step + lane; });
+                           [&](int i, Vector<float> value)
+                               __attribute__((always_inline)) {
+                                 Store(panel + i * step + lane, value);
+                               });
     }
   }
 }
@@ -129,17 +133,52 @@ void FromPoints(const WinogradMatrix& from, int64_t channels,
   for (int64_t c = 0; c < channels; c += kWidth, panel += from.panel_step) {
     for (int64_t lane = 0; lane < kWidth; lane += kLanes<float>) {
       ApplyBothSides<Side>([&](int i) { return panel + i * step + lane; },
-                           [&](int i) { return out[i] + c + lane; });
+                           [&](int i, Vector<float> value)
+                               __attribute__((always_inline)) {
+                                 Store(out[i] + c + lane, value);
+                               });
     }
+  }
+}
+
+template <bool kAddend, bool kRelu>
+void FinishedResult(const WinogradMatrix& m, int64_t channels,
+                    const WinogradEpilogue& epilogue, float* const* y) {
+  const Vector<float> zero = {};
+  const float* panel = m.points;
+  for (int64_t c = 0; c < channels; c += kWidth, panel += m.panel_step) {
+    for (int64_t lane = 0; lane < kWidth; lane += kLanes<float>) {
+      const Vector<float> bias = Load(epilogue.bias + c + lane);
+      ApplyBothSides<ResultSide>(
+          [&](int i) { return panel + i * m.point_step + lane; },
+          [&](int i, Vector<float> value) __attribute__((always_inline)) {
+            value += bias;
+            if constexpr (kAddend) value += Load(epilogue.addend[i] + c + lane);
+            if constexpr (kRelu) value = zero > value ? zero : value;
+            Store(y[i] + c + lane, value);
+          });
+    }
+  }
+}
+
+void Result(const WinogradMatrix& m, int64_t channels,
+            const WinogradEpilogue& epilogue, float* const* y) {
+  if (epilogue.bias == nullptr) {
+    FromPoints<ResultSide>(m, channels, y);
+  } else if (epilogue.addend == nullptr) {
+    (epilogue.relu ? FinishedResult<false, true>
+                   : FinishedResult<false, false>)(m, channels, epilogue, y);
+  } else {
+    (epilogue.relu ? FinishedResult<true, true>
+                   : FinishedResult<true, false>)(m, channels, epilogue, y);
   }
 }
 
 }  // namespace
 
 void AddWinograd(simd::SimdKernels& table) noexcept {
-  table.winograd = {IntoPoints<SourceSide>, IntoPoints<FilterSide>,
-                    FromPoints<ResultSide>, IntoPoints<ResultGradSide>,
-                    FromPoints<FilterGradSide>};
+  table.winograd = {IntoPoints<SourceSide>, IntoPoints<FilterSide>, Result,
+                    IntoPoints<ResultGradSide>, FromPoints<FilterGradSide>};
 }
 
 }  // namespace sluice::SLUICE_ISA

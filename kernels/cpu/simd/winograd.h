@@ -33,6 +33,13 @@ struct WinogradMatrix {
   int64_t panel_step = 0;
 };
 
+// What follows a result: y = act(y + bias + addend).
+struct WinogradEpilogue {
+  const float* bias = nullptr;           // [channels]; null: nothing follows
+  const float* const* addend = nullptr;  // pixels like y's, or null
+  bool relu = false;
+};
+
 struct WinogradKernels {
   // B^T d B of the pixels d[36], each `channels` floats.
   void (*source)(const float* const* d, int64_t channels,
@@ -40,8 +47,9 @@ struct WinogradKernels {
   // G g G^T of the taps g[9].
   void (*filter)(const float* const* g, int64_t channels,
                  const WinogradMatrix& u);
-  // A^T m A into the pixels y[16].
-  void (*result)(const WinogradMatrix& m, int64_t channels, float* const* y);
+  // A^T m A, and what follows, into the pixels y[16].
+  void (*result)(const WinogradMatrix& m, int64_t channels,
+                 const WinogradEpilogue& epilogue, float* const* y);
   // A dy A^T of the pixels dy[16].
   void (*result_grad)(const float* const* dy, int64_t channels,
                       const WinogradMatrix& w);
