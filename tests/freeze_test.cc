@@ -6,20 +6,14 @@
 #include "models/layers.h"
 #include "models/optimizers.h"
 #include "tests/support/error_text.h"
+#include "tests/support/ramp.h"
 
 namespace sluice {
 namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
-
-Tensor Ramp(const Shape& shape) {
-  Tensor t(DType::kFloat32, shape);
-  for (int64_t i = 0; i < t.elements(); ++i) {
-    t.data<float>()[i] = 0.1f * static_cast<float>(i % 17) - 0.7f;
-  }
-  return t;
-}
+using testing::Ramp;
 
 TEST_CASE("a frozen session computes the same with fewer nodes") {
   Graph graph;

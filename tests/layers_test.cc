@@ -13,20 +13,14 @@
 #include "models/metrics.h"
 #include "models/optimizers.h"
 #include "tests/support/error_text.h"
+#include "tests/support/ramp.h"
 
 namespace sluice {
 namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
-
-Tensor Ramp(const Shape& shape) {
-  Tensor t(DType::kFloat32, shape);
-  for (int64_t i = 0; i < t.elements(); ++i) {
-    t.data<float>()[i] = 0.25f * static_cast<float>(i % 13) - 1.5f;
-  }
-  return t;
-}
+using testing::Ramp;
 
 struct Moments {
   double mean = 0, deviation = 0, least = 0, most = 0;

@@ -12,6 +12,7 @@
 #include "engine/trace.h"
 #include "graph/builder.h"
 #include "tests/support/error_text.h"
+#include "tests/support/ramp.h"
 
 namespace {
 
@@ -62,14 +63,7 @@ namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
-
-Tensor Ramp(const Shape& shape) {
-  Tensor t(DType::kFloat32, shape);
-  for (int64_t i = 0; i < t.elements(); ++i) {
-    t.data<float>()[i] = 0.1f * static_cast<float>(i % 17) - 0.7f;
-  }
-  return t;
-}
+using testing::Ramp;
 
 TEST_CASE("a step computes what was asked, for any batch") {
   Graph graph;

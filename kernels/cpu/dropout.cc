@@ -3,10 +3,9 @@
 // of threads and after a resume.
 #include <cmath>
 
-#include "engine/random.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/random_bits.h"
 
 namespace sluice::cpu {
 namespace {
@@ -30,8 +29,7 @@ Result<KernelPtr> MakeDropout(const KernelSpec& spec) {
       const T* x = c.input<T>(0);
       T* y = c.output<T>(0);
       bool* mask = c.output<bool>(1);
-      const StepContext& step = c.step();
-      const RandomStream stream(step.seed, origin, step.step, step.replica);
+      const RandomStream stream = StreamOf(c.step(), origin);
       ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i += 4) {
           const PhiloxBlock bits = stream.Block(i / 4);
@@ -47,7 +45,6 @@ Result<KernelPtr> MakeDropout(const KernelSpec& spec) {
   });
 }
 
-// float32: random bits for some blocks at a time, which stay in the L1 cache.
 Result<KernelPtr> MakeFastDropout(const KernelSpec& spec) {
   const int64_t n = spec.inputs[0].shape.elements();
   const double rate = spec.attrs.Float("rate");
@@ -55,20 +52,12 @@ Result<KernelPtr> MakeFastDropout(const KernelSpec& spec) {
   const auto scale = static_cast<float>(1 / (1 - rate));
   const uint64_t origin = HashName(spec.origin);
   return KernelOf([=](const KernelContext& c) {
-    const StepContext& step = c.step();
-    const RandomStream stream(step.seed, origin, step.step, step.replica);
-    ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
-      constexpr int64_t kAtOnce = 1024;
-      alignas(64) uint32_t bits[kAtOnce];
-      for (int64_t i = begin; i < end; i += kAtOnce) {
-        const int64_t count = std::min(kAtOnce, end - i);
-        Simd().random.bits(stream.key().data(), stream.salt(), i / 4,
-                           (count + 3) / 4, bits);
-        Simd().random.dropout(bits, threshold, scale, c.input<float>(0) + i,
-                              c.output<float>(0) + i, c.output<bool>(1) + i,
-                              count);
-      }
-    });
+    ForRandomBits(StreamOf(c.step(), origin), n,
+                  [&](int64_t i, int64_t count, const uint32_t* bits) {
+                    Simd().random.dropout(
+                        bits, threshold, scale, c.input<float>(0) + i,
+                        c.output<float>(0) + i, c.output<bool>(1) + i, count);
+                  });
   });
 }
 

@@ -70,9 +70,10 @@ struct Forward {
   }
 };
 
-struct BackpropInput {
-  using Desc = dnnl::convolution_backward_data::primitive_desc;
-  using Primitive = dnnl::convolution_backward_data;
+template <typename Gradient>
+struct Backprop {
+  using Desc = typename Gradient::primitive_desc;
+  using Primitive = Gradient;
   static Desc DescOf(const Problem& p) {
     return {{kDirect, p.x, p.filter, p.y, p.strides, p.dilations, p.before,
              p.after},
@@ -80,6 +81,9 @@ struct BackpropInput {
             OnednnEngine(),
             Forward::DescOf(p)};
   }
+};
+
+struct BackpropInput : Backprop<dnnl::convolution_backward_data> {
   static OnednnDesc Filter(const Desc& desc) { return desc.weights_desc(); }
   static std::vector<OnednnCall::Argument> Arguments(const Desc& desc) {
     return {{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
@@ -88,16 +92,7 @@ struct BackpropInput {
   }
 };
 
-struct BackpropFilter {
-  using Desc = dnnl::convolution_backward_weights::primitive_desc;
-  using Primitive = dnnl::convolution_backward_weights;
-  static Desc DescOf(const Problem& p) {
-    return {{kDirect, p.x, p.filter, p.y, p.strides, p.dilations, p.before,
-             p.after},
-            OnednnAttributes(),
-            OnednnEngine(),
-            Forward::DescOf(p)};
-  }
+struct BackpropFilter : Backprop<dnnl::convolution_backward_weights> {
   static OnednnDesc Filter(const Desc& desc) {
     return desc.diff_weights_desc();
   }

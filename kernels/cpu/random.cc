@@ -4,19 +4,14 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/random.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/random_bits.h"
 
 namespace sluice::cpu {
 namespace {
 
 constexpr int64_t kGrain = 1 << 12;  // elements per piece of work
-
-RandomStream StreamOf(const StepContext& step, uint64_t name_hash) {
-  return {step.seed, name_hash, step.step, step.replica};
-}
 
 // A kernel whose element i is transform(draw i of the distribution).
 template <typename T, typename Distribution, typename Transform>
@@ -81,7 +76,6 @@ KernelPtr UniformIntegerKernel(const KernelSpec& spec) {
   });
 }
 
-// float32: random bits for some blocks at a time, which stay in the L1 cache.
 Result<KernelPtr> MakeFastUniform(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.elements();
   const auto lo = static_cast<float>(spec.attrs.Float("lo"));
@@ -89,18 +83,11 @@ Result<KernelPtr> MakeFastUniform(const KernelSpec& spec) {
   const float greatest = GreatestBelow<float>(hi);
   const uint64_t name_hash = HashName(spec.origin);
   return KernelOf([=](const KernelContext& c) {
-    const RandomStream stream = StreamOf(c.step(), name_hash);
-    ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
-      constexpr int64_t kAtOnce = 1024;
-      alignas(64) uint32_t bits[kAtOnce];
-      for (int64_t i = begin; i < end; i += kAtOnce) {
-        const int64_t count = std::min(kAtOnce, end - i);
-        Simd().random.bits(stream.key().data(), stream.salt(), i / 4,
-                           (count + 3) / 4, bits);
-        Simd().random.uniform(bits, lo, hi - lo, greatest,
-                              c.output<float>(0) + i, count);
-      }
-    });
+    ForRandomBits(StreamOf(c.step(), name_hash), n,
+                  [&](int64_t i, int64_t count, const uint32_t* bits) {
+                    Simd().random.uniform(bits, lo, hi - lo, greatest,
+                                          c.output<float>(0) + i, count);
+                  });
   });
 }
 
