@@ -99,34 +99,36 @@ class Mixer {
            (it->second.fed && it->second.wanted);
   }
 
+  // Calls fn for the nodes, and their places, whose results of type T are the
+  // node's operands of type T, where both may be half.
+  template <typename Fn>
+  void ForProducers(const Node& node, Fn fn) {
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      const Output& x = node.input(i);
+      const auto from = may_.find(&x.node());
+      if (from != may_.end() && InputIsT(node, i) &&
+          OutputIsT(x.node(), x.index())) {
+        fn(x.node(), from->second);
+      }
+    }
+  }
+
   void Decide() {
     for (const Node* node : order_) {
       const auto it = may_.find(node);
       if (it == may_.end()) continue;
-      for (int i = 0; i < node->num_inputs(); ++i) {
-        const Output& x = node->input(i);
-        const auto from = may_.find(&x.node());
-        if (from == may_.end() || !InputIsT(*node, i) ||
-            !OutputIsT(x.node(), x.index())) {
-          continue;
-        }
-        it->second.fed |=
-            x.node().op().half == HalfRule::kPrefer || from->second.fed;
-      }
+      ForProducers(*node, [&](const Node& producer, const Place& place) {
+        it->second.fed |= producer.op().half == HalfRule::kPrefer || place.fed;
+      });
     }
     for (size_t n = order_.size(); n-- > 0;) {
-      const Node& node = *order_[n];
-      const auto it = may_.find(&node);
+      const auto it = may_.find(order_[n]);
       if (it == may_.end()) continue;
-      if (node.op().half != HalfRule::kPrefer && !it->second.wanted) continue;
-      for (int i = 0; i < node.num_inputs(); ++i) {
-        const Output& x = node.input(i);
-        const auto from = may_.find(&x.node());
-        if (from != may_.end() && InputIsT(node, i) &&
-            OutputIsT(x.node(), x.index())) {
-          from->second.wanted = true;
-        }
+      if (order_[n]->op().half != HalfRule::kPrefer && !it->second.wanted) {
+        continue;
       }
+      ForProducers(*order_[n],
+                   [](const Node&, Place& place) { place.wanted = true; });
     }
   }
 

@@ -211,6 +211,7 @@ TEST_CASE("ops lists the table") {
   const Outcome one = tool.Run("ops MatMul");
   CHECK(Contains(one.out, "MatMul(a: T, b: T) -> y: T"));
   CHECK(Contains(one.out, "gradient    yes"));
+  CHECK(Contains(one.out, "mixed       "));
   CHECK(Contains(one.out, "attribute   transpose_a: bool = false"));
   CHECK(Contains(tool.Run("ops").out, "ArgMax "));
 }

@@ -65,6 +65,19 @@ std::string KernelsText(const OpDef& op) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
+// What it computes in where precisions are mixed.
+const char* MixedText(const OpDef& op) {
+  switch (op.half) {
+    case HalfRule::kPrefer:
+      return "half";
+    case HalfRule::kFollow:
+      return "half between ops in half";
+    case HalfRule::kFloat32:
+      break;
+  }
+  return "float32";
+}
+
 std::vector<std::string> Traits(const OpDef& op) {
   std::vector<std::string> traits;
   const auto add = [&](bool has, const char* name) {
@@ -86,8 +99,9 @@ template <typename Args>
 std::string ArgsText(const Args& args) {
   std::string text;
   for (const ArgDef& arg : args) {
-    text += fmt::format("{}{}: {}{}", text.empty() ? "" : ", ", arg.name,
-                        arg.type, arg.variadic ? "..." : "");
+    text += fmt::format("{}{}{}: {}{}", text.empty() ? "" : ", ", arg.name,
+                        arg.optional ? "?" : "", arg.type,
+                        arg.variadic ? "..." : "");
   }
   return text;
 }
@@ -96,8 +110,10 @@ template <typename Args>
 Json ArgsJson(const Args& args) {
   Json json = Json::array();
   for (const ArgDef& arg : args) {
-    json.push_back(
-        {{"name", arg.name}, {"type", arg.type}, {"variadic", arg.variadic}});
+    json.push_back({{"name", arg.name},
+                    {"type", arg.type},
+                    {"variadic", arg.variadic},
+                    {"optional", arg.optional}});
   }
   return json;
 }
@@ -110,6 +126,7 @@ Json OpJson(const OpDef& op) {
                {"types", Json::object()},
                {"attributes", Json::array()},
                {"gradient", GradientText(op)},
+               {"mixed_precision", MixedText(op)},
                {"traits", Traits(op)},
                {"kernels", Json::array()}};
   for (const TypeVar& type : op.types) {
@@ -139,6 +156,7 @@ void Describe(const OpDef& op) {
                              : " = " + PrintValue(attr.fallback.ToValue()));
   }
   fmt::print("  gradient    {}\n", GradientText(op));
+  fmt::print("  mixed       {}\n", MixedText(op));
   const std::vector<std::string> traits = Traits(op);
   if (!traits.empty()) {
     fmt::print("  traits      {}\n", fmt::join(traits, ", "));
