@@ -13,7 +13,7 @@
 // "Mul(0,1); Add(2,3); LeakyRelu<0.1>(4)" is leaky_relu(x0 * x1 + x2) of three
 // inputs. Functions are those of engine/scalar.h, their parameters in the order
 // of OpParams, and Select(condition, a, b). Values are of the node's dtype, or
-// bool where a comparison made them.
+// bool where a comparison made them; between steps, half is float32.
 #ifndef SLUICE_ENGINE_FUSED_PROGRAM_H_
 #define SLUICE_ENGINE_FUSED_PROGRAM_H_
 

@@ -27,10 +27,6 @@ std::vector<double> ParamsOf(const Node& node) {
   return params;
 }
 
-bool IsComputed(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-
 int AddInput(const Output& input, std::vector<Output>* inputs) {
   auto it = std::find(inputs->begin(), inputs->end(), input);
   if (it == inputs->end()) it = inputs->insert(it, input);
@@ -112,7 +108,7 @@ NodeMerger::Merged FusedCluster::AsNode() const {
 }
 
 std::optional<FusedCluster> ClusterOf(Node& node, const NodeMerger& merger) {
-  if (node.num_outputs() == 0 || !IsComputed(node.output_type(0).dtype)) {
+  if (node.num_outputs() == 0 || !IsFloating(node.output_type(0).dtype)) {
     return std::nullopt;
   }
   FusedCluster cluster;

@@ -10,8 +10,8 @@
 
 namespace sluice::passes {
 
-// Over elements of one shape and dtype, float32 or float64. Steps number values
-// as a FusedProgram does.
+// Over elements of one shape and floating dtype. Steps number values as a
+// FusedProgram does.
 struct FusedCluster {
   Node* root = nullptr;        // whose outputs they are
   std::vector<Node*> members;  // root included

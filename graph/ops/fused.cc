@@ -98,7 +98,6 @@ constexpr OpDef kFusedOps[] = {
             "`shape`; see engine/fused_program.h.",
      .inputs = {{.name = "inputs", .variadic = true}},
      .outputs = {{.name = "results", .variadic = true}},
-     .types = {{"T", kFloatDouble}},
      .attrs = {{"program", AttrType::kString},
                {"outputs", AttrType::kInts},  // values
                {"shape", AttrType::kShape}},
@@ -126,7 +125,6 @@ constexpr OpDef kFusedOps[] = {
             "dimensions and multiplied by sum_scale.",
      .inputs = {{.name = "inputs", .variadic = true}},
      .outputs = {{.name = "results", .variadic = true}},
-     .types = {{"T", kFloatDouble}},
      .attrs = {{"program", AttrType::kString},
                {"outputs", AttrType::kInts},
                {"shape", AttrType::kShape},

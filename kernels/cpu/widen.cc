@@ -17,6 +17,8 @@ constexpr const char* kOps[] = {
     "MatMulBias",
     "MatMulAdd",
     "Conv2D",
+    "Conv2DBias",
+    "Conv2DBiasAdd",
     "Conv2DBackpropInput",
     "Conv2DBackpropFilter",
     "DepthwiseConv2D",
@@ -33,8 +35,10 @@ constexpr const char* kOps[] = {
     "BatchNormReluGrad",
     "BatchNormAddReluGrad",
     "BatchNormInference",
+    "Fused",
+    "FusedSum",
 };
-constexpr size_t kMostOperands = 8;
+constexpr size_t kMostOperands = 12;
 
 KernelSpec Widened(const KernelSpec& spec) {
   KernelSpec wide = spec;
