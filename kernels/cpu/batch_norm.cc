@@ -186,6 +186,9 @@ void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
   const int64_t channels = g.channels;
   auto all = GradOperands<T>(g, extras, two_terms, k);
   C* sums = static_cast<C*>(k.workspace());
+  // In the place of a term its lines have been read anyway.
+  all.stream = all.g != nullptr && all.g != all.dy && all.g != all.dy2 &&
+               Streams(g, all.g);
   ForBlocks(g, [&](int64_t b, int64_t row, int64_t rows) {
     auto block = GradBlockAt(all, row, rows);
     block.sum = sums + 2 * b * channels;

@@ -19,6 +19,13 @@ SLUICE_INLINE V Masked(V v, StreamBits lanes) {
   return reinterpret_cast<V>(reinterpret_cast<StreamBits>(v) & lanes);
 }
 
+// Rows taken together make several short runs of what is one long one, which
+// the hardware fetches ahead too little.
+SLUICE_INLINE void Fetch(const float* x) {
+  constexpr int64_t kAhead = 2048;  // floats
+  __builtin_prefetch(x + kAhead);
+}
+
 void Zero(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = 0;
 }
@@ -37,6 +44,7 @@ template <int kRows>
 SLUICE_INLINE void AddValues(const float* x, int64_t channels, float* total) {
   AddRows<kRows>(
       channels, total, [=](int r, int64_t c) __attribute__((always_inline)) {
+        Fetch(x + r * channels + c);
         return LoadStream(x + r * channels + c);
       });
 }
@@ -76,6 +84,8 @@ void NormalizeRows(const Block& b) {
       unsigned bits = 0;
       for (int part = 0; part < kGroup; part += kStreamLanes) {
         const int64_t j = c + part;
+        Fetch(b.x + at + j);
+        if constexpr (kAdd) Fetch(b.addend + at + j);
         V y = (LoadStream(b.x + at + j) - LoadStream(b.mean + j)) *
                   LoadStream(b.factor + j) +
               LoadStream(b.offset + j);
@@ -109,7 +119,7 @@ void Normalize(const Block& b) {
 }
 
 // The sums over rows [row, row + kRows).
-template <int kRows, bool kTwo, bool kMask, bool kKeep>
+template <int kRows, bool kTwo, bool kMask, bool kKeep, bool kPast>
 SLUICE_INLINE void AddGradRows(const GradBlock& b, int64_t row) {
   const int64_t first = row * b.channels;
   for (int64_t c = 0; c < b.channels; c += kGroup) {
@@ -120,11 +130,17 @@ SLUICE_INLINE void AddGradRows(const GradBlock& b, int64_t row) {
       for (int r = 0; r < kRows; ++r) {
         const int64_t at = first + r * b.channels;
         V g = LoadStream(b.dy + at + j);
+        // Before g is stored: the arrays lie alike in their pages, which would
+        // make this look like a read of what was just written.
+        const V distance = LoadStream(b.x + at + j) - mean;
         if constexpr (kTwo) g += LoadStream(b.dy2 + at + j);
         if constexpr (kMask) g = Masked(g, LanesOf(b.mask[(at + c) / 8], part));
-        if constexpr (kKeep) StoreStream(b.g + at + j, g);
+        if constexpr (kKeep) StoreAs<kPast>(b.g + at + j, g);
         sum += g;
-        dot += g * (LoadStream(b.x + at + j) - mean);
+        dot += g * distance;
+        Fetch(b.dy + at + j);
+        Fetch(b.x + at + j);
+        if constexpr (kTwo) Fetch(b.dy2 + at + j);
       }
       StoreStream(b.sum + j, sum);
       StoreStream(b.dot + j, dot);
@@ -132,22 +148,31 @@ SLUICE_INLINE void AddGradRows(const GradBlock& b, int64_t row) {
   }
 }
 
-template <bool kTwo, bool kMask, bool kKeep>
+template <bool kTwo, bool kMask, bool kKeep, bool kPast = false>
 void GradSumsOf(const GradBlock& b) {
   Zero(b.sum, b.channels);
   Zero(b.dot, b.channels);
   int64_t r = 0;
-  for (; r + 2 <= b.rows; r += 2) AddGradRows<2, kTwo, kMask, kKeep>(b, r);
-  for (; r < b.rows; ++r) AddGradRows<1, kTwo, kMask, kKeep>(b, r);
+  for (; r + 2 <= b.rows; r += 2) {
+    AddGradRows<2, kTwo, kMask, kKeep, kPast>(b, r);
+  }
+  for (; r < b.rows; ++r) AddGradRows<1, kTwo, kMask, kKeep, kPast>(b, r);
+  if constexpr (kPast) FenceStores();
+}
+
+template <bool kTwo>
+void GradSumsKeeping(const GradBlock& b) {
+  b.stream ? GradSumsOf<kTwo, true, true, true>(b)
+           : GradSumsOf<kTwo, true, true, false>(b);
 }
 
 void GradSums(const GradBlock& b) {
   if (b.mask == nullptr) {
     GradSumsOf<false, false, false>(b);
   } else if (b.dy2 != nullptr) {
-    GradSumsOf<true, true, true>(b);
+    GradSumsKeeping<true>(b);
   } else if (b.g != nullptr) {
-    GradSumsOf<false, true, true>(b);
+    GradSumsKeeping<false>(b);
   } else {
     GradSumsOf<false, true, false>(b);
   }

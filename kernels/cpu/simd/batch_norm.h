@@ -48,7 +48,7 @@ struct BatchNormGradBlock {
   const C* slope = nullptr;
   const C* shift = nullptr;
   T* dx = nullptr;
-  bool stream = false;  // as above, for dx
+  bool stream = false;  // as above, for what the pass writes: g, then dx
 };
 
 // float32, for channels in multiples of kBatchNormLanes.
