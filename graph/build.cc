@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "graph/graph.h"
+#include "graph/input_count.h"
 
 namespace sluice {
 namespace {
@@ -189,9 +190,7 @@ Node& Graph::Add(NodeRequest request, Location location) {
 
   const int given = static_cast<int>(request.inputs.size());
   if (!op->TakesInputs(given)) {
-    const int least = op->inputs.size();
-    fail(fmt::format("{} inputs given, wanted {}{}", given,
-                     op->TakesInputs(least + 1) ? "at least " : "", least));
+    fail(fmt::format("{} inputs given, wanted {}", given, InputCountText(*op)));
   }
   if (Status status = CheckAttributes(*op, &request.attrs); !status.ok()) {
     fail(status.message());

@@ -8,13 +8,15 @@
 //             added to logits, or to a weight's gradient, is not.
 //   kFloat32  never
 //
+// Nor does a node become half whose operand is a number that half cannot hold.
+//
 // Values change dtype where a node's operand is wanted otherwise than it is
 // made: by one Cast for each tensor, dtype and device, however many read it.
 // Variables stay float32; a weight is cast once per step.
+#include <cmath>
 #include <map>
 #include <tuple>
 
-#include "graph/evaluate.h"
 #include "graph/passes.h"
 
 namespace sluice::passes {
@@ -86,10 +88,25 @@ class Mixer {
         return false;
       }
     }
+    bool any = false;
     for (int i = 0; i < node.num_inputs(); ++i) {
-      if (InputIsT(node, i)) return node.input(i).dtype() == DType::kFloat32;
+      if (!InputIsT(node, i)) continue;
+      any = true;
+      if (node.input(i).dtype() != DType::kFloat32 || !Holds(node.input(i))) {
+        return false;
+      }
     }
-    return false;
+    return any;
+  }
+
+  // False for a number that half would take for 0 or infinity, such as an
+  // epsilon or the -1e9 of a mask: what uses it stays in float32.
+  bool Holds(const Output& x) const {
+    if (!x.node().Is("Const") || x.shape().elements() != 1) return true;
+    const Tensor& value = x.node().attrs().TensorOf("value");
+    const double exact = value.At(0), rounded = value.Cast(half_).At(0);
+    return (exact == 0) == (rounded == 0) &&
+           std::isfinite(exact) == std::isfinite(rounded);
   }
 
   bool InHalf(const Node& node) const {

@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "graph/input_count.h"
 #include "graph/passes.h"
 
 namespace sluice::passes {
@@ -40,10 +41,8 @@ Status CheckEdges(const Node& node, const NodeSet& own) {
 Status CheckRecord(const Node& node) {
   const OpDef& op = node.op();
   if (!op.TakesInputs(node.num_inputs())) {
-    const int least = op.inputs.size();
-    return Fault(
-        node, fmt::format("{} inputs, wanted {}{}", node.num_inputs(),
-                          op.TakesInputs(least + 1) ? "at least " : "", least));
+    return Fault(node, fmt::format("{} inputs, wanted {}", node.num_inputs(),
+                                   InputCountText(op)));
   }
   int known = 0;
   for (const AttrDef& def : op.attrs) {

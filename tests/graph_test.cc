@@ -258,6 +258,7 @@ TEST_CASE("wrong dtypes, counts and attributes") {
   CHECK(Contains(add({"Neg", {x, x}}), "2 inputs given, wanted 1"));
   CHECK(Contains(add({"Concat", {}, {{"axis", 0}}}),
                  "0 inputs given, wanted at least 1"));
+  CHECK(Contains(add({"Assign", {x}}), "1 inputs given, wanted 2 or 3"));
   CHECK(Contains(add({"Nog", {x}}), "unknown op 'Nog' " + Here()));
   CHECK(Contains(add({"MatMul", {x, x}, {{"transpose_c", true}}}),
                  "no attribute 'transpose_c'"));

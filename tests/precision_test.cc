@@ -211,6 +211,44 @@ TEST_CASE("recomputed activations have the same bits") {
   }
 }
 
+TEST_CASE("two devices give the bits of one") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {4, 8});
+  const auto layer = [&](const char* device, const Output& from,
+                         const char* name) {
+    DeviceScope there(graph, device);
+    const Output w =
+        graph.Variable(name, {DType::kFloat32, {8, 8}, [](Graph& g) {
+                                return RandomNormal(g, Shape{8, 8}, 0, 0.3);
+                              }});
+    return Tanh(MatMul(from, w) + from);
+  };
+  const Output y = Sum(layer("/cpu:0", layer("/cpu:1", x, "w"), "v"));
+  const std::vector<Output> fetches = [&] {
+    std::vector<Output> all = Gradients({y}, graph.Variables());
+    all.push_back(y);
+    return all;
+  }();
+  const auto run = [&](const std::vector<std::string>& devices) {
+    SessionOptions options;
+    options.devices = devices;
+    options.precision = Precision::kBFloat16;
+    options.fuse = false;
+    Session session(graph, options);
+    session.Initialize();
+    return session.Run({{x, Tensor::Full(DType::kFloat32, {4, 8}, 0.3)}},
+                       fetches);
+  };
+  const auto two = run({"/cpu:0", "/cpu:1"});
+  // The same graph without places.
+  for (const auto& node : graph.nodes()) node->set_device("/cpu:0");
+  const auto one = run({"/cpu:0"});
+  for (size_t i = 0; i < one.size(); ++i) {
+    CHECK(two[i].dtype() == DType::kFloat32);
+    CHECK(two[i].BitEqual(one[i]));
+  }
+}
+
 TEST_CASE("tf32 is fp32 on a CPU") {
   Model model = Cnn();
   const Results fp32 = Differentiate(model, Precision::kFloat32);
