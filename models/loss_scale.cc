@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -17,7 +17,7 @@ namespace sluice {
 LossScale::LossScale(Graph& graph, const LossScaleOptions& options)
     : options_(options) {
   if (!(options.initial >= kLeastLossScale) ||
-      !std::isfinite(static_cast<float>(options.initial)) ||
+      !(options.initial <= std::numeric_limits<float>::max()) ||
       options.window < 1) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("loss scaling: wanted a finite scale of at least "

@@ -169,7 +169,45 @@ TEST_CASE("a power of two changes no bits") {
   }
 }
 
+// A rule of the user's, made of several writes.
+Optimizer Own() {
+  return {1, {"own", {{"seen"}, {"last"}}, [](const Update& u) {
+                const Output seen = AssignAdd(u.slots[0], Abs(u.gradient));
+                ControlScope after(u.variable.graph(),
+                                   {Assign(u.slots[1], u.gradient)});
+                return AssignSub(u.variable, u.gradient / (seen + 1));
+              }}};
+}
+
+TEST_CASE("every write of a rule is skipped") {
+  Line line(Own().WithLossScaling());
+  line.Step(1, 3);
+  line.Step(kHuge, 3);
+  CHECK(line.At("w/seen", 0) == 1);
+  CHECK(line.At("w/seen", 1) == 3);
+  CHECK(line.At("w/last", 1) == 3);
+  CHECK(line.At("w", 0) == 0.5);
+  CHECK(line.At("w", 1) == 0.25);
+  line.Step(1, 4);
+  CHECK(line.At("w/last", 1) == 4);
+  CHECK(line.At("w", 1) == 0.25 - 0.5);
+}
+
 TEST_CASE("what cannot be skipped, and scales that are none, are told") {
+  OpTable::Global().Register({.name = "TestDouble",
+                              .doc = "variable *= 2.",
+                              .inputs = {{"variable"}},
+                              .gradient = NotDifferentiable,
+                              .stateful = true,
+                              .mutates = 1});
+  const auto doubling = [](const Update& u) {
+    return u.variable.graph().Add({"TestDouble", {u.variable}}).output(0);
+  };
+  CHECK(
+      Contains(ErrorOf([&] {
+                 Line(Optimizer(1, {"double", {}, doubling}).WithLossScaling());
+               }),
+               "the op has no operand that could make it conditional"));
   CHECK(Contains(ErrorOf([] {
                    Line(optimizers::Sgd(1).WithLossScaling({.initial = 0.5}));
                  }),
