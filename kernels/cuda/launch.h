@@ -1,0 +1,95 @@
+// How kernels of this folder are launched, and what their threads share. The
+// test suite compiles the same files as C++ and runs them in an emulation
+// (tests/cuda/emulator.h), so kernels keep to what is here: no `<<<>>>`, no
+// `__shared__` variables, and of CUDA's device functions only those that
+// tests/cuda/include has. Inline PTX needs a plain alternative beside it.
+//
+// A launcher is a plain function of device pointers, sizes and a stream. It
+// does not wait: the Status is that of the launch.
+#ifndef SLUICE_KERNELS_CUDA_LAUNCH_H_
+#define SLUICE_KERNELS_CUDA_LAUNCH_H_
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "engine/status.h"
+
+namespace sluice::cuda {
+
+inline constexpr int kWarp = 32;
+
+// One dimension is enough: kernels find their place from the index.
+struct Grid {
+  int64_t blocks = 0;
+  int threads = 0;          // per block
+  size_t shared_bytes = 0;  // per block
+};
+
+// The one way to launch. `name` is for messages. No blocks is no work.
+template <typename... Parameters>
+Status Launch(const char* name, Grid grid, cudaStream_t stream,
+              void (*kernel)(Parameters...),
+              std::type_identity_t<Parameters>... arguments) {
+  if (grid.blocks == 0) return {};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = stream;
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
+  if (error == cudaSuccess) return {};
+  return Internal(std::string("CUDA kernel '") + name +
+                  "': " + cudaGetErrorString(error));
+}
+
+// For loops over `items` in steps of the whole grid: enough blocks to fill any
+// GPU of today several times over, few enough that each has work.
+inline Grid GridFor(int64_t items, int threads = 256) {
+  constexpr int64_t kMostBlocks = 4096;
+  return {std::min((items + threads - 1) / threads, kMostBlocks), threads};
+}
+
+// The thread's number in the grid, and the number of threads.
+__device__ inline int64_t GlobalThread() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline int64_t GlobalThreads() {
+  return static_cast<int64_t>(gridDim.x) * blockDim.x;
+}
+
+// The block's Grid::shared_bytes, 16-byte aligned. Holds nothing at first.
+template <typename T>
+__device__ T* SharedMemory() {
+#ifdef __CUDACC__
+  extern __shared__ __align__(16) unsigned char sluice_shared_memory[];
+  return reinterpret_cast<T*>(sluice_shared_memory);
+#else
+  return static_cast<T*>(emulation::SharedMemory());
+#endif
+}
+
+// Every thread of the block must come here.
+__device__ inline void Barrier() {
+  __syncthreads();
+}
+
+// Every lane of the warp must come to the next two.
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+// The value of the lane whose number differs in the bits of `lanes`.
+template <typename T>
+__device__ T ShuffleXor(T value, int lanes) {
+  return __shfl_xor_sync(kAllLanes, value, lanes);
+}
+// Bit l is the predicate of lane l.
+__device__ inline unsigned Vote(bool predicate) {
+  return __ballot_sync(kAllLanes, predicate ? 1 : 0);
+}
+
+}  // namespace sluice::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_LAUNCH_H_

@@ -1,0 +1,43 @@
+// The CUDA execution model on one CPU thread, for tests: the kernels of
+// kernels/cuda, compiled as C++, run with the threads of a block as fibers.
+//
+// Blocks run one after another. A thread runs until a barrier, shuffle or vote
+// stops it; a warp runs as far as it can before the next begins. What order the
+// threads, warps and blocks take is the test's choice, and a correct kernel
+// gives the same bits in any: a missing barrier shows as a difference. Shared
+// memory holds kPoison before each block, so that reading what nobody wrote
+// gives NaN or nonsense. Every block gets its bytes of it from the heap, so
+// that the address sanitizer sees accesses beyond them.
+//
+// A launch fails, as one on a device does, when threads wait for what cannot
+// happen: a barrier that some thread of the block has returned without, or a
+// shuffle or vote that a lane of the mask does not take part in.
+//
+// Not modelled: caches and memory order between threads, time, streams, and
+// static `__shared__` variables (kernels have SharedMemory() in
+// kernels/cuda/launch.h). One launch at a time.
+#ifndef SLUICE_TESTS_CUDA_EMULATOR_H_
+#define SLUICE_TESTS_CUDA_EMULATOR_H_
+
+#include <cstdint>
+
+namespace sluice::cuda::emulation {
+
+enum class Order : uint8_t {
+  kForward,
+  kReversed,
+  kShuffled,  // another for each launch; warps also take turns
+};
+inline constexpr Order kOrders[] = {Order::kForward, Order::kReversed,
+                                    Order::kShuffled};
+// Of the launches from now on; kForward at first.
+void SetOrder(Order order);
+
+inline constexpr unsigned char kPoison = 0xff;  // NaN in every float type
+
+// Launches so far, so that a test sees that its kernel ran.
+int64_t Launches();
+
+}  // namespace sluice::cuda::emulation
+
+#endif  // SLUICE_TESTS_CUDA_EMULATOR_H_

@@ -1,0 +1,90 @@
+#include "tests/cuda/fiber.h"
+
+#include <cstdint>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SLUICE_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SLUICE_ASAN 1
+#endif
+#endif
+#ifdef SLUICE_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace sluice::cuda::emulation {
+namespace {
+
+// Before a switch to a stack. `frames` keeps what the sanitizer knows of this
+// one; null when it will not be returned to.
+void Leave([[maybe_unused]] void** frames, [[maybe_unused]] const void* stack,
+           [[maybe_unused]] size_t bytes) {
+#ifdef SLUICE_ASAN
+  __sanitizer_start_switch_fiber(frames, stack, bytes);
+#endif
+}
+// After it. Says which stack was left.
+void Arrive([[maybe_unused]] void* frames,
+            [[maybe_unused]] const void** old_stack,
+            [[maybe_unused]] size_t* old_bytes) {
+#ifdef SLUICE_ASAN
+  __sanitizer_finish_switch_fiber(frames, old_stack, old_bytes);
+#endif
+}
+// Forgets the frames of a function that was abandoned.
+void Clear([[maybe_unused]] char* stack, [[maybe_unused]] size_t bytes) {
+#ifdef SLUICE_ASAN
+  __asan_unpoison_memory_region(stack, bytes);
+#endif
+}
+
+}  // namespace
+
+Fiber::Fiber() : stack_(new char[kStackBytes]) {}
+Fiber::~Fiber() {
+  Clear(stack_.get(), kStackBytes);
+}
+
+void Fiber::Start(const std::function<void()>& function) {
+  if (!finished_) Clear(stack_.get(), kStackBytes);
+  function_ = &function;
+  finished_ = false;
+  own_frames_ = nullptr;
+  getcontext(&context_);
+  context_.uc_stack.ss_sp = stack_.get();
+  context_.uc_stack.ss_size = kStackBytes;
+  context_.uc_link = nullptr;
+  // makecontext passes ints.
+  const auto self = reinterpret_cast<uintptr_t>(this);
+  makecontext(&context_, reinterpret_cast<void (*)()>(&Fiber::Enter), 2,
+              static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+}
+
+void Fiber::Enter(unsigned high, unsigned low) {
+  Fiber* fiber = reinterpret_cast<Fiber*>(static_cast<uintptr_t>(high) << 32 |
+                                          static_cast<uintptr_t>(low));
+  Arrive(nullptr, &fiber->caller_stack_, &fiber->caller_stack_bytes_);
+  (*fiber->function_)();
+  fiber->finished_ = true;
+  fiber->SwitchBack();
+}
+
+void Fiber::Resume() {
+  Leave(&caller_frames_, stack_.get(), kStackBytes);
+  swapcontext(&caller_, &context_);
+  Arrive(caller_frames_, nullptr, nullptr);
+}
+
+void Fiber::Stop() {
+  SwitchBack();
+  Arrive(own_frames_, &caller_stack_, &caller_stack_bytes_);
+}
+
+void Fiber::SwitchBack() {
+  Leave(finished_ ? nullptr : &own_frames_, caller_stack_, caller_stack_bytes_);
+  swapcontext(&context_, &caller_);
+}
+
+}  // namespace sluice::cuda::emulation
