@@ -1,5 +1,6 @@
 #include "tests/cuda/emulator.h"
 
+#include <cuda_runtime.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda_runtime.h"
 #include "engine/status.h"
 #include "tests/cuda/fiber.h"
 

@@ -1,0 +1,31 @@
+# The module of all CUDA code, libsluice_cuda.so: loaded at run time, so nothing
+# links to it. It needs nvcc 12.4 or newer to build, and no GPU.
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+# Machine code for A100 and H100 or H200, PTX for what comes after.
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit 12.4 REQUIRED)
+
+file(GLOB sources CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cc)
+# What kernels use of the engine is compiled in: the module sees no symbols of
+# the program that loads it.
+add_library(sluice_cuda MODULE ${sources}
+  ${PROJECT_SOURCE_DIR}/engine/dtype.cc ${PROJECT_SOURCE_DIR}/engine/shape.cc
+  ${PROJECT_SOURCE_DIR}/engine/status.cc)
+set_target_properties(sluice_cuda PROPERTIES
+  CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+  VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON
+  CUDA_RUNTIME_LIBRARY Static
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+target_include_directories(sluice_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(sluice_cuda PRIVATE SLUICE_VERSION="${PROJECT_VERSION}")
+target_compile_options(sluice_cuda PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>)
+target_link_libraries(sluice_cuda PRIVATE fmt::fmt CUDA::toolkit)
+# Only what is marked is exported, of static libraries nothing.
+target_link_options(sluice_cuda PRIVATE -Wl,--exclude-libs,ALL)

@@ -1,0 +1,67 @@
+// Element types on the device, and 16-byte accesses to them. Half types are
+// storage: arithmetic on them goes through float, as on the CPU.
+#ifndef SLUICE_KERNELS_CUDA_ELEMENT_H_
+#define SLUICE_KERNELS_CUDA_ELEMENT_H_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "engine/dtype.h"
+
+namespace sluice::cuda {
+
+// The device's type for what the engine calls T.
+template <typename T>
+using DeviceTypeOf = std::conditional_t<
+    std::is_same_v<T, Half>, __half,
+    std::conditional_t<std::is_same_v<T, BFloat16>, __nv_bfloat16, T>>;
+
+// The type arithmetic on a device type is done in.
+template <typename T>
+using ComputeOf = std::conditional_t<
+    std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>, float, T>;
+
+// How many T a thread takes at once: 16 bytes.
+template <typename T>
+inline constexpr int kPack = 16 / sizeof(T);
+
+template <typename T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T at[N];
+};
+
+// May packs be loaded and stored here at once? Then `whole` is true below.
+template <typename T, int N = kPack<T>>
+bool IsAligned(const void* p) {
+  return reinterpret_cast<uintptr_t>(p) % alignof(Pack<T, N>) == 0;
+}
+
+// The first N of `count` elements at p, zeros beyond.
+template <typename T, int N = kPack<T>>
+__device__ Pack<T, N> LoadPack(const T* p, int64_t count, bool whole) {
+  if (whole && count >= N) return *reinterpret_cast<const Pack<T, N>*>(p);
+  Pack<T, N> pack = {};
+  for (int i = 0; i < N; ++i) {
+    if (i < count) pack.at[i] = p[i];
+  }
+  return pack;
+}
+template <typename T, int N>
+__device__ void StorePack(const Pack<T, N>& pack, T* p, int64_t count,
+                          bool whole) {
+  if (whole && count >= N) {
+    *reinterpret_cast<Pack<T, N>*>(p) = pack;
+    return;
+  }
+  for (int i = 0; i < N; ++i) {
+    if (i < count) p[i] = pack.at[i];
+  }
+}
+
+}  // namespace sluice::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_ELEMENT_H_

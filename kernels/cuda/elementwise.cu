@@ -1,0 +1,49 @@
+// Elementwise ops of one operand, and how operands broadcast.
+#include "kernels/cuda/elementwise.h"
+
+#include "kernels/cuda/elementwise_kernels.h"
+
+namespace sluice::cuda {
+namespace {
+
+namespace s = scalar;
+using Functions =
+    s::OpList<s::Neg, s::Abs, s::Sign, s::Square, s::Exp, s::Expm1, s::Log,
+              s::Log1p, s::Sqrt, s::Rsqrt, s::Reciprocal, s::Sin, s::Cos,
+              s::Tan, s::Asin, s::Acos, s::Atan, s::Sinh, s::Cosh, s::Tanh,
+              s::Erf, s::Floor, s::Ceil, s::Round, s::Clip, s::IsNan, s::IsInf,
+              s::IsFinite>;
+
+}  // namespace
+
+UnaryLauncher FindUnary(std::string_view function, DType dtype) {
+  return dtype == DType::kBool
+             ? UnaryAmong<BoolType>(function, dtype, s::OpList<s::LogicalNot>())
+             : UnaryAmong<FloatingTypes>(function, dtype, Functions());
+}
+
+Broadcast BroadcastOf(const Shape& output, std::span<const Shape> operands) {
+  Broadcast b;
+  b.elements = output.elements();
+  const int count = static_cast<int>(operands.size());
+  std::array<int64_t, Shape::kMaxRank> strides[Broadcast::kMaxOperands];
+  for (int k = 0; k < count; ++k) strides[k] = Strides(operands[k]);
+  for (int d = 0; d < output.rank(); ++d) {
+    if (output[d] == 1) continue;
+    int64_t step[Broadcast::kMaxOperands] = {};
+    bool merges = b.rank > 0;
+    for (int k = 0; k < count; ++k) {
+      const int own = d - (output.rank() - operands[k].rank());
+      const bool repeated = own < 0 || operands[k][own] == 1;
+      step[k] = repeated ? 0 : strides[k][own];
+      merges = merges && b.strides[k][b.rank - 1] == step[k] * output[d];
+    }
+    if (!merges) b.dims[b.rank++] = 1;
+    b.dims[b.rank - 1] *= output[d];
+    for (int k = 0; k < count; ++k) b.strides[k][b.rank - 1] = step[k];
+  }
+  if (b.rank == 0) b.dims[b.rank++] = 1;  // one element
+  return b;
+}
+
+}  // namespace sluice::cuda

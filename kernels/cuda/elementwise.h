@@ -1,0 +1,64 @@
+// Elementwise ops: the functions of engine/scalar.h over arrays, with NumPy's
+// broadcasting for those of several operands. Outputs may be an operand of the
+// same size. Launchers are found once, when a kernel is made, and then called.
+#ifndef SLUICE_KERNELS_CUDA_ELEMENTWISE_H_
+#define SLUICE_KERNELS_CUDA_ELEMENTWISE_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine/dtype.h"
+#include "engine/shape.h"
+#include "engine/status.h"
+
+namespace sluice::cuda {
+
+// A function's parameters, in the order of its fields in engine/scalar.h.
+struct OpParams {
+  double a = 0, b = 0;
+};
+
+// How up to three operands broadcast to an output. Plain data: it is passed to
+// kernels. Neighbouring dimensions are merged where possible.
+struct Broadcast {
+  static constexpr int kMaxOperands = 3;
+  int64_t elements = 0;
+  int rank = 0;
+  int64_t dims[Shape::kMaxRank] = {};
+  int64_t strides[kMaxOperands][Shape::kMaxRank] = {};  // 0: repeated
+};
+// The shapes must broadcast to `output`.
+Broadcast BroadcastOf(const Shape& output, std::span<const Shape> operands);
+
+// y[i] = Op(x[i]) for n elements.
+using UnaryLauncher = Status (*)(const void* x, void* y, int64_t n,
+                                 OpParams params, cudaStream_t stream);
+// `function` is a name of engine/scalar.h ("GeluTanh"), the dtype x's. Null if
+// there is no kernel: floating dtypes have all, bool those that are logical.
+// The functions of one and two operands called activations, and their
+// gradients, are in activation.cu.
+UnaryLauncher FindUnary(std::string_view function, DType dtype);
+UnaryLauncher FindActivation(std::string_view function, DType dtype);
+// y = x converted: floats out of an integer's range become the nearest in
+// range, NaN 0. From and to any dtype.
+UnaryLauncher FindCast(DType from, DType to);
+
+using BinaryLauncher = Status (*)(const void* a, const void* b, void* y,
+                                  const Broadcast& shape, OpParams params,
+                                  cudaStream_t stream);
+BinaryLauncher FindBinary(std::string_view function, DType dtype);
+BinaryLauncher FindActivationGrad(std::string_view function, DType dtype);
+
+// y = condition ? a : b, of elements of 1, 2, 4 or 8 bytes; the operands of
+// `shape` are in this order.
+using SelectLauncher = Status (*)(const bool* condition, const void* a,
+                                  const void* b, void* y,
+                                  const Broadcast& shape, cudaStream_t stream);
+SelectLauncher FindSelect(DType dtype);
+
+}  // namespace sluice::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_ELEMENTWISE_H_

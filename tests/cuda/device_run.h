@@ -1,0 +1,138 @@
+// What the tests of CUDA kernels share: operands in "device" memory, and the
+// results of the CPU's kernels on the same operands.
+#ifndef SLUICE_TESTS_CUDA_DEVICE_RUN_H_
+#define SLUICE_TESTS_CUDA_DEVICE_RUN_H_
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/kernel.h"
+#include "engine/tensor.h"
+#include "tests/cuda/emulator.h"
+#include "tests/support/kernel_run.h"
+
+namespace sluice::testing {
+
+// Memory of exactly `bytes`, so that the address sanitizer sees accesses
+// beyond, `skip` bytes past a 16-byte boundary. Without the sanitizer the
+// guards around it do, once asked. Holds 0xff, NaN in every float type.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(size_t bytes, size_t skip = 0)
+      : guarded_(bytes + skip, cuda::emulation::kPoison), skip_(skip) {}
+  explicit DeviceBuffer(const Tensor& tensor, size_t skip = 0)
+      : DeviceBuffer(tensor.bytes(), skip) {
+    if (tensor.bytes() > 0) std::memcpy(get(), tensor.raw(), tensor.bytes());
+  }
+  void* get() const { return guarded_.start() + skip_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(get());
+  }
+  // A copy of what it holds. Checks the guards.
+  Tensor Read(DType dtype, const Shape& shape) const {
+    CHECK(guarded_.intact());
+    for (size_t i = 0; i < skip_; ++i) {
+      CHECK(static_cast<unsigned char>(guarded_.start()[i]) ==
+            cuda::emulation::kPoison);
+    }
+    Tensor copy(dtype, shape);
+    if (copy.bytes() > 0) std::memcpy(copy.raw(), get(), copy.bytes());
+    return copy;
+  }
+
+ private:
+  GuardedBuffer guarded_;
+  size_t skip_;
+};
+
+// Uniform in [lo, hi], rounded to the dtype. The same in every run.
+inline Tensor RandomTensor(DType dtype, const Shape& shape, double lo,
+                           double hi, unsigned seed = 1) {
+  std::mt19937_64 random(seed);  // NOLINT: the same in every run
+  Tensor wide(DType::kFloat64, shape);
+  for (double& v : wide.values<double>()) {
+    v = std::uniform_real_distribution(lo, hi)(random);
+  }
+  return wide.Cast(dtype);
+}
+
+// What the reference kernel of the CPU's table computes.
+inline std::vector<Tensor> CpuResults(const std::string& op,
+                                      const Attributes& attrs,
+                                      const std::vector<Tensor>& inputs,
+                                      std::vector<TensorType> outputs) {
+  KernelSpec spec{.op = op, .node = op, .origin = op, .attrs = attrs};
+  for (const Tensor& t : inputs) spec.inputs.push_back({t.dtype(), t.shape()});
+  spec.outputs = std::move(outputs);
+  const auto all = KernelTable::Global().FindAll(spec, DeviceType::kCpu);
+  REQUIRE_MESSAGE(!all.empty(), op);
+  return RunKernel(*all.back(), spec, inputs);
+}
+
+// The distance from a dtype's 1 to the next above.
+inline double EpsilonOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return 0x1p-52;
+    case DType::kFloat16:
+      return 0x1p-10;
+    case DType::kBFloat16:
+      return 0x1p-7;
+    default:
+      return 0x1p-23;
+  }
+}
+
+// Where the two differ by more than `epsilons` of the dtype relative to
+// max(|wanted|, scale), the first such place; NaN equals NaN. Integers and bool
+// must be equal. Empty if nowhere.
+inline std::string Difference(const Tensor& got, const Tensor& wanted,
+                              double epsilons, double scale = 0) {
+  const double unit = EpsilonOf(wanted.dtype());
+  for (int64_t i = 0; i < wanted.elements(); ++i) {
+    const double a = got.At(i), b = wanted.At(i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double bound = IsFloating(wanted.dtype())
+                             ? epsilons * unit * std::max(std::abs(b), scale)
+                             : 0;
+    if (!(std::abs(a - b) <= bound)) {
+      return fmt::format("{} at {}: {} for {}", NameOf(wanted.dtype()), i, a,
+                         b);
+    }
+  }
+  return "";
+}
+
+// Calls run() in every order of threads. It returns the results, which must be
+// the same bits in each, and are returned.
+template <typename Run>
+std::vector<Tensor> InEveryOrder(Run run) {
+  std::vector<Tensor> first;
+  for (cuda::emulation::Order order : cuda::emulation::kOrders) {
+    cuda::emulation::SetOrder(order);
+    const int64_t before = cuda::emulation::Launches();
+    std::vector<Tensor> results = run();
+    CHECK(cuda::emulation::Launches() > before);
+    if (first.empty()) {
+      first = std::move(results);
+      continue;
+    }
+    for (size_t i = 0; i < first.size(); ++i) {
+      CHECK_MESSAGE(results[i].BitEqual(first[i]), "result ", i,
+                    " depends on the order of threads");
+    }
+  }
+  return first;
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_CUDA_DEVICE_RUN_H_
