@@ -1,13 +1,13 @@
 # The module of all CUDA code, libsluice_cuda.so: loaded at run time, so nothing
 # links to it. It needs nvcc 12.4 or newer to build, and no GPU.
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-set(CMAKE_CUDA_EXTENSIONS OFF)
 # Machine code for A100 and H100 or H200, PTX for what comes after.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
 endif()
 enable_language(CUDA)
+# CMake 3.25 does not know how nvcc is told of C++20.
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 find_package(CUDAToolkit 12.4 REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS
@@ -27,5 +27,7 @@ target_compile_definitions(sluice_cuda PRIVATE SLUICE_VERSION="${PROJECT_VERSION
 target_compile_options(sluice_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>)
 target_link_libraries(sluice_cuda PRIVATE fmt::fmt CUDA::toolkit)
-# Only what is marked is exported, of static libraries nothing.
-target_link_options(sluice_cuda PRIVATE -Wl,--exclude-libs,ALL)
+target_link_options(sluice_cuda PRIVATE
+  -Wl,--version-script=${PROJECT_SOURCE_DIR}/kernels/cuda/module.map)
+set_target_properties(sluice_cuda PROPERTIES
+  LINK_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/module.map)

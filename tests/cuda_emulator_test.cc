@@ -197,6 +197,15 @@ TEST_CASE("threads come forward, reversed, or shuffled anew each launch") {
   CHECK(shuffled != ArrivalsIn(Order::kShuffled));
 }
 
+TEST_CASE("fewer blocks than asked for do as many steps of the grid") {
+  emulation::SetOrder(Order::kForward);
+  emulation::SetMostBlocks(1);
+  const std::vector<float> y = NeighbourSums<true>(Order::kForward);
+  emulation::SetMostBlocks(0);
+  CHECK(y[0] == 3);
+  CHECK(y[48] == 0);  // this kernel does not loop
+}
+
 TEST_CASE("a launch that no device would take is an error") {
   const Status status = Launch("HalfBarrier", {1, 2048}, nullptr, HalfBarrier);
   CHECK(status.message().find("2048 threads") != std::string::npos);

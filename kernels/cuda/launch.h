@@ -4,6 +4,9 @@
 // `__shared__` variables, and of CUDA's device functions only those that
 // tests/cuda/include has. Inline PTX needs a plain alternative beside it.
 //
+// Kernels do their work in steps of the whole grid, so that any number of
+// blocks gives the same bits.
+//
 // A launcher is a plain function of device pointers, sizes and a stream. It
 // does not wait: the Status is that of the launch.
 #ifndef SLUICE_KERNELS_CUDA_LAUNCH_H_

@@ -111,13 +111,15 @@ inline std::string Difference(const Tensor& got, const Tensor& wanted,
   return "";
 }
 
-// Calls run() in every order of threads. It returns the results, which must be
-// the same bits in each, and are returned.
+// Calls run() in every order of threads, with as many blocks as asked for and
+// with two. It returns the results, which must be the same bits in each, and
+// are returned.
 template <typename Run>
 std::vector<Tensor> InEveryOrder(Run run) {
   std::vector<Tensor> first;
-  for (cuda::emulation::Order order : cuda::emulation::kOrders) {
-    cuda::emulation::SetOrder(order);
+  for (int i = 0; i < 6; ++i) {
+    cuda::emulation::SetOrder(cuda::emulation::kOrders[i % 3]);
+    cuda::emulation::SetMostBlocks(i < 3 ? 0 : 2);
     const int64_t before = cuda::emulation::Launches();
     std::vector<Tensor> results = run();
     CHECK(cuda::emulation::Launches() > before);
@@ -125,11 +127,12 @@ std::vector<Tensor> InEveryOrder(Run run) {
       first = std::move(results);
       continue;
     }
-    for (size_t i = 0; i < first.size(); ++i) {
-      CHECK_MESSAGE(results[i].BitEqual(first[i]), "result ", i,
-                    " depends on the order of threads");
+    for (size_t k = 0; k < first.size(); ++k) {
+      CHECK_MESSAGE(results[k].BitEqual(first[k]), "result ", k,
+                    " depends on the order of threads or blocks");
     }
   }
+  cuda::emulation::SetMostBlocks(0);
   return first;
 }
 

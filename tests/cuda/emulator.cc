@@ -30,6 +30,7 @@ struct Thread {
 };
 
 Order order = Order::kForward;
+int most_blocks = 0;
 int64_t launches = 0;
 std::string last_error;
 std::mt19937 shuffling;                        // NOLINT: the same in every run
@@ -210,6 +211,10 @@ void SetOrder(Order next) {
   order = next;
 }
 
+void SetMostBlocks(int most) {
+  most_blocks = most;
+}
+
 int64_t Launches() {
   return launches;
 }
@@ -252,9 +257,12 @@ cudaError_t RunGrid(const cudaLaunchConfig_t& config,
     threads.push_back(std::make_unique<Thread>());
   }
   gridDim = config.gridDim;
+  if (most_blocks > 0 && blocks > most_blocks) {
+    gridDim = dim3(static_cast<unsigned>(most_blocks));
+  }
   blockDim = config.blockDim;
   last_error.clear();
-  for (int block : InOrder(blocks)) {
+  for (int block : InOrder(VolumeOf(gridDim))) {
     blockIdx = IndexIn(gridDim, block);
     std::vector<unsigned char> shared(config.dynamicSmemBytes, kPoison);
     shared_memory = shared.data();

@@ -33,6 +33,11 @@ inline constexpr Order kOrders[] = {Order::kForward, Order::kReversed,
 // Of the launches from now on; kForward at first.
 void SetOrder(Order order);
 
+// Of the launches from now on, run at most so many blocks, 0 for as many as
+// asked for. A kernel that does its work in steps of the grid gives the same
+// with any number, and so shows what it lacks from one step to the next.
+void SetMostBlocks(int most);
+
 inline constexpr unsigned char kPoison = 0xff;  // NaN in every float type
 
 // Launches so far, so that a test sees that its kernel ran.
