@@ -59,14 +59,17 @@ class Mixer {
                              : node->Is("Cast")            ? from.dtype()
                                                 : declared_.at({node, i});
         const Output to = As(from, wanted, *node);
-        changed |= !(to == node->input(i)) || to.dtype() != wanted;
+        changed |= !(to == node->input(i));
         node->set_input(i, to);
       }
       new_order_.push_back(node);
       if (changed) SLUICE_RETURN_IF_ERROR(Graph::Infer(*node));
-      if (node->Is("Cast") &&
-          node->input(0).dtype() == node->output_type(0).dtype) {
-        replaced_[node->output(0)] = node->input(0);
+      // A Cast of the model's to half finds its operand in half already. One
+      // that never had anything to do may be there to copy a variable.
+      const Output cast = node->output(0);
+      if (node->Is("Cast") && node->input(0).dtype() == cast.dtype() &&
+          declared_.at({node, 0}) != cast.dtype()) {
+        replaced_[cast] = node->input(0);
       }
     }
     graph_.Renumber(new_order_);

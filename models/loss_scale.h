@@ -31,8 +31,8 @@ class LossScale {
   // Throws Error unless 1 <= initial, a finite float32, and 1 <= window.
   LossScale(Graph& graph, const LossScaleOptions& options);
 
-  // What is differentiated with respect to, so to say: the gradient of the
-  // scaled loss with respect to the loss, of the loss's dtype.
+  // The gradient that differentiation begins with, that of the scaled loss with
+  // respect to the loss: the scale, in the loss's dtype.
   Output Seed(const Output& loss) const;
   // Divides the gradients by the scale. Returns whether all of them are finite,
   // a bool scalar.
