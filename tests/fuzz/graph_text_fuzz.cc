@@ -1,5 +1,5 @@
 // Any text makes a graph or an error; a graph survives being printed and read
-// again, and the passes that compute nothing.
+// again, and the passes that run no kernels.
 #include "graph/passes.h"
 #include "graph/text.h"
 
@@ -24,10 +24,10 @@ void Check(std::string_view text) {
   for (const auto& node : step.nodes()) {
     node->set_device(node->name() < "m" ? "/cpu:0" : "/cpu:1");
   }
-  if (!passes::Place(step, {"/cpu:0", "/cpu:1"}).ok() ||
-      !passes::OrderVariables(step).ok()) {
-    return;
-  }
+  if (!passes::Place(step, {"/cpu:0", "/cpu:1"}).ok()) return;
+  SLUICE_CHECK(passes::MixPrecision(step, DType::kFloat16).ok());
+  SLUICE_CHECK(passes::Verify(step).ok());
+  if (!passes::OrderVariables(step).ok()) return;
   SLUICE_CHECK(passes::Verify(step).ok());
   passes::Partition(step);
 }
