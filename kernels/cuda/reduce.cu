@@ -6,7 +6,7 @@
 
 #include "engine/scalar.h"
 #include "kernels/cuda/block.h"
-#include "kernels/cuda/element.h"
+#include "kernels/cuda/row.h"
 
 namespace sluice::cuda {
 namespace {
@@ -55,7 +55,6 @@ struct ExtremeOf {
 
 // --- How the work is cut -----------------------------------------------------
 
-constexpr int kRowThreads = 256;
 constexpr int kColumns = 32;    // of a block
 constexpr int kColumnRows = 8;  // rows that a block reads at a time
 
@@ -99,11 +98,10 @@ __device__ void Store(ComputeOf<T> state, void* y, int64_t i, const Pass& p) {
 
 // --- Rows --------------------------------------------------------------------
 
-// A block per segment of a row. `whole`: every segment begins at 16 bytes.
+// A block per segment of a row. whole: segments are whole packs.
 template <typename Combine, typename T>
 __global__ void RowsKernel(const void* x, void* y, Pass p, bool whole) {
   using S = ComputeOf<T>;
-  constexpr int kN = kPack<T>;
   constexpr Combine combine{};
   for (int64_t result = blockIdx.x; result < p.shape.outer * p.segments;
        result += gridDim.x) {
@@ -111,18 +109,11 @@ __global__ void RowsKernel(const void* x, void* y, Pass p, bool whole) {
     const int64_t count = scalar::Minimum()(p.segment, p.shape.n - first);
     const int64_t at = result / p.segments * p.shape.n + first;
     S state = Combine::template Start<S>();
-    if (whole) {
-      const T* row = static_cast<const T*>(x) + at;
-      for (int64_t i = threadIdx.x * kN; i < count; i += blockDim.x * kN) {
-        const Pack<T, kN> pack = LoadPack<T>(row + i, count - i, true);
-        for (int k = 0; k < kN && k < count - i; ++k) {
-          state = combine(state, static_cast<S>(pack.at[k]));
-        }
-      }
+    const auto take = [&](int64_t, S v) { state = combine(state, v); };
+    if (p.from_states) {
+      ForRow(static_cast<const S*>(x) + at, count, 1, false, take);
     } else {
-      for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-        state = combine(state, StateAt<T>(x, at + i, p.from_states));
-      }
+      ForRow(static_cast<const T*>(x) + at, count, 1, whole, take);
     }
     state = BlockReduce(state, SharedMemory<S>(), combine);
     if (threadIdx.x == 0) Store<T>(state, y, result, p);
@@ -173,26 +164,19 @@ __global__ void ColumnsKernel(const void* x, void* y, Pass p) {
 template <typename Combine, typename T>
 Status LaunchPass(const void* x, void* y, const Pass& p, cudaStream_t stream) {
   using S = ComputeOf<T>;
-  constexpr int64_t kMostBlocks = 1 << 16;
   const int64_t results = p.shape.outer * p.segments;
   if (p.shape.inner == 1) {
-    const bool whole = !p.from_states && IsAligned<T>(x) &&
-                       p.segment % kPack<T> == 0 &&
-                       (p.shape.outer == 1 || p.shape.n % kPack<T> == 0);
-    // A short row needs few threads.
-    const int64_t work =
-        std::min(p.shape.n, p.segment) / (whole ? kPack<T> : 1);
-    const int threads = work <= kWarp       ? kWarp
-                        : work <= 4 * kWarp ? 4 * kWarp
-                                            : kRowThreads;
+    const bool whole = p.segment % kPack<T> == 0 &&
+                       RowsAreWhole<T>(x, p.shape.n) && !p.from_states;
     return Launch(Combine::kName,
-                  {std::min(results, kMostBlocks), threads,
+                  {std::min(results, kMostRowBlocks),
+                   RowThreads(std::min(p.shape.n, p.segment)),
                    kBlockReduceShared * sizeof(S)},
                   stream, RowsKernel<Combine, T>, x, y, p, whole);
   }
   const int64_t groups = (p.shape.inner + kColumns - 1) / kColumns;
   return Launch(Combine::kName,
-                {std::min(results * groups, kMostBlocks),
+                {std::min(results * groups, kMostRowBlocks),
                  kColumns * kColumnRows, kColumns * kColumnRows * sizeof(S)},
                 stream, ColumnsKernel<Combine, T>, x, y, p);
 }

@@ -1,0 +1,190 @@
+// Cross entropy: a block per row of logits.
+#include "kernels/cuda/loss.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/elementwise_kernels.h"
+#include "kernels/cuda/log_sum_exp.h"
+
+namespace sluice::cuda {
+namespace {
+
+// CrossEntropyOperands with types.
+template <typename T, typename Label>
+struct Operands {
+  const T* logits;
+  const Label* labels;
+  const T* log_sum_exp;
+  const T* dloss;
+  T* dlogits;
+  T* loss;
+  T* log_sum_exp_out;
+  long long* bad_row;
+};
+
+// What a row's threads have in common. Labels are smoothed to
+// keep * label + spread.
+template <typename C>
+struct Row {
+  int64_t classes;
+  C keep, spread;
+  bool whole;
+  C* shared;
+  C log_sum_exp;
+};
+
+// --- Labels as dense as the logits -------------------------------------------
+
+template <typename T, typename C>
+__device__ C DenseLoss(const Row<C>& row, const T* x, const T* labels) {
+  C loss = 0;
+  ForRow(x, row.classes, 1, row.whole, [&](int64_t i, C v) {
+    loss += (row.keep * static_cast<C>(labels[i]) + row.spread) *
+            (row.log_sum_exp - v);
+  });
+  return BlockReduce(loss, row.shared, scalar::Add());
+}
+
+template <typename T, typename C>
+__device__ void DenseGrad(const Row<C>& row, const T* x, const T* labels,
+                          C smoothing, C dloss, T* dx) {
+  C total = 0;
+  ForRow(labels, row.classes, 1, row.whole,
+         [&](int64_t, C label) { total += row.keep * label; });
+  total = BlockReduce(total, row.shared, scalar::Add()) + smoothing;
+  MapRow(x, dx, row.classes, 1, row.whole, [&](int64_t i, C v) {
+    const C label = row.keep * static_cast<C>(labels[i]) + row.spread;
+    return dloss * (scalar::Exp()(v - row.log_sum_exp) * total - label);
+  });
+}
+
+// --- One class per row -------------------------------------------------------
+
+template <typename T, typename C>
+__device__ C SparseLoss(const Row<C>& row, const T* x, int64_t label) {
+  C loss = row.keep * (row.log_sum_exp - static_cast<C>(x[label]));
+  if (row.spread != 0) {
+    C distance = 0;
+    ForRow(x, row.classes, 1, row.whole,
+           [&](int64_t, C v) { distance += row.log_sum_exp - v; });
+    loss += row.spread * BlockReduce(distance, row.shared, scalar::Add());
+  }
+  return loss;
+}
+
+template <typename T, typename C>
+__device__ void SparseGrad(const Row<C>& row, const T* x, int64_t label,
+                           C dloss, T* dx) {
+  MapRow(x, dx, row.classes, 1, row.whole, [&](int64_t i, C v) {
+    const C p = scalar::Exp()(v - row.log_sum_exp);
+    return dloss * (p - row.spread - (i == label ? row.keep : C(0)));
+  });
+}
+
+// -----------------------------------------------------------------------------
+
+template <typename T, typename Label>
+__global__ void CrossEntropyKernel(CrossEntropyShape shape,
+                                   Operands<T, Label> o, bool whole) {
+  using C = ComputeOf<T>;
+  constexpr bool kSparse = std::is_integral_v<Label>;
+  const C smoothing = static_cast<C>(shape.smoothing);
+  Row<C> row = {
+      shape.classes,
+      static_cast<C>(1 - shape.smoothing),
+      static_cast<C>(shape.smoothing / static_cast<double>(shape.classes)),
+      whole,
+      SharedMemory<C>(),
+      0};
+  for (int64_t r = blockIdx.x; r < shape.rows; r += gridDim.x) {
+    const int64_t at = r * shape.classes;
+    const T* x = o.logits + at;
+    int64_t label = 0;
+    if constexpr (kSparse) {
+      label = static_cast<int64_t>(o.labels[r]);
+      if (label < 0 || label >= shape.classes) {  // for all threads alike
+        if (threadIdx.x == 0) atomicMin(o.bad_row, static_cast<long long>(r));
+        continue;
+      }
+    }
+    if (o.loss != nullptr) {
+      const ExpSum<C> e = SumExpOfRow(x, shape.classes, 1, whole, row.shared);
+      row.log_sum_exp = e.max + scalar::Log()(e.sum);
+      C loss;
+      if constexpr (kSparse) {
+        loss = SparseLoss(row, x, label);
+      } else {
+        loss = DenseLoss(row, x, o.labels + at);
+      }
+      if (threadIdx.x == 0) {
+        o.loss[r] = T(loss);
+        o.log_sum_exp_out[r] = T(row.log_sum_exp);
+      }
+    } else {
+      row.log_sum_exp = static_cast<C>(o.log_sum_exp[r]);
+    }
+    if (o.dlogits != nullptr) {
+      const C dloss = static_cast<C>(o.dloss[r]);
+      Barrier();  // dlogits may be the logits, of which all read x[label]
+      if constexpr (kSparse) {
+        SparseGrad(row, x, label, dloss, o.dlogits + at);
+      } else {
+        DenseGrad(row, x, o.labels + at, smoothing, dloss, o.dlogits + at);
+      }
+    }
+  }
+}
+
+template <typename T, typename Label>
+Status LaunchCrossEntropy(const CrossEntropyShape& shape,
+                          const CrossEntropyOperands& o, cudaStream_t stream) {
+  bool whole = RowsAreWhole<T>(o.logits, shape.classes) &&
+               RowsAreWhole<T>(o.dlogits, shape.classes);
+  if constexpr (!std::is_integral_v<Label>) {
+    whole = whole && RowsAreWhole<T>(o.labels, shape.classes);
+  }
+  const Operands<T, Label> typed = {
+      static_cast<const T*>(o.logits),      static_cast<const Label*>(o.labels),
+      static_cast<const T*>(o.log_sum_exp), static_cast<const T*>(o.dloss),
+      static_cast<T*>(o.dlogits),           static_cast<T*>(o.loss),
+      static_cast<T*>(o.log_sum_exp_out),   o.bad_row};
+  return Launch(
+      "SoftmaxCrossEntropy",
+      {std::min(shape.rows, kMostRowBlocks), RowThreads(shape.classes),
+       kBlockReduceShared * sizeof(ComputeOf<T>)},
+      stream, CrossEntropyKernel<T, Label>, shape, typed, whole);
+}
+
+// log(1 + exp(-|x|)) + max(x, 0) - x * label.
+struct SigmoidCrossEntropy {
+  static constexpr const char* kName = "SigmoidCrossEntropy";
+  template <typename C>
+  __device__ C operator()(C x, C label) const {
+    const C tail = scalar::Log1p()(scalar::Exp()(-scalar::Abs()(x)));
+    return (x > C(0) ? x : C(0)) - x * label + tail;
+  }
+};
+
+}  // namespace
+
+CrossEntropyLauncher FindCrossEntropy(DType dtype) {
+  return DispatchFloating(
+      dtype, []<typename E>(TypeTag<E>) -> CrossEntropyLauncher {
+        return LaunchCrossEntropy<DeviceTypeOf<E>, DeviceTypeOf<E>>;
+      });
+}
+
+CrossEntropyLauncher FindSparseCrossEntropy(DType dtype, DType labels) {
+  return DispatchFloating(dtype, [&]<typename E>(TypeTag<E>) {
+    return DispatchIndex(
+        labels, []<typename Label>(TypeTag<Label>) -> CrossEntropyLauncher {
+          return LaunchCrossEntropy<DeviceTypeOf<E>, Label>;
+        });
+  });
+}
+
+BinaryLauncher FindSigmoidCrossEntropy(DType dtype) {
+  return BinaryFor<SigmoidCrossEntropy>(dtype, FloatingTypes());
+}
+
+}  // namespace sluice::cuda
