@@ -1,0 +1,232 @@
+// Batch normalisation, forward: moments of segments of rows, combined by the
+// formula of Chan, Golub and LeVeque (1979), then the elements. No digits are
+// lost to a large mean.
+#include "kernels/cuda/batch_norm.h"
+
+#include "kernels/cuda/batch_norm_columns.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Of `count` values: their mean and the sum of squared distances from it.
+template <typename C>
+struct Moments {
+  C count, mean, squares;
+};
+struct MergeMoments {
+  template <typename C>
+  __device__ Moments<C> operator()(const Moments<C>& a,
+                                   const Moments<C>& b) const {
+    const C count = a.count + b.count;
+    if (count == C(0)) return a;
+    const C weight = b.count / count;
+    const C d = b.mean - a.mean;
+    return {count, a.mean + d * weight,
+            a.squares + b.squares + d * d * (a.count * weight)};
+  }
+};
+
+// Each thread takes its rows by Welford's recurrence (1962).
+template <typename T>
+__global__ void __launch_bounds__(kColumnThreads)
+    MomentsKernel(BatchNormShape shape, int64_t segments, const T* x,
+                  ComputeOf<T>* results, bool whole) {
+  using C = ComputeOf<T>;
+  constexpr int kN = kPack<T>;
+  FirstPass<T, Moments<C>>(
+      shape, segments,
+      [&](Moments<C>(&own)[kN], int64_t row, int64_t channel, int64_t count) {
+        const Pack<T, kN> pack =
+            LoadPack<T>(x + row * shape.channels + channel, count, whole);
+        const C n = own[0].count + C(1);
+        const C weight = C(1) / n;
+        for (int k = 0; k < kN; ++k) {
+          const C value = static_cast<C>(pack.at[k]);
+          const C d = value - own[k].mean;
+          own[k].count = n;
+          own[k].mean += d * weight;
+          own[k].squares += d * (value - own[k].mean);
+        }
+      },
+      MergeMoments(),
+      [&](const Moments<C>(&own)[kN], int64_t segment, int64_t channel,
+          int64_t count) {
+        C* mean = results + 2 * segment * shape.channels + channel;
+        for (int k = 0; k < kN && k < count; ++k) {
+          mean[k] = own[k].mean;
+          mean[shape.channels + k] = own[k].squares;
+        }
+      });
+}
+
+// BatchNormOperands' vectors of channels.
+template <typename C>
+struct Statistics {
+  const C* scale;
+  const C* running_mean;
+  const C* running_variance;
+  C* mean;
+  C* inv_std;
+  C* new_mean;
+  C* new_variance;
+  C* factor;  // inv_std * scale
+};
+
+template <typename C>
+__global__ void __launch_bounds__(kColumnThreads)
+    StatisticsKernel(BatchNormShape shape, int64_t segments, const C* results,
+                     Statistics<C> s) {
+  SecondPass<Moments<C>>(
+      shape, segments,
+      [&](int64_t segment, int64_t channel) -> Moments<C> {
+        const C* mean = results + 2 * segment * shape.channels + channel;
+        const int64_t rows = scalar::Minimum()(
+            int64_t{kSegmentRows}, shape.rows - segment * kSegmentRows);
+        return {static_cast<C>(rows), mean[0], mean[shape.channels]};
+      },
+      MergeMoments(),
+      [&](const Moments<C>& m, int64_t c) {
+        const C inv_std = C(1) / scalar::Sqrt()(m.squares / m.count +
+                                                static_cast<C>(shape.epsilon));
+        const C unbiased = m.squares / scalar::Maximum()(m.count - C(1), C(1));
+        const C keep = static_cast<C>(shape.momentum);
+        s.mean[c] = m.mean;
+        s.inv_std[c] = inv_std;
+        s.new_mean[c] = keep * s.running_mean[c] + (1 - keep) * m.mean;
+        s.new_variance[c] =
+            keep * s.running_variance[c] + (1 - keep) * unbiased;
+        s.factor[c] = inv_std * s.scale[c];
+      });
+}
+
+template <typename C>
+__global__ void InferenceFactorKernel(BatchNormShape shape, const C* scale,
+                                      const C* variance, C* factor) {
+  for (int64_t c = GlobalThread(); c < shape.channels; c += GlobalThreads()) {
+    factor[c] =
+        scale[c] / scalar::Sqrt()(variance[c] + static_cast<C>(shape.epsilon));
+  }
+}
+
+template <typename T>
+struct Normalized {
+  const T* x;
+  const T* addend;
+  const ComputeOf<T>* mean;
+  const ComputeOf<T>* factor;
+  const ComputeOf<T>* offset;
+  T* y;
+  uint8_t* mask;
+};
+
+// y = (x - mean) * factor + offset + addend, and with a mask max(0, y).
+template <typename T>
+__global__ void NormalizeKernel(BatchNormShape shape, Normalized<T> o,
+                                bool whole, bool octets) {
+  using C = ComputeOf<T>;
+  const int64_t n = shape.rows * shape.channels;
+  for (int64_t i = GlobalThread() * kOctet; i < n;
+       i += GlobalThreads() * kOctet) {
+    const int64_t count = n - i;
+    const auto x = LoadPack<T, kOctet>(o.x + i, count, whole);
+    const auto mean = LoadChannels(o.mean, i, shape.channels, octets);
+    const auto factor = LoadChannels(o.factor, i, shape.channels, octets);
+    const auto offset = LoadChannels(o.offset, i, shape.channels, octets);
+    Pack<T, kOctet> addend = {};
+    if (o.addend != nullptr) {
+      addend = LoadPack<T, kOctet>(o.addend + i, count, whole);
+    }
+    Pack<T, kOctet> y;
+    unsigned bits = 0;
+    for (int k = 0; k < kOctet; ++k) {
+      C v =
+          (static_cast<C>(x.at[k]) - mean.at[k]) * factor.at[k] + offset.at[k];
+      if (o.addend != nullptr) v += static_cast<C>(addend.at[k]);
+      if (o.mask != nullptr) {
+        if (v > C(0) && k < count) bits |= 1u << k;
+        v = scalar::Relu()(v);
+      }
+      y.at[k] = T(v);
+    }
+    StorePack(y, o.y + i, count, whole);
+    if (o.mask != nullptr) o.mask[i / kOctet] = static_cast<uint8_t>(bits);
+  }
+}
+
+template <typename T>
+Status Normalize(const BatchNormShape& shape, const BatchNormOperands& o,
+                 const void* mean, const ComputeOf<T>* factor,
+                 cudaStream_t stream) {
+  using C = ComputeOf<T>;
+  const bool whole = OctetsAreWhole<T>(o.x, o.addend, o.y);
+  const bool octets = OctetsOfChannels<C>(shape, mean, factor, o.offset);
+  const Normalized<T> typed = {static_cast<const T*>(o.x),
+                               static_cast<const T*>(o.addend),
+                               static_cast<const C*>(mean),
+                               factor,
+                               static_cast<const C*>(o.offset),
+                               static_cast<T*>(o.y),
+                               o.mask};
+  const int64_t chunks = (shape.rows * shape.channels + kOctet - 1) / kOctet;
+  return Launch("BatchNorm normalize", GridFor(chunks), stream,
+                NormalizeKernel<T>, shape, typed, whole, octets);
+}
+
+template <typename T>
+Status BatchNorm(const BatchNormShape& shape, const BatchNormOperands& o,
+                 cudaStream_t stream) {
+  using C = ComputeOf<T>;
+  const int64_t segments = SegmentsOf(shape);
+  const Workspace<C> work(shape, o.workspace);
+  SLUICE_RETURN_IF_ERROR(
+      Launch("BatchNorm moments", FirstPassGrid<T, Moments<C>>(shape), stream,
+             MomentsKernel<T>, shape, segments, static_cast<const T*>(o.x),
+             work.segments, ChannelsAreWhole<T>(shape, o.x)));
+  const Statistics<C> statistics = {static_cast<const C*>(o.scale),
+                                    static_cast<const C*>(o.running_mean),
+                                    static_cast<const C*>(o.running_variance),
+                                    static_cast<C*>(o.mean),
+                                    static_cast<C*>(o.inv_std),
+                                    static_cast<C*>(o.new_mean),
+                                    static_cast<C*>(o.new_variance),
+                                    work.factor};
+  SLUICE_RETURN_IF_ERROR(
+      Launch("BatchNorm statistics", SecondPassGrid<Moments<C>>(shape), stream,
+             StatisticsKernel<C>, shape, segments, work.segments, statistics));
+  return Normalize<T>(shape, o, o.mean, work.factor, stream);
+}
+
+template <typename T>
+Status BatchNormInference(const BatchNormShape& shape,
+                          const BatchNormOperands& o, cudaStream_t stream) {
+  using C = ComputeOf<T>;
+  const Workspace<C> work(shape, o.workspace);
+  SLUICE_RETURN_IF_ERROR(
+      Launch("BatchNormInference", GridFor(shape.channels), stream,
+             InferenceFactorKernel<C>, shape, static_cast<const C*>(o.scale),
+             static_cast<const C*>(o.running_variance), work.factor));
+  return Normalize<T>(shape, o, o.running_mean, work.factor, stream);
+}
+
+}  // namespace
+
+size_t BatchNormWorkspace(const BatchNormShape& shape, DType dtype) {
+  return (2 * SegmentsOf(shape) + 3) * shape.channels *
+         SizeOf(ComputeDType(dtype));
+}
+
+BatchNormLauncher FindBatchNorm(DType dtype) {
+  return DispatchFloating(dtype,
+                          []<typename E>(TypeTag<E>) -> BatchNormLauncher {
+                            return BatchNorm<DeviceTypeOf<E>>;
+                          });
+}
+
+BatchNormLauncher FindBatchNormInference(DType dtype) {
+  return DispatchFloating(dtype,
+                          []<typename E>(TypeTag<E>) -> BatchNormLauncher {
+                            return BatchNormInference<DeviceTypeOf<E>>;
+                          });
+}
+
+}  // namespace sluice::cuda
