@@ -285,9 +285,17 @@ Panels<T> PanelsOf(const Gemm<T>& g, const Cut& cut, const Part& part,
   return {g.packed_b + part.k * RoundUp(g.n, Kernels<T>().columns), 0, g.n};
 }
 
+// Elements of A or B that are wanted next.
+template <typename T>
+struct Wanted {
+  const T* data = nullptr;
+  int64_t count = 0;
+};
+
 // Computes one part of C: block after block of k.
 template <typename T>
-void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b) {
+void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b,
+                  const Wanted<T>& after = {}) {
   const GemmKernels<T>& kernels = Kernels<T>();
   const int64_t padded = RoundUp(b.columns, kernels.columns);
   const bool far =
@@ -306,6 +314,8 @@ void MultiplyPart(const Gemm<T>& g, const Part& part, const Panels<T>& b) {
     if (addend != nullptr) tile.addend = addend + (tile.c - g.c);
     tile.relu = g.relu && last;
     tile.bias = g.bias != nullptr && last ? g.bias + part.column : nullptr;
+    tile.fetch = after.data;
+    tile.fetch_count = after.count;
     PlaceA(g, part.row, k, tile, block);
     if (b.data != nullptr) {
       tile.b = b.data + p * padded + (part.column - b.column) * tile.k;
@@ -355,6 +365,20 @@ void RunTiled(const Gemm<T>& g, const Cut& cut, T* packed) {
   }
 }
 
+// What the block of k from `k` on takes from the operand with the longer rows,
+// where these are stored one after another: all of it comes from memory, once.
+template <typename T>
+Wanted<T> WantedAt(const Gemm<T>& g, int64_t k, int64_t end) {
+  const int64_t depth = std::min(kMaxTileK, end - k);
+  if (depth <= 0 || !g.transpose_a || g.transpose_b) return {};
+  const bool a = g.m > g.n;
+  const int64_t row = a ? g.lda : g.ldb;
+  const bool stored = a ? g.read_a.read == nullptr && g.lda == g.m
+                        : g.read_b.read == nullptr && g.ldb == g.n;
+  if (!stored) return {};
+  return {(a ? g.a : g.b) + k * row, depth * row};
+}
+
 // One slice of k into its own partial C.
 template <typename T>
 void RunSlice(const Gemm<T>& g, const Cut& cut, int64_t slice, T* partial,
@@ -375,10 +399,15 @@ void RunSlice(const Gemm<T>& g, const Cut& cut, int64_t slice, T* partial,
     part.depth = std::min(kMaxTileK, end - k);
     if (cut.pack_b) PackPart(g, part, packed);
     const Panels<T> panels = PanelsOf(g, cut, part, packed);
+    const Wanted<T> next = WantedAt(g, k + kMaxTileK, end);
     for (int64_t i = 0; i < g.m; i += cut.task_rows) {
       part.row = i;
       part.rows = std::min(cut.task_rows, g.m - i);
-      MultiplyPart(own, part, panels);
+      // Each call fetches its share.
+      MultiplyPart<T>(
+          own, part, panels,
+          {next.data == nullptr ? nullptr : next.data + next.count * i / g.m,
+           next.count * part.rows / g.m});
     }
   }
 }

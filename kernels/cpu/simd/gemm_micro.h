@@ -165,16 +165,19 @@ struct TileRows {
   int64_t tiles, rows, longer;
 };
 
-// One panel of B against all of A. next: the panel to fetch meanwhile, or null.
+// One panel of B against all of A. next: `count` elements to fetch meanwhile,
+// or null.
 template <typename T>
 void MultiplyPanel(const GemmTile<T>& tile, const T* b, int64_t b_stride, T* c,
-                   const T* bias, int64_t columns, const T* next) {
+                   const T* bias, int64_t columns, const T* next,
+                   int64_t count) {
   static constexpr TileFns<false, T> kFns;
   static constexpr TileFns<true, T> kFetching;
   const auto& fns = next == nullptr ? kFns.of_rows : kFetching.of_rows;
   const TileRows spread(tile.m);
   // Each register tile fetches its share.
-  const int64_t step = (kTileColumns<T> + spread.tiles - 1) / spread.tiles;
+  const int64_t steps = spread.tiles * tile.k;
+  const int64_t step = (count + steps - 1) / steps;
   int64_t row = 0;
   for (int64_t i = 0; i < spread.tiles; ++i) {
     const int64_t rows = spread.of(i);
@@ -207,10 +210,15 @@ void Multiply(const GemmTile<T>& tile) {
     }
     const T* bias = tile.bias == nullptr ? nullptr : tile.bias + j;
     const T* next = nullptr;
+    int64_t count = 0;
     if (tile.next_b != nullptr) {
       next = j + kTileColumns<T> < tile.n ? b + tile.b_stride : tile.next_b;
+      count = kTileColumns<T> * tile.k;
+    } else if (tile.fetch != nullptr) {
+      next = tile.fetch + tile.fetch_count * j / tile.n;
+      count = tile.fetch_count * columns / tile.n;
     }
-    MultiplyPanel(tile, b, b_stride, tile.c + j, bias, columns, next);
+    MultiplyPanel(tile, b, b_stride, tile.c + j, bias, columns, next, count);
   }
 }
 

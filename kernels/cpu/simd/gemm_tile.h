@@ -34,6 +34,10 @@ struct GemmTile {
   // Set where a packed B is too large to be in L2: the panel that is read after
   // these. Each panel is then fetched while the one before is used.
   const T* next_b = nullptr;
+  // Or elements of any matrix that are wanted after this call, fetched evenly
+  // over it.
+  const T* fetch = nullptr;
+  int64_t fetch_count = 0;
   T* c = nullptr;
   int64_t ldc = 0;
   const T* addend = nullptr;  // [m,n], rows ldc apart, maybe C; or null
