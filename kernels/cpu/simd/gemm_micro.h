@@ -217,6 +217,10 @@ void Multiply(const GemmTile<T>& tile) {
     } else if (tile.fetch != nullptr) {
       next = tile.fetch + tile.fetch_count * j / tile.n;
       count = tile.fetch_count * columns / tile.n;
+    } else if (j == 0 && !tile.a_packed && tile.a_row_stride == tile.k) {
+      // Rows one register tile on; later panels find them in cache.
+      next = tile.a + kTileRows * tile.k;
+      count = tile.m * tile.k;
     }
     MultiplyPanel(tile, b, b_stride, tile.c + j, bias, columns, next, count);
   }
