@@ -55,7 +55,9 @@ const Case kCases[] = {
     // Windows apart over many channels: filters from a product of patches.
     {2, 9, 8, 32, 3, 3, 48, {.strides = {2, 2}}},
     {3, 7, 6, 64, 1, 1, 40, {.strides = {2, 2}}},
+    {3, 9, 8, 64, 3, 3, 512, {.strides = {2, 2}}},
     {1, 13, 12, 33, 3, 2, 24, {.strides = {2, 1}, .dilations = {1, 2}}},
+    {1, 5, 6, 208, 3, 3, 160},
     // Those that Winograd's form serves, from kFirstWinograd on: tiles cut at
     // the edges, more tiles than channels, more channels than one block of a
     // product, many groups of tiles, and paddings that leave or add whole rows.
@@ -74,7 +76,7 @@ const Case kCases[] = {
      32,
      {.padding = Padding::kExplicit, .explicit_padding = {3, 0, 1, 4}}},
 };
-constexpr size_t kFirstWinograd = 22;
+constexpr size_t kFirstWinograd = 24;
 
 struct Values {
   Tensor x, filter, y;
@@ -237,7 +239,7 @@ TEST_CASE("every kernel gives the sums of the definition") {
   }
 }
 
-TEST_CASE("what is prepared of constant weights changes no bit") {
+TEST_CASE("what is prepared of constant weights changes no sum") {
   for (size_t i = 0; i < std::size(kCases); ++i) {
     Built built;
     Build(kCases[i], &built);
@@ -245,7 +247,11 @@ TEST_CASE("what is prepared of constant weights changes no bit") {
       for (const KernelDef* def : KernelTable::Global().FindAll(
                SpecOf(*op.node, true), DeviceType::kCpu)) {
         INFO("case ", i, " ", op.node->op().name, " ", def->provider);
-        CHECK(Run(*def, op, true)[0].BitEqual(Run(*def, op)[0]));
+        const Tensor prepared = Run(*def, op, true)[0];
+        CHECK(Error(prepared, op.result) < 1e-5);
+        // Large filters are summed in another order, once that pays.
+        const bool large = op.inputs[1].bytes() >= size_t{1} << 20;
+        CHECK((large || prepared.BitEqual(Run(*def, op)[0])));
       }
     }
   }

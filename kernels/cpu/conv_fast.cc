@@ -5,8 +5,10 @@
 
 #include "engine/threads.h"
 #include "kernels/cpu/conv_pass.h"
+#include "kernels/cpu/conv_patches.h"
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/simd/gemm_tile.h"
 #include "kernels/cpu/simd/simd.h"
 
 namespace sluice::cpu {
@@ -171,6 +173,32 @@ KernelPtr KernelOfJob(ConvJob job, const KernelSpec& spec) {
       (packed_floats + copies_floats) * sizeof(float));
 }
 
+// Where the filter is too large for L2, a product of patches reads it once for
+// many pixels; the register tiles below would stream it for every few rows.
+bool PatchesServe(const ConvGeometry& g, const KernelSpec& spec) {
+  const auto filter_bytes =
+      g.taps() * g.in * g.out * static_cast<int64_t>(sizeof(float));
+  return g.groups == 1 && g.in >= kMinPatchChannels &&
+         ConstantInput(spec, 1) != nullptr && filter_bytes >= simd::kFarBytes;
+}
+
+KernelPtr KernelOfPatches(const ConvGeometry& g, const KernelSpec& spec) {
+  Gemm<float> prepared = {.m = g.images * g.h.output * g.w.output,
+                          .n = g.out,
+                          .k = g.taps() * g.in,
+                          .ldb = g.out,
+                          .ldc = g.out};
+  prepared.read_a = ConvPatches{&g, nullptr}.reader();
+  ConvProduct product(prepared, spec);
+  const size_t bytes = product.workspace_bytes();
+  return KernelOf(
+      [g, product](const KernelContext& c) {
+        const ConvPatches patches = {&g, c.input<float>(0)};
+        product.Run(c, patches.reader());
+      },
+      bytes);
+}
+
 Result<KernelPtr> MakeForward(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
   if (IsMatrixProduct(g)) {
@@ -182,6 +210,7 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
                             .ldc = g.out},
                            spec);
   }
+  if (PatchesServe(g, spec)) return KernelOfPatches(g, spec);
   ConvJob job = JobOf(g, ForwardPass(g));
   job.result_image = g.y_image();
   return KernelOfJob(std::move(job), spec);

@@ -150,9 +150,6 @@ KernelPtr KernelOfFilterJob(FilterJob job) {
       bytes);
 }
 
-// Channels from which a patch is read in long enough runs.
-constexpr int64_t kMinPatchChannels = 32;
-
 KernelPtr KernelOfPatches(const ConvGeometry& g) {
   Gemm<float> prepared = {.m = g.taps() * g.in,
                           .n = g.out,

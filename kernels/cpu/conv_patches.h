@@ -11,6 +11,9 @@
 
 namespace sluice::cpu {
 
+// Channels from which a patch is read in long enough runs.
+inline constexpr int64_t kMinPatchChannels = 32;
+
 // Of convolutions of one group. [images * h.output * w.output, taps() * in].
 struct ConvPatches {
   const ConvGeometry* geometry;

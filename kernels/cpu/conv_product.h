@@ -15,29 +15,46 @@ inline bool IsMatrixProduct(const ConvGeometry& g) {
   return g.groups == 1 && plain(g.h) && plain(g.w);
 }
 
-// The kernel of a product of inputs 0 and 1 and of what follows it in the fused
-// ops; `prepared` lacks the pointers.
-inline KernelPtr KernelOfProduct(Gemm<float> prepared, const KernelSpec& spec) {
-  Tensor packed;
-  if (const Tensor* b = ConstantInput(spec, 1)) {
-    prepared.b = b->data<float>();
-    packed = PackB(prepared);
-    prepared.packed_b = packed.data<float>();
+// The product of inputs 0 and 1, prepared without their pointers, and of what
+// follows it in the fused ops.
+class ConvProduct {
+ public:
+  ConvProduct(const Gemm<float>& prepared, const KernelSpec& spec)
+      : prepared_(prepared), epilogue_of_(spec) {
+    const Tensor* b = ConstantInput(spec, 1);
+    if (b == nullptr) return;
+    prepared_.b = b->data<float>();
+    packed_ = PackB(prepared_);
+    prepared_.packed_b = packed_.data<float>();
   }
-  return KernelOf(
-      [prepared, packed,
-       epilogue_of = ConvEpilogueOf(spec)](const KernelContext& c) {
-        const ConvEpilogue epilogue = epilogue_of(c);
-        Gemm<float> gemm = prepared;
-        gemm.a = c.input<float>(0);
-        gemm.b = c.input<float>(1);
-        gemm.c = c.output<float>(0);
-        gemm.bias = epilogue.bias;
-        gemm.addend = epilogue.addend;
-        gemm.relu = epilogue.relu;
-        RunGemm(gemm, c.workspace());
-      },
-      GemmWorkspace(prepared));
+
+  size_t workspace_bytes() const { return GemmWorkspace(prepared_); }
+
+  // read_a: in place of input 0, where `prepared` has a reader too.
+  void Run(const KernelContext& c, MatrixReader<float> read_a = {}) const {
+    const ConvEpilogue epilogue = epilogue_of_(c);
+    Gemm<float> gemm = prepared_;
+    gemm.a = c.input<float>(0);
+    gemm.read_a = read_a;
+    gemm.b = c.input<float>(1);
+    gemm.c = c.output<float>(0);
+    gemm.bias = epilogue.bias;
+    gemm.addend = epilogue.addend;
+    gemm.relu = epilogue.relu;
+    RunGemm(gemm, c.workspace());
+  }
+
+ private:
+  Gemm<float> prepared_;
+  Tensor packed_;
+  ConvEpilogueOf epilogue_of_;
+};
+
+inline KernelPtr KernelOfProduct(const Gemm<float>& prepared,
+                                 const KernelSpec& spec) {
+  ConvProduct product(prepared, spec);
+  const size_t bytes = product.workspace_bytes();
+  return KernelOf([product](const KernelContext& c) { product.Run(c); }, bytes);
 }
 
 }  // namespace sluice::cpu

@@ -19,6 +19,8 @@ constexpr int64_t kMaxTaskRows = 96;
 // Fewer rows than this would load the panels of B too often.
 constexpr int64_t kMinTaskRows = 48;
 constexpr int64_t kMinTaskColumns = 64;
+// The same where A is read through a reader, by every task for itself.
+constexpr int64_t kMinReadingColumns = 128;
 // Multiply-adds that repay handing a task to another thread (about 10 us).
 constexpr int64_t kMinTaskWork = 1 << 19;
 constexpr int64_t kMaxTasks = 64;
@@ -115,10 +117,13 @@ Cut MakeCut(const Gemm<T>& g) {
           : std::clamp(wanted, min_row_tasks,
                        std::max(min_row_tasks, CeilDiv(g.m, kMinTaskRows)));
   cut.task_rows = RoundUp(CeilDiv(g.m, row_tasks), kernels.rows);
+  const int64_t min_columns = ready_b && g.read_a.read != nullptr
+                                  ? kMinReadingColumns
+                                  : kMinTaskColumns;
   const int64_t column_tasks =
       sliced ? 1
              : std::clamp<int64_t>(CeilDiv(wanted, row_tasks), 1,
-                                   CeilDiv(padded_n, kMinTaskColumns));
+                                   CeilDiv(padded_n, min_columns));
   cut.task_columns = RoundUp(CeilDiv(g.n, column_tasks), kernels.columns);
 
   const int64_t tasks =
