@@ -201,10 +201,11 @@ LearningRate Rate(const RunContext& run) {
   const double rate = Number(run, "base-rate", 0, 1e6) *
                       static_cast<double>(run.batch_size) / 256;
   const int64_t steps = std::max<int64_t>(run.total_steps(), 1);
+  // At most half of the steps: the rest must see a high rate too.
   const auto warm_up =
       std::min(static_cast<int64_t>(Number(run, "warm-up-epochs", 0, 1e6) *
                                     run.steps_per_epoch),
-               steps - 1);
+               steps / 2);
   const std::string& schedule = run.flag("schedule");
   const LearningRate falling =
       schedule == "cosine"       ? schedules::Cosine(rate, steps)
@@ -318,7 +319,8 @@ int main(int argc, char** argv) {
                   "cosine",
                   {"cosine", "polynomial", "constant"}},
                  {"warm-up-epochs",
-                  "Epochs in which the rate rises from 0 (default: 5, CIFAR 2)",
+                  "Epochs in which the rate rises from 0, at most half of all "
+                  "(default: 5, CIFAR 2)",
                   ""},
                  {"ema", "Decay of averages of the variables; 0: none", "0"},
                  {"labels", "File with the names of the classes, one a line",

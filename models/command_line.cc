@@ -222,7 +222,8 @@ class Reader {
         ->capture_default_str();
     sub->add_flag("--recompute", line_.training.recompute,
                   "Keep few activations for the gradient, compute the others "
-                  "again: less memory, more time, the same result");
+                  "again: less memory, more time, the same result (in half "
+                  "precision, to rounding)");
     sub->add_option("--profile", given_.profile,
                     "steps=FIRST:LAST: write a Chrome trace of these steps")
         ->check(Parses("STEPS", ParseSteps));

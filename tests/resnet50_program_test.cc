@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "io/checkpoint.h"
 #include "io/png.h"
@@ -152,6 +153,25 @@ TEST_CASE("training in two parts gives the bits of training in one") {
     CHECK(outcome.code == 0);
     CHECK(LastObject(outcome.out)["test_accuracy"] == trained["test_accuracy"]);
   }
+}
+
+TEST_CASE("a training shorter than its warm-up still reaches a high rate") {
+  const Outcome outcome =
+      Run(On("train", {"--json", "--batch-size", "4", "--steps", "4",
+                       "--log-every", "1", "--base-rate", "0.64",
+                       "--warm-up-epochs", "100", "--evaluate-every", "0"}));
+  CHECK(outcome.code == 0);
+  double highest = 0;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::ordered_json::parse(line);
+    if (object["event"] == "step") {
+      highest = std::max(highest, object["learning_rate"].get<double>());
+    }
+  }
+  // 0.64 for 256 images is 0.01 for 4, and after two steps of four the cosine
+  // is half the way down.
+  CHECK(highest == doctest::Approx(0.005));
 }
 
 TEST_CASE("bench prints what the published benchmarks print") {
