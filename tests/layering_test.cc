@@ -40,6 +40,10 @@ const std::map<std::string, std::string> kLongFiles = {
     {"engine/scalar.h", "the function of every elementwise op, one text"},
 };
 
+// Alone launches kernels and declares shared memory, so that the emulation of
+// CUDA (tests/cuda) can take the place of both.
+constexpr const char* kLaunchHeader = "kernels/cuda/launch.h";
+
 const std::set<std::string> kTopLevel = {
     "engine",
     "kernels",
@@ -133,6 +137,14 @@ Lines Violations(const std::string& path, const std::string& text) {
           fmt::format("{}: a public header includes <{}>", path, include.name));
     }
   }
+  if (folder == "kernels/cuda" && path != kLaunchHeader) {
+    for (const char* bypass : {"<<<", "__shared__", "cudaLaunch"}) {
+      if (text.find(bypass) != std::string::npos) {
+        found.push_back(fmt::format("{}: {}, which is for {}", path, bypass,
+                                    kLaunchHeader));
+      }
+    }
+  }
   const size_t lines = std::count(text.begin(), text.end(), '\n');
   if (lines > kMaximumLines && !kLongFiles.contains(path)) {
     found.push_back(
@@ -213,6 +225,15 @@ TEST_CASE("an include against the layers is found") {
             .size() == 1);
   CHECK(Violations("kernels/cpu/simd/a.cc", "#include \"kernels/cuda/b.h\"\n")
             .size() == 1);
+  CHECK(Violations("kernels/cuda/a.cu", "#include \"graph/op.h\"\n").size() ==
+        1);
+  CHECK(Violations("kernels/cuda/a.cu", "#include \"kernels/cpu/reduce.h\"\n")
+            .size() == 1);
+  CHECK(Violations("kernels/cuda/a.cu", "#include \"tests/cuda/fiber.h\"\n")
+            .size() == 1);
+  CHECK(Violations("kernels/cuda/a.cu",
+                   "#include <cuda_fp16.h>\n#include \"engine/scalar.h\"\n")
+            .empty());
   CHECK(Violations("io/a.cc", "#include \"models/layers.h\"\n").size() == 1);
   CHECK(Violations("models/a.cc", "#include \"kernels/cpu/b.h\"\n").size() ==
         1);
@@ -233,6 +254,12 @@ TEST_CASE("a third-party include in a public header is found") {
   CHECK(Violations("io/a.h", "#include \"io/proto/event.pb.h\"\n").size() == 1);
   CHECK(Violations("engine/a.cc", "#include <fmt/format.h>\n").empty());
   CHECK(Violations("kernels/cpu/a.h", "#include <Eigen/Core>\n").empty());
+}
+
+TEST_CASE("a CUDA kernel launched or sharing memory by other ways is found") {
+  CHECK(Violations("kernels/cuda/a.cu", "kernel<<<1, 32>>>();\n").size() == 1);
+  CHECK(Violations("kernels/cuda/a.cu", "__shared__ int x;\n").size() == 1);
+  CHECK(Violations(kLaunchHeader, "cudaLaunchKernelEx(...);\n").empty());
 }
 
 TEST_CASE("a file that is too long is found") {

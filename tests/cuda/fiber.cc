@@ -18,7 +18,7 @@ namespace sluice::cuda::emulation {
 namespace {
 
 // Before a switch to a stack. `frames` keeps what the sanitizer knows of this
-// one; null when it will not be returned to.
+// one.
 void Leave([[maybe_unused]] void** frames, [[maybe_unused]] const void* stack,
            [[maybe_unused]] size_t bytes) {
 #ifdef SLUICE_ASAN
@@ -48,9 +48,13 @@ Fiber::~Fiber() {
 }
 
 void Fiber::Start(const std::function<void()>& function) {
-  if (!finished_) Clear(stack_.get(), kStackBytes);
   function_ = &function;
+  // One that returned waits in Enter for its next function.
+  const bool waits = finished_ && entered_;
   finished_ = false;
+  if (waits) return;
+  Clear(stack_.get(), kStackBytes);
+  entered_ = false;
   own_frames_ = nullptr;
   getcontext(&context_);
   context_.uc_stack.ss_sp = stack_.get();
@@ -62,13 +66,18 @@ void Fiber::Start(const std::function<void()>& function) {
               static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
 }
 
+// Runs one function after another, since the sanitizer takes long to set up a
+// new stack.
 void Fiber::Enter(unsigned high, unsigned low) {
   Fiber* fiber = reinterpret_cast<Fiber*>(static_cast<uintptr_t>(high) << 32 |
                                           static_cast<uintptr_t>(low));
   Arrive(nullptr, &fiber->caller_stack_, &fiber->caller_stack_bytes_);
-  (*fiber->function_)();
-  fiber->finished_ = true;
-  fiber->SwitchBack();
+  fiber->entered_ = true;
+  for (;;) {
+    (*fiber->function_)();
+    fiber->finished_ = true;
+    fiber->Stop();
+  }
 }
 
 void Fiber::Resume() {
@@ -78,13 +87,9 @@ void Fiber::Resume() {
 }
 
 void Fiber::Stop() {
-  SwitchBack();
-  Arrive(own_frames_, &caller_stack_, &caller_stack_bytes_);
-}
-
-void Fiber::SwitchBack() {
-  Leave(finished_ ? nullptr : &own_frames_, caller_stack_, caller_stack_bytes_);
+  Leave(&own_frames_, caller_stack_, caller_stack_bytes_);
   swapcontext(&context_, &caller_);
+  Arrive(own_frames_, &caller_stack_, &caller_stack_bytes_);
 }
 
 }  // namespace sluice::cuda::emulation

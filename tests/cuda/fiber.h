@@ -30,13 +30,13 @@ class Fiber {
 
  private:
   static void Enter(unsigned high, unsigned low);
-  void SwitchBack();
 
   static constexpr size_t kStackBytes = 64 << 10;
   std::unique_ptr<char[]> stack_;
   ucontext_t context_{};
   ucontext_t caller_{};
   const std::function<void()>* function_ = nullptr;
+  bool entered_ = false;
   bool finished_ = true;
   // Of the sanitizer: the fiber's and its caller's.
   void* own_frames_ = nullptr;
