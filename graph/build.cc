@@ -281,8 +281,9 @@ Output Graph::Constant(double value, DType dtype, Location location) {
 }
 
 Initializer CopyOf(Tensor value) {
-  return {value.dtype(), value.shape(),
-          [value](Graph& graph) { return graph.Constant(value); }};
+  return {
+      value.dtype(), value.shape(),
+      [kept = std::move(value)](Graph& graph) { return graph.Constant(kept); }};
 }
 
 Initializer Filled(double value, const Shape& shape, DType dtype) {
