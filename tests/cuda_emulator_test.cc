@@ -147,8 +147,8 @@ TEST_CASE("shuffles of a butterfly add up a warp, in each warp its own") {
     CHECK(
         Launch("WarpSum", {2, 96}, nullptr, WarpSum, x.data(), y.data()).ok());
     for (size_t i = 0; i < y.size(); ++i) {
-      const double first = static_cast<double>(i / 32 * 32);
-      CHECK(y[i] == 32 * first + 31 * 16);
+      const size_t first = i / 32 * 32;
+      CHECK(y[i] == static_cast<double>(32 * first + 31 * 16));
     }
   }
 }

@@ -1,7 +1,5 @@
 #include "tests/cuda/fiber.h"
 
-#include <cstdint>
-
 #if defined(__SANITIZE_ADDRESS__)
 #define SLUICE_ASAN 1
 #elif defined(__has_feature)
@@ -42,6 +40,8 @@ void Clear([[maybe_unused]] char* stack, [[maybe_unused]] size_t bytes) {
 
 }  // namespace
 
+Fiber* Fiber::resumed_ = nullptr;
+
 Fiber::Fiber() : stack_(new char[kStackBytes]) {}
 Fiber::~Fiber() {
   Clear(stack_.get(), kStackBytes);
@@ -60,17 +60,13 @@ void Fiber::Start(const std::function<void()>& function) {
   context_.uc_stack.ss_sp = stack_.get();
   context_.uc_stack.ss_size = kStackBytes;
   context_.uc_link = nullptr;
-  // makecontext passes ints.
-  const auto self = reinterpret_cast<uintptr_t>(this);
-  makecontext(&context_, reinterpret_cast<void (*)()>(&Fiber::Enter), 2,
-              static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+  makecontext(&context_, &Fiber::Enter, 0);
 }
 
 // Runs one function after another, since the sanitizer takes long to set up a
 // new stack.
-void Fiber::Enter(unsigned high, unsigned low) {
-  Fiber* fiber = reinterpret_cast<Fiber*>(static_cast<uintptr_t>(high) << 32 |
-                                          static_cast<uintptr_t>(low));
+void Fiber::Enter() {
+  Fiber* fiber = resumed_;
   Arrive(nullptr, &fiber->caller_stack_, &fiber->caller_stack_bytes_);
   fiber->entered_ = true;
   for (;;) {
@@ -81,6 +77,7 @@ void Fiber::Enter(unsigned high, unsigned low) {
 }
 
 void Fiber::Resume() {
+  resumed_ = this;
   Leave(&caller_frames_, stack_.get(), kStackBytes);
   swapcontext(&caller_, &context_);
   Arrive(caller_frames_, nullptr, nullptr);

@@ -29,7 +29,9 @@ class Fiber {
   bool finished() const { return finished_; }
 
  private:
-  static void Enter(unsigned high, unsigned low);
+  static void Enter();
+
+  static Fiber* resumed_;  // the last: makecontext passes no pointers
 
   static constexpr size_t kStackBytes = 64 << 10;
   std::unique_ptr<char[]> stack_;
