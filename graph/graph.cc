@@ -147,7 +147,7 @@ std::vector<Node*> Graph::Initializers() const {
 }
 
 std::string Graph::UniqueName(const std::string& name) const {
-  const std::string full = scope_ + name;
+  std::string full = scope_ + name;
   if (!by_name_.contains(full)) return full;
   int& suffix = next_suffix_[full];
   std::string candidate;

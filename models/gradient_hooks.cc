@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "graph/ops/elementwise.h"
 #include "graph/ops/loss.h"
 #include "graph/ops/shape.h"
@@ -79,10 +81,11 @@ GradientHook ClipByValue(double limit) {
 GradientHook WeightDecay(double rate, NamePredicate exclude) {
   Require(rate >= 0, "WeightDecay", rate, "a rate that is not negative");
   return
-      [=](MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
+      [rate, skips = std::move(exclude)](
+          MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
         NameScope names(context.graph, "weight_decay");
         for (auto& pair : pairs) {
-          if (exclude && exclude(pair.variable.name())) continue;
+          if (skips && skips(pair.variable.name())) continue;
           pair.gradient = pair.gradient + rate * pair.variable;
         }
       };

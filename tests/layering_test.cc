@@ -77,7 +77,7 @@ const std::set<std::string> kTopLevel = {
 std::string FolderOf(std::string_view path) {
   const size_t slash = path.find('/');
   if (slash == std::string_view::npos) return "";
-  const std::string top(path.substr(0, slash));
+  std::string top(path.substr(0, slash));
   if (kUnrestricted.contains(top) || kMayInclude.contains(top)) return top;
   const size_t second = path.find('/', slash + 1);
   const std::string two(path.substr(0, second));

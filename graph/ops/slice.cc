@@ -122,7 +122,7 @@ Outputs SliceGradient(const Node& node, const Outputs& dy) {
 Status PadShape(InferContext& c) {
   Shape y = c.input(0);
   const auto& paddings = c.attrs().Ints("paddings");
-  if (paddings.size() != static_cast<size_t>(2 * y.rank())) {
+  if (paddings.size() != 2 * static_cast<size_t>(y.rank())) {
     return InvalidArgument(
         fmt::format("{} paddings for {} dimensions, wanted two for each",
                     paddings.size(), y.rank()));
