@@ -3,24 +3,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/convert.h"
+
 namespace sluice {
-namespace {
-
-template <typename To, typename From>
-To Convert(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (std::is_same_v<To, Half> ||
-                       std::is_same_v<To, BFloat16>) {
-    return To(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return static_cast<ComputeType<From>>(value) != ComputeType<From>(0);
-  } else {
-    return static_cast<To>(static_cast<ComputeType<From>>(value));
-  }
-}
-
-}  // namespace
 
 std::shared_ptr<void> AllocateBuffer(size_t bytes) {
   const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -1,9 +1,8 @@
 // Elementwise ops that convert, choose or add up rather than compute a
 // function: Cast, Select and AddN.
-#include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "engine/convert.h"
 #include "engine/threads.h"
 #include "kernels/cpu/elementwise.h"
 
@@ -11,26 +10,6 @@ namespace sluice::cpu {
 namespace {
 
 // --- Cast --------------------------------------------------------------------
-
-// Floats out of an integer's range become the nearest in range, NaN 0.
-template <typename To, typename From>
-To Convert(From from) {
-  const auto x = static_cast<ComputeType<From>>(from);
-  using X = std::remove_const_t<decltype(x)>;
-  if constexpr (std::is_same_v<To, bool>) {
-    return x != X(0);
-  } else if constexpr (std::is_floating_point_v<X> && std::is_integral_v<To>) {
-    using Limits = std::numeric_limits<To>;
-    // 2^digits, the first value beyond the range, is exact in any float.
-    const X end = std::ldexp(X(1), Limits::digits);
-    if (!(x > static_cast<X>(Limits::lowest()))) {
-      return std::isnan(x) ? To(0) : Limits::lowest();
-    }
-    return x < end ? static_cast<To>(x) : Limits::max();
-  } else {
-    return To(static_cast<ComputeType<To>>(x));
-  }
-}
 
 template <typename To, typename From>
 void CastLoop(const void* x_data, void* y_data, int64_t n, simd::OpParams) {
