@@ -16,11 +16,11 @@ using Gradients =
 }  // namespace
 
 UnaryLauncher FindActivation(std::string_view function, DType dtype) {
-  return UnaryAmong<FloatingTypes>(function, dtype, Functions());
+  return LauncherAmong<Unary, FloatingTypes>(function, dtype, Functions());
 }
 
 BinaryLauncher FindActivationGrad(std::string_view function, DType dtype) {
-  return BinaryAmong<FloatingTypes>(function, dtype, Gradients());
+  return LauncherAmong<Binary, FloatingTypes>(function, dtype, Gradients());
 }
 
 }  // namespace sluice::cuda

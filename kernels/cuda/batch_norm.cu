@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kColumnThreads)
       MergeMoments(),
       [&](const Moments<C>(&own)[kN], int64_t segment, int64_t channel,
           int64_t count) {
-        C* mean = results + 2 * segment * shape.channels + channel;
+        C* mean = OfSegment(results, shape, segment, channel);
         for (int k = 0; k < kN && k < count; ++k) {
           mean[k] = own[k].mean;
           mean[shape.channels + k] = own[k].squares;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   SecondPass<Moments<C>>(
       shape, segments,
       [&](int64_t segment, int64_t channel) -> Moments<C> {
-        const C* mean = results + 2 * segment * shape.channels + channel;
+        const C* mean = OfSegment(results, shape, segment, channel);
         const int64_t rows = scalar::Minimum()(
             int64_t{kSegmentRows}, shape.rows - segment * kSegmentRows);
         return {static_cast<C>(rows), mean[0], mean[shape.channels]};
@@ -167,8 +167,7 @@ Status Normalize(const BatchNormShape& shape, const BatchNormOperands& o,
                                static_cast<const C*>(o.offset),
                                static_cast<T*>(o.y),
                                o.mask};
-  const int64_t chunks = (shape.rows * shape.channels + kOctet - 1) / kOctet;
-  return Launch("BatchNorm normalize", GridFor(chunks), stream,
+  return Launch("BatchNorm normalize", OctetGrid(shape), stream,
                 NormalizeKernel<T>, shape, typed, whole, octets);
 }
 

@@ -41,6 +41,14 @@ struct Workspace {
         shift(slope + shape.channels) {}
 };
 
+// Where a segment's first vector is at `channel`; its second is shape.channels
+// further on.
+template <typename C>
+__device__ C* OfSegment(C* segments, const BatchNormShape& shape,
+                        int64_t segment, int64_t channel) {
+  return segments + 2 * segment * shape.channels + channel;
+}
+
 // Combines the states of the threads that share a channel, as a tree; the first
 // of them, lane 0, gets the result in `own`. All threads must come here.
 // `shared` has N states for every thread.
@@ -150,6 +158,10 @@ template <typename T, typename... Pointers>
 bool OctetsAreWhole(Pointers... tensors) {
   return (IsAligned<T, kOctet>(tensors) && ...);
 }
+inline Grid OctetGrid(const BatchNormShape& shape) {
+  return GridFor((shape.rows * shape.channels + kOctet - 1) / kOctet);
+}
+
 // May the values of eight channels be loaded at once?
 template <typename C, typename... Pointers>
 bool OctetsOfChannels(const BatchNormShape& shape, Pointers... vectors) {

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kColumnThreads)
       AddSums(),
       [&](const Sums<C>(&own)[kN], int64_t segment, int64_t channel,
           int64_t count) {
-        C* sum = results + 2 * segment * shape.channels + channel;
+        C* sum = OfSegment(results, shape, segment, channel);
         for (int k = 0; k < kN && k < count; ++k) {
           sum[k] = own[k].sum;
           sum[shape.channels + k] = own[k].dot;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   SecondPass<Sums<C>>(
       shape, segments,
       [&](int64_t segment, int64_t channel) -> Sums<C> {
-        const C* sum = results + 2 * segment * shape.channels + channel;
+        const C* sum = OfSegment(results, shape, segment, channel);
         return {sum[0], sum[shape.channels]};
       },
       AddSums(),
@@ -170,8 +170,7 @@ Status BatchNormGrad(const BatchNormShape& shape,
   const bool whole = OctetsAreWhole<T>(typed.x, typed.dy, o.dx);
   const bool octets = OctetsOfChannels<C>(shape, typed.mean, work.factor,
                                           work.slope, work.shift);
-  const int64_t chunks = (shape.rows * shape.channels + kOctet - 1) / kOctet;
-  return Launch("BatchNormGrad", GridFor(chunks), stream, GradKernel<T>, shape,
+  return Launch("BatchNormGrad", OctetGrid(shape), stream, GradKernel<T>, shape,
                 typed, work, static_cast<T*>(o.dx), whole, octets);
 }
 

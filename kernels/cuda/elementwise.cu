@@ -18,8 +18,10 @@ using Functions =
 
 UnaryLauncher FindUnary(std::string_view function, DType dtype) {
   return dtype == DType::kBool
-             ? UnaryAmong<BoolType>(function, dtype, s::OpList<s::LogicalNot>())
-             : UnaryAmong<FloatingTypes>(function, dtype, Functions());
+             ? LauncherAmong<Unary, BoolType>(function, dtype,
+                                              s::OpList<s::LogicalNot>())
+             : LauncherAmong<Unary, FloatingTypes>(function, dtype,
+                                                   Functions());
 }
 
 Broadcast BroadcastOf(const Shape& output, std::span<const Shape> operands) {

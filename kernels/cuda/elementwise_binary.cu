@@ -16,8 +16,9 @@ using Logical = s::OpList<s::LogicalAnd, s::LogicalOr, s::LogicalXor, s::Equal,
 
 BinaryLauncher FindBinary(std::string_view function, DType dtype) {
   return dtype == DType::kBool
-             ? BinaryAmong<BoolType>(function, dtype, Logical())
-             : BinaryAmong<FloatingTypes>(function, dtype, Functions());
+             ? LauncherAmong<Binary, BoolType>(function, dtype, Logical())
+             : LauncherAmong<Binary, FloatingTypes>(function, dtype,
+                                                    Functions());
 }
 
 }  // namespace sluice::cuda

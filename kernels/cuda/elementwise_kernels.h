@@ -146,37 +146,35 @@ Status LaunchBinary(const void* a, const void* b, void* y,
 
 // --- Finding -----------------------------------------------------------------
 
-template <typename Op, typename... Ts>
-UnaryLauncher UnaryFor(DType dtype, scalar::OpList<Ts...>) {
-  UnaryLauncher found = nullptr;
-  ((found = dtype == DTypeOf<Ts>::value ? LaunchUnary<Op, DeviceTypeOf<Ts>>
-                                        : found),
-   ...);
-  return found;
-}
-template <typename Op, typename... Ts>
-BinaryLauncher BinaryFor(DType dtype, scalar::OpList<Ts...>) {
-  BinaryLauncher found = nullptr;
-  ((found = dtype == DTypeOf<Ts>::value ? LaunchBinary<Op, DeviceTypeOf<Ts>>
-                                        : found),
+// Of one operand, and of two.
+struct Unary {
+  using Launcher = UnaryLauncher;
+  template <typename Op, typename T>
+  static constexpr Launcher kLaunch = LaunchUnary<Op, T>;
+};
+struct Binary {
+  using Launcher = BinaryLauncher;
+  template <typename Op, typename T>
+  static constexpr Launcher kLaunch = LaunchBinary<Op, T>;
+};
+
+template <typename Form, typename Op, typename... Ts>
+typename Form::Launcher LauncherFor(DType dtype, scalar::OpList<Ts...>) {
+  typename Form::Launcher found = nullptr;
+  ((found = dtype == DTypeOf<Ts>::value
+                ? Form::template kLaunch<Op, DeviceTypeOf<Ts>>
+                : found),
    ...);
   return found;
 }
 
 // Among functions and the dtypes each is compiled for. Null if absent.
-template <typename Types, typename... Ops>
-UnaryLauncher UnaryAmong(std::string_view function, DType dtype,
-                         scalar::OpList<Ops...>) {
-  UnaryLauncher found = nullptr;
-  ((found = function == Ops::kName ? UnaryFor<Ops>(dtype, Types()) : found),
-   ...);
-  return found;
-}
-template <typename Types, typename... Ops>
-BinaryLauncher BinaryAmong(std::string_view function, DType dtype,
-                           scalar::OpList<Ops...>) {
-  BinaryLauncher found = nullptr;
-  ((found = function == Ops::kName ? BinaryFor<Ops>(dtype, Types()) : found),
+template <typename Form, typename Types, typename... Ops>
+typename Form::Launcher LauncherAmong(std::string_view function, DType dtype,
+                                      scalar::OpList<Ops...>) {
+  typename Form::Launcher found = nullptr;
+  ((found = function == Ops::kName ? LauncherFor<Form, Ops>(dtype, Types())
+                                   : found),
    ...);
   return found;
 }

@@ -184,7 +184,7 @@ CrossEntropyLauncher FindSparseCrossEntropy(DType dtype, DType labels) {
 }
 
 BinaryLauncher FindSigmoidCrossEntropy(DType dtype) {
-  return BinaryFor<SigmoidCrossEntropy>(dtype, FloatingTypes());
+  return LauncherFor<Binary, SigmoidCrossEntropy>(dtype, FloatingTypes());
 }
 
 }  // namespace sluice::cuda
