@@ -15,8 +15,9 @@ file(GLOB sources CONFIGURE_DEPENDS
 # What kernels use of the engine is compiled in: the module sees no symbols of
 # the program that loads it.
 add_library(sluice_cuda MODULE ${sources}
-  ${PROJECT_SOURCE_DIR}/engine/dtype.cc ${PROJECT_SOURCE_DIR}/engine/shape.cc
-  ${PROJECT_SOURCE_DIR}/engine/status.cc)
+  ${PROJECT_SOURCE_DIR}/engine/attributes.cc ${PROJECT_SOURCE_DIR}/engine/dtype.cc
+  ${PROJECT_SOURCE_DIR}/engine/kernel.cc ${PROJECT_SOURCE_DIR}/engine/shape.cc
+  ${PROJECT_SOURCE_DIR}/engine/status.cc ${PROJECT_SOURCE_DIR}/engine/tensor.cc)
 set_target_properties(sluice_cuda PROPERTIES
   CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
   VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON

@@ -29,6 +29,7 @@ KernelTable& KernelTable::Global() {
 }
 
 void KernelTable::Register(KernelDef def) {
+  MutexLock lock(mutex_);
   auto& kernels = by_op_[def.op];
   // Stable: of equal priorities the first registered wins.
   auto at = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) {
@@ -39,17 +40,15 @@ void KernelTable::Register(KernelDef def) {
 
 std::vector<const KernelDef*> KernelTable::FindAll(const KernelSpec& spec,
                                                    DeviceType device) const {
-  std::vector<const KernelDef*> found;
-  auto it = by_op_.find(spec.op);
-  if (it == by_op_.end()) return found;
   const std::vector<TensorType>& keys =
       spec.inputs.empty() ? spec.outputs : spec.inputs;
-  for (const auto& kernel : it->second) {
-    if (kernel->device != device) continue;
-    if (!keys.empty() && !kernel->dtypes.Contains(keys[0].dtype)) continue;
-    if (kernel->supports && !kernel->supports(spec)) continue;
-    found.push_back(kernel.get());
-  }
+  std::vector<const KernelDef*> found = KernelsOf(spec.op);
+  // Without the lock: `supports` may itself ask the table.
+  std::erase_if(found, [&](const KernelDef* kernel) {
+    return kernel->device != device ||
+           (!keys.empty() && !kernel->dtypes.Contains(keys[0].dtype)) ||
+           (kernel->supports && !kernel->supports(spec));
+  });
   return found;
 }
 
@@ -67,6 +66,7 @@ Result<const KernelDef*> KernelTable::Find(const KernelSpec& spec,
 std::vector<const KernelDef*> KernelTable::KernelsOf(
     std::string_view op) const {
   std::vector<const KernelDef*> kernels;
+  MutexLock lock(mutex_);
   auto it = by_op_.find(op);
   if (it == by_op_.end()) return kernels;
   for (const auto& kernel : it->second) kernels.push_back(kernel.get());

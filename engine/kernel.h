@@ -20,6 +20,7 @@
 #include "engine/shape.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/thread_annotations.h"
 
 namespace sluice {
 
@@ -58,6 +59,7 @@ struct KernelSpec {
   // for those that may change.
   std::vector<Tensor> constants;
   bool deterministic = false;  // the same bits for any number of threads
+  bool tf32 = false;  // products of float32 may round operands to TF32
 };
 
 // The constant that input `i` is, or null.
@@ -67,12 +69,21 @@ inline const Tensor* ConstantInput(const KernelSpec& spec, int i) {
   return constant ? &spec.constants[i] : nullptr;
 }
 
-// What stays the same during one step.
-struct StepContext {
+// What keys the randomness of one step.
+struct StepKey {
   uint64_t seed = 0;  // the session's
-  uint64_t step = 0;  // the global step; with seed it keys randomness
+  uint64_t step = 0;  // the global step
   uint32_t replica = 0;
+};
+
+// What stays the same during one step.
+struct StepContext : StepKey {
   Rendezvous* rendezvous = nullptr;  // null for a step on one device
+  // On an accelerator: the queue that kernels add their work to (a
+  // cudaStream_t), and the key in device memory. Kernels read the key there,
+  // since a captured step runs again without them.
+  void* stream = nullptr;
+  const StepKey* device_key = nullptr;
 };
 
 // What one run of a kernel sees. Shapes and dtypes were fixed by the spec.
@@ -113,12 +124,17 @@ class KernelContext {
 };
 
 // Immutable once made; Run may be called again and again, by one thread at a
-// time. It must not allocate, lock or format strings unless it fails.
+// time. It must not allocate, lock or format strings unless it fails. On an
+// accelerator operands are in device memory, and Run adds work to the step's
+// stream without waiting for it.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual Status Run(const KernelContext& context) = 0;
   virtual size_t workspace_bytes() const { return 0; }
+  // Why a step that has this kernel cannot be captured once and replayed
+  // without calling Run; empty when it can be.
+  virtual std::string_view why_not_captured() const { return {}; }
 };
 using KernelPtr = std::unique_ptr<Kernel>;
 
@@ -163,7 +179,7 @@ struct KernelDef {
   std::function<Result<KernelPtr>(const KernelSpec&)> make;
 };
 
-// Thread-compatible: fill it before sessions run.
+// Thread-safe. Pointers to rows stay valid as long as the table.
 class KernelTable {
  public:
   // The process's table, with the built-in kernels.
@@ -179,8 +195,9 @@ class KernelTable {
   std::vector<const KernelDef*> KernelsOf(std::string_view op) const;
 
  private:
+  mutable Mutex mutex_;
   std::map<std::string, std::vector<std::unique_ptr<KernelDef>>, std::less<>>
-      by_op_;
+      by_op_ GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

@@ -6,38 +6,11 @@
 #include <fmt/format.h>
 
 #include "engine/threads.h"
-#include "graph/evaluate.h"
 #include "tests/support/guarded_run.h"
-#include "tests/support/op_probe.h"
+#include "tests/support/op_check.h"
 
 namespace sluice::testing {
 namespace {
-
-// Allowed difference from a result of wider type, relative to the largest.
-double Tolerance(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return 1e-11;
-    case DType::kFloat32:
-      return 2e-5;
-    case DType::kFloat16:
-      return 5e-3;
-    case DType::kBFloat16:
-      return 3e-2;
-    default:
-      return 0;
-  }
-}
-
-double Tolerance(const KernelSpec& spec) {
-  double tolerance = 0;
-  for (const auto* types : {&spec.inputs, &spec.outputs}) {
-    for (const TensorType& type : *types) {
-      tolerance = std::max(tolerance, Tolerance(type.dtype));
-    }
-  }
-  return tolerance;
-}
 
 // Draws random numbers: results of different dtypes need not agree.
 bool Random(const OpDef& op) {

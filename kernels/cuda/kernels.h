@@ -1,0 +1,25 @@
+// The registration functions of the CUDA kernels, one per op family, each in
+// the file of its family that ends in .cc. They turn a KernelSpec into a call
+// of a launcher; the launchers and their kernels are in the .cu beside it.
+#ifndef SLUICE_KERNELS_CUDA_KERNELS_H_
+#define SLUICE_KERNELS_CUDA_KERNELS_H_
+
+#include <cuda_runtime.h>
+
+#include "engine/kernel.h"
+
+namespace sluice::cuda {
+
+// All of them.
+void RegisterCudaKernels(KernelTable& table);
+
+void RegisterSoftmaxKernels(KernelTable& table);
+
+// The queue that a kernel adds its work to.
+inline cudaStream_t StreamOf(const KernelContext& context) {
+  return static_cast<cudaStream_t>(context.step().stream);
+}
+
+}  // namespace sluice::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_KERNELS_H_

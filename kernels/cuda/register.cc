@@ -1,0 +1,9 @@
+#include "kernels/cuda/kernels.h"
+
+namespace sluice::cuda {
+
+void RegisterCudaKernels(KernelTable& table) {
+  RegisterSoftmaxKernels(table);
+}
+
+}  // namespace sluice::cuda
