@@ -56,11 +56,7 @@ template <int kOperands>
 __device__ Offsets<kOperands> OffsetsOf(const Broadcast& shape, int64_t i) {
   Offsets<kOperands> offsets;
   for (int d = shape.rank - 1; d >= 0; --d) {
-    // 64-bit division is slow on a GPU, and seldom needed.
-    const int64_t rest =
-        shape.elements <= INT32_MAX
-            ? static_cast<uint32_t>(i) / static_cast<uint32_t>(shape.dims[d])
-            : i / shape.dims[d];
+    const int64_t rest = Quotient(i, shape.dims[d]);
     const int64_t index = i - rest * shape.dims[d];
     for (int k = 0; k < kOperands; ++k) {
       offsets.at[k] += index * shape.strides[k][d];

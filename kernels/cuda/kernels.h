@@ -13,6 +13,7 @@ namespace sluice::cuda {
 // All of them.
 void RegisterCudaKernels(KernelTable& table);
 
+void RegisterPoolKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
 
 // The queue that a kernel adds its work to.

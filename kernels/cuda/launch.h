@@ -65,6 +65,13 @@ __device__ inline int64_t GlobalThreads() {
   return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
+// i / n, neither negative. 64-bit division is slow on a GPU, and seldom needed.
+__device__ inline int64_t Quotient(int64_t i, int64_t n) {
+  return ((i | n) >> 32) == 0
+             ? static_cast<uint32_t>(i) / static_cast<uint32_t>(n)
+             : i / n;
+}
+
 // The block's Grid::shared_bytes, 16-byte aligned. Holds nothing at first.
 template <typename T>
 __device__ T* SharedMemory() {

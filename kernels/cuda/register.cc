@@ -3,6 +3,7 @@
 namespace sluice::cuda {
 
 void RegisterCudaKernels(KernelTable& table) {
+  RegisterPoolKernels(table);
   RegisterSoftmaxKernels(table);
 }
 
