@@ -14,6 +14,22 @@ if(SLUICE_SANITIZE)
   add_link_options(-fsanitize=${SLUICE_SANITIZE})
 endif()
 
+# What a program and a module it loads must agree on: the engine's interfaces.
+# Gives the definition SLUICE_BUILD_ID to the files.
+function(sluice_build_id)
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/*.h)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
+  set(hashes "")
+  foreach(header ${headers})
+    file(SHA256 ${header} hash)
+    string(APPEND hashes ${hash})
+  endforeach()
+  string(SHA256 hash "${hashes}")
+  string(SUBSTRING ${hash} 0 12 hash)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY
+    COMPILE_DEFINITIONS SLUICE_BUILD_ID="${PROJECT_VERSION}-${hash}")
+endfunction()
+
 # Includes, defines and libraries of the library target.
 function(sluice_configure target)
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -23,7 +39,7 @@ function(sluice_configure target)
     PRIVATE $<BUILD_INTERFACE:sluice_warnings> $<BUILD_INTERFACE:Eigen3::Eigen>
             $<BUILD_INTERFACE:CLI11::CLI11>
             $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
-            fmt::fmt ZLIB::ZLIB Threads::Threads)
+            fmt::fmt ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
   target_compile_definitions(${target} PRIVATE
     SLUICE_VERSION="${PROJECT_VERSION}" EIGEN_MPL2_ONLY
     EIGEN_DONT_PARALLELIZE)

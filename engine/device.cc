@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstring>
 
 namespace sluice {
 
@@ -25,7 +26,66 @@ Result<DeviceName> ParseDeviceName(std::string_view name) {
     }
   }
   return InvalidArgument(fmt::format(
-      "unknown device '{}'; devices are named like /cpu:0 or /null:0", name));
+      "unknown device '{}'; devices are named like /cpu:0, /gpu:0 or /null:0",
+      name));
+}
+
+Result<std::shared_ptr<void>> DeviceMemory::Allocate(size_t bytes) const {
+  if (accelerator_ != nullptr) {
+    SLUICE_RETURN_IF_ERROR(accelerator_->Use());
+    return accelerator_->Allocate(bytes);
+  }
+  try {
+    return AllocateBuffer(bytes);
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+Result<Tensor> DeviceMemory::Allocate(const TensorType& type) const {
+  if (!type.shape.concrete()) {
+    return InvalidArgument(fmt::format(
+        "a tensor needs a concrete shape, got {}", type.ToString()));
+  }
+  SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, Allocate(type.bytes()));
+  void* const data = buffer.get();
+  return Tensor(type.dtype, type.shape, std::move(buffer), data);
+}
+
+Result<Tensor> DeviceMemory::Upload(const Tensor& host) const {
+  if (accelerator_ == nullptr) return host;
+  SLUICE_ASSIGN_OR_RETURN(Tensor here, Allocate({host.dtype(), host.shape()}));
+  SLUICE_RETURN_IF_ERROR(Store(host, here));
+  return here;
+}
+
+Result<Tensor> DeviceMemory::Download(const Tensor& here) const {
+  if (accelerator_ == nullptr) return here.Clone();
+  Tensor host(here.dtype(), here.shape());
+  if (here.bytes() == 0) return host;
+  SLUICE_RETURN_IF_ERROR(accelerator_->Use());
+  SLUICE_ASSIGN_OR_RETURN(const std::shared_ptr<void> pinned,
+                          accelerator_->AllocatePinned(here.bytes()));
+  SLUICE_RETURN_IF_ERROR(
+      accelerator_->CopyOut(pinned.get(), here.raw(), here.bytes()));
+  SLUICE_RETURN_IF_ERROR(accelerator_->Synchronize());
+  std::memcpy(host.raw(), pinned.get(), here.bytes());
+  return host;
+}
+
+Status DeviceMemory::Store(const Tensor& host, Tensor& here) const {
+  if (host.bytes() == 0) return {};
+  if (accelerator_ == nullptr) {
+    std::memcpy(here.raw(), host.raw(), host.bytes());
+    return {};
+  }
+  SLUICE_RETURN_IF_ERROR(accelerator_->Use());
+  SLUICE_ASSIGN_OR_RETURN(const std::shared_ptr<void> pinned,
+                          accelerator_->AllocatePinned(host.bytes()));
+  std::memcpy(pinned.get(), host.raw(), host.bytes());
+  SLUICE_RETURN_IF_ERROR(accelerator_->CopyIn(Accelerator::kCompute, here.raw(),
+                                              pinned.get(), host.bytes()));
+  return accelerator_->Synchronize();
 }
 
 Result<Variable*> VariableStore::Declare(const std::string& name,
@@ -35,7 +95,11 @@ Result<Variable*> VariableStore::Declare(const std::string& name,
   if (it == variables_.end()) {
     auto variable = std::make_unique<Variable>();
     variable->name = name;
-    variable->value = Tensor(type.dtype, type.shape);
+    Result<Tensor> value = memory_.Allocate(type);
+    if (!value.ok()) {
+      return value.status().WithContext(fmt::format("variable '{}'", name));
+    }
+    variable->value = *std::move(value);
     it = variables_.emplace(name, std::move(variable)).first;
   }
   const Tensor& value = it->second->value;
@@ -71,13 +135,32 @@ Status Arena::Reserve(size_t bytes) {
   buffer_.reset();  // before the new one: they need not live side by side
   bytes_ = 0;
   ++generation_;
-  try {
-    buffer_ = AllocateBuffer(bytes);
-  } catch (const Error& error) {
-    return error.status().WithContext("intermediate values of one step");
+  Result<std::shared_ptr<void>> buffer = memory_.Allocate(bytes);
+  if (!buffer.ok()) {
+    return buffer.status().WithContext("intermediate values of one step");
   }
+  buffer_ = *std::move(buffer);
   bytes_ = bytes;
   return {};
+}
+
+Device::Device(DeviceName name, std::unique_ptr<Accelerator> accelerator)
+    : name_(name),
+      accelerator_(std::move(accelerator)),
+      memory_(accelerator_.get()),
+      variables_(memory_),
+      arena_(memory_) {}
+
+Result<std::unique_ptr<Device>> Device::Open(const DeviceName& name,
+                                             bool shared) {
+  if (name.type != DeviceType::kCuda) return std::make_unique<Device>(name);
+  Result<std::unique_ptr<Accelerator>> accelerator =
+      OpenAccelerator(name.type, name.index, shared);
+  if (!accelerator.ok()) {
+    return accelerator.status().WithContext(
+        fmt::format("device '{}'", name.ToString()));
+  }
+  return std::unique_ptr<Device>(new Device(name, *std::move(accelerator)));
 }
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// A device: its variables and the memory its Plans share.
+// A device: where its tensors live, its variables and the memory its Plans
+// share.
 #ifndef SLUICE_ENGINE_DEVICE_H_
 #define SLUICE_ENGINE_DEVICE_H_
 
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/accelerator.h"
 #include "engine/kernel.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
@@ -25,7 +27,8 @@ struct DeviceName {
 Result<DeviceName> ParseDeviceName(std::string_view name);
 
 // A named tensor that outlives steps. Its buffer never moves, so Plans point
-// into it. The owner of the session's run lock may read and write `value`.
+// into it. `value` is in its device's memory: the owner of the session's run
+// lock reads and writes it through the device.
 struct Variable {
   std::string name;
   Tensor value;
@@ -35,10 +38,31 @@ struct Variable {
   uint64_t version = 0;
 };
 
+// Memory for tensors: the host's, or an accelerator's.
+class DeviceMemory {
+ public:
+  // Null: the host's. Borrowed.
+  explicit DeviceMemory(Accelerator* accelerator) : accelerator_(accelerator) {}
+
+  // Resource exhaustion says how much was wanted.
+  Result<std::shared_ptr<void>> Allocate(size_t bytes) const;
+  Result<Tensor> Allocate(const TensorType& type) const;
+  // A tensor here with the value of one on the host, and the other way round.
+  // On the host the first shares the bytes, the second is a copy.
+  Result<Tensor> Upload(const Tensor& host) const;
+  Result<Tensor> Download(const Tensor& here) const;
+  // Overwrites a tensor here of the same type.
+  Status Store(const Tensor& host, Tensor& here) const;
+
+ private:
+  Accelerator* accelerator_;
+};
+
 // A device's variables by name. Looking up and declaring is thread-safe;
 // pointers stay valid as long as the store.
 class VariableStore {
  public:
+  explicit VariableStore(DeviceMemory memory) : memory_(memory) {}
   // The variable of that name, made when there is none. An existing one of
   // another dtype or shape is an error saying both.
   Result<Variable*> Declare(const std::string& name, const TensorType& type);
@@ -48,6 +72,7 @@ class VariableStore {
   size_t bytes() const;
 
  private:
+  const DeviceMemory memory_;
   mutable Mutex mutex_;
   std::map<std::string, std::unique_ptr<Variable>, std::less<>> variables_
       GUARDED_BY(mutex_);
@@ -57,6 +82,7 @@ class VariableStore {
 // as the largest of them. Not thread-safe.
 class Arena {
  public:
+  explicit Arena(DeviceMemory memory) : memory_(memory) {}
   // Grows to at least `bytes`; earlier pointers are then invalid and
   // generation() changes. Resource exhaustion says how much was wanted.
   Status Reserve(size_t bytes);
@@ -65,6 +91,7 @@ class Arena {
   uint64_t generation() const { return generation_; }
 
  private:
+  const DeviceMemory memory_;
   std::shared_ptr<void> buffer_;
   size_t bytes_ = 0;
   uint64_t generation_ = 0;
@@ -72,16 +99,29 @@ class Arena {
 
 class Device {
  public:
-  explicit Device(DeviceName name) : name_(name) {}
+  // Opens the accelerator of types that have one; `shared` as in
+  // OpenAccelerator. Errors name the device.
+  static Result<std::unique_ptr<Device>> Open(const DeviceName& name,
+                                              bool shared = false);
+  // One in the host's memory.
+  explicit Device(DeviceName name) : Device(name, nullptr) {}
+
   const DeviceName& name() const { return name_; }
   DeviceType type() const { return name_.type; }
+  // Null where tensors are in the host's memory.
+  Accelerator* accelerator() const { return accelerator_.get(); }
+  const DeviceMemory& memory() const { return memory_; }
   VariableStore& variables() { return variables_; }
   const VariableStore& variables() const { return variables_; }
   Arena& arena() { return arena_; }
   const Arena& arena() const { return arena_; }
 
  private:
+  Device(DeviceName name, std::unique_ptr<Accelerator> accelerator);
+
   DeviceName name_;
+  std::unique_ptr<Accelerator> accelerator_;  // outlives what it allocated
+  DeviceMemory memory_;
   VariableStore variables_;
   Arena arena_;
 };

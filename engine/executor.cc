@@ -10,12 +10,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             Clock::now().time_since_epoch())
-      .count();
-}
-
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -45,14 +39,15 @@ Status StepStop::status() const {
   return status_;
 }
 
-Executor::Executor(const Plan& plan, Arena& arena)
+Executor::Executor(const Plan& plan, Device& device)
     : plan_(plan),
-      arena_(arena),
+      device_(device),
       pointers_(plan.locations.size()),
       bound_(plan.instructions.size()) {
   using Kind = Location::Kind;
   for (uint32_t i = 0; i < plan.locations.size(); ++i) {
     const Location& location = plan.locations[i];
+    if (device.accelerator() != nullptr) break;  // theirs stay where they are
     if (location.kind == Kind::kFeed) feeds_.push_back({i, location.index});
     if (location.kind == Kind::kFetch) fetches_.push_back({i, location.index});
   }
@@ -67,14 +62,18 @@ Executor::Executor(const Plan& plan, Arena& arena)
 }
 
 Status Executor::Bind() {
-  SLUICE_RETURN_IF_ERROR(arena_.Reserve(plan_.arena_bytes));
-  if (generation_ == arena_.generation()) return {};
-  generation_ = arena_.generation();
+  Arena& arena = device_.arena();
+  SLUICE_RETURN_IF_ERROR(arena.Reserve(plan_.arena_bytes));
+  if (generation_ == arena.generation()) return {};
+  if (device_.accelerator() != nullptr) {
+    SLUICE_RETURN_IF_ERROR(BindOnAccelerator());
+  }
+  generation_ = arena.generation();
   for (size_t i = 0; i < pointers_.size(); ++i) {
     const Location& location = plan_.locations[i];
     switch (location.kind) {
       case Location::Kind::kArena:
-        pointers_[i] = arena_.data() + location.offset;
+        pointers_[i] = arena.data() + location.offset;
         break;
       case Location::Kind::kConstant:
         pointers_[i] = const_cast<void*>(plan_.constants[location.index].raw());
@@ -83,7 +82,11 @@ Status Executor::Bind() {
         pointers_[i] = plan_.variables[location.index]->value.raw();
         break;
       case Location::Kind::kFeed:
+        pointers_[i] = staging_ ? staging_->feed(location.index) : nullptr;
+        break;
       case Location::Kind::kFetch:
+        pointers_[i] = staging_ ? staging_->fetch(location.index) : nullptr;
+        break;
       case Location::Kind::kNone:
         pointers_[i] = nullptr;
         break;
@@ -119,6 +122,13 @@ Status Executor::Run(std::span<void* const> feeds,
     return status;
   }
   step_ = step;
+  if (staging_ != nullptr) {
+    const Status status = RunQueued(feeds, fetches, stop, observer);
+    if (!status.ok()) stop.Stop(status);
+    if (stop.stopped()) return stop.status();
+    for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
+    return {};
+  }
   for (const Patch& p : feeds_) pointers_[p.location] = feeds[p.index];
   for (const Patch& p : fetches_) pointers_[p.location] = fetches[p.index];
   ScopedFlushDenormals flush;
@@ -152,6 +162,9 @@ void Executor::RunSerial(Observer* observer, StepStop& stop) {
   }
 }
 
+template void Executor::RunSerial<false>(Observer* observer, StepStop& stop);
+template void Executor::RunSerial<true>(Observer* observer, StepStop& stop);
+
 // One instruction with everything that may surround it.
 Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
   Bound& bound = bound_[i];
@@ -159,16 +172,13 @@ Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
   if (stop.has_deadline() && stop.past_deadline()) {
     status = DeadlineExceeded("the step's deadline passed");
   }
-  const int64_t begin = observer ? NowNs() : 0;
+  const int64_t begin = observer ? SteadyNowNs() : 0;
   if (status.ok()) status = bound.kernel->Run(bound.context);
   if (!status.ok()) {
     status = status.WithContext(
         fmt::format("{} '{}'", plan_.labels[i].op, plan_.labels[i].node));
   } else if (observer != nullptr) {
-    const Instruction& instruction = plan_.instructions[i];
-    status = observer->AfterInstruction(
-        plan_, i, begin, NowNs(),
-        pointers_.data() + instruction.first_location + instruction.num_inputs);
+    status = Observe(i, begin, *observer);
   }
   if (!status.ok()) stop.Stop(status);
   return status;

@@ -1,6 +1,7 @@
 // Runs a Plan: in schedule order by the calling thread, whose kernels use all
 // compute threads; or by dependency counts on several threads, each kernel on
-// one.
+// one; or on an accelerator, where the calling thread adds the kernels to a
+// queue, once, and from then on the whole step as captured.
 #ifndef SLUICE_ENGINE_EXECUTOR_H_
 #define SLUICE_ENGINE_EXECUTOR_H_
 
@@ -8,9 +9,11 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/plan.h"
+#include "engine/staging.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
 #include "engine/trace.h"
@@ -44,16 +47,21 @@ class StepStop {
 };
 
 // Holds one Plan's operand pointers, so that a run only patches feeds and
-// fetches. One run at a time. Borrows the Plan and the arena.
+// fetches. One run at a time. Borrows the Plan and the device.
 class Executor {
  public:
-  Executor(const Plan& plan, Arena& arena);
+  Executor(const Plan& plan, Device& device);
 
   // Runs the whole Plan. Errors carry the node's name. `feeds` and `fetches`
   // are the step's; the Plan picks its own. Does not allocate unless the arena
-  // must grow or an instruction fails.
+  // must grow or an instruction fails. On an accelerator it returns before the
+  // work is done unless there are fetches; the next call that waits for the
+  // device then returns what failed.
   Status Run(std::span<void* const> feeds, std::span<void* const> fetches,
              const StepContext& step, StepStop& stop, Observer* observer);
+  // Why the step runs kernel by kernel on its accelerator rather than as one
+  // captured graph; empty if it does not, or is on the CPU.
+  const std::string& why_not_captured() const { return why_not_captured_; }
 
  private:
   struct Bound {
@@ -66,6 +74,11 @@ class Executor {
   };
 
   Status Bind();
+  Status BindOnAccelerator();
+  Status RunQueued(std::span<void* const> feeds, std::span<void* const> fetches,
+                   StepStop& stop, Observer* observer);
+  Status Capture(StepStop& stop);
+  Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);
   Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
   template <bool kWatched>
   void RunSerial(Observer* observer, StepStop& stop);
@@ -73,12 +86,19 @@ class Executor {
   void Work(Observer* observer, StepStop& stop);
 
   const Plan& plan_;
-  Arena& arena_;
+  Device& device_;
   uint64_t generation_ = ~uint64_t{0};  // of the arena the pointers point into
   StepContext step_;
   std::vector<void*> pointers_;  // parallel to plan_.locations
   std::vector<Bound> bound_;     // parallel to plan_.instructions
   std::vector<Patch> feeds_, fetches_;
+
+  // On an accelerator only. The first run is not captured: kernels are loaded
+  // and tables filled then.
+  std::unique_ptr<Staging> staging_;
+  std::unique_ptr<CapturedWork> captured_;
+  std::string why_not_captured_;
+  bool ran_before_ = false;
 
   // Dataflow: each instruction enters ready_ at most once, so a queue is an
   // array with two counters. A worker claims a place with head_ and waits for

@@ -59,7 +59,7 @@ struct KernelSpec {
   // for those that may change.
   std::vector<Tensor> constants;
   bool deterministic = false;  // the same bits for any number of threads
-  bool tf32 = false;  // products of float32 may round operands to TF32
+  bool tf32 = false;           // products of float32 may round operands to TF32
 };
 
 // The constant that input `i` is, or null.

@@ -47,12 +47,14 @@ struct Plan {
   std::vector<KernelPtr> kernels;
   std::vector<Location> locations;
   std::vector<uint32_t> successors;
-  std::vector<Tensor> constants;
+  std::vector<Tensor> constants;  // in the device's memory
   std::vector<Variable*> variables;
   // Of the variables, those read before this Plan writes them, and those it
   // writes as a whole: they are initialised by running it.
   std::vector<uint32_t> reads;
   std::vector<uint32_t> initializes;
+  // Of the step's feeds and fetches, by index; 0 for those it does not touch.
+  std::vector<size_t> feed_bytes, fetch_bytes;
   size_t arena_bytes = 0;
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
   bool receives = false;         // has a Recv, so it must run in order

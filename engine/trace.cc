@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -10,6 +11,12 @@
 #include <thread>
 
 namespace sluice {
+
+int64_t SteadyNowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 Status ChromeTrace::AfterInstruction(const Plan& plan, uint32_t instruction,
                                      int64_t begin_ns, int64_t end_ns,

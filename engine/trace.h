@@ -14,9 +14,14 @@
 
 namespace sluice {
 
+// Now, in nanoseconds of the steady clock.
+int64_t SteadyNowNs();
+
 // Told of every instruction after it ran, by the thread that ran it, so calls
-// come concurrently. Times are nanoseconds of the steady clock. `outputs`
-// points to the instruction's results, which are valid only during the call.
+// come concurrently. Times are of SteadyNowNs; on an accelerator, from when a
+// kernel is added to when it is done, each waited for. `outputs` points to the
+// instruction's results, or copies of them on the host, which are valid only
+// during the call.
 // An error ends the step.
 class Observer {
  public:

@@ -74,7 +74,10 @@ class Lowering {
       storage_of_[node.output(0)] =
           NewStorage(node.output(0), Location::Kind::kConstant,
                      static_cast<uint32_t>(plan_.constants.size()));
-      plan_.constants.push_back(node.attrs().TensorOf("value"));
+      SLUICE_ASSIGN_OR_RETURN(
+          Tensor value,
+          device_.memory().Upload(node.attrs().TensorOf("value")));
+      plan_.constants.push_back(std::move(value));
     } else if (node.Is("Variable")) {
       SLUICE_ASSIGN_OR_RETURN(
           Variable * variable,
@@ -84,11 +87,18 @@ class Lowering {
                      static_cast<uint32_t>(plan_.variables.size()));
       plan_.variables.push_back(variable);
     } else if (node.Is("Placeholder")) {
+      const auto index = static_cast<uint32_t>(options_.feeds.at(node.name()));
       storage_of_[node.output(0)] =
-          NewStorage(node.output(0), Location::Kind::kFeed,
-                     static_cast<uint32_t>(options_.feeds.at(node.name())));
+          NewStorage(node.output(0), Location::Kind::kFeed, index);
+      SetBytes(index, node.output_type(0), &plan_.feed_bytes);
     }
     return {};
+  }
+
+  static void SetBytes(uint32_t index, const TensorType& type,
+                       std::vector<size_t>* bytes) {
+    if (index >= bytes->size()) bytes->resize(index + 1);
+    (*bytes)[index] = type.bytes();
   }
 
   int NewStorage(const Output& output, Location::Kind kind, uint32_t index) {
@@ -110,6 +120,7 @@ class Lowering {
   Status Emit(Node& node) {
     const int position = static_cast<int>(plan_.instructions.size());
     KernelSpec spec = SpecOf(node, options_.deterministic);
+    spec.tf32 = options_.tf32;
     if (node.Is("Send") || node.Is("Recv")) {
       spec.attrs.Set("slot",
                      int64_t{options_.slots.at(node.attrs().String("key"))});
@@ -137,8 +148,10 @@ class Lowering {
     }
     if (node.Is("Fetch")) {
       instruction.num_outputs = 1;
+      const auto index = static_cast<uint32_t>(node.attrs().Int("index"));
+      SetBytes(index, node.input(0).type(), &plan_.fetch_bytes);
       storages_.push_back({Location::Kind::kFetch,
-                           static_cast<uint32_t>(node.attrs().Int("index")),
+                           index,
                            node.input(0).type().bytes(),
                            0,
                            {position}});
@@ -167,6 +180,9 @@ class Lowering {
   Result<KernelPtr> Prepare(const KernelSpec& spec) const {
     if (device_.type() == DeviceType::kNull) {
       return KernelOf([](const KernelContext&) {});
+    }
+    if (device_.accelerator() != nullptr) {
+      SLUICE_RETURN_IF_ERROR(device_.accelerator()->Use());
     }
     SLUICE_ASSIGN_OR_RETURN(const KernelDef* def,
                             KernelTable::Global().Find(spec, device_.type()));
@@ -269,6 +285,7 @@ class Lowering {
   // is well below the sum. Cost is the bytes a node touches, the constant its
   // fixed price.
   bool ChooseDataflow() const {
+    if (device_.accelerator() != nullptr) return false;  // it has a queue
     if (options_.mode != ExecutorMode::kAuto) {
       return options_.mode == ExecutorMode::kDataflow && !plan_.receives;
     }

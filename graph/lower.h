@@ -19,6 +19,7 @@ struct LowerOptions {
   // Send/Recv key to the step's rendezvous slot.
   std::map<std::string, int> slots;
   bool deterministic = false;
+  bool tf32 = false;  // KernelSpec::tf32
   ExecutorMode mode = ExecutorMode::kAuto;
 };
 

@@ -50,7 +50,12 @@ struct Session::Impl {
   Impl(const Graph& g, const SessionOptions& o) : graph(g), options(o) {}
   Result<std::shared_ptr<PreparedStep::Impl>> Cache(const StepRequest& request)
       REQUIRES(run_mutex);
-  Variable* Find(const Output& variable) const;
+  // A variable and where it lives.
+  struct Found {
+    Variable* variable = nullptr;  // null when there is none
+    Device* device = nullptr;
+  };
+  Found Find(const Output& variable) const;
 };
 
 struct PreparedStep::Impl {
@@ -96,7 +101,7 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
     parts.push_back(
         std::make_unique<Part>(Part{std::move(part.plan), nullptr}));
     parts.back()->executor =
-        std::make_unique<Executor>(parts.back()->plan, part.device->arena());
+        std::make_unique<Executor>(parts.back()->plan, *part.device);
   }
 }
 
@@ -198,6 +203,9 @@ StepInfo PreparedStep::info() const {
     for (const Tensor& constant : part->plan.constants) {
       info.constant_bytes += constant.bytes();
     }
+    if (info.why_not_captured.empty()) {
+      info.why_not_captured = part->executor->why_not_captured();
+    }
   }
   return info;
 }
@@ -211,13 +219,8 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   }
   for (const std::string& text : options.devices) {
     const DeviceName name = ParseDeviceName(text).ValueOrThrow();
-    if (name.type == DeviceType::kCuda) {
-      throw Error(Code::kUnavailable,
-                  fmt::format("device '{}': this build has no GPU support; use "
-                              "/cpu:0",
-                              text));
-    }
-    impl_->devices.push_back(std::make_unique<Device>(name));
+    impl_->devices.push_back(
+        Device::Open(name, options.share_accelerators).ValueOrThrow());
   }
 }
 
@@ -318,7 +321,7 @@ void Session::Initialize(const std::vector<Output>& only) {
 
 // --- Variables ---------------------------------------------------------------
 
-Variable* Session::Impl::Find(const Output& variable) const {
+Session::Impl::Found Session::Impl::Find(const Output& variable) const {
   if (!variable.valid() || !variable.node().Is("Variable")) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("'{}' is not a variable",
@@ -326,21 +329,21 @@ Variable* Session::Impl::Find(const Output& variable) const {
   }
   for (const auto& device : devices) {
     if (Variable* found = device->variables().Find(variable.node().origin())) {
-      return found;
+      return {found, device.get()};
     }
   }
-  return nullptr;
+  return {};
 }
 
 Tensor Session::Read(const Output& variable) const {
   MutexLock lock(impl_->run_mutex);
-  const Variable* found = impl_->Find(variable);
+  const auto [found, device] = impl_->Find(variable);
   if (found == nullptr || !found->initialized) {
     throw Error(
         Code::kFailedPrecondition,
         fmt::format("variable '{}' is not initialised", variable.name()));
   }
-  return found->value.Clone();
+  return device->memory().Download(found->value).ValueOrThrow();
 }
 
 void Session::Write(const Output& variable, const Tensor& value) {
@@ -351,7 +354,7 @@ void Session::Write(const Output& variable, const Tensor& value) {
                             "frozen",
                             variable.name()));
   }
-  Variable* found = impl_->Find(variable);
+  auto [found, home] = impl_->Find(variable);
   if (!(TypeFor(value) == variable.type())) {
     throw Error(
         Code::kInvalidArgument,
@@ -359,7 +362,7 @@ void Session::Write(const Output& variable, const Tensor& value) {
                     variable.type().ToString(), TypeFor(value).ToString()));
   }
   if (found == nullptr) {
-    Device* home = impl_->devices[0].get();
+    home = impl_->devices[0].get();
     for (const auto& device : impl_->devices) {
       if (device->name().ToString() == variable.node().device()) {
         home = device.get();
@@ -369,17 +372,14 @@ void Session::Write(const Output& variable, const Tensor& value) {
                 .Declare(variable.node().origin(), variable.type())
                 .ValueOrThrow();
   }
-  if (value.bytes() > 0) {
-    std::copy_n(static_cast<const char*>(value.raw()), value.bytes(),
-                static_cast<char*>(found->value.raw()));
-  }
+  ThrowIfError(home->memory().Store(value, found->value));
   found->initialized = true;
   ++found->version;
 }
 
 bool Session::IsInitialized(const Output& variable) const {
   MutexLock lock(impl_->run_mutex);
-  const Variable* found = impl_->Find(variable);
+  const Variable* found = impl_->Find(variable).variable;
   return found != nullptr && found->initialized;
 }
 
@@ -413,19 +413,26 @@ void Session::SetObserver(Observer* observer) {
 
 std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
                                    const std::vector<Output>& fetches) {
-  std::map<Variable*, Tensor> saved;
+  struct Saved {
+    Variable* variable;
+    const DeviceMemory& memory;
+    Tensor value;  // on the host
+  };
+  std::vector<Saved> saved;
   Observer* before;
   {
     MutexLock lock(impl_->run_mutex);
     for (const auto& device : impl_->devices) {
       for (Variable* variable : device->variables().All()) {
-        saved[variable] = variable->value.Clone();
+        saved.push_back(
+            {variable, device->memory(),
+             device->memory().Download(variable->value).ValueOrThrow()});
       }
     }
     before = impl_->observer;
   }
   // What is wrong before the step begins comes first.
-  for (const auto& [variable, value] : saved) {
+  for (const auto& [variable, memory, value] : saved) {
     if (variable->initialized &&
         !AllFinite(value.dtype(), value.raw(), value.elements())) {
       return variable->name;
@@ -440,11 +447,8 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
   }
   SetObserver(before);
   MutexLock lock(impl_->run_mutex);
-  for (const auto& [variable, value] : saved) {
-    if (value.bytes() > 0) {
-      std::copy_n(static_cast<const char*>(value.raw()), value.bytes(),
-                  static_cast<char*>(variable->value.raw()));
-    }
+  for (const auto& [variable, memory, value] : saved) {
+    ThrowIfError(memory.Store(value, variable->value));
   }
   return check.node();
 }

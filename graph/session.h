@@ -30,8 +30,12 @@ enum class ExecutorMode : uint8_t {
 struct SessionOptions {
   // Devices by name; the first is where unplaced nodes go. "/cpu:N" are
   // virtual CPUs with variables and memory of their own that share the
-  // process's threads; "/null:0" plans but does not compute.
+  // process's threads; "/gpu:N" are CUDA devices; "/null:0" plans but does not
+  // compute.
   std::vector<std::string> devices = {"/cpu:0"};
+  // Whether "/gpu:N" may be one GPU for several N, so that what is meant for
+  // several can be tried on one.
+  bool share_accelerators = false;
   uint64_t seed = 1;
   bool deterministic = false;  // the same bits for any number of threads
   ExecutorMode executor = ExecutorMode::kAuto;
@@ -59,6 +63,9 @@ struct StepInfo {
   size_t arena_bytes = 0;        // the largest arena it needs on any device
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
   size_t constant_bytes = 0;
+  // On an accelerator, why the step is not replayed as a whole but runs kernel
+  // by kernel; known when it is prepared, or after its second run.
+  std::string why_not_captured;
 };
 
 // A step made ready: Run only computes; it does not allocate. Keeps what it
@@ -70,7 +77,9 @@ class PreparedStep {
   bool valid() const { return impl_ != nullptr; }
 
   // Feeds and fetches in the order given to Prepare. Each fetch must have the
-  // dtype and shape of fetch_types(); it is overwritten. Throws Error.
+  // dtype and shape of fetch_types(); it is overwritten. Throws Error. On an
+  // accelerator a run without fetches returns before its work is done, and
+  // what fails then is thrown by a later call.
   void Run(std::span<const Tensor> feeds, std::span<Tensor> fetches);
   // As Run, but returns the error.
   Status TryRun(std::span<const Tensor> feeds, std::span<Tensor> fetches);

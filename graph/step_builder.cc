@@ -154,7 +154,13 @@ Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
   return After("schedule", graph);
 }
 
-// Variables to constants that share their bytes.
+// A frozen variable's value. On the host it is shared: nothing writes to it.
+Result<Tensor> HostValue(const Device& device, const Variable& variable) {
+  if (device.accelerator() == nullptr) return variable.value;
+  return device.memory().Download(variable.value);
+}
+
+// Variables to constants.
 Status FreezeVariables(Graph& step,
                        const std::vector<std::unique_ptr<Device>>& devices) {
   const OpDef& constant = OpTable::Global().Get("Const");
@@ -169,7 +175,8 @@ Status FreezeVariables(Graph& step,
     for (const auto& device : devices) {
       const Variable* variable = device->variables().Find(node->origin());
       if (variable == nullptr || !variable->initialized) continue;
-      node->Become(constant, {{"value", variable->value}}, {});
+      SLUICE_ASSIGN_OR_RETURN(Tensor value, HostValue(*device, *variable));
+      node->Become(constant, {{"value", std::move(value)}}, {});
       break;
     }
   }
@@ -221,6 +228,7 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
   BuiltStep built;
   LowerOptions lower;
   lower.deterministic = options.deterministic;
+  lower.tf32 = options.precision == Precision::kTf32;
   lower.mode = options.executor;
   // Before pruning, which may drop feeds that nothing reads.
   for (const auto& node : step->nodes()) {

@@ -62,8 +62,8 @@ class PlanBuilder {
   std::map<int, std::vector<uint32_t>> successors_;
 };
 
-Status RunPlan(const Plan& plan, Arena& arena, Observer* observer = nullptr) {
-  Executor executor(plan, arena);
+Status RunPlan(const Plan& plan, Device& device, Observer* observer = nullptr) {
+  Executor executor(plan, device);
   StepStop stop;
   stop.Begin(nullptr, std::chrono::steady_clock::time_point::max());
   return executor.Run({}, {}, {}, stop, observer);
@@ -82,10 +82,10 @@ TEST_CASE("a chain gives the same result in both modes") {
         [](const KernelContext& c) { *c.output<int64_t>(0) = 0; }, {}, 0, {});
     for (int i = 0; i < 1000; ++i)
       last = builder.Add(Increment, {0}, 0, {last});
-    Arena arena;
+    Device device{DeviceName{}};
     const Plan& plan = builder.Finish(dataflow);
-    REQUIRE(RunPlan(plan, arena).ok());
-    CHECK(*reinterpret_cast<int64_t*>(arena.data()) == 1000);
+    REQUIRE(RunPlan(plan, device).ok());
+    CHECK(*reinterpret_cast<int64_t*>(device.arena().data()) == 1000);
   }
 }
 
@@ -108,14 +108,15 @@ TEST_CASE("dataflow respects dependencies of a wide graph, again and again") {
       },
       cells, kWide + 1, middle);
   const Plan& plan = builder.Finish(true);
-  Arena arena;
-  Executor executor(plan, arena);
+  Device device{DeviceName{}};
+  Executor executor(plan, device);
   StepStop stop;
   for (int run = 0; run < 200; ++run) {
     stop.Begin(nullptr, std::chrono::steady_clock::time_point::max());
     REQUIRE(executor.Run({}, {}, {}, stop, nullptr).ok());
-    REQUIRE(reinterpret_cast<int64_t*>(arena.data())[kWide + 1] == 8 * kWide);
-    reinterpret_cast<int64_t*>(arena.data())[kWide + 1] = 0;
+    REQUIRE(reinterpret_cast<int64_t*>(device.arena().data())[kWide + 1] ==
+            8 * kWide);
+    reinterpret_cast<int64_t*>(device.arena().data())[kWide + 1] = 0;
   }
   SetComputeThreads(0);
 }
@@ -144,8 +145,8 @@ TEST_CASE("random graphs run every node once and after its inputs") {
           },
           {}, i, after);
     }
-    Arena arena;
-    REQUIRE(RunPlan(builder.Finish(true), arena).ok());
+    Device device{DeviceName{}};
+    REQUIRE(RunPlan(builder.Finish(true), device).ok());
     CHECK(too_early == 0);
     for (auto& count : ran) CHECK(count == 1);
   }
@@ -162,8 +163,8 @@ TEST_CASE("the first error ends the step once and names the node") {
         [](const KernelContext&) { return OutOfRange("label 12 of row 3"); },
         {}, 0, {last});
     builder.Add([&](const KernelContext&) { ++after_error; }, {}, 0, {last});
-    Arena arena;
-    const Status status = RunPlan(builder.Finish(dataflow), arena);
+    Device device{DeviceName{}};
+    const Status status = RunPlan(builder.Finish(dataflow), device);
     CHECK(status.code() == Code::kOutOfRange);
     CHECK(status.message() == "Test 'node1': label 12 of row 3");
     CHECK(after_error == 0);
@@ -185,8 +186,8 @@ TEST_CASE("a deadline ends the step between nodes") {
           {}, 0, i ? std::vector<int>{last} : std::vector<int>{});
     }
     const Plan& plan = builder.Finish(dataflow);
-    Arena arena;
-    Executor executor(plan, arena);
+    Device device{DeviceName{}};
+    Executor executor(plan, device);
     StepStop stop;
     stop.Begin(nullptr, std::chrono::steady_clock::now() +
                             std::chrono::milliseconds(20));
@@ -209,8 +210,8 @@ TEST_CASE("another thread can stop a step") {
         {}, 0, i ? std::vector<int>{last} : std::vector<int>{});
   }
   const Plan& plan = builder.Finish(false);
-  Arena arena;
-  Executor executor(plan, arena);
+  Device device{DeviceName{}};
+  Executor executor(plan, device);
   StepStop stop;
   stop.Begin(nullptr, std::chrono::steady_clock::time_point::max());
   std::thread canceller([&] {
@@ -229,21 +230,21 @@ TEST_CASE("observers see every instruction; a trace is valid JSON") {
   int last = builder.Add(
       [](const KernelContext& c) { *c.output<int64_t>(0) = 0; }, {}, 0, {});
   for (int i = 0; i < 9; ++i) last = builder.Add(Increment, {0}, 0, {last});
-  Arena arena;
+  Device device{DeviceName{}};
   ChromeTrace trace;
-  REQUIRE(RunPlan(builder.Finish(false), arena, &trace).ok());
+  REQUIRE(RunPlan(builder.Finish(false), device, &trace).ok());
   CHECK(trace.events() == 10);
   CHECK(trace.ToJson().find("\"node\":\"node9\"") != std::string::npos);
 }
 
 TEST_CASE("an uninitialised variable that is read is an error, not a read") {
-  VariableStore store;
+  VariableStore store{DeviceMemory(nullptr)};
   Variable* variable = *store.Declare("weights", {DType::kFloat32, Shape{2}});
   Plan plan;
   plan.variables = {variable};
   plan.reads = {0};
-  Arena arena;
-  const Status status = RunPlan(plan, arena);
+  Device device{DeviceName{}};
+  const Status status = RunPlan(plan, device);
   CHECK(status.code() == Code::kFailedPrecondition);
   CHECK(status.message().find("'weights'") != std::string::npos);
   CHECK_FALSE(store.Declare("weights", {DType::kFloat32, Shape{3}}).ok());

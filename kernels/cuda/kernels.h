@@ -14,6 +14,7 @@ namespace sluice::cuda {
 void RegisterCudaKernels(KernelTable& table);
 
 void RegisterPoolKernels(KernelTable& table);
+void RegisterControlKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
 
 // The queue that a kernel adds its work to.

@@ -1,13 +1,19 @@
-// What libsluice_cuda.so exports. So far it says what it is; it registers no
-// kernels, since nothing could run them yet.
-#include <cuda_runtime_api.h>
+// What libsluice_cuda.so exports: the function that the engine calls when it
+// loads it (engine/module.h).
+#include "engine/module.h"
 
-#define SLUICE_STRING_(x) #x
-#define SLUICE_STRING(x) SLUICE_STRING_(x)
+#include <cstring>
 
-// The versions of Sluice and, as 1000 major + 10 minor, of the CUDA toolkit
-// that the module was built with: "0.1.0 cuda 13000".
+#include "kernels/cuda/accelerator.h"
+#include "kernels/cuda/kernels.h"
+
 extern "C" __attribute__((visibility("default"))) const char*
-sluice_cuda_version() {
-  return SLUICE_VERSION " cuda " SLUICE_STRING(CUDART_VERSION);
+sluice_module_load(const sluice::ModuleHost& host) {
+  if (std::strcmp(host.build, SLUICE_BUILD_ID) != 0) {
+    return "it is of another build (" SLUICE_BUILD_ID
+           "); build both from the same sources";
+  }
+  sluice::cuda::RegisterCudaKernels(*host.kernels);
+  host.register_accelerators(sluice::DeviceType::kCuda, sluice::cuda::OpenCuda);
+  return nullptr;
 }

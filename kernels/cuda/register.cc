@@ -4,6 +4,7 @@ namespace sluice::cuda {
 
 void RegisterCudaKernels(KernelTable& table) {
   RegisterPoolKernels(table);
+  RegisterControlKernels(table);
   RegisterSoftmaxKernels(table);
 }
 

@@ -219,6 +219,10 @@ int64_t Launches() {
   return launches;
 }
 
+const std::string& LastError() {
+  return last_error;
+}
+
 void* SharedMemory() {
   return shared_memory;
 }
@@ -274,8 +278,3 @@ cudaError_t RunGrid(const cudaLaunchConfig_t& config,
 }
 
 }  // namespace sluice::cuda::emulation
-
-const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error"
-                              : sluice::cuda::emulation::last_error.c_str();
-}

@@ -13,13 +13,23 @@
 // happen: a barrier that some thread of the block has returned without, or a
 // shuffle or vote that a lane of the mask does not take part in.
 //
-// Not modelled: caches and memory order between threads, time, streams, and
-// static `__shared__` variables (kernels have SharedMemory() in
+// Work on a stream is done when something waits for it and not before, so that
+// a copy from memory that was overwritten too early, or a stream that should
+// have waited for another, shows. Device memory (cudaMalloc) faults for all but
+// such work. A captured graph holds launches with their arguments as they were.
+//
+// Not modelled: caches and memory order between threads, time, and static
+// `__shared__` variables (kernels have SharedMemory() in
 // kernels/cuda/launch.h). One launch at a time.
 #ifndef SLUICE_TESTS_CUDA_EMULATOR_H_
 #define SLUICE_TESTS_CUDA_EMULATOR_H_
 
+#include <cuda_runtime.h>
+
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 
 namespace sluice::cuda::emulation {
 
@@ -42,6 +52,15 @@ inline constexpr unsigned char kPoison = 0xff;  // NaN in every float type
 
 // Launches so far, so that a test sees that its kernel ran.
 int64_t Launches();
+
+// How much device memory there is from now on, bytes.
+void SetDeviceMemory(size_t bytes);
+
+// For the emulated runtime: a launch, now; and what the last that failed did
+// wrong.
+cudaError_t RunGrid(const cudaLaunchConfig_t& config,
+                    const std::function<void()>& thread);
+const std::string& LastError();
 
 }  // namespace sluice::cuda::emulation
 

@@ -29,11 +29,66 @@ struct dim3 {
 
 // --- Host side ---------------------------------------------------------------
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorLaunchFailure = 719 };
-// What the last launch that failed did wrong.
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+};
+// Of a launch failure, what the last one did wrong.
 const char* cudaGetErrorString(cudaError_t error);
 
-using cudaStream_t = struct CUstream_st*;  // launches are over on return
+// Launches on the null stream are over on return. Work on others is done as
+// late as possible: when something waits for it.
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraphExec_st*;
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+  int major, minor;
+  int multiProcessorCount;
+};
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+inline constexpr unsigned cudaEventDisableTiming = 2;
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total);
+// Device memory can be touched only by work on a stream.
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocHost(void** memory, size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes,
+                            cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                unsigned flags = 0);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
+                                   cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long flags = 0);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes = 0;
@@ -42,9 +97,9 @@ struct cudaLaunchConfig_t {
 
 namespace sluice::cuda::emulation {
 
-// Runs `thread` once for each thread of the grid.
-cudaError_t RunGrid(const cudaLaunchConfig_t& config,
-                    const std::function<void()>& thread);
+// Runs `thread` once for each thread of the grid, when the stream's turn comes.
+cudaError_t Enqueue(const cudaLaunchConfig_t& config,
+                    std::function<void()> thread);
 
 void* SharedMemory();  // of the running block
 void BlockBarrier();
@@ -80,8 +135,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                Arguments&&... arguments) {
   const std::tuple<std::decay_t<Parameters>...> copies(
       std::forward<Arguments>(arguments)...);
-  return sluice::cuda::emulation::RunGrid(*config,
-                                          [&] { std::apply(kernel, copies); });
+  return sluice::cuda::emulation::Enqueue(
+      *config, [kernel, copies] { std::apply(kernel, copies); });
 }
 
 // --- Device side -------------------------------------------------------------

@@ -1,0 +1,91 @@
+// What the engine asks of a device with memory and queues of its own. The CPU
+// has none: its memory is the host's. CUDA's is in libsluice_cuda.so, which is
+// loaded when a session first asks for a GPU (engine/module.cc).
+#ifndef SLUICE_ENGINE_ACCELERATOR_H_
+#define SLUICE_ENGINE_ACCELERATOR_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/kernel.h"
+#include "engine/status.h"
+
+namespace sluice {
+
+// Work recorded once, to be run again with the same addresses.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  // Adds the work to the compute queue.
+  virtual Status Launch() = 0;
+};
+
+// One device. Calls are made by one thread at a time, each thread calling Use
+// before others. Work of one queue is done in the order it was added; a call
+// that adds work does not wait for it, and what fails later is returned by a
+// later call that waits.
+class Accelerator {
+ public:
+  enum Queue : uint8_t {
+    kCompute,  // kernels and fetches
+    kCopyIn,   // feeds, beside the last step's kernels
+  };
+  struct MemoryInfo {
+    size_t available = 0, total = 0;  // bytes
+  };
+  // A place in a queue's work, which others can wait for.
+  using Event = std::shared_ptr<void>;
+
+  virtual ~Accelerator() = default;
+  // "NVIDIA H200, compute capability 9.0, 139.8 GiB"
+  virtual std::string Describe() const = 0;
+  virtual MemoryInfo memory() const = 0;
+
+  // Makes it the calling thread's device.
+  virtual Status Use() = 0;
+
+  // Device memory, aligned to at least kAlignment and freed with the last
+  // copy. Resource exhaustion says what was wanted and what there is.
+  virtual Result<std::shared_ptr<void>> Allocate(size_t bytes) = 0;
+  // Host memory that the device copies from and to by itself.
+  virtual Result<std::shared_ptr<void>> AllocatePinned(size_t bytes) = 0;
+
+  // What KernelContext's step calls the stream.
+  virtual void* stream(Queue queue) const = 0;
+  // `pinned` must stay as it is until the copy is done.
+  virtual Status CopyIn(Queue queue, void* device, const void* pinned,
+                        size_t bytes) = 0;
+  virtual Status CopyOut(void* pinned, const void* device, size_t bytes) = 0;
+  virtual Status CopyWithin(void* to, const void* from, size_t bytes) = 0;
+
+  virtual Result<Event> MakeEvent() = 0;
+  // An event stands for the work added so far; before that, for none.
+  virtual Status Record(const Event& event, Queue queue) = 0;
+  virtual Status Wait(const Event& event, Queue queue) = 0;  // the queue does
+  virtual Status WaitOnHost(const Event& event) = 0;
+  // Waits for all queues.
+  virtual Status Synchronize() = 0;
+
+  // What is added to the compute queue from here on is recorded, not run.
+  virtual Status BeginCapture() = 0;
+  virtual Result<std::unique_ptr<CapturedWork>> EndCapture() = 0;
+};
+
+// Opens the device of an index. With `shared`, indices beyond the machine's
+// devices are further logical devices on those that there are.
+using AcceleratorOpener =
+    std::function<Result<std::unique_ptr<Accelerator>>(int index, bool shared)>;
+
+// Makes the devices of a type available, or replaces how they are opened.
+void RegisterAccelerators(DeviceType type, AcceleratorOpener opener);
+
+// Loads the type's module if nothing is registered for it. Unavailable says in
+// one line what is missing.
+Result<std::unique_ptr<Accelerator>> OpenAccelerator(DeviceType type, int index,
+                                                     bool shared);
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_ACCELERATOR_H_

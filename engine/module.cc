@@ -1,0 +1,77 @@
+#include "engine/module.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/thread_annotations.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kFile = "libsluice_cuda.so";
+
+// The folder of the program or shared library that holds this code.
+std::filesystem::path OwnFolder() {
+  Dl_info info;
+  const auto here = reinterpret_cast<const void*>(&OwnFolder);
+  if (dladdr(here, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  // A program started through PATH is known by its bare name.
+  const std::filesystem::path name = info.dli_fname;
+  const auto path =
+      name.has_parent_path()
+          ? std::filesystem::canonical(name, error)
+          : std::filesystem::read_symlink("/proc/self/exe", error);
+  return path.parent_path();
+}
+
+Status Load() {
+  std::vector<std::string> places;
+  if (const auto folder = OwnFolder(); !folder.empty()) {
+    places.push_back((folder / kFile).string());
+    places.push_back((folder.parent_path() / "lib" / kFile).string());
+  }
+  places.emplace_back(kFile);
+  void* module = nullptr;
+  std::string why = "it is neither beside the program nor installed";
+  for (const std::string& place : places) {
+    std::error_code error;
+    const bool bare = place == kFile;
+    if (!bare && !std::filesystem::exists(place, error)) continue;
+    module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (module != nullptr) break;
+    // One that is there and does not load is worth reporting.
+    if (!bare) {
+      why = dlerror();
+      break;
+    }
+  }
+  if (module == nullptr) {
+    return Unavailable(fmt::format("cannot load {}: {}", kFile, why));
+  }
+  const auto entry = reinterpret_cast<ModuleEntry>(dlsym(module, kModuleEntry));
+  const ModuleHost host = {SLUICE_BUILD_ID, &KernelTable::Global(),
+                           RegisterAccelerators};
+  const char* fault = entry == nullptr ? "it is not a module" : entry(host);
+  if (fault == nullptr) return {};  // never unloaded: its kernels stay in use
+  Status status = Unavailable(fmt::format("cannot use {}: {}", kFile, fault));
+  dlclose(module);
+  return status;
+}
+
+}  // namespace
+
+Status LoadModule(DeviceType type) {
+  if (type != DeviceType::kCuda) {
+    return Unavailable(
+        fmt::format("there is no module for {} devices", NameOf(type)));
+  }
+  static const Status* loaded = new Status(Load());  // threads may still ask
+  return *loaded;
+}
+
+}  // namespace sluice

@@ -1,0 +1,33 @@
+// Loading libsluice_cuda.so, the module with all CUDA code. Programs do not
+// link to it, so that they run where there is no GPU.
+#ifndef SLUICE_ENGINE_MODULE_H_
+#define SLUICE_ENGINE_MODULE_H_
+
+#include "engine/accelerator.h"
+#include "engine/kernel.h"
+#include "engine/status.h"
+
+namespace sluice {
+
+// What the engine hands to a module. Both must be built from the same sources:
+// the module compares `build` with its own before it looks at the rest.
+struct ModuleHost {
+  const char* build = "";
+  KernelTable* kernels = nullptr;
+  void (*register_accelerators)(DeviceType type,
+                                AcceleratorOpener opener) = nullptr;
+};
+
+// The function that a module exports under this name: registers what it has.
+// Returns null, or what is wrong.
+inline constexpr const char* kModuleEntry = "sluice_module_load";
+using ModuleEntry = const char* (*)(const ModuleHost& host);
+
+// Loads the module for a device type, once per process. It is looked for beside
+// the program or the library that this code is in, in ../lib from there, and
+// where the system finds libraries. Unavailable says in one line why not.
+Status LoadModule(DeviceType type);
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_MODULE_H_

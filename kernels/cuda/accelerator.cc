@@ -1,0 +1,187 @@
+#include "kernels/cuda/accelerator.h"
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include "kernels/cuda/check.h"
+
+namespace sluice::cuda {
+namespace {
+
+double GiB(size_t bytes) {
+  return static_cast<double>(bytes) / (size_t{1} << 30);
+}
+
+cudaEvent_t EventOf(const Accelerator::Event& event) {
+  return static_cast<cudaEvent_t>(event.get());
+}
+
+class Graph final : public CapturedWork {
+ public:
+  Graph(cudaGraphExec_t executable, cudaStream_t stream)
+      : executable_(executable), stream_(stream) {}
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  ~Graph() override { cudaGraphExecDestroy(executable_); }
+  Status Launch() override {
+    return Check(cudaGraphLaunch(executable_, stream_), "launch of the step");
+  }
+
+ private:
+  cudaGraphExec_t executable_;
+  cudaStream_t stream_;
+};
+
+class Cuda final : public Accelerator {
+ public:
+  static Result<std::unique_ptr<Accelerator>> Open(int device) {
+    std::unique_ptr<Cuda> cuda(new Cuda(device));
+    SLUICE_RETURN_IF_ERROR(cuda->Use());
+    for (cudaStream_t& stream : cuda->streams_) {
+      SLUICE_RETURN_IF_ERROR(
+          Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                "making a stream"));
+    }
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaGetDeviceProperties(&cuda->properties_, device),
+              "asking for the device's properties"));
+    return std::unique_ptr<Accelerator>(std::move(cuda));
+  }
+  Cuda(const Cuda&) = delete;
+  Cuda& operator=(const Cuda&) = delete;
+  ~Cuda() override {
+    for (cudaStream_t stream : streams_) {
+      if (stream != nullptr) cudaStreamDestroy(stream);
+    }
+  }
+
+  std::string Describe() const override {
+    return fmt::format("{}, compute capability {}.{}, {:.1f} GiB",
+                       properties_.name, properties_.major, properties_.minor,
+                       GiB(properties_.totalGlobalMem));
+  }
+  MemoryInfo memory() const override {
+    MemoryInfo info;
+    if (cudaMemGetInfo(&info.available, &info.total) != cudaSuccess) return {};
+    return info;
+  }
+  Status Use() override {
+    return Check(cudaSetDevice(device_), "choice of the device");
+  }
+
+  Result<std::shared_ptr<void>> Allocate(size_t bytes) override {
+    void* memory = nullptr;
+    if (bytes == 0) return std::shared_ptr<void>();
+    const cudaError_t error = cudaMalloc(&memory, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      const MemoryInfo info = this->memory();
+      return ResourceExhausted(
+          fmt::format("out of GPU memory: {} bytes ({:.2f} GiB) wanted, {} of "
+                      "{} bytes ({:.2f} of {:.2f} GiB) available",
+                      bytes, GiB(bytes), info.available, info.total,
+                      GiB(info.available), GiB(info.total)));
+    }
+    SLUICE_RETURN_IF_ERROR(Check(error, "allocation of device memory"));
+    return std::shared_ptr<void>(memory, [](void* p) { cudaFree(p); });
+  }
+  Result<std::shared_ptr<void>> AllocatePinned(size_t bytes) override {
+    void* memory = nullptr;
+    if (bytes == 0) return std::shared_ptr<void>();
+    Status status =
+        Check(cudaMallocHost(&memory, bytes), "allocation of pinned memory");
+    if (!status.ok()) {
+      return status.WithContext(fmt::format("{} bytes wanted", bytes));
+    }
+    return std::shared_ptr<void>(memory, [](void* p) { cudaFreeHost(p); });
+  }
+
+  void* stream(Queue queue) const override { return streams_[queue]; }
+  Status CopyIn(Queue queue, void* device, const void* pinned,
+                size_t bytes) override {
+    return Copy(device, pinned, bytes, queue, "copy to the device");
+  }
+  Status CopyOut(void* pinned, const void* device, size_t bytes) override {
+    return Copy(pinned, device, bytes, kCompute, "copy from the device");
+  }
+  Status CopyWithin(void* to, const void* from, size_t bytes) override {
+    return Copy(to, from, bytes, kCompute, "copy on the device");
+  }
+
+  Result<Event> MakeEvent() override {
+    cudaEvent_t event = nullptr;
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+              "making an event"));
+    return Event(
+        event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
+  }
+  Status Record(const Event& event, Queue queue) override {
+    return Check(cudaEventRecord(EventOf(event), streams_[queue]),
+                 "recording an event");
+  }
+  Status Wait(const Event& event, Queue queue) override {
+    return Check(cudaStreamWaitEvent(streams_[queue], EventOf(event), 0),
+                 "wait for an event");
+  }
+  Status WaitOnHost(const Event& event) override {
+    return Check(cudaEventSynchronize(EventOf(event)), "wait for an event");
+  }
+  Status Synchronize() override {
+    for (cudaStream_t stream : streams_) {
+      SLUICE_RETURN_IF_ERROR(
+          Check(cudaStreamSynchronize(stream), "wait for the device"));
+    }
+    return {};
+  }
+
+  Status BeginCapture() override {
+    return Check(cudaStreamBeginCapture(streams_[kCompute],
+                                        cudaStreamCaptureModeThreadLocal),
+                 "begin of capture");
+  }
+  Result<std::unique_ptr<CapturedWork>> EndCapture() override {
+    cudaGraph_t graph = nullptr;
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaStreamEndCapture(streams_[kCompute], &graph), "capture"));
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    SLUICE_RETURN_IF_ERROR(Check(error, "making a graph of the step"));
+    return std::unique_ptr<CapturedWork>(
+        new Graph(executable, streams_[kCompute]));
+  }
+
+ private:
+  explicit Cuda(int device) : device_(device) {}
+
+  Status Copy(void* to, const void* from, size_t bytes, Queue queue,
+              const char* what) {
+    return Check(
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, streams_[queue]),
+        what);
+  }
+
+  const int device_;
+  cudaStream_t streams_[2] = {};  // by Queue
+  cudaDeviceProp properties_ = {};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Accelerator>> OpenCuda(int index, bool shared) {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count);
+      error != cudaSuccess) {
+    return Unavailable(fmt::format("no GPU can be used: {}; use /cpu:0",
+                                   cudaGetErrorString(error)));
+  }
+  if (count == 0) return Unavailable("this machine has no GPU; use /cpu:0");
+  if (index >= count && !shared) {
+    return Unavailable(fmt::format("there {} {} GPU{}, /gpu:0 to /gpu:{}",
+                                   count == 1 ? "is" : "are", count,
+                                   count == 1 ? "" : "s", count - 1));
+  }
+  return Cuda::Open(index % count);
+}
+
+}  // namespace sluice::cuda

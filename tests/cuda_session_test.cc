@@ -1,0 +1,132 @@
+// Whole sessions on /gpu:0, which is the emulation: its device memory faults
+// for host code, and its streams do their work as late as they may.
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "engine/trace.h"
+#include "graph/builder.h"
+#include "graph/session.h"
+#include "kernels/cuda/accelerator.h"
+#include "kernels/cuda/kernels.h"
+#include "tests/cuda/emulator.h"
+#include "tests/support/error_text.h"
+#include "tests/support/ramp.h"
+
+namespace sluice {
+namespace {
+
+namespace emulation = cuda::emulation;
+using testing::Contains;
+using testing::ErrorOf;
+using testing::Ramp;
+
+SessionOptions OnGpu() {
+  [[maybe_unused]] static const bool registered = [] {
+    cuda::RegisterCudaKernels(KernelTable::Global());
+    RegisterAccelerators(DeviceType::kCuda, cuda::OpenCuda);
+    return true;
+  }();
+  SessionOptions options;
+  options.devices = {"/gpu:0"};
+  return options;
+}
+
+TEST_CASE("a step gives the CPU's values, run after run, with changing feeds") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {4, 5});
+  const Output y = Softmax(x);
+  Session session(graph, OnGpu());
+  Session cpu(graph);
+  PreparedStep step = session.Prepare({{x, {4, 5}}}, {y, x});
+  for (int run = 0; run < 5; ++run) {  // the third and later are replayed
+    const Tensor value = Ramp({7, 4, 5}).Rows(run, run + 1).Reshaped({4, 5});
+    std::vector<Tensor> got = step.MakeFetches();
+    step.Run(std::vector<Tensor>{value}, got);
+    CHECK(got[1].BitEqual(value));
+    const Tensor wanted = cpu.Run({{x, value}}, y);
+    for (int64_t i = 0; i < wanted.elements(); ++i) {
+      CHECK(got[0].At(i) == doctest::Approx(wanted.At(i)).epsilon(1e-6));
+    }
+  }
+  CHECK(step.info().why_not_captured.empty());
+}
+
+TEST_CASE("variables are written, read and kept in device memory") {
+  Graph graph;
+  const Output w =
+      graph.Variable("w", CopyOf(Tensor::Zeros(DType::kFloat32, {3})));
+  const Output y = Softmax(w);
+  Session session(graph, OnGpu());
+  CHECK(Contains(ErrorOf([&] { session.Run({}, y); }), "not initialised"));
+  session.Write(w, Tensor::Vector<float>(std::vector<float>{0, 0, 1000}));
+  CHECK(session.Read(w).At(2) == 1000);
+  CHECK(session.Run({}, y).At(2) == 1);
+  session.Freeze();
+  CHECK(session.Run({}, y).At(2) == 1);
+}
+
+TEST_CASE("a step split between CPU and GPU sends its tensors across") {
+  Graph graph;
+  SessionOptions options = OnGpu();
+  options.devices = {"/cpu:0", "/gpu:0"};
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});
+  Output there;
+  {
+    const DeviceScope on_gpu(graph, "/gpu:0");
+    there = Softmax(x);
+  }
+  const DeviceScope on_cpu(graph, "/cpu:0");
+  const Output y = there * 2.0f;
+  Session session(graph, options);
+  PreparedStep step = session.Prepare({{x, {2, 3}}}, {y});
+  for (int run = 0; run < 4; ++run) {
+    std::vector<Tensor> got = step.MakeFetches();
+    step.Run(std::vector<Tensor>{Tensor::Full(DType::kFloat32, {2, 3}, run)},
+             got);
+    CHECK(got[0].At(0) == doctest::Approx(2.0 / 3));
+  }
+  CHECK(Contains(step.info().why_not_captured, "the host waits"));
+}
+
+TEST_CASE("an observer sees values on the host") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output y = Softmax(x);
+  Session session(graph, OnGpu());
+  const Tensor bad = Tensor::Vector<float>(
+      std::vector<float>{std::numeric_limits<float>::quiet_NaN(), 1});
+  CHECK(session.FindNonFinite({{x, bad}}, {y}) == y.node().name());
+}
+
+TEST_CASE(
+    "running out of device memory says what was wanted and what there is") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {1 << 20});
+  const Output y = Softmax(Softmax(x));
+  Session session(graph, OnGpu());
+  emulation::SetDeviceMemory(6 << 20);
+  const std::string message = ErrorOf([&] {
+    session.Run({{x, Tensor::Zeros(DType::kFloat32, {1 << 20})}}, y);
+  });
+  emulation::SetDeviceMemory(size_t{1} << 34);
+  CHECK(Contains(message, "out of GPU memory"));
+  CHECK(Contains(message, "4194368 bytes"));  // the feed and the step's key
+  CHECK(Contains(message, "2097152 of 6291456 bytes"));
+}
+
+TEST_CASE("GPUs that do not exist are refused, unless they may be shared") {
+  Graph graph;
+  SessionOptions options = OnGpu();
+  options.devices = {"/gpu:7"};
+  CHECK(Contains(ErrorOf([&] { Session session(graph, options); }),
+                 "'/gpu:7': there are 2 GPUs, /gpu:0 to /gpu:1"));
+  options.share_accelerators = true;
+  const Output y = Softmax(graph.Constant(Tensor::Zeros(DType::kFloat32, {2})));
+  options.simplify = false;
+  Session session(graph, options);
+  CHECK(session.Run({}, y).At(0) == 0.5);
+}
+
+}  // namespace
+}  // namespace sluice
