@@ -2,8 +2,8 @@
 // innermost loops run over blocks of channels, accumulated on the stack.
 #include <algorithm>
 
+#include "engine/conv_geometry.h"
 #include "engine/threads.h"
-#include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cpu/conv_geometry.h"
+#include "engine/conv_geometry.h"
 #include "kernels/cpu/simd/conv.h"
 
 namespace sluice::cpu {

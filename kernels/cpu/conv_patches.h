@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/conv_geometry.h"
+#include "engine/conv_geometry.h"
 #include "kernels/cpu/gemm.h"
 
 namespace sluice::cpu {

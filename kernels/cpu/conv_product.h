@@ -2,8 +2,8 @@
 #ifndef SLUICE_KERNELS_CPU_CONV_PRODUCT_H_
 #define SLUICE_KERNELS_CPU_CONV_PRODUCT_H_
 
+#include "engine/conv_geometry.h"
 #include "kernels/cpu/conv_epilogue.h"
-#include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/gemm.h"
 
 namespace sluice::cpu {

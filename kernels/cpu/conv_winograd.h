@@ -19,7 +19,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cpu/conv_geometry.h"
+#include "engine/conv_geometry.h"
 #include "kernels/cpu/simd/simd.h"
 
 namespace sluice::cpu {

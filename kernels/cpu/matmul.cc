@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/product.h"
 #include "engine/threads.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/kernels.h"
@@ -10,19 +11,6 @@
 
 namespace sluice::cpu {
 namespace {
-
-// C[m,n] = op(A) op(B), one matrix or one of a batch.
-struct Product {
-  int64_t m, n, k;
-  bool transpose_a, transpose_b;
-};
-
-Product ProductOf(const KernelSpec& spec) {
-  const Shape& a = spec.inputs[0].shape;
-  const Shape& c = spec.outputs[0].shape;
-  const bool ta = spec.attrs.Bool("transpose_a");
-  return {c[-2], c[-1], a[ta ? -2 : -1], ta, spec.attrs.Bool("transpose_b")};
-}
 
 // Where the matrices of a batch begin, in elements.
 struct BatchOffsets {
@@ -118,19 +106,6 @@ void ReferenceProduct(const Product& p, const T* a, const T* b, T* c) {
               [&](int64_t begin, int64_t end) {
                 ReferenceRows(p, a, b, c, begin, end);
               });
-}
-
-// What is added to a product: nothing, a vector to each row or a matrix.
-enum class Added : uint8_t { kNothing, kBias, kMatrix };
-
-Added AddedTo(const KernelSpec& spec) {
-  return spec.op == "MatMulBias"  ? Added::kBias
-         : spec.op == "MatMulAdd" ? Added::kMatrix
-                                  : Added::kNothing;
-}
-
-bool HasRelu(const KernelSpec& spec) {
-  return spec.attrs.Has("relu") && spec.attrs.Bool("relu");
 }
 
 // C = max(0, C + what is added), the maximum with `relu` alone.

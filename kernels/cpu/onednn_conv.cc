@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "engine/conv_geometry.h"
 #include "engine/threads.h"
-#include "kernels/cpu/conv_geometry.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/simd/simd.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "engine/product.h"
 #include "engine/threads.h"
 #include "kernels/cpu/onednn.h"
 
@@ -11,18 +12,6 @@ namespace {
 
 constexpr int64_t kSlices = 8;
 constexpr int64_t kRows = 48;  // of a slice at least: B is read by each
-
-struct Product {
-  int64_t m, n, k;
-  bool transpose_a, transpose_b;
-};
-
-Product ProductOf(const KernelSpec& spec) {
-  const Shape& a = spec.inputs[0].shape;
-  const Shape& c = spec.outputs[0].shape;
-  const bool ta = spec.attrs.Bool("transpose_a");
-  return {c[0], c[1], a[ta ? 0 : 1], ta, spec.attrs.Bool("transpose_b")};
-}
 
 OnednnDesc Matrix(int64_t rows, int64_t columns, int64_t row_stride,
                   int64_t column_stride) {

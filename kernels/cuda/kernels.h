@@ -13,6 +13,8 @@ namespace sluice::cuda {
 // All of them.
 void RegisterCudaKernels(KernelTable& table);
 
+void RegisterConvKernels(KernelTable& table);
+void RegisterMatMulKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterControlKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);

@@ -3,6 +3,8 @@
 namespace sluice::cuda {
 
 void RegisterCudaKernels(KernelTable& table) {
+  RegisterConvKernels(table);
+  RegisterMatMulKernels(table);
   RegisterPoolKernels(table);
   RegisterControlKernels(table);
   RegisterSoftmaxKernels(table);

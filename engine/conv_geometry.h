@@ -1,11 +1,12 @@
-// The sizes of a convolution, from any of the six ops.
-#ifndef SLUICE_KERNELS_CPU_CONV_GEOMETRY_H_
-#define SLUICE_KERNELS_CPU_CONV_GEOMETRY_H_
+// The sizes of a convolution, from any of its ops. The kernels of all devices
+// share it.
+#ifndef SLUICE_ENGINE_CONV_GEOMETRY_H_
+#define SLUICE_ENGINE_CONV_GEOMETRY_H_
 
 #include "engine/kernel.h"
 #include "engine/window.h"
 
-namespace sluice::cpu {
+namespace sluice {
 
 // x [images, h.input, w.input, groups * in], filter [kh, kw, in,
 // groups * out], y [images, h.output, w.output, groups * out]. A depthwise
@@ -51,6 +52,6 @@ inline int64_t WindowOver(const WindowDim& d, int64_t i, int64_t k) {
   return start / d.stride < d.output ? start / d.stride : -1;
 }
 
-}  // namespace sluice::cpu
+}  // namespace sluice
 
-#endif  // SLUICE_KERNELS_CPU_CONV_GEOMETRY_H_
+#endif  // SLUICE_ENGINE_CONV_GEOMETRY_H_
