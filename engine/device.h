@@ -43,6 +43,7 @@ class DeviceMemory {
  public:
   // Null: the host's. Borrowed.
   explicit DeviceMemory(Accelerator* accelerator) : accelerator_(accelerator) {}
+  Accelerator* accelerator() const { return accelerator_; }
 
   // Resource exhaustion says how much was wanted.
   Result<std::shared_ptr<void>> Allocate(size_t bytes) const;

@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "engine/device.h"
 #include "engine/kernel.h"
 #include "engine/tensor.h"
 
@@ -36,6 +38,12 @@ class GuardedBuffer {
   Tensor AsTensor(const TensorType& type) const {
     return Tensor(type.dtype, type.shape, memory_, start());
   }
+  // The bytes with their guards.
+  Tensor Whole() const {
+    return Tensor(DType::kUInt8,
+                  Shape{static_cast<int64_t>(bytes_ + 2 * kGuard)}, memory_,
+                  memory_.get());
+  }
 
  private:
   static constexpr char kMark = 0x5a;
@@ -43,10 +51,45 @@ class GuardedBuffer {
   std::shared_ptr<void> memory_;
 };
 
+// Where the kernel sees the buffers: in the host's memory, or as copies in an
+// accelerator's.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(Accelerator* accelerator) : memory_(accelerator) {}
+
+  // Where the buffer's bytes are; the same for buffers that are one.
+  void* Place(const GuardedBuffer& buffer) {
+    if (!accelerated()) return buffer.start();
+    Tensor& copy = copies_[buffer.start()].there;
+    if (copy.bytes() == 0) {
+      copies_[buffer.start()].here = buffer.Whole();
+      copy = memory_.Upload(buffer.Whole()).ValueOrThrow();
+    }
+    return static_cast<char*>(copy.raw()) + GuardedBuffer::kGuard;
+  }
+  // Waits for the kernel and brings back what it left.
+  void BringBack() {
+    for (auto& [start, copies] : copies_) {
+      const Tensor left = memory_.Download(copies.there).ValueOrThrow();
+      std::memcpy(copies.here.raw(), left.raw(), left.bytes());
+    }
+  }
+
+ private:
+  struct Copies {
+    Tensor here, there;
+  };
+  bool accelerated() const { return memory_.accelerator() != nullptr; }
+
+  DeviceMemory memory_;
+  std::map<char*, Copies> copies_;
+};
+
 struct GuardedRunOptions {
   int in_place = -1;          // the input whose buffer is output 0
   unsigned char fill = 0xcd;  // what outputs hold before
   StepContext step = {};
+  Accelerator* accelerator = nullptr;  // that the kernel runs on
 };
 
 // What a run left behind: the outputs, then the updated inputs.
@@ -60,6 +103,7 @@ inline GuardedRunResult GuardedRun(Kernel& kernel, const KernelSpec& spec,
                                    int mutates,
                                    const GuardedRunOptions& options = {}) {
   GuardedRunResult result;
+  GuardedMemory memory(options.accelerator);
   std::vector<GuardedBuffer> in, out;
   std::vector<void*> in_data, out_data;
   for (const Tensor& input : inputs) {
@@ -67,19 +111,20 @@ inline GuardedRunResult GuardedRun(Kernel& kernel, const KernelSpec& spec,
     if (input.bytes() > 0) {
       std::memcpy(in.back().start(), input.raw(), input.bytes());
     }
-    in_data.push_back(in.back().start());
+    in_data.push_back(memory.Place(in.back()));
   }
   for (size_t i = 0; i < spec.outputs.size(); ++i) {
     const int shared = i > 0 ? -1 : mutates > 0 ? 0 : options.in_place;
     out.push_back(shared >= 0
                       ? in[shared]
                       : GuardedBuffer(spec.outputs[i].bytes(), options.fill));
-    out_data.push_back(out.back().start());
+    out_data.push_back(memory.Place(out.back()));
   }
   const GuardedBuffer workspace(kernel.workspace_bytes(), options.fill);
   const Status status = kernel.Run(KernelContext(
-      in_data.data(), out_data.data(), workspace.start(), &options.step));
+      in_data.data(), out_data.data(), memory.Place(workspace), &options.step));
   if (!status.ok()) result.fault = status.message();
+  memory.BringBack();
   if (!workspace.intact()) result.fault = "wrote outside its workspace";
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!in[i].intact()) result.fault = "wrote outside an input";
