@@ -28,6 +28,9 @@ target_include_directories(sluice_cuda PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(sluice_cuda PRIVATE SLUICE_VERSION="${PROJECT_VERSION}")
 target_compile_options(sluice_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>)
+# Random numbers are rounded as on the CPU, to have its bits.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cuda/random.cu
+  PROPERTIES COMPILE_OPTIONS -fmad=false)
 target_link_libraries(sluice_cuda PRIVATE fmt::fmt CUDA::toolkit)
 target_link_options(sluice_cuda PRIVATE
   -Wl,--version-script=${PROJECT_SOURCE_DIR}/kernels/cuda/module.map)

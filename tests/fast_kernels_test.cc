@@ -109,7 +109,8 @@ TEST_CASE("random bits are the stream's on every instruction set") {
         table->random.bits(stream.key().data(), stream.salt(), first, blocks,
                            bits.data());
         for (int64_t i = 0; i < 4 * blocks; ++i) {
-          CHECK(bits[i] == stream.Block(first + i / 4)[i % 4]);
+          CHECK(bits[i] ==
+                stream.Block(first + i / 4)[static_cast<int>(i % 4)]);
         }
         CHECK(bits.back() == 0xabcdu);
       }

@@ -17,7 +17,9 @@ namespace {
 
 constexpr int64_t kSamples = 200'000;
 
-Tensor Value(const Output& output, const StepContext& step = {}) {
+Tensor Value(const Output& output, const StepKey& key = {}) {
+  StepContext step;
+  static_cast<StepKey&>(step) = key;
   return Evaluate(output, {}, step).ValueOrThrow();
 }
 

@@ -159,7 +159,8 @@ TEST_CASE("integers below a bound are all reached equally often") {
 TEST_CASE("the extremes of Box and Muller are finite") {
   for (float u : {0x1p-33f, 1.0f}) {
     for (float v : {0.0f, 0.25f, 0.5f, 1 - 0x1p-24f}) {
-      const auto [x, y] = BoxMuller(u, v);
+      const auto z = BoxMuller(u, v);
+      const float x = z[0], y = z[1];
       CHECK(std::isfinite(x));
       CHECK(std::isfinite(y));
       CHECK(x * x + y * y == doctest::Approx(-2 * std::log(u)).epsilon(1e-5));

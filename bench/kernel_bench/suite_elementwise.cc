@@ -92,7 +92,8 @@ void AddRandom(const Shape& shape, std::vector<Case>& cases) {
   c.reference = [stream](const std::vector<Tensor>& in, int result,
                          int64_t at) {
     // round(0.5 * (2^32 - 1)).
-    const bool keep = stream.Block(at / 4)[at % 4] >= 0x80000000u;
+    const bool keep =
+        stream.Block(at / 4)[static_cast<int>(at % 4)] >= 0x80000000u;
     if (result == 1) return keep ? 1.0 : 0.0;
     return keep ? 2 * F(in[0], at) : 0.0;
   };
@@ -108,7 +109,9 @@ void AddRandom(const Shape& shape, std::vector<Case>& cases) {
   c.shape = Shape{shape.elements()}.ToString();
   const RandomStream uniform(StepContext().seed, HashName(c.spec.origin), 0, 0);
   c.reference = [uniform](const std::vector<Tensor>&, int, int64_t at) {
-    return static_cast<double>(uniform.Block(at / 4)[at % 4] >> 8) * 0x1p-24;
+    return static_cast<double>(
+               uniform.Block(at / 4)[static_cast<int>(at % 4)] >> 8) *
+           0x1p-24;
   };
   cases.push_back(c);
 }

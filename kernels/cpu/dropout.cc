@@ -1,8 +1,6 @@
 // Dropout. The mask is a function of the step's seed, the node's original name,
 // the global step, the replica and the element's index: the same on any number
 // of threads and after a resume.
-#include <cmath>
-
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/random_bits.h"
@@ -12,15 +10,10 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;  // elements, a multiple of a block's four
 
-// An element is dropped when its 32 random bits are below this.
-uint32_t ThresholdOf(double rate) {
-  return static_cast<uint32_t>(std::lround(std::min(rate, 1.0) * 4294967295.0));
-}
-
 Result<KernelPtr> MakeDropout(const KernelSpec& spec) {
   const int64_t n = spec.inputs[0].shape.elements();
   const double rate = spec.attrs.Float("rate");
-  const uint32_t threshold = ThresholdOf(rate);
+  const uint32_t threshold = DropThreshold(rate);
   const uint64_t origin = HashName(spec.origin);
   return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
     using C = ComputeType<T>;
@@ -35,7 +28,7 @@ Result<KernelPtr> MakeDropout(const KernelSpec& spec) {
           const PhiloxBlock bits = stream.Block(i / 4);
           const int64_t lanes = std::min<int64_t>(end - i, 4);
           for (int64_t j = 0; j < lanes; ++j) {
-            const bool keep = bits[j] >= threshold;
+            const bool keep = bits[static_cast<int>(j)] >= threshold;
             mask[i + j] = keep;
             y[i + j] = T(keep ? static_cast<C>(x[i + j]) * scale : C(0));
           }
@@ -48,7 +41,7 @@ Result<KernelPtr> MakeDropout(const KernelSpec& spec) {
 Result<KernelPtr> MakeFastDropout(const KernelSpec& spec) {
   const int64_t n = spec.inputs[0].shape.elements();
   const double rate = spec.attrs.Float("rate");
-  const uint32_t threshold = ThresholdOf(rate);
+  const uint32_t threshold = DropThreshold(rate);
   const auto scale = static_cast<float>(1 / (1 - rate));
   const uint64_t origin = HashName(spec.origin);
   return KernelOf([=](const KernelContext& c) {

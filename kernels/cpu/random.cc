@@ -2,7 +2,6 @@
 // of work may be cut anywhere.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
@@ -27,31 +26,6 @@ KernelPtr DrawKernel(const KernelSpec& spec, Distribution distribution,
                   [&](int64_t i, auto draw) { y[i] = transform(draw); });
     });
   });
-}
-
-// The largest T below x, which is not NaN or the lowest.
-template <typename T>
-T Below(T x) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return std::nextafter(x, -std::numeric_limits<T>::infinity());
-  } else {
-    constexpr uint16_t kSign = 0x8000;
-    if (x.bits == 0 || x.bits == kSign) {
-      x.bits = kSign | 1;
-    } else {
-      x.bits = static_cast<uint16_t>(x.bits + (x.bits & kSign ? 1 : -1));
-    }
-    return x;
-  }
-}
-
-// Rounding to T may reach hi, which does not belong to the interval.
-template <typename T>
-T GreatestBelow(ComputeType<T> hi) {
-  T greatest = T(hi);
-  while (static_cast<ComputeType<T>>(greatest) >= hi)
-    greatest = Below(greatest);
-  return greatest;
 }
 
 template <typename T>

@@ -17,6 +17,7 @@ void RegisterConvKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterControlKernels(KernelTable& table);
+void RegisterRandomKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
 
 // The queue that a kernel adds its work to.

@@ -7,6 +7,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterMatMulKernels(table);
   RegisterPoolKernels(table);
   RegisterControlKernels(table);
+  RegisterRandomKernels(table);
   RegisterSoftmaxKernels(table);
 }
 
