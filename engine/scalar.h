@@ -64,6 +64,13 @@ SLUICE_FN float FloatOf(unsigned bits) {
 #endif
 }
 
+SLUICE_FN float Infinity() {
+  return FloatOf(0x7f800000u);
+}
+SLUICE_FN float NotANumber() {
+  return FloatOf(0x7fc00000u);
+}
+
 // The type in which arithmetic on T wraps around instead of overflowing.
 template <typename T>
 struct WrappingType {
@@ -245,9 +252,9 @@ struct Log {
     const bool subnormal = x < 1.17549435e-38f;
     const LogSplit t = SplitForLog(subnormal ? x * 8388608.0f : x);
     const float y = LogReduced(t.f, subnormal ? t.e - 23.0f : t.e, 0.0f);
-    const float infinity = __builtin_inff();
+    const float infinity = Infinity();
     return x > 0.0f ? (x < infinity ? y : x)
-                    : (x == 0.0f ? -infinity : __builtin_nanf(""));
+                    : (x == 0.0f ? -infinity : NotANumber());
   }
   SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(log, x); }
 };
@@ -261,10 +268,10 @@ struct Log1p {
     const bool near = t.e == 0.0f;
     const float lost = x > 1.0f ? 1.0f - (u - x) : x - (u - 1.0f);
     const float y = LogReduced(near ? x : t.f, t.e, near ? 0.0f : lost / u);
-    const float infinity = __builtin_inff();
+    const float infinity = Infinity();
     const float finite = x == 0.0f ? x : y;  // keeps -0
     return x > -1.0f ? (x < infinity ? finite : x)
-                     : (x == -1.0f ? -infinity : __builtin_nanf(""));
+                     : (x == -1.0f ? -infinity : NotANumber());
   }
   SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(log1p, x); }
 };
@@ -573,7 +580,7 @@ struct IsInf {
   template <typename T>
   SLUICE_FN bool operator()(T x) const {
     if constexpr (!kIsFloat<T>) return false;
-    return Abs()(x) == T(__builtin_inff());
+    return Abs()(x) == T(Infinity());
   }
 };
 
@@ -582,7 +589,7 @@ struct IsFinite {
   template <typename T>
   SLUICE_FN bool operator()(T x) const {
     if constexpr (!kIsFloat<T>) return true;
-    return Abs()(x) < T(__builtin_inff());
+    return Abs()(x) < T(Infinity());
   }
 };
 

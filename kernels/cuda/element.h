@@ -3,6 +3,7 @@
 #ifndef SLUICE_KERNELS_CUDA_ELEMENT_H_
 #define SLUICE_KERNELS_CUDA_ELEMENT_H_
 
+#ifndef __CUDACC_RTC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -11,19 +12,64 @@
 #include <type_traits>
 
 #include "engine/dtype.h"
+#endif
 
 namespace sluice::cuda {
+
+#ifdef __CUDACC_RTC__
+
+// NVRTC has no half types of its own.
+struct Float16 {
+  unsigned short bits;
+  Float16() = default;
+  __device__ explicit Float16(float x) {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  }
+  __device__ explicit operator float() const {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+  }
+};
+struct BrainFloat16 {
+  unsigned short bits;
+  BrainFloat16() = default;
+  __device__ explicit BrainFloat16(float x) {
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  }
+  __device__ explicit operator float() const {
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+  }
+};
+
+#else
+
+using Float16 = __half;
+using BrainFloat16 = __nv_bfloat16;
 
 // The device's type for what the engine calls T.
 template <typename T>
 using DeviceTypeOf = std::conditional_t<
-    std::is_same_v<T, Half>, __half,
-    std::conditional_t<std::is_same_v<T, BFloat16>, __nv_bfloat16, T>>;
+    std::is_same_v<T, Half>, Float16,
+    std::conditional_t<std::is_same_v<T, BFloat16>, BrainFloat16, T>>;
+
+#endif  // __CUDACC_RTC__
 
 // The type arithmetic on a device type is done in.
 template <typename T>
-using ComputeOf = std::conditional_t<
-    std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>, float, T>;
+struct ComputeTypeOf {
+  using Type = T;
+};
+template <>
+struct ComputeTypeOf<Float16> {
+  using Type = float;
+};
+template <>
+struct ComputeTypeOf<BrainFloat16> {
+  using Type = float;
+};
+template <typename T>
+using ComputeOf = typename ComputeTypeOf<T>::Type;
 
 // How many T a thread takes at once: 16 bytes.
 template <typename T>
@@ -37,7 +83,7 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
 // May packs be loaded and stored here at once? Then `whole` is true below.
 template <typename T, int N = kPack<T>>
 bool IsAligned(const void* p) {
-  return reinterpret_cast<uintptr_t>(p) % alignof(Pack<T, N>) == 0;
+  return reinterpret_cast<size_t>(p) % alignof(Pack<T, N>) == 0;
 }
 
 // The first N of `count` elements at p, zeros beyond.

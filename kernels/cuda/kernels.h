@@ -13,10 +13,11 @@ namespace sluice::cuda {
 // All of them.
 void RegisterCudaKernels(KernelTable& table);
 
+void RegisterControlKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
+void RegisterFusedKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
-void RegisterControlKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
 

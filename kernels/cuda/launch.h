@@ -9,9 +9,16 @@
 //
 // A launcher is a plain function of device pointers, sizes and a stream. It
 // does not wait: the Status is that of the launch.
+//
+// NVRTC takes the device's half of this file as text, for generated kernels,
+// as it does block.h and element.h: it has no headers.
 #ifndef SLUICE_KERNELS_CUDA_LAUNCH_H_
 #define SLUICE_KERNELS_CUDA_LAUNCH_H_
 
+#ifdef __CUDACC_RTC__
+using int64_t = long;
+using uint32_t = unsigned;
+#else
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -21,10 +28,13 @@
 #include <type_traits>
 
 #include "engine/status.h"
+#endif
 
 namespace sluice::cuda {
 
 inline constexpr int kWarp = 32;
+
+#ifndef __CUDACC_RTC__
 
 // One dimension is enough: kernels find their place from the index.
 struct Grid {
@@ -56,6 +66,8 @@ inline Grid GridFor(int64_t items, int threads = 256) {
   constexpr int64_t kMostBlocks = 4096;
   return {std::min((items + threads - 1) / threads, kMostBlocks), threads};
 }
+
+#endif  // __CUDACC_RTC__
 
 // The thread's number in the grid, and the number of threads.
 __device__ inline int64_t GlobalThread() {

@@ -3,10 +3,11 @@
 namespace sluice::cuda {
 
 void RegisterCudaKernels(KernelTable& table) {
+  RegisterControlKernels(table);
   RegisterConvKernels(table);
+  RegisterFusedKernels(table);
   RegisterMatMulKernels(table);
   RegisterPoolKernels(table);
-  RegisterControlKernels(table);
   RegisterRandomKernels(table);
   RegisterSoftmaxKernels(table);
 }

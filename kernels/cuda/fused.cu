@@ -1,0 +1,55 @@
+// Launches fused kernels, and adds the segments of their sums.
+#include "kernels/cuda/fused.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/element.h"
+#include "kernels/cuda/launch.h"
+
+namespace sluice::cuda {
+namespace {
+
+// A warp per result.
+template <typename T>
+__global__ void AddSegmentsKernel(const ComputeOf<T>* states, T* sums,
+                                  int64_t results, int64_t result_stride,
+                                  int64_t segments, int64_t segment_stride,
+                                  double scale) {
+  using C = ComputeOf<T>;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int64_t r = GlobalThread() / kWarp; r < results;
+       r += GlobalThreads() / kWarp) {
+    C sum = 0;
+    for (int64_t s = lane; s < segments; s += kWarp) {
+      sum += states[r * result_stride + s * segment_stride];
+    }
+    sum = WarpReduce(sum, [](C a, C b) { return a + b; });
+    if (lane == 0) sums[r] = T(static_cast<C>(scale) * sum);
+  }
+}
+
+}  // namespace
+
+Status LaunchFused(FusedKernel kernel, const FusedWork& work,
+                   const FusedArguments& arguments, cudaStream_t stream) {
+  return Launch("Fused", {work.blocks, kFusedThreads, work.shared_bytes},
+                stream, kernel, arguments);
+}
+
+Status AddSegments(const FusedWork& work, const void* states, void* sums,
+                   cudaStream_t stream) {
+  const FusedSumShape& sum = work.arguments.sum;
+  const bool leading = work.form.sum == FusedSumKind::kLeading;
+  const int64_t result_stride = leading ? 1 : sum.segments;
+  const int64_t segment_stride = leading ? sum.columns : 1;
+  return DispatchFloating(work.form.dtype, [&]<typename E>(TypeTag<E>) {
+    using T = DeviceTypeOf<E>;
+    return Launch(
+        "FusedSum", GridFor(work.results * kWarp), stream, AddSegmentsKernel<T>,
+        static_cast<const ComputeOf<T>*>(states), static_cast<T*>(sums),
+        work.results, result_stride, sum.segments, segment_stride, sum.scale);
+  });
+}
+
+}  // namespace sluice::cuda
