@@ -36,6 +36,21 @@ To Convert(From from) {
   }
 }
 
+// The double nearest to x that an integer type T holds; x where T is a float.
+template <typename T>
+double NearestIn(double x) {
+  if constexpr (!std::numeric_limits<T>::is_integer) {
+    return x;
+  } else {
+    using Limits = std::numeric_limits<T>;
+    const double least = static_cast<double>(Limits::lowest());
+    // The largest int64 is not a double: one step of 2^10 less is.
+    const double most =
+        static_cast<double>(Limits::max() - (sizeof(T) == 8 ? 1023 : 0));
+    return x < least ? least : (x > most ? most : x);
+  }
+}
+
 }  // namespace sluice
 
 #endif  // SLUICE_ENGINE_CONVERT_H_

@@ -98,6 +98,16 @@ inline constexpr bool kIsFloat<float> = true;
 template <>
 inline constexpr bool kIsFloat<double> = true;
 
+// x < 0, which compilers warn of where T is unsigned.
+template <typename T>
+SLUICE_FN bool IsNegative(T x) {
+  if constexpr (T(-1) < T(0)) {
+    return x < T(0);
+  } else {
+    return false;
+  }
+}
+
 template <typename T>
 SLUICE_FN T ClampTo(T x, T low, T high) {
   return x < low ? low : (x > high ? high : x);
@@ -212,7 +222,7 @@ struct Abs {
   SLUICE_FN double operator()(double x) const { return SLUICE_LIBM(fabs, x); }
   template <typename T>
   SLUICE_FN T operator()(T x) const {
-    return x < T(0) ? Neg()(x) : x;
+    return IsNegative(x) ? Neg()(x) : x;
   }
 };
 
@@ -220,7 +230,7 @@ struct Sign {
   static constexpr const char* kName = "Sign";
   template <typename T>
   SLUICE_FN T operator()(T x) const {
-    return x > T(0) ? T(1) : (x < T(0) ? static_cast<T>(-1) : x);
+    return x > T(0) ? T(1) : (IsNegative(x) ? static_cast<T>(-1) : x);
   }
 };
 
@@ -659,7 +669,8 @@ struct Mod {
   template <typename T>
   SLUICE_FN T operator()(T a, T b) const {
     const T r = Remainder(a, b);
-    return r != T(0) && ((r < T(0)) != (b < T(0))) ? static_cast<T>(r + b) : r;
+    return r != T(0) && (IsNegative(r) != IsNegative(b)) ? static_cast<T>(r + b)
+                                                         : r;
   }
 };
 
@@ -672,13 +683,13 @@ struct FloorDiv {
     if constexpr (kIsFloat<T>) {
       if (b == T(0)) return a / b;
       const T r = Mod::Remainder(a, b);
-      const bool down = r != T(0) && ((r < T(0)) != (b < T(0)));
+      const bool down = r != T(0) && (IsNegative(r) != IsNegative(b));
       const T q = Round()((a - r) / b);  // an integer up to rounding
       return down ? q - T(1) : q;
     } else {
       const T q = Div()(a, b);
       const T r = Mod::Remainder(a, b);
-      const bool down = r != T(0) && ((r < T(0)) != (b < T(0)));
+      const bool down = r != T(0) && (IsNegative(r) != IsNegative(b));
       return static_cast<T>(down ? q - T(1) : q);
     }
   }
@@ -696,7 +707,7 @@ struct Pow {
   }
   template <typename T>
   SLUICE_FN T operator()(T a, T b) const {
-    if (b < T(0)) {
+    if (IsNegative(b)) {
       a = Reciprocal()(a);
       b = b % T(2) != T(0) ? T(1) : T(2);  // a is now 0, 1 or -1
     }

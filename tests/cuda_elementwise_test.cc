@@ -63,22 +63,29 @@ double EpsilonsFor(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 16 : 1;
 }
 
-UnaryLauncher UnaryOf(const std::string& function, DType dtype) {
-  const UnaryLauncher found = FindUnary(function, dtype);
-  return found != nullptr ? found : FindActivation(function, dtype);
-}
-BinaryLauncher BinaryOf(const std::string& function, DType dtype) {
-  const BinaryLauncher found = FindBinary(function, dtype);
-  return found != nullptr ? found : FindActivationGrad(function, dtype);
+// Small numbers, and those at the ends of the range, where arithmetic wraps.
+Tensor IntegerOperand(DType dtype, const Shape& shape, unsigned seed) {
+  const Tensor any = RandomTensor(DType::kFloat64, shape, -20, 20, seed);
+  Tensor x = any.Cast(dtype);
+  DispatchAmong<int8_t, uint8_t, int32_t, int64_t>(
+      dtype, [&]<typename T>(TypeTag<T>) {
+        using Limits = std::numeric_limits<T>;
+        const T special[] = {Limits::lowest(), Limits::max(), T(-1), 0, 1, 7};
+        for (int64_t i = 0; i < 6 && i * (seed + 1) < x.elements(); ++i) {
+          x.data<T>()[i * (seed + 1)] = special[i];
+        }
+      });
+  return x;
 }
 
-// Numbers around 0, then what is special about floats.
+// Numbers around 0, then what is special about the dtype.
 Tensor Operand(DType dtype, const Shape& shape, unsigned seed) {
   if (dtype == DType::kBool) {
     return RandomTensor(DType::kFloat32, shape, -1, 1, seed)
         .Cast(DType::kInt32)
         .Cast(dtype);
   }
+  if (!IsFloating(dtype)) return IntegerOperand(dtype, shape, seed);
   Tensor wide = RandomTensor(DType::kFloat64, shape, -3, 3, seed);
   const double inf = std::numeric_limits<double>::infinity();
   const double special[] = {0.0, -0.0, 1, -1, inf, -inf, std::nan(""), 30, 2};
@@ -90,7 +97,7 @@ Tensor Operand(DType dtype, const Shape& shape, unsigned seed) {
 
 void CheckUnary(const std::string& function, DType dtype, int64_t n,
                 size_t skip) {
-  const UnaryLauncher launch = UnaryOf(function, dtype);
+  const UnaryLauncher launch = FindUnary(function, dtype);
   REQUIRE_MESSAGE((launch != nullptr), function);
   const GraphOp op = OpOf(function);
   const Tensor x = Operand(dtype, {n}, 1);
@@ -109,7 +116,7 @@ void CheckUnary(const std::string& function, DType dtype, int64_t n,
 
 void CheckBinary(const std::string& function, DType dtype, const Shape& a_shape,
                  const Shape& b_shape, size_t skip) {
-  const BinaryLauncher launch = BinaryOf(function, dtype);
+  const BinaryLauncher launch = FindBinary(function, dtype);
   REQUIRE_MESSAGE((launch != nullptr), function);
   const GraphOp op = OpOf(function);
   const Tensor a = Operand(dtype, a_shape, 1), b = Operand(dtype, b_shape, 2);
@@ -167,6 +174,22 @@ TEST_CASE("every function of two operands, in every floating dtype") {
   CheckBinary("Equal", DType::kBool, {67}, {67}, 1);
 }
 
+TEST_CASE("arithmetic and comparisons of integers, wrapping") {
+  for (DType dtype :
+       {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    for (const char* function : {"Neg", "Abs", "Sign", "Square", "Clip"}) {
+      CheckUnary(function, dtype, 203, 0);
+    }
+    for (const char* function :
+         {"Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow", "Maximum",
+          "Minimum", "SquaredDifference", "Less", "LessEqual", "Greater",
+          "GreaterEqual", "Equal", "NotEqual"}) {
+      CheckBinary(function, dtype, {203}, {203}, 0);
+      CheckBinary(function, dtype, {3, 1, 5}, {7, 1}, SizeOf(dtype));
+    }
+  }
+}
+
 TEST_CASE("any length and alignment, several blocks") {
   for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
     for (int64_t n : {1, 7, 8, 4097}) {
@@ -215,7 +238,7 @@ TEST_CASE("an output may be an operand") {
   const Tensor got =
       InEveryOrder([&] {
         const DeviceBuffer y(x);
-        CHECK(UnaryOf("Exp", x.dtype())(y.get(), y.get(), 1003, {}, nullptr)
+        CHECK(FindUnary("Exp", x.dtype())(y.get(), y.get(), 1003, {}, nullptr)
                   .ok());
         return std::vector{y.Read(x.dtype(), x.shape())};
       }).front();
@@ -277,10 +300,38 @@ TEST_CASE("Select takes from either operand, broadcasting all three") {
   }
 }
 
+TEST_CASE("AddN adds in its order, in place of any term") {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt8}) {
+    for (int64_t n : {1, 37, 2051}) {
+      for (int count : {1, 2, 9}) {
+        std::vector<Tensor> terms;
+        for (int t = 0; t < count; ++t) {
+          terms.push_back(RandomTensor(dtype, {n}, -9, 9, t + 1));
+        }
+        const Tensor wanted =
+            CpuResults("AddN", {}, terms, {{dtype, {n}}}).front();
+        const Tensor got =
+            InEveryOrder([&] {
+              std::vector<DeviceBuffer> in;
+              Terms at;
+              for (int t = 0; t < count; ++t) {
+                in.emplace_back(terms[t], t == 1 ? SizeOf(dtype) : 0);
+                at.at[t] = in.back().get();
+              }
+              CHECK(FindAddN(dtype)(at, count, in[count / 2].get(), n, nullptr)
+                        .ok());
+              return std::vector{in[count / 2].Read(dtype, {n})};
+            }).front();
+        CHECK(got.BitEqual(wanted));
+      }
+    }
+  }
+}
+
 TEST_CASE("what has no kernel is null, and nothing to do is no launch") {
   CHECK((FindUnary("Frobnicate", DType::kFloat32) == nullptr));
   CHECK((FindUnary("Exp", DType::kBool) == nullptr));
-  CHECK((FindBinary("Add", DType::kInt8) == nullptr));
+  CHECK((FindBinary("Atan2", DType::kInt8) == nullptr));
   const int64_t before = emulation::Launches();
   CHECK(
       FindUnary("Exp", DType::kFloat32)(nullptr, nullptr, 0, {}, nullptr).ok());

@@ -1,8 +1,7 @@
 // Elementwise ops of one operand.
 #include "kernels/cpu/elementwise.h"
 
-#include <limits>
-
+#include "engine/convert.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {
@@ -17,14 +16,8 @@ void RegisterAll(KernelTable& table) {
 // its range first.
 template <typename T>
 void ClipLoop(const void* x, void* y, int64_t n, simd::OpParams params) {
-  if constexpr (std::numeric_limits<T>::is_integer) {
-    const double least = static_cast<double>(std::numeric_limits<T>::lowest());
-    // The largest int64 is not a double: one step of 2^10 less is.
-    const double most = static_cast<double>(std::numeric_limits<T>::max() -
-                                            (sizeof(T) == 8 ? 1023 : 0));
-    params.a = std::clamp(params.a, least, most);
-    params.b = std::clamp(params.b, least, most);
-  }
+  params.a = NearestIn<T>(params.a);
+  params.b = NearestIn<T>(params.b);
   UnaryLoop<scalar::Clip, T>(x, y, n, params);
 }
 

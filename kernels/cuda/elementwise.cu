@@ -7,21 +7,26 @@ namespace sluice::cuda {
 namespace {
 
 namespace s = scalar;
+using Arithmetic = s::OpList<s::Neg, s::Abs, s::Sign, s::Square, s::Clip>;
 using Functions =
-    s::OpList<s::Neg, s::Abs, s::Sign, s::Square, s::Exp, s::Expm1, s::Log,
-              s::Log1p, s::Sqrt, s::Rsqrt, s::Reciprocal, s::Sin, s::Cos,
-              s::Tan, s::Asin, s::Acos, s::Atan, s::Sinh, s::Cosh, s::Tanh,
-              s::Erf, s::Floor, s::Ceil, s::Round, s::Clip, s::IsNan, s::IsInf,
-              s::IsFinite>;
+    s::OpList<s::Exp, s::Expm1, s::Log, s::Log1p, s::Sqrt, s::Rsqrt,
+              s::Reciprocal, s::Sin, s::Cos, s::Tan, s::Asin, s::Acos, s::Atan,
+              s::Sinh, s::Cosh, s::Tanh, s::Erf, s::Floor, s::Ceil, s::Round,
+              s::IsNan, s::IsInf, s::IsFinite>;
 
 }  // namespace
 
 UnaryLauncher FindUnary(std::string_view function, DType dtype) {
-  return dtype == DType::kBool
-             ? LauncherAmong<Unary, BoolType>(function, dtype,
-                                              s::OpList<s::LogicalNot>())
-             : LauncherAmong<Unary, FloatingTypes>(function, dtype,
-                                                   Functions());
+  if (dtype == DType::kBool) {
+    return LauncherAmong<Unary, BoolType>(function, dtype,
+                                          s::OpList<s::LogicalNot>());
+  }
+  for (const UnaryLauncher found :
+       {LauncherAmong<Unary, NumericTypes>(function, dtype, Arithmetic()),
+        LauncherAmong<Unary, FloatingTypes>(function, dtype, Functions())}) {
+    if (found != nullptr) return found;
+  }
+  return FindActivation(function, dtype);
 }
 
 Broadcast BroadcastOf(const Shape& output, std::span<const Shape> operands) {

@@ -37,11 +37,9 @@ Broadcast BroadcastOf(const Shape& output, std::span<const Shape> operands);
 using UnaryLauncher = Status (*)(const void* x, void* y, int64_t n,
                                  OpParams params, cudaStream_t stream);
 // `function` is a name of engine/scalar.h ("GeluTanh"), the dtype x's. Null if
-// there is no kernel: floating dtypes have all, bool those that are logical.
-// The functions of one and two operands called activations, and their
-// gradients, are in activation.cu.
+// there is no kernel: floating dtypes have all, integers arithmetic and
+// comparisons, bool what is logical.
 UnaryLauncher FindUnary(std::string_view function, DType dtype);
-UnaryLauncher FindActivation(std::string_view function, DType dtype);
 // y = x converted: floats out of an integer's range become the nearest in
 // range, NaN 0. From and to any dtype.
 UnaryLauncher FindCast(DType from, DType to);
@@ -50,7 +48,6 @@ using BinaryLauncher = Status (*)(const void* a, const void* b, void* y,
                                   const Broadcast& shape, OpParams params,
                                   cudaStream_t stream);
 BinaryLauncher FindBinary(std::string_view function, DType dtype);
-BinaryLauncher FindActivationGrad(std::string_view function, DType dtype);
 
 // y = condition ? a : b, of elements of 1, 2, 4 or 8 bytes; the operands of
 // `shape` are in this order.
@@ -58,6 +55,16 @@ using SelectLauncher = Status (*)(const bool* condition, const void* a,
                                   const void* b, void* y,
                                   const Broadcast& shape, cudaStream_t stream);
 SelectLauncher FindSelect(DType dtype);
+
+// y = the sum of `count` arrays of n elements, from the first to the last. y
+// may be any of them.
+struct Terms {
+  static constexpr int kMost = 256;
+  const void* at[kMost] = {};
+};
+using AddNLauncher = Status (*)(const Terms& terms, int count, void* y,
+                                int64_t n, cudaStream_t stream);
+AddNLauncher FindAddN(DType dtype);  // numeric
 
 }  // namespace sluice::cuda
 

@@ -5,9 +5,9 @@ namespace sluice::cuda {
 namespace {
 
 namespace s = scalar;
-using Functions =
+using Arithmetic =
     s::OpList<s::Add, s::Sub, s::Mul, s::Div, s::FloorDiv, s::Mod, s::Pow,
-              s::Maximum, s::Minimum, s::SquaredDifference, s::Atan2, s::Less,
+              s::Maximum, s::Minimum, s::SquaredDifference, s::Less,
               s::LessEqual, s::Greater, s::GreaterEqual, s::Equal, s::NotEqual>;
 using Logical = s::OpList<s::LogicalAnd, s::LogicalOr, s::LogicalXor, s::Equal,
                           s::NotEqual>;
@@ -15,10 +15,16 @@ using Logical = s::OpList<s::LogicalAnd, s::LogicalOr, s::LogicalXor, s::Equal,
 }  // namespace
 
 BinaryLauncher FindBinary(std::string_view function, DType dtype) {
-  return dtype == DType::kBool
-             ? LauncherAmong<Binary, BoolType>(function, dtype, Logical())
-             : LauncherAmong<Binary, FloatingTypes>(function, dtype,
-                                                    Functions());
+  if (dtype == DType::kBool) {
+    return LauncherAmong<Binary, BoolType>(function, dtype, Logical());
+  }
+  for (const BinaryLauncher found :
+       {LauncherAmong<Binary, NumericTypes>(function, dtype, Arithmetic()),
+        LauncherAmong<Binary, FloatingTypes>(function, dtype,
+                                             s::OpList<s::Atan2>())}) {
+    if (found != nullptr) return found;
+  }
+  return FindActivationGrad(function, dtype);
 }
 
 }  // namespace sluice::cuda

@@ -1,6 +1,7 @@
 // The kernels of the elementwise files, templates over function and dtype. A
-// thread takes 16 bytes of the (first) operand at a time; the function is
-// compiled once per kernel, whatever the alignment and broadcasting.
+// thread takes up to 16 bytes of the (first) operand at a time, or one element
+// where operands broadcast so that packs would cross rows: finding where each
+// element is takes more code than most functions.
 #ifndef SLUICE_KERNELS_CUDA_ELEMENTWISE_KERNELS_H_
 #define SLUICE_KERNELS_CUDA_ELEMENTWISE_KERNELS_H_
 
@@ -18,13 +19,19 @@ namespace sluice::cuda {
 template <typename T, typename Result>
 using OutputOf = std::conditional_t<std::is_same_v<Result, bool>, bool, T>;
 
+// How many T a thread takes at once: 16 bytes, but few of the small integers,
+// which are seldom what takes time, so that their kernels stay small.
+template <typename T>
+inline constexpr int kTaken =
+    std::is_integral_v<T>&& kPack<T> > 4 ? 4 : kPack<T>;
+
 // --- One operand -------------------------------------------------------------
 
 template <typename Op, typename T, typename Y>
 __global__ void UnaryKernel(Op op, const T* x, Y* y, int64_t n, bool whole) {
-  constexpr int kN = kPack<T>;
+  constexpr int kN = kTaken<T>;
   for (int64_t i = GlobalThread() * kN; i < n; i += GlobalThreads() * kN) {
-    const Pack<T, kN> in = LoadPack<T>(x + i, n - i, whole);
+    const Pack<T, kN> in = LoadPack<T, kN>(x + i, n - i, whole);
     Pack<Y, kN> out;
     for (int k = 0; k < kN; ++k) {
       out.at[k] = Y(op(static_cast<ComputeOf<T>>(in.at[k])));
@@ -38,14 +45,14 @@ Status LaunchUnary(const void* x, void* y, int64_t n, OpParams params,
                    cudaStream_t stream) {
   using C = ComputeOf<T>;
   using Y = OutputOf<T, decltype(Op()(C()))>;
-  constexpr int kN = kPack<T>;
-  const bool whole = IsAligned<T>(x) && IsAligned<Y, kN>(y);
+  constexpr int kN = kTaken<T>;
+  const bool whole = IsAligned<T, kN>(x) && IsAligned<Y, kN>(y);
   return Launch(Op::kName, GridFor((n + kN - 1) / kN), stream,
                 UnaryKernel<Op, T, Y>, scalar::MakeOp<Op>(params.a, params.b),
                 static_cast<const T*>(x), static_cast<Y*>(y), n, whole);
 }
 
-// --- Two operands ------------------------------------------------------------
+// --- Broadcasting ------------------------------------------------------------
 
 // Where the operands' elements for an output's element are.
 template <int kOperands>
@@ -55,8 +62,9 @@ struct Offsets {
 template <int kOperands>
 __device__ Offsets<kOperands> OffsetsOf(const Broadcast& shape, int64_t i) {
   Offsets<kOperands> offsets;
+  SLUICE_ROLLED
   for (int d = shape.rank - 1; d >= 0; --d) {
-    const int64_t rest = Quotient(i, shape.dims[d]);
+    const int64_t rest = d == 0 ? 0 : Quotient(i, shape.dims[d]);
     const int64_t index = i - rest * shape.dims[d];
     for (int k = 0; k < kOperands; ++k) {
       offsets.at[k] += index * shape.strides[k][d];
@@ -91,31 +99,24 @@ __device__ Pack<T, N> LoadRow(const T* row, int64_t step, int64_t count,
   return pack;
 }
 
-// rows: packs lie within rows; whole: and may be accessed at once.
-template <typename Op, typename T, typename Y>
+// --- Two operands ------------------------------------------------------------
+
+// Packs of N lie within rows. whole: they may be accessed at once.
+template <typename Op, typename T, typename Y, int N>
 __global__ void BinaryKernel(Op op, const T* a, const T* b, Y* y,
-                             Broadcast shape, bool rows, bool whole) {
-  constexpr int kN = kPack<T>;
+                             Broadcast shape, bool whole) {
   const int last = shape.rank - 1;
-  for (int64_t i = GlobalThread() * kN; i < shape.elements;
-       i += GlobalThreads() * kN) {
+  const int64_t a_step = shape.strides[0][last];
+  const int64_t b_step = shape.strides[1][last];
+  SLUICE_ROLLED
+  for (int64_t i = GlobalThread() * N; i < shape.elements;
+       i += GlobalThreads() * N) {
     const int64_t count = shape.elements - i;
-    Pack<T, kN> left = {}, right = {};
-    if (rows) {
-      const Offsets<2> from = OffsetsOf<2>(shape, i);
-      left =
-          LoadRow<T, kN>(a + from.at[0], shape.strides[0][last], count, whole);
-      right =
-          LoadRow<T, kN>(b + from.at[1], shape.strides[1][last], count, whole);
-    } else {
-      for (int k = 0; k < kN && k < count; ++k) {
-        const Offsets<2> from = OffsetsOf<2>(shape, i + k);
-        left.at[k] = a[from.at[0]];
-        right.at[k] = b[from.at[1]];
-      }
-    }
-    Pack<Y, kN> out;
-    for (int k = 0; k < kN; ++k) {
+    const Offsets<2> from = OffsetsOf<2>(shape, i);
+    const auto left = LoadRow<T, N>(a + from.at[0], a_step, count, whole);
+    const auto right = LoadRow<T, N>(b + from.at[1], b_step, count, whole);
+    Pack<Y, N> out;
+    for (int k = 0; k < N; ++k) {
       using C = ComputeOf<T>;
       out.at[k] =
           Y(op(static_cast<C>(left.at[k]), static_cast<C>(right.at[k])));
@@ -124,20 +125,29 @@ __global__ void BinaryKernel(Op op, const T* a, const T* b, Y* y,
   }
 }
 
+template <typename Op, typename T, typename Y, int N>
+Status LaunchPacksOfTwo(const void* a, const void* b, void* y,
+                        const Broadcast& shape, OpParams params,
+                        cudaStream_t stream) {
+  const bool whole =
+      IsAligned<T, N>(a) && IsAligned<T, N>(b) && IsAligned<Y, N>(y);
+  return Launch(Op::kName, GridFor((shape.elements + N - 1) / N), stream,
+                BinaryKernel<Op, T, Y, N>,
+                scalar::MakeOp<Op>(params.a, params.b),
+                static_cast<const T*>(a), static_cast<const T*>(b),
+                static_cast<Y*>(y), shape, whole);
+}
+
 template <typename Op, typename T>
 Status LaunchBinary(const void* a, const void* b, void* y,
                     const Broadcast& shape, OpParams params,
                     cudaStream_t stream) {
   using C = ComputeOf<T>;
   using Y = OutputOf<T, decltype(Op()(C(), C()))>;
-  constexpr int kN = kPack<T>;
-  const bool rows = RowsOfPacks(shape, 2, kN);
-  const bool whole =
-      rows && IsAligned<T>(a) && IsAligned<T>(b) && IsAligned<Y, kN>(y);
-  return Launch(Op::kName, GridFor((shape.elements + kN - 1) / kN), stream,
-                BinaryKernel<Op, T, Y>, scalar::MakeOp<Op>(params.a, params.b),
-                static_cast<const T*>(a), static_cast<const T*>(b),
-                static_cast<Y*>(y), shape, rows, whole);
+  const auto launch = RowsOfPacks(shape, 2, kTaken<T>)
+                          ? LaunchPacksOfTwo<Op, T, Y, kTaken<T>>
+                          : LaunchPacksOfTwo<Op, T, Y, 1>;
+  return launch(a, b, y, shape, params, stream);
 }
 
 // --- Finding -----------------------------------------------------------------
@@ -176,7 +186,13 @@ typename Form::Launcher LauncherAmong(std::string_view function, DType dtype,
 }
 
 using FloatingTypes = scalar::OpList<float, double, Half, BFloat16>;
+using NumericTypes = scalar::OpList<float, double, Half, BFloat16, int8_t,
+                                    uint8_t, int32_t, int64_t>;
 using BoolType = scalar::OpList<bool>;
+
+// Where FindUnary and FindBinary look on.
+UnaryLauncher FindActivation(std::string_view function, DType dtype);
+BinaryLauncher FindActivationGrad(std::string_view function, DType dtype);
 
 }  // namespace sluice::cuda
 

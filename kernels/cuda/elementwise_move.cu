@@ -1,4 +1,5 @@
-// Elementwise ops that convert or choose rather than compute: Cast and Select.
+// Elementwise ops that convert, choose or add up rather than compute a
+// function: Cast, Select and AddN.
 #include <type_traits>
 
 #include "kernels/cuda/elementwise_kernels.h"
@@ -55,23 +56,80 @@ Status LaunchCast(const void* x, void* y, int64_t n, OpParams,
 
 // --- Select ------------------------------------------------------------------
 
-// U is any type of the elements' size.
-template <typename U>
+// U is any type of the elements' size. Packs of N lie within rows.
+template <typename U, int N>
 __global__ void SelectKernel(const bool* condition, const U* a, const U* b,
-                             U* y, Broadcast shape) {
-  for (int64_t i = GlobalThread(); i < shape.elements; i += GlobalThreads()) {
+                             U* y, Broadcast shape, bool whole) {
+  const int last = shape.rank - 1;
+  for (int64_t i = GlobalThread() * N; i < shape.elements;
+       i += GlobalThreads() * N) {
+    const int64_t count = shape.elements - i;
     const Offsets<3> from = OffsetsOf<3>(shape, i);
-    y[i] =
-        scalar::Select()(condition[from.at[0]], a[from.at[1]], b[from.at[2]]);
+    const auto chosen = LoadRow<bool, N>(condition + from.at[0],
+                                         shape.strides[0][last], count, whole);
+    const auto left =
+        LoadRow<U, N>(a + from.at[1], shape.strides[1][last], count, whole);
+    const auto right =
+        LoadRow<U, N>(b + from.at[2], shape.strides[2][last], count, whole);
+    Pack<U, N> out;
+    for (int k = 0; k < N; ++k) {
+      out.at[k] = scalar::Select()(chosen.at[k], left.at[k], right.at[k]);
+    }
+    StorePack(out, y + i, count, whole);
   }
+}
+
+template <typename U, int N>
+Status LaunchPacksOfSelect(const bool* condition, const void* a, const void* b,
+                           void* y, const Broadcast& shape,
+                           cudaStream_t stream) {
+  const bool whole = IsAligned<bool, N>(condition) && IsAligned<U, N>(a) &&
+                     IsAligned<U, N>(b) && IsAligned<U, N>(y);
+  return Launch("Select", GridFor((shape.elements + N - 1) / N), stream,
+                SelectKernel<U, N>, condition, static_cast<const U*>(a),
+                static_cast<const U*>(b), static_cast<U*>(y), shape, whole);
 }
 
 template <typename U>
 Status LaunchSelect(const bool* condition, const void* a, const void* b,
                     void* y, const Broadcast& shape, cudaStream_t stream) {
-  return Launch("Select", GridFor(shape.elements), stream, SelectKernel<U>,
-                condition, static_cast<const U*>(a), static_cast<const U*>(b),
-                static_cast<U*>(y), shape);
+  const auto launch = RowsOfPacks(shape, 3, kPack<U>)
+                          ? LaunchPacksOfSelect<U, kPack<U>>
+                          : LaunchPacksOfSelect<U, 1>;
+  return launch(condition, a, b, y, shape, stream);
+}
+
+// --- AddN --------------------------------------------------------------------
+
+template <typename T>
+__global__ void AddNKernel(Terms terms, int count, T* y, int64_t n,
+                           bool whole) {
+  using C = ComputeOf<T>;
+  constexpr int kN = kTaken<T>;
+  for (int64_t i = GlobalThread() * kN; i < n; i += GlobalThreads() * kN) {
+    C sum[kN];
+    for (int t = 0; t < count; ++t) {
+      const T* term = static_cast<const T*>(terms.at[t]);
+      const Pack<T, kN> pack = LoadPack<T, kN>(term + i, n - i, whole);
+      for (int k = 0; k < kN; ++k) {
+        const C value = static_cast<C>(pack.at[k]);
+        sum[k] = t == 0 ? value : scalar::Add()(sum[k], value);
+      }
+    }
+    Pack<T, kN> out;
+    for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
+    StorePack(out, y + i, n - i, whole);
+  }
+}
+
+template <typename T>
+Status LaunchAddN(const Terms& terms, int count, void* y, int64_t n,
+                  cudaStream_t stream) {
+  constexpr int kN = kTaken<T>;
+  bool whole = IsAligned<T, kN>(y);
+  for (int t = 0; t < count; ++t) whole &= IsAligned<T, kN>(terms.at[t]);
+  return Launch("AddN", GridFor((n + kN - 1) / kN), stream, AddNKernel<T>,
+                terms, count, static_cast<T*>(y), n, whole);
 }
 
 }  // namespace
@@ -95,6 +153,14 @@ SelectLauncher FindSelect(DType dtype) {
     default:
       return LaunchSelect<uint64_t>;
   }
+}
+
+AddNLauncher FindAddN(DType dtype) {
+  return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
+                       int64_t>(dtype,
+                                []<typename E>(TypeTag<E>) -> AddNLauncher {
+                                  return LaunchAddN<DeviceTypeOf<E>>;
+                                });
 }
 
 }  // namespace sluice::cuda

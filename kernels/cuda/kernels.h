@@ -15,11 +15,25 @@ void RegisterCudaKernels(KernelTable& table);
 
 void RegisterControlKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
+void RegisterElementwiseKernels(KernelTable& table);
 void RegisterFusedKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
+void RegisterShapeFillKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
+
+// Adds a kernel of ours for `op`, of these dtypes of its input 0 (or output 0).
+inline void RegisterOwn(KernelTable& table, const char* op, DTypeSet dtypes,
+                        Result<KernelPtr> (*make)(const KernelSpec&),
+                        bool (*supports)(const KernelSpec&) = nullptr) {
+  table.Register({.op = op,
+                  .device = DeviceType::kCuda,
+                  .provider = "own",
+                  .supports = supports,
+                  .dtypes = dtypes,
+                  .make = make});
+}
 
 // The queue that a kernel adds its work to.
 inline cudaStream_t StreamOf(const KernelContext& context) {

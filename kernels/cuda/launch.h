@@ -32,6 +32,13 @@ using uint32_t = unsigned;
 
 namespace sluice::cuda {
 
+// Before a loop that must not be unrolled, since its body is large.
+#ifdef __CUDACC__
+#define SLUICE_ROLLED _Pragma("unroll 1")
+#else
+#define SLUICE_ROLLED
+#endif
+
 inline constexpr int kWarp = 32;
 
 #ifndef __CUDACC_RTC__

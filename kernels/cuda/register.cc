@@ -5,10 +5,12 @@ namespace sluice::cuda {
 void RegisterCudaKernels(KernelTable& table) {
   RegisterControlKernels(table);
   RegisterConvKernels(table);
+  RegisterElementwiseKernels(table);
   RegisterFusedKernels(table);
   RegisterMatMulKernels(table);
   RegisterPoolKernels(table);
   RegisterRandomKernels(table);
+  RegisterShapeFillKernels(table);
   RegisterSoftmaxKernels(table);
 }
 

@@ -22,11 +22,7 @@ Result<KernelPtr> MakeSoftmax(const KernelSpec& spec) {
 
 void RegisterSoftmaxKernels(KernelTable& table) {
   for (const char* op : {"Softmax", "LogSoftmax"}) {
-    table.Register({.op = op,
-                    .device = DeviceType::kCuda,
-                    .provider = "own",
-                    .dtypes = kFloating,
-                    .make = MakeSoftmax});
+    RegisterOwn(table, op, kFloating, MakeSoftmax);
   }
 }
 
