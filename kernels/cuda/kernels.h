@@ -6,6 +6,9 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
+#include <utility>
+
 #include "engine/kernel.h"
 
 namespace sluice::cuda {
@@ -13,10 +16,12 @@ namespace sluice::cuda {
 // All of them.
 void RegisterCudaKernels(KernelTable& table);
 
+void RegisterBatchNormKernels(KernelTable& table);
 void RegisterControlKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
 void RegisterElementwiseKernels(KernelTable& table);
 void RegisterFusedKernels(KernelTable& table);
+void RegisterLossKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
@@ -24,10 +29,10 @@ void RegisterShapeFillKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
 
 // Adds a kernel of ours for `op`, of these dtypes of its input 0 (or output 0).
-inline void RegisterOwn(KernelTable& table, const char* op, DTypeSet dtypes,
+inline void RegisterOwn(KernelTable& table, std::string op, DTypeSet dtypes,
                         Result<KernelPtr> (*make)(const KernelSpec&),
                         bool (*supports)(const KernelSpec&) = nullptr) {
-  table.Register({.op = op,
+  table.Register({.op = std::move(op),
                   .device = DeviceType::kCuda,
                   .provider = "own",
                   .supports = supports,

@@ -19,7 +19,6 @@ struct Operands {
   T* dlogits;
   T* loss;
   T* log_sum_exp_out;
-  long long* bad_row;
 };
 
 // What a row's threads have in common. Labels are smoothed to
@@ -100,11 +99,12 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
     const int64_t at = r * shape.classes;
     const T* x = o.logits + at;
     int64_t label = 0;
+    C doubt = 0;  // NaN where the label is no class
     if constexpr (kSparse) {
       label = static_cast<int64_t>(o.labels[r]);
-      if (label < 0 || label >= shape.classes) {  // for all threads alike
-        if (threadIdx.x == 0) atomicMin(o.bad_row, static_cast<long long>(r));
-        continue;
+      if (label < 0 || label >= shape.classes) {
+        label = 0;
+        doubt = static_cast<C>(__builtin_nanf(""));
       }
     }
     if (o.loss != nullptr) {
@@ -117,14 +117,14 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
         loss = DenseLoss(row, x, o.labels + at);
       }
       if (threadIdx.x == 0) {
-        o.loss[r] = T(loss);
+        o.loss[r] = T(loss + doubt);
         o.log_sum_exp_out[r] = T(row.log_sum_exp);
       }
     } else {
       row.log_sum_exp = static_cast<C>(o.log_sum_exp[r]);
     }
     if (o.dlogits != nullptr) {
-      const C dloss = static_cast<C>(o.dloss[r]);
+      const C dloss = static_cast<C>(o.dloss[r]) + doubt;
       Barrier();  // dlogits may be the logits, of which all read x[label]
       if constexpr (kSparse) {
         SparseGrad(row, x, label, dloss, o.dlogits + at);
@@ -147,7 +147,7 @@ Status LaunchCrossEntropy(const CrossEntropyShape& shape,
       static_cast<const T*>(o.logits),      static_cast<const Label*>(o.labels),
       static_cast<const T*>(o.log_sum_exp), static_cast<const T*>(o.dloss),
       static_cast<T*>(o.dlogits),           static_cast<T*>(o.loss),
-      static_cast<T*>(o.log_sum_exp_out),   o.bad_row};
+      static_cast<T*>(o.log_sum_exp_out)};
   return Launch(
       "SoftmaxCrossEntropy",
       {std::min(shape.rows, kMostRowBlocks), RowThreads(shape.classes),

@@ -28,16 +28,14 @@ struct CrossEntropyOperands {
   void* dlogits = nullptr;            // [rows, classes], may be the logits
   void* loss = nullptr;               // [rows]
   void* log_sum_exp_out = nullptr;    // [rows], with the loss
-  // One element, for labels that are classes: lowered to the first row whose
-  // label is none; such rows' results are left as they were.
-  long long* bad_row = nullptr;
 };
 
 using CrossEntropyLauncher = Status (*)(const CrossEntropyShape& shape,
                                         const CrossEntropyOperands& operands,
                                         cudaStream_t stream);
 // SoftmaxCrossEntropy of a floating dtype, and SparseSoftmaxCrossEntropy, whose
-// labels are int32 or int64.
+// labels are int32 or int64. A row whose label is no class has NaN as its loss
+// and gradient: the device cannot stop the step, as the CPU does.
 CrossEntropyLauncher FindCrossEntropy(DType dtype);
 CrossEntropyLauncher FindSparseCrossEntropy(DType dtype, DType labels);
 

@@ -3,10 +3,12 @@
 namespace sluice::cuda {
 
 void RegisterCudaKernels(KernelTable& table) {
+  RegisterBatchNormKernels(table);
   RegisterControlKernels(table);
   RegisterConvKernels(table);
   RegisterElementwiseKernels(table);
   RegisterFusedKernels(table);
+  RegisterLossKernels(table);
   RegisterMatMulKernels(table);
   RegisterPoolKernels(table);
   RegisterRandomKernels(table);

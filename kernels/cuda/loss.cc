@@ -1,0 +1,84 @@
+// The kernels of the losses and their gradients.
+#include "kernels/cuda/loss.h"
+
+#include "kernels/cuda/kernels.h"
+
+namespace sluice::cuda {
+namespace {
+
+CrossEntropyShape ShapeOf(const KernelSpec& spec) {
+  const Shape& logits = spec.inputs[0].shape;
+  return {logits.elements(0, logits.rank() - 1), logits[-1],
+          spec.attrs.Float("label_smoothing")};
+}
+
+CrossEntropyLauncher LauncherOf(const KernelSpec& spec) {
+  const DType dtype = spec.inputs[0].dtype;
+  return spec.op.starts_with("Sparse")
+             ? FindSparseCrossEntropy(dtype, spec.inputs[1].dtype)
+             : FindCrossEntropy(dtype);
+}
+
+Result<KernelPtr> MakeLoss(const KernelSpec& spec) {
+  return KernelOf([shape = ShapeOf(spec),
+                   launch = LauncherOf(spec)](const KernelContext& c) {
+    CrossEntropyOperands o;
+    o.logits = c.input<void>(0);
+    o.labels = c.input<void>(1);
+    o.loss = c.output<void>(0);
+    o.log_sum_exp_out = c.output<void>(1);
+    return launch(shape, o, StreamOf(c));
+  });
+}
+
+Result<KernelPtr> MakeGrad(const KernelSpec& spec) {
+  return KernelOf([shape = ShapeOf(spec),
+                   launch = LauncherOf(spec)](const KernelContext& c) {
+    CrossEntropyOperands o;
+    o.logits = c.input<void>(0);
+    o.labels = c.input<void>(1);
+    o.log_sum_exp = c.input<void>(2);
+    o.dloss = c.input<void>(3);
+    o.dlogits = c.output<void>(0);
+    return launch(shape, o, StreamOf(c));
+  });
+}
+
+Result<KernelPtr> MakeLossWithGrad(const KernelSpec& spec) {
+  return KernelOf([shape = ShapeOf(spec),
+                   launch = LauncherOf(spec)](const KernelContext& c) {
+    CrossEntropyOperands o;
+    o.logits = c.input<void>(0);
+    o.labels = c.input<void>(1);
+    o.dloss = c.input<void>(2);
+    o.loss = c.output<void>(0);
+    o.log_sum_exp_out = c.output<void>(1);
+    o.dlogits = c.output<void>(2);
+    return launch(shape, o, StreamOf(c));
+  });
+}
+
+Result<KernelPtr> MakeSigmoidCrossEntropy(const KernelSpec& spec) {
+  const Shape& logits = spec.inputs[0].shape;
+  const Shape shapes[] = {logits, logits};
+  return KernelOf([shape = BroadcastOf(logits, shapes),
+                   launch = FindSigmoidCrossEntropy(spec.inputs[0].dtype)](
+                      const KernelContext& c) {
+    return launch(c.input<void>(0), c.input<void>(1), c.output<void>(0), shape,
+                  {}, StreamOf(c));
+  });
+}
+
+}  // namespace
+
+void RegisterLossKernels(KernelTable& table) {
+  for (const std::string op :
+       {"SoftmaxCrossEntropy", "SparseSoftmaxCrossEntropy"}) {
+    RegisterOwn(table, op, kFloating, MakeLoss);
+    RegisterOwn(table, op + "Grad", kFloating, MakeGrad);
+    RegisterOwn(table, op + "WithGrad", kFloating, MakeLossWithGrad);
+  }
+  RegisterOwn(table, "SigmoidCrossEntropy", kFloating, MakeSigmoidCrossEntropy);
+}
+
+}  // namespace sluice::cuda
