@@ -33,7 +33,7 @@ target_compile_options(sluice_cuda PRIVATE
 set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cuda/random.cu
   PROPERTIES COMPILE_OPTIONS -fmad=false)
 target_link_libraries(sluice_cuda PRIVATE fmt::fmt CUDA::toolkit)
-target_link_options(sluice_cuda PRIVATE
+target_link_options(sluice_cuda PRIVATE -Wl,-z,defs
   -Wl,--version-script=${PROJECT_SOURCE_DIR}/kernels/cuda/module.map)
 set_target_properties(sluice_cuda PROPERTIES
   LINK_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/module.map)

@@ -6,10 +6,6 @@
 
 namespace sluice {
 
-// Defined in kernels/cpu/register.cc; naming it here keeps the built-in
-// kernels in a static link without any registration object.
-void RegisterCpuKernels(KernelTable& table);
-
 std::string_view NameOf(DeviceType type) {
   constexpr std::string_view kNames[] = {"cpu", "gpu", "null"};
   return kNames[static_cast<int>(type)];
@@ -17,15 +13,6 @@ std::string_view NameOf(DeviceType type) {
 
 std::string TensorType::ToString() const {
   return std::string(NameOf(dtype)) + shape.ToString();
-}
-
-KernelTable& KernelTable::Global() {
-  static KernelTable* table = [] {
-    auto* built_in = new KernelTable;  // never destroyed: threads may use it
-    RegisterCpuKernels(*built_in);
-    return built_in;
-  }();
-  return *table;
 }
 
 void KernelTable::Register(KernelDef def) {

@@ -182,7 +182,7 @@ struct KernelDef {
 // Thread-safe. Pointers to rows stay valid as long as the table.
 class KernelTable {
  public:
-  // The process's table, with the built-in kernels.
+  // The process's table, with the built-in kernels (kernels/cpu/register.cc).
   static KernelTable& Global();
 
   void Register(KernelDef def);

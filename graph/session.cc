@@ -465,6 +465,17 @@ size_t Session::variable_bytes() const {
   return total;
 }
 
+std::optional<size_t> Session::available_accelerator_bytes() const {
+  MutexLock lock(impl_->run_mutex);
+  std::optional<size_t> least;
+  for (const auto& device : impl_->devices) {
+    if (device->accelerator() == nullptr) continue;
+    const size_t available = device->accelerator()->memory().available;
+    least = std::min(least.value_or(available), available);
+  }
+  return least;
+}
+
 size_t Session::arena_bytes() const {
   MutexLock lock(impl_->run_mutex);
   size_t total = 0;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -158,6 +159,9 @@ class Session {
   // Bytes of variables, and of the arena, over all devices.
   size_t variable_bytes() const;
   size_t arena_bytes() const;
+  // What can still be allocated on the accelerator that has least; nothing
+  // where all devices are in the host's memory.
+  std::optional<size_t> available_accelerator_bytes() const;
 
   struct Impl;
 

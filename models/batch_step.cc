@@ -62,7 +62,9 @@ StepInfo BatchStep::Prepare(int64_t examples) {
   const auto less = [](size_t a, size_t b) { return a > b ? a - b : 0; };
   need.arena = less(info.arena_bytes, session_.arena_bytes());
   need.variables = less(need.variables, session_.variable_bytes());
-  ThrowIfError(CheckMemory(need));
+  const auto accelerator = session_.available_accelerator_bytes();
+  ThrowIfError(accelerator ? CheckMemory(need, *accelerator)
+                           : CheckMemory(need));
   return info;
 }
 

@@ -169,7 +169,7 @@ class Reader {
     sub->add_option("--threads", line_.threads, "0: one per core")
         ->check(Between(0, 1024))
         ->capture_default_str();
-    sub->add_option("--device", given_.device, "Such as /cpu:0")
+    sub->add_option("--device", given_.device, "Such as /gpu:0; /cpu:0")
         ->check(Parses("DEVICE", [](const std::string& text) {
           ParseDeviceName(text).ValueOrThrow();
         }));

@@ -21,7 +21,7 @@ struct MemoryNeed {
 // kResourceExhausted, with the sizes and how many examples would about fit,
 // when that is more than the machine has free.
 Status CheckMemory(const MemoryNeed& need);
-// The same against `available` bytes.
+// The same against `available` bytes, of a GPU's memory for example.
 Status CheckMemory(const MemoryNeed& need, size_t available);
 
 // Bytes that can be taken without swapping: MemAvailable, or what the process's

@@ -214,6 +214,7 @@ TEST_CASE("ops lists the table") {
   CHECK(Contains(one.out, "mixed       "));
   CHECK(Contains(one.out, "attribute   transpose_a: bool = false"));
   CHECK(Contains(tool.Run("ops").out, "ArgMax "));
+  CHECK(Contains(tool.Run("ops").out, "GPU kernel"));
 }
 
 TEST_CASE("doctor finds the machine well") {

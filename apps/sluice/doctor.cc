@@ -9,7 +9,9 @@
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "engine/accelerator.h"
 #include "engine/cpu_features.h"
+#include "engine/device.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
 #include "graph/session.h"
@@ -62,6 +64,24 @@ std::map<std::string, std::string> Libraries() {
   return libraries;
 }
 
+// The GPUs by name, or why there are none. Loads their kernels.
+struct Gpus {
+  std::map<std::string, std::string> found;
+  std::string why_none;
+};
+Gpus FindGpus() {
+  Gpus gpus;
+  for (int i = 0;; ++i) {
+    const auto gpu = OpenAccelerator(DeviceType::kCuda, i, /*shared=*/false);
+    if (!gpu.ok()) {
+      if (i == 0) gpus.why_none = gpu.status().message();
+      return gpus;
+    }
+    gpus.found[DeviceName{DeviceType::kCuda, i}.ToString()] =
+        (*gpu)->Describe();
+  }
+}
+
 // How many kernels each provider has.
 std::map<std::string, int> Providers() {
   std::map<std::string, int> providers;
@@ -100,6 +120,7 @@ struct Report {
   const int64_t total = MemoryInfo("MemTotal");
   const int64_t available = MemoryInfo("MemAvailable");
   const std::map<std::string, std::string> libraries = Libraries();
+  const Gpus gpus = FindGpus();
   const size_t ops = OpTable::Global().All().size();
   const std::map<std::string, int> providers = Providers();
   const std::string self_test = SelfTest();
@@ -125,6 +146,12 @@ void PrintText(const Report& report) {
                              Size(report.available), Size(report.total),
                              Size(report.peak)));
   line("devices", "/cpu:0; /cpu:N for virtual ones; /null:0 plans only");
+  for (const auto& [name, gpu] : report.gpus.found) {
+    line("gpu", fmt::format("{} {}", name, gpu));
+  }
+  if (report.gpus.found.empty()) {
+    line("gpu", "none: " + report.gpus.why_none);
+  }
   for (const auto& [name, state] : report.libraries) {
     line("library", fmt::format("{} {}", name, state));
   }
@@ -139,6 +166,8 @@ void PrintText(const Report& report) {
 
 void PrintAsJson(const Report& report) {
   const CpuFeatures& cpu = report.cpu;
+  std::vector<std::string> devices = {"/cpu:0"};
+  for (const auto& [name, gpu] : report.gpus.found) devices.push_back(name);
   PrintJson({{"version", SLUICE_VERSION},
              {"ops", report.ops},
              {"cpu", cpu.model},
@@ -153,7 +182,8 @@ void PrintAsJson(const Report& report) {
              {"memory_bytes", report.total},
              {"available_bytes", report.available},
              {"peak_bytes", report.peak},
-             {"devices", {"/cpu:0"}},
+             {"devices", devices},
+             {"gpus", report.gpus.found},
              {"libraries", report.libraries},
              {"kernels", report.providers},
              {"self_test", report.self_test}});

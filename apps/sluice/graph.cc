@@ -233,7 +233,7 @@ void PrintMemory(std::unique_ptr<Graph> graph, const GraphOptions& options) {
   std::vector<std::unique_ptr<Device>> devices;
   for (const std::string& name : options.devices) {
     devices.push_back(
-        std::make_unique<Device>(ParseDeviceName(name).ValueOrThrow()));
+        Device::Open(ParseDeviceName(name).ValueOrThrow()).ValueOrThrow());
   }
   const BuiltStep built =
       PlanStep(StepOf(std::move(graph), options.keep), devices, session)

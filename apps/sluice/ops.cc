@@ -6,6 +6,7 @@
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "engine/module.h"
 #include "graph/op.h"
 #include "graph/text_tensor.h"
 
@@ -168,10 +169,32 @@ void Describe(const OpDef& op) {
   }
 }
 
+bool HasKernel(const OpDef& op, DeviceType device) {
+  const auto kernels = KernelTable::Global().KernelsOf(op.name);
+  return std::any_of(
+      kernels.begin(), kernels.end(),
+      [&](const KernelDef* kernel) { return kernel->device == device; });
+}
+
+// The ops that compute on a CPU and not on a GPU.
+std::string LackingText(const std::vector<const OpDef*>& ops) {
+  const Status module = LoadModule(DeviceType::kCuda);
+  if (!module.ok()) return "GPU kernels are not listed: " + module.message();
+  std::vector<std::string_view> lacking;
+  for (const OpDef* op : ops) {
+    if (HasKernel(*op, DeviceType::kCpu) && !HasKernel(*op, DeviceType::kCuda))
+      lacking.push_back(op->name);
+  }
+  return lacking.empty()
+             ? "every op has a GPU kernel"
+             : fmt::format("no GPU kernel for {}", fmt::join(lacking, ", "));
+}
+
 }  // namespace
 
 void ListOps(const std::string& name, bool json) {
   std::vector<const OpDef*> ops = OpTable::Global().All();
+  const std::string lacking = LackingText(ops);  // first: it loads kernels
   if (!name.empty()) ops = {&OpTable::Global().Get(name)};
   if (json) {
     for (const OpDef* op : ops) PrintJson(OpJson(*op));
@@ -183,7 +206,8 @@ void ListOps(const std::string& name, bool json) {
     fmt::print("{:<30} {:<22} {:<9} {}\n", op->name, TypesText(*op),
                GradientText(*op), KernelsText(*op));
   }
-  fmt::print("{} ops; `sluice ops NAME` says more of one\n", ops.size());
+  fmt::print("{}\n{} ops; `sluice ops NAME` says more of one\n", lacking,
+             ops.size());
 }
 
 }  // namespace sluice::tool

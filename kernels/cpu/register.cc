@@ -2,6 +2,8 @@
 
 namespace sluice {
 
+namespace {
+
 void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterStateKernels(table);
   cpu::RegisterControlKernels(table);
@@ -26,6 +28,19 @@ void RegisterCpuKernels(KernelTable& table) {
 #if SLUICE_HAVE_ONEDNN
   cpu::RegisterOnednnKernels(table);
 #endif
+}
+
+}  // namespace
+
+// Here rather than in engine/, so that whoever asks for the table links the
+// built-in kernels, without any registration object.
+KernelTable& KernelTable::Global() {
+  static KernelTable* table = [] {
+    auto* built_in = new KernelTable;  // never destroyed: threads may use it
+    RegisterCpuKernels(*built_in);
+    return built_in;
+  }();
+  return *table;
 }
 
 }  // namespace sluice
