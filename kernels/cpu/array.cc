@@ -9,83 +9,30 @@
 namespace sluice::cpu {
 namespace {
 
-// Copies between the whole and its parts, which lie one after another within
-// each of `outer` rows of the whole; sizes[i] contiguous elements of part i
-// per row.
-std::vector<StridedCopy> PartCopies(DType dtype, int64_t outer,
-                                    const std::vector<int64_t>& sizes,
-                                    bool to_whole) {
-  int64_t row = 0;
-  for (int64_t size : sizes) row += size;
+std::vector<StridedCopy> CopiesOf(DType dtype,
+                                  const std::vector<StridedMove>& moves) {
   std::vector<StridedCopy> copies;
-  int64_t offset = 0;
-  for (int64_t size : sizes) {
-    StridedCopy copy(dtype);
-    copy.Add(outer, to_whole ? row : size, to_whole ? size : row);
-    copy.Add(size, 1, 1);
-    copy.SetOffsets(to_whole ? offset : 0, to_whole ? 0 : offset);
-    copy.Prepare();
-    copies.push_back(copy);
-    offset += size;
-  }
+  for (const StridedMove& move : moves) copies.emplace_back(dtype, move);
   return copies;
-}
-
-// The axis attribute for a tensor of this rank.
-int AxisOf(const KernelSpec& spec, int rank) {
-  const int axis = static_cast<int>(spec.attrs.Int("axis"));
-  return axis < 0 ? axis + rank : axis;
-}
-
-// Elements of each part in one row; a part's row starts at dimension `axis`.
-std::vector<int64_t> RowSizes(const std::vector<TensorType>& parts, int axis) {
-  std::vector<int64_t> sizes;
-  for (const TensorType& part : parts) {
-    sizes.push_back(part.shape.elements(axis, part.shape.rank()));
-  }
-  return sizes;
 }
 
 // Concat and Stack.
 Result<KernelPtr> MakeJoin(const KernelSpec& spec) {
-  const Shape& whole = spec.outputs[0].shape;
-  const int axis = AxisOf(spec, whole.rank());
-  return KernelOf(
-      [copies = PartCopies(spec.outputs[0].dtype, whole.elements(0, axis),
-                           RowSizes(spec.inputs, axis),
-                           true)](const KernelContext& c) {
-        for (size_t i = 0; i < copies.size(); ++i) {
-          copies[i].Run(c.output<char>(0), c.input<char>(static_cast<int>(i)));
-        }
-      });
+  return KernelOf([copies = CopiesOf(spec.outputs[0].dtype, JoinMoves(spec))](
+                      const KernelContext& c) {
+    for (size_t i = 0; i < copies.size(); ++i) {
+      copies[i].Run(c.output<char>(0), c.input<char>(static_cast<int>(i)));
+    }
+  });
 }
 
 // ConcatGradient, Split and Unstack.
 Result<KernelPtr> MakeCut(const KernelSpec& spec) {
-  const Shape& whole = spec.inputs[0].shape;
-  const int axis = AxisOf(spec, whole.rank());
-  return KernelOf(
-      [copies = PartCopies(spec.inputs[0].dtype, whole.elements(0, axis),
-                           RowSizes(spec.outputs, axis),
-                           false)](const KernelContext& c) {
-        for (size_t i = 0; i < copies.size(); ++i) {
-          copies[i].Run(c.output<char>(static_cast<int>(i)), c.input<char>(0));
-        }
-      });
-}
-
-Result<KernelPtr> MakeTile(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  const auto from = Strides(x), to = Strides(spec.outputs[0].shape);
-  const std::vector<int64_t>& multiples = spec.attrs.Ints("multiples");
-  StridedCopy copy(spec.inputs[0].dtype);
-  for (int i = 0; i < x.rank(); ++i) {
-    copy.Add(multiples[i], to[i] * x[i], 0);
-    copy.Add(x[i], to[i], from[i]);
-  }
-  copy.Prepare();
-  return KernelOf([copy](const KernelContext& c) {
-    copy.Run(c.output<char>(0), c.input<char>(0));
+  return KernelOf([copies = CopiesOf(spec.inputs[0].dtype, CutMoves(spec))](
+                      const KernelContext& c) {
+    for (size_t i = 0; i < copies.size(); ++i) {
+      copies[i].Run(c.output<char>(static_cast<int>(i)), c.input<char>(0));
+    }
   });
 }
 
@@ -141,26 +88,6 @@ Result<KernelPtr> MakeTileGradient(const KernelSpec& spec) {
       });
 }
 
-Result<KernelPtr> MakeReverse(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  const auto strides = Strides(x);
-  std::array<bool, Shape::kMaxRank> turned{};
-  for (int64_t axis : spec.attrs.Ints("axes")) {
-    turned[axis < 0 ? axis + x.rank() : axis] = true;
-  }
-  StridedCopy copy(spec.inputs[0].dtype);
-  int64_t last = 0;
-  for (int i = 0; i < x.rank(); ++i) {
-    copy.Add(x[i], strides[i], turned[i] ? -strides[i] : strides[i]);
-    if (turned[i]) last += (x[i] - 1) * strides[i];
-  }
-  copy.SetOffsets(0, last);
-  copy.Prepare();
-  return KernelOf([copy](const KernelContext& c) {
-    copy.Run(c.output<char>(0), c.input<char>(0));
-  });
-}
-
 }  // namespace
 
 void RegisterArrayKernels(KernelTable& table) {
@@ -169,10 +96,10 @@ void RegisterArrayKernels(KernelTable& table) {
   table.Register({.op = "ConcatGradient", .make = MakeCut});
   table.Register({.op = "Split", .make = MakeCut});
   table.Register({.op = "Unstack", .make = MakeCut});
-  table.Register({.op = "Tile", .make = MakeTile});
+  table.Register({.op = "Tile", .make = MakeMove});
   table.Register(
       {.op = "TileGradient", .dtypes = kNumeric, .make = MakeTileGradient});
-  table.Register({.op = "Reverse", .make = MakeReverse});
+  table.Register({.op = "Reverse", .make = MakeMove});
 }
 
 }  // namespace sluice::cpu

@@ -63,33 +63,20 @@ void TransposeBlock(char* to, int64_t to_step, const char* from,
 
 }  // namespace
 
-void StridedCopy::Add(int64_t size, int64_t to_stride, int64_t from_stride) {
-  if (size == 0) empty_ = true;
-  if (size == 1) return;
-  const Dim dim{size, to_stride, from_stride};
-  if (rank_ > 0) {
-    Dim& outer = dims_[rank_ - 1];
-    if (outer.to == size * dim.to && outer.from == size * dim.from) {
-      outer = {outer.size * size, dim.to, dim.from};
-      return;
-    }
-  }
-  SLUICE_CHECK(rank_ < kMaxDims);
-  dims_[rank_++] = dim;
-}
-
-void StridedCopy::Prepare() {
+StridedCopy::StridedCopy(DType dtype, const StridedMove& move)
+    : bytes_(SizeOf(dtype)), outer_(move), empty_(move.elements() == 0) {
   if (empty_) return;
-  if (rank_ > 0) inner_ = dims_[--rank_];
+  auto& [dims, rank, to_offset, from_offset] = outer_;
+  if (rank > 0) inner_ = dims[--rank];
   if (inner_.to == 1 && inner_.from != 1) {
-    const auto end = dims_.begin() + rank_;
+    const auto end = dims.begin() + rank;
     const auto contiguous =
-        std::find_if(dims_.begin(), end, [](Dim d) { return d.from == 1; });
+        std::find_if(dims.begin(), end, [](Dim d) { return d.from == 1; });
     if (contiguous != end) {
       transpose_ = true;
       lines_ = *contiguous;
       std::copy(contiguous + 1, end, contiguous);
-      --rank_;
+      --rank;
     }
   }
   const int64_t per_step = transpose_ ? inner_.size : 1;
@@ -98,18 +85,17 @@ void StridedCopy::Prepare() {
   if (transpose_) piece_ = (piece_ + kBlock - 1) / kBlock * kBlock;
   piece_ = std::min(piece_, steps);
   pieces_ = (steps + piece_ - 1) / piece_;
-  units_ = pieces_;
-  for (int i = 0; i < rank_; ++i) units_ *= dims_[i].size;
+  units_ = pieces_ * outer_.elements();
   grain_ = std::max<int64_t>(kPieceElements / (piece_ * per_step), 1);
 }
 
 // Walks over the outer dimensions, the last one fastest, keeping both offsets.
 class StridedCopy::Cursor {
  public:
-  Cursor(const StridedCopy& copy, int64_t row)
-      : copy_(copy), to(copy.to_offset_), from(copy.from_offset_) {
-    for (int i = copy.rank_ - 1; i >= 0; --i) {
-      const Dim& dim = copy.dims_[i];
+  Cursor(const StridedMove& move, int64_t row)
+      : move_(move), to(move.to_offset), from(move.from_offset) {
+    for (int i = move.rank - 1; i >= 0; --i) {
+      const Dim& dim = move.dims[i];
       index_[i] = row % dim.size;
       row /= dim.size;
       to += index_[i] * dim.to;
@@ -117,8 +103,8 @@ class StridedCopy::Cursor {
     }
   }
   void Advance() {
-    for (int i = copy_.rank_ - 1; i >= 0; --i) {
-      const Dim& dim = copy_.dims_[i];
+    for (int i = move_.rank - 1; i >= 0; --i) {
+      const Dim& dim = move_.dims[i];
       to += dim.to;
       from += dim.from;
       if (++index_[i] < dim.size) return;
@@ -129,8 +115,8 @@ class StridedCopy::Cursor {
   }
 
  private:
-  const StridedCopy& copy_;
-  std::array<int64_t, kMaxDims> index_{};
+  const StridedMove& move_;
+  std::array<int64_t, StridedMove::kMaxDims> index_{};
 
  public:
   int64_t to, from;
@@ -172,7 +158,7 @@ void StridedCopy::RunUnits(char* to, const char* from, int64_t begin,
                            int64_t end) const {
   const Dim& split = transpose_ ? lines_ : inner_;
   int64_t piece = begin % pieces_;
-  Cursor row(*this, begin / pieces_);
+  Cursor row(outer_, begin / pieces_);
   for (int64_t unit = begin; unit < end; ++unit) {
     const int64_t first = piece * piece_;
     const int64_t n = std::min(piece_, split.size - first);
@@ -197,6 +183,13 @@ void StridedCopy::Run(void* to, const void* from) const {
       RunUnits<kBytes>(static_cast<char*>(to), static_cast<const char*>(from),
                        begin, end);
     });
+  });
+}
+
+Result<KernelPtr> MakeMove(const KernelSpec& spec) {
+  const StridedCopy copy(spec.outputs[0].dtype, MoveOf(spec));
+  return KernelOf([copy](const KernelContext& c) {
+    copy.Run(c.output<char>(0), c.input<char>(0));
   });
 }
 

@@ -8,38 +8,22 @@
 #include <cstdint>
 
 #include "engine/dtype.h"
-#include "engine/shape.h"
+#include "engine/strided_move.h"
 
 namespace sluice::cpu {
 
-// Purpose: a copy between two strided arrays of the same dimensions, prepared
-// once: dimensions are merged where both sides allow it, contiguous runs move
-// by memcpy, and transposes go block by block. Strides are in elements and may
-// be negative or, on the `from` side, 0.
+// Purpose: a StridedMove, prepared once: contiguous runs go by memcpy, and
+// transposes block by block.
 //
-// Threads: immutable after the last Add and Prepare; Run uses ParallelFor.
+// Threads: immutable; Run uses ParallelFor.
 class StridedCopy {
  public:
-  explicit StridedCopy(DType dtype) : bytes_(SizeOf(dtype)) {}
-
-  // Dimensions, outermost of `to` first.
-  void Add(int64_t size, int64_t to_stride, int64_t from_stride);
-  // Where element [0, 0, ...] is.
-  void SetOffsets(int64_t to, int64_t from) {
-    to_offset_ = to;
-    from_offset_ = from;
-  }
-  // Must be called once, before Run.
-  void Prepare();
+  StridedCopy(DType dtype, const StridedMove& move);
 
   void Run(void* to, const void* from) const;
 
  private:
-  // Most dimensions a copy may have: Tile needs two for each of its input.
-  static constexpr int kMaxDims = 2 * Shape::kMaxRank;
-  struct Dim {
-    int64_t size, to, from;
-  };
+  using Dim = StridedMove::Dim;
   class Cursor;
 
   template <int kBytes>
@@ -50,9 +34,7 @@ class StridedCopy {
   void Transpose(char* to, const char* from, int64_t lines) const;
 
   size_t bytes_;
-  int64_t to_offset_ = 0, from_offset_ = 0;
-  std::array<Dim, kMaxDims> dims_{};
-  int rank_ = 0;
+  StridedMove outer_;  // all dimensions but those below
 
   // A unit of work is a piece of a line (of the innermost dimension) or, in a
   // transpose, a piece of lines_.
@@ -63,6 +45,9 @@ class StridedCopy {
   int64_t piece_ = 1, pieces_ = 1;
   int64_t units_ = 1, grain_ = 1;
 };
+
+// An op that is MoveOf(spec), to all of its output.
+Result<KernelPtr> MakeMove(const KernelSpec& spec);
 
 // n elements, all equal to the one at `value`.
 void FillElements(DType dtype, void* to, int64_t n, const void* value);

@@ -10,39 +10,6 @@
 namespace sluice::cpu {
 namespace {
 
-KernelPtr CopyKernel(StridedCopy copy) {
-  copy.Prepare();
-  return KernelOf([copy](const KernelContext& c) {
-    copy.Run(c.output<char>(0), c.input<char>(0));
-  });
-}
-
-Result<KernelPtr> MakeTranspose(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  const Shape& y = spec.outputs[0].shape;
-  const auto from = Strides(x), to = Strides(y);
-  const std::vector<int64_t>& permutation = spec.attrs.Ints("permutation");
-  StridedCopy copy(spec.inputs[0].dtype);
-  for (int i = 0; i < y.rank(); ++i) {
-    const auto axis = permutation.empty() ? y.rank() - 1 - i : permutation[i];
-    copy.Add(y[i], to[i], from[axis]);
-  }
-  return CopyKernel(copy);
-}
-
-Result<KernelPtr> MakeBroadcastTo(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  const Shape& y = spec.outputs[0].shape;
-  const auto from = Strides(x), to = Strides(y);
-  const int missing = y.rank() - x.rank();
-  StridedCopy copy(spec.inputs[0].dtype);
-  for (int i = 0; i < y.rank(); ++i) {
-    const int axis = i - missing;
-    copy.Add(y[i], to[i], axis < 0 || x[axis] == 1 ? 0 : from[axis]);
-  }
-  return CopyKernel(copy);
-}
-
 Result<KernelPtr> MakeFill(const KernelSpec& spec) {
   return KernelOf([type = spec.outputs[0]](const KernelContext& c) {
     FillElements(type.dtype, c.output<char>(0), type.shape.elements(),
@@ -89,8 +56,8 @@ KernelPtr ConstantKernel(std::vector<int64_t> values) {
 }  // namespace
 
 void RegisterShapeKernels(KernelTable& table) {
-  table.Register({.op = "Transpose", .make = MakeTranspose});
-  table.Register({.op = "BroadcastTo", .make = MakeBroadcastTo});
+  table.Register({.op = "Transpose", .make = MakeMove});
+  table.Register({.op = "BroadcastTo", .make = MakeMove});
   table.Register({.op = "Fill", .make = MakeFill});
   table.Register({.op = "ZerosLike", .make = MakeFilledLike});
   table.Register({.op = "OnesLike", .make = MakeFilledLike});
