@@ -18,8 +18,8 @@ add_library(sluice_cuda MODULE ${sources}
   ${PROJECT_SOURCE_DIR}/engine/attributes.cc ${PROJECT_SOURCE_DIR}/engine/dtype.cc
   ${PROJECT_SOURCE_DIR}/engine/fused_program.cc
   ${PROJECT_SOURCE_DIR}/engine/kernel.cc ${PROJECT_SOURCE_DIR}/engine/shape.cc
-  ${PROJECT_SOURCE_DIR}/engine/status.cc ${PROJECT_SOURCE_DIR}/engine/tensor.cc
-  ${PROJECT_SOURCE_DIR}/engine/window.cc)
+  ${PROJECT_SOURCE_DIR}/engine/status.cc ${PROJECT_SOURCE_DIR}/engine/strided_move.cc
+  ${PROJECT_SOURCE_DIR}/engine/tensor.cc ${PROJECT_SOURCE_DIR}/engine/window.cc)
 set_target_properties(sluice_cuda PROPERTIES
   CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
   VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON

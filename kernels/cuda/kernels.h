@@ -16,6 +16,7 @@ namespace sluice::cuda {
 // All of them.
 void RegisterCudaKernels(KernelTable& table);
 
+void RegisterArrayKernels(KernelTable& table);
 void RegisterBatchNormKernels(KernelTable& table);
 void RegisterControlKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
@@ -26,6 +27,8 @@ void RegisterMatMulKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterShapeFillKernels(KernelTable& table);
+void RegisterShapeKernels(KernelTable& table);
+void RegisterSliceKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
 
 // Adds a kernel of ours for `op`, of these dtypes of its input 0 (or output 0).

@@ -3,6 +3,7 @@
 namespace sluice::cuda {
 
 void RegisterCudaKernels(KernelTable& table) {
+  RegisterArrayKernels(table);
   RegisterBatchNormKernels(table);
   RegisterControlKernels(table);
   RegisterConvKernels(table);
@@ -13,6 +14,8 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterPoolKernels(table);
   RegisterRandomKernels(table);
   RegisterShapeFillKernels(table);
+  RegisterShapeKernels(table);
+  RegisterSliceKernels(table);
   RegisterSoftmaxKernels(table);
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "engine/tensor.h"
 #include "kernels/cuda/kernels.h"
 
 namespace sluice::cuda {
@@ -23,13 +22,8 @@ Result<KernelPtr> MakeBroadcast(const KernelSpec& spec) {
 
 Result<KernelPtr> MakeFilledLike(const KernelSpec& spec) {
   const TensorType& type = spec.outputs[0];
-  const Tensor element =
-      Tensor::Full(type.dtype, {}, spec.op == "OnesLike" ? 1 : 0);
-  uint64_t pattern = 0;
-  for (size_t at = 0; at < sizeof(pattern); at += element.bytes()) {
-    std::memcpy(reinterpret_cast<char*>(&pattern) + at, element.raw(),
-                element.bytes());
-  }
+  const uint64_t pattern =
+      PatternOf(Tensor::Full(type.dtype, {}, spec.op == "OnesLike" ? 1 : 0));
   return KernelOf([pattern, bytes = type.bytes()](const KernelContext& c) {
     return FillBytes(c.output<void>(0), pattern, bytes, StreamOf(c));
   });
@@ -45,6 +39,15 @@ Result<KernelPtr> MakeRange(const KernelSpec& spec) {
 }
 
 }  // namespace
+
+uint64_t PatternOf(const Tensor& element) {
+  uint64_t pattern = 0;
+  for (size_t at = 0; at < sizeof(pattern); at += element.bytes()) {
+    std::memcpy(reinterpret_cast<char*>(&pattern) + at, element.raw(),
+                element.bytes());
+  }
+  return pattern;
+}
 
 void RegisterShapeFillKernels(KernelTable& table) {
   RegisterOwn(table, "BroadcastTo", kAnyType, MakeBroadcast<0>);

@@ -10,6 +10,7 @@
 
 #include "engine/dtype.h"
 #include "engine/status.h"
+#include "engine/tensor.h"
 #include "kernels/cuda/elementwise.h"
 
 namespace sluice::cuda {
@@ -20,6 +21,8 @@ using BroadcastLauncher = Status (*)(const void* x, void* y,
                                      cudaStream_t stream);
 BroadcastLauncher FindBroadcastTo(DType dtype);
 
+// The bytes of a scalar, repeated.
+uint64_t PatternOf(const Tensor& element);
 // y's bytes = the 8 of `pattern`, repeated.
 Status FillBytes(void* y, uint64_t pattern, size_t bytes, cudaStream_t stream);
 

@@ -1,0 +1,36 @@
+// The kernels of parts of tensors and tensors as parts: strided copies, after a
+// fill where the rest has to be something.
+#include "engine/tensor.h"
+#include "kernels/cuda/array_copy.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/shape_fill.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Pad and StridedSliceGradient.
+Result<KernelPtr> MakeMoveIntoFilled(const KernelSpec& spec) {
+  const TensorType& to = spec.outputs[0];
+  const double value = spec.op == "Pad" ? spec.attrs.Float("value") : 0;
+  const uint64_t pattern = PatternOf(Tensor::Full(to.dtype, {}, value));
+  return KernelOf([move = MoveOf(spec), dtype = to.dtype, bytes = to.bytes(),
+                   pattern](const KernelContext& c) -> Status {
+    SLUICE_RETURN_IF_ERROR(
+        FillBytes(c.output<void>(0), pattern, bytes, StreamOf(c)));
+    return CopyStrided("Pad", move, dtype, c.input<void>(0), c.output<void>(0),
+                       StreamOf(c));
+  });
+}
+
+}  // namespace
+
+void RegisterSliceKernels(KernelTable& table) {
+  for (const char* op : {"Slice", "StridedSlice"}) {
+    RegisterOwn(table, op, kAnyType, MakeMove);
+  }
+  for (const char* op : {"Pad", "StridedSliceGradient"}) {
+    RegisterOwn(table, op, kAnyType, MakeMoveIntoFilled);
+  }
+}
+
+}  // namespace sluice::cuda
