@@ -24,12 +24,14 @@ void RegisterElementwiseKernels(KernelTable& table);
 void RegisterFusedKernels(KernelTable& table);
 void RegisterLossKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
+void RegisterOptimizerKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterShapeFillKernels(KernelTable& table);
 void RegisterShapeKernels(KernelTable& table);
 void RegisterSliceKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);
+void RegisterStateKernels(KernelTable& table);
 
 // Adds a kernel of ours for `op`, of these dtypes of its input 0 (or output 0).
 inline void RegisterOwn(KernelTable& table, std::string op, DTypeSet dtypes,

@@ -176,11 +176,24 @@ Status LaunchOptimizer(const OptimizerList& list, const OptimizerParams& params,
                 stream, OptimizerKernel<Rule, T>, list, params);
 }
 
-template <typename T, typename... Rules>
-OptimizerLauncher Among(std::string_view op, scalar::OpList<Rules...>) {
+using Rules =
+    scalar::OpList<Sgd, Momentum, RmsProp, RmsPropMomentum, Adagrad, Adam>;
+
+// Under which name the rules have what an op does.
+std::string_view RuleOf(std::string_view op) {
+  if (op.ends_with("List")) op.remove_suffix(4);
+  return op == "ApplyAdamW" ? "ApplyAdam" : op;
+}
+
+template <typename T, typename... Rs>
+OptimizerLauncher Among(std::string_view rule, scalar::OpList<Rs...>) {
   OptimizerLauncher found = nullptr;
-  ((found = op == Rules::kName ? LaunchOptimizer<Rules, T> : found), ...);
+  ((found = rule == Rs::kName ? LaunchOptimizer<Rs, T> : found), ...);
   return found;
+}
+template <typename... Rs>
+int SlotsAmong(std::string_view rule, scalar::OpList<Rs...>) {
+  return ((rule == Rs::kName ? Rs::kSlots : 0) + ...);
 }
 
 }  // namespace
@@ -195,18 +208,18 @@ int64_t PlanOptimizer(std::span<OptimizerTensor> tensors) {
 }
 
 OptimizerLauncher FindOptimizer(std::string_view op, DType dtype) {
-  using Rules =
-      scalar::OpList<Sgd, Momentum, RmsProp, RmsPropMomentum, Adagrad, Adam>;
-  if (op.ends_with("List")) op.remove_suffix(4);
-  if (op == "ApplyAdamW") op = "ApplyAdam";
   switch (dtype) {
     case DType::kFloat32:
-      return Among<float>(op, Rules());
+      return Among<float>(RuleOf(op), Rules());
     case DType::kFloat64:
-      return Among<double>(op, Rules());
+      return Among<double>(RuleOf(op), Rules());
     default:
       return nullptr;
   }
+}
+
+int OptimizerSlots(std::string_view op) {
+  return SlotsAmong(RuleOf(op), Rules());
 }
 
 }  // namespace sluice::cuda

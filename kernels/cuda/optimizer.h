@@ -56,6 +56,8 @@ using OptimizerLauncher = Status (*)(const OptimizerList& list,
 // Of the graph's op for one variable, "ApplyMomentum", or for a list,
 // "ApplyMomentumList". Null if there is none, or for another dtype.
 OptimizerLauncher FindOptimizer(std::string_view op, DType dtype);
+// How many slots each of its variables has.
+int OptimizerSlots(std::string_view op);
 
 }  // namespace sluice::cuda
 

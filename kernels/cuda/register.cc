@@ -11,12 +11,14 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterFusedKernels(table);
   RegisterLossKernels(table);
   RegisterMatMulKernels(table);
+  RegisterOptimizerKernels(table);
   RegisterPoolKernels(table);
   RegisterRandomKernels(table);
   RegisterShapeFillKernels(table);
   RegisterShapeKernels(table);
   RegisterSliceKernels(table);
   RegisterSoftmaxKernels(table);
+  RegisterStateKernels(table);
 }
 
 }  // namespace sluice::cuda

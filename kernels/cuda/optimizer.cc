@@ -1,0 +1,161 @@
+// The kernels of optimizer steps, of one variable or a list of them.
+#include "kernels/cuda/optimizer.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/kernels.h"
+
+namespace sluice::cuda {
+namespace {
+
+OptimizerParams ParamsOf(const Attributes& attrs) {
+  const auto number = [&](const char* name) {
+    return attrs.Has(name) ? attrs.Float(name) : 0.0;
+  };
+  OptimizerParams params;
+  params.momentum = number("momentum");
+  params.decay = number("decay");
+  params.beta1 = number("beta1");
+  params.beta2 = number("beta2");
+  params.epsilon = number("epsilon");
+  params.weight_decay = number("weight_decay");
+  params.nesterov = attrs.Has("nesterov") && attrs.Bool("nesterov");
+  params.gradient_decay = number("gradient_decay");
+  if (attrs.Has("decayed")) params.decayed = attrs.Int("decayed");
+  return params;
+}
+
+// Where a node's operands are: one variable, then its slots, the scalars and
+// the gradient; or a list of variables, then those by kind and the scalars.
+// Last comes `apply`, which one variable may lack.
+struct Operands {
+  int variables = 1;
+  int slots = 0;
+  int gradient = 0;  // of the first variable
+  int rate = 0;
+  int step = -1;
+  int apply = -1;
+
+  explicit Operands(const KernelSpec& spec) : slots(OptimizerSlots(spec.op)) {
+    const bool counts_steps = spec.attrs.Has("beta1");
+    const int scalars = counts_steps ? 2 : 1;
+    if (spec.attrs.Has("variables")) {
+      variables = static_cast<int>(spec.attrs.Int("variables"));
+      gradient = (1 + slots) * variables;
+      rate = gradient + variables;
+    } else {
+      rate = 1 + slots;
+      gradient = rate + scalars;
+    }
+    if (counts_steps) step = rate + 1;
+    const int last = static_cast<int>(spec.inputs.size()) - 1;
+    if (last > std::max(gradient, rate + scalars - 1)) apply = last;
+  }
+};
+
+// The device reads where the variables are from a table in its memory. It is
+// uploaded at the first run and again when an operand has moved, so that a
+// captured step, whose operands stay where they are, holds no copy.
+class OptimizerStep final : public Kernel {
+ public:
+  static Result<KernelPtr> Make(const KernelSpec& spec) {
+    std::unique_ptr<OptimizerStep> step(new OptimizerStep(spec));
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaMallocHost(&step->pinned_, step->table_bytes()),
+              "allocation of pinned memory"));
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaMalloc(&step->device_, step->table_bytes()),
+              "allocation of device memory"));
+    return KernelPtr(std::move(step));
+  }
+  OptimizerStep(const OptimizerStep&) = delete;
+  OptimizerStep& operator=(const OptimizerStep&) = delete;
+  ~OptimizerStep() override {
+    cudaFree(device_);
+    cudaFreeHost(pinned_);
+  }
+
+  Status Run(const KernelContext& c) override {
+    if (Moved(c)) uploaded_ = false;
+    if (!uploaded_) SLUICE_RETURN_IF_ERROR(Upload(c));
+    uploaded_ = true;
+    OptimizerList list;
+    list.tensors = static_cast<const OptimizerTensor*>(device_);
+    list.count = at_.variables;
+    list.chunks = chunks_;
+    list.learning_rate = c.input<float>(at_.rate);
+    if (at_.step >= 0) list.step = c.input<int64_t>(at_.step);
+    if (at_.apply >= 0) list.apply = c.input<bool>(at_.apply);
+    return launch_(list, params_, StreamOf(c));
+  }
+
+ private:
+  explicit OptimizerStep(const KernelSpec& spec)
+      : at_(spec),
+        params_(ParamsOf(spec.attrs)),
+        launch_(FindOptimizer(spec.op, spec.inputs[0].dtype)),
+        tensors_(at_.variables) {
+    for (int i = 0; i < at_.variables; ++i) {
+      tensors_[i].elements = spec.inputs[i].shape.elements();
+    }
+    chunks_ = PlanOptimizer(tensors_);
+  }
+  size_t table_bytes() const {
+    return tensors_.size() * sizeof(OptimizerTensor);
+  }
+
+  // Brings tensors_ up to date. Was anything elsewhere than before?
+  bool Moved(const KernelContext& c) {
+    bool moved = false;
+    const auto place = [&](auto& pointer, auto* now) {
+      moved |= pointer != now;
+      pointer = now;
+    };
+    for (int i = 0; i < at_.variables; ++i) {
+      OptimizerTensor& tensor = tensors_[i];
+      place(tensor.variable, c.mutable_input<void>(i));
+      for (int s = 0; s < at_.slots; ++s) {
+        place(tensor.slots[s],
+              c.mutable_input<void>((1 + s) * at_.variables + i));
+      }
+      place(tensor.gradient, c.input<void>(at_.gradient + i));
+    }
+    return moved;
+  }
+
+  Status Upload(const KernelContext& c) {
+    // A copy from the pinned memory may still be under way.
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaStreamSynchronize(StreamOf(c)), "wait for the last step"));
+    std::copy(tensors_.begin(), tensors_.end(),
+              static_cast<OptimizerTensor*>(pinned_));
+    return Check(cudaMemcpyAsync(device_, pinned_, table_bytes(),
+                                 cudaMemcpyDefault, StreamOf(c)),
+                 "copy of the optimizer's table");
+  }
+
+  const Operands at_;
+  const OptimizerParams params_;
+  const OptimizerLauncher launch_;
+  std::vector<OptimizerTensor> tensors_;
+  int64_t chunks_ = 0;
+  bool uploaded_ = false;
+  void* pinned_ = nullptr;
+  void* device_ = nullptr;
+};
+
+}  // namespace
+
+void RegisterOptimizerKernels(KernelTable& table) {
+  for (const std::string op :
+       {"ApplySgd", "ApplyMomentum", "ApplyRmsProp", "ApplyRmsPropMomentum",
+        "ApplyAdagrad", "ApplyAdam", "ApplyAdamW"}) {
+    RegisterOwn(table, op, kFloatDouble, OptimizerStep::Make);
+    RegisterOwn(table, op + "List", kFloatDouble, OptimizerStep::Make);
+  }
+}
+
+}  // namespace sluice::cuda

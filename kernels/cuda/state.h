@@ -1,0 +1,28 @@
+// Writes to variables: Assign, AssignAdd and AssignSub.
+#ifndef SLUICE_KERNELS_CUDA_STATE_H_
+#define SLUICE_KERNELS_CUDA_STATE_H_
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/dtype.h"
+#include "engine/status.h"
+
+namespace sluice::cuda {
+
+// variable = value, unless `apply`, in device memory, is false. Null: always.
+// value may be the variable.
+Status AssignBytes(const bool* apply, const void* value, void* variable,
+                   size_t bytes, cudaStream_t stream);
+
+// variable = variable + sign * value for n elements, likewise; sign is 1 or -1.
+using AccumulateLauncher = Status (*)(const bool* apply, int sign,
+                                      const void* value, void* variable,
+                                      int64_t n, cudaStream_t stream);
+AccumulateLauncher FindAccumulate(DType dtype);  // numeric
+
+}  // namespace sluice::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_STATE_H_
