@@ -26,13 +26,27 @@ set_target_properties(sluice_cuda PROPERTIES
   CUDA_RUNTIME_LIBRARY Static
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 target_include_directories(sluice_cuda PRIVATE ${PROJECT_SOURCE_DIR})
-target_compile_definitions(sluice_cuda PRIVATE SLUICE_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(sluice_cuda PRIVATE SLUICE_VERSION="${PROJECT_VERSION}"
+  SLUICE_CUDA_LIBRARIES=1)
+# The libraries of NVIDIA's that the module opens at run time
+# (kernels/cuda/nvidia_library.h): those of the toolkit here, or of Python's
+# packages, which lie beside what holds the module.
+set(wheels ../nvidia ../../nvidia)
+set(library_path $ORIGIN)
+foreach(wheel ${wheels})
+  foreach(folder cu${CUDAToolkit_VERSION_MAJOR}/lib cublas/lib cudnn/lib)
+    list(APPEND library_path $ORIGIN/${wheel}/${folder})
+  endforeach()
+endforeach()
+set_target_properties(sluice_cuda PROPERTIES
+  BUILD_RPATH "${library_path};${CUDAToolkit_LIBRARY_DIR}"
+  INSTALL_RPATH "${library_path}")
 target_compile_options(sluice_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>)
 # Random numbers are rounded as on the CPU, to have its bits.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cuda/random.cu
   PROPERTIES COMPILE_OPTIONS -fmad=false)
-target_link_libraries(sluice_cuda PRIVATE fmt::fmt CUDA::toolkit)
+target_link_libraries(sluice_cuda PRIVATE fmt::fmt CUDA::toolkit ${CMAKE_DL_LIBS})
 target_link_options(sluice_cuda PRIVATE -Wl,-z,defs
   -Wl,--version-script=${PROJECT_SOURCE_DIR}/kernels/cuda/module.map)
 set_target_properties(sluice_cuda PROPERTIES

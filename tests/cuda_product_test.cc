@@ -106,6 +106,65 @@ TEST_CASE("matrix products of several tiles, transposed, whole and odd") {
   }
 }
 
+// Element (i, j) of what a column-major matrix is used as.
+float At(const Tensor& memory, const ColumnMajor& m, int64_t i, int64_t j) {
+  if (m.transposed) std::swap(i, j);
+  CHECK((i < m.rows && j < m.columns && m.rows <= m.pitch));
+  return memory.data<float>()[j * m.pitch + i];
+}
+
+TEST_CASE("row-major products are column-major ones of swapped operands") {
+  constexpr int64_t kM = 3, kN = 4, kK = 5;
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      const Shape a_shape = ta ? Shape{kK, kM} : Shape{kM, kK};
+      const Shape b_shape = tb ? Shape{kN, kK} : Shape{kK, kN};
+      const Tensor a = RandomTensor(DType::kFloat32, a_shape, -1, 1, 1);
+      const Tensor b = RandomTensor(DType::kFloat32, b_shape, -1, 1, 2);
+      Attributes attrs;
+      attrs.Set("transpose_a", ta);
+      attrs.Set("transpose_b", tb);
+      const Tensor wanted =
+          CpuResults("MatMul", attrs, {a, b}, {{DType::kFloat32, {kM, kN}}})
+              .front();
+      const ColumnMajorProduct p = ColumnMajorProductOf({kM, kN, kK, ta, tb});
+      for (int64_t row = 0; row < kN; ++row) {
+        for (int64_t column = 0; column < kM; ++column) {
+          float sum = 0;
+          for (int64_t k = 0; k < kK; ++k) {
+            sum += At(b, p.first, row, k) * At(a, p.second, k, column);
+          }
+          CHECK(At(wanted, p.result, row, column) == doctest::Approx(sum));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the products of a batch by one call, or a call for each offset") {
+  KernelSpec spec{.op = "BatchMatMul"};
+  spec.attrs.Set("transpose_a", false);
+  spec.attrs.Set("transpose_b", false);
+  // A is one for every two, B another for each.
+  spec.inputs = {{DType::kFloat32, {3, 1, 5, 4}},
+                 {DType::kFloat32, {3, 2, 4, 8}}};
+  spec.outputs = {{DType::kFloat32, {3, 2, 5, 8}}};
+  const MatMulBatches some = MatMulBatchesOf(ProductShapeOf(spec));
+  CHECK(some.inner == 2);
+  CHECK(some.a_stride == 0);
+  CHECK(some.b_stride == 4 * 8);
+  CHECK(some.c_stride == 5 * 8);
+  REQUIRE(some.outer.size() == 3);
+  CHECK(some.outer[2].a == 2 * 5 * 4);
+  CHECK(some.outer[2].b == 2 * 2 * 4 * 8);
+  CHECK(some.outer[2].c == 2 * 2 * 5 * 8);
+  spec.inputs[0].shape = {3, 2, 5, 4};
+  const MatMulBatches all = MatMulBatchesOf(ProductShapeOf(spec));
+  CHECK(all.inner == 6);
+  CHECK(all.a_stride == 5 * 4);
+  CHECK(all.outer.size() == 1);
+}
+
 TEST_CASE("a long k is cut into parts, and their sums are added in order") {
   const ProductShape shape = {
       .m = 5, .n = 67, .k = 1000, .batch = BroadcastOf({}, {})};

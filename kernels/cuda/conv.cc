@@ -79,12 +79,7 @@ void RegisterConvKernels(KernelTable& table) {
        {"Conv2D", "Conv2DBias", "Conv2DBiasAdd", "Conv2DBackpropInput",
         "Conv2DBackpropFilter", "DepthwiseConv2D",
         "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter"}) {
-    table.Register({.op = op,
-                    .device = DeviceType::kCuda,
-                    .provider = "own",
-                    .supports = Supports,
-                    .dtypes = kFloating,
-                    .make = MakeConv});
+    RegisterOwn(table, op, kFloating, MakeConv, Supports);
   }
 }
 

@@ -21,6 +21,36 @@ ProductShape ProductShapeOf(const KernelSpec& spec) {
           .c_pitch = p.n};
 }
 
+ColumnMajorProduct ColumnMajorProductOf(const Product& p) {
+  return {.first = p.transpose_b ? ColumnMajor{p.k, p.n, p.k, true}
+                                 : ColumnMajor{p.n, p.k, p.n, false},
+          .second = p.transpose_a ? ColumnMajor{p.m, p.k, p.m, true}
+                                  : ColumnMajor{p.k, p.m, p.k, false},
+          .result = {p.n, p.m, p.n, false}};
+}
+
+MatMulBatches MatMulBatchesOf(const ProductShape& shape) {
+  const Broadcast& batch = shape.batch;
+  const int last = batch.rank - 1;
+  MatMulBatches batches;
+  batches.inner = static_cast<int32_t>(batch.dims[last]);
+  batches.a_stride = batch.strides[0][last] * shape.a_step;
+  batches.b_stride = batch.strides[1][last] * shape.b_step;
+  batches.c_stride = shape.c_step;
+  for (int64_t i = 0; i < batch.elements / batch.dims[last]; ++i) {
+    MatMulBatches::Offsets offsets{.c = i * batch.dims[last] * shape.c_step};
+    int64_t rest = i;
+    for (int d = last - 1; d >= 0; --d) {
+      const int64_t index = rest % batch.dims[d];
+      offsets.a += index * batch.strides[0][d] * shape.a_step;
+      offsets.b += index * batch.strides[1][d] * shape.b_step;
+      rest /= batch.dims[d];
+    }
+    batches.outer.push_back(offsets);
+  }
+  return batches;
+}
+
 Result<KernelPtr> MakeMatMul(const KernelSpec& spec) {
   const DType dtype = spec.inputs[0].dtype;
   const ProductShape shape = ProductShapeOf(spec);
@@ -38,15 +68,9 @@ Result<KernelPtr> MakeMatMul(const KernelSpec& spec) {
 
 void RegisterMatMulKernels(KernelTable& table) {
   for (const char* op : {"MatMul", "MatMulBias", "MatMulAdd", "BatchMatMul"}) {
-    table.Register({.op = op,
-                    .device = DeviceType::kCuda,
-                    .provider = "own",
-                    .supports =
-                        [](const KernelSpec& spec) {
-                          return IsServed(ProductShapeOf(spec));
-                        },
-                    .dtypes = kFloating,
-                    .make = MakeMatMul});
+    RegisterOwn(table, op, kFloating, MakeMatMul, [](const KernelSpec& spec) {
+      return IsServed(ProductShapeOf(spec));
+    });
   }
 }
 

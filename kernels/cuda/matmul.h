@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <vector>
+
 #include "engine/kernel.h"
 #include "engine/product.h"
 #include "kernels/cuda/product.h"
@@ -12,6 +14,31 @@ namespace sluice::cuda {
 
 // The products of MatMul, MatMulBias, MatMulAdd or BatchMatMul.
 ProductShape ProductShapeOf(const KernelSpec& spec);
+
+// A matrix as cuBLAS sees it: column-major, transposed before it is used.
+struct ColumnMajor {
+  int64_t rows, columns;  // of what lies in memory
+  int64_t pitch;          // elements from one column to the next
+  bool transposed;
+};
+// C = op(A) op(B) of row-major matrices as a product of column-major ones,
+// which is C^T = op(B)^T op(A)^T: `first` is B, `second` is A.
+struct ColumnMajorProduct {
+  ColumnMajor first, second, result;
+};
+ColumnMajorProduct ColumnMajorProductOf(const Product& product);
+
+// How operands of a batch follow each other: `inner` products by one call, for
+// each of the outer offsets.
+struct MatMulBatches {
+  int32_t inner = 1;
+  int64_t a_stride = 0, b_stride = 0, c_stride = 0;  // elements
+  struct Offsets {
+    int64_t a = 0, b = 0, c = 0;  // elements
+  };
+  std::vector<Offsets> outer;
+};
+MatMulBatches MatMulBatchesOf(const ProductShape& shape);
 
 // c = op(a) op(b), through the epilogue. `product` is one of the batch;
 // `workspace` is ProductWorkspace.

@@ -19,6 +19,9 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterSliceKernels(table);
   RegisterSoftmaxKernels(table);
   RegisterStateKernels(table);
+#if SLUICE_CUDA_LIBRARIES
+  RegisterCublasMatMulKernels(table);
+#endif
 }
 
 }  // namespace sluice::cuda

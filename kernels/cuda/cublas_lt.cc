@@ -1,0 +1,72 @@
+#include "kernels/cuda/cublas_lt.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+
+#include "engine/thread_annotations.h"
+#include "kernels/cuda/nvidia_library.h"
+
+namespace sluice::cuda {
+namespace {
+
+Result<CublasLt> Load() {
+  SLUICE_ASSIGN_OR_RETURN(
+      void* const lt,
+      OpenLibrary(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR)));
+  CublasLt f;
+  Status status;
+  const auto find = [&](const char* name, auto& function) {
+    if (status.ok()) status = FindFunction(lt, name, function);
+  };
+  find("cublasLtCreate", f.Create);
+  find("cublasLtGetStatusString", f.StatusString);
+  find("cublasLtMatmul", f.Matmul);
+  find("cublasLtMatmulAlgoGetHeuristic", f.Heuristic);
+  find("cublasLtMatmulDescCreate", f.DescCreate);
+  find("cublasLtMatmulDescSetAttribute", f.DescSet);
+  find("cublasLtMatmulDescDestroy", f.DescDestroy);
+  find("cublasLtMatrixLayoutCreate", f.LayoutCreate);
+  find("cublasLtMatrixLayoutSetAttribute", f.LayoutSet);
+  find("cublasLtMatrixLayoutDestroy", f.LayoutDestroy);
+  find("cublasLtMatmulPreferenceCreate", f.PreferenceCreate);
+  find("cublasLtMatmulPreferenceSetAttribute", f.PreferenceSet);
+  find("cublasLtMatmulPreferenceDestroy", f.PreferenceDestroy);
+  if (!status.ok()) return status;
+  return f;
+}
+
+}  // namespace
+
+const CublasLt* Lt() {
+  static const CublasLt* const functions = []() -> const CublasLt* {
+    Result<CublasLt> loaded = Load();
+    if (loaded.ok()) return new CublasLt(*loaded);
+    fmt::print(stderr, "{}; Sluice's own matrix products are used, slower\n",
+               loaded.status().message());
+    return nullptr;
+  }();
+  return functions;
+}
+
+Status Check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return {};
+  return Internal(
+      fmt::format("cuBLASLt, {}: {}", what, Lt()->StatusString(status)));
+}
+
+Result<cublasLtHandle_t> LtHandleOf(int device) {
+  static Mutex mutex;
+  // Never destroyed, since kernels keep them.
+  static std::map<int, cublasLtHandle_t>* const handles =
+      new std::map<int, cublasLtHandle_t>;
+  MutexLock lock(mutex);
+  cublasLtHandle_t& handle = (*handles)[device];
+  if (handle == nullptr) {
+    SLUICE_RETURN_IF_ERROR(Check(Lt()->Create(&handle), "making a handle"));
+  }
+  return handle;
+}
+
+}  // namespace sluice::cuda
