@@ -31,16 +31,20 @@ void CheckMove(const std::string& op, const Attributes& attrs, DType dtype,
   KernelSpec spec{.op = op, .attrs = attrs};
   spec.inputs = {{dtype, from}};
   spec.outputs = {{dtype, to}};
-  const Tensor got = InEveryOrder([&] {
-                       const DeviceBuffer in(x, skip), out(x.bytes(), skip);
-                       const DeviceBuffer result(wanted.bytes(), skip);
-                       CHECK(CopyStrided("Copy", MoveOf(spec), dtype, in.get(),
-                                         result.get(), nullptr)
-                                 .ok());
-                       return std::vector{result.Read(dtype, to)};
-                     }).front();
-  CHECK_MESSAGE(got.BitEqual(wanted), op, " from ", from.ToString(), " to ",
-                to.ToString(), " of ", std::string(NameOf(dtype)));
+  const std::vector<Tensor> got = InEveryOrder([&] {
+    std::vector<Tensor> results;
+    for (size_t skip_result : {skip, size_t{0}}) {
+      const DeviceBuffer in(x, skip), result(wanted.bytes(), skip_result);
+      CHECK(CopyStrided("Copy", MoveOf(spec), dtype, in.get(), result.get(),
+                        nullptr)
+                .ok());
+      results.push_back(result.Read(dtype, to));
+    }
+    return results;
+  });
+  const bool same = got[0].BitEqual(wanted) && got[1].BitEqual(wanted);
+  CHECK_MESSAGE(same, op, " from ", from.ToString(), " to ", to.ToString(),
+                " of ", std::string(NameOf(dtype)));
 }
 
 void CheckTranspose(DType dtype, const Shape& from,

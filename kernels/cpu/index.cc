@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/gather_shape.h"
 #include "engine/tensor.h"
 #include "engine/threads.h"
 #include "kernels/cpu/array_copy.h"
@@ -135,27 +136,9 @@ Result<KernelPtr> MakeInTopK(const KernelSpec& spec) {
       });
 }
 
-// A gather sees its operands as params[batch, middle, size, inner],
-// indices[batch, count] and result[batch, middle, count, inner].
-struct GatherPlan {
-  int64_t batch, middle, size, count, inner;
-
-  GatherPlan(const Attributes& attrs, const Shape& params,
-             const Shape& indices) {
-    const int rank = params.rank();
-    const int shared = static_cast<int>(attrs.Int("batch_dims"));
-    int axis = static_cast<int>(attrs.Int("axis"));
-    if (axis < 0) axis += rank;
-    batch = params.elements(0, shared);
-    middle = params.elements(shared, axis);
-    size = params[axis];
-    count = indices.elements(shared, indices.rank());
-    inner = params.elements(axis + 1, rank);
-  }
-};
-
 Result<KernelPtr> MakeGather(const KernelSpec& spec) {
-  const GatherPlan plan(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
+  const GatherShape plan =
+      GatherShapeOf(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
   const int64_t bytes =
       plan.inner * static_cast<int64_t>(SizeOf(spec.inputs[0].dtype));
   return DispatchIndex(
@@ -184,7 +167,7 @@ Result<KernelPtr> MakeGather(const KernelSpec& spec) {
 // Each piece of work owns a range of `size` within one [batch, middle] block
 // and adds the updates that fall into it, in their order.
 template <typename T, typename I>
-KernelPtr ScatterAddKernel(const GatherPlan& plan) {
+KernelPtr ScatterAddKernel(const GatherShape& plan) {
   const int64_t blocks = plan.batch * plan.middle;
   const int64_t work = plan.count * plan.inner;
   const int64_t ranges =
@@ -224,7 +207,8 @@ KernelPtr ScatterAddKernel(const GatherPlan& plan) {
 }
 
 Result<KernelPtr> MakeScatterAdd(const KernelSpec& spec) {
-  const GatherPlan plan(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
+  const GatherShape plan =
+      GatherShapeOf(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
   return DispatchDType(
       spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
         return DispatchIndex(spec.inputs[1].dtype,

@@ -22,6 +22,7 @@ void RegisterControlKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
 void RegisterElementwiseKernels(KernelTable& table);
 void RegisterFusedKernels(KernelTable& table);
+void RegisterIndexKernels(KernelTable& table);
 void RegisterLossKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);

@@ -9,6 +9,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterConvKernels(table);
   RegisterElementwiseKernels(table);
   RegisterFusedKernels(table);
+  RegisterIndexKernels(table);
   RegisterLossKernels(table);
   RegisterMatMulKernels(table);
   RegisterOptimizerKernels(table);

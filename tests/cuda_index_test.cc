@@ -1,0 +1,182 @@
+// The CUDA kernels that take positions as data, emulated, against the CPU's.
+#include "kernels/cuda/index.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/cuda/device_run.h"
+
+namespace sluice::cuda {
+namespace {
+
+using testing::CpuResults;
+using testing::DeviceBuffer;
+using testing::Difference;
+using testing::InEveryOrder;
+using testing::RandomTensor;
+
+// n positions below `limit`, many of them the same.
+Tensor Positions(DType dtype, int64_t n, int64_t limit) {
+  Tensor positions(DType::kInt64, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    positions.data<int64_t>()[i] = (i * i + i / 3) % limit;
+  }
+  return positions.Cast(dtype);
+}
+
+struct GatherCase {
+  DType dtype = DType::kFloat32;
+  DType index = DType::kInt64;
+  GatherShape s;
+  size_t skip = 0;
+  bool in_place = false;
+
+  Shape params() const { return {s.batch, s.middle, s.size, s.inner}; }
+  Shape result() const { return {s.batch, s.middle, s.count, s.inner}; }
+  Attributes attrs() const {
+    return {{"axis", int64_t{2}}, {"batch_dims", int64_t{1}}};
+  }
+  Tensor indices() const {
+    const Tensor flat = Positions(index, s.batch * s.count, s.size);
+    Tensor shaped(index, {s.batch, s.count});
+    std::copy_n(static_cast<const char*>(flat.raw()), flat.bytes(),
+                static_cast<char*>(shaped.raw()));
+    return shaped;
+  }
+};
+
+void CheckGather(const GatherCase& c) {
+  const Tensor params = RandomTensor(c.dtype, c.params(), -9, 9);
+  const Tensor indices = c.indices();
+  const Tensor wanted = CpuResults("Gather", c.attrs(), {params, indices},
+                                   {{c.dtype, c.result()}})
+                            .front();
+  const Tensor got = InEveryOrder([&] {
+                       const DeviceBuffer in(params, c.skip), at(indices);
+                       const DeviceBuffer y(wanted.bytes(), c.skip);
+                       CHECK(Gather(c.s, c.dtype, in.get(), c.index, at.get(),
+                                    y.get(), nullptr)
+                                 .ok());
+                       return std::vector{y.Read(c.dtype, c.result())};
+                     }).front();
+  CHECK(got.BitEqual(wanted));
+}
+
+TEST_CASE("gathers of any element size, in units up to 16 bytes") {
+  for (DType dtype :
+       {DType::kBool, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    for (DType index : {DType::kInt32, DType::kInt64}) {
+      CheckGather({dtype, index, {2, 3, 7, 11, 16}});
+      CheckGather({dtype, index, {2, 1, 7, 40, 3}});
+      CheckGather({dtype, index, {1, 2, 5, 9, 16}, SizeOf(dtype)});
+    }
+  }
+  CheckGather({.s = {1, 1, 50, 300, 1}});
+}
+
+// Half sums are rounded once here, after every term on the CPU.
+void CheckScatter(const GatherCase& c) {
+  const Tensor x = RandomTensor(c.dtype, c.params(), -2, 2);
+  const Tensor updates = RandomTensor(c.dtype, c.result(), -2, 2, 3);
+  const Tensor indices = c.indices();
+  const bool half = SizeOf(c.dtype) == 2;
+  const auto widen = [&](const Tensor& t) {
+    return half ? t.Cast(DType::kFloat32) : t;
+  };
+  const Tensor wanted =
+      CpuResults("ScatterAdd", c.attrs(), {widen(x), indices, widen(updates)},
+                 {{half ? DType::kFloat32 : c.dtype, c.params()}})
+          .front()
+          .Cast(c.dtype);
+  const Tensor got =
+      InEveryOrder([&] {
+        const DeviceBuffer in(x, c.skip), at(indices), own(x.bytes(), c.skip);
+        const DeviceBuffer update(updates, c.skip);
+        const DeviceBuffer workspace(ScatterAddWorkspace(c.s));
+        const DeviceBuffer& y = c.in_place ? in : own;
+        CHECK(ScatterAdd(c.s, c.dtype, in.get(), c.index, at.get(),
+                         update.get(), y.get(), workspace.get(), nullptr)
+                  .ok());
+        return std::vector{y.Read(c.dtype, c.params())};
+      }).front();
+  // In the order of the updates, as on the CPU.
+  CHECK_MESSAGE(got.BitEqual(wanted), Difference(got, wanted, 0));
+}
+
+TEST_CASE("scattered sums have the CPU's bits") {
+  for (DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+        DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    CheckScatter({dtype, DType::kInt64, {2, 3, 7, 40, 16}});
+    CheckScatter({dtype, DType::kInt32, {1, 1, 9, 30, 3}});
+  }
+  CheckScatter({.s = {2, 1, 5, 11, 8}, .skip = 4});
+  CheckScatter({.s = {2, 1, 5, 11, 8}, .in_place = true});
+}
+
+TEST_CASE("several chunks of indices are sorted and merged") {
+  CheckScatter({.s = {1, 1, 100, 256, 2}});
+  CheckScatter({.s = {1, 1, 100, 257, 2}});
+  CheckScatter({.s = {1, 1, 1000, 1500, 1}});
+  CheckScatter({.s = {3, 1, 4, 500, 1}});  // long runs of one row
+}
+
+TEST_CASE("what cannot be sorted is not supported") {
+  CHECK(ScatterAddSupports({1, 1, int64_t{1} << 30, int64_t{1} << 30, 1}));
+  CHECK(!ScatterAddSupports({1, 1, int64_t{1} << 40, int64_t{1} << 30, 1}));
+}
+
+TEST_CASE("indices out of range read and write nothing") {
+  const GatherShape s = {1, 1, 3, 4, 2};
+  const Tensor params = RandomTensor(DType::kFloat32, {3, 2}, 1, 2);
+  const Tensor indices =
+      Tensor::Vector<int64_t>(std::vector<int64_t>{2, -1, 3, 2});
+  const Tensor updates = Tensor::Full(DType::kFloat32, {4, 2}, 1);
+  const std::vector<Tensor> got = InEveryOrder([&] {
+    const DeviceBuffer in(params), at(indices), y(32), update(updates);
+    const DeviceBuffer sum(24), workspace(ScatterAddWorkspace(s));
+    CHECK(Gather(s, DType::kFloat32, in.get(), DType::kInt64, at.get(), y.get(),
+                 nullptr)
+              .ok());
+    CHECK(ScatterAdd(s, DType::kFloat32, in.get(), DType::kInt64, at.get(),
+                     update.get(), sum.get(), workspace.get(), nullptr)
+              .ok());
+    return std::vector{y.Read(DType::kFloat32, {8}),
+                       sum.Read(DType::kFloat32, {6})};
+  });
+  for (int i : {2, 3, 4, 5}) CHECK(got[0].At(i) == 0);
+  CHECK(got[0].At(7) == params.At(5));
+  for (int i : {0, 1, 2, 3}) CHECK(got[1].At(i) == params.At(i));
+  CHECK(got[1].At(4) == doctest::Approx(params.At(4) + 2));
+}
+
+TEST_CASE("one-hot rows of every element size") {
+  for (DType dtype : {DType::kBool, DType::kFloat16, DType::kFloat32,
+                      DType::kFloat64, DType::kInt64}) {
+    for (DType index : {DType::kInt32, DType::kInt64}) {
+      const Tensor indices = Positions(index, 61, 10);
+      const Attributes attrs = {
+          {"depth", int64_t{10}}, {"on", 1.0}, {"off", 0.0}, {"dtype", dtype}};
+      const Tensor wanted =
+          CpuResults("OneHot", attrs, {indices}, {{dtype, {61, 10}}}).front();
+      uint64_t on = 0;
+      const Tensor one = Tensor::Full(dtype, {}, 1);
+      std::copy_n(static_cast<const char*>(one.raw()), one.bytes(),
+                  reinterpret_cast<char*>(&on));
+      const Tensor got = InEveryOrder([&] {
+                           const DeviceBuffer in(indices), y(wanted.bytes());
+                           CHECK(OneHot({61, 10, on, 0}, index, in.get(), dtype,
+                                        y.get(), nullptr)
+                                     .ok());
+                           return std::vector{y.Read(dtype, {61, 10})};
+                         }).front();
+      CHECK(got.BitEqual(wanted));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cuda
