@@ -80,11 +80,13 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T at[N];
 };
 
+#ifndef __CUDACC_RTC__
 // May packs be loaded and stored here at once? Then `whole` is true below.
 template <typename T, int N = kPack<T>>
 bool IsAligned(const void* p) {
   return reinterpret_cast<size_t>(p) % alignof(Pack<T, N>) == 0;
 }
+#endif
 
 // The first N of `count` elements at p, zeros beyond.
 template <typename T, int N = kPack<T>>

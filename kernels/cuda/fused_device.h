@@ -117,7 +117,7 @@ __device__ void StoreSum(const FusedArguments& a, int64_t at,
   }
 }
 
-// A warp or, of long rows, a block (`lanes`) per segment of a row.
+// `lanes` threads per segment of a row: one, a warp, or the block.
 template <typename P>
 __device__ void SumTrailing(const P& program) {
   using C = typename P::C;
@@ -141,8 +141,11 @@ __device__ void SumTrailing(const P& program) {
         if (k < end - j) sum += v.at[k];
       }
     }
-    sum = lanes == kWarp ? WarpReduce(sum, add)
-                         : BlockReduce(sum, SharedMemory<C>(), add);
+    if (lanes > kWarp) {
+      sum = BlockReduce(sum, SharedMemory<C>(), add);
+    } else if (lanes == kWarp) {
+      sum = WarpReduce(sum, add);
+    }
     if (lane == 0) StoreSum<P>(a, task, sum);
   }
 }

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kMostBlocks = 4096;
 // Tasks that fill it at all, and so end the cutting of sums.
 constexpr int64_t kEnoughTasks = 1024;
+// Elements that a thread sums alone, and packs that a warp does.
+constexpr int64_t kShortRow = 8, kWarpPacks = 128;
 
 int64_t CeilDiv(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -68,8 +70,9 @@ void CutSum(const KernelSpec& spec, int pack, bool states, FusedWork* work) {
   if (work->form.sum == FusedSumKind::kTrailing) {
     sum.rows = work->results;
     sum.columns = other;
-    const bool warp = CeilDiv(sum.columns, pack) <= 4 * 32;
-    sum.lanes = warp ? 32 : kFusedThreads;
+    sum.lanes = sum.columns <= kShortRow                   ? 1
+                : CeilDiv(sum.columns, pack) <= kWarpPacks ? 32
+                                                           : kFusedThreads;
     // A thread should have several packs of a segment.
     const int64_t unit = int64_t{pack} * kFusedThreads;
     const int64_t wanted =

@@ -1,0 +1,116 @@
+// Fused programs on CUDA, interpreted and by generated kernels, emulated,
+// against the CPU's kernels.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/fused_source.h"
+#include "kernels/cuda/kernels.h"
+#include "tests/cuda/device_run.h"
+#include "tests/cuda/fused/compiled.h"
+#include "tests/cuda/fused/specs.h"
+#include "tests/support/op_check.h"
+
+namespace sluice::testing {
+namespace {
+
+Result<cuda::FusedKernel> FindKernel(const KernelSpec& spec) {
+  SLUICE_ASSIGN_OR_RETURN(
+      const cuda::FusedWork work,
+      cuda::FusedWorkOf(spec, cuda::FusedPack(spec), /*states=*/false));
+  const std::string name = cuda::FusedSourceOf(work.form).name;
+  const cuda::FusedKernel kernel = FindCompiledFused(name);
+  if (kernel == nullptr) return Unimplemented("no compiled kernel " + name);
+  return kernel;
+}
+
+KernelTable& CudaKernels() {
+  static KernelTable* const kTable = [] {
+    auto* table = new KernelTable();
+    cuda::RegisterFusedKernels(*table);
+    cuda::RegisterGeneratedFusedKernels(
+        *table, "generated",
+        [](const KernelSpec& spec) { return FindKernel(spec).ok(); },
+        FindKernel);
+    return table;
+  }();
+  return *kTable;
+}
+
+// The outputs of a kernel whose operands begin `skip` bytes past a multiple of
+// 16; the first may be `in_place` of an input, unless that is -1.
+std::vector<Tensor> RunOnDevice(Kernel& kernel, const KernelSpec& spec,
+                                const std::vector<Tensor>& inputs, size_t skip,
+                                int in_place) {
+  std::vector<DeviceBuffer> buffers;
+  std::vector<void*> in, out;
+  for (const Tensor& input : inputs) {
+    in.push_back(buffers.emplace_back(input, skip).get());
+  }
+  std::vector<DeviceBuffer> results;
+  for (size_t k = 0; k < spec.outputs.size(); ++k) {
+    results.push_back(k == 0 && in_place >= 0
+                          ? buffers[in_place]
+                          : DeviceBuffer(spec.outputs[k].bytes(), skip));
+    out.push_back(results.back().get());
+  }
+  const DeviceBuffer workspace(kernel.workspace_bytes());
+  const StepContext step;
+  const Status status =
+      kernel.Run(KernelContext(in.data(), out.data(), workspace.get(), &step));
+  REQUIRE_MESSAGE(status.ok(), status.message());
+  std::vector<Tensor> outputs;
+  for (size_t k = 0; k < results.size(); ++k) {
+    outputs.push_back(
+        results[k].Read(spec.outputs[k].dtype, spec.outputs[k].shape));
+  }
+  return outputs;
+}
+
+// The first input that the first output may take the place of, or -1.
+int InPlaceInput(const KernelSpec& spec) {
+  if (spec.op == "FusedSum") return -1;
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    if (spec.inputs[i].bytes() == spec.outputs[0].bytes()) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+TEST_CASE("fused programs compute what the CPU does") {
+  const std::vector<KernelSpec> specs = FusedSpecs();
+  unsigned seed = 0;
+  for (const KernelSpec& spec : specs) {
+    CAPTURE(spec.op);
+    CAPTURE(spec.attrs.String("program"));
+    CAPTURE(spec.attrs.ShapeOf("shape").ToString());
+    std::vector<Tensor> inputs;
+    for (const TensorType& input : spec.inputs) {
+      inputs.push_back(RandomTensor(input.dtype, input.shape, -1, 1, ++seed));
+    }
+    const auto wanted = CpuResults(spec.op, spec.attrs, inputs, spec.outputs);
+    const auto all = CudaKernels().FindAll(spec, DeviceType::kCuda);
+    CHECK_EQ(all.size(), 2);
+    for (const KernelDef* def : all) {
+      CAPTURE(def->provider);
+      const KernelPtr kernel = def->make(spec).ValueOrThrow();
+      const std::vector<Tensor> got = InEveryOrder(
+          [&] { return RunOnDevice(*kernel, spec, inputs, 0, -1); });
+      const std::string difference = Difference(got, wanted, Tolerance(spec));
+      CHECK_MESSAGE(difference.empty(), difference);
+      // Without packs, and in place.
+      const size_t skip = SizeOf(spec.inputs[0].dtype);
+      CHECK(SameBits(RunOnDevice(*kernel, spec, inputs, skip, -1), got));
+      const int in_place = InPlaceInput(spec);
+      if (in_place >= 0) {
+        CHECK(SameBits(RunOnDevice(*kernel, spec, inputs, 0, in_place), got));
+      }
+    }
+  }
+  MESSAGE(specs.size() << " programs");
+}
+
+}  // namespace
+}  // namespace sluice::testing
