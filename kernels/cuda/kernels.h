@@ -23,6 +23,7 @@ void RegisterConvKernels(KernelTable& table);
 void RegisterElementwiseKernels(KernelTable& table);
 void RegisterFusedKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);
+void RegisterLayerNormKernels(KernelTable& table);
 void RegisterLossKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);

@@ -10,6 +10,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterElementwiseKernels(table);
   RegisterFusedKernels(table);
   RegisterIndexKernels(table);
+  RegisterLayerNormKernels(table);
   RegisterLossKernels(table);
   RegisterMatMulKernels(table);
   RegisterOptimizerKernels(table);
