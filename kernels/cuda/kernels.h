@@ -30,6 +30,7 @@ void RegisterOptimizerKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterShapeFillKernels(KernelTable& table);
+void RegisterReduceKernels(KernelTable& table);
 void RegisterShapeKernels(KernelTable& table);
 void RegisterSliceKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);

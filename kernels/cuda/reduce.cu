@@ -1,237 +1,165 @@
-// Reductions: a block combines a segment of a row, or of 32 columns; where rows
-// are cut into several segments, a second pass combines their results in order.
+// Reductions of floating dtypes, and how a reduction is cut into passes.
 #include "kernels/cuda/reduce.h"
 
-#include <algorithm>
-
-#include "engine/scalar.h"
-#include "kernels/cuda/block.h"
-#include "kernels/cuda/row.h"
+#include "kernels/cuda/log_sum_exp.h"
+#include "kernels/cuda/reduce_kernels.h"
 
 namespace sluice::cuda {
+
+// Of a struct: by members. Found by the reductions over a warp.
+template <typename C>
+__device__ ExpSum<C> ShuffleXor(const ExpSum<C>& value, int lanes) {
+  return {ShuffleXor(value.max, lanes), ShuffleXor(value.sum, lanes)};
+}
+
 namespace {
 
-// --- What is combined --------------------------------------------------------
+// --- Reducers ----------------------------------------------------------------
 
-// `Start` is the result of no elements.
+template <typename T>
 struct SumOf {
   static constexpr const char* kName = "Sum";
-  template <typename S>
-  static __device__ S Start() {
-    return S(0);
-  }
-  template <typename S>
-  __device__ S operator()(S a, S b) const {
-    return a + b;
+  using State = ComputeOf<T>;
+  static __device__ State Start() { return State(0); }
+  static __device__ State From(State x) { return x; }
+  __device__ State operator()(State a, State b) const { return a + b; }
+  static __device__ T Finish(State s, int64_t) { return T(s); }
+};
+template <typename T>
+struct MeanOf : SumOf<T> {
+  static constexpr const char* kName = "Mean";
+  static __device__ T Finish(ComputeOf<T> s, int64_t count) {
+    return T(s / static_cast<ComputeOf<T>>(count));
   }
 };
-struct ProductOf {
+template <typename T>
+struct HalfSquaresOf : SumOf<T> {
+  static constexpr const char* kName = "L2Loss";
+  static __device__ ComputeOf<T> From(ComputeOf<T> x) { return x * x; }
+  static __device__ T Finish(ComputeOf<T> s, int64_t) { return T(s / 2); }
+};
+template <typename T>
+struct ProductOf : SumOf<T> {
   static constexpr const char* kName = "Prod";
-  template <typename S>
-  static __device__ S Start() {
-    return S(1);
-  }
-  template <typename S>
-  __device__ S operator()(S a, S b) const {
-    return a * b;
+  using State = ComputeOf<T>;
+  static __device__ State Start() { return State(1); }
+  __device__ State operator()(State a, State b) const { return a * b; }
+};
+template <typename T>
+struct MaxOf : SumOf<T> {
+  static constexpr const char* kName = "Max";
+  using State = ComputeOf<T>;
+  static __device__ State Start() { return State(-__builtin_inff()); }
+  __device__ State operator()(State a, State b) const {
+    return scalar::Maximum()(a, b);
   }
 };
-template <bool kMax>
-struct ExtremeOf {
-  static constexpr const char* kName = kMax ? "Max" : "Min";
-  template <typename S>
-  static __device__ S Start() {
-    return S(kMax ? -__builtin_inff() : __builtin_inff());
-  }
-  template <typename S>
-  __device__ S operator()(S a, S b) const {
-    if constexpr (kMax) {
-      return scalar::Maximum()(a, b);
-    } else {
-      return scalar::Minimum()(a, b);
-    }
+template <typename T>
+struct MinOf : SumOf<T> {
+  static constexpr const char* kName = "Min";
+  using State = ComputeOf<T>;
+  static __device__ State Start() { return State(__builtin_inff()); }
+  __device__ State operator()(State a, State b) const {
+    return scalar::Minimum()(a, b);
   }
 };
+template <typename T>
+struct LogSumExpOf {
+  static constexpr const char* kName = "LogSumExp";
+  using C = ComputeOf<T>;
+  using State = ExpSum<C>;
+  static __device__ State Start() { return {C(-__builtin_inff()), C(0)}; }
+  static __device__ State From(C x) { return {x, C(1)}; }
+  // Equal maxima apart, or infinities would make NaN.
+  __device__ State operator()(const State& a, const State& b) const {
+    if (a.max == b.max) return {a.max, a.sum + b.sum};
+    const State& more = b.max > a.max ? b : a;
+    const State& less = b.max > a.max ? a : b;
+    return {more.max, more.sum + less.sum * scalar::Exp()(less.max - more.max)};
+  }
+  static __device__ T Finish(const State& s, int64_t) {
+    return T(s.max + scalar::Log()(s.sum));
+  }
+};
+
+template <typename T>
+Reduction LauncherOf(std::string_view op) {
+  if (op == "Sum") return ReductionOf<SumOf<T>, T>();
+  if (op == "Mean") return ReductionOf<MeanOf<T>, T>();
+  if (op == "Prod") return ReductionOf<ProductOf<T>, T>();
+  if (op == "Max") return ReductionOf<MaxOf<T>, T>();
+  if (op == "Min") return ReductionOf<MinOf<T>, T>();
+  if (op == "LogSumExp") return ReductionOf<LogSumExpOf<T>, T>();
+  if (op == "L2Loss") return ReductionOf<HalfSquaresOf<T>, T>();
+  return {};
+}
 
 // --- How the work is cut -----------------------------------------------------
-
-constexpr int kColumns = 32;    // of a block
-constexpr int kColumnRows = 8;  // rows that a block reads at a time
 
 // Elements of n in a segment. Long enough that the first pass's results are
 // few, short enough that several segments fill a GPU when rows are few.
 int64_t SegmentOf(const ReduceShape& shape) {
   return shape.inner == 1 ? 1 << 14 : 1 << 9;
 }
-int64_t SegmentsOf(const ReduceShape& shape) {
-  const int64_t segment = SegmentOf(shape);
-  return std::max<int64_t>((shape.n + segment - 1) / segment, 1);
+
+// Passes that reduce n altogether.
+void AddPasses(ReduceShape shape, std::vector<ReducePass>* passes) {
+  int64_t segments = 1;
+  do {
+    const int64_t segment = SegmentOf(shape);
+    segments = std::max<int64_t>((shape.n + segment - 1) / segment, 1);
+    passes->push_back({shape, segment, segments});
+    shape.n = segments;
+  } while (segments > 1);
 }
 
-// One pass, [outer, n, inner] to [outer, segments, inner].
-struct Pass {
-  ReduceShape shape;
-  int64_t segment;
-  int64_t segments;
-  bool from_states;  // what it reads: results of a pass, or elements
-  bool to_states;    // what it writes
-  double divisor;    // of the result when it is an element: a mean's count
+// Neighbouring dimensions that are all reduced or all kept, as one.
+struct DimGroup {
+  int64_t size;
+  bool reduced;
 };
 
-// x[i] as a state, whatever it holds.
-template <typename T>
-__device__ ComputeOf<T> StateAt(const void* x, int64_t i, bool states) {
-  using S = ComputeOf<T>;
-  return states ? static_cast<const S*>(x)[i]
-                : static_cast<S>(static_cast<const T*>(x)[i]);
-}
-template <typename T>
-__device__ void Store(ComputeOf<T> state, void* y, int64_t i, const Pass& p) {
-  using S = ComputeOf<T>;
-  if (p.to_states) {
-    static_cast<S*>(y)[i] = state;
-  } else {
-    static_cast<T*>(y)[i] =
-        T(p.divisor == 1 ? state : state / static_cast<S>(p.divisor));
-  }
-}
-
-// --- Rows --------------------------------------------------------------------
-
-// A block per segment of a row. whole: segments are whole packs.
-template <typename Combine, typename T>
-__global__ void RowsKernel(const void* x, void* y, Pass p, bool whole) {
-  using S = ComputeOf<T>;
-  constexpr Combine combine{};
-  for (int64_t result = blockIdx.x; result < p.shape.outer * p.segments;
-       result += gridDim.x) {
-    const int64_t first = result % p.segments * p.segment;
-    const int64_t count = scalar::Minimum()(p.segment, p.shape.n - first);
-    const int64_t at = result / p.segments * p.shape.n + first;
-    S state = Combine::template Start<S>();
-    const auto take = [&](int64_t, S v) { state = combine(state, v); };
-    if (p.from_states) {
-      ForRow(static_cast<const S*>(x) + at, count, 1, false, take);
+std::vector<DimGroup> GroupDims(const Shape& x,
+                                const std::vector<bool>& reduced) {
+  std::vector<DimGroup> groups;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (x[d] == 1) continue;
+    if (!groups.empty() && groups.back().reduced == reduced[d]) {
+      groups.back().size *= x[d];
     } else {
-      ForRow(static_cast<const T*>(x) + at, count, 1, whole, take);
+      groups.push_back({x[d], reduced[d]});
     }
-    state = BlockReduce(state, SharedMemory<S>(), combine);
-    if (threadIdx.x == 0) Store<T>(state, y, result, p);
   }
-}
-
-// --- Columns -----------------------------------------------------------------
-
-// A block per segment of kColumns columns: thread t takes column t % kColumns
-// of every kColumnRows-th row, so that a warp reads a row's neighbours.
-template <typename Combine, typename T>
-__global__ void ColumnsKernel(const void* x, void* y, Pass p) {
-  using S = ComputeOf<T>;
-  constexpr Combine combine{};
-  S* states = SharedMemory<S>();
-  const int column = static_cast<int>(threadIdx.x) % kColumns;
-  const int lane = static_cast<int>(threadIdx.x) / kColumns;
-  const int64_t inner = p.shape.inner;
-  const int64_t groups = (inner + kColumns - 1) / kColumns;
-  for (int64_t task = blockIdx.x; task < p.shape.outer * p.segments * groups;
-       task += gridDim.x) {
-    const int64_t j = task % groups * kColumns + column;
-    const int64_t result_row = task / groups;
-    const int64_t first = result_row % p.segments * p.segment;
-    const int64_t count = scalar::Minimum()(p.segment, p.shape.n - first);
-    const int64_t at =
-        (result_row / p.segments * p.shape.n + first) * inner + j;
-    S state = Combine::template Start<S>();
-    if (j < inner) {
-      for (int64_t i = lane; i < count; i += kColumnRows) {
-        state = combine(state, StateAt<T>(x, at + i * inner, p.from_states));
-      }
-    }
-    states[threadIdx.x] = state;
-    Barrier();  // a column's rows are in several warps
-    if (lane == 0) {
-      for (int k = 1; k < kColumnRows; ++k) {
-        state = combine(state, states[k * kColumns + column]);
-      }
-      if (j < inner) Store<T>(state, y, result_row * inner + j, p);
-    }
-    Barrier();  // before the next task writes where the first warp reads
-  }
-}
-
-// --- Launching ---------------------------------------------------------------
-
-template <typename Combine, typename T>
-Status LaunchPass(const void* x, void* y, const Pass& p, cudaStream_t stream) {
-  using S = ComputeOf<T>;
-  const int64_t results = p.shape.outer * p.segments;
-  if (p.shape.inner == 1) {
-    const bool whole = p.segment % kPack<T> == 0 &&
-                       RowsAreWhole<T>(x, p.shape.n) && !p.from_states;
-    return Launch(Combine::kName,
-                  {std::min(results, kMostRowBlocks),
-                   RowThreads(std::min(p.shape.n, p.segment)),
-                   kBlockReduceShared * sizeof(S)},
-                  stream, RowsKernel<Combine, T>, x, y, p, whole);
-  }
-  const int64_t groups = (p.shape.inner + kColumns - 1) / kColumns;
-  return Launch(Combine::kName,
-                {std::min(results * groups, kMostRowBlocks),
-                 kColumns * kColumnRows, kColumns * kColumnRows * sizeof(S)},
-                stream, ColumnsKernel<Combine, T>, x, y, p);
-}
-
-// Passes until one segment is left, between the two halves of the workspace.
-template <typename Combine, typename T>
-Status Reduce(bool mean, const void* x, void* y, ReduceShape shape,
-              void* workspace, cudaStream_t stream) {
-  using S = ComputeOf<T>;
-  const double divisor = mean ? static_cast<double>(shape.n) : 1;
-  S* states = static_cast<S*>(workspace);
-  bool from_states = false;
-  for (;;) {
-    const int64_t segments = SegmentsOf(shape);
-    const bool last = segments == 1;
-    const Pass pass = {shape, SegmentOf(shape), segments, from_states,
-                       !last, divisor};
-    void* to = last ? y : states;
-    SLUICE_RETURN_IF_ERROR((LaunchPass<Combine, T>(x, to, pass, stream)));
-    if (last) return {};
-    x = states;
-    states += shape.outer * segments * shape.inner;
-    shape.n = segments;
-    from_states = true;
-  }
-}
-
-template <typename Combine, typename T, bool kMean = false>
-Status LaunchReduce(const void* x, void* y, const ReduceShape& shape,
-                    void* workspace, cudaStream_t stream) {
-  return Reduce<Combine, T>(kMean, x, y, shape, workspace, stream);
-}
-
-template <typename T>
-ReduceLauncher LauncherOf(std::string_view op) {
-  if (op == "Sum") return LaunchReduce<SumOf, T>;
-  if (op == "Mean") return LaunchReduce<SumOf, T, true>;
-  if (op == "Prod") return LaunchReduce<ProductOf, T>;
-  if (op == "Max") return LaunchReduce<ExtremeOf<true>, T>;
-  if (op == "Min") return LaunchReduce<ExtremeOf<false>, T>;
-  return nullptr;
+  return groups;
 }
 
 }  // namespace
 
-size_t ReduceWorkspace(const ReduceShape& shape, DType dtype) {
-  size_t states = 0;
-  for (ReduceShape s = shape; SegmentsOf(s) > 1; s.n = SegmentsOf(s)) {
-    states += s.outer * SegmentsOf(s) * s.inner;
+ReducePlan::ReducePlan(const Shape& x, const std::vector<bool>& reduced) {
+  std::vector<DimGroup> groups = GroupDims(x, reduced);
+  const auto product = [&](size_t from, size_t to) {
+    int64_t size = 1;
+    for (size_t i = from; i < to; ++i) size *= groups[i].size;
+    return size;
+  };
+  for (size_t i = groups.size(); i-- > 0;) {
+    if (!groups[i].reduced) continue;
+    count *= groups[i].size;
+    AddPasses({product(0, i), groups[i].size, product(i + 1, groups.size())},
+              &passes);
+    groups.erase(groups.begin() + static_cast<ptrdiff_t>(i));
   }
-  return states * SizeOf(ComputeDType(dtype));
+  if (passes.empty()) AddPasses({product(0, groups.size()), 1, 1}, &passes);
 }
 
-ReduceLauncher FindReduce(std::string_view op, DType dtype) {
-  if (!IsFloating(dtype)) return nullptr;
+int64_t ReducePlan::states() const {
+  int64_t states = 0;
+  for (size_t i = 0; i + 1 < passes.size(); ++i) states += passes[i].results();
+  return states;
+}
+
+Reduction FindReduce(std::string_view op, DType dtype) {
+  if (!IsFloating(dtype)) return FindIntegerReduce(op, dtype);
   return DispatchFloating(dtype, [&]<typename T>(TypeTag<T>) {
     return LauncherOf<DeviceTypeOf<T>>(op);
   });

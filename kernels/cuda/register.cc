@@ -17,6 +17,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterPoolKernels(table);
   RegisterRandomKernels(table);
   RegisterShapeFillKernels(table);
+  RegisterReduceKernels(table);
   RegisterShapeKernels(table);
   RegisterSliceKernels(table);
   RegisterSoftmaxKernels(table);
