@@ -5,6 +5,8 @@
 #include <iostream>
 
 #include "bench/kernel_bench/bench.h"
+#include "bench/kernel_bench/gpu.h"
+#include "engine/device.h"
 
 namespace sluice::bench {
 namespace {
@@ -24,13 +26,29 @@ int Main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seconds", options.seconds, "Per side of a row, about")
       ->check(CLI::PositiveNumber);
+  app.add_option("--device", options.device, "/cpu:0, or a GPU such as /gpu:0")
+      ->capture_default_str();
+  std::string dtype = "float32";
+  app.add_option("--dtype", dtype, "Of the rows of a GPU")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}))
+      ->capture_default_str();
   app.add_flag("--json", options.json, "One object a line");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const int wrong = RunCases(AllCases(), options, std::cout);
+  options.dtype = *ParseDType(dtype);
+  const DeviceName device = ParseDeviceName(options.device).ValueOrThrow();
+  int wrong = 0;
+  if (device.type == DeviceType::kCpu) {
+    wrong = RunCases(AllCases(), options, std::cout);
+  } else {
+    const auto gpu =
+        OpenAccelerator(device.type, device.index, false).ValueOrThrow();
+    ThrowIfError(gpu->Use());
+    wrong = RunCasesOn(*gpu, AllCases(), options, std::cout);
+  }
   if (wrong > 0) std::cerr << "kernel_bench: " << wrong << " rows are wrong\n";
   return wrong > 0 ? 1 : 0;
 }

@@ -65,6 +65,9 @@ class Accelerator {
   virtual Status Record(const Event& event, Queue queue) = 0;
   virtual Status Wait(const Event& event, Queue queue) = 0;  // the queue does
   virtual Status WaitOnHost(const Event& event) = 0;
+  // By the device's clock, from one to the other; waits for both.
+  virtual Result<double> SecondsBetween(const Event& begin,
+                                        const Event& end) = 0;
   // Waits for all queues.
   virtual Status Synchronize() = 0;
 

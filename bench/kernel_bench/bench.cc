@@ -135,14 +135,14 @@ void PrintHead(const Machine& machine, const Options& options,
       << std::endl;
 }
 
+}  // namespace
+
 bool Wanted(const Case& c, const Options& options) {
   const auto& suites = options.suites;
   return (suites.empty() ||
           std::find(suites.begin(), suites.end(), c.suite) != suites.end()) &&
          c.Name().find(options.filter) != std::string::npos;
 }
-
-}  // namespace
 
 int RunCases(const std::vector<Case>& cases, const Options& options,
              std::ostream& out) {

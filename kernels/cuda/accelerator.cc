@@ -110,7 +110,7 @@ class Cuda final : public Accelerator {
   Result<Event> MakeEvent() override {
     cudaEvent_t event = nullptr;
     SLUICE_RETURN_IF_ERROR(
-        Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+        Check(cudaEventCreateWithFlags(&event, cudaEventDefault),
               "making an event"));
     return Event(
         event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
@@ -125,6 +125,16 @@ class Cuda final : public Accelerator {
   }
   Status WaitOnHost(const Event& event) override {
     return Check(cudaEventSynchronize(EventOf(event)), "wait for an event");
+  }
+  Result<double> SecondsBetween(const Event& begin,
+                                const Event& end) override {
+    float milliseconds = 0;
+    SLUICE_RETURN_IF_ERROR(WaitOnHost(begin));
+    SLUICE_RETURN_IF_ERROR(WaitOnHost(end));
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaEventElapsedTime(&milliseconds, EventOf(begin), EventOf(end)),
+              "time between events"));
+    return static_cast<double>(milliseconds) * 1e-3;
   }
   Status Synchronize() override {
     for (cudaStream_t stream : streams_) {

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@ namespace sluice::cuda::emulation {
 namespace {
 
 using Task = std::function<cudaError_t()>;
+using Clock = std::chrono::steady_clock;
 
 // --- Device memory -----------------------------------------------------------
 
@@ -122,6 +125,7 @@ void SetDeviceMemory(size_t bytes) {
 // --- Streams -----------------------------------------------------------------
 
 namespace emulation = sluice::cuda::emulation;
+using emulation::Clock;
 
 struct CUstream_st {
   std::deque<emulation::Task> work;
@@ -131,6 +135,7 @@ struct CUstream_st {
 struct CUevent_st {
   cudaStream_t stream = nullptr;  // null: never recorded
   size_t place = 0;               // how much of its work the event is behind
+  std::shared_ptr<Clock::time_point> reached;
 };
 struct CUgraph_st {
   std::vector<emulation::Task> work;
@@ -219,8 +224,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (stream == nullptr || stream->capture != nullptr) {
     return cudaErrorStreamCaptureUnsupported;
   }
-  *event = {stream, stream->added};
-  return cudaSuccess;
+  auto reached = std::make_shared<Clock::time_point>();
+  const cudaError_t error = emulation::Add(stream, [reached] {
+    *reached = Clock::now();
+    return cudaSuccess;
+  });
+  *event = {stream, stream->added, std::move(reached)};
+  return error;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(emulation::mutex);
@@ -228,6 +238,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     emulation::RunUpTo(event->stream, event->place);
   }
   return emulation::TakeFailure();
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
+                                 cudaEvent_t end) {
+  if (begin->reached == nullptr || end->reached == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(*end->reached - *begin->reached)
+          .count();
+  return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned) {
