@@ -52,11 +52,9 @@ Result<KernelPtr> MakeOneHot(const KernelSpec& spec) {
 void RegisterIndexKernels(KernelTable& table) {
   RegisterOwn(table, "Gather", kAnyType, MakeGather);
   RegisterOwn(table, "OneHot", kIndex, MakeOneHot);
-  RegisterOwn(table, "ScatterAdd", kNumeric, MakeScatterAdd,
-              [](const KernelSpec& spec) {
-                return kNumeric.Contains(spec.inputs[0].dtype) &&
-                       ScatterAddSupports(ShapeOf(spec));
-              });
+  RegisterOwn(
+      table, "ScatterAdd", kNumeric, MakeScatterAdd,
+      [](const KernelSpec& spec) { return ScatterAddSupports(ShapeOf(spec)); });
 }
 
 }  // namespace sluice::cuda

@@ -20,6 +20,7 @@ void RegisterArrayKernels(KernelTable& table);
 void RegisterBatchNormKernels(KernelTable& table);
 void RegisterControlKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
+void RegisterDepthwiseConvKernels(KernelTable& table);
 void RegisterElementwiseKernels(KernelTable& table);
 void RegisterFusedKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);

@@ -7,6 +7,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterBatchNormKernels(table);
   RegisterControlKernels(table);
   RegisterConvKernels(table);
+  RegisterDepthwiseConvKernels(table);
   RegisterElementwiseKernels(table);
   RegisterFusedKernels(table);
   RegisterIndexKernels(table);
