@@ -20,6 +20,8 @@ add_library(sluice_cuda MODULE ${sources}
   ${PROJECT_SOURCE_DIR}/engine/kernel.cc ${PROJECT_SOURCE_DIR}/engine/shape.cc
   ${PROJECT_SOURCE_DIR}/engine/status.cc ${PROJECT_SOURCE_DIR}/engine/strided_move.cc
   ${PROJECT_SOURCE_DIR}/engine/tensor.cc ${PROJECT_SOURCE_DIR}/engine/window.cc)
+include(SluiceDeviceText)
+sluice_device_text(sluice_cuda)
 set_target_properties(sluice_cuda PROPERTIES
   CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
   VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON
@@ -34,7 +36,7 @@ target_compile_definitions(sluice_cuda PRIVATE SLUICE_VERSION="${PROJECT_VERSION
 set(wheels ../nvidia ../../nvidia)
 set(library_path $ORIGIN)
 foreach(wheel ${wheels})
-  foreach(folder cu${CUDAToolkit_VERSION_MAJOR}/lib cublas/lib cudnn/lib)
+  foreach(folder cu${CUDAToolkit_VERSION_MAJOR}/lib cublas/lib cudnn/lib cuda_nvrtc/lib)
     list(APPEND library_path $ORIGIN/${wheel}/${folder})
   endforeach()
 endforeach()

@@ -8,17 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/fingerprint.h"
+
 namespace sluice::cuda {
 namespace {
-
-// FNV-1a, of 64 bits.
-uint64_t HashOf(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  }
-  return hash;
-}
 
 std::string_view ElementType(DType dtype) {
   switch (dtype) {
@@ -79,7 +72,7 @@ class Writer {
 
   FusedSource Run() {
     const std::string name =
-        fmt::format("fused_{:016x}", HashOf(Description(form_)));
+        fmt::format("fused_{:016x}", Fingerprint(Description(form_)));
     Line(0, "// {} of {}: {}",
          form_.sum == FusedSumKind::kNone ? "Fused" : "FusedSum",
          NameOf(form_.dtype), form_.program.ToString());

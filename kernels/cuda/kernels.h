@@ -27,6 +27,7 @@ void RegisterIndexKernels(KernelTable& table);
 void RegisterLayerNormKernels(KernelTable& table);
 void RegisterLossKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
+void RegisterNvrtcKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);

@@ -25,6 +25,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterStateKernels(table);
 #if SLUICE_CUDA_LIBRARIES
   RegisterCublasMatMulKernels(table);
+  RegisterNvrtcKernels(table);
 #endif
 }
 

@@ -175,7 +175,7 @@ std::vector<KernelSpec> FusedSpecs() {
   std::vector<KernelSpec> specs;
   AddProbes(&specs);
   AddFunctions(&specs);
-  for (uint32_t seed = 0; seed < 48; ++seed) specs.push_back(RandomSpec(seed));
+  for (uint32_t seed = 0; seed < 36; ++seed) specs.push_back(RandomSpec(seed));
   return specs;
 }
 
