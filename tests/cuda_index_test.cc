@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -176,6 +177,55 @@ TEST_CASE("one-hot rows of every element size") {
       CHECK(got.BitEqual(wanted));
     }
   }
+}
+
+void CheckTopK(DType dtype, int64_t rows, int64_t n, int64_t k) {
+  Tensor x = RandomTensor(DType::kFloat64, {rows, n}, -9, 9);
+  for (double& v : x.values<double>()) v = std::round(v);  // ties
+  if (IsFloating(dtype)) x.data<double>()[n / 2] = std::nan("");
+  x = x.Cast(dtype);
+  const Shape best{rows, k};
+  const std::vector<Tensor> wanted = CpuResults(
+      "TopK", {{"k", k}}, {x}, {{dtype, best}, {DType::kInt64, best}});
+  const std::vector<Tensor> got = InEveryOrder([&] {
+    const DeviceBuffer in(x), values(wanted[0].bytes()),
+        indices(wanted[1].bytes());
+    CHECK(TopK({rows, n, k}, dtype, in.get(), values.get(),
+               indices.as<int64_t>(), nullptr)
+              .ok());
+    return std::vector{values.Read(dtype, best),
+                       indices.Read(DType::kInt64, best)};
+  });
+  CHECK(Difference(got[0], wanted[0], 0).empty());
+  CHECK(got[1].BitEqual(wanted[1]));
+
+  if (!IsFloating(dtype)) return;
+  for (DType index : {DType::kInt32, DType::kInt64}) {
+    const Tensor targets = Positions(index, rows, n);
+    const Tensor in_wanted =
+        CpuResults("InTopK", {{"k", k}}, {x, targets}, {{DType::kBool, {rows}}})
+            .front();
+    const Tensor in_got = InEveryOrder([&] {
+                            const DeviceBuffer in(x), at(targets);
+                            const DeviceBuffer y(static_cast<size_t>(rows));
+                            CHECK(InTopK({rows, n, k}, dtype, in.get(), index,
+                                         at.get(), y.as<bool>(), nullptr)
+                                      .ok());
+                            return std::vector{y.Read(DType::kBool, {rows})};
+                          }).front();
+    CHECK(in_got.BitEqual(in_wanted));
+  }
+}
+
+TEST_CASE("the largest of each row, ties and NaN among them") {
+  for (DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+        DType::kInt8, DType::kUInt8, DType::kInt32, DType::kInt64}) {
+    CheckTopK(dtype, 7, 5, 5);
+    CheckTopK(dtype, 4, 130, 3);
+  }
+  CheckTopK(DType::kFloat32, 3, 1500, 5);
+  CheckTopK(DType::kFloat32, 5, 1, 1);
 }
 
 }  // namespace

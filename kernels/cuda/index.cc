@@ -47,14 +47,37 @@ Result<KernelPtr> MakeOneHot(const KernelSpec& spec) {
       });
 }
 
+TopKShape RowsOf(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  return {x.elements(0, x.rank() - 1), x[-1], spec.attrs.Int("k")};
+}
+
+Result<KernelPtr> MakeTopK(const KernelSpec& spec) {
+  return KernelOf([shape = RowsOf(spec),
+                   dtype = spec.inputs[0].dtype](const KernelContext& c) {
+    return TopK(shape, dtype, c.input<void>(0), c.output<void>(0),
+                c.output<int64_t>(1), StreamOf(c));
+  });
+}
+
+Result<KernelPtr> MakeInTopK(const KernelSpec& spec) {
+  return KernelOf([shape = RowsOf(spec), dtype = spec.inputs[0].dtype,
+                   index = spec.inputs[1].dtype](const KernelContext& c) {
+    return InTopK(shape, dtype, c.input<void>(0), index, c.input<void>(1),
+                  c.output<bool>(0), StreamOf(c));
+  });
+}
+
 }  // namespace
 
 void RegisterIndexKernels(KernelTable& table) {
   RegisterOwn(table, "Gather", kAnyType, MakeGather);
+  RegisterOwn(table, "InTopK", kFloating, MakeInTopK);
   RegisterOwn(table, "OneHot", kIndex, MakeOneHot);
   RegisterOwn(
       table, "ScatterAdd", kNumeric, MakeScatterAdd,
       [](const KernelSpec& spec) { return ScatterAddSupports(ShapeOf(spec)); });
+  RegisterOwn(table, "TopK", kNumeric, MakeTopK);
 }
 
 }  // namespace sluice::cuda

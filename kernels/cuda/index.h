@@ -1,7 +1,8 @@
 // Ops that take positions as data, int32 or int64.
 //
 // A kernel cannot report an index that is out of range: such an index gathers
-// zeros, adds nothing, and makes a row of OneHot that is `off` everywhere.
+// zeros, adds nothing, makes a row of OneHot that is `off` everywhere, and is
+// in no top k.
 #ifndef SLUICE_KERNELS_CUDA_INDEX_H_
 #define SLUICE_KERNELS_CUDA_INDEX_H_
 
@@ -39,6 +40,20 @@ struct OneHotShape {
 };
 Status OneHot(const OneHotShape& shape, DType index_dtype, const void* indices,
               DType dtype, void* y, cudaStream_t stream);
+
+// The k largest of each row of x[rows, n], 1 <= k <= n.
+struct TopKShape {
+  int64_t rows = 0, n = 0, k = 0;
+};
+// values[rows, k] and where they are, the largest first; of equal elements the
+// first, NaN above all. Numeric dtypes.
+Status TopK(const TopKShape& shape, DType dtype, const void* x, void* values,
+            int64_t* indices, cudaStream_t stream);
+// y[row]: are fewer than k elements larger than x[row, targets[row]]? False for
+// NaN, and for a target out of range. Floating dtypes.
+Status InTopK(const TopKShape& shape, DType dtype, const void* x,
+              DType index_dtype, const void* targets, bool* y,
+              cudaStream_t stream);
 
 }  // namespace sluice::cuda
 
