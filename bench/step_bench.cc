@@ -32,6 +32,7 @@ struct Options {
   int blocks = 15;
   bool json = false;
   bool serve = false;
+  SessionOptions session;
 };
 
 double Seconds(const std::function<void()>& fn) {
@@ -145,37 +146,57 @@ bool Trains(const std::string& model) {
 }
 
 // Forward, backward and a momentum update, or the logits alone, on one batch
-// that lies in memory.
+// that lies in memory: a GPU's own, where one runs it.
 class ModelStep {
  public:
-  ModelStep(const std::string& model, int64_t batch) {
+  ModelStep(const std::string& model, int64_t batch,
+            const SessionOptions& options) {
+    const bool resident = options.devices[0].starts_with("/gpu");
     const Shape one = IsMnist(model) ? Shape{28, 28, 1} : Shape{224, 224, 3};
-    const Output image = graph_.Placeholder("image", DType::kFloat32,
-                                            {kUnknown, one[0], one[1], one[2]});
-    const Output label = graph_.Placeholder("label", DType::kInt64, {kUnknown});
+    const Shape images = {batch, one[0], one[1], one[2]};
+    const auto input = [&](const char* name, const Tensor& value) {
+      if (resident)
+        return graph_.Variable(name, CopyOf(value), {.trainable = false});
+      Shape any = value.shape();
+      any.set(0, kUnknown);
+      const Output fed = graph_.Placeholder(name, value.dtype(), any);
+      shapes_.push_back({fed, value.shape()});
+      feeds_.push_back(value);
+      return fed;
+    };
+    const Output image = input("image", RandomImages(images));
     const Scope root(graph_);
     const Output logits =
         IsMnist(model)
             ? MnistNetwork(root, model.substr(6), image, true)  // "mnist_"
             : ResNet(root, "resnet50", image, {.training = Trains(model)});
-    const Shape images = {batch, one[0], one[1], one[2]};
-    feeds_.push_back(RandomImages(images));
-    std::vector<FeedShape> shapes = {{image, images}};
     std::vector<Operation> targets;
     Output fetch = logits;
     if (Trains(model)) {
+      const Output label =
+          input("label", RandomLabels(batch, logits.shape()[-1]));
       fetch = Mean(SparseSoftmaxCrossEntropy(logits, label));
-      targets.push_back(optimizers::Momentum(0.01f, 0.9f).Minimize(fetch));
-      shapes.push_back({label, {batch}});
-      feeds_.push_back(RandomLabels(batch, logits.shape()[-1]));
+      Optimizer optimizer = optimizers::Momentum(0.01f, 0.9f);
+      if (options.precision == Precision::kFloat16) {
+        optimizer = optimizer.WithLossScaling();
+      }
+      targets.push_back(optimizer.Minimize(fetch));
     }
-    session_ = std::make_unique<Session>(graph_);
+    session_ = std::make_unique<Session>(graph_, options);
     session_->Initialize();
     if (!Trains(model)) session_->Freeze();
-    step_ = session_->Prepare(shapes, {fetch}, targets);
+    step_ = session_->Prepare(shapes_, {fetch}, targets);
+    // A GPU's step that fetches nothing is not waited for.
+    plain_ = Trains(model) ? session_->Prepare(shapes_, {}, targets) : step_;
     fetches_ = step_.MakeFetches();
   }
-  void Run() { step_.Run(feeds_, fetches_); }
+  // Returns when all are done.
+  void Run(int64_t steps = 1) {
+    for (int64_t i = 1; i < steps; ++i) {
+      plain_.Run(feeds_, plain_.fetch_types().empty() ? nothing_ : fetches_);
+    }
+    step_.Run(feeds_, fetches_);
+  }
   StepInfo info() const { return step_.info(); }
 
  private:
@@ -197,22 +218,25 @@ class ModelStep {
 
   Graph graph_;
   std::unique_ptr<Session> session_;
-  PreparedStep step_;
-  std::vector<Tensor> feeds_, fetches_;
+  PreparedStep step_, plain_;
+  std::vector<FeedShape> shapes_;
+  std::vector<Tensor> feeds_, fetches_, nothing_;
   uint64_t state_ = 1;
 };
 
 void BenchModel(const Options& options, const std::string& model) {
   SetComputeThreads(options.threads);
-  ModelStep step(model, options.batch);
+  ModelStep step(model, options.batch, options.session);
   // A block of about a tenth of a second or more.
   const double once = MedianSeconds(
       IsMnist(model) ? 3 : 1, IsMnist(model) ? 3 : 1, [&] { step.Run(); });
   const int calls = std::clamp(static_cast<int>(0.1 / once), 1, options.steps);
   const double rate =
-      1 / MedianSeconds(options.blocks, calls, [&] { step.Run(); });
+      calls / MedianSeconds(options.blocks, 1, [&] { step.Run(calls); });
   Report(options,
          {{"bench", model},
+          {"device", options.session.devices[0]},
+          {"precision", NameOf(options.session.precision)},
           {"batch", options.batch},
           {"threads", options.threads},
           {"steps_per_second", rate},
@@ -222,17 +246,15 @@ void BenchModel(const Options& options, const std::string& model) {
 
 int Serve(const Options& options, const std::string& model) {
   SetComputeThreads(options.threads);
-  ModelStep step(model, options.batch);
+  ModelStep step(model, options.batch, options.session);
   const int warm_up = IsMnist(model) ? 20 : 2;
-  for (int i = 0; i < warm_up; ++i) step.Run();
+  step.Run(warm_up);
   std::cout << Json{{"ready", true}} << std::endl;
   std::string verb;
   int64_t steps = 0;
   while (std::cin >> verb >> steps) {
     if (verb != "run" || steps < 0) break;
-    const double seconds = Seconds([&] {
-      for (int64_t i = 0; i < steps; ++i) step.Run();
-    });
+    const double seconds = Seconds([&] { step.Run(steps); });
     std::cout << Json{{"seconds", seconds}, {"steps", steps}} << std::endl;
   }
   return 0;
@@ -249,6 +271,11 @@ int Main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "Most steps a block")
       ->check(CLI::PositiveNumber);
   app.add_option("--blocks", options.blocks)->check(CLI::PositiveNumber);
+  app.add_option("--device", options.session.devices[0],
+                 "/cpu:0, or a GPU such as /gpu:0");
+  std::string precision = "fp32";
+  app.add_option("--precision", precision)
+      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
   app.add_flag("--json", options.json, "One object a line");
   app.add_flag("--serve", options.serve, "Answer 'run N' lines on stdin");
   try {
@@ -256,6 +283,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  options.session.precision = ParsePrecision(precision).ValueOrThrow();
   const std::string& model = options.model;
   if (options.serve) return Serve(options, model.empty() ? "mnist_mlp" : model);
   if (!model.empty()) {
