@@ -32,6 +32,10 @@ def parse(peer, modes, models=MNIST):
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=100, help="a block")
     parser.add_argument("--blocks", type=int, default=15)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument(
+        "--precision", choices=("fp32", "tf32", "fp16", "bf16"), default="fp32"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", action="store_true")
     flags = parser.parse_args()
@@ -56,8 +60,14 @@ def measure(flags, run):
         "mode": flags.mode,
         "batch": flags.batch,
         "threads": flags.threads,
+        "device": flags.device,
+        "precision": flags.precision,
         "steps_per_second": round(statistics.median(rates), 3),
     }
+    if flags.device == "cuda":
+        import torch
+
+        result["peak_bytes"] = torch.cuda.max_memory_allocated()
     if flags.json:
         print(json.dumps(result))
     else:

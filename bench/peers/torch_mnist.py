@@ -2,7 +2,8 @@
 """Training steps of the three MNIST models in PyTorch. See protocol.py.
 
 Modes: eager, as most programs are written; fused, eager with the optimizer in
-one kernel; compile, the model through torch.compile.
+one kernel; compile, the model through torch.compile; graph, on a GPU, the fused
+step as a CUDA graph.
 """
 
 import shutil
@@ -10,9 +11,10 @@ import sys
 
 import protocol
 
-flags = protocol.parse("pytorch", ("eager", "fused", "compile"))
+flags = protocol.parse("pytorch", ("eager", "fused", "compile", "graph"))
 
 import torch  # noqa: E402: the flags set the environment it reads
+import torch_step  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -54,32 +56,20 @@ def main():
         shutil.which("g++") or shutil.which("clang++")
     ):
         sys.exit("torch.compile needs a C++ compiler: there is none here")
-    torch.set_num_threads(flags.threads)
-    torch.manual_seed(1)
+    torch_step.prepare(flags)
     image_shape = (1, 28, 28) if flags.model == "mnist_cnn" else (784,)
-    images = torch.rand(flags.batch, *image_shape)
-    labels = torch.randint(10, (flags.batch,))
+    images = torch.rand(flags.batch, *image_shape).to(flags.device)
+    labels = torch.randint(10, (flags.batch,)).to(flags.device)
 
-    model = make_model(flags.model).train()
-    optimizer = torch.optim.SGD(
-        model.parameters(),
-        protocol.LEARNING_RATE,
-        protocol.MOMENTUM,
-        fused=flags.mode == "fused",
-    )
+    model = make_model(flags.model).to(flags.device).train()
 
     def loss_of(images, labels):
         return nn.functional.cross_entropy(model(images), labels)
 
     if flags.mode == "compile":
-        loss_of = torch.compile(loss_of)
-
-    def run(steps):
-        for _ in range(steps):
-            optimizer.zero_grad()
-            loss_of(images, labels).backward()
-            optimizer.step()
-
+        loss_of = torch_step.compiled(flags, loss_of)
+    fused = flags.mode in ("fused", "graph")
+    run = torch_step.trainer(flags, model, loss_of, images, labels, fused)
     protocol.measure(flags, run)
 
 

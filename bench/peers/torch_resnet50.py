@@ -2,7 +2,8 @@
 """ResNet-50 (torchvision's, v1.5) in PyTorch. See protocol.py.
 
 Modes: eager and compile, each as written and in the channels_last layout, which
-PyTorch recommends for convolutions on CPUs. The optimizer is the fused one.
+PyTorch recommends for convolutions, and on a GPU a CUDA graph of the eager step.
+The optimizer is the fused one.
 """
 
 import shutil
@@ -10,10 +11,11 @@ import sys
 
 import protocol
 
-MODES = ("eager", "eager-nhwc", "compile", "compile-nhwc")
+MODES = ("eager", "eager-nhwc", "compile", "compile-nhwc", "graph-nhwc")
 flags = protocol.parse("pytorch", MODES, protocol.RESNET)
 
 import torch  # noqa: E402: the flags set the environment it reads
+import torch_step  # noqa: E402
 import torchvision  # noqa: E402
 
 
@@ -21,47 +23,37 @@ def main():
     compiled = flags.mode.startswith("compile")
     if compiled and not (shutil.which("g++") or shutil.which("clang++")):
         sys.exit("torch.compile needs a C++ compiler: there is none here")
-    torch.set_num_threads(flags.threads)
-    torch.manual_seed(1)
-    images = torch.rand(flags.batch, 3, 224, 224)
-    labels = torch.randint(1000, (flags.batch,))
-    model = torchvision.models.resnet50()
+    torch_step.prepare(flags)
+    images = torch.rand(flags.batch, 3, 224, 224).to(flags.device)
+    labels = torch.randint(1000, (flags.batch,)).to(flags.device)
+    model = torchvision.models.resnet50().to(flags.device)
     if flags.mode.endswith("nhwc"):
         images = images.contiguous(memory_format=torch.channels_last)
         model = model.to(memory_format=torch.channels_last)
 
     if flags.model == "resnet50_inference":
         model.eval()
-        forward = torch.compile(model) if compiled else model
+        forward = torch_step.compiled(flags, model) if compiled else model
 
         @torch.inference_mode()
         def run(steps):
-            for _ in range(steps):
-                forward(images)
+            with torch_step.autocast(flags):
+                for _ in range(steps):
+                    forward(images)
+            if flags.device == "cuda":
+                torch.cuda.synchronize()
 
         protocol.measure(flags, run)
         return
 
     model.train()
-    optimizer = torch.optim.SGD(
-        model.parameters(),
-        protocol.LEARNING_RATE,
-        protocol.MOMENTUM,
-        fused=True,
-    )
 
     def loss_of(images, labels):
         return torch.nn.functional.cross_entropy(model(images), labels)
 
     if compiled:
-        loss_of = torch.compile(loss_of)
-
-    def run(steps):
-        for _ in range(steps):
-            optimizer.zero_grad()
-            loss_of(images, labels).backward()
-            optimizer.step()
-
+        loss_of = torch_step.compiled(flags, loss_of)
+    run = torch_step.trainer(flags, model, loss_of, images, labels, fused=True)
     protocol.measure(flags, run)
 
 
