@@ -55,6 +55,13 @@ using DeviceTypeOf = std::conditional_t<
 
 #endif  // __CUDACC_RTC__
 
+// As DispatchFloating, for all numeric types.
+template <typename Fn>
+decltype(auto) DispatchNumeric(DType dtype, Fn&& fn) {
+  return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
+                       int64_t>(dtype, fn);
+}
+
 // The type arithmetic on a device type is done in.
 template <typename T>
 struct ComputeTypeOf {

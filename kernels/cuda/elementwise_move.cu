@@ -156,11 +156,9 @@ SelectLauncher FindSelect(DType dtype) {
 }
 
 AddNLauncher FindAddN(DType dtype) {
-  return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
-                       int64_t>(dtype,
-                                []<typename E>(TypeTag<E>) -> AddNLauncher {
-                                  return LaunchAddN<DeviceTypeOf<E>>;
-                                });
+  return DispatchNumeric(dtype, []<typename E>(TypeTag<E>) -> AddNLauncher {
+    return LaunchAddN<DeviceTypeOf<E>>;
+  });
 }
 
 }  // namespace sluice::cuda

@@ -25,6 +25,7 @@ void RegisterElementwiseKernels(KernelTable& table);
 void RegisterFusedKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);
 void RegisterLayerNormKernels(KernelTable& table);
+void RegisterIndexTopKernels(KernelTable& table);
 void RegisterLossKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterNvrtcKernels(KernelTable& table);

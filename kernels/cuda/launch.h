@@ -107,12 +107,17 @@ __device__ inline void Barrier() {
   __syncthreads();
 }
 
-// Every lane of the warp must come to the next two.
+// Every lane of the warp must come to the next three.
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 // The value of the lane whose number differs in the bits of `lanes`.
 template <typename T>
 __device__ T ShuffleXor(T value, int lanes) {
   return __shfl_xor_sync(kAllLanes, value, lanes);
+}
+// The value of another lane.
+template <typename T>
+__device__ T ShuffleFrom(T value, int lane) {
+  return __shfl_sync(kAllLanes, value, lane);
 }
 // Bit l is the predicate of lane l.
 __device__ inline unsigned Vote(bool predicate) {

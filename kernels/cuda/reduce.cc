@@ -1,7 +1,13 @@
 // The kernels of reductions.
 #include "kernels/cuda/reduce.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/reduce_finite.h"
+#include "kernels/cuda/reduce_scan.h"
+#include "kernels/cuda/shape_fill.h"
 
 namespace sluice::cuda {
 namespace {
@@ -38,6 +44,69 @@ Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
       plan.states() * reduction.state_bytes);
 }
 
+// --- Along an axis -----------------------------------------------------------
+
+// Input `operand` about the attribute `axis`.
+ReduceShape ShapeOf(const KernelSpec& spec, int operand) {
+  const Shape& x = spec.inputs[operand].shape;
+  const int64_t given = spec.attrs.Int("axis");
+  const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
+  return {x.elements(0, axis), x[axis], x.elements(axis + 1, x.rank())};
+}
+
+Result<KernelPtr> MakeCumSum(const KernelSpec& spec) {
+  const CumSumForm form = {ShapeOf(spec, 0), spec.attrs.Bool("exclusive"),
+                           spec.attrs.Bool("reverse")};
+  return KernelOf([form, launch = FindCumSum(spec.inputs[0].dtype)](
+                      const KernelContext& c) {
+    return launch(c.input<void>(0), c.output<void>(0), form, StreamOf(c));
+  });
+}
+
+Result<KernelPtr> MakeProdGrad(const KernelSpec& spec) {
+  return KernelOf(
+      [shape = ShapeOf(spec, 1),
+       launch = FindProdGrad(spec.inputs[0].dtype)](const KernelContext& c) {
+        return launch(c.input<void>(0), c.input<void>(1), c.output<void>(0),
+                      shape, StreamOf(c));
+      });
+}
+
+Result<KernelPtr> MakeArg(const KernelSpec& spec) {
+  return KernelOf(
+      [least = spec.op == "ArgMin", shape = ShapeOf(spec, 0),
+       launch = FindArg(spec.inputs[0].dtype)](const KernelContext& c) {
+        return launch(least, c.input<void>(0), c.output<int64_t>(0), shape,
+                      StreamOf(c));
+      });
+}
+
+// --- AllFinite ---------------------------------------------------------------
+
+Result<KernelPtr> MakeAllFinite(const KernelSpec& spec) {
+  std::vector<int64_t> sizes;
+  for (const TensorType& x : spec.inputs) sizes.push_back(x.shape.elements());
+  std::vector<FiniteArrays> launches;
+  for (size_t i = 0; i < sizes.size(); i += FiniteArrays::kMost) {
+    launches.push_back(PlanAllFinite(std::span(sizes).subspan(
+        i, std::min<size_t>(sizes.size() - i, FiniteArrays::kMost))));
+  }
+  return KernelOf([launches, launch = FindAllFinite(spec.inputs[0].dtype)](
+                      const KernelContext& c) mutable -> Status {
+    bool* y = c.output<bool>(0);
+    SLUICE_RETURN_IF_ERROR(
+        FillBytes(y, /*pattern=*/1, sizeof(bool), StreamOf(c)));
+    int input = 0;
+    for (FiniteArrays& arrays : launches) {
+      for (int k = 0; k < arrays.count; ++k) {
+        arrays.at[k] = c.input<void>(input++);
+      }
+      SLUICE_RETURN_IF_ERROR(launch(arrays, y, StreamOf(c)));
+    }
+    return {};
+  });
+}
+
 }  // namespace
 
 void RegisterReduceKernels(KernelTable& table) {
@@ -50,6 +119,12 @@ void RegisterReduceKernels(KernelTable& table) {
   for (const char* op : {"Any", "All"}) {
     RegisterOwn(table, op, DType::kBool, MakeReduce);
   }
+  RegisterOwn(table, "CumSum", kNumeric, MakeCumSum);
+  RegisterOwn(table, "ProdGrad", kFloating, MakeProdGrad);
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    RegisterOwn(table, op, kNumeric, MakeArg);
+  }
+  RegisterOwn(table, "AllFinite", kFloating, MakeAllFinite);
 }
 
 }  // namespace sluice::cuda

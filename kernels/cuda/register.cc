@@ -12,6 +12,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterFusedKernels(table);
   RegisterIndexKernels(table);
   RegisterLayerNormKernels(table);
+  RegisterIndexTopKernels(table);
   RegisterLossKernels(table);
   RegisterMatMulKernels(table);
   RegisterOptimizerKernels(table);

@@ -62,11 +62,10 @@ Status AssignBytes(const bool* apply, const void* value, void* variable,
 }
 
 AccumulateLauncher FindAccumulate(DType dtype) {
-  return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
-                       int64_t>(
-      dtype, []<typename E>(TypeTag<E>) -> AccumulateLauncher {
-        return LaunchAccumulate<DeviceTypeOf<E>>;
-      });
+  return DispatchNumeric(dtype,
+                         []<typename E>(TypeTag<E>) -> AccumulateLauncher {
+                           return LaunchAccumulate<DeviceTypeOf<E>>;
+                         });
 }
 
 }  // namespace sluice::cuda
