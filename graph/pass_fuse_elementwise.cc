@@ -198,6 +198,7 @@ class Fuser {
     const Output value = sum.input(0);
     std::optional<FusedCluster> cluster = ClusterOf(value.node(), merger_);
     if (!cluster || cluster->shape().elements() < kLeastElements ||
+        cluster->inputs.size() > kMostInputs ||  // a long AddN alone
         cluster->outputs.size() >= kMostOutputs) {
       return;
     }

@@ -10,7 +10,9 @@
 #include "tests/cuda/device_run.h"
 #include "tests/cuda/fused/compiled.h"
 #include "tests/cuda/fused/specs.h"
+#include "tests/cuda/gpu.h"
 #include "tests/support/op_check.h"
+#include "tests/support/random_graph.h"
 
 namespace sluice::testing {
 namespace {
@@ -110,6 +112,22 @@ TEST_CASE("fused programs compute what the CPU does") {
     }
   }
   MESSAGE(specs.size() << " programs");
+}
+
+TEST_CASE("random graphs compute on a GPU what they do on the CPU") {
+  for (uint32_t seed = 101; seed <= 112; ++seed) {
+    CAPTURE(seed);
+    Graph graph;
+    RandomGraph random(graph, seed);
+    random.Build(5 + static_cast<int>(seed) % 30);
+    const auto wanted = RunGraph(graph, random, {.fuse = false});
+    const auto got = RunGraph(graph, random, OnGpu());
+    REQUIRE_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      CAPTURE(i);
+      CHECK(Distance(got[i], wanted[i]) < 1e-5);
+    }
+  }
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ void RegisterFusedKernels(KernelTable& table) {
 }
 
 void RegisterGeneratedFusedKernels(KernelTable& table, const char* provider,
-                                   std::function<bool(const KernelSpec&)> has,
+                                   const HasFusedKernel& has,
                                    FindFusedKernel find) {
   const auto make =
       [find = std::move(find)](const KernelSpec& spec) -> Result<KernelPtr> {

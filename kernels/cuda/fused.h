@@ -45,11 +45,12 @@ Status LaunchInterpreted(const InterpretedProgram& program,
 Status AddSegments(const FusedWork& work, const void* states, void* sums,
                    cudaStream_t stream);
 
-// Registers kernels for which `find` gives the compiled form of a spec, or an
-// error, above the interpreter's.
+// Registers kernels above the interpreter's: for specs that `has` accepts,
+// `find` gives the compiled form.
+using HasFusedKernel = std::function<bool(const KernelSpec&)>;
 using FindFusedKernel = std::function<Result<FusedKernel>(const KernelSpec&)>;
 void RegisterGeneratedFusedKernels(KernelTable& table, const char* provider,
-                                   std::function<bool(const KernelSpec&)> has,
+                                   const HasFusedKernel& has,
                                    FindFusedKernel find);
 
 }  // namespace sluice::cuda

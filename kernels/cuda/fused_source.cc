@@ -100,7 +100,7 @@ class Writer {
  private:
   template <typename... Args>
   void Line(int indent, fmt::format_string<Args...> format, Args&&... args) {
-    text_.append(static_cast<size_t>(2 * indent), ' ');
+    text_.append(2 * static_cast<size_t>(indent), ' ');
     fmt::format_to(std::back_inserter(text_), format,
                    std::forward<Args>(args)...);
     text_ += '\n';

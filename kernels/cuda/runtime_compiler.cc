@@ -44,7 +44,7 @@ Result<void*> OpenAny() {
     names.push_back(std::string(home) + "/lib64/libnvrtc.so");
   }
   names.emplace_back("/usr/local/cuda/lib64/libnvrtc.so");
-  const Result<void*> first = OpenLibrary(names.front());
+  Result<void*> first = OpenLibrary(names.front());
   if (first.ok()) return first;
   for (size_t i = 1; i < names.size(); ++i) {
     Result<void*> library = OpenLibrary(names[i]);
