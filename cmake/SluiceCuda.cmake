@@ -12,6 +12,13 @@ find_package(CUDAToolkit 12.0 REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cc)
+# Of cuDNN, 9.8 or newer, only the headers are needed.
+find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(NOT CUDNN_INCLUDE_DIR)
+  message(STATUS "No cudnn_graph.h (set CUDNN_INCLUDE_DIR): convolutions on "
+    "GPUs are by Sluice's own kernels alone")
+  list(FILTER sources EXCLUDE REGEX "/cudnn[^/]*$")
+endif()
 # What kernels use of the engine is compiled in: the module sees no symbols of
 # the program that loads it.
 add_library(sluice_cuda MODULE ${sources}
@@ -30,6 +37,10 @@ set_target_properties(sluice_cuda PROPERTIES
 target_include_directories(sluice_cuda PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(sluice_cuda PRIVATE SLUICE_VERSION="${PROJECT_VERSION}"
   SLUICE_CUDA_LIBRARIES=1)
+if(CUDNN_INCLUDE_DIR)
+  target_include_directories(sluice_cuda PRIVATE ${CUDNN_INCLUDE_DIR})
+  target_compile_definitions(sluice_cuda PRIVATE SLUICE_HAVE_CUDNN=1)
+endif()
 # The libraries of NVIDIA's that the module opens at run time
 # (kernels/cuda/nvidia_library.h): those of the toolkit here, or of Python's
 # packages, which lie beside what holds the module.

@@ -41,6 +41,7 @@ void RegisterStateKernels(KernelTable& table);
 
 // By libraries of NVIDIA's: not in the emulation (tests/cuda).
 void RegisterCublasMatMulKernels(KernelTable& table);
+void RegisterCudnnConvKernels(KernelTable& table);
 
 // Adds a kernel of ours for `op`, of these dtypes of its input 0 (or output 0).
 inline void RegisterOwn(KernelTable& table, std::string op, DTypeSet dtypes,

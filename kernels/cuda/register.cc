@@ -28,6 +28,9 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterCublasMatMulKernels(table);
   RegisterNvrtcKernels(table);
 #endif
+#if SLUICE_HAVE_CUDNN
+  RegisterCudnnConvKernels(table);
+#endif
 }
 
 }  // namespace sluice::cuda

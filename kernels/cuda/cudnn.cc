@@ -1,0 +1,94 @@
+#include "kernels/cuda/cudnn.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/nvidia_library.h"
+
+namespace sluice::cuda {
+namespace {
+
+Result<Cudnn> Load() {
+  SLUICE_ASSIGN_OR_RETURN(
+      void* const dnn, OpenLibrary(fmt::format("libcudnn.so.{}", CUDNN_MAJOR)));
+  Cudnn f;
+  Status status;
+  const auto find = [&](const char* name, auto& function) {
+    if (status.ok()) status = FindFunction(dnn, name, function);
+  };
+  find("cudnnGetVersion", f.GetVersion);
+  find("cudnnGetErrorString", f.ErrorString);
+  find("cudnnCreate", f.Create);
+  find("cudnnSetStream", f.SetStream);
+  find("cudnnBackendCreateDescriptor", f.CreateDescriptor);
+  find("cudnnBackendDestroyDescriptor", f.DestroyDescriptor);
+  find("cudnnBackendSetAttribute", f.SetAttribute);
+  find("cudnnBackendGetAttribute", f.GetAttribute);
+  find("cudnnBackendFinalize", f.Finalize);
+  find("cudnnBackendExecute", f.Execute);
+  if (!status.ok()) return status;
+  return f;
+}
+
+}  // namespace
+
+const Cudnn* Dnn() {
+  static const Cudnn* const functions = []() -> const Cudnn* {
+    Result<Cudnn> loaded = Load();
+    if (loaded.ok()) return new Cudnn(*loaded);
+    fmt::print(stderr, "{}; Sluice's own convolutions are used, slower\n",
+               loaded.status().message());
+    return nullptr;
+  }();
+  return functions;
+}
+
+Status Check(cudnnStatus_t status, const char* what) {
+  if (status == CUDNN_STATUS_SUCCESS) return {};
+  const bool lacks = status >= CUDNN_STATUS_NOT_SUPPORTED &&
+                     status < CUDNN_STATUS_INTERNAL_ERROR;
+  return Status(lacks ? Code::kUnimplemented : Code::kInternal,
+                fmt::format("cuDNN, {}: {}", what, Dnn()->ErrorString(status)));
+}
+
+Result<DnnDevice*> DnnDevice::Current() {
+  static Mutex mutex;
+  // Never destroyed, since kernels keep them.
+  static std::map<int, DnnDevice*>* const devices =
+      new std::map<int, DnnDevice*>;
+  int index = 0;
+  SLUICE_RETURN_IF_ERROR(Check(cudaGetDevice(&index), "asking for the device"));
+  MutexLock lock(mutex);
+  DnnDevice*& device = (*devices)[index];
+  if (device == nullptr) {
+    auto made = std::make_unique<DnnDevice>();
+    SLUICE_RETURN_IF_ERROR(made->Open(index));
+    device = made.release();
+  }
+  return device;
+}
+
+Status DnnDevice::Open(int index) {
+  cudaDeviceProp properties = {};
+  SLUICE_RETURN_IF_ERROR(Check(cudaGetDeviceProperties(&properties, index),
+                               "asking for the device's properties"));
+  name_ = fmt::format("{}, cuDNN {}", properties.name, Dnn()->GetVersion());
+  return Check(Dnn()->Create(&handle_), "making a handle");
+}
+
+Status DnnDevice::Execute(const DnnDescriptor& plan, const DnnDescriptor& pack,
+                          cudaStream_t stream) {
+  MutexLock lock(mutex_);
+  if (stream != stream_) {
+    SLUICE_RETURN_IF_ERROR(
+        Check(Dnn()->SetStream(handle_, stream), "choice of the stream"));
+    stream_ = stream;
+  }
+  return Check(Dnn()->Execute(handle_, plan.get(), pack.get()), "convolution");
+}
+
+}  // namespace sluice::cuda
