@@ -1,5 +1,6 @@
 // Element types on the device, and 16-byte accesses to them. Half types are
-// storage: arithmetic on them goes through float, as on the CPU.
+// storage: arithmetic on them goes through float, as on the CPU. NVRTC takes
+// this file as text: what is the host's is out of its sight.
 #ifndef SLUICE_KERNELS_CUDA_ELEMENT_H_
 #define SLUICE_KERNELS_CUDA_ELEMENT_H_
 
@@ -53,14 +54,14 @@ using DeviceTypeOf = std::conditional_t<
     std::is_same_v<T, Half>, Float16,
     std::conditional_t<std::is_same_v<T, BFloat16>, BrainFloat16, T>>;
 
-#endif  // __CUDACC_RTC__
-
 // As DispatchFloating, for all numeric types.
 template <typename Fn>
 decltype(auto) DispatchNumeric(DType dtype, Fn&& fn) {
   return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
                        int64_t>(dtype, fn);
 }
+
+#endif  // __CUDACC_RTC__
 
 // The type arithmetic on a device type is done in.
 template <typename T>
