@@ -184,6 +184,13 @@ class Reader {
     return sub;
   }
 
+  void AddRecompute(CLI::App* sub) {
+    sub->add_flag("--recompute", line_.training.recompute,
+                  "Keep few activations for the gradient, compute the others "
+                  "again: less memory, more time, the same result (in half "
+                  "precision, to rounding)");
+  }
+
   void AddTrain() {
     CLI::App* sub = Add(CommandLine::Command::kTrain, "train",
                         "Train, or go on training what --log-dir holds");
@@ -220,10 +227,7 @@ class Reader {
                     "Checkpoints to keep, beside the best")
         ->check(Between(1, kLargest))
         ->capture_default_str();
-    sub->add_flag("--recompute", line_.training.recompute,
-                  "Keep few activations for the gradient, compute the others "
-                  "again: less memory, more time, the same result (in half "
-                  "precision, to rounding)");
+    AddRecompute(sub);
     sub->add_option("--profile", given_.profile,
                     "steps=FIRST:LAST: write a Chrome trace of these steps")
         ->check(Parses("STEPS", ParseSteps));
@@ -262,6 +266,7 @@ class Reader {
                     "Steps before these, not counted")
         ->check(Between(0, kLargest))
         ->capture_default_str();
+    AddRecompute(sub);
   }
 
   void AddExport() {
