@@ -16,6 +16,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/measure.h"
+#include "kernels/cuda/nvidia_library.h"
 
 namespace sluice::cuda {
 namespace {
@@ -26,9 +27,6 @@ constexpr int kMostCandidates = 8;
 constexpr size_t kMostWorkspace = size_t{32} << 20;
 // Of operands; the engine aligns tensors to more.
 constexpr uint32_t kOperandAlignment = 16;
-// Of the workspace: more than the engine's, so some is taken too much.
-constexpr size_t kWorkspaceAlignment = 256;
-
 // The algorithms chosen so far, by what they were chosen for.
 struct Choice {
   cublasLtMatmulAlgo_t algorithm = {};
@@ -106,7 +104,7 @@ class LtMatMul final : public Kernel {
   }
 
   size_t workspace_bytes() const override {
-    return choice_.workspace == 0 ? 0 : choice_.workspace + kWorkspaceAlignment;
+    return choice_.workspace == 0 ? 0 : choice_.workspace + kScratchAlignment;
   }
 
   Status Run(const KernelContext& c) override {
@@ -128,12 +126,17 @@ class LtMatMul final : public Kernel {
                              batches_.c_stride);
   }
 
-  // Bytes that all operands of all calls are aligned to.
+  // Bytes that all matrices are aligned to.
   uint32_t Alignment() const {
-    uint64_t places = kOperandAlignment;
+    uint64_t elements = 0;  // the bits of all distances
     for (const MatMulBatches::Offsets& o : batches_.outer) {
-      places |= static_cast<uint64_t>(o.a | o.b | o.c) * SizeOf(dtype_);
+      elements |= static_cast<uint64_t>(o.a | o.b | o.c);
     }
+    if (batches_.inner > 1) {
+      elements |= static_cast<uint64_t>(batches_.a_stride | batches_.b_stride |
+                                        batches_.c_stride);
+    }
+    const uint64_t places = elements * SizeOf(dtype_) | kOperandAlignment;
     return static_cast<uint32_t>(places & (~places + 1));
   }
 
@@ -251,7 +254,7 @@ class LtMatMul final : public Kernel {
     }
     void* memory[5] = {};
     const size_t bytes[5] = {a_bytes_, b_bytes_, added_bytes_, c_bytes_,
-                             workspace + kWorkspaceAlignment};
+                             workspace + kScratchAlignment};
     for (int i = 0; i < 5; ++i) {
       const Result<void*> allocated = bench.Allocate(bytes[i]);
       if (!allocated.ok()) return;
@@ -291,9 +294,7 @@ class LtMatMul final : public Kernel {
     const bool wide = dtype_ == DType::kFloat64;
     const void* const one = wide ? static_cast<const void*>(&one64) : &one32;
     const void* const zero = wide ? static_cast<const void*>(&zero64) : &zero32;
-    void* const scratch =
-        reinterpret_cast<void*>((address(workspace) + kWorkspaceAlignment - 1) /
-                                kWorkspaceAlignment * kWorkspaceAlignment);
+    void* const scratch = AlignScratch(workspace);
     const auto at = [&](const void* p, int64_t elements) -> const void* {
       return static_cast<const char*>(p) +
              elements * static_cast<int64_t>(SizeOf(dtype_));

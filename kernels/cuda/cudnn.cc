@@ -83,11 +83,8 @@ Status DnnDevice::Open(int index) {
 Status DnnDevice::Execute(const DnnDescriptor& plan, const DnnDescriptor& pack,
                           cudaStream_t stream) {
   MutexLock lock(mutex_);
-  if (stream != stream_) {
-    SLUICE_RETURN_IF_ERROR(
-        Check(Dnn()->SetStream(handle_, stream), "choice of the stream"));
-    stream_ = stream;
-  }
+  SLUICE_RETURN_IF_ERROR(
+      Check(Dnn()->SetStream(handle_, stream), "choice of the stream"));
   return Check(Dnn()->Execute(handle_, plan.get(), pack.get()), "convolution");
 }
 

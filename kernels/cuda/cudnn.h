@@ -165,8 +165,7 @@ class DnnDevice {
 
   cudnnHandle_t handle_ = nullptr;
   std::string name_;
-  Mutex mutex_;
-  cudaStream_t stream_ GUARDED_BY(mutex_) = nullptr;
+  Mutex mutex_;  // from the choice of the stream to the call
 };
 
 // For whom cuDNN plans: the current device by a handle, or one described in

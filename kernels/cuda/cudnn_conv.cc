@@ -18,6 +18,7 @@
 #include "kernels/cuda/cudnn_conv_plan.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/measure.h"
+#include "kernels/cuda/nvidia_library.h"
 
 namespace sluice::cuda {
 namespace {
@@ -25,12 +26,6 @@ namespace {
 constexpr int kPriority = 20;
 constexpr int kMostMeasured = 10;
 constexpr size_t kMostWorkspace = size_t{1} << 30;
-// Of the parts of the workspace.
-constexpr size_t kAlignmentBytes = 256;
-
-size_t RoundUp(size_t bytes) {
-  return (bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-}
 
 ChoiceFile& Choices() {
   static ChoiceFile* const file =
@@ -52,7 +47,9 @@ class DnnConvolution final : public Kernel {
     }
     const int64_t filter =
         geometry.taps() * geometry.in * geometry.y_channels();
-    filter_bytes_ = RoundUp(static_cast<size_t>(filter) * SizeOf(conv_.dtype));
+    const size_t bytes = static_cast<size_t>(filter) * SizeOf(conv_.dtype);
+    filter_bytes_ =
+        (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
   }
 
   // Unimplemented where cuDNN has no engine.
@@ -144,9 +141,8 @@ class DnnConvolution final : public Kernel {
         g.groups, g.in, g.out, axis(g.h), axis(g.w));
   }
 
-  // The engine's alignment may be less than kAlignmentBytes.
   size_t WorkspaceFor(const DnnPlan& plan) const {
-    return filter_bytes_ + plan.workspace + kAlignmentBytes;
+    return filter_bytes_ + plan.workspace + kScratchAlignment;
   }
 
   // The fastest on operands of zeros; the first where there is no memory for
@@ -187,8 +183,7 @@ class DnnConvolution final : public Kernel {
   }
 
   Status RunPlan(const KernelContext& c, const DnnPlan& plan, Pack& pack) {
-    auto* const scratch = reinterpret_cast<char*>(
-        RoundUp(reinterpret_cast<uintptr_t>(c.workspace())));
+    char* const scratch = AlignScratch(c.workspace());
     void* const filter = scratch;
     const auto in = [&](int i) { return const_cast<void*>(c.input<void>(i)); };
     DnnOperands operands{.filter = filter};
@@ -236,7 +231,7 @@ class DnnConvolution final : public Kernel {
 
   const KernelSpec spec_;
   DnnConv conv_;
-  size_t filter_bytes_ = 0;
+  size_t filter_bytes_ = 0;  // of its copy, with what aligns the next
   DnnDevice* device_ = nullptr;
   DnnConvGraph graph_;
   DnnPlan plan_;

@@ -8,6 +8,8 @@
 
 #include <dlfcn.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "engine/status.h"
@@ -30,6 +32,16 @@ Status FindFunction(void* library, const char* name, Function*& function) {
   if (function != nullptr) return {};
   return Unavailable(std::string("a library of NVIDIA's lacks ") + name +
                      "; install the version that Sluice was built with");
+}
+
+// Libraries want scratch memory aligned better than the engine's: kernels ask
+// for this much more, and use it from the next multiple on.
+inline constexpr size_t kScratchAlignment = 256;
+inline char* AlignScratch(void* workspace) {
+  const size_t over =
+      reinterpret_cast<uintptr_t>(workspace) % kScratchAlignment;
+  return static_cast<char*>(workspace) +
+         (over == 0 ? 0 : kScratchAlignment - over);
 }
 
 }  // namespace sluice::cuda
