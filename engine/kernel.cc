@@ -45,9 +45,10 @@ Result<const KernelDef*> KernelTable::Find(const KernelSpec& spec,
   if (!found.empty()) return found.front();
   std::string types;
   for (const TensorType& t : spec.inputs) types += " " + t.ToString();
-  return Unimplemented(fmt::format("{} '{}': no {} kernel for inputs{}",
-                                   spec.op, spec.node, NameOf(device),
-                                   types.empty() ? " (none)" : types));
+  return Unimplemented(
+      fmt::format("{} '{}': no {} kernel for inputs{}{}", spec.op, spec.node,
+                  NameOf(device), types.empty() ? " (none)" : types,
+                  device == DeviceType::kCpu ? "" : "; place it on /cpu:0"));
 }
 
 std::vector<const KernelDef*> KernelTable::KernelsOf(

@@ -44,11 +44,6 @@ class Lowering {
   }
 
  private:
-  static bool IsInstruction(const Node& node) {
-    return !node.op().view && !node.Is("Const") && !node.Is("Variable") &&
-           !node.Is("Placeholder") && !node.Is("NoOp");
-  }
-
   // How many operands read each buffer, seen through views.
   void CountUses(const std::vector<Node*>& order) {
     for (const Node* node : order) {
@@ -393,6 +388,11 @@ class Lowering {
 };
 
 }  // namespace
+
+bool IsInstruction(const Node& node) {
+  return !node.op().view && !node.Is("Const") && !node.Is("Variable") &&
+         !node.Is("Placeholder") && !node.Is("NoOp");
+}
 
 Result<Plan> Lower(const Graph& graph, Device& device,
                    const LowerOptions& options) {

@@ -23,6 +23,10 @@ struct LowerOptions {
   ExecutorMode mode = ExecutorMode::kAuto;
 };
 
+// Does the node become an instruction? Views, constants, variables, feeds and
+// NoOp do not.
+bool IsInstruction(const Node& node);
+
 // Chooses and prepares kernels, decides which outputs take over an input's
 // buffer, and gives every buffer its offset. Variables are declared in the
 // device's store. Errors name the node.

@@ -66,4 +66,12 @@ Status Place(Graph& graph, const std::vector<std::string>& devices) {
   return {};
 }
 
+void MoveUnsupported(Graph& graph,
+                     const std::function<bool(const Node&)>& supported,
+                     const std::string& fallback) {
+  for (const auto& node : graph.nodes()) {
+    if (node->mutates() == 0 && !supported(*node)) node->set_device(fallback);
+  }
+}
+
 }  // namespace sluice::passes

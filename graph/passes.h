@@ -11,6 +11,7 @@
 #ifndef SLUICE_GRAPH_PASSES_H_
 #define SLUICE_GRAPH_PASSES_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -70,6 +71,12 @@ void FoldBatchNorm(Graph& graph);
 // A constant without a request goes where it is first used. An unknown request
 // is an error that lists the devices.
 Status Place(Graph& graph, const std::vector<std::string>& devices);
+
+// Moves the nodes that `supported` says their device cannot run to the device
+// `fallback`, but for those that update a variable, which stay beside it.
+void MoveUnsupported(Graph& graph,
+                     const std::function<bool(const Node&)>& supported,
+                     const std::string& fallback);
 
 // Lets the nodes whose records say that it does them no harm (HalfRule) compute
 // in `half`, kFloat16 or kBFloat16, and puts a Cast wherever that and float32

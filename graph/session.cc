@@ -217,7 +217,11 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   if (options.devices.empty()) {
     throw Error(Code::kInvalidArgument, "a session needs at least one device");
   }
-  for (const std::string& text : options.devices) {
+  std::vector<std::string>& names = impl_->options.devices;
+  if (options.soft_placement && FirstCpu(names).empty()) {
+    names.emplace_back("/cpu:0");
+  }
+  for (const std::string& text : names) {
     const DeviceName name = ParseDeviceName(text).ValueOrThrow();
     impl_->devices.push_back(
         Device::Open(name, options.share_accelerators).ValueOrThrow());

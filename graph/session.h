@@ -37,6 +37,10 @@ struct SessionOptions {
   // Whether "/gpu:N" may be one GPU for several N, so that what is meant for
   // several can be tried on one.
   bool share_accelerators = false;
+  // Whether what a device has no kernel for goes to the first CPU among the
+  // devices, or to a "/cpu:0" that is added to them, at the price of sending
+  // tensors across. Otherwise it is an error that names the op.
+  bool soft_placement = false;
   uint64_t seed = 1;
   bool deterministic = false;  // the same bits for any number of threads
   ExecutorMode executor = ExecutorMode::kAuto;

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <unordered_set>
 
+#include "graph/evaluate.h"
 #include "graph/lower.h"
 #include "graph/passes.h"
 
@@ -123,6 +125,16 @@ Status After(std::string_view pass, const Graph& graph,
 #endif
 }
 
+// Has the node's device a kernel for it, or does it need none?
+bool HasKernel(const Node& node) {
+  const Result<DeviceName> device = ParseDeviceName(node.device());
+  return !device.ok() || device->type == DeviceType::kNull ||
+         !IsInstruction(node) ||
+         !KernelTable::Global()
+              .FindAll(SpecOf(node, /*deterministic=*/false), device->type)
+              .empty();
+}
+
 Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
                 const SessionOptions& options) {
   passes::Prune(graph);
@@ -139,6 +151,10 @@ Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
   passes::Prune(graph);
   SLUICE_RETURN_IF_ERROR(
       After("place", graph, passes::Place(graph, device_names)));
+  if (options.soft_placement) {
+    passes::MoveUnsupported(graph, HasKernel, FirstCpu(options.devices));
+    SLUICE_RETURN_IF_ERROR(After("move unsupported", graph));
+  }
   if (const auto half = HalfTypeOf(options.precision)) {
     SLUICE_RETURN_IF_ERROR(
         After("mixed precision", graph, passes::MixPrecision(graph, *half)));
@@ -184,6 +200,13 @@ Status FreezeVariables(Graph& step,
 }
 
 }  // namespace
+
+std::string FirstCpu(const std::vector<std::string>& devices) {
+  const auto cpu = std::find_if(
+      devices.begin(), devices.end(),
+      [](const std::string& name) { return name.starts_with("/cpu:"); });
+  return cpu == devices.end() ? "" : *cpu;
+}
 
 Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
                                            const StepRequest& request) {

@@ -4,6 +4,7 @@
 #define SLUICE_GRAPH_STEP_BUILDER_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/device.h"
@@ -29,6 +30,9 @@ struct BuiltStep {
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
 };
+
+// The first device that is a CPU, or "".
+std::string FirstCpu(const std::vector<std::string>& devices);
 
 // The requested part of the graph as a graph of its own: fed outputs become
 // placeholders of concrete shape, fetches and targets become sinks. Errors name

@@ -173,6 +173,8 @@ class Reader {
         ->check(Parses("DEVICE", [](const std::string& text) {
           ParseDeviceName(text).ValueOrThrow();
         }));
+    sub->add_flag("--soft-placement", line_.training.session.soft_placement,
+                  "What --device has no kernel for runs on the CPU");
     sub->add_option("--precision", given_.precision,
                     "fp32, tf32 (on a CPU the same), fp16 or bf16: what the "
                     "model computes in; its variables stay fp32")

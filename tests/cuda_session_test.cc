@@ -2,6 +2,7 @@
 // for host code, and its streams do their work as late as they may.
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <limits>
 
 #include "engine/trace.h"
@@ -104,6 +105,38 @@ TEST_CASE(
   CHECK(Contains(message, "out of GPU memory"));
   CHECK(Contains(message, "4194368 bytes"));  // the feed and the step's key
   CHECK(Contains(message, "2097152 of 6291456 bytes"));
+}
+
+// y = x, on the CPU alone.
+const OpDef kCpuOnly = {.name = "CudaTestCpuOnly",
+                        .doc = "Its input.",
+                        .inputs = {{"x", "T"}},
+                        .outputs = {{"y", "T"}},
+                        .types = {{"T", kFloating}},
+                        .gradient = NotDifferentiable};
+
+TEST_CASE("an op without a GPU kernel is named, or placed softly on the CPU") {
+  OpTable::Global().Register(kCpuOnly);
+  KernelTable::Global().Register(
+      {.op = kCpuOnly.name, .make = [](const KernelSpec& spec) {
+         const size_t bytes = spec.inputs[0].bytes();
+         return Result<KernelPtr>(KernelOf([bytes](const KernelContext& c) {
+           std::memcpy(c.output<char>(0), c.input<char>(0), bytes);
+         }));
+       }});
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output y =
+      Softmax(graph.Add({kCpuOnly.name, {x}, {}, "odd"}).output(0));
+  const Feed feed = {x, Tensor::Zeros(DType::kFloat32, {2})};
+  SessionOptions options = OnGpu();
+  Session hard(graph, options);
+  const std::string message = ErrorOf([&] { hard.Run({feed}, y); });
+  CHECK(Contains(message, "CudaTestCpuOnly 'odd': no gpu kernel"));
+  CHECK(Contains(message, "place it on /cpu:0"));
+  options.soft_placement = true;
+  Session soft(graph, options);
+  for (int run = 0; run < 3; ++run) CHECK(soft.Run({feed}, y).At(1) == 0.5);
 }
 
 TEST_CASE("GPUs that do not exist are refused, unless they may be shared") {

@@ -8,6 +8,9 @@
 namespace sluice::cuda {
 namespace {
 
+// What libsluice_cuda.so has machine code for (cmake/SluiceCuda.cmake).
+constexpr int kLeastMajor = 8;
+
 double GiB(size_t bytes) {
   return static_cast<double>(bytes) / (size_t{1} << 30);
 }
@@ -45,6 +48,12 @@ class Cuda final : public Accelerator {
     SLUICE_RETURN_IF_ERROR(
         Check(cudaGetDeviceProperties(&cuda->properties_, device),
               "asking for the device's properties"));
+    if (cuda->properties_.major < kLeastMajor) {
+      return Unavailable(fmt::format(
+          "{} is too old: compute capability {}.0 or newer is needed; use "
+          "/cpu:0",
+          cuda->Describe(), kLeastMajor));
+    }
     return std::unique_ptr<Accelerator>(std::move(cuda));
   }
   Cuda(const Cuda&) = delete;
@@ -109,9 +118,8 @@ class Cuda final : public Accelerator {
 
   Result<Event> MakeEvent() override {
     cudaEvent_t event = nullptr;
-    SLUICE_RETURN_IF_ERROR(
-        Check(cudaEventCreateWithFlags(&event, cudaEventDefault),
-              "making an event"));
+    SLUICE_RETURN_IF_ERROR(Check(
+        cudaEventCreateWithFlags(&event, cudaEventDefault), "making an event"));
     return Event(
         event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
   }
@@ -126,8 +134,7 @@ class Cuda final : public Accelerator {
   Status WaitOnHost(const Event& event) override {
     return Check(cudaEventSynchronize(EventOf(event)), "wait for an event");
   }
-  Result<double> SecondsBetween(const Event& begin,
-                                const Event& end) override {
+  Result<double> SecondsBetween(const Event& begin, const Event& end) override {
     float milliseconds = 0;
     SLUICE_RETURN_IF_ERROR(WaitOnHost(begin));
     SLUICE_RETURN_IF_ERROR(WaitOnHost(end));

@@ -314,7 +314,7 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   const Lock lock(emulation::mutex);
-  *properties = {"emulated", Memory().limit(), 0, 0, 1};
+  *properties = {"emulated", Memory().limit(), 9, 0, 1};
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
