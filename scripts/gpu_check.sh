@@ -125,6 +125,7 @@ EOF
 correctness() {
   export SLUICE_TEST_GPU=1
   check "op table" 200 "$bin/cuda_op_table_test"
+  check "fused programs" 60 "$bin/cuda_fused_test"
   check "sessions" 60 "$bin/cuda_session_test"
   check "training against the CPU" 120 "$bin/cuda_training_test"
   local precision

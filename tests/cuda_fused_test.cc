@@ -1,9 +1,9 @@
-// Fused programs on CUDA, interpreted and by generated kernels, emulated,
-// against the CPU's kernels.
+// Fused programs on CUDA, interpreted and by generated kernels, against the
+// CPU's kernels. Emulated, or on a real GPU (tests/cuda/gpu.h).
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 
 #include "kernels/cuda/fused_source.h"
 #include "kernels/cuda/kernels.h"
@@ -81,10 +81,11 @@ int InPlaceInput(const KernelSpec& spec) {
   return -1;
 }
 
-TEST_CASE("fused programs compute what the CPU does") {
-  const std::vector<KernelSpec> specs = FusedSpecs();
+// fn(spec, inputs, what the CPU computes) for all programs.
+template <typename Fn>
+void ForEachProgram(Fn fn) {
   unsigned seed = 0;
-  for (const KernelSpec& spec : specs) {
+  for (const KernelSpec& spec : FusedSpecs()) {
     CAPTURE(spec.op);
     CAPTURE(spec.attrs.String("program"));
     CAPTURE(spec.attrs.ShapeOf("shape").ToString());
@@ -92,7 +93,14 @@ TEST_CASE("fused programs compute what the CPU does") {
     for (const TensorType& input : spec.inputs) {
       inputs.push_back(RandomTensor(input.dtype, input.shape, -1, 1, ++seed));
     }
-    const auto wanted = CpuResults(spec.op, spec.attrs, inputs, spec.outputs);
+    fn(spec, inputs, CpuResults(spec.op, spec.attrs, inputs, spec.outputs));
+  }
+}
+
+TEST_CASE("fused programs compute what the CPU does") {
+  if (OnRealGpu()) return;
+  ForEachProgram([](const KernelSpec& spec, const std::vector<Tensor>& inputs,
+                    const std::vector<Tensor>& wanted) {
     const auto all = CudaKernels().FindAll(spec, DeviceType::kCuda);
     CHECK_EQ(all.size(), 2);
     for (const KernelDef* def : all) {
@@ -110,8 +118,32 @@ TEST_CASE("fused programs compute what the CPU does") {
         CHECK(SameBits(RunOnDevice(*kernel, spec, inputs, 0, in_place), got));
       }
     }
-  }
-  MESSAGE(specs.size() << " programs");
+  });
+}
+
+TEST_CASE("on a real GPU, too") {
+  if (!OnRealGpu()) return;
+  const auto gpu = OpenAccelerator(DeviceType::kCuda, 0, false).ValueOrThrow();
+  GuardedRunOptions options{.accelerator = gpu.get()};
+  options.step.stream = gpu->stream(Accelerator::kCompute);
+  std::map<std::string, int> runs;  // of each provider
+  ForEachProgram([&](const KernelSpec& spec, const std::vector<Tensor>& inputs,
+                     const std::vector<Tensor>& wanted) {
+    for (const KernelDef* def :
+         KernelTable::Global().FindAll(spec, DeviceType::kCuda)) {
+      CAPTURE(def->provider);
+      const KernelPtr kernel = def->make(spec).ValueOrThrow();
+      const GuardedRunResult got =
+          GuardedRun(*kernel, spec, inputs, /*mutates=*/0, options);
+      CHECK_MESSAGE(got.fault.empty(), got.fault);
+      const std::string difference =
+          Difference(got.tensors, wanted, Tolerance(spec));
+      CHECK_MESSAGE(difference.empty(), difference);
+      ++runs[def->provider];
+    }
+  });
+  CHECK(runs["own"] > 0);
+  MESSAGE(runs["own"] << " interpreted, " << runs["nvrtc"] << " generated");
 }
 
 TEST_CASE("random graphs compute on a GPU what they do on the CPU") {
