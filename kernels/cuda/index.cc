@@ -22,14 +22,14 @@ Result<KernelPtr> MakeGather(const KernelSpec& spec) {
 
 Result<KernelPtr> MakeScatterAdd(const KernelSpec& spec) {
   const GatherShape shape = ShapeOf(spec);
+  const DType dtype = spec.inputs[0].dtype;
   return KernelOf(
-      [shape, dtype = spec.inputs[0].dtype,
-       index = spec.inputs[1].dtype](const KernelContext& c) {
+      [shape, dtype, index = spec.inputs[1].dtype](const KernelContext& c) {
         return ScatterAdd(shape, dtype, c.input<void>(0), index,
                           c.input<void>(1), c.input<void>(2), c.output<void>(0),
                           c.workspace(), StreamOf(c));
       },
-      ScatterAddWorkspace(shape));
+      ScatterAddWorkspace(shape, dtype));
 }
 
 Result<KernelPtr> MakeOneHot(const KernelSpec& spec) {

@@ -23,12 +23,12 @@ Status Gather(const GatherShape& shape, DType dtype, const void* params,
               cudaStream_t stream);
 
 // Bytes of device memory that ScatterAdd needs beside its operands.
-size_t ScatterAddWorkspace(const GatherShape& shape);
+size_t ScatterAddWorkspace(const GatherShape& shape, DType dtype);
 // Whether indices can be numbered: size and count are not astronomical.
 bool ScatterAddSupports(const GatherShape& shape);
-// y = x with the updates added at the indices, each place's in their order. y
-// may be x. Numeric dtypes; sums of half types are taken in float and rounded
-// once.
+// y = x with the updates added at the indices. The order of a place's sum
+// depends on the indices alone. y may be x. Numeric dtypes; sums of half types
+// are taken in float and rounded once.
 Status ScatterAdd(const GatherShape& shape, DType dtype, const void* x,
                   DType index_dtype, const void* indices, const void* updates,
                   void* y, void* workspace, cudaStream_t stream);

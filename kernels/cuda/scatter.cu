@@ -1,9 +1,11 @@
 // ScatterAdd without atomic operations: the updates are sorted by the row they
 // go to, and by their number within a row; then a thread adds all of a row's,
-// in that order. Keys are sorted in chunks by counting, for each, how many are
-// smaller, and the chunks are merged pair by pair.
+// in that order, runs of them at a time where they are many. Keys are sorted in
+// chunks by counting, for each, how many are smaller, and the chunks are merged
+// pair by pair.
 #include <utility>
 
+#include "engine/scalar.h"
 #include "kernels/cuda/array_copy.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/index.h"
@@ -75,39 +77,118 @@ __global__ void MergeKernel(const Key* keys, Key* merged, int64_t n,
   }
 }
 
-// The thread that has the first update of a row adds all of them, for a pack
-// of elements of one [batch, middle] block.
+// --- Sums --------------------------------------------------------------------
+
+// A thread takes a pack of elements of one [batch, middle] block, for an update
+// by its place among the sorted keys. The one at the first of a row adds all of
+// the row's. That may be many (a token that fills up sentences), so runs of
+// sorted updates are added side by side first: one that continues a row becomes
+// a partial sum, and the row's thread goes on with those.
+constexpr int64_t kRun = 32;
+
+int64_t RunsOf(const GatherShape& s) {
+  return (UpdatesOf(s) + kRun - 1) / kRun;
+}
+
+struct Task {
+  int64_t middle, inner;  // the first element of the pack
+  int64_t place;          // among keys, or runs of them
+};
+template <int N>
+__device__ Task TaskOf(const GatherShape& s, int64_t i) {
+  const int64_t packs = (s.inner + N - 1) / N;
+  const int64_t rest = Quotient(i, packs);
+  const int64_t place = Quotient(rest, s.middle);
+  return {rest - place * s.middle, (i - rest * packs) * N, place};
+}
+
+// The keys of a row are those from `least` to before `end`.
+struct Row {
+  Key least, end;
+  bool exists;  // its index is in range
+  int64_t batch, index;
+};
+__device__ Row RowOf(const GatherShape& s, int64_t updates, Key key) {
+  const Key row = key / static_cast<Key>(updates);
+  const Key least = row * static_cast<Key>(updates);
+  const int64_t batch =
+      s.size > 0 ? Quotient(static_cast<int64_t>(row), s.size) : 0;
+  return {least, least + static_cast<Key>(updates),
+          row != static_cast<Key>(s.batch * s.size), batch,
+          static_cast<int64_t>(row) - batch * s.size};
+}
+
+// Adds the row's updates among keys [begin, stop) to sum; keys are sorted, and
+// that of `begin` is of the row. Returns where it ended.
+template <typename T, int N>
+__device__ int64_t AddRun(const GatherShape& s, const Row& row, const Task& t,
+                          int64_t begin, int64_t stop, const Key* keys,
+                          const T* update, bool whole, ComputeOf<T> (&sum)[N]) {
+  using C = ComputeOf<T>;
+  const T* block =
+      update + (row.batch * s.middle + t.middle) * s.count * s.inner;
+  int64_t i = begin;
+  for (; i < stop && keys[i] < row.end; ++i) {
+    const int64_t j =
+        static_cast<int64_t>(keys[i] - row.least) - row.batch * s.count;
+    const auto term =
+        LoadPack<T>(block + j * s.inner + t.inner, s.inner - t.inner, whole);
+    for (int k = 0; k < N; ++k) {
+      sum[k] = static_cast<C>(sum[k] + static_cast<C>(term.at[k]));
+    }
+  }
+  return i;
+}
+
+// partial[run, middle, inner]: of runs that do not begin a row, the sum of the
+// updates that continue it. Others are left as they were.
 template <typename T>
-__global__ void AddKernel(GatherShape s, int64_t updates, int64_t tasks,
-                          const Key* keys, const T* update, T* y, bool whole) {
+__global__ void RunsKernel(GatherShape s, int64_t updates, int64_t tasks,
+                           const Key* keys, const T* update,
+                           ComputeOf<T>* partial, bool whole) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
-  const int64_t packs = (s.inner + kN - 1) / kN;
-  for (int64_t task = GlobalThread(); task < tasks; task += GlobalThreads()) {
-    const int64_t rest = Quotient(task, packs);
-    const int64_t inner = (task - rest * packs) * kN;
-    const int64_t first = Quotient(rest, s.middle);
-    const int64_t middle = rest - first * s.middle;
-    const Key row = keys[first] / static_cast<Key>(updates);
-    const Key least = row * static_cast<Key>(updates);
-    const Key end = least + static_cast<Key>(updates);
-    if (row == static_cast<Key>(s.batch * s.size)) continue;
-    if (first > 0 && keys[first - 1] >= least) continue;
-    const int64_t batch = Quotient(static_cast<int64_t>(row), s.size);
-    const int64_t index = static_cast<int64_t>(row) - batch * s.size;
-    const int64_t block = batch * s.middle + middle;
-    const int64_t count = s.inner - inner;
-    T* target = y + (block * s.size + index) * s.inner + inner;
+  for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
+    const Task t = TaskOf<kN>(s, i);
+    const int64_t first = t.place * kRun;
+    const Row row = RowOf(s, updates, keys[first]);
+    if (!row.exists || first == 0 || keys[first - 1] < row.least) continue;
+    Pack<C, kN> sum = {};
+    AddRun<T, kN>(s, row, t, first, scalar::Minimum()(first + kRun, updates),
+                  keys, update, whole, sum.at);
+    StorePack(sum,
+              partial + (t.place * s.middle + t.middle) * s.inner + t.inner,
+              s.inner - t.inner, whole);
+  }
+}
+
+template <typename T>
+__global__ void AddKernel(GatherShape s, int64_t updates, int64_t tasks,
+                          const Key* keys, const T* update,
+                          const ComputeOf<T>* partial, T* y, bool whole) {
+  using C = ComputeOf<T>;
+  constexpr int kN = kPack<T>;
+  for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
+    const Task t = TaskOf<kN>(s, i);
+    const Row row = RowOf(s, updates, keys[t.place]);
+    if (!row.exists || (t.place > 0 && keys[t.place - 1] >= row.least)) {
+      continue;
+    }
+    const int64_t count = s.inner - t.inner;
+    T* target =
+        y + ((row.batch * s.middle + t.middle) * s.size + row.index) * s.inner +
+        t.inner;
     const auto old = LoadPack<T>(target, count, whole);
     C sum[kN];
     for (int k = 0; k < kN; ++k) sum[k] = static_cast<C>(old.at[k]);
-    for (int64_t i = first; i < updates && keys[i] < end; ++i) {
-      const int64_t j = static_cast<int64_t>(keys[i] - least) - batch * s.count;
-      const auto term = LoadPack<T>(
-          update + (block * s.count + j) * s.inner + inner, count, whole);
-      for (int k = 0; k < kN; ++k) {
-        sum[k] = static_cast<C>(sum[k] + static_cast<C>(term.at[k]));
-      }
+    int64_t run = t.place / kRun + 1;
+    const int64_t stop = scalar::Minimum()(run * kRun, updates);
+    AddRun<T, kN>(s, row, t, t.place, stop, keys, update, whole, sum);
+    for (; run * kRun < updates && keys[run * kRun] < row.end; ++run) {
+      const auto term = LoadPack<C, kN>(
+          partial + (run * s.middle + t.middle) * s.inner + t.inner, count,
+          whole);
+      for (int k = 0; k < kN; ++k) sum[k] = static_cast<C>(sum[k] + term.at[k]);
     }
     Pack<T, kN> out;
     for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
@@ -115,7 +196,9 @@ __global__ void AddKernel(GatherShape s, int64_t updates, int64_t tasks,
   }
 }
 
-// The sorted keys, in one half of the workspace.
+// --- Launchers ---------------------------------------------------------------
+
+// The sorted keys, in one half of the first 2 * updates of the workspace.
 Result<const Key*> SortedKeys(const GatherShape& s, DType index_dtype,
                               const void* indices, void* workspace,
                               cudaStream_t stream) {
@@ -139,8 +222,10 @@ Result<const Key*> SortedKeys(const GatherShape& s, DType index_dtype,
 
 }  // namespace
 
-size_t ScatterAddWorkspace(const GatherShape& shape) {
-  return 2 * static_cast<size_t>(UpdatesOf(shape)) * sizeof(Key);
+size_t ScatterAddWorkspace(const GatherShape& shape, DType dtype) {
+  return 2 * static_cast<size_t>(UpdatesOf(shape)) * sizeof(Key) +
+         static_cast<size_t>(RunsOf(shape) * shape.middle * shape.inner) *
+             SizeOf(ComputeDType(dtype));
 }
 
 bool ScatterAddSupports(const GatherShape& shape) {
@@ -165,12 +250,18 @@ Status ScatterAdd(const GatherShape& s, DType dtype, const void* x,
                        int64_t>(dtype, [&]<typename E>(TypeTag<E>) {
     using T = DeviceTypeOf<E>;
     const int64_t packs = (s.inner + kPack<T> - 1) / kPack<T>;
-    const int64_t tasks = count * s.middle * packs;
     const bool whole =
         s.inner % kPack<T> == 0 && IsAligned<T>(updates) && IsAligned<T>(y);
+    const T* update = static_cast<const T*>(updates);
+    auto* partial = reinterpret_cast<ComputeOf<T>*>(
+        static_cast<Key*>(workspace) + 2 * count);
+    const int64_t run_tasks = RunsOf(s) * s.middle * packs;
+    SLUICE_RETURN_IF_ERROR(Launch("ScatterAdd runs", GridFor(run_tasks), stream,
+                                  RunsKernel<T>, s, count, run_tasks, keys,
+                                  update, partial, whole));
+    const int64_t tasks = count * s.middle * packs;
     return Launch("ScatterAdd", GridFor(tasks), stream, AddKernel<T>, s, count,
-                  tasks, keys, static_cast<const T*>(updates),
-                  static_cast<T*>(y), whole);
+                  tasks, keys, update, partial, static_cast<T*>(y), whole);
   });
 }
 
