@@ -77,7 +77,7 @@ Result<FusedKernel> LoadOrCompile(const FusedSource& source, int arch) {
   const CubinCache cache(CubinCache::DefaultFolder());
   const std::string key = KeyOf(source, arch);
   if (const std::optional<std::string> cubin = cache.Load(key)) {
-    const Result<FusedKernel> kernel = Load(*cubin, source.name);
+    Result<FusedKernel> kernel = Load(*cubin, source.name);
     if (kernel.ok()) return kernel;
     static_cast<void>(cudaGetLastError());  // forgotten: it is made anew
   }
