@@ -21,6 +21,14 @@ struct Ranked {
   int64_t at = -1;
 };
 
+// Element i of a line whose elements are `stride` apart.
+template <typename T>
+__device__ Ranked<RankOf<T>> RankedAt(const T* line, int64_t stride,
+                                      int64_t i) {
+  return {static_cast<RankOf<T>>(static_cast<ComputeOf<T>>(line[i * stride])),
+          i};
+}
+
 template <typename V>
 __device__ Ranked<V> ShuffleXor(const Ranked<V>& ranked, int lanes) {
   return {ShuffleXor(ranked.value, lanes), ShuffleXor(ranked.at, lanes)};

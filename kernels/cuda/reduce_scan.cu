@@ -154,13 +154,6 @@ Status LaunchProdGrad(const void* dy, const void* x, void* y,
 // --- ArgMax, ArgMin ----------------------------------------------------------
 
 template <typename T>
-__device__ Ranked<RankOf<T>> RankedAt(const T* line, int64_t stride,
-                                      int64_t i) {
-  return {static_cast<RankOf<T>>(static_cast<ComputeOf<T>>(line[i * stride])),
-          i};
-}
-
-template <typename T>
 __global__ void ArgRowsKernel(Foremost foremost, const T* x, int64_t* y,
                               ReduceShape shape) {
   using State = Ranked<RankOf<T>>;

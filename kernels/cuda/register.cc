@@ -12,14 +12,13 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterFusedKernels(table);
   RegisterIndexKernels(table);
   RegisterLayerNormKernels(table);
-  RegisterIndexTopKernels(table);
   RegisterLossKernels(table);
   RegisterMatMulKernels(table);
   RegisterOptimizerKernels(table);
   RegisterPoolKernels(table);
   RegisterRandomKernels(table);
-  RegisterShapeFillKernels(table);
   RegisterReduceKernels(table);
+  RegisterShapeFillKernels(table);
   RegisterShapeKernels(table);
   RegisterSliceKernels(table);
   RegisterSoftmaxKernels(table);
