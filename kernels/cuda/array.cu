@@ -46,11 +46,10 @@ Status TileGradient(const TileShape& shape, const void* dy, void* dx,
 }  // namespace
 
 TileGradientLauncher FindTileGradient(DType dtype) {
-  return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
-                       int64_t>(
-      dtype, []<typename E>(TypeTag<E>) -> TileGradientLauncher {
-        return TileGradient<DeviceTypeOf<E>>;
-      });
+  return DispatchNumeric(dtype,
+                         []<typename E>(TypeTag<E>) -> TileGradientLauncher {
+                           return TileGradient<DeviceTypeOf<E>>;
+                         });
 }
 
 }  // namespace sluice::cuda

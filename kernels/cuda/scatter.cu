@@ -246,8 +246,7 @@ Status ScatterAdd(const GatherShape& s, DType dtype, const void* x,
   if (count * s.middle * s.inner == 0) return {};
   SLUICE_ASSIGN_OR_RETURN(
       const Key* keys, SortedKeys(s, index_dtype, indices, workspace, stream));
-  return DispatchAmong<float, double, Half, BFloat16, int8_t, uint8_t, int32_t,
-                       int64_t>(dtype, [&]<typename E>(TypeTag<E>) {
+  return DispatchNumeric(dtype, [&]<typename E>(TypeTag<E>) {
     using T = DeviceTypeOf<E>;
     const int64_t packs = (s.inner + kPack<T> - 1) / kPack<T>;
     const bool whole =
