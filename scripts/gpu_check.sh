@@ -70,9 +70,9 @@ check() {
   fi
   ((limit < left)) || limit=$left
   echo "=== $name: $*" >>"$out/$part.log"
-  timeout -k 5 "$limit" "$@" >"$out/.last" 2>>"$out/$part.log"
+  timeout -k 5 "$limit" "$@" >"$out/.last" 2>"$out/.errors"
   status=$?
-  cat "$out/.last" >>"$out/$part.log"
+  cat "$out/.last" "$out/.errors" >>"$out/$part.log"
   local lines
   mapfile -t lines < <(grep '^{' "$out/.last")
   if ((${#lines[@]})); then
@@ -84,12 +84,16 @@ check() {
   fi
   if ((status != 0 || ${#lines[@]} == 0)); then
     local text
-    text=$(grep -v '^ *$' "$out/.last" | tail -n 1)
+    # What is wrong, where something is: a test's first error, a program's last
+    # word.
+    text=$( ((status == 0)) || grep -m 1 'ERROR' "$out/.last" ||
+      grep -v '^ *$' "$out/.errors" | tail -n 1)
+    [[ -n $text ]] || text=$(grep -v '^ *$' "$out/.last" | tail -n 1)
     ((status != 124)) || text="not over after $limit s; $text"
     row "$name" "$( ((status == 0)) && echo true || echo false)" \
       $((SECONDS - begin)) "$(json_string "${text:-exit status $status}")"
   fi
-  rm -f "$out/.last"
+  rm -f "$out/.last" "$out/.errors"
 }
 
 machine() {

@@ -47,8 +47,10 @@ mapfile -t libraries < <(
 )
 for library in "${libraries[@]}"; do
   cp -L "$library" $root/lib/
-  package=$(dpkg-query -S "$(readlink -f "$library")" | sed 's/:.*//;q') ||
-    die "$library belongs to no package: where is its licence?"
+  # By name: packages know files below /lib that are now below /usr/lib.
+  package=$(dpkg-query -S "*/$(basename "$(readlink -f "$library")")" |
+    sed 's/:.*//;q')
+  [[ -n $package ]] || die "$library belongs to no package: where is its licence?"
   cp "/usr/share/doc/$package/copyright" "$root/licences/$package"
 done
 cat >$root/licences/nvidia <<'EOF'
