@@ -244,13 +244,13 @@ TEST_CASE("the mask depends on seed, step, replica and node") {
   Bench bench;
   const Output x = bench.Feed(Tensor::Full(DType::kFloat32, {1000}, 1));
   const Output y = Dropout(x, 0.5), other = Dropout(x, 0.5);
-  const Tensor mask = bench.Value(y, {.seed = 1, .step = 2, .replica = 3});
-  CHECK(bench.Value(y, {.seed = 1, .step = 2, .replica = 3}).BitEqual(mask));
-  CHECK(!bench.Value(y, {.seed = 0, .step = 2, .replica = 3}).BitEqual(mask));
-  CHECK(!bench.Value(y, {.seed = 1, .step = 3, .replica = 3}).BitEqual(mask));
-  CHECK(!bench.Value(y, {.seed = 1, .step = 2, .replica = 4}).BitEqual(mask));
-  CHECK(
-      !bench.Value(other, {.seed = 1, .step = 2, .replica = 3}).BitEqual(mask));
+  const Tensor mask = bench.Value(y, {{.seed = 1, .step = 2, .replica = 3}});
+  CHECK(bench.Value(y, {{.seed = 1, .step = 2, .replica = 3}}).BitEqual(mask));
+  CHECK(!bench.Value(y, {{.seed = 0, .step = 2, .replica = 3}}).BitEqual(mask));
+  CHECK(!bench.Value(y, {{.seed = 1, .step = 3, .replica = 3}}).BitEqual(mask));
+  CHECK(!bench.Value(y, {{.seed = 1, .step = 2, .replica = 4}}).BitEqual(mask));
+  CHECK(!bench.Value(other, {{.seed = 1, .step = 2, .replica = 3}})
+             .BitEqual(mask));
 }
 
 TEST_CASE("dropout of nothing is the identity, and wrong rates are refused") {
