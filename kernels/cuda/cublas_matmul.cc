@@ -243,8 +243,8 @@ class LtMatMul final : public Kernel {
     return candidates;
   }
 
-  // Takes the fastest on operands of zeros. Where there is no memory for them,
-  // it stays with the first.
+  // Takes the fastest on operands of its own. Where there is no memory for
+  // them, it stays with the first.
   void Measure(const std::vector<Choice>& candidates) {
     Bench bench;
     if (!bench.Open().ok()) return;

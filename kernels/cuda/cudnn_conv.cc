@@ -145,8 +145,8 @@ class DnnConvolution final : public Kernel {
     return filter_bytes_ + plan.workspace + kScratchAlignment;
   }
 
-  // The fastest on operands of zeros; the first where there is no memory for
-  // them, or nothing to choose from.
+  // The fastest on operands of our own; the first where there is no memory
+  // for them, or nothing to choose from.
   Fastest Measure(const std::vector<Candidate>& candidates) {
     Bench bench;
     if (candidates.size() == 1 || !bench.Open().ok()) return {};
