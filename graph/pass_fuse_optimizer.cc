@@ -3,11 +3,15 @@
 // of them. That saves a node's fixed price for each of many small variables
 // (161 tensors in ResNet-50, most of them vectors). A decay of the weights that
 // was added to the gradient joins in, and then is computed where variable and
-// gradient pass anyway.
+// gradient pass anyway. So does the scalar that gradients are multiplied by
+// when the loss was scaled; the check that all of them are finite then
+// multiplies them itself.
 //
 // The price: all gradients of a list live until the last of them is there. So
 // a list is closed when its gradients reach kMostGradientBytes.
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "graph/fuse_rules.h"
 
@@ -16,12 +20,19 @@ namespace {
 
 constexpr int64_t kMostGradientBytes = int64_t{256} << 20;
 
-// An update, and the nodes of its decay where there is one.
+// An update, and the nodes that make its gradient of another.
 struct Update {
   Node* apply = nullptr;
-  Output gradient;  // without the decay
+  Output gradient;  // without the decay and the scale
   double decay = 0;
-  std::vector<Node*> decay_nodes;
+  Output scale = {};  // invalid where there is none
+  std::vector<Node*> gradient_nodes = {};
+
+  std::vector<Node*> Members() const {
+    std::vector<Node*> members = gradient_nodes;
+    members.push_back(apply);
+    return members;
+  }
 };
 
 // Finds gradient = g + decay * variable, each used only here.
@@ -42,15 +53,85 @@ void TakeDecay(const NodeMerger& merger, Update* update) {
           product.input(1 - j) != variable) {
         continue;
       }
-      if (decay->At(0) == 0 ||
+      if (decay->At(0) == 0 || IsVariable(g) ||
           !merger.CanMerge({&product, &add, update->apply})) {
         continue;
       }
       update->gradient = g;
       update->decay = decay->At(0);
-      update->decay_nodes = {&product, &add};
+      update->gradient_nodes = {&product, &add};
       return;
     }
+  }
+}
+
+// The g of product = g * scale, both float32 and scale a scalar. Neither may be
+// a variable: that must be read where it is read now.
+std::optional<Output> UnscaledOf(const Output& product, const Output& scale) {
+  Node& node = product.node();
+  if (!node.Is("Mul") || product.dtype() != DType::kFloat32 ||
+      scale.shape() != Shape() || IsVariable(scale)) {
+    return {};
+  }
+  for (int i : {1, 0}) {
+    const Output& g = node.input(1 - i);
+    if (node.input(i) == scale && g.shape() == product.shape() &&
+        !IsVariable(g)) {
+      return g;
+    }
+  }
+  return {};
+}
+
+// Makes AllFinite of products with one scale, which only updates use otherwise,
+// AllFiniteScaled: only they use them then.
+void ScaleChecks(NodeMerger& merger, const std::vector<Update>& updates) {
+  std::set<Output> gradients;
+  for (const Update& update : updates) gradients.insert(update.gradient);
+  const auto scaled_by = [&](const Node& check, const Output& scale) {
+    Outputs inputs = {scale};
+    for (const Output& product : check.inputs()) {
+      const std::optional<Output> g = UnscaledOf(product, scale);
+      if (!g || !gradients.contains(product) ||
+          merger.UsesOf(product).size() != 2) {
+        return Outputs();
+      }
+      inputs.push_back(*g);
+    }
+    return inputs;
+  };
+  for (Node* node : merger.Order()) {
+    if (!node->Is("AllFinite")) continue;
+    const Node& product = node->input(0).node();
+    if (!product.Is("Mul")) continue;
+    for (int i : {1, 0}) {
+      const Outputs inputs = scaled_by(*node, product.input(i));
+      if (inputs.empty()) continue;
+      merger.Merge({node}, *node,
+                   {.op = &OpTable::Global().Get("AllFiniteScaled"),
+                    .inputs = inputs,
+                    .types = {node->output_type(0)},
+                    .outputs = {{node->output(0), 0}}});
+      break;
+    }
+  }
+}
+
+// Finds gradient = g * scale, used only here.
+void TakeScale(const NodeMerger& merger, Update* update) {
+  Node& product = update->gradient.node();
+  if (!product.Is("Mul") || merger.UsesOf(update->gradient).size() != 1) return;
+  for (int i : {1, 0}) {
+    const std::optional<Output> g =
+        UnscaledOf(update->gradient, product.input(i));
+    if (!g) continue;
+    std::vector<Node*> members = update->Members();
+    members.push_back(&product);
+    if (!merger.CanMerge(members)) return;
+    update->scale = product.input(i);
+    update->gradient = *g;
+    update->gradient_nodes.push_back(&product);
+    return;
   }
 }
 
@@ -67,19 +148,24 @@ bool SameScalars(const Node& a, const Node& b) {
   return true;
 }
 
-// The operand `apply` of a list; where the updates have none, a constant.
-Output Condition(NodeMerger& merger, Node& first) {
-  const int last = first.num_inputs() - 1;
-  if (last > GradientInput(first)) return first.input(last);
+// An operand of a list that its updates do not have.
+Output AddConstant(NodeMerger& merger, Node& first, const char* operand,
+                   const Tensor& value) {
   Graph& graph = first.graph();
-  const std::string name = graph.UniqueName(first.name() + "/apply");
-  const Tensor always = Tensor::Scalar(true);
+  const std::string name = graph.UniqueName(first.name() + "/" + operand);
   Node& node =
       graph.AddRaw(name, name, OpTable::Global().Get("Const"),
-                   {{"value", always}}, {}, {{always.dtype(), always.shape()}});
+                   {{"value", value}}, {}, {{value.dtype(), value.shape()}});
   node.set_device(first.device());
   merger.AddSource(node);
   return node.output(0);
+}
+
+Output Condition(NodeMerger& merger, Node& first) {
+  const int last = first.num_inputs() - 1;
+  return last > GradientInput(first)
+             ? first.input(last)
+             : AddConstant(merger, first, "apply", Tensor::Scalar(true));
 }
 
 // Updates that one node can do.
@@ -94,7 +180,7 @@ struct List {
     return &first.op() == &apply.op() && first.attrs() == apply.attrs() &&
            first.device() == apply.device() &&
            first.input(0).dtype() == apply.input(0).dtype() &&
-           SameScalars(first, apply) &&
+           SameScalars(first, apply) && updates[0].scale == update.scale &&
            (update.decay == 0 || decay == 0 || update.decay == decay) &&
            gradient_bytes < kMostGradientBytes;
   }
@@ -106,16 +192,17 @@ struct List {
   std::vector<Node*> Members() const {
     std::vector<Node*> members;
     for (const Update& update : updates) {
-      members.insert(members.end(), update.decay_nodes.begin(),
-                     update.decay_nodes.end());
-      members.push_back(update.apply);
+      const std::vector<Node*> more = update.Members();
+      members.insert(members.end(), more.begin(), more.end());
     }
     return members;
   }
 };
 
 void MergeList(NodeMerger& merger, List& list, Fusions* done) {
-  if (list.updates.size() < 2 && list.decay == 0) return;
+  if (list.updates.empty()) return;
+  const Output scale = list.updates[0].scale;
+  if (list.updates.size() < 2 && list.decay == 0 && !scale.valid()) return;
   std::stable_partition(list.updates.begin(), list.updates.end(),
                         [](const Update& u) { return u.decay != 0; });
   Node& first = *list.updates[0].apply;
@@ -130,6 +217,8 @@ void MergeList(NodeMerger& merger, List& list, Fusions* done) {
     }
   }
   for (const Update& update : list.updates) {
+    // The gradient was read, the product written.
+    if (scale.valid()) bytes_saved += 2 * BytesOf(update.gradient);
     if (update.decay == 0) continue;
     ++decayed;
     // The product was read and written, the sum read twice and written.
@@ -138,6 +227,10 @@ void MergeList(NodeMerger& merger, List& list, Fusions* done) {
   for (int i = first.mutates(); i < GradientInput(first); ++i) {
     merged.inputs.push_back(first.input(i));
   }
+  merged.inputs.push_back(
+      scale.valid()
+          ? scale
+          : AddConstant(merger, first, "gradient_scale", Tensor::Scalar(1.0f)));
   merged.inputs.push_back(Condition(merger, first));
   merged.attrs.Set("variables", static_cast<int64_t>(list.updates.size()));
   merged.attrs.Set("gradient_decay", list.decay);
@@ -170,13 +263,21 @@ void MergeLegal(NodeMerger& merger, List list, Fusions* done) {
 }  // namespace
 
 void FuseOptimizers(NodeMerger& merger, Fusions* done) {
-  std::vector<List> lists;
+  std::vector<Update> updates;
   for (Node* node : merger.Order()) {
     if (node->op().list_op == nullptr) continue;
     // A reader of the new value reads one variable's.
     if (!merger.UsesOf(node->output(0)).empty()) continue;
-    Update update = {node, node->input(GradientInput(*node)), 0, {}};
+    Update update = {node, node->input(GradientInput(*node))};
     TakeDecay(merger, &update);
+    // Another variable's bytes are read before that one's update.
+    if (IsVariable(update.gradient)) continue;
+    updates.push_back(std::move(update));
+  }
+  ScaleChecks(merger, updates);
+  std::vector<List> lists;
+  for (Update& update : updates) {
+    TakeScale(merger, &update);
     auto list = std::find_if(
         lists.begin(), lists.end(),
         [&](const List& candidate) { return candidate.Takes(update); });

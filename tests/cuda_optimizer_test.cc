@@ -36,6 +36,7 @@ struct Case {
   OptimizerParams params;
   bool apply = true;
   size_t skip = 0;
+  float gradient_scale = 1;
 
   Attributes Attrs() const {
     Attributes attrs;
@@ -75,6 +76,7 @@ std::vector<Tensor> OnCpu(const Case& c) {
   std::vector<Tensor> inputs = Operands(c);
   inputs.push_back(Tensor::Scalar(kRate));
   if (c.rule.counts_steps) inputs.push_back(Tensor::Scalar(kStep));
+  inputs.push_back(Tensor::Scalar(c.gradient_scale));
   inputs.push_back(Tensor::Scalar(c.apply));
   KernelSpec spec{.op = c.rule.op + "List", .attrs = c.Attrs()};
   for (const Tensor& t : inputs) spec.inputs.push_back({t.dtype(), t.shape()});
@@ -103,12 +105,14 @@ std::vector<Tensor> InCuda(const Case& c) {
       tensors[i].elements = kSizes[i];
     }
     const int64_t chunks = PlanOptimizer(tensors);
-    const OptimizerList list = {tensors.data(),
-                                static_cast<int>(count),
-                                chunks,
-                                &kRate,
-                                c.rule.counts_steps ? &kStep : nullptr,
-                                &c.apply};
+    const OptimizerList list = {
+        tensors.data(),
+        static_cast<int>(count),
+        chunks,
+        &kRate,
+        c.rule.counts_steps ? &kStep : nullptr,
+        &c.apply,
+        c.gradient_scale == 1 ? nullptr : &c.gradient_scale};
     const int64_t before = emulation::Launches();
     CHECK(FindOptimizer(c.rule.op, c.dtype)(list, c.params, nullptr).ok());
     CHECK(emulation::Launches() == before + 1);
@@ -153,6 +157,20 @@ TEST_CASE("Nesterov's momentum, decay of some gradients, decay of weights") {
   CheckStep({.rule = kRules[1], .params = params});
   params.weight_decay = 0.2;
   CheckStep({.rule = kRules[6], .params = params});
+}
+
+TEST_CASE("gradients times a scale, before their decay") {
+  OptimizerParams params = kParams;
+  params.gradient_decay = 0.1;
+  params.decayed = 2;
+  for (const Rule& rule : kRules) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      CheckStep({.rule = rule,
+                 .dtype = dtype,
+                 .params = params,
+                 .gradient_scale = 0.3f});
+    }
+  }
 }
 
 TEST_CASE("unaligned variables") {

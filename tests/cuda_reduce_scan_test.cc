@@ -145,7 +145,7 @@ TEST_CASE("the first NaN is both largest and least") {
 // Of arrays of these sizes, one element not finite: `at` in array `array`, or
 // none.
 bool AllFiniteOf(DType dtype, const std::vector<int64_t>& sizes, int array,
-                 int64_t at, float what) {
+                 int64_t at, float what, const float* scale = nullptr) {
   std::vector<Tensor> values;
   for (int64_t n : sizes) values.push_back(RandomTensor(dtype, {n}, -9, 9));
   if (array >= 0) {
@@ -156,6 +156,7 @@ bool AllFiniteOf(DType dtype, const std::vector<int64_t>& sizes, int array,
   return InEveryOrder([&] {
            std::vector<DeviceBuffer> buffers;
            FiniteArrays arrays = PlanAllFinite(sizes);
+           arrays.scale = scale;
            for (size_t k = 0; k < values.size(); ++k) {
              buffers.emplace_back(values[k], k % 2 * SizeOf(dtype));
              arrays.at[k] = buffers.back().get();
@@ -179,7 +180,39 @@ TEST_CASE("every element of every array is looked at") {
     CHECK_FALSE(AllFiniteOf(dtype, sizes, 2, 100, std::nanf("")));
     CHECK_FALSE(AllFiniteOf(dtype, sizes, 3, 0, inf));
     CHECK_FALSE(AllFiniteOf(dtype, sizes, 4, 39, inf));
+
+    const float scales[] = {0.5f, inf};
+    CHECK(AllFiniteOf(dtype, sizes, -1, 0, 0, &scales[0]));
+    CHECK_FALSE(AllFiniteOf(dtype, sizes, 2, 8194, inf, &scales[0]));
+    CHECK_FALSE(AllFiniteOf(dtype, sizes, -1, 0, 0, &scales[1]));
   }
+}
+
+TEST_CASE("a product with the scale may overflow, or be in range again") {
+  const float large = 1e30f;
+  CHECK_FALSE(AllFiniteOf(DType::kFloat32, {9, 40}, 1, 33, large, &large));
+  CHECK(AllFiniteOf(DType::kFloat64, {9, 40}, 1, 33, large, &large));
+}
+
+TEST_CASE(
+    "AllFiniteScaled: the scale comes first, then more arrays than a "
+    "launch takes") {
+  std::vector<Tensor> inputs(1 + FiniteArrays::kMost + 3,
+                             Tensor::Full(DType::kFloat32, {3}, 1e30));
+  KernelSpec spec{.op = "AllFiniteScaled"};
+  spec.inputs.assign(inputs.size(), {DType::kFloat32, {3}});
+  spec.inputs[0].shape = {};
+  spec.outputs = {{DType::kBool, {}}};
+  KernelTable table;
+  RegisterReduceKernels(table);
+  const KernelDef* def = table.Find(spec, DeviceType::kCuda).ValueOrThrow();
+  inputs[0] = Tensor::Scalar(0.5f);
+  CHECK(testing::RunKernel(*def, spec, inputs).front().At(0) == 1);
+  inputs.back() = Tensor::Full(DType::kFloat32, {3}, INFINITY);
+  CHECK(testing::RunKernel(*def, spec, inputs).front().At(0) == 0);
+  inputs.back() = inputs[1];
+  inputs[0] = Tensor::Scalar(1e30f);
+  CHECK(testing::RunKernel(*def, spec, inputs).front().At(0) == 0);
 }
 
 TEST_CASE("more arrays than one launch takes") {

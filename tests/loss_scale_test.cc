@@ -7,7 +7,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <mutex>
+#include <set>
 
+#include "engine/trace.h"
 #include "graph/builder.h"
 #include "graph/session.h"
 #include "models/optimizers.h"
@@ -167,6 +170,74 @@ TEST_CASE("a power of two changes no bits") {
     }
     CHECK(scaled.session.Read(scaled.w).BitEqual(plain.session.Read(plain.w)));
   }
+}
+
+// Which ops a step ran.
+class OpsRun final : public Observer {
+ public:
+  Status AfterInstruction(const Plan& plan, uint32_t instruction, int64_t,
+                          int64_t, void* const*) override {
+    const std::lock_guard lock(mutex_);
+    ops_.insert(plan.labels[instruction].op);
+    return {};
+  }
+  size_t Count(const std::string& op) const { return ops_.count(op); }
+
+ private:
+  std::mutex mutex_;
+  std::multiset<std::string> ops_;
+};
+
+// Two variables, whose gradients are x and |x|.
+struct Pair {
+  Graph graph;
+  Output x = graph.Placeholder("x", DType::kFloat32, {3});
+  Output a = graph.Variable("a", Filled(0.7, {3}));
+  Output b = graph.Variable("b", Filled(-0.3, {3}));
+  Operation train;
+
+  explicit Pair(const Optimizer& optimizer) {
+    train = optimizer.Minimize(Sum(a * x) + Sum(b * Abs(x)));
+  }
+  // All variables after steps of which one overflows.
+  std::vector<Tensor> Trained(bool fuse, OpsRun* ops) {
+    Session session(graph, {.fuse = fuse});
+    session.Initialize();
+    for (float v : {0.1f, kHuge, -0.7f}) {
+      if (v < 0) session.SetObserver(ops);
+      const float values[] = {v, 0.3f, -1.7f};
+      session.Run({{x, Tensor::Vector<float>(values)}}, train);
+    }
+    std::vector<Tensor> all;
+    for (const Output& v : graph.Variables()) all.push_back(session.Read(v));
+    return all;
+  }
+};
+
+TEST_CASE("fused, the update and the check multiply: no product is left") {
+  for (const char* name : {"sgd", "momentum", "adamw"}) {
+    CAPTURE(name);
+    // Not a power of two: products are rounded.
+    Pair pair(optimizers::ByName(name).WithLossScaling({.initial = 1000}));
+    OpsRun fused, plain;
+    const auto got = pair.Trained(true, &fused);
+    const auto wanted = pair.Trained(false, &plain);
+    REQUIRE(got.size() == wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i].BitEqual(wanted[i]));
+    CHECK(plain.Count("AllFinite") == 1);
+    CHECK(fused.Count("AllFinite") == 0);
+    CHECK(fused.Count("AllFiniteScaled") == 1);
+  }
+}
+
+TEST_CASE("products that a hook reads are made once") {
+  Pair pair(optimizers::Sgd(0.5)
+                .With(gradients::ClipByGlobalNorm(0.01))
+                .WithLossScaling({.initial = 1000}));
+  OpsRun fused;
+  pair.Trained(true, &fused);
+  CHECK(fused.Count("AllFiniteScaled") == 0);
+  CHECK(fused.Count("AllFinite") == 1);
 }
 
 // A rule of the user's, made of several writes.

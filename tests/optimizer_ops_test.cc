@@ -195,6 +195,78 @@ TEST_CASE("Every kernel follows the formulas") {
   }
 }
 
+// The variables and slots after an update by a list kernel, of a variable with
+// gradient decay and one without.
+std::vector<Tensor> RunList(const Rule& rule, const KernelDef& def,
+                            const KernelSpec& spec, float scale, bool premade) {
+  std::vector<Tensor> operands;
+  const size_t tensors = 2 * (2 + rule.slots);
+  for (size_t i = 0; i < tensors; ++i) {
+    const auto [dtype, shape] = spec.inputs[i];
+    Tensor t = Noise(dtype, shape[0], static_cast<unsigned>(i + 1));
+    const bool slot = i >= 2 && i < tensors - 2;
+    for (int64_t j = 0; j < t.elements(); ++j) {
+      const auto change = [&](auto* x) {
+        using T = std::remove_reference_t<decltype(*x)>;
+        if (slot) x[j] = std::abs(x[j]);
+        if (premade && i >= tensors - 2) x[j] *= static_cast<T>(scale);
+      };
+      if (dtype == DType::kFloat32) {
+        change(t.data<float>());
+      } else {
+        change(t.data<double>());
+      }
+    }
+    operands.push_back(std::move(t));
+  }
+  operands.push_back(Tensor::Scalar(static_cast<float>(kRate)));
+  if (rule.counts_steps) operands.push_back(Tensor::Scalar<int64_t>(3));
+  operands.push_back(Tensor::Scalar(premade ? 1.0f : scale));
+  operands.push_back(Tensor::Scalar(true));
+  std::vector<void*> in;
+  for (Tensor& t : operands) in.push_back(t.raw());
+  void* out = operands[0].raw();
+  const StepContext context;
+  const KernelPtr kernel = def.make(spec).ValueOrThrow();
+  ThrowIfError(kernel->Run(KernelContext(in.data(), &out, nullptr, &context)));
+  operands.resize(tensors - 2);
+  return operands;
+}
+
+TEST_CASE("a list's gradient scale has the bits of products made before") {
+  for (const Rule& rule : Rules()) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      KernelSpec spec{.op = std::string(rule.op) + "List", .attrs = rule.attrs};
+      spec.attrs.Set("variables", 2);
+      spec.attrs.Set("gradient_decay", 0.3);
+      spec.attrs.Set("decayed", 1);
+      for (int kind = 0; kind < rule.slots + 2; ++kind) {
+        spec.inputs.push_back({dtype, {5000}});
+        spec.inputs.push_back({dtype, {40'003}});
+      }
+      spec.inputs.push_back({DType::kFloat32, {}});
+      if (rule.counts_steps) spec.inputs.push_back({DType::kInt64, {}});
+      spec.inputs.push_back({DType::kFloat32, {}});
+      spec.inputs.push_back({DType::kBool, {}});
+      spec.outputs = {spec.inputs[0]};
+      const auto kernels =
+          KernelTable::Global().FindAll(spec, DeviceType::kCpu);
+      CHECK(kernels.size() == (dtype == DType::kFloat32 ? 2 : 1));
+      for (const KernelDef* kernel : kernels) {
+        CAPTURE(rule.op);
+        CAPTURE(kernel->provider);
+        const auto wanted = RunList(rule, *kernel, spec, 0.3f, true);
+        const auto got = RunList(rule, *kernel, spec, 0.3f, false);
+        const auto other = RunList(rule, *kernel, spec, 0.5f, false);
+        for (size_t i = 0; i < got.size(); ++i) {
+          CHECK(got[i].BitEqual(wanted[i]));
+          CHECK_FALSE(other[i].BitEqual(wanted[i]));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("an update that is not to take place leaves every bit") {
   for (const Rule& rule : Rules()) {
     CAPTURE(rule.op);

@@ -117,7 +117,8 @@ constexpr OpDef kOptimizerOps[] = {
 // --- Lists of variables ------------------------------------------------------
 
 // The tensors by kind: all variables, all first slots, ..., all gradients; then
-// the scalars and `apply`, which is not optional here.
+// the scalars, what the gradients are multiplied by first (1 changes nothing)
+// and `apply`, which is not optional here.
 Status ApplyListShape(InferContext& c) {
   const OpDef& op = c.node().op();
   const int64_t variables = c.attrs().Int("variables");
@@ -159,6 +160,7 @@ constexpr Probe ListProbe(const OpDef& one) {
     inputs[n++].shape = {7};
   }
   for (int i = one.mutates; i < gradient; ++i) inputs[n++] = probe.inputs[i];
+  inputs[n++] = {.values = {0.3}};
   inputs[n++] = {.values = {1}};
   Probe list = {
       .attrs = {{"variables", 2}, {"gradient_decay", 0.25}, {"decayed", 1}}};
@@ -166,14 +168,16 @@ constexpr Probe ListProbe(const OpDef& one) {
   return list;
 }
 
-// What `one` does, for a list of variables, in one node. To the gradients of
-// the first `decayed` of them, gradient_decay times the variable is added.
+// What `one` does, for a list of variables, in one node. Gradients are taken
+// times gradient_scale; to those of the first `decayed` variables,
+// gradient_decay times the variable is added then.
 constexpr OpDef ListOp(const OpDef& one) {
   ArgDef inputs[8] = {{.name = "tensors", .variadic = true}};
   int n = 1;
   for (int i = one.mutates; i < GradientInput(one); ++i) {
     inputs[n++] = one.inputs[i];
   }
+  inputs[n++] = {"gradient_scale", "float32"};
   inputs[n++] = {kApply.name, kApply.type};
   AttrDef attrs[10] = {
       {"variables", AttrType::kInt}, {"gradient_decay", 0.0}, {"decayed", 0}};
@@ -181,7 +185,8 @@ constexpr OpDef ListOp(const OpDef& one) {
   for (const AttrDef& attr : one.attrs) attrs[m++] = attr;
   OpDef op = one;
   op.name = one.list_op;
-  op.doc = "The same for a list of variables, gradient decay included.";
+  op.doc =
+      "The same for a list of variables, gradient scale and decay included.";
   op.inputs = FixedList<ArgDef, 8>(inputs, n);
   op.attrs = FixedList<AttrDef, 10>(attrs, m);
   op.shape = ApplyListShape;

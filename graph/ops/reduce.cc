@@ -281,6 +281,22 @@ constexpr OpDef AllFiniteOp() {
           {.inputs = {{.shape = {40000}, .values = {1, __builtin_nan("")}}}}}};
 }
 
+// What the fusion pass makes of AllFinite of products, which then need not be
+// there: those of an optimizer's gradients, whose update multiplies them too.
+constexpr OpDef AllFiniteScaledOp() {
+  OpDef op = AllFiniteOp();
+  op.name = "AllFiniteScaled";
+  op.doc = "Is no product of scale and any operand's element infinite or NaN?";
+  op.inputs = {{"scale", "float32"}, {.name = "tensors", .variadic = true}};
+  op.types = {{"T", DType::kFloat32}};
+  op.probes = {{.inputs = {{.values = {0.5}}, {.shape = {37}}, {.shape = {}}}},
+               {.inputs = {{.values = {1e30}},
+                           {.shape = {2, 3}},
+                           {.shape = {40000}, .values = {1, 1e30}}}},
+               {.inputs = {{.values = {__builtin_inf()}}, {.shape = {3}}}}};
+  return op;
+}
+
 constexpr OpDef kReduceOps[] = {
     Reduction("Sum", "Sum over axes; integers wrap around.", SumGradient,
               kNumeric),
@@ -302,6 +318,7 @@ constexpr OpDef kReduceOps[] = {
     ArgOp("ArgMin",
           "Position of the smallest along an axis, the first if many."),
     AllFiniteOp(),
+    AllFiniteScaledOp(),
     CumSumOp(),
     SumToOp(),
 };

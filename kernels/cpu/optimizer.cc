@@ -148,13 +148,14 @@ Update<T> UpdateOf(const Attributes& attrs) {
 }
 
 // Where a node's operands are: one variable, then its slots, the scalars and
-// the gradient; or a list of variables, then those by kind and the scalars.
-// Last comes `apply`, which one variable may lack.
+// the gradient; or a list of variables, then those by kind, the scalars and the
+// gradients' scale. Last comes `apply`, which one variable may lack.
 struct Operands {
   int variables = 1;
   int slots = 0;
   int gradient = 0;  // of the first variable
   int rate = 0;
+  int gradient_scale = -1;
   int apply = -1;
 
   Operands(const KernelSpec& spec, const Rule& rule) : slots(rule.slots) {
@@ -163,12 +164,14 @@ struct Operands {
       variables = static_cast<int>(spec.attrs.Int("variables"));
       gradient = (1 + slots) * variables;
       rate = gradient + variables;
+      gradient_scale = rate + scalars;
+      apply = gradient_scale + 1;
     } else {
       rate = 1 + slots;
       gradient = rate + scalars;
+      const int last = static_cast<int>(spec.inputs.size()) - 1;
+      if (last > gradient) apply = last;
     }
-    const int last = static_cast<int>(spec.inputs.size()) - 1;
-    if (last > std::max(gradient, rate + scalars - 1)) apply = last;
   }
 };
 
@@ -187,17 +190,21 @@ void ForVariables(const std::vector<int64_t>& ends, int64_t begin, int64_t end,
   }
 }
 
-// The gradient with decay times the parameters added goes through a buffer that
-// stays in the nearest cache.
-constexpr int64_t kDecayTile = 1024;
+// The gradient times its scale, with decay times the parameters added, goes
+// through a buffer that stays in the nearest cache.
+constexpr int64_t kGradientTile = 1024;
 
 template <typename T>
-void RunDecayed(const Update<T>& u, Loop<T> loop, T decay, const T* g, T* p,
-                T* a, T* b, int64_t n) {
-  T sum[kDecayTile];
-  for (int64_t at = 0; at < n; at += kDecayTile) {
-    const int64_t count = std::min(kDecayTile, n - at);
-    for (int64_t i = 0; i < count; ++i) sum[i] = g[at + i] + decay * p[at + i];
+void RunChanged(const Update<T>& u, Loop<T> loop, T scale, T decay, const T* g,
+                T* p, T* a, T* b, int64_t n) {
+  T sum[kGradientTile];
+  for (int64_t at = 0; at < n; at += kGradientTile) {
+    const int64_t count = std::min(kGradientTile, n - at);
+    // Stored, so that it is rounded as a node of its own would round it.
+    for (int64_t i = 0; i < count; ++i) sum[i] = g[at + i] * scale;
+    if (decay != 0) {
+      for (int64_t i = 0; i < count; ++i) sum[i] += decay * p[at + i];
+    }
     loop(u, sum, p + at, a ? a + at : a, b ? b + at : b, count);
   }
 }
@@ -226,6 +233,9 @@ KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
       u.correction1 = static_cast<T>(1 - std::pow(beta1, step));
       u.correction2 = static_cast<T>(1 - std::pow(beta2, step));
     }
+    const T scale = at.gradient_scale >= 0
+                        ? static_cast<T>(*c.input<float>(at.gradient_scale))
+                        : T(1);
     ParallelFor(ends.back(), kGrain, [&](int64_t begin, int64_t end) {
       ForVariables(ends, begin, end, [&](int i, int64_t first, int64_t n) {
         auto slot = [&](int s) {
@@ -235,8 +245,9 @@ KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
         };
         const T* g = c.input<T>(at.gradient + i) + first;
         T* p = c.mutable_input<T>(i) + first;
-        if (i < decayed) {
-          RunDecayed(u, loop, decay, g, p, slot(0), slot(1), n);
+        const T added = i < decayed ? decay : T(0);
+        if (scale != 1 || added != 0) {
+          RunChanged(u, loop, scale, added, g, p, slot(0), slot(1), n);
         } else {
           loop(u, g, p, slot(0), slot(1), n);
         }

@@ -7,7 +7,9 @@
 // enough that sums of 10^7 float32 elements stay accurate.
 #include "kernels/cpu/reduce.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "engine/threads.h"
 #include "engine/trace.h"
@@ -185,21 +187,44 @@ void RegisterNumeric(KernelTable& table, const char* op) {
   Register<R, int8_t, uint8_t, int32_t, int64_t>(table, op);
 }
 
+// Whether finite(operand, begin, end) holds for all pieces of the operands from
+// `first` on.
+template <typename Finite>
+bool AllPieces(const std::vector<TensorType>& inputs, size_t first,
+               Finite finite) {
+  std::atomic<bool> all = true;
+  for (size_t k = first; k < inputs.size(); ++k) {
+    ParallelFor(inputs[k].shape.elements(), kReduceGrain,
+                [&](int64_t begin, int64_t end) {
+                  if (!finite(static_cast<int>(k), begin, end)) {
+                    all.store(false, std::memory_order_relaxed);
+                  }
+                });
+  }
+  return all;
+}
+
 Result<KernelPtr> MakeAllFinite(const KernelSpec& spec) {
   return KernelOf([inputs = spec.inputs](const KernelContext& c) {
-    std::atomic<bool> finite = true;
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      const DType dtype = inputs[k].dtype;
-      const char* x = c.input<char>(static_cast<int>(k));
-      ParallelFor(
-          inputs[k].shape.elements(), kReduceGrain,
-          [&](int64_t begin, int64_t end) {
-            if (!AllFinite(dtype, x + begin * SizeOf(dtype), end - begin)) {
-              finite.store(false, std::memory_order_relaxed);
-            }
+    const DType dtype = inputs[0].dtype;
+    *c.output<bool>(0) =
+        AllPieces(inputs, 0, [&](int k, int64_t begin, int64_t end) {
+          return AllFinite(dtype, c.input<char>(k) + begin * SizeOf(dtype),
+                           end - begin);
+        });
+  });
+}
+
+Result<KernelPtr> MakeAllFiniteScaled(const KernelSpec& spec) {
+  return KernelOf([inputs = spec.inputs](const KernelContext& c) {
+    const float scale = *c.input<float>(0);
+    *c.output<bool>(0) =
+        AllPieces(inputs, 1, [&](int k, int64_t begin, int64_t end) {
+          const float* x = c.input<float>(k);
+          return std::all_of(x + begin, x + end, [scale](float value) {
+            return std::isfinite(value * scale);
           });
-    }
-    *c.output<bool>(0) = finite;
+        });
   });
 }
 
@@ -219,6 +244,9 @@ void RegisterReduceKernels(KernelTable& table) {
       {.op = "All", .dtypes = DType::kBool, .make = MakeReduce<AllReducer>});
   table.Register(
       {.op = "AllFinite", .dtypes = kFloating, .make = MakeAllFinite});
+  table.Register({.op = "AllFiniteScaled",
+                  .dtypes = DType::kFloat32,
+                  .make = MakeAllFiniteScaled});
   RegisterReduceSimdKernels(table);
   RegisterReduceScanKernels(table);
 }

@@ -29,14 +29,15 @@ OptimizerParams ParamsOf(const Attributes& attrs) {
 }
 
 // Where a node's operands are: one variable, then its slots, the scalars and
-// the gradient; or a list of variables, then those by kind and the scalars.
-// Last comes `apply`, which one variable may lack.
+// the gradient; or a list of variables, then those by kind, the scalars and the
+// gradients' scale. Last comes `apply`, which one variable may lack.
 struct Operands {
   int variables = 1;
   int slots = 0;
   int gradient = 0;  // of the first variable
   int rate = 0;
   int step = -1;
+  int gradient_scale = -1;
   int apply = -1;
 
   explicit Operands(const KernelSpec& spec) : slots(OptimizerSlots(spec.op)) {
@@ -46,13 +47,15 @@ struct Operands {
       variables = static_cast<int>(spec.attrs.Int("variables"));
       gradient = (1 + slots) * variables;
       rate = gradient + variables;
+      gradient_scale = rate + scalars;
+      apply = gradient_scale + 1;
     } else {
       rate = 1 + slots;
       gradient = rate + scalars;
+      const int last = static_cast<int>(spec.inputs.size()) - 1;
+      if (last > gradient) apply = last;
     }
     if (counts_steps) step = rate + 1;
-    const int last = static_cast<int>(spec.inputs.size()) - 1;
-    if (last > std::max(gradient, rate + scalars - 1)) apply = last;
   }
 };
 
@@ -88,6 +91,9 @@ class OptimizerStep final : public Kernel {
     list.chunks = chunks_;
     list.learning_rate = c.input<float>(at_.rate);
     if (at_.step >= 0) list.step = c.input<int64_t>(at_.step);
+    if (at_.gradient_scale >= 0) {
+      list.gradient_scale = c.input<float>(at_.gradient_scale);
+    }
     if (at_.apply >= 0) list.apply = c.input<bool>(at_.apply);
     return launch_(list, params_, StreamOf(c));
   }

@@ -101,7 +101,8 @@ __device__ int VariableOf(const OptimizerList& list, int64_t chunk) {
 
 template <typename Rule, typename T>
 __device__ void UpdateChunk(const OptimizerTensor& tensor, int64_t chunk,
-                            const Update<T>& u, T gradient_decay) {
+                            const Update<T>& u, T gradient_scale,
+                            T gradient_decay) {
   constexpr int kN = kPack<T>;
   constexpr Rule rule{};
   T* p = static_cast<T*>(tensor.variable);
@@ -122,7 +123,7 @@ __device__ void UpdateChunk(const OptimizerTensor& tensor, int64_t chunk,
     if (Rule::kSlots > 0) as = LoadPack<T>(a + i, count, whole);
     if (Rule::kSlots > 1) bs = LoadPack<T>(b + i, count, whole);
     for (int k = 0; k < kN; ++k) {
-      const T gradient = gs.at[k] + gradient_decay * ps.at[k];
+      const T gradient = gs.at[k] * gradient_scale + gradient_decay * ps.at[k];
       rule(u, gradient, ps.at[k], as.at[k], bs.at[k]);
     }
     StorePack(ps, p + i, count, whole);
@@ -157,12 +158,15 @@ __global__ void __launch_bounds__(kThreads)
     u.correction1 = corrections[0];
     u.correction2 = corrections[1];
   }
+  const T scale = list.gradient_scale == nullptr
+                      ? T(1)
+                      : static_cast<T>(*list.gradient_scale);
   for (int64_t chunk = blockIdx.x; chunk < list.chunks; chunk += gridDim.x) {
     const int variable = VariableOf(list, chunk);
     const T decay = variable < params.decayed
                         ? static_cast<T>(params.gradient_decay)
                         : T(0);
-    UpdateChunk<Rule>(list.tensors[variable], chunk, u, decay);
+    UpdateChunk<Rule>(list.tensors[variable], chunk, u, scale, decay);
   }
 }
 

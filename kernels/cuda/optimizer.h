@@ -48,6 +48,8 @@ struct OptimizerList {
   const float* learning_rate = nullptr;
   const int64_t* step = nullptr;  // of ApplyAdam and ApplyAdamW: 1 at first
   const bool* apply = nullptr;    // false leaves all as it is; or null
+  // What gradients are multiplied by, before their decay; or null.
+  const float* gradient_scale = nullptr;
 };
 
 using OptimizerLauncher = Status (*)(const OptimizerList& list,

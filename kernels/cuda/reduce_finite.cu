@@ -17,6 +17,10 @@ constexpr int kThreads = 256;
 template <typename T>
 __global__ void AllFiniteKernel(FiniteArrays arrays, bool* y) {
   constexpr int kN = kPack<T>;
+  using Compute = ComputeOf<T>;
+  const Compute scale = arrays.scale == nullptr
+                            ? Compute(1)
+                            : static_cast<Compute>(*arrays.scale);
   for (int64_t chunk = blockIdx.x; chunk < arrays.chunks; chunk += gridDim.x) {
     int k = 0;  // the last that begins at or before the chunk
     while (k + 1 < arrays.count && arrays.first_chunk[k + 1] <= chunk) ++k;
@@ -28,7 +32,7 @@ __global__ void AllFiniteKernel(FiniteArrays arrays, bool* y) {
     for (int64_t i = first + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
       const Pack<T, kN> pack = LoadPack<T>(x + i, end - i, whole);
       for (int j = 0; j < kN; ++j) {
-        finite &= scalar::IsFinite()(static_cast<ComputeOf<T>>(pack.at[j]));
+        finite &= scalar::IsFinite()(static_cast<Compute>(pack.at[j]) * scale);
       }
     }
     if (!finite) *y = false;

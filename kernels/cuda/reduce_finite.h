@@ -1,4 +1,5 @@
-// AllFinite: whether any element of several arrays is infinite or NaN.
+// AllFinite: whether any element of several arrays, or its product with a
+// scale, is infinite or NaN.
 #ifndef SLUICE_KERNELS_CUDA_REDUCE_FINITE_H_
 #define SLUICE_KERNELS_CUDA_REDUCE_FINITE_H_
 
@@ -20,6 +21,8 @@ struct FiniteArrays {
   const void* at[kMost] = {};
   int64_t elements[kMost] = {};
   int64_t first_chunk[kMost] = {};  // ascending
+  // A device scalar that elements are multiplied by; or null.
+  const float* scale = nullptr;
 };
 
 // Cuts arrays of these sizes into chunks; kMost of them at most.
