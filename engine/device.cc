@@ -95,11 +95,11 @@ Result<Variable*> VariableStore::Declare(const std::string& name,
   if (it == variables_.end()) {
     auto variable = std::make_unique<Variable>();
     variable->name = name;
-    Result<Tensor> value = memory_.Allocate(type);
+    const Result<Tensor> value = memory_.Allocate(type);
     if (!value.ok()) {
       return value.status().WithContext(fmt::format("variable '{}'", name));
     }
-    variable->value = *std::move(value);
+    variable->value = *value;
     it = variables_.emplace(name, std::move(variable)).first;
   }
   const Tensor& value = it->second->value;

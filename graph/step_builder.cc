@@ -191,8 +191,9 @@ Status FreezeVariables(Graph& step,
     for (const auto& device : devices) {
       const Variable* variable = device->variables().Find(node->origin());
       if (variable == nullptr || !variable->initialized) continue;
-      SLUICE_ASSIGN_OR_RETURN(Tensor value, HostValue(*device, *variable));
-      node->Become(constant, {{"value", std::move(value)}}, {});
+      const Result<Tensor> value = HostValue(*device, *variable);
+      if (!value.ok()) return value.status();
+      node->Become(constant, {{"value", *value}}, {});
       break;
     }
   }

@@ -58,7 +58,7 @@ StepInfo BatchStep::Prepare(int64_t examples) {
                         SizeOf(variable.dtype());
     }
   }
-  const StepInfo info = PreparedFor(shapes_).step.info();
+  StepInfo info = PreparedFor(shapes_).step.info();
   const auto less = [](size_t a, size_t b) { return a > b ? a - b : 0; };
   need.arena = less(info.arena_bytes, session_.arena_bytes());
   need.variables = less(need.variables, session_.variable_bytes());

@@ -43,6 +43,29 @@ TEST_CASE("a step gives the CPU's values, run after run, with changing feeds") {
   CHECK(step.info().why_not_captured.empty());
 }
 
+TEST_CASE("tensors without elements are computed, fused or not") {
+  Graph graph;
+  const Output x =
+      graph.Placeholder("x", DType::kFloat32, {kUnknown, kUnknown});
+  const Output y = Relu(x * 2.0f + 1.0f);
+  const std::vector<Output> fetches = {y, Sum(y, {0}), Sum(y, {1}), Sum(y)};
+  for (bool fuse : {true, false}) {
+    SessionOptions options = OnGpu();
+    options.fuse = fuse;
+    Session session(graph, options);
+    Session cpu(graph);
+    for (const Shape& shape : {Shape{3, 0}, Shape{0, 3}, Shape{0, 0}}) {
+      CAPTURE(shape.ToString());
+      const Tensor empty(DType::kFloat32, shape);
+      const auto got = session.Run({{x, empty}}, fetches);
+      const auto wanted = cpu.Run({{x, empty}}, fetches);
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(got[i].BitEqual(wanted[i]));
+      }
+    }
+  }
+}
+
 TEST_CASE("variables are written, read and kept in device memory") {
   Graph graph;
   const Output w =

@@ -21,7 +21,8 @@ class PlanBuilder {
   // Adds an instruction that runs `fn`, reads `in` cells, writes cell `out`,
   // and waits for the instructions `after`.
   template <typename Fn>
-  int Add(Fn fn, std::vector<int> in, int out, std::vector<int> after) {
+  int Add(Fn fn, const std::vector<int>& in, int out,
+          const std::vector<int>& after) {
     Instruction instruction;
     const int id = static_cast<int>(plan.instructions.size());
     instruction.kernel = static_cast<uint32_t>(id);

@@ -272,7 +272,7 @@ TEST_CASE("a label that is no class fails the step and is named") {
     const Output loss = SparseSoftmaxCrossEntropy(logits, labels);
     const Status status = Evaluate(loss, bench.given).status();
     CHECK(status.code() == Code::kOutOfRange);
-    const std::string message = status.message();
+    const std::string& message = status.message();
     INFO(message);
     CHECK(message.find(fmt::format("label {} in row 2", wrong)) !=
           std::string::npos);

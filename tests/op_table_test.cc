@@ -70,7 +70,7 @@ std::vector<Tensor> CheckKernels(const ProbeCase& c, const std::string& where,
     faults.Add(where + ": no kernel");
     return {};
   }
-  const std::vector<Tensor> wanted =
+  std::vector<Tensor> wanted =
       CheckKernel(c, spec, *kernels.back(), where, faults);
   for (size_t k = 0; k + 1 < kernels.size() && !wanted.empty(); ++k) {
     const std::vector<Tensor> got =

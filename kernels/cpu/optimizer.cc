@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/optimizer_operands.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
@@ -147,34 +148,6 @@ Update<T> UpdateOf(const Attributes& attrs) {
   return u;
 }
 
-// Where a node's operands are: one variable, then its slots, the scalars and
-// the gradient; or a list of variables, then those by kind, the scalars and the
-// gradients' scale. Last comes `apply`, which one variable may lack.
-struct Operands {
-  int variables = 1;
-  int slots = 0;
-  int gradient = 0;  // of the first variable
-  int rate = 0;
-  int gradient_scale = -1;
-  int apply = -1;
-
-  Operands(const KernelSpec& spec, const Rule& rule) : slots(rule.slots) {
-    const int scalars = rule.counts_steps ? 2 : 1;
-    if (spec.attrs.Has("variables")) {
-      variables = static_cast<int>(spec.attrs.Int("variables"));
-      gradient = (1 + slots) * variables;
-      rate = gradient + variables;
-      gradient_scale = rate + scalars;
-      apply = gradient_scale + 1;
-    } else {
-      rate = 1 + slots;
-      gradient = rate + scalars;
-      const int last = static_cast<int>(spec.inputs.size()) - 1;
-      if (last > gradient) apply = last;
-    }
-  }
-};
-
 // Calls fn(variable, its first element, number of elements) for the part
 // [begin, end) of all variables laid end to end, whose ends are given.
 template <typename Fn>
@@ -211,7 +184,7 @@ void RunChanged(const Update<T>& u, Loop<T> loop, T scale, T decay, const T* g,
 
 template <typename T>
 KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
-  const Operands at(spec, rule);
+  const OptimizerOperands at(spec, rule.slots, rule.counts_steps);
   const double beta1 = rule.counts_steps ? spec.attrs.Float("beta1") : 0;
   const double beta2 = rule.counts_steps ? spec.attrs.Float("beta2") : 0;
   const Update<T> fixed = UpdateOf<T>(spec.attrs);
@@ -229,7 +202,7 @@ KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
     Update<T> u = fixed;
     u.learning_rate = static_cast<T>(*c.input<float>(at.rate));
     if (counts) {
-      const auto step = static_cast<double>(*c.input<int64_t>(at.rate + 1));
+      const auto step = static_cast<double>(*c.input<int64_t>(at.step));
       u.correction1 = static_cast<T>(1 - std::pow(beta1, step));
       u.correction2 = static_cast<T>(1 - std::pow(beta2, step));
     }

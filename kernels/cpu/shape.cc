@@ -1,6 +1,7 @@
 // Transposes and broadcasts as strided copies, fills, and facts about shapes.
 // Reshape, ExpandDims and Squeeze are views: no kernel runs.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "engine/tensor.h"
@@ -48,7 +49,7 @@ Result<KernelPtr> MakeRange(const KernelSpec& spec) {
 
 // An op whose int64 elements are known when it is made.
 KernelPtr ConstantKernel(std::vector<int64_t> values) {
-  return KernelOf([values](const KernelContext& c) {
+  return KernelOf([values = std::move(values)](const KernelContext& c) {
     std::copy(values.begin(), values.end(), c.output<int64_t>(0));
   });
 }

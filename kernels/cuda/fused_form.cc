@@ -91,7 +91,7 @@ void CutSum(const KernelSpec& spec, int pack, bool states, FusedWork* work) {
     const int64_t packs = CeilDiv(sum.columns, pack);
     sum.lanes = static_cast<int>(
         std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(packs, 32))));
-    const int64_t groups = CeilDiv(packs, sum.lanes);
+    const int64_t groups = std::max<int64_t>(CeilDiv(packs, sum.lanes), 1);
     const int64_t wanted =
         std::clamp<int64_t>(sum.rows / (8 * (kFusedThreads / sum.lanes)), 1,
                             std::max<int64_t>(kEnoughTasks / groups, 1));

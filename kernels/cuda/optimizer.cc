@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/optimizer_operands.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/kernels.h"
 
@@ -27,37 +28,6 @@ OptimizerParams ParamsOf(const Attributes& attrs) {
   if (attrs.Has("decayed")) params.decayed = attrs.Int("decayed");
   return params;
 }
-
-// Where a node's operands are: one variable, then its slots, the scalars and
-// the gradient; or a list of variables, then those by kind, the scalars and the
-// gradients' scale. Last comes `apply`, which one variable may lack.
-struct Operands {
-  int variables = 1;
-  int slots = 0;
-  int gradient = 0;  // of the first variable
-  int rate = 0;
-  int step = -1;
-  int gradient_scale = -1;
-  int apply = -1;
-
-  explicit Operands(const KernelSpec& spec) : slots(OptimizerSlots(spec.op)) {
-    const bool counts_steps = spec.attrs.Has("beta1");
-    const int scalars = counts_steps ? 2 : 1;
-    if (spec.attrs.Has("variables")) {
-      variables = static_cast<int>(spec.attrs.Int("variables"));
-      gradient = (1 + slots) * variables;
-      rate = gradient + variables;
-      gradient_scale = rate + scalars;
-      apply = gradient_scale + 1;
-    } else {
-      rate = 1 + slots;
-      gradient = rate + scalars;
-      const int last = static_cast<int>(spec.inputs.size()) - 1;
-      if (last > gradient) apply = last;
-    }
-    if (counts_steps) step = rate + 1;
-  }
-};
 
 // The device reads where the variables are from a table in its memory. It is
 // uploaded at the first run and again when an operand has moved, so that a
@@ -100,7 +70,7 @@ class OptimizerStep final : public Kernel {
 
  private:
   explicit OptimizerStep(const KernelSpec& spec)
-      : at_(spec),
+      : at_(spec, OptimizerSlots(spec.op), spec.attrs.Has("beta1")),
         params_(ParamsOf(spec.attrs)),
         launch_(FindOptimizer(spec.op, spec.inputs[0].dtype)),
         tensors_(at_.variables) {
@@ -143,7 +113,7 @@ class OptimizerStep final : public Kernel {
                  "copy of the optimizer's table");
   }
 
-  const Operands at_;
+  const OptimizerOperands at_;
   const OptimizerParams params_;
   const OptimizerLauncher launch_;
   std::vector<OptimizerTensor> tensors_;

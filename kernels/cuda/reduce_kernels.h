@@ -188,6 +188,7 @@ Status LaunchReduce(const void* x, void* y, const ReducePlan& plan,
     void* to = ends.to_states ? states : y;
     SLUICE_RETURN_IF_ERROR(
         (LaunchPass<R, T>(R::kName, x, to, pass, ends, stream)));
+    if (!ends.to_states) break;
     x = states;
     states += pass.results();
     ends.from_states = true;
