@@ -9,7 +9,7 @@
 # it measured:
 #   OUTDIR/machine.json        device, driver, library versions, commit, date
 #   OUTDIR/PART.jsonl, PART.md one row a check or measurement
-#   OUTDIR/PART.log            what the programs wrote beside
+#   OUTDIR/gpu_check.log       what the programs wrote beside
 # CUDA's libraries are looked for on the system and in Python's `nvidia`
 # packages; the peers need PyTorch in python3. Exits with 1 if a check failed.
 set -uo pipefail
@@ -69,10 +69,10 @@ check() {
     return
   fi
   ((limit < left)) || limit=$left
-  echo "=== $name: $*" >>"$out/$part.log"
+  echo "=== $name: $*" >>"$out/gpu_check.log"
   timeout -k 5 "$limit" "$@" >"$out/.last" 2>"$out/.errors"
   status=$?
-  cat "$out/.last" "$out/.errors" >>"$out/$part.log"
+  cat "$out/.last" "$out/.errors" >>"$out/gpu_check.log"
   local lines
   mapfile -t lines < <(grep '^{' "$out/.last")
   if ((${#lines[@]})); then
@@ -97,7 +97,7 @@ check() {
 }
 
 machine() {
-  "$bin/sluice" doctor --json >"$out/.doctor" 2>>"$out/$part.log"
+  "$bin/sluice" doctor --json >"$out/.doctor" 2>>"$out/gpu_check.log"
   python3 - "$out/.doctor" "$(cat commit 2>/dev/null)" >"$out/machine.json" <<'EOF'
 import datetime, json, subprocess, sys
 
@@ -198,7 +198,7 @@ models() {
 }
 
 : >"$out/$part.jsonl"
-: >"$out/$part.log"
+echo "=== part $part" >>"$out/gpu_check.log"
 printf '| check | passed | seconds | result |\n|---|---|---|---|\n' \
   >"$out/$part.md"
 machine
