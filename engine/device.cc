@@ -30,6 +30,15 @@ Result<DeviceName> ParseDeviceName(std::string_view name) {
       name));
 }
 
+namespace {
+
+Tensor TensorIn(std::shared_ptr<void> buffer, const TensorType& type) {
+  void* const data = buffer.get();
+  return Tensor(type.dtype, type.shape, std::move(buffer), data);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<void>> DeviceMemory::Allocate(size_t bytes) const {
   if (accelerator_ != nullptr) {
     SLUICE_RETURN_IF_ERROR(accelerator_->Use());
@@ -48,13 +57,13 @@ Result<Tensor> DeviceMemory::Allocate(const TensorType& type) const {
         "a tensor needs a concrete shape, got {}", type.ToString()));
   }
   SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, Allocate(type.bytes()));
-  void* const data = buffer.get();
-  return Tensor(type.dtype, type.shape, std::move(buffer), data);
+  return TensorIn(std::move(buffer), type);
 }
 
 Result<Tensor> DeviceMemory::Upload(const Tensor& host) const {
   if (accelerator_ == nullptr) return host;
-  SLUICE_ASSIGN_OR_RETURN(Tensor here, Allocate({host.dtype(), host.shape()}));
+  SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, Allocate(host.bytes()));
+  Tensor here = TensorIn(std::move(buffer), {host.dtype(), host.shape()});
   SLUICE_RETURN_IF_ERROR(Store(host, here));
   return here;
 }
