@@ -125,10 +125,17 @@ Status Executor::Run(std::span<void* const> feeds,
   if (staging_ != nullptr) {
     const Status status = RunQueued(feeds, fetches, stop, observer);
     if (!status.ok()) stop.Stop(status);
-    if (stop.stopped()) return stop.status();
-    for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
-    return {};
+  } else {
+    RunOnHost(feeds, fetches, stop, observer);
   }
+  if (stop.stopped()) return stop.status();
+  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
+  return {};
+}
+
+void Executor::RunOnHost(std::span<void* const> feeds,
+                         std::span<void* const> fetches, StepStop& stop,
+                         Observer* observer) {
   for (const Patch& p : feeds_) pointers_[p.location] = feeds[p.index];
   for (const Patch& p : fetches_) pointers_[p.location] = fetches[p.index];
   ScopedFlushDenormals flush;
@@ -139,9 +146,6 @@ Status Executor::Run(std::span<void* const> feeds,
   } else {
     RunSerial<false>(nullptr, stop);
   }
-  if (stop.stopped()) return stop.status();
-  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
-  return {};
 }
 
 template <bool kWatched>

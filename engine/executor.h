@@ -75,6 +75,8 @@ class Executor {
 
   Status Bind();
   Status BindOnAccelerator();
+  void RunOnHost(std::span<void* const> feeds, std::span<void* const> fetches,
+                 StepStop& stop, Observer* observer);
   Status RunQueued(std::span<void* const> feeds, std::span<void* const> fetches,
                    StepStop& stop, Observer* observer);
   Status Capture(StepStop& stop);

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/thread_annotations.h"
-
 namespace sluice {
 namespace {
 

@@ -69,7 +69,7 @@ struct StepInfo {
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
   size_t constant_bytes = 0;
   // On an accelerator, why the step is not replayed as a whole but runs kernel
-  // by kernel; known when it is prepared, or after its second run.
+  // by kernel; known after its second run.
   std::string why_not_captured;
 };
 
