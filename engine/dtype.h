@@ -106,6 +106,9 @@ Result<DType> ParseDType(std::string_view name);
 inline bool IsFloating(DType t) {
   return t <= DType::kBFloat16;
 }
+inline bool IsHalf(DType t) {
+  return t == DType::kFloat16 || t == DType::kBFloat16;
+}
 inline bool IsInteger(DType t) {
   return t >= DType::kInt8 && t <= DType::kInt64;
 }
@@ -207,7 +210,7 @@ using ComputeType =
     std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>,
                        float, T>;
 inline DType ComputeDType(DType t) {
-  return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t;
+  return IsHalf(t) ? DType::kFloat32 : t;
 }
 
 }  // namespace sluice

@@ -86,9 +86,10 @@ Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
   for (int i = 0; i < node.num_inputs(); ++i) {
     const ArgDef& arg = op.InputArg(i, node.num_inputs());
     const DType got = node.input(i).dtype();
-    if (const TypeVar* var = FindVar(op, arg.type)) {
-      auto [it, fresh] = bound.emplace(arg.type, got);
-      if (it->second != got) {
+    const bool or_half = std::string_view(arg.type) == kTOrHalf;
+    if (const TypeVar* var = FindVar(op, or_half ? "T" : arg.type)) {
+      auto [it, fresh] = bound.emplace(var->name, got);
+      if (it->second != got && !(or_half && IsHalf(got))) {
         return InvalidArgument(
             fmt::format("dtypes differ: '{}' is {}, another operand {}",
                         arg.name, NameOf(got), NameOf(it->second)));

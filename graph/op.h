@@ -60,9 +60,9 @@ struct TypeVar {
 };
 
 // One input or output. `type` names a TypeVar, a dtype attribute, a dtype
-// ("bool"), or is kComputeOfT. One of the inputs, and the last of the outputs,
-// may be variadic: one operand or more. The last input may be optional where
-// none is variadic.
+// ("bool"), or is kComputeOfT or kTOrHalf. One of the inputs, and the last of
+// the outputs, may be variadic: one operand or more. The last input may be
+// optional where none is variadic.
 struct ArgDef {
   const char* name = nullptr;
   const char* type = "T";
@@ -74,6 +74,11 @@ struct ArgDef {
 // float16 or bfloat16, else T. For what must not be rounded to half, such as
 // the statistics of a normalisation. Comes after an input of type "T".
 inline constexpr const char* kComputeOfT = "compute T";
+
+// An input of the TypeVar "T", or of float16 or bfloat16, which is read as T,
+// each operand of a variadic one for itself. The first of them binds T if no
+// input before did.
+inline constexpr const char* kTOrHalf = "T or half";
 
 // A constant that fits into a table.
 struct AttrLiteral {
@@ -129,6 +134,7 @@ struct ProbeInput {
   double lo = -1;
   double hi = 1;
   FixedList<double, 8> values = {};
+  bool half = false;  // float16, for an input of type kTOrHalf
 };
 
 // Input shapes, ranges and attributes the table-walking test tries an op on.

@@ -5,7 +5,8 @@
 // was added to the gradient joins in, and then is computed where variable and
 // gradient pass anyway. So does the scalar that gradients are multiplied by
 // when the loss was scaled; the check that all of them are finite then
-// multiplies them itself.
+// multiplies them itself. And so do the casts of half gradients, which both
+// read as they are.
 //
 // The price: all gradients of a list live until the last of them is there. So
 // a list is closed when its gradients reach kMostGradientBytes.
@@ -83,6 +84,15 @@ std::optional<Output> UnscaledOf(const Output& product, const Output& scale) {
   return {};
 }
 
+// The half tensor that this one widens, or invalid. Not a variable, which must
+// be read where it is read now.
+Output HalfOf(const Output& gradient) {
+  const Node& cast = gradient.node();
+  const bool widens = cast.Is("Cast") && IsHalf(cast.input(0).dtype()) &&
+                      !IsHalf(gradient.dtype()) && IsFloating(gradient.dtype());
+  return widens && !IsVariable(cast.input(0)) ? cast.input(0) : Output();
+}
+
 // Makes AllFinite of products with one scale, which only updates use otherwise,
 // AllFiniteScaled: only they use them then.
 void ScaleChecks(NodeMerger& merger, const std::vector<Update>& updates) {
@@ -96,7 +106,8 @@ void ScaleChecks(NodeMerger& merger, const std::vector<Update>& updates) {
           merger.UsesOf(product).size() != 2) {
         return Outputs();
       }
-      inputs.push_back(*g);
+      const Output half = HalfOf(*g);
+      inputs.push_back(half.valid() ? half : *g);
     }
     return inputs;
   };
@@ -133,6 +144,17 @@ void TakeScale(const NodeMerger& merger, Update* update) {
     update->gradient_nodes.push_back(&product);
     return;
   }
+}
+
+// Finds a gradient that is half and widened only for this.
+void TakeHalf(const NodeMerger& merger, Update* update) {
+  const Output half = HalfOf(update->gradient);
+  if (!half.valid() || merger.UsesOf(update->gradient).size() != 1) return;
+  std::vector<Node*> members = update->Members();
+  members.push_back(&update->gradient.node());
+  if (!merger.CanMerge(members)) return;
+  update->gradient_nodes.push_back(&update->gradient.node());
+  update->gradient = half;
 }
 
 // Operands: variables, scalars, the gradient and, optional, `apply`.
@@ -202,7 +224,7 @@ struct List {
 void MergeList(NodeMerger& merger, List& list, Fusions* done) {
   if (list.updates.empty()) return;
   const Output scale = list.updates[0].scale;
-  if (list.updates.size() < 2 && list.decay == 0 && !scale.valid()) return;
+  if (list.Members().size() < 2) return;
   std::stable_partition(list.updates.begin(), list.updates.end(),
                         [](const Update& u) { return u.decay != 0; });
   Node& first = *list.updates[0].apply;
@@ -217,12 +239,15 @@ void MergeList(NodeMerger& merger, List& list, Fusions* done) {
     }
   }
   for (const Update& update : list.updates) {
+    const int64_t bytes = BytesOf(update.apply->input(0));
+    // The half gradient was read, the other written and read instead of it.
+    if (IsHalf(update.gradient.dtype())) bytes_saved += 2 * bytes;
     // The gradient was read, the product written.
-    if (scale.valid()) bytes_saved += 2 * BytesOf(update.gradient);
+    if (scale.valid()) bytes_saved += 2 * bytes;
     if (update.decay == 0) continue;
     ++decayed;
     // The product was read and written, the sum read twice and written.
-    bytes_saved += 5 * BytesOf(update.gradient);
+    bytes_saved += 5 * bytes;
   }
   for (int i = first.mutates(); i < GradientInput(first); ++i) {
     merged.inputs.push_back(first.input(i));
@@ -278,6 +303,7 @@ void FuseOptimizers(NodeMerger& merger, Fusions* done) {
   std::vector<List> lists;
   for (Update& update : updates) {
     TakeScale(merger, &update);
+    TakeHalf(merger, &update);
     auto list = std::find_if(
         lists.begin(), lists.end(),
         [&](const List& candidate) { return candidate.Takes(update); });

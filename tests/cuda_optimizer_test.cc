@@ -37,6 +37,12 @@ struct Case {
   bool apply = true;
   size_t skip = 0;
   float gradient_scale = 1;
+  std::vector<DType> halves = {};  // of gradients, in turn after one in dtype
+
+  DType GradientType(size_t variable) const {
+    const size_t k = variable % (halves.size() + 1);
+    return k == 0 ? dtype : halves[k - 1];
+  }
 
   Attributes Attrs() const {
     Attributes attrs;
@@ -60,8 +66,9 @@ std::vector<Tensor> Operands(const Case& c) {
   std::vector<Tensor> all;
   for (int kind = 0; kind < c.rule.slots + 2; ++kind) {
     const bool slot = kind > 0 && kind <= c.rule.slots;
-    for (int64_t n : kSizes) {
-      all.push_back(RandomTensor(c.dtype, {n}, slot ? 0.5 : -1, 1,
+    for (size_t i = 0; i < kSizes.size(); ++i) {
+      const DType dtype = kind > c.rule.slots ? c.GradientType(i) : c.dtype;
+      all.push_back(RandomTensor(dtype, {kSizes[i]}, slot ? 0.5 : -1, 1,
                                  static_cast<unsigned>(all.size() + 1)));
     }
   }
@@ -102,6 +109,7 @@ std::vector<Tensor> InCuda(const Case& c) {
         tensors[i].slots[s] = buffers[(1 + s) * count + i].get();
       }
       tensors[i].gradient = buffers[(1 + c.rule.slots) * count + i].get();
+      tensors[i].gradient_dtype = c.GradientType(i);
       tensors[i].elements = kSizes[i];
     }
     const int64_t chunks = PlanOptimizer(tensors);
@@ -171,6 +179,21 @@ TEST_CASE("gradients times a scale, before their decay") {
                  .gradient_scale = 0.3f});
     }
   }
+}
+
+TEST_CASE("gradients that are half, float32 and float64 beside each other") {
+  const std::vector<DType> halves = {DType::kFloat16, DType::kBFloat16};
+  for (const Rule& rule : kRules) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      CheckStep({.rule = rule,
+                 .dtype = dtype,
+                 .params = kParams,
+                 .gradient_scale = 0.3f,
+                 .halves = halves});
+    }
+  }
+  CheckStep(
+      {.rule = kRules[1], .params = kParams, .skip = 4, .halves = halves});
 }
 
 TEST_CASE("unaligned variables") {

@@ -143,26 +143,31 @@ TEST_CASE("the first NaN is both largest and least") {
 }
 
 // Of arrays of these sizes, one element not finite: `at` in array `array`, or
-// none.
-bool AllFiniteOf(DType dtype, const std::vector<int64_t>& sizes, int array,
-                 int64_t at, float what, const float* scale = nullptr) {
+// none. Their dtypes are the given ones in turn.
+bool AllFiniteOf(const std::vector<DType>& dtypes,
+                 const std::vector<int64_t>& sizes, int array, int64_t at,
+                 float what, const float* scale = nullptr) {
   std::vector<Tensor> values;
-  for (int64_t n : sizes) values.push_back(RandomTensor(dtype, {n}, -9, 9));
+  std::vector<TensorType> types;
+  for (int64_t n : sizes) {
+    const DType dtype = dtypes[values.size() % dtypes.size()];
+    values.push_back(RandomTensor(dtype, {n}, -9, 9));
+    types.push_back({dtype, {n}});
+  }
   if (array >= 0) {
     Tensor wide = values[array].Cast(DType::kFloat32);
     wide.data<float>()[at] = what;
-    values[array] = wide.Cast(dtype);
+    values[array] = wide.Cast(values[array].dtype());
   }
   return InEveryOrder([&] {
            std::vector<DeviceBuffer> buffers;
-           FiniteArrays arrays = PlanAllFinite(sizes);
-           arrays.scale = scale;
+           ArrayList arrays = ListsOf(types).front();
            for (size_t k = 0; k < values.size(); ++k) {
-             buffers.emplace_back(values[k], k % 2 * SizeOf(dtype));
-             arrays.at[k] = buffers.back().get();
+             buffers.emplace_back(values[k], k % 2 * SizeOf(types[k].dtype));
+             arrays.at[k].from = buffers.back().get();
            }
            const DeviceBuffer y(Tensor::Scalar(true));
-           CHECK(FindAllFinite(dtype)(arrays, y.as<bool>(), nullptr).ok());
+           CHECK(LaunchAllFinite(arrays, scale, y.as<bool>(), nullptr).ok());
            return std::vector{y.Read(DType::kBool, {})};
          })
              .front()
@@ -172,32 +177,34 @@ bool AllFiniteOf(DType dtype, const std::vector<int64_t>& sizes, int array,
 TEST_CASE("every element of every array is looked at") {
   const std::vector<int64_t> sizes = {5, 0, 8195, 1, 40};
   const float inf = std::numeric_limits<float>::infinity();
-  for (DType dtype :
-       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
-    CHECK(AllFiniteOf(dtype, sizes, -1, 0, 0));
-    CHECK_FALSE(AllFiniteOf(dtype, sizes, 0, 4, inf));
-    CHECK_FALSE(AllFiniteOf(dtype, sizes, 2, 8194, -inf));
-    CHECK_FALSE(AllFiniteOf(dtype, sizes, 2, 100, std::nanf("")));
-    CHECK_FALSE(AllFiniteOf(dtype, sizes, 3, 0, inf));
-    CHECK_FALSE(AllFiniteOf(dtype, sizes, 4, 39, inf));
+  const DType f32 = DType::kFloat32, f64 = DType::kFloat64;
+  const DType f16 = DType::kFloat16, bf16 = DType::kBFloat16;
+  for (const std::vector<DType>& dtypes : std::vector<std::vector<DType>>{
+           {f32}, {f64}, {f16}, {bf16}, {f32, bf16, f16}}) {
+    CHECK(AllFiniteOf(dtypes, sizes, -1, 0, 0));
+    CHECK_FALSE(AllFiniteOf(dtypes, sizes, 0, 4, inf));
+    CHECK_FALSE(AllFiniteOf(dtypes, sizes, 2, 8194, -inf));
+    CHECK_FALSE(AllFiniteOf(dtypes, sizes, 2, 100, std::nanf("")));
+    CHECK_FALSE(AllFiniteOf(dtypes, sizes, 3, 0, inf));
+    CHECK_FALSE(AllFiniteOf(dtypes, sizes, 4, 39, inf));
 
     const float scales[] = {0.5f, inf};
-    CHECK(AllFiniteOf(dtype, sizes, -1, 0, 0, &scales[0]));
-    CHECK_FALSE(AllFiniteOf(dtype, sizes, 2, 8194, inf, &scales[0]));
-    CHECK_FALSE(AllFiniteOf(dtype, sizes, -1, 0, 0, &scales[1]));
+    CHECK(AllFiniteOf(dtypes, sizes, -1, 0, 0, &scales[0]));
+    CHECK_FALSE(AllFiniteOf(dtypes, sizes, 2, 8194, inf, &scales[0]));
+    CHECK_FALSE(AllFiniteOf(dtypes, sizes, -1, 0, 0, &scales[1]));
   }
 }
 
 TEST_CASE("a product with the scale may overflow, or be in range again") {
   const float large = 1e30f;
-  CHECK_FALSE(AllFiniteOf(DType::kFloat32, {9, 40}, 1, 33, large, &large));
-  CHECK(AllFiniteOf(DType::kFloat64, {9, 40}, 1, 33, large, &large));
+  CHECK_FALSE(AllFiniteOf({DType::kFloat32}, {9, 40}, 1, 33, large, &large));
+  CHECK(AllFiniteOf({DType::kFloat64}, {9, 40}, 1, 33, large, &large));
 }
 
 TEST_CASE(
     "AllFiniteScaled: the scale comes first, then more arrays than a "
     "launch takes") {
-  std::vector<Tensor> inputs(1 + FiniteArrays::kMost + 3,
+  std::vector<Tensor> inputs(1 + ArrayList::kMost + 3,
                              Tensor::Full(DType::kFloat32, {3}, 1e30));
   KernelSpec spec{.op = "AllFiniteScaled"};
   spec.inputs.assign(inputs.size(), {DType::kFloat32, {3}});
@@ -216,7 +223,7 @@ TEST_CASE(
 }
 
 TEST_CASE("more arrays than one launch takes") {
-  std::vector<Tensor> inputs(FiniteArrays::kMost + 3,
+  std::vector<Tensor> inputs(ArrayList::kMost + 3,
                              Tensor::Full(DType::kFloat32, {3}, 1));
   KernelSpec spec{.op = "AllFinite"};
   spec.inputs.assign(inputs.size(), {DType::kFloat32, {3}});

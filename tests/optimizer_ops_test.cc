@@ -196,27 +196,30 @@ TEST_CASE("Every kernel follows the formulas") {
 }
 
 // The variables and slots after an update by a list kernel, of a variable with
-// gradient decay and one without.
+// gradient decay and one without. Premade gradients are of the variables' dtype
+// and scaled already.
 std::vector<Tensor> RunList(const Rule& rule, const KernelDef& def,
-                            const KernelSpec& spec, float scale, bool premade) {
+                            KernelSpec spec, float scale, bool premade) {
   std::vector<Tensor> operands;
   const size_t tensors = 2 * (2 + rule.slots);
+  const DType dtype = spec.inputs[0].dtype;
   for (size_t i = 0; i < tensors; ++i) {
-    const auto [dtype, shape] = spec.inputs[i];
-    Tensor t = Noise(dtype, shape[0], static_cast<unsigned>(i + 1));
+    TensorType& type = spec.inputs[i];
+    Tensor t = Noise(type.dtype, type.shape[0], static_cast<unsigned>(i + 1));
     const bool slot = i >= 2 && i < tensors - 2;
-    for (int64_t j = 0; j < t.elements(); ++j) {
-      const auto change = [&](auto* x) {
-        using T = std::remove_reference_t<decltype(*x)>;
-        if (slot) x[j] = std::abs(x[j]);
-        if (premade && i >= tensors - 2) x[j] *= static_cast<T>(scale);
-      };
-      if (dtype == DType::kFloat32) {
-        change(t.data<float>());
-      } else {
-        change(t.data<double>());
-      }
+    const bool made = premade && i >= tensors - 2;
+    if (made) {
+      type.dtype = dtype;
+      t = t.Cast(dtype);
     }
+    DispatchFloating(t.dtype(), [&]<typename T>(TypeTag<T>) {
+      if constexpr (std::is_floating_point_v<T>) {
+        for (T& x : t.values<T>()) {
+          if (slot) x = std::abs(x);
+          if (made) x *= static_cast<T>(scale);
+        }
+      }
+    });
     operands.push_back(std::move(t));
   }
   operands.push_back(Tensor::Scalar(static_cast<float>(kRate)));
@@ -233,34 +236,46 @@ std::vector<Tensor> RunList(const Rule& rule, const KernelDef& def,
   return operands;
 }
 
-TEST_CASE("a list's gradient scale has the bits of products made before") {
+// Of two variables; the first one's gradient has a dtype of its own.
+KernelSpec ListSpec(const Rule& rule, DType dtype, DType first_gradient) {
+  KernelSpec spec{.op = std::string(rule.op) + "List", .attrs = rule.attrs};
+  spec.attrs.Set("variables", 2);
+  spec.attrs.Set("gradient_decay", 0.3);
+  spec.attrs.Set("decayed", 1);
+  for (int kind = 0; kind < rule.slots + 2; ++kind) {
+    const bool gradient = kind == rule.slots + 1;
+    spec.inputs.push_back({gradient ? first_gradient : dtype, {5000}});
+    spec.inputs.push_back({dtype, {40'003}});
+  }
+  spec.inputs.push_back({DType::kFloat32, {}});
+  if (rule.counts_steps) spec.inputs.push_back({DType::kInt64, {}});
+  spec.inputs.push_back({DType::kFloat32, {}});
+  spec.inputs.push_back({DType::kBool, {}});
+  spec.outputs = {spec.inputs[0]};
+  return spec;
+}
+
+TEST_CASE("a list scales and widens gradients as nodes before it would") {
   for (const Rule& rule : Rules()) {
     for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
-      KernelSpec spec{.op = std::string(rule.op) + "List", .attrs = rule.attrs};
-      spec.attrs.Set("variables", 2);
-      spec.attrs.Set("gradient_decay", 0.3);
-      spec.attrs.Set("decayed", 1);
-      for (int kind = 0; kind < rule.slots + 2; ++kind) {
-        spec.inputs.push_back({dtype, {5000}});
-        spec.inputs.push_back({dtype, {40'003}});
-      }
-      spec.inputs.push_back({DType::kFloat32, {}});
-      if (rule.counts_steps) spec.inputs.push_back({DType::kInt64, {}});
-      spec.inputs.push_back({DType::kFloat32, {}});
-      spec.inputs.push_back({DType::kBool, {}});
-      spec.outputs = {spec.inputs[0]};
-      const auto kernels =
-          KernelTable::Global().FindAll(spec, DeviceType::kCpu);
-      CHECK(kernels.size() == (dtype == DType::kFloat32 ? 2 : 1));
-      for (const KernelDef* kernel : kernels) {
-        CAPTURE(rule.op);
-        CAPTURE(kernel->provider);
-        const auto wanted = RunList(rule, *kernel, spec, 0.3f, true);
-        const auto got = RunList(rule, *kernel, spec, 0.3f, false);
-        const auto other = RunList(rule, *kernel, spec, 0.5f, false);
-        for (size_t i = 0; i < got.size(); ++i) {
-          CHECK(got[i].BitEqual(wanted[i]));
-          CHECK_FALSE(other[i].BitEqual(wanted[i]));
+      for (DType gradient : {dtype, DType::kFloat16, DType::kBFloat16}) {
+        const KernelSpec spec = ListSpec(rule, dtype, gradient);
+        const auto kernels =
+            KernelTable::Global().FindAll(spec, DeviceType::kCpu);
+        CHECK(kernels.size() == (dtype == DType::kFloat32 ? 2 : 1));
+        for (const KernelDef* kernel : kernels) {
+          CAPTURE(rule.op);
+          CAPTURE(kernel->provider);
+          const auto wanted = RunList(rule, *kernel, spec, 0.3f, true);
+          const auto got = RunList(rule, *kernel, spec, 0.3f, false);
+          const auto other = RunList(rule, *kernel, spec, 0.5f, false);
+          const auto plain = RunList(rule, *kernel, spec, 1, true);
+          const auto widened = RunList(rule, *kernel, spec, 1, false);
+          for (size_t i = 0; i < got.size(); ++i) {
+            CHECK(got[i].BitEqual(wanted[i]));
+            CHECK_FALSE(other[i].BitEqual(wanted[i]));
+            CHECK(widened[i].BitEqual(plain[i]));
+          }
         }
       }
     }

@@ -116,9 +116,9 @@ constexpr OpDef kOptimizerOps[] = {
 
 // --- Lists of variables ------------------------------------------------------
 
-// The tensors by kind: all variables, all first slots, ..., all gradients; then
-// the scalars, what the gradients are multiplied by first (1 changes nothing)
-// and `apply`, which is not optional here.
+// The tensors by kind: all variables, all first slots, ..., all gradients, of
+// which each may be half; then the scalars, what the gradients are multiplied
+// by first (1 changes nothing) and `apply`, which is not optional here.
 Status ApplyListShape(InferContext& c) {
   const OpDef& op = c.node().op();
   const int64_t variables = c.attrs().Int("variables");
@@ -134,6 +134,13 @@ Status ApplyListShape(InferContext& c) {
     return InvalidArgument(
         fmt::format("decayed must lie in [0, {}], got {}", variables, decayed));
   }
+  for (int i = 0; i < tensors - variables; ++i) {
+    if (c.type(i).dtype != c.type(0).dtype) {
+      return InvalidArgument(fmt::format("input {} is {}, another variable {}",
+                                         i, NameOf(c.type(i).dtype),
+                                         NameOf(c.type(0).dtype)));
+    }
+  }
   for (int i = 0; i < c.num_inputs(); ++i) {
     const Shape wanted =
         i < tensors ? c.input(i % static_cast<int>(variables)) : Shape();
@@ -147,7 +154,7 @@ Status ApplyListShape(InferContext& c) {
   return {};
 }
 
-// The same for two variables of different shapes.
+// The same for two variables of different shapes, the second gradient half.
 constexpr Probe ListProbe(const OpDef& one) {
   const Probe& probe = one.probes[0];
   const int gradient = GradientInput(one);
@@ -157,6 +164,7 @@ constexpr Probe ListProbe(const OpDef& one) {
     if (i >= one.mutates && i < gradient) continue;
     inputs[n++] = probe.inputs[i];
     inputs[n] = probe.inputs[i];
+    inputs[n].half = i == gradient;
     inputs[n++].shape = {7};
   }
   for (int i = one.mutates; i < gradient; ++i) inputs[n++] = probe.inputs[i];
@@ -168,11 +176,11 @@ constexpr Probe ListProbe(const OpDef& one) {
   return list;
 }
 
-// What `one` does, for a list of variables, in one node. Gradients are taken
-// times gradient_scale; to those of the first `decayed` variables,
-// gradient_decay times the variable is added then.
+// What `one` does, for a list of variables, in one node. Gradients, brought to
+// the variables' dtype, are taken times gradient_scale; to those of the first
+// `decayed` variables, gradient_decay times the variable is added then.
 constexpr OpDef ListOp(const OpDef& one) {
-  ArgDef inputs[8] = {{.name = "tensors", .variadic = true}};
+  ArgDef inputs[8] = {{.name = "tensors", .type = kTOrHalf, .variadic = true}};
   int n = 1;
   for (int i = one.mutates; i < GradientInput(one); ++i) {
     inputs[n++] = one.inputs[i];

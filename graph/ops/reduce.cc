@@ -283,13 +283,21 @@ constexpr OpDef AllFiniteOp() {
 
 // What the fusion pass makes of AllFinite of products, which then need not be
 // there: those of an optimizer's gradients, whose update multiplies them too.
+// Products are rounded to the scale's dtype.
 constexpr OpDef AllFiniteScaledOp() {
   OpDef op = AllFiniteOp();
   op.name = "AllFiniteScaled";
   op.doc = "Is no product of scale and any operand's element infinite or NaN?";
-  op.inputs = {{"scale", "float32"}, {.name = "tensors", .variadic = true}};
+  op.inputs = {{"scale"},
+               {.name = "tensors", .type = kTOrHalf, .variadic = true}};
   op.types = {{"T", DType::kFloat32}};
   op.probes = {{.inputs = {{.values = {0.5}}, {.shape = {37}}, {.shape = {}}}},
+               {.inputs = {{.values = {1e35}},
+                           {.shape = {5}},
+                           {.shape = {4000}, .values = {0, 1}, .half = true}}},
+               {.inputs = {{.values = {1e35}},
+                           {.shape = {4000}, .values = {1, 1e4}, .half = true},
+                           {.shape = {5}}}},
                {.inputs = {{.values = {1e30}},
                            {.shape = {2, 3}},
                            {.shape = {40000}, .values = {1, 1e30}}}},

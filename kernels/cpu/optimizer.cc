@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/convert.h"
 #include "engine/optimizer_operands.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/tensor_list.h"
 
 namespace sluice::cpu {
 namespace {
@@ -148,36 +150,39 @@ Update<T> UpdateOf(const Attributes& attrs) {
   return u;
 }
 
-// Calls fn(variable, its first element, number of elements) for the part
-// [begin, end) of all variables laid end to end, whose ends are given.
-template <typename Fn>
-void ForVariables(const std::vector<int64_t>& ends, int64_t begin, int64_t end,
-                  Fn fn) {
-  size_t i = static_cast<size_t>(
-      std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
-  for (; begin < end; ++i) {
-    const int64_t start = i == 0 ? 0 : ends[i - 1];
-    const int64_t stop = std::min(end, ends[i]);
-    fn(static_cast<int>(i), begin - start, stop - begin);
-    begin = stop;
-  }
-}
-
-// The gradient times its scale, with decay times the parameters added, goes
-// through a buffer that stays in the nearest cache.
+// A gradient that is half, scaled or decayed first goes through a buffer that
+// stays in the nearest cache.
 constexpr int64_t kGradientTile = 1024;
 
+// What becomes of one variable's gradient before the step.
 template <typename T>
-void RunChanged(const Update<T>& u, Loop<T> loop, T scale, T decay, const T* g,
-                T* p, T* a, T* b, int64_t n) {
+struct Gradient {
+  DType dtype;
+  T scale, decay;
+
+  bool Changes() const {
+    return dtype != DTypeOf<T>::value || scale != 1 || decay != 0;
+  }
+  // n elements of it, times the scale, with decay times the parameters added.
+  void Load(const char* data, const T* p, int64_t n, T* sum) const {
+    DispatchFloating(dtype, [&]<typename G>(TypeTag<G>) {
+      const G* g = reinterpret_cast<const G*>(data);
+      // Stored, so that it is rounded as a node of its own would round it.
+      for (int64_t i = 0; i < n; ++i) sum[i] = Convert<T>(g[i]) * scale;
+    });
+    if (decay == 0) return;
+    for (int64_t i = 0; i < n; ++i) sum[i] += decay * p[i];
+  }
+};
+
+template <typename T>
+void RunChanged(const Update<T>& u, Loop<T> loop, const Gradient<T>& gradient,
+                const char* g, T* p, T* a, T* b, int64_t n) {
   T sum[kGradientTile];
+  const auto bytes = static_cast<int64_t>(SizeOf(gradient.dtype));
   for (int64_t at = 0; at < n; at += kGradientTile) {
     const int64_t count = std::min(kGradientTile, n - at);
-    // Stored, so that it is rounded as a node of its own would round it.
-    for (int64_t i = 0; i < count; ++i) sum[i] = g[at + i] * scale;
-    if (decay != 0) {
-      for (int64_t i = 0; i < count; ++i) sum[i] += decay * p[at + i];
-    }
+    gradient.Load(g + at * bytes, p + at, count, sum);
     loop(u, sum, p + at, a ? a + at : a, b ? b + at : b, count);
   }
 }
@@ -191,13 +196,12 @@ KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
   const bool list = spec.attrs.Has("variables");
   const T decay = list ? static_cast<T>(spec.attrs.Float("gradient_decay")) : 0;
   const int64_t decayed = list ? spec.attrs.Int("decayed") : 0;
-  std::vector<int64_t> ends;
+  const TensorList variables(std::span(spec.inputs).first(at.variables));
+  std::vector<DType> dtypes;  // of gradients
   for (int i = 0; i < at.variables; ++i) {
-    ends.push_back((i == 0 ? 0 : ends.back()) +
-                   spec.inputs[i].shape.elements());
+    dtypes.push_back(spec.inputs[at.gradient + i].dtype);
   }
-  return KernelOf([=, ends = std::move(ends),
-                   counts = rule.counts_steps](const KernelContext& c) {
+  return KernelOf([=, counts = rule.counts_steps](const KernelContext& c) {
     if (at.apply >= 0 && !*c.input<bool>(at.apply)) return;
     Update<T> u = fixed;
     u.learning_rate = static_cast<T>(*c.input<float>(at.rate));
@@ -209,20 +213,22 @@ KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
     const T scale = at.gradient_scale >= 0
                         ? static_cast<T>(*c.input<float>(at.gradient_scale))
                         : T(1);
-    ParallelFor(ends.back(), kGrain, [&](int64_t begin, int64_t end) {
-      ForVariables(ends, begin, end, [&](int i, int64_t first, int64_t n) {
+    ParallelFor(variables.elements(), kGrain, [&](int64_t begin, int64_t end) {
+      variables.ForEach(begin, end, [&](int i, int64_t first, int64_t n) {
         auto slot = [&](int s) {
           return s < at.slots
                      ? c.mutable_input<T>((1 + s) * at.variables + i) + first
                      : nullptr;
         };
-        const T* g = c.input<T>(at.gradient + i) + first;
+        const Gradient<T> gradient = {dtypes[i], scale,
+                                      i < decayed ? decay : T(0)};
+        const char* g = c.input<char>(at.gradient + i) +
+                        first * static_cast<int64_t>(SizeOf(dtypes[i]));
         T* p = c.mutable_input<T>(i) + first;
-        const T added = i < decayed ? decay : T(0);
-        if (scale != 1 || added != 0) {
-          RunChanged(u, loop, scale, added, g, p, slot(0), slot(1), n);
+        if (gradient.Changes()) {
+          RunChanged(u, loop, gradient, g, p, slot(0), slot(1), n);
         } else {
-          loop(u, g, p, slot(0), slot(1), n);
+          loop(u, reinterpret_cast<const T*>(g), p, slot(0), slot(1), n);
         }
       });
     });

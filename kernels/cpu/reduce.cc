@@ -11,10 +11,12 @@
 #include <atomic>
 #include <cmath>
 
+#include "engine/convert.h"
 #include "engine/threads.h"
 #include "engine/trace.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/reducers.h"
+#include "kernels/cpu/tensor_list.h"
 
 namespace sluice::cpu {
 
@@ -187,45 +189,48 @@ void RegisterNumeric(KernelTable& table, const char* op) {
   Register<R, int8_t, uint8_t, int32_t, int64_t>(table, op);
 }
 
-// Whether finite(operand, begin, end) holds for all pieces of the operands from
-// `first` on.
+// Whether finite(operand, its first element, number) holds for all pieces of
+// the operands from `first` on.
 template <typename Finite>
-bool AllPieces(const std::vector<TensorType>& inputs, size_t first,
-               Finite finite) {
-  std::atomic<bool> all = true;
-  for (size_t k = first; k < inputs.size(); ++k) {
-    ParallelFor(inputs[k].shape.elements(), kReduceGrain,
-                [&](int64_t begin, int64_t end) {
-                  if (!finite(static_cast<int>(k), begin, end)) {
-                    all.store(false, std::memory_order_relaxed);
-                  }
-                });
-  }
-  return all;
+KernelPtr AllPieces(const KernelSpec& spec, int first, Finite finite) {
+  return KernelOf([tensors = TensorList(std::span(spec.inputs).subspan(first)),
+                   first, finite](const KernelContext& c) {
+    std::atomic<bool> all = true;
+    ParallelFor(
+        tensors.elements(), kReduceGrain, [&](int64_t begin, int64_t end) {
+          tensors.ForEach(begin, end, [&](int k, int64_t at, int64_t n) {
+            if (!finite(c, first + k, at, n)) {
+              all.store(false, std::memory_order_relaxed);
+            }
+          });
+        });
+    *c.output<bool>(0) = all;
+  });
 }
 
 Result<KernelPtr> MakeAllFinite(const KernelSpec& spec) {
-  return KernelOf([inputs = spec.inputs](const KernelContext& c) {
-    const DType dtype = inputs[0].dtype;
-    *c.output<bool>(0) =
-        AllPieces(inputs, 0, [&](int k, int64_t begin, int64_t end) {
-          return AllFinite(dtype, c.input<char>(k) + begin * SizeOf(dtype),
-                           end - begin);
-        });
-  });
+  const DType dtype = spec.inputs[0].dtype;
+  return AllPieces(
+      spec, 0, [dtype](const KernelContext& c, int k, int64_t at, int64_t n) {
+        return AllFinite(dtype, c.input<char>(k) + at * SizeOf(dtype), n);
+      });
 }
 
 Result<KernelPtr> MakeAllFiniteScaled(const KernelSpec& spec) {
-  return KernelOf([inputs = spec.inputs](const KernelContext& c) {
-    const float scale = *c.input<float>(0);
-    *c.output<bool>(0) =
-        AllPieces(inputs, 1, [&](int k, int64_t begin, int64_t end) {
-          const float* x = c.input<float>(k);
-          return std::all_of(x + begin, x + end, [scale](float value) {
-            return std::isfinite(value * scale);
-          });
+  std::vector<DType> dtypes;
+  for (const TensorType& input : spec.inputs) dtypes.push_back(input.dtype);
+  return AllPieces(
+      spec, 1, [dtypes](const KernelContext& c, int k, int64_t at, int64_t n) {
+        const float scale = *c.input<float>(0);
+        return DispatchFloating(dtypes[k], [&]<typename T>(TypeTag<T>) {
+          const T* x = c.input<T>(k) + at;
+          bool finite = true;
+          for (int64_t i = 0; i < n; ++i) {
+            finite &= std::isfinite(Convert<float>(x[i]) * scale);
+          }
+          return finite;
         });
-  });
+      });
 }
 
 }  // namespace

@@ -76,6 +76,7 @@ class OptimizerStep final : public Kernel {
         tensors_(at_.variables) {
     for (int i = 0; i < at_.variables; ++i) {
       tensors_[i].elements = spec.inputs[i].shape.elements();
+      tensors_[i].gradient_dtype = spec.inputs[at_.gradient + i].dtype;
     }
     chunks_ = PlanOptimizer(tensors_);
   }

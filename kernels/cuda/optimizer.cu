@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/scalar.h"
-#include "kernels/cuda/element.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/array_list.h"
 
 namespace sluice::cuda {
 namespace {
@@ -85,18 +83,32 @@ struct Adam {
   }
 };
 
-// The variable that a chunk belongs to: the last that begins at or before it.
-__device__ int VariableOf(const OptimizerList& list, int64_t chunk) {
-  int low = 0, high = list.count;  // in [low, high)
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    if (list.tensors[middle].first_chunk <= chunk) {
-      low = middle;
-    } else {
-      high = middle;
-    }
+template <typename T, typename G>
+__device__ Pack<T, kPack<T>> LoadAs(const void* data, int64_t i, int64_t count,
+                                    bool whole) {
+  constexpr int kN = kPack<T>;
+  const G* g = static_cast<const G*>(data);
+  const Pack<G, kN> pack = LoadPack<G, kN>(g + i, count, whole);
+  Pack<T, kN> out;
+  for (int k = 0; k < kN; ++k) {
+    out.at[k] = static_cast<ComputeOf<G>>(pack.at[k]);
   }
-  return low;
+  return out;
+}
+
+// A pack of the gradient from its element i on.
+template <typename T>
+__device__ Pack<T, kPack<T>> LoadGradient(const OptimizerTensor& tensor,
+                                          int64_t i, int64_t count,
+                                          bool whole) {
+  switch (tensor.gradient_dtype) {
+    case DType::kFloat16:
+      return LoadAs<T, Float16>(tensor.gradient, i, count, whole);
+    case DType::kBFloat16:
+      return LoadAs<T, BrainFloat16>(tensor.gradient, i, count, whole);
+    default:
+      return LoadAs<T, T>(tensor.gradient, i, count, whole);
+  }
 }
 
 template <typename Rule, typename T>
@@ -108,17 +120,16 @@ __device__ void UpdateChunk(const OptimizerTensor& tensor, int64_t chunk,
   T* p = static_cast<T*>(tensor.variable);
   T* a = static_cast<T*>(tensor.slots[0]);
   T* b = static_cast<T*>(tensor.slots[1]);
-  const T* g = static_cast<const T*>(tensor.gradient);
   const bool whole = (reinterpret_cast<uintptr_t>(p) % 16 == 0) &&
                      (reinterpret_cast<uintptr_t>(a) % 16 == 0) &&
                      (reinterpret_cast<uintptr_t>(b) % 16 == 0) &&
-                     (reinterpret_cast<uintptr_t>(g) % 16 == 0);
+                     (reinterpret_cast<uintptr_t>(tensor.gradient) % 16 == 0);
   const int64_t first = (chunk - tensor.first_chunk) * kChunk;
   const int64_t end = scalar::Minimum()(first + kChunk, tensor.elements);
   for (int64_t i = first + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
     const int64_t count = end - i;
     Pack<T, kN> ps = LoadPack<T>(p + i, count, whole);
-    const Pack<T, kN> gs = LoadPack<T>(g + i, count, whole);
+    const Pack<T, kN> gs = LoadGradient<T>(tensor, i, count, whole);
     Pack<T, kN> as = {}, bs = {};
     if (Rule::kSlots > 0) as = LoadPack<T>(a + i, count, whole);
     if (Rule::kSlots > 1) bs = LoadPack<T>(b + i, count, whole);
@@ -162,7 +173,7 @@ __global__ void __launch_bounds__(kThreads)
                       ? T(1)
                       : static_cast<T>(*list.gradient_scale);
   for (int64_t chunk = blockIdx.x; chunk < list.chunks; chunk += gridDim.x) {
-    const int variable = VariableOf(list, chunk);
+    const int variable = ArrayOf(list.tensors, list.count, chunk);
     const T decay = variable < params.decayed
                         ? static_cast<T>(params.gradient_decay)
                         : T(0);

@@ -21,6 +21,7 @@ struct OptimizerTensor {
   void* variable = nullptr;
   void* slots[2] = {nullptr, nullptr};
   const void* gradient = nullptr;
+  DType gradient_dtype = DType::kFloat32;  // the variable's or a half one
   int64_t elements = 0;
   int64_t first_chunk = 0;  // PlanOptimizer fills it in
 };

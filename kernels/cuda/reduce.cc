@@ -85,32 +85,22 @@ Result<KernelPtr> MakeArg(const KernelSpec& spec) {
 
 // Of AllFinite, and of AllFiniteScaled, whose first operand is the scale.
 Result<KernelPtr> MakeAllFinite(const KernelSpec& spec) {
-  const bool scaled = spec.op == "AllFiniteScaled";
-  std::vector<int64_t> sizes;
-  for (size_t i = scaled ? 1 : 0; i < spec.inputs.size(); ++i) {
-    sizes.push_back(spec.inputs[i].shape.elements());
-  }
-  std::vector<FiniteArrays> launches;
-  for (size_t i = 0; i < sizes.size(); i += FiniteArrays::kMost) {
-    launches.push_back(PlanAllFinite(std::span(sizes).subspan(
-        i, std::min<size_t>(sizes.size() - i, FiniteArrays::kMost))));
-  }
-  return KernelOf(
-      [launches, scaled, launch = FindAllFinite(spec.inputs.back().dtype)](
-          const KernelContext& c) mutable -> Status {
-        bool* y = c.output<bool>(0);
-        SLUICE_RETURN_IF_ERROR(
-            FillBytes(y, /*pattern=*/1, sizeof(bool), StreamOf(c)));
-        int input = scaled ? 1 : 0;
-        for (FiniteArrays& arrays : launches) {
-          if (scaled) arrays.scale = c.input<float>(0);
-          for (int k = 0; k < arrays.count; ++k) {
-            arrays.at[k] = c.input<void>(input++);
-          }
-          SLUICE_RETURN_IF_ERROR(launch(arrays, y, StreamOf(c)));
-        }
-        return {};
-      });
+  const int first = spec.op == "AllFiniteScaled" ? 1 : 0;
+  return KernelOf([lists = ListsOf(std::span(spec.inputs).subspan(first)),
+                   first](const KernelContext& c) mutable -> Status {
+    bool* y = c.output<bool>(0);
+    SLUICE_RETURN_IF_ERROR(
+        FillBytes(y, /*pattern=*/1, sizeof(bool), StreamOf(c)));
+    const float* scale = first > 0 ? c.input<float>(0) : nullptr;
+    int input = first;
+    for (ArrayList& list : lists) {
+      for (int k = 0; k < list.count; ++k) {
+        list.at[k].from = c.input<void>(input++);
+      }
+      SLUICE_RETURN_IF_ERROR(LaunchAllFinite(list, scale, y, StreamOf(c)));
+    }
+    return {};
+  });
 }
 
 }  // namespace

@@ -5,33 +5,15 @@
 
 #include <cuda_runtime.h>
 
-#include <cstdint>
-#include <span>
-
-#include "engine/dtype.h"
-#include "engine/status.h"
+#include "kernels/cuda/array_list.h"
 
 namespace sluice::cuda {
 
-// Arrays of one dtype that a launch looks at: kernel parameters hold no more.
-struct FiniteArrays {
-  static constexpr int kMost = 128;
-  int count = 0;
-  int64_t chunks = 0;
-  const void* at[kMost] = {};
-  int64_t elements[kMost] = {};
-  int64_t first_chunk[kMost] = {};  // ascending
-  // A device scalar that elements are multiplied by; or null.
-  const float* scale = nullptr;
-};
-
-// Cuts arrays of these sizes into chunks; kMost of them at most.
-FiniteArrays PlanAllFinite(std::span<const int64_t> elements);
-
-// *y = false if any is not finite; else *y stays as it is.
-using AllFiniteLauncher = Status (*)(const FiniteArrays& arrays, bool* y,
-                                     cudaStream_t stream);
-AllFiniteLauncher FindAllFinite(DType dtype);  // floating
+// *y = false if any element of the arrays, of floating dtypes, is not finite;
+// else *y stays as it is. `scale`, a device scalar that elements are multiplied
+// by in float32 at least, may be null.
+Status LaunchAllFinite(const ArrayList& arrays, const float* scale, bool* y,
+                       cudaStream_t stream);
 
 }  // namespace sluice::cuda
 

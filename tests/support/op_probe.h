@@ -148,6 +148,8 @@ inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
     DType dtype;
     if (binding.contains(arg.type)) {
       dtype = binding.at(arg.type);
+    } else if (std::string_view(arg.type) == kTOrHalf) {
+      dtype = input.half ? DType::kFloat16 : binding.at("T");
     } else if (std::string_view(arg.type) == kComputeOfT) {
       dtype = ComputeDType(binding.at("T"));
     } else if (const AttrValue* attr = request.attrs.Find(arg.type)) {
