@@ -24,6 +24,7 @@ endif()
 add_library(sluice_cuda MODULE ${sources}
   ${PROJECT_SOURCE_DIR}/engine/attributes.cc ${PROJECT_SOURCE_DIR}/engine/dtype.cc
   ${PROJECT_SOURCE_DIR}/engine/fused_program.cc
+  ${PROJECT_SOURCE_DIR}/engine/index_error.cc
   ${PROJECT_SOURCE_DIR}/engine/kernel.cc ${PROJECT_SOURCE_DIR}/engine/shape.cc
   ${PROJECT_SOURCE_DIR}/engine/status.cc ${PROJECT_SOURCE_DIR}/engine/strided_move.cc
   ${PROJECT_SOURCE_DIR}/engine/tensor.cc ${PROJECT_SOURCE_DIR}/engine/window.cc)

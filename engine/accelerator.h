@@ -71,6 +71,11 @@ class Accelerator {
   // Waits for all queues.
   virtual Status Synchronize() = 0;
 
+  // From now on calls that wait on the host ask the report and return what it
+  // has as their error, with `who` put before it. Of several that have
+  // something the first watched is returned; the others are dropped.
+  virtual void Watch(std::string who, std::shared_ptr<WorkReport> report) = 0;
+
   // What is added to the compute queue from here on is recorded, not run.
   virtual Status BeginCapture() = 0;
   virtual Result<std::unique_ptr<CapturedWork>> EndCapture() = 0;

@@ -21,6 +21,18 @@ std::string WhyNotCaptured(const Plan& plan) {
   return "";
 }
 
+// What work of the plan's kernels finds wrong is an error of a later wait.
+void WatchReports(const Plan& plan, Accelerator& accelerator) {
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const Kernel& kernel = *plan.kernels[plan.instructions[i].kernel];
+    if (auto report = kernel.report()) {
+      accelerator.Watch(
+          fmt::format("{} '{}'", plan.labels[i].op, plan.labels[i].node),
+          std::move(report));
+    }
+  }
+}
+
 }  // namespace
 
 Status Executor::BindOnAccelerator() {
@@ -34,6 +46,7 @@ Status Executor::BindOnAccelerator() {
     }
     staging_ = *std::move(staging);
     why_not_captured_ = WhyNotCaptured(plan_);
+    WatchReports(plan_, accelerator);
   }
   // What was captured has the old addresses.
   captured_.reset();

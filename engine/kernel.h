@@ -123,6 +123,16 @@ class KernelContext {
   const StepContext* step_ = nullptr;
 };
 
+// Where the work that a kernel adds to an accelerator's queue says what it
+// found wrong with its operands: Run has returned by then.
+class WorkReport {
+ public:
+  virtual ~WorkReport() = default;
+  // What it has found since the last call: the error that the CPU's kernel
+  // returns from Run. Called when the work is over, or some of it.
+  virtual Status Take() = 0;
+};
+
 // Immutable once made; Run may be called again and again, by one thread at a
 // time. It must not allocate, lock or format strings unless it fails. On an
 // accelerator operands are in device memory, and Run adds work to the step's
@@ -135,6 +145,9 @@ class Kernel {
   // Why a step that has this kernel cannot be captured once and replayed
   // without calling Run; empty when it can be.
   virtual std::string_view why_not_captured() const { return {}; }
+  // Of a kernel whose work on an accelerator can find operands wrong; else
+  // null.
+  virtual std::shared_ptr<WorkReport> report() const { return nullptr; }
 };
 using KernelPtr = std::unique_ptr<Kernel>;
 

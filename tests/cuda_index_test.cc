@@ -59,7 +59,7 @@ void CheckGather(const GatherCase& c) {
                        const DeviceBuffer in(params, c.skip), at(indices);
                        const DeviceBuffer y(wanted.bytes(), c.skip);
                        CHECK(Gather(c.s, c.dtype, in.get(), c.index, at.get(),
-                                    y.get(), nullptr)
+                                    y.get(), nullptr, nullptr)
                                  .ok());
                        return std::vector{y.Read(c.dtype, c.result())};
                      }).front();
@@ -100,7 +100,8 @@ void CheckScatter(const GatherCase& c, double units = 4) {
         const DeviceBuffer workspace(ScatterAddWorkspace(c.s, c.dtype));
         const DeviceBuffer& y = c.in_place ? in : own;
         CHECK(ScatterAdd(c.s, c.dtype, in.get(), c.index, at.get(),
-                         update.get(), y.get(), workspace.get(), nullptr)
+                         update.get(), y.get(), workspace.get(), nullptr,
+                         nullptr)
                   .ok());
         return std::vector{y.Read(c.dtype, c.params())};
       }).front();
@@ -138,22 +139,31 @@ TEST_CASE("what cannot be sorted is not supported") {
   CHECK(!ScatterAddSupports({1, 1, int64_t{1} << 40, int64_t{1} << 30, 1}));
 }
 
-TEST_CASE("indices out of range read and write nothing") {
+// What a kernel reports of an index.
+BadIndex Reported(int64_t position, int32_t index) {
+  return static_cast<BadIndex>(position) << 32 | static_cast<uint32_t>(index);
+}
+
+TEST_CASE("the first index out of range is reported, read and write nothing") {
   const GatherShape s = {1, 1, 3, 4, 2};
   const Tensor params = RandomTensor(DType::kFloat32, {3, 2}, 1, 2);
   const Tensor indices =
       Tensor::Vector<int64_t>(std::vector<int64_t>{2, -1, 3, 2});
   const Tensor updates = Tensor::Full(DType::kFloat32, {4, 2}, 1);
   const std::vector<Tensor> got = InEveryOrder([&] {
+    BadIndex gathered = kNoBadIndex, scattered = kNoBadIndex;
     const DeviceBuffer in(params), at(indices), y(32), update(updates);
     const DeviceBuffer sum(24),
         workspace(ScatterAddWorkspace(s, DType::kFloat32));
     CHECK(Gather(s, DType::kFloat32, in.get(), DType::kInt64, at.get(), y.get(),
-                 nullptr)
+                 &gathered, nullptr)
               .ok());
     CHECK(ScatterAdd(s, DType::kFloat32, in.get(), DType::kInt64, at.get(),
-                     update.get(), sum.get(), workspace.get(), nullptr)
+                     update.get(), sum.get(), workspace.get(), &scattered,
+                     nullptr)
               .ok());
+    CHECK_EQ(gathered, Reported(1, -1));
+    CHECK_EQ(scattered, Reported(1, -1));
     return std::vector{y.Read(DType::kFloat32, {8}),
                        sum.Read(DType::kFloat32, {6})};
   });
@@ -161,6 +171,28 @@ TEST_CASE("indices out of range read and write nothing") {
   CHECK(got[0].At(7) == params.At(5));
   for (int i : {0, 1, 2, 3}) CHECK(got[1].At(i) == params.At(i));
   CHECK(got[1].At(4) == doctest::Approx(params.At(4) + 2));
+}
+
+TEST_CASE("OneHot and InTopK report the first index out of range") {
+  const Tensor indices =
+      Tensor::Vector<int32_t>(std::vector<int32_t>{9, 0, 10, -5});
+  const Tensor x = RandomTensor(DType::kFloat32, {4, 10}, 1, 2);
+  const std::vector<Tensor> got = InEveryOrder([&] {
+    BadIndex one_hot = kNoBadIndex, in_top_k = kNoBadIndex;
+    const DeviceBuffer at(indices), logits(x), y(40), in(4);
+    CHECK(OneHot({4, 10, 1, 0}, DType::kInt32, at.get(), DType::kUInt8, y.get(),
+                 &one_hot, nullptr)
+              .ok());
+    CHECK(InTopK({4, 10, 10}, DType::kFloat32, logits.get(), DType::kInt32,
+                 at.get(), in.as<bool>(), &in_top_k, nullptr)
+              .ok());
+    CHECK_EQ(one_hot, Reported(2, 10));
+    CHECK_EQ(in_top_k, Reported(2, 10));
+    return std::vector{y.Read(DType::kUInt8, {4, 10}),
+                       in.Read(DType::kBool, {4})};
+  });
+  for (int i = 0; i < 40; ++i) CHECK(got[0].At(i) == (i == 9 || i == 10));
+  for (int i = 0; i < 4; ++i) CHECK(got[1].At(i) == (i < 2));
 }
 
 TEST_CASE("one-hot rows of every element size") {
@@ -179,7 +211,7 @@ TEST_CASE("one-hot rows of every element size") {
       const Tensor got = InEveryOrder([&] {
                            const DeviceBuffer in(indices), y(wanted.bytes());
                            CHECK(OneHot({61, 10, on, 0}, index, in.get(), dtype,
-                                        y.get(), nullptr)
+                                        y.get(), nullptr, nullptr)
                                      .ok());
                            return std::vector{y.Read(dtype, {61, 10})};
                          }).front();
@@ -214,14 +246,15 @@ void CheckTopK(DType dtype, int64_t rows, int64_t n, int64_t k) {
     const Tensor in_wanted =
         CpuResults("InTopK", {{"k", k}}, {x, targets}, {{DType::kBool, {rows}}})
             .front();
-    const Tensor in_got = InEveryOrder([&] {
-                            const DeviceBuffer in(x), at(targets);
-                            const DeviceBuffer y(static_cast<size_t>(rows));
-                            CHECK(InTopK({rows, n, k}, dtype, in.get(), index,
-                                         at.get(), y.as<bool>(), nullptr)
-                                      .ok());
-                            return std::vector{y.Read(DType::kBool, {rows})};
-                          }).front();
+    const Tensor in_got =
+        InEveryOrder([&] {
+          const DeviceBuffer in(x), at(targets);
+          const DeviceBuffer y(static_cast<size_t>(rows));
+          CHECK(InTopK({rows, n, k}, dtype, in.get(), index, at.get(),
+                       y.as<bool>(), nullptr, nullptr)
+                    .ok());
+          return std::vector{y.Read(DType::kBool, {rows})};
+        }).front();
     CHECK(in_got.BitEqual(in_wanted));
   }
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine/gather_shape.h"
+#include "engine/index_error.h"
 #include "engine/tensor.h"
 #include "engine/threads.h"
 #include "kernels/cpu/array_copy.h"
@@ -20,15 +21,12 @@ int64_t RowsPerPiece(int64_t row) {
   return std::max<int64_t>(kGrain / std::max<int64_t>(row, 1), 1);
 }
 
-// Are all n indices in [0, limit)? The executor puts the node before the
-// message.
+// Are all n indices in [0, limit)?
 template <typename I>
 Status CheckIndices(const I* indices, int64_t n, int64_t limit) {
   for (int64_t i = 0; i < n; ++i) {
     if (indices[i] < 0 || indices[i] >= limit) {
-      return OutOfRange(fmt::format(
-          "index {} (element {} of the indices) is not within [0, {})",
-          indices[i], i, limit));
+      return IndexOutOfRange(fmt::to_string(indices[i]), i, limit);
     }
   }
   return {};

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/index_error.h"
 #include "engine/scalar.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
@@ -162,10 +163,7 @@ class BadRow {
   Status ToStatus(const L* labels, int64_t classes) const {
     const int64_t row = row_.load();
     if (row == rows_) return {};
-    return OutOfRange(
-        fmt::format("label {} in row {} is not a class: the logits have {} "
-                    "classes, counted from 0",
-                    labels[row], row, classes));
+    return LabelOutOfRange(fmt::to_string(labels[row]), row, classes);
   }
 
  private:

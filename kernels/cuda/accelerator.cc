@@ -3,6 +3,11 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "kernels/cuda/check.h"
 
 namespace sluice::cuda {
@@ -132,7 +137,9 @@ class Cuda final : public Accelerator {
                  "wait for an event");
   }
   Status WaitOnHost(const Event& event) override {
-    return Check(cudaEventSynchronize(EventOf(event)), "wait for an event");
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaEventSynchronize(EventOf(event)), "wait for an event"));
+    return TakeReports();
   }
   Result<double> SecondsBetween(const Event& begin, const Event& end) override {
     float milliseconds = 0;
@@ -148,7 +155,14 @@ class Cuda final : public Accelerator {
       SLUICE_RETURN_IF_ERROR(
           Check(cudaStreamSynchronize(stream), "wait for the device"));
     }
-    return {};
+    Status status = TakeReports();
+    // Nothing is under way that could write to those of kernels that are gone.
+    std::erase_if(watched_,
+                  [](const Watched& w) { return w.report.use_count() == 1; });
+    return status;
+  }
+  void Watch(std::string who, std::shared_ptr<WorkReport> report) override {
+    watched_.push_back({std::move(who), std::move(report)});
   }
 
   Status BeginCapture() override {
@@ -169,7 +183,21 @@ class Cuda final : public Accelerator {
   }
 
  private:
+  struct Watched {
+    std::string who;
+    std::shared_ptr<WorkReport> report;
+  };
+
   explicit Cuda(int device) : device_(device) {}
+
+  Status TakeReports() {
+    Status first;
+    for (const Watched& watched : watched_) {
+      const Status found = watched.report->Take();
+      if (first.ok() && !found.ok()) first = found.WithContext(watched.who);
+    }
+    return first;
+  }
 
   Status Copy(void* to, const void* from, size_t bytes, Queue queue,
               const char* what) {
@@ -181,6 +209,7 @@ class Cuda final : public Accelerator {
   const int device_;
   cudaStream_t streams_[2] = {};  // by Queue
   cudaDeviceProp properties_ = {};
+  std::vector<Watched> watched_;
 };
 
 }  // namespace

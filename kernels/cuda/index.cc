@@ -1,7 +1,9 @@
 // The kernels of ops that take positions as data.
 #include "kernels/cuda/index.h"
 
+#include "engine/index_error.h"
 #include "engine/tensor.h"
+#include "kernels/cuda/index_report.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/shape_fill.h"
 
@@ -12,22 +14,34 @@ GatherShape ShapeOf(const KernelSpec& spec) {
   return GatherShapeOf(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
 }
 
+// Of indices that must be in [0, limit).
+DescribeIndex Within(int64_t limit) {
+  return [limit](std::string_view index, int64_t position) {
+    return IndexOutOfRange(index, position, limit);
+  };
+}
+
 Result<KernelPtr> MakeGather(const KernelSpec& spec) {
-  return KernelOf([shape = ShapeOf(spec), dtype = spec.inputs[0].dtype,
-                   index = spec.inputs[1].dtype](const KernelContext& c) {
-    return Gather(shape, dtype, c.input<void>(0), index, c.input<void>(1),
-                  c.output<void>(0), StreamOf(c));
-  });
+  const GatherShape shape = ShapeOf(spec);
+  return CheckingKernelOf(
+      Within(shape.size),
+      [shape, dtype = spec.inputs[0].dtype, index = spec.inputs[1].dtype](
+          const KernelContext& c, BadIndex* bad) {
+        return Gather(shape, dtype, c.input<void>(0), index, c.input<void>(1),
+                      c.output<void>(0), bad, StreamOf(c));
+      });
 }
 
 Result<KernelPtr> MakeScatterAdd(const KernelSpec& spec) {
   const GatherShape shape = ShapeOf(spec);
   const DType dtype = spec.inputs[0].dtype;
-  return KernelOf(
-      [shape, dtype, index = spec.inputs[1].dtype](const KernelContext& c) {
+  return CheckingKernelOf(
+      Within(shape.size),
+      [shape, dtype, index = spec.inputs[1].dtype](const KernelContext& c,
+                                                   BadIndex* bad) {
         return ScatterAdd(shape, dtype, c.input<void>(0), index,
                           c.input<void>(1), c.input<void>(2), c.output<void>(0),
-                          c.workspace(), StreamOf(c));
+                          c.workspace(), bad, StreamOf(c));
       },
       ScatterAddWorkspace(shape, dtype));
 }
@@ -40,11 +54,12 @@ Result<KernelPtr> MakeOneHot(const KernelSpec& spec) {
   const OneHotShape shape = {spec.inputs[0].shape.elements(),
                              spec.attrs.Int("depth"), pattern("on"),
                              pattern("off")};
-  return KernelOf(
-      [shape, index = spec.inputs[0].dtype, dtype](const KernelContext& c) {
-        return OneHot(shape, index, c.input<void>(0), dtype, c.output<void>(0),
-                      StreamOf(c));
-      });
+  return CheckingKernelOf(Within(shape.depth),
+                          [shape, index = spec.inputs[0].dtype, dtype](
+                              const KernelContext& c, BadIndex* bad) {
+                            return OneHot(shape, index, c.input<void>(0), dtype,
+                                          c.output<void>(0), bad, StreamOf(c));
+                          });
 }
 
 TopKShape RowsOf(const KernelSpec& spec) {
@@ -61,11 +76,14 @@ Result<KernelPtr> MakeTopK(const KernelSpec& spec) {
 }
 
 Result<KernelPtr> MakeInTopK(const KernelSpec& spec) {
-  return KernelOf([shape = RowsOf(spec), dtype = spec.inputs[0].dtype,
-                   index = spec.inputs[1].dtype](const KernelContext& c) {
-    return InTopK(shape, dtype, c.input<void>(0), index, c.input<void>(1),
-                  c.output<bool>(0), StreamOf(c));
-  });
+  const TopKShape shape = RowsOf(spec);
+  return CheckingKernelOf(
+      Within(shape.n),
+      [shape, dtype = spec.inputs[0].dtype, index = spec.inputs[1].dtype](
+          const KernelContext& c, BadIndex* bad) {
+        return InTopK(shape, dtype, c.input<void>(0), index, c.input<void>(1),
+                      c.output<bool>(0), bad, StreamOf(c));
+      });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Gather and OneHot: a thread writes a unit of the result. ScatterAdd is in
 // scatter.cu.
+#include "kernels/cuda/bad_index_device.h"
 #include "kernels/cuda/index.h"
 
 #include "kernels/cuda/launch.h"
@@ -11,15 +12,18 @@ namespace {
 // shape.inner is in units.
 template <typename U, typename I>
 __global__ void GatherKernel(GatherShape s, int64_t units, const U* params,
-                             const I* indices, U* y) {
+                             const I* indices, U* y, BadIndex* bad) {
   for (int64_t i = GlobalThread(); i < units; i += GlobalThreads()) {
     const int64_t row = Quotient(i, s.inner);
     const int64_t block = Quotient(row, s.count);
     const int64_t batch = Quotient(block, s.middle);
-    const int64_t from = indices[batch * s.count + row - block * s.count];
+    const int64_t position = batch * s.count + row - block * s.count;
+    const int64_t from = indices[position];
     U unit = {};
     if (from >= 0 && from < s.size) {
       unit = params[(block * s.size + from) * s.inner + i - row * s.inner];
+    } else {
+      ReportBadIndex(bad, position, from);
     }
     y[i] = unit;
   }
@@ -27,17 +31,19 @@ __global__ void GatherKernel(GatherShape s, int64_t units, const U* params,
 
 template <typename U, typename I>
 __global__ void OneHotKernel(int64_t n, int64_t depth, U on, U off,
-                             const I* indices, U* y) {
+                             const I* indices, U* y, BadIndex* bad) {
   for (int64_t i = GlobalThread(); i < n * depth; i += GlobalThreads()) {
     const int64_t row = Quotient(i, depth);
-    y[i] = indices[row] == i - row * depth ? on : off;
+    const int64_t index = indices[row];
+    if (index < 0 || index >= depth) ReportBadIndex(bad, row, index);
+    y[i] = index == i - row * depth ? on : off;
   }
 }
 
 }  // namespace
 
 Status Gather(const GatherShape& shape, DType dtype, const void* params,
-              DType index_dtype, const void* indices, void* y,
+              DType index_dtype, const void* indices, void* y, BadIndex* bad,
               cudaStream_t stream) {
   const auto bytes = static_cast<int64_t>(SizeOf(dtype));
   CommonUnit common;
@@ -51,19 +57,19 @@ Status Gather(const GatherShape& shape, DType dtype, const void* params,
       const int64_t units = wide.batch * wide.middle * wide.count * wide.inner;
       return Launch("Gather", GridFor(units), stream, GatherKernel<U, I>, wide,
                     units, static_cast<const U*>(params),
-                    static_cast<const I*>(indices), static_cast<U*>(y));
+                    static_cast<const I*>(indices), static_cast<U*>(y), bad);
     });
   });
 }
 
 Status OneHot(const OneHotShape& shape, DType index_dtype, const void* indices,
-              DType dtype, void* y, cudaStream_t stream) {
+              DType dtype, void* y, BadIndex* bad, cudaStream_t stream) {
   return DispatchIndex(index_dtype, [&]<typename I>(TypeTag<I>) {
     const auto launch = [&]<typename U>(TypeTag<U>) {
       return Launch("OneHot", GridFor(shape.n * shape.depth), stream,
                     OneHotKernel<U, I>, shape.n, shape.depth,
                     static_cast<U>(shape.on), static_cast<U>(shape.off),
-                    static_cast<const I*>(indices), static_cast<U*>(y));
+                    static_cast<const I*>(indices), static_cast<U*>(y), bad);
     };
     switch (SizeOf(dtype)) {
       case 1:

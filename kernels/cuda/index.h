@@ -1,8 +1,8 @@
 // Ops that take positions as data, int32 or int64.
 //
-// A kernel cannot report an index that is out of range: such an index gathers
-// zeros, adds nothing, makes a row of OneHot that is `off` everywhere, and is
-// in no top k.
+// An index that is out of range is reported to `bad` (bad_index.h). What has it
+// goes on: it gathers zeros, adds nothing, makes a row of OneHot that is `off`
+// everywhere, and is in no top k.
 #ifndef SLUICE_KERNELS_CUDA_INDEX_H_
 #define SLUICE_KERNELS_CUDA_INDEX_H_
 
@@ -14,12 +14,13 @@
 #include "engine/dtype.h"
 #include "engine/gather_shape.h"
 #include "engine/status.h"
+#include "kernels/cuda/bad_index.h"
 
 namespace sluice::cuda {
 
 // y = the slices of params, of any dtype, at the indices.
 Status Gather(const GatherShape& shape, DType dtype, const void* params,
-              DType index_dtype, const void* indices, void* y,
+              DType index_dtype, const void* indices, void* y, BadIndex* bad,
               cudaStream_t stream);
 
 // Bytes of device memory that ScatterAdd needs beside its operands.
@@ -31,7 +32,7 @@ bool ScatterAddSupports(const GatherShape& shape);
 // are taken in float and rounded once.
 Status ScatterAdd(const GatherShape& shape, DType dtype, const void* x,
                   DType index_dtype, const void* indices, const void* updates,
-                  void* y, void* workspace, cudaStream_t stream);
+                  void* y, void* workspace, BadIndex* bad, cudaStream_t stream);
 
 // y[n, depth] of `dtype`; on and off are the bytes of an element, repeated.
 struct OneHotShape {
@@ -39,7 +40,7 @@ struct OneHotShape {
   uint64_t on = 0, off = 0;
 };
 Status OneHot(const OneHotShape& shape, DType index_dtype, const void* indices,
-              DType dtype, void* y, cudaStream_t stream);
+              DType dtype, void* y, BadIndex* bad, cudaStream_t stream);
 
 // The k largest of each row of x[rows, n], 1 <= k <= n.
 struct TopKShape {
@@ -52,7 +53,7 @@ Status TopK(const TopKShape& shape, DType dtype, const void* x, void* values,
 // y[row]: are fewer than k elements larger than x[row, targets[row]]? False for
 // NaN, and for a target out of range. Floating dtypes.
 Status InTopK(const TopKShape& shape, DType dtype, const void* x,
-              DType index_dtype, const void* targets, bool* y,
+              DType index_dtype, const void* targets, bool* y, BadIndex* bad,
               cudaStream_t stream);
 
 }  // namespace sluice::cuda

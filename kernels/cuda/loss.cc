@@ -1,6 +1,8 @@
 // The kernels of the losses and their gradients.
 #include "kernels/cuda/loss.h"
 
+#include "engine/index_error.h"
+#include "kernels/cuda/index_report.h"
 #include "kernels/cuda/kernels.h"
 
 namespace sluice::cuda {
@@ -12,41 +14,59 @@ CrossEntropyShape ShapeOf(const KernelSpec& spec) {
           spec.attrs.Float("label_smoothing")};
 }
 
-CrossEntropyLauncher LauncherOf(const KernelSpec& spec) {
+using OperandsOf = CrossEntropyOperands (*)(const KernelContext& c);
+
+Result<KernelPtr> MakeCrossEntropy(const KernelSpec& spec,
+                                   OperandsOf operands) {
+  const CrossEntropyShape shape = ShapeOf(spec);
   const DType dtype = spec.inputs[0].dtype;
-  return spec.op.starts_with("Sparse")
-             ? FindSparseCrossEntropy(dtype, spec.inputs[1].dtype)
-             : FindCrossEntropy(dtype);
+  const auto run = [=](CrossEntropyLauncher launch, const KernelContext& c,
+                       BadIndex* bad) {
+    CrossEntropyOperands o = operands(c);
+    o.bad = bad;
+    return launch(shape, o, StreamOf(c));
+  };
+  if (!spec.op.starts_with("Sparse")) {
+    return KernelOf(
+        [run, launch = FindCrossEntropy(dtype)](const KernelContext& c) {
+          return run(launch, c, nullptr);
+        });
+  }
+  return CheckingKernelOf(
+      [classes = shape.classes](std::string_view label, int64_t row) {
+        return LabelOutOfRange(label, row, classes);
+      },
+      [run, launch = FindSparseCrossEntropy(dtype, spec.inputs[1].dtype)](
+          const KernelContext& c, BadIndex* bad) {
+        return run(launch, c, bad);
+      });
 }
 
 Result<KernelPtr> MakeLoss(const KernelSpec& spec) {
-  return KernelOf([shape = ShapeOf(spec),
-                   launch = LauncherOf(spec)](const KernelContext& c) {
+  return MakeCrossEntropy(spec, [](const KernelContext& c) {
     CrossEntropyOperands o;
     o.logits = c.input<void>(0);
     o.labels = c.input<void>(1);
     o.loss = c.output<void>(0);
     o.log_sum_exp_out = c.output<void>(1);
-    return launch(shape, o, StreamOf(c));
+    return o;
   });
 }
 
 Result<KernelPtr> MakeGrad(const KernelSpec& spec) {
-  return KernelOf([shape = ShapeOf(spec),
-                   launch = LauncherOf(spec)](const KernelContext& c) {
+  return MakeCrossEntropy(spec, [](const KernelContext& c) {
     CrossEntropyOperands o;
     o.logits = c.input<void>(0);
     o.labels = c.input<void>(1);
     o.log_sum_exp = c.input<void>(2);
     o.dloss = c.input<void>(3);
     o.dlogits = c.output<void>(0);
-    return launch(shape, o, StreamOf(c));
+    return o;
   });
 }
 
 Result<KernelPtr> MakeLossWithGrad(const KernelSpec& spec) {
-  return KernelOf([shape = ShapeOf(spec),
-                   launch = LauncherOf(spec)](const KernelContext& c) {
+  return MakeCrossEntropy(spec, [](const KernelContext& c) {
     CrossEntropyOperands o;
     o.logits = c.input<void>(0);
     o.labels = c.input<void>(1);
@@ -54,7 +74,7 @@ Result<KernelPtr> MakeLossWithGrad(const KernelSpec& spec) {
     o.loss = c.output<void>(0);
     o.log_sum_exp_out = c.output<void>(1);
     o.dlogits = c.output<void>(2);
-    return launch(shape, o, StreamOf(c));
+    return o;
   });
 }
 

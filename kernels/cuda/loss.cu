@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/bad_index_device.h"
 #include "kernels/cuda/elementwise_kernels.h"
 #include "kernels/cuda/log_sum_exp.h"
 
@@ -19,6 +20,7 @@ struct Operands {
   T* dlogits;
   T* loss;
   T* log_sum_exp_out;
+  BadIndex* bad;
 };
 
 // What a row's threads have in common. Labels are smoothed to
@@ -99,12 +101,13 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
     const int64_t at = r * shape.classes;
     const T* x = o.logits + at;
     int64_t label = 0;
-    C doubt = 0;  // NaN where the label is no class
+    bool is_class = true;
     if constexpr (kSparse) {
       label = static_cast<int64_t>(o.labels[r]);
       if (label < 0 || label >= shape.classes) {
+        if (threadIdx.x == 0) ReportBadIndex(o.bad, r, label);
         label = 0;
-        doubt = static_cast<C>(__builtin_nanf(""));
+        is_class = false;
       }
     }
     if (o.loss != nullptr) {
@@ -117,14 +120,14 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
         loss = DenseLoss(row, x, o.labels + at);
       }
       if (threadIdx.x == 0) {
-        o.loss[r] = T(loss + doubt);
+        o.loss[r] = T(is_class ? loss : static_cast<C>(__builtin_nanf("")));
         o.log_sum_exp_out[r] = T(row.log_sum_exp);
       }
     } else {
       row.log_sum_exp = static_cast<C>(o.log_sum_exp[r]);
     }
     if (o.dlogits != nullptr) {
-      const C dloss = static_cast<C>(o.dloss[r]) + doubt;
+      const C dloss = is_class ? static_cast<C>(o.dloss[r]) : C(0);
       Barrier();  // dlogits may be the logits, of which all read x[label]
       if constexpr (kSparse) {
         SparseGrad(row, x, label, dloss, o.dlogits + at);
@@ -147,7 +150,7 @@ Status LaunchCrossEntropy(const CrossEntropyShape& shape,
       static_cast<const T*>(o.logits),      static_cast<const Label*>(o.labels),
       static_cast<const T*>(o.log_sum_exp), static_cast<const T*>(o.dloss),
       static_cast<T*>(o.dlogits),           static_cast<T*>(o.loss),
-      static_cast<T*>(o.log_sum_exp_out)};
+      static_cast<T*>(o.log_sum_exp_out),   o.bad};
   return Launch(
       "SoftmaxCrossEntropy",
       {std::min(shape.rows, kMostRowBlocks), RowThreads(shape.classes),

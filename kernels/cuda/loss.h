@@ -8,6 +8,7 @@
 
 #include "engine/dtype.h"
 #include "engine/status.h"
+#include "kernels/cuda/bad_index.h"
 #include "kernels/cuda/elementwise.h"
 
 namespace sluice::cuda {
@@ -28,14 +29,16 @@ struct CrossEntropyOperands {
   void* dlogits = nullptr;            // [rows, classes], may be the logits
   void* loss = nullptr;               // [rows]
   void* log_sum_exp_out = nullptr;    // [rows], with the loss
+  BadIndex* bad = nullptr;            // with labels that are classes
 };
 
 using CrossEntropyLauncher = Status (*)(const CrossEntropyShape& shape,
                                         const CrossEntropyOperands& operands,
                                         cudaStream_t stream);
 // SoftmaxCrossEntropy of a floating dtype, and SparseSoftmaxCrossEntropy, whose
-// labels are int32 or int64. A row whose label is no class has NaN as its loss
-// and gradient: the device cannot stop the step, as the CPU does.
+// labels are int32 or int64. A label that is no class is reported to `bad`. The
+// row's loss is then NaN and its gradient zero, so that variables which the
+// step goes on to update are not lost.
 CrossEntropyLauncher FindCrossEntropy(DType dtype);
 CrossEntropyLauncher FindSparseCrossEntropy(DType dtype, DType labels);
 

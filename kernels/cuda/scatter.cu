@@ -7,6 +7,7 @@
 
 #include "engine/scalar.h"
 #include "kernels/cuda/array_copy.h"
+#include "kernels/cuda/bad_index_device.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/index.h"
 #include "kernels/cuda/launch.h"
@@ -27,7 +28,7 @@ int64_t UpdatesOf(const GatherShape& s) {
 template <typename I>
 __global__ void __launch_bounds__(kChunk)
     SortChunksKernel(GatherShape s, int64_t updates, const I* indices,
-                     Key* keys) {
+                     Key* keys, BadIndex* bad) {
   Key* chunk = SharedMemory<Key>();
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * kChunk;
        first < updates; first += static_cast<int64_t>(gridDim.x) * kChunk) {
@@ -37,9 +38,12 @@ __global__ void __launch_bounds__(kChunk)
     Key own = 0;
     if (i < updates) {
       const int64_t index = indices[i];
-      const int64_t row = index >= 0 && index < s.size
-                              ? Quotient(i, s.count) * s.size + index
-                              : s.batch * s.size;
+      int64_t row = s.batch * s.size;
+      if (index >= 0 && index < s.size) {
+        row = Quotient(i, s.count) * s.size + index;
+      } else {
+        ReportBadIndex(bad, i, index);
+      }
       own = static_cast<Key>(row) * static_cast<Key>(updates) +
             static_cast<Key>(i);
       chunk[threadIdx.x] = own;
@@ -201,7 +205,7 @@ __global__ void AddKernel(GatherShape s, int64_t updates, int64_t tasks,
 // The sorted keys, in one half of the first 2 * updates of the workspace.
 Result<const Key*> SortedKeys(const GatherShape& s, DType index_dtype,
                               const void* indices, void* workspace,
-                              cudaStream_t stream) {
+                              BadIndex* bad, cudaStream_t stream) {
   const int64_t updates = UpdatesOf(s);
   Key* keys = static_cast<Key*>(workspace);
   Key* other = keys + updates;
@@ -210,7 +214,7 @@ Result<const Key*> SortedKeys(const GatherShape& s, DType index_dtype,
         Grid grid = GridFor(updates, kChunk);
         grid.shared_bytes = kChunk * sizeof(Key);
         return Launch("ScatterAdd sort", grid, stream, SortChunksKernel<I>, s,
-                      updates, static_cast<const I*>(indices), keys);
+                      updates, static_cast<const I*>(indices), keys, bad);
       }));
   for (int64_t width = kChunk; width < updates; width *= 2) {
     SLUICE_RETURN_IF_ERROR(Launch("ScatterAdd merge", GridFor(updates), stream,
@@ -235,7 +239,8 @@ bool ScatterAddSupports(const GatherShape& shape) {
 
 Status ScatterAdd(const GatherShape& s, DType dtype, const void* x,
                   DType index_dtype, const void* indices, const void* updates,
-                  void* y, void* workspace, cudaStream_t stream) {
+                  void* y, void* workspace, BadIndex* bad,
+                  cudaStream_t stream) {
   if (x != y) {
     StridedMove all;
     all.Add(s.batch * s.middle * s.size * s.inner, 1, 1);
@@ -244,8 +249,8 @@ Status ScatterAdd(const GatherShape& s, DType dtype, const void* x,
   }
   const int64_t count = UpdatesOf(s);
   if (count * s.middle * s.inner == 0) return {};
-  SLUICE_ASSIGN_OR_RETURN(
-      const Key* keys, SortedKeys(s, index_dtype, indices, workspace, stream));
+  SLUICE_ASSIGN_OR_RETURN(const Key* keys, SortedKeys(s, index_dtype, indices,
+                                                      workspace, bad, stream));
   return DispatchNumeric(dtype, [&]<typename E>(TypeTag<E>) {
     using T = DeviceTypeOf<E>;
     const int64_t packs = (s.inner + kPack<T> - 1) / kPack<T>;

@@ -2,6 +2,7 @@
 // them: k is small, and the row in cache.
 #include <algorithm>
 
+#include "kernels/cuda/bad_index_device.h"
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/element.h"
 #include "kernels/cuda/index.h"
@@ -36,8 +37,8 @@ __global__ void TopKKernel(TopKShape s, const T* x, T* values,
 }
 
 template <typename T, typename I>
-__global__ void InTopKKernel(TopKShape s, const T* x, const I* targets,
-                             bool* y) {
+__global__ void InTopKKernel(TopKShape s, const T* x, const I* targets, bool* y,
+                             BadIndex* bad) {
   using C = ComputeOf<T>;
   int64_t* shared = SharedMemory<int64_t>();
   for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
@@ -52,7 +53,10 @@ __global__ void InTopKKernel(TopKShape s, const T* x, const I* targets,
     }
     above =
         BlockReduce(above, shared, [](int64_t a, int64_t b) { return a + b; });
-    if (threadIdx.x == 0) y[row] = exists && above < s.k && target == target;
+    if (threadIdx.x == 0) {
+      if (!exists) ReportBadIndex(bad, row, at);
+      y[row] = exists && above < s.k && target == target;
+    }
   }
 }
 
@@ -75,14 +79,14 @@ Status TopK(const TopKShape& shape, DType dtype, const void* x, void* values,
 }
 
 Status InTopK(const TopKShape& shape, DType dtype, const void* x,
-              DType index_dtype, const void* targets, bool* y,
+              DType index_dtype, const void* targets, bool* y, BadIndex* bad,
               cudaStream_t stream) {
   return DispatchFloating(dtype, [&]<typename E>(TypeTag<E>) {
     return DispatchIndex(index_dtype, [&]<typename I>(TypeTag<I>) {
       using T = DeviceTypeOf<E>;
       return Launch("InTopK", RowGrid(shape, sizeof(int64_t)), stream,
                     InTopKKernel<T, I>, shape, static_cast<const T*>(x),
-                    static_cast<const I*>(targets), y);
+                    static_cast<const I*>(targets), y, bad);
     });
   });
 }
