@@ -24,6 +24,7 @@ constexpr NamedPass kPasses[] = {
      [](Graph& g, const Devices&) {
        return MixPrecision(g, DType::kBFloat16);
      }},
+    {"pad_channels", Always<PadChannels>},
     {"order_variables",
      [](Graph& g, const Devices&) { return OrderVariables(g); }},
     {"fuse",

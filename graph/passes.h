@@ -3,11 +3,11 @@
 // on and must preserve.
 //
 // A step goes through Prune, Refine, Simplify, MergeCommon, FoldBatchNorm,
-// Prune, Place, MixPrecision (on request), OrderVariables, Fuse and Partition,
-// in this order. A pass keeps
-// names, origins, creation order (new nodes stand next to what they are for)
-// and every control dependency; it may leave dead nodes for Prune. All are
-// near-linear in nodes and edges.
+// Prune, Place, MixPrecision (on request), PadChannels, Prune, OrderVariables,
+// Fuse and Partition, in this order. A pass keeps names, origins, creation
+// order (new nodes stand next to what they are for) and every control
+// dependency; it may leave dead nodes for Prune. All are near-linear in nodes
+// and edges.
 #ifndef SLUICE_GRAPH_PASSES_H_
 #define SLUICE_GRAPH_PASSES_H_
 
@@ -84,6 +84,11 @@ void MoveUnsupported(Graph& graph,
 // dtypes. The rules are in pass_precision.cc. Wants a placed graph where there
 // are several devices.
 Status MixPrecision(Graph& graph, DType half);
+
+// Gives what convolutions on a GPU read of images in half precision, and of
+// their filters, a fourth channel of zeros where there are three. Results are
+// the same to rounding. Wants a placed graph and concrete shapes.
+void PadChannels(Graph& graph);
 
 // Orders variable accesses: every write follows all reads of the old value, by
 // control edges. A read is a use by an op that computes; one that depends on a

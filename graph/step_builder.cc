@@ -158,8 +158,10 @@ Status Optimize(Graph& graph, const std::vector<std::string>& device_names,
   if (const auto half = HalfTypeOf(options.precision)) {
     SLUICE_RETURN_IF_ERROR(
         After("mixed precision", graph, passes::MixPrecision(graph, *half)));
-    passes::Prune(graph);
   }
+  passes::PadChannels(graph);
+  passes::Prune(graph);
+  SLUICE_RETURN_IF_ERROR(After("pad channels", graph));
   SLUICE_RETURN_IF_ERROR(
       After("order variables", graph, passes::OrderVariables(graph)));
   if (options.fuse) {

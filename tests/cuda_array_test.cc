@@ -180,6 +180,26 @@ TEST_CASE("what is around a part is filled") {
   }
 }
 
+TEST_CASE("rows grow by zeros while they are converted") {
+  const auto check = [](DType from, DType to, const Shape& x, int64_t axis,
+                        int64_t size) {
+    Shape y = x;
+    y.set(static_cast<int>(axis), size);
+    CheckKernel(Spec("CastPad", {{"to", to}, {"axis", axis}, {"size", size}},
+                     {{from, x}}, {{to, y}}),
+                {RandomTensor(from, x, -100, 100)});
+  };
+  for (DType from : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (DType to : {DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
+      check(from, to, {2, 9, 11, 3}, 3, 4);  // images, of an odd number
+      check(from, to, {3, 2, 3, 8}, 2, 4);   // a filter
+      check(from, to, {7, 5}, 1, 5);         // nothing to fill up
+      check(from, to, {2, 0, 3}, 1, 2);      // nothing to read
+    }
+  }
+  check(DType::kFloat32, DType::kFloat16, {4000, 3}, 1, 4);  // several blocks
+}
+
 TEST_CASE("sums of tiles, of several blocks") {
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16,
                       DType::kUInt8, DType::kInt64}) {

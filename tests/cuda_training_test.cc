@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "graph/autograd.h"
+#include "graph/builder.h"
 #include "io/checkpoint.h"
 #include "models/layers.h"
 #include "models/optimizers.h"
@@ -126,6 +128,39 @@ TEST_CASE("half precisions train as on the CPU") {
     CheckClose(Train(gpu, 3), Train(cpu, 3),
                precision == Precision::kFloat16 ? 2e-2 : 1e-1);
   }
+}
+
+// A convolution of images of three channels in half, and the gradient of its
+// filter; with `padded` the model itself gives both a fourth channel of zeros.
+std::vector<Tensor> Convolve(bool padded, int64_t* nodes) {
+  Graph graph;
+  const Shape shape = {2, 9, 7, 3};
+  const Output images = graph.Placeholder("images", DType::kFloat32, shape);
+  const Output filter = graph.Variable("filter", CopyOf(Ramp({5, 5, 3, 8})));
+  const Output y =
+      Conv2D(padded ? Pad(images, {0, 0, 0, 0, 0, 0, 0, 1}) : images,
+             padded ? Pad(filter, {0, 0, 0, 0, 0, 1, 0, 0}) : filter,
+             {.strides = {2, 2}});
+  const Output dfilter = Gradients({Sum(Square(y))}, {filter})[0];
+  SessionOptions options = OnGpu();
+  options.precision = Precision::kFloat16;
+  options.deterministic = true;
+  Session session(graph, options);
+  session.Initialize();
+  PreparedStep step = session.Prepare({{images, shape}}, {y, dfilter});
+  std::vector<Tensor> results = step.MakeFetches();
+  step.Run(std::vector<Tensor>{Ramp(shape)}, results);
+  *nodes = step.info().nodes;
+  return results;
+}
+
+TEST_CASE("images of three channels are convolved as of four, in half") {
+  int64_t nodes = 0, nodes_padded = 0;
+  const std::vector<Tensor> got = Convolve(false, &nodes);
+  const std::vector<Tensor> wanted = Convolve(true, &nodes_padded);
+  CHECK(nodes == nodes_padded - 2);  // what casts both pads them as well
+  CHECK(got[0].BitEqual(wanted[0]));
+  CHECK(got[1].BitEqual(wanted[1]));
 }
 
 std::map<std::string, Tensor> ToyCheckpoint(const std::string& log_dir,

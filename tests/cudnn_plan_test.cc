@@ -81,6 +81,7 @@ TEST_CASE("cuDNN has plans for convolutions of all kinds") {
       {32, 56, 128, 128, 3, 0, 1, 2},       // SAME with stride 2: uneven
       {32, 56, 256, 512, 1, 0, 0, 2},       // a projection
       {32, 224, 3, 64, 7, 2, 3, 2},         // of images
+      {32, 224, 4, 64, 7, 3, 3, 2},         // of images with a channel of zeros
       {64, 28, 1, 32, 5, 2, 2, 1},          // of digits
       {32, 28, 64, 64, 3, 2, 1, 1, 2},      // dilated
       {32, 28, 64, 64, 3, 1, 1, 1, 1, 4},   // grouped

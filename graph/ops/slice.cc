@@ -155,6 +155,26 @@ Outputs PadGradient(const Node& node, const Outputs& dy) {
   return {StridedSlice(dy[0], inside)};
 }
 
+Status CastPadShape(InferContext& c) {
+  Shape y = c.input(0);
+  const int64_t axis = c.attrs().Int("axis"), size = c.attrs().Int("size");
+  if (axis < 0 || axis >= y.rank()) {
+    return InvalidArgument(
+        fmt::format("x={} has no dimension {}", y.ToString(), axis));
+  }
+  const int d = static_cast<int>(axis);
+  if (size < y[d] || size < 0 || size > kFarthest) {
+    return InvalidArgument(fmt::format("dimension {} of {} cannot grow to {}",
+                                       axis, y.ToString(), size));
+  }
+  if (!IsFloating(c.attrs().Type("to"))) {
+    return InvalidArgument("`to` must be a floating dtype");
+  }
+  y.set(d, size);
+  c.SetOutput(0, y);
+  return {};
+}
+
 constexpr OpDef kSliceOps[] = {
     {.name = "Slice",
      .doc =
@@ -227,6 +247,24 @@ constexpr OpDef kSliceOps[] = {
                  .attrs = {{"paddings", Ints{1, 0, 2, 1}}, {"value", 1.0}}},
                 {.inputs = {{.shape = {2, 3, 2}}},
                  .attrs = {{"paddings", Ints{0, 0, 1, 1, 0, 2}}}}}},
+    // The pass that pads channels makes it, after gradients were taken.
+    {.name = "CastPad",
+     .doc = "x converted to dtype `to`, with zeros behind dimension `axis` up "
+            "to `size`.",
+     .inputs = {{"x"}},
+     .outputs = {{"y", "to"}},
+     .attrs = {{"to", AttrType::kDType},
+               {"axis", AttrType::kInt},
+               {"size", AttrType::kInt}},
+     .shape = CastPadShape,
+     .gradient = NotDifferentiable,
+     .probes =
+         {{.inputs = {{.shape = {2, 3, 3}}},
+           .attrs = {{"to", DType::kFloat16}, {"axis", 2}, {"size", 4}}},
+          {.inputs = {{.shape = {5, 2, 3}}},
+           .attrs = {{"to", DType::kBFloat16}, {"axis", 1}, {"size", 3}}},
+          {.inputs = {{.shape = {4, 5}}},
+           .attrs = {{"to", DType::kFloat32}, {"axis", 0}, {"size", 4}}}}},
 };
 
 }  // namespace

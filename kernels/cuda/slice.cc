@@ -1,5 +1,7 @@
 // The kernels of parts of tensors and tensors as parts: strided copies, after a
-// fill where the rest has to be something.
+// fill where the rest has to be something, and CastPad.
+#include "kernels/cuda/slice.h"
+
 #include "engine/tensor.h"
 #include "kernels/cuda/array_copy.h"
 #include "kernels/cuda/kernels.h"
@@ -22,6 +24,14 @@ Result<KernelPtr> MakeMoveIntoFilled(const KernelSpec& spec) {
   });
 }
 
+Result<KernelPtr> MakeCastPad(const KernelSpec& spec) {
+  return KernelOf(
+      [launch = FindCastPad(spec.inputs[0].dtype, spec.outputs[0].dtype),
+       rows = RowPaddingOf(spec)](const KernelContext& c) {
+        return launch(c.input<void>(0), c.output<void>(0), rows, StreamOf(c));
+      });
+}
+
 }  // namespace
 
 void RegisterSliceKernels(KernelTable& table) {
@@ -31,6 +41,7 @@ void RegisterSliceKernels(KernelTable& table) {
   for (const char* op : {"Pad", "StridedSliceGradient"}) {
     RegisterOwn(table, op, kAnyType, MakeMoveIntoFilled);
   }
+  RegisterOwn(table, "CastPad", kFloating, MakeCastPad);
 }
 
 }  // namespace sluice::cuda

@@ -1,0 +1,123 @@
+// A fourth channel for the images that a GPU convolves. Tensor cores take what
+// they read in packs: of the three channels of colours, in half precision,
+// cuDNN makes padded copies of its own in most engines, in each pass. So images
+// and filters get a channel of zeros, which adds nothing to any sum:
+//
+//   Conv2D(x, filter)                  -> Conv2D(x4, filter4)
+//   Conv2DBackpropFilter(x, dy, shape) -> Slice(Conv2DBackpropFilter(x4, dy,
+//   .))
+//
+// x4 is made once for both, by the pass over memory that made x of float32
+// where there was one (CastPad in place of Cast).
+#include <map>
+#include <tuple>
+
+#include "engine/device.h"
+#include "graph/evaluate.h"
+#include "graph/passes.h"
+
+namespace sluice::passes {
+namespace {
+
+// NVIDIA's guide to convolutions: four are enough for a first layer.
+constexpr int64_t kColours = 3, kPadded = 4;
+
+class Padder {
+ public:
+  explicit Padder(Graph& graph) : graph_(graph) {}
+
+  void Run() {
+    for (Node* node : graph_.TopologicalOrder()) {
+      if (Gains(*node)) {
+        const Output images = Padded(node->input(0), 3, *node);
+        if (node->Is("Conv2D")) {
+          node->set_inputs({images, Padded(node->input(1), 2, *node)});
+        } else {
+          CutGradient(*node, images);
+        }
+      }
+      order_.push_back(node);
+    }
+    graph_.Renumber(order_);
+  }
+
+ private:
+  // Not what waits for others: it may read what they write, and so would its
+  // padded operands.
+  static bool Gains(const Node& node) {
+    if (!node.Is("Conv2D") && !node.Is("Conv2DBackpropFilter")) return false;
+    const DType dtype = node.output_type(0).dtype;
+    const Result<DeviceName> device = ParseDeviceName(node.device());
+    return device.ok() && device->type == DeviceType::kCuda &&
+           (dtype == DType::kFloat16 || dtype == DType::kBFloat16) &&
+           node.input(0).shape()[3] == kColours &&
+           node.attrs().Int("groups") == 1 && node.control_inputs().empty();
+  }
+
+  Node& Add(const std::string& name, const char* op, Attributes attrs,
+            std::vector<Output> inputs, TensorType type, const Node& user) {
+    const std::string unique = graph_.UniqueName(name);
+    Node& node =
+        graph_.AddRaw(unique, unique, OpTable::Global().Get(op),
+                      std::move(attrs), std::move(inputs), {std::move(type)});
+    node.set_device(user.device());
+    node.set_location(user.location());
+    order_.push_back(&node);
+    return node;
+  }
+
+  // x with kPadded channels along `axis`, for a node that stands next.
+  Output Padded(const Output& x, int64_t axis, const Node& user) {
+    Output& padded = padded_[{x, axis, user.device()}];
+    if (padded.valid()) return padded;
+    const Node& cast = x.node();
+    const bool converts = cast.Is("Cast") && cast.control_inputs().empty() &&
+                          cast.device() == user.device() &&
+                          IsFloating(cast.input(0).dtype());
+    const Output& from = converts ? cast.input(0) : x;
+    Shape shape = x.shape();
+    shape.set(static_cast<int>(axis), kPadded);
+    Node& made = Add(from.node().name() + "/padded", "CastPad",
+                     {{"to", x.dtype()}, {"axis", axis}, {"size", kPadded}},
+                     {from}, {x.dtype(), shape}, user);
+    if (const Tensor* value = ConstantValue(from)) {
+      const Result<std::vector<Tensor>> folded = EvaluateNode(made, {*value});
+      if (folded.ok()) {
+        made.Become(OpTable::Global().Get("Const"), {{"value", (*folded)[0]}},
+                    {});
+      }
+    }
+    padded = made.output(0);
+    return padded;
+  }
+
+  // The node keeps its name and becomes the part that is wanted.
+  void CutGradient(Node& node, const Output& images) {
+    const Shape& wanted = node.output_type(0).shape;
+    const std::vector<int64_t> size(wanted.begin(), wanted.end());
+    TensorType type = node.output_type(0);
+    type.shape.set(2, kPadded);
+    const Tensor dims = Tensor::Vector<int64_t>(
+        std::vector<int64_t>(type.shape.begin(), type.shape.end()));
+    const Node& shape = Add(node.name() + "/shape", "Const", {{"value", dims}},
+                            {}, {dims.dtype(), dims.shape()}, node);
+    const Node& gradient =
+        Add(node.name() + "/padded", "Conv2DBackpropFilter", node.attrs(),
+            {images, node.input(1), shape.output(0)}, type, node);
+    node.Become(OpTable::Global().Get("Slice"),
+                {{"begin", std::vector<int64_t>{0, 0, 0, 0}}, {"size", size}},
+                {gradient.output(0)});
+  }
+
+  Graph& graph_;
+  std::vector<Node*> order_;
+  std::map<std::tuple<Output, int64_t, std::string>, Output> padded_;
+};
+
+}  // namespace
+
+void PadChannels(Graph& graph) {
+  Padder(graph).Run();
+}
+
+}  // namespace sluice::passes
