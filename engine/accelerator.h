@@ -29,9 +29,11 @@ class CapturedWork {
 class Accelerator {
  public:
   enum Queue : uint8_t {
-    kCompute,  // kernels and fetches
+    kCompute,  // kernels
     kCopyIn,   // feeds, beside the last step's kernels
+    kCopyOut,  // fetches, beside the next step's
   };
+  static constexpr int kQueues = 3;
   struct MemoryInfo {
     size_t available = 0, total = 0;  // bytes
   };
@@ -57,11 +59,14 @@ class Accelerator {
   // `pinned` must stay as it is until the copy is done.
   virtual Status CopyIn(Queue queue, void* device, const void* pinned,
                         size_t bytes) = 0;
-  virtual Status CopyOut(void* pinned, const void* device, size_t bytes) = 0;
+  virtual Status CopyOut(Queue queue, void* pinned, const void* device,
+                         size_t bytes) = 0;
+  // By the compute queue.
   virtual Status CopyWithin(void* to, const void* from, size_t bytes) = 0;
 
   virtual Result<Event> MakeEvent() = 0;
-  // An event stands for the work added so far; before that, for none.
+  // An event stands for the work added so far; before that, for none. What is
+  // recorded while work is captured stands for its place in each later launch.
   virtual Status Record(const Event& event, Queue queue) = 0;
   virtual Status Wait(const Event& event, Queue queue) = 0;  // the queue does
   virtual Status WaitOnHost(const Event& event) = 0;

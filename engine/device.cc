@@ -75,8 +75,8 @@ Result<Tensor> DeviceMemory::Download(const Tensor& here) const {
   SLUICE_RETURN_IF_ERROR(accelerator_->Use());
   SLUICE_ASSIGN_OR_RETURN(const std::shared_ptr<void> pinned,
                           accelerator_->AllocatePinned(here.bytes()));
-  SLUICE_RETURN_IF_ERROR(
-      accelerator_->CopyOut(pinned.get(), here.raw(), here.bytes()));
+  SLUICE_RETURN_IF_ERROR(accelerator_->CopyOut(
+      Accelerator::kCompute, pinned.get(), here.raw(), here.bytes()));
   SLUICE_RETURN_IF_ERROR(accelerator_->Synchronize());
   std::memcpy(host.raw(), pinned.get(), here.bytes());
   return host;

@@ -45,9 +45,10 @@ Executor::Executor(const Plan& plan, Device& device)
       pointers_(plan.locations.size()),
       bound_(plan.instructions.size()) {
   using Kind = Location::Kind;
-  for (uint32_t i = 0; i < plan.locations.size(); ++i) {
+  // On an accelerator feeds and fetches stay where they are.
+  const bool patched = device.accelerator() == nullptr;
+  for (uint32_t i = 0; patched && i < plan.locations.size(); ++i) {
     const Location& location = plan.locations[i];
-    if (device.accelerator() != nullptr) break;  // theirs stay where they are
     if (location.kind == Kind::kFeed) feeds_.push_back({i, location.index});
     if (location.kind == Kind::kFetch) fetches_.push_back({i, location.index});
   }
@@ -103,8 +104,7 @@ Status Executor::Bind() {
   return {};
 }
 
-Status Executor::Run(std::span<void* const> feeds,
-                     std::span<void* const> fetches, const StepContext& step,
+Status Executor::Run(const StepBuffers& buffers, const StepContext& step,
                      StepStop& stop, Observer* observer) {
   for (uint32_t i : plan_.reads) {
     const Variable& variable = *plan_.variables[i];
@@ -123,21 +123,24 @@ Status Executor::Run(std::span<void* const> feeds,
   }
   step_ = step;
   if (staging_ != nullptr) {
-    const Status status = RunQueued(feeds, fetches, stop, observer);
+    const Status status = RunQueued(buffers, stop, observer);
     if (!status.ok()) stop.Stop(status);
   } else {
-    RunOnHost(feeds, fetches, stop, observer);
+    RunOnHost(buffers, stop, observer);
   }
   if (stop.stopped()) return stop.status();
   for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
   return {};
 }
 
-void Executor::RunOnHost(std::span<void* const> feeds,
-                         std::span<void* const> fetches, StepStop& stop,
+void Executor::RunOnHost(const StepBuffers& buffers, StepStop& stop,
                          Observer* observer) {
-  for (const Patch& p : feeds_) pointers_[p.location] = feeds[p.index];
-  for (const Patch& p : fetches_) pointers_[p.location] = fetches[p.index];
+  for (const Patch& p : feeds_) {
+    pointers_[p.location] = buffers.feeds[p.index];
+  }
+  for (const Patch& p : fetches_) {
+    pointers_[p.location] = buffers.fetches[p.index];
+  }
   ScopedFlushDenormals flush;
   if (plan_.dataflow) {
     RunDataflow(observer, stop);

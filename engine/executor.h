@@ -46,19 +46,31 @@ class StepStop {
   Status status_ GUARDED_BY(mutex_);
 };
 
+// The buffers of a step on the host; each device's Plan picks its own. Steps
+// alternate between slots 0 and 1, see Executor::Collect.
+struct StepBuffers {
+  std::span<void*const> feeds, fetches;
+  int slot = 0;
+};
+
 // Holds one Plan's operand pointers, so that a run only patches feeds and
-// fetches. One run at a time. Borrows the Plan and the device.
+// fetches. One call at a time. Borrows the Plan and the device.
 class Executor {
  public:
   Executor(const Plan& plan, Device& device);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
-  // Runs the whole Plan. Errors carry the node's name. `feeds` and `fetches`
-  // are the step's; the Plan picks its own. Does not allocate unless the arena
-  // must grow or an instruction fails. On an accelerator it returns before the
-  // work is done unless there are fetches; the next call that waits for the
-  // device then returns what failed.
-  Status Run(std::span<void* const> feeds, std::span<void* const> fetches,
-             const StepContext& step, StepStop& stop, Observer* observer);
+  // Runs the whole Plan. Errors carry the node's name. Does not allocate unless
+  // the arena must grow or an instruction fails. On an accelerator it returns
+  // before the work is done: what it fetches is there after Collect, before
+  // which the slot must not be used again unless there are no fetches. What
+  // fails later is returned by the next call that waits for the device.
+  Status Run(const StepBuffers& buffers, const StepContext& step,
+             StepStop& stop, Observer* observer);
+  // On an accelerator, waits for the slot's last run and writes its fetches.
+  Status Collect(const StepBuffers& buffers);
   // Why the step runs kernel by kernel on its accelerator rather than as one
   // captured graph; empty if it does not, or is on the CPU.
   const std::string& why_not_captured() const { return why_not_captured_; }
@@ -75,11 +87,15 @@ class Executor {
 
   Status Bind();
   Status BindOnAccelerator();
-  void RunOnHost(std::span<void* const> feeds, std::span<void* const> fetches,
-                 StepStop& stop, Observer* observer);
-  Status RunQueued(std::span<void* const> feeds, std::span<void* const> fetches,
-                   StepStop& stop, Observer* observer);
-  Status Capture(StepStop& stop);
+  void RunOnHost(const StepBuffers& buffers, StepStop& stop,
+                 Observer* observer);
+  Status RunQueued(const StepBuffers& buffers, StepStop& stop,
+                   Observer* observer);
+  Status AddKernels(StepStop& stop, Observer* timed);
+  Status Enqueue(StepStop& stop, Observer* timed);
+  Status Capture(StepStop& stop, Observer* timed);
+  Status MakeMarks();
+  Status ReportTimes(Observer& observer);
   Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);
   Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
   template <bool kWatched>
@@ -99,8 +115,11 @@ class Executor {
   // and tables filled then.
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<CapturedWork> captured_;
+  std::unique_ptr<CapturedWork> captured_timed_;  // with marks
   std::string why_not_captured_;
   bool ran_before_ = false;
+  // Before the first instruction and after each, for an observer of times.
+  std::vector<Accelerator::Event> marks_;
 
   // Dataflow: each instruction enters ready_ at most once, so a queue is an
   // array with two counters. A worker claims a place with head_ and waits for

@@ -50,53 +50,119 @@ Status Executor::BindOnAccelerator() {
   }
   // What was captured has the old addresses.
   captured_.reset();
+  captured_timed_.reset();
   ran_before_ = false;
   return {};
 }
 
-Status Executor::RunQueued(std::span<void* const> feeds,
-                           std::span<void* const> fetches, StepStop& stop,
+// Work under way uses what is freed here, and pinned memory without asking.
+Executor::~Executor() {
+  if (staging_ == nullptr || !device_.accelerator()->Use().ok()) return;
+  const Status ignored = device_.accelerator()->Synchronize();
+  static_cast<void>(ignored.ok());
+}
+
+Status Executor::RunQueued(const StepBuffers& buffers, StepStop& stop,
                            Observer* observer) {
   Accelerator& accelerator = *device_.accelerator();
   SLUICE_RETURN_IF_ERROR(accelerator.Use());
   step_.stream = accelerator.stream(Accelerator::kCompute);
   step_.device_key = staging_->key();
-  SLUICE_RETURN_IF_ERROR(staging_->CopyIn(feeds, step_));
-  if (observer != nullptr || !why_not_captured_.empty() || !ran_before_) {
+  SLUICE_RETURN_IF_ERROR(staging_->CopyIn(buffers.slot, buffers.feeds, step_));
+  if (observer == nullptr) {
+    SLUICE_RETURN_IF_ERROR(Enqueue(stop, nullptr));
+  } else if (observer->reads_outputs()) {
     RunSerial<true>(observer, stop);
-    ran_before_ = true;
   } else {
-    if (captured_ == nullptr) SLUICE_RETURN_IF_ERROR(Capture(stop));
-    if (captured_ != nullptr) {
-      SLUICE_RETURN_IF_ERROR(captured_->Launch());
-    } else {
-      RunSerial<true>(observer, stop);
-    }
+    SLUICE_RETURN_IF_ERROR(MakeMarks());
+    SLUICE_RETURN_IF_ERROR(Enqueue(stop, observer));
+    if (!stop.stopped()) SLUICE_RETURN_IF_ERROR(ReportTimes(*observer));
   }
   if (stop.stopped()) {
     // Queued work goes on; it must not outlive this run's memory unnoticed.
     return accelerator.Synchronize();
   }
-  return staging_->fetches_any() ? staging_->CopyOut(fetches) : Status();
+  return staging_->CopyOut(buffers.slot);
 }
 
-// On success captured_ is set, or why_not_captured_ if the device refused.
-Status Executor::Capture(StepStop& stop) {
+Status Executor::Collect(const StepBuffers& buffers) {
+  if (staging_ == nullptr) return {};
+  SLUICE_RETURN_IF_ERROR(device_.accelerator()->Use());
+  return staging_->Collect(buffers.slot, buffers.fetches);
+}
+
+// Adds kernel after kernel to the compute queue, with marks for `timed`.
+Status Executor::AddKernels(StepStop& stop, Observer* timed) {
+  if (timed != nullptr) {
+    SLUICE_RETURN_IF_ERROR(
+        device_.accelerator()->Record(marks_[0], Accelerator::kCompute));
+  }
+  RunSerial<true>(timed, stop);
+  return {};
+}
+
+// Adds the step to the compute queue.
+Status Executor::Enqueue(StepStop& stop, Observer* timed) {
+  std::unique_ptr<CapturedWork>& captured =
+      timed == nullptr ? captured_ : captured_timed_;
+  if (ran_before_ && captured == nullptr && why_not_captured_.empty()) {
+    SLUICE_RETURN_IF_ERROR(Capture(stop, timed));
+  }
+  if (captured != nullptr) return captured->Launch();
+  ran_before_ = true;
+  return AddKernels(stop, timed);
+}
+
+// On success there is captured work, or why_not_captured_ if the device
+// refused.
+Status Executor::Capture(StepStop& stop, Observer* timed) {
   Accelerator& accelerator = *device_.accelerator();
   SLUICE_RETURN_IF_ERROR(accelerator.BeginCapture());
-  RunSerial<false>(nullptr, stop);
+  const Status added = AddKernels(stop, timed);
   Result<std::unique_ptr<CapturedWork>> captured = accelerator.EndCapture();
   if (stop.stopped()) return stop.status();
-  if (captured.ok()) {
-    captured_ = *std::move(captured);
-  } else {
+  SLUICE_RETURN_IF_ERROR(added);
+  if (!captured.ok()) {
     why_not_captured_ = captured.status().message();
+  } else {
+    (timed == nullptr ? captured_ : captured_timed_) = *std::move(captured);
   }
   return {};
 }
 
-// Tells the observer of an instruction that began at `begin_ns`. It reads
-// results on the host.
+Status Executor::MakeMarks() {
+  while (marks_.size() <= plan_.instructions.size()) {
+    SLUICE_ASSIGN_OR_RETURN(Accelerator::Event mark,
+                            device_.accelerator()->MakeEvent());
+    marks_.push_back(std::move(mark));
+  }
+  return {};
+}
+
+// Waits for the step.
+Status Executor::ReportTimes(Observer& observer) {
+  Accelerator& accelerator = *device_.accelerator();
+  SLUICE_RETURN_IF_ERROR(accelerator.Synchronize());
+  const int64_t end_ns = SteadyNowNs();
+  const auto time_of = [&](uint32_t mark) -> Result<int64_t> {
+    SLUICE_ASSIGN_OR_RETURN(
+        const double seconds,
+        accelerator.SecondsBetween(marks_[mark], marks_.back()));
+    return end_ns - static_cast<int64_t>(seconds * 1e9);
+  };
+  if (plan_.instructions.empty()) return {};
+  SLUICE_ASSIGN_OR_RETURN(int64_t begin, time_of(0));
+  for (uint32_t i = 0; i < plan_.instructions.size(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t end, time_of(i + 1));
+    SLUICE_RETURN_IF_ERROR(
+        observer.AfterInstruction(plan_, i, begin, end, nullptr));
+    begin = end;
+  }
+  return {};
+}
+
+// Tells the observer of an instruction that began at `begin_ns`; if it is one
+// of times on the device, later.
 Status Executor::Observe(uint32_t i, int64_t begin_ns, Observer& observer) {
   const Instruction& instruction = plan_.instructions[i];
   void* const* outputs =
@@ -105,7 +171,11 @@ Status Executor::Observe(uint32_t i, int64_t begin_ns, Observer& observer) {
     return observer.AfterInstruction(plan_, i, begin_ns, SteadyNowNs(),
                                      outputs);
   }
-  SLUICE_RETURN_IF_ERROR(device_.accelerator()->Synchronize());
+  Accelerator& accelerator = *device_.accelerator();
+  if (!observer.reads_outputs()) {
+    return accelerator.Record(marks_[i + 1], Accelerator::kCompute);
+  }
+  SLUICE_RETURN_IF_ERROR(accelerator.Synchronize());
   const int64_t end_ns = SteadyNowNs();
   std::vector<Tensor> values;
   std::vector<void*> copies;

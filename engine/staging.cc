@@ -25,7 +25,7 @@ void CopyOnHost(void* to, const void* from, size_t bytes) {
 
 }  // namespace
 
-Staging::Block::Block(const std::vector<size_t>& sizes, size_t begin)
+Staging::Layout::Layout(const std::vector<size_t>& sizes, size_t begin)
     : bytes(sizes), end(begin) {
   for (const size_t size : sizes) {
     offsets.push_back(end);
@@ -43,19 +43,26 @@ Staging::Staging(const Plan& plan, Accelerator& accelerator)
 Result<std::unique_ptr<Staging>> Staging::Make(const Plan& plan,
                                                Accelerator& accelerator) {
   std::unique_ptr<Staging> staging(new Staging(plan, accelerator));
-  const size_t bytes = staging->feeds_.end;
-  for (Side& side : staging->sides_) {
-    SLUICE_ASSIGN_OR_RETURN(side.host, accelerator.AllocatePinned(bytes));
-    SLUICE_ASSIGN_OR_RETURN(side.copied, accelerator.Allocate(bytes));
-    SLUICE_ASSIGN_OR_RETURN(side.filled, accelerator.MakeEvent());
-    SLUICE_ASSIGN_OR_RETURN(side.taken, accelerator.MakeEvent());
-  }
-  SLUICE_ASSIGN_OR_RETURN(staging->inputs_, accelerator.Allocate(bytes));
-  if (staging->fetches_any()) {
-    SLUICE_ASSIGN_OR_RETURN(staging->outputs_,
-                            accelerator.AllocatePinned(staging->fetches_.end));
+  const size_t in = staging->feeds_.end, out = staging->fetches_.end;
+  SLUICE_ASSIGN_OR_RETURN(staging->inputs_, accelerator.Allocate(in));
+  SLUICE_ASSIGN_OR_RETURN(staging->outputs_, accelerator.Allocate(out));
+  SLUICE_RETURN_IF_ERROR(MakeSlots(in, accelerator, &staging->in_));
+  SLUICE_RETURN_IF_ERROR(MakeSlots(out, accelerator, &staging->out_));
+  for (Accelerator::Event& ended : staging->ended_) {
+    SLUICE_ASSIGN_OR_RETURN(ended, accelerator.MakeEvent());
   }
   return staging;
+}
+
+Status Staging::MakeSlots(size_t bytes, Accelerator& accelerator,
+                          Slots* slots) {
+  for (Slot& slot : *slots) {
+    SLUICE_ASSIGN_OR_RETURN(slot.pinned, accelerator.AllocatePinned(bytes));
+    if (bytes <= kSmall) continue;
+    SLUICE_ASSIGN_OR_RETURN(slot.copied, accelerator.Allocate(bytes));
+    SLUICE_ASSIGN_OR_RETURN(slot.handed_over, accelerator.MakeEvent());
+  }
+  return {};
 }
 
 void* Staging::feed(uint32_t index) const {
@@ -71,31 +78,52 @@ const StepKey* Staging::key() const {
   return reinterpret_cast<const StepKey*>(At(inputs_, 0));
 }
 
-Status Staging::CopyIn(std::span<void* const> feeds, const StepKey& key) {
+Status Staging::CopyIn(int slot, std::span<void* const> feeds,
+                       const StepKey& key) {
   using Queue = Accelerator::Queue;
-  Side& side = sides_[side_];
-  side_ = 1 - side_;
-  SLUICE_RETURN_IF_ERROR(accelerator_.WaitOnHost(side.filled));
-  std::memcpy(side.host.get(), &key, sizeof(key));
+  const Slot& in = in_[slot];
+  std::memcpy(in.pinned.get(), &key, sizeof(key));
   for (size_t i = 0; i < feeds_.bytes.size(); ++i) {
     if (feeds_.bytes[i] == 0) continue;
-    CopyOnHost(At(side.host, feeds_.offsets[i]), feeds[i], feeds_.bytes[i]);
+    CopyOnHost(At(in.pinned, feeds_.offsets[i]), feeds[i], feeds_.bytes[i]);
   }
-  SLUICE_RETURN_IF_ERROR(accelerator_.Wait(side.taken, Queue::kCopyIn));
-  SLUICE_RETURN_IF_ERROR(accelerator_.CopyIn(Queue::kCopyIn, side.copied.get(),
-                                             side.host.get(), feeds_.end));
-  SLUICE_RETURN_IF_ERROR(accelerator_.Record(side.filled, Queue::kCopyIn));
-  SLUICE_RETURN_IF_ERROR(accelerator_.Wait(side.filled, Queue::kCompute));
-  SLUICE_RETURN_IF_ERROR(
-      accelerator_.CopyWithin(inputs_.get(), side.copied.get(), feeds_.end));
-  return accelerator_.Record(side.taken, Queue::kCompute);
+  if (in.copied == nullptr) {
+    return accelerator_.CopyIn(Queue::kCompute, inputs_.get(), in.pinned.get(),
+                               feeds_.end);
+  }
+  SLUICE_RETURN_IF_ERROR(accelerator_.CopyIn(Queue::kCopyIn, in.copied.get(),
+                                             in.pinned.get(), feeds_.end));
+  SLUICE_RETURN_IF_ERROR(accelerator_.Record(in.handed_over, Queue::kCopyIn));
+  SLUICE_RETURN_IF_ERROR(accelerator_.Wait(in.handed_over, Queue::kCompute));
+  return accelerator_.CopyWithin(inputs_.get(), in.copied.get(), feeds_.end);
 }
 
-Status Staging::CopyOut(std::span<void* const> fetches) {
-  SLUICE_RETURN_IF_ERROR(accelerator_.Synchronize());
+Status Staging::CopyOut(int slot) {
+  using Queue = Accelerator::Queue;
+  const Slot& out = out_[slot];
+  Queue queue = Queue::kCompute;
+  const void* from = outputs_.get();
+  if (out.copied != nullptr) {
+    SLUICE_RETURN_IF_ERROR(accelerator_.CopyWithin(
+        out.copied.get(), outputs_.get(), fetches_.end));
+    SLUICE_RETURN_IF_ERROR(
+        accelerator_.Record(out.handed_over, Queue::kCompute));
+    SLUICE_RETURN_IF_ERROR(accelerator_.Wait(out.handed_over, Queue::kCopyOut));
+    queue = Queue::kCopyOut;
+    from = out.copied.get();
+  }
+  if (fetches_.end > 0) {
+    SLUICE_RETURN_IF_ERROR(
+        accelerator_.CopyOut(queue, out.pinned.get(), from, fetches_.end));
+  }
+  return accelerator_.Record(ended_[slot], queue);
+}
+
+Status Staging::Collect(int slot, std::span<void* const> fetches) {
+  SLUICE_RETURN_IF_ERROR(accelerator_.WaitOnHost(ended_[slot]));
   for (size_t i = 0; i < fetches_.bytes.size(); ++i) {
     if (fetches_.bytes[i] == 0) continue;
-    CopyOnHost(fetches[i], At(outputs_, fetches_.offsets[i]),
+    CopyOnHost(fetches[i], At(out_[slot].pinned, fetches_.offsets[i]),
                fetches_.bytes[i]);
   }
   return {};

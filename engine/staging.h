@@ -3,6 +3,7 @@
 #ifndef SLUICE_ENGINE_STAGING_H_
 #define SLUICE_ENGINE_STAGING_H_
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -15,51 +16,60 @@
 
 namespace sluice {
 
-// The feeds of a step and its StepKey are one block, copied at once by the
-// copy-in queue while the step before may still compute; from there the
-// compute queue moves it to where kernels read it. Host and copied blocks are
-// double, so that the host can fill one while the other is under way.
+// Feeds and StepKey are one block, fetches another, each where kernels find it
+// on the device. Between there and pinned memory a queue of its own copies,
+// while kernels of the step before or after compute; for that there are two
+// slots, which steps use in turn, each with pinned memory and, on the device,
+// a copy of the block. A block of at most kSmall is copied by the compute
+// queue itself: that takes no longer than handing it over. A slot may be used
+// again when its last step was collected, or has failed and is over.
 class Staging {
  public:
+  static constexpr int kSlots = 2;
+  static constexpr size_t kSmall = size_t{64} << 10;  // bytes
+
   // `accelerator` must outlive it and be the thread's.
   static Result<std::unique_ptr<Staging>> Make(const Plan& plan,
                                                Accelerator& accelerator);
 
-  // Where kernels find the feed, in device memory; where the kernel of Fetch
-  // leaves its result, in pinned memory. Null for those the plan has not.
+  // Where kernels find the feed and the StepKey, and where they leave what is
+  // fetched: in device memory. Null for those the plan has not.
   void* feed(uint32_t index) const;
   void* fetch(uint32_t index) const;
   const StepKey* key() const;
-  bool fetches_any() const { return fetches_.end > 0; }
 
-  // Adds the copies of a step's feeds and key to the queues. The feeds may be
-  // reused on return.
-  Status CopyIn(std::span<void* const> feeds, const StepKey& key);
-  // Waits for the compute queue, then copies to the caller's buffers.
-  Status CopyOut(std::span<void* const> fetches);
+  // Adds the copies of a step's feeds and key to the queues, to come before its
+  // kernels. The feeds may be reused on return.
+  Status CopyIn(int slot, std::span<void* const> feeds, const StepKey& key);
+  // Adds the copies of its fetches, to come after its kernels.
+  Status CopyOut(int slot);
+  // Waits for the step, then copies what it fetched to the caller's buffers.
+  Status Collect(int slot, std::span<void* const> fetches);
 
  private:
   // Tensors one after another.
-  struct Block {
+  struct Layout {
     std::vector<size_t> bytes, offsets;
     size_t end = 0;
-    Block(const std::vector<size_t>& sizes, size_t begin);
+    Layout(const std::vector<size_t>& sizes, size_t begin);
   };
-  struct Side {
-    std::shared_ptr<void> host;    // pinned
-    std::shared_ptr<void> copied;  // on the device
-    Accelerator::Event filled;     // `copied` holds what `host` held
-    Accelerator::Event taken;      // `copied` may be overwritten
+  struct Slot {
+    std::shared_ptr<void> pinned;
+    // Unless the block is small, its copy on the device, and when that has
+    // what one queue gives another.
+    std::shared_ptr<void> copied;
+    Accelerator::Event handed_over;
   };
+  using Slots = std::array<Slot, kSlots>;
 
   Staging(const Plan& plan, Accelerator& accelerator);
+  static Status MakeSlots(size_t bytes, Accelerator& accelerator, Slots* slots);
 
   Accelerator& accelerator_;
-  Block feeds_, fetches_;
-  Side sides_[2];
-  int side_ = 0;
-  std::shared_ptr<void> inputs_;   // device: key and feeds
-  std::shared_ptr<void> outputs_;  // pinned
+  Layout feeds_, fetches_;
+  Slots in_, out_;
+  std::array<Accelerator::Event, kSlots> ended_;
+  std::shared_ptr<void> inputs_, outputs_;  // the blocks
 };
 
 }  // namespace sluice

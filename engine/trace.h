@@ -18,14 +18,19 @@ namespace sluice {
 int64_t SteadyNowNs();
 
 // Told of every instruction after it ran, by the thread that ran it, so calls
-// come concurrently. Times are of SteadyNowNs; on an accelerator, from when a
-// kernel is added to when it is done, each waited for. `outputs` points to the
-// instruction's results, or copies of them on the host, which are valid only
-// during the call.
-// An error ends the step.
+// come concurrently. Times are of SteadyNowNs. `outputs` points to the
+// instruction's results, which are valid only during the call. An error ends
+// the step.
+//
+// On an accelerator times are of the device's clock, counted back from when
+// the step was seen to end, and calls come after that. An observer that reads
+// outputs is given copies on the host; each kernel is waited for then, and
+// times are of the host's clock.
 class Observer {
  public:
   virtual ~Observer() = default;
+  // Otherwise it is given no outputs where that would cost time.
+  virtual bool reads_outputs() const { return true; }
   virtual Status AfterInstruction(const Plan& plan, uint32_t instruction,
                                   int64_t begin_ns, int64_t end_ns,
                                   void* const* outputs) = 0;
@@ -35,6 +40,7 @@ class Observer {
 // chrome://tracing open: one process per device, one row per thread.
 class ChromeTrace final : public Observer {
  public:
+  bool reads_outputs() const override { return false; }
   Status AfterInstruction(const Plan& plan, uint32_t instruction,
                           int64_t begin_ns, int64_t end_ns,
                           void* const* outputs) override;

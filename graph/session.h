@@ -21,6 +21,7 @@
 namespace sluice {
 
 class Observer;
+class PendingRun;
 
 enum class ExecutorMode : uint8_t {
   kAuto,      // serial unless independent branches of small nodes dominate
@@ -88,6 +89,11 @@ class PreparedStep {
   void Run(std::span<const Tensor> feeds, std::span<Tensor> fetches);
   // As Run, but returns the error.
   Status TryRun(std::span<const Tensor> feeds, std::span<Tensor> fetches);
+  // Begins a run; on an accelerator it is then under way. `feeds` may be reused
+  // at once, `fetches` are written when it is waited for. Runs happen in the
+  // order they were started. Two of a step can be under way: starting a third
+  // waits for the first. Throws Error.
+  PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches);
 
   const std::vector<TensorType>& fetch_types() const;
   // Tensors that fit Run's fetches.
@@ -97,9 +103,29 @@ class PreparedStep {
   struct Impl;
 
  private:
+  friend class PendingRun;
   friend class Session;
   explicit PreparedStep(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
+};
+
+// A run that was started and may be under way. Copies are of the same run.
+class PendingRun {
+ public:
+  PendingRun() = default;
+  bool valid() const { return step_ != nullptr; }
+  // Whether Wait would have to wait, for all that is known; never on the CPU.
+  bool under_way() const;
+  // Returns when the run has ended and its fetches are written. Throws Error
+  // if it failed. More calls return at once.
+  void Wait();
+
+ private:
+  friend class PreparedStep;
+  PendingRun(std::shared_ptr<PreparedStep::Impl> step, uint64_t run)
+      : step_(std::move(step)), run_(run) {}
+  std::shared_ptr<PreparedStep::Impl> step_;
+  uint64_t run_ = 0;  // its number among the step's
 };
 
 // Thread-safe: concurrent runs are correct and take turns. The graph must

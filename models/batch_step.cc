@@ -68,15 +68,29 @@ StepInfo BatchStep::Prepare(int64_t examples) {
   return info;
 }
 
-std::span<const Tensor> BatchStep::Run(const Example& batch) {
+std::span<const Tensor> BatchStep::Pending::Wait() {
+  run_.Wait();
+  return values_;
+}
+
+BatchStep::Pending BatchStep::Start(const Example& batch) {
   for (size_t i = 0; i < feeds_.size(); ++i) {
     feeds_[i] = batch[placeholders_[i].first];
     shapes_[i] = feeds_[i].shape();
   }
   Prepared& prepared = PreparedFor(shapes_);
-  if (prepared.results.empty()) prepared.results = prepared.step.MakeFetches();
-  prepared.step.Run(feeds_, prepared.results);
-  return prepared.results;
+  std::vector<Tensor>& values = prepared.values[prepared.turn];
+  prepared.turn = 1 - prepared.turn;
+  if (values.empty()) values = prepared.step.MakeFetches();
+  Pending pending;
+  pending.run_ = prepared.step.Start(feeds_, values);
+  pending.values_ = values;
+  return pending;
+}
+
+std::span<const Tensor> BatchStep::Run(const Example& batch) {
+  last_ = Start(batch);
+  return last_.Wait();
 }
 
 std::vector<Feed> BatchStep::FeedsOf(const Example& batch) const {

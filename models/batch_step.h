@@ -22,7 +22,24 @@ class BatchStep {
   // fit into the machine's memory.
   StepInfo Prepare(int64_t examples);
 
-  // The fetched values, which the next Run overwrites. Throws Error.
+  // A batch that may be under way.
+  class Pending {
+   public:
+    bool valid() const { return run_.valid(); }
+    bool under_way() const { return run_.under_way(); }
+    // The fetched values, once they are there; they stay until the second
+    // Start from this one, of a batch of this shape. Throws Error.
+    std::span<const Tensor> Wait();
+
+   private:
+    friend class BatchStep;
+    PendingRun run_;
+    std::vector<Tensor> values_;
+  };
+  // Begins with a batch, which may be reused at once. Throws Error.
+  Pending Start(const Example& batch);
+  // The fetched values, which the second Run from this one overwrites. Throws
+  // Error.
   std::span<const Tensor> Run(const Example& batch);
 
   // The batch as Session takes it.
@@ -32,7 +49,8 @@ class BatchStep {
   struct Prepared {
     std::vector<Shape> shapes;
     PreparedStep step;
-    std::vector<Tensor> results;
+    std::vector<Tensor> values[2];  // taken in turns
+    int turn = 0;
   };
   Prepared& PreparedFor(const std::vector<Shape>& shapes);
 
@@ -43,6 +61,7 @@ class BatchStep {
   std::vector<Prepared> prepared_;  // most recently used first
   std::vector<Tensor> feeds_;
   std::vector<Shape> shapes_;  // of the feeds
+  Pending last_;               // of Run
 };
 
 }  // namespace sluice

@@ -37,14 +37,15 @@ void NanStop::Begin(TrainingRun& run) {
 }
 
 void NanStop::AfterStep(TrainingRun& run) {
-  if (std::isfinite(run.loss())) {
+  // A snapshot must be of a time when all was well.
+  if (run.step() % interval_ == 0) run.Finish();
+  if (std::isfinite(run.newest_loss().value)) {
     if (run.step() % interval_ == 0) snapshot_ = run.Capture();
     return;
   }
   // The step changed nothing; with a smaller scale the next may be finite.
   if (run.loss_scale().value_or(0) > kLeastLossScale) return;
-  const int64_t step = run.step();
-  const double loss = run.loss();
+  const auto [step, loss] = run.newest_loss();
   const auto bad = FirstBad(run);
   throw Error(
       Code::kOutOfRange,

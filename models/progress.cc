@@ -56,9 +56,9 @@ std::string Progress::Line(TrainingRun& run) {
   if (const double rate = throughput_.Since(run); rate > 0) {
     images_per_second_ = rate;
   }
-  std::string line =
-      fmt::format("epoch {:.2f}/{:g}, step {}/{}, loss {:.4f}", run.epoch(),
-                  run.context().epochs, run.step(), run.total_steps(), loss_);
+  std::string line = fmt::format("epoch {:.2f}/{:g}, step {}/{}, loss {:.4f}",
+                                 run.epoch(), run.context().epochs, run.step(),
+                                 run.total_steps(), loss_.value_or(0));
   if (!run.measurement().metrics.empty()) {
     line += ", " + Describe(run.measurement().metrics);
   }
@@ -79,10 +79,10 @@ std::string Progress::Line(TrainingRun& run) {
 }
 
 void Progress::AfterStep(TrainingRun& run) {
-  if (std::isfinite(run.loss())) {  // a step that was skipped may not have one
-    loss_ = run.examples() <= run.context().batch_size
-                ? run.loss()
-                : loss_ + kSmoothing * (run.loss() - loss_);
+  const auto& [step, loss] = run.newest_loss();
+  // A step that was skipped may not have a finite loss.
+  if (step > 0 && std::isfinite(loss)) {
+    loss_ = loss_ ? *loss_ + kSmoothing * (loss - *loss_) : loss;
   }
   if (console::IsTerminal()) {
     const Clock::time_point now = Clock::now();

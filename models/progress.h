@@ -4,6 +4,7 @@
 #define SLUICE_MODELS_PROGRESS_H_
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "models/hook.h"
@@ -39,7 +40,7 @@ class Progress : public Hook {
   int64_t every_;
   Throughput throughput_;
   double images_per_second_ = 0;  // as last shown
-  double loss_ = 0;               // smoothed
+  std::optional<double> loss_;    // smoothed
   std::chrono::steady_clock::time_point shown_;
 };
 

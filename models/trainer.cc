@@ -157,6 +157,7 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
       run.Stop(fmt::format("{} was received", InterruptName(signal)));
     }
   }
+  run.Finish();
   const bool evaluated =
       result->evaluation && result->evaluation->step == run.step();
   if (InterruptSignal() != 0) {

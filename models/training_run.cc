@@ -103,23 +103,42 @@ std::unique_ptr<Graph> TrainingRun::StepGraph() const {
   return ExtractStep(graph_, request).ValueOrThrow();
 }
 
-bool TrainingRun::Step(bool measure) {
+void TrainingRun::Timed(const std::function<void()>& fn) {
   const auto begin = std::chrono::steady_clock::now();
-  if (!batches_.Next(&batch_).ValueOrThrow()) return false;
-  TrainOnBatch(measure);
+  fn();
   training_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();
-  return true;
 }
 
+bool TrainingRun::Step(bool measure) {
+  bool trained = false;
+  Timed([&] {
+    trained = batches_.Next(&batch_).ValueOrThrow();
+    if (trained) TrainOnBatch(measure);
+  });
+  return trained;
+}
+
+// While an accelerator computes a step the host makes the next batch and
+// starts on it, and only then waits.
 void TrainingRun::TrainOnBatch(bool measure) {
-  const std::span<const Tensor> results =
-      (measure ? measuring_ : plain_)->Run(batch_);
+  BatchStep::Pending started = (measure ? measuring_ : plain_)->Start(batch_);
+  Collect();
+  under_way_ = started;
   ++step_;
-  loss_ = results[0].At(0);
-  if (measure) Measure(results);
   examples_ += RowsOf(batch_);
+  if (measure || !started.under_way()) Collect();
+  if (measure) Measure(started.Wait());
+}
+
+void TrainingRun::Finish() {
+  if (under_way_.valid()) Timed([&] { Collect(); });
+}
+
+void TrainingRun::Collect() {
+  BatchStep::Pending ending = std::exchange(under_way_, {});
+  if (ending.valid()) newest_loss_ = {step_, ending.Wait()[0].At(0)};
 }
 
 void TrainingRun::Measure(std::span<const Tensor> results) {
@@ -158,6 +177,7 @@ Checkpoint TrainingRun::Capture() const {
 
 void TrainingRun::Restore(const Checkpoint& checkpoint,
                           const std::string& source) {
+  Finish();
   const TrainingState& state = checkpoint.state;
   if (state.seed != context_.seed) {
     throw Error(Code::kInvalidArgument,
@@ -181,6 +201,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   }
   batches_ = std::move(batches);
   step_ = state.step;
+  newest_loss_ = {};
   session_->set_step(static_cast<uint64_t>(state.step));
 }
 

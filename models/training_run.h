@@ -3,6 +3,7 @@
 #ifndef SLUICE_MODELS_TRAINING_RUN_H_
 #define SLUICE_MODELS_TRAINING_RUN_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,10 +54,13 @@ class TrainingRun {
               const TrainingOptions& options);
 
   // Trains on the next batch; false at the end of the input. With `measure`
-  // also fills measurement(). Throws Error.
+  // also fills measurement(). On an accelerator the step is still under way on
+  // return unless it is measured; the one before has ended. Throws Error.
   bool Step(bool measure);
   // Trains on batch() again, as Step does on the next.
   void TrainOnBatch(bool measure);
+  // Waits for the step under way, if there is one. Throws Error.
+  void Finish();
 
   // Where it stands.
   int64_t step() const { return step_; }  // steps completed, resumed ones too
@@ -64,7 +68,17 @@ class TrainingRun {
   double epoch() const {
     return static_cast<double>(step_) / context_.steps_per_epoch;
   }
-  double loss() const { return loss_; }  // of the last step
+  // Of the last step, which is waited for; 0 before the first. Throws Error.
+  double loss() {
+    Finish();
+    return newest_loss_.value;
+  }
+  // Of the last step that has ended, or is known to.
+  struct KnownLoss {
+    int64_t step = 0;  // 0: none in this process
+    double value = 0;
+  };
+  const KnownLoss& newest_loss() const { return newest_loss_; }
   const Measurement& measurement() const { return measurement_; }
   const Example& batch() const { return batch_; }  // of the last step
   // In this process: examples trained on, and how long that took, evaluations
@@ -111,6 +125,9 @@ class TrainingRun {
   std::vector<Feed> Feeds() const { return plain_->FeedsOf(batch_); }
 
  private:
+  // Adds the time it takes to training_seconds().
+  void Timed(const std::function<void()>& fn);
+  void Collect();
   void Measure(std::span<const Tensor> results);
 
   const TrainerSpec& spec_;
@@ -131,7 +148,8 @@ class TrainingRun {
   std::unique_ptr<Inference> inference_;  // made by the first Evaluate
 
   int64_t step_ = 0;
-  double loss_ = 0;
+  BatchStep::Pending under_way_;  // step number step_
+  KnownLoss newest_loss_;
   Measurement measurement_;
   Example batch_;
   int64_t examples_ = 0;

@@ -43,6 +43,88 @@ TEST_CASE("a step gives the CPU's values, run after run, with changing feeds") {
   CHECK(step.info().why_not_captured.empty());
 }
 
+// y = 2 x and whether all is well with x, for x of n elements fed.
+struct Doubling {
+  explicit Doubling(int64_t n)
+      : x(graph.Placeholder("x", DType::kFloat32, {n})),
+        y(x + x),
+        session(graph, OnGpu()),
+        step(session.Prepare({{x, {n}}}, {y})) {}
+  Tensor ValueOf(int64_t i) const {
+    return Tensor::Full(DType::kFloat32, x.shape(), 1.5 * i);
+  }
+
+  Graph graph;
+  Output x, y;
+  Session session;
+  PreparedStep step;
+};
+
+TEST_CASE("two runs are under way at a time, each with its feeds and fetches") {
+  // Small blocks are copied by the compute queue, others by queues of their
+  // own; the last of a block tells whether all of it was there in time.
+  for (const int64_t n : {5, 40'000}) {
+    CAPTURE(n);
+    Doubling doubling(n);
+    std::vector<PendingRun> runs;
+    std::vector<std::vector<Tensor>> fetches;
+    for (int i = 0; i < 7; ++i) {
+      std::vector<Tensor> feeds = {doubling.ValueOf(i)};
+      fetches.push_back(doubling.step.MakeFetches());
+      runs.push_back(doubling.step.Start(feeds, fetches.back()));
+      feeds[0].data<float>()[n - 1] = -1;  // may be reused at once
+      CHECK(runs.back().under_way());
+      // A third run waits for the first.
+      if (i >= 2) CHECK_FALSE(runs[i - 2].under_way());
+      if (i >= 2) CHECK(fetches[i - 2][0].At(n - 1) == 3 * (i - 2));
+    }
+    // In any order, and again.
+    for (const int i : {6, 5, 6, 0}) {
+      runs[i].Wait();
+      CHECK_FALSE(runs[i].under_way());
+      CHECK(fetches[i][0].At(0) == 3 * i);
+      CHECK(fetches[i][0].At(n - 1) == 3 * i);
+    }
+  }
+}
+
+TEST_CASE("whole runs and started ones may mix") {
+  Doubling doubling(30'000);
+  std::vector<Tensor> first = doubling.step.MakeFetches(), second = first;
+  second = doubling.step.MakeFetches();
+  PendingRun run =
+      doubling.step.Start(std::vector<Tensor>{doubling.ValueOf(1)}, first);
+  doubling.step.Run(std::vector<Tensor>{doubling.ValueOf(2)}, second);
+  CHECK(second[0].At(29'999) == 6);
+  run.Wait();
+  CHECK(first[0].At(29'999) == 3);
+}
+
+TEST_CASE("a run may be dropped while it is under way") {
+  std::vector<Tensor> fetches;
+  Doubling doubling(30'000);
+  fetches = doubling.step.MakeFetches();
+  doubling.step.Start(std::vector<Tensor>{doubling.ValueOf(1)}, fetches);
+}
+
+TEST_CASE("a run without fetches can be waited for, too") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {3});
+  const Output w =
+      graph.Variable("w", CopyOf(Tensor::Zeros(DType::kFloat32, {3})));
+  const Operation add = AssignAdd(w, x);
+  Session session(graph, OnGpu());
+  session.Initialize();
+  PreparedStep step = session.Prepare({{x, {3}}}, {}, {add});
+  PendingRun run;
+  for (int i = 0; i < 5; ++i) {
+    run = step.Start(std::vector<Tensor>{Tensor::Full(DType::kFloat32, {3}, i)},
+                     {});
+  }
+  run.Wait();
+  CHECK(session.Read(w).At(2) == 10);
+}
+
 TEST_CASE("tensors without elements are computed, fused or not") {
   Graph graph;
   const Output x =
@@ -111,6 +193,55 @@ TEST_CASE("an observer sees values on the host") {
   const Tensor bad = Tensor::Vector<float>(
       std::vector<float>{std::numeric_limits<float>::quiet_NaN(), 1});
   CHECK(session.FindNonFinite({{x, bad}}, {y}) == y.node().name());
+}
+
+// Where each instruction's time was.
+struct Times : Observer {
+  bool reads_outputs() const override { return false; }
+  Status AfterInstruction(const Plan&, uint32_t instruction, int64_t begin_ns,
+                          int64_t end_ns, void* const*) override {
+    if (instruction == 0) spans.clear();
+    CHECK(instruction == spans.size());
+    spans.emplace_back(begin_ns, end_ns);
+    return {};
+  }
+  std::vector<std::pair<int64_t, int64_t>> spans;
+};
+
+TEST_CASE("an observer of times has them from the device, captured or not") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {64, 64});
+  const Output y = Softmax(MatMul(Softmax(x), x));
+  SessionOptions options = OnGpu();
+  Session session(graph, options);
+  PreparedStep step = session.Prepare({{x, {64, 64}}}, {y});
+  const std::vector<Tensor> feeds = {Ramp({64, 64})};
+  std::vector<Tensor> got = step.MakeFetches(), plain = step.MakeFetches();
+  step.Run(feeds, plain);
+  Times times;
+  session.SetObserver(&times);
+  for (int run = 0; run < 3; ++run) {  // the second captures, with marks
+    const int64_t begin = SteadyNowNs();
+    step.Run(feeds, got);
+    const int64_t end = SteadyNowNs();
+    REQUIRE(times.spans.size() == static_cast<size_t>(step.info().nodes));
+    CHECK(times.spans.front().first >= begin);
+    CHECK(times.spans.back().second <= end);
+    int64_t before = times.spans.front().first;
+    bool all_at_once = true;
+    for (const auto& [from, to] : times.spans) {
+      CHECK(from == before);
+      CHECK(to >= from);
+      all_at_once = all_at_once && to == from;
+      before = to;
+    }
+    CHECK_FALSE(all_at_once);
+    CHECK(got[0].BitEqual(plain[0]));
+  }
+  CHECK(step.info().why_not_captured.empty());
+  session.SetObserver(nullptr);
+  step.Run(feeds, got);
+  CHECK(got[0].BitEqual(plain[0]));
 }
 
 TEST_CASE(

@@ -11,6 +11,7 @@
 #include "models/layers.h"
 #include "models/optimizers.h"
 #include "tests/cuda/gpu.h"
+#include "tests/support/error_text.h"
 #include "tests/support/ramp.h"
 #include "tests/support/toy_training.h"
 
@@ -198,6 +199,57 @@ TEST_CASE("training on a GPU resumes bit for bit, and nearly as the CPU's") {
             doctest::Approx(cpu.at(name).At(i)).epsilon(1e-4).scale(1));
     }
   }
+}
+
+// What a training on the GPU tells its hooks of the loss.
+class Losses : public Hook {
+ public:
+  Losses(bool wait, std::vector<double>* losses)
+      : wait_(wait), losses_(losses) {}
+  bool Measures(const TrainingRun&, int64_t step) const override {
+    return step % 5 == 0;
+  }
+  void AfterStep(TrainingRun& run) override {
+    const int64_t behind = run.step() - run.newest_loss().step;
+    CHECK(behind == (Measures(run, run.step()) ? 0 : 1));
+    if (wait_) losses_->push_back(run.loss());
+    if (!wait_ && behind == 0) losses_->push_back(run.newest_loss().value);
+    if (wait_) CHECK(run.newest_loss().step == run.step());
+  }
+
+ private:
+  bool wait_;
+  std::vector<double>* losses_;
+};
+
+TEST_CASE("a step is under way until its loss is asked for or it is measured") {
+  const auto losses = [](bool wait) {
+    std::vector<double> found;
+    Trainer trainer(ToySpec(), ToyRun(2), {.session = OnGpu()});
+    trainer.AddHook(std::make_unique<Losses>(wait, &found));
+    trainer.Train();
+    return found;
+  };
+  const std::vector<double> all = losses(true), some = losses(false);
+  REQUIRE(all.size() == 20);
+  CHECK(some == std::vector<double>{all[4], all[9], all[14], all[19]});
+}
+
+TEST_CASE("a loss that is no number names the first bad node") {
+  TrainerSpec spec = ToySpec();
+  // From step 13 on the logarithm of a negative number.
+  spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+    ModelSpec model = testing::Network(scope, in, run);
+    if (!run.training()) return model;
+    const Output step = Cast(GlobalStep(scope.graph()), DType::kFloat32);
+    NameScope names(scope.graph(), "trap");
+    model.loss = model.loss + 0 * Log(12.5 - step);
+    return model;
+  };
+  const std::string error = testing::ErrorOf(
+      [&] { Trainer(spec, ToyRun(5), {.session = OnGpu()}).Train(); });
+  CHECK(testing::Contains(error, "step 14: the loss is"));
+  CHECK(testing::Contains(error, "'trap/log' in step 14"));
 }
 
 }  // namespace

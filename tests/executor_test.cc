@@ -67,7 +67,7 @@ Status RunPlan(const Plan& plan, Device& device, Observer* observer = nullptr) {
   Executor executor(plan, device);
   StepStop stop;
   stop.Begin(nullptr, std::chrono::steady_clock::time_point::max());
-  return executor.Run({}, {}, {}, stop, observer);
+  return executor.Run({}, {}, stop, observer);
 }
 
 // Adds one to a cell.
@@ -114,7 +114,7 @@ TEST_CASE("dataflow respects dependencies of a wide graph, again and again") {
   StepStop stop;
   for (int run = 0; run < 200; ++run) {
     stop.Begin(nullptr, std::chrono::steady_clock::time_point::max());
-    REQUIRE(executor.Run({}, {}, {}, stop, nullptr).ok());
+    REQUIRE(executor.Run({}, {}, stop, nullptr).ok());
     REQUIRE(reinterpret_cast<int64_t*>(device.arena().data())[kWide + 1] ==
             8 * kWide);
     reinterpret_cast<int64_t*>(device.arena().data())[kWide + 1] = 0;
@@ -192,7 +192,7 @@ TEST_CASE("a deadline ends the step between nodes") {
     StepStop stop;
     stop.Begin(nullptr, std::chrono::steady_clock::now() +
                             std::chrono::milliseconds(20));
-    CHECK(executor.Run({}, {}, {}, stop, nullptr).code() ==
+    CHECK(executor.Run({}, {}, stop, nullptr).code() ==
           Code::kDeadlineExceeded);
     CHECK(ran < 100);
   }
@@ -220,7 +220,7 @@ TEST_CASE("another thread can stop a step") {
     stop.Stop(Cancelled("enough"));
     stop.Stop(Internal("a later error does not count"));
   });
-  const Status status = executor.Run({}, {}, {}, stop, nullptr);
+  const Status status = executor.Run({}, {}, stop, nullptr);
   canceller.join();
   CHECK(status.code() == Code::kCancelled);
   CHECK(status.message() == "enough");

@@ -114,8 +114,9 @@ class Cuda final : public Accelerator {
                 size_t bytes) override {
     return Copy(device, pinned, bytes, queue, "copy to the device");
   }
-  Status CopyOut(void* pinned, const void* device, size_t bytes) override {
-    return Copy(pinned, device, bytes, kCompute, "copy from the device");
+  Status CopyOut(Queue queue, void* pinned, const void* device,
+                 size_t bytes) override {
+    return Copy(pinned, device, bytes, queue, "copy from the device");
   }
   Status CopyWithin(void* to, const void* from, size_t bytes) override {
     return Copy(to, from, bytes, kCompute, "copy on the device");
@@ -129,8 +130,10 @@ class Cuda final : public Accelerator {
         event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
   }
   Status Record(const Event& event, Queue queue) override {
-    return Check(cudaEventRecord(EventOf(event), streams_[queue]),
-                 "recording an event");
+    return Check(
+        cudaEventRecordWithFlags(EventOf(event), streams_[queue],
+                                 capturing_ ? cudaEventRecordExternal : 0),
+        "recording an event");
   }
   Status Wait(const Event& event, Queue queue) override {
     return Check(cudaStreamWaitEvent(streams_[queue], EventOf(event), 0),
@@ -166,11 +169,15 @@ class Cuda final : public Accelerator {
   }
 
   Status BeginCapture() override {
-    return Check(cudaStreamBeginCapture(streams_[kCompute],
-                                        cudaStreamCaptureModeThreadLocal),
-                 "begin of capture");
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaStreamBeginCapture(streams_[kCompute],
+                                     cudaStreamCaptureModeThreadLocal),
+              "begin of capture"));
+    capturing_ = true;
+    return {};
   }
   Result<std::unique_ptr<CapturedWork>> EndCapture() override {
+    capturing_ = false;
     cudaGraph_t graph = nullptr;
     SLUICE_RETURN_IF_ERROR(
         Check(cudaStreamEndCapture(streams_[kCompute], &graph), "capture"));
@@ -207,7 +214,8 @@ class Cuda final : public Accelerator {
   }
 
   const int device_;
-  cudaStream_t streams_[2] = {};  // by Queue
+  cudaStream_t streams_[kQueues] = {};
+  bool capturing_ = false;
   cudaDeviceProp properties_ = {};
   std::vector<Watched> watched_;
 };

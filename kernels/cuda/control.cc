@@ -12,7 +12,6 @@ Status Copy(void* to, const void* from, size_t bytes, const KernelContext& c) {
                "copy");
 }
 
-// The output of Fetch is in pinned memory.
 Result<KernelPtr> MakeCopy(const KernelSpec& spec) {
   return KernelOf([bytes = spec.inputs[0].bytes()](const KernelContext& c) {
     return Copy(c.output<void>(0), c.input<void>(0), bytes, c);

@@ -232,6 +232,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   *event = {stream, stream->added, std::move(reached)};
   return error;
 }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
+                                     unsigned flags) {
+  if (flags != cudaEventRecordExternal) return cudaEventRecord(event, stream);
+  const Lock lock(emulation::mutex);
+  if (stream->capture == nullptr) return cudaErrorInvalidValue;
+  return emulation::Add(stream, [event] {
+    event->reached = std::make_shared<Clock::time_point>(Clock::now());
+    return cudaSuccess;
+  });
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(emulation::mutex);
   if (event->stream != nullptr) {
