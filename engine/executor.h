@@ -91,6 +91,8 @@ class Executor {
                  Observer* observer);
   Status RunQueued(const StepBuffers& buffers, StepStop& stop,
                    Observer* observer);
+  Status AddStep(const StepBuffers& buffers, StepStop& stop,
+                 Observer* observer);
   Status AddKernels(StepStop& stop, Observer* timed);
   Status Enqueue(StepStop& stop, Observer* timed);
   Status Capture(StepStop& stop, Observer* timed);

@@ -68,6 +68,16 @@ Status Executor::RunQueued(const StepBuffers& buffers, StepStop& stop,
   SLUICE_RETURN_IF_ERROR(accelerator.Use());
   step_.stream = accelerator.stream(Accelerator::kCompute);
   step_.device_key = staging_->key();
+  const Status status = AddStep(buffers, stop, observer);
+  if (status.ok() && !stop.stopped()) return {};
+  // What was added goes on; it must not outlive this run's memory unnoticed.
+  const Status waited = accelerator.Synchronize();
+  return status.ok() ? waited : status;
+}
+
+// Adds all of a step to the queues.
+Status Executor::AddStep(const StepBuffers& buffers, StepStop& stop,
+                         Observer* observer) {
   SLUICE_RETURN_IF_ERROR(staging_->CopyIn(buffers.slot, buffers.feeds, step_));
   if (observer == nullptr) {
     SLUICE_RETURN_IF_ERROR(Enqueue(stop, nullptr));
@@ -78,11 +88,7 @@ Status Executor::RunQueued(const StepBuffers& buffers, StepStop& stop,
     SLUICE_RETURN_IF_ERROR(Enqueue(stop, observer));
     if (!stop.stopped()) SLUICE_RETURN_IF_ERROR(ReportTimes(*observer));
   }
-  if (stop.stopped()) {
-    // Queued work goes on; it must not outlive this run's memory unnoticed.
-    return accelerator.Synchronize();
-  }
-  return staging_->CopyOut(buffers.slot);
+  return stop.stopped() ? Status() : staging_->CopyOut(buffers.slot);
 }
 
 Status Executor::Collect(const StepBuffers& buffers) {
@@ -101,7 +107,7 @@ Status Executor::AddKernels(StepStop& stop, Observer* timed) {
   return {};
 }
 
-// Adds the step to the compute queue.
+// Adds the step's work to the compute queue.
 Status Executor::Enqueue(StepStop& stop, Observer* timed) {
   std::unique_ptr<CapturedWork>& captured =
       timed == nullptr ? captured_ : captured_timed_;
