@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -39,6 +40,10 @@ Tensor TensorIn(std::shared_ptr<void> buffer, const TensorType& type) {
 
 }  // namespace
 
+DeviceMemory::DeviceMemory(Accelerator* accelerator)
+    : accelerator_(accelerator),
+      pinned_(std::make_shared<std::shared_ptr<void>>()) {}
+
 Result<std::shared_ptr<void>> DeviceMemory::Allocate(size_t bytes) const {
   if (accelerator_ != nullptr) {
     SLUICE_RETURN_IF_ERROR(accelerator_->Use());
@@ -71,30 +76,50 @@ Result<Tensor> DeviceMemory::Upload(const Tensor& host) const {
 Result<Tensor> DeviceMemory::Download(const Tensor& here) const {
   if (accelerator_ == nullptr) return here.Clone();
   Tensor host(here.dtype(), here.shape());
-  if (here.bytes() == 0) return host;
-  SLUICE_RETURN_IF_ERROR(accelerator_->Use());
-  SLUICE_ASSIGN_OR_RETURN(const std::shared_ptr<void> pinned,
-                          accelerator_->AllocatePinned(here.bytes()));
-  SLUICE_RETURN_IF_ERROR(accelerator_->CopyOut(
-      Accelerator::kCompute, pinned.get(), here.raw(), here.bytes()));
-  SLUICE_RETURN_IF_ERROR(accelerator_->Synchronize());
-  std::memcpy(host.raw(), pinned.get(), here.bytes());
+  char* const to = static_cast<char*>(host.raw());
+  const char* const from = static_cast<const char*>(here.raw());
+  const auto copy = [&](char* pinned, size_t at, size_t bytes) -> Status {
+    SLUICE_RETURN_IF_ERROR(
+        accelerator_->CopyOut(Accelerator::kCompute, pinned, from + at, bytes));
+    SLUICE_RETURN_IF_ERROR(accelerator_->Synchronize());
+    std::memcpy(to + at, pinned, bytes);
+    return {};
+  };
+  SLUICE_RETURN_IF_ERROR(InPieces(here.bytes(), copy));
   return host;
 }
 
 Status DeviceMemory::Store(const Tensor& host, Tensor& here) const {
-  if (host.bytes() == 0) return {};
+  char* const to = static_cast<char*>(here.raw());
+  const char* const from = static_cast<const char*>(host.raw());
   if (accelerator_ == nullptr) {
-    std::memcpy(here.raw(), host.raw(), host.bytes());
+    if (host.bytes() > 0) std::memcpy(to, from, host.bytes());
     return {};
   }
+  return InPieces(host.bytes(),
+                  [&](char* pinned, size_t at, size_t bytes) -> Status {
+                    std::memcpy(pinned, from + at, bytes);
+                    SLUICE_RETURN_IF_ERROR(accelerator_->CopyIn(
+                        Accelerator::kCompute, to + at, pinned, bytes));
+                    return accelerator_->Synchronize();
+                  });
+}
+
+Status DeviceMemory::InPieces(
+    size_t bytes,
+    const std::function<Status(char* pinned, size_t offset, size_t bytes)>&
+        copy) const {
+  constexpr size_t kPiece = size_t{4} << 20;
+  if (bytes == 0) return {};
   SLUICE_RETURN_IF_ERROR(accelerator_->Use());
-  SLUICE_ASSIGN_OR_RETURN(const std::shared_ptr<void> pinned,
-                          accelerator_->AllocatePinned(host.bytes()));
-  std::memcpy(pinned.get(), host.raw(), host.bytes());
-  SLUICE_RETURN_IF_ERROR(accelerator_->CopyIn(Accelerator::kCompute, here.raw(),
-                                              pinned.get(), host.bytes()));
-  return accelerator_->Synchronize();
+  if (*pinned_ == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(*pinned_, accelerator_->AllocatePinned(kPiece));
+  }
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    SLUICE_RETURN_IF_ERROR(copy(static_cast<char*>(pinned_->get()), at,
+                                std::min(kPiece, bytes - at)));
+  }
+  return {};
 }
 
 Result<Variable*> VariableStore::Declare(const std::string& name,

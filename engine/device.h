@@ -3,6 +3,7 @@
 #ifndef SLUICE_ENGINE_DEVICE_H_
 #define SLUICE_ENGINE_DEVICE_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,8 +42,8 @@ struct Variable {
 // Memory for tensors: the host's, or an accelerator's.
 class DeviceMemory {
  public:
-  // Null: the host's. Borrowed.
-  explicit DeviceMemory(Accelerator* accelerator) : accelerator_(accelerator) {}
+  // Null: the host's. Borrowed; its rule about threads holds for calls here.
+  explicit DeviceMemory(Accelerator* accelerator);
   Accelerator* accelerator() const { return accelerator_; }
 
   // Resource exhaustion says how much was wanted.
@@ -56,7 +57,16 @@ class DeviceMemory {
   Status Store(const Tensor& host, Tensor& here) const;
 
  private:
+  // Does `copy(pinned, offset, bytes)` with pieces of a tensor of `bytes`, in
+  // turn, all through one piece of pinned memory.
+  Status InPieces(size_t bytes,
+                  const std::function<Status(char* pinned, size_t offset,
+                                             size_t bytes)>& copy) const;
+
   Accelerator* accelerator_;
+  // Made when first needed and kept: making it takes longer than most copies.
+  // Shared by copies of this.
+  std::shared_ptr<std::shared_ptr<void>> pinned_;
 };
 
 // A device's variables by name. Looking up and declaring is thread-safe;

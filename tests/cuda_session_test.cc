@@ -162,6 +162,19 @@ TEST_CASE("variables are written, read and kept in device memory") {
   CHECK(session.Run({}, y).At(2) == 1);
 }
 
+TEST_CASE("variables of any size cross whole") {
+  for (const Shape& shape :
+       {Shape{3, 1'000'001} /* 12 MB */, Shape{1}, Shape{0}}) {
+    Graph graph;
+    const Output w =
+        graph.Variable("w", CopyOf(Tensor::Zeros(DType::kFloat32, shape)));
+    Session session(graph, OnGpu());
+    const Tensor value = Ramp(shape);
+    session.Write(w, value);
+    CHECK(session.Read(w).BitEqual(value));
+  }
+}
+
 TEST_CASE("a step split between CPU and GPU sends its tensors across") {
   Graph graph;
   SessionOptions options = OnGpu();
