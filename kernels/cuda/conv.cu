@@ -7,27 +7,39 @@
 namespace sluice::cuda {
 namespace {
 
-// ConvGeometry in the 32 bits that a GPU divides faster.
-struct Axis {
-  int input, output, window, stride, dilation, pad;
+// Is an operand read for y from x, under windows, or for dx from dy, of
+// windows?
+enum class Way : uint8_t { kForward, kBackward };
 
-  // The element under tap k of window o, or -1 in the padding.
-  __device__ int Under(int o, int k) const {
-    const int i = o * stride - pad + k * dilation;
-    return i < input ? i : -1;
-  }
-  // The window whose tap k lies on element i, or -1.
-  __device__ int Over(int i, int k) const {
-    const int start = i + pad - k * dilation;
-    if (start < 0 || start % stride != 0) return -1;
-    const int o = start / stride;
-    return o < output ? o : -1;
+// ConvGeometry in the 32 bits that a GPU divides faster.
+template <Way kWay>
+struct Axis {
+  int to, from;  // sizes: of what is computed and of what is read for it
+  int window, stride, dilation, pad;
+
+  // The element that is read for element i by tap k; negative if there is none.
+  __device__ int At(int i, int k) const {
+    if constexpr (kWay == Way::kForward) {
+      const int under = i * stride - pad + k * dilation;
+      return under < from ? under : -1;
+    } else {
+      const int start = i + pad - k * dilation;
+      if (start < 0 || start % stride != 0) return -1;
+      const int over = start / stride;
+      return over < from ? over : -1;
+    }
   }
 };
-Axis AxisOf(const WindowDim& d) {
+template <Way kWay>
+Axis<kWay> AxisOf(const WindowDim& d) {
   const auto narrow = [](int64_t v) { return static_cast<int>(v); };
-  return {narrow(d.input),  narrow(d.output),   narrow(d.window),
-          narrow(d.stride), narrow(d.dilation), narrow(d.pad_before)};
+  const bool forward = kWay == Way::kForward;
+  return {narrow(forward ? d.output : d.input),
+          narrow(forward ? d.input : d.output),
+          narrow(d.window),
+          narrow(d.stride),
+          narrow(d.dilation),
+          narrow(d.pad_before)};
 }
 
 // The four from `inner` on of `length` elements; at(i) points to one, or is
@@ -46,52 +58,27 @@ __device__ Pack<T, 4> LoadFour(int inner, int length, bool whole, At at) {
   return pack;
 }
 
-// x as a matrix [pixels of y, (tap, i)].
-template <typename T>
+// x as a matrix [pixels of y, (tap, i)], or dy as [pixels of x, (tap, o)].
+template <typename T, Way kWay>
 struct Patches {
-  const T* x;
-  Axis h, w;
-  int pixels, channels;  // of y, of a group
-  int64_t pitch;         // of x's pixels
+  const T* image;
+  Axis<kWay> h, w;
+  int pixels, channels;  // of what is computed; of a group of what is read
+  int64_t pitch;         // of the image's pixels
   bool along_k;
   bool whole;
 
   __device__ Pack<T, 4> Load(int64_t base, int pixel, int inner) const {
-    const int row = pixel / w.output, ow = pixel - row * w.output;
-    const int image = row / h.output, oh = row - image * h.output;
+    const int row = pixel / w.to, at_w = pixel - row * w.to;
+    const int n = row / h.to, at_h = row - n * h.to;
     const int length = pixel < pixels ? h.window * w.window * channels : 0;
     return LoadFour<T>(inner, length, whole, [&](int at) -> const T* {
-      const int tap = at / channels, i = at - tap * channels;
+      const int tap = at / channels, channel = at - tap * channels;
       const int kh = tap / w.window, kw = tap - kh * w.window;
-      const int ih = h.Under(oh, kh), iw = w.Under(ow, kw);
-      if (ih < 0 || iw < 0) return nullptr;
-      const int64_t from = (static_cast<int64_t>(image) * h.input + ih);
-      return x + base + (from * w.input + iw) * pitch + i;
-    });
-  }
-};
-
-// dy as a matrix [pixels of x, (tap, o)].
-template <typename T>
-struct Windows {
-  const T* dy;
-  Axis h, w;
-  int pixels, channels;  // of x, of a group
-  int64_t pitch;         // of dy's pixels
-  bool along_k = true;
-  bool whole;
-
-  __device__ Pack<T, 4> Load(int64_t base, int pixel, int inner) const {
-    const int row = pixel / w.input, iw = pixel - row * w.input;
-    const int image = row / h.input, ih = row - image * h.input;
-    const int length = pixel < pixels ? h.window * w.window * channels : 0;
-    return LoadFour<T>(inner, length, whole, [&](int at) -> const T* {
-      const int tap = at / channels, o = at - tap * channels;
-      const int kh = tap / w.window, kw = tap - kh * w.window;
-      const int oh = h.Over(ih, kh), ow = w.Over(iw, kw);
-      if (oh < 0 || ow < 0) return nullptr;
-      const int64_t from = static_cast<int64_t>(image) * h.output + oh;
-      return dy + base + (from * w.output + ow) * pitch + o;
+      const int from_h = h.At(at_h, kh), from_w = w.At(at_w, kw);
+      if (from_h < 0 || from_w < 0) return nullptr;
+      const int64_t from = static_cast<int64_t>(n) * h.from + from_h;
+      return image + base + (from * w.from + from_w) * pitch + channel;
     });
   }
 };
@@ -114,16 +101,21 @@ struct FilterByInput {
   }
 };
 
-template <typename T>
-Patches<T> PatchesOf(const ConvGeometry& g, const void* x, bool along_k) {
-  return {static_cast<const T*>(x),
-          AxisOf(g.h),
-          AxisOf(g.w),
-          static_cast<int>(g.images * g.h.output * g.w.output),
-          static_cast<int>(g.in),
-          g.x_channels(),
+template <typename T, Way kWay>
+Patches<T, kWay> PatchesOf(const ConvGeometry& g, const void* image,
+                           bool along_k) {
+  const bool forward = kWay == Way::kForward;
+  const auto h = AxisOf<kWay>(g.h), w = AxisOf<kWay>(g.w);
+  const int64_t pitch = forward ? g.x_channels() : g.y_channels();
+  const int64_t channels = forward ? g.in : g.out;
+  return {static_cast<const T*>(image),
+          h,
+          w,
+          static_cast<int>(g.images * h.to * w.to),
+          static_cast<int>(channels),
+          pitch,
           along_k,
-          LinesAreWhole<T>(x, g.x_channels(), g.in)};
+          LinesAreWhole<T>(image, pitch, channels)};
 }
 
 // [lines, out] of a matrix whose rows are all groups' output channels.
@@ -143,7 +135,7 @@ Status Forward(const ConvGeometry& g, const void* x, const void* filter,
                void* y, const Epilogue& epilogue, void* workspace,
                cudaStream_t stream) {
   return LaunchProduct<T>("Conv2D", ConvProductOf(g, ConvPass::kForward),
-                          PatchesOf<T>(g, x, /*along_k=*/true),
+                          PatchesOf<T, Way::kForward>(g, x, /*along_k=*/true),
                           ByOutput<T>(g, filter, g.taps() * g.in),
                           static_cast<T*>(y), epilogue, workspace, stream);
 }
@@ -152,14 +144,6 @@ template <typename T>
 Status BackpropInput(const ConvGeometry& g, const void* dy, const void* filter,
                      void* dx, const Epilogue& epilogue, void* workspace,
                      cudaStream_t stream) {
-  const Windows<T> windows = {
-      .dy = static_cast<const T*>(dy),
-      .h = AxisOf(g.h),
-      .w = AxisOf(g.w),
-      .pixels = static_cast<int>(g.images * g.h.input * g.w.input),
-      .channels = static_cast<int>(g.out),
-      .pitch = g.y_channels(),
-      .whole = LinesAreWhole<T>(dy, g.y_channels(), g.out)};
   const FilterByInput<T> by_input = {
       .filter = static_cast<const T*>(filter),
       .taps = static_cast<int>(g.taps()),
@@ -167,9 +151,10 @@ Status BackpropInput(const ConvGeometry& g, const void* dy, const void* filter,
       .out = static_cast<int>(g.out),
       .pitch = g.y_channels(),
       .whole = LinesAreWhole<T>(filter, g.y_channels(), g.out)};
-  return LaunchProduct<T>("Conv2DBackpropInput",
-                          ConvProductOf(g, ConvPass::kInput), windows, by_input,
-                          static_cast<T*>(dx), epilogue, workspace, stream);
+  return LaunchProduct<T>(
+      "Conv2DBackpropInput", ConvProductOf(g, ConvPass::kInput),
+      PatchesOf<T, Way::kBackward>(g, dy, /*along_k=*/true), by_input,
+      static_cast<T*>(dx), epilogue, workspace, stream);
 }
 
 template <typename T>
@@ -178,7 +163,7 @@ Status BackpropFilter(const ConvGeometry& g, const void* x, const void* dy,
                       cudaStream_t stream) {
   return LaunchProduct<T>(
       "Conv2DBackpropFilter", ConvProductOf(g, ConvPass::kFilter),
-      PatchesOf<T>(g, x, /*along_k=*/false),
+      PatchesOf<T, Way::kForward>(g, x, /*along_k=*/false),
       ByOutput<T>(g, dy, g.images * g.h.output * g.w.output),
       static_cast<T*>(dfilter), epilogue, workspace, stream);
 }

@@ -2,51 +2,32 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <map>
 
 #include "engine/thread_annotations.h"
 #include "kernels/cuda/nvidia_library.h"
 
 namespace sluice::cuda {
-namespace {
-
-Result<CublasLt> Load() {
-  SLUICE_ASSIGN_OR_RETURN(
-      void* const lt,
-      OpenLibrary(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR)));
-  CublasLt f;
-  Status status;
-  const auto find = [&](const char* name, auto& function) {
-    if (status.ok()) status = FindFunction(lt, name, function);
-  };
-  find("cublasLtCreate", f.Create);
-  find("cublasLtGetStatusString", f.StatusString);
-  find("cublasLtMatmul", f.Matmul);
-  find("cublasLtMatmulAlgoGetHeuristic", f.Heuristic);
-  find("cublasLtMatmulDescCreate", f.DescCreate);
-  find("cublasLtMatmulDescSetAttribute", f.DescSet);
-  find("cublasLtMatmulDescDestroy", f.DescDestroy);
-  find("cublasLtMatrixLayoutCreate", f.LayoutCreate);
-  find("cublasLtMatrixLayoutSetAttribute", f.LayoutSet);
-  find("cublasLtMatrixLayoutDestroy", f.LayoutDestroy);
-  find("cublasLtMatmulPreferenceCreate", f.PreferenceCreate);
-  find("cublasLtMatmulPreferenceSetAttribute", f.PreferenceSet);
-  find("cublasLtMatmulPreferenceDestroy", f.PreferenceDestroy);
-  if (!status.ok()) return status;
-  return f;
-}
-
-}  // namespace
 
 const CublasLt* Lt() {
-  static const CublasLt* const functions = []() -> const CublasLt* {
-    Result<CublasLt> loaded = Load();
-    if (loaded.ok()) return new CublasLt(*loaded);
-    fmt::print(stderr, "{}; Sluice's own matrix products are used, slower\n",
-               loaded.status().message());
-    return nullptr;
-  }();
+  static const CublasLt* const functions = FunctionsOrNull<CublasLt>(
+      fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+      "Sluice's own matrix products are used, slower",
+      [](FunctionFinder& find, CublasLt& f) {
+        find("cublasLtCreate", f.Create);
+        find("cublasLtGetStatusString", f.StatusString);
+        find("cublasLtMatmul", f.Matmul);
+        find("cublasLtMatmulAlgoGetHeuristic", f.Heuristic);
+        find("cublasLtMatmulDescCreate", f.DescCreate);
+        find("cublasLtMatmulDescSetAttribute", f.DescSet);
+        find("cublasLtMatmulDescDestroy", f.DescDestroy);
+        find("cublasLtMatrixLayoutCreate", f.LayoutCreate);
+        find("cublasLtMatrixLayoutSetAttribute", f.LayoutSet);
+        find("cublasLtMatrixLayoutDestroy", f.LayoutDestroy);
+        find("cublasLtMatmulPreferenceCreate", f.PreferenceCreate);
+        find("cublasLtMatmulPreferenceSetAttribute", f.PreferenceSet);
+        find("cublasLtMatmulPreferenceDestroy", f.PreferenceDestroy);
+      });
   return functions;
 }
 

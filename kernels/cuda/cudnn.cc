@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <map>
 #include <memory>
 
@@ -10,40 +9,23 @@
 #include "kernels/cuda/nvidia_library.h"
 
 namespace sluice::cuda {
-namespace {
-
-Result<Cudnn> Load() {
-  SLUICE_ASSIGN_OR_RETURN(
-      void* const dnn, OpenLibrary(fmt::format("libcudnn.so.{}", CUDNN_MAJOR)));
-  Cudnn f;
-  Status status;
-  const auto find = [&](const char* name, auto& function) {
-    if (status.ok()) status = FindFunction(dnn, name, function);
-  };
-  find("cudnnGetVersion", f.GetVersion);
-  find("cudnnGetErrorString", f.ErrorString);
-  find("cudnnCreate", f.Create);
-  find("cudnnSetStream", f.SetStream);
-  find("cudnnBackendCreateDescriptor", f.CreateDescriptor);
-  find("cudnnBackendDestroyDescriptor", f.DestroyDescriptor);
-  find("cudnnBackendSetAttribute", f.SetAttribute);
-  find("cudnnBackendGetAttribute", f.GetAttribute);
-  find("cudnnBackendFinalize", f.Finalize);
-  find("cudnnBackendExecute", f.Execute);
-  if (!status.ok()) return status;
-  return f;
-}
-
-}  // namespace
 
 const Cudnn* Dnn() {
-  static const Cudnn* const functions = []() -> const Cudnn* {
-    Result<Cudnn> loaded = Load();
-    if (loaded.ok()) return new Cudnn(*loaded);
-    fmt::print(stderr, "{}; Sluice's own convolutions are used, slower\n",
-               loaded.status().message());
-    return nullptr;
-  }();
+  static const Cudnn* const functions = FunctionsOrNull<Cudnn>(
+      fmt::format("libcudnn.so.{}", CUDNN_MAJOR),
+      "Sluice's own convolutions are used, slower",
+      [](FunctionFinder& find, Cudnn& f) {
+        find("cudnnGetVersion", f.GetVersion);
+        find("cudnnGetErrorString", f.ErrorString);
+        find("cudnnCreate", f.Create);
+        find("cudnnSetStream", f.SetStream);
+        find("cudnnBackendCreateDescriptor", f.CreateDescriptor);
+        find("cudnnBackendDestroyDescriptor", f.DestroyDescriptor);
+        find("cudnnBackendSetAttribute", f.SetAttribute);
+        find("cudnnBackendGetAttribute", f.GetAttribute);
+        find("cudnnBackendFinalize", f.Finalize);
+        find("cudnnBackendExecute", f.Execute);
+      });
   return functions;
 }
 

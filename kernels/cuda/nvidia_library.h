@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "engine/status.h"
@@ -25,13 +26,45 @@ inline Result<void*> OpenLibrary(const std::string& name) {
                      (why == nullptr ? "no reason given" : why));
 }
 
-// Sets `function` to what the library calls `name`.
-template <typename Function>
-Status FindFunction(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
-  if (function != nullptr) return {};
-  return Unavailable(std::string("a library of NVIDIA's lacks ") + name +
-                     "; install the version that Sluice was built with");
+// Sets pointers to a library's functions.
+class FunctionFinder {
+ public:
+  explicit FunctionFinder(void* library) : library_(library) {}
+
+  // Sets `function` to what the library calls `name`.
+  template <typename Function>
+  void operator()(const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(dlsym(library_, name));
+    if (function != nullptr || !status_.ok()) return;
+    status_ = Unavailable(std::string("a library of NVIDIA's lacks ") + name +
+                          "; install the version that Sluice was built with");
+  }
+  // Of all that were looked for.
+  const Status& status() const { return status_; }
+
+ private:
+  void* library_;
+  Status status_;
+};
+
+// A library's functions, a struct of pointers that set(finder, functions) sets.
+// Null where something is missing, which is said with what follows from it:
+// "; Sluice's own convolutions are used, slower". Never destroyed; for a static
+// variable.
+template <typename Functions, typename Set>
+const Functions* FunctionsOrNull(const std::string& name,
+                                 const char* what_follows, Set set) {
+  const Result<void*> library = OpenLibrary(name);
+  Status status = library.status();
+  Functions functions;
+  if (library.ok()) {
+    FunctionFinder find(*library);
+    set(find, functions);
+    status = find.status();
+  }
+  if (status.ok()) return new Functions(functions);
+  std::fprintf(stderr, "%s; %s\n", status.message().c_str(), what_follows);
+  return nullptr;
 }
 
 // Libraries want scratch memory aligned better than the engine's: kernels ask

@@ -64,10 +64,7 @@ Result<const RuntimeCompiler*> RuntimeCompiler::Get() {
 Result<const RuntimeCompiler*> RuntimeCompiler::Open() {
   SLUICE_ASSIGN_OR_RETURN(void* const library, OpenAny());
   auto functions = std::make_unique<Functions>();
-  Status status;
-  const auto find = [&](const char* name, auto*& function) {
-    if (status.ok()) status = FindFunction(library, name, function);
-  };
+  FunctionFinder find(library);
   find("nvrtcGetErrorString", functions->ErrorString);
   find("nvrtcVersion", functions->Version);
   find("nvrtcGetNumSupportedArchs", functions->CountArchs);
@@ -79,7 +76,7 @@ Result<const RuntimeCompiler*> RuntimeCompiler::Open() {
   find("nvrtcGetProgramLog", functions->Log);
   find("nvrtcGetCUBINSize", functions->CubinSize);
   find("nvrtcGetCUBIN", functions->Cubin);
-  if (!status.ok()) return status;
+  SLUICE_RETURN_IF_ERROR(find.status());
   auto compiler = std::make_unique<RuntimeCompiler>();
   int major = 0, minor = 0, count = 0;
   functions->Version(&major, &minor);
