@@ -25,11 +25,9 @@ void AddGraph(CLI::App& app, Options& options) {
   CLI::App* graph = app.add_subcommand("graph", "Prints a saved graph");
   graph->add_option("file", options.graph.path, "Text form of a graph")
       ->required();
-  graph
-      ->add_option("--pass", options.graph.passes,
-                   "Pass to run first, several in order")
-      ->check(CLI::IsMember(PassNames()))
-      ->allow_extra_args(false);
+  CLI::Option* pass = graph->add_option("--pass", options.graph.passes,
+                                        "Pass to run first, several in order");
+  pass->check(CLI::IsMember(PassNames()))->allow_extra_args(false);
   graph
       ->add_option("--device", options.graph.devices,
                    "Device to place on, several; the first is the default")
@@ -44,10 +42,14 @@ void AddGraph(CLI::App& app, Options& options) {
       ->allow_extra_args(false);
   CLI::Option* dot =
       graph->add_flag("--dot", options.graph.dot, "Print Graphviz");
+  CLI::Option* memory =
+      graph->add_flag("--memory", options.graph.memory,
+                      "Prepare it as a step and print what it keeps in memory");
+  memory->excludes(dot)->excludes(pass);
   graph
-      ->add_flag("--memory", options.graph.memory,
-                 "Prepare it as a step and print what it keeps in memory")
-      ->excludes(dot);
+      ->add_option("--precision", options.graph.precision,
+                   "What that step computes in: fp32, tf32, fp16 or bf16")
+      ->needs(memory);
   graph->add_flag("--json", options.json, "One object per node")->excludes(dot);
   graph->callback([&options] {
     options.graph.json = options.json;

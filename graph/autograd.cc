@@ -86,7 +86,9 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
   const NodeSet on_path = DependsOn(graph, xs);
 
   std::optional<Recomputation> recomputation;
-  if (options.recompute) recomputation.emplace(Leading(ys, on_path));
+  if (options.recompute != Recompute::kNone) {
+    recomputation.emplace(Leading(ys, on_path), options.recompute);
+  }
 
   std::map<Output, std::vector<Output>> terms;  // by output differentiated
   for (size_t i = 0; i < ys.size(); ++i) {

@@ -3,16 +3,26 @@
 #ifndef SLUICE_GRAPH_AUTOGRAD_H_
 #define SLUICE_GRAPH_AUTOGRAD_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "graph/graph.h"
 
 namespace sluice {
 
+// Which activations are computed again when the gradient needs them, rather
+// than kept for it (graph/recompute.h): less memory, the same bits.
+enum class Recompute : uint8_t {
+  kNone,
+  // What a batch normalisation leaves, and an addition and activation function
+  // behind it: passes over memory alone, no product runs twice.
+  kNorms,
+  // All but what crosses a few cuts: most of one more forward pass.
+  kAll,
+};
+
 struct GradientOptions {
-  // Keeps few activations for the gradient and computes the others again when
-  // it needs them (graph/recompute.h): less memory, the same bits.
-  bool recompute = false;
+  Recompute recompute = Recompute::kNone;
 };
 
 // d(sum of ys) / dx for every x: seeds of ones at the ys unless `seeds` gives

@@ -154,6 +154,10 @@ using ShapeFn = Status (*)(InferContext& context);
 // for an op with one output); an invalid result means no gradient.
 using GradientFn = Outputs (*)(const Node& node, const Outputs& dy);
 
+// Builds output 0 of `node` a second time, from `inputs`, which stand for the
+// node's own, and its other outputs.
+using AgainFn = Output (*)(const Node& node, const Outputs& inputs);
+
 // The marker for ops without a gradient (comparisons, integers, random).
 // Autograd stops there as if the derivative were zero.
 Outputs NotDifferentiable(const Node& node, const Outputs& dy);
@@ -200,6 +204,10 @@ struct OpDef {
   // The op that does to a list of variables what this one does to one, for the
   // fusion pass.
   const char* list_op = nullptr;
+
+  // How recomputation has output 0 again where that takes less than running the
+  // op again; null: by running it again. The other outputs are small, and kept.
+  AgainFn again = nullptr;
 
   HalfRule half = HalfRule::kFloat32;
 

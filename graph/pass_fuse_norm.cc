@@ -3,6 +3,8 @@
 //   y = Relu(BatchNorm(x))            -> BatchNormRelu(x), y and a mask
 //   y = Relu(BatchNorm(x) + addend)   -> BatchNormAddRelu(x, addend)
 //
+// likewise of BatchNormApply, and
+//
 //   g = ReluGrad(dy, y); BatchNormGrad(x, ..., g)
 //                                     -> BatchNormReluGrad(x, ..., mask, dy)
 //
@@ -27,8 +29,11 @@ bool SameShapes(const Node& add) {
   return add.input(0).shape() == add.input(1).shape();
 }
 
+// Recomputation has normalised tensors again by BatchNormApply.
 bool IsNormalized(const Output& output) {
-  return output.node().Is("BatchNorm") && output.index() == 0;
+  const Node& node = output.node();
+  return (node.Is("BatchNorm") || node.Is("BatchNormApply")) &&
+         output.index() == 0;
 }
 
 void FuseForward(NodeMerger& merger, Node& relu, Fusions* done) {
@@ -53,8 +58,8 @@ void FuseForward(NodeMerger& merger, Node& relu, Fusions* done) {
   if (!merger.CanMerge(members)) return;
 
   NodeMerger::Merged merged;
-  merged.op = &OpTable::Global().Get(addend.valid() ? "BatchNormAddRelu"
-                                                    : "BatchNormRelu");
+  merged.op = &OpTable::Global().Get(std::string(norm->op().name) +
+                                     (addend.valid() ? "AddRelu" : "Relu"));
   merged.attrs = norm->attrs();
   merged.inputs = norm->inputs();
   if (addend.valid()) merged.inputs.push_back(addend);
@@ -101,13 +106,26 @@ NodeMerger::Merged GradOf(const Node& norm_grad, const Output& mask,
   return merged;
 }
 
-void FuseGradient(NodeMerger& merger, Node& relu_grad, Fusions* done) {
-  const Node& forward = relu_grad.input(1).node();
-  if (relu_grad.input(1).index() != 0 ||
-      !(forward.Is("BatchNormRelu") || forward.Is("BatchNormAddRelu"))) {
-    return;
+// Where y, the first output of one of the ops above, is positive; or nothing.
+Output MaskOf(const NodeMerger& merger, const Output& y) {
+  const Node& node = y.node();
+  const std::string_view op = node.op().name;
+  if (y.index() != 0 || !op.starts_with("BatchNorm") || !op.ends_with("Relu")) {
+    return {};
   }
-  const Output mask = forward.output(5);
+  // Of what is computed again for its own gradient alone the first has one too.
+  if (op == "BatchNormApplyRelu" && UsedOnce(merger, y)) {
+    const Node& first = node.input(3).node();
+    if (first.Is("BatchNormRelu") && first.origin() == node.origin()) {
+      return first.output(5);
+    }
+  }
+  return node.output(node.num_outputs() - 1);
+}
+
+void FuseGradient(NodeMerger& merger, Node& relu_grad, Fusions* done) {
+  const Output mask = MaskOf(merger, relu_grad.input(1));
+  if (!mask.valid()) return;
   const Output g = relu_grad.output(0);
   const Output dy = relu_grad.input(0);
   const std::vector<Node*> grads = NormGradsOf(merger, g);
@@ -162,6 +180,10 @@ void FuseNorms(NodeMerger& merger, Fusions* done) {
   }
   for (Node* node : merger.Order()) {
     if (node->Is("ReluGrad")) FuseGradient(merger, *node, done);
+  }
+  for (Node* node : merger.Order()) {
+    const bool again = node->Is("BatchNormApplyRelu");
+    if (again && merger.uses(*node).empty()) merger.Drop(*node);
   }
 }
 

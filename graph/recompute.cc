@@ -17,6 +17,13 @@ int64_t BytesOf(const Output& output) {
   return elements * static_cast<int64_t>(SizeOf(output.dtype()));
 }
 
+int64_t BytesOf(const Node& node) {
+  if (node.op().view) return 0;  // its bytes are its input's
+  int64_t bytes = 0;
+  for (int i = 0; i < node.num_outputs(); ++i) bytes += BytesOf(node.output(i));
+  return bytes;
+}
+
 // Cuts wherever the segment so far exceeds `limit` bytes, at the position of
 // its second half that the fewest bytes cross.
 std::vector<int> GreedyCuts(const std::vector<int64_t>& bytes,
@@ -80,7 +87,12 @@ std::vector<int> ChooseCuts(const std::vector<int64_t>& bytes,
   return best;
 }
 
-Recomputation::Recomputation(const std::vector<Node*>& forward) {
+namespace {
+
+// The values between cuts, about the square root of the number of nodes apart
+// by bytes, where few bytes cross. The last segment is kept: its gradient comes
+// at once.
+std::set<Output> ValuesBetweenCuts(const std::vector<Node*>& forward) {
   const int n = static_cast<int>(forward.size());
   std::unordered_map<const Node*, int> position;
   for (int i = 0; i < n; ++i) position[forward[i]] = i;
@@ -93,40 +105,76 @@ Recomputation::Recomputation(const std::vector<Node*>& forward) {
     }
   }
   std::vector<int64_t> bytes(n), crossing(n + 1);
-  for (int i = 0; i < n; ++i) {
-    if (forward[i]->op().view) continue;  // its bytes are its input's
-    for (int o = 0; o < forward[i]->num_outputs(); ++o) {
-      bytes[i] += BytesOf(forward[i]->output(o));
-    }
-  }
+  for (int i = 0; i < n; ++i) bytes[i] = BytesOf(*forward[i]);
   for (const auto& [output, last] : last_use) {
     for (int i = position.at(&output.node()) + 1; i <= last; ++i) {
       crossing[i] += BytesOf(output);
     }
   }
   const std::vector<int> cuts = ChooseCuts(bytes, crossing);
-  segments_ = static_cast<int>(cuts.size()) + 1;
-  for (int i = 0; i < n; ++i) {
-    segment_of_[forward[i]] = static_cast<int>(
-        std::upper_bound(cuts.begin(), cuts.end(), i) - cuts.begin());
-  }
-  for (const auto& [output, last] : last_use) {
-    if (segment_of_.at(&output.node()) != segment_of_.at(forward[last]) ||
-        !Repeatable(output.node())) {
-      kept_.insert(output);
+  auto segment = [&](int i) {
+    return std::upper_bound(cuts.begin(), cuts.end(), i) - cuts.begin();
+  };
+  std::set<Output> again;
+  for (int i = 0; i < n && segment(i) < std::ssize(cuts); ++i) {
+    const Node& node = *forward[i];
+    if (!Repeatable(node)) continue;
+    const int outputs = node.op().again != nullptr ? 1 : node.num_outputs();
+    for (int o = 0; o < outputs; ++o) {
+      const Output output = node.output(o);
+      const auto last = last_use.find(output);
+      if (last == last_use.end() || segment(last->second) == segment(i)) {
+        again.insert(output);
+      }
     }
   }
+  return again;
 }
 
-Node& Recomputation::Twin(Node& node, const Output& trigger) {
-  auto segment = segment_of_.find(&node);
-  if (segment == segment_of_.end() || segment->second == segments_ - 1 ||
-      !Repeatable(node)) {
-    return node;
+// Normalised tensors, and what is elementwise behind them. What such nodes and
+// others read is kept, such as the result of a residual block: computed again
+// it would need those of all blocks before.
+std::set<Output> NormalizedValues(const std::vector<Node*>& forward) {
+  std::set<Output> read_elementwise, read_otherwise;
+  for (const Node* node : forward) {
+    (node->op().elementwise ? read_elementwise : read_otherwise)
+        .insert(node->inputs().begin(), node->inputs().end());
   }
-  Node*& first = triggers_[segment->second];
-  if (first == nullptr) first = &trigger.node();
-  return Copy(node, first);
+  std::set<Output> again;
+  for (const Node* node : forward) {
+    const bool follows =
+        node->op().elementwise &&
+        std::any_of(node->inputs().begin(), node->inputs().end(),
+                    [&](const Output& x) { return again.contains(x); });
+    const Output y = node->output(0);
+    if ((follows || node->op().again != nullptr) &&
+        !(read_elementwise.contains(y) && read_otherwise.contains(y))) {
+      again.insert(y);
+    }
+  }
+  // Nothing is won by what is as large as all that is kept after it.
+  int64_t later = 0;
+  for (auto node = forward.rbegin(); node != forward.rend(); ++node) {
+    const int64_t bytes = BytesOf(**node);
+    if (bytes >= later) again.erase((*node)->output(0));
+    if (!again.contains((*node)->output(0))) later += bytes;
+  }
+  return again;
+}
+
+}  // namespace
+
+Recomputation::Recomputation(const std::vector<Node*>& forward, Recompute which)
+    : again_(which == Recompute::kAll ? ValuesBetweenCuts(forward)
+                                      : NormalizedValues(forward)) {}
+
+Node& Recomputation::Twin(Node& node, const Output& trigger) {
+  bool any = false;
+  for (const Output& input : node.inputs()) any |= again_.contains(input);
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    any |= again_.contains(node.output(i));
+  }
+  return any && Repeatable(node) ? Copy(node, &trigger.node()) : node;
 }
 
 Node& Recomputation::Copy(Node& node, Node* trigger) {
@@ -134,19 +182,27 @@ Node& Recomputation::Copy(Node& node, Node* trigger) {
   bool starts = true;  // reads nothing that is computed again
   std::vector<Output> inputs = node.inputs();
   for (Output& input : inputs) {
-    Node& producer = input.node();
-    if (!segment_of_.contains(&producer) || Kept(input)) continue;
-    input = Copy(producer, trigger).output(input.index());
+    if (!again_.contains(input)) continue;
+    input = Copy(input.node(), trigger).output(input.index());
     starts = false;
   }
   Graph& graph = node.graph();
-  Node& twin = graph.AddRaw(graph.UniqueName("recompute/" + node.name()),
-                            node.origin(), node.op(), node.attrs(),
-                            std::move(inputs), node.output_types());
+  // Not before the gradient is here; and no pass may merge it with the first.
+  const ControlScope after(graph, starts ? std::vector{Operation(trigger)}
+                                         : std::vector<Operation>{});
+  const DeviceScope device(graph, node.device());
+  Node& twin =
+      graph.AddRaw(graph.UniqueName("recompute/" + node.name()), node.origin(),
+                   node.op(), node.attrs(), inputs, node.output_types());
   twin.set_device(node.device());
   twin.set_location(node.location());
-  // Not before the gradient is here; and no pass may merge it with the first.
   if (starts) twin.AddControlInput(trigger);
+  if (node.op().again != nullptr && again_.contains(node.output(0))) {
+    const NameScope below(graph, "recompute/" + node.name());
+    const Output shortcut = node.op().again(node, inputs);
+    shortcut.node().set_location(node.location());
+    shortcuts_[twin.output(0)] = shortcut;
+  }
   twins_[&node] = &twin;
   return twin;
 }
@@ -154,9 +210,11 @@ Node& Recomputation::Copy(Node& node, Node* trigger) {
 void Recomputation::Finish() {
   for (const auto& [node, twin] : twins_) {
     for (int i = 0; i < node->num_outputs(); ++i) {
-      const Output output(const_cast<Node*>(node), i);
-      if (Kept(output)) {
-        node->graph().ReplaceUses(twin->output(i), output, false);
+      const auto shortcut = shortcuts_.find(twin->output(i));
+      if (shortcut != shortcuts_.end()) {
+        node->graph().ReplaceUses(twin->output(i), shortcut->second, false);
+      } else if (!again_.contains(node->output(i))) {
+        node->graph().ReplaceUses(twin->output(i), node->output(i), false);
       }
     }
   }

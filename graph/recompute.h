@@ -1,8 +1,15 @@
-// Recomputation of activations (Chen et al. 2016, "Training Deep Nets with
-// Sublinear Memory Cost"): the forward nodes are cut into segments, only what
-// crosses a cut is kept for the gradient, and the rest of a segment is computed
-// again when the gradient gets there. Costs at most one more forward pass; the
-// gradients have the same bits, random ops included.
+// Recomputation of activations: of some values of the forward pass the gradient
+// reads second computations, which run when it gets there, so that the first
+// need not be kept. The gradients have the same bits, random ops included.
+//
+//   kAll    (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost")
+//           cuts the forward nodes into segments and keeps what crosses a cut.
+//           Costs at most one more forward pass.
+//   kNorms  computes normalised tensors again, and what is elementwise behind
+//           them. Costs a pass over memory for each.
+//
+// An op whose record says how (OpDef::again) is not run again: a
+// normalisation's statistics are kept.
 #ifndef SLUICE_GRAPH_RECOMPUTE_H_
 #define SLUICE_GRAPH_RECOMPUTE_H_
 
@@ -11,39 +18,33 @@
 #include <unordered_map>
 #include <vector>
 
+#include "graph/autograd.h"
 #include "graph/graph.h"
 
 namespace sluice {
 
-// Which forward nodes form a segment, and their second computation. Lives
+// Which forward values are computed again, and their second computation. Lives
 // while gradients are built, and adds nodes to the graph.
 class Recomputation {
  public:
-  // `forward`: in topological order. Cuts are where few bytes cross, about the
-  // square root of the number of nodes apart by bytes; unknown dimensions count
-  // as 1. The last segment is never computed again: its gradient comes at once.
-  explicit Recomputation(const std::vector<Node*>& forward);
+  // `forward`: in topological order. Unknown dimensions count as 1.
+  Recomputation(const std::vector<Node*>& forward, Recompute which);
 
-  // The node to take the gradient of in place of `node`: its second
-  // computation, which runs when `trigger`, the first gradient to arrive in its
-  // segment, is there; or itself where all it has is kept.
+  // The node to take the gradient of in place of `node`: one whose operands and
+  // results are second computations, which run when `trigger`, a gradient of
+  // the node's, is there; or itself where all it has is kept.
   Node& Twin(Node& node, const Output& trigger);
 
-  // Lets the users of kept values' second computations read the kept ones.
+  // Lets those who read second computations of kept values read the kept ones.
   // Call when all gradients are built.
   void Finish();
 
-  int segments() const { return segments_; }
-
  private:
-  bool Kept(const Output& output) const { return kept_.contains(output); }
   Node& Copy(Node& node, Node* trigger);
 
-  int segments_ = 1;
-  std::unordered_map<const Node*, int> segment_of_;
-  std::set<Output> kept_;  // values that cross a cut
-  std::unordered_map<int, Node*> triggers_;
+  std::set<Output> again_;  // the values computed again; others are kept
   std::unordered_map<const Node*, Node*> twins_;
+  std::map<Output, Output> shortcuts_;  // by OpDef::again, of twins' outputs
 };
 
 // Positions in [1, n) before which to cut a chain of n values: `bytes[i]` is

@@ -187,10 +187,18 @@ class Reader {
   }
 
   void AddRecompute(CLI::App* sub) {
-    sub->add_flag("--recompute", line_.training.recompute,
-                  "Keep few activations for the gradient, compute the others "
-                  "again: less memory, more time, the same result (in half "
-                  "precision, to rounding)");
+    sub->add_option_function<std::string>(
+           "--recompute",
+           [this](const std::string& which) {
+             line_.training.recompute =
+                 which == "norm" ? Recompute::kNorms : Recompute::kAll;
+           },
+           "Compute activations again when the gradient needs them: norm, what "
+           "batch normalisations leave; all (also without a value), all but a "
+           "few. Less memory, more time, the same result (all in half "
+           "precision: to rounding)")
+        ->expected(0, 1)
+        ->check(CLI::IsMember({"", "norm", "all"}));
   }
 
   void AddTrain() {

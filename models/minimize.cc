@@ -128,9 +128,9 @@ Optimizer Optimizer::WithLearningRate(LearningRate rate) const {
   return other;
 }
 
-Optimizer Optimizer::WithRecompute() const {
+Optimizer Optimizer::WithRecompute(Recompute which) const {
   Optimizer other = *this;
-  other.gradients_.recompute = true;
+  other.gradients_.recompute = which;
   return other;
 }
 

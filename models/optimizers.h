@@ -55,9 +55,9 @@ class Optimizer {
   // The same with one hook more, which runs after the others.
   Optimizer With(GradientHook hook) const;
   Optimizer WithLearningRate(LearningRate rate) const;
-  // The same with gradients that keep few activations and compute the others
-  // again (GradientOptions::recompute).
-  Optimizer WithRecompute() const;
+  // The same with gradients that compute activations again rather than keep
+  // them.
+  Optimizer WithRecompute(Recompute which = Recompute::kAll) const;
   // The same that also keeps an average of each variable it updates, the
   // non-trainable variable "<variable>/average": after update n it becomes
   // d * average + (1 - d) * variable, d = min(decay, (n - 1) / (n + 9)), so

@@ -20,7 +20,9 @@ Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
   if (options.session.precision == Precision::kFloat16) {
     optimizer = optimizer.WithLossScaling();
   }
-  return options.recompute ? optimizer.WithRecompute() : optimizer;
+  return options.recompute == Recompute::kNone
+             ? optimizer
+             : optimizer.WithRecompute(options.recompute);
 }
 
 // A checkpoint fits at any precision: the loss scale's state begins anew where

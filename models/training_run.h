@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/autograd.h"
 #include "graph/session.h"
 #include "io/checkpoint.h"
 #include "models/batch_step.h"
@@ -30,9 +31,8 @@ struct TrainingOptions {
   // the end.
   double evaluate_every = 1;
   int64_t log_every = 100;  // steps
-  // Gradients compute most activations again instead of keeping them: about a
-  // third more work, far less memory, the same bits.
-  bool recompute = false;
+  // Activations that gradients compute again instead of keeping them.
+  Recompute recompute = Recompute::kNone;
   SessionOptions session;
 };
 

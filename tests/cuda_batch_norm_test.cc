@@ -73,7 +73,8 @@ void CheckResults(const Case& c, const std::vector<Tensor>& got,
 }
 
 void CheckForward(const Case& c) {
-  const bool inference = c.op == "BatchNormInference";
+  const bool inverse = c.op.starts_with("BatchNormApply");
+  const bool inference = inverse || c.op == "BatchNormInference";
   std::vector<Tensor> in = {c.Image(1, c.mean), c.Vector(2, 0.5, 1.5),
                             c.Vector(3, -1, 1), c.Vector(4, -1, 1),
                             c.Vector(5, 0.5, 2)};
@@ -97,7 +98,7 @@ void CheckForward(const Case& c) {
     o.scale = from[1].get();
     o.offset = from[2].get();
     o.running_mean = from[3].get();
-    o.running_variance = from[4].get();
+    (inverse ? o.given_inv_std : o.running_variance) = from[4].get();
     if (c.add()) o.addend = from[5].get();
     o.y = to[0].get();
     if (!inference) {
@@ -106,7 +107,7 @@ void CheckForward(const Case& c) {
       o.new_mean = to[3].get();
       o.new_variance = to[4].get();
     }
-    if (c.relu()) o.mask = to[5].as<uint8_t>();
+    if (c.relu()) o.mask = to.back().as<uint8_t>();
     o.workspace = workspace.get();
     const BatchNormLauncher launch =
         inference ? FindBatchNormInference(c.dtype) : FindBatchNorm(c.dtype);
@@ -167,8 +168,13 @@ void CheckGrad(const Case& c) {
   CheckResults(c, got, wanted);
 }
 
-constexpr const char* kForward[] = {"BatchNorm", "BatchNormRelu",
-                                    "BatchNormAddRelu", "BatchNormInference"};
+constexpr const char* kForward[] = {"BatchNorm",
+                                    "BatchNormRelu",
+                                    "BatchNormAddRelu",
+                                    "BatchNormInference",
+                                    "BatchNormApply",
+                                    "BatchNormApplyRelu",
+                                    "BatchNormApplyAddRelu"};
 constexpr const char* kGrads[] = {"BatchNormGrad", "BatchNormReluGrad",
                                   "BatchNormAddReluGrad"};
 

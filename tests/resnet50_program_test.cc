@@ -97,6 +97,7 @@ TEST_CASE("a wrong command line is told in one line, with code 2") {
       {"--epochs excludes", {"train", "--steps", "3", "--epochs", "1"}},
       {"linear not in {cosine,", {"train", "--schedule", "linear"}},
       {"--precision: wanted fp32,", {"bench", "--precision", "half"}},
+      {"--recompute: relu not in {", {"bench", "--recompute", "relu"}},
       {"no trained model", {"predict", "a.jpg"}},
       {"wanted a number from 1", {"bench", "--steps", "0"}},
   };
@@ -172,6 +173,23 @@ TEST_CASE("a training shorter than its warm-up still reaches a high rate") {
   // 0.64 for 256 images is 0.01 for 4, and after two steps of four the cosine
   // is half the way down.
   CHECK(highest == doctest::Approx(0.005));
+}
+
+TEST_CASE("recomputation saves memory, more or less of it") {
+  const auto arena_bytes = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments =
+        On("bench", {"--json", "--batch-size", "64", "--steps", "1",
+                     "--warm-up", "0", "--device", "/null:0"});
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Outcome outcome = Run(arguments);
+    CHECK(outcome.code == 0);
+    return LastObject(outcome.out)["arena_bytes"].get<int64_t>();
+  };
+  const int64_t all = arena_bytes({"--recompute"});
+  const int64_t norm = arena_bytes({"--recompute", "norm"});
+  CHECK(all == arena_bytes({"--recompute", "all"}));
+  CHECK(all < norm);
+  CHECK(norm < arena_bytes({}));
 }
 
 TEST_CASE("bench prints what the published benchmarks print") {

@@ -161,6 +161,11 @@ TEST_CASE("graph says what a step keeps in memory") {
     live += (value["bytes"].get<int64_t>() + 63) / 64 * 64;
   }
   CHECK_EQ(live, info.arena_lower_bound);
+
+  // In half precision its activations are half as large.
+  const auto half =
+      Objects(tool.Run("graph --memory --json --precision bf16 " + saved).out);
+  CHECK(half[0]["live"].dump().find("bfloat16[16,4]") != std::string::npos);
 }
 
 TEST_CASE("graph says what was fused and what that saves") {
@@ -269,6 +274,8 @@ TEST_CASE("whatever is wrong is said in one line") {
       {"graph --nope " + graph, 2, "--nope"},
       {"graph --pass nope " + graph, 2, "nope not in {prune,"},
       {"graph --dot --json " + graph, 2, "excludes"},
+      {"graph --memory --pass fuse " + graph, 2, "excludes"},
+      {"graph --memory --precision fp8 " + graph, 1, "got 'fp8'"},
       {"graph /nowhere", 1, "cannot open '/nowhere'"},
       {"graph " + bad, 1, "bad.txt: line 1, column 8: unknown op 'Nog'"},
       {"graph --pass prune " + graph, 1, "--keep"},

@@ -14,7 +14,8 @@ struct GraphOptions {
   std::vector<std::string> devices;  // for "place"
   std::vector<std::string> feeds;    // "image=32,784"
   std::vector<std::string> keep;     // nodes that "prune" needs
-  bool memory = false;  // plan the step and say what lives in memory
+  bool memory = false;             // plan the step and say what lives in memory
+  std::string precision = "fp32";  // of that step
   bool dot = false;
   bool json = false;
 };

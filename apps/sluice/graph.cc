@@ -230,6 +230,7 @@ Json ReportJson(const MemoryReport& report) {
 void PrintMemory(std::unique_ptr<Graph> graph, const GraphOptions& options) {
   SessionOptions session;
   session.devices = options.devices;
+  session.precision = ParsePrecision(options.precision).ValueOrThrow();
   std::vector<std::unique_ptr<Device>> devices;
   for (const std::string& name : options.devices) {
     devices.push_back(

@@ -30,8 +30,9 @@ Status ForwardShape(InferContext& c) {
     SLUICE_RETURN_IF_ERROR(RequireShape(c, 5, c.input(0)));
   }
   c.SetOutput(0, c.input(0));
-  for (int i = 1; i < 5; ++i) c.SetOutput(i, Channels(c));
-  c.SetOutput(5, MaskShape(c.input(0)));
+  const int mask = c.node().op().outputs.size() - 1;
+  for (int i = 1; i < mask; ++i) c.SetOutput(i, Channels(c));
+  c.SetOutput(mask, MaskShape(c.input(0)));
   return {};
 }
 
@@ -62,58 +63,55 @@ constexpr ProbeInput kOffset3 = {.shape = {3}, .values = {3, -3, 4}};
 constexpr ProbeInput kScale = {.shape = {8}, .lo = -0.5, .hi = 0.5};
 constexpr ProbeInput kImages = {.shape = {2, 3, 3, 8}};
 constexpr ProbeInput kOddImages = {.shape = {2, 3, 2, 3}};
-constexpr FixedList<AttrSetting, 8> kSettings = {{"epsilon", 1e-2},
-                                                 {"momentum", 0.5}};
 
-constexpr Probe ForwardProbe(bool add) {
-  Probe probe = {
-      .inputs = {kImages, kScale, kOffset, {.shape = {8}}, Positive({8})}};
-  if (add) {
-    probe.inputs = {kImages,        kScale,        kOffset,
-                    {.shape = {8}}, Positive({8}), kImages};
-  }
-  return probe;
-}
-constexpr Probe OddForwardProbe(bool add) {
-  constexpr ProbeInput kScale3 = {.shape = {3}, .lo = -0.5, .hi = 0.5};
-  Probe probe = {
-      .inputs = {kOddImages, kScale3, kOffset3, {.shape = {3}}, Positive({3})},
-      .attrs = kSettings};
-  if (add) {
-    probe.inputs = {kOddImages,     kScale3,       kOffset3,
-                    {.shape = {3}}, Positive({3}), kOddImages};
-  }
-  return probe;
+constexpr ProbeInput kForwardOperands[] = {
+    kImages, kScale, kOffset, {.shape = {8}}, Positive({8}), kImages};
+constexpr ProbeInput kOddForwardOperands[] = {
+    kOddImages,    {.shape = {3}, .lo = -0.5, .hi = 0.5},
+    kOffset3,      {.shape = {3}},
+    Positive({3}), kOddImages};
+
+constexpr ArgDef kForwardInputs[] = {{"x"},
+                                     {"scale", kComputeOfT},
+                                     {"offset", kComputeOfT},
+                                     {"running_mean", kComputeOfT},
+                                     {"running_variance", kComputeOfT},
+                                     {"addend"}};
+constexpr ArgDef kApplyInputs[] = {{"x"},
+                                   {"scale", kComputeOfT},
+                                   {"offset", kComputeOfT},
+                                   {"mean", kComputeOfT},
+                                   {"inv_std", kComputeOfT},
+                                   {"addend"}};
+
+// Of BatchNorm, whose operands are `inputs`, or of BatchNormApply; an addend
+// is the last operand.
+constexpr OpDef OpWithRelu(const char* name, const char* doc,
+                           const ArgDef* inputs, bool add) {
+  const int operands = add ? 6 : 5;
+  return {.name = name,
+          .doc = doc,
+          .inputs = {inputs, operands},
+          .outputs = {{"y"}, {"mask", "uint8"}},
+          .shape = ForwardShape,
+          .gradient = NotDifferentiable,
+          .inplace = add ? FixedList<int, 4>{5, 0} : FixedList<int, 4>{0},
+          .probes = {{.inputs = {kForwardOperands, operands}},
+                     {.inputs = {kOddForwardOperands, operands}}}};
 }
 
 constexpr OpDef ForwardOp(const char* name, const char* doc, bool add) {
-  OpDef op = {.name = name,
-              .doc = doc,
-              .inputs = {{"x"},
-                         {"scale", kComputeOfT},
-                         {"offset", kComputeOfT},
-                         {"running_mean", kComputeOfT},
-                         {"running_variance", kComputeOfT}},
-              .outputs = {{"y"},
-                          {"mean", kComputeOfT},
-                          {"inv_std", kComputeOfT},
-                          {"new_running_mean", kComputeOfT},
-                          {"new_running_variance", kComputeOfT},
-                          {"mask", "uint8"}},
-              .attrs = {{"epsilon", 1e-5}, {"momentum", 0.9}},
-              .shape = ForwardShape,
-              .gradient = NotDifferentiable,
-              .inplace = {0},
-              .probes = {ForwardProbe(add), OddForwardProbe(add)}};
-  if (add) {
-    op.inputs = {{"x"},
-                 {"scale", kComputeOfT},
-                 {"offset", kComputeOfT},
-                 {"running_mean", kComputeOfT},
-                 {"running_variance", kComputeOfT},
-                 {"addend"}};
-    op.inplace = {5, 0};
-  }
+  OpDef op = OpWithRelu(name, doc, kForwardInputs, add);
+  op.outputs = {{"y"},
+                {"mean", kComputeOfT},
+                {"inv_std", kComputeOfT},
+                {"new_running_mean", kComputeOfT},
+                {"new_running_variance", kComputeOfT},
+                {"mask", "uint8"}};
+  op.attrs = {{"epsilon", 1e-5}, {"momentum", 0.9}};
+  op.probes = {{.inputs = {kForwardOperands, add ? 6 : 5}},
+               {.inputs = {kOddForwardOperands, add ? 6 : 5},
+                .attrs = {{"epsilon", 1e-2}, {"momentum", 0.5}}}};
   return op;
 }
 
@@ -169,6 +167,13 @@ constexpr OpDef kFusedNormOps[] = {
               "max(0, BatchNorm(x) + addend), and a bit for each positive "
               "result.",
               /*add=*/true),
+    OpWithRelu("BatchNormApplyRelu",
+               "max(0, BatchNormApply(x)), and a bit for each positive result.",
+               kApplyInputs, /*add=*/false),
+    OpWithRelu("BatchNormApplyAddRelu",
+               "max(0, BatchNormApply(x) + addend), and a bit for each "
+               "positive result.",
+               kApplyInputs, /*add=*/true),
     GradOp("BatchNormReluGrad",
            "The gradients of BatchNormRelu; dy is the sum of its terms.",
            {{"dx"}, {"dscale", kComputeOfT}, {"doffset", kComputeOfT}}),

@@ -111,16 +111,34 @@ Outputs LayerNormGradient(const Node& node, const Outputs& dy) {
   return dx;
 }
 
-// --- BatchNormInference ------------------------------------------------------
+// --- By given statistics -----------------------------------------------------
+
+Output BatchNormAgain(const Node& node, const Outputs& in) {
+  return node.graph()
+      .Add({"BatchNormApply",
+            {in[0], in[1], in[2], node.output(1), node.output(2)}})
+      .output(0);
+}
+
+// With respect to x, scale, offset, mean and inv_std.
+Outputs ApplyGradientWith(const Output& inv_std, const Node& node,
+                          const Output& dy) {
+  const Output x = node.input(0), scale = node.input(1), mean = node.input(3);
+  const Output distance = OverRows(dy * (x - mean));
+  const Output doffset = OverRows(dy);
+  return {dy * (scale * inv_std), distance * inv_std, doffset,
+          -1.0 * doffset * scale * inv_std, distance * scale};
+}
+
+Outputs ApplyGradient(const Node& node, const Outputs& dy) {
+  return ApplyGradientWith(node.input(4), node, dy[0]);
+}
 
 Outputs InferenceGradient(const Node& node, const Outputs& dy) {
-  const Output x = node.input(0), scale = node.input(1), mean = node.input(3);
   const Output inv_std = Rsqrt(node.input(4) + node.attrs().Float("epsilon"));
-  const Output dscale = OverRows(dy[0] * (x - mean) * inv_std);
-  const Output doffset = OverRows(dy[0]);
-  return {dy[0] * (scale * inv_std), dscale, doffset,
-          -1.0 * doffset * scale * inv_std,
-          -0.5 * dscale * scale * inv_std * inv_std};
+  Outputs dx = ApplyGradientWith(inv_std, node, dy[0]);
+  dx[4] = -0.5 * dx[4] * inv_std * inv_std * inv_std;
+  return dx;
 }
 
 constexpr FixedList<ArgDef, 8> kGradInputs = {{"x"},
@@ -133,6 +151,32 @@ constexpr FixedList<ArgDef, 6> kGradOutputs = {
 constexpr FixedList<AttrDef, 10> kEpsilon = {{"epsilon", 1e-5}};
 constexpr ProbeInput Positive(Ints shape) {
   return {.shape = shape, .lo = 0.5, .hi = 2};
+}
+
+// `spread`: what it is given beside the mean.
+constexpr OpDef GivenOp(const char* name, const char* doc, const char* spread,
+                        FixedList<AttrDef, 10> attrs, GradientFn gradient) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"},
+                     {"scale", kComputeOfT},
+                     {"offset", kComputeOfT},
+                     {"mean", kComputeOfT},
+                     {spread, kComputeOfT}},
+          .attrs = attrs,
+          .shape = [](InferContext& c) -> Status {
+            SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 4));
+            c.SetOutput(0, c.input(0));
+            return {};
+          },
+          .gradient = gradient,
+          .inplace = {0},
+          .half = HalfRule::kFollow,
+          .probes = {{.inputs = {{.shape = {2, 3, 4}},
+                                 {.shape = {4}},
+                                 {.shape = {4}},
+                                 {.shape = {4}},
+                                 Positive({4})}}}};
 }
 
 constexpr OpDef kNormOps[] = {
@@ -156,6 +200,7 @@ constexpr OpDef kNormOps[] = {
        return {};
      },
      .gradient = BatchNormGradient,
+     .again = BatchNormAgain,
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {6, 4}},
                             {.shape = {4}},
@@ -191,27 +236,12 @@ constexpr OpDef kNormOps[] = {
                             {.shape = {4}},
                             Positive({4}),
                             {.shape = {2, 3, 4}}}}}},
-    {.name = "BatchNormInference",
-     .doc = "Normalises each channel by given statistics.",
-     .inputs = {{"x"},
-                {"scale", kComputeOfT},
-                {"offset", kComputeOfT},
-                {"mean", kComputeOfT},
-                {"variance", kComputeOfT}},
-     .attrs = kEpsilon,
-     .shape = [](InferContext& c) -> Status {
-       SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 4));
-       c.SetOutput(0, c.input(0));
-       return {};
-     },
-     .gradient = InferenceGradient,
-     .inplace = {0},
-     .half = HalfRule::kFollow,
-     .probes = {{.inputs = {{.shape = {2, 3, 4}},
-                            {.shape = {4}},
-                            {.shape = {4}},
-                            {.shape = {4}},
-                            Positive({4})}}}},
+    GivenOp("BatchNormInference",
+            "Normalises each channel by given statistics.", "variance",
+            kEpsilon, InferenceGradient),
+    GivenOp("BatchNormApply",
+            "BatchNorm's y once more, from the statistics that it found.",
+            "inv_std", {}, ApplyGradient),
     {.name = "LayerNorm",
      .doc = "Normalises each row over the last dimension.",
      .inputs = {{"x"}, {"scale", kComputeOfT}, {"offset", kComputeOfT}},

@@ -80,7 +80,7 @@ void CombineMoments(const BatchNormGeometry& g, C* moments) {
 
 // What an op has beside plain batch normalisation.
 struct Extras {
-  bool relu = false;  // and a mask: output 5, or input 4 of a gradient
+  bool relu = false;  // and a mask: the last output, or a gradient's input 4
   bool add = false;   // an addend, input 5, or a gradient of it, output 3
 };
 
@@ -228,24 +228,26 @@ void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
   });
 }
 
+// By given statistics: input 3 is the mean, input 4 the variance or, of
+// BatchNormApply, the inverse deviation.
 template <typename T>
-void BatchNormInference(const BatchNormGeometry& g,
-                        const BatchNormLoops<T>& loops,
-                        const KernelContext& k) {
+void BatchNormGiven(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
+                    Extras extras, bool inverse, const KernelContext& k) {
   using C = ComputeType<T>;
-  C* mean = static_cast<C*>(k.workspace());
-  C* factor = mean + g.channels;
+  C* factor = static_cast<C*>(k.workspace());
   for (int64_t c = 0; c < g.channels; ++c) {
-    mean[c] = k.input<C>(3)[c];
-    factor[c] = k.input<C>(1)[c] /
-                std::sqrt(k.input<C>(4)[c] + static_cast<C>(g.epsilon));
+    const C scale = k.input<C>(1)[c], spread = k.input<C>(4)[c];
+    factor[c] = inverse ? spread * scale
+                        : scale / std::sqrt(spread + static_cast<C>(g.epsilon));
   }
   NormalizeAll(g, loops,
                {.x = k.input<T>(0),
-                .mean = mean,
+                .addend = extras.add ? k.input<T>(5) : nullptr,
+                .mean = k.input<C>(3),
                 .factor = factor,
                 .offset = k.input<C>(2),
-                .y = k.output<T>(0)});
+                .y = k.output<T>(0),
+                .mask = extras.relu ? k.output<uint8_t>(1) : nullptr});
 }
 
 // The workspace holds two vectors of channels per block and one more.
@@ -297,6 +299,15 @@ auto Forward(Extras extras) {
   };
 }
 
+auto Given(Extras extras, bool inverse) {
+  return [=](const KernelSpec&) {
+    return [=](const BatchNormGeometry& g, const auto& loops,
+               const KernelContext& c) {
+      BatchNormGiven(g, loops, extras, inverse, c);
+    };
+  };
+}
+
 auto Gradient(Extras extras) {
   return [extras](const KernelSpec& spec) {
     const bool two_terms = extras.relu && spec.inputs.size() > 6;
@@ -316,10 +327,10 @@ void RegisterBatchNormKernels(KernelTable& table) {
   Add(table, "BatchNormGrad", Gradient({}));
   Add(table, "BatchNormReluGrad", Gradient({.relu = true}));
   Add(table, "BatchNormAddReluGrad", Gradient({.relu = true, .add = true}));
-  Add(table, "BatchNormInference", [](const KernelSpec&) {
-    return [](const BatchNormGeometry& g, const auto& loops,
-              const KernelContext& c) { BatchNormInference(g, loops, c); };
-  });
+  Add(table, "BatchNormInference", Given({}, /*inverse=*/false));
+  Add(table, "BatchNormApply", Given({}, true));
+  Add(table, "BatchNormApplyRelu", Given({.relu = true}, true));
+  Add(table, "BatchNormApplyAddRelu", Given({.relu = true, .add = true}, true));
 }
 
 }  // namespace sluice::cpu

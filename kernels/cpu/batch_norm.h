@@ -6,6 +6,7 @@
 //   BatchNorm          x twice, y                         3
 //   BatchNormRelu      the same and the mask              3     (apart: 5)
 //   BatchNormAddRelu   x twice, addend, y                 4     (apart: 8)
+//   BatchNormApply     x, y; with Relu; with AddRelu      2; 2; 3
 //   BatchNormGrad      x and dy twice, dx                 5
 //   BatchNormReluGrad  the same and the mask twice        5     (apart: 8)
 //     of dy + dy2      x twice, dy, dy2, g twice, dx      7     (apart: 11)

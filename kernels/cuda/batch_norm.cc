@@ -16,44 +16,37 @@ BatchNormShape ShapeOf(const KernelSpec& spec) {
   return shape;
 }
 
-// Of an op that has a ReLU's mask, which is output 5, or an addend, input 5.
+// An op with a ReLU has a mask as its last output; an addend is input 5.
+enum class Statistics : uint8_t { kOfBatch, kVariance, kInverse };
+template <Statistics statistics>
 Result<KernelPtr> MakeForward(const KernelSpec& spec) {
+  constexpr bool kTraining = statistics == Statistics::kOfBatch;
+  constexpr int kMask = kTraining ? 5 : 1;
   const BatchNormShape shape = ShapeOf(spec);
   const DType dtype = spec.inputs[0].dtype;
   return KernelOf(
-      [shape, launch = FindBatchNorm(dtype), relu = spec.outputs.size() > 5,
+      [shape,
+       launch =
+           kTraining ? FindBatchNorm(dtype) : FindBatchNormInference(dtype),
+       relu = spec.outputs.size() > kMask,
        add = spec.inputs.size() > 5](const KernelContext& c) {
         BatchNormOperands o;
         o.x = c.input<void>(0);
         o.scale = c.input<void>(1);
         o.offset = c.input<void>(2);
         o.running_mean = c.input<void>(3);
-        o.running_variance = c.input<void>(4);
+        (statistics == Statistics::kInverse ? o.given_inv_std
+                                            : o.running_variance) =
+            c.input<void>(4);
         if (add) o.addend = c.input<void>(5);
         o.y = c.output<void>(0);
-        o.mean = c.output<void>(1);
-        o.inv_std = c.output<void>(2);
-        o.new_mean = c.output<void>(3);
-        o.new_variance = c.output<void>(4);
-        if (relu) o.mask = c.output<uint8_t>(5);
-        o.workspace = c.workspace();
-        return launch(shape, o, StreamOf(c));
-      },
-      BatchNormWorkspace(shape, dtype));
-}
-
-Result<KernelPtr> MakeInference(const KernelSpec& spec) {
-  const BatchNormShape shape = ShapeOf(spec);
-  const DType dtype = spec.inputs[0].dtype;
-  return KernelOf(
-      [shape, launch = FindBatchNormInference(dtype)](const KernelContext& c) {
-        BatchNormOperands o;
-        o.x = c.input<void>(0);
-        o.scale = c.input<void>(1);
-        o.offset = c.input<void>(2);
-        o.running_mean = c.input<void>(3);
-        o.running_variance = c.input<void>(4);
-        o.y = c.output<void>(0);
+        if (kTraining) {
+          o.mean = c.output<void>(1);
+          o.inv_std = c.output<void>(2);
+          o.new_mean = c.output<void>(3);
+          o.new_variance = c.output<void>(4);
+        }
+        if (relu) o.mask = c.output<uint8_t>(kMask);
         o.workspace = c.workspace();
         return launch(shape, o, StreamOf(c));
       },
@@ -92,9 +85,14 @@ Result<KernelPtr> MakeGradient(const KernelSpec& spec) {
 
 void RegisterBatchNormKernels(KernelTable& table) {
   for (const char* op : {"BatchNorm", "BatchNormRelu", "BatchNormAddRelu"}) {
-    RegisterOwn(table, op, kFloating, MakeForward);
+    RegisterOwn(table, op, kFloating, MakeForward<Statistics::kOfBatch>);
   }
-  RegisterOwn(table, "BatchNormInference", kFloating, MakeInference);
+  RegisterOwn(table, "BatchNormInference", kFloating,
+              MakeForward<Statistics::kVariance>);
+  for (const char* op :
+       {"BatchNormApply", "BatchNormApplyRelu", "BatchNormApplyAddRelu"}) {
+    RegisterOwn(table, op, kFloating, MakeForward<Statistics::kInverse>);
+  }
   RegisterOwn(table, "BatchNormGrad", kFloating, MakeGradient<false>);
   for (const char* op : {"BatchNormReluGrad", "BatchNormAddReluGrad"}) {
     RegisterOwn(table, op, kFloating, MakeGradient<true>);

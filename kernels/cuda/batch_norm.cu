@@ -99,12 +99,15 @@ __global__ void __launch_bounds__(kColumnThreads)
       });
 }
 
+// inv_std: given in place of the variance, or null.
 template <typename C>
-__global__ void InferenceFactorKernel(BatchNormShape shape, const C* scale,
-                                      const C* variance, C* factor) {
+__global__ void FactorKernel(BatchNormShape shape, const C* scale,
+                             const C* variance, const C* inv_std, C* factor) {
   for (int64_t c = GlobalThread(); c < shape.channels; c += GlobalThreads()) {
-    factor[c] =
-        scale[c] / scalar::Sqrt()(variance[c] + static_cast<C>(shape.epsilon));
+    factor[c] = inv_std != nullptr
+                    ? inv_std[c] * scale[c]
+                    : scale[c] / scalar::Sqrt()(variance[c] +
+                                                static_cast<C>(shape.epsilon));
   }
 }
 
@@ -202,8 +205,9 @@ Status BatchNormInference(const BatchNormShape& shape,
   const Workspace<C> work(shape, o.workspace);
   SLUICE_RETURN_IF_ERROR(
       Launch("BatchNormInference", GridFor(shape.channels), stream,
-             InferenceFactorKernel<C>, shape, static_cast<const C*>(o.scale),
-             static_cast<const C*>(o.running_variance), work.factor));
+             FactorKernel<C>, shape, static_cast<const C*>(o.scale),
+             static_cast<const C*>(o.running_variance),
+             static_cast<const C*>(o.given_inv_std), work.factor));
   return Normalize<T>(shape, o, o.running_mean, work.factor, stream);
 }
 

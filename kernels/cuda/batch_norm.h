@@ -29,12 +29,14 @@ size_t BatchNormWorkspace(const BatchNormShape& shape, DType dtype);
 // operand is positive.
 struct BatchNormOperands {
   const void* x = nullptr;
-  const void* scale = nullptr;  // [channels], as the next eight
+  const void* scale = nullptr;  // [channels], as the next nine
   const void* offset = nullptr;
-  // Training reads the old running statistics and writes all others; inference
-  // only reads these two.
+  // Training reads the old running statistics and writes all others. Without it
+  // x is normalised by these two, or where that is given by given_inv_std in
+  // place of the variance.
   const void* running_mean = nullptr;
   const void* running_variance = nullptr;
+  const void* given_inv_std = nullptr;
   void* mean = nullptr;
   void* inv_std = nullptr;
   void* new_mean = nullptr;
@@ -70,7 +72,7 @@ using BatchNormGradLauncher = Status (*)(const BatchNormShape& shape,
                                          cudaStream_t stream);
 // Of floating dtypes.
 BatchNormLauncher FindBatchNorm(DType dtype);
-BatchNormLauncher FindBatchNormInference(DType dtype);
+BatchNormLauncher FindBatchNormInference(DType dtype);  // and BatchNormApply*
 BatchNormGradLauncher FindBatchNormGrad(DType dtype);
 
 }  // namespace sluice::cuda
