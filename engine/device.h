@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/accelerator.h"
@@ -73,7 +74,7 @@ class DeviceMemory {
 // pointers stay valid as long as the store.
 class VariableStore {
  public:
-  explicit VariableStore(DeviceMemory memory) : memory_(memory) {}
+  explicit VariableStore(DeviceMemory memory) : memory_(std::move(memory)) {}
   // The variable of that name, made when there is none. An existing one of
   // another dtype or shape is an error saying both.
   Result<Variable*> Declare(const std::string& name, const TensorType& type);
@@ -93,7 +94,7 @@ class VariableStore {
 // as the largest of them. Not thread-safe.
 class Arena {
  public:
-  explicit Arena(DeviceMemory memory) : memory_(memory) {}
+  explicit Arena(DeviceMemory memory) : memory_(std::move(memory)) {}
   // Grows to at least `bytes`; earlier pointers are then invalid and
   // generation() changes. Resource exhaustion says how much was wanted.
   Status Reserve(size_t bytes);
