@@ -73,6 +73,9 @@ void FuseLosses(NodeMerger& merger, Fusions* done);
 // pass_fuse_elementwise.cc: elementwise nodes as one program.
 void FuseElementwise(NodeMerger& merger, Fusions* done);
 
+// pass_fuse_lists.cc: half copies of variables, and small writes, as one node.
+void FuseLists(NodeMerger& merger, Fusions* done);
+
 }  // namespace sluice::passes
 
 #endif  // SLUICE_GRAPH_FUSE_RULES_H_

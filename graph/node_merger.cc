@@ -1,6 +1,9 @@
 #include "graph/node_merger.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 namespace sluice {
 
@@ -21,12 +24,20 @@ NodeMerger::~NodeMerger() {
   graph_.Remove([&](const Node& node) { return gone_[node.id()] != 0; });
 }
 
-void NodeMerger::AddSource(Node& node) {
+Output NodeMerger::AddConstant(const Node& node, std::string_view name,
+                               Tensor value) {
+  const std::string unique =
+      graph_.UniqueName(fmt::format("{}/{}", node.name(), name));
+  const TensorType type = {value.dtype(), value.shape()};
+  Node& added = graph_.AddRaw(unique, unique, OpTable::Global().Get("Const"),
+                              {{"value", std::move(value)}}, {}, {type});
+  added.set_device(node.device());
   for (int& place : place_) ++place;
-  order_.insert(order_.begin(), &node);
-  place_.resize(node.id() + 1);
-  uses_.resize(node.id() + 1);
-  gone_.resize(node.id() + 1);
+  order_.insert(order_.begin(), &added);
+  place_.resize(added.id() + 1);
+  uses_.resize(added.id() + 1);
+  gone_.resize(added.id() + 1);
+  return added.output(0);
 }
 
 std::vector<Node*> NodeMerger::Order() const {

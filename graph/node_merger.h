@@ -13,6 +13,7 @@
 #define SLUICE_GRAPH_NODE_MERGER_H_
 
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -69,8 +70,8 @@ class NodeMerger {
   // Gives a node other inputs. They may only come from nodes that it depends on
   // already.
   void SetInputs(Node& node, std::vector<Output> inputs);
-  // Takes up a node without inputs that the graph was given meanwhile.
-  void AddSource(Node& node);
+  // A new constant on the node's device, "<the node's name>/<name>".
+  Output AddConstant(const Node& node, std::string_view name, Tensor value);
   // Removes a node that has no uses.
   void Drop(Node& node);
 

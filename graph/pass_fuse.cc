@@ -12,6 +12,7 @@ std::vector<Fusion> Fuse(Graph& graph) {
     FuseProducts(merger, &done);
     FuseLosses(merger, &done);
     FuseElementwise(merger, &done);
+    FuseLists(merger, &done);
     order = merger.Order();
   }
   std::vector<Fusion> fusions;

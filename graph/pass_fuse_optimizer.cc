@@ -170,24 +170,11 @@ bool SameScalars(const Node& a, const Node& b) {
   return true;
 }
 
-// An operand of a list that its updates do not have.
-Output AddConstant(NodeMerger& merger, Node& first, const char* operand,
-                   const Tensor& value) {
-  Graph& graph = first.graph();
-  const std::string name = graph.UniqueName(first.name() + "/" + operand);
-  Node& node =
-      graph.AddRaw(name, name, OpTable::Global().Get("Const"),
-                   {{"value", value}}, {}, {{value.dtype(), value.shape()}});
-  node.set_device(first.device());
-  merger.AddSource(node);
-  return node.output(0);
-}
-
-Output Condition(NodeMerger& merger, Node& first) {
+Output Condition(NodeMerger& merger, const Node& first) {
   const int last = first.num_inputs() - 1;
   return last > GradientInput(first)
              ? first.input(last)
-             : AddConstant(merger, first, "apply", Tensor::Scalar(true));
+             : merger.AddConstant(first, "apply", Tensor::Scalar(true));
 }
 
 // Updates that one node can do.
@@ -255,7 +242,7 @@ void MergeList(NodeMerger& merger, List& list, Fusions* done) {
   merged.inputs.push_back(
       scale.valid()
           ? scale
-          : AddConstant(merger, first, "gradient_scale", Tensor::Scalar(1.0f)));
+          : merger.AddConstant(first, "gradient_scale", Tensor::Scalar(1.0f)));
   merged.inputs.push_back(Condition(merger, first));
   merged.attrs.Set("variables", static_cast<int64_t>(list.updates.size()));
   merged.attrs.Set("gradient_decay", list.decay);

@@ -277,6 +277,40 @@ TEST_CASE("every dtype converts to every other") {
   }
 }
 
+TEST_CASE("half copies of many arrays are one launch") {
+  const std::vector<int64_t> sizes = {1, 0, 8197, 64, 40};
+  for (DType half : {DType::kFloat16, DType::kBFloat16}) {
+    for (size_t skip : {0, 4}) {
+      std::vector<Tensor> xs;
+      std::vector<TensorType> types;
+      for (int64_t n : sizes) {
+        xs.push_back(RandomTensor(DType::kFloat32, {n}, -9, 9,
+                                  static_cast<unsigned>(n)));
+        types.push_back({DType::kFloat32, {n}});
+      }
+      ArrayList list = ListsOf(types).front();
+      const auto got = InEveryOrder([&] {
+        std::vector<DeviceBuffer> from, to;
+        for (size_t k = 0; k < sizes.size(); ++k) {
+          list.at[k].from = from.emplace_back(xs[k], skip).get();
+          list.at[k].to = to.emplace_back(xs[k].bytes() / 2).get();
+        }
+        const int64_t before = emulation::Launches();
+        CHECK(FindCastList(half)(list, nullptr).ok());
+        CHECK(emulation::Launches() == before + 1);
+        std::vector<Tensor> results;
+        for (size_t k = 0; k < sizes.size(); ++k) {
+          results.push_back(to[k].Read(half, {sizes[k]}));
+        }
+        return results;
+      });
+      for (size_t k = 0; k < sizes.size(); ++k) {
+        CHECK(got[k].BitEqual(xs[k].Cast(half)));
+      }
+    }
+  }
+}
+
 TEST_CASE("Select takes from either operand, broadcasting all three") {
   const Shape shapes[] = {{6, 1}, {5}, {6, 5}};
   const Broadcast broadcast = BroadcastOf({6, 5}, shapes);

@@ -55,6 +55,41 @@ TEST_CASE("any length and alignment; nothing is written unless it applies") {
   }
 }
 
+TEST_CASE("a list of writes is one launch") {
+  const std::vector<int64_t> sizes = {1, 0, 8195, 64, 40};  // bytes
+  std::vector<TensorType> types;
+  for (int64_t n : sizes) types.push_back({DType::kUInt8, {n}});
+  ArrayList list = ListsOf(types).front();
+  for (bool apply : {false, true}) {
+    for (size_t skip : {0, 3}) {
+      std::vector<Tensor> old, values;
+      for (int64_t n : sizes) {
+        old.push_back(RandomTensor(DType::kUInt8, {n}, 0, 99, 1));
+        values.push_back(RandomTensor(DType::kUInt8, {n}, 100, 199, 2));
+      }
+      const auto got = InEveryOrder([&] {
+        std::vector<DeviceBuffer> variables, from;
+        for (size_t k = 0; k < sizes.size(); ++k) {
+          list.at[k].to = variables.emplace_back(old[k], skip).get();
+          list.at[k].from = from.emplace_back(values[k]).get();
+        }
+        const DeviceBuffer condition(Tensor::Scalar(apply));
+        const int64_t before = emulation::Launches();
+        CHECK(AssignListed(condition.as<bool>(), list, nullptr).ok());
+        CHECK(emulation::Launches() == before + 1);
+        std::vector<Tensor> results;
+        for (size_t k = 0; k < sizes.size(); ++k) {
+          results.push_back(variables[k].Read(DType::kUInt8, {sizes[k]}));
+        }
+        return results;
+      });
+      for (size_t k = 0; k < sizes.size(); ++k) {
+        CHECK(got[k].BitEqual(apply ? values[k] : old[k]));
+      }
+    }
+  }
+}
+
 TEST_CASE("a variable may be assigned to itself") {
   const DeviceBuffer variable(Tensor::Full(DType::kFloat32, {3}, 2));
   CHECK(AssignBytes(nullptr, variable.get(), variable.get(), 12, nullptr).ok());

@@ -165,5 +165,39 @@ TEST_CASE("writes without an order are refused") {
   CHECK_EQ(session.Read(v).At(0), 1);
 }
 
+TEST_CASE("writes made one node still give variables their first value") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {3});
+  const Output a = graph.Variable("a", Zeros({3}));
+  const Output b = graph.Variable("b", Zeros({3}));
+  const Operation both = Group(graph, {Assign(a, Exp(x)), Assign(b, Exp(-x))});
+  Session session(graph);  // not initialised
+  session.Run({{x, Tensor::Full(DType::kFloat32, {3}, 1)}},
+              std::vector<Output>(), {both});
+  CHECK(session.Read(a).At(2) == doctest::Approx(std::exp(1)));
+  CHECK(session.Read(b).At(2) == doctest::Approx(std::exp(-1)));
+}
+
+TEST_CASE("conditional writes made one node do not") {
+  Graph graph;
+  const Output apply = graph.Placeholder("apply", DType::kBool, {});
+  const Output x = graph.Placeholder("x", DType::kFloat32, {});
+  const Output a = graph.Variable("a", Zeros({}));
+  const Output b = graph.Variable("b", Zeros({}));
+  const Operation both = Group(graph, {Assign(a, Exp(x)), Assign(b, Exp(-x))});
+  MakeConditional(both, apply);
+  Session session(graph);
+  const auto run = [&](bool applies) {
+    session.Run({{x, Tensor::Scalar(1.0f)}, {apply, Tensor::Scalar(applies)}},
+                std::vector<Output>(), {both});
+  };
+  CHECK_THROWS_AS(run(true), Error);
+  session.Initialize();
+  run(false);
+  CHECK(session.Read(b).At(0) == 0);
+  run(true);
+  CHECK(session.Read(b).At(0) == doctest::Approx(std::exp(-1)));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,5 +1,7 @@
 #include "graph/ops/elementwise.h"
 
+#include <fmt/format.h>
+
 #include "graph/ops/activation.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/tables.h"
@@ -69,6 +71,36 @@ constexpr OpDef CastOp() {
       {.inputs = {{.shape = {37}}}, .attrs = {{"to", DType::kFloat16}}},
       {.inputs = {{.shape = {37}}}, .attrs = {{"to", DType::kBFloat16}}}};
   return op;
+}
+
+Status CastListShape(InferContext& c) {
+  if (!IsHalf(c.attrs().Type("to"))) {
+    return InvalidArgument(
+        fmt::format("wanted 'to' float16 or bfloat16, got {}",
+                    NameOf(c.attrs().Type("to"))));
+  }
+  c.SetNumOutputs(c.num_inputs());
+  for (int i = 0; i < c.num_inputs(); ++i) c.SetOutput(i, c.input(i));
+  return {};
+}
+
+// What the fusion pass makes of the half copies of a step's variables.
+constexpr OpDef CastListOp() {
+  constexpr Probe kProbe = {.inputs = {{.shape = {37}},
+                                       {.shape = {}},
+                                       {.shape = {40, 3000}, .hi = 1e5}}};
+  Probe to_half = kProbe, to_bfloat = kProbe;
+  to_half.attrs = {{"to", DType::kFloat16}};
+  to_bfloat.attrs = {{"to", DType::kBFloat16}};
+  return {.name = "CastList",
+          .doc = "Tensors converted to half dtype `to`, all in one pass.",
+          .inputs = {{.name = "tensors", .variadic = true}},
+          .outputs = {{.name = "halves", .type = "to", .variadic = true}},
+          .types = {{"T", DType::kFloat32}},
+          .attrs = {{"to", AttrType::kDType}},
+          .shape = CastListShape,
+          .gradient = NotDifferentiable,
+          .probes = {to_half, to_bfloat}};
 }
 
 constexpr OpDef ClipOp() {
@@ -202,6 +234,7 @@ constexpr OpDef kElementwiseOps[] = {
     Predicate("IsFinite", "Is x neither infinite nor NaN?"),
     LogicalNotOp(),
     CastOp(),
+    CastListOp(),
     Follows(ClipOp()),
     Follows(SelectOp()),
     Follows(AddNOp()),

@@ -47,6 +47,52 @@ constexpr OpDef AssignOp() {
   return op;
 }
 
+// All variables, then all values; then `apply`, which is not optional here.
+Status AssignListShape(InferContext& c) {
+  const int64_t variables = c.attrs().Int("variables");
+  const int tensors = c.num_inputs() - 1;
+  if (variables < 1 || variables > tensors || tensors != 2 * variables) {
+    return InvalidArgument(
+        fmt::format("{} variables want as many values, got {} tensors in all",
+                    variables, tensors));
+  }
+  for (int i = 0; i < variables; ++i) {
+    const int value = static_cast<int>(variables) + i;
+    if (!Compatible(c.input(i), c.input(value))) {
+      return InvalidArgument(
+          fmt::format("variable {} has shape {}, its value {}", i,
+                      c.input(i).ToString(), c.input(value).ToString()));
+    }
+  }
+  if (!c.input(tensors).scalar()) {
+    return InvalidArgument(fmt::format("'apply' has shape {}, wanted []",
+                                       c.input(tensors).ToString()));
+  }
+  c.SetOutput(0, c.input(0));
+  return {};
+}
+
+constexpr Probe AssignListProbe(double apply) {
+  constexpr ProbeInput kOther = {.shape = {37}};
+  return {.inputs = {kProbe, kOther, kProbe, kOther, {.values = {apply}}},
+          .attrs = {{"variables", 2}}};
+}
+
+// What the fusion pass makes of many small ones.
+constexpr OpDef AssignListOp() {
+  return {.name = "AssignList",
+          .doc = "Assign for a list of variables, in one pass.",
+          .inputs = {{.name = "tensors", .variadic = true}, {"apply", "bool"}},
+          .types = {{"T", kAnyType}},
+          .attrs = {{"variables", AttrType::kInt}},
+          .shape = AssignListShape,
+          .gradient = NotDifferentiable,
+          .stateful = true,
+          .mutates = 1,
+          .mutates_attr = "variables",
+          .probes = {AssignListProbe(1), AssignListProbe(0)}};
+}
+
 constexpr OpDef kStateOps[] = {
     {.name = "Variable",
      .doc = "Reads a variable, a value that outlives the step.",
@@ -67,6 +113,7 @@ constexpr OpDef kStateOps[] = {
      .gradient = NotDifferentiable,
      .stateful = true},
     AssignOp(),
+    AssignListOp(),
     WriteOp("AssignAdd", "variable += value.", kNumeric),
     WriteOp("AssignSub", "variable -= value.", kNumeric),
 };

@@ -1,10 +1,11 @@
 // Elementwise ops that convert, choose or add up rather than compute a
-// function: Cast, Select and AddN.
+// function: Cast, CastList, Select and AddN.
 #include <cstring>
 
 #include "engine/convert.h"
 #include "engine/threads.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/tensor_list.h"
 
 namespace sluice::cpu {
 namespace {
@@ -25,6 +26,25 @@ Result<KernelPtr> MakeCast(const KernelSpec& spec) {
                            return MakeUnary(spec, CastLoop<To, From>);
                          });
   });
+}
+
+// A list is cut by size over all of it.
+Result<KernelPtr> MakeCastList(const KernelSpec& spec) {
+  return DispatchAmong<Half, BFloat16>(
+      spec.outputs[0].dtype,
+      [&]<typename To>(TypeTag<To>) -> Result<KernelPtr> {
+        return KernelOf(
+            [list = TensorList(spec.inputs)](const KernelContext& c) {
+              ParallelFor(
+                  list.elements(), kElementwiseGrain,
+                  [&](int64_t begin, int64_t end) {
+                    list.ForEach(begin, end, [&](int i, int64_t at, int64_t n) {
+                      CastLoop<To, float>(c.input<float>(i) + at,
+                                          c.output<To>(i) + at, n, {});
+                    });
+                  });
+            });
+      });
 }
 
 // --- Select ------------------------------------------------------------------
@@ -116,6 +136,8 @@ Result<KernelPtr> MakeAddN(const KernelSpec& spec) {
 
 void RegisterElementwiseMoveKernels(KernelTable& table) {
   table.Register({.op = "Cast", .make = MakeCast});
+  table.Register(
+      {.op = "CastList", .dtypes = DType::kFloat32, .make = MakeCastList});
   table.Register({.op = "Select", .dtypes = DType::kBool, .make = MakeSelect});
   table.Register({.op = "AddN", .dtypes = kNumeric, .make = MakeAddN});
 }

@@ -25,6 +25,20 @@ Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
   });
 }
 
+Result<KernelPtr> MakeAssignList(const KernelSpec& spec) {
+  std::vector<size_t> bytes;
+  for (const TensorType& input : spec.inputs) bytes.push_back(input.bytes());
+  bytes.resize(bytes.size() / 2);  // of variables
+  return KernelOf([bytes](const KernelContext& c) {
+    const int variables = static_cast<int>(bytes.size());
+    if (!*c.input<bool>(2 * variables)) return;
+    for (int i = 0; i < variables; ++i) {
+      CopyBytes(c.input<char>(variables + i), c.mutable_input<char>(i),
+                bytes[i]);
+    }
+  });
+}
+
 // variable = variable + sign * value.
 Result<KernelPtr> MakeAccumulate(const KernelSpec& spec, int sign) {
   const int64_t n = spec.inputs[0].shape.elements();
@@ -56,6 +70,7 @@ Result<KernelPtr> MakeAccumulate(const KernelSpec& spec, int sign) {
 
 void RegisterStateKernels(KernelTable& table) {
   table.Register({.op = "Assign", .make = MakeAssign});
+  table.Register({.op = "AssignList", .make = MakeAssignList});
   table.Register(
       {.op = "AssignAdd", .dtypes = kNumeric, .make = [](const KernelSpec& s) {
          return MakeAccumulate(s, 1);

@@ -1,5 +1,5 @@
 // The kernels of the elementwise ops: each function of engine/scalar.h under
-// its op's name, with BiasAdd, Cast, Select and AddN.
+// its op's name, with BiasAdd, Cast, CastList, Select and AddN.
 #include "kernels/cuda/elementwise.h"
 
 #include <string>
@@ -65,6 +65,22 @@ Result<KernelPtr> MakeCast(const KernelSpec& spec) {
                        FindCast(spec.inputs[0].dtype, spec.outputs[0].dtype));
 }
 
+Result<KernelPtr> MakeCastList(const KernelSpec& spec) {
+  return KernelOf([lists = ListsOf(spec.inputs),
+                   launch = FindCastList(spec.outputs[0].dtype)](
+                      const KernelContext& c) mutable -> Status {
+    int i = 0;
+    for (ArrayList& list : lists) {
+      for (int k = 0; k < list.count; ++k, ++i) {
+        list.at[k].from = c.input<void>(i);
+        list.at[k].to = c.output<void>(i);
+      }
+      SLUICE_RETURN_IF_ERROR(launch(list, StreamOf(c)));
+    }
+    return {};
+  });
+}
+
 Result<KernelPtr> MakeSelect(const KernelSpec& spec) {
   const SelectLauncher launch = FindSelect(spec.outputs[0].dtype);
   return KernelOf([launch, shape = OperandsOf(spec)](const KernelContext& c) {
@@ -120,6 +136,7 @@ void RegisterElementwiseKernels(KernelTable& table) {
   RegisterBinary(table, scalar::BinaryPredicates());
   RegisterOwn(table, "BiasAdd", kFloating, MakeBinary);
   RegisterOwn(table, "Cast", kAnyType, MakeCast);
+  RegisterOwn(table, "CastList", DType::kFloat32, MakeCastList);
   RegisterOwn(table, "Select", DType::kBool, MakeSelect);
   RegisterOwn(table, "AddN", kNumeric, MakeAddN, TermsFit);
 }

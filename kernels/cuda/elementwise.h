@@ -13,6 +13,7 @@
 #include "engine/dtype.h"
 #include "engine/shape.h"
 #include "engine/status.h"
+#include "kernels/cuda/array_list.h"
 
 namespace sluice::cuda {
 
@@ -43,6 +44,9 @@ UnaryLauncher FindUnary(std::string_view function, DType dtype);
 // y = x converted: floats out of an integer's range become the nearest in
 // range, NaN 0. From and to any dtype.
 UnaryLauncher FindCast(DType from, DType to);
+// The list's float32 arrays converted to float16 or bfloat16.
+using CastListLauncher = Status (*)(const ArrayList& list, cudaStream_t stream);
+CastListLauncher FindCastList(DType to);
 
 using BinaryLauncher = Status (*)(const void* a, const void* b, void* y,
                                   const Broadcast& shape, OpParams params,

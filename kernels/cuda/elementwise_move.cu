@@ -1,5 +1,5 @@
 // Elementwise ops that convert, choose or add up rather than compute a
-// function: Cast, Select and AddN.
+// function: Cast, CastList, Select and AddN.
 #include <type_traits>
 
 #include "kernels/cuda/elementwise_kernels.h"
@@ -52,6 +52,29 @@ Status LaunchCast(const void* x, void* y, int64_t n, OpParams,
   return Launch("Cast", GridFor((n + kN - 1) / kN), stream,
                 CastKernel<From, To>, static_cast<const From*>(x),
                 static_cast<To*>(y), n, whole);
+}
+
+template <typename To>
+__global__ void CastListKernel(ArrayList list) {
+  constexpr int kN = kPack<To>;
+  ForChunks(list, [&](const ArrayList::Array& array, int64_t begin,
+                      int64_t end) {
+    const auto* x = static_cast<const float*>(array.from);
+    auto* y = static_cast<To*>(array.to);
+    const bool whole = reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(y) % 16 == 0;
+    for (int64_t i = begin + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
+      const auto in = LoadPack<float, kN>(x + i, end - i, whole);
+      Pack<To, kN> out;
+      for (int k = 0; k < kN; ++k) out.at[k] = To(in.at[k]);
+      StorePack(out, y + i, end - i, whole);
+    }
+  });
+}
+
+template <typename To>
+Status LaunchCastList(const ArrayList& list, cudaStream_t stream) {
+  return Launch("CastList", list.grid(), stream, CastListKernel<To>, list);
 }
 
 // --- Select ------------------------------------------------------------------
@@ -140,6 +163,11 @@ UnaryLauncher FindCast(DType from, DType to) {
       return LaunchCast<DeviceTypeOf<From>, DeviceTypeOf<To>>;
     });
   });
+}
+
+CastListLauncher FindCastList(DType to) {
+  return to == DType::kFloat16 ? LaunchCastList<Float16>
+                               : LaunchCastList<BrainFloat16>;
 }
 
 SelectLauncher FindSelect(DType dtype) {

@@ -1,6 +1,8 @@
 // The kernels of writes to variables.
 #include "kernels/cuda/state.h"
 
+#include <vector>
+
 #include "kernels/cuda/kernels.h"
 
 namespace sluice::cuda {
@@ -20,6 +22,28 @@ Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
       });
 }
 
+Result<KernelPtr> MakeAssignList(const KernelSpec& spec) {
+  const int variables = static_cast<int>(spec.attrs.Int("variables"));
+  std::vector<TensorType> bytes;
+  for (int i = 0; i < variables; ++i) {
+    bytes.push_back(
+        {DType::kUInt8, {static_cast<int64_t>(spec.inputs[i].bytes())}});
+  }
+  return KernelOf([lists = ListsOf(bytes),
+                   variables](const KernelContext& c) mutable -> Status {
+    int i = 0;
+    for (ArrayList& list : lists) {
+      for (int k = 0; k < list.count; ++k, ++i) {
+        list.at[k].from = c.input<void>(variables + i);
+        list.at[k].to = c.mutable_input<void>(i);
+      }
+      SLUICE_RETURN_IF_ERROR(
+          AssignListed(c.input<bool>(2 * variables), list, StreamOf(c)));
+    }
+    return {};
+  });
+}
+
 template <int sign>
 Result<KernelPtr> MakeAccumulate(const KernelSpec& spec) {
   return KernelOf(
@@ -35,6 +59,7 @@ Result<KernelPtr> MakeAccumulate(const KernelSpec& spec) {
 
 void RegisterStateKernels(KernelTable& table) {
   RegisterOwn(table, "Assign", kAnyType, MakeAssign);
+  RegisterOwn(table, "AssignList", kAnyType, MakeAssignList);
   RegisterOwn(table, "AssignAdd", kNumeric, MakeAccumulate<1>);
   RegisterOwn(table, "AssignSub", kNumeric, MakeAccumulate<-1>);
 }

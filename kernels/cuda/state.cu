@@ -3,8 +3,6 @@
 #include "kernels/cuda/state.h"
 
 #include "engine/scalar.h"
-#include "kernels/cuda/element.h"
-#include "kernels/cuda/launch.h"
 
 namespace sluice::cuda {
 namespace {
@@ -17,6 +15,22 @@ __global__ void AssignKernel(const bool* apply, const uint8_t* value,
     StorePack(LoadPack<uint8_t>(value + i, bytes - i, whole), variable + i,
               bytes - i, whole);
   }
+}
+
+__global__ void AssignListKernel(const bool* apply, ArrayList list) {
+  if (!*apply) return;
+  constexpr int kN = kPack<uint8_t>;
+  ForChunks(list, [](const ArrayList::Array& array, int64_t begin,
+                     int64_t end) {
+    const auto* value = static_cast<const uint8_t*>(array.from);
+    auto* variable = static_cast<uint8_t*>(array.to);
+    const bool whole = reinterpret_cast<uintptr_t>(value) % 16 == 0 &&
+                       reinterpret_cast<uintptr_t>(variable) % 16 == 0;
+    for (int64_t i = begin + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
+      StorePack(LoadPack<uint8_t>(value + i, end - i, whole), variable + i,
+                end - i, whole);
+    }
+  });
 }
 
 template <typename T>
@@ -59,6 +73,12 @@ Status AssignBytes(const bool* apply, const void* value, void* variable,
                 apply, static_cast<const uint8_t*>(value),
                 static_cast<uint8_t*>(variable), count,
                 IsAligned<uint8_t>(value) && IsAligned<uint8_t>(variable));
+}
+
+Status AssignListed(const bool* apply, const ArrayList& list,
+                    cudaStream_t stream) {
+  return Launch("AssignList", list.grid(), stream, AssignListKernel, apply,
+                list);
 }
 
 AccumulateLauncher FindAccumulate(DType dtype) {

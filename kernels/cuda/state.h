@@ -1,4 +1,4 @@
-// Writes to variables: Assign, AssignAdd and AssignSub.
+// Writes to variables: Assign, AssignList, AssignAdd and AssignSub.
 #ifndef SLUICE_KERNELS_CUDA_STATE_H_
 #define SLUICE_KERNELS_CUDA_STATE_H_
 
@@ -9,6 +9,7 @@
 
 #include "engine/dtype.h"
 #include "engine/status.h"
+#include "kernels/cuda/array_list.h"
 
 namespace sluice::cuda {
 
@@ -16,6 +17,11 @@ namespace sluice::cuda {
 // value may be the variable.
 Status AssignBytes(const bool* apply, const void* value, void* variable,
                    size_t bytes, cudaStream_t stream);
+
+// The same for the arrays of a list, whose elements are bytes; `apply` is not
+// null.
+Status AssignListed(const bool* apply, const ArrayList& list,
+                    cudaStream_t stream);
 
 // variable = variable + sign * value for n elements, likewise; sign is 1 or -1.
 using AccumulateLauncher = Status (*)(const bool* apply, int sign,
