@@ -1,5 +1,5 @@
-// Many arrays as the work of one launch: they are cut into chunks, of which
-// blocks take one at a time and find by its number whose it is.
+// Many arrays as the work of one launch: they are cut into chunks, which blocks
+// take one at a time (array_chunks.h).
 #ifndef SLUICE_KERNELS_CUDA_ARRAY_LIST_H_
 #define SLUICE_KERNELS_CUDA_ARRAY_LIST_H_
 
@@ -8,9 +8,6 @@
 #include <vector>
 
 #include "engine/kernel.h"
-#include "engine/scalar.h"
-#include "kernels/cuda/element.h"
-#include "kernels/cuda/launch.h"
 
 namespace sluice::cuda {
 
@@ -29,12 +26,6 @@ struct ArrayList {
   Array at[kMost];
   int count = 0;
   int64_t chunks = 0;
-
-  // For a kernel that goes through ForChunks.
-  Grid grid() const {
-    constexpr int64_t kMostBlocks = 1 << 12;
-    return {std::min(chunks, kMostBlocks), 256};
-  }
 };
 
 // Tensors cut into lists of at most kMost, in their order.
@@ -52,33 +43,6 @@ inline std::vector<ArrayList> ListsOf(std::span<const TensorType> tensors) {
     list.chunks += (array.elements + ArrayList::kChunk - 1) / ArrayList::kChunk;
   }
   return lists;
-}
-
-// The array that a chunk belongs to: the last that begins at or before it.
-template <typename Array>
-__device__ int ArrayOf(const Array* arrays, int count, int64_t chunk) {
-  int low = 0, high = count;  // in [low, high)
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    if (arrays[middle].first_chunk <= chunk) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
-
-// Calls fn(array, begin, end) with the elements of each chunk of the block's.
-template <typename Fn>
-__device__ void ForChunks(const ArrayList& list, Fn fn) {
-  for (int64_t chunk = blockIdx.x; chunk < list.chunks; chunk += gridDim.x) {
-    const ArrayList::Array& array =
-        list.at[ArrayOf(list.at, list.count, chunk)];
-    const int64_t begin = (chunk - array.first_chunk) * ArrayList::kChunk;
-    fn(array, begin,
-       scalar::Minimum()(begin + ArrayList::kChunk, array.elements));
-  }
 }
 
 }  // namespace sluice::cuda

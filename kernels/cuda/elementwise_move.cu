@@ -2,6 +2,7 @@
 // function: Cast, CastList, Select and AddN.
 #include <type_traits>
 
+#include "kernels/cuda/array_chunks.h"
 #include "kernels/cuda/elementwise_kernels.h"
 
 namespace sluice::cuda {
@@ -74,7 +75,7 @@ __global__ void CastListKernel(ArrayList list) {
 
 template <typename To>
 Status LaunchCastList(const ArrayList& list, cudaStream_t stream) {
-  return Launch("CastList", list.grid(), stream, CastListKernel<To>, list);
+  return Launch("CastList", GridFor(list), stream, CastListKernel<To>, list);
 }
 
 // --- Select ------------------------------------------------------------------

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/array_list.h"
+#include "kernels/cuda/array_chunks.h"
 
 namespace sluice::cuda {
 namespace {

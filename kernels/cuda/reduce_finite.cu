@@ -1,6 +1,8 @@
 // All blocks that write write the same, so their order does not matter.
 #include "kernels/cuda/reduce_finite.h"
 
+#include "kernels/cuda/array_chunks.h"
+
 namespace sluice::cuda {
 namespace {
 
@@ -49,7 +51,7 @@ __global__ void AllFiniteKernel(ArrayList arrays, const float* scale, bool* y) {
 
 Status LaunchAllFinite(const ArrayList& arrays, const float* scale, bool* y,
                        cudaStream_t stream) {
-  return Launch("AllFinite", arrays.grid(), stream, AllFiniteKernel, arrays,
+  return Launch("AllFinite", GridFor(arrays), stream, AllFiniteKernel, arrays,
                 scale, y);
 }
 

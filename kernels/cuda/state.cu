@@ -3,6 +3,7 @@
 #include "kernels/cuda/state.h"
 
 #include "engine/scalar.h"
+#include "kernels/cuda/array_chunks.h"
 
 namespace sluice::cuda {
 namespace {
@@ -77,7 +78,7 @@ Status AssignBytes(const bool* apply, const void* value, void* variable,
 
 Status AssignListed(const bool* apply, const ArrayList& list,
                     cudaStream_t stream) {
-  return Launch("AssignList", list.grid(), stream, AssignListKernel, apply,
+  return Launch("AssignList", GridFor(list), stream, AssignListKernel, apply,
                 list);
 }
 
