@@ -32,6 +32,18 @@ int64_t NextEvaluation(const TrainingRun& run) {
   return std::min(next, run.total_steps());
 }
 
+// An error of a device or file system that is gone, and what is left.
+Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
+  if (options.log_dir.empty()) return error;
+  const CheckpointManager saved = OpenManager(options);
+  const Result<std::vector<int64_t>> steps = saved.Steps();
+  if (!steps.ok() || steps->empty()) return error;
+  return {error.code(),
+          fmt::format("{}; what was saved last is {}, from which the same "
+                      "command goes on",
+                      error.what(), saved.PathOf(steps->back()))};
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
@@ -116,7 +128,12 @@ TrainingResult Trainer::Train() {
   for (const auto& hook : hooks_) hooks.push_back(hook.get());
 
   TrainingResult result;
-  RunSteps(run, hooks, &result);
+  try {
+    RunSteps(run, hooks, &result);
+  } catch (const Error& error) {
+    if (error.code() != Code::kUnavailable) throw;
+    throw WithLastCheckpoint(error, options_);
+  }
   result.steps = run.step();
   result.stop_reason = run.stop_reason();
   if (save) result.checkpoint = save->last_path();

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 TEST_CASE("a row has both times, the share of the device and the error") {
   RegisterGpu();
-  if (!OnRealGpu()) cuda::emulation::SetDeviceMemory(64 << 20);
+  if (!OnRealGpu()) cuda::emulation::SetMachine({.memory = 64 << 20});
   const auto gpu = OpenAccelerator(DeviceType::kCuda, 0, false).ValueOrThrow();
   for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     CAPTURE(NameOf(dtype));

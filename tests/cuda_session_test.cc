@@ -264,11 +264,11 @@ TEST_CASE(
   const Output x = graph.Placeholder("x", DType::kFloat32, {1 << 20});
   const Output y = Softmax(Softmax(x));
   Session session(graph, OnGpu());
-  emulation::SetDeviceMemory(6 << 20);
+  emulation::SetMachine({.memory = 6 << 20});
   const std::string message = ErrorOf([&] {
     session.Run({{x, Tensor::Zeros(DType::kFloat32, {1 << 20})}}, y);
   });
-  emulation::SetDeviceMemory(size_t{1} << 34);
+  emulation::SetMachine({});
   CHECK(Contains(message, "out of GPU memory"));
   CHECK(Contains(message, "4194368 bytes"));  // the feed and the step's key
   CHECK(Contains(message, "2097152 of 6291456 bytes"));

@@ -101,11 +101,13 @@ class Cuda final : public Accelerator {
   Result<std::shared_ptr<void>> AllocatePinned(size_t bytes) override {
     void* memory = nullptr;
     if (bytes == 0) return std::shared_ptr<void>();
-    Status status =
-        Check(cudaMallocHost(&memory, bytes), "allocation of pinned memory");
-    if (!status.ok()) {
-      return status.WithContext(fmt::format("{} bytes wanted", bytes));
+    const cudaError_t error = cudaMallocHost(&memory, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      return ResourceExhausted(fmt::format(
+          "out of pinned memory: {} bytes ({:.2f} GiB) of the host's wanted",
+          bytes, GiB(bytes)));
     }
+    SLUICE_RETURN_IF_ERROR(Check(error, "allocation of pinned memory"));
     return std::shared_ptr<void>(memory, [](void* p) { cudaFreeHost(p); });
   }
 
@@ -164,6 +166,9 @@ class Cuda final : public Accelerator {
                   [](const Watched& w) { return w.report.use_count() == 1; });
     return status;
   }
+  void Drain() override {
+    for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
+  }
   void Watch(std::string who, std::shared_ptr<WorkReport> report) override {
     watched_.push_back({std::move(who), std::move(report)});
   }
@@ -220,20 +225,39 @@ class Cuda final : public Accelerator {
   std::vector<Watched> watched_;
 };
 
+std::string WrongDriver() {
+  constexpr int kMajor = CUDART_VERSION / 1000;
+  int serves = 0;  // 1000 major + 10 minor; 0 where there is no driver
+  if (cudaDriverGetVersion(&serves) != cudaSuccess || serves == 0) {
+    return "there is no NVIDIA driver; install one, or use /cpu:0";
+  }
+  return fmt::format(
+      "the NVIDIA driver is too old: it serves CUDA {}.{}, and {}.0 or newer "
+      "is "
+      "needed; update it, or use /cpu:0",
+      serves / 1000, serves % 1000 / 10, kMajor);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Accelerator>> OpenCuda(int index, bool shared) {
   int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count);
-      error != cudaSuccess) {
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    return Unavailable(WrongDriver());
+  }
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+    return Unavailable("this machine has no GPU that CUDA can use; use /cpu:0");
+  }
+  if (error != cudaSuccess) {
     return Unavailable(fmt::format("no GPU can be used: {}; use /cpu:0",
                                    cudaGetErrorString(error)));
   }
-  if (count == 0) return Unavailable("this machine has no GPU; use /cpu:0");
   if (index >= count && !shared) {
-    return Unavailable(fmt::format("there {} {} GPU{}, /gpu:0 to /gpu:{}",
-                                   count == 1 ? "is" : "are", count,
-                                   count == 1 ? "" : "s", count - 1));
+    return Unavailable(count == 1
+                           ? "there is one GPU, /gpu:0"
+                           : fmt::format("there are {} GPUs, /gpu:0 to /gpu:{}",
+                                         count, count - 1));
   }
   return Cuda::Open(index % count);
 }

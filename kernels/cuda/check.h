@@ -4,20 +4,19 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
+#include <string_view>
 
 #include "engine/status.h"
 
 namespace sluice::cuda {
 
+// One line that says what to do where something can be done. Unavailable: the
+// GPU is lost, to this process and until it ends.
+Status Failure(cudaError_t error, std::string_view what);
+
 // `what` is for the message: "copy to the device".
-inline Status Check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return {};
-  const Code code = error == cudaErrorMemoryAllocation
-                        ? Code::kResourceExhausted
-                        : Code::kInternal;
-  return Status(
-      code, std::string("CUDA, ") + what + ": " + cudaGetErrorString(error));
+inline Status Check(cudaError_t error, std::string_view what) {
+  return error == cudaSuccess ? Status() : Failure(error, what);
 }
 
 }  // namespace sluice::cuda

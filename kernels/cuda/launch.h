@@ -28,6 +28,7 @@ using uint32_t = unsigned;
 #include <type_traits>
 
 #include "engine/status.h"
+#include "kernels/cuda/check.h"
 #endif
 
 namespace sluice::cuda {
@@ -63,8 +64,7 @@ Status Launch(const char* name, Grid grid, cudaStream_t stream,
   config.stream = stream;
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
   if (error == cudaSuccess) return {};
-  return Internal(std::string("CUDA kernel '") + name +
-                  "': " + cudaGetErrorString(error));
+  return Failure(error, std::string("kernel '") + name + "'");
 }
 
 // For loops over `items` in steps of the whole grid: enough blocks to fill any

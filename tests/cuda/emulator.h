@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace sluice::cuda::emulation {
 
@@ -53,8 +54,22 @@ inline constexpr unsigned char kPoison = 0xff;  // NaN in every float type
 // Launches so far, so that a test sees that its kernel ran.
 int64_t Launches();
 
-// How much device memory there is from now on, bytes.
-void SetDeviceMemory(size_t bytes);
+// What there is from now on.
+struct Machine {
+  int gpus = 2;
+  int driver = CUDART_VERSION;       // the newest CUDA that it serves; 0: none
+  int major = 9;                     // compute capability
+  size_t memory = size_t{16} << 30;  // bytes, of all GPUs together
+};
+void SetMachine(const Machine& machine);
+
+// After `after` more calls of the CUDA function of that name the next fails;
+// "work" is what a stream does, rather than a call. An error that loses a real
+// device is what all calls return from then on, and no work is done. The next
+// call of Fail ends that; Fail("", cudaSuccess) does nothing else.
+void Fail(std::string_view function, cudaError_t error, int after = 0);
+// Whether the failure has happened.
+bool Failed();
 
 // For the emulated runtime: a launch, now; and what the last that failed did
 // wrong.

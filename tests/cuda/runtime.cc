@@ -1,19 +1,18 @@
 // The emulation's side of the CUDA runtime: memory, streams, events, graphs.
 #include <cuda_runtime.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "engine/status.h"
+#include "tests/cuda/device_memory.h"
 #include "tests/cuda/emulator.h"
 
 namespace sluice::cuda::emulation {
@@ -21,83 +20,6 @@ namespace {
 
 using Task = std::function<cudaError_t()>;
 using Clock = std::chrono::steady_clock;
-
-// --- Device memory -----------------------------------------------------------
-
-// Addresses that only work on a stream may use: for all others, and so for host
-// code that takes a device pointer for one of its own, they fault.
-class DeviceMemory {
- public:
-  void Limit(size_t bytes) { limit_ = bytes; }
-  size_t used() const { return used_; }
-  size_t limit() const { return limit_; }
-
-  void* Allocate(size_t bytes) {
-    const size_t size = std::max(bytes + kAlign - 1, kAlign) / kAlign * kAlign;
-    if (used_ + size > limit_) return nullptr;
-    size_t at = 0;
-    for (const auto& [begin, length] : taken_) {  // first fit
-      if (begin - at >= size) break;
-      at = begin + length;
-    }
-    if (at + size > kCapacity) return nullptr;
-    taken_[at] = size;
-    used_ += size;
-    end_ = std::max(end_, at + size);
-    const Access access(*this);
-    std::memset(base() + at, kPoison, size);
-    return base() + at;
-  }
-  bool Free(void* memory) {
-    const auto it = taken_.find(static_cast<char*>(memory) - base());
-    if (it == taken_.end()) return false;
-    used_ -= it->second;
-    taken_.erase(it);
-    return true;
-  }
-
-  // While it lives the memory can be used.
-  class Access {
-   public:
-    explicit Access(DeviceMemory& memory) : memory_(memory) {
-      if (memory_.users_++ == 0) memory_.Protect(PROT_READ | PROT_WRITE);
-    }
-    ~Access() {
-      if (--memory_.users_ == 0) memory_.Protect(PROT_NONE);
-    }
-    Access(const Access&) = delete;
-    Access& operator=(const Access&) = delete;
-
-   private:
-    DeviceMemory& memory_;
-  };
-
- private:
-  static constexpr size_t kCapacity = size_t{16} << 30;
-  static constexpr size_t kAlign = 256;
-  static constexpr size_t kPage = 4096;
-
-  char* base() {
-    if (base_ == nullptr) {
-      void* at = mmap(nullptr, kCapacity, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      SLUICE_CHECK(at != MAP_FAILED);
-      base_ = static_cast<char*>(at);
-    }
-    return base_;
-  }
-  void Protect(int rights) {
-    if (end_ == 0) return;
-    const size_t bytes = (end_ + kPage - 1) / kPage * kPage;
-    SLUICE_CHECK(mprotect(base(), bytes, rights) == 0);
-  }
-
-  char* base_ = nullptr;
-  size_t limit_ = kCapacity, used_ = 0;
-  size_t end_ = 0;                  // of all that was ever taken
-  std::map<size_t, size_t> taken_;  // begin to length
-  int users_ = 0;
-};
 
 // Calls come from several threads; the emulated device does one thing at a
 // time.
@@ -111,13 +33,47 @@ cudaError_t failed = cudaSuccess;  // what work did, until someone waits for it
 int captures = 0;
 thread_local int current_device = 0;
 
-constexpr int kDevices = 2;
+// --- What can be wrong -------------------------------------------------------
+
+Machine machine;
+struct {
+  std::string function;  // empty: none
+  cudaError_t error = cudaSuccess;
+  int after = 0;
+} failure;
+cudaError_t lost = cudaSuccess;  // what all calls return since the device is
+
+// What the function fails with, if it is its turn.
+cudaError_t Failing(std::string_view function) {
+  const Lock lock(mutex);
+  if (lost != cudaSuccess) return lost;
+  if (failure.function != function || failure.after-- > 0) return cudaSuccess;
+  failure.function.clear();
+  // Of the others, calls go on to work.
+  if (failure.error == cudaErrorLaunchFailure ||
+      failure.error == cudaErrorIllegalAddress ||
+      failure.error == cudaErrorECCUncorrectable) {
+    lost = failure.error;
+  }
+  return failure.error;
+}
 
 }  // namespace
 
-void SetDeviceMemory(size_t bytes) {
+void SetMachine(const Machine& to) {
   const Lock lock(mutex);
-  Memory().Limit(bytes);
+  machine = to;
+}
+
+void Fail(std::string_view function, cudaError_t error, int after) {
+  const Lock lock(mutex);
+  failure = {std::string(function), error, after};
+  lost = failed = cudaSuccess;
+}
+
+bool Failed() {
+  const Lock lock(mutex);
+  return failure.function.empty();
 }
 
 }  // namespace sluice::cuda::emulation
@@ -154,7 +110,9 @@ void RunUpTo(cudaStream_t stream, size_t place) {
     const Task task = std::move(stream->work.front());
     stream->work.pop_front();
     ++stream->done;
-    const cudaError_t error = task();
+    if (lost != cudaSuccess) continue;  // nobody is there to do it
+    cudaError_t error = Failing("work");
+    if (error == cudaSuccess) error = task();
     if (failed == cudaSuccess) failed = error;
   }
 }
@@ -175,13 +133,16 @@ cudaError_t Add(cudaStream_t stream, Task task) {
 }
 
 cudaError_t TakeFailure() {
-  return std::exchange(failed, cudaSuccess);
+  const cudaError_t error = std::exchange(failed, cudaSuccess);
+  return lost != cudaSuccess ? lost : error;
 }
 
 }  // namespace
 
 cudaError_t Enqueue(const cudaLaunchConfig_t& config,
                     std::function<void()> thread) {
+  const cudaError_t error = Failing("cudaLaunchKernelEx");
+  if (error != cudaSuccess) return error;
   return Add(config.stream, [config, thread = std::move(thread)] {
     return RunGrid(config, thread);
   });
@@ -192,7 +153,14 @@ cudaError_t Enqueue(const cudaLaunchConfig_t& config,
 using emulation::Lock;
 using emulation::Memory;
 
+// Calls that free something do so whatever is wrong.
+#define SLUICE_MAY_FAIL()                                                      \
+  if (const auto error = emulation::Failing(__func__); error != cudaSuccess) { \
+    return error;                                                              \
+  }
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  SLUICE_MAY_FAIL();
   *stream = new CUstream_st;
   return cudaSuccess;
 }
@@ -203,6 +171,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
   if (stream != nullptr) {
     if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
@@ -212,6 +181,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  SLUICE_MAY_FAIL();
   *event = new CUevent_st;
   return cudaSuccess;
 }
@@ -220,6 +190,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
   if (stream == nullptr || stream->capture != nullptr) {
     return cudaErrorStreamCaptureUnsupported;
@@ -243,6 +214,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
   });
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
   if (event->stream != nullptr) {
     emulation::RunUpTo(event->stream, event->place);
@@ -251,6 +223,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
                                  cudaEvent_t end) {
+  SLUICE_MAY_FAIL();
   if (begin->reached == nullptr || end->reached == nullptr) {
     return cudaErrorInvalidValue;
   }
@@ -261,6 +234,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
   if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
   return emulation::Add(stream, [at = *event] {
@@ -270,6 +244,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
   if (stream->capture != nullptr) return cudaErrorInvalidValue;
   stream->capture = new std::vector<emulation::Task>;
@@ -282,10 +257,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = new CUgraph_st{std::move(*stream->capture)};
   delete std::exchange(stream->capture, nullptr);
   --emulation::captures;
+  SLUICE_MAY_FAIL();
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
+  SLUICE_MAY_FAIL();
   *executable = new CUgraphExec_st{graph->work};
   return cudaSuccess;
 }
@@ -298,6 +275,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  SLUICE_MAY_FAIL();
   for (const emulation::Task& task : executable->work) {
     const cudaError_t error = emulation::Add(stream, task);
     if (error != cudaSuccess) return error;
@@ -308,11 +286,17 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 // --- Devices and memory ------------------------------------------------------
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = emulation::kDevices;
+  SLUICE_MAY_FAIL();
+  *count = emulation::machine.gpus;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = emulation::machine.driver;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= emulation::kDevices) {
+  SLUICE_MAY_FAIL();
+  if (device < 0 || device >= emulation::machine.gpus) {
     return cudaErrorInvalidDevice;
   }
   emulation::current_device = device;
@@ -323,20 +307,24 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
-  *properties = {"emulated", Memory().limit(), 9, 0, 1};
+  *properties = {"emulated", emulation::machine.memory,
+                 emulation::machine.major, 0, 1};
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
-  *total = Memory().limit();
+  *total = emulation::machine.memory;
   *available = *total - Memory().used();
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
   if (emulation::captures > 0) return cudaErrorStreamCaptureUnsupported;
-  *memory = Memory().Allocate(bytes);
+  *memory = Memory().Allocate(bytes, emulation::machine.memory);
   return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
@@ -345,6 +333,7 @@ cudaError_t cudaFree(void* memory) {
   return Memory().Free(memory) ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  SLUICE_MAY_FAIL();
   const Lock lock(emulation::mutex);
   if (emulation::captures > 0) return cudaErrorStreamCaptureUnsupported;
   *memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
@@ -356,6 +345,7 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
                             cudaMemcpyKind, cudaStream_t stream) {
+  SLUICE_MAY_FAIL();
   return emulation::Add(stream, [=] {
     std::memmove(to, from, bytes);
     return cudaSuccess;
@@ -363,6 +353,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes,
                             cudaStream_t stream) {
+  SLUICE_MAY_FAIL();
   return emulation::Add(stream, [=] {
     std::memset(to, value, bytes);
     return cudaSuccess;
@@ -375,12 +366,23 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "no error";
     case cudaErrorMemoryAllocation:
       return "out of memory";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorNoKernelImageForDevice:
+      return "no kernel image is available for execution on the device";
+    case cudaErrorECCUncorrectable:
+      return "uncorrectable ECC error encountered";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
     case cudaErrorLaunchFailure:
-      return emulation::LastError().c_str();
+      return emulation::LastError().empty() ? "unspecified launch failure"
+                                            : emulation::LastError().c_str();
     default:
       return "invalid argument";
   }
