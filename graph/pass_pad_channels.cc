@@ -55,11 +55,11 @@ class Padder {
   }
 
   Node& Add(const std::string& name, const char* op, Attributes attrs,
-            std::vector<Output> inputs, TensorType type, const Node& user) {
+            std::vector<Output> inputs, const TensorType& type,
+            const Node& user) {
     const std::string unique = graph_.UniqueName(name);
-    Node& node =
-        graph_.AddRaw(unique, unique, OpTable::Global().Get(op),
-                      std::move(attrs), std::move(inputs), {std::move(type)});
+    Node& node = graph_.AddRaw(unique, unique, OpTable::Global().Get(op),
+                               std::move(attrs), std::move(inputs), {type});
     node.set_device(user.device());
     node.set_location(user.location());
     order_.push_back(&node);
