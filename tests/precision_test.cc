@@ -35,6 +35,39 @@ TEST_CASE("precisions have names") {
   CHECK(HalfTypeOf(Precision::kBFloat16) == DType::kBFloat16);
 }
 
+TEST_CASE("what depends on a write reads the new value in half, too") {
+  Graph graph;
+  const Output x = graph.Constant(Tensor::Full(DType::kFloat32, {1, 2}, 1));
+  const auto variable = [&](const char* name) {
+    return graph.Variable(name,
+                          CopyOf(Tensor::Full(DType::kFloat32, {2, 2}, 1)));
+  };
+  const Output v = variable("v"), w = variable("w");
+  const Operation doubled = AssignAdd(v, v * 1.0f);
+  const Output before = MatMul(x, v);
+  Output after;
+  {
+    const ControlScope scope(graph, {doubled});
+    after = MatMul(x, v);
+  }
+  // By an operand, at some distance.
+  const Output written = Relu(AssignAdd(w, w * 1.0f));
+  const Output both = MatMul(MatMul(x, written), w);
+  for (const Precision precision :
+       {Precision::kFloat32, Precision::kFloat16, Precision::kBFloat16}) {
+    CAPTURE(NameOf(precision));
+    SessionOptions options;
+    options.precision = precision;
+    options.simplify = false;
+    Session session(graph, options);
+    session.Initialize();
+    const auto values = session.Run({}, {before, after, both});
+    CHECK(values[0].At(0) == 2);
+    CHECK(values[1].At(0) == 4);
+    CHECK(values[2].At(0) == 16);
+  }
+}
+
 // A classifier in training, and a batch.
 struct Model {
   Graph graph;
