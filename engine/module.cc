@@ -35,7 +35,10 @@ Status Load() {
   }
   places.emplace_back(kFile);
   void* module = nullptr;
-  std::string why = "it is neither beside the program nor installed";
+  std::string why =
+      "it is neither beside the program nor installed; build it with the "
+      "preset "
+      "cuda, or use /cpu:0";
   for (const std::string& place : places) {
     std::error_code error;
     const bool bare = place == kFile;

@@ -13,6 +13,7 @@
 #include "tests/cuda/gpu.h"
 #include "tests/support/op_check.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/stderr_text.h"
 
 namespace sluice::testing {
 namespace {
@@ -160,6 +161,28 @@ TEST_CASE("random graphs compute on a GPU what they do on the CPU") {
       CHECK(Distance(got[i], wanted[i]) < 1e-5);
     }
   }
+}
+
+TEST_CASE("a program that cannot be compiled is interpreted, said once") {
+  KernelTable table;
+  cuda::RegisterFusedKernels(table);
+  cuda::RegisterGeneratedFusedKernels(
+      table, "generated", [](const KernelSpec&) { return true; },
+      [](const KernelSpec&) -> Result<cuda::FusedKernel> {
+        return Internal("NVRTC 12.0: no such option");
+      });
+  const KernelSpec spec = FusedSpecs().front();
+  const KernelDef* def = table.Find(spec, DeviceType::kCuda).ValueOrThrow();
+  CHECK_EQ(def->provider, "generated");
+  KernelPtr kernel;
+  const auto make = [&] { kernel = def->make(spec).ValueOrThrow(); };
+  CHECK_EQ(StderrOf(make),
+           "NVRTC 12.0: no such option; the fused program is interpreted, "
+           "slower\n");
+  CHECK_EQ(StderrOf(make), "");
+  const KernelDef* own = table.FindAll(spec, DeviceType::kCuda).back();
+  CHECK_EQ(kernel->workspace_bytes(),
+           own->make(spec).ValueOrThrow()->workspace_bytes());
 }
 
 }  // namespace

@@ -61,6 +61,21 @@ TEST_CASE("NVRTC compiles the kernels of all programs") {
   MESSAGE(sources.size() << " kernels, " << cubin->size() << " bytes");
 }
 
+TEST_CASE("where NVRTC is missing, or is something else, it is one line") {
+  const auto missing =
+      cuda::RuntimeCompiler::Open({"libnvrtc.so.99", "libnvrtc.so.98"});
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.status().code() == Code::kUnavailable);
+  CHECK(missing.status().message().find("libnvrtc.so.99 cannot be loaded: ") ==
+        0);
+  CHECK(missing.status().message().find('\n') == std::string::npos);
+  const auto other = cuda::RuntimeCompiler::Open({"libm.so.6"});
+  REQUIRE_FALSE(other.ok());
+  CHECK_EQ(other.status().message(),
+           "a library of NVIDIA's lacks nvrtcGetErrorString; install the "
+           "version that Sluice was built with");
+}
+
 TEST_CASE("NVRTC's complaint is one line") {
   const cuda::RuntimeCompiler* compiler = Compiler();
   if (compiler == nullptr) return;
@@ -89,7 +104,7 @@ TEST_CASE("the cache keeps cubins, and forgets damaged ones") {
   const fs::path folder = fs::temp_directory_path() /
                           fmt::format("sluice_cubin_cache_test_{}", ::getpid());
   fs::remove_all(folder);
-  const cuda::CubinCache cache((folder / "sluice").string());
+  const cuda::CubinCache cache(folder / "sluice");
   const std::string cubin("machine code \0 with zeros", 25);
   CHECK_FALSE(cache.Load("a"));
   cache.Store("a", cubin);

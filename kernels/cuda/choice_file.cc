@@ -1,14 +1,12 @@
 #include "kernels/cuda/choice_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <charconv>
-#include <cstdlib>
 #include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "kernels/cuda/user_cache.h"
 
 namespace sluice::cuda {
 namespace {
@@ -42,30 +40,7 @@ std::optional<std::pair<std::string, ChoiceFile::Choice>> Parse(
                    ChoiceFile::Choice{*suggestion, *engine});
 }
 
-bool WriteAll(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(file, text.data(), text.size());
-    if (count <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-  return ::fsync(file) == 0;
-}
-
 }  // namespace
-
-fs::path ChoiceFile::UserPath(const std::string& name) {
-  const auto variable = [](const char* of) -> fs::path {
-    const char* const value = std::getenv(of);  // NOLINT: nobody sets it here
-    return value == nullptr ? "" : value;
-  };
-  fs::path folder = variable("XDG_CACHE_HOME");
-  if (folder.empty()) {
-    folder = variable("HOME");
-    if (folder.empty()) return {};
-    folder /= ".cache";
-  }
-  return folder / "sluice" / name;
-}
 
 std::optional<ChoiceFile::Choice> ChoiceFile::Find(const std::string& key) {
   MutexLock lock(mutex_);
@@ -98,26 +73,13 @@ void ChoiceFile::Read() {
 }
 
 void ChoiceFile::Write() {
-  if (path_.empty()) return;
-  std::error_code error;
-  fs::create_directories(path_.parent_path(), error);
-  fs::path temporary = path_;
-  temporary += "." + std::to_string(::getpid()) + ".tmp";
-  const int file =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return;
   std::string text(kFormat);
   text += '\n';
   for (const auto& [key, choice] : choices_) {
     text += key + '\t' + std::to_string(choice.suggestion) + '\t' +
             std::to_string(choice.engine) + '\n';
   }
-  const bool written = WriteAll(file, text);
-  if (::close(file) != 0 || !written) {
-    fs::remove(temporary, error);
-    return;
-  }
-  fs::rename(temporary, path_, error);
+  WriteCacheFile(path_, text);
 }
 
 }  // namespace sluice::cuda

@@ -27,11 +27,9 @@ class ChoiceFile {
 
   // Without a path choices are kept in memory alone.
   explicit ChoiceFile(std::filesystem::path path) : path_(std::move(path)) {}
-  // `name` in $XDG_CACHE_HOME/sluice or ~/.cache/sluice; empty without either.
-  static std::filesystem::path UserPath(const std::string& name);
 
   // Thread-safe. Lines that make no sense are ignored, and files that cannot be
-  // read or written: then the choice is measured again.
+  // read or written (user_cache.h): then the choice is measured again.
   std::optional<Choice> Find(const std::string& key) EXCLUDES(mutex_);
   void Keep(const std::string& key, const Choice& choice) EXCLUDES(mutex_);
 

@@ -2,31 +2,30 @@
 //
 //   8 bytes "SLUICECU", 8 bytes length, 8 bytes fingerprint of the cubin, cubin
 //
-// written under a temporary name and renamed. What is not of this form is as if
-// it were not there. The folder can be removed at any time.
+// What is not of this form is as if it were not there.
 #ifndef SLUICE_KERNELS_CUDA_CUBIN_CACHE_H_
 #define SLUICE_KERNELS_CUDA_CUBIN_CACHE_H_
 
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace sluice::cuda {
 
 class CubinCache {
  public:
-  // Under $XDG_CACHE_HOME or ~/.cache; empty where neither is known.
-  static std::string DefaultFolder();
-
   // With an empty folder it keeps nothing.
-  explicit CubinCache(std::string folder) : folder_(std::move(folder)) {}
+  explicit CubinCache(std::filesystem::path folder)
+      : folder_(std::move(folder)) {}
 
   // `key` is a file's name. What it does not have, or not whole, is nullopt.
   std::optional<std::string> Load(const std::string& key) const;
-  // A disk that cannot be written only costs the next process the time.
+  // Where it cannot be written the next process compiles anew (user_cache.h).
   void Store(const std::string& key, const std::string& cubin) const;
 
  private:
-  const std::string folder_;
+  const std::filesystem::path folder_;
 };
 
 }  // namespace sluice::cuda

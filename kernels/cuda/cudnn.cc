@@ -31,9 +31,14 @@ const Cudnn* Dnn() {
 
 Status Check(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return {};
-  const bool lacks = status >= CUDNN_STATUS_NOT_SUPPORTED &&
-                     status < CUDNN_STATUS_INTERNAL_ERROR;
-  return Status(lacks ? Code::kUnimplemented : Code::kInternal,
+  Code code = Code::kInternal;
+  if (status < CUDNN_STATUS_BAD_PARAM) {
+    code = Code::kUnavailable;  // a part of it is missing or of another version
+  } else if (status >= CUDNN_STATUS_NOT_SUPPORTED &&
+             status < CUDNN_STATUS_INTERNAL_ERROR) {
+    code = Code::kUnimplemented;
+  }
+  return Status(code,
                 fmt::format("cuDNN, {}: {}", what, Dnn()->ErrorString(status)));
 }
 

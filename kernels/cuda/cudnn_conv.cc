@@ -6,6 +6,8 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <string>
@@ -19,6 +21,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/measure.h"
 #include "kernels/cuda/nvidia_library.h"
+#include "kernels/cuda/user_cache.h"
 
 namespace sluice::cuda {
 namespace {
@@ -30,8 +33,10 @@ constexpr int kMostMeasured = 16;
 constexpr size_t kMostWorkspace = size_t{1} << 30;
 
 ChoiceFile& Choices() {
-  static ChoiceFile* const file =
-      new ChoiceFile(ChoiceFile::UserPath("convolutions"));
+  static ChoiceFile* const file = [] {
+    const std::filesystem::path folder = UserCacheFolder();
+    return new ChoiceFile(folder.empty() ? folder : folder / "convolutions");
+  }();
   return *file;
 }
 
@@ -254,6 +259,14 @@ Result<KernelPtr> Make(const KernelSpec& spec) {
   auto kernel = std::make_unique<DnnConvolution>(spec, geometry);
   const Status status = kernel->Prepare();
   if (status.ok()) return KernelPtr(std::move(kernel));
+  if (status.code() == Code::kUnavailable) {
+    static std::atomic<bool> told = false;
+    if (!told.exchange(true)) {
+      fmt::print(stderr, "{}; Sluice's own convolutions are used, slower\n",
+                 status.message());
+    }
+    return MakeConv(spec);
+  }
   if (status.code() == Code::kUnimplemented) return MakeConv(spec);
   return status.WithContext("'" + spec.node + "'");
 }

@@ -1,6 +1,10 @@
 // The kernels of Fused and FusedSum.
 #include "kernels/cuda/fused.h"
 
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdio>
 #include <utility>
 
 #include "kernels/cuda/kernels.h"
@@ -82,12 +86,21 @@ void RegisterGeneratedFusedKernels(KernelTable& table, const char* provider,
       [find = std::move(find)](const KernelSpec& spec) -> Result<KernelPtr> {
     SLUICE_ASSIGN_OR_RETURN(
         FusedWork work, FusedWorkOf(spec, FusedPack(spec), /*states=*/false));
-    SLUICE_ASSIGN_OR_RETURN(const FusedKernel kernel, find(spec));
-    return KernelFor(std::move(work), [kernel](const FusedWork& w,
-                                               const FusedArguments& arguments,
-                                               cudaStream_t stream) {
-      return LaunchFused(kernel, w, arguments, stream);
-    });
+    const Result<FusedKernel> found = find(spec);
+    if (!found.ok()) {
+      static std::atomic<bool> told = false;
+      if (!told.exchange(true)) {
+        fmt::print(stderr, "{}; the fused program is interpreted, slower\n",
+                   found.status().message());
+      }
+      return MakeInterpreted(spec);
+    }
+    return KernelFor(
+        std::move(work),
+        [kernel = *found](const FusedWork& w, const FusedArguments& arguments,
+                          cudaStream_t stream) {
+          return LaunchFused(kernel, w, arguments, stream);
+        });
   };
   for (const char* op : {"Fused", "FusedSum"}) {
     table.Register({.op = op,

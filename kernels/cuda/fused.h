@@ -46,7 +46,8 @@ Status AddSegments(const FusedWork& work, const void* states, void* sums,
                    cudaStream_t stream);
 
 // Registers kernels above the interpreter's: for specs that `has` accepts,
-// `find` gives the compiled form.
+// `find` gives the compiled form. Where it has none after all, stderr is told
+// once and the interpreter serves.
 using HasFusedKernel = std::function<bool(const KernelSpec&)>;
 using FindFusedKernel = std::function<Result<FusedKernel>(const KernelSpec&)>;
 void RegisterGeneratedFusedKernels(KernelTable& table, const char* provider,

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "kernels/cuda/fused_source.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/runtime_compiler.h"
+#include "kernels/cuda/user_cache.h"
 
 namespace sluice::cuda {
 namespace {
@@ -74,7 +76,7 @@ Result<FusedKernel> Load(const std::string& cubin, const std::string& name) {
 }
 
 Result<FusedKernel> LoadOrCompile(const FusedSource& source, int arch) {
-  const CubinCache cache(CubinCache::DefaultFolder());
+  const CubinCache cache(UserCacheFolder());
   const std::string key = KeyOf(source, arch);
   if (const std::optional<std::string> cubin = cache.Load(key)) {
     Result<FusedKernel> kernel = Load(*cubin, source.name);
@@ -106,7 +108,17 @@ Result<FusedKernel> Find(const KernelSpec& spec) {
 bool Has(const KernelSpec&) {
   if (Compiler() == nullptr) return false;
   const Result<int> arch = Arch();
-  return arch.ok() && Compiler()->Supports(*arch);
+  if (!arch.ok()) return false;
+  if (Compiler()->Supports(*arch)) return true;
+  static std::atomic<bool> told = false;
+  if (!told.exchange(true)) {
+    fmt::print(
+        stderr,
+        "NVRTC {} does not know compute capability {}.{}; fused programs "
+        "are interpreted, slower\n",
+        Compiler()->version(), *arch / 10, *arch % 10);
+  }
+  return false;
 }
 
 }  // namespace

@@ -36,14 +36,18 @@ struct RuntimeCompiler::Functions {
 
 namespace {
 
-// The first that can be opened; the error is the first name's.
-Result<void*> OpenAny() {
+std::vector<std::string> Names() {
   std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12",
                                     "libnvrtc.so"};
   if (const char* home = std::getenv("CUDA_HOME"); home != nullptr) {
     names.push_back(std::string(home) + "/lib64/libnvrtc.so");
   }
   names.emplace_back("/usr/local/cuda/lib64/libnvrtc.so");
+  return names;
+}
+
+// The first that can be opened; the error is the first name's.
+Result<void*> OpenAny(const std::vector<std::string>& names) {
   Result<void*> first = OpenLibrary(names.front());
   if (first.ok()) return first;
   for (size_t i = 1; i < names.size(); ++i) {
@@ -57,12 +61,13 @@ Result<void*> OpenAny() {
 
 Result<const RuntimeCompiler*> RuntimeCompiler::Get() {
   static const Result<const RuntimeCompiler*>* const compiler =
-      new Result<const RuntimeCompiler*>(Open());
+      new Result<const RuntimeCompiler*>(Open(Names()));
   return *compiler;
 }
 
-Result<const RuntimeCompiler*> RuntimeCompiler::Open() {
-  SLUICE_ASSIGN_OR_RETURN(void* const library, OpenAny());
+Result<const RuntimeCompiler*> RuntimeCompiler::Open(
+    const std::vector<std::string>& names) {
+  SLUICE_ASSIGN_OR_RETURN(void* const library, OpenAny(names));
   auto functions = std::make_unique<Functions>();
   FunctionFinder find(library);
   find("nvrtcGetErrorString", functions->ErrorString);

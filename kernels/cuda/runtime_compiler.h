@@ -16,6 +16,9 @@ class RuntimeCompiler {
   // for where the module's other libraries are (nvidia_library.h), then under
   // $CUDA_HOME and /usr/local/cuda.
   static Result<const RuntimeCompiler*> Get();
+  // That of the first of these libraries that can be opened, for good.
+  static Result<const RuntimeCompiler*> Open(
+      const std::vector<std::string>& names);
 
   const std::string& version() const { return version_; }  // "13.0"
   // Whether it makes code for compute capability `arch`, 90 for 9.0.
@@ -25,7 +28,6 @@ class RuntimeCompiler {
 
  private:
   struct Functions;
-  static Result<const RuntimeCompiler*> Open();
 
   const Functions* f_ = nullptr;
   std::string version_;
