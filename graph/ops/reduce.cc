@@ -175,6 +175,13 @@ constexpr OpDef Reduction(const char* name, const char* doc,
                      Over({2, 3, 2, 3}, {1, 3}, false)}};
 }
 
+// A mean lies among its operands, so half can hold it as a pool's.
+constexpr OpDef MeanOp() {
+  OpDef op = Reduction("Mean", "Mean over axes.", MeanGradient, kFloating);
+  op.half = HalfRule::kFollow;
+  return op;
+}
+
 constexpr OpDef ProdOp() {
   OpDef op = Reduction("Prod", "Product over axes.", ProdGradient, kNumeric);
   op.probes = {
@@ -308,7 +315,7 @@ constexpr OpDef AllFiniteScaledOp() {
 constexpr OpDef kReduceOps[] = {
     Reduction("Sum", "Sum over axes; integers wrap around.", SumGradient,
               kNumeric),
-    Reduction("Mean", "Mean over axes.", MeanGradient, kFloating),
+    MeanOp(),
     ProdOp(),
     ProdGradOp(),
     Reduction("Max", "Largest over axes; NaN if any is.", ExtremeGradient,
