@@ -11,18 +11,21 @@ namespace {
 // Of `count` values: their mean and the sum of squared distances from it.
 template <typename C>
 struct Moments {
-  C count, mean, squares;
-};
-struct MergeMoments {
-  template <typename C>
-  __device__ Moments<C> operator()(const Moments<C>& a,
-                                   const Moments<C>& b) const {
-    const C count = a.count + b.count;
-    if (count == C(0)) return a;
-    const C weight = b.count / count;
+  C mean, squares, count;
+  Moments() = default;
+  __device__ Moments(C first, C second, int64_t rows)
+      : mean(first), squares(second), count(static_cast<C>(rows)) {}
+  __device__ C first() const { return mean; }
+  __device__ C second() const { return squares; }
+  friend __device__ Moments operator+(const Moments& a, const Moments& b) {
+    Moments both = a;
+    both.count += b.count;
+    if (both.count == C(0)) return a;
+    const C weight = b.count / both.count;
     const C d = b.mean - a.mean;
-    return {count, a.mean + d * weight,
-            a.squares + b.squares + d * d * (a.count * weight)};
+    both.mean += d * weight;
+    both.squares = a.squares + b.squares + d * d * (a.count * weight);
+    return both;
   }
 };
 
@@ -34,7 +37,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
   FirstPass<T, Moments<C>>(
-      shape, segments,
+      shape, segments, results,
       [&](Moments<C>(&own)[kN], int64_t row, int64_t channel, int64_t count) {
         const Pack<T, kN> pack =
             LoadPack<T>(x + row * shape.channels + channel, count, whole);
@@ -46,15 +49,6 @@ __global__ void __launch_bounds__(kColumnThreads)
           own[k].count = n;
           own[k].mean += d * weight;
           own[k].squares += d * (value - own[k].mean);
-        }
-      },
-      MergeMoments(),
-      [&](const Moments<C>(&own)[kN], int64_t segment, int64_t channel,
-          int64_t count) {
-        C* mean = OfSegment(results, shape, segment, channel);
-        for (int k = 0; k < kN && k < count; ++k) {
-          mean[k] = own[k].mean;
-          mean[shape.channels + k] = own[k].squares;
         }
       });
 }
@@ -77,15 +71,7 @@ __global__ void __launch_bounds__(kColumnThreads)
     StatisticsKernel(BatchNormShape shape, int64_t segments, const C* results,
                      Statistics<C> s) {
   SecondPass<Moments<C>>(
-      shape, segments,
-      [&](int64_t segment, int64_t channel) -> Moments<C> {
-        const C* mean = OfSegment(results, shape, segment, channel);
-        const int64_t rows = scalar::Minimum()(
-            int64_t{kSegmentRows}, shape.rows - segment * kSegmentRows);
-        return {static_cast<C>(rows), mean[0], mean[shape.channels]};
-      },
-      MergeMoments(),
-      [&](const Moments<C>& m, int64_t c) {
+      shape, segments, results, [&](const Moments<C>& m, int64_t c) {
         const C inv_std = C(1) / scalar::Sqrt()(m.squares / m.count +
                                                 static_cast<C>(shape.epsilon));
         const C unbiased = m.squares / scalar::Maximum()(m.count - C(1), C(1));

@@ -49,12 +49,28 @@ __device__ C* OfSegment(C* segments, const BatchNormShape& shape,
   return segments + 2 * segment * shape.channels + channel;
 }
 
+// A State is what is found of some rows of a channel: State() of none, a + b of
+// those of both. A segment leaves two numbers of it, first and second, which
+// with the number of its rows make the state again.
+template <typename C>
+struct ColumnSums {
+  C sum, dot;  // of a gradient, and of it times something
+  ColumnSums() = default;
+  __device__ ColumnSums(C first, C second, int64_t) : sum(first), dot(second) {}
+  __device__ C first() const { return sum; }
+  __device__ C second() const { return dot; }
+  friend __device__ ColumnSums operator+(const ColumnSums& a,
+                                         const ColumnSums& b) {
+    return {a.sum + b.sum, a.dot + b.dot, 0};
+  }
+};
+
 // Combines the states of the threads that share a channel, as a tree; the first
 // of them, lane 0, gets the result in `own`. All threads must come here.
 // `shared` has N states for every thread.
-template <int N, typename State, typename Combine>
+template <int N, typename State>
 __device__ void CombineLanes(State (&own)[N], State* shared, int across,
-                             int lanes, Combine combine) {
+                             int lanes) {
   const int lane = static_cast<int>(threadIdx.x) / across;
   State* mine = shared + threadIdx.x * N;
   for (int k = 0; k < N; ++k) mine[k] = own[k];
@@ -62,7 +78,7 @@ __device__ void CombineLanes(State (&own)[N], State* shared, int across,
   for (int half = lanes / 2; half > 0; half /= 2) {
     if (lane < half) {
       const State* other = mine + half * across * N;
-      for (int k = 0; k < N; ++k) mine[k] = combine(mine[k], other[k]);
+      for (int k = 0; k < N; ++k) mine[k] = mine[k] + other[k];
     }
     Barrier();  // the upper half has been read, the lower half written
   }
@@ -91,12 +107,10 @@ Grid FirstPassGrid(const BatchNormShape& shape) {
 }
 
 // Calls add(states, row, first channel, number of channels) for the rows of
-// each task of this block, then finish(states, segment, first channel, number
-// of channels) once for each pack of channels. State() is that of no rows.
-template <typename T, typename State, typename Add, typename Combine,
-          typename Finish>
+// each task of this block. `results`: the workspace's segments.
+template <typename T, typename State, typename Add>
 __device__ void FirstPass(const BatchNormShape& shape, int64_t segments,
-                          Add add, Combine combine, Finish finish) {
+                          ComputeOf<T>* results, Add add) {
   constexpr int kN = kPack<T>;
   constexpr int kChannels = kAcross * kN;
   const int64_t groups = (shape.channels + kChannels - 1) / kChannels;
@@ -115,8 +129,13 @@ __device__ void FirstPass(const BatchNormShape& shape, int64_t segments,
         add(states, row, channel, count);
       }
     }
-    CombineLanes(states, SharedMemory<State>(), kAcross, kLanes, combine);
-    if (lane == 0 && count > 0) finish(states, segment, channel, count);
+    CombineLanes(states, SharedMemory<State>(), kAcross, kLanes);
+    if (lane != 0) continue;
+    ComputeOf<T>* left = OfSegment(results, shape, segment, channel);
+    for (int k = 0; k < kN && k < count; ++k) {
+      left[k] = states[k].first();
+      left[shape.channels + k] = states[k].second();
+    }
   }
 }
 
@@ -130,9 +149,9 @@ Grid SecondPassGrid(const BatchNormShape& shape) {
 
 // load(segment, channel) gives a segment's state; finish(state, channel) takes
 // that of all.
-template <typename State, typename Load, typename Combine, typename Finish>
+template <typename State, typename Load, typename Finish>
 __device__ void SecondPass(const BatchNormShape& shape, int64_t segments,
-                           Load load, Combine combine, Finish finish) {
+                           Load load, Finish finish) {
   const int lane = static_cast<int>(threadIdx.x) / kAcross2;
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * kAcross2;
        first < shape.channels;
@@ -141,12 +160,27 @@ __device__ void SecondPass(const BatchNormShape& shape, int64_t segments,
     State state[1] = {};
     if (channel < shape.channels) {
       for (int64_t s = lane; s < segments; s += kLanes2) {
-        state[0] = combine(state[0], load(s, channel));
+        state[0] = state[0] + load(s, channel);
       }
     }
-    CombineLanes(state, SharedMemory<State>(), kAcross2, kLanes2, combine);
+    CombineLanes(state, SharedMemory<State>(), kAcross2, kLanes2);
     if (lane == 0 && channel < shape.channels) finish(state[0], channel);
   }
+}
+
+// Of what the first pass left.
+template <typename State, typename C, typename Finish>
+__device__ void SecondPass(const BatchNormShape& shape, int64_t segments,
+                           const C* results, Finish finish) {
+  SecondPass<State>(
+      shape, segments,
+      [&](int64_t segment, int64_t channel) {
+        const C* left = OfSegment(results, shape, segment, channel);
+        const int64_t rows = scalar::Minimum()(
+            int64_t{kSegmentRows}, shape.rows - segment * kSegmentRows);
+        return State(left[0], left[shape.channels], rows);
+      },
+      finish);
 }
 
 // --- Elements ----------------------------------------------------------------

@@ -15,17 +15,6 @@ struct Operands {
   T* keep;  // where the sum dy + dy2 stays for the last pass; or null
 };
 
-template <typename C>
-struct Sums {
-  C sum, dot;  // of g, of g * (x - mean)
-};
-struct AddSums {
-  template <typename C>
-  __device__ Sums<C> operator()(const Sums<C>& a, const Sums<C>& b) const {
-    return {a.sum + b.sum, a.dot + b.dot};
-  }
-};
-
 // The bits of the mask for up to eight elements from i on, which may begin
 // within a byte.
 __device__ inline unsigned MaskBits(const uint8_t* mask, int64_t i,
@@ -39,15 +28,17 @@ __device__ inline unsigned MaskBits(const uint8_t* mask, int64_t i,
   return bits;
 }
 
+// Of g, and of g * (x - mean).
 template <typename T>
 __global__ void __launch_bounds__(kColumnThreads)
     GradSumsKernel(BatchNormShape shape, int64_t segments, Operands<T> o,
                    ComputeOf<T>* results, bool whole) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
-  FirstPass<T, Sums<C>>(
-      shape, segments,
-      [&](Sums<C>(&own)[kN], int64_t row, int64_t channel, int64_t count) {
+  FirstPass<T, ColumnSums<C>>(
+      shape, segments, results,
+      [&](ColumnSums<C>(&own)[kN], int64_t row, int64_t channel,
+          int64_t count) {
         const int64_t at = row * shape.channels + channel;
         const auto x = LoadPack<T>(o.x + at, count, whole);
         const auto dy = LoadPack<T>(o.dy + at, count, whole);
@@ -64,15 +55,6 @@ __global__ void __launch_bounds__(kColumnThreads)
           keep.at[k] = T(g);
         }
         if (o.keep != nullptr) StorePack(keep, o.keep + at, count, whole);
-      },
-      AddSums(),
-      [&](const Sums<C>(&own)[kN], int64_t segment, int64_t channel,
-          int64_t count) {
-        C* sum = OfSegment(results, shape, segment, channel);
-        for (int k = 0; k < kN && k < count; ++k) {
-          sum[k] = own[k].sum;
-          sum[shape.channels + k] = own[k].dot;
-        }
       });
 }
 
@@ -92,14 +74,8 @@ template <typename C>
 __global__ void __launch_bounds__(kColumnThreads)
     CoefficientsKernel(BatchNormShape shape, int64_t segments, const C* results,
                        Coefficients<C> o) {
-  SecondPass<Sums<C>>(
-      shape, segments,
-      [&](int64_t segment, int64_t channel) -> Sums<C> {
-        const C* sum = OfSegment(results, shape, segment, channel);
-        return {sum[0], sum[shape.channels]};
-      },
-      AddSums(),
-      [&](const Sums<C>& s, int64_t c) {
+  SecondPass<ColumnSums<C>>(
+      shape, segments, results, [&](const ColumnSums<C>& s, int64_t c) {
         const C inv_std = o.inv_std[c];
         const C factor = o.scale[c] * inv_std;
         const C per_row = factor / static_cast<C>(shape.rows);
@@ -150,8 +126,8 @@ Status BatchNormGrad(const BatchNormShape& shape,
       static_cast<const T*>(o.dy),   static_cast<const T*>(o.dy2),
       static_cast<const C*>(o.mean), static_cast<T*>(keep)};
   SLUICE_RETURN_IF_ERROR(
-      Launch("BatchNormGrad sums", FirstPassGrid<T, Sums<C>>(shape), stream,
-             GradSumsKernel<T>, shape, segments, typed, work.segments,
+      Launch("BatchNormGrad sums", FirstPassGrid<T, ColumnSums<C>>(shape),
+             stream, GradSumsKernel<T>, shape, segments, typed, work.segments,
              ChannelsAreWhole<T>(shape, o.x, o.dy, o.dy2, keep)));
   const Coefficients<C> coefficients = {static_cast<const C*>(o.scale),
                                         static_cast<const C*>(o.inv_std),
@@ -160,9 +136,10 @@ Status BatchNormGrad(const BatchNormShape& shape,
                                         work.factor,
                                         work.slope,
                                         work.shift};
-  SLUICE_RETURN_IF_ERROR(Launch(
-      "BatchNormGrad coefficients", SecondPassGrid<Sums<C>>(shape), stream,
-      CoefficientsKernel<C>, shape, segments, work.segments, coefficients));
+  SLUICE_RETURN_IF_ERROR(Launch("BatchNormGrad coefficients",
+                                SecondPassGrid<ColumnSums<C>>(shape), stream,
+                                CoefficientsKernel<C>, shape, segments,
+                                work.segments, coefficients));
   if (keep != nullptr) {
     typed.dy = typed.keep;
     typed.mask = nullptr;

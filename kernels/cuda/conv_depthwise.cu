@@ -229,7 +229,6 @@ __global__ void __launch_bounds__(kColumnThreads)
       [&](int64_t segment, int64_t column) {
         return results[segment * columns.channels + column];
       },
-      [](C a, C b) { return a + b; },
       [&](C sum, int64_t column) { dfilter[column] = T(sum); });
 }
 

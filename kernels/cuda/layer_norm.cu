@@ -116,18 +116,7 @@ __global__ void LayerNormGradKernel(LayerNormShape s, GradOperands<T> o, T* dx,
 
 // --- Sums over the rows ------------------------------------------------------
 
-template <typename C>
-struct ColumnSums {
-  C scale, offset;
-};
-struct AddColumnSums {
-  template <typename C>
-  __device__ ColumnSums<C> operator()(const ColumnSums<C>& a,
-                                      const ColumnSums<C>& b) const {
-    return {a.scale + b.scale, a.offset + b.offset};
-  }
-};
-
+// Of dy, and of dy times the normalised x.
 template <typename T>
 __global__ void __launch_bounds__(kColumnThreads)
     SegmentSumsKernel(BatchNormShape shape, int64_t segments, GradOperands<T> o,
@@ -135,7 +124,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
   FirstPass<T, ColumnSums<C>>(
-      shape, segments,
+      shape, segments, results,
       [&](ColumnSums<C>(&own)[kN], int64_t row, int64_t column, int64_t count) {
         const int64_t at = row * shape.channels + column;
         const auto x = LoadPack<T>(o.x + at, count, whole);
@@ -143,17 +132,8 @@ __global__ void __launch_bounds__(kColumnThreads)
         const C mean = o.mean[row], inv_std = o.inv_std[row];
         for (int k = 0; k < kN && k < count; ++k) {
           const C d = static_cast<C>(dy.at[k]);
-          own[k].scale += d * ((static_cast<C>(x.at[k]) - mean) * inv_std);
-          own[k].offset += d;
-        }
-      },
-      AddColumnSums(),
-      [&](const ColumnSums<C>(&own)[kN], int64_t segment, int64_t column,
-          int64_t count) {
-        C* sum = OfSegment(results, shape, segment, column);
-        for (int k = 0; k < kN && k < count; ++k) {
-          sum[k] = own[k].scale;
-          sum[shape.channels + k] = own[k].offset;
+          own[k].sum += d;
+          own[k].dot += d * ((static_cast<C>(x.at[k]) - mean) * inv_std);
         }
       });
 }
@@ -162,17 +142,11 @@ template <typename C>
 __global__ void __launch_bounds__(kColumnThreads)
     ColumnSumsKernel(BatchNormShape shape, int64_t segments, const C* results,
                      C* dscale, C* doffset) {
-  SecondPass<ColumnSums<C>>(
-      shape, segments,
-      [&](int64_t segment, int64_t column) -> ColumnSums<C> {
-        const C* sum = OfSegment(results, shape, segment, column);
-        return {sum[0], sum[shape.channels]};
-      },
-      AddColumnSums(),
-      [&](const ColumnSums<C>& sums, int64_t column) {
-        dscale[column] = sums.scale;
-        doffset[column] = sums.offset;
-      });
+  SecondPass<ColumnSums<C>>(shape, segments, results,
+                            [&](const ColumnSums<C>& s, int64_t column) {
+                              dscale[column] = s.dot;
+                              doffset[column] = s.sum;
+                            });
 }
 
 // --- Launchers ---------------------------------------------------------------
