@@ -30,8 +30,29 @@ __device__ void ForWindow(const PoolShape& s, const PixelTask& t, Fn fn) {
   }
 }
 
+// fn(window's row, its column, place in y of the pack's first channel) for the
+// windows that cover a pixel, in their order.
+template <typename Fn>
+__device__ void ForWindowsOver(const PoolShape& s, const PixelTask& t, Fn fn) {
+  const Interval rows = WindowsOver(s.h, t.row);
+  const Interval columns = WindowsOver(s.w, t.column);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    for (int64_t j = columns.begin; j < columns.end; ++j) {
+      fn(i, j, OutputPixel(s, t.image, i, j) + t.channel);
+    }
+  }
+}
+
+// One over the number of elements of a window that are no padding.
+template <typename C>
+__device__ C ShareOf(const PoolShape& s, int64_t oh, int64_t ow) {
+  const Interval rows = InsideOf(s.h, oh), columns = InsideOf(s.w, ow);
+  return C(1) / static_cast<C>((rows.end - rows.begin) *
+                               (columns.end - columns.begin));
+}
+
 // What one element of a window's results is found from, over the window's
-// elements in order.
+// elements in order. share: one over their number.
 template <typename C>
 struct LargestSoFar {
   C best = C(0);
@@ -41,23 +62,31 @@ struct LargestSoFar {
     if (!any || x > best || x != x) best = x;
     any = true;
   }
+  __device__ C Result(C /*share*/) const { return best; }
+};
+template <typename C>
+struct SumSoFar {
+  C sum = C(0);
+  __device__ void Add(C x) { sum += x; }
+  __device__ C Result(C share) const { return sum * share; }
 };
 
-template <typename T>
-__global__ void MaxPoolKernel(PoolShape s, int64_t tasks, const T* x, T* y,
-                              bool whole) {
+template <typename T, template <typename> typename SoFar>
+__global__ void PoolKernel(PoolShape s, int64_t tasks, const T* x, T* y,
+                           bool whole) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
   for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.output, s.w.output, s.channels);
     const int64_t count = s.channels - t.channel;
-    LargestSoFar<C> largest[kN];
+    SoFar<C> so_far[kN];
     ForWindow(s, t, [&](int64_t at) {
       const auto in = LoadPack<T>(x + at, count, whole);
-      for (int k = 0; k < kN; ++k) largest[k].Add(static_cast<C>(in.at[k]));
+      for (int k = 0; k < kN; ++k) so_far[k].Add(static_cast<C>(in.at[k]));
     });
+    const C share = ShareOf<C>(s, t.row, t.column);
     Pack<T, kN> out;
-    for (int k = 0; k < kN; ++k) out.at[k] = T(largest[k].best);
+    for (int k = 0; k < kN; ++k) out.at[k] = T(so_far[k].Result(share));
     StorePack(out, y + OutputPixel(s, t.image, t.row, t.column) + t.channel,
               count, whole);
   }
@@ -86,31 +115,26 @@ __global__ void MaxPoolGradKernel(PoolShape s, int64_t tasks, const T* x,
     const int64_t here = InputPixel(s, t.image, t.row, t.column) + t.channel;
     const auto own = LoadPack<T>(x + here, count, whole);
     C sum[kN] = {};
-    const Interval rows = WindowsOver(s.h, t.row);
-    const Interval columns = WindowsOver(s.w, t.column);
-    for (int64_t oh = rows.begin; oh < rows.end; ++oh) {
-      for (int64_t ow = columns.begin; ow < columns.end; ++ow) {
-        const int64_t at = OutputPixel(s, t.image, oh, ow) + t.channel;
-        const auto best = LoadPack<T>(y + at, count, whole);
-        unsigned mine = NotBelow(own, best);
-        if (mine == 0) continue;
-        // Earlier elements of the window come first.
-        const int64_t first_row = InsideOf(s.h, oh).begin;
-        const Interval across = InsideOf(s.w, ow);
-        for (int64_t r = first_row; r <= t.row && mine != 0; ++r) {
-          const int64_t end = r < t.row ? across.end : t.column;
-          for (int64_t c = across.begin; c < end && mine != 0; ++c) {
-            const int64_t other = InputPixel(s, t.image, r, c) + t.channel;
-            mine &= ~NotBelow(LoadPack<T>(x + other, count, whole), best);
-          }
-        }
-        if (mine == 0) continue;
-        const auto given = LoadPack<T>(dy + at, count, whole);
-        for (int k = 0; k < kN; ++k) {
-          if ((mine >> k & 1u) != 0) sum[k] += static_cast<C>(given.at[k]);
+    ForWindowsOver(s, t, [&](int64_t oh, int64_t ow, int64_t at) {
+      const auto best = LoadPack<T>(y + at, count, whole);
+      unsigned mine = NotBelow(own, best);
+      if (mine == 0) return;
+      // Earlier elements of the window come first.
+      const int64_t first_row = InsideOf(s.h, oh).begin;
+      const Interval across = InsideOf(s.w, ow);
+      for (int64_t r = first_row; r <= t.row && mine != 0; ++r) {
+        const int64_t end = r < t.row ? across.end : t.column;
+        for (int64_t c = across.begin; c < end && mine != 0; ++c) {
+          const int64_t other = InputPixel(s, t.image, r, c) + t.channel;
+          mine &= ~NotBelow(LoadPack<T>(x + other, count, whole), best);
         }
       }
-    }
+      if (mine == 0) return;
+      const auto given = LoadPack<T>(dy + at, count, whole);
+      for (int k = 0; k < kN; ++k) {
+        if ((mine >> k & 1u) != 0) sum[k] += static_cast<C>(given.at[k]);
+      }
+    });
     Pack<T, kN> out;
     for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
     StorePack(out, dx + here, count, whole);
@@ -143,35 +167,6 @@ __global__ void MaxPoolGradGradKernel(PoolShape s, int64_t tasks, const T* x,
   }
 }
 
-// One over the number of elements of a window that are no padding.
-template <typename C>
-__device__ C ShareOf(const PoolShape& s, int64_t oh, int64_t ow) {
-  const Interval rows = InsideOf(s.h, oh), columns = InsideOf(s.w, ow);
-  return C(1) / static_cast<C>((rows.end - rows.begin) *
-                               (columns.end - columns.begin));
-}
-
-template <typename T>
-__global__ void AvgPoolKernel(PoolShape s, int64_t tasks, const T* x, T* y,
-                              bool whole) {
-  using C = ComputeOf<T>;
-  constexpr int kN = kPack<T>;
-  for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
-    const PixelTask t = PixelTaskOf<kN>(i, s.h.output, s.w.output, s.channels);
-    const int64_t count = s.channels - t.channel;
-    C sum[kN] = {};
-    ForWindow(s, t, [&](int64_t at) {
-      const auto in = LoadPack<T>(x + at, count, whole);
-      for (int k = 0; k < kN; ++k) sum[k] += static_cast<C>(in.at[k]);
-    });
-    const C share = ShareOf<C>(s, t.row, t.column);
-    Pack<T, kN> out;
-    for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k] * share);
-    StorePack(out, y + OutputPixel(s, t.image, t.row, t.column) + t.channel,
-              count, whole);
-  }
-}
-
 template <typename T>
 __global__ void AvgPoolGradKernel(PoolShape s, int64_t tasks, const T* dy,
                                   T* dx, bool whole) {
@@ -181,18 +176,13 @@ __global__ void AvgPoolGradKernel(PoolShape s, int64_t tasks, const T* dy,
     const PixelTask t = PixelTaskOf<kN>(i, s.h.input, s.w.input, s.channels);
     const int64_t count = s.channels - t.channel;
     C sum[kN] = {};
-    const Interval rows = WindowsOver(s.h, t.row);
-    const Interval columns = WindowsOver(s.w, t.column);
-    for (int64_t oh = rows.begin; oh < rows.end; ++oh) {
-      for (int64_t ow = columns.begin; ow < columns.end; ++ow) {
-        const C share = ShareOf<C>(s, oh, ow);
-        const auto given = LoadPack<T>(
-            dy + OutputPixel(s, t.image, oh, ow) + t.channel, count, whole);
-        for (int k = 0; k < kN; ++k) {
-          sum[k] += share * static_cast<C>(given.at[k]);
-        }
+    ForWindowsOver(s, t, [&](int64_t oh, int64_t ow, int64_t at) {
+      const C share = ShareOf<C>(s, oh, ow);
+      const auto given = LoadPack<T>(dy + at, count, whole);
+      for (int k = 0; k < kN; ++k) {
+        sum[k] += share * static_cast<C>(given.at[k]);
       }
-    }
+    });
     Pack<T, kN> out;
     for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
     StorePack(out, dx + InputPixel(s, t.image, t.row, t.column) + t.channel,
@@ -236,7 +226,7 @@ template <typename T>
 Status MaxPool(const PoolShape& s, const void* x, const void*, const void*,
                void* y, cudaStream_t stream) {
   return LaunchOne<T>("MaxPool", OutputTasks<T>(s), s, x, y, stream,
-                      MaxPoolKernel<T>);
+                      PoolKernel<T, LargestSoFar>);
 }
 template <typename T>
 Status MaxPoolGrad(const PoolShape& s, const void* x, const void* y,
@@ -254,7 +244,7 @@ template <typename T>
 Status AvgPool(const PoolShape& s, const void* x, const void*, const void*,
                void* y, cudaStream_t stream) {
   return LaunchOne<T>("AvgPool", OutputTasks<T>(s), s, x, y, stream,
-                      AvgPoolKernel<T>);
+                      PoolKernel<T, SumSoFar>);
 }
 template <typename T>
 Status AvgPoolGrad(const PoolShape& s, const void* dy, const void*, const void*,
