@@ -14,11 +14,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
 constexpr DType kOfEachSize[] = {DType::kInt8, DType::kFloat16, DType::kFloat32,
                                  DType::kInt64};
 

@@ -10,14 +10,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::Difference;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
-constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64,
-                                 DType::kFloat16, DType::kBFloat16};
 constexpr double kEpsilon = 1e-3, kMomentum = 0.75;
 
 // What one case computes: an op's name says which operands it has.

@@ -11,12 +11,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::Difference;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
 struct ConvCase {
   DType dtype = DType::kFloat32;
   int64_t images = 2, height = 7, width = 6, channels = 8, outputs = 1;

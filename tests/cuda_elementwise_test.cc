@@ -12,14 +12,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::Difference;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
-constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64,
-                                 DType::kFloat16, DType::kBFloat16};
 const OpParams kParams = {-0.75, 1.5};  // of Clip; the first is alpha
 
 // Under which name and attributes the graph has a function.

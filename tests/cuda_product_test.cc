@@ -12,15 +12,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::Difference;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
-constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64,
-                                 DType::kFloat16, DType::kBFloat16};
-
 // Sums of k products of numbers up to 1, in another order: each addition may
 // round differently. Half results are rounded once, the CPU's twice if
 // something is added.

@@ -11,13 +11,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::Difference;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
-constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64,
-                                 DType::kFloat16, DType::kBFloat16};
 constexpr StepKey kKey = {
     .seed = 0x123456789abcdef0u, .step = uint64_t{7} << 33, .replica = 3};
 constexpr const char* kName = "net/noise";

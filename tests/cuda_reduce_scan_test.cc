@@ -15,12 +15,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::Difference;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
 constexpr DType kNumericTypes[] = {
     DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
     DType::kInt8,    DType::kUInt8,   DType::kInt32,   DType::kInt64};

@@ -11,12 +11,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::Difference;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
 ReducePlan PlanOf(const ReduceShape& shape) {
   return {{shape.outer, shape.n, shape.inner}, {false, true, false}};
 }

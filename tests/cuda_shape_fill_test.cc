@@ -10,11 +10,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
 TEST_CASE("BroadcastTo repeats rows, columns and scalars, of any dtype") {
   struct Case {
     Shape x, y;

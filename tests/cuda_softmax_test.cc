@@ -13,15 +13,6 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::CpuResults;
-using testing::DeviceBuffer;
-using testing::Difference;
-using testing::InEveryOrder;
-using testing::RandomTensor;
-
-constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64,
-                                 DType::kFloat16, DType::kBFloat16};
-
 // In units of the dtype: float sums of a few hundred terms in another order;
 // half results are rounded once.
 double UnitsFor(DType dtype) {

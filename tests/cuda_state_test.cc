@@ -15,10 +15,7 @@
 namespace sluice::cuda {
 namespace {
 
-using testing::DeviceBuffer;
-using testing::InEveryOrder;
 using testing::OnGpu;
-using testing::RandomTensor;
 
 TEST_CASE("any length and alignment; nothing is written unless it applies") {
   for (int64_t n : {0, 1, 7, 64, 8195}) {

@@ -140,4 +140,16 @@ std::vector<Tensor> InEveryOrder(Run run) {
 
 }  // namespace sluice::testing
 
+// For tests, which are in this namespace.
+namespace sluice::cuda {
+using testing::CpuResults;
+using testing::DeviceBuffer;
+using testing::Difference;
+using testing::InEveryOrder;
+using testing::RandomTensor;
+
+inline constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64,
+                                        DType::kFloat16, DType::kBFloat16};
+}  // namespace sluice::cuda
+
 #endif  // SLUICE_TESTS_CUDA_DEVICE_RUN_H_
