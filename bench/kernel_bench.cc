@@ -44,10 +44,10 @@ int Main(int argc, char** argv) {
   if (device.type == DeviceType::kCpu) {
     wrong = RunCases(AllCases(), options, std::cout);
   } else {
-    const auto gpu =
-        OpenAccelerator(device.type, device.index, false).ValueOrThrow();
-    ThrowIfError(gpu->Use());
-    wrong = RunCasesOn(*gpu, AllCases(), options, std::cout);
+    const auto gpu = OpenAccelerator(device.type, device.index, false);
+    ThrowIfError(gpu.status().WithContext("device '" + options.device + "'"));
+    ThrowIfError((*gpu)->Use());
+    wrong = RunCasesOn(**gpu, AllCases(), options, std::cout);
   }
   if (wrong > 0) std::cerr << "kernel_bench: " << wrong << " rows are wrong\n";
   return wrong > 0 ? 1 : 0;

@@ -160,11 +160,7 @@ class Cuda final : public Accelerator {
       SLUICE_RETURN_IF_ERROR(
           Check(cudaStreamSynchronize(stream), "wait for the device"));
     }
-    Status status = TakeReports();
-    // Nothing is under way that could write to those of kernels that are gone.
-    std::erase_if(watched_,
-                  [](const Watched& w) { return w.report.use_count() == 1; });
-    return status;
+    return TakeReports();
   }
   void Drain() override {
     for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
@@ -208,6 +204,9 @@ class Cuda final : public Accelerator {
       const Status found = watched.report->Take();
       if (first.ok() && !found.ok()) first = found.WithContext(watched.who);
     }
+    // An executor waits for its work before its kernels go.
+    std::erase_if(watched_,
+                  [](const Watched& w) { return w.report.use_count() == 1; });
     return first;
   }
 

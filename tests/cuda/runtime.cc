@@ -254,10 +254,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const Lock lock(emulation::mutex);
   if (stream->capture == nullptr) return cudaErrorInvalidValue;
-  *graph = new CUgraph_st{std::move(*stream->capture)};
+  std::vector<emulation::Task> work = std::move(*stream->capture);
   delete std::exchange(stream->capture, nullptr);
   --emulation::captures;
   SLUICE_MAY_FAIL();
+  *graph = new CUgraph_st{std::move(work)};
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
