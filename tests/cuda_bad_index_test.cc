@@ -136,6 +136,29 @@ TEST_CASE("what a step that is gone found is not lost") {
   CHECK_EQ(session.Run({}, t.w * 2.0f).elements(), 12);
 }
 
+TEST_CASE("of two runs under way one says what was wrong, and both end") {
+  Graph graph;
+  const Output at = graph.Placeholder("at", DType::kInt64, {2});
+  const Output y = OneHot(at, 4);
+  Session session(graph, OnGpu());
+  PreparedStep step = session.Prepare({{at, {2}}}, {y});
+  for (int round = 0; round < 6; ++round) {
+    std::vector<Tensor> fetches[2] = {step.MakeFetches(), step.MakeFetches()};
+    PendingRun runs[2];
+    for (int i = 0; i < 2; ++i) {
+      const int64_t last = i == round % 2 ? 5 : 3;
+      runs[i] = step.Start(
+          std::vector<Tensor>{Indices(DType::kInt64, {1, last})}, fetches[i]);
+    }
+    std::string said;
+    for (PendingRun& run : runs) said += ErrorOf([&] { run.Wait(); });
+    CHECK(Contains(said, "index 5 (element 1 of the indices)"));
+    CHECK(Contains(said, "(no error)"));
+    step.Run(std::vector<Tensor>{Indices(DType::kInt64, {1, 2})}, fetches[0]);
+    CHECK(fetches[0][0].At(6) == 1);
+  }
+}
+
 TEST_CASE("two sessions on one GPU do not see each other's errors") {
   Training t;
   Session one(t.graph, OnGpu()), other(t.graph, OnGpu());
