@@ -140,7 +140,7 @@ struct SmallResNet {
   }
 
   static Output ConvNorm(const Scope& scope, const Output& x, int64_t filters,
-                         int64_t kernel, layers::Activation activation) {
+                         int64_t kernel, const layers::Activation& activation) {
     const Output y = layers::Conv2D(
         scope, x, {.filters = filters, .kernel = kernel, .use_bias = false});
     return layers::BatchNorm(scope / "norm", y,
