@@ -13,13 +13,15 @@
 // are read as they were before.
 #include <algorithm>
 
+#include "engine/device.h"
 #include "graph/fuse_rules.h"
 #include "graph/fused_cluster.h"
 
 namespace sluice::passes {
 namespace {
 
-// Below, the nodes' fixed price is all there is, and a program has one too.
+// On a CPU; below, the nodes' fixed price is all there is, and a program has
+// one too. On a GPU that price is a launch, which fewer nodes save.
 constexpr int64_t kLeastElements = 1024;
 // So that a tile's values stay in the nearest cache.
 constexpr size_t kMostInputs = 12, kMostSteps = 48, kMostOutputs = 6;
@@ -29,13 +31,19 @@ constexpr int64_t kLeastRows = 64;
 // alive for long.
 constexpr int64_t kMostDistance = 32;
 
+bool LargeEnough(const FusedCluster& cluster) {
+  const int64_t elements = cluster.shape().elements();
+  if (elements == 0 || elements >= kLeastElements) return elements > 0;
+  const Result<DeviceName> device = ParseDeviceName(cluster.root->device());
+  return device.ok() && device->type == DeviceType::kCuda;
+}
+
 bool FitsInOneNode(const FusedCluster& a, const FusedCluster& b) {
   return a.shape() == b.shape() && a.dtype() == b.dtype() &&
          a.root->device() == b.root->device() &&
-         a.shape().elements() >= kLeastElements &&
          a.inputs.size() + b.inputs.size() <= kMostInputs &&
          a.steps.size() + b.steps.size() <= kMostSteps &&
-         a.outputs.size() + b.outputs.size() <= kMostOutputs;
+         a.outputs.size() + b.outputs.size() <= kMostOutputs && LargeEnough(a);
 }
 
 // Bytes of the inputs that both read element by element.
@@ -197,7 +205,7 @@ class Fuser {
     }
     const Output value = sum.input(0);
     std::optional<FusedCluster> cluster = ClusterOf(value.node(), merger_);
-    if (!cluster || cluster->shape().elements() < kLeastElements ||
+    if (!cluster || !LargeEnough(*cluster) ||
         cluster->inputs.size() > kMostInputs ||  // a long AddN alone
         cluster->outputs.size() >= kMostOutputs) {
       return;

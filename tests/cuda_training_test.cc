@@ -249,7 +249,9 @@ TEST_CASE("a loss that is no number names the first bad node") {
   const std::string error = testing::ErrorOf(
       [&] { Trainer(spec, ToyRun(5), {.session = OnGpu()}).Train(); });
   CHECK(testing::Contains(error, "step 14: the loss is"));
-  CHECK(testing::Contains(error, "'trap/log' in step 14"));
+  // Where the logarithm is a part of a fused node, that one's name.
+  CHECK(testing::Contains(error, "'trap/"));
+  CHECK(testing::Contains(error, "' in step 14"));
 }
 
 }  // namespace
