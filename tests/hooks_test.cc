@@ -98,16 +98,7 @@ TEST_CASE("checkpoints: the newest few and the best are kept") {
 }
 
 TEST_CASE("a loss that is no number names the first bad node") {
-  TrainerSpec spec = ToySpec();
-  // From step 13 on the logarithm of a negative number.
-  spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
-    ModelSpec model = testing::Network(scope, in, run);
-    if (!run.training()) return model;
-    const Output step = Cast(GlobalStep(scope.graph()), DType::kFloat32);
-    NameScope names(scope.graph(), "trap");
-    model.loss = model.loss + 0 * Log(12.5 - step);
-    return model;
-  };
+  const TrainerSpec spec = testing::TrappedSpec();
   TemporaryFolder folder;
   const std::string error = ErrorOf(
       [&] { Trainer(spec, ToyRun(5), {.log_dir = folder / "log"}).Train(); });

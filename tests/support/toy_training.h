@@ -56,6 +56,21 @@ inline TrainerSpec ToySpec() {
           }};
 }
 
+// The same, with a loss that is no number in step 14: from there on it has the
+// logarithm of a negative number, 'trap/log'.
+inline TrainerSpec TrappedSpec() {
+  TrainerSpec spec = ToySpec();
+  spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+    ModelSpec model = Network(scope, in, run);
+    if (!run.training()) return model;
+    const Output step = Cast(GlobalStep(scope.graph()), DType::kFloat32);
+    NameScope names(scope.graph(), "trap");
+    model.loss = model.loss + 0 * Log(12.5 - step);
+    return model;
+  };
+  return spec;
+}
+
 // Ten steps an epoch.
 inline RunContext ToyRun(double epochs) {
   RunContext run;
