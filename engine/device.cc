@@ -40,10 +40,6 @@ Tensor TensorIn(std::shared_ptr<void> buffer, const TensorType& type) {
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(Accelerator* accelerator)
-    : accelerator_(accelerator),
-      pinned_(std::make_shared<std::shared_ptr<void>>()) {}
-
 Result<std::shared_ptr<void>> DeviceMemory::Allocate(size_t bytes) const {
   if (accelerator_ != nullptr) {
     SLUICE_RETURN_IF_ERROR(accelerator_->Use());
@@ -112,11 +108,11 @@ Status DeviceMemory::InPieces(
   constexpr size_t kPiece = size_t{4} << 20;
   if (bytes == 0) return {};
   SLUICE_RETURN_IF_ERROR(accelerator_->Use());
-  if (*pinned_ == nullptr) {
-    SLUICE_ASSIGN_OR_RETURN(*pinned_, accelerator_->AllocatePinned(kPiece));
+  if (pinned_ == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(pinned_, accelerator_->AllocatePinned(kPiece));
   }
   for (size_t at = 0; at < bytes; at += kPiece) {
-    SLUICE_RETURN_IF_ERROR(copy(static_cast<char*>(pinned_->get()), at,
+    SLUICE_RETURN_IF_ERROR(copy(static_cast<char*>(pinned_.get()), at,
                                 std::min(kPiece, bytes - at)));
   }
   return {};

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "engine/accelerator.h"
@@ -44,7 +43,9 @@ struct Variable {
 class DeviceMemory {
  public:
   // Null: the host's. Borrowed; its rule about threads holds for calls here.
-  explicit DeviceMemory(Accelerator* accelerator);
+  explicit DeviceMemory(Accelerator* accelerator) : accelerator_(accelerator) {}
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
   Accelerator* accelerator() const { return accelerator_; }
 
   // Resource exhaustion says how much was wanted.
@@ -66,15 +67,14 @@ class DeviceMemory {
 
   Accelerator* accelerator_;
   // Made when first needed and kept: making it takes longer than most copies.
-  // Shared by copies of this.
-  std::shared_ptr<std::shared_ptr<void>> pinned_;
+  mutable std::shared_ptr<void> pinned_;
 };
 
 // A device's variables by name. Looking up and declaring is thread-safe;
 // pointers stay valid as long as the store.
 class VariableStore {
  public:
-  explicit VariableStore(DeviceMemory memory) : memory_(std::move(memory)) {}
+  explicit VariableStore(const DeviceMemory& memory) : memory_(memory) {}
   // The variable of that name, made when there is none. An existing one of
   // another dtype or shape is an error saying both.
   Result<Variable*> Declare(const std::string& name, const TensorType& type);
@@ -84,7 +84,7 @@ class VariableStore {
   size_t bytes() const;
 
  private:
-  const DeviceMemory memory_;
+  const DeviceMemory& memory_;
   mutable Mutex mutex_;
   std::map<std::string, std::unique_ptr<Variable>, std::less<>> variables_
       GUARDED_BY(mutex_);
@@ -94,7 +94,7 @@ class VariableStore {
 // as the largest of them. Not thread-safe.
 class Arena {
  public:
-  explicit Arena(DeviceMemory memory) : memory_(std::move(memory)) {}
+  explicit Arena(const DeviceMemory& memory) : memory_(memory) {}
   // Grows to at least `bytes`; earlier pointers are then invalid and
   // generation() changes. Resource exhaustion says how much was wanted.
   Status Reserve(size_t bytes);
@@ -103,7 +103,7 @@ class Arena {
   uint64_t generation() const { return generation_; }
 
  private:
-  const DeviceMemory memory_;
+  const DeviceMemory& memory_;
   std::shared_ptr<void> buffer_;
   size_t bytes_ = 0;
   uint64_t generation_ = 0;

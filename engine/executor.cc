@@ -34,6 +34,11 @@ void StepStop::Stop(const Status& status) {
   if (rendezvous_ != nullptr) rendezvous_->Abort(status);
 }
 
+void StepStop::End() {
+  MutexLock lock(mutex_);
+  rendezvous_ = nullptr;
+}
+
 Status StepStop::status() const {
   MutexLock lock(mutex_);
   return status_;

@@ -28,6 +28,8 @@ class StepStop {
              std::chrono::steady_clock::time_point deadline);
   // Ends the step and wakes its waiters.
   void Stop(const Status& status);
+  // Nobody runs the step any more.
+  void End();
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
   Status status() const;
   bool has_deadline() const {
@@ -64,13 +66,16 @@ class Executor {
 
   // Runs the whole Plan. Errors carry the node's name. Does not allocate unless
   // the arena must grow or an instruction fails. On an accelerator it returns
-  // before the work is done: what it fetches is there after Collect, before
-  // which the slot must not be used again unless there are no fetches. What
-  // fails later is returned by the next call that waits for the device.
+  // before the work is done; the slot must not be used again before Collect,
+  // or, if the step has failed on any device, Drain. What fails later is
+  // returned by the next call that waits for the device.
   Status Run(const StepBuffers& buffers, const StepContext& step,
              StepStop& stop, Observer* observer);
   // On an accelerator, waits for the slot's last run and writes its fetches.
   Status Collect(const StepBuffers& buffers);
+  // On an accelerator, waits for all that was added; what fails is left for a
+  // later call.
+  void Drain();
   // Why the step runs kernel by kernel on its accelerator rather than as one
   // captured graph; empty if it does not, or is on the CPU.
   const std::string& why_not_captured() const { return why_not_captured_; }

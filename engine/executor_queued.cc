@@ -57,6 +57,10 @@ Status Executor::BindOnAccelerator() {
 
 // Work under way uses what is freed here, and pinned memory without asking.
 Executor::~Executor() {
+  Drain();
+}
+
+void Executor::Drain() {
   if (staging_ == nullptr || !device_.accelerator()->Use().ok()) return;
   device_.accelerator()->Drain();
 }
@@ -114,8 +118,10 @@ Status Executor::Enqueue(StepStop& stop, Observer* timed) {
     SLUICE_RETURN_IF_ERROR(Capture(stop, timed));
   }
   if (captured != nullptr) return captured->Launch();
-  ran_before_ = true;
-  return AddKernels(stop, timed);
+  SLUICE_RETURN_IF_ERROR(AddKernels(stop, timed));
+  // A run that ended early has not made every kernel ready for capture.
+  if (!stop.stopped()) ran_before_ = true;
+  return {};
 }
 
 // On success there is captured work, or why_not_captured_ if the device

@@ -37,8 +37,7 @@ Status Load() {
   void* module = nullptr;
   std::string why =
       "it is neither beside the program nor installed; build it with the "
-      "preset "
-      "cuda, or use /cpu:0";
+      "preset cuda, or use /cpu:0";
   for (const std::string& place : places) {
     std::error_code error;
     const bool bare = place == kFile;

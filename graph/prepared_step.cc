@@ -99,7 +99,12 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
         parts[i]->executor->Run(buffers, context, session.stop, observer);
     static_cast<void>(ignored.ok());
   });
-  if (session.stop.stopped()) return session.stop.status();
+  session.stop.End();
+  if (session.stop.stopped()) {
+    // Other devices' parts may be under way, in the slot that is used next.
+    for (const auto& part : parts) part->executor->Drain();
+    return session.stop.status();
+  }
   if (counts) ++session.step;
   run.number = next_run++;
   run.under_way = true;

@@ -63,10 +63,19 @@ Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
   cache.push_front({key, prepared});
   cache_index[key] = cache.begin();
   if (static_cast<int>(cache.size()) > std::max(1, options.plan_cache_size)) {
-    cache_index.erase(cache.back().key);
-    cache.pop_back();
+    Retire();
   }
   return prepared;
+}
+
+void Session::Impl::Retire() {
+  std::erase_if(retired,
+                [](const auto& unused) { return unused.use_count() == 1; });
+  cache_index.erase(cache.back().key);
+  if (cache.back().step.use_count() > 1) {
+    retired.push_back(std::move(cache.back().step));
+  }
+  cache.pop_back();
 }
 
 PreparedStep Session::Prepare(const std::vector<FeedShape>& feeds,
@@ -186,8 +195,7 @@ bool Session::IsInitialized(const Output& variable) const {
 void Session::Freeze() {
   MutexLock lock(impl_->run_mutex);
   impl_->frozen = true;
-  impl_->cache.clear();
-  impl_->cache_index.clear();
+  while (!impl_->cache.empty()) impl_->Retire();
 }
 
 // --- The rest ----------------------------------------------------------------

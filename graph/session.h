@@ -49,7 +49,8 @@ struct SessionOptions {
   bool simplify = true;      // constant folding, common subexpressions, ...
   bool fuse = true;          // several nodes in one; see passes::Fuse
   int plan_cache_size = 64;  // least recently used plans are dropped
-  std::chrono::milliseconds deadline{0};  // of one step; 0: none
+  // Of one step, on an accelerator of adding its work; 0: none.
+  std::chrono::milliseconds deadline{0};
 };
 
 // What a step is fed: an output and its value.
@@ -109,15 +110,17 @@ class PreparedStep {
   std::shared_ptr<Impl> impl_;
 };
 
-// A run that was started and may be under way. Copies are of the same run.
+// A run that was started and may be under way. Copies are of the same run. Must
+// not outlive the session.
 class PendingRun {
  public:
   PendingRun() = default;
   bool valid() const { return step_ != nullptr; }
   // Whether Wait would have to wait, for all that is known; never on the CPU.
   bool under_way() const;
-  // Returns when the run has ended and its fetches are written. Throws Error
-  // if it failed. More calls return at once.
+  // Returns when the run has ended and its fetches are written; meanwhile the
+  // session's other calls wait, too. Throws Error if it failed, unless a later
+  // Start has thrown that. More calls return at once.
   void Wait();
 
  private:
@@ -172,7 +175,8 @@ class Session {
   uint64_t step() const;
   void set_step(uint64_t step);
 
-  // Aborts the step in flight, if any, with kCancelled. From any thread.
+  // Aborts the step in flight, if any, with kCancelled. From any thread. What
+  // an accelerator was given to do is done.
   void Cancel();
 
   // Told of every kernel run from now on; null: none. Not owned. A step with an

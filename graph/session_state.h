@@ -43,10 +43,16 @@ struct Session::Impl {
   };
   std::list<Cached> cache GUARDED_BY(run_mutex);
   std::map<Key, std::list<Cached>::iterator> cache_index GUARDED_BY(run_mutex);
+  // No longer cached but in somebody's hands. They end here, since devices are
+  // only touched under the lock.
+  std::vector<std::shared_ptr<PreparedStep::Impl>> retired
+      GUARDED_BY(run_mutex);
 
   Impl(const Graph& g, const SessionOptions& o) : graph(g), options(o) {}
   Result<std::shared_ptr<PreparedStep::Impl>> Cache(const StepRequest& request)
       REQUIRES(run_mutex);
+  // Takes the least recently used step out of the cache.
+  void Retire() REQUIRES(run_mutex);
   // A variable and where it lives.
   struct Found {
     Variable* variable = nullptr;  // null when there is none

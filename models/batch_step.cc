@@ -80,10 +80,10 @@ BatchStep::Pending BatchStep::Start(const Example& batch) {
   }
   Prepared& prepared = PreparedFor(shapes_);
   std::vector<Tensor>& values = prepared.values[prepared.turn];
-  prepared.turn = 1 - prepared.turn;
   if (values.empty()) values = prepared.step.MakeFetches();
   Pending pending;
   pending.run_ = prepared.step.Start(feeds_, values);
+  prepared.turn = 1 - prepared.turn;
   pending.values_ = values;
   return pending;
 }

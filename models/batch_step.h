@@ -1,5 +1,5 @@
 // Runs fetches and targets on batches of any size: one prepared step for each
-// shape of batch, so that whole batches allocate nothing.
+// shape of batch, so that whole batches allocate no tensors.
 #ifndef SLUICE_MODELS_BATCH_STEP_H_
 #define SLUICE_MODELS_BATCH_STEP_H_
 
@@ -27,8 +27,8 @@ class BatchStep {
    public:
     bool valid() const { return run_.valid(); }
     bool under_way() const { return run_.under_way(); }
-    // The fetched values, once they are there; they stay until the second
-    // Start from this one, of a batch of this shape. Throws Error.
+    // The fetched values, once they are there; as long as this lives, and
+    // until the second Start after its own. Throws Error.
     std::span<const Tensor> Wait();
 
    private:
@@ -38,8 +38,7 @@ class BatchStep {
   };
   // Begins with a batch, which may be reused at once. Throws Error.
   Pending Start(const Example& batch);
-  // The fetched values, which the second Run from this one overwrites. Throws
-  // Error.
+  // The fetched values, until the next Run. Throws Error.
   std::span<const Tensor> Run(const Example& batch);
 
   // The batch as Session takes it.

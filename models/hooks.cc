@@ -37,21 +37,33 @@ void NanStop::Begin(TrainingRun& run) {
 }
 
 void NanStop::AfterStep(TrainingRun& run) {
-  // A snapshot must be of a time when all was well.
-  if (run.step() % interval_ == 0) run.Finish();
-  if (std::isfinite(run.newest_loss().value)) {
-    if (run.step() % interval_ == 0) snapshot_ = run.Capture();
-    return;
-  }
+  const bool due = run.step() % interval_ == 0;
+  if (due) run.Finish();  // a snapshot must be of a time when all was well
+  Check(run);
+  if (due && std::isfinite(run.newest_loss().value)) snapshot_ = run.Capture();
+}
+
+void NanStop::AfterEvaluation(TrainingRun& run, const Evaluation&) {
+  run.Finish();
+  Check(run);
+}
+
+void NanStop::End(TrainingRun& run) {
+  run.Finish();
+  Check(run);
+}
+
+void NanStop::Check(TrainingRun& run) {
+  const auto bad_loss = run.TakeBadLoss();
+  if (!bad_loss) return;
   // The step changed nothing; with a smaller scale the next may be finite.
   if (run.loss_scale().value_or(0) > kLeastLossScale) return;
-  const auto [step, loss] = run.newest_loss();
   const auto bad = FirstBad(run);
   throw Error(
       Code::kOutOfRange,
       fmt::format("step {}: the loss is {}; {}. Lower the learning rate, clip "
                   "the gradients or check the input",
-                  step, loss,
+                  bad_loss->step, bad_loss->value,
                   bad ? fmt::format("the first value that is not finite came "
                                     "from '{}' in step {}",
                                     bad->second, bad->first)

@@ -48,8 +48,13 @@ class NanStop : public Hook {
   explicit NanStop(int64_t interval = 100) : interval_(interval) {}
   void Begin(TrainingRun& run) override;
   void AfterStep(TrainingRun& run) override;
+  // Before what follows saves the state.
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  void End(TrainingRun& run) override;
 
  private:
+  // Throws if a loss was bad.
+  void Check(TrainingRun& run);
   // The step and the node, found by running again; nullopt when the second run
   // was finite.
   std::optional<std::pair<int64_t, std::string>> FirstBad(TrainingRun& run);

@@ -56,9 +56,10 @@ std::string Progress::Line(TrainingRun& run) {
   if (const double rate = throughput_.Since(run); rate > 0) {
     images_per_second_ = rate;
   }
-  std::string line = fmt::format("epoch {:.2f}/{:g}, step {}/{}, loss {:.4f}",
-                                 run.epoch(), run.context().epochs, run.step(),
-                                 run.total_steps(), loss_.value_or(0));
+  std::string line =
+      fmt::format("epoch {:.2f}/{:g}, step {}/{}", run.epoch(),
+                  run.context().epochs, run.step(), run.total_steps());
+  if (loss_) line += fmt::format(", loss {:.4f}", *loss_);
   if (!run.measurement().metrics.empty()) {
     line += ", " + Describe(run.measurement().metrics);
   }
@@ -81,8 +82,9 @@ std::string Progress::Line(TrainingRun& run) {
 void Progress::AfterStep(TrainingRun& run) {
   const auto& [step, loss] = run.newest_loss();
   // A step that was skipped may not have a finite loss.
-  if (step > 0 && std::isfinite(loss)) {
+  if (step > loss_step_ && std::isfinite(loss)) {
     loss_ = loss_ ? *loss_ + kSmoothing * (loss - *loss_) : loss;
+    loss_step_ = step;
   }
   if (console::IsTerminal()) {
     const Clock::time_point now = Clock::now();

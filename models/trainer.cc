@@ -35,13 +35,15 @@ int64_t NextEvaluation(const TrainingRun& run) {
 // An error of a device or file system that is gone, and what is left.
 Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
   if (options.log_dir.empty()) return error;
-  const CheckpointManager saved = OpenManager(options);
-  const Result<std::vector<int64_t>> steps = saved.Steps();
+  const Result<CheckpointManager> saved =
+      CheckpointManager::Open(options.log_dir, {});
+  if (!saved.ok()) return error;
+  const Result<std::vector<int64_t>> steps = saved->Steps();
   if (!steps.ok() || steps->empty()) return error;
   return {error.code(),
           fmt::format("{}; what was saved last is {}, from which the same "
                       "command goes on",
-                      error.what(), saved.PathOf(steps->back()))};
+                      error.what(), saved->PathOf(steps->back()))};
 }
 
 }  // namespace

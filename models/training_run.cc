@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "graph/step_builder.h"
 #include "models/loss_scale.h"
@@ -126,21 +127,25 @@ bool TrainingRun::Step(bool measure) {
 // starts on it, and only then waits.
 void TrainingRun::TrainOnBatch(bool measure) {
   BatchStep::Pending started = (measure ? measuring_ : plain_)->Start(batch_);
-  Collect();
-  under_way_ = started;
+  BatchStep::Pending before = std::exchange(under_way_, started);
   ++step_;
   examples_ += RowsOf(batch_);
-  if (measure || !started.under_way()) Collect();
+  Collect(std::move(before), step_ - 1);
+  if (measure || !started.under_way()) {
+    Collect(std::exchange(under_way_, {}), step_);
+  }
   if (measure) Measure(started.Wait());
 }
 
 void TrainingRun::Finish() {
-  if (under_way_.valid()) Timed([&] { Collect(); });
+  if (!under_way_.valid()) return;
+  Timed([&] { Collect(std::exchange(under_way_, {}), step_); });
 }
 
-void TrainingRun::Collect() {
-  BatchStep::Pending ending = std::exchange(under_way_, {});
-  if (ending.valid()) newest_loss_ = {step_, ending.Wait()[0].At(0)};
+void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
+  if (!ended.valid()) return;
+  newest_loss_ = {step, ended.Wait()[0].At(0)};
+  if (!std::isfinite(newest_loss_.value)) bad_loss_ = newest_loss_;
 }
 
 void TrainingRun::Measure(std::span<const Tensor> results) {
@@ -204,6 +209,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   batches_ = std::move(batches);
   step_ = state.step;
   newest_loss_ = {};
+  bad_loss_.reset();
   session_->set_step(static_cast<uint64_t>(state.step));
 }
 
@@ -212,6 +218,7 @@ void TrainingRun::LoadWeights(const std::string& path) {
 }
 
 std::optional<Evaluation> TrainingRun::Evaluate() {
+  Finish();
   if (!inference_) {
     RunContext run = context_;
     run.mode = Mode::kEval;

@@ -63,7 +63,8 @@ class TrainingRun {
   void Finish();
 
   // Where it stands.
-  int64_t step() const { return step_; }  // steps completed, resumed ones too
+  // Steps completed, resumed ones too; of the last only the batch may be.
+  int64_t step() const { return step_; }
   int64_t total_steps() const { return context_.total_steps(); }
   double epoch() const {
     return static_cast<double>(step_) / context_.steps_per_epoch;
@@ -73,12 +74,16 @@ class TrainingRun {
     Finish();
     return newest_loss_.value;
   }
-  // Of the last step that has ended, or is known to.
+  // Of a step that has ended.
   struct KnownLoss {
     int64_t step = 0;  // 0: none in this process
     double value = 0;
   };
   const KnownLoss& newest_loss() const { return newest_loss_; }
+  // The newest that was infinite or no number since the last call.
+  std::optional<KnownLoss> TakeBadLoss() {
+    return std::exchange(bad_loss_, std::nullopt);
+  }
   const Measurement& measurement() const { return measurement_; }
   const Example& batch() const { return batch_; }  // of the last step
   // In this process: examples trained on, and how long that took, evaluations
@@ -127,7 +132,7 @@ class TrainingRun {
  private:
   // Adds the time it takes to training_seconds().
   void Timed(const std::function<void()>& fn);
-  void Collect();
+  void Collect(BatchStep::Pending ended, int64_t step);
   void Measure(std::span<const Tensor> results);
 
   const TrainerSpec& spec_;
@@ -150,6 +155,7 @@ class TrainingRun {
   int64_t step_ = 0;
   BatchStep::Pending under_way_;  // step number step_
   KnownLoss newest_loss_;
+  std::optional<KnownLoss> bad_loss_;
   Measurement measurement_;
   Example batch_;
   int64_t examples_ = 0;

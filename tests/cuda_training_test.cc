@@ -245,5 +245,26 @@ TEST_CASE("a loss that is no number names the first bad node") {
   CHECK(testing::Contains(error, "' in step 14"));
 }
 
+TEST_CASE("nothing is saved of a step whose loss is no number") {
+  const auto saved_after = [](double epochs, double evaluate_every) {
+    const TemporaryFolder folder;
+    const std::string error = testing::ErrorOf([&] {
+      Trainer(testing::TrappedSpec(), ToyRun(epochs),
+              {.log_dir = folder / "log",
+               .evaluate_every = evaluate_every,
+               .session = OnGpu()})
+          .Train();
+    });
+    CHECK(testing::Contains(error, "step 14: the loss is"));
+    return CheckpointManager::Open(folder / "log")
+        .ValueOrThrow()
+        .Steps()
+        .ValueOrThrow();
+  };
+  // Neither when that step is evaluated, nor when it is the last.
+  CHECK(saved_after(3, 1.4).empty());
+  CHECK(saved_after(1.4, 0.5) == std::vector<int64_t>{5, 10});
+}
+
 }  // namespace
 }  // namespace sluice

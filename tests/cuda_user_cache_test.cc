@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -157,7 +158,7 @@ struct Functions {
 };
 
 TEST_CASE("a library that is missing or of another version is one line") {
-  const Functions* functions = nullptr;
+  std::unique_ptr<const Functions> functions;
   const auto open = [&](const char* name, bool all) {
     return StderrOf([&] {
       functions = FunctionsOrNull<Functions>(

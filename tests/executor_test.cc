@@ -239,7 +239,8 @@ TEST_CASE("observers see every instruction; a trace is valid JSON") {
 }
 
 TEST_CASE("an uninitialised variable that is read is an error, not a read") {
-  VariableStore store{DeviceMemory(nullptr)};
+  const DeviceMemory memory(nullptr);
+  VariableStore store(memory);
   Variable* variable = *store.Declare("weights", {DType::kFloat32, Shape{2}});
   Plan plan;
   plan.variables = {variable};

@@ -232,8 +232,7 @@ std::string WrongDriver() {
   }
   return fmt::format(
       "the NVIDIA driver is too old: it serves CUDA {}.{}, and {}.0 or newer "
-      "is "
-      "needed; update it, or use /cpu:0",
+      "is needed; update it, or use /cpu:0",
       serves / 1000, serves % 1000 / 10, kMajor);
 }
 

@@ -10,24 +10,27 @@
 namespace sluice::cuda {
 
 const CublasLt* Lt() {
-  static const CublasLt* const functions = FunctionsOrNull<CublasLt>(
-      fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
-      "Sluice's own matrix products are used, slower",
-      [](FunctionFinder& find, CublasLt& f) {
-        find("cublasLtCreate", f.Create);
-        find("cublasLtGetStatusString", f.StatusString);
-        find("cublasLtMatmul", f.Matmul);
-        find("cublasLtMatmulAlgoGetHeuristic", f.Heuristic);
-        find("cublasLtMatmulDescCreate", f.DescCreate);
-        find("cublasLtMatmulDescSetAttribute", f.DescSet);
-        find("cublasLtMatmulDescDestroy", f.DescDestroy);
-        find("cublasLtMatrixLayoutCreate", f.LayoutCreate);
-        find("cublasLtMatrixLayoutSetAttribute", f.LayoutSet);
-        find("cublasLtMatrixLayoutDestroy", f.LayoutDestroy);
-        find("cublasLtMatmulPreferenceCreate", f.PreferenceCreate);
-        find("cublasLtMatmulPreferenceSetAttribute", f.PreferenceSet);
-        find("cublasLtMatmulPreferenceDestroy", f.PreferenceDestroy);
-      });
+  // Never destroyed: other statics may use it in their destructors.
+  static const CublasLt* const functions =
+      FunctionsOrNull<CublasLt>(
+          fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+          "Sluice's own matrix products are used, slower",
+          [](FunctionFinder& find, CublasLt& f) {
+            find("cublasLtCreate", f.Create);
+            find("cublasLtGetStatusString", f.StatusString);
+            find("cublasLtMatmul", f.Matmul);
+            find("cublasLtMatmulAlgoGetHeuristic", f.Heuristic);
+            find("cublasLtMatmulDescCreate", f.DescCreate);
+            find("cublasLtMatmulDescSetAttribute", f.DescSet);
+            find("cublasLtMatmulDescDestroy", f.DescDestroy);
+            find("cublasLtMatrixLayoutCreate", f.LayoutCreate);
+            find("cublasLtMatrixLayoutSetAttribute", f.LayoutSet);
+            find("cublasLtMatrixLayoutDestroy", f.LayoutDestroy);
+            find("cublasLtMatmulPreferenceCreate", f.PreferenceCreate);
+            find("cublasLtMatmulPreferenceSetAttribute", f.PreferenceSet);
+            find("cublasLtMatmulPreferenceDestroy", f.PreferenceDestroy);
+          })
+          .release();
   return functions;
 }
 

@@ -11,21 +11,24 @@
 namespace sluice::cuda {
 
 const Cudnn* Dnn() {
-  static const Cudnn* const functions = FunctionsOrNull<Cudnn>(
-      fmt::format("libcudnn.so.{}", CUDNN_MAJOR),
-      "Sluice's own convolutions are used, slower",
-      [](FunctionFinder& find, Cudnn& f) {
-        find("cudnnGetVersion", f.GetVersion);
-        find("cudnnGetErrorString", f.ErrorString);
-        find("cudnnCreate", f.Create);
-        find("cudnnSetStream", f.SetStream);
-        find("cudnnBackendCreateDescriptor", f.CreateDescriptor);
-        find("cudnnBackendDestroyDescriptor", f.DestroyDescriptor);
-        find("cudnnBackendSetAttribute", f.SetAttribute);
-        find("cudnnBackendGetAttribute", f.GetAttribute);
-        find("cudnnBackendFinalize", f.Finalize);
-        find("cudnnBackendExecute", f.Execute);
-      });
+  // Never destroyed: other statics may use it in their destructors.
+  static const Cudnn* const functions =
+      FunctionsOrNull<Cudnn>(
+          fmt::format("libcudnn.so.{}", CUDNN_MAJOR),
+          "Sluice's own convolutions are used, slower",
+          [](FunctionFinder& find, Cudnn& f) {
+            find("cudnnGetVersion", f.GetVersion);
+            find("cudnnGetErrorString", f.ErrorString);
+            find("cudnnCreate", f.Create);
+            find("cudnnSetStream", f.SetStream);
+            find("cudnnBackendCreateDescriptor", f.CreateDescriptor);
+            find("cudnnBackendDestroyDescriptor", f.DestroyDescriptor);
+            find("cudnnBackendSetAttribute", f.SetAttribute);
+            find("cudnnBackendGetAttribute", f.GetAttribute);
+            find("cudnnBackendFinalize", f.Finalize);
+            find("cudnnBackendExecute", f.Execute);
+          })
+          .release();
   return functions;
 }
 

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 
 #include "engine/status.h"
@@ -49,11 +50,11 @@ class FunctionFinder {
 
 // A library's functions, a struct of pointers that set(finder, functions) sets.
 // Null where something is missing, which is said with what follows from it:
-// "; Sluice's own convolutions are used, slower". Never destroyed; for a static
-// variable.
+// "; Sluice's own convolutions are used, slower".
 template <typename Functions, typename Set>
-const Functions* FunctionsOrNull(const std::string& name,
-                                 const char* what_follows, Set set) {
+std::unique_ptr<const Functions> FunctionsOrNull(const std::string& name,
+                                                 const char* what_follows,
+                                                 Set set) {
   const Result<void*> library = OpenLibrary(name);
   Status status = library.status();
   Functions functions;
@@ -62,7 +63,7 @@ const Functions* FunctionsOrNull(const std::string& name,
     set(find, functions);
     status = find.status();
   }
-  if (status.ok()) return new Functions(functions);
+  if (status.ok()) return std::make_unique<const Functions>(functions);
   std::fprintf(stderr, "%s; %s\n", status.message().c_str(), what_follows);
   return nullptr;
 }
