@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace sluice {
@@ -86,10 +87,31 @@ bool NodeMerger::MarkBehind(const std::vector<Node*>& members, int* first,
   return true;
 }
 
+bool NodeMerger::WritesAreFree(const std::vector<Node*>& members) {
+  std::set<const Node*> writers, written;
+  for (const Node* member : members) {
+    for (int i = 0; i < member->mutates(); ++i) {
+      writers.insert(member);
+      if (!written.insert(&member->input(i).node()).second) return false;
+    }
+  }
+  if (writers.empty()) return true;
+  return std::none_of(members.begin(), members.end(), [&](const Node* member) {
+    const auto& waits = member->control_inputs();
+    return std::any_of(waits.begin(), waits.end(),
+                       [&](Node* from) { return writers.contains(from); }) ||
+           std::any_of(member->inputs().begin(), member->inputs().end(),
+                       [&](const Output& input) {
+                         return writers.contains(&input.node());
+                       });
+  });
+}
+
 bool NodeMerger::CanMerge(const std::vector<Node*>& members) const {
   for (const Node* member : members) {
     if (member->device() != members[0]->device()) return false;
   }
+  if (!WritesAreFree(members)) return false;
   int first, last;
   std::vector<char> behind;
   return MarkBehind(members, &first, &last, &behind);

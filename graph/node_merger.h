@@ -59,8 +59,9 @@ class NodeMerger {
   // Operands that are this output.
   std::vector<Use> UsesOf(const Output& output) const;
 
-  // Whether the members are on one device and no path leaves them and comes
-  // back.
+  // Whether the members are on one device, no path leaves them and comes back,
+  // and their writes of variables may happen in any order: no two are of one
+  // variable, and no member waits for another's.
   bool CanMerge(const std::vector<Node*>& members) const;
   // Turns `root`, one of the members, into the new node. It keeps its name,
   // origin, device and location, and waits for what any member waited for.
@@ -80,6 +81,7 @@ class NodeMerger {
   // by place; nothing if one is a member.
   bool MarkBehind(const std::vector<Node*>& members, int* first, int* last,
                   std::vector<char>* behind) const;
+  static bool WritesAreFree(const std::vector<Node*>& members);
   void RemoveUses(const std::vector<Node*>& users);
   void AddUses(Node& node);
   void Reorder(const std::vector<Node*>& members, Node& root);
