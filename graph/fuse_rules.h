@@ -44,15 +44,6 @@ inline void MergeAs(NodeMerger& merger, const std::vector<Node*>& members,
   (*done)[root.name()] = std::move(fusion);
 }
 
-// Whether these are a variable's own bytes. Who reads them, and when, is
-// settled by the control edges of the reader: it must not change.
-inline bool IsVariable(Output output) {
-  while (output.index() == 0 && output.node().op().view) {
-    output = output.node().input(0);
-  }
-  return output.node().Is("Variable") || output.node().mutates() > 0;
-}
-
 inline int64_t BytesOf(const Output& output) {
   return static_cast<int64_t>(output.type().bytes());
 }

@@ -194,9 +194,10 @@ class Mixer {
   // The tensor in another dtype, for a node that stands next in the new order.
   Output As(const Output& x, DType dtype, const Node& user) {
     if (x.dtype() == dtype) return x;
-    // Half that was widened: what it was is still there.
+    // Half that was widened: what it was is still there, unless it is a
+    // variable, whose value may be another by now.
     if (x.node().Is("Cast") && x.dtype() == DType::kFloat32 &&
-        x.node().input(0).dtype() == dtype) {
+        x.node().input(0).dtype() == dtype && !IsVariable(x.node().input(0))) {
       return x.node().input(0);
     }
     // Half crosses between devices: it has fewer bytes.

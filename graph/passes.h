@@ -78,6 +78,15 @@ void MoveUnsupported(Graph& graph,
                      const std::function<bool(const Node&)>& supported,
                      const std::string& fallback);
 
+// Whether these are a variable's own bytes. Who reads them, and when, is
+// settled by the control edges of the reader: it must not change.
+inline bool IsVariable(Output output) {
+  while (output.index() == 0 && output.node().op().view) {
+    output = output.node().input(0);
+  }
+  return output.node().Is("Variable") || output.node().mutates() > 0;
+}
+
 // Lets the nodes whose records say that it does them no harm (HalfRule) compute
 // in `half`, kFloat16 or kBFloat16, and puts a Cast wherever that and float32
 // meet. Only nodes of float32 change; variables, feeds and fetches keep their
