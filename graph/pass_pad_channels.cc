@@ -3,14 +3,16 @@
 // cuDNN makes padded copies of its own in most engines, in each pass. So images
 // and filters get a channel of zeros, which adds nothing to any sum:
 //
-//   Conv2D(x, filter)                  -> Conv2D(x4, filter4)
-//   Conv2DBackpropFilter(x, dy, shape) -> Slice(Conv2DBackpropFilter(x4, dy,
-//   .))
+//   y = Conv2D(x, filter)                 y = Conv2D(x4, filter4)
+//   d = Conv2DBackpropFilter(x, dy, s)    d4 = Conv2DBackpropFilter(x4, dy, s4)
+//                                         d = Slice(d4)
 //
 // x4 is made once for both, by the pass over memory that made x of float32
 // where there was one (CastPad in place of Cast).
 #include <map>
+#include <set>
 #include <tuple>
+#include <vector>
 
 #include "engine/device.h"
 #include "graph/evaluate.h"
@@ -42,8 +44,6 @@ class Padder {
   }
 
  private:
-  // Not what waits for others: it may read what they write, and so would its
-  // padded operands.
   static bool Gains(const Node& node) {
     if (!node.Is("Conv2D") && !node.Is("Conv2DBackpropFilter")) return false;
     const DType dtype = node.output_type(0).dtype;
@@ -51,7 +51,32 @@ class Padder {
     return device.ok() && device->type == DeviceType::kCuda &&
            (dtype == DType::kFloat16 || dtype == DType::kBFloat16) &&
            node.input(0).shape()[3] == kColours &&
-           node.attrs().Int("groups") == 1 && node.control_inputs().empty();
+           node.attrs().Int("groups") == 1 && !ReadsWritten(node);
+  }
+
+  // Whether an operand is a variable that is written before, which what reads
+  // it in the node's place would not wait for.
+  static bool ReadsWritten(const Node& node) {
+    std::set<const Node*> variables;
+    for (const Output& input : node.inputs()) {
+      if (input.node().Is("Variable")) variables.insert(&input.node());
+    }
+    if (variables.empty()) return false;
+    std::set<const Node*> seen = {&node};
+    std::vector<const Node*> stack = {&node};
+    while (!stack.empty()) {
+      const Node& user = *stack.back();
+      stack.pop_back();
+      for (int i = 0; i < user.mutates(); ++i) {
+        if (variables.contains(&user.input(i).node())) return true;
+      }
+      const auto visit = [&](const Node* from) {
+        if (seen.insert(from).second) stack.push_back(from);
+      };
+      for (const Output& input : user.inputs()) visit(&input.node());
+      for (const Node* control : user.control_inputs()) visit(control);
+    }
+    return false;
   }
 
   Node& Add(const std::string& name, const char* op, Attributes attrs,
