@@ -11,7 +11,8 @@
 namespace sluice {
 
 // Which activations are computed again when the gradient needs them, rather
-// than kept for it (graph/recompute.h): less memory, the same bits.
+// than kept for it: less memory, the same results, most of them to the bit
+// (graph/recompute.h says which).
 enum class Recompute : uint8_t {
   kNone,
   // What a batch normalisation leaves, and an addition and activation function

@@ -3,10 +3,15 @@
 // cycles, and says what it did and how many bytes that saves. Requires concrete
 // shapes.
 //
-// The cost rule of all of them: a merged node moves fewer bytes to and from
-// memory than its members, and does not compute anything twice that costs more
-// than reading it again. Bytes are counted per pass over a tensor, an operation
-// in place of its operand reads and writes it.
+// The cost rule: a merged node moves fewer bytes to and from memory than its
+// members, and does not compute anything twice that costs more than reading it
+// again. Bytes are counted per pass over a tensor, an operation in place of its
+// operand reads and writes it.
+//
+// The second rule, where there are few bytes to save or none: a merged node
+// moves no more than its members and saves their fixed price, on a GPU a launch
+// each. That is all that lists of casts, of writes and of plain updates save,
+// and most of what elementwise nodes of few elements do on a GPU.
 #ifndef SLUICE_GRAPH_FUSE_RULES_H_
 #define SLUICE_GRAPH_FUSE_RULES_H_
 

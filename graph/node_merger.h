@@ -1,8 +1,9 @@
 // Merging of nodes, for the fusion pass: several nodes of a graph become one,
 // never closing a cycle.
 //
-// A set of nodes can become one if no path leaves it and comes back. Whether
-// that is so is decided on a topological order that is kept true from merge to
+// A set of nodes can become one if no path leaves it and comes back, and if
+// their writes need no order among them, since one node keeps none. Whether the
+// first is so is decided on a topological order that is kept true from merge to
 // merge: between the first and the last member stand all nodes that such a path
 // could use, so a merge of neighbours costs time in proportion to the distance
 // between them. In that stretch, what depends on a member is moved behind the

@@ -6,10 +6,12 @@
 //   writes of small values, such as the running statistics of batch
 //   normalisation (106 there).
 //
-// Moves the same bytes, but what a list makes, or reads, lives at once: halves
-// of weights do so anyway, between a step's forward and backward half, and a
-// value that is to be written lives until the last of its list is there, which
-// is why it must be small.
+// Moves the same bytes, but what a list makes, or reads, lives at once. In a
+// training step halves of weights do so anyway, between its forward and its
+// backward half; in a step without one, such as an evaluation, each would
+// otherwise live only for its layer, so there the list costs memory, up to the
+// halves of all weights. A value that is to be written lives until the last of
+// its list is there, which is why it must be small.
 #include <map>
 #include <tuple>
 

@@ -1,6 +1,11 @@
 // Recomputation of activations: of some values of the forward pass the gradient
 // reads second computations, which run when it gets there, so that the first
-// need not be kept. The gradients have the same bits, random ops included.
+// need not be kept. The second computations are of the same nodes, random ops
+// included, so the gradients have the same bits, but for two cases in which
+// they agree to rounding: kAll in half precision with fusion, since what is
+// computed twice is fused otherwise, and a fused node rounds to half once where
+// its parts round several times; and gradients of gradients, whose terms are
+// summed in another order.
 //
 //   kAll    (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost")
 //           cuts the forward nodes into segments and keeps what crosses a cut.
