@@ -1,5 +1,5 @@
 # The module of all CUDA code, libsluice_cuda.so: loaded at run time, so nothing
-# links to it. It needs nvcc 12 or newer (C++20) to build, and no GPU.
+# links to it. It needs nvcc 13, the oldest that was tried, and no GPU.
 # Machine code for A100 and H100 or H200, PTX for what comes after.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
@@ -8,7 +8,7 @@ enable_language(CUDA)
 # CMake 3.25 does not know how nvcc is told of C++20.
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-find_package(CUDAToolkit 12.0 REQUIRED)
+find_package(CUDAToolkit 13.0 REQUIRED)
 
 file(GLOB sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cc)

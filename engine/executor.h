@@ -100,7 +100,7 @@ class Executor {
                  Observer* observer);
   Status AddKernels(StepStop& stop, Observer* timed);
   Status Enqueue(StepStop& stop, Observer* timed);
-  Status Capture(StepStop& stop, Observer* timed);
+  Status Capture(Observer* timed);
   Status MakeMarks();
   Status ReportTimes(Observer& observer);
   Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);

@@ -115,7 +115,8 @@ Status Executor::Enqueue(StepStop& stop, Observer* timed) {
   std::unique_ptr<CapturedWork>& captured =
       timed == nullptr ? captured_ : captured_timed_;
   if (ran_before_ && captured == nullptr && why_not_captured_.empty()) {
-    SLUICE_RETURN_IF_ERROR(Capture(stop, timed));
+    SLUICE_RETURN_IF_ERROR(Capture(timed));
+    if (stop.stopped()) return {};  // cancelled meanwhile
   }
   if (captured != nullptr) return captured->Launch();
   SLUICE_RETURN_IF_ERROR(AddKernels(stop, timed));
@@ -124,19 +125,21 @@ Status Executor::Enqueue(StepStop& stop, Observer* timed) {
   return {};
 }
 
-// On success there is captured work, or why_not_captured_ if the device
-// refused.
-Status Executor::Capture(StepStop& stop, Observer* timed) {
+// On success there is captured work, or why_not_captured_: the device refused,
+// or a kernel that did what cannot be captured. An error of another kind recurs
+// when the step then runs without.
+Status Executor::Capture(Observer* timed) {
   Accelerator& accelerator = *device_.accelerator();
   SLUICE_RETURN_IF_ERROR(accelerator.BeginCapture());
-  const Status added = AddKernels(stop, timed);
+  StepStop failed;  // the capture, not the step
+  Status status = AddKernels(failed, timed);
+  if (failed.stopped()) status = failed.status();
   Result<std::unique_ptr<CapturedWork>> captured = accelerator.EndCapture();
-  if (stop.stopped()) return stop.status();
-  SLUICE_RETURN_IF_ERROR(added);
-  if (!captured.ok()) {
-    why_not_captured_ = captured.status().message();
-  } else {
+  if (status.ok()) status = captured.status();
+  if (status.ok()) {
     (timed == nullptr ? captured_ : captured_timed_) = *std::move(captured);
+  } else {
+    why_not_captured_ = status.message();
   }
   return {};
 }

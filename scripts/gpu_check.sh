@@ -131,6 +131,7 @@ correctness() {
   check "op table" 200 "$bin/cuda_op_table_test"
   check "fused programs" 60 "$bin/cuda_fused_test"
   check "sessions" 60 "$bin/cuda_session_test"
+  check "bad indices" 60 "$bin/cuda_bad_index_test"
   check "training against the CPU" 120 "$bin/cuda_training_test"
   local precision
   for precision in fp32 tf32 fp16 bf16; do

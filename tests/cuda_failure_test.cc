@@ -8,6 +8,7 @@
 
 #include "graph/builder.h"
 #include "graph/session.h"
+#include "kernels/cuda/check.h"
 #include "tests/cuda/emulator.h"
 #include "tests/cuda/gpu.h"
 #include "tests/support/error_text.h"
@@ -290,6 +291,20 @@ TEST_CASE("training ends with the first error and names what was saved") {
       CHECK(without > 0);
       CHECK_EQ(with > 0, saves);
     }
+  }
+}
+
+TEST_CASE("a library's error is the GPU's where that is lost") {
+  if (OnRealGpu()) return;
+  const Repaired repaired;
+  const Status error = Internal("cuBLASLt, product: CUBLAS_STATUS_OF_A_KIND");
+  CHECK_EQ(cuda::FailureOfLibrary(error).message(), error.message());
+  // Contained errors are new in CUDA 13.
+  for (const int code : {226, 700}) {
+    emulation::Fail("cudaStreamQuery", static_cast<cudaError_t>(code));
+    const Status found = cuda::FailureOfLibrary(error);
+    CHECK(found.code() == Code::kUnavailable);
+    CHECK(Contains(found.message(), "GPU 0 is lost (CUDA, cuBLASLt, product"));
   }
 }
 

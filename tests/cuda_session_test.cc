@@ -8,6 +8,7 @@
 #include "engine/trace.h"
 #include "graph/builder.h"
 #include "graph/session.h"
+#include "kernels/cuda/check.h"
 #include "tests/cuda/emulator.h"
 #include "tests/cuda/gpu.h"
 #include "tests/support/error_text.h"
@@ -304,6 +305,46 @@ TEST_CASE("an op without a GPU kernel is named, or placed softly on the CPU") {
   options.soft_placement = true;
   Session soft(graph, options);
   for (int run = 0; run < 3; ++run) CHECK(soft.Run({feed}, y).At(1) == 0.5);
+}
+
+// y = x, by a kernel that waits for its stream, which a capture cannot hold.
+const OpDef kWaits = {.name = "CudaTestWaits",
+                      .doc = "Its input.",
+                      .inputs = {{"x", "T"}},
+                      .outputs = {{"y", "T"}},
+                      .types = {{"T", kFloating}},
+                      .gradient = NotDifferentiable};
+
+TEST_CASE("a step whose kernels cannot be captured runs without, and says so") {
+  OpTable::Global().Register(kWaits);
+  KernelTable::Global().Register(
+      {.op = kWaits.name,
+       .device = DeviceType::kCuda,
+       .make = [](const KernelSpec& spec) {
+         const size_t bytes = spec.inputs[0].bytes();
+         return Result<KernelPtr>(
+             KernelOf([bytes](const KernelContext& c) -> Status {
+               auto* const stream = static_cast<cudaStream_t>(c.step().stream);
+               SLUICE_RETURN_IF_ERROR(
+                   cuda::Check(cudaStreamSynchronize(stream), "test"));
+               return cuda::Check(
+                   cudaMemcpyAsync(c.output<char>(0), c.input<char>(0), bytes,
+                                   cudaMemcpyDefault, stream),
+                   "test");
+             }));
+       }});
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output y =
+      Softmax(graph.Add({kWaits.name, {x}, {}, "waits"}).output(0));
+  Session session(graph, OnGpu());
+  PreparedStep step = session.Prepare({{x, {2}}}, {y});
+  std::vector<Tensor> got = step.MakeFetches();
+  for (int run = 0; run < 4; ++run) {
+    step.Run(std::vector<Tensor>{Tensor::Full(DType::kFloat32, {2}, run)}, got);
+    CHECK(got[0].At(1) == 0.5);
+  }
+  CHECK(Contains(step.info().why_not_captured, "CudaTestWaits 'waits'"));
 }
 
 TEST_CASE("GPUs that do not exist are refused, unless they may be shared") {

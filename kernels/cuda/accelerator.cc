@@ -133,8 +133,9 @@ class Cuda final : public Accelerator {
   }
   Status Record(const Event& event, Queue queue) override {
     return Check(
-        cudaEventRecordWithFlags(EventOf(event), streams_[queue],
-                                 capturing_ ? cudaEventRecordExternal : 0),
+        cudaEventRecordWithFlags(
+            EventOf(event), streams_[queue],
+            capturing_ && queue == kCompute ? cudaEventRecordExternal : 0),
         "recording an event");
   }
   Status Wait(const Event& event, Queue queue) override {

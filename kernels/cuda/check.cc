@@ -9,7 +9,11 @@ namespace {
 
 // After these all of the process's calls fail ("sticky" in CUDA's terms).
 bool Loses(cudaError_t error) {
-  switch (error) {
+  switch (static_cast<int>(error)) {
+    case 226:  // cudaErrorContained; older headers lack this and the next
+    case 721:  // cudaErrorTensorMemoryLeak
+    case 810:  // cudaErrorMpsClientTerminated
+    case 911:  // cudaErrorExternalDevice
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorIllegalAddress:
@@ -57,6 +61,11 @@ Status Failure(cudaError_t error, std::string_view what) {
     default:
       return Internal(said);
   }
+}
+
+Status FailureOfLibrary(const Status& error) {
+  const cudaError_t now = cudaStreamQuery(nullptr);
+  return Loses(now) ? Failure(now, error.message()) : error;
 }
 
 }  // namespace sluice::cuda

@@ -14,6 +14,10 @@ namespace sluice::cuda {
 // GPU is lost, to this process and until it ends.
 Status Failure(cudaError_t error, std::string_view what);
 
+// What to return where a library of NVIDIA's has failed with `error`: it does
+// not say so when it is the GPU that is lost.
+Status FailureOfLibrary(const Status& error);
+
 // `what` is for the message: "copy to the device".
 inline Status Check(cudaError_t error, std::string_view what) {
   return error == cudaSuccess ? Status() : Failure(error, what);

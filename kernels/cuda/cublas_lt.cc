@@ -5,6 +5,7 @@
 #include <map>
 
 #include "engine/thread_annotations.h"
+#include "kernels/cuda/check.h"
 #include "kernels/cuda/nvidia_library.h"
 
 namespace sluice::cuda {
@@ -36,8 +37,8 @@ const CublasLt* Lt() {
 
 Status Check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return {};
-  return Internal(
-      fmt::format("cuBLASLt, {}: {}", what, Lt()->StatusString(status)));
+  return FailureOfLibrary(Internal(
+      fmt::format("cuBLASLt, {}: {}", what, Lt()->StatusString(status))));
 }
 
 Result<cublasLtHandle_t> LtHandleOf(int device) {

@@ -41,8 +41,8 @@ Status Check(cudnnStatus_t status, const char* what) {
              status < CUDNN_STATUS_INTERNAL_ERROR) {
     code = Code::kUnimplemented;
   }
-  return Status(code,
-                fmt::format("cuDNN, {}: {}", what, Dnn()->ErrorString(status)));
+  return FailureOfLibrary(Status(
+      code, fmt::format("cuDNN, {}: {}", what, Dnn()->ErrorString(status))));
 }
 
 Result<DnnDevice*> DnnDevice::Current() {

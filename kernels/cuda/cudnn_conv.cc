@@ -67,7 +67,7 @@ class DnnConvolution final : public Kernel {
     std::vector<DnnDescriptor> suggestions = DnnSuggestions(
         graph_, target,
         {.deterministic = spec_.deterministic, .tf32 = spec_.tf32});
-    const std::string key = Key();
+    const std::string key = Key(suggestions.size());
     if (!spec_.deterministic) {
       const auto kept = Choices().Find(key);
       if (kept && kept->suggestion < static_cast<int64_t>(suggestions.size())) {
@@ -133,7 +133,10 @@ class DnnConvolution final : public Kernel {
   };
 
   // Everything the choice depends on.
-  std::string Key() const {
+  // A choice is a place among the suggestions: of as many, by the same driver.
+  std::string Key(size_t suggestions) const {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
     const ConvGeometry& g = conv_.geometry;
     const auto axis = [](const WindowDim& d) {
       return fmt::format("{} {} {} {} {} {} {}", d.input, d.output, d.window,
@@ -141,11 +144,11 @@ class DnnConvolution final : public Kernel {
     };
     return fmt::format(
         "{}: {} {}{}{}{}{}, {} images, {} groups of {} to {}, "
-        "{}, {}",
+        "{}, {}; {} plans, driver {}",
         device_->name(), spec_.op, NameOf(conv_.dtype),
         spec_.tf32 ? " tf32" : "", conv_.bias ? " bias" : "",
         conv_.addend ? " addend" : "", conv_.relu ? " relu" : "", g.images,
-        g.groups, g.in, g.out, axis(g.h), axis(g.w));
+        g.groups, g.in, g.out, axis(g.h), axis(g.w), suggestions, driver);
   }
 
   size_t WorkspaceFor(const DnnPlan& plan) const {

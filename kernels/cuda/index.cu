@@ -22,7 +22,7 @@ __global__ void GatherKernel(GatherShape s, int64_t units, const U* params,
     U unit = {};
     if (from >= 0 && from < s.size) {
       unit = params[(block * s.size + from) * s.inner + i - row * s.inner];
-    } else {
+    } else if (i == row * s.inner) {  // once a row
       ReportBadIndex(bad, position, from);
     }
     y[i] = unit;
@@ -35,8 +35,11 @@ __global__ void OneHotKernel(int64_t n, int64_t depth, U on, U off,
   for (int64_t i = GlobalThread(); i < n * depth; i += GlobalThreads()) {
     const int64_t row = Quotient(i, depth);
     const int64_t index = indices[row];
-    if (index < 0 || index >= depth) ReportBadIndex(bad, row, index);
-    y[i] = index == i - row * depth ? on : off;
+    const int64_t column = i - row * depth;
+    if (column == 0 && (index < 0 || index >= depth)) {
+      ReportBadIndex(bad, row, index);
+    }
+    y[i] = index == column ? on : off;
   }
 }
 

@@ -29,6 +29,7 @@ class IndexReport final : public WorkReport {
   ~IndexReport() override;
 
   BadIndex* bad() const { return bad_; }
+  // While work is under way it may name an index again that it has named.
   Status Take() override;
 
  private:

@@ -180,6 +180,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return emulation::TakeFailure();
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  SLUICE_MAY_FAIL();
+  return cudaSuccess;
+}
+
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   SLUICE_MAY_FAIL();
   *event = new CUevent_st;
