@@ -9,14 +9,15 @@
 //
 // x4 is made once for both, by the pass over memory that made x of float32
 // where there was one (CastPad in place of Cast).
+#include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 #include <vector>
 
 #include "engine/device.h"
 #include "graph/evaluate.h"
 #include "graph/passes.h"
+#include "graph/variable_writes.h"
 
 namespace sluice::passes {
 namespace {
@@ -26,10 +27,11 @@ constexpr int64_t kColours = 3, kPadded = 4;
 
 class Padder {
  public:
-  explicit Padder(Graph& graph) : graph_(graph) {}
+  explicit Padder(Graph& graph)
+      : graph_(graph), nodes_(graph.TopologicalOrder()), writes_(nodes_) {}
 
   void Run() {
-    for (Node* node : graph_.TopologicalOrder()) {
+    for (Node* node : nodes_) {
       if (Gains(*node)) {
         const Output images = Padded(node->input(0), 3, *node);
         if (node->Is("Conv2D")) {
@@ -44,7 +46,7 @@ class Padder {
   }
 
  private:
-  static bool Gains(const Node& node) {
+  bool Gains(const Node& node) const {
     if (!node.Is("Conv2D") && !node.Is("Conv2DBackpropFilter")) return false;
     const DType dtype = node.output_type(0).dtype;
     const Result<DeviceName> device = ParseDeviceName(node.device());
@@ -56,27 +58,11 @@ class Padder {
 
   // Whether an operand is a variable that is written before, which what reads
   // it in the node's place would not wait for.
-  static bool ReadsWritten(const Node& node) {
-    std::set<const Node*> variables;
-    for (const Output& input : node.inputs()) {
-      if (input.node().Is("Variable")) variables.insert(&input.node());
-    }
-    if (variables.empty()) return false;
-    std::set<const Node*> seen = {&node};
-    std::vector<const Node*> stack = {&node};
-    while (!stack.empty()) {
-      const Node& user = *stack.back();
-      stack.pop_back();
-      for (int i = 0; i < user.mutates(); ++i) {
-        if (variables.contains(&user.input(i).node())) return true;
-      }
-      const auto visit = [&](const Node* from) {
-        if (seen.insert(from).second) stack.push_back(from);
-      };
-      for (const Output& input : user.inputs()) visit(&input.node());
-      for (const Node* control : user.control_inputs()) visit(control);
-    }
-    return false;
+  bool ReadsWritten(const Node& node) const {
+    return std::any_of(node.inputs().begin(), node.inputs().end(),
+                       [&](const Output& input) {
+                         return !writes_.Before(input, node).empty();
+                       });
   }
 
   Node& Add(const std::string& name, const char* op, Attributes attrs,
@@ -135,7 +121,9 @@ class Padder {
   }
 
   Graph& graph_;
-  std::vector<Node*> order_;
+  const std::vector<Node*> nodes_;
+  const VariableWrites writes_;
+  std::vector<Node*> order_;  // the new
   std::map<std::tuple<Output, int64_t, std::string>, Output> padded_;
 };
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "graph/passes.h"
+#include "graph/variable_writes.h"
 
 namespace sluice::passes {
 namespace {
@@ -40,10 +41,12 @@ bool OutputIsT(const Node& node, int i) {
 class Mixer {
  public:
   Mixer(Graph& graph, DType half)
-      : graph_(graph), half_(half), order_(graph.TopologicalOrder()) {
+      : graph_(graph),
+        half_(half),
+        order_(graph.TopologicalOrder()),
+        writes_(order_) {
     for (const Node* node : order_) {
       if (MayBeHalf(*node)) may_.insert({node, {}});
-      NoteWriters(*node);
       for (int i = 0; i < node->num_inputs(); ++i) {
         declared_[{node, i}] = node->input(i).dtype();
       }
@@ -136,37 +139,6 @@ class Mixer {
     }
   }
 
-  void NoteWriters(const Node& node) {
-    std::vector<Node*> before;
-    const auto take = [&](Node* from) {
-      if (from->mutates() > 0) before.push_back(from);
-      const auto it = writers_before_.find(from);
-      if (it == writers_before_.end()) return;
-      before.insert(before.end(), it->second.begin(), it->second.end());
-    };
-    for (const Output& input : node.inputs()) take(&input.node());
-    for (Node* control : node.control_inputs()) take(control);
-    if (before.empty()) return;
-    std::sort(before.begin(), before.end(),
-              [](const Node* a, const Node* b) { return a->id() < b->id(); });
-    before.erase(std::unique(before.begin(), before.end()), before.end());
-    writers_before_[&node] = std::move(before);
-  }
-
-  // The writes of x, if it is a variable, that `user` comes after: it reads
-  // what they wrote, and so must what reads for it.
-  std::vector<Node*> WritersBefore(const Output& x, const Node& user) const {
-    std::vector<Node*> writers;
-    const auto it = writers_before_.find(&user);
-    if (it == writers_before_.end()) return writers;
-    for (Node* writer : it->second) {
-      for (int i = 0; i < writer->mutates(); ++i) {
-        if (writer->input(i) == x) writers.push_back(writer);
-      }
-    }
-    return writers;
-  }
-
   void Decide() {
     for (const Node* node : order_) {
       const auto it = may_.find(node);
@@ -203,7 +175,8 @@ class Mixer {
     // Half crosses between devices: it has fewer bytes.
     const std::string& device =
         dtype == half_ ? x.node().device() : user.device();
-    const std::vector<Node*> writers = WritersBefore(x, user);
+    // The user reads what they wrote, and so must what reads for it.
+    const std::vector<Node*> writers = writes_.Before(x, user);
     Output& cast = casts_[{x, dtype, device, writers}];
     if (cast.valid()) return cast;
     cast = NewCast(x, dtype, device);
@@ -234,10 +207,9 @@ class Mixer {
   Graph& graph_;
   DType half_;
   std::vector<Node*> order_, new_order_;
+  VariableWrites writes_;
   std::map<const Node*, Place> may_;
   std::map<std::pair<const Node*, int>, DType> declared_;  // of inputs
-  // Of nodes that depend on writes of variables: the writers, by id.
-  std::map<const Node*, std::vector<Node*>> writers_before_;
   std::map<std::tuple<Output, DType, std::string, std::vector<Node*>>, Output>
       casts_;
   std::map<Output, Output> replaced_;  // Casts that have become none

@@ -373,5 +373,31 @@ TEST_CASE("passes are near-linear") {
   CHECK_EQ(parts.size(), 2);
 }
 
+// Each product depends on all writes before it and reads what one of them
+// wrote.
+TEST_CASE("mixed precision is near-linear in a chain of writes") {
+  Graph graph;
+  constexpr int kWrites = 20'000;
+  const Output next = graph.Placeholder("next", DType::kFloat32, {1, 1});
+  Output y = next;
+  for (int i = 0; i < kWrites; ++i) {
+    const Output v = graph.Variable("v" + std::to_string(i), Zeros({1, 1}));
+    const ControlScope scope(graph, {Assign(v, y)});
+    y = MatMul(next, v);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  ThrowIfError(passes::MixPrecision(graph, DType::kFloat16));
+  const std::chrono::duration<double> seconds =
+      std::chrono::steady_clock::now() - begin;
+  MESSAGE("mixed precision of " << kWrites << " writes took " << seconds.count()
+                                << " s");
+  CHECK(seconds.count() < 5);
+  const auto waiting = std::count_if(
+      graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+        return node->Is("Cast") && node->control_inputs().size() == 1;
+      });
+  CHECK_EQ(waiting, kWrites);
+}
+
 }  // namespace
 }  // namespace sluice
