@@ -71,9 +71,11 @@ class Mixer {
       new_order_.push_back(node);
       if (changed) SLUICE_RETURN_IF_ERROR(Graph::Infer(*node));
       // A Cast of the model's to half finds its operand in half already. One
-      // that never had anything to do may be there to copy a variable.
+      // that never had anything to do may be there to copy a variable, one that
+      // waits for others lets its users wait.
       const Output cast = node->output(0);
-      if (node->Is("Cast") && node->input(0).dtype() == cast.dtype() &&
+      if (node->Is("Cast") && node->control_inputs().empty() &&
+          node->input(0).dtype() == cast.dtype() &&
           declared_.at({node, 0}) != cast.dtype()) {
         replaced_[cast] = node->input(0);
       }
@@ -167,9 +169,11 @@ class Mixer {
   Output As(const Output& x, DType dtype, const Node& user) {
     if (x.dtype() == dtype) return x;
     // Half that was widened: what it was is still there, unless it is a
-    // variable, whose value may be another by now.
+    // variable, whose value may be another by now. A Cast that waits for others
+    // lets the user wait.
     if (x.node().Is("Cast") && x.dtype() == DType::kFloat32 &&
-        x.node().input(0).dtype() == dtype && !IsVariable(x.node().input(0))) {
+        x.node().input(0).dtype() == dtype &&
+        x.node().control_inputs().empty() && !IsVariable(x.node().input(0))) {
       return x.node().input(0);
     }
     // Half crosses between devices: it has fewer bytes.
