@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/memory.h"
 
 namespace sluice::cuda {
 namespace {
@@ -84,31 +85,10 @@ class Cuda final : public Accelerator {
   }
 
   Result<std::shared_ptr<void>> Allocate(size_t bytes) override {
-    void* memory = nullptr;
-    if (bytes == 0) return std::shared_ptr<void>();
-    const cudaError_t error = cudaMalloc(&memory, bytes);
-    if (error == cudaErrorMemoryAllocation) {
-      const MemoryInfo info = this->memory();
-      return ResourceExhausted(
-          fmt::format("out of GPU memory: {} bytes ({:.2f} GiB) wanted, {} of "
-                      "{} bytes ({:.2f} of {:.2f} GiB) available",
-                      bytes, GiB(bytes), info.available, info.total,
-                      GiB(info.available), GiB(info.total)));
-    }
-    SLUICE_RETURN_IF_ERROR(Check(error, "allocation of device memory"));
-    return std::shared_ptr<void>(memory, [](void* p) { cudaFree(p); });
+    return AllocateOnDevice(bytes);
   }
   Result<std::shared_ptr<void>> AllocatePinned(size_t bytes) override {
-    void* memory = nullptr;
-    if (bytes == 0) return std::shared_ptr<void>();
-    const cudaError_t error = cudaMallocHost(&memory, bytes);
-    if (error == cudaErrorMemoryAllocation) {
-      return ResourceExhausted(fmt::format(
-          "out of pinned memory: {} bytes ({:.2f} GiB) of the host's wanted",
-          bytes, GiB(bytes)));
-    }
-    SLUICE_RETURN_IF_ERROR(Check(error, "allocation of pinned memory"));
-    return std::shared_ptr<void>(memory, [](void* p) { cudaFreeHost(p); });
+    return cuda::AllocatePinned(bytes);
   }
 
   void* stream(Queue queue) const override { return streams_[queue]; }

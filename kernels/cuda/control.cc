@@ -2,6 +2,7 @@
 #include "engine/rendezvous.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/memory.h"
 
 namespace sluice::cuda {
 namespace {
@@ -23,14 +24,10 @@ class Transfer : public Kernel {
  public:
   Transfer(const KernelSpec& spec, size_t bytes)
       : slot_(static_cast<int>(spec.attrs.Int("slot"))), bytes_(bytes) {}
-  Transfer(const Transfer&) = delete;
-  Transfer& operator=(const Transfer&) = delete;
-  ~Transfer() override { cudaFreeHost(pinned_); }
 
   Status Prepare() {
-    if (bytes_ == 0) return {};
-    return Check(cudaMallocHost(&pinned_, bytes_),
-                 "allocation of pinned memory");
+    SLUICE_ASSIGN_OR_RETURN(pinned_, AllocatePinned(bytes_));
+    return {};
   }
   std::string_view why_not_captured() const override {
     return "the host waits for another device's part of the step";
@@ -39,7 +36,7 @@ class Transfer : public Kernel {
  protected:
   const int slot_;
   const size_t bytes_;
-  void* pinned_ = nullptr;
+  std::shared_ptr<void> pinned_;
 };
 
 class Send final : public Transfer {
@@ -47,10 +44,10 @@ class Send final : public Transfer {
   explicit Send(const KernelSpec& spec)
       : Transfer(spec, spec.inputs[0].bytes()) {}
   Status Run(const KernelContext& c) override {
-    SLUICE_RETURN_IF_ERROR(Copy(pinned_, c.input<void>(0), bytes_, c));
+    SLUICE_RETURN_IF_ERROR(Copy(pinned_.get(), c.input<void>(0), bytes_, c));
     SLUICE_RETURN_IF_ERROR(
         Check(cudaStreamSynchronize(StreamOf(c)), "wait for what is sent"));
-    return c.step().rendezvous->Send(slot_, pinned_);
+    return c.step().rendezvous->Send(slot_, pinned_.get());
   }
 };
 
@@ -62,8 +59,8 @@ class Recv final : public Transfer {
     // The last step's copy from the pinned memory is over.
     SLUICE_RETURN_IF_ERROR(
         Check(cudaStreamSynchronize(StreamOf(c)), "wait for the last step"));
-    SLUICE_RETURN_IF_ERROR(c.step().rendezvous->Recv(slot_, pinned_));
-    return Copy(c.output<void>(0), pinned_, bytes_, c);
+    SLUICE_RETURN_IF_ERROR(c.step().rendezvous->Recv(slot_, pinned_.get()));
+    return Copy(c.output<void>(0), pinned_.get(), bytes_, c);
   }
 };
 

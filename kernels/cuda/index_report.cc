@@ -5,7 +5,7 @@
 #include <atomic>
 #include <string>
 
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/memory.h"
 
 namespace sluice::cuda {
 namespace {
@@ -21,21 +21,14 @@ std::string TextOf(BadIndex bad) {
 
 Result<std::shared_ptr<IndexReport>> IndexReport::Make(DescribeIndex describe) {
   std::shared_ptr<IndexReport> report(new IndexReport(std::move(describe)));
-  void* memory = nullptr;
-  SLUICE_RETURN_IF_ERROR(Check(cudaMallocHost(&memory, sizeof(BadIndex)),
-                               "allocation of pinned memory"));
-  report->bad_ = static_cast<BadIndex*>(memory);
-  *report->bad_ = kNoBadIndex;
+  SLUICE_ASSIGN_OR_RETURN(report->pinned_, AllocatePinned(sizeof(BadIndex)));
+  *report->bad() = kNoBadIndex;
   return report;
-}
-
-IndexReport::~IndexReport() {
-  cudaFreeHost(bad_);
 }
 
 Status IndexReport::Take() {
   // Work of a later step may be under way.
-  const std::atomic_ref<BadIndex> word(*bad_);
+  const std::atomic_ref<BadIndex> word(*bad());
   if (word.load(std::memory_order_acquire) == kNoBadIndex) return {};
   const BadIndex bad = word.exchange(kNoBadIndex);
   return describe_(TextOf(bad), static_cast<int64_t>(bad >> 32));

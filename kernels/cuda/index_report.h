@@ -24,11 +24,8 @@ class IndexReport final : public WorkReport {
  public:
   // On the current device.
   static Result<std::shared_ptr<IndexReport>> Make(DescribeIndex describe);
-  IndexReport(const IndexReport&) = delete;
-  IndexReport& operator=(const IndexReport&) = delete;
-  ~IndexReport() override;
 
-  BadIndex* bad() const { return bad_; }
+  BadIndex* bad() const { return static_cast<BadIndex*>(pinned_.get()); }
   // While work is under way it may name an index again that it has named.
   Status Take() override;
 
@@ -37,7 +34,7 @@ class IndexReport final : public WorkReport {
       : describe_(std::move(describe)) {}
 
   const DescribeIndex describe_;
-  BadIndex* bad_ = nullptr;  // pinned
+  std::shared_ptr<void> pinned_;
 };
 
 template <typename Fn>

@@ -8,6 +8,7 @@
 #include "engine/optimizer_operands.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/memory.h"
 
 namespace sluice::cuda {
 namespace {
@@ -36,27 +37,17 @@ class OptimizerStep final : public Kernel {
  public:
   static Result<KernelPtr> Make(const KernelSpec& spec) {
     std::unique_ptr<OptimizerStep> step(new OptimizerStep(spec));
-    SLUICE_RETURN_IF_ERROR(
-        Check(cudaMallocHost(&step->pinned_, step->table_bytes()),
-              "allocation of pinned memory"));
-    SLUICE_RETURN_IF_ERROR(
-        Check(cudaMalloc(&step->device_, step->table_bytes()),
-              "allocation of device memory"));
+    SLUICE_ASSIGN_OR_RETURN(step->pinned_, AllocatePinned(step->table_bytes()));
+    SLUICE_ASSIGN_OR_RETURN(step->device_,
+                            AllocateOnDevice(step->table_bytes()));
     return KernelPtr(std::move(step));
   }
-  OptimizerStep(const OptimizerStep&) = delete;
-  OptimizerStep& operator=(const OptimizerStep&) = delete;
-  ~OptimizerStep() override {
-    cudaFree(device_);
-    cudaFreeHost(pinned_);
-  }
-
   Status Run(const KernelContext& c) override {
     if (Moved(c)) uploaded_ = false;
     if (!uploaded_) SLUICE_RETURN_IF_ERROR(Upload(c));
     uploaded_ = true;
     OptimizerList list;
-    list.tensors = static_cast<const OptimizerTensor*>(device_);
+    list.tensors = static_cast<const OptimizerTensor*>(device_.get());
     list.count = at_.variables;
     list.chunks = chunks_;
     list.learning_rate = c.input<float>(at_.rate);
@@ -108,8 +99,8 @@ class OptimizerStep final : public Kernel {
     SLUICE_RETURN_IF_ERROR(
         Check(cudaStreamSynchronize(StreamOf(c)), "wait for the last step"));
     std::copy(tensors_.begin(), tensors_.end(),
-              static_cast<OptimizerTensor*>(pinned_));
-    return Check(cudaMemcpyAsync(device_, pinned_, table_bytes(),
+              static_cast<OptimizerTensor*>(pinned_.get()));
+    return Check(cudaMemcpyAsync(device_.get(), pinned_.get(), table_bytes(),
                                  cudaMemcpyDefault, StreamOf(c)),
                  "copy of the optimizer's table");
   }
@@ -120,8 +111,7 @@ class OptimizerStep final : public Kernel {
   std::vector<OptimizerTensor> tensors_;
   int64_t chunks_ = 0;
   bool uploaded_ = false;
-  void* pinned_ = nullptr;
-  void* device_ = nullptr;
+  std::shared_ptr<void> pinned_, device_;
 };
 
 }  // namespace
