@@ -51,7 +51,8 @@ class StepStop {
 // The buffers of a step on the host; each device's Plan picks its own. Steps
 // alternate between slots 0 and 1, see Executor::Collect.
 struct StepBuffers {
-  std::span<void*const> feeds, fetches;
+  std::span<void* const> feeds;
+  std::span<void* const> fetches;
   int slot = 0;
 };
 

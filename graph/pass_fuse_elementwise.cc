@@ -13,7 +13,6 @@
 // are read as they were before.
 #include <algorithm>
 
-#include "engine/device.h"
 #include "graph/fuse_rules.h"
 #include "graph/fused_cluster.h"
 
@@ -33,9 +32,7 @@ constexpr int64_t kMostDistance = 32;
 
 bool LargeEnough(const FusedCluster& cluster) {
   const int64_t elements = cluster.shape().elements();
-  if (elements == 0 || elements >= kLeastElements) return elements > 0;
-  const Result<DeviceName> device = ParseDeviceName(cluster.root->device());
-  return device.ok() && device->type == DeviceType::kCuda;
+  return elements >= kLeastElements || (elements > 0 && OnGpu(*cluster.root));
 }
 
 bool FitsInOneNode(const FusedCluster& a, const FusedCluster& b) {

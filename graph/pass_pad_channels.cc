@@ -14,7 +14,6 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/device.h"
 #include "graph/evaluate.h"
 #include "graph/passes.h"
 #include "graph/variable_writes.h"
@@ -48,10 +47,7 @@ class Padder {
  private:
   bool Gains(const Node& node) const {
     if (!node.Is("Conv2D") && !node.Is("Conv2DBackpropFilter")) return false;
-    const DType dtype = node.output_type(0).dtype;
-    const Result<DeviceName> device = ParseDeviceName(node.device());
-    return device.ok() && device->type == DeviceType::kCuda &&
-           (dtype == DType::kFloat16 || dtype == DType::kBFloat16) &&
+    return OnGpu(node) && IsHalf(node.output_type(0).dtype) &&
            node.input(0).shape()[3] == kColours &&
            node.attrs().Int("groups") == 1 && !ReadsWritten(node);
   }

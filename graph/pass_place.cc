@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/device.h"
 #include "graph/passes.h"
 
 namespace sluice::passes {
@@ -64,6 +65,11 @@ Status Place(Graph& graph, const std::vector<std::string>& devices) {
     if (node->device().empty()) node->set_device(devices[0]);
   }
   return {};
+}
+
+bool OnGpu(const Node& node) {
+  const Result<DeviceName> device = ParseDeviceName(node.device());
+  return device.ok() && device->type == DeviceType::kCuda;
 }
 
 void MoveUnsupported(Graph& graph,

@@ -72,6 +72,9 @@ void FoldBatchNorm(Graph& graph);
 // is an error that lists the devices.
 Status Place(Graph& graph, const std::vector<std::string>& devices);
 
+// Whether a placed node is on a CUDA device.
+bool OnGpu(const Node& node);
+
 // Moves the nodes that `supported` says their device cannot run to the device
 // `fallback`, but for those that update a variable, which stay beside it.
 void MoveUnsupported(Graph& graph,

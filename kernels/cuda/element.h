@@ -91,7 +91,7 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
 #ifndef __CUDACC_RTC__
 // May packs be loaded and stored here at once? Then `whole` is true below.
 template <typename T, int N = kPack<T>>
-bool IsAligned(const void* p) {
+__host__ __device__ bool IsAligned(const void* p) {
   return reinterpret_cast<size_t>(p) % alignof(Pack<T, N>) == 0;
 }
 #endif

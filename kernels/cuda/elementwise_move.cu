@@ -62,8 +62,7 @@ __global__ void CastListKernel(ArrayList list) {
                       int64_t end) {
     const auto* x = static_cast<const float*>(array.from);
     auto* y = static_cast<To*>(array.to);
-    const bool whole = reinterpret_cast<uintptr_t>(x) % 16 == 0 &&
-                       reinterpret_cast<uintptr_t>(y) % 16 == 0;
+    const bool whole = IsAligned<float, kN>(x) && IsAligned<To, kN>(y);
     for (int64_t i = begin + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
       const auto in = LoadPack<float, kN>(x + i, end - i, whole);
       Pack<To, kN> out;

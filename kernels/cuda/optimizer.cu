@@ -120,10 +120,8 @@ __device__ void UpdateChunk(const OptimizerTensor& tensor, int64_t chunk,
   T* p = static_cast<T*>(tensor.variable);
   T* a = static_cast<T*>(tensor.slots[0]);
   T* b = static_cast<T*>(tensor.slots[1]);
-  const bool whole = (reinterpret_cast<uintptr_t>(p) % 16 == 0) &&
-                     (reinterpret_cast<uintptr_t>(a) % 16 == 0) &&
-                     (reinterpret_cast<uintptr_t>(b) % 16 == 0) &&
-                     (reinterpret_cast<uintptr_t>(tensor.gradient) % 16 == 0);
+  const bool whole = IsAligned<T>(p) && IsAligned<T>(a) && IsAligned<T>(b) &&
+                     IsAligned<T>(tensor.gradient);
   const int64_t first = (chunk - tensor.first_chunk) * kChunk;
   const int64_t end = scalar::Minimum()(first + kChunk, tensor.elements);
   for (int64_t i = first + threadIdx.x * kN; i < end; i += blockDim.x * kN) {

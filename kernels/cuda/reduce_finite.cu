@@ -15,7 +15,7 @@ __device__ bool IsFinitePart(const void* data, int64_t begin, int64_t end,
   const Compute factor =
       scale == nullptr ? Compute(1) : static_cast<Compute>(*scale);
   const T* x = static_cast<const T*>(data);
-  const bool whole = reinterpret_cast<uintptr_t>(x) % 16 == 0;
+  const bool whole = IsAligned<T>(x);
   bool finite = true;
   for (int64_t i = begin + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
     const Pack<T, kN> pack = LoadPack<T>(x + i, end - i, whole);

@@ -25,8 +25,8 @@ __global__ void AssignListKernel(const bool* apply, ArrayList list) {
                      int64_t end) {
     const auto* value = static_cast<const uint8_t*>(array.from);
     auto* variable = static_cast<uint8_t*>(array.to);
-    const bool whole = reinterpret_cast<uintptr_t>(value) % 16 == 0 &&
-                       reinterpret_cast<uintptr_t>(variable) % 16 == 0;
+    const bool whole =
+        IsAligned<uint8_t>(value) && IsAligned<uint8_t>(variable);
     for (int64_t i = begin + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
       StorePack(LoadPack<uint8_t>(value + i, end - i, whole), variable + i,
                 end - i, whole);
