@@ -79,9 +79,10 @@ class Accelerator {
   virtual void Drain() = 0;
 
   // From now on calls that wait on the host ask the report and return what it
-  // has as their error, with `who` put before it. Of several that have
-  // something the first watched is returned; the others are dropped.
-  virtual void Watch(std::string who, std::shared_ptr<WorkReport> report) = 0;
+  // has as their error, as `blame` makes it. Of several that have something the
+  // first watched is returned; the others are dropped.
+  virtual void Watch(std::function<Status(const Status&)> blame,
+                     std::shared_ptr<WorkReport> report) = 0;
 
   // What is added to the compute queue from here on is recorded, not run.
   virtual Status BeginCapture() = 0;

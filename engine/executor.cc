@@ -65,6 +65,7 @@ Executor::Executor(const Plan& plan, Device& device)
     pending_ = std::make_unique<std::atomic<uint32_t>[]>(n);
     ready_ = std::make_unique<std::atomic<int32_t>[]>(n);
   }
+  if (plan.checked) checked_ = std::make_unique<CheckedRun>(plan);
 }
 
 Status Executor::Bind() {
@@ -149,6 +150,8 @@ void Executor::RunOnHost(const StepBuffers& buffers, StepStop& stop,
   ScopedFlushDenormals flush;
   if (plan_.dataflow) {
     RunDataflow(observer, stop);
+  } else if (checked_ != nullptr) {
+    RunChecked(observer, stop);
   } else if (observer != nullptr || stop.has_deadline()) {
     RunSerial<true>(observer, stop);
   } else {
@@ -166,11 +169,20 @@ void Executor::RunSerial(Observer* observer, StepStop& stop) {
     } else {
       Bound& bound = bound_[i];
       if (Status status = bound.kernel->Run(bound.context); !status.ok()) {
-        stop.Stop(status.WithContext(
-            fmt::format("{} '{}'", plan_.labels[i].op, plan_.labels[i].node)));
+        stop.Stop(plan_.labels[i].Blame(status));
         return;
       }
     }
+  }
+}
+
+void Executor::RunChecked(Observer* observer, StepStop& stop) {
+  checked_->Begin(device_.arena().data(), pointers_.data());
+  for (uint32_t i = 0; i < bound_.size() && !stop.stopped(); ++i) {
+    checked_->Before(i);
+    if (!RunOne(i, observer, stop).ok()) return;
+    const Status status = checked_->After(i);
+    if (!status.ok()) stop.Stop(plan_.labels[i].Blame(status));
   }
 }
 
@@ -187,8 +199,7 @@ Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
   const int64_t begin = observer ? SteadyNowNs() : 0;
   if (status.ok()) status = bound.kernel->Run(bound.context);
   if (!status.ok()) {
-    status = status.WithContext(
-        fmt::format("{} '{}'", plan_.labels[i].op, plan_.labels[i].node));
+    status = plan_.labels[i].Blame(status);
   } else if (observer != nullptr) {
     status = Observe(i, begin, *observer);
   }
@@ -238,8 +249,7 @@ void Executor::Work(Observer* observer, StepStop& stop) {
         if (!RunOne(i, observer, stop).ok()) return;
       } else if (Status status = bound_[i].kernel->Run(bound_[i].context);
                  !status.ok()) {
-        stop.Stop(status.WithContext(
-            fmt::format("{} '{}'", plan_.labels[i].op, plan_.labels[i].node)));
+        stop.Stop(plan_.labels[i].Blame(status));
         return;
       }
       ++finished;

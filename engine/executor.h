@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/checked_run.h"
 #include "engine/plan.h"
 #include "engine/staging.h"
 #include "engine/status.h"
@@ -108,6 +109,7 @@ class Executor {
   Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
   template <bool kWatched>
   void RunSerial(Observer* observer, StepStop& stop);
+  void RunChecked(Observer* observer, StepStop& stop);
   void RunDataflow(Observer* observer, StepStop& stop);
   void Work(Observer* observer, StepStop& stop);
 
@@ -118,6 +120,7 @@ class Executor {
   std::vector<void*> pointers_;  // parallel to plan_.locations
   std::vector<Bound> bound_;     // parallel to plan_.instructions
   std::vector<Patch> feeds_, fetches_;
+  std::unique_ptr<CheckedRun> checked_;  // of a Plan that asks for it
 
   // On an accelerator only. The first run is not captured: kernels are loaded
   // and tables filled then.

@@ -16,7 +16,7 @@ std::string WhyNotCaptured(const Plan& plan) {
     if (why.empty()) continue;
     const Plan::Label& label =
         plan.labels[&instruction - &plan.instructions[0]];
-    return fmt::format("{} '{}': {}", label.op, label.node, why);
+    return fmt::format("{}: {}", label.Who(), why);
   }
   return "";
 }
@@ -26,9 +26,9 @@ void WatchReports(const Plan& plan, Accelerator& accelerator) {
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
     const Kernel& kernel = *plan.kernels[plan.instructions[i].kernel];
     if (auto report = kernel.report()) {
-      accelerator.Watch(
-          fmt::format("{} '{}'", plan.labels[i].op, plan.labels[i].node),
-          std::move(report));
+      accelerator.Watch([label = plan.labels[i]](
+                            const Status& found) { return label.Blame(found); },
+                        std::move(report));
     }
   }
 }

@@ -58,6 +58,10 @@ struct Plan {
   size_t arena_bytes = 0;
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
   bool receives = false;         // has a Recv, so it must run in order
+  // For CheckedRun: no two buffers share memory, each has kAlignment bytes
+  // behind it that are nobody's, and operand_bytes is parallel to locations.
+  bool checked = false;
+  std::vector<size_t> operand_bytes;
   // Whether memory reuse is among the dependencies, so that instructions may
   // run by dependency count rather than in order.
   bool dataflow = false;
@@ -78,6 +82,12 @@ struct Plan {
     std::string node;
     std::string op;
     std::vector<TensorType> outputs;
+    std::string location = {};  // "model.cc:41"
+    int mutates = 0;            // how many leading inputs it updates
+
+    std::string Who() const;  // "MatMul 'fc1/matmul'"
+    // The status with who failed and the line that asked for it.
+    Status Blame(const Status& status) const;
   };
   std::vector<Label> labels;
 };

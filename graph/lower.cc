@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <unordered_map>
 
@@ -30,6 +31,8 @@ bool Initializes(const Node& node) {
   return apply != nullptr && apply->At(0) != 0;
 }
 
+std::atomic<ExecutorMode> auto_executor{ExecutorMode::kAuto};
+
 // Instructions that something must wait for.
 using Positions = std::set<int>;
 
@@ -38,6 +41,13 @@ class Lowering {
   Lowering(const Graph& graph, Device& device, const LowerOptions& options)
       : graph_(graph), device_(device), options_(options) {
     plan_.device = device.name().ToString();
+    const ExecutorMode mode = options.mode == ExecutorMode::kAuto
+                                  ? auto_executor.load()
+                                  : options.mode;
+    plan_.checked = mode == ExecutorMode::kChecked &&
+                    device.accelerator() == nullptr &&
+                    device.type() != DeviceType::kNull;
+    mode_ = mode == ExecutorMode::kChecked ? ExecutorMode::kAuto : mode;
   }
 
   Result<Plan> Run() {
@@ -45,7 +55,7 @@ class Lowering {
     CountUses(order);
     for (Node* node : order) SLUICE_RETURN_IF_ERROR(Visit(*node));
     PlaceBuffers();
-    plan_.dataflow = ChooseDataflow();
+    plan_.dataflow = !plan_.checked && ChooseDataflow();
     if (plan_.dataflow) AddReuseDependencies();
     WriteDependencies();
     return std::move(plan_);
@@ -176,7 +186,8 @@ class Lowering {
     waits_.emplace_back(waits.begin(), waits.end());
     plan_.kernels.push_back(std::move(kernel));
     plan_.instructions.push_back(instruction);
-    plan_.labels.push_back({node.name(), node.op().name, node.output_types()});
+    plan_.labels.push_back({node.name(), node.op().name, node.output_types(),
+                            node.location(), node.mutates()});
     return {};
   }
 
@@ -218,7 +229,8 @@ class Lowering {
     int s;
     if (i == 0 && node.mutates() > 0) {
       s = storage_of_.at(node.input(0));
-    } else if (const int taken = i == 0 ? TakeOver(node) : -1; taken >= 0) {
+    } else if (const int taken = i == 0 && !plan_.checked ? TakeOver(node) : -1;
+               taken >= 0) {
       s = taken;
       // Everybody else must be done with the old value.
       for (int user : storages_[s].touched) {
@@ -233,9 +245,12 @@ class Lowering {
     return s;
   }
 
-  // The storage of an input that output 0 may overwrite, or -1.
+  // The storage of an input that output 0 may overwrite, or -1. Where one
+  // tensor is several inputs, each of them has to bear it: Conv2DBiasAdd may
+  // write over its addend, but not if that is what it convolves.
   int TakeOver(const Node& node) const {
-    for (int candidate : node.op().inplace) {
+    const auto& inplace = node.op().inplace;
+    for (int candidate : inplace) {
       if (candidate >= node.num_inputs()) continue;
       const int s = storage_of_.at(node.input(candidate));
       const Storage& storage = storages_[s];
@@ -244,13 +259,14 @@ class Lowering {
         continue;
       }
       int here = 0;
-      bool same_shape = true;
-      for (const Output& input : node.inputs()) {
-        if (storage_of_.at(input) != s) continue;
+      bool bear = true;
+      for (int i = 0; i < node.num_inputs(); ++i) {
+        if (storage_of_.at(node.input(i)) != s) continue;
         ++here;
-        same_shape &= input.shape() == node.input(candidate).shape();
+        bear &= std::find(inplace.begin(), inplace.end(), i) != inplace.end() &&
+                node.input(i).shape() == node.input(candidate).shape();
       }
-      if (here == storage.unused && same_shape) return s;
+      if (here == storage.unused && bear) return s;
     }
     return -1;
   }
@@ -265,7 +281,8 @@ class Lowering {
           {storage.bytes, storage.touched.front(), storage.touched.back()});
       storage_of_request.push_back(static_cast<int>(s));
     }
-    const MemoryPlan memory = PlanMemory(requests);
+    const MemoryPlan memory =
+        plan_.checked ? Apart(requests) : PlanMemory(requests);
     plan_.arena_bytes = memory.arena_bytes;
     plan_.arena_lower_bound = memory.lower_bound;
     offsets_.resize(storages_.size());
@@ -279,7 +296,19 @@ class Lowering {
     for (int s : operands_) {
       plan_.locations.push_back(
           {storages_[s].kind, storages_[s].index, offsets_[s]});
+      if (plan_.checked) plan_.operand_bytes.push_back(storages_[s].bytes);
     }
+  }
+
+  // Every buffer by itself, nobody's bytes behind it (Plan::checked).
+  static MemoryPlan Apart(const std::vector<BufferRequest>& requests) {
+    MemoryPlan memory = PlanMemory(requests);  // for the lower bound
+    memory.arena_bytes = 0;
+    for (size_t r = 0; r < requests.size(); ++r) {
+      memory.offsets[r] = memory.arena_bytes;
+      memory.arena_bytes += (requests[r].bytes / kAlignment + 2) * kAlignment;
+    }
+    return memory;
   }
 
   // Dataflow pays when most of the work is in nodes too small to use all
@@ -288,8 +317,8 @@ class Lowering {
   // fixed price.
   bool ChooseDataflow() const {
     if (device_.accelerator() != nullptr) return false;  // it has a queue
-    if (options_.mode != ExecutorMode::kAuto) {
-      return options_.mode == ExecutorMode::kDataflow && !plan_.receives;
+    if (mode_ != ExecutorMode::kAuto) {
+      return mode_ == ExecutorMode::kDataflow && !plan_.receives;
     }
     constexpr double kFixedBytes = 1 << 10;
     constexpr double kSmallBytes = 1 << 16;
@@ -383,6 +412,7 @@ class Lowering {
   const Graph& graph_;
   Device& device_;
   const LowerOptions& options_;
+  ExecutorMode mode_ = ExecutorMode::kAuto;  // of a Plan that is not checked
   Plan plan_;
   std::map<Output, int> uses_;
   std::vector<Storage> storages_;
@@ -395,6 +425,10 @@ class Lowering {
 };
 
 }  // namespace
+
+void SetAutoExecutor(ExecutorMode mode) {
+  auto_executor.store(mode);
+}
 
 bool IsInstruction(const Node& node) {
   return !node.op().view && !node.Is("Const") && !node.Is("Variable") &&

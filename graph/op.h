@@ -92,6 +92,11 @@ struct AttrLiteral {
   constexpr AttrLiteral(DType v)  // NOLINT
       : type(AttrType::kDType), i(static_cast<int64_t>(v)) {}
   constexpr AttrLiteral(Ints v) : type(AttrType::kInts), ints(v) {}  // NOLINT
+  static constexpr AttrLiteral OfNumber(double v) {
+    AttrLiteral literal(v);
+    literal.type = AttrType::kNumber;
+    return literal;
+  }
   // A shape, for probes.
   static constexpr AttrLiteral OfShape(Ints v) {
     AttrLiteral literal(v);
@@ -193,8 +198,10 @@ struct OpDef {
   // The outputs depend on the inputs' shapes and dtypes alone (Shape, Size), so
   // that they are constants as soon as those are known.
   bool shape_only = false;
-  // Inputs whose buffer output 0 may take over when nobody else reads them.
-  // Requires equal byte size; the planner checks that.
+  // Inputs whose buffer output 0 may take over when nobody else reads them: the
+  // kernel has read what it needs of each element before it writes there, also
+  // where several of these inputs are one tensor. Requires equal byte size; the
+  // planner checks that, and that no input beside these is that tensor.
   FixedList<int, 4> inplace = {};
   // This many leading inputs are variables that the op updates in place;
   // output 0 is the new value of the first. mutates_attr names an attribute, a
@@ -279,6 +286,8 @@ class OpTable {
   const OpDef* Find(std::string_view name) const;
   // Throws Error naming near misses.
   const OpDef& Get(std::string_view name) const;
+  // For messages about a name that the table has not: what was meant, perhaps.
+  std::string NearMissesOf(std::string_view name) const;
   std::vector<const OpDef*> All() const;  // sorted by name
 
  private:

@@ -27,7 +27,16 @@ enum class ExecutorMode : uint8_t {
   kAuto,      // serial unless independent branches of small nodes dominate
   kSerial,    // in schedule order; kernels use all threads
   kDataflow,  // by dependency counts; kernels run on one thread each
+  // For tests of the engine: in schedule order, no memory used twice, each
+  // instruction checked for what it must not change, and what no instruction
+  // reads any more overwritten (engine/checked_run.h). Slow, and large. On the
+  // host; elsewhere as kAuto.
+  kChecked,
 };
+
+// What kAuto stands for in steps prepared from now on, in all sessions of the
+// process, so that a whole test suite can run checked.
+void SetAutoExecutor(ExecutorMode mode);
 
 struct SessionOptions {
   // Devices by name; the first is where unplaced nodes go. "/cpu:N" are

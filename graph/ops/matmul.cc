@@ -121,6 +121,7 @@ constexpr OpDef kMatMulOps[] = {
      .inplace = {2},
      .probes =
          {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}, {.shape = {3, 4}}}},
+          {.inputs = {{.shape = {4, 4}}, {.shape = {4, 4}}, {.shape = {4, 4}}}},
           {.inputs = {{.shape = {5, 3}}, {.shape = {5, 4}}, {.shape = {3, 4}}},
            .attrs = {{"transpose_a", true}}}}},
     {.name = "BiasAdd",

@@ -146,8 +146,9 @@ class Cuda final : public Accelerator {
   void Drain() override {
     for (cudaStream_t stream : streams_) cudaStreamSynchronize(stream);
   }
-  void Watch(std::string who, std::shared_ptr<WorkReport> report) override {
-    watched_.push_back({std::move(who), std::move(report)});
+  void Watch(std::function<Status(const Status&)> blame,
+             std::shared_ptr<WorkReport> report) override {
+    watched_.push_back({std::move(blame), std::move(report)});
   }
 
   Status BeginCapture() override {
@@ -173,7 +174,7 @@ class Cuda final : public Accelerator {
 
  private:
   struct Watched {
-    std::string who;
+    std::function<Status(const Status&)> blame;
     std::shared_ptr<WorkReport> report;
   };
 
@@ -183,7 +184,7 @@ class Cuda final : public Accelerator {
     Status first;
     for (const Watched& watched : watched_) {
       const Status found = watched.report->Take();
-      if (first.ok() && !found.ok()) first = found.WithContext(watched.who);
+      if (first.ok() && !found.ok()) first = watched.blame(found);
     }
     // An executor waits for its work before its kernels go.
     std::erase_if(watched_,
