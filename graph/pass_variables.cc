@@ -87,11 +87,13 @@ class Orderer {
   }
 
  private:
-  // A use of an alias that must come before a write.
+  // A use of an alias that must come before a write, and, where the alias is
+  // the Variable node itself, after another (or null).
   struct Read {
     Node* user;
     int input;
     Node* write;
+    Node* after;
   };
   // A handle on a variable's bytes. The version that the Variable node itself
   // stands for is settled by each of its users.
@@ -191,18 +193,25 @@ class Orderer {
         if (input < user->mutates()) continue;
         const int version =
             alias.settled ? alias.version : LastBefore(*user, writes);
+        Node* const next = version + 1 < static_cast<int>(writes.size())
+                               ? writes[version + 1]
+                               : nullptr;
+        // A view that comes after the next write is of a copy made before it.
         if (user->op().view && input == 0 &&
-            user->device() == source.device()) {
+            user->device() == source.device() &&
+            (next == nullptr || !DependsOn(*user, *next))) {
           aliases.push_back({user->output(0), true, version});
           continue;
         }
-        if (!alias.settled && version >= 0 &&
-            user->device() != variable.device()) {
-          user->set_input(input, ReadAfter(alias.output, *writes[version]));
+        Node* after = nullptr;
+        if (!alias.settled && version >= 0) {
+          if (user->device() == variable.device()) {
+            after = writes[version];
+          } else {
+            user->set_input(input, ReadAfter(alias.output, *writes[version]));
+          }
         }
-        if (version + 1 < static_cast<int>(writes.size())) {
-          NoteRead({user, input, writes[version + 1]});
-        }
+        if (next != nullptr) NoteRead({user, input, next, after});
       }
     }
   }
@@ -234,12 +243,15 @@ class Orderer {
     return view->output(0);
   }
 
-  Output CopyBefore(const Output& alias, Node& write) {
-    Node*& copy = copies_[{alias, &write}];
+  // The input of a read as it is before read.write, which will not wait for it.
+  Output CopyBefore(const Read& read) {
+    const Output alias = read.user->input(read.input);
+    Node*& copy = copies_[{alias, read.write}];
     if (copy == nullptr) {
       copy = &AddNew("before", "Copy", alias);
-      write.AddControlInput(copy);
-      ahead_[&write].push_back(copy);
+      if (read.after != nullptr) copy->AddControlInput(read.after);
+      read.write->AddControlInput(copy);
+      ahead_[read.write].push_back(copy);
     }
     return copy->output(0);
   }
@@ -277,8 +289,7 @@ class Orderer {
       }
     }
     for (const Read& read : copied_) {
-      read.user->set_input(
-          read.input, CopyBefore(read.user->input(read.input), *read.write));
+      read.user->set_input(read.input, CopyBefore(read));
     }
   }
 

@@ -1,5 +1,8 @@
 // Writing variables. Each returns the variable's new value; a read that does
-// not depend on a write sees the value at the start of the step.
+// not depend on a write sees the value at the start of the step. A second write
+// of a variable in the same step must depend on the first, by its operands or
+// by a control edge (WithDependencies, ControlScope): two that are not ordered
+// are an error when the step is prepared.
 #ifndef SLUICE_GRAPH_OPS_STATE_H_
 #define SLUICE_GRAPH_OPS_STATE_H_
 
