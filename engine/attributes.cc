@@ -6,8 +6,9 @@
 namespace sluice {
 
 std::string_view NameOf(AttrType type) {
-  constexpr std::string_view kNames[] = {"bool",  "int",  "float", "string",
-                                         "dtype", "ints", "shape", "tensor"};
+  constexpr std::string_view kNames[] = {"bool",   "int",    "float",
+                                         "string", "dtype",  "ints",
+                                         "shape",  "tensor", "number"};
   return kNames[static_cast<int>(type)];
 }
 
@@ -30,6 +31,12 @@ bool operator==(const AttrValue& a, const AttrValue& b) {
 const AttrValue* Attributes::Find(std::string_view name) const {
   auto it = map_.find(name);
   return it == map_.end() ? nullptr : &it->second;
+}
+
+Number Attributes::NumberOf(std::string_view name) const {
+  const AttrValue& value = At(name);
+  if (value.type() == AttrType::kInt) return value.get<int64_t>();
+  return value.get<double>();
 }
 
 const AttrValue& Attributes::At(std::string_view name) const {

@@ -12,13 +12,14 @@
 #include <vector>
 
 #include "engine/dtype.h"
+#include "engine/number.h"
 #include "engine/shape.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
 
 namespace sluice {
 
-// The order of the alternatives is the order of AttrType.
+// The order of the alternatives is the order of AttrType, up to kTensor.
 using AttrVariant = std::variant<bool, int64_t, double, std::string, DType,
                                  std::vector<int64_t>, Shape, Tensor>;
 enum class AttrType : uint8_t {
@@ -30,6 +31,7 @@ enum class AttrType : uint8_t {
   kInts,
   kShape,  // unlike kInts it may hold unknown dimensions, printed as "?"
   kTensor,
+  kNumber,  // of records only: a value is kInt, or kFloat where it is no int64
 };
 std::string_view NameOf(AttrType type);
 
@@ -49,6 +51,14 @@ class AttrValue {
       : v_(std::vector<int64_t>(v)) {}
   AttrValue(Shape v) : v_(v) {}              // NOLINT
   AttrValue(Tensor v) : v_(std::move(v)) {}  // NOLINT
+  // An integer, or a float where it is none.
+  AttrValue(const Number& v) {  // NOLINT
+    if (v.whole()) {
+      v_ = v.integer();
+    } else {
+      v_ = v.real();
+    }
+  }
 
   AttrType type() const { return static_cast<AttrType>(v_.index()); }
   const AttrVariant& variant() const { return v_; }
@@ -86,6 +96,7 @@ class Attributes {
   bool Bool(std::string_view name) const { return At(name).get<bool>(); }
   int64_t Int(std::string_view name) const { return At(name).get<int64_t>(); }
   double Float(std::string_view name) const { return At(name).get<double>(); }
+  Number NumberOf(std::string_view name) const;  // AttrType::kNumber
   const std::string& String(std::string_view name) const {
     return At(name).get<std::string>();
   }

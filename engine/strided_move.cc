@@ -197,6 +197,16 @@ StridedMove MoveOf(const KernelSpec& spec) {
   return ToPart(StridedPart(attrs, y), x);
 }
 
+Tensor SurroundingOf(const KernelSpec& spec) {
+  const DType dtype = spec.outputs[0].dtype;
+  if (spec.op != "Pad") return Tensor::Full(dtype, {}, 0);
+  const Number value = spec.attrs.NumberOf("value");
+  // In mixed precision a float32 may have become a half that is infinite.
+  return IsFloating(dtype)
+             ? Tensor::Full(DType::kFloat64, {}, value).Cast(dtype)
+             : Tensor::Full(dtype, {}, value);
+}
+
 std::vector<StridedMove> JoinMoves(const KernelSpec& spec) {
   return PartMoves(spec, spec.outputs[0].shape, spec.inputs, true);
 }

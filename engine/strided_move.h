@@ -36,6 +36,9 @@ struct StridedMove {
 // input 0 to a part of output 0.
 StridedMove MoveOf(const KernelSpec& spec);
 
+// What "Pad" or "StridedSliceGradient" puts around that part: one element.
+Tensor SurroundingOf(const KernelSpec& spec);
+
 // Of "Concat" and "Stack", from each input to output 0.
 std::vector<StridedMove> JoinMoves(const KernelSpec& spec);
 // Of "ConcatGradient", "Split" and "Unstack", from input 0 to each output.

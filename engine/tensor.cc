@@ -30,10 +30,13 @@ Tensor::Tensor(DType dtype, const Shape& shape, std::shared_ptr<void> owner,
                void* data)
     : dtype_(dtype), shape_(shape), owner_(std::move(owner)), data_(data) {}
 
-Tensor Tensor::Full(DType dtype, const Shape& shape, double value) {
+Tensor Tensor::Full(DType dtype, const Shape& shape, const Number& value) {
+  if (Status held = CheckHolds(dtype, value); !held.ok()) throw Error(held);
   Tensor t(dtype, shape);
   DispatchDType(dtype, [&]<typename T>(TypeTag<T>) {
-    std::fill_n(t.data<T>(), t.elements(), Convert<T>(value));
+    const T element = std::is_integral_v<T> ? Convert<T>(value.integer())
+                                            : Convert<T>(value.real());
+    std::fill_n(t.data<T>(), t.elements(), element);
   });
   return t;
 }

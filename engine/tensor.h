@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/dtype.h"
+#include "engine/number.h"
 #include "engine/shape.h"
 #include "engine/status.h"
 
@@ -52,8 +53,9 @@ class Tensor {
   static Tensor Array(const Shape& shape, std::initializer_list<T> values) {
     return Array(shape, std::span<const T>(values.begin(), values.size()));
   }
-  // All elements `value`, converted to dtype.
-  static Tensor Full(DType dtype, const Shape& shape, double value);
+  // All elements `value`. Throws Error for a number that dtype cannot hold
+  // (CheckHolds).
+  static Tensor Full(DType dtype, const Shape& shape, const Number& value);
   static Tensor Zeros(DType dtype, const Shape& shape) {
     return Full(dtype, shape, 0);
   }

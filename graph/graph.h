@@ -63,21 +63,26 @@ class Operation {
 };
 
 // An op's operand as the caller wrote it: a tensor of the graph, or a number
-// that becomes a constant of the other operand's dtype. It records the
-// caller's line, since its converting constructors run there.
+// that becomes a constant of the other operand's dtype, which must be able to
+// hold it (CheckHolds). It records the caller's line, since its converting
+// constructors run there.
 class Operand {
  public:
   Operand(const Output& output,  // NOLINT: implicit
           std::source_location location = std::source_location::current())
       : output_(output), location_(location) {}
+  Operand(const Number& number,  // NOLINT: implicit
+          std::source_location location = std::source_location::current())
+      : is_number_(true), number_(number), location_(location) {}
   template <typename T>
   requires std::is_arithmetic_v<T> Operand(
       T number,  // NOLINT: implicit
       std::source_location location = std::source_location::current())
-      : number_(static_cast<double>(number)), location_(location) {}
+      : is_number_(true), number_(number), location_(location) {}
 
-  bool is_number() const { return !output_.valid(); }
-  double number() const { return number_; }
+  bool is_number() const { return is_number_; }
+  const Number& number() const { return number_; }
+  bool empty() const { return !is_number_ && !output_.valid(); }
   const Output& output() const { return output_; }
   const std::source_location& location() const { return location_; }
   // The tensor; throws Error for a number or an empty handle.
@@ -86,7 +91,8 @@ class Operand {
 
  private:
   Output output_;
-  double number_ = 0;
+  bool is_number_ = false;
+  Number number_;
   std::source_location location_;
 };
 
@@ -162,8 +168,9 @@ struct Initializer {
   Shape shape;
   std::function<Output(Graph& graph)> value;
 };
-// All elements `value`; all 0; all 1; a copy of a tensor.
-Initializer Filled(double value, const Shape& shape,
+// All elements `value`, which dtype must be able to hold; all 0; all 1; a copy
+// of a tensor.
+Initializer Filled(const Number& value, const Shape& shape,
                    DType dtype = DType::kFloat32);
 Initializer Zeros(const Shape& shape, DType dtype = DType::kFloat32);
 Initializer Ones(const Shape& shape, DType dtype = DType::kFloat32);
@@ -194,15 +201,16 @@ class Graph {
   // A value fed at each step; the first dimension is often kUnknown.
   Output Placeholder(const std::string& name, DType dtype, const Shape& shape,
                      Location location = Location::current());
-  // A value that outlives the step. The handle reads it. Non-trainable ones
-  // (statistics, counters) get no gradient.
+  // A value that outlives the step. The handle reads it; the ops of
+  // graph/ops/state.h write it, one after another where a step has several
+  // writes. Non-trainable ones (statistics, counters) get no gradient.
   Output Variable(const std::string& name, const Initializer& initializer,
                   const VariableOptions& options = {},
                   Location location = Location::current());
   Output Constant(Tensor value, const std::string& name = "const",
                   Location location = Location::current());
-  // A scalar.
-  Output Constant(double value, DType dtype,
+  // A scalar. Throws Error if dtype cannot hold it.
+  Output Constant(const Number& value, DType dtype,
                   Location location = Location::current());
 
   // Adds any op of the table, checked and inferred. Throws Error.

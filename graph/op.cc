@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/graph.h"
+#include "graph/near_misses.h"
 #include "graph/ops/tables.h"
 
 namespace sluice {
@@ -25,6 +26,8 @@ AttrValue AttrLiteral::ToValue() const {
       return std::vector<int64_t>(ints.begin(), ints.end());
     case AttrType::kShape:
       return Shape(std::span<const int64_t>(ints.begin(), ints.size()));
+    case AttrType::kNumber:
+      return Number(f);
     case AttrType::kTensor:
       break;
   }
@@ -195,9 +198,15 @@ const OpDef* OpTable::Find(std::string_view name) const {
 
 const OpDef& OpTable::Get(std::string_view name) const {
   if (const OpDef* def = Find(name)) return *def;
-  throw Error(Code::kNotFound, fmt::format("unknown op '{}'; `sluice ops` "
-                                           "lists them",
-                                           name));
+  throw Error(Code::kNotFound,
+              fmt::format("unknown op '{}'{}", name, NearMissesOf(name)));
+}
+
+std::string OpTable::NearMissesOf(std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const auto& [known, def] : ops_) names.emplace_back(known);
+  const std::string near = NearMisses(name, names);
+  return near.empty() ? "; `sluice ops` lists them" : near;
 }
 
 std::vector<const OpDef*> OpTable::All() const {

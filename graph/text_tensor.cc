@@ -241,6 +241,16 @@ std::string PrintValue(const AttrValue& value) {
       value.variant());
 }
 
+// An integer where the text is one.
+Result<AttrValue> ParseNumber(TextScanner& scanner) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, scanner.Literal());
+  int64_t whole = 0;
+  double real = 0;
+  if (text != "-0" && ParseElement(text, &whole)) return AttrValue(whole);
+  if (ParseElement(text, &real)) return AttrValue(Number(real));
+  return scanner.Fail(fmt::format("'{}' is no number", text));
+}
+
 Result<AttrValue> ParseValue(TextScanner& scanner, AttrType type,
                              size_t* filled) {
   switch (type) {
@@ -260,6 +270,8 @@ Result<AttrValue> ParseValue(TextScanner& scanner, AttrType type,
       return AsValue(scanner.Dims());
     case AttrType::kTensor:
       return AsValue(ParseTensor(scanner, filled));
+    case AttrType::kNumber:
+      return ParseNumber(scanner);
   }
   CheckFailed("attribute type", __FILE__, __LINE__);
 }

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-Output Number(const Output& step, double value) {
+Output Float64(const Output& step, double value) {
   return step.graph().Constant(value, DType::kFloat64);
 }
 
@@ -39,7 +39,7 @@ bool IsRate(double rate) {
 LearningRate::LearningRate(double constant)
     : description_(fmt::format("{}", constant)),
       build_(
-          [constant](const Output& step) { return Number(step, constant); }) {
+          [constant](const Output& step) { return Float64(step, constant); }) {
   Require(IsRate(constant), description_, "a number that is not negative");
 }
 
@@ -60,10 +60,10 @@ LearningRate Piecewise(const std::vector<int64_t>& boundaries,
   Require(std::all_of(values.begin(), values.end(), IsRate), name,
           "rates that are not negative");
   return {name, [=](const Output& step) {
-            Output rate = Number(step, values.back());
+            Output rate = Float64(step, values.back());
             for (size_t i = boundaries.size(); i-- > 0;) {
               rate = Select(Less(step, static_cast<double>(boundaries[i])),
-                            Number(step, values[i]), rate);
+                            Float64(step, values[i]), rate);
             }
             return rate;
           }};
@@ -77,7 +77,7 @@ LearningRate StepDecay(double rate, double factor, int64_t every) {
   return {name, [=](const Output& step) {
             const Output times =
                 Floor(AsDouble(step) / static_cast<double>(every));
-            return rate * Pow(Number(step, factor), times);
+            return rate * Pow(Float64(step, factor), times);
           }};
 }
 

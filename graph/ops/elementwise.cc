@@ -119,10 +119,16 @@ constexpr OpDef ClipOp() {
     if (!(c.attrs().Float("lo") <= c.attrs().Float("hi"))) {
       return InvalidArgument("wanted lo <= hi");
     }
+    if (!IsFloating(c.type(0).dtype)) {
+      for (const char* bound : {"lo", "hi"}) {
+        SLUICE_RETURN_IF_ERROR(
+            CheckHolds(c.type(0).dtype, c.attrs().Float(bound)));
+      }
+    }
     return SameShape(c);
   };
   op.probes = {{.inputs = {{.shape = {37}, .lo = -9, .hi = 9}},
-                .attrs = {{"lo", -4.5}, {"hi", 3.0}}}};
+                .attrs = {{"lo", 1.0}, {"hi", 4.0}}}};
   return op;
 }
 
@@ -285,8 +291,13 @@ Output Cast(Operand x, DType to) {
   return Build("Cast", x, {{"to", to}});
 }
 
-Output Clip(Operand x, double lo, double hi) {
-  return Build("Clip", x, {{"lo", lo}, {"hi", hi}});
+Output Clip(Operand x, const Number& lo, const Number& hi) {
+  // Constants are exact where the op's attributes, which are doubles, are not.
+  const auto exact = [](const Number& n) { return Number(n.real()) == n; };
+  if (!exact(lo) || !exact(hi)) {
+    return Minimum(Maximum(x, {lo, x.location()}), {hi, x.location()});
+  }
+  return Build("Clip", x, {{"lo", lo.real()}, {"hi", hi.real()}});
 }
 
 Output Select(Operand condition, Operand a, Operand b) {

@@ -53,8 +53,9 @@ Output LogicalNot(Operand x);  // bool
 // around; to bool: x != 0.
 Output Cast(Operand x, DType to);
 
-// x limited to [lo, hi]. The gradient flows where lo <= x <= hi.
-Output Clip(Operand x, double lo, double hi);
+// x limited to [lo, hi], which an integer dtype must be able to hold. The
+// gradient flows where lo <= x <= hi.
+Output Clip(Operand x, const Number& lo, const Number& hi);
 
 // --- Two operands ------------------------------------------------------------
 

@@ -147,10 +147,10 @@ constexpr OpDef kBinaryOps[] = {
 
 Output Build(const char* op, const Operand& a, const Operand& b) {
   if (a.is_number() && b.is_number()) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("{}: wanted at least one tensor, got two numbers "
-                            "or empty Outputs ({})",
-                            op, FormatLocation(a.location())));
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{}: wanted at least one tensor, got two numbers ({})", op,
+                    FormatLocation(a.location())));
   }
   Graph& graph = (a.is_number() ? b : a).graph();
   return graph.Add({op, {a, b}}).output(0);

@@ -18,6 +18,10 @@ Status OneHotShape(InferContext& c) {
     return InvalidArgument(
         fmt::format("a tensor has at most {} dimensions", Shape::kMaxRank));
   }
+  for (const char* value : {"on", "off"}) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckHolds(c.attrs().Type("dtype"), c.attrs().NumberOf(value)));
+  }
   y.push_back(depth);
   c.SetOutput(0, y);
   return {};
@@ -124,8 +128,8 @@ constexpr OpDef kIndexOps[] = {
      .outputs = {{"y", "dtype"}},
      .types = {{"I", kIndex}},
      .attrs = {{"depth", AttrType::kInt},
-               {"on", 1.0},
-               {"off", 0.0},
+               {"on", AttrLiteral::OfNumber(1)},
+               {"off", AttrLiteral::OfNumber(0)},
                {"dtype", DType::kFloat32}},
      .shape = OneHotShape,
      .gradient = NotDifferentiable,

@@ -10,10 +10,11 @@
 
 namespace sluice {
 
-// A new last dimension of `depth` elements: `on` at the index, else `off`.
+// A new last dimension of `depth` elements: `on` at the index, else `off`, both
+// of which dtype must be able to hold.
 struct OneHotOptions {
-  double on = 1;
-  double off = 0;
+  Number on = 1;
+  Number off = 0;
   DType dtype = DType::kFloat32;
 };
 Output OneHot(Operand indices, int64_t depth,

@@ -153,6 +153,25 @@ Status FillShape(InferContext& c) {
   return {};
 }
 
+// How many of start, start + delta, ... come before limit; kUnknown for too
+// many, or a delta of 0.
+int64_t RangeCount(double start, double limit, double delta) {
+  const double count = std::ceil((limit - start) / delta);
+  if (!(delta != 0) || !(count < 0x1p40)) return kUnknown;
+  return static_cast<int64_t>(std::max(count, 0.0));
+}
+int64_t RangeCount(int64_t start, int64_t limit, int64_t delta) {
+  if (delta == 0) return kUnknown;
+  if (delta > 0 ? start >= limit : start <= limit) return 0;
+  const auto from = static_cast<uint64_t>(start);
+  const auto to = static_cast<uint64_t>(limit);
+  const auto by = static_cast<uint64_t>(delta);
+  const uint64_t before =
+      delta > 0 ? (to - from - 1) / by : (from - to - 1) / (0 - by);
+  return before < uint64_t{1} << 40 ? static_cast<int64_t>(before) + 1
+                                    : kUnknown;
+}
+
 Status RangeShape(InferContext& c) {
   bool known = true;
   for (int i = 0; i < 3; ++i) {
@@ -163,15 +182,16 @@ Status RangeShape(InferContext& c) {
   }
   int64_t n = kUnknown;
   if (known) {
-    const double start = c.constant(0)->At(0);
-    const double limit = c.constant(1)->At(0);
-    const double delta = c.constant(2)->At(0);
-    const double count = std::ceil((limit - start) / delta);
-    if (!(delta != 0) || !(count < 0x1p40)) {
+    const Tensor &start = *c.constant(0), &limit = *c.constant(1),
+                 &delta = *c.constant(2);
+    n = IsFloating(start.dtype())
+            ? RangeCount(start.At(0), limit.At(0), delta.At(0))
+            : RangeCount(start.IntAt(0), limit.IntAt(0), delta.IntAt(0));
+    if (n == kUnknown) {
       return InvalidArgument(fmt::format("no range leads from {} to {} by {}",
-                                         start, limit, delta));
+                                         start.ToString(), limit.ToString(),
+                                         delta.ToString()));
     }
-    n = static_cast<int64_t>(std::max(count, 0.0));
   }
   c.SetOutput(0, {n});
   return {};
@@ -368,8 +388,8 @@ Output Fill(const ShapeOperand& shape, Operand value) {
   return graph.Add({"Fill", {shape.In(graph, value.location()), value}})
       .output(0);
 }
-Output Fill(Graph& graph, const ShapeOperand& shape, double value, DType dtype,
-            const std::source_location& location) {
+Output Fill(Graph& graph, const ShapeOperand& shape, const Number& value,
+            DType dtype, const std::source_location& location) {
   const Output scalar = graph.Constant(value, dtype, location);
   return Fill(shape, Operand(scalar, location));
 }

@@ -48,7 +48,7 @@ Output BroadcastToShapeOf(Operand x, const Output& like);
 // Every element the scalar `value`.
 Output Fill(const ShapeOperand& shape, Operand value);
 Output Fill(
-    Graph& graph, const ShapeOperand& shape, double value,
+    Graph& graph, const ShapeOperand& shape, const Number& value,
     DType dtype = DType::kFloat32,
     const std::source_location& location = std::source_location::current());
 // x's dtype and shape, every element 0 or 1. Constants where the shape is

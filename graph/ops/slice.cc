@@ -138,6 +138,10 @@ Status PadShape(InferContext& c) {
     }
     if (y[i] != kUnknown) y.set(i, before + y[i] + after);
   }
+  if (!IsFloating(c.type(0).dtype)) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckHolds(c.type(0).dtype, c.attrs().NumberOf("value")));
+  }
   c.SetOutput(0, y);
   return {};
 }
@@ -239,7 +243,8 @@ constexpr OpDef kSliceOps[] = {
      .doc = "`value` put around x: before and after each dimension.",
      .inputs = {{"x"}},
      .types = {{"T", kAnyType}},
-     .attrs = {{"paddings", AttrType::kInts}, {"value", 0.0}},
+     .attrs = {{"paddings", AttrType::kInts},
+               {"value", AttrLiteral::OfNumber(0)}},
      .shape = PadShape,
      .gradient = PadGradient,
      .half = HalfRule::kFollow,
@@ -282,7 +287,8 @@ Output Slice(Operand x, const std::vector<int64_t>& begin,
 Output StridedSlice(Operand x, const StridedSliceOptions& options) {
   return x.graph().Add({"StridedSlice", {x}, AttributesOf(options)}).output(0);
 }
-Output Pad(Operand x, const std::vector<int64_t>& paddings, double value) {
+Output Pad(Operand x, const std::vector<int64_t>& paddings,
+           const Number& value) {
   return x.graph()
       .Add({"Pad", {x}, {{"paddings", paddings}, {"value", value}}})
       .output(0);

@@ -25,8 +25,10 @@ struct StridedSliceOptions {
 };
 Output StridedSlice(Operand x, const StridedSliceOptions& options);
 
-// `value` put around x: paddings = {before 0, after 0, before 1, after 1, ...}.
-Output Pad(Operand x, const std::vector<int64_t>& paddings, double value = 0);
+// `value`, which x's dtype must be able to hold, put around x: paddings =
+// {before 0, after 0, before 1, after 1, ...}.
+Output Pad(Operand x, const std::vector<int64_t>& paddings,
+           const Number& value = 0);
 
 }  // namespace sluice
 

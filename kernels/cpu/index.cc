@@ -46,8 +46,8 @@ Result<KernelPtr> MakeOneHot(const KernelSpec& spec) {
   const TensorType y = spec.outputs[0];
   const int64_t n = spec.inputs[0].shape.elements();
   const int64_t depth = spec.attrs.Int("depth");
-  const Tensor on = Tensor::Full(y.dtype, {}, spec.attrs.Float("on"));
-  const Tensor off = Tensor::Full(y.dtype, {}, spec.attrs.Float("off"));
+  const Tensor on = Tensor::Full(y.dtype, {}, spec.attrs.NumberOf("on"));
+  const Tensor off = Tensor::Full(y.dtype, {}, spec.attrs.NumberOf("off"));
   const size_t bytes = SizeOf(y.dtype);
   return DispatchIndex(
       spec.inputs[0].dtype, [&]<typename I>(TypeTag<I>) -> Result<KernelPtr> {
@@ -168,8 +168,8 @@ template <typename T, typename I>
 KernelPtr ScatterAddKernel(const GatherShape& plan) {
   const int64_t blocks = plan.batch * plan.middle;
   const int64_t work = plan.count * plan.inner;
-  const int64_t ranges =
-      std::clamp<int64_t>(work / kGrain, 1, std::min<int64_t>(plan.size, 16));
+  const int64_t ranges = std::clamp<int64_t>(
+      work / kGrain, 1, std::clamp<int64_t>(plan.size, 1, 16));
   const int64_t width = (plan.size + ranges - 1) / ranges;
   return KernelOf([=](const KernelContext& c) -> Status {
     const I* indices = c.input<I>(1);

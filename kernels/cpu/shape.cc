@@ -31,11 +31,12 @@ Result<KernelPtr> MakeFilledLike(const KernelSpec& spec) {
 Result<KernelPtr> MakeRange(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.elements();
   const auto make = [n]<typename T>(TypeTag<T>) {
+    // Unsigned: a step on the way may be beyond int64.
     using Wide =
-        std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
+        std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;
     return KernelOf([n](const KernelContext& c) {
-      const Wide start = *c.input<T>(0);
-      const Wide delta = *c.input<T>(2);
+      const auto start = static_cast<Wide>(*c.input<T>(0));
+      const auto delta = static_cast<Wide>(*c.input<T>(2));
       T* y = c.output<T>(0);
       for (int64_t i = 0; i < n; ++i) {
         y[i] = static_cast<T>(start + static_cast<Wide>(i) * delta);

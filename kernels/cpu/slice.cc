@@ -14,14 +14,13 @@ namespace {
 // Pad and StridedSliceGradient.
 Result<KernelPtr> MakeMoveIntoFilled(const KernelSpec& spec) {
   const TensorType& to = spec.outputs[0];
-  const double value = spec.op == "Pad" ? spec.attrs.Float("value") : 0;
   const StridedCopy copy(to.dtype, MoveOf(spec));
-  return KernelOf([copy, to, element = Tensor::Full(to.dtype, {}, value)](
-                      const KernelContext& c) {
-    FillElements(to.dtype, c.output<char>(0), to.shape.elements(),
-                 element.raw());
-    copy.Run(c.output<char>(0), c.input<char>(0));
-  });
+  return KernelOf(
+      [copy, to, element = SurroundingOf(spec)](const KernelContext& c) {
+        FillElements(to.dtype, c.output<char>(0), to.shape.elements(),
+                     element.raw());
+        copy.Run(c.output<char>(0), c.input<char>(0));
+      });
 }
 
 // The reference for other devices': no pass makes it for the CPU.

@@ -49,7 +49,7 @@ Result<KernelPtr> MakeScatterAdd(const KernelSpec& spec) {
 Result<KernelPtr> MakeOneHot(const KernelSpec& spec) {
   const DType dtype = spec.outputs[0].dtype;
   const auto pattern = [&](const char* attr) {
-    return PatternOf(Tensor::Full(dtype, {}, spec.attrs.Float(attr)));
+    return PatternOf(Tensor::Full(dtype, {}, spec.attrs.NumberOf(attr)));
   };
   const OneHotShape shape = {spec.inputs[0].shape.elements(),
                              spec.attrs.Int("depth"), pattern("on"),

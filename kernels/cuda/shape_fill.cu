@@ -53,8 +53,10 @@ __global__ void FillKernel(uint8_t* y, uint64_t pattern, int64_t bytes,
 
 template <typename T>
 __global__ void RangeKernel(const T* start, const T* delta, T* y, int64_t n) {
-  using Wide = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
-  const Wide first = *start, step = *delta;
+  // Unsigned: a step on the way may be beyond int64.
+  using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+  const Wide first = static_cast<Wide>(*start),
+             step = static_cast<Wide>(*delta);
   for (int64_t i = GlobalThread(); i < n; i += GlobalThreads()) {
     y[i] = static_cast<T>(first + static_cast<Wide>(i) * step);
   }

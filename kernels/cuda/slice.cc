@@ -13,8 +13,7 @@ namespace {
 // Pad and StridedSliceGradient.
 Result<KernelPtr> MakeMoveIntoFilled(const KernelSpec& spec) {
   const TensorType& to = spec.outputs[0];
-  const double value = spec.op == "Pad" ? spec.attrs.Float("value") : 0;
-  const uint64_t pattern = PatternOf(Tensor::Full(to.dtype, {}, value));
+  const uint64_t pattern = PatternOf(SurroundingOf(spec));
   return KernelOf([move = MoveOf(spec), dtype = to.dtype, bytes = to.bytes(),
                    pattern](const KernelContext& c) -> Status {
     SLUICE_RETURN_IF_ERROR(
