@@ -46,6 +46,13 @@ struct TensorType {
   }
 };
 
+// What a tensor may take, bytes: sums over all tensors of a step, and strides,
+// stay within int64. Above it is no address space.
+inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 47;
+// An error for a tensor of more, dimensions of size 0 or kUnknown counted as 1:
+// neither its bytes nor its strides can be computed wrong.
+Status CheckTensorSize(const TensorType& type);
+
 // Everything a kernel may depend on when it is made.
 struct KernelSpec {
   std::string op;

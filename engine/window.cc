@@ -3,20 +3,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace sluice {
 namespace {
 
+// Beyond it nothing is an image: libraries count in 32 bits, and no product of
+// one with a position overflows.
+constexpr int64_t kMaxWindowStep = std::numeric_limits<int32_t>::max();
+
 // Fills output and, for SAME, the padding.
 Status Place(std::string_view padding, WindowDim* d) {
   if (d->stride < 1 || d->dilation < 1 || d->pad_before < 0 ||
-      d->pad_after < 0) {
+      d->pad_after < 0 ||
+      std::max({d->stride, d->dilation, d->pad_before, d->pad_after}) >
+          kMaxWindowStep) {
     return InvalidArgument(fmt::format(
-        "strides and dilations must be positive and paddings not negative, got "
+        "strides and dilations must be from 1 to {}, paddings from 0, got "
         "stride {}, dilation {}, padding {} and {}",
-        d->stride, d->dilation, d->pad_before, d->pad_after));
+        kMaxWindowStep, d->stride, d->dilation, d->pad_before, d->pad_after));
   }
   if (d->window == 0) return InvalidArgument("the window is empty");
+  if (d->window > 0 && (d->window - 1) > kMaxWindowStep / d->dilation) {
+    return InvalidArgument(fmt::format(
+        "a window of {} with dilation {} spans more than {} elements",
+        d->window, d->dilation, kMaxWindowStep));
+  }
   d->output = kUnknown;
   if (d->input < 0 || d->window < 0) return {};
   if (padding == "SAME") {

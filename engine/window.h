@@ -40,7 +40,8 @@ struct Window2D {
 //   explicit_padding: top, bottom, left, right, for "EXPLICIT".
 // SAME is TensorFlow's: output = ceil(input / stride), the odd row or column of
 // padding at the end. InvalidArgument for what cannot be, such as a window
-// larger than the padded image.
+// larger than the padded image, or a stride, dilation, padding or extent beyond
+// 2^31 - 1.
 Result<Window2D> WindowOf(const Attributes& attrs, const Shape& image,
                           int64_t window_h, int64_t window_w);
 

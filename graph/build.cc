@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "graph/input_count.h"
+#include "graph/near_misses.h"
 
 namespace sluice {
 namespace {
@@ -56,6 +57,12 @@ Status CheckAttributes(const OpDef& op, Attributes* attrs) {
     } else if (given->type() == AttrType::kInt &&
                def.type == AttrType::kFloat) {
       checked.Set(def.name, static_cast<double>(given->get<int64_t>()));
+    } else if (def.type == AttrType::kNumber &&
+               given->type() == AttrType::kInt) {
+      checked.Set(def.name, *given);
+    } else if (def.type == AttrType::kNumber &&
+               given->type() == AttrType::kFloat) {
+      checked.Set(def.name, Number(given->get<double>()));
     } else {
       return InvalidArgument(
           fmt::format("attribute '{}' is of type {}, wanted {}", def.name,
@@ -64,7 +71,13 @@ Status CheckAttributes(const OpDef& op, Attributes* attrs) {
   }
   for (const auto& [name, value] : *attrs) {
     if (!checked.Has(name)) {
-      return InvalidArgument(fmt::format("no attribute '{}'", name));
+      std::vector<std::string_view> names;
+      for (const AttrDef& def : op.attrs) names.emplace_back(def.name);
+      return InvalidArgument(fmt::format(
+          "no attribute '{}'{}; {}", name, NearMisses(name, names),
+          names.empty()
+              ? "the op has none"
+              : fmt::format("the op has {}", fmt::join(names, ", "))));
     }
   }
   *attrs = std::move(checked);
@@ -129,12 +142,7 @@ Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
 // What no tensor can be, however its unknown dimensions turn out.
 Status CheckSizes(const std::vector<TensorType>& types) {
   for (const TensorType& type : types) {
-    Shape known;
-    for (int64_t d : type.shape) {
-      if (d != kUnknown) known.push_back(d);
-    }
-    const Result<int64_t> elements = CheckedElements(known.dims());
-    if (!elements.ok()) return elements.status();
+    SLUICE_RETURN_IF_ERROR(CheckTensorSize(type));
   }
   return {};
 }
@@ -179,7 +187,8 @@ Node& Graph::Add(NodeRequest request, Location location) {
   const OpDef* op = OpTable::Global().Find(request.op);
   if (op == nullptr) {
     throw Error(Code::kNotFound,
-                fmt::format("unknown op '{}' ({})", request.op, where));
+                fmt::format("unknown op '{}'{} ({})", request.op,
+                            OpTable::Global().NearMissesOf(request.op), where));
   }
   const std::string name =
       UniqueName(request.name.empty() ? SnakeCase(op->name) : request.name);
@@ -201,6 +210,10 @@ Node& Graph::Add(NodeRequest request, Location location) {
   std::vector<Output> inputs(given);
   for (int i = 0; i < given; ++i) {
     const Operand& operand = request.inputs[i];
+    if (operand.empty()) {
+      fail(fmt::format("'{}' is an empty Output, wanted a tensor",
+                       op->InputArg(i, given).name));
+    }
     if (!operand.is_number()) {
       inputs[i] = operand.output();
       if (&inputs[i].graph() != this) {
@@ -210,18 +223,23 @@ Node& Graph::Add(NodeRequest request, Location location) {
     }
     const Operand* model = nullptr;
     for (int j = 0; j < given && model == nullptr; ++j) {
-      if (!request.inputs[j].is_number() &&
+      if (request.inputs[j].output().valid() &&
           std::string_view(op->InputArg(j, given).type) ==
               op->InputArg(i, given).type) {
         model = &request.inputs[j];
       }
     }
     if (model == nullptr) {
-      fail(fmt::format("'{}' is a number or an empty Output, wanted a tensor",
-                       op->InputArg(i, given).name));
+      fail(fmt::format("'{}' is the number {}, wanted a tensor",
+                       op->InputArg(i, given).name,
+                       operand.number().ToString()));
     }
-    inputs[i] =
-        Constant(operand.number(), model->output().dtype(), operand.location());
+    const DType dtype = model->output().dtype();
+    if (Status held = CheckHolds(dtype, operand.number()); !held.ok()) {
+      fail(fmt::format("'{}': {}; cast the tensor", op->InputArg(i, given).name,
+                       held.message()));
+    }
+    inputs[i] = Constant(operand.number(), dtype, operand.location());
   }
 
   Node& node =
@@ -277,7 +295,11 @@ Output Graph::Constant(Tensor value, const std::string& name,
       .output(0);
 }
 
-Output Graph::Constant(double value, DType dtype, Location location) {
+Output Graph::Constant(const Number& value, DType dtype, Location location) {
+  if (Status held = CheckHolds(dtype, value); !held.ok()) {
+    throw Error(held.code(), fmt::format("Const: {} ({})", held.message(),
+                                         FormatLocation(location)));
+  }
   return Constant(Tensor::Full(dtype, {}, value), "const", location);
 }
 
@@ -287,7 +309,7 @@ Initializer CopyOf(Tensor value) {
       [kept = std::move(value)](Graph& graph) { return graph.Constant(kept); }};
 }
 
-Initializer Filled(double value, const Shape& shape, DType dtype) {
+Initializer Filled(const Number& value, const Shape& shape, DType dtype) {
   return {dtype, shape, [=](Graph& graph) {
             const Tensor dims = Tensor::Vector<int64_t>(shape.dims());
             const Output shape_operand = graph.Constant(dims, "shape");

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <queue>
 
+#include "graph/near_misses.h"
+
 namespace sluice {
 
 const Tensor* ConstantValue(const Output& output) {
@@ -41,11 +43,13 @@ bool operator<(const Output& a, const Output& b) {
 
 const Output& Operand::tensor() const {
   if (!output_.valid()) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("a tensor was wanted, got {} ({})",
-                            is_number() ? fmt::format("the number {}", number_)
-                                        : "an empty Output",
-                            FormatLocation(location_)));
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("a tensor was wanted, got {} ({})",
+                    is_number_
+                        ? "the number " + number_.ToString()
+                        : "an empty Output: a handle that no op returned",
+                    FormatLocation(location_)));
   }
   return output_;
 }
@@ -102,15 +106,10 @@ Output Graph::Get(std::string_view output_name) const {
   }
   Node* node = Find(name);
   if (node == nullptr) {
-    std::string similar;
-    for (const auto& n : nodes_) {
-      const bool near = n->name().find(name) != std::string::npos ||
-                        (!name.empty() && name.find(n->name()) != name.npos);
-      if (near && similar.size() < 120) similar += " '" + n->name() + "'";
-    }
-    throw Error(Code::kNotFound,
-                fmt::format("the graph has no node '{}'{}", name,
-                            similar.empty() ? "" : "; similar:" + similar));
+    std::vector<std::string_view> names;
+    for (const auto& n : nodes_) names.emplace_back(n->name());
+    throw Error(Code::kNotFound, fmt::format("the graph has no node '{}'{}",
+                                             name, NearMisses(name, names)));
   }
   if (index < 0 || index >= node->num_outputs()) {
     throw Error(Code::kNotFound,

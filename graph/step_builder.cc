@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <unordered_set>
 
 #include "graph/evaluate.h"
@@ -43,10 +44,15 @@ Status CheckRequest(const Graph& graph, const StepRequest& request) {
     }
     return {};
   };
+  std::set<Output> fed;
   for (const FeedShape& feed : request.feeds) {
     const Output& output = feed.output;
     SLUICE_RETURN_IF_ERROR(
         check(output.valid() ? &output.node() : nullptr, "feed"));
+    if (!fed.insert(output).second) {
+      return InvalidArgument(fmt::format(
+          "'{}' is fed twice ({})", output.name(), output.node().location()));
+    }
     if (!feed.shape.concrete() || !Compatible(output.shape(), feed.shape)) {
       return InvalidArgument(
           fmt::format("feed of '{}': shape {} given, wanted {} ({})",
@@ -243,7 +249,9 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
     Node& feed = step->AddRaw(name, name, placeholder,
                               {{"dtype", type.dtype}, {"shape", type.shape}},
                               {}, {type});
-    step->ReplaceUses(fed, feed.output(0), /*controls=*/false);
+    // Another node that is fed still runs where it is waited for; a placeholder
+    // has nothing to run.
+    step->ReplaceUses(fed, feed.output(0), fed.node().Is("Placeholder"));
   }
   return step;
 }

@@ -25,23 +25,31 @@ Output Rows(const Output& x) {
   return OverRows(OnesLike(x));
 }
 
+// Where x is half, statistics and arithmetic are in float32 (kComputeOfT).
+Output Widened(const Output& x) {
+  return IsHalf(x.dtype()) ? Cast(x, ComputeDType(x.dtype())) : x;
+}
+Output LikeX(const Output& y, const Output& x) {
+  return y.dtype() == x.dtype() ? y : Cast(y, x.dtype());
+}
+
 // --- BatchNorm ---------------------------------------------------------------
 
 // BatchNormGrad in terms of simple ops, to be differentiated.
 Outputs BatchNormGradExpression(const Node&, const Outputs& in) {
-  const Output x = in[0], scale = in[1], mean = in[2], inv_std = in[3];
-  const Output dy = in[4];
+  const Output x = Widened(in[0]), scale = in[1], mean = in[2];
+  const Output inv_std = in[3], dy = Widened(in[4]);
   const Output normal = (x - mean) * inv_std;
   const Output dscale = OverRows(dy * normal);
   const Output doffset = OverRows(dy);
   const Output dx =
       scale * inv_std * (dy - (doffset + normal * dscale) / Rows(x));
-  return {dx, dscale, doffset};
+  return {LikeX(dx, in[0]), dscale, doffset};
 }
 
 // What flows back through the statistics, which are outputs too.
 Output ThroughStatistics(const Node& node, const Outputs& dy) {
-  const Output x = node.input(0);
+  const Output x = Widened(node.input(0));
   const Output mean = node.output(1), inv_std = node.output(2);
   const double fresh = 1 - node.attrs().Float("momentum");
   const Output count = Rows(x);
@@ -54,7 +62,7 @@ Output ThroughStatistics(const Node& node, const Outputs& dy) {
   if (dy[4].valid()) {
     dvariance = dvariance + fresh * count / Maximum(count - 1.0, 1.0) * dy[4];
   }
-  return (dmean + 2.0 * dvariance * (x - mean)) / count;
+  return LikeX((dmean + 2.0 * dvariance * (x - mean)) / count, node.input(0));
 }
 
 Outputs BatchNormGradient(const Node& node, const Outputs& dy) {
@@ -79,13 +87,13 @@ Outputs BatchNormGradient(const Node& node, const Outputs& dy) {
 // --- LayerNorm ---------------------------------------------------------------
 
 Outputs LayerNormGradExpression(const Node&, const Outputs& in) {
-  const Output x = in[0], scale = in[1], dy = in[4];
+  const Output x = Widened(in[0]), scale = in[1], dy = Widened(in[4]);
   const Output mean = ExpandDims(in[2], -1), inv_std = ExpandDims(in[3], -1);
   const Output normal = (x - mean) * inv_std;
   const Output g = dy * scale;
   const Output dx = inv_std * (g - Mean(g, {-1}, true) -
                                normal * Mean(g * normal, {-1}, true));
-  return {dx, OverRows(dy * normal), OverRows(dy)};
+  return {LikeX(dx, in[0]), OverRows(dy * normal), OverRows(dy)};
 }
 
 Outputs LayerNormGradient(const Node& node, const Outputs& dy) {
@@ -96,10 +104,13 @@ Outputs LayerNormGradient(const Node& node, const Outputs& dy) {
                                     node.output(1), node.output(2), dy[0]}});
     for (int i = 0; i < 3; ++i) dx[i] = grad.output(i);
   }
-  const Output x = node.input(0);
+  const Output x = Widened(node.input(0));
   const Output mean = ExpandDims(node.output(1), -1);
   const Output inv_std = ExpandDims(node.output(2), -1);
-  auto add = [&](const Output& g) { dx[0] = dx[0].valid() ? dx[0] + g : g; };
+  auto add = [&](const Output& wide) {
+    const Output g = LikeX(wide, node.input(0));
+    dx[0] = dx[0].valid() ? dx[0] + g : g;
+  };
   const Output count = Sum(OnesLike(x), {-1}, true);
   if (dy[1].valid()) {
     add(BroadcastToShapeOf(ExpandDims(dy[1], -1) / count, x));
@@ -123,10 +134,11 @@ Output BatchNormAgain(const Node& node, const Outputs& in) {
 // With respect to x, scale, offset, mean and inv_std.
 Outputs ApplyGradientWith(const Output& inv_std, const Node& node,
                           const Output& dy) {
-  const Output x = node.input(0), scale = node.input(1), mean = node.input(3);
-  const Output distance = OverRows(dy * (x - mean));
-  const Output doffset = OverRows(dy);
-  return {dy * (scale * inv_std), distance * inv_std, doffset,
+  const Output x = Widened(node.input(0)), wide_dy = Widened(dy);
+  const Output scale = node.input(1), mean = node.input(3);
+  const Output distance = OverRows(wide_dy * (x - mean));
+  const Output doffset = OverRows(wide_dy);
+  return {LikeX(wide_dy * (scale * inv_std), dy), distance * inv_std, doffset,
           -1.0 * doffset * scale * inv_std, distance * scale};
 }
 

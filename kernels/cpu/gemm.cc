@@ -76,7 +76,7 @@ const GemmKernels<double>& Kernels<double>() {
   return Simd().gemm_f64;
 }
 
-// How a product is cut, from its sizes alone.
+// How a product is cut, from its sizes alone. Not at all where one is 0.
 struct Cut {
   bool pack_b = false;
   int64_t task_rows = 0;     // of C
@@ -91,6 +91,7 @@ struct Cut {
 
 template <typename T>
 Cut MakeCut(const Gemm<T>& g) {
+  if (g.m == 0 || g.n == 0 || g.k == 0) return {};  // nothing to multiply
   const GemmKernels<T>& kernels = Kernels<T>();
   const int64_t padded_n = RoundUp(g.n, kernels.columns);
   Cut cut;
