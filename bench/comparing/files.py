@@ -20,7 +20,9 @@ def higher_is_better(metric):
     """None for what is no metric."""
     if metric.endswith("_per_second") or metric == "ratio":
         return True
-    if metric.startswith("ns_") or metric in ("seconds", "peak_bytes"):
+    if metric.startswith("ns_"):
+        return False
+    if metric in ("seconds", "peak_bytes", "arena_bytes"):
         return False
     return None
 

@@ -12,6 +12,7 @@ MODELS = (
     "resnet50_training",
     "resnet50_inference",
 )
+BATCH = {"mnist": 100, "resnet50": 16}
 ROUNDS = {"mnist": 15, "resnet50": 7}
 
 
@@ -28,11 +29,15 @@ def program_of(build, name):
     return program
 
 
+def batch_of(flags, model):
+    return flags.batch or BATCH[family_of(model)]
+
+
 def model_flags(flags, model):
     """What a server, ours or a peer's, is told."""
     return [
         *("--model", model),
-        *("--batch", str(flags.batch)),
+        *("--batch", str(batch_of(flags, model))),
         *("--threads", str(flags.threads)),
     ]
 
@@ -53,7 +58,7 @@ def measure(flags, model, commands, optional=()):
         result = {
             "bench": model,
             "peer": side.name,
-            "batch": flags.batch,
+            "batch": batch_of(flags, model),
             "threads": flags.threads,
             "steps_per_second": round(rate, 3),
             "low": round(low, 3),
@@ -67,7 +72,7 @@ def measure(flags, model, commands, optional=()):
     return results
 
 
-def print_results(results):
+def print_results(results, sides):
     first = results[0]
     print(
         f"\n{first['bench']}, batch {first['batch']},"
@@ -75,13 +80,13 @@ def print_results(results):
     )
     print(
         f"{'side':<21}{'steps/s':>9}{'':>20}{'images/s':>10}{'peak MB':>9}"
-        "  ours / theirs: speed, memory"
+        f"  {sides}: speed, memory"
     )
     for r in results:
         rate = r["steps_per_second"]
         digits = 1 if rate >= 10 else 3
-        spread_text = f"{r['low']:.{digits}f} to {r['high']:.{digits}f}"
-        line = f"{r['peer']:<21}{rate:>9.{digits}f}{spread_text:>20}"
+        quartiles = f"{r['low']:.{digits}f} to {r['high']:.{digits}f}"
+        line = f"{r['peer']:<21}{rate:>9.{digits}f}{quartiles:>20}"
         line += f"{rate * r['batch']:>10.1f}{r['peak_bytes'] / 1e6:>9.0f}"
         if "ratio" in r:
             line += (

@@ -88,4 +88,4 @@ def compare(flags):
                 for result in results:
                     print(json.dumps(result), flush=True)
             else:
-                print_results(results)
+                print_results(results, "ours / theirs")

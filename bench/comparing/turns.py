@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import signal
@@ -13,6 +14,7 @@ import tempfile
 from comparing.failure import Failure
 
 BLOCK_SECONDS = 0.4
+FEWEST_ROUNDS = 5  # with which rounds can exclude chance
 
 
 class Side:
@@ -144,11 +146,24 @@ def spread(values):
     return statistics.median(values), low, high
 
 
+def beyond_noise(ratios, bound):
+    """Are so many ratios below the bound that chance does it once in 20 times?
+
+    The sign test: were the bound their true median, each would be below it in
+    one case of two.
+    """
+    n = len(ratios)
+    below = sum(ratio < bound for ratio in ratios)
+    return sum(math.comb(n, k) for k in range(below, n + 1)) < 0.05 * 2**n
+
+
 def speed_ratio(ours, theirs):
-    """Of rates, round by round, so that a slow moment of the machine cancels."""
-    middle, low, high = spread([a / b for a, b in zip(ours, theirs)])
+    """Ours / theirs, round by round, so that a slow moment cancels."""
+    ratios = [a / b for a, b in zip(ours, theirs)]
+    middle, low, high = spread(ratios)
     return {
         "ratio": round(middle, 3),
         "ratio_low": round(low, 3),
         "ratio_high": round(high, 3),
+        "ratios": [round(ratio, 3) for ratio in ratios],
     }
