@@ -36,7 +36,7 @@ for name in "${programs[@]}" "${benches[@]}" "${tests[@]}"; do
 done
 cp build/cuda/bin/libsluice_cuda.so $root/lib/
 cp scripts/gpu_check.sh $root/scripts/
-cp -r bench/peers bench/compare $root/bench/
+cp -r bench/peers bench/comparing bench/compare $root/bench/
 cp README.md $root/
 cp LICENSE $root/licences/sluice
 

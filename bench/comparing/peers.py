@@ -1,0 +1,91 @@
+"""Sluice beside PyTorch, TensorFlow and ONNX Runtime."""
+
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+
+from comparing.failure import Failure
+from comparing.models import (
+    family_of,
+    measure,
+    model_flags,
+    print_results,
+    program_of,
+)
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent
+BUILD = BENCH.parent / "build"
+
+# For each family of models: name, script and mode of every peer.
+PEERS = {
+    "mnist": {
+        "pytorch": ("torch_mnist.py", "eager"),
+        "pytorch-fused": ("torch_mnist.py", "fused"),
+        "pytorch-compile": ("torch_mnist.py", "compile"),
+        "tensorflow": ("tf_mnist.py", "function"),
+    },
+    "resnet50": {
+        "pytorch": ("torch_resnet50.py", "eager"),
+        "pytorch-nhwc": ("torch_resnet50.py", "eager-nhwc"),
+        "pytorch-compile": ("torch_resnet50.py", "compile"),
+        "pytorch-compile-nhwc": ("torch_resnet50.py", "compile-nhwc"),
+        "tensorflow": ("tf_resnet50.py", "function"),
+        "onnxruntime": ("ort_resnet50.py", "session"),
+    },
+}
+
+
+def peers_python():
+    """The interpreter of the peers' environment, made when absent or old."""
+    requirements = BENCH / "requirements.txt"
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    environment = BUILD / "peers"
+    python = environment / "bin" / "python"
+    stamp = environment / "requirements.sha256"
+    if stamp.exists() and stamp.read_text() == digest:
+        return python
+    print(f"Installing the peers into {environment}", file=sys.stderr)
+    made = subprocess.run([sys.executable, "-m", "venv", environment])
+    if made.returncode != 0:
+        raise Failure("python3 -m venv failed; on Debian install python3-venv")
+    installed = subprocess.run(
+        [python, "-m", "pip", "install", "-q", "-r", requirements],
+        stdout=sys.stderr,
+    )
+    if installed.returncode != 0:
+        raise Failure(f"pip could not install {requirements}")
+    stamp.write_text(digest)
+    return python
+
+
+def groups_of(flags, model):
+    """The peers that take turns with us in one go."""
+    known = PEERS[family_of(model)]
+    peers = [name for name in flags.peer or known if name in known]
+    if flags.pairs or family_of(model) == "resnet50":
+        return [[peer] for peer in peers]
+    return [peers]
+
+
+def commands_of(flags, model, peers):
+    serve = ["--serve", *model_flags(flags, model)]
+    commands = {"sluice": [program_of(flags.build, "step_bench"), *serve]}
+    for name in peers:
+        script, mode = PEERS[family_of(model)][name]
+        path = BENCH / "peers" / script
+        commands[name] = [peers_python(), path, "--mode", mode, *serve]
+    return commands
+
+
+def compare(flags):
+    for model in flags.model or ("mnist_mlp", "mnist_cnn"):
+        for peers in groups_of(flags, model):
+            commands = commands_of(flags, model, peers)
+            results = measure(flags, model, commands, optional=peers)
+            if flags.json:
+                for result in results:
+                    print(json.dumps(result), flush=True)
+            else:
+                print_results(results, "ours / theirs")
