@@ -297,8 +297,10 @@ Output Graph::Constant(Tensor value, const std::string& name,
 
 Output Graph::Constant(const Number& value, DType dtype, Location location) {
   if (Status held = CheckHolds(dtype, value); !held.ok()) {
-    throw Error(held.code(), fmt::format("Const: {} ({})", held.message(),
-                                         FormatLocation(location)));
+    throw Error(
+        held.code(),
+        fmt::format("Const: {} ({})", held.message(),
+                    location_.empty() ? FormatLocation(location) : location_));
   }
   return Constant(Tensor::Full(dtype, {}, value), "const", location);
 }

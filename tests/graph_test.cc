@@ -111,7 +111,14 @@ TEST_CASE("look-up by name") {
   CHECK(graph.Get("tower/split") == halves[0]);
   CHECK_EQ(graph.Find("split"), nullptr);
   CHECK(Contains(ErrorOf([&] { graph.Get("split"); }),
-                 "the graph has no node 'split'; similar: 'tower/split'"));
+                 "the graph has no node 'split'; did you mean 'tower/split'?"));
+  graph.Placeholder("labels", DType::kInt64, {4});
+  CHECK(Contains(ErrorOf([&] { graph.Get("tower/lables"); }),
+                 "no node 'tower/lables'; did you mean 'tower/labels'?"));
+  CHECK(Contains(ErrorOf([&] { OpTable::Global().Get("Matmul"); }),
+                 "unknown op 'Matmul'; did you mean 'MatMul'"));
+  CHECK(Contains(ErrorOf([&] { OpTable::Global().Get("Frobnicate"); }),
+                 "unknown op 'Frobnicate'; `sluice ops` lists them"));
   CHECK(Contains(ErrorOf([&] { graph.Get("tower/split:2"); }),
                  "Split 'tower/split' has 2 outputs, no 'tower/split:2'"));
   CHECK(Contains(ErrorOf([&] { graph.Get("tower/split:x"); }),
@@ -259,15 +266,21 @@ TEST_CASE("wrong dtypes, counts and attributes") {
   CHECK(Contains(add({"Concat", {}, {{"axis", 0}}}),
                  "0 inputs given, wanted at least 1"));
   CHECK(Contains(add({"Assign", {x}}), "1 inputs given, wanted 2 or 3"));
-  CHECK(Contains(add({"Nog", {x}}), "unknown op 'Nog' " + Here()));
+  CHECK(Contains(add({"Nog", {x}}), "unknown op 'Nog'; did you mean 'Neg'"));
+  CHECK(Contains(add({"Nog", {x}}), Here()));
   CHECK(Contains(add({"MatMul", {x, x}, {{"transpose_c", true}}}),
-                 "no attribute 'transpose_c'"));
+                 "no attribute 'transpose_c'; did you mean 'transpose_a' or "
+                 "'transpose_b'?; the op has transpose_a, transpose_b"));
+  CHECK(Contains(add({"Neg", {x}, {{"axis", 1}}}),
+                 "no attribute 'axis'; the op has none"));
   CHECK(Contains(add({"MatMul", {x, x}, {{"transpose_a", 1}}}),
                  "attribute 'transpose_a' is of type int, wanted bool"));
   CHECK(
       Contains(add({"ExpandDims", {x}}), "attribute 'axis' (int) is missing"));
-  CHECK(Contains(add({"Add", {1, 2}}), "is a number or an empty Output"));
-  CHECK(Contains(ErrorOf([&] { Neg(Output()); }), "a tensor was wanted, got"));
+  CHECK(Contains(add({"Add", {1, 2}}), "'a' is the number 1, wanted a tensor"));
+  CHECK(Contains(add({"Add", {x, Output()}}), "'b' is an empty Output"));
+  CHECK(Contains(ErrorOf([&] { Neg(Output()); }),
+                 "a tensor was wanted, got an empty Output"));
   CHECK(
       Contains(ErrorOf([&] { Operand(1) + 2; }), "wanted at least one tensor"));
   Graph other;
@@ -282,7 +295,16 @@ TEST_CASE("sizes no tensor can have") {
   Graph graph;
   const Output x = Input(graph, {int64_t{1} << 40, kUnknown});
   const Output y = Input(graph, {1, int64_t{1} << 40});
-  CHECK(Contains(ErrorOf([&] { x + y; }), "2^62"));
+  CHECK(Contains(ErrorOf([&] { x + y; }), "2^47 bytes"));
+  // 2^64 bytes and more, whose count would wrap.
+  for (const Shape& shape :
+       {Shape{int64_t{1} << 62}, Shape{int64_t{1} << 31, int64_t{1} << 31},
+        Shape{0, int64_t{1} << 62}, Shape{int64_t{1} << 62, 0}}) {
+    CHECK(Contains(ErrorOf([&] { Fill(graph, shape, 1); }), "2^47 bytes"));
+    CHECK(
+        Contains(ErrorOf([&] { RandomUniform(graph, shape); }), "2^47 bytes"));
+    CHECK(Contains(ErrorOf([&] { Input(graph, shape); }), "2^47 bytes"));
+  }
 }
 
 // --- What passes use ---------------------------------------------------------

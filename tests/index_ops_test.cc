@@ -8,7 +8,9 @@
 #include <random>
 
 #include "graph/ops/shape.h"
+#include "graph/session.h"
 #include "tests/array_reference.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
@@ -120,6 +122,10 @@ TEST_CASE("An index out of range names the node, the index and the limit") {
                            " (element 2 of the indices) is not within [0, 5)";
     const Output y = Gather(params, indices);
     CHECK(OutOfRangeMessage(y) == y.node().Describe() + ": " + at);
+    // In a session the user's line is there, too.
+    Session session(graph, {.simplify = false});
+    CHECK(testing::ErrorOf([&] { session.Run({}, y); }) ==
+          y.node().Describe() + ": " + at + " (" + y.node().location() + ")");
     const Output updates = graph.Constant(Counting({3, 2}));
     CHECK(OutOfRangeMessage(ScatterAdd(params, indices, updates)).find(at) !=
           std::string::npos);

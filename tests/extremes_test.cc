@@ -1,0 +1,353 @@
+// Every op of the table at the ends of what it may be given: dimensions of size
+// 0, attributes and shape operands at the ends of int64, huge tensors, half
+// types through second order. An error is fine, and so is a result of the shape
+// that inference promised; a dead process is not.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <limits>
+#include <set>
+
+#include "graph/autograd.h"
+#include "graph/builder.h"
+#include "graph/session.h"
+#include "tests/support/apart.h"
+#include "tests/support/op_probe.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+constexpr int64_t kEnds[] = {kMin,
+                             -(int64_t{1} << 62),
+                             -(int64_t{1} << 31) - 1,
+                             -1,
+                             0,
+                             (int64_t{1} << 31) - 1,
+                             (int64_t{1} << 31) + 1,
+                             (int64_t{1} << 53) + 1,
+                             int64_t{1} << 61,
+                             (int64_t{1} << 62) + 1,
+                             kMax};
+// What is run, not only planned.
+constexpr int64_t kMostBytes = 1 << 26;
+
+using Inputs = FixedList<ProbeInput, 12>;
+
+template <typename T, int N>
+void Replace(FixedList<T, N>* list, int at, T value) {
+  std::vector<T> items(list->begin(), list->end());
+  items[at] = value;
+  *list = FixedList<T, N>(items.data(), static_cast<int>(items.size()));
+}
+
+// Runs the node, and its gradients where it has some. What is wrong, or "".
+std::string Run(const ProbeCase& c, bool fuse) {
+  Outputs fetches;
+  for (int i = 0; i < c.node->num_outputs(); ++i) {
+    fetches.push_back(c.node->output(i));
+  }
+  const auto small = [](const Output& o) {
+    return o.shape().concrete() &&
+           o.type().bytes() < static_cast<size_t>(kMostBytes);
+  };
+  const size_t forward = fetches.size();
+  if (c.node->op().gradient != NotDifferentiable) {
+    Outputs ys, xs;
+    for (const Output& y : fetches) {
+      if (IsFloating(y.dtype())) ys.push_back(y);
+    }
+    for (const Output& x : c.node->inputs()) {
+      if (IsFloating(x.dtype())) xs.push_back(x);
+    }
+    if (!ys.empty() && !xs.empty()) {
+      for (const Output& dx : Gradients(ys, xs)) {
+        if (dx.valid()) fetches.push_back(dx);
+      }
+    }
+  }
+  const bool planned_only =
+      !std::all_of(fetches.begin(), fetches.end(), small) ||
+      !std::all_of(c.node->inputs().begin(), c.node->inputs().end(), small);
+  SessionOptions options;
+  options.fuse = fuse;
+  if (planned_only) options.devices = {"/null:0"};
+  Session session(*c.graph, options);
+  std::vector<Feed> feeds;
+  for (int i = 0; i < c.node->num_inputs(); ++i) {
+    const Node& input = c.node->input(i).node();
+    if (input.Is("Variable") && !planned_only) {
+      session.Write(input.output(0), c.values[i]);
+    }
+    if (input.Is("Placeholder"))
+      feeds.push_back({input.output(0), c.values[i]});
+  }
+  if (planned_only) {
+    std::vector<FeedShape> shapes;
+    for (const Feed& f : feeds) shapes.push_back({f.output, f.value.shape()});
+    session.Prepare(shapes, fetches);
+    return "";
+  }
+  const std::vector<Tensor> values = session.Run(feeds, fetches);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i < forward && !Compatible(values[i].shape(), fetches[i].shape())) {
+      return fmt::format("output {} has shape {}, promised {}", i,
+                         values[i].shape().ToString(),
+                         fetches[i].shape().ToString());
+    }
+  }
+  return "";
+}
+
+// Errors are a fine answer, if they are the user's and not ours.
+std::string Outcome(const OpDef& op, const Probe& probe,
+                    const TypeBinding& binding) {
+  for (const bool fuse : {true, false}) {
+    try {
+      const std::string fault = Run(MakeProbeCase(op, probe, binding), fuse);
+      if (!fault.empty()) return fault;
+    } catch (const Error& error) {
+      if (error.code() == Code::kInternal) return error.what();
+    } catch (const std::exception& error) {
+      return std::string("threw ") + error.what();
+    }
+  }
+  return "";
+}
+
+std::vector<TypeBinding> Bindings(const OpDef& op) {
+  std::vector<TypeBinding> bindings = {WidestBinding(op)};
+  for (const TypeBinding& binding : OtherBindings(op)) {
+    const auto t = binding.find("T");
+    if (t != binding.end() &&
+        (t->second == DType::kFloat32 || t->second == DType::kFloat16 ||
+         t->second == DType::kInt32)) {
+      bindings.push_back(binding);
+    }
+  }
+  return bindings;
+}
+
+void AddCase(const OpDef& op, const Probe& probe, const std::string& what,
+             std::vector<Case>* cases) {
+  for (const TypeBinding& binding : Bindings(op)) {
+    cases->push_back(
+        {fmt::format("{} ({}), {}", op.name, ToString(binding), what),
+         [&op, probe, binding] { return Outcome(op, probe, binding); }});
+  }
+}
+
+bool IsShapeOperand(const OpDef& op, const Probe& probe, int i) {
+  return !probe.inputs[i].values.empty() &&
+         std::string_view(op.InputArg(i, probe.inputs.size()).type) == "int64";
+}
+
+// Every dimension 0 by itself, and every size 0 wherever it occurs.
+void AddEmpty(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
+  std::set<int64_t> sizes;
+  for (int i = 0; i < probe.inputs.size(); ++i) {
+    const Ints& shape = probe.inputs[i].shape;
+    for (int d = 0; d < shape.size(); ++d) {
+      sizes.insert(shape[d]);
+      Probe one = probe;
+      ProbeInput input = one.inputs[i];
+      Replace(&input.shape, d, int64_t{0});
+      Replace(&one.inputs, i, input);
+      AddCase(op, one, fmt::format("input {} dimension {} is 0", i, d), cases);
+    }
+  }
+  for (const int64_t size : sizes) {
+    Probe all = probe;
+    for (int i = 0; i < probe.inputs.size(); ++i) {
+      ProbeInput input = all.inputs[i];
+      const bool operand = IsShapeOperand(op, probe, i);
+      for (int d = 0; d < input.shape.size() && !operand; ++d) {
+        if (input.shape[d] == size) Replace(&input.shape, d, int64_t{0});
+      }
+      for (int v = 0; v < input.values.size() && operand; ++v) {
+        if (input.values[v] == static_cast<double>(size)) {
+          Replace(&input.values, v, 0.0);
+        }
+      }
+      Replace(&all.inputs, i, input);
+    }
+    AddCase(op, all, fmt::format("every {} is 0", size), cases);
+  }
+}
+
+// Every integer attribute, and every element of a shape operand, at the ends.
+void AddEnds(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
+  const auto with = [&](const char* name, const AttrLiteral& value) {
+    Probe changed = probe;
+    std::vector<AttrSetting> attrs;
+    for (const AttrSetting& attr : probe.attrs) {
+      if (std::string_view(attr.name) != name) attrs.push_back(attr);
+    }
+    attrs.push_back({name, value});
+    changed.attrs = {attrs.data(), static_cast<int>(attrs.size())};
+    return changed;
+  };
+  for (const AttrDef& attr : op.attrs) {
+    AttrLiteral given = attr.fallback;
+    for (const AttrSetting& setting : probe.attrs) {
+      if (std::string_view(setting.name) == attr.name) given = setting.value;
+    }
+    for (const int64_t end : kEnds) {
+      if (attr.type == AttrType::kInt) {
+        AddCase(op, with(attr.name, end),
+                fmt::format("{} = {}", attr.name, end), cases);
+      }
+      for (int i = 0; attr.type == AttrType::kInts && i < given.ints.size();
+           ++i) {
+        Ints ints = given.ints;
+        Replace(&ints, i, end);
+        AddCase(op, with(attr.name, ints),
+                fmt::format("{}[{}] = {}", attr.name, i, end), cases);
+      }
+    }
+  }
+  for (int i = 0; i < probe.inputs.size(); ++i) {
+    if (!IsShapeOperand(op, probe, i)) continue;
+    for (int v = 0; v < probe.inputs[i].values.size(); ++v) {
+      for (const int64_t end : kEnds) {
+        Probe changed = probe;
+        ProbeInput input = changed.inputs[i];
+        // The nearest double below, so that the cast back is exact.
+        Replace(&input.values, v,
+                static_cast<double>(end == kMax ? kMax - 1023 : end));
+        Replace(&changed.inputs, i, input);
+        AddCase(op, changed, fmt::format("input {}[{}] = {}", i, v, end),
+                cases);
+      }
+    }
+  }
+}
+
+void CheckAll(const std::vector<Case>& cases) {
+  const std::vector<std::string> faults = RunApart(cases);
+  std::string text;
+  for (size_t i = 0; i < faults.size() && i < 40; ++i) {
+    text += "\n    " + faults[i];
+  }
+  CHECK_MESSAGE(faults.empty(), faults.size()
+                                    << " of " << cases.size() << text);
+}
+
+template <typename Add>
+std::vector<Case> CasesOfAllProbes(Add add) {
+  std::vector<Case> cases;
+  for (const OpDef* op : OpTable::Global().All()) {
+    if (!NeedsProbe(*op)) continue;
+    for (const Probe& probe : op->probes) add(*op, probe, &cases);
+  }
+  return cases;
+}
+
+TEST_CASE("dimensions of size 0") {
+  const std::vector<Case> cases = CasesOfAllProbes(AddEmpty);
+  CHECK(cases.size() > 1000);
+  CheckAll(cases);
+}
+
+TEST_CASE("attributes and shape operands at the ends of int64") {
+  const std::vector<Case> cases = CasesOfAllProbes(AddEnds);
+  CHECK(cases.size() > 1000);
+  CheckAll(cases);
+}
+
+// --- Half types through second order -----------------------------------------
+
+// First and second derivatives in half, against float64 of the same values.
+std::string SecondOrderFault(const OpDef& op, const Probe& probe, DType half) {
+  const auto derivatives = [&](DType dtype) {
+    TypeBinding binding = WidestBinding(op);
+    binding["T"] = dtype;
+    const ProbeCase c = MakeProbeCase(op, probe, binding);
+    Outputs ys, xs;
+    for (int i = 0; i < c.node->num_outputs(); ++i) {
+      if (IsFloating(c.node->output_type(i).dtype)) {
+        ys.push_back(c.node->output(i));
+      }
+    }
+    for (const Output& x : c.node->inputs()) {
+      if (IsFloating(x.dtype())) xs.push_back(x);
+    }
+    std::vector<Tensor> values;
+    if (ys.empty() || xs.empty()) return values;
+    Outputs first, all;
+    for (const Output& dx : Gradients(ys, xs)) {
+      if (dx.valid()) first.push_back(dx);
+    }
+    all = first;
+    if (!first.empty()) {
+      for (const Output& ddx : Gradients(first, xs)) {
+        if (ddx.valid()) all.push_back(ddx);
+      }
+    }
+    Session session(*c.graph);
+    std::vector<Feed> feeds;
+    for (int i = 0; i < c.node->num_inputs(); ++i) {
+      const Output& x = c.node->input(i);
+      if (!x.node().Is("Placeholder")) continue;
+      // What half holds, in either.
+      const Tensor value = IsFloating(x.dtype())
+                               ? c.values[i].Cast(half).Cast(x.dtype())
+                               : c.values[i];
+      feeds.push_back({x, value});
+    }
+    return session.Run(feeds, all);
+  };
+  try {
+    const auto got = derivatives(half), wanted = derivatives(DType::kFloat64);
+    if (got.size() != wanted.size()) return "derivatives are missing";
+    for (size_t k = 0; k < got.size(); ++k) {
+      double scale = 1;
+      for (int64_t i = 0; i < got[k].elements(); ++i) {
+        scale = std::max(scale, std::abs(wanted[k].At(i)));
+      }
+      const double allowed = (half == DType::kFloat16 ? 0.03 : 0.15) * scale;
+      for (int64_t i = 0; i < got[k].elements(); ++i) {
+        if (!(std::abs(got[k].At(i) - wanted[k].At(i)) <= allowed)) {
+          return fmt::format("derivative {}[{}] is {}, in float64 {}", k, i,
+                             got[k].At(i), wanted[k].At(i));
+        }
+      }
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("half types through second order") {
+  int tried = 0;
+  for (const OpDef* op : OpTable::Global().All()) {
+    if (!NeedsProbe(*op) || op->gradient == NotDifferentiable) continue;
+    for (const TypeVar& var : op->types) {
+      if (std::string_view(var.name) != "T") continue;
+      for (DType half : {DType::kFloat16, DType::kBFloat16}) {
+        if (!var.allowed.Contains(half)) continue;
+        for (const Probe& probe : op->probes) {
+          if (HasNonFinite(probe)) continue;
+          const std::string fault = SecondOrderFault(*op, probe, half);
+          CHECK_MESSAGE(fault.empty(), std::string(op->name)
+                                           << " in " << NameOf(half) << ": "
+                                           << fault);
+          ++tried;
+        }
+      }
+    }
+  }
+  CHECK(tried > 100);
+}
+
+}  // namespace
+}  // namespace sluice::testing
+
+#ifdef SLUICE_ADDRESS_SANITIZER
+// Too large an allocation is to fail as it does elsewhere.
+extern "C" const char* __asan_default_options() {  // NOLINT
+  return "allocator_may_return_null=1";
+}
+#endif

@@ -1,0 +1,105 @@
+// Runs cases in a child process, so that one that kills it is a fault of that
+// case and the rest still run.
+#ifndef SLUICE_TESTS_SUPPORT_APART_H_
+#define SLUICE_TESTS_SUPPORT_APART_H_
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+// Where the address sanitizer maps terabytes no limit can be set.
+#if defined(__SANITIZE_ADDRESS__)
+#define SLUICE_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SLUICE_ADDRESS_SANITIZER 1
+#endif
+#endif
+
+namespace sluice::testing {
+
+struct Case {
+  std::string name;
+  // Returns what is wrong, or nothing. Exceptions are for the case to catch.
+  std::function<std::string()> run;
+};
+
+struct ApartOptions {
+  unsigned seconds = 60;            // a case may take
+  size_t memory = size_t{4} << 30;  // bytes that the child may map beyond ours
+};
+
+// "NAME: what went wrong" for each case that did not go well. Must be called
+// before this process has threads.
+inline std::vector<std::string> RunApart(const std::vector<Case>& cases,
+                                         const ApartOptions& options = {}) {
+  constexpr size_t kText = 1 << 20;
+  struct Shared {
+    size_t next;  // the case under way
+    size_t used;  // of text
+    char text[kText];
+  };
+  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return {"no shared memory"};
+  auto* shared = static_cast<Shared*>(memory);
+  std::vector<std::string> faults;
+  while (shared->next < cases.size()) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child < 0) return {"no child process"};
+    if (child == 0) {
+#ifndef SLUICE_ADDRESS_SANITIZER
+      rlimit limit{options.memory, options.memory};
+      setrlimit(RLIMIT_AS, &limit);
+#endif
+      rlimit no_core{0, 0};
+      setrlimit(RLIMIT_CORE, &no_core);
+      for (; shared->next < cases.size(); ++shared->next) {
+        alarm(options.seconds);
+        const Case& c = cases[shared->next];
+        const std::string fault = c.run();
+        if (fault.empty()) continue;
+        const std::string line = c.name + ": " + fault + "\n";
+        const size_t length = std::min(line.size(), kText - shared->used);
+        std::memcpy(shared->text + shared->used, line.data(), length);
+        shared->used += length;
+      }
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (shared->next >= cases.size()) break;
+    const std::string name = cases[shared->next].name;
+    if (WIFSIGNALED(status)) {
+      const int signal = WTERMSIG(status);
+      faults.push_back(name + ": " +
+                       (signal == SIGALRM ? "hung" : strsignal(signal)));
+    } else {
+      faults.push_back(name + ": ended the process with status " +
+                       std::to_string(WEXITSTATUS(status)));
+    }
+    ++shared->next;
+  }
+  const std::string text(shared->text, shared->used);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    faults.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  munmap(memory, sizeof(Shared));
+  return faults;
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_APART_H_
