@@ -113,8 +113,11 @@ Outputs ExtremeGradient(const Node& node, const Outputs& dy) {
 
 Outputs LogSumExpGradient(const Node& node, const Outputs& dy) {
   const Output x = node.input(0);
+  // Where |y| is large its rounding scales all weights alike: divided by their
+  // sum they are right.
   const Output weights = Exp(x - KeepDims(node, node.output(0)));
-  return {KeepDims(node, dy[0]) * weights};
+  const Output sum = Sum(weights, AxesOf(node), true);
+  return {KeepDims(node, dy[0]) / sum * weights};
 }
 
 Output ProdGrad(const Output& dy, const Output& x, int64_t axis) {
