@@ -27,7 +27,10 @@ Status TopKShape(InferContext& c) {
   Shape y = c.input(0);
   const int64_t k = c.attrs().Int("k");
   if (y.rank() < 1) return InvalidArgument("x needs at least one dimension");
-  if (k < 1 || (y[-1] != kUnknown && k > y[-1])) {
+  if (k < 0) {
+    return InvalidArgument(fmt::format("k is {}, wanted at least 0", k));
+  }
+  if (y[-1] != kUnknown && k > y[-1]) {
     return InvalidArgument(
         fmt::format("there are no {} largest in a row of {}", k, y[-1]));
   }
@@ -141,7 +144,8 @@ constexpr OpDef kIndexOps[] = {
      .gradient = TopKGradient,
      .probes = {{.inputs = {{.shape = {2, 4},
                              .values = {1, 4, 3, 2, 6, 5, 8, 7}}},
-                 .attrs = {{"k", 2}}}}},
+                 .attrs = {{"k", 2}}},
+                {.inputs = {{.shape = {2, 4}}}, .attrs = {{"k", 0}}}}},
     {.name = "InTopK",
      .doc = "Are fewer than k classes rated higher than the target?",
      .inputs = {{"predictions"}, {"targets", "I"}},
