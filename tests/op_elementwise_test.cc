@@ -2,7 +2,10 @@
 // index loops, edge values, operators and their messages.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -172,6 +175,79 @@ TEST_CASE("casts from floats saturate") {
         std::vector<int64_t>{most, 9223372036854774784, -most - 1});
   CHECK(Converted<bool>(V{0, -0.0, 0.5, kNan}) ==
         std::vector<bool>{false, false, true, true});
+}
+
+// Every bit pattern of a half type; of the others the smallest numbers of each
+// size, those between, and the edges of their subnormals.
+template <typename T>
+std::vector<T> SmallNumbers() {
+  using Bits = std::conditional_t<
+      sizeof(T) == 2, uint16_t,
+      std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+  std::vector<T> x;
+  const auto add = [&](Bits bits) {
+    x.push_back(std::bit_cast<T>(bits));
+    x.push_back(std::bit_cast<T>(
+        static_cast<Bits>(bits | Bits(1) << (8 * sizeof(T) - 1))));
+  };
+  if constexpr (sizeof(T) == 2) {
+    for (int bits = 0; bits < 1 << 15; ++bits) add(static_cast<Bits>(bits));
+  } else {
+    for (size_t bit = 0; bit + 1 < 8 * sizeof(T); ++bit) {
+      const Bits power = Bits(1) << bit;
+      for (Bits bits : {power, power + 1, power - 1, power | power >> 1}) {
+        add(bits);
+      }
+    }
+    for (double v = 1e-300; v < 1; v *= 1.37) {
+      add(std::bit_cast<Bits>(static_cast<T>(v)));
+    }
+  }
+  return x;
+}
+
+template <typename To, typename From>
+void CheckCastKeepsSubnormals() {
+  const std::vector<From> from = SmallNumbers<From>();
+  Graph graph;
+  const Tensor x = Tensor::Vector<From>(from);
+  const Tensor y = ValueOf(Cast(graph.Constant(x), DTypeOf<To>::value));
+  int wrong = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    // Here subnormal numbers count.
+    To wanted;
+    if constexpr (std::is_same_v<To, From>) {
+      wanted = from[i];
+    } else {
+      wanted = To(static_cast<ComputeType<To>>(
+          static_cast<ComputeType<From>>(from[i])));
+    }
+    if (std::memcmp(&y.data<To>()[i], &wanted, sizeof(To)) != 0) ++wrong;
+  }
+  CAPTURE(NameOf(DTypeOf<From>::value));
+  CAPTURE(NameOf(DTypeOf<To>::value));
+  CHECK(wrong == 0);
+}
+
+template <typename From>
+void CheckCastsKeepSubnormals() {
+  CheckCastKeepsSubnormals<float, From>();
+  CheckCastKeepsSubnormals<double, From>();
+  CheckCastKeepsSubnormals<Half, From>();
+  CheckCastKeepsSubnormals<BFloat16, From>();
+}
+
+TEST_CASE("casts keep subnormal numbers") {
+  CheckCastsKeepSubnormals<float>();
+  CheckCastsKeepSubnormals<double>();
+  CheckCastsKeepSubnormals<Half>();
+  CheckCastsKeepSubnormals<BFloat16>();
+  Graph graph;
+  const Output least = graph.Constant(Tensor::Vector<float>(
+      std::vector<float>{std::numeric_limits<float>::denorm_min(), 0}));
+  const Tensor is_not_zero = ValueOf(Cast(least, DType::kBool));
+  CHECK(is_not_zero.IntAt(0) == 1);
+  CHECK(is_not_zero.IntAt(1) == 0);
 }
 
 TEST_CASE("clip keeps to an integer's range") {
