@@ -314,6 +314,46 @@ TEST_CASE("the gradient of a power at zero is finite") {
   CHECK(ValueOf(none).At(0) == 0);
 }
 
+// The largest relative error of d f(x) / dx against `exact` over many x < 0.
+template <typename Exact>
+double WorstSlope(DType dtype, const std::function<Output(Output)>& f,
+                  const Exact& exact) {
+  Tensor x(DType::kFloat64, {400});
+  for (int i = 0; i < 400; ++i) x.data<double>()[i] = -0.01 - i * 0.2;
+  x = x.Cast(dtype);
+  Graph graph;
+  const Output in = graph.Constant(x);
+  const Tensor dx = ValueOf(Gradients({f(in)}, {in})[0]);
+  double worst = 0;
+  for (int i = 0; i < 400; ++i) {
+    const double wanted = exact(x.At(i));
+    // A half's smallest normal number.
+    if (dtype == DType::kFloat16 && wanted < 0x1p-14) continue;
+    worst = std::max(worst, std::abs(dx.At(i) - wanted) / wanted);
+  }
+  return worst;
+}
+
+TEST_CASE("gradients of Elu and Selu are precise far below zero") {
+  for (DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    CAPTURE(NameOf(dtype));
+    const double unit = dtype == DType::kFloat64   ? 0x1p-52
+                        : dtype == DType::kFloat32 ? 0x1p-23
+                        : dtype == DType::kFloat16 ? 0x1p-10
+                                                   : 0x1p-7;
+    const double bound = (IsHalf(dtype) ? 1 : 4) * unit;
+    CHECK(WorstSlope(
+              dtype, [](Output x) { return Elu(x, 0.75); },
+              [](double x) { return 0.75 * std::exp(x); }) < bound);
+    CHECK(WorstSlope(
+              dtype, [](Output x) { return Selu(x); },
+              [](double x) {
+                return 1.0507009873554805 * 1.6732632423543772 * std::exp(x);
+              }) < bound);
+  }
+}
+
 TEST_CASE("a term may be added several times") {
   Graph graph;
   const Output x = graph.Constant(Tensor::Array<float>({2}, {1, 2}));
