@@ -135,7 +135,8 @@ constexpr OpDef kIndexOps[] = {
      .probes = {{.inputs = {{.shape = {2, 3}, .values = {0, 3, 1, 2}}},
                  .attrs = {{"depth", 4}, {"on", 0.75}, {"off", 0.25}}}}},
     {.name = "TopK",
-     .doc = "The k largest along the last dimension and where they are.",
+     .doc = "The k largest along the last dimension and where they are, the "
+            "first of equal ones first.",
      .inputs = {{"x"}},
      .outputs = {{"values"}, {"indices", "int64"}},
      .types = {{"T", kNumeric}},

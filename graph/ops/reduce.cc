@@ -321,10 +321,14 @@ constexpr OpDef kReduceOps[] = {
     MeanOp(),
     ProdOp(),
     ProdGradOp(),
-    Reduction("Max", "Largest over axes; NaN if any is.", ExtremeGradient,
-              kNumeric),
-    Reduction("Min", "Smallest over axes; NaN if any is.", ExtremeGradient,
-              kNumeric),
+    Reduction(
+        "Max",
+        "Largest over axes; NaN if any is. Equal ones share the gradient.",
+        ExtremeGradient, kNumeric),
+    Reduction("Min",
+              "Smallest over axes; NaN if any is. Equal ones share the "
+              "gradient.",
+              ExtremeGradient, kNumeric),
     Reduction("LogSumExp", "log(sum(exp(x))) over axes, without overflow.",
               LogSumExpGradient, kFloating),
     Reduction("Any", "Does any hold, over axes?", NotDifferentiable,
