@@ -170,14 +170,15 @@ constexpr OpDef kIndexOps[] = {
                {}};
      },
      .half = HalfRule::kFollow,
-     .probes = {{.inputs = {{.shape = {4, 3}},
-                            {.shape = {2, 2}, .values = {3, 0, 3, 1}}}},
-                {.inputs = {{.shape = {2, 5, 3}},
-                            {.shape = {2}, .values = {4, 1}}},
-                 .attrs = {{"axis", 1}}},
-                {.inputs = {{.shape = {2, 2, 5}},
-                            {.shape = {2, 3}, .values = {4, 1, 1, 0, 2}}},
-                 .attrs = {{"axis", -1}, {"batch_dims", 1}}}}},
+     .probes =
+         {{.inputs = {{.shape = {4, 3}},
+                      {.shape = {2, 2}, .values = {3, 0, 3, 1}}}},
+          {.inputs = {{.shape = {2, 5, 3}}, {.shape = {2}, .values = {4, 1}}},
+           .attrs = {{"axis", 1}}},
+          {.inputs = {{.shape = {2, 2, 5}},
+                      {.shape = {2, 3}, .values = {4, 1, 1, 0, 2}}},
+           .attrs = {{"axis", -1}, {"batch_dims", 1}}},
+          {.inputs = {{.shape = {3, 0}}, {.shape = {2}, .values = {2, 0}}}}}},
     {.name = "ScatterAdd",
      .doc = "x with each slice of updates added at its index along an axis.",
      .inputs = {{"x"}, {"indices", "I"}, {"updates"}},
@@ -194,7 +195,10 @@ constexpr OpDef kIndexOps[] = {
                 {.inputs = {{.shape = {2, 2, 5}},
                             {.shape = {2, 3}, .values = {4, 1, 1, 0, 2}},
                             {.shape = {2, 2, 3}}},
-                 .attrs = {{"axis", -1}, {"batch_dims", 1}}}}},
+                 .attrs = {{"axis", -1}, {"batch_dims", 1}}},
+                {.inputs = {{.shape = {3, 0}},
+                            {.shape = {2}, .values = {2, 0}},
+                            {.shape = {2, 0}}}}}},
 };
 
 Attributes AttributesOf(const GatherOptions& options) {
