@@ -875,16 +875,18 @@ struct EluGrad {
   static constexpr const char* kName = "EluGrad";
   double alpha = 1;
   template <typename T>
-  SLUICE_FN T operator()(T dy, T y) const {
-    return y > T(0) ? dy : dy * (y + T(alpha));
+  SLUICE_FN T operator()(T dy, T x) const {
+    const T slope = T(alpha) * Exp()(x);
+    return x > T(0) ? dy : dy * slope;
   }
 };
 
 struct SeluGrad {
   static constexpr const char* kName = "SeluGrad";
   template <typename T>
-  SLUICE_FN T operator()(T dy, T y) const {
-    return dy * (y > T(0) ? T(kSeluScale) : y + T(kSeluScale * kSeluAlpha));
+  SLUICE_FN T operator()(T dy, T x) const {
+    const T slope = T(kSeluScale * kSeluAlpha) * Exp()(x);
+    return dy * (x > T(0) ? T(kSeluScale) : slope);
   }
 };
 

@@ -82,6 +82,14 @@ ScopedFlushDenormals::~ScopedFlushDenormals() {
   if ((saved_ & kFlushBits) != kFlushBits) SetFloatControl(saved_);
 }
 
+ScopedKeepDenormals::ScopedKeepDenormals() : saved_(FloatControl()) {
+  if ((saved_ & kFlushBits) != 0) SetFloatControl(saved_ & ~kFlushBits);
+}
+
+ScopedKeepDenormals::~ScopedKeepDenormals() {
+  if ((saved_ & kFlushBits) != 0) SetFloatControl(saved_);
+}
+
 ThreadPool::ThreadPool(int threads) {
   Resize(threads);
 }

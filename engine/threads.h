@@ -31,6 +31,19 @@ class ScopedFlushDenormals {
   uint64_t saved_;
 };
 
+// While it lives, the calling thread takes subnormal numbers for what they are,
+// also where they are flushed otherwise: for what must not change them.
+class ScopedKeepDenormals {
+ public:
+  ScopedKeepDenormals();
+  ~ScopedKeepDenormals();
+  ScopedKeepDenormals(const ScopedKeepDenormals&) = delete;
+  ScopedKeepDenormals& operator=(const ScopedKeepDenormals&) = delete;
+
+ private:
+  uint64_t saved_;
+};
+
 // A borrowed reference to a callable (int64_t begin, int64_t end): no
 // allocation, valid as long as the callable it was made from.
 class RangeFn {

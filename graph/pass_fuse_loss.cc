@@ -13,7 +13,7 @@ void FuseLoss(NodeMerger& merger, Node& loss, Fusions* done) {
     Node& user = *use.user;
     if (use.input == 2 && user.Is(name + "Grad") &&
         user.input(0) == loss.input(0) && user.input(1) == loss.input(1) &&
-        user.attrs() == loss.attrs()) {
+        user.input(3) == loss.output(2) && user.attrs() == loss.attrs()) {
       gradient = &user;
     }
   }
@@ -21,11 +21,11 @@ void FuseLoss(NodeMerger& merger, Node& loss, Fusions* done) {
   NodeMerger::Merged merged;
   merged.op = &OpTable::Global().Get(name + "WithGrad");
   merged.attrs = loss.attrs();
-  merged.inputs = {loss.input(0), loss.input(1), gradient->input(3)};
+  merged.inputs = {loss.input(0), loss.input(1), gradient->input(4)};
   merged.types = loss.output_types();
   merged.types.push_back(gradient->output_type(0));
-  merged.outputs = {
-      {loss.output(0), 0}, {loss.output(1), 1}, {gradient->output(0), 2}};
+  for (int i = 0; i < 3; ++i) merged.outputs[loss.output(i)] = i;
+  merged.outputs[gradient->output(0)] = 3;
   MergeAs(merger, {&loss, gradient}, *gradient, merged, BytesOf(loss.input(0)),
           done);
 }

@@ -268,6 +268,7 @@ TEST_CASE("the largest of each row, ties and NaN among them") {
   }
   CheckTopK(DType::kFloat32, 3, 1500, 5);
   CheckTopK(DType::kFloat32, 5, 1, 1);
+  CheckTopK(DType::kFloat32, 3, 5, 0);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The CUDA kernels of softmax and the cross-entropy losses, emulated, against
-// the CPU's.
+// the CPU's; far from 0 against float64 straight from the definitions.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "kernels/cuda/loss.h"
 #include "kernels/cuda/softmax.h"
 #include "tests/cuda/device_run.h"
+#include "tests/support/softmax_reference.h"
 
 namespace sluice::cuda {
 namespace {
@@ -65,6 +66,27 @@ TEST_CASE("large logits do not overflow") {
   CHECK(y.At(2) == 0);
 }
 
+TEST_CASE("LogSoftmax at any offset") {
+  for (DType dtype : kFloatTypes) {
+    for (double offset : testing::kLogitOffsets) {
+      for (int64_t classes : {1, 10, 136}) {
+        const bool hidden = classes == 10;
+        const Tensor x =
+            testing::OffsetLogits(dtype, 5, classes, offset, hidden);
+        const DeviceBuffer in(x), out(x.bytes());
+        CHECK(FindSoftmax("LogSoftmax", dtype)(in.get(), out.get(),
+                                               {5, classes, 1}, nullptr)
+                  .ok());
+        CAPTURE(NameOf(dtype));
+        CAPTURE(offset);
+        CHECK(testing::WorstUnits(out.Read(dtype, x.shape()),
+                                  testing::LogSoftmaxReference(x)) <=
+              testing::AllowedUnits(dtype));
+      }
+    }
+  }
+}
+
 // --- Losses ------------------------------------------------------------------
 
 enum class Wanted : uint8_t { kLoss, kGrad, kBoth };
@@ -90,15 +112,17 @@ void CheckLoss(const LossCase& c, const Tensor& labels, Wanted wanted) {
   Attributes attrs;
   attrs.Set("label_smoothing", c.smoothing);
   const TensorType full_type = {c.dtype, full}, row_type = {c.dtype, rows};
-  // The logarithm that the gradient alone is given.
-  const Tensor lse =
+  // What the gradient alone is given.
+  const std::vector<Tensor> kept =
       CpuResults(dense ? "SoftmaxCrossEntropy" : "SparseSoftmaxCrossEntropy",
-                 attrs, {x, labels}, {row_type, row_type})[1];
+                 attrs, {x, labels}, {row_type, row_type, row_type});
   std::vector<Tensor> inputs = {x, labels};
   std::vector<TensorType> outputs;
-  if (wanted == Wanted::kGrad) inputs.push_back(lse);
+  if (wanted == Wanted::kGrad) {
+    inputs.insert(inputs.end(), kept.begin() + 1, kept.end());
+  }
   if (wanted != Wanted::kLoss) inputs.push_back(dloss);
-  if (wanted != Wanted::kGrad) outputs = {row_type, row_type};
+  if (wanted != Wanted::kGrad) outputs = {row_type, row_type, row_type};
   if (wanted != Wanted::kLoss) outputs.push_back(full_type);
   const std::vector<Tensor> cpu = CpuResults(op, attrs, inputs, outputs);
 
@@ -106,9 +130,10 @@ void CheckLoss(const LossCase& c, const Tensor& labels, Wanted wanted) {
       dense ? FindCrossEntropy(c.dtype)
             : FindSparseCrossEntropy(c.dtype, labels.dtype());
   const std::vector<Tensor> got = InEveryOrder([&] {
-    const DeviceBuffer logits(x, c.skip), label(labels), lse_in(lse);
-    const DeviceBuffer grad_in(dloss), loss(dloss.bytes()),
-        lse_out(dloss.bytes());
+    const DeviceBuffer logits(x, c.skip), label(labels);
+    const DeviceBuffer max_in(kept[1]), scale_in(kept[2]), grad_in(dloss);
+    const DeviceBuffer loss(dloss.bytes()), max_out(dloss.bytes()),
+        scale_out(dloss.bytes());
     const DeviceBuffer own(x.bytes(), c.skip);
     const DeviceBuffer& dlogits = c.in_place ? logits : own;
     CrossEntropyOperands o;
@@ -116,9 +141,11 @@ void CheckLoss(const LossCase& c, const Tensor& labels, Wanted wanted) {
     o.labels = label.get();
     if (wanted != Wanted::kGrad) {
       o.loss = loss.get();
-      o.log_sum_exp_out = lse_out.get();
+      o.max_out = max_out.get();
+      o.scale_out = scale_out.get();
     } else {
-      o.log_sum_exp = lse_in.get();
+      o.max = max_in.get();
+      o.scale = scale_in.get();
     }
     if (wanted != Wanted::kLoss) {
       o.dloss = grad_in.get();
@@ -127,7 +154,8 @@ void CheckLoss(const LossCase& c, const Tensor& labels, Wanted wanted) {
     CHECK(launch({c.rows, c.classes, c.smoothing}, o, nullptr).ok());
     std::vector<Tensor> results;
     if (wanted != Wanted::kGrad) {
-      results = {loss.Read(c.dtype, rows), lse_out.Read(c.dtype, rows)};
+      results = {loss.Read(c.dtype, rows), max_out.Read(c.dtype, rows),
+                 scale_out.Read(c.dtype, rows)};
     }
     if (wanted != Wanted::kLoss) results.push_back(dlogits.Read(c.dtype, full));
     return results;
@@ -166,6 +194,61 @@ TEST_CASE("cross entropy, its gradient and both, dense and sparse") {
   CheckLosses({.rows = 5, .classes = 1, .smoothing = 0});
 }
 
+// Both at once, and the gradient from what the loss keeps.
+void CheckOffset(DType dtype, int64_t classes, double offset, double smoothing,
+                 bool dense) {
+  const int64_t rows = 5;
+  const Tensor x = testing::OffsetLogits(dtype, rows, classes, offset);
+  const Tensor labels = dense ? RandomTensor(dtype, x.shape(), 0, 0.2)
+                              : Classes(rows, classes, DType::kInt64);
+  const Tensor dloss = RandomTensor(dtype, {rows}, 0.5, 2, 5);
+  const Tensor log_p = testing::LogSoftmaxReference(x);
+  const Tensor smoothed = testing::SmoothedLabels(labels, classes, smoothing);
+  const DeviceBuffer logits(x), label(labels), grad(dloss), dx(x.bytes());
+  const DeviceBuffer loss(dloss.bytes()), max(dloss.bytes()),
+      scale(dloss.bytes());
+  const auto launch = dense ? FindCrossEntropy(dtype)
+                            : FindSparseCrossEntropy(dtype, labels.dtype());
+  CrossEntropyOperands o;
+  o.logits = logits.get();
+  o.labels = label.get();
+  o.dloss = grad.get();
+  o.dlogits = dx.get();
+  o.loss = loss.get();
+  o.max_out = max.get();
+  o.scale_out = scale.get();
+  const auto check = [&] {
+    CHECK(launch({rows, classes, smoothing}, o, nullptr).ok());
+    const double allowed = testing::AllowedUnits(dtype);
+    CHECK(testing::WorstUnits(
+              loss.Read(dtype, {rows}),
+              testing::CrossEntropyReference(log_p, smoothed)) <= allowed);
+    CHECK(testing::WorstUnits(dx.Read(dtype, x.shape()),
+                              testing::CrossEntropyGradReference(
+                                  log_p, smoothed, dloss)) <= allowed);
+  };
+  CAPTURE(NameOf(dtype));
+  CAPTURE(offset);
+  CAPTURE(dense);
+  check();
+  o.loss = o.max_out = o.scale_out = nullptr;
+  o.max = max.get();
+  o.scale = scale.get();
+  check();
+}
+
+TEST_CASE("cross entropy and its gradient at any offset") {
+  for (DType dtype : kFloatTypes) {
+    for (double offset : testing::kLogitOffsets) {
+      for (bool dense : {false, true}) {
+        CheckOffset(dtype, 10, offset, 0, dense);
+        CheckOffset(dtype, 136, offset, 0.1, dense);
+        CheckOffset(dtype, 1, offset, 0, dense);
+      }
+    }
+  }
+}
+
 TEST_CASE("the gradient may take the place of the logits") {
   CheckLosses({.classes = 136, .in_place = true});
   CheckLosses({.classes = 137, .smoothing = 0.2, .in_place = true});
@@ -176,7 +259,8 @@ TEST_CASE("a label that is no class is reported; its row has no gradient") {
   const Tensor labels =
       Tensor::Vector<int64_t>(std::vector<int64_t>{0, 39, 40, 3, -1, 5});
   InEveryOrder([&] {
-    const DeviceBuffer logits(x), label(labels), loss(24), lse(24);
+    const DeviceBuffer logits(x), label(labels), loss(24);
+    const DeviceBuffer max(24), scale(24);
     const DeviceBuffer dloss(Tensor::Full(DType::kFloat32, {6}, 1));
     BadIndex bad = kNoBadIndex;
     CrossEntropyOperands o;
@@ -185,7 +269,8 @@ TEST_CASE("a label that is no class is reported; its row has no gradient") {
     o.labels = label.get();
     o.dloss = dloss.get();
     o.loss = loss.get();
-    o.log_sum_exp_out = lse.get();
+    o.max_out = max.get();
+    o.scale_out = scale.get();
     o.dlogits = logits.get();
     CHECK(FindSparseCrossEntropy(x.dtype(), labels.dtype())({6, 40, 0}, o,
                                                             nullptr)

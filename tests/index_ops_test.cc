@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
 #include "graph/session.h"
 #include "tests/array_reference.h"
@@ -184,8 +185,40 @@ TEST_CASE("TopK sorts, keeps the first of equals and ranks NaN highest") {
       REQUIRE(order.IntAt(row * 200 + i) == reference[i]);
     }
   }
-  CHECK_THROWS_AS(TopK(x, 6), Error);
-  CHECK_THROWS_AS(TopK(x, 0), Error);
+  CHECK_THROWS_WITH_AS(TopK(x, 6),
+                       doctest::Contains("no 6 largest in a row of 5"), Error);
+  CHECK_THROWS_WITH_AS(TopK(x, -1), doctest::Contains("k is -1"), Error);
+  const Output any = graph.Placeholder("any", DType::kFloat32, {3, kUnknown});
+  CHECK_THROWS_WITH_AS(TopK(any, -2), doctest::Contains("k is -2"), Error);
+}
+
+TEST_CASE("the 0 largest are none, and have no gradient") {
+  for (const Shape& shape : {Shape{3, 5}, Shape{0, 5}, Shape{3, 0}}) {
+    Graph graph;
+    const Output x = graph.Constant(Tensor::Full(DType::kFloat32, shape, 1));
+    const TopKOutputs top = TopK(x, 0);
+    CHECK(Value(top.values).shape() == Shape{shape[0], 0});
+    CHECK(Value(top.indices).shape() == Shape{shape[0], 0});
+    const Tensor dx = Value(Gradients({Sum(top.values)}, {x})[0]);
+    CHECK(dx.BitEqual(Tensor::Zeros(DType::kFloat32, shape)));
+  }
+}
+
+TEST_CASE("indices and slices may be empty") {
+  Graph graph;
+  const auto zeros = [&](const Shape& shape) {
+    return graph.Constant(Tensor::Zeros(DType::kFloat32, shape));
+  };
+  const Output none = graph.Constant(Tensor::Zeros(DType::kInt32, {0}));
+  const Output two = graph.Constant(Tensor::Array<int32_t>({2}, {1, 0}));
+  CHECK(Value(Gather(zeros({3, 0}), two)).shape() == Shape{2, 0});
+  CHECK(Value(Gather(zeros({3, 4}), none)).shape() == Shape{0, 4});
+  CHECK(Value(ScatterAdd(zeros({3, 0}), two, zeros({2, 0}))).shape() ==
+        Shape{3, 0});
+  CHECK(Value(ScatterAdd(zeros({0, 4}), none, zeros({0, 4}))).shape() ==
+        Shape{0, 4});
+  CHECK(Value(OneHot(none, 4)).shape() == Shape{0, 4});
+  CHECK(Value(OneHot(none, 0)).shape() == Shape{0, 0});
 }
 
 TEST_CASE("InTopK") {

@@ -2,7 +2,10 @@
 // index loops, edge values, operators and their messages.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -174,6 +177,79 @@ TEST_CASE("casts from floats saturate") {
         std::vector<bool>{false, false, true, true});
 }
 
+// Every bit pattern of a half type; of the others the smallest numbers of each
+// size, those between, and the edges of their subnormals.
+template <typename T>
+std::vector<T> SmallNumbers() {
+  using Bits = std::conditional_t<
+      sizeof(T) == 2, uint16_t,
+      std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+  std::vector<T> x;
+  const auto add = [&](Bits bits) {
+    x.push_back(std::bit_cast<T>(bits));
+    x.push_back(std::bit_cast<T>(
+        static_cast<Bits>(bits | Bits(1) << (8 * sizeof(T) - 1))));
+  };
+  if constexpr (sizeof(T) == 2) {
+    for (int bits = 0; bits < 1 << 15; ++bits) add(static_cast<Bits>(bits));
+  } else {
+    for (size_t bit = 0; bit + 1 < 8 * sizeof(T); ++bit) {
+      const Bits power = Bits(1) << bit;
+      for (Bits bits : {power, power + 1, power - 1, power | power >> 1}) {
+        add(bits);
+      }
+    }
+    for (double v = 1e-300; v < 1; v *= 1.37) {
+      add(std::bit_cast<Bits>(static_cast<T>(v)));
+    }
+  }
+  return x;
+}
+
+template <typename To, typename From>
+void CheckCastKeepsSubnormals() {
+  const std::vector<From> from = SmallNumbers<From>();
+  Graph graph;
+  const Tensor x = Tensor::Vector<From>(from);
+  const Tensor y = ValueOf(Cast(graph.Constant(x), DTypeOf<To>::value));
+  int wrong = 0;
+  for (size_t i = 0; i < from.size(); ++i) {
+    // Here subnormal numbers count.
+    To wanted;
+    if constexpr (std::is_same_v<To, From>) {
+      wanted = from[i];
+    } else {
+      wanted = To(static_cast<ComputeType<To>>(
+          static_cast<ComputeType<From>>(from[i])));
+    }
+    if (std::memcmp(&y.data<To>()[i], &wanted, sizeof(To)) != 0) ++wrong;
+  }
+  CAPTURE(NameOf(DTypeOf<From>::value));
+  CAPTURE(NameOf(DTypeOf<To>::value));
+  CHECK(wrong == 0);
+}
+
+template <typename From>
+void CheckCastsKeepSubnormals() {
+  CheckCastKeepsSubnormals<float, From>();
+  CheckCastKeepsSubnormals<double, From>();
+  CheckCastKeepsSubnormals<Half, From>();
+  CheckCastKeepsSubnormals<BFloat16, From>();
+}
+
+TEST_CASE("casts keep subnormal numbers") {
+  CheckCastsKeepSubnormals<float>();
+  CheckCastsKeepSubnormals<double>();
+  CheckCastsKeepSubnormals<Half>();
+  CheckCastsKeepSubnormals<BFloat16>();
+  Graph graph;
+  const Output least = graph.Constant(Tensor::Vector<float>(
+      std::vector<float>{std::numeric_limits<float>::denorm_min(), 0}));
+  const Tensor is_not_zero = ValueOf(Cast(least, DType::kBool));
+  CHECK(is_not_zero.IntAt(0) == 1);
+  CHECK(is_not_zero.IntAt(1) == 0);
+}
+
 TEST_CASE("clip keeps to an integer's range") {
   Graph graph;
   const Output x = graph.Constant(Tensor::Array<int8_t>({3}, {-128, 5, 127}));
@@ -236,6 +312,46 @@ TEST_CASE("the gradient of a power at zero is finite") {
   CHECK(ValueOf(d).At(1) == -6);
   const Output none = Gradients({Pow(x, 0)}, {x})[0];
   CHECK(ValueOf(none).At(0) == 0);
+}
+
+// The largest relative error of d f(x) / dx against `exact` over many x < 0.
+template <typename Exact>
+double WorstSlope(DType dtype, const std::function<Output(Output)>& f,
+                  const Exact& exact) {
+  Tensor x(DType::kFloat64, {400});
+  for (int i = 0; i < 400; ++i) x.data<double>()[i] = -0.01 - i * 0.2;
+  x = x.Cast(dtype);
+  Graph graph;
+  const Output in = graph.Constant(x);
+  const Tensor dx = ValueOf(Gradients({f(in)}, {in})[0]);
+  double worst = 0;
+  for (int i = 0; i < 400; ++i) {
+    const double wanted = exact(x.At(i));
+    // A half's smallest normal number.
+    if (dtype == DType::kFloat16 && wanted < 0x1p-14) continue;
+    worst = std::max(worst, std::abs(dx.At(i) - wanted) / wanted);
+  }
+  return worst;
+}
+
+TEST_CASE("gradients of Elu and Selu are precise far below zero") {
+  for (DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    CAPTURE(NameOf(dtype));
+    const double unit = dtype == DType::kFloat64   ? 0x1p-52
+                        : dtype == DType::kFloat32 ? 0x1p-23
+                        : dtype == DType::kFloat16 ? 0x1p-10
+                                                   : 0x1p-7;
+    const double bound = (IsHalf(dtype) ? 1 : 4) * unit;
+    CHECK(WorstSlope(
+              dtype, [](Output x) { return Elu(x, 0.75); },
+              [](double x) { return 0.75 * std::exp(x); }) < bound);
+    CHECK(WorstSlope(
+              dtype, [](Output x) { return Selu(x); },
+              [](double x) {
+                return 1.0507009873554805 * 1.6732632423543772 * std::exp(x);
+              }) < bound);
+  }
 }
 
 TEST_CASE("a term may be added several times") {

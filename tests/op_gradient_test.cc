@@ -13,6 +13,8 @@ namespace sluice::testing {
 namespace {
 
 constexpr double kStep = 1e-5;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 using Values = std::map<Output, Tensor>;
 
@@ -192,6 +194,61 @@ TEST_CASE("gradients agree with finite differences") {
     if (op->gradient == NotDifferentiable || op->gradient == nullptr) continue;
     const Faults faults = FaultsOf(*op);
     CHECK_MESSAGE(faults.empty(), name << ":" << faults.ToString());
+  }
+}
+
+// --- Kinks and ties ----------------------------------------------------------
+
+// Where a function has no slope the record says which one it has. These are
+// PyTorch's.
+struct Kink {
+  const char* op;
+  std::vector<std::vector<double>> inputs;
+  std::vector<std::vector<double>> slopes;  // for a gradient of 1
+  Attributes attrs = {};
+};
+
+const std::vector<Kink>& Kinks() {
+  static const std::vector<Kink> kinks = {
+      {"Abs", {{0}}, {{0}}},
+      {"Relu", {{0}}, {{0}}},
+      {"Relu6", {{0, 6}}, {{0, 0}}},
+      {"LeakyRelu", {{0}}, {{0.25}}, {{"alpha", 0.25}}},
+      {"Elu", {{0}}, {{0.25}}, {{"alpha", 0.25}}},
+      {"Selu", {{0}}, {{1.0507009873554805 * 1.6732632423543772}}},
+      {"Clip", {{-1, 2, 3}}, {{1, 1, 0}}, {{"lo", -1.0}, {"hi", 2.0}}},
+      {"Clip", {{1, 2}}, {{1, 0}}, {{"lo", 1.0}, {"hi", 1.0}}},
+      {"Maximum", {{1, 2, 3}, {1, 3, 2}}, {{0.5, 0, 1}, {0.5, 1, 0}}},
+      {"Minimum", {{1, 2, 3}, {1, 3, 2}}, {{0.5, 1, 0}, {0.5, 0, 1}}},
+      {"Maximum", {{kInfinity}, {kInfinity}}, {{0.5}, {0.5}}},
+      {"Minimum", {{-kInfinity}, {-kInfinity}}, {{0.5}, {0.5}}},
+      {"Maximum", {{kNotANumber}, {1}}, {{1}, {1}}},
+      {"Minimum", {{1}, {kNotANumber}}, {{1}, {1}}},
+      {"Max", {{3, 1, 3, 3}}, {{1. / 3, 0, 1. / 3, 1. / 3}}},
+      {"Min", {{1, 1, 4}}, {{0.5, 0.5, 0}}},
+      {"TopK", {{2, 3, 3}}, {{0, 1, 0}}, {{"k", 1}}},  // the first
+  };
+  return kinks;
+}
+
+TEST_CASE("at kinks and ties gradients are what the records say") {
+  for (const Kink& kink : Kinks()) {
+    CAPTURE(std::string(kink.op));
+    Graph graph;
+    NodeRequest request{kink.op, {}, kink.attrs};
+    Outputs xs;
+    for (const std::vector<double>& x : kink.inputs) {
+      xs.push_back(graph.Constant(Tensor::Vector<double>(x)));
+      request.inputs.emplace_back(xs.back());
+    }
+    const Output y = graph.Add(std::move(request)).output(0);
+    const Outputs dx = Gradients({y}, xs);
+    for (size_t i = 0; i < xs.size(); ++i) {
+      const Tensor got = ValueOf(dx[i], {});
+      for (size_t j = 0; j < kink.slopes[i].size(); ++j) {
+        CHECK(got.At(j) == doctest::Approx(kink.slopes[i][j]));
+      }
+    }
   }
 }
 

@@ -177,6 +177,14 @@ Shape Enlarged(const Shape& shape, int rank) {
   return large;
 }
 
+// The same without elements.
+Shape Emptied(const Shape& shape, int rank) {
+  if (shape.rank() == 0) return shape;
+  Shape empty = Enlarged(shape, rank);
+  empty.set(0, 0);
+  return empty;
+}
+
 void CheckThreads(const OpDef& op, const Probe& probe,
                   const TypeBinding& binding, const std::string& where,
                   Faults& faults) {
@@ -215,6 +223,10 @@ void CheckOp(const OpDef& op, Faults& faults) {
     const TypeBinding widest = WidestBinding(op);
     const std::string where = fmt::format("probe {}", p);
     CheckKernels(MakeProbeCase(op, probe, widest), where, faults);
+    if (op.elementwise) {
+      CheckKernels(MakeProbeCase(op, probe, widest, false, Emptied),
+                   where + " emptied", faults);
+    }
     if (op.commutative) CheckCommutes(op, probe, widest, where, faults);
     CheckThreads(op, probe, widest, where, faults);
     for (const TypeBinding& binding : OtherBindings(op)) {

@@ -258,8 +258,8 @@ TEST_CASE("gradients of activations against finite differences") {
   check(Relu(), ReluGrad(), false);
   check(Relu6(), Relu6Grad(), false);
   check(LeakyRelu{0.2}, LeakyReluGrad{0.2}, false);
-  check(Elu{1.5}, EluGrad{1.5}, false);
-  check(Selu(), SeluGrad(), false);
+  check(Elu{1.5}, EluGrad{1.5}, true);
+  check(Selu(), SeluGrad(), true);
   check(Sigmoid(), SigmoidGrad(), false);
   check(Tanh(), TanhGrad(), false);
   check(Softplus(), SoftplusGrad(), true);
@@ -272,6 +272,7 @@ TEST_CASE("gradients of activations against finite differences") {
     CHECK(GeluTanhGrad()(1.0f, x) == expected);
     CHECK(SiluGrad()(1.0f, x) == expected);
     CHECK(SoftplusGrad()(1.0f, x) == expected);
+    CHECK(EluGrad()(1.0f, x) == expected);
   }
 }
 

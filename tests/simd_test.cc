@@ -261,12 +261,18 @@ TEST_CASE("softmax, its logarithm and its normaliser") {
       table->softmax(x.data(), y.data(), rows, columns);
       table->log_softmax(x.data(), log_y.data(), rows, columns);
       table->log_sum_exp(x.data(), norm.data(), rows, columns);
+      std::vector<float> max(rows), sum_exp(rows);
+      table->sum_exp(x.data(), max.data(), sum_exp.data(), rows, columns);
       for (int64_t r = 0; r < rows; ++r) {
         double sum = 0;
         for (int64_t j = 0; j < columns; ++j) {
           sum += std::exp(double(x[r * columns + j]));
         }
         CHECK(norm[r] == doctest::Approx(std::log(sum)).epsilon(1e-6));
+        const float* row = &x[r * columns];
+        CHECK(max[r] == *std::max_element(row, row + columns));
+        CHECK(sum_exp[r] * std::exp(double(max[r])) ==
+              doctest::Approx(sum).epsilon(1e-6));
         for (int64_t j = 0; j < columns; ++j) {
           const double exact = std::exp(double(x[r * columns + j])) / sum;
           CHECK(std::abs(y[r * columns + j] - exact) < 5e-6 * exact + 1e-37);

@@ -125,6 +125,15 @@ TEST_CASE("subnormal numbers are flushed in every chunk and only there") {
   {
     ScopedFlushDenormals flush;
     CHECK(tiny * half == 0.0f);
+    {
+      ScopedKeepDenormals keep;
+      CHECK(tiny * half != 0.0f);
+    }
+    CHECK(tiny * half == 0.0f);
+  }
+  {
+    ScopedKeepDenormals keep;
+    CHECK(tiny * half != 0.0f);
   }
   CHECK(tiny * half != 0.0f);
 }

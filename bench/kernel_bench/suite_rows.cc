@@ -111,8 +111,9 @@ void AddLoss(int64_t rows, int64_t classes, std::vector<Case>& cases) {
         value.data<int64_t>()[r] = r * 7 % classes;
       }
     }
-    if (i == 2) {  // log(sum(exp(logits))) of the backward case
-      for (float& v : value.values<float>()) v = std::log(1.2f * classes);
+    if (i == 2 || i == 3) {  // max and scale of the backward case
+      const float v = i == 2 ? 1.0f : 2.0f / static_cast<float>(classes);
+      for (float& element : value.values<float>()) element = v;
     }
   };
   const auto label = [=](int64_t row, int64_t k) {
@@ -122,7 +123,12 @@ void AddLoss(int64_t rows, int64_t classes, std::vector<Case>& cases) {
   Case c = CaseOf("softmax", "forward", loss.node(), edit);
   c.reference = [=](const std::vector<Tensor>& in, int result, int64_t row) {
     const double log_sum = LogSumExpOf(in[0], row, classes);
-    if (result == 1) return log_sum;
+    double max = -1e30;
+    for (int64_t k = 0; k < classes; ++k) {
+      max = std::max(max, F(in[0], row * classes + k));
+    }
+    if (result == 1) return max;
+    if (result == 2) return std::exp(max - log_sum);
     double sum = 0;
     for (int64_t k = 0; k < classes; ++k) {
       sum += label(row, k) * (log_sum - F(in[0], row * classes + k));
@@ -134,8 +140,8 @@ void AddLoss(int64_t rows, int64_t classes, std::vector<Case>& cases) {
              edit);
   c.reference = [=](const std::vector<Tensor>& in, int, int64_t at) {
     const int64_t row = at / classes;
-    const double p = std::exp(F(in[0], at) - F(in[2], row));
-    return F(in[3], row) * (p - label(row, at % classes));
+    const double p = F(in[3], row) * std::exp(F(in[0], at) - F(in[2], row));
+    return F(in[4], row) * (p - label(row, at % classes));
   };
   cases.push_back(c);
 }

@@ -37,6 +37,11 @@ Outputs SecondOfPiecewise(const Node& node, const Outputs& dz) {
   return {Build(node.op().name, dz[0], node.input(1), node.attrs()), Output()};
 }
 
+// g Elu''(x), also Selu's: the first derivative below 0, else 0.
+Output EluSecond(const Output& g, const Output& x, const Node& node) {
+  return Select(Greater(x, 0), 0, Build(node.op().name, g, x, node.attrs()));
+}
+
 // The density of the standard normal distribution.
 Output NormalDensity(const Output& x) {
   constexpr double kScale = 0.3989422804014327;  // 1 / sqrt(2 pi)
@@ -142,18 +147,25 @@ constexpr OpDef kActivationOps[] = {
                [](const Node& node, const Outputs& dy) -> Outputs {
                  return {dy[0] / Square(Abs(node.input(0)) + 1)};
                }),
-    Activation("Relu", "max(x, 0).", FromY<kReluGrad>),
-    Activation("Relu6", "min(max(x, 0), 6).", FromY<kRelu6Grad>),
-    Trying(With(Activation("LeakyRelu", "x where x > 0, else alpha x.",
+    Activation("Relu", "max(x, 0); at 0 the slope is 0.", FromY<kReluGrad>),
+    Activation("Relu6", "min(max(x, 0), 6); at 0 and at 6 the slope is 0.",
+               FromY<kRelu6Grad>),
+    Trying(With(Activation("LeakyRelu",
+                           "x where x > 0, else alpha x; at 0 the slope is "
+                           "alpha.",
                            FromY<kLeakyReluGrad>, NonNegativeAlpha),
                 kLeakyAlpha),
            {"alpha", 0.3}),
-    Trying(With(Activation("Elu", "x where x > 0, else alpha (e^x - 1).",
-                           FromY<kEluGrad>, NonNegativeAlpha),
+    Trying(With(Activation("Elu",
+                           "x where x > 0, else alpha (e^x - 1); at 0 the "
+                           "slope is alpha.",
+                           FromX<kEluGrad>, NonNegativeAlpha),
                 kEluAlpha),
            {"alpha", 0.7}),
-    Activation("Selu", "Elu that keeps mean 0 and variance 1.",
-               FromY<kSeluGrad>),
+    Activation("Selu",
+               "Elu that keeps mean 0 and variance 1; at 0 the slope is that "
+               "below 0.",
+               FromX<kSeluGrad>),
     Trying(With(Activation("Gelu", "x times the normal distribution at x.",
                            FromX<kGeluGrad>),
                 kApproximate),
@@ -175,15 +187,11 @@ constexpr OpDef kActivationOps[] = {
     With(GradientOp(kLeakyReluGrad, "dy where y > 0, else alpha dy.", "y",
                     SecondOfPiecewise),
          kLeakyAlpha),
-    With(GradientOp(kEluGrad, "dy where y > 0, else dy (y + alpha).", "y",
-                    Second<[](auto g, auto y, auto&) {
-                      return Select(Greater(y, 0), 0, g);
-                    }>),
+    With(GradientOp(kEluGrad, "dy where x > 0, else dy alpha e^x.", "x",
+                    Second<EluSecond>),
          kEluAlpha),
-    GradientOp(kSeluGrad, "dy times the derivative of Selu.", "y",
-               Second<[](auto g, auto y, auto&) {
-                 return Select(Greater(y, 0), 0, g);
-               }>),
+    GradientOp(kSeluGrad, "dy times the derivative of Selu.", "x",
+               Second<EluSecond>),
     Trying(With(GradientOp(kGeluGrad, "dy times the derivative of Gelu.", "x",
                            Second<GeluSecond>),
                 kApproximate),

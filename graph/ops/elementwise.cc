@@ -105,7 +105,7 @@ constexpr OpDef CastListOp() {
 
 constexpr OpDef ClipOp() {
   OpDef op = Unary(
-      "Clip", "x limited to [lo, hi].",
+      "Clip", "x limited to [lo, hi]; at both ends the slope is 1.",
       [](const Node& node, const Outputs& dy) -> Outputs {
         const Output& x = node.input(0);
         const Output inside =
@@ -186,7 +186,7 @@ constexpr OpDef AddNOp() {
 constexpr OpDef kElementwiseOps[] = {
     Follows(Unary("Neg", "-x.", Rule<[](auto dy, auto, auto) { return -dy; }>,
                   -2, 2, kNumeric)),
-    Follows(Unary("Abs", "|x|.",
+    Follows(Unary("Abs", "|x|; at 0 the slope is 0.",
                   Rule<[](auto dy, auto x, auto) { return dy * Sign(x); }>, 0.1,
                   2, kNumeric)),
     Follows(Unary("Sign", "-1, 0 or 1.", NotDifferentiable, -2, 2, kNumeric)),

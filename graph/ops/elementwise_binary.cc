@@ -78,6 +78,14 @@ constexpr OpDef Logical(const char* name, const char* doc) {
   return Commutative(Binary(name, doc, NotDifferentiable, {}, DType::kBool));
 }
 
+// dy to the operand that was not passed over, half to each where they are
+// equal. Where either is NaN none was.
+Pair ToChosen(const Output& dy, const Output& not_first,
+              const Output& not_second, const Output& equal) {
+  const Output share = Select(equal, dy * 0.5, dy);
+  return {Select(not_first, 0, share), Select(not_second, 0, share)};
+}
+
 constexpr OpDef kBinaryOps[] = {
     Follows(Commutative(
         Binary("Add", "a + b.",
@@ -111,17 +119,19 @@ constexpr OpDef kBinaryOps[] = {
              return Pair(dy * (b * Pow(a, less_one)), dy * (y * Log(base)));
            }>,
            {.alo = 0.5, .ahi = 2, .blo = 0.2, .bhi = 3}),
-    Follows(Commutative(Binary("Maximum", "The larger; NaN if either is.",
+    Follows(Commutative(Binary("Maximum",
+                               "The larger; NaN if either is. Of equal ones "
+                               "each has half the gradient.",
                                Rule<[](auto dy, auto a, auto b, auto) {
-                                 const Output first = GreaterEqual(a, b);
-                                 return Pair(Select(first, dy, 0),
-                                             Select(first, 0, dy));
+                                 return ToChosen(dy, Less(a, b), Less(b, a),
+                                                 Equal(a, b));
                                }>))),
-    Follows(Commutative(Binary("Minimum", "The smaller; NaN if either is.",
+    Follows(Commutative(Binary("Minimum",
+                               "The smaller; NaN if either is. Of equal ones "
+                               "each has half the gradient.",
                                Rule<[](auto dy, auto a, auto b, auto) {
-                                 const Output first = LessEqual(a, b);
-                                 return Pair(Select(first, dy, 0),
-                                             Select(first, 0, dy));
+                                 return ToChosen(dy, Greater(a, b),
+                                                 Greater(b, a), Equal(a, b));
                                }>))),
     Commutative(Binary("SquaredDifference", "(a - b)^2.",
                        Rule<[](auto dy, auto a, auto b, auto) {

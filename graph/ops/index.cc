@@ -31,7 +31,10 @@ Status TopKShape(InferContext& c) {
   Shape y = c.input(0);
   const int64_t k = c.attrs().Int("k");
   if (y.rank() < 1) return InvalidArgument("x needs at least one dimension");
-  if (k < 1 || (y[-1] != kUnknown && k > y[-1])) {
+  if (k < 0) {
+    return InvalidArgument(fmt::format("k is {}, wanted at least 0", k));
+  }
+  if (y[-1] != kUnknown && k > y[-1]) {
     return InvalidArgument(
         fmt::format("there are no {} largest in a row of {}", k, y[-1]));
   }
@@ -136,7 +139,8 @@ constexpr OpDef kIndexOps[] = {
      .probes = {{.inputs = {{.shape = {2, 3}, .values = {0, 3, 1, 2}}},
                  .attrs = {{"depth", 4}, {"on", 0.75}, {"off", 0.25}}}}},
     {.name = "TopK",
-     .doc = "The k largest along the last dimension and where they are.",
+     .doc = "The k largest along the last dimension and where they are, the "
+            "first of equal ones first.",
      .inputs = {{"x"}},
      .outputs = {{"values"}, {"indices", "int64"}},
      .types = {{"T", kNumeric}},
@@ -145,7 +149,8 @@ constexpr OpDef kIndexOps[] = {
      .gradient = TopKGradient,
      .probes = {{.inputs = {{.shape = {2, 4},
                              .values = {1, 4, 3, 2, 6, 5, 8, 7}}},
-                 .attrs = {{"k", 2}}}}},
+                 .attrs = {{"k", 2}}},
+                {.inputs = {{.shape = {2, 4}}}, .attrs = {{"k", 0}}}}},
     {.name = "InTopK",
      .doc = "Are fewer than k classes rated higher than the target?",
      .inputs = {{"predictions"}, {"targets", "I"}},
@@ -169,14 +174,15 @@ constexpr OpDef kIndexOps[] = {
                {}};
      },
      .half = HalfRule::kFollow,
-     .probes = {{.inputs = {{.shape = {4, 3}},
-                            {.shape = {2, 2}, .values = {3, 0, 3, 1}}}},
-                {.inputs = {{.shape = {2, 5, 3}},
-                            {.shape = {2}, .values = {4, 1}}},
-                 .attrs = {{"axis", 1}}},
-                {.inputs = {{.shape = {2, 2, 5}},
-                            {.shape = {2, 3}, .values = {4, 1, 1, 0, 2}}},
-                 .attrs = {{"axis", -1}, {"batch_dims", 1}}}}},
+     .probes =
+         {{.inputs = {{.shape = {4, 3}},
+                      {.shape = {2, 2}, .values = {3, 0, 3, 1}}}},
+          {.inputs = {{.shape = {2, 5, 3}}, {.shape = {2}, .values = {4, 1}}},
+           .attrs = {{"axis", 1}}},
+          {.inputs = {{.shape = {2, 2, 5}},
+                      {.shape = {2, 3}, .values = {4, 1, 1, 0, 2}}},
+           .attrs = {{"axis", -1}, {"batch_dims", 1}}},
+          {.inputs = {{.shape = {3, 0}}, {.shape = {2}, .values = {2, 0}}}}}},
     {.name = "ScatterAdd",
      .doc = "x with each slice of updates added at its index along an axis.",
      .inputs = {{"x"}, {"indices", "I"}, {"updates"}},
@@ -193,7 +199,10 @@ constexpr OpDef kIndexOps[] = {
                 {.inputs = {{.shape = {2, 2, 5}},
                             {.shape = {2, 3}, .values = {4, 1, 1, 0, 2}},
                             {.shape = {2, 2, 3}}},
-                 .attrs = {{"axis", -1}, {"batch_dims", 1}}}}},
+                 .attrs = {{"axis", -1}, {"batch_dims", 1}}},
+                {.inputs = {{.shape = {3, 0}},
+                            {.shape = {2}, .values = {2, 0}},
+                            {.shape = {2, 0}}}}}},
 };
 
 Attributes AttributesOf(const GatherOptions& options) {

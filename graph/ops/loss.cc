@@ -41,8 +41,8 @@ Status CheckLabels(InferContext& c) {
 Status CrossEntropyShape(InferContext& c) {
   SLUICE_RETURN_IF_ERROR(CheckLabels(c));
   const Shape& logits = c.input(0);
-  c.SetOutput(0, logits.Slice(0, logits.rank() - 1));
-  c.SetOutput(1, logits.Slice(0, logits.rank() - 1));
+  const Shape rows = logits.Slice(0, logits.rank() - 1);
+  for (int i = 0; i < 3; ++i) c.SetOutput(i, rows);
   return {};
 }
 
@@ -52,7 +52,7 @@ Status CrossEntropyWithGradShape(InferContext& c) {
   if (!Compatible(c.output(0), c.input(2))) {
     return InvalidArgument("dloss has one element per row");
   }
-  c.SetOutput(2, c.input(0));
+  c.SetOutput(3, c.input(0));
   return {};
 }
 
@@ -60,8 +60,10 @@ Status CrossEntropyGradShape(InferContext& c) {
   SLUICE_RETURN_IF_ERROR(CheckLabels(c));
   const Shape& logits = c.input(0);
   const Shape rows = logits.Slice(0, logits.rank() - 1);
-  if (!Compatible(rows, c.input(2)) || !Compatible(rows, c.input(3))) {
-    return InvalidArgument("log_sum_exp and dloss have one element per row");
+  for (int i = 2; i < 5; ++i) {
+    if (!Compatible(rows, c.input(i))) {
+      return InvalidArgument("max, scale and dloss have one element per row");
+    }
   }
   c.SetOutput(0, logits);
   return {};
@@ -83,34 +85,60 @@ Output Smoothed(const Node& node, const Output& logits, const Output& labels) {
   return s == 0 ? dense : dense * (1 - s) + s / static_cast<double>(classes);
 }
 
+// softmax(logits) from what the loss keeps.
+Output Probabilities(const Output& logits, const Output& max,
+                     const Output& scale) {
+  return Exp(logits - ExpandDims(max, -1)) * ExpandDims(scale, -1);
+}
+
 // dlogits = dloss (softmax(logits) sum(labels) - labels), labels smoothed.
 Outputs CrossEntropyGradExpression(const Node& node, const Outputs& in) {
   const Output logits = in[0];
   const Output labels = Smoothed(node, logits, in[1]);
-  const Output probabilities = Exp(logits - ExpandDims(in[2], -1));
-  return {ExpandDims(in[3], -1) *
+  const Output probabilities = Probabilities(logits, in[2], in[3]);
+  return {ExpandDims(in[4], -1) *
           (probabilities * Sum(labels, {-1}, true) - labels)};
+}
+
+// The gradient with respect to the logits that max and scale have; dmax and
+// dscale may be missing. Only gradients of gradients ask for it.
+Output SumsGradient(const Node& node, const Output& dmax,
+                    const Output& dscale) {
+  const Output logits = node.input(0);
+  const Output max = node.output(1), scale = node.output(2);
+  Output of_largest = dmax, of_all;
+  if (dscale.valid()) {
+    const Output g = dscale * scale;
+    of_largest = dmax.valid() ? dmax + g : g;
+    of_all = Probabilities(logits, max, scale) * ExpandDims(g, -1);
+  }
+  // Elements that tie share equally.
+  const Output largest = Equal(logits, ExpandDims(max, -1));
+  const Output share =
+      ExpandDims(of_largest, -1) / Sum(Cast(largest, max.dtype()), {-1}, true);
+  const Output dlogits = Select(largest, share, 0);
+  return of_all.valid() ? dlogits - of_all : dlogits;
 }
 
 Outputs CrossEntropyGradient(const Node& node, const Outputs& dy) {
   const Output logits = node.input(0), labels = node.input(1);
-  const Output log_sum_exp = node.output(1);
+  const Output max = node.output(1), scale = node.output(2);
   Output dlogits, dlabels;
   if (dy[0].valid()) {
     dlogits = node.graph()
                   .Add({std::string(node.op().name) + "Grad",
-                        {logits, labels, log_sum_exp, dy[0]},
+                        {logits, labels, max, scale, dy[0]},
                         node.attrs()})
                   .output(0);
     if (!IsSparse(node)) {
       const double keep = 1 - node.attrs().Float("label_smoothing");
-      dlabels =
-          (ExpandDims(log_sum_exp, -1) - logits) * ExpandDims(keep * dy[0], -1);
+      const Output minus_log_p =
+          ExpandDims(-Log(scale), -1) - (logits - ExpandDims(max, -1));
+      dlabels = minus_log_p * ExpandDims(keep * dy[0], -1);
     }
   }
-  if (dy[1].valid()) {
-    const Output g =
-        Exp(logits - ExpandDims(log_sum_exp, -1)) * ExpandDims(dy[1], -1);
+  if (dy[1].valid() || dy[2].valid()) {
+    const Output g = SumsGradient(node, dy[1], dy[2]);
     dlogits = dlogits.valid() ? dlogits + g : g;
   }
   return {dlogits, dlabels};
@@ -121,21 +149,29 @@ constexpr ProbeInput kLogits = {.shape = {4, 5}, .lo = -3, .hi = 3};
 constexpr ProbeInput kProbabilities = {.shape = {4, 5}, .lo = 0.1, .hi = 1};
 constexpr ProbeInput kClasses = {.shape = {4}, .values = {2, 0, 4, 2}};
 constexpr FixedList<AttrSetting, 8> kSmooth = {{"label_smoothing", 0.1}};
+// Far from 0, where exp overflows and float32 has a few digits left.
+constexpr ProbeInput kFarLogits = {.shape = {4, 5}, .lo = 997, .hi = 1003};
+constexpr ProbeInput kMaxima = {.shape = {4}, .lo = 1, .hi = 3};
+constexpr ProbeInput kScales = {.shape = {4}, .lo = 0.3, .hi = 1};
+
+// The op's outputs: its gradient needs max and scale.
+constexpr FixedList<ArgDef, 6> kLossOutputs = {{"loss"}, {"max"}, {"scale"}};
 
 constexpr OpDef kLossOps[] = {
     {.name = "SoftmaxCrossEntropy",
-     .doc = "-sum(labels * log_softmax(logits)) per row; second output "
-            "log(sum(exp(logits))).",
+     .doc = "-sum(labels * log_softmax(logits)) per row; softmax(logits) is "
+            "scale * exp(logits - max).",
      .inputs = {{"logits"}, {"labels"}},
-     .outputs = {{"loss"}, {"log_sum_exp"}},
+     .outputs = kLossOutputs,
      .attrs = kSmoothing,
      .shape = CrossEntropyShape,
      .gradient = CrossEntropyGradient,
      .probes = {{.inputs = {kLogits, kProbabilities}},
-                {.inputs = {kLogits, kProbabilities}, .attrs = kSmooth}}},
+                {.inputs = {kLogits, kProbabilities}, .attrs = kSmooth},
+                {.inputs = {kFarLogits, kProbabilities}, .attrs = kSmooth}}},
     {.name = "SoftmaxCrossEntropyGrad",
      .doc = "The gradient of SoftmaxCrossEntropy with respect to the logits.",
-     .inputs = {{"logits"}, {"labels"}, {"log_sum_exp"}, {"dloss"}},
+     .inputs = {{"logits"}, {"labels"}, {"max"}, {"scale"}, {"dloss"}},
      .outputs = {{"dlogits"}},
      .attrs = kSmoothing,
      .shape = CrossEntropyGradShape,
@@ -145,23 +181,25 @@ constexpr OpDef kLossOps[] = {
      .inplace = {0},
      .probes = {{.inputs = {kLogits,
                             kProbabilities,
-                            {.shape = {4}, .lo = 1, .hi = 3},
+                            kMaxima,
+                            kScales,
                             {.shape = {4}}},
                  .attrs = kSmooth}}},
     {.name = "SparseSoftmaxCrossEntropy",
      .doc = "SoftmaxCrossEntropy with one class per row as the label.",
      .inputs = {{"logits"}, {"labels", "L"}},
-     .outputs = {{"loss"}, {"log_sum_exp"}},
+     .outputs = kLossOutputs,
      .types = {{"T", kFloating}, {"L", kIndex}},
      .attrs = kSmoothing,
      .shape = CrossEntropyShape,
      .gradient = CrossEntropyGradient,
      .probes = {{.inputs = {kLogits, kClasses}},
-                {.inputs = {kLogits, kClasses}, .attrs = kSmooth}}},
+                {.inputs = {kLogits, kClasses}, .attrs = kSmooth},
+                {.inputs = {kFarLogits, kClasses}, .attrs = kSmooth}}},
     {.name = "SparseSoftmaxCrossEntropyGrad",
      .doc = "The gradient of SparseSoftmaxCrossEntropy with respect to the "
             "logits.",
-     .inputs = {{"logits"}, {"labels", "L"}, {"log_sum_exp"}, {"dloss"}},
+     .inputs = {{"logits"}, {"labels", "L"}, {"max"}, {"scale"}, {"dloss"}},
      .outputs = {{"dlogits"}},
      .types = {{"T", kFloating}, {"L", kIndex}},
      .attrs = kSmoothing,
@@ -170,33 +208,33 @@ constexpr OpDef kLossOps[] = {
        return GradientOfExpression(node, dy, CrossEntropyGradExpression);
      },
      .inplace = {0},
-     .probes = {{.inputs = {kLogits,
-                            kClasses,
-                            {.shape = {4}, .lo = 1, .hi = 3},
-                            {.shape = {4}}},
-                 .attrs = kSmooth}}},
+     .probes =
+         {{.inputs = {kLogits, kClasses, kMaxima, kScales, {.shape = {4}}},
+           .attrs = kSmooth}}},
     // The fusion pass makes the next two, after gradients were taken.
     {.name = "SoftmaxCrossEntropyWithGrad",
      .doc = "SoftmaxCrossEntropy and its gradient with respect to the logits.",
      .inputs = {{"logits"}, {"labels"}, {"dloss"}},
-     .outputs = {{"loss"}, {"log_sum_exp"}, {"dlogits"}},
+     .outputs = {{"loss"}, {"max"}, {"scale"}, {"dlogits"}},
      .attrs = kSmoothing,
      .shape = CrossEntropyWithGradShape,
      .gradient = NotDifferentiable,
      .probes = {{.inputs = {kLogits, kProbabilities, {.shape = {4}}},
-                 .attrs = kSmooth}}},
+                 .attrs = kSmooth},
+                {.inputs = {kFarLogits, kProbabilities, {.shape = {4}}}}}},
     {.name = "SparseSoftmaxCrossEntropyWithGrad",
      .doc = "SparseSoftmaxCrossEntropy and its gradient with respect to the "
             "logits.",
      .inputs = {{"logits"}, {"labels", "L"}, {"dloss"}},
-     .outputs = {{"loss"}, {"log_sum_exp"}, {"dlogits"}},
+     .outputs = {{"loss"}, {"max"}, {"scale"}, {"dlogits"}},
      .types = {{"T", kFloating}, {"L", kIndex}},
      .attrs = kSmoothing,
      .shape = CrossEntropyWithGradShape,
      .gradient = NotDifferentiable,
      .probes = {{.inputs = {kLogits, kClasses, {.shape = {4}}}},
                 {.inputs = {kLogits, kClasses, {.shape = {4}}},
-                 .attrs = kSmooth}}},
+                 .attrs = kSmooth},
+                {.inputs = {kFarLogits, kClasses, {.shape = {4}}}}}},
     {.name = "SigmoidCrossEntropy",
      .doc = "max(x, 0) - x * label + log(1 + exp(-|x|)) of logits x.",
      .inputs = {{"logits"}, {"labels"}},

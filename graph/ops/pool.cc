@@ -70,7 +70,8 @@ constexpr FixedList<AttrSetting, 8> kExplicit = {
 
 constexpr OpDef kPoolOps[] = {
     {.name = "MaxPool",
-     .doc = "The largest element of every window of NHWC images.",
+     .doc = "The largest element of every window of NHWC images; of equal "
+            "ones the first has the gradient.",
      .inputs = {{"x"}},
      .attrs = kPoolAttrs,
      .shape = PoolShape,

@@ -113,8 +113,11 @@ Outputs ExtremeGradient(const Node& node, const Outputs& dy) {
 
 Outputs LogSumExpGradient(const Node& node, const Outputs& dy) {
   const Output x = node.input(0);
+  // Where |y| is large its rounding scales all weights alike: divided by their
+  // sum they are right.
   const Output weights = Exp(x - KeepDims(node, node.output(0)));
-  return {KeepDims(node, dy[0]) * weights};
+  const Output sum = Sum(weights, AxesOf(node), true);
+  return {KeepDims(node, dy[0]) / sum * weights};
 }
 
 Output ProdGrad(const Output& dy, const Output& x, int64_t axis) {
@@ -318,10 +321,14 @@ constexpr OpDef kReduceOps[] = {
     MeanOp(),
     ProdOp(),
     ProdGradOp(),
-    Reduction("Max", "Largest over axes; NaN if any is.", ExtremeGradient,
-              kNumeric),
-    Reduction("Min", "Smallest over axes; NaN if any is.", ExtremeGradient,
-              kNumeric),
+    Reduction(
+        "Max",
+        "Largest over axes; NaN if any is. Equal ones share the gradient.",
+        ExtremeGradient, kNumeric),
+    Reduction("Min",
+              "Smallest over axes; NaN if any is. Equal ones share the "
+              "gradient.",
+              ExtremeGradient, kNumeric),
     Reduction("LogSumExp", "log(sum(exp(x))) over axes, without overflow.",
               LogSumExpGradient, kFloating),
     Reduction("Any", "Does any hold, over axes?", NotDifferentiable,

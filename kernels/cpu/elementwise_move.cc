@@ -1,6 +1,7 @@
 // Elementwise ops that convert, choose or add up rather than compute a
 // function: Cast, CastList, Select and AddN.
-#include <cstring>
+#include <optional>
+#include <type_traits>
 
 #include "engine/convert.h"
 #include "engine/threads.h"
@@ -12,10 +13,24 @@ namespace {
 
 // --- Cast --------------------------------------------------------------------
 
+// Whether flushing subnormal numbers would change a conversion: where the
+// processor converts or compares. The half types go through float32 by their
+// bits, and float32's subnormals are 0 to float16.
+template <typename To, typename From>
+constexpr bool FlushingMatters() {
+  using X = ComputeType<From>;
+  using Y = ComputeType<To>;
+  return std::is_floating_point_v<X> &&
+         (std::is_same_v<To, bool> ||
+          (std::is_floating_point_v<Y> && !std::is_same_v<X, Y>));
+}
+
 template <typename To, typename From>
 void CastLoop(const void* x_data, void* y_data, int64_t n, simd::OpParams) {
   const From* x = static_cast<const From*>(x_data);
   To* y = static_cast<To*>(y_data);
+  std::optional<ScopedKeepDenormals> keep;
+  if constexpr (FlushingMatters<To, From>()) keep.emplace();
   for (int64_t i = 0; i < n; ++i) y[i] = Convert<To>(x[i]);
 }
 

@@ -11,6 +11,7 @@
 #include "engine/threads.h"
 #include "kernels/cpu/array_copy.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/streaming.h"
 
 namespace sluice::cpu {
 namespace {
@@ -156,6 +157,7 @@ Result<KernelPtr> MakeGather(const KernelSpec& spec) {
                           params + (block * plan.size + from) * bytes, bytes);
             }
           };
+          if (bytes == 0) return {};  // without memory on either side
           ParallelFor(batch * middle * count, RowsPerPiece(inner), rows);
           return {};
         });
@@ -177,9 +179,7 @@ KernelPtr ScatterAddKernel(const GatherShape& plan) {
         CheckIndices(indices, plan.batch * plan.count, plan.size));
     T* y = c.output<T>(0);
     const T* x = c.input<T>(0);
-    if (y != x) {
-      std::memcpy(y, x, blocks * plan.size * plan.inner * sizeof(T));
-    }
+    if (y != x) CopyBytes(x, y, blocks * plan.size * plan.inner * sizeof(T));
     const auto add = [&](int64_t piece) {
       const int64_t block = piece / ranges;
       const int64_t low = piece % ranges * width, high = low + width;

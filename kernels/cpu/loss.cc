@@ -30,10 +30,18 @@ CrossEntropyGeometry GeometryOf(const KernelSpec& spec) {
           spec.attrs.Float("label_smoothing")};
 }
 
-// log(sum(exp(x))), the largest element taken out first.
-template <typename T>
-ComputeType<T> LogSumExp(const T* x, int64_t n) {
-  using C = ComputeType<T>;
+// What the loss and its gradient share of a row x. log(softmax(x)) is
+// (x - max) - log_sum, softmax(x) is scale * exp(x - max): max and the rest are
+// never added up, which would round away what x has beyond max's precision.
+template <typename C>
+struct RowSums {
+  C max;
+  C scale;    // 1 / sum(exp(x - max))
+  C log_sum;  // of the same sum; for the loss alone
+};
+
+template <typename T, typename C = ComputeType<T>>
+RowSums<C> RowSumsOf(const T* x, int64_t n) {
   C max = static_cast<C>(x[0]);
   for (int64_t i = 1; i < n; ++i) max = std::max(max, static_cast<C>(x[i]));
   constexpr int kLanes = 8;
@@ -47,38 +55,39 @@ ComputeType<T> LogSumExp(const T* x, int64_t n) {
   for (; i < n; ++i) sum[0] += scalar::Exp()(static_cast<C>(x[i]) - max);
   C total = 0;
   for (C partial : sum) total += partial;
-  return max + scalar::Log()(total);
+  return {max, 1 / total, scalar::Log()(total)};
 }
 
 // --- Dense labels ------------------------------------------------------------
 
-// The loss of one row; its log(sum(exp)) is given.
+// The loss of one row.
 template <typename T, typename C = ComputeType<T>>
 C DenseLoss(const CrossEntropyGeometry& g, const T* x, const T* labels,
-            C log_sum_exp) {
+            const RowSums<C>& row) {
   const C keep = static_cast<C>(1 - g.smoothing);
   const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
   C loss = 0;
   for (int64_t i = 0; i < g.classes; ++i) {
     loss += (keep * static_cast<C>(labels[i]) + spread) *
-            (log_sum_exp - static_cast<C>(x[i]));
+            (row.log_sum - (static_cast<C>(x[i]) - row.max));
   }
   return loss;
 }
 
 template <typename T, typename C = ComputeType<T>>
 void DenseGrad(const CrossEntropyGeometry& g, const T* x, const T* labels,
-               C log_sum_exp, C dloss, T* dx) {
+               const RowSums<C>& row, C dloss, T* dx) {
   const C keep = static_cast<C>(1 - g.smoothing);
   const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
   C total = static_cast<C>(g.smoothing);
   for (int64_t i = 0; i < g.classes; ++i) {
     total += keep * static_cast<C>(labels[i]);
   }
+  total *= row.scale;
   for (int64_t i = 0; i < g.classes; ++i) {
-    const C p = scalar::Exp()(static_cast<C>(x[i]) - log_sum_exp);
+    const C e = scalar::Exp()(static_cast<C>(x[i]) - row.max);
     const C label = keep * static_cast<C>(labels[i]) + spread;
-    dx[i] = T(dloss * (p * total - label));
+    dx[i] = T(dloss * (e * total - label));
   }
 }
 
@@ -88,44 +97,49 @@ enum class Wanted : uint8_t { kLoss, kGrad, kBoth };
 template <typename T>
 struct CrossEntropyOperands {
   const T* logits;
-  const T* log_sum_exp = nullptr;  // for kGrad alone: else it is computed
-  const T* dloss = nullptr;        // not for kLoss, nor is dlogits
+  const T* max = nullptr;  // for kGrad alone, as is the next: else computed
+  const T* scale = nullptr;
+  const T* dloss = nullptr;  // not for kLoss, nor is dlogits
   T* dlogits = nullptr;
-  T* loss_out = nullptr;  // not for kGrad, nor is the next
-  T* log_sum_exp_out = nullptr;
+  T* loss_out = nullptr;  // not for kGrad, nor are the next two
+  T* max_out = nullptr;
+  T* scale_out = nullptr;
 
   CrossEntropyOperands(Wanted wanted, const KernelContext& k)
       : logits(k.input<T>(0)) {
     if (wanted == Wanted::kGrad) {
-      log_sum_exp = k.input<T>(2);
-      dloss = k.input<T>(3);
+      max = k.input<T>(2);
+      scale = k.input<T>(3);
+      dloss = k.input<T>(4);
       dlogits = k.output<T>(0);
       return;
     }
     loss_out = k.output<T>(0);
-    log_sum_exp_out = k.output<T>(1);
+    max_out = k.output<T>(1);
+    scale_out = k.output<T>(2);
     if (wanted == Wanted::kBoth) {
       dloss = k.input<T>(2);
-      dlogits = k.output<T>(2);
+      dlogits = k.output<T>(3);
     }
   }
 };
 
-// One row: loss(log_sum_exp) and grad(log_sum_exp, dloss) as far as wanted.
+// One row: loss(sums) and grad(sums, dloss) as far as wanted.
 template <typename T, typename Loss, typename Grad>
 void CrossEntropyRow(const CrossEntropyGeometry& g,
                      const CrossEntropyOperands<T>& o, int64_t r, Loss loss,
                      Grad grad) {
   using C = ComputeType<T>;
-  C log_sum_exp;
+  RowSums<C> sums;
   if (o.loss_out != nullptr) {
-    log_sum_exp = LogSumExp(o.logits + r * g.classes, g.classes);
-    o.loss_out[r] = T(loss(log_sum_exp));
-    o.log_sum_exp_out[r] = T(log_sum_exp);
+    sums = RowSumsOf(o.logits + r * g.classes, g.classes);
+    o.loss_out[r] = T(loss(sums));
+    o.max_out[r] = T(sums.max);
+    o.scale_out[r] = T(sums.scale);
   } else {
-    log_sum_exp = static_cast<C>(o.log_sum_exp[r]);
+    sums = {static_cast<C>(o.max[r]), static_cast<C>(o.scale[r]), 0};
   }
-  if (o.dlogits != nullptr) grad(log_sum_exp, static_cast<C>(o.dloss[r]));
+  if (o.dlogits != nullptr) grad(sums, static_cast<C>(o.dloss[r]));
 }
 
 template <typename T>
@@ -139,9 +153,11 @@ void DenseRows(const CrossEntropyGeometry& g, Wanted wanted,
       const T* labels = k.input<T>(1) + at;
       CrossEntropyRow(
           g, o, r,
-          [&](C lse) { return DenseLoss(g, o.logits + at, labels, lse); },
-          [&](C lse, C dloss) {
-            DenseGrad(g, o.logits + at, labels, lse, dloss, o.dlogits + at);
+          [&](const RowSums<C>& sums) {
+            return DenseLoss(g, o.logits + at, labels, sums);
+          },
+          [&](const RowSums<C>& sums, C dloss) {
+            DenseGrad(g, o.logits + at, labels, sums, dloss, o.dlogits + at);
           });
     }
   });
@@ -173,13 +189,13 @@ class BadRow {
 
 template <typename T, typename C = ComputeType<T>>
 C SparseLoss(const CrossEntropyGeometry& g, const T* x, int64_t label,
-             C log_sum_exp) {
+             const RowSums<C>& row) {
   const C keep = static_cast<C>(1 - g.smoothing);
   const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
-  C loss = keep * (log_sum_exp - static_cast<C>(x[label]));
+  C loss = keep * (row.log_sum - (static_cast<C>(x[label]) - row.max));
   if (spread != 0) {
     for (int64_t i = 0; i < g.classes; ++i) {
-      loss += spread * (log_sum_exp - static_cast<C>(x[i]));
+      loss += spread * (row.log_sum - (static_cast<C>(x[i]) - row.max));
     }
   }
   return loss;
@@ -187,16 +203,16 @@ C SparseLoss(const CrossEntropyGeometry& g, const T* x, int64_t label,
 
 template <typename T, typename C = ComputeType<T>>
 void SparseGrad(const CrossEntropyGeometry& g, const T* x, int64_t label,
-                C log_sum_exp, C dloss, T* dx) {
+                const RowSums<C>& row, C dloss, T* dx) {
   const C keep = static_cast<C>(1 - g.smoothing);
   const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
   const C of_label = static_cast<C>(x[label]);  // dx may be x
   for (int64_t i = 0; i < g.classes; ++i) {
-    const C p = scalar::Exp()(static_cast<C>(x[i]) - log_sum_exp);
+    const C p = row.scale * scalar::Exp()(static_cast<C>(x[i]) - row.max);
     dx[i] = T(dloss * (p - spread));
   }
-  dx[label] =
-      T(dloss * (scalar::Exp()(of_label - log_sum_exp) - spread - keep));
+  const C p = row.scale * scalar::Exp()(of_label - row.max);
+  dx[label] = T(dloss * (p - spread - keep));
 }
 
 template <typename T, typename L>
@@ -216,9 +232,11 @@ Status SparseRows(const CrossEntropyGeometry& g, Wanted wanted,
       const int64_t at = r * g.classes;
       CrossEntropyRow(
           g, o, r,
-          [&](C lse) { return SparseLoss(g, o.logits + at, label, lse); },
-          [&](C lse, C dloss) {
-            SparseGrad(g, o.logits + at, label, lse, dloss, o.dlogits + at);
+          [&](const RowSums<C>& sums) {
+            return SparseLoss(g, o.logits + at, label, sums);
+          },
+          [&](const RowSums<C>& sums, C dloss) {
+            SparseGrad(g, o.logits + at, label, sums, dloss, o.dlogits + at);
           });
     }
   });
@@ -238,8 +256,9 @@ Status FastSparseRows(const CrossEntropyGeometry& g, Wanted wanted,
   BadRow bad(g.rows);
   ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
     if (o.loss_out != nullptr) {
-      Simd().log_sum_exp(o.logits + begin * g.classes,
-                         o.log_sum_exp_out + begin, end - begin, g.classes);
+      // The sums, of which the rows make their scales.
+      Simd().sum_exp(o.logits + begin * g.classes, o.max_out + begin,
+                     o.scale_out + begin, end - begin, g.classes);
     }
     for (int64_t r = begin; r < end; ++r) {
       const int64_t label = static_cast<int64_t>(labels[r]);
@@ -248,19 +267,26 @@ Status FastSparseRows(const CrossEntropyGeometry& g, Wanted wanted,
         continue;
       }
       const float* x = o.logits + r * g.classes;
-      const float lse =
-          o.loss_out != nullptr ? o.log_sum_exp_out[r] : o.log_sum_exp[r];
+      const float max = o.loss_out != nullptr ? o.max_out[r] : o.max[r];
+      float scale;
       if (o.loss_out != nullptr) {
-        float loss = keep * (lse - x[label]);
+        const float log_sum = scalar::Log()(o.scale_out[r]);
+        float loss = keep * (log_sum - (x[label] - max));
         if (spread != 0) {
-          loss += spread * (classes * lse - Simd().sum(x, g.classes));
+          loss += spread *
+                  (classes * log_sum - Simd().shifted_sum(x, max, g.classes));
         }
         o.loss_out[r] = loss;
+        o.scale_out[r] = scale = 1 / o.scale_out[r];
+      } else {
+        scale = o.scale[r];
       }
       if (o.dlogits != nullptr) {
+        const float dloss = o.dloss[r];
         float* dx = o.dlogits + r * g.classes;
-        Simd().shifted_exp(x, lse, spread, o.dloss[r], dx, g.classes);
-        dx[label] -= o.dloss[r] * keep;
+        Simd().shifted_exp(x, max, dloss * scale, dloss * spread, dx,
+                           g.classes);
+        dx[label] -= dloss * keep;
       }
     }
   });

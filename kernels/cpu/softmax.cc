@@ -37,10 +37,10 @@ void Line(const T* x, int64_t size, int64_t stride, bool log, T* y) {
   for (int64_t i = 0; i < size; ++i) {
     sum += scalar::Exp()(static_cast<C>(x[i * stride]) - max);
   }
-  const C shift = max + scalar::Log()(sum);
+  const C log_sum = scalar::Log()(sum);
   for (int64_t i = 0; i < size; ++i) {
-    const C value = static_cast<C>(x[i * stride]);
-    y[i * stride] = T(log ? value - shift : scalar::Exp()(value - max) / sum);
+    const C value = static_cast<C>(x[i * stride]) - max;
+    y[i * stride] = T(log ? value - log_sum : scalar::Exp()(value) / sum);
   }
 }
 

@@ -8,7 +8,8 @@
 
 namespace sluice::cuda {
 
-// log(sum(exp(x))) is max + log(sum).
+// log(sum(exp(x))) is max + log(sum). What is subtracted from x takes the two
+// one after the other: together they would be rounded to max's precision.
 template <typename C>
 struct ExpSum {
   C max;

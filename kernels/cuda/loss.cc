@@ -48,7 +48,8 @@ Result<KernelPtr> MakeLoss(const KernelSpec& spec) {
     o.logits = c.input<void>(0);
     o.labels = c.input<void>(1);
     o.loss = c.output<void>(0);
-    o.log_sum_exp_out = c.output<void>(1);
+    o.max_out = c.output<void>(1);
+    o.scale_out = c.output<void>(2);
     return o;
   });
 }
@@ -58,8 +59,9 @@ Result<KernelPtr> MakeGrad(const KernelSpec& spec) {
     CrossEntropyOperands o;
     o.logits = c.input<void>(0);
     o.labels = c.input<void>(1);
-    o.log_sum_exp = c.input<void>(2);
-    o.dloss = c.input<void>(3);
+    o.max = c.input<void>(2);
+    o.scale = c.input<void>(3);
+    o.dloss = c.input<void>(4);
     o.dlogits = c.output<void>(0);
     return o;
   });
@@ -72,8 +74,9 @@ Result<KernelPtr> MakeLossWithGrad(const KernelSpec& spec) {
     o.labels = c.input<void>(1);
     o.dloss = c.input<void>(2);
     o.loss = c.output<void>(0);
-    o.log_sum_exp_out = c.output<void>(1);
-    o.dlogits = c.output<void>(2);
+    o.max_out = c.output<void>(1);
+    o.scale_out = c.output<void>(2);
+    o.dlogits = c.output<void>(3);
     return o;
   });
 }

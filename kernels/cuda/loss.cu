@@ -15,11 +15,13 @@ template <typename T, typename Label>
 struct Operands {
   const T* logits;
   const Label* labels;
-  const T* log_sum_exp;
+  const T* max;
+  const T* scale;
   const T* dloss;
   T* dlogits;
   T* loss;
-  T* log_sum_exp_out;
+  T* max_out;
+  T* scale_out;
   BadIndex* bad;
 };
 
@@ -31,7 +33,9 @@ struct Row {
   C keep, spread;
   bool whole;
   C* shared;
-  C log_sum_exp;
+  C max;      // of the logits x
+  C scale;    // 1 / sum(exp(x - max))
+  C log_sum;  // of the same sum; for the loss alone
 };
 
 // --- Labels as dense as the logits -------------------------------------------
@@ -41,7 +45,7 @@ __device__ C DenseLoss(const Row<C>& row, const T* x, const T* labels) {
   C loss = 0;
   ForRow(x, row.classes, 1, row.whole, [&](int64_t i, C v) {
     loss += (row.keep * static_cast<C>(labels[i]) + row.spread) *
-            (row.log_sum_exp - v);
+            (row.log_sum - (v - row.max));
   });
   return BlockReduce(loss, row.shared, scalar::Add());
 }
@@ -53,9 +57,10 @@ __device__ void DenseGrad(const Row<C>& row, const T* x, const T* labels,
   ForRow(labels, row.classes, 1, row.whole,
          [&](int64_t, C label) { total += row.keep * label; });
   total = BlockReduce(total, row.shared, scalar::Add()) + smoothing;
+  total *= row.scale;
   MapRow(x, dx, row.classes, 1, row.whole, [&](int64_t i, C v) {
     const C label = row.keep * static_cast<C>(labels[i]) + row.spread;
-    return dloss * (scalar::Exp()(v - row.log_sum_exp) * total - label);
+    return dloss * (scalar::Exp()(v - row.max) * total - label);
   });
 }
 
@@ -63,11 +68,11 @@ __device__ void DenseGrad(const Row<C>& row, const T* x, const T* labels,
 
 template <typename T, typename C>
 __device__ C SparseLoss(const Row<C>& row, const T* x, int64_t label) {
-  C loss = row.keep * (row.log_sum_exp - static_cast<C>(x[label]));
+  C loss = row.keep * (row.log_sum - (static_cast<C>(x[label]) - row.max));
   if (row.spread != 0) {
     C distance = 0;
     ForRow(x, row.classes, 1, row.whole,
-           [&](int64_t, C v) { distance += row.log_sum_exp - v; });
+           [&](int64_t, C v) { distance += row.log_sum - (v - row.max); });
     loss += row.spread * BlockReduce(distance, row.shared, scalar::Add());
   }
   return loss;
@@ -77,7 +82,7 @@ template <typename T, typename C>
 __device__ void SparseGrad(const Row<C>& row, const T* x, int64_t label,
                            C dloss, T* dx) {
   MapRow(x, dx, row.classes, 1, row.whole, [&](int64_t i, C v) {
-    const C p = scalar::Exp()(v - row.log_sum_exp);
+    const C p = row.scale * scalar::Exp()(v - row.max);
     return dloss * (p - row.spread - (i == label ? row.keep : C(0)));
   });
 }
@@ -96,6 +101,8 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
       static_cast<C>(shape.smoothing / static_cast<double>(shape.classes)),
       whole,
       SharedMemory<C>(),
+      0,
+      0,
       0};
   for (int64_t r = blockIdx.x; r < shape.rows; r += gridDim.x) {
     const int64_t at = r * shape.classes;
@@ -112,7 +119,9 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
     }
     if (o.loss != nullptr) {
       const ExpSum<C> e = SumExpOfRow(x, shape.classes, 1, whole, row.shared);
-      row.log_sum_exp = e.max + scalar::Log()(e.sum);
+      row.max = e.max;
+      row.scale = 1 / e.sum;
+      row.log_sum = scalar::Log()(e.sum);
       C loss;
       if constexpr (kSparse) {
         loss = SparseLoss(row, x, label);
@@ -121,10 +130,12 @@ __global__ void CrossEntropyKernel(CrossEntropyShape shape,
       }
       if (threadIdx.x == 0) {
         o.loss[r] = T(is_class ? loss : static_cast<C>(__builtin_nanf("")));
-        o.log_sum_exp_out[r] = T(row.log_sum_exp);
+        o.max_out[r] = T(row.max);
+        o.scale_out[r] = T(row.scale);
       }
     } else {
-      row.log_sum_exp = static_cast<C>(o.log_sum_exp[r]);
+      row.max = static_cast<C>(o.max[r]);
+      row.scale = static_cast<C>(o.scale[r]);
     }
     if (o.dlogits != nullptr) {
       const C dloss = is_class ? static_cast<C>(o.dloss[r]) : C(0);
@@ -147,10 +158,11 @@ Status LaunchCrossEntropy(const CrossEntropyShape& shape,
     whole = whole && RowsAreWhole<T>(o.labels, shape.classes);
   }
   const Operands<T, Label> typed = {
-      static_cast<const T*>(o.logits),      static_cast<const Label*>(o.labels),
-      static_cast<const T*>(o.log_sum_exp), static_cast<const T*>(o.dloss),
-      static_cast<T*>(o.dlogits),           static_cast<T*>(o.loss),
-      static_cast<T*>(o.log_sum_exp_out),   o.bad};
+      static_cast<const T*>(o.logits), static_cast<const Label*>(o.labels),
+      static_cast<const T*>(o.max),    static_cast<const T*>(o.scale),
+      static_cast<const T*>(o.dloss),  static_cast<T*>(o.dlogits),
+      static_cast<T*>(o.loss),         static_cast<T*>(o.max_out),
+      static_cast<T*>(o.scale_out),    o.bad};
   return Launch(
       "SoftmaxCrossEntropy",
       {std::min(shape.rows, kMostRowBlocks), RowThreads(shape.classes),

@@ -22,14 +22,16 @@ struct CrossEntropyShape {
 // for what an op does not have. With `loss` the op is the loss, with `dlogits`
 // its gradient, with both both at once.
 struct CrossEntropyOperands {
-  const void* logits = nullptr;       // [rows, classes]
-  const void* labels = nullptr;       // the same, or [rows] of classes
-  const void* log_sum_exp = nullptr;  // [rows], for the gradient alone
-  const void* dloss = nullptr;        // [rows], for a gradient
-  void* dlogits = nullptr;            // [rows, classes], may be the logits
-  void* loss = nullptr;               // [rows]
-  void* log_sum_exp_out = nullptr;    // [rows], with the loss
-  BadIndex* bad = nullptr;            // with labels that are classes
+  const void* logits = nullptr;  // [rows, classes]
+  const void* labels = nullptr;  // the same, or [rows] of classes
+  const void* max = nullptr;     // [rows], for the gradient alone
+  const void* scale = nullptr;   // [rows], the same: 1 / sum(exp(x - max))
+  const void* dloss = nullptr;   // [rows], for a gradient
+  void* dlogits = nullptr;       // [rows, classes], may be the logits
+  void* loss = nullptr;          // [rows]
+  void* max_out = nullptr;       // [rows], with the loss
+  void* scale_out = nullptr;     // [rows], with the loss
+  BadIndex* bad = nullptr;       // with labels that are classes
 };
 
 using CrossEntropyLauncher = Status (*)(const CrossEntropyShape& shape,

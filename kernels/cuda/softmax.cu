@@ -19,9 +19,9 @@ __global__ void SoftmaxKernel(const T* x, T* y, ReduceShape shape, bool log,
        line += gridDim.x) {
     const int64_t at = line / inner * n * inner + line % inner;
     const ExpSum<C> e = SumExpOfRow(x + at, n, inner, whole, shared);
-    const C shift = e.max + scalar::Log()(e.sum);
+    const C log_sum = scalar::Log()(e.sum);
     MapRow(x + at, y + at, n, inner, whole, [&](int64_t, C v) {
-      return log ? v - shift : scalar::Exp()(v - e.max) / e.sum;
+      return log ? (v - e.max) - log_sum : scalar::Exp()(v - e.max) / e.sum;
     });
   }
 }

@@ -25,6 +25,7 @@ class GuardedBuffer {
     std::memset(start(), fill, bytes);
     std::memset(start() + bytes, kMark, kGuard);
   }
+  bool empty() const { return bytes_ == 0; }
   char* start() const { return static_cast<char*>(memory_.get()) + kGuard; }
   bool intact() const {
     for (size_t i = 0; i < kGuard; ++i) {
@@ -57,9 +58,10 @@ class GuardedMemory {
  public:
   explicit GuardedMemory(Accelerator* accelerator) : memory_(accelerator) {}
 
-  // Where the buffer's bytes are; the same for buffers that are one.
+  // Where the buffer's bytes are; the same for buffers that are one. Null for
+  // none, which the undefined-behaviour sanitizer tells kernels from a buffer.
   void* Place(const GuardedBuffer& buffer) {
-    if (!accelerated()) return buffer.start();
+    if (!accelerated()) return buffer.empty() ? nullptr : buffer.start();
     Tensor& copy = copies_[buffer.start()].there;
     if (copy.bytes() == 0) {
       copies_[buffer.start()].here = buffer.Whole();

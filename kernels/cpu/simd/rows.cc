@@ -55,22 +55,16 @@ void Softmax(const float* x, float* y, int64_t rows, int64_t columns) {
   }
 }
 
-// log(sum(exp(x))) of one row; an infinite maximum is the result.
-SLUICE_INLINE float LogSumExpRow(const float* x, float* scratch, int64_t n) {
-  float max;
-  const float sum = ExpRow(x, scratch, n, &max);
-  return scalar::IsInf()(max) ? max : max + scalar::Log()(sum);
-}
-
 // Elements that a long row is cut into: the sum of their exponentials needs
 // scratch space.
 inline constexpr int64_t kExpBlock = 1024;
 
-// The same for a row of any length, without space for its exponentials.
-float LogSumExpLong(const float* x, int64_t n) {
+// sum(exp(x - max(x))) of a row of any length, without space for all
+// exponentials.
+float SumExpLong(const float* x, int64_t n, float* max_out) {
   alignas(64) float scratch[kExpBlock];
   const float max = ExtremeOf<1>(x, n);
-  if (scalar::IsInf()(max)) return max;
+  *max_out = max;
   float sum = 0;
   for (int64_t begin = 0; begin < n; begin += kExpBlock) {
     const int64_t block = n - begin < kExpBlock ? n - begin : kExpBlock;
@@ -79,13 +73,14 @@ float LogSumExpLong(const float* x, int64_t n) {
     }
     sum += Sum(scratch, block);
   }
-  return max + scalar::Log()(sum);
+  return sum;
 }
 
-void LogSumExp(const float* x, float* y, int64_t rows, int64_t columns) {
+void SumExp(const float* x, float* max, float* sum, int64_t rows,
+            int64_t columns) {
   if (columns > kShortRow) {
     for (int64_t r = 0; r < rows; ++r) {
-      y[r] = LogSumExpLong(x + r * columns, columns);
+      sum[r] = SumExpLong(x + r * columns, columns, max + r);
     }
     return;
   }
@@ -93,25 +88,48 @@ void LogSumExp(const float* x, float* y, int64_t rows, int64_t columns) {
   alignas(64) float e[kShortRow];
   for (int64_t r = 0; r < rows; ++r) {
     Copy(x + r * columns, row.values, columns);
-    y[r] = LogSumExpRow(row.values, e, row.padded);
+    sum[r] = ExpRow(row.values, e, row.padded, max + r);
+  }
+}
+
+// An infinite maximum is the result.
+void LogSumExp(const float* x, float* y, int64_t rows, int64_t columns) {
+  constexpr int64_t kBlock = 64;  // rows
+  float sum[kBlock];
+  for (int64_t begin = 0; begin < rows; begin += kBlock) {
+    const int64_t block = rows - begin < kBlock ? rows - begin : kBlock;
+    float* max = y + begin;
+    SumExp(x + begin * columns, max, sum, block, columns);
+    for (int64_t r = 0; r < block; ++r) {
+      if (!scalar::IsInf()(max[r])) max[r] += scalar::Log()(sum[r]);
+    }
   }
 }
 
 void LogSoftmax(const float* x, float* y, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
-    float normalizer;
-    LogSumExp(x, &normalizer, 1, columns);
+    float max, sum;
+    SumExp(x, &max, &sum, 1, columns);
+    const float log_sum = scalar::Log()(sum);
     SLUICE_INDEPENDENT
-    for (int64_t i = 0; i < columns; ++i) y[i] = x[i] - normalizer;
+    for (int64_t i = 0; i < columns; ++i) y[i] = (x[i] - max) - log_sum;
   }
 }
 
-void ShiftedExp(const float* x, float shift, float offset, float factor,
+void ShiftedExp(const float* x, float shift, float factor, float offset,
                 float* y, int64_t n) {
   SLUICE_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    y[i] = factor * (scalar::Exp()(x[i] - shift) - offset);
+    y[i] = factor * scalar::Exp()(x[i] - shift) - offset;
   }
+}
+
+float ShiftedSum(const float* x, float shift, int64_t n) {
+  return SumTerms<float>(
+      n,
+      [&](int64_t i)
+          __attribute__((always_inline)) { return Load(x + i) - shift; },
+      [&](int64_t i) { return x[i] - shift; });
 }
 
 void BiasAdd(const float* x, const float* bias, float* y, int64_t rows,
@@ -175,7 +193,9 @@ void AddRows(simd::SimdKernels& table) noexcept {
   table.softmax = Softmax;
   table.log_softmax = LogSoftmax;
   table.log_sum_exp = LogSumExp;
+  table.sum_exp = SumExp;
   table.shifted_exp = ShiftedExp;
+  table.shifted_sum = ShiftedSum;
   table.bias_add = BiasAdd;
   table.column_sums = ColumnSums;
 }

@@ -123,9 +123,13 @@ struct SimdKernels {
   void (*log_softmax)(const float* x, float* y, int64_t rows, int64_t columns);
   // y[row] = log(sum(exp(x[row, :]))).
   void (*log_sum_exp)(const float* x, float* y, int64_t rows, int64_t columns);
-  // y = factor * (exp(x - shift) - offset).
-  void (*shifted_exp)(const float* x, float shift, float offset, float factor,
+  // max[row], and sum[row] = sum(exp(x[row, :] - max[row])).
+  void (*sum_exp)(const float* x, float* max, float* sum, int64_t rows,
+                  int64_t columns);
+  // y = factor * exp(x - shift) - offset.
+  void (*shifted_exp)(const float* x, float shift, float factor, float offset,
                       float* y, int64_t n);
+  float (*shifted_sum)(const float* x, float shift, int64_t n);  // of x - shift
   // y = x + bias, bias[columns]; relu: negative results become zero.
   void (*bias_add)(const float* x, const float* bias, float* y, int64_t rows,
                    int64_t columns, bool relu);
