@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/caught.h"
 #include "engine/rendezvous.h"
 #include "engine/threads.h"
 
@@ -168,7 +169,7 @@ void Executor::RunSerial(Observer* observer, StepStop& stop) {
       if (!RunOne(i, observer, stop).ok()) return;
     } else {
       Bound& bound = bound_[i];
-      if (Status status = bound.kernel->Run(bound.context); !status.ok()) {
+      if (Status status = RunKernel(bound); !status.ok()) {
         stop.Stop(plan_.labels[i].Blame(status));
         return;
       }
@@ -189,6 +190,15 @@ void Executor::RunChecked(Observer* observer, StepStop& stop) {
 template void Executor::RunSerial<false>(Observer* observer, StepStop& stop);
 template void Executor::RunSerial<true>(Observer* observer, StepStop& stop);
 
+// Kernels may be users': what they throw is the step's error.
+Status Executor::RunKernel(const Bound& bound) {
+  try {
+    return bound.kernel->Run(bound.context);
+  } catch (...) {
+    return CaughtStatus();
+  }
+}
+
 // One instruction with everything that may surround it.
 Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
   Bound& bound = bound_[i];
@@ -197,11 +207,15 @@ Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
     status = DeadlineExceeded("the step's deadline passed");
   }
   const int64_t begin = observer ? SteadyNowNs() : 0;
-  if (status.ok()) status = bound.kernel->Run(bound.context);
+  if (status.ok()) status = RunKernel(bound);
   if (!status.ok()) {
     status = plan_.labels[i].Blame(status);
   } else if (observer != nullptr) {
-    status = Observe(i, begin, *observer);
+    try {
+      status = Observe(i, begin, *observer);
+    } catch (...) {
+      status = plan_.labels[i].Blame(CaughtStatus());
+    }
   }
   if (!status.ok()) stop.Stop(status);
   return status;
@@ -247,8 +261,7 @@ void Executor::Work(Observer* observer, StepStop& stop) {
       if (stop.stopped()) return;
       if (watched) {
         if (!RunOne(i, observer, stop).ok()) return;
-      } else if (Status status = bound_[i].kernel->Run(bound_[i].context);
-                 !status.ok()) {
+      } else if (Status status = RunKernel(bound_[i]); !status.ok()) {
         stop.Stop(plan_.labels[i].Blame(status));
         return;
       }

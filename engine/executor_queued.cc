@@ -2,6 +2,7 @@
 // schedule order, the first time; then the queue is recorded and replayed.
 #include <fmt/format.h>
 
+#include "engine/caught.h"
 #include "engine/executor.h"
 #include "engine/tensor.h"
 
@@ -168,8 +169,12 @@ Status Executor::ReportTimes(Observer& observer) {
   SLUICE_ASSIGN_OR_RETURN(int64_t begin, time_of(0));
   for (uint32_t i = 0; i < plan_.instructions.size(); ++i) {
     SLUICE_ASSIGN_OR_RETURN(const int64_t end, time_of(i + 1));
-    SLUICE_RETURN_IF_ERROR(
-        observer.AfterInstruction(plan_, i, begin, end, nullptr));
+    try {
+      SLUICE_RETURN_IF_ERROR(
+          observer.AfterInstruction(plan_, i, begin, end, nullptr));
+    } catch (...) {
+      return plan_.labels[i].Blame(CaughtStatus());
+    }
     begin = end;
   }
   return {};

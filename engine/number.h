@@ -19,7 +19,7 @@ class Number {
   constexpr Number() = default;  // 0
   template <std::integral T>
   constexpr Number(T value) {  // NOLINT: implicit
-    if (std::in_range<int64_t>(value)) {
+    if (std::in_range<int64_t>(+value)) {  // bool and char are ints here
       integer_ = static_cast<int64_t>(value);
     } else {
       whole_ = false;

@@ -143,15 +143,18 @@ void ThreadPool::ParallelFor(int64_t n, int64_t grain, RangeFn fn) {
     return;
   }
   inside_region = true;
-  const Region region{fn, n, grain, chunks};
+  Region region{fn, n, grain, chunks};
   OpenRegion(region);
   RunChunks();
   AwaitDone();
   inside_region = false;
   open_.store(false, std::memory_order_release);
+  if (region.failed.load(std::memory_order_relaxed)) {
+    std::rethrow_exception(region.error);
+  }
 }
 
-void ThreadPool::OpenRegion(const Region& region) {
+void ThreadPool::OpenRegion(Region& region) {
   region_ = &region;
   unfinished_.store(region.chunks, std::memory_order_relaxed);
   const uint64_t number = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
@@ -177,11 +180,17 @@ void ThreadPool::RunChunks() {
                                        std::memory_order_acquire)) {
       continue;
     }
-    const Region& region = *region_;
+    Region& region = *region_;
     const int64_t chunk =
         region.chunks - static_cast<int64_t>(ticket & kChunksMask);
-    region.fn(chunk * region.grain,
-              std::min(region.n, (chunk + 1) * region.grain));
+    try {
+      region.fn(chunk * region.grain,
+                std::min(region.n, (chunk + 1) * region.grain));
+    } catch (...) {
+      if (!region.failed.exchange(true)) {
+        region.error = std::current_exception();
+      }
+    }
     // The opener may return, and its Region vanish, from here on. The count
     // is sequentially consistent against AwaitDone as in OpenRegion.
     if (unfinished_.fetch_sub(1) == 1 && opener_sleeps_.load()) {

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -87,7 +88,8 @@ class ThreadPool {
 
   // Calls fn(begin, end) over [0, n) in chunks of `grain` (the last one may be
   // shorter) and returns when all have run. n <= grain, or a pool of one
-  // thread, costs no synchronisation. fn must not throw.
+  // thread, costs no synchronisation. What fn throws, on whichever thread, is
+  // thrown here; other chunks may have run by then.
   void ParallelFor(int64_t n, int64_t grain, RangeFn fn);
 
   // Changes the number of threads as in the constructor. No region may be
@@ -100,13 +102,15 @@ class ThreadPool {
     int64_t n;
     int64_t grain;
     int64_t chunks;
+    std::atomic<bool> failed{false};
+    std::exception_ptr error{};  // of the first chunk that failed
   };
 
   void Start();
   void Stop();
   void WorkerLoop();
   // Publishes a region and wakes workers for it.
-  void OpenRegion(const Region& region);
+  void OpenRegion(Region& region);
   // Runs chunks of the open region until none is left to claim.
   void RunChunks();
   // Returns once a region has chunks to claim; false when the pool stops.
@@ -121,7 +125,7 @@ class ThreadPool {
   std::atomic<bool> open_{false};  // some thread is inside a parallel region
   // Written by the opener before ticket_ is published, read by whoever has
   // claimed a chunk: the region cannot end before that chunk has.
-  const Region* region_ = nullptr;
+  Region* region_ = nullptr;
   // Upper half: number of the region; lower half: chunks left to claim.
   alignas(64) std::atomic<uint64_t> ticket_{0};
   alignas(64) std::atomic<int64_t> unfinished_{0};  // chunks not yet computed

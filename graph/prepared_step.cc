@@ -68,7 +68,8 @@ Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
 }
 
 Result<uint64_t> PreparedStep::Impl::StartLocked(
-    std::span<const Tensor> feed_values, std::span<Tensor> fetch_values) {
+    std::span<const Tensor> feed_values, std::span<Tensor> fetch_values,
+    std::optional<uint64_t> at_step) {
   SLUICE_RETURN_IF_ERROR(CheckOperands(feed_values, fetch_values));
   const int slot = static_cast<int>(next_run % runs.size());
   Begun& run = runs[slot];
@@ -88,7 +89,7 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
 
   StepContext context;
   context.seed = session.options.seed;
-  context.step = session.step;
+  context.step = at_step.value_or(session.step);
   context.rendezvous = rendezvous.get();
   const StepBuffers buffers = {feeds, run.fetches, slot};
   Observer* const observer = session.observer;
@@ -105,7 +106,7 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
     for (const auto& part : parts) part->executor->Drain();
     return session.stop.status();
   }
-  if (counts) ++session.step;
+  if (counts && !at_step) ++session.step;
   run.number = next_run++;
   run.under_way = true;
   // On the host the run is over.
@@ -130,10 +131,11 @@ Status PreparedStep::Impl::WaitLocked(uint64_t number) {
 }
 
 Status PreparedStep::Impl::Run(std::span<const Tensor> feed_values,
-                               std::span<Tensor> fetch_values) {
+                               std::span<Tensor> fetch_values,
+                               std::optional<uint64_t> at_step) {
   MutexLock lock(session.run_mutex);
   SLUICE_ASSIGN_OR_RETURN(const uint64_t run,
-                          StartLocked(feed_values, fetch_values));
+                          StartLocked(feed_values, fetch_values, at_step));
   return fetch_values.empty() ? Status() : WaitLocked(run);
 }
 

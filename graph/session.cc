@@ -121,11 +121,9 @@ void Session::Initialize(const std::vector<Output>& only) {
     }
   }
   if (targets.empty()) return;
-  // First values depend on the seed alone, not on when they are asked for.
-  const uint64_t before = step();
-  set_step(0);
-  Run({}, std::vector<Output>{}, targets);
-  set_step(before);
+  // First values depend on the seed alone, not on when they are asked for, and
+  // steps that other threads run meanwhile count as ever.
+  ThrowIfError(Prepare({}, {}, targets).impl_->Run({}, {}, /*at_step=*/0));
 }
 
 // --- Variables ---------------------------------------------------------------

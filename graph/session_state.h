@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -88,9 +89,12 @@ struct PreparedStep::Impl {
   uint64_t next_run GUARDED_BY(session.run_mutex) = 0;
 
   Impl(Session::Impl& s, BuiltStep built, const StepRequest& request);
-  // A whole run; begins one, whose number is returned; ends one.
+  // A whole run; begins one, whose number is returned; ends one. A run at a
+  // given step leaves the session's step counter alone.
   Status Run(std::span<const Tensor> feed_values,
-             std::span<Tensor> fetch_values) EXCLUDES(session.run_mutex);
+             std::span<Tensor> fetch_values,
+             std::optional<uint64_t> at_step = std::nullopt)
+      EXCLUDES(session.run_mutex);
   Result<uint64_t> Start(std::span<const Tensor> feed_values,
                          std::span<Tensor> fetch_values)
       EXCLUDES(session.run_mutex);
@@ -98,7 +102,8 @@ struct PreparedStep::Impl {
   bool UnderWay(uint64_t number) EXCLUDES(session.run_mutex);
 
   Result<uint64_t> StartLocked(std::span<const Tensor> feed_values,
-                               std::span<Tensor> fetch_values)
+                               std::span<Tensor> fetch_values,
+                               std::optional<uint64_t> at_step = std::nullopt)
       REQUIRES(session.run_mutex);
   Status WaitLocked(uint64_t number) REQUIRES(session.run_mutex);
   Status CheckOperands(std::span<const Tensor> feed_values,

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "engine/caught.h"
+
 namespace sluice {
 namespace {
 
@@ -44,14 +46,8 @@ Status CatchErrors(const std::function<void()>& fn) {
   try {
     fn();
     return {};
-  } catch (const Error& error) {
-    return error.status();
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted("out of memory");
-  } catch (const std::exception& error) {
-    return InvalidArgument(error.what());
   } catch (...) {
-    return InvalidArgument("an exception that is no std::exception");
+    return CaughtStatus();
   }
 }
 

@@ -85,7 +85,7 @@ std::string Run(const ProbeCase& c, bool fuse) {
   }
   if (planned_only) {
     std::vector<FeedShape> shapes;
-    for (const Feed& f : feeds) shapes.push_back({f.output, f.value.shape()});
+    for (const Feed& f : feeds) shapes.push_back({f.output, f.output.shape()});
     session.Prepare(shapes, fetches);
     return "";
   }
@@ -143,8 +143,9 @@ bool IsShapeOperand(const OpDef& op, const Probe& probe, int i) {
          std::string_view(op.InputArg(i, probe.inputs.size()).type) == "int64";
 }
 
-// Every dimension 0 by itself, and every size 0 wherever it occurs.
-void AddEmpty(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
+// Every dimension `to` by itself, and every size `to` wherever it occurs.
+void AddSize(const OpDef& op, const Probe& probe, int64_t to,
+             std::vector<Case>* cases) {
   std::set<int64_t> sizes;
   for (int i = 0; i < probe.inputs.size(); ++i) {
     const Ints& shape = probe.inputs[i].shape;
@@ -152,9 +153,10 @@ void AddEmpty(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
       sizes.insert(shape[d]);
       Probe one = probe;
       ProbeInput input = one.inputs[i];
-      Replace(&input.shape, d, int64_t{0});
+      Replace(&input.shape, d, to);
       Replace(&one.inputs, i, input);
-      AddCase(op, one, fmt::format("input {} dimension {} is 0", i, d), cases);
+      AddCase(op, one, fmt::format("input {} dimension {} is {}", i, d, to),
+              cases);
     }
   }
   for (const int64_t size : sizes) {
@@ -163,16 +165,16 @@ void AddEmpty(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
       ProbeInput input = all.inputs[i];
       const bool operand = IsShapeOperand(op, probe, i);
       for (int d = 0; d < input.shape.size() && !operand; ++d) {
-        if (input.shape[d] == size) Replace(&input.shape, d, int64_t{0});
+        if (input.shape[d] == size) Replace(&input.shape, d, to);
       }
       for (int v = 0; v < input.values.size() && operand; ++v) {
         if (input.values[v] == static_cast<double>(size)) {
-          Replace(&input.values, v, 0.0);
+          Replace(&input.values, v, static_cast<double>(to));
         }
       }
       Replace(&all.inputs, i, input);
     }
-    AddCase(op, all, fmt::format("every {} is 0", size), cases);
+    AddCase(op, all, fmt::format("every {} is {}", size, to), cases);
   }
 }
 
@@ -245,7 +247,24 @@ std::vector<Case> CasesOfAllProbes(Add add) {
 }
 
 TEST_CASE("dimensions of size 0") {
-  const std::vector<Case> cases = CasesOfAllProbes(AddEmpty);
+  const std::vector<Case> cases =
+      CasesOfAllProbes([](const OpDef& op, const Probe& probe, auto* into) {
+        AddSize(op, probe, 0, into);
+      });
+  CHECK(cases.size() > 1000);
+  CheckAll(cases);
+}
+
+// Planned for a device that does not compute, or refused.
+TEST_CASE("dimensions that nothing can hold") {
+  const std::vector<Case> cases =
+      CasesOfAllProbes([](const OpDef& op, const Probe& probe, auto* into) {
+        for (const int64_t size :
+             {(int64_t{1} << 31) + 1, (int64_t{1} << 41) - 1,
+              (int64_t{1} << 62) + 1, kMax}) {
+          AddSize(op, probe, size, into);
+        }
+      });
   CHECK(cases.size() > 1000);
   CheckAll(cases);
 }

@@ -266,7 +266,7 @@ TEST_CASE("wrong dtypes, counts and attributes") {
   CHECK(Contains(add({"Concat", {}, {{"axis", 0}}}),
                  "0 inputs given, wanted at least 1"));
   CHECK(Contains(add({"Assign", {x}}), "1 inputs given, wanted 2 or 3"));
-  CHECK(Contains(add({"Nog", {x}}), "unknown op 'Nog'; did you mean 'Neg'"));
+  CHECK(Contains(add({"Nog", {x}}), "unknown op 'Nog'; did you mean 'Log' or 'Neg'?"));
   CHECK(Contains(add({"Nog", {x}}), Here()));
   CHECK(Contains(add({"MatMul", {x, x}, {{"transpose_c", true}}}),
                  "no attribute 'transpose_c'; did you mean 'transpose_a' or "

@@ -296,6 +296,30 @@ TEST_CASE("any tensor can be fed, fetched feeds come back") {
   CHECK(got[1].At(1) == 10);
 }
 
+TEST_CASE("initialising leaves the step number alone") {
+  Graph graph;
+  const Output v = graph.Variable("v", Zeros({}));
+  const Output bad = graph.Variable(
+      "bad", {DType::kFloat32, {}, [](Graph& g) {
+                return Gather(g.Constant(Ramp({3})),
+                              g.Constant(Tensor::Scalar<int64_t>(7)));
+              }});
+  const Output add = AssignAdd(v, graph.Constant(1, DType::kFloat32));
+  Session session(graph);
+  session.Initialize({v});
+  session.set_step(5);
+  CHECK_THROWS_AS(session.Initialize(), Error);
+  CHECK(session.step() == 5);
+  CHECK_THROWS_AS(session.Initialize({bad}), Error);
+  // Beside steps of another thread.
+  std::thread other([&] {
+    for (int i = 0; i < 300; ++i) session.Run({}, add);
+  });
+  for (int i = 0; i < 300; ++i) session.Initialize({v});
+  other.join();
+  CHECK(session.step() == 5 + 300);
+}
+
 TEST_CASE("a node that waits for a fed placeholder does not ask for it") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});

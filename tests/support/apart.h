@@ -62,6 +62,10 @@ inline std::vector<std::string> RunApart(const std::vector<Case>& cases,
       rlimit limit{options.memory, options.memory};
       setrlimit(RLIMIT_AS, &limit);
 #endif
+      // Not the test framework's, which report a crash of their own.
+      for (int s : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTERM}) {
+        std::signal(s, SIG_DFL);
+      }
       rlimit no_core{0, 0};
       setrlimit(RLIMIT_CORE, &no_core);
       for (; shared->next < cases.size(); ++shared->next) {

@@ -119,8 +119,9 @@ struct ProbeCase {
 };
 
 // Operands with `values` are constants, since they may give shapes; those that
-// the op updates are variables, others placeholders. Throws Error if the op
-// refuses the probe.
+// the op updates are variables, others placeholders. What is too large to fill
+// is a placeholder, too, and its value empty. Throws Error if the op refuses
+// the probe.
 inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
                                const TypeBinding& binding,
                                bool swap_operands = false,
@@ -159,7 +160,10 @@ inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
     }
     Shape shape(std::span(input.shape.begin(), input.shape.size()));
     if (reshape != nullptr) shape = reshape(shape, rank);
-    const Tensor value = ProbeValue(input, shape, dtype, random);
+    const Result<int64_t> elements = CheckedElements(shape.dims());
+    const bool filled = elements.ok() && *elements < int64_t{1} << 24;
+    const Tensor value =
+        filled ? ProbeValue(input, shape, dtype, random) : Tensor();
     const std::string name = "in" + std::to_string(i);
     Output operand;
     if (i < mutated) {
@@ -168,7 +172,7 @@ inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
               ->Add(
                   {"Variable", {}, {{"dtype", dtype}, {"shape", shape}}, name})
               .output(0);
-    } else if (!input.values.empty()) {
+    } else if (!input.values.empty() && filled) {
       operand = c.graph->Constant(value, name);
     } else {
       operand = c.graph->Placeholder(name, dtype, shape);
