@@ -271,7 +271,7 @@ def cum_sum(d, op):
 def sum_to(d, op):
     shape = d.shape()
     return {}, [d.values(_dtype(d, op), shape),
-                Value(d.pick(INDICES), dims(d.broadcasting(shape)).array)]
+                Value.of(d.pick(INDICES), np.array(d.broadcasting(shape)))]
 
 
 @makes("L2Loss")

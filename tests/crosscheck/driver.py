@@ -52,22 +52,21 @@ class Value:
 
 def _to_bits(array):
     """float32 to bfloat16: to nearest, halves to even; NaN stays NaN."""
-    bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
+    bits = np.array(array, dtype=np.float32, order="C").view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     nan = (bits & 0x7FFFFFFF) > 0x7F800000
     return np.where(nan, (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
 def _from_bits(bits):
-    return (bits.astype(np.uint32) << 16).view(np.float32).reshape(bits.shape)
+    return np.array(bits.astype(np.uint32) << 16, np.uint32).view(np.float32)
 
 
 def _decode(header, data):
     shape, dtype = header["shape"], header["dtype"]
     if dtype == "bfloat16":
-        bits = np.frombuffer(data, np.uint16).reshape(shape)
-        return Value(dtype, _from_bits(bits).reshape(shape))
-    return Value(dtype, np.frombuffer(data, dtype).reshape(shape).copy())
+        return Value(dtype, _from_bits(np.ndarray(shape, np.uint16, data)))
+    return Value(dtype, np.ndarray(shape, dtype, data).copy())
 
 
 class Refused(Exception):

@@ -49,7 +49,7 @@ class OpCase:
         self.attrs.update(case.attrs)
         special = d.style == "special"
         self.roles = case.roles or [
-            "constant" if v.dtype == "int64" and self._is_shape(i) or d.chance(0.15)
+            "constant" if self._is_shape(i) or d.chance(0.15)
             else "feed" for i, v in enumerate(case.inputs)]
         self.options = {"fuse": d.chance(0.5), "simplify": d.chance(0.7),
                         "executor": d.pick(["auto", "serial", "dataflow"])}

@@ -57,25 +57,25 @@ def magnitudes(op, attrs, inputs, outputs):
     """Beside each output, what its rounding errors are relative to."""
     kind = SCALES[op]
     if callable(kind):
-        return [kind(*inputs).abs() for _ in outputs]
+        return [kind(*inputs) for _ in outputs]
     if kind == MAGNITUDES:
         sizes = [x.abs() if x.is_floating_point() else x for x in inputs]
-        return [y.abs() for y in evaluate(op, attrs, sizes)]
-    if kind == EACH:
-        return [y.abs() for y in outputs]
-    return [torch.full_like(y, _largest(y)) for y in outputs]
+        outputs = evaluate(op, attrs, sizes)
+    return [_size(y, kind) for y in outputs]
 
 
-def _largest(y):
-    finite = y[torch.isfinite(y)] if y.is_floating_point() else y
-    return finite.abs().max().item() if finite.numel() else 0
+def _size(y, kind):
+    if not y.is_floating_point():
+        return torch.zeros(())
+    finite = torch.nan_to_num(y.abs(), posinf=0.0)
+    return finite.max() if kind == LARGEST and y.numel() else y.abs()
 
 
 def move(x, taking):
     """x's elements in the order in which `taking` moves those of a NumPy array
     of x's shape."""
     positions = np.arange(x.numel()).reshape(tuple(x.shape))
-    return x.reshape(-1)[torch.from_numpy(np.ascontiguousarray(taking(positions)))]
+    return x.reshape(-1)[torch.from_numpy(np.array(taking(positions), order="C"))]
 
 
 def axes_of(c, x):

@@ -23,10 +23,12 @@ SIMPLE = {
     "Ceil": torch.ceil, "Round": torch.round, "IsNan": torch.isnan,
     "IsInf": torch.isinf, "IsFinite": torch.isfinite,
     "LogicalNot": torch.logical_not, "Identity": torch.clone,
-    "StopGradient": torch.detach, "Copy": torch.clone,
-    "Sigmoid": torch.sigmoid, "Softsign": F.softsign, "Relu": F.relu,
-    "Relu6": F.relu6, "Selu": F.selu, "Silu": F.silu,
-    "Softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+    "StopGradient": lambda x: x.detach().clone(), "Copy": torch.clone,
+    "Sigmoid": torch.sigmoid, "Relu": F.relu, "Relu6": F.relu6, "Selu": F.selu,
+    "Softplus": lambda x: F.relu(x) + torch.log1p(torch.exp(-x.abs())),
+    # Their limits at the infinities, where PyTorch divides or multiplies them.
+    "Softsign": lambda x: where(torch.isinf(x), x.sign(), F.softsign(x)),
+    "Silu": lambda x: _from_the_left(x, F.silu(x)),
     "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul,
     "Maximum": torch.maximum, "Minimum": torch.minimum,
     "SquaredDifference": lambda a, b: (a - b) * (a - b),
@@ -44,6 +46,10 @@ SIMPLE = {
 }
 for name, function in SIMPLE.items():
     reference(name, scale=EACH)(lambda c, *x, f=function: f(*x))
+
+
+def _from_the_left(x, y):
+    return where(x == -math.inf, 0.0, y)
 
 
 @reference("Sign", scale=EACH)
@@ -93,8 +99,9 @@ def selu_grad(c, dy, y):
 @reference("Gelu", scale=MAGNITUDES)
 def gelu(c, x):
     if c.approximate:
-        return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))
-    return x * 0.5 * torch.special.erfc(-x / math.sqrt(2))
+        u = 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)
+        return _from_the_left(x, x * torch.sigmoid(u))
+    return _from_the_left(x, x * 0.5 * torch.special.erfc(-x / math.sqrt(2)))
 
 
 @reference("GeluGrad")
@@ -162,24 +169,26 @@ def _integer(a, b, function):
 @reference("FloorDiv", scale=EACH)
 def floor_div(c, a, b):
     if a.is_floating_point():
-        return _floor_of_quotient(c, a, b)
+        return _as_numpy(c, np.floor_divide, a, b)
     return _integer(a, b, lambda n, d: n // d)
 
 
-def _floor_of_quotient(c, a, b):
-    """The quotient may round up to an integer: what follows depends on that."""
-    quotient = (a / b).detach()
-    if c.compute == "float32":
-        quotient = quotient.to(torch.float32).to(torch.float64)
-    return torch.floor(quotient)
+def _as_numpy(c, function, a, b):
+    """In the compute type: a quotient may round up to an integer."""
+    with np.errstate(all="ignore"):
+        y = function(*(x.detach().numpy().astype(c.compute) for x in (a, b)))
+    return torch.from_numpy(np.asarray(y, dtype=np.float64))
 
 
 @reference("Mod", scale=lambda a, b: a.abs() + b.abs())
 def mod(c, a, b):
-    if a.is_floating_point():
-        return a - b * _floor_of_quotient(c, a, b)
-    # n / 0 = 0, so that the rest is n.
-    return where(b == 0, a, _integer(a, b, lambda n, d: n % d))
+    if not a.is_floating_point():
+        return _integer(a, b, lambda n, d: n % d)
+    y = _as_numpy(c, np.mod, a, b)
+    if a.requires_grad:  # of a - b floor(a / b)
+        quotient = floor_div(c, a, b)
+        y = y + (a - a.detach()) - (b - b.detach()) * quotient
+    return y
 
 
 @reference("Pow", scale=EACH)

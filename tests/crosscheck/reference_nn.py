@@ -50,7 +50,7 @@ def convolve(c, x, filter):
         weights = filter.permute(3, 2, 0, 1)
     top, bottom, left, right = window(c, x.shape[1:3], filter.shape[:2])
     images = F.pad(x.permute(0, 3, 1, 2), [left, right, top, bottom])
-    y = F.conv2d(images, weights, stride=tuple(c.strides),
+    y = F.conv2d(images.contiguous(), weights.contiguous(), stride=tuple(c.strides),
                  dilation=tuple(c.dilations), groups=groups)
     return y.permute(0, 2, 3, 1)
 

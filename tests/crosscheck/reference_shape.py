@@ -19,7 +19,7 @@ def _rows(c, x):
              if c.keep_dims or d not in axes]
     count = int(np.prod([x.shape[d] for d in axes], dtype=np.int64))
     rows = int(np.prod([x.shape[d] for d in kept], dtype=np.int64))
-    return x.permute(*kept, *axes).reshape(rows, count), shape
+    return x.permute([*kept, *axes]).reshape(rows, count), shape
 
 
 def _least(x, sign):
@@ -146,11 +146,10 @@ def ones_like(c, x):
     return torch.ones_like(x)
 
 
-@reference("Range", scale=MAGNITUDES)
+@reference("Range")
 def range_(c, start, limit, delta):
-    y = np.arange(start.item(), limit.item(), delta.item(),
-                  dtype=start.numpy().dtype)
-    return torch.from_numpy(y)
+    y = np.arange(start.item(), limit.item(), delta.item())
+    return torch.from_numpy(y).to(start.dtype)
 
 
 @reference("Shape")
@@ -256,7 +255,7 @@ def _gathered(c, shape, indices):
     positions = np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)
     axis = c.axis % len(shape)
     if c.batch_dims == 0:
-        return np.take(positions, indices, axis)
+        return np.asarray(np.take(positions, indices, axis))
     lead = shape[:c.batch_dims]
     count = int(np.prod(lead, dtype=np.int64))
     flat = positions.reshape(count, *shape[c.batch_dims:])
