@@ -162,7 +162,7 @@ def all_finite_scaled(d, op):
 
 
 CHAINS = {1: "Neg Abs Square Exp Tanh Sigmoid Relu Relu6 Softplus Gelu Silu Sin "
-             "LeakyRelu<0.25> Clip<-0.5,0.75> Elu<0.7>".split(),
+             "GeluTanh LeakyRelu<0.25> Clip<-0.5,0.75> Elu<0.7>".split(),
           2: "Add Sub Mul Maximum Minimum SquaredDifference".split()}
 
 

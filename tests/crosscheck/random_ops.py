@@ -32,7 +32,7 @@ def _moments(y, mean, deviation):
     bound = 6 * deviation / np.sqrt(y.size) + 0.01 * (abs(mean) + deviation)
     if abs(y.mean() - mean) > bound:
         return [f"the mean is {y.mean()}, wanted {mean}"]
-    if y.size > 5000 and abs(y.std() / deviation - 1) > 0.1:
+    if y.size > 5000 and deviation > 1e-3 and abs(y.std() / deviation - 1) > 0.1:
         return [f"the deviation is {y.std()}, wanted {deviation}"]
     return []
 

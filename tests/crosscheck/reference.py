@@ -25,6 +25,7 @@ WITHOUT = {
 
 # How large rounding errors may be: relative to each element, to the largest
 # element, or to the op's result for the operands' magnitudes (sums, products).
+# A function of outputs and inputs says it otherwise.
 EACH, LARGEST, MAGNITUDES = "each", "largest", "magnitudes"
 
 
@@ -57,11 +58,21 @@ def magnitudes(op, attrs, inputs, outputs):
     """Beside each output, what its rounding errors are relative to."""
     kind = SCALES[op]
     if callable(kind):
-        return [kind(*inputs) for _ in outputs]
+        return [kind(y, *inputs) for y in outputs]
     if kind == MAGNITUDES:
         sizes = [x.abs() if x.is_floating_point() else x for x in inputs]
         outputs = evaluate(op, attrs, sizes)
     return [_size(y, kind) for y in outputs]
+
+
+def at_least_one(y, *inputs):
+    """Where the operands are about 1, whatever becomes of them."""
+    return _size(y, LARGEST).clamp(min=1.0)
+
+
+def by_rows(y, x, *inputs):
+    """Sums over rows: rounding grows with their length."""
+    return at_least_one(y) * (1 + x.shape[-1] / 64)
 
 
 def _size(y, kind):

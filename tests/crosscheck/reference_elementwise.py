@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 from reference import EACH, MAGNITUDES, REFERENCES, reference, where
 
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 TORCH = {"float64": torch.float64, "float32": torch.float64,
          "float16": torch.float64, "bfloat16": torch.float64,
          "int8": torch.int8, "uint8": torch.uint8, "int32": torch.int32,
@@ -24,8 +25,8 @@ SIMPLE = {
     "IsInf": torch.isinf, "IsFinite": torch.isfinite,
     "LogicalNot": torch.logical_not, "Identity": torch.clone,
     "StopGradient": lambda x: x.detach().clone(), "Copy": torch.clone,
-    "Sigmoid": torch.sigmoid, "Relu": F.relu, "Relu6": F.relu6, "Selu": F.selu,
-    "Softplus": lambda x: F.relu(x) + torch.log1p(torch.exp(-x.abs())),
+    "Sigmoid": torch.sigmoid, "Relu": F.relu, "Relu6": F.relu6,
+    "Softplus": lambda x: -F.logsigmoid(-x),
     # Their limits at the infinities, where PyTorch divides or multiplies them.
     "Softsign": lambda x: where(torch.isinf(x), x.sign(), F.softsign(x)),
     "Silu": lambda x: _from_the_left(x, F.silu(x)),
@@ -38,8 +39,6 @@ SIMPLE = {
     "LogicalOr": torch.logical_or, "LogicalXor": torch.logical_xor,
     "Select": torch.where,
     # Gradients of activations, which are differentiated in turn.
-    "TanhGrad": lambda dy, y: dy * (1 - y * y),
-    "SigmoidGrad": lambda dy, y: dy * y * (1 - y),
     "SoftplusGrad": lambda dy, x: dy * torch.sigmoid(x),
     "ReluGrad": lambda dy, y: where(y > 0, dy, 0.0),
     "Relu6Grad": lambda dy, y: where((y > 0) & (y < 6), dy, 0.0),
@@ -83,12 +82,24 @@ def elu(c, x):
     return where(x > 0, x, c.alpha * torch.expm1(torch.clamp(x, max=0.0)))
 
 
+@reference("TanhGrad", scale=lambda z, dy, y: dy.abs())
+def tanh_grad(c, dy, y):
+    return dy * (1 - y * y)
+
+
+@reference("SigmoidGrad", scale=lambda z, dy, y: dy.abs())
+def sigmoid_grad(c, dy, y):
+    return dy * y * (1 - y)
+
+
+@reference("Selu", scale=EACH)
+def selu(c, x):
+    return SELU_SCALE * where(x > 0, x, SELU_ALPHA * torch.expm1(torch.clamp(x, max=0.0)))
+
+
 @reference("EluGrad", scale=MAGNITUDES)
 def elu_grad(c, dy, y):
     return where(y > 0, dy, dy * (y + c.alpha))
-
-
-SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 @reference("SeluGrad", scale=MAGNITUDES)
@@ -141,8 +152,9 @@ def _cast(x, to):
 
 @reference("CastPad", scale=EACH)
 def cast_pad(c, x):
-    padding = [0, 0] * (x.dim() - 1 - c.axis) + [0, c.size - x.shape[c.axis]]
-    return F.pad(x, padding)
+    more = list(x.shape)
+    more[c.axis] = c.size - x.shape[c.axis]
+    return torch.cat([x, torch.zeros(more, dtype=x.dtype)], c.axis)
 
 
 @reference("Div", scale=EACH)
@@ -180,7 +192,7 @@ def _as_numpy(c, function, a, b):
     return torch.from_numpy(np.asarray(y, dtype=np.float64))
 
 
-@reference("Mod", scale=lambda a, b: a.abs() + b.abs())
+@reference("Mod", scale=lambda y, a, b: a.abs() + b.abs())
 def mod(c, a, b):
     if not a.is_floating_point():
         return _integer(a, b, lambda n, d: n % d)
@@ -241,9 +253,9 @@ def run_program(program, inputs):
         function, operands = step.rstrip(")").split("(")
         function, _, params = function.partition("<")
         params = [float(p) for p in params.rstrip(">").split(",") if p]
-        names = {"Clip": ("lo", "hi"), "Gelu": ("approximate",),
-                 "GeluGrad": ("approximate",)}.get(function, ("alpha",))
-        values.append(_function(function, dict(zip(names, params)),
+        names = ("lo", "hi") if function == "Clip" else ("alpha",)
+        attrs = dict(zip(names, params), approximate="Tanh" in function)
+        values.append(_function(function.replace("GeluTanh", "Gelu"), attrs,
                                 [values[int(v)] for v in operands.split(",")]))
     return values
 

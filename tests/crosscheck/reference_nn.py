@@ -2,7 +2,8 @@
 import torch
 import torch.nn.functional as F
 
-from reference import LARGEST, MAGNITUDES, reference, where
+from reference import (LARGEST, MAGNITUDES, at_least_one, by_rows, reference,
+                       where)
 
 # --- Products ----------------------------------------------------------------
 
@@ -174,35 +175,35 @@ def batch_norm_outputs(c, x, scale, offset, running_mean, running_variance):
             m * running_variance + (1 - m) * unbiased]
 
 
-@reference("BatchNorm")
+@reference("BatchNorm", scale=at_least_one)
 def batch_norm(c, *operands):
     return batch_norm_outputs(c, *operands)
 
 
-@reference("BatchNormRelu", "BatchNormAddRelu")
+@reference("BatchNormRelu", "BatchNormAddRelu", scale=at_least_one)
 def batch_norm_relu(c, x, scale, offset, mean, variance, addend=0.0):
     outputs = batch_norm_outputs(c, x, scale, offset, mean, variance)
     y = outputs[0] + addend
     return [F.relu(y), *outputs[1:], bits(y)]
 
 
-@reference("BatchNormApply")
+@reference("BatchNormApply", scale=at_least_one)
 def batch_norm_apply(c, x, scale, offset, mean, inv_std):
     return (x - mean) * inv_std * scale + offset
 
 
-@reference("BatchNormApplyRelu", "BatchNormApplyAddRelu")
+@reference("BatchNormApplyRelu", "BatchNormApplyAddRelu", scale=at_least_one)
 def batch_norm_apply_relu(c, x, scale, offset, mean, inv_std, addend=0.0):
     y = batch_norm_apply(c, x, scale, offset, mean, inv_std) + addend
     return [F.relu(y), bits(y)]
 
 
-@reference("BatchNormInference")
+@reference("BatchNormInference", scale=at_least_one)
 def batch_norm_inference(c, x, scale, offset, mean, variance):
     return (x - mean) * torch.rsqrt(variance + c.epsilon) * scale + offset
 
 
-@reference("BatchNormGrad")
+@reference("BatchNormGrad", scale=at_least_one)
 def batch_norm_grad(c, x, scale, mean, inv_std, dy):
     normal = (x - mean) * inv_std
     doffset, dscale = over_rows(dy), over_rows(dy * normal)
@@ -211,14 +212,14 @@ def batch_norm_grad(c, x, scale, mean, inv_std, dy):
     return [dx, dscale, doffset]
 
 
-@reference("BatchNormReluGrad", "BatchNormAddReluGrad")
+@reference("BatchNormReluGrad", "BatchNormAddReluGrad", scale=at_least_one)
 def batch_norm_relu_grad(c, x, scale, mean, inv_std, mask, *dys):
     dy = where(unbits(mask, tuple(x.shape)), sum(dys), 0.0)
     outputs = batch_norm_grad(c, x, scale, mean, inv_std, dy)
     return outputs + ([dy] if c.op == "BatchNormAddReluGrad" else [])
 
 
-@reference("LayerNorm")
+@reference("LayerNorm", scale=at_least_one)
 def layer_norm(c, x, scale, offset):
     mean = x.mean(-1)
     variance = ((x - mean.unsqueeze(-1)) ** 2).mean(-1)
@@ -227,7 +228,7 @@ def layer_norm(c, x, scale, offset):
     return [y, mean, inv_std]
 
 
-@reference("LayerNormGrad")
+@reference("LayerNormGrad", scale=at_least_one)
 def layer_norm_grad(c, x, scale, mean, inv_std, dy):
     normal = (x - mean.unsqueeze(-1)) * inv_std.unsqueeze(-1)
     g = dy * scale
@@ -256,7 +257,8 @@ def smoothed(c, logits, labels):
     return (1 - c.label_smoothing) * labels + c.label_smoothing / classes
 
 
-@reference("SoftmaxCrossEntropy", "SparseSoftmaxCrossEntropy")
+@reference("SoftmaxCrossEntropy", "SparseSoftmaxCrossEntropy",
+           scale=by_rows)
 def cross_entropy(c, logits, labels):
     loss = -(smoothed(c, logits, labels) * torch.log_softmax(logits, -1)).sum(-1)
     return [loss, torch.logsumexp(logits, -1)]
@@ -268,12 +270,14 @@ def cross_entropy_gradient(c, logits, labels, log_sum_exp, dloss):
     return dloss.unsqueeze(-1) * (probabilities * labels.sum(-1, keepdim=True) - labels)
 
 
-@reference("SoftmaxCrossEntropyGrad", "SparseSoftmaxCrossEntropyGrad")
+@reference("SoftmaxCrossEntropyGrad", "SparseSoftmaxCrossEntropyGrad",
+           scale=by_rows)
 def cross_entropy_grad(c, logits, labels, log_sum_exp, dloss):
     return cross_entropy_gradient(c, logits, labels, log_sum_exp, dloss)
 
 
-@reference("SoftmaxCrossEntropyWithGrad", "SparseSoftmaxCrossEntropyWithGrad")
+@reference("SoftmaxCrossEntropyWithGrad", "SparseSoftmaxCrossEntropyWithGrad",
+           scale=by_rows)
 def cross_entropy_with_grad(c, logits, labels, dloss):
     outputs = cross_entropy(c, logits, labels)
     return outputs + [cross_entropy_gradient(c, logits, labels, outputs[1], dloss)]

@@ -2,7 +2,7 @@
 first variable's new value, and then the new values of all that it updates."""
 import torch
 
-from reference import reference
+from reference import EACH, at_least_one, reference
 
 
 def _applied(c, count):
@@ -14,7 +14,7 @@ def _result(new):
     return [new[0].clone(), *new]
 
 
-@reference("Assign", "AssignAdd", "AssignSub")
+@reference("Assign", "AssignAdd", "AssignSub", scale=EACH)
 def assign(c, variable, value, apply=None):
     if not _applied(c, 2):
         return _result([variable])
@@ -23,7 +23,7 @@ def assign(c, variable, value, apply=None):
     return _result([new.clone()])
 
 
-@reference("AssignList")
+@reference("AssignList", scale=EACH)
 def assign_list(c, *tensors):
     n = c.variables
     return _result(list(tensors[n:2 * n] if tensors[-1] else tensors[:n]))
@@ -74,7 +74,7 @@ RULES = {"ApplySgd": (_sgd, 1, 1), "ApplyMomentum": (_momentum, 2, 1),
          "ApplyAdamW": (_adam_w, 3, 2)}
 
 
-@reference(*RULES)
+@reference(*RULES, scale=at_least_one)
 def optimizer(c, *operands):
     rule, variables, scalars = RULES[c.op]
     if not _applied(c, variables + scalars + 1):
@@ -84,7 +84,7 @@ def optimizer(c, *operands):
     return _result(rule(c, rate, *(step or [0]), *operands[:variables], gradient))
 
 
-@reference(*(name + "List" for name in RULES))
+@reference(*(name + "List" for name in RULES), scale=at_least_one)
 def optimizer_list(c, *operands):
     rule, variables, scalars = RULES[c.op[:-len("List")]]
     n = c.variables
