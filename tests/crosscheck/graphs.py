@@ -146,6 +146,7 @@ class Builder:
         self.dtype = d.pick(["float64", "float64", "float32", "int64", "int32"])
         self.kind = "float" if self.dtype.startswith("float") else "int"
         self.last_write, self.variables = {}, {}
+        self.after_feeds, self.together = d.chance(0.15), d.chance(0.5)
         self._leaves()
         for _ in range(count):
             self.d.pick([self._unary, self._binary, self._binary, self._reduce,
@@ -159,9 +160,13 @@ class Builder:
         name = f"{op.lower()}{len(self.items)}"
         controls = list(controls)
         leaf = op in ("Placeholder", "Variable", "Const")
-        while not leaf and d.chance(0.15):
-            controls.append(d.pick(list(self.items)))
-        device = None if op in MUTATES else d.pick([None, "/cpu:0", "/cpu:1"])
+        before = [n for n, i in self.items.items()
+                  if self.after_feeds or i.op != "Placeholder"]
+        while not leaf and before and d.chance(0.15):
+            controls.append(d.pick(before))
+        # What an op updates must be on one device.
+        device = None if op in MUTATES or op == "Variable" and self.together else \
+            d.pick([None, "/cpu:0", "/cpu:1"])
         item = Item(name, op, list(inputs), dict(attrs or {}), sorted(set(controls)),
                     list(types), device)
         self.items[name] = item
@@ -197,6 +202,14 @@ class Builder:
         latest = self.outputs[-5:] if self.d.chance(0.6) else self.outputs
         return self.d.pick(latest)
 
+    def beside(self, a):
+        """Something that broadcasts against a."""
+        def fits(b):
+            pairs = zip(self.shape(a)[::-1], self.shape(b)[::-1])
+            return all(m == n or 1 in (m, n) for m, n in pairs)
+        b = self.any()
+        return b if fits(b) else self.d.pick([r for r in self.outputs if fits(r)] or [a])
+
     def op(self, name, refs, shape, attrs=None, **more):
         return self.add(name, refs, attrs, [(self.dtype, list(shape))], **more)[0]
 
@@ -211,7 +224,8 @@ class Builder:
         self.op(self.d.pick(UNARY[self.kind]), [a], self.shape(a))
 
     def _binary(self):
-        a, b = self.any(), self.any()
+        a = self.any()
+        b = self.beside(a)
         shape = np.broadcast_shapes(self.shape(a), self.shape(b))
         op = self.d.pick(BINARY)
         y = self.op(op, [a, b], shape)
@@ -269,15 +283,14 @@ class Builder:
                                      {"transpose_a": ta, "transpose_b": tb}))
                 return
 
-    def _condition(self):
+    def _condition(self, a):
         """A comparison with a constant that no value is near."""
-        a = self.any()
         limit = self._constant(Value.of(self.dtype, 0.123456789))
         return self.add("Greater", [a, limit], {}, [("bool", list(self.shape(a)))])[0]
 
     def _select(self):
         a = self.any()
-        condition = self._condition()
+        condition = self._condition(self.beside(a))
         shape = np.broadcast_shapes(self.shape(a), self.shape(condition))
         zero = self._constant(Value.of(self.dtype, 0))
         self.op("Select", [condition, a, zero], shape)
@@ -301,7 +314,7 @@ class Builder:
         others = [v for v, s in self.variables.items() if s == shape and v != variable]
         ops = ["Assign", "AssignAdd", "AssignSub"]
         if self.kind == "float":
-            ops += ["ApplySgd"] + (["ApplyMomentum"] if others else [])
+            ops += ["ApplySgd"] + (["ApplyMomentum"] if others and self.together else [])
         op = d.pick(ops)
         written = [variable] + ([d.pick(others)] if op == "ApplyMomentum" else [])
         value = (d.pick(others), 0) if others and d.chance(0.3) else self._fitted(shape)
@@ -328,7 +341,8 @@ class Builder:
             self.add(item.op, item.inputs, item.attrs, item.types, item.controls)
 
     def _group(self):
-        self.add("NoOp", controls=self.d.subset(list(self.items)[-6:], 1))
+        some = [n for n, i in self.items.items() if i.op != "Placeholder"]
+        self.add("NoOp", controls=self.d.subset(some[-6:], 1))
 
 
 class GraphCase:
@@ -350,7 +364,9 @@ class GraphCase:
         d = self.d
         refs = [*self.builder.outputs, *((v, 0) for v in self.builder.variables)]
         writes = [n for n, i in self.items.items() if i.op in MUTATES]
-        targets = d.subset(writes)[:3] + d.subset(list(self.items), 0)[:1]
+        any_node = [n for n, i in self.items.items()
+                    if self.builder.after_feeds or i.op != "Placeholder"]
+        targets = d.subset(writes)[:3] + d.subset(any_node)[:1]
         feeds = {n: self._feed(n) for n, i in self.items.items() if i.op == "Placeholder"}
         # An output in the middle may be fed, too, if nothing else hangs on it.
         controls = {c for i in self.items.values() for c in i.controls}
