@@ -16,7 +16,8 @@
 //   runs       [{feeds: [tensor], fetches: [name], targets: [name]}]
 //
 // Answers hold "runs", a list of lists of tensors, null where a gradient does
-// not exist; "variables", the values at the end; or "error".
+// not exist; "variables", the values at the end; or "error". A request without
+// runs is answered with the "graph", gradients included, and their "names".
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -188,6 +189,13 @@ class Program {
     return name.starts_with("@") ? gradients_.at(std::stoul(name.substr(1)))
                                  : graph_->Get(name);
   }
+  Json GradientNames() const {
+    Json names = Json::array();
+    for (const Output& gradient : gradients_) {
+      names.push_back(gradient.valid() ? Json(gradient.name()) : Json());
+    }
+    return names;
+  }
   Operation Target(const std::string& name) const {
     Node* node = graph_->Find(name);
     if (node == nullptr) {
@@ -259,6 +267,11 @@ Json RunStep(Session& session, const Program& program, const Step& step,
 void Run(const Json& request, const std::map<std::string, Tensor>& variables,
          const std::vector<Step>& steps, Answer& answer) {
   const Program program(request);
+  if (steps.empty()) {
+    answer.json["graph"] = PrintGraph(program.graph());
+    answer.json["names"] = program.GradientNames();
+    return;
+  }
   Session session(program.graph(), OptionsOf(request.value("options", Json())));
   for (const auto& [name, value] : variables) {
     session.Write(program.Find(name), value);

@@ -106,6 +106,14 @@ class Driver:
             raise Refused(answer["error"])
         return answer["runs"], answer["variables"]
 
+    def differentiated(self, graph, gradients):
+        """The text of the graph with gradients added, and their names."""
+        answer = self._ask({"do": "run", "graph": graph, "runs": [],
+                            "gradients": gradients}, b"")
+        if "error" in answer:
+            raise Refused(answer["error"])
+        return answer["graph"], answer["names"]
+
     def close(self):
         if self.child is not None:
             self.child.kill()
