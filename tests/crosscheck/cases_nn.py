@@ -1,14 +1,12 @@
-"""Random cases of products, convolutions, pools, normalisation, losses and of
-ops that update variables."""
+"""Random cases of products, convolutions, pools, normalisation and losses."""
 import numpy as np
 import torch
 
-from cases import Case, MAKERS, _dtype, makes
+from cases import dtype_of, makes
 from draw import compute_type, dims
-from driver import HALVES, Value
+from driver import Value
 from reference import Node
 from reference_nn import convolve, windows
-from reference_update import RULES
 
 
 def moderate(d):
@@ -26,7 +24,7 @@ def product(d, op):
         m, k, n = d.pick([(0, k, n), (m, 0, n), (m, k, 0)])
     ta, tb = d.chance(0.5), d.chance(0.5)
     a, b = [k, m] if ta else [m, k], [n, k] if tb else [k, n]
-    dtype, name = _dtype(d, op), op["name"]
+    dtype, name = dtype_of(d, op), op["name"]
     if name == "BatchMatMul":
         lead = [d.pick([1, 2, 3, 5]) for _ in range(d.integer(0, 3))]
         a = d.broadcasting(lead) + a
@@ -40,7 +38,7 @@ def product(d, op):
 
 @makes("BiasAdd")
 def bias_add(d, op):
-    shape, dtype = d.shape(1, 4), _dtype(d, op)
+    shape, dtype = d.shape(1, 4), dtype_of(d, op)
     return {}, [d.values(dtype, shape), d.values(dtype, shape[-1:])]
 
 
@@ -96,7 +94,7 @@ def _convolution(d, op):
        "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter")
 def convolution(d, op):
     attrs, image, filter, y = _convolution(d, op)
-    name, dtype = op["name"], _dtype(d, op)
+    name, dtype = op["name"], dtype_of(d, op)
     shapes = [image, filter]
     if name.endswith("BackpropInput"):
         return attrs, [d.values(dtype, y), d.values(dtype, filter), dims(image)]
@@ -117,7 +115,7 @@ def pool(d, op):
     size = _images(d, window, [1, 1], attrs)
     x = [d.pick([1, 1, 2, 3, 0] if d.chance(0.2) else [1, 2]), *size,
          d.pick([1, 2, 3, 8, 9, 16, 17])]
-    dtype, name = _dtype(d, op), op["name"]
+    dtype, name = dtype_of(d, op), op["name"]
     c = Node(name, attrs, [])
     y = list(windows(c, torch.zeros(x))[0].shape[:-1])
     image = d.values(dtype, x)
@@ -144,7 +142,7 @@ def batch_norm(d, op):
     shape = [max(s, 2) if i == 0 else max(s, 1) for i, s in enumerate(d.shape(1, 4))]
     if len(shape) == 1 or d.chance(0.02):
         shape = [d.pick([4, 9, 30]), *shape[-1:]]
-    T, C = _dtype(d, op), shape[-1:]
+    T, C = dtype_of(d, op), shape[-1:]
     S = compute_type(T)
     attrs = {}
     if "epsilon" in op["attrs"]:
@@ -175,7 +173,7 @@ def layer_norm(d, op):
     d.style = "plain"
     shape = [max(1, s) for s in d.shape(1, 4)]
     shape[-1] = max(shape[-1], 4)
-    T = _dtype(d, op)
+    T = dtype_of(d, op)
     S = compute_type(T)
     C, rows = shape[-1:], shape[:-1]
     if op["name"] == "LayerNorm":
@@ -196,7 +194,7 @@ def cross_entropy(d, op):
     name = op["name"]
     shape = d.shape(1, 3)
     shape[-1] = max(1, shape[-1])
-    T, rows = _dtype(d, op), shape[:-1]
+    T, rows = dtype_of(d, op), shape[:-1]
     shift = d.pick([0, 0, 30, -100])
     logits = d.values(T, shape, shift - 3, shift + 3)
     labels = d.indices(shape[-1], rows) if name.startswith("Sparse") else \
@@ -213,7 +211,7 @@ def cross_entropy(d, op):
 @makes("SigmoidCrossEntropy")
 def sigmoid_cross_entropy(d, op):
     moderate(d)
-    shape, T = d.shape(), _dtype(d, op)
+    shape, T = d.shape(), dtype_of(d, op)
     far = d.pick([3, 100])
     return {}, [d.values(T, shape, -far, far), d.values(T, shape, 0, 1)]
 
@@ -222,91 +220,4 @@ def sigmoid_cross_entropy(d, op):
 def dropout_grad(d, op):
     shape = d.shape()
     return {"rate": d.pick([0.0, 0.1, 0.5, 0.9])}, [
-        d.values(_dtype(d, op), shape), d.values("bool", shape)]
-
-
-# --- Updates -----------------------------------------------------------------
-
-
-def scalar(dtype, value):
-    return Value.of(dtype, value)
-
-
-@makes("Assign", "AssignAdd", "AssignSub")
-def assign(d, op):
-    shape, T = d.shape(), _dtype(d, op)
-    inputs = [d.values(T, shape), d.values(T, shape)]
-    if d.chance(0.5):
-        inputs.append(d.values("bool", []))
-    return _updating(d, op, {}, inputs, 1)
-
-
-def _updating(d, op, attrs, inputs, variables):
-    roles = ["variable" if i < variables else "feed" for i in range(len(inputs))]
-    return Case(op["name"], attrs, inputs, roles, known=True)
-
-
-@makes("AssignList")
-def assign_list(d, op):
-    n, T = d.integer(1, 4), _dtype(d, op)
-    shapes = [d.shape() for _ in range(n)]
-    inputs = [d.values(T, s) for s in shapes + shapes] + [d.values("bool", [])]
-    return _updating(d, op, {"variables": n}, inputs, n)
-
-
-RATES = {"momentum": [0.9, 0.0, 0.5], "decay": [0.9, 0.5], "beta1": [0.9, 0.5],
-         "beta2": [0.999, 0.9], "epsilon": [1e-8, 1e-3], "weight_decay": [0.01, 0.0, 0.1],
-         "gradient_decay": [0.0, 0.25]}
-
-
-def _optimizer_attrs(d, op):
-    attrs = {name: d.pick(RATES[name]) for name in op["attrs"] if name in RATES}
-    if "nesterov" in op["attrs"]:
-        attrs["nesterov"] = d.chance(0.5)
-    return attrs
-
-
-def _state(d, T, shape, slots, name):
-    """A variable and its slots; what a root is taken of is positive."""
-    square = {"ApplyRmsProp": 0, "ApplyRmsPropMomentum": 0, "ApplyAdagrad": 0,
-              "ApplyAdam": 1, "ApplyAdamW": 1}.get(name, -1)
-    return [d.values(T, shape)] + [
-        d.values(T, shape, 0.1, 2) if i == square else d.values(T, shape, -1, 1)
-        for i in range(slots)]
-
-
-def _schedule(d, scalars):
-    rate = scalar("float32", d.pick([0.1, 0.01, 1.0]))
-    return [rate, scalar("int64", d.pick([1, 3, 1000]))][:scalars]
-
-
-@makes(*RULES)
-def optimizer(d, op):
-    d.style = "plain"
-    _, variables, scalars = RULES[op["name"]]
-    shape, T = d.shape(), _dtype(d, op)
-    inputs = _state(d, T, shape, variables - 1, op["name"]) + _schedule(d, scalars)
-    inputs.append(d.values(T, shape))
-    if d.chance(0.4):
-        inputs.append(d.values("bool", []))
-    return _updating(d, op, _optimizer_attrs(d, op), inputs, variables)
-
-
-@makes(*(name + "List" for name in RULES))
-def optimizer_list(d, op):
-    d.style = "plain"
-    name = op["name"][:-len("List")]
-    _, variables, scalars = RULES[name]
-    n, T = d.integer(1, 4), _dtype(d, op)
-    states = [_state(d, T, d.shape(), variables - 1, name) for _ in range(n)]
-    inputs = [state[k] for k in range(variables) for state in states]
-    for state in states:
-        inputs.append(d.values(d.pick([T, T, *HALVES]), state[0].shape))
-    inputs += _schedule(d, scalars)
-    inputs += [scalar("float32", d.pick([1.0, 0.3])), scalar("bool", d.chance(0.8))]
-    attrs = {**_optimizer_attrs(d, op), "variables": n, "decayed": d.integer(0, n)}
-    return _updating(d, op, attrs, inputs, n * variables)
-
-
-def complete(ops):
-    return [name for name in ops if name not in MAKERS]
+        d.values(dtype_of(d, op), shape), d.values("bool", shape)]

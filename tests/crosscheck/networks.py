@@ -352,7 +352,7 @@ def missing(ops):
 
 
 def cases(ops, seed, long):
-    for index in range(600 if long else 24):
+    for index in range(1500 if long else 100):
         yield str(index), lambda i=index: NetworkCase(ops, seed, i)
 
 

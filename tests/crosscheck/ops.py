@@ -3,7 +3,9 @@ import numpy as np
 import torch
 
 import cases as makers
-import cases_nn  # noqa: F401: fills the list of makers
+import cases_nn  # noqa: F401: these fill the list of makers
+import cases_shape  # noqa: F401
+import cases_update  # noqa: F401
 import random_ops
 import reference
 import reference_elementwise  # noqa: F401: these fill the list of references
@@ -256,7 +258,7 @@ def reproduction(report):
 def cases(ops, seed, long):
     """Names of cases and what makes them."""
     for name in names(ops):
-        for index in range(160 if long else 8):
+        for index in range(300 if long else 40):
             yield f"{name}/{index}", lambda n=name, i=index: OpCase(ops, n, seed, i)
 
 

@@ -213,7 +213,7 @@ def reverse(c, x):
     return x.flip(sorted({a % x.dim() for a in c.axes})) if c.axes else x.clone()
 
 
-def _slices(c):
+def slices(c):
     return tuple(slice(None if c.begin_mask >> i & 1 else b,
                        None if c.end_mask >> i & 1 else e, s)
                  for i, (b, e, s) in enumerate(zip(c.begin, c.end, c.strides)))
@@ -227,13 +227,13 @@ def slice_(c, x):
 
 @reference("StridedSlice")
 def strided_slice(c, x):
-    return move(x, lambda p: p[_slices(c)])
+    return move(x, lambda p: p[slices(c)])
 
 
 @reference("StridedSliceGradient")
 def strided_slice_gradient(c, dy, shape):
     full = shape.tolist()
-    positions = np.arange(int(np.prod(full, dtype=np.int64))).reshape(full)[_slices(c)]
+    positions = np.arange(int(np.prod(full, dtype=np.int64))).reshape(full)[slices(c)]
     flat = torch.zeros(int(np.prod(full, dtype=np.int64)), dtype=dy.dtype)
     index = torch.from_numpy(positions.reshape(-1).copy())
     return flat.index_put((index,), dy.reshape(-1)).reshape(full)
