@@ -118,8 +118,9 @@ def clip(d, op):
     lo = d.pick([-4.5, -1.0, 0.0, -math.inf, -300.0])
     hi = max(lo, d.pick([3.0, 1.0, 0.0, math.inf, 300.0]))
     dtype = dtype_of(d, op)
-    if dtype not in FLOATS:
-        lo, hi = (x if math.isinf(x) else float(math.floor(x)) for x in (lo, hi))
+    if dtype not in FLOATS:  # it must be able to hold the bounds
+        lo, hi = max(math.floor(max(lo, -100)), -100 if dtype != "uint8" else 0), int(min(hi, 100))
+        lo, hi = float(lo), float(max(lo, hi))
     return {"lo": lo, "hi": hi}, [d.values(dtype, d.shape(), -9, 9)]
 
 

@@ -258,7 +258,7 @@ def one_hot(d, op):
 def top_k(d, op):
     shape = d.shape(1, 3)
     shape[-1] = max(1, shape[-1])
-    return {"k": d.integer(1, shape[-1])}, [d.values(dtype_of(d, op), shape)]
+    return {"k": d.integer(0, shape[-1])}, [d.values(dtype_of(d, op), shape)]
 
 
 @makes("InTopK")

@@ -13,7 +13,8 @@ TINY_STEP = {"float16": 6.0e-8}
 
 def difference(want, got, dtype, size, tolerance):
     """None where `got`, a Value, is `want`, a NumPy array of wider type, or a
-    line about the worst element. Errors may be `tolerance` times `size`."""
+    line about the worst element. Errors may be `tolerance` times `size`; with no
+    size there may be none."""
     if got.dtype != dtype:
         return f"dtype {got.dtype}, wanted {dtype}"
     if list(want.shape) != got.shape:
@@ -23,11 +24,13 @@ def difference(want, got, dtype, size, tolerance):
     have = got.array.astype(np.float64)
     rounded = Value.of(dtype, want).array.astype(np.float64)
     with np.errstate(all="ignore"):
+        equal = (rounded == have) | (np.isnan(rounded) & np.isnan(have))
+        if size is None:
+            return _worst(want, have, ~equal)
         size = np.nan_to_num(np.broadcast_to(size, want.shape), posinf=1e308)
         allowed = tolerance * np.maximum(size, np.abs(np.nan_to_num(want)))
         allowed = allowed + 2 * TINY_STEP.get(dtype, TINY[dtype])
         error = np.abs(have - want)
-        equal = (rounded == have) | (np.isnan(rounded) & np.isnan(have))
         # At the end of the range, one of them may round to infinity.
         limit = float(np.finfo("float32").max if dtype == "bfloat16"
                       else np.finfo(dtype).max)
@@ -45,7 +48,7 @@ def _worst(want, have, bad, badness=None):
     index = np.unravel_index(int(flat.argmax()), bad.shape)
     place = "[" + ",".join(str(int(i)) for i in index) + "]"
     more = "" if badness is None else f", {flat.max():.3g} times what is allowed"
-    return (f"{place}: got {have[index]!r}, wanted {want[index]!r}{more}; "
+    return (f"{place}: got {have[index].item()!r}, wanted {want[index].item()!r}{more}; "
             f"{int(bad.sum())} of {bad.size} elements differ")
 
 

@@ -139,8 +139,12 @@ def p_relu(m):
 
 @converts("Clip")
 def clip(m):
-    bounds = [float(m.values[i]) if m.has(i) else default
-              for i, default in ((1, -np.inf), (2, np.inf))]
+    dtype = m.values[0].dtype
+    ends = (-np.inf, np.inf) if dtype.kind == "f" else (
+        np.iinfo(dtype).min, np.iinfo(dtype).max)
+    bounds = [float(m.values[i] if m.has(i) else ends[i - 1]) for i in (1, 2)]
+    if bounds[0] > bounds[1]:
+        raise Unmapped("no interval")
     return m.node("Clip", [m.feed(0)], lo=bounds[0], hi=bounds[1])
 
 
@@ -171,6 +175,8 @@ def reduce(m):
     if not axes and m.attr("noop_with_empty_axes", 0):
         return m.node("Identity", [m.feed(0)])
     x = m.feed(0)
+    if m.values[0].dtype == bool:
+        raise Unmapped("a reduction of bool by way of its order")
     before = {"ReduceL1": "Abs", "ReduceL2": "Square", "ReduceSumSquare": "Square"}
     after = {"ReduceL2": "Sqrt", "ReduceLogSum": "Log"}
     if m.op in before:
@@ -327,6 +333,8 @@ def one_hot(m):
         raise Unmapped("one hot along another axis than the last")
     depth = int(np.reshape(depth, ()))
     indices = indices.astype(np.int64)
+    if indices.max(initial=0) >= depth or indices.min(initial=0) < -depth:
+        raise Unmapped("indices out of range, an error here")
     return m.node("OneHot", [m.constant(np.where(indices < 0, indices + depth, indices))],
                   depth=depth, off=float(values[0]), on=float(values[1]),
                   dtype=str(values.dtype))
@@ -334,6 +342,8 @@ def one_hot(m):
 
 @converts("Range")
 def range_(m):
+    if str(m.values[0].dtype) == "float16":
+        raise Unmapped("a range in half")
     return m.node("Range", [m.constant(v) for v in m.values])
 
 

@@ -217,9 +217,8 @@ class OpCase:
                       if v.dtype in ("float32", "float64")), default=0)
         tolerance = VALUES.get(dtype, 0) * EPSILON.get(dtype, 0)
         tolerance += VALUES.get(compute, 0) * max(EPSILON.get(compute, 0), widest)
-        # PyTorch compares indices and bools without sizes.
-        fault = difference(want.detach().numpy(), value, dtype, size.detach().numpy(),
-                           tolerance)
+        size = None if size is None else size.detach().numpy()
+        fault = difference(want.detach().numpy(), value, dtype, size, tolerance)
         return [f"{name} {fault}"] if fault else []
 
     def _slopes(self, want, got, what):

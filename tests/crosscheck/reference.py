@@ -25,8 +25,9 @@ WITHOUT = {
 
 # How large rounding errors may be: relative to each element, to the largest
 # element, or to the op's result for the operands' magnitudes (sums, products).
-# A function of outputs and inputs says it otherwise.
-EACH, LARGEST, MAGNITUDES = "each", "largest", "magnitudes"
+# EXACT is for what only chooses, moves and rounds once. A function of outputs and
+# inputs says it otherwise.
+EACH, LARGEST, MAGNITUDES, EXACT = "each", "largest", "magnitudes", "exact"
 
 
 def reference(*names, scale=LARGEST):
@@ -55,8 +56,11 @@ def evaluate(op, attrs, inputs, compute="float64"):
 
 
 def magnitudes(op, attrs, inputs, outputs):
-    """Beside each output, what its rounding errors are relative to."""
+    """Beside each output, what its rounding errors are relative to; None where
+    there may be none."""
     kind = SCALES[op]
+    if kind == EXACT:
+        return [None] * len(outputs)
     if callable(kind):
         return [kind(y, *inputs) for y in outputs]
     if kind == MAGNITUDES:

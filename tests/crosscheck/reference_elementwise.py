@@ -5,7 +5,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from reference import EACH, MAGNITUDES, REFERENCES, reference, where
+from reference import EACH, EXACT, MAGNITUDES, REFERENCES, reference, where
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 TORCH = {"float64": torch.float64, "float32": torch.float64,
@@ -23,28 +23,31 @@ SIMPLE = {
     "Tanh": torch.tanh, "Erf": torch.erf, "Floor": torch.floor,
     "Ceil": torch.ceil, "Round": torch.round, "IsNan": torch.isnan,
     "IsInf": torch.isinf, "IsFinite": torch.isfinite,
-    "LogicalNot": torch.logical_not, "Identity": torch.clone,
-    "StopGradient": lambda x: x.detach().clone(), "Copy": torch.clone,
+    "LogicalNot": torch.logical_not,
     "Sigmoid": torch.sigmoid, "Relu": F.relu, "Relu6": F.relu6,
     "Softplus": lambda x: -F.logsigmoid(-x),
     # Their limits at the infinities, where PyTorch divides or multiplies them.
     "Softsign": lambda x: where(torch.isinf(x), x.sign(), F.softsign(x)),
     "Silu": lambda x: _from_the_left(x, F.silu(x)),
     "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul,
-    "Maximum": torch.maximum, "Minimum": torch.minimum,
     "SquaredDifference": lambda a, b: (a - b) * (a - b),
     "Atan2": torch.atan2, "Equal": torch.eq, "NotEqual": torch.ne,
     "Less": torch.lt, "LessEqual": torch.le, "Greater": torch.gt,
     "GreaterEqual": torch.ge, "LogicalAnd": torch.logical_and,
     "LogicalOr": torch.logical_or, "LogicalXor": torch.logical_xor,
-    "Select": torch.where,
     # Gradients of activations, which are differentiated in turn.
     "SoftplusGrad": lambda dy, x: dy * torch.sigmoid(x),
     "ReluGrad": lambda dy, y: where(y > 0, dy, 0.0),
     "Relu6Grad": lambda dy, y: where((y > 0) & (y < 6), dy, 0.0),
 }
-for name, function in SIMPLE.items():
-    reference(name, scale=EACH)(lambda c, *x, f=function: f(*x))
+CHOICES = {
+    "Identity": torch.clone, "StopGradient": lambda x: x.detach().clone(),
+    "Copy": torch.clone, "Maximum": torch.maximum, "Minimum": torch.minimum,
+    "Select": torch.where,
+}
+for functions, scale in ((SIMPLE, EACH), (CHOICES, EXACT)):
+    for name, function in functions.items():
+        reference(name, scale=scale)(lambda c, *x, f=function: f(*x))
 
 
 def _from_the_left(x, y):
@@ -60,11 +63,11 @@ def sign(c, x):
 @reference("Clip", scale=EACH)
 def clip(c, x):
     if x.is_floating_point():
-        return torch.clamp(x, c.lo, c.hi)
-    info = torch.iinfo(x.dtype)
-    lo = max(math.ceil(c.lo), info.min) if math.isfinite(c.lo) else info.min
-    hi = min(math.floor(c.hi), info.max) if math.isfinite(c.hi) else info.max
-    return torch.clamp(x, lo, hi)
+        # The gradient flows at the bounds, too; that of torch.clamp does in some
+        # versions.
+        y = where(x < c.lo, c.lo, x)
+        return where(y > c.hi, c.hi, y)
+    return torch.clamp(x, int(c.lo), int(c.hi))
 
 
 @reference("LeakyRelu", scale=EACH)
@@ -79,7 +82,7 @@ def leaky_relu_grad(c, dy, y):
 
 @reference("Elu", scale=EACH)
 def elu(c, x):
-    return where(x > 0, x, c.alpha * torch.expm1(torch.clamp(x, max=0.0)))
+    return where(x > 0, x, c.alpha * torch.expm1(where(x > 0, 0.0, x)))
 
 
 @reference("TanhGrad", scale=lambda z, dy, y: dy.abs())
@@ -94,17 +97,18 @@ def sigmoid_grad(c, dy, y):
 
 @reference("Selu", scale=EACH)
 def selu(c, x):
-    return SELU_SCALE * where(x > 0, x, SELU_ALPHA * torch.expm1(torch.clamp(x, max=0.0)))
+    return SELU_SCALE * where(x > 0, x, SELU_ALPHA * torch.expm1(where(x > 0, 0.0, x)))
 
 
-@reference("EluGrad", scale=MAGNITUDES)
-def elu_grad(c, dy, y):
-    return where(y > 0, dy, dy * (y + c.alpha))
+@reference("EluGrad", scale=EACH)
+def elu_grad(c, dy, x):
+    return where(x > 0, dy, dy * c.alpha * torch.exp(where(x > 0, 0.0, x)))
 
 
-@reference("SeluGrad", scale=MAGNITUDES)
-def selu_grad(c, dy, y):
-    return dy * where(y > 0, SELU_SCALE, y + SELU_SCALE * SELU_ALPHA)
+@reference("SeluGrad", scale=EACH)
+def selu_grad(c, dy, x):
+    slope = where(x > 0, 1.0, SELU_ALPHA * torch.exp(where(x > 0, 0.0, x)))
+    return dy * SELU_SCALE * slope
 
 
 @reference("Gelu", scale=MAGNITUDES)
@@ -131,7 +135,7 @@ def silu_grad(c, dy, x):
     return dy * s * (1 + x * (1 - s))
 
 
-@reference("Cast", "CastList", scale=EACH)
+@reference("Cast", "CastList", scale=EXACT)
 def cast(c, *xs):
     return [_cast(x, c.to) for x in xs]
 
@@ -150,7 +154,7 @@ def _cast(x, to):
     return torch.from_numpy(np.array(whole, dtype=to).reshape(values.shape))
 
 
-@reference("CastPad", scale=EACH)
+@reference("CastPad", scale=EXACT)
 def cast_pad(c, x):
     more = list(x.shape)
     more[c.axis] = c.size - x.shape[c.axis]

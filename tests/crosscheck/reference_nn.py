@@ -261,26 +261,28 @@ def smoothed(c, logits, labels):
            scale=by_rows)
 def cross_entropy(c, logits, labels):
     loss = -(smoothed(c, logits, labels) * torch.log_softmax(logits, -1)).sum(-1)
-    return [loss, torch.logsumexp(logits, -1)]
+    largest = logits.amax(-1)
+    scale = 1 / torch.exp(logits - largest.unsqueeze(-1)).sum(-1)
+    return [loss, largest, scale]
 
 
-def cross_entropy_gradient(c, logits, labels, log_sum_exp, dloss):
+def cross_entropy_gradient(c, logits, labels, largest, scale, dloss):
     labels = smoothed(c, logits, labels)
-    probabilities = torch.exp(logits - log_sum_exp.unsqueeze(-1))
+    probabilities = torch.exp(logits - largest.unsqueeze(-1)) * scale.unsqueeze(-1)
     return dloss.unsqueeze(-1) * (probabilities * labels.sum(-1, keepdim=True) - labels)
 
 
 @reference("SoftmaxCrossEntropyGrad", "SparseSoftmaxCrossEntropyGrad",
            scale=by_rows)
-def cross_entropy_grad(c, logits, labels, log_sum_exp, dloss):
-    return cross_entropy_gradient(c, logits, labels, log_sum_exp, dloss)
+def cross_entropy_grad(c, *operands):
+    return cross_entropy_gradient(c, *operands)
 
 
 @reference("SoftmaxCrossEntropyWithGrad", "SparseSoftmaxCrossEntropyWithGrad",
            scale=by_rows)
 def cross_entropy_with_grad(c, logits, labels, dloss):
     outputs = cross_entropy(c, logits, labels)
-    return outputs + [cross_entropy_gradient(c, logits, labels, outputs[1], dloss)]
+    return outputs + [cross_entropy_gradient(c, logits, labels, *outputs[1:], dloss)]
 
 
 @reference("SigmoidCrossEntropy")

@@ -2,7 +2,7 @@
 import numpy as np
 import torch
 
-from reference import EACH, MAGNITUDES, axes_of, move, reference
+from reference import EACH, EXACT, MAGNITUDES, axes_of, move, reference
 from reference_elementwise import TORCH
 
 
@@ -56,7 +56,7 @@ def prod_grad(c, dy, x):
     return dy * square.prod(-1).transpose(c.axis, -1)
 
 
-@reference("Max", "Min", scale=EACH)
+@reference("Max", "Min", scale=EXACT)
 def extreme(c, x):
     rows, shape = _rows(c, x)
     largest = c.op == "Max"
@@ -105,43 +105,43 @@ def sum_to(c, x, shape):
     return y.reshape(shape.tolist())
 
 
-@reference("Reshape")
+@reference("Reshape", scale=EXACT)
 def reshape(c, x, shape):
     return x.clone().reshape(shape.tolist())
 
 
-@reference("ExpandDims")
+@reference("ExpandDims", scale=EXACT)
 def expand_dims(c, x):
     return x.clone().unsqueeze(c.axis)
 
 
-@reference("Squeeze")
+@reference("Squeeze", scale=EXACT)
 def squeeze(c, x):
     drop = {a % x.dim() for a in c.axes} or {d for d in range(x.dim()) if x.shape[d] == 1}
     return x.clone().reshape([s for d, s in enumerate(x.shape) if d not in drop])
 
 
-@reference("Transpose")
+@reference("Transpose", scale=EXACT)
 def transpose(c, x):
     return x.permute(c.permutation or list(range(x.dim()))[::-1]).clone()
 
 
-@reference("BroadcastTo")
+@reference("BroadcastTo", scale=EXACT)
 def broadcast_to(c, x, shape):
     return torch.broadcast_to(x, shape.tolist()).clone()
 
 
-@reference("Fill")
+@reference("Fill", scale=EXACT)
 def fill(c, shape, value):
     return value.expand(shape.tolist()).clone()
 
 
-@reference("ZerosLike")
+@reference("ZerosLike", scale=EXACT)
 def zeros_like(c, x):
     return torch.zeros_like(x)
 
 
-@reference("OnesLike")
+@reference("OnesLike", scale=EXACT)
 def ones_like(c, x):
     return torch.ones_like(x)
 
@@ -167,34 +167,34 @@ def size(c, x):
     return torch.tensor(x.numel())
 
 
-@reference("Concat")
+@reference("Concat", scale=EXACT)
 def concat(c, *parts):
     return torch.cat(parts, c.axis)
 
 
-@reference("ConcatGradient")
+@reference("ConcatGradient", scale=EXACT)
 def concat_gradient(c, dy, *shapes):
     sizes = [int(s[c.axis]) for s in shapes]
     return [part.clone() for part in torch.split(dy, sizes, c.axis)]
 
 
-@reference("Split")
+@reference("Split", scale=EXACT)
 def split(c, x):
     size = x.shape[c.axis] // c.num
     return [x.narrow(c.axis, i * size, size).clone() for i in range(c.num)]
 
 
-@reference("Stack")
+@reference("Stack", scale=EXACT)
 def stack(c, *parts):
     return torch.stack(parts, c.axis)
 
 
-@reference("Unstack")
+@reference("Unstack", scale=EXACT)
 def unstack(c, x):
     return [part.clone() for part in torch.unbind(x, c.axis)]
 
 
-@reference("Tile")
+@reference("Tile", scale=EXACT)
 def tile(c, x):
     return x.repeat(c.multiples) if x.dim() else x.clone()
 
@@ -208,7 +208,7 @@ def tile_gradient(c, dy):
     return _wrapped(dy.reshape(split).sum(axes), dy) if axes else dy.clone()
 
 
-@reference("Reverse")
+@reference("Reverse", scale=EXACT)
 def reverse(c, x):
     return x.flip(sorted({a % x.dim() for a in c.axes})) if c.axes else x.clone()
 
@@ -219,18 +219,18 @@ def slices(c):
                  for i, (b, e, s) in enumerate(zip(c.begin, c.end, c.strides)))
 
 
-@reference("Slice")
+@reference("Slice", scale=EXACT)
 def slice_(c, x):
     parts = tuple(slice(b, None if s == -1 else b + s) for b, s in zip(c.begin, c.size))
     return move(x, lambda p: p[parts])
 
 
-@reference("StridedSlice")
+@reference("StridedSlice", scale=EXACT)
 def strided_slice(c, x):
     return move(x, lambda p: p[slices(c)])
 
 
-@reference("StridedSliceGradient")
+@reference("StridedSliceGradient", scale=EXACT)
 def strided_slice_gradient(c, dy, shape):
     full = shape.tolist()
     positions = np.arange(int(np.prod(full, dtype=np.int64))).reshape(full)[slices(c)]
@@ -239,7 +239,7 @@ def strided_slice_gradient(c, dy, shape):
     return flat.index_put((index,), dy.reshape(-1)).reshape(full)
 
 
-@reference("Pad")
+@reference("Pad", scale=EXACT)
 def pad(c, x):
     pairs = list(zip(c.paddings[::2], c.paddings[1::2]))
     full = [s + b + a for s, (b, a) in zip(x.shape, pairs)]
@@ -265,7 +265,7 @@ def _gathered(c, shape, indices):
     return np.array(parts, dtype=np.int64).reshape(*lead, *rest)
 
 
-@reference("Gather")
+@reference("Gather", scale=EXACT)
 def gather(c, params, indices):
     taken = _gathered(c, tuple(params.shape), indices.numpy())
     return params.reshape(-1)[torch.from_numpy(taken.astype(np.int64))]
@@ -286,7 +286,7 @@ def one_hot(c, indices):
     return values.to(TORCH[c.dtype])
 
 
-@reference("TopK")
+@reference("TopK", scale=EXACT)
 def top_k(c, x):
     rows = x.detach().reshape(-1, x.shape[-1]).tolist()
 
