@@ -415,6 +415,29 @@ def conv(m):
     return _to_second(m, y)
 
 
+@converts("ConvTranspose")
+def conv_transpose(m):
+    """The gradient of a convolution whose input has the result's shape."""
+    attrs = _window(m)
+    if "output_shape" in m.attrs or (m.attr("group", 1) > 1 and attrs["padding"] == "SAME"):
+        raise Unmapped("padding that follows from the result's shape")
+    (n, _, h, w), (_, channels, *kernel) = m.values[0].shape, m.values[1].shape
+    dilations, more = m.attr("dilations", [1, 1]), m.attr("output_padding", [0, 0])
+    pads = attrs.get("explicit_padding", [0, 0, 0, 0])
+    size = []
+    for d, inputs in enumerate((h, w)):
+        stride, extent = attrs["strides"][d], (kernel[d] - 1) * dilations[d] + 1
+        size.append(inputs * stride if attrs["padding"] == "SAME" else
+                    stride * (inputs - 1) + extent + more[d] - pads[2 * d] - pads[2 * d + 1])
+    shape = [n, *size, channels * m.attr("group", 1)]
+    filter = m.node("Transpose", [m.feed(1)], permutation=[2, 3, 1, 0])
+    y = m.node("Conv2DBackpropInput",
+               [_to_last(m, m.feed(0)), filter, m.constant(np.array(shape, np.int64))],
+               groups=m.attr("group", 1), dilations=dilations, **attrs)
+    y = m.node("BiasAdd", [y, m.feed(2)]) if m.has(2) else y
+    return _to_second(m, y)
+
+
 @converts("MaxPool", "AveragePool")
 def pool(m):
     attrs = _window(m)

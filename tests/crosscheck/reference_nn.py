@@ -41,6 +41,19 @@ def window(c, size, kernel):
     return padding
 
 
+class Dense(torch.autograd.Function):
+    """x, and its gradients, without gaps in memory: the second gradient of a
+    convolution refuses others."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.contiguous().clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return Dense.apply(dy)
+
+
 def convolve(c, x, filter):
     """NHWC with HWIO, or with [h, w, channels, multiplier] where depthwise."""
     groups = c.attrs.get("groups", 1)
@@ -51,9 +64,9 @@ def convolve(c, x, filter):
         weights = filter.permute(3, 2, 0, 1)
     top, bottom, left, right = window(c, x.shape[1:3], filter.shape[:2])
     images = F.pad(x.permute(0, 3, 1, 2), [left, right, top, bottom])
-    y = F.conv2d(images.contiguous(), weights.contiguous(), stride=tuple(c.strides),
+    y = F.conv2d(Dense.apply(images), Dense.apply(weights), stride=tuple(c.strides),
                  dilation=tuple(c.dilations), groups=groups)
-    return y.permute(0, 2, 3, 1)
+    return Dense.apply(y).permute(0, 2, 3, 1)
 
 
 @reference("Conv2D", "DepthwiseConv2D", "Conv2DBias", "Conv2DBiasAdd",
