@@ -80,7 +80,7 @@ def softmax(d, op):
 def reshape(d, op):
     shape = d.shape()
     rest, to = int(np.prod(shape, dtype=np.int64)), []
-    while rest > 1 and d.chance(0.8):
+    while rest > 1 and len(to) < 7 and d.chance(0.8):
         divisors = [k for k in range(1, min(rest, 64) + 1) if rest % k == 0]
         to.append(d.pick(divisors))
         rest //= to[-1]

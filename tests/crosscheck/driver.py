@@ -27,12 +27,15 @@ class Value:
 
     @staticmethod
     def of(dtype, array):
-        """`array` rounded to dtype, NaN and all."""
+        """`array` rounded to dtype, NaN and all; to half by way of float32."""
         with np.errstate(all="ignore"):
             if dtype == "bfloat16":
                 wide = np.asarray(array, dtype=np.float32)
                 return Value(dtype, _from_bits(_to_bits(wide)))
-            return Value(dtype, np.asarray(array).astype(numpy_type(dtype)))
+            array = np.asarray(array)
+            if dtype == "float16":
+                array = array.astype(np.float32)
+            return Value(dtype, array.astype(numpy_type(dtype)))
 
     @property
     def shape(self):

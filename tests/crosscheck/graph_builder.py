@@ -141,7 +141,7 @@ class Builder:
             picked = d.rng.integers(0, shape[0], d.integer(1, 4))
             indices = self._constant(Value("int64", picked))
             self.op("Gather", [a, indices], [len(picked), *shape[1:]], {"axis": 0})
-        elif kind == 6 and shape:
+        elif kind == 6 and shape and shape[-1]:
             self.add("Split", [a], {"num": shape[-1], "axis": -1},
                      [(self.dtype, [*shape[:-1], 1])] * shape[-1])
 

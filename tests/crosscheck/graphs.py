@@ -1,5 +1,7 @@
 """Random graphs with variables and control edges, several steps of each, in all
 the ways in which a session can run them."""
+import torch
+
 from compare import difference, summary
 from draw import Draw
 from driver import Refused
@@ -87,6 +89,55 @@ class GraphCase:
             fault = self._variant(driver, options, wanted)
             if fault:
                 faults.append(f"{options}: {fault}")
+        return faults + self._slopes(driver)
+
+    def _slopes(self, driver):
+        """The gradient of one output with respect to all that is read, where
+        nothing is written on the way."""
+        if not self.steps[0][1]:
+            return []
+        (name, output), state = self.steps[0][1][0], self.first
+        feeds = {n: self.steps[0][0][n] for n, i in self.items.items()
+                 if i.op == "Placeholder"}
+        given = {n: wide(v) for n, v in {**feeds, **state}.items()}
+        if self.items[name].types[output][0][0] != "f" or name in given:
+            return []
+        for tensor in given.values():
+            tensor.requires_grad_(True)
+        step = Interpreter(self.items, self.attrs_of, {n: given[n] for n in feeds},
+                           {n: given[n] for n in state})
+        needed = step.needed([name])
+        xs = [n for n in needed if n in given]
+        if not xs or any(self.items[n].op in MUTATES for n in needed):
+            return []
+        step.run([name])
+        y = step.value(None, (name, output))
+        wants = torch.autograd.grad(y.sum(), [given[n] for n in xs], allow_unused=True) \
+            if y.requires_grad else [None] * len(xs)
+        request = {"ys": [_name((name, output))], "xs": xs}
+        return [fault for options in VARIANTS[1:4] for fault in self._slope_faults(
+            driver, options, feeds, request, wants)]
+
+    def _slope_faults(self, driver, options, feeds, request, wants):
+        xs, where = request["xs"], f"gradient of {request['ys'][0]}, {options}:"
+        try:
+            (got,), _ = driver.run(self.text(False), [(
+                feeds, [f"@{k}" for k in range(len(xs))], [])], self.first, [request],
+                options)
+        except Refused as error:
+            return [f"{where} refused: {error}"]
+        faults = []
+        for x, want, value in zip(xs, wants, got):
+            want = torch.zeros_like(wide(self.first.get(x) or feeds[x])) if want is None \
+                else want
+            if value is None:
+                fault = "none, PyTorch has one" if want.abs().sum() > 1e-12 else None
+            else:
+                size = max(1.0, want.abs().max().item())
+                fault = difference(want.numpy(), value, value.dtype, size,
+                                   10 * TOLERANCE[value.dtype])
+            if fault:
+                faults.append(f"{where} {x}: {fault}")
         return faults
 
     def _variant(self, driver, options, wanted):

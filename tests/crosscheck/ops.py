@@ -21,6 +21,8 @@ from text import GraphText
 # to the result's. Gradients are several nodes, each rounded.
 VALUES = {"float64": 64, "float32": 16, "float16": 3, "bfloat16": 3}
 GRADIENTS = {"float64": 1e-9, "float32": 1e-3, "float16": 6e-2, "bfloat16": 0.4}
+# Smaller gradients may be what is left of larger terms.
+LEAST = {"float64": 1e-3, "float32": 0.05, "float16": 1.0, "bfloat16": 1.0}
 
 
 def missing(ops):
@@ -234,7 +236,7 @@ class OpCase:
                 faults.append(f"{what}{label} of an op that has none")
                 continue
             w = torch.zeros(g.shape, dtype=torch.float64) if w is None else w
-            size = max(_largest(w), 1e-3 if g.dtype == "float64" else 0.05)
+            size = max(_largest(w), LEAST[g.dtype])
             fault = difference(w.detach().numpy(), g, g.dtype, size, least)
             if fault:
                 faults.append(f"{what}{label} {fault}")

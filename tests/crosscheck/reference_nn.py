@@ -2,8 +2,8 @@
 import torch
 import torch.nn.functional as F
 
-from reference import (LARGEST, MAGNITUDES, at_least_one, by_rows, reference,
-                       where)
+from reference import (LARGEST, MAGNITUDES, at_least_one, by_channels, by_rows,
+                       reference, where)
 
 # --- Products ----------------------------------------------------------------
 
@@ -216,7 +216,7 @@ def batch_norm_inference(c, x, scale, offset, mean, variance):
     return (x - mean) * torch.rsqrt(variance + c.epsilon) * scale + offset
 
 
-@reference("BatchNormGrad", scale=at_least_one)
+@reference("BatchNormGrad", scale=by_channels)
 def batch_norm_grad(c, x, scale, mean, inv_std, dy):
     normal = (x - mean) * inv_std
     doffset, dscale = over_rows(dy), over_rows(dy * normal)
@@ -225,7 +225,7 @@ def batch_norm_grad(c, x, scale, mean, inv_std, dy):
     return [dx, dscale, doffset]
 
 
-@reference("BatchNormReluGrad", "BatchNormAddReluGrad", scale=at_least_one)
+@reference("BatchNormReluGrad", "BatchNormAddReluGrad", scale=by_channels)
 def batch_norm_relu_grad(c, x, scale, mean, inv_std, mask, *dys):
     dy = where(unbits(mask, tuple(x.shape)), sum(dys), 0.0)
     outputs = batch_norm_grad(c, x, scale, mean, inv_std, dy)
@@ -241,7 +241,7 @@ def layer_norm(c, x, scale, offset):
     return [y, mean, inv_std]
 
 
-@reference("LayerNormGrad", scale=at_least_one)
+@reference("LayerNormGrad", scale=by_channels)
 def layer_norm_grad(c, x, scale, mean, inv_std, dy):
     normal = (x - mean.unsqueeze(-1)) * inv_std.unsqueeze(-1)
     g = dy * scale
@@ -298,9 +298,9 @@ def cross_entropy_with_grad(c, logits, labels, dloss):
     return outputs + [cross_entropy_gradient(c, logits, labels, *outputs[1:], dloss)]
 
 
-@reference("SigmoidCrossEntropy")
+@reference("SigmoidCrossEntropy", scale=lambda y, logits, labels: logits.abs() + 1)
 def sigmoid_cross_entropy(c, logits, labels):
-    return F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+    return -labels * F.logsigmoid(logits) - (1 - labels) * F.logsigmoid(-logits)
 
 
 @reference("L2Loss", scale=MAGNITUDES)
