@@ -20,6 +20,10 @@ GRADIENTS = {"float32": 3e-3, "float64": 1e-8}
 MIXED = {"float16": 0.5, "bfloat16": 1.0}
 
 
+WAYS = [{}, {"fuse": False}, {"executor": "dataflow"}, {"deterministic": True},
+        {"precision": "float16"}, {"precision": "bfloat16"}]
+
+
 class Network:
     """Nodes in order, each evaluated as it is added. `values` holds tensors of
     PyTorch by node and output."""
@@ -248,8 +252,7 @@ class NetworkCase:
 
     def _infer(self, driver):
         faults = []
-        for options in ({}, {"fuse": False}, {"executor": "dataflow"},
-                        {"precision": "float16"}, {"precision": "bfloat16"}):
+        for options in WAYS:
             for frozen in (False, True):
                 try:
                     runs, _ = driver.run(self.net.text.text(), 2 * [
@@ -280,8 +283,7 @@ class NetworkCase:
                     net.text.text(), [{"ys": [self.loss], "xs": wrt, "recompute": recompute}])
                 text, targets, fetches, kept = self._with_updates(text, dict(zip(wrt, names)))
                 self.shown = text
-                for options in ({}, {"fuse": False}, {"executor": "dataflow"},
-                                {"precision": "float16"}, {"precision": "bfloat16"}):
+                for options in WAYS:
                     if options.get("precision") and (net.dtype == "float64" or
                                                      recompute == "norms"):
                         continue

@@ -136,7 +136,7 @@ def max_pool_grad_grad(c, x, y, g):
     return where(any_hit, taken, 0.0)
 
 
-@reference("MaxPoolGrad", scale=MAGNITUDES)
+@reference("MaxPoolGrad", scale=at_least_one)
 def max_pool_grad(c, x, y, dy):
     x, y = x.detach(), y.detach()
     return transposed(lambda g: max_pool_grad_grad(c, x, y, g), x.shape, dy)
