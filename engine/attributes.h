@@ -34,6 +34,12 @@ enum class AttrType : uint8_t {
   kNumber,  // of records only: a value is kInt, or kFloat where it is no int64
 };
 std::string_view NameOf(AttrType type);
+// Whether a value of type `given` is what a record declares.
+inline bool Fits(AttrType declared, AttrType given) {
+  return declared == given ||
+         (declared == AttrType::kNumber &&
+          (given == AttrType::kInt || given == AttrType::kFloat));
+}
 
 class AttrValue {
  public:

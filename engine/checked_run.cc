@@ -45,17 +45,16 @@ Status CheckedRun::After(uint32_t i) {
       return Internal(fmt::format("it changed input {}", kept.input));
     }
   }
-  const uint32_t written = instruction.num_outputs + 1u;  // the workspace, too
-  for (uint32_t k = 0; k < written; ++k) {
+  const uint32_t count = instruction.num_outputs + 1u;  // the workspace, too
+  for (uint32_t k = 0; k < count; ++k) {
     const uint32_t at = instruction.first_location + instruction.num_inputs + k;
     if (plan_.locations[at].kind != Location::Kind::kArena) continue;
-    // Behind each buffer, and so before the next, at least kAlignment bytes
-    // are nobody's.
-    const auto* end = static_cast<const unsigned char*>(operands_[at]) +
-                      plan_.operand_bytes[at];
-    if (std::any_of(end, end + kAlignment,
-                    [](unsigned char c) { return c != kPoison; })) {
-      return Internal(fmt::format("it wrote behind output {}", k));
+    const auto* begin = static_cast<const unsigned char*>(operands_[at]);
+    const auto* end = begin + plan_.operand_bytes[at];
+    const auto written = [](unsigned char c) { return c != kPoison; };
+    if (std::any_of(begin - kAlignment, begin, written) ||
+        std::any_of(end, end + kAlignment, written)) {
+      return Internal(fmt::format("it wrote around output {}", k));
     }
   }
   for (uint32_t b : last_used_[i]) {

@@ -2,11 +2,13 @@
 #ifndef SLUICE_ENGINE_CONVERT_H_
 #define SLUICE_ENGINE_CONVERT_H_
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
 #include "engine/dtype.h"
+#include "engine/number.h"
 
 namespace sluice {
 
@@ -36,19 +38,14 @@ To Convert(From from) {
   }
 }
 
-// The double nearest to x that an integer type T holds; x where T is a float.
+// What of an integer type T is nearest to a bound, which may be an infinity.
 template <typename T>
-double NearestIn(double x) {
-  if constexpr (!std::numeric_limits<T>::is_integer) {
-    return x;
-  } else {
-    using Limits = std::numeric_limits<T>;
-    const double least = static_cast<double>(Limits::lowest());
-    // The largest int64 is not a double: one step of 2^10 less is.
-    const double most =
-        static_cast<double>(Limits::max() - (sizeof(T) == 8 ? 1023 : 0));
-    return x < least ? least : (x > most ? most : x);
-  }
+T NearestIn(const Number& bound) {
+  static_assert(std::is_integral_v<T>);
+  if (!bound.whole()) return Convert<T>(bound.real());
+  using Limits = std::numeric_limits<T>;
+  return static_cast<T>(
+      std::clamp<int64_t>(bound.integer(), Limits::lowest(), Limits::max()));
 }
 
 }  // namespace sluice

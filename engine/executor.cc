@@ -169,7 +169,8 @@ void Executor::RunSerial(Observer* observer, StepStop& stop) {
       if (!RunOne(i, observer, stop).ok()) return;
     } else {
       Bound& bound = bound_[i];
-      if (Status status = RunKernel(bound); !status.ok()) {
+      if (Status status = RunKernel(*bound.kernel, bound.context);
+          !status.ok()) {
         stop.Stop(plan_.labels[i].Blame(status));
         return;
       }
@@ -190,15 +191,6 @@ void Executor::RunChecked(Observer* observer, StepStop& stop) {
 template void Executor::RunSerial<false>(Observer* observer, StepStop& stop);
 template void Executor::RunSerial<true>(Observer* observer, StepStop& stop);
 
-// Kernels may be users': what they throw is the step's error.
-Status Executor::RunKernel(const Bound& bound) {
-  try {
-    return bound.kernel->Run(bound.context);
-  } catch (...) {
-    return CaughtStatus();
-  }
-}
-
 // One instruction with everything that may surround it.
 Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
   Bound& bound = bound_[i];
@@ -207,7 +199,7 @@ Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
     status = DeadlineExceeded("the step's deadline passed");
   }
   const int64_t begin = observer ? SteadyNowNs() : 0;
-  if (status.ok()) status = RunKernel(bound);
+  if (status.ok()) status = RunKernel(*bound.kernel, bound.context);
   if (!status.ok()) {
     status = plan_.labels[i].Blame(status);
   } else if (observer != nullptr) {
@@ -261,7 +253,9 @@ void Executor::Work(Observer* observer, StepStop& stop) {
       if (stop.stopped()) return;
       if (watched) {
         if (!RunOne(i, observer, stop).ok()) return;
-      } else if (Status status = RunKernel(bound_[i]); !status.ok()) {
+      } else if (Status status =
+                     RunKernel(*bound_[i].kernel, bound_[i].context);
+                 !status.ok()) {
         stop.Stop(plan_.labels[i].Blame(status));
         return;
       }

@@ -105,7 +105,6 @@ class Executor {
   Status Capture(Observer* timed);
   Status MakeMarks();
   Status ReportTimes(Observer& observer);
-  static Status RunKernel(const Bound& bound);
   Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);
   Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
   template <bool kWatched>

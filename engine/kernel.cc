@@ -11,20 +11,12 @@ std::string_view NameOf(DeviceType type) {
   return kNames[static_cast<int>(type)];
 }
 
-Status CheckTensorSize(const TensorType& type) {
-  int64_t room = kMaxTensorBytes / static_cast<int64_t>(SizeOf(type.dtype));
-  for (int64_t d : type.shape) {
-    if (d < kUnknown) {
-      return InvalidArgument(
-          fmt::format("negative dimension in {}", type.ToString()));
-    }
-    if (d > room) {
-      return InvalidArgument(fmt::format(
-          "{} is larger than any tensor can be (2^47 bytes)", type.ToString()));
-    }
-    room /= std::max<int64_t>(d, 1);
+Result<KernelPtr> MakeKernel(const KernelDef& def, const KernelSpec& spec) {
+  try {
+    return def.make(spec);
+  } catch (...) {
+    return CaughtStatus();
   }
-  return {};
 }
 
 std::string TensorType::ToString() const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/attributes.h"
+#include "engine/caught.h"
 #include "engine/dtype.h"
 #include "engine/shape.h"
 #include "engine/status.h"
@@ -45,13 +46,6 @@ struct TensorType {
     return a.dtype == b.dtype && a.shape == b.shape;
   }
 };
-
-// What a tensor may take, bytes: sums over all tensors of a step, and strides,
-// stay within int64. Above it is no address space.
-inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 47;
-// An error for a tensor of more, dimensions of size 0 or kUnknown counted as 1:
-// neither its bytes nor its strides can be computed wrong.
-Status CheckTensorSize(const TensorType& type);
 
 // Everything a kernel may depend on when it is made.
 struct KernelSpec {
@@ -141,7 +135,8 @@ class WorkReport {
 };
 
 // Immutable once made; Run may be called again and again, by one thread at a
-// time. It must not allocate, lock or format strings unless it fails. On an
+// time. It must not allocate, lock or format strings unless it fails; what it
+// throws, also from within ParallelFor, is the step's error (RunKernel). On an
 // accelerator operands are in device memory, and Run adds work to the step's
 // stream without waiting for it.
 class Kernel {
@@ -198,6 +193,17 @@ struct KernelDef {
   DTypeSet dtypes = kAnyType;
   std::function<Result<KernelPtr>(const KernelSpec&)> make;
 };
+
+// Kernels may be users' code: what they throw while they are made or run is the
+// error that is returned.
+Result<KernelPtr> MakeKernel(const KernelDef& def, const KernelSpec& spec);
+inline Status RunKernel(Kernel& kernel, const KernelContext& context) {
+  try {
+    return kernel.Run(context);
+  } catch (...) {
+    return CaughtStatus();
+  }
+}
 
 // Thread-safe. Pointers to rows stay valid as long as the table.
 class KernelTable {

@@ -18,7 +18,7 @@ class Number {
  public:
   constexpr Number() = default;  // 0
   template <std::integral T>
-  constexpr Number(T value) {  // NOLINT: implicit
+  constexpr Number(T value) {              // NOLINT: implicit
     if (std::in_range<int64_t>(+value)) {  // bool and char are ints here
       integer_ = static_cast<int64_t>(value);
     } else {
@@ -42,9 +42,10 @@ class Number {
     return whole_ ? static_cast<double>(integer_) : real_;
   }
   std::string ToString() const;
-  friend bool operator==(const Number& a, const Number& b) {
-    return a.whole_ == b.whole_ &&
-           (a.whole_ ? a.integer_ == b.integer_ : a.real_ == b.real_);
+  // False where either is NaN.
+  friend bool operator<=(const Number& a, const Number& b) {
+    return a.whole_ && b.whole_ ? a.integer_ <= b.integer_
+                                : a.real() <= b.real();
   }
 
  private:

@@ -59,7 +59,8 @@ struct Plan {
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
   bool receives = false;         // has a Recv, so it must run in order
   // For CheckedRun: no two buffers share memory, each has kAlignment bytes
-  // behind it that are nobody's, and operand_bytes is parallel to locations.
+  // before and behind it that are nobody's, and operand_bytes is parallel to
+  // locations.
   bool checked = false;
   std::vector<size_t> operand_bytes;
   // Whether memory reuse is among the dependencies, so that instructions may

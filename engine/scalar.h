@@ -674,8 +674,8 @@ struct Mod {
   }
 };
 
-// floor(a / b), consistent with Mod: a = FloorDiv(a, b) b + Mod(a, b).
-// Integers: a / 0 = 0.
+// floor(a / b); but for integers and b = 0 (a / 0 = 0, a mod 0 = 0) consistent
+// with Mod: a = FloorDiv(a, b) b + Mod(a, b).
 struct FloorDiv {
   static constexpr const char* kName = "FloorDiv";
   template <typename T>

@@ -1,5 +1,6 @@
 #include "engine/tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -17,10 +18,28 @@ std::shared_ptr<void> AllocateBuffer(size_t bytes) {
   return {data, std::free};
 }
 
+Status CheckTensorSize(DType dtype, const Shape& shape) {
+  int64_t room = kMaxTensorBytes / static_cast<int64_t>(SizeOf(dtype));
+  for (int64_t d : shape) {
+    if (d < kUnknown) {
+      return InvalidArgument("negative dimension in " + shape.ToString());
+    }
+    if (d > room) {
+      return InvalidArgument(std::string(NameOf(dtype)) + shape.ToString() +
+                             " is larger than any tensor can be (2^47 bytes)");
+    }
+    room /= std::max<int64_t>(d, 1);
+  }
+  return {};
+}
+
 Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) {
   if (!shape.concrete()) {
     throw Error(Code::kInvalidArgument,
                 "a tensor needs a concrete shape, got " + shape.ToString());
+  }
+  if (Status size = CheckTensorSize(dtype, shape); !size.ok()) {
+    throw Error(size);
   }
   owner_ = AllocateBuffer(bytes());
   data_ = owner_.get();

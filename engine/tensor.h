@@ -20,11 +20,18 @@ namespace sluice {
 // widest vector register.
 inline constexpr size_t kAlignment = 64;
 
+// What a tensor may take, bytes: sums over all tensors of a step, and strides,
+// stay within int64. Above it is no address space.
+inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 47;
+// An error for a tensor of more, dimensions of size 0 or kUnknown counted as 1:
+// neither its bytes nor its strides can be computed wrong.
+Status CheckTensorSize(DType dtype, const Shape& shape);
+
 class Tensor {
  public:
   Tensor() = default;  // a float32 tensor of shape [0]
-  // Uninitialised memory. The shape must be concrete. Throws Error when memory
-  // runs out.
+  // Uninitialised memory. The shape must be concrete. Throws Error for more
+  // than kMaxTensorBytes and when memory runs out.
   Tensor(DType dtype, const Shape& shape);
   // A view of `data`, kept alive by `owner`.
   Tensor(DType dtype, const Shape& shape, std::shared_ptr<void> owner,

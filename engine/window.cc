@@ -19,12 +19,12 @@ Status Place(std::string_view padding, WindowDim* d) {
       std::max({d->stride, d->dilation, d->pad_before, d->pad_after}) >
           kMaxWindowStep) {
     return InvalidArgument(fmt::format(
-        "strides and dilations must be from 1 to {}, paddings from 0, got "
+        "strides and dilations must be from 1, paddings from 0 to {}, got "
         "stride {}, dilation {}, padding {} and {}",
         kMaxWindowStep, d->stride, d->dilation, d->pad_before, d->pad_after));
   }
   if (d->window == 0) return InvalidArgument("the window is empty");
-  if (d->window > 0 && (d->window - 1) > kMaxWindowStep / d->dilation) {
+  if (d->window > 0 && (d->window - 1) > (kMaxWindowStep - 1) / d->dilation) {
     return InvalidArgument(fmt::format(
         "a window of {} with dilation {} spans more than {} elements",
         d->window, d->dilation, kMaxWindowStep));

@@ -52,17 +52,14 @@ Status CheckAttributes(const OpDef& op, Attributes* attrs) {
                                            def.name, NameOf(def.type)));
       }
       checked.Set(def.name, def.fallback.ToValue());
-    } else if (given->type() == def.type) {
+    } else if (def.type == AttrType::kNumber &&
+               given->type() == AttrType::kFloat) {
+      checked.Set(def.name, Number(given->get<double>()));
+    } else if (Fits(def.type, given->type())) {
       checked.Set(def.name, *given);
     } else if (given->type() == AttrType::kInt &&
                def.type == AttrType::kFloat) {
       checked.Set(def.name, static_cast<double>(given->get<int64_t>()));
-    } else if (def.type == AttrType::kNumber &&
-               given->type() == AttrType::kInt) {
-      checked.Set(def.name, *given);
-    } else if (def.type == AttrType::kNumber &&
-               given->type() == AttrType::kFloat) {
-      checked.Set(def.name, Number(given->get<double>()));
     } else {
       return InvalidArgument(
           fmt::format("attribute '{}' is of type {}, wanted {}", def.name,
@@ -73,11 +70,10 @@ Status CheckAttributes(const OpDef& op, Attributes* attrs) {
     if (!checked.Has(name)) {
       std::vector<std::string_view> names;
       for (const AttrDef& def : op.attrs) names.emplace_back(def.name);
+      const std::string near = NearMisses(name, names);
       return InvalidArgument(fmt::format(
-          "no attribute '{}'{}; {}", name, NearMisses(name, names),
-          names.empty()
-              ? "the op has none"
-              : fmt::format("the op has {}", fmt::join(names, ", "))));
+          "no attribute '{}'{} the op has {}", name, near.empty() ? ";" : near,
+          names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
     }
   }
   *attrs = std::move(checked);
@@ -142,7 +138,7 @@ Status InferTypes(const Node& node, std::vector<TensorType>* outputs) {
 // What no tensor can be, however its unknown dimensions turn out.
 Status CheckSizes(const std::vector<TensorType>& types) {
   for (const TensorType& type : types) {
-    SLUICE_RETURN_IF_ERROR(CheckTensorSize(type));
+    SLUICE_RETURN_IF_ERROR(CheckTensorSize(type.dtype, type.shape));
   }
   return {};
 }

@@ -34,7 +34,9 @@ Result<std::vector<Tensor>> EvaluateNode(const Node& node,
   KernelSpec spec = SpecOf(node, /*deterministic=*/false);
   SLUICE_ASSIGN_OR_RETURN(const KernelDef* def,
                           KernelTable::Global().Find(spec, DeviceType::kCpu));
-  SLUICE_ASSIGN_OR_RETURN(KernelPtr kernel, def->make(spec));
+  Result<KernelPtr> made = MakeKernel(*def, spec);
+  if (!made.ok()) return made.status().WithContext(node.Describe());
+  Kernel& kernel = **made;
   std::vector<Tensor> operands = inputs;
   std::vector<Tensor> outputs;
   std::vector<void*> in, out;
@@ -48,9 +50,9 @@ Result<std::vector<Tensor>> EvaluateNode(const Node& node,
     out.push_back(outputs.back().raw());
   }
   const std::shared_ptr<void> workspace =
-      AllocateBuffer(kernel->workspace_bytes());
-  const Status status =
-      kernel->Run(KernelContext(in.data(), out.data(), workspace.get(), &step));
+      AllocateBuffer(kernel.workspace_bytes());
+  const Status status = RunKernel(
+      kernel, KernelContext(in.data(), out.data(), workspace.get(), &step));
   if (!status.ok()) return status.WithContext(node.Describe());
   return outputs;
 }

@@ -22,7 +22,9 @@ std::string FunctionOf(const Node& node) {
 std::vector<double> ParamsOf(const Node& node) {
   std::vector<double> params;
   for (const char* name : {"alpha", "lo", "hi"}) {
-    if (node.attrs().Has(name)) params.push_back(node.attrs().Float(name));
+    if (node.attrs().Has(name)) {
+      params.push_back(node.attrs().NumberOf(name).real());
+    }
   }
   return params;
 }

@@ -200,7 +200,7 @@ class Lowering {
     }
     SLUICE_ASSIGN_OR_RETURN(const KernelDef* def,
                             KernelTable::Global().Find(spec, device_.type()));
-    Result<KernelPtr> kernel = def->make(spec);
+    Result<KernelPtr> kernel = MakeKernel(*def, spec);
     if (!kernel.ok()) {
       return kernel.status().WithContext(
           fmt::format("{} '{}'", spec.op, spec.node));
@@ -282,7 +282,7 @@ class Lowering {
       storage_of_request.push_back(static_cast<int>(s));
     }
     const MemoryPlan memory =
-        plan_.checked ? Apart(requests) : PlanMemory(requests);
+        plan_.checked ? PlanApart(requests) : PlanMemory(requests);
     plan_.arena_bytes = memory.arena_bytes;
     plan_.arena_lower_bound = memory.lower_bound;
     offsets_.resize(storages_.size());
@@ -298,17 +298,6 @@ class Lowering {
           {storages_[s].kind, storages_[s].index, offsets_[s]});
       if (plan_.checked) plan_.operand_bytes.push_back(storages_[s].bytes);
     }
-  }
-
-  // Every buffer by itself, nobody's bytes behind it (Plan::checked).
-  static MemoryPlan Apart(const std::vector<BufferRequest>& requests) {
-    MemoryPlan memory = PlanMemory(requests);  // for the lower bound
-    memory.arena_bytes = 0;
-    for (size_t r = 0; r < requests.size(); ++r) {
-      memory.offsets[r] = memory.arena_bytes;
-      memory.arena_bytes += (requests[r].bytes / kAlignment + 2) * kAlignment;
-    }
-    return memory;
   }
 
   // Dataflow pays when most of the work is in nodes too small to use all

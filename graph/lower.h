@@ -23,6 +23,10 @@ struct LowerOptions {
   ExecutorMode mode = ExecutorMode::kAuto;
 };
 
+// What ExecutorMode::kAuto stands for in Plans made from now on, so that a
+// whole test suite can run checked.
+void SetAutoExecutor(ExecutorMode mode);
+
 // Does the node become an instruction? Views, constants, variables, feeds and
 // NoOp do not.
 bool IsInstruction(const Node& node);

@@ -71,4 +71,15 @@ MemoryPlan PlanMemory(const std::vector<BufferRequest>& requests) {
   return plan;
 }
 
+MemoryPlan PlanApart(const std::vector<BufferRequest>& requests) {
+  MemoryPlan plan;
+  plan.lower_bound = LowerBound(requests);
+  plan.arena_bytes = kAlignment;
+  for (const BufferRequest& r : requests) {
+    plan.offsets.push_back(plan.arena_bytes);
+    plan.arena_bytes += Aligned(r.bytes) + kAlignment;
+  }
+  return plan;
+}
+
 }  // namespace sluice

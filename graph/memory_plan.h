@@ -29,6 +29,10 @@ struct MemoryPlan {
 // 2020, "Efficient Memory Management for Deep Neural Net Inference").
 MemoryPlan PlanMemory(const std::vector<BufferRequest>& requests);
 
+// Every buffer by itself, whatever its lifetime, with at least kAlignment bytes
+// before and behind it that are nobody's (Plan::checked).
+MemoryPlan PlanApart(const std::vector<BufferRequest>& requests);
+
 }  // namespace sluice
 
 #endif  // SLUICE_GRAPH_MEMORY_PLAN_H_

@@ -204,8 +204,10 @@ struct OpDef {
   // planner checks that, and that no input beside these is that tensor.
   FixedList<int, 4> inplace = {};
   // This many leading inputs are variables that the op updates in place;
-  // output 0 is the new value of the first. mutates_attr names an attribute, a
-  // length, to be multiplied with.
+  // output 0 is the new value of the first. The only variable of an op may be
+  // another operand as well, read element by element before it is written;
+  // where there are several, that operand is a copy (OrderVariables).
+  // mutates_attr names an attribute, a length, to be multiplied with.
   int mutates = 0;
   const char* mutates_attr = nullptr;
   // The op that does to a list of variables what this one does to one, for the

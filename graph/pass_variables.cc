@@ -224,7 +224,13 @@ class Orderer {
   }
 
   void NoteRead(const Read& read) {
-    if (read.user == read.write) return;
+    // A write of one variable has read each element before it writes there. One
+    // of several, such as an optimizer's, may have written a slot by the time
+    // it reads it as its gradient.
+    if (read.user == read.write) {
+      if (read.user->mutates() > 1) copied_.push_back(read);
+      return;
+    }
     if (DependsOn(*read.user, *read.write)) {
       copied_.push_back(read);
     } else if (!after_.Has(PlaceOf(*read.user), number_.at(read.write))) {

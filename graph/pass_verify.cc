@@ -47,7 +47,7 @@ Status CheckRecord(const Node& node) {
   int known = 0;
   for (const AttrDef& def : op.attrs) {
     const AttrValue* value = node.attrs().Find(def.name);
-    if (value == nullptr || value->type() != def.type) {
+    if (value == nullptr || !Fits(def.type, value->type())) {
       return Fault(node, fmt::format("attribute '{}' is missing or not a {}",
                                      def.name, NameOf(def.type)));
     }

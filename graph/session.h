@@ -34,10 +34,6 @@ enum class ExecutorMode : uint8_t {
   kChecked,
 };
 
-// What kAuto stands for in steps prepared from now on, in all sessions of the
-// process, so that a whole test suite can run checked.
-void SetAutoExecutor(ExecutorMode mode);
-
 struct SessionOptions {
   // Devices by name; the first is where unplaced nodes go. "/cpu:N" are
   // virtual CPUs with variables and memory of their own that share the

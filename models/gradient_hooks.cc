@@ -103,8 +103,8 @@ GradientHook Accumulate(int64_t n) {
     }
     NameScope names(context.graph, "accumulate");
     const Output run = context.global_step + 1;
-    context.condition = Equal(Mod(run, static_cast<double>(n)), 0);
-    context.update_number = FloorDiv(run, static_cast<double>(n));
+    context.condition = Equal(Mod(run, n), 0);
+    context.update_number = FloorDiv(run, n);
     for (auto& pair : pairs) {
       const Output& variable = pair.variable;
       DeviceScope device(context.graph, variable.node().device());

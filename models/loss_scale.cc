@@ -63,7 +63,7 @@ Operation LossScale::Update(const Output& finite) const {
   Graph& graph = scale_.graph();
   NameScope names(graph, "loss_scale");
   const Output good = Select(finite, good_steps_ + 1, 0);
-  const Output grows = GreaterEqual(good, static_cast<double>(options_.window));
+  const Output grows = GreaterEqual(good, options_.window);
   const Output doubled = scale_ * 2;
   const Output larger =
       Select(LogicalAnd(grows, IsFinite(doubled)), doubled, scale_);

@@ -62,8 +62,8 @@ LearningRate Piecewise(const std::vector<int64_t>& boundaries,
   return {name, [=](const Output& step) {
             Output rate = Float64(step, values.back());
             for (size_t i = boundaries.size(); i-- > 0;) {
-              rate = Select(Less(step, static_cast<double>(boundaries[i])),
-                            Float64(step, values[i]), rate);
+              rate = Select(Less(step, boundaries[i]), Float64(step, values[i]),
+                            rate);
             }
             return rate;
           }};
@@ -87,11 +87,10 @@ LearningRate WarmUp(int64_t steps, const LearningRate& then, double start) {
   Require(IsRate(start) && steps > 0, name,
           "a rate and a positive number of steps");
   return {name, [=](const Output& step) {
-            const Output end = then.At64(step.graph().Constant(
-                static_cast<double>(steps), DType::kInt64));
+            const Output end =
+                then.At64(step.graph().Constant(steps, DType::kInt64));
             const Output warm = start + (end - start) * Progress(step, steps);
-            return Select(Less(step, static_cast<double>(steps)), warm,
-                          then.At64(step));
+            return Select(Less(step, steps), warm, then.At64(step));
           }};
 }
 

@@ -230,10 +230,15 @@ TEST_CASE("a checked run finds a kernel that changes its input") {
 }
 
 TEST_CASE("a checked run finds a kernel that writes too far") {
-  const std::string error = ErrorOf("FaultyWriter", [](const KernelContext& c) {
-    std::fill_n(c.output<float>(0), 6, 1.0f);
-  });
-  CHECK(error.find("behind output 0") != error.npos);
+  const std::string behind = ErrorOf(
+      "FaultyBehind",
+      [](const KernelContext& c) { std::fill_n(c.output<float>(0), 6, 1.0f); });
+  CHECK(behind.find("around output 0") != behind.npos);
+  const std::string before =
+      ErrorOf("FaultyBefore", [](const KernelContext& c) {
+        std::fill_n(c.output<float>(0) - 1, 6, 1.0f);
+      });
+  CHECK(before.find("around output 0") != before.npos);
 }
 
 }  // namespace

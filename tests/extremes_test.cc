@@ -12,6 +12,7 @@
 #include "graph/builder.h"
 #include "graph/session.h"
 #include "tests/support/apart.h"
+#include "tests/support/guarded_run.h"
 #include "tests/support/op_probe.h"
 
 namespace sluice::testing {
@@ -42,8 +43,9 @@ void Replace(FixedList<T, N>* list, int at, T value) {
   *list = FixedList<T, N>(items.data(), static_cast<int>(items.size()));
 }
 
-// Runs the node, and its gradients where it has some. What is wrong, or "".
-std::string Run(const ProbeCase& c, bool fuse) {
+// What the node and its gradients, where it has some, are; nothing where they
+// are too large to be more than planned.
+std::vector<Tensor> Run(const ProbeCase& c, bool fuse) {
   Outputs fetches;
   for (int i = 0; i < c.node->num_outputs(); ++i) {
     fetches.push_back(c.node->output(i));
@@ -52,7 +54,6 @@ std::string Run(const ProbeCase& c, bool fuse) {
     return o.shape().concrete() &&
            o.type().bytes() < static_cast<size_t>(kMostBytes);
   };
-  const size_t forward = fetches.size();
   if (c.node->op().gradient != NotDifferentiable) {
     Outputs ys, xs;
     for (const Output& y : fetches) {
@@ -80,40 +81,32 @@ std::string Run(const ProbeCase& c, bool fuse) {
     if (input.Is("Variable") && !planned_only) {
       session.Write(input.output(0), c.values[i]);
     }
-    if (input.Is("Placeholder"))
+    if (input.Is("Placeholder")) {
       feeds.push_back({input.output(0), c.values[i]});
-  }
-  if (planned_only) {
-    std::vector<FeedShape> shapes;
-    for (const Feed& f : feeds) shapes.push_back({f.output, f.output.shape()});
-    session.Prepare(shapes, fetches);
-    return "";
-  }
-  const std::vector<Tensor> values = session.Run(feeds, fetches);
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i < forward && !Compatible(values[i].shape(), fetches[i].shape())) {
-      return fmt::format("output {} has shape {}, promised {}", i,
-                         values[i].shape().ToString(),
-                         fetches[i].shape().ToString());
     }
   }
-  return "";
+  if (!planned_only) return session.Run(feeds, fetches);
+  std::vector<FeedShape> shapes;
+  for (const Feed& f : feeds) shapes.push_back({f.output, f.output.shape()});
+  session.Prepare(shapes, fetches);
+  return {};
 }
 
-// Errors are a fine answer, if they are the user's and not ours.
-std::string Outcome(const OpDef& op, const Probe& probe,
-                    const TypeBinding& binding) {
-  for (const bool fuse : {true, false}) {
-    try {
-      const std::string fault = Run(MakeProbeCase(op, probe, binding), fuse);
-      if (!fault.empty()) return fault;
-    } catch (const Error& error) {
-      if (error.code() == Code::kInternal) return error.what();
-    } catch (const std::exception& error) {
-      return std::string("threw ") + error.what();
-    }
+// Errors are a fine answer, if they are the user's and not ours. What is run is
+// the same fused and not.
+Verdict Outcome(const OpDef& op, const Probe& probe,
+                const TypeBinding& binding) {
+  try {
+    const auto fused = Run(MakeProbeCase(op, probe, binding), true);
+    const auto plain = Run(MakeProbeCase(op, probe, binding), false);
+    const bool random = op.stateful && op.mutates == 0;
+    return {random ? "" : Difference(fused, plain, 0.05)};
+  } catch (const Error& error) {
+    if (error.code() == Code::kInternal) return {error.what()};
+    return {"", true};
+  } catch (const std::exception& error) {
+    return {std::string("threw ") + error.what()};
   }
-  return "";
 }
 
 std::vector<TypeBinding> Bindings(const OpDef& op) {
@@ -226,14 +219,19 @@ void AddEnds(const OpDef& op, const Probe& probe, std::vector<Case>* cases) {
   }
 }
 
-void CheckAll(const std::vector<Case>& cases) {
-  const std::vector<std::string> faults = RunApart(cases);
+// At most this share of the cases may be refused.
+void CheckAll(const std::vector<Case>& cases, double refused) {
+  CHECK(cases.size() > 1000);
+  const ApartResult result = RunApart(cases);
   std::string text;
-  for (size_t i = 0; i < faults.size() && i < 40; ++i) {
-    text += "\n    " + faults[i];
+  for (size_t i = 0; i < result.faults.size() && i < 40; ++i) {
+    text += "\n    " + result.faults[i];
   }
-  CHECK_MESSAGE(faults.empty(), faults.size()
-                                    << " of " << cases.size() << text);
+  CHECK_MESSAGE(result.faults.empty(), result.faults.size()
+                                           << " of " << cases.size() << text);
+  CHECK(static_cast<double>(result.refused) <=
+        refused * static_cast<double>(cases.size()));
+  MESSAGE(cases.size() << " cases, " << result.refused << " refused");
 }
 
 template <typename Add>
@@ -251,8 +249,7 @@ TEST_CASE("dimensions of size 0") {
       CasesOfAllProbes([](const OpDef& op, const Probe& probe, auto* into) {
         AddSize(op, probe, 0, into);
       });
-  CHECK(cases.size() > 1000);
-  CheckAll(cases);
+  CheckAll(cases, 0.5);
 }
 
 // Planned for a device that does not compute, or refused.
@@ -265,14 +262,12 @@ TEST_CASE("dimensions that nothing can hold") {
           AddSize(op, probe, size, into);
         }
       });
-  CHECK(cases.size() > 1000);
-  CheckAll(cases);
+  CheckAll(cases, 0.85);
 }
 
 TEST_CASE("attributes and shape operands at the ends of int64") {
   const std::vector<Case> cases = CasesOfAllProbes(AddEnds);
-  CHECK(cases.size() > 1000);
-  CheckAll(cases);
+  CheckAll(cases, 0.8);
 }
 
 // --- Half types through second order -----------------------------------------
@@ -321,7 +316,7 @@ std::string SecondOrderFault(const OpDef& op, const Probe& probe, DType half) {
     const auto got = derivatives(half), wanted = derivatives(DType::kFloat64);
     if (got.size() != wanted.size()) return "derivatives are missing";
     for (size_t k = 0; k < got.size(); ++k) {
-      double scale = 1;
+      double scale = 0.3;
       for (int64_t i = 0; i < got[k].elements(); ++i) {
         scale = std::max(scale, std::abs(wanted[k].At(i)));
       }

@@ -266,11 +266,12 @@ TEST_CASE("wrong dtypes, counts and attributes") {
   CHECK(Contains(add({"Concat", {}, {{"axis", 0}}}),
                  "0 inputs given, wanted at least 1"));
   CHECK(Contains(add({"Assign", {x}}), "1 inputs given, wanted 2 or 3"));
-  CHECK(Contains(add({"Nog", {x}}), "unknown op 'Nog'; did you mean 'Log' or 'Neg'?"));
+  CHECK(Contains(add({"Nog", {x}}),
+                 "unknown op 'Nog'; did you mean 'Log' or 'Neg'?"));
   CHECK(Contains(add({"Nog", {x}}), Here()));
   CHECK(Contains(add({"MatMul", {x, x}, {{"transpose_c", true}}}),
                  "no attribute 'transpose_c'; did you mean 'transpose_a' or "
-                 "'transpose_b'?; the op has transpose_a, transpose_b"));
+                 "'transpose_b'? the op has transpose_a, transpose_b"));
   CHECK(Contains(add({"Neg", {x}, {{"axis", 1}}}),
                  "no attribute 'axis'; the op has none"));
   CHECK(Contains(add({"MatMul", {x, x}, {{"transpose_a", 1}}}),

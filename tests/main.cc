@@ -8,7 +8,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "graph/session.h"
+#include "graph/lower.h"
 
 int main(int argc, char** argv) {
   if (const char* executor = std::getenv("SLUICE_TEST_EXECUTOR")) {

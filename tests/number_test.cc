@@ -127,6 +127,11 @@ TEST_CASE("what used to be cut in silence is refused") {
   refused([&] { Clip(i32, 0.5, 7); }, "0.5", "int32");
   refused([&] { Clip(u8, 0, 256); }, "256", "uint8");
   refused([&] { Pad(i32, {1, 1}, 0.5); }, "0.5", "int32");
+  refused([&] { Pad(half, {1, 1}, 1e300); }, "1e+300", "float16");
+  refused([&] { RandomUniform(graph, {2}, 0.2, 0.8, DType::kInt32); }, "0.2",
+          "int32");
+  refused([&] { RandomUniform(graph, {2}, 0, 3e9, DType::kInt32); },
+          "2999999999", "int32");
   refused([&] { OneHot(i32, 3, {.on = 300, .dtype = DType::kUInt8}); }, "300",
           "uint8");
   refused([&] { Fill(graph, {2}, 1.5, DType::kInt64); }, "1.5", "int64");
@@ -146,6 +151,9 @@ TEST_CASE("integers beyond 2^53 keep their last bit") {
   CHECK(value(Equal(x, kBeyondDouble), kBeyondDouble - 1) == 0);
   CHECK(value(Clip(x, kBeyondDouble, kBeyondDouble + 4), 7) == kBeyondDouble);
   CHECK(value(Clip(x, -5, kBeyondDouble), kBeyondDouble + 9) == kBeyondDouble);
+  CHECK(value(Clip(x, -INFINITY, 3), kBeyondDouble) == 3);
+  CHECK(value(Clip(x, 3, INFINITY), kBeyondDouble) == kBeyondDouble);
+  CHECK(value(Clip(x, -INFINITY, INFINITY), -kBeyondDouble) == -kBeyondDouble);
   CHECK(value(Pad(x, {1, 0}, kBeyondDouble), 7) == kBeyondDouble);
   CHECK(value(OneHot(x, 1, {.on = kBeyondDouble, .dtype = DType::kInt64}), 0) ==
         kBeyondDouble);
@@ -156,6 +164,13 @@ TEST_CASE("integers beyond 2^53 keep their last bit") {
   const Output range = Range(start, kBeyondDouble + 3, 2);
   CHECK(range.shape() == Shape{2});
   CHECK(value(x + range, 0) == kBeyondDouble);
+}
+
+TEST_CASE("bounds of Clip that are the wrong infinity") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kInt32, {1});
+  CHECK_THROWS_AS(Clip(x, INFINITY, INFINITY), Error);
+  CHECK_THROWS_AS(Clip(x, 0, -INFINITY), Error);
 }
 
 TEST_CASE("an empty handle is not the number 0") {

@@ -253,11 +253,35 @@ TEST_CASE("casts keep subnormal numbers") {
 TEST_CASE("clip keeps to an integer's range") {
   Graph graph;
   const Output x = graph.Constant(Tensor::Array<int8_t>({3}, {-128, 5, 127}));
-  const Tensor y = ValueOf(Clip(x, -1e9, 100));
+  const Tensor y = ValueOf(Clip(x, -INFINITY, 100));
   CHECK(y.At(0) == -128);
   CHECK(y.At(1) == 5);
   CHECK(y.At(2) == 100);
   CHECK_THROWS_AS(Clip(x, 2, 1), Error);
+  CHECK_THROWS_AS(Clip(x, -1e9, 100), Error);  // int8 cannot hold that
+}
+
+TEST_CASE("a float's clip bears any bounds but NaN, and so does its gradient") {
+  for (const DType dtype : {DType::kFloat16, DType::kFloat32}) {
+    Graph graph;
+    const Output x =
+        graph.Constant(Tensor::Array<float>({3}, {-3, 0, 9}).Cast(dtype), "x");
+    const double huge = std::numeric_limits<double>::max();
+    const Output y = Clip(x, 0, huge);
+    const Tensor dx = ValueOf(Gradients({y}, {x})[0]);
+    CHECK(ValueOf(y).At(2) == 9);
+    CHECK(dx.At(0) == 0);
+    CHECK(dx.At(1) == 1);
+    CHECK(dx.At(2) == 1);
+    CHECK(ValueOf(Clip(x, -huge, std::numeric_limits<int64_t>::max())).At(0) ==
+          -3);
+    CHECK_THROWS_AS(Clip(x, std::nan(""), 1), Error);
+    CHECK_THROWS_AS(Clip(x, 0, std::nan("")), Error);
+  }
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kInt64, {1});
+  const int64_t beyond = (int64_t{1} << 53) + 1;
+  CHECK_THROWS_AS(Clip(x, beyond + 1, beyond), Error);
 }
 
 TEST_CASE("operators take tensors and numbers") {

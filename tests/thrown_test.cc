@@ -81,6 +81,38 @@ TEST_CASE("a kernel that throws ends the step with its name") {
   }
 }
 
+TEST_CASE("a kernel that throws while constants are folded, or when made") {
+  Graph graph;
+  const Output y = Throwing(graph.Constant(Filled64(1)));
+  Session session(graph);
+  CHECK(Contains(ErrorOf([&] { session.Run({}, y); }),
+                 "Throwing 'throwing': the cat is on the roof"));
+  OpTable::Global().Register({.name = "ThrowingMake",
+                              .doc = "Cannot be made.",
+                              .inputs = {{"x"}},
+                              .gradient = NotDifferentiable,
+                              .probes = {{.inputs = {{.shape = {64}}}}}});
+  KernelTable::Global().Register(
+      {.op = "ThrowingMake",
+       .make = [](const KernelSpec&) -> Result<KernelPtr> {
+         throw std::runtime_error("no such kernel today");
+       }});
+  for (const bool constant : {true, false}) {
+    Graph other;
+    const Output x = other.Placeholder("x", DType::kFloat32, {64});
+    const Output z =
+        other
+            .Add({"ThrowingMake",
+                  {constant ? other.Constant(Filled64(1)) : Output(x)}})
+            .output(0);
+    Session failing(other);
+    CHECK(Contains(ErrorOf([&] {
+                     failing.Run({{x, Filled64(1)}}, z);
+                   }),
+                   "no such kernel today"));
+  }
+}
+
 class ThrowingObserver final : public Observer {
  public:
   Status AfterInstruction(const Plan& plan, uint32_t instruction, int64_t,

@@ -62,6 +62,7 @@ class RandomWrites {
   }
 
   void Add() {
+    if (variables_.size() > 1 && random_() % 8 == 0) return WriteTwo();
     const bool write = random_() % 3 == 0;
     const size_t v = random_() % variables_.size();
     // Some nodes wait for others, as control edges have it.
@@ -99,8 +100,28 @@ class RandomWrites {
   }
 
   void Write(size_t v, const Output& written) {
+    if (random_() % 4 == 0) {
+      const bool applies = random_() % 2 == 0;
+      MakeConditional(written, graph_.Constant(Tensor::Scalar(applies)));
+    }
     writes_[v].push_back(&written.node());
     values_.push_back(written);
+  }
+
+  // One write of two variables, whose gradient may be either of them.
+  void WriteTwo() {
+    const size_t v = random_() % variables_.size();
+    const size_t velocity = (v + 1) % variables_.size();
+    std::vector<Operation> after;
+    for (size_t of : {v, velocity}) {
+      if (!writes_[of].empty()) after.emplace_back(writes_[of].back());
+    }
+    ControlScope behind(graph_, after);
+    DeviceScope device(graph_, "/cpu:0");
+    const Output rate = graph_.Constant(Tensor::Scalar(0.25f), "rate");
+    Write(v, ApplyMomentum(variables_[v], variables_[velocity], rate, Any(),
+                           {.momentum = 0.5, .nesterov = true}));
+    writes_[velocity].push_back(writes_[v].back());
   }
 
   Graph& graph_;
@@ -120,7 +141,7 @@ class Oracle {
   Values ValueOf(const Output& output) { return Read(output, nullptr); }
   Values Left(size_t variable) {
     const auto& chain = writes_.writes()[variable];
-    return chain.empty() ? Start(variable) : Compute(*chain.back());
+    return chain.empty() ? Start(variable) : LeftBy(*chain.back(), variable);
   }
 
  private:
@@ -156,7 +177,14 @@ class Oracle {
         if (before.contains(write)) last = write;
       }
     }
-    return last == nullptr ? Start(v) : Compute(*last);
+    return last == nullptr ? Start(v) : LeftBy(*last, v);
+  }
+
+  // What a write leaves in one of the variables that it updates.
+  Values LeftBy(const Node& write, size_t variable) {
+    Values first = Compute(write);
+    return write.input(0) == writes_.variables()[variable] ? first
+                                                           : slots_.at(&write);
   }
 
   Values Compute(const Node& node) {
@@ -167,6 +195,13 @@ class Oracle {
                                                     : Values());
     }
     Values y = in.empty() ? Values(kElements) : in[0];
+    const Output& last =
+        node.inputs().empty() ? Output() : node.inputs().back();
+    if (node.mutates() > 0 && last.dtype() == DType::kBool &&
+        ConstantValue(last)->At(0) == 0) {
+      if (node.mutates() > 1) slots_[&node] = in[1];
+      return done_[&node] = in[0];
+    }
     const auto each = [&](auto fn) {
       for (size_t i = 0; i < kElements; ++i) {
         y[i] = fn(in[0][i % in[0].size()], in[1][i % in[1].size()]);
@@ -175,6 +210,13 @@ class Oracle {
     if (node.Is("Const")) {
       const Tensor& value = node.attrs().TensorOf("value");
       y.assign(value.data<double>(), value.data<double>() + value.elements());
+    } else if (node.Is("ApplyMomentum")) {
+      Values slot = in[1];
+      for (size_t i = 0; i < kElements; ++i) {
+        slot[i] = 0.5 * in[1][i] + in[3][i];
+        y[i] = in[0][i] - 0.25 * (in[3][i] + 0.5 * slot[i]);
+      }
+      slots_[&node] = slot;
     } else if (node.Is("Assign")) {
       y = in[1];
     } else if (node.Is("AssignAdd") || node.Is("Add")) {
@@ -192,7 +234,7 @@ class Oracle {
   }
 
   const RandomWrites& writes_;
-  std::map<const Node*, Values> done_;
+  std::map<const Node*, Values> done_, slots_;
 };
 
 std::string Text(const Values& values) {

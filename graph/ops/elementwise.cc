@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "graph/ops/activation.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/tables.h"
@@ -103,28 +105,38 @@ constexpr OpDef CastListOp() {
           .probes = {to_half, to_bfloat}};
 }
 
+// A bound beside x: what x's dtype cannot hold is an infinity there.
+Output BoundBeside(const Output& x, const Number& bound) {
+  return x.graph().Constant(
+      Tensor::Full(DType::kFloat64, {}, bound).Cast(x.dtype()));
+}
+
+Status CheckBounds(const Attributes& attrs, DType dtype) {
+  const Number lo = attrs.NumberOf("lo"), hi = attrs.NumberOf("hi");
+  if (!(lo <= hi)) {
+    return InvalidArgument(fmt::format("wanted lo <= hi, got {} and {}",
+                                       lo.ToString(), hi.ToString()));
+  }
+  if (IsFloating(dtype)) return {};
+  if (lo.real() != -INFINITY) SLUICE_RETURN_IF_ERROR(CheckHolds(dtype, lo));
+  if (hi.real() != INFINITY) SLUICE_RETURN_IF_ERROR(CheckHolds(dtype, hi));
+  return {};
+}
+
 constexpr OpDef ClipOp() {
   OpDef op = Unary(
-      "Clip", "x limited to [lo, hi]; at both ends the slope is 1.",
+      "Clip", "x limited to [lo, hi]; at either the slope is 1.",
       [](const Node& node, const Outputs& dy) -> Outputs {
         const Output& x = node.input(0);
-        const Output inside =
-            LogicalAnd(GreaterEqual(x, node.attrs().Float("lo")),
-                       LessEqual(x, node.attrs().Float("hi")));
+        const Output inside = LogicalAnd(
+            GreaterEqual(x, BoundBeside(x, node.attrs().NumberOf("lo"))),
+            LessEqual(x, BoundBeside(x, node.attrs().NumberOf("hi"))));
         return {Select(inside, dy[0], 0)};
       },
       -9, 9, kNumeric);
-  op.attrs = {{"lo", AttrType::kFloat}, {"hi", AttrType::kFloat}};
+  op.attrs = {{"lo", AttrType::kNumber}, {"hi", AttrType::kNumber}};
   op.shape = [](InferContext& c) -> Status {
-    if (!(c.attrs().Float("lo") <= c.attrs().Float("hi"))) {
-      return InvalidArgument("wanted lo <= hi");
-    }
-    if (!IsFloating(c.type(0).dtype)) {
-      for (const char* bound : {"lo", "hi"}) {
-        SLUICE_RETURN_IF_ERROR(
-            CheckHolds(c.type(0).dtype, c.attrs().Float(bound)));
-      }
-    }
+    SLUICE_RETURN_IF_ERROR(CheckBounds(c.attrs(), c.type(0).dtype));
     return SameShape(c);
   };
   op.probes = {{.inputs = {{.shape = {37}, .lo = -9, .hi = 9}},
@@ -292,12 +304,7 @@ Output Cast(Operand x, DType to) {
 }
 
 Output Clip(Operand x, const Number& lo, const Number& hi) {
-  // Constants are exact where the op's attributes, which are doubles, are not.
-  const auto exact = [](const Number& n) { return Number(n.real()) == n; };
-  if (!exact(lo) || !exact(hi)) {
-    return Minimum(Maximum(x, {lo, x.location()}), {hi, x.location()});
-  }
-  return Build("Clip", x, {{"lo", lo.real()}, {"hi", hi.real()}});
+  return Build("Clip", x, {{"lo", lo}, {"hi", hi}});
 }
 
 Output Select(Operand condition, Operand a, Operand b) {

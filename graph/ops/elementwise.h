@@ -53,8 +53,8 @@ Output LogicalNot(Operand x);  // bool
 // around; to bool: x != 0.
 Output Cast(Operand x, DType to);
 
-// x limited to [lo, hi], which an integer dtype must be able to hold. The
-// gradient flows where lo <= x <= hi.
+// x limited to [lo, hi], which an integer dtype must be able to hold; an
+// infinity is no bound. The gradient flows where lo <= x <= hi.
 Output Clip(Operand x, const Number& lo, const Number& hi);
 
 // --- Two operands ------------------------------------------------------------
@@ -65,7 +65,8 @@ Output Sub(Operand a, Operand b);
 Output Mul(Operand a, Operand b);
 Output Div(Operand a, Operand b);
 Output FloorDiv(Operand a, Operand b);
-Output Mod(Operand a, Operand b);  // with b's sign: a - b FloorDiv(a, b)
+// With b's sign: a - b FloorDiv(a, b), but n Mod 0 = 0 for integers.
+Output Mod(Operand a, Operand b);
 Output Pow(Operand a, Operand b);
 Output Maximum(Operand a, Operand b);  // NaN if either is
 Output Minimum(Operand a, Operand b);

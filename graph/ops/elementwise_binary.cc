@@ -78,12 +78,12 @@ constexpr OpDef Logical(const char* name, const char* doc) {
   return Commutative(Binary(name, doc, NotDifferentiable, {}, DType::kBool));
 }
 
-// dy to the operand that was not passed over, half to each where they are
-// equal. Where either is NaN none was.
-Pair ToChosen(const Output& dy, const Output& not_first,
-              const Output& not_second, const Output& equal) {
+// dy to the operand that does not lose, half to each where they are equal.
+// Where either is NaN none loses, and both get dy.
+Pair ToWinner(const Output& dy, const Output& first_loses,
+              const Output& second_loses, const Output& equal) {
   const Output share = Select(equal, dy * 0.5, dy);
-  return {Select(not_first, 0, share), Select(not_second, 0, share)};
+  return {Select(first_loses, 0, share), Select(second_loses, 0, share)};
 }
 
 constexpr OpDef kBinaryOps[] = {
@@ -123,14 +123,14 @@ constexpr OpDef kBinaryOps[] = {
                                "The larger; NaN if either is. Of equal ones "
                                "each has half the gradient.",
                                Rule<[](auto dy, auto a, auto b, auto) {
-                                 return ToChosen(dy, Less(a, b), Less(b, a),
+                                 return ToWinner(dy, Less(a, b), Less(b, a),
                                                  Equal(a, b));
                                }>))),
     Follows(Commutative(Binary("Minimum",
                                "The smaller; NaN if either is. Of equal ones "
                                "each has half the gradient.",
                                Rule<[](auto dy, auto a, auto b, auto) {
-                                 return ToChosen(dy, Greater(a, b),
+                                 return ToWinner(dy, Greater(a, b),
                                                  Greater(b, a), Equal(a, b));
                                }>))),
     Commutative(Binary("SquaredDifference", "(a - b)^2.",

@@ -23,7 +23,8 @@ struct BatchNormOutputs {
 };
 
 // Training: y = (x - mean) * inv_std * scale + offset with the statistics of
-// the batch, over all dimensions but the last (Ioffe and Szegedy, 2015).
+// the batch, over all dimensions but the last (Ioffe and Szegedy, 2015). Those
+// of an empty batch are mean 0 and variance 0, and the running ones stay.
 BatchNormOutputs BatchNorm(Operand x, Operand scale, Operand offset,
                            Operand running_mean, Operand running_variance,
                            const BatchNormOptions& options = {});

@@ -16,15 +16,16 @@ Status RandomShape(InferContext& c) {
         "there are no such random numbers of dtype {}", NameOf(dtype)));
   }
   if (uniform) {
-    const double lo = c.attrs().Float("lo"), hi = c.attrs().Float("hi");
-    if (!(lo < hi)) {
-      return InvalidArgument(fmt::format("[{}, {}) is empty", lo, hi));
-    }
-    // Beyond 2^53 the attributes cannot tell integers apart.
-    const double bound = dtype == DType::kInt32 ? 0x1p31 : 0x1p53;
-    if (!IsFloating(dtype) && (lo < -bound || hi > bound)) {
+    const Number lo = c.attrs().NumberOf("lo"), hi = c.attrs().NumberOf("hi");
+    if (!(lo <= hi) || hi <= lo) {
       return InvalidArgument(
-          fmt::format("[{}, {}) does not fit into {}", lo, hi, NameOf(dtype)));
+          fmt::format("[{}, {}) is empty", lo.ToString(), hi.ToString()));
+    }
+    if (!IsFloating(dtype)) {
+      SLUICE_RETURN_IF_ERROR(CheckHolds(dtype, lo));
+      // Not itself among the numbers.
+      SLUICE_RETURN_IF_ERROR(
+          CheckHolds(dtype, hi.whole() ? Number(hi.integer() - 1) : hi));
     }
   } else if (!(c.attrs().Float("stddev") >= 0)) {
     return InvalidArgument(
@@ -49,7 +50,9 @@ constexpr OpDef RandomOp(const char* name, const char* doc, AttrDef first,
 }
 
 constexpr OpDef kRandomOps[] = {
-    RandomOp("RandomUniform", "Uniform on [lo, hi).", {"lo", 0.0}, {"hi", 1.0}),
+    RandomOp("RandomUniform", "Uniform on [lo, hi).",
+             {"lo", AttrLiteral::OfNumber(0)},
+             {"hi", AttrLiteral::OfNumber(1)}),
     RandomOp("RandomNormal", "Normally distributed.", {"mean", 0.0},
              {"stddev", 1.0}),
     RandomOp("TruncatedNormal", "Normal within two deviations of the mean.",
@@ -68,8 +71,8 @@ std::span<const OpDef> RandomOps() {
   return kRandomOps;
 }
 
-Output RandomUniform(Graph& graph, const ShapeOperand& shape, double lo,
-                     double hi, DType dtype,
+Output RandomUniform(Graph& graph, const ShapeOperand& shape, const Number& lo,
+                     const Number& hi, DType dtype,
                      const std::source_location& location) {
   return Random("RandomUniform", graph, shape,
                 {{"lo", lo}, {"hi", hi}, {"dtype", dtype}}, location);

@@ -12,8 +12,8 @@ namespace sluice {
 
 // Uniform on [lo, hi): float types, int32 and int64.
 Output RandomUniform(
-    Graph& graph, const ShapeOperand& shape, double lo = 0, double hi = 1,
-    DType dtype = DType::kFloat32,
+    Graph& graph, const ShapeOperand& shape, const Number& lo = 0,
+    const Number& hi = 1, DType dtype = DType::kFloat32,
     const std::source_location& location = std::source_location::current());
 
 // Normal; float types.

@@ -96,9 +96,10 @@ Outputs SumGradient(const Node& node, const Outputs& dy) {
 
 Outputs MeanGradient(const Node& node, const Outputs& dy) {
   const Output x = node.input(0), y = node.output(0);
-  // In float64: a float16 cannot count beyond 65504.
-  const Output share =
-      Cast(Size(y), DType::kFloat64) / Cast(Size(x), DType::kFloat64);
+  // In float64: a float16 cannot count beyond 65504. Of nothing there is
+  // nothing to share, and no infinity for a second gradient to multiply by 0.
+  const Output share = Cast(Size(y), DType::kFloat64) /
+                       Cast(Maximum(Size(x), 1), DType::kFloat64);
   const Output dx = KeepDims(node, dy[0]) * Cast(share, x.dtype());
   return {BroadcastToShapeOf(dx, x)};
 }
@@ -197,26 +198,34 @@ constexpr OpDef ProdOp() {
 }
 
 constexpr OpDef ProdGradOp() {
-  return {
-      .name = "ProdGrad",
-      .doc = "dy times, for each x, the product of the others on the axis.",
-      .inputs = {{"dy"}, {"x"}},
-      .attrs = {{"axis", AttrType::kInt}},
-      .shape = [](InferContext& c) -> Status {
-        SLUICE_RETURN_IF_ERROR(
-            NormalizeAxis(c.attrs().Int("axis"), c.input(1).rank()).status());
-        c.SetOutput(0, c.input(1));
-        return {};
-      },
-      .gradient = [](const Node& node, const Outputs& dz) -> Outputs {
-        return GradientOfExpression(node, dz, ProdGradExpression);
-      },
-      .probes = {{.inputs = {{.shape = {2, 1, 2}}, {.shape = {2, 3, 2}}},
-                  .attrs = {{"axis", 1}}},
-                 {.inputs = {{.shape = {2, 1}},
-                             {.shape = {2, 4},
-                              .values = {0, 1.5, 2, 3, 0, 0, 1, 2}}},
-                  .attrs = {{"axis", -1}}}}};
+  return {.name = "ProdGrad",
+          .doc = "dy times, for each x, the product of the others on the axis.",
+          .inputs = {{"dy"}, {"x"}},
+          .attrs = {{"axis", AttrType::kInt}},
+          .shape = [](InferContext& c) -> Status {
+            const Shape& x = c.input(1);
+            SLUICE_ASSIGN_OR_RETURN(
+                const int axis, NormalizeAxis(c.attrs().Int("axis"), x.rank()));
+            Shape product = x;
+            product.set(axis, 1);
+            if (!Compatible(product, c.input(0))) {
+              return InvalidArgument(
+                  fmt::format("dy must have shape {}, x's with "
+                              "axis {} of size 1",
+                              product.ToString(), axis));
+            }
+            c.SetOutput(0, x);
+            return {};
+          },
+          .gradient = [](const Node& node, const Outputs& dz) -> Outputs {
+            return GradientOfExpression(node, dz, ProdGradExpression);
+          },
+          .probes = {{.inputs = {{.shape = {2, 1, 2}}, {.shape = {2, 3, 2}}},
+                      .attrs = {{"axis", 1}}},
+                     {.inputs = {{.shape = {2, 1}},
+                                 {.shape = {2, 4},
+                                  .values = {0, 1.5, 2, 3, 0, 0, 1, 2}}},
+                      .attrs = {{"axis", -1}}}}};
 }
 
 constexpr OpDef ArgOp(const char* name, const char* doc) {

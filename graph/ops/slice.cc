@@ -289,6 +289,12 @@ Output StridedSlice(Operand x, const StridedSliceOptions& options) {
 }
 Output Pad(Operand x, const std::vector<int64_t>& paddings,
            const Number& value) {
+  // Here rather than by the shape function: mixed precision may turn the node
+  // to a dtype that cannot hold the value, which is an infinity then.
+  if (Status held = CheckHolds(x.tensor().dtype(), value); !held.ok()) {
+    throw Error(held.code(), fmt::format("Pad: {} ({})", held.message(),
+                                         FormatLocation(x.location())));
+  }
   return x.graph()
       .Add({"Pad", {x}, {{"paddings", paddings}, {"value", value}}})
       .output(0);

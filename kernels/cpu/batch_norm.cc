@@ -107,6 +107,7 @@ void BatchNorm(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
   using C = ComputeType<T>;
   const T* x = k.input<T>(0);
   C* moments = static_cast<C*>(k.workspace());
+  if (g.rows == 0) std::fill_n(moments, 2 * g.channels, C(0));
   ForBlocks(g, [&](int64_t block, int64_t row, int64_t rows) {
     C* mean = moments + 2 * block * g.channels;
     loops.moments(x + row * g.channels, rows, g.channels, mean,
@@ -116,9 +117,10 @@ void BatchNorm(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
 
   const C* mean = moments;
   C* factor = moments + g.channels;  // takes the place of the squares
-  const C n = static_cast<C>(g.rows);
+  const C n = static_cast<C>(std::max<int64_t>(g.rows, 1));
   const C unbiased = static_cast<C>(std::max<int64_t>(g.rows - 1, 1));
-  const C old_weight = static_cast<C>(g.momentum);
+  // An empty batch says nothing of the data.
+  const C old_weight = g.rows == 0 ? C(1) : static_cast<C>(g.momentum);
   for (int64_t c = 0; c < g.channels; ++c) {
     const C squares = factor[c];
     const C inv_std = C(1) / std::sqrt(squares / n + static_cast<C>(g.epsilon));
@@ -189,6 +191,7 @@ void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
   // In the place of a term its lines have been read anyway.
   all.stream = all.g != nullptr && all.g != all.dy && all.g != all.dy2 &&
                Streams(g, all.g);
+  if (g.rows == 0) std::fill_n(sums, 2 * channels, C(0));
   ForBlocks(g, [&](int64_t b, int64_t row, int64_t rows) {
     auto block = GradBlockAt(all, row, rows);
     block.sum = sums + 2 * b * channels;
@@ -210,7 +213,7 @@ void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
     k.output<C>(1)[c] = dot * inv_std;
     k.output<C>(2)[c] = sum;
     factor[c] = k.input<C>(1)[c] * inv_std;
-    const C per_row = factor[c] / static_cast<C>(g.rows);
+    const C per_row = factor[c] / static_cast<C>(std::max<int64_t>(g.rows, 1));
     slope[c] = -per_row * dot * inv_std * inv_std;
     shift[c] = -per_row * sum;
   }

@@ -1,7 +1,10 @@
 // Elementwise ops of one operand.
 #include "kernels/cpu/elementwise.h"
 
+#include <algorithm>
+
 #include "engine/convert.h"
+#include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {
@@ -12,24 +15,23 @@ void RegisterAll(KernelTable& table) {
   (RegisterUnary<Ops, TypeList>(table), ...);
 }
 
-// The bounds are doubles, so that those of an integer type are brought into
-// its range first.
-template <typename T>
-void ClipLoop(const void* x, void* y, int64_t n, simd::OpParams params) {
-  params.a = NearestIn<T>(params.a);
-  params.b = NearestIn<T>(params.b);
-  UnaryLoop<scalar::Clip, T>(x, y, n, params);
-}
-
-template <typename... Ts>
-void RegisterClip(KernelTable& table, Types<Ts...>) {
-  (table.Register({.op = "Clip",
-                   .dtypes = DTypeOf<Ts>::value,
-                   .make = [](const KernelSpec& s) -> Result<KernelPtr> {
-                     return MakeUnary(s, ClipLoop<Ts>);
-                   }}),
-   ...);
-  RegisterSimdUnary(table, "Clip", "Clip");
+// Of integers, whose bounds a double may not hold.
+Result<KernelPtr> MakeIntegerClip(const KernelSpec& spec) {
+  const int64_t n = spec.outputs[0].shape.elements();
+  return DispatchAmong<int8_t, uint8_t, int32_t, int64_t>(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        const T low = NearestIn<T>(spec.attrs.NumberOf("lo"));
+        const T high = NearestIn<T>(spec.attrs.NumberOf("hi"));
+        return KernelOf([=](const KernelContext& c) {
+          const T* x = c.input<T>(0);
+          T* y = c.output<T>(0);
+          ParallelFor(n, kElementwiseGrain, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+              y[i] = std::clamp(x[i], low, high);
+            }
+          });
+        });
+      });
 }
 
 }  // namespace
@@ -42,7 +44,9 @@ void RegisterElementwiseKernels(KernelTable& table) {
               s::Atan, s::Sinh, s::Cosh, s::Tanh, s::Erf, s::Floor, s::Ceil,
               s::Round, s::IsNan, s::IsInf, s::IsFinite>(table);
   RegisterAll<Types<bool>, s::LogicalNot>(table);
-  RegisterClip(table, NumericTypes());
+  RegisterAll<FloatingTypes, s::Clip>(table);
+  RegisterSimdUnary(table, "Clip", "Clip");
+  table.Register({.op = "Clip", .dtypes = kIntegral, .make = MakeIntegerClip});
   RegisterElementwiseBinaryKernels(table);
   RegisterElementwiseMoveKernels(table);
 }

@@ -51,8 +51,8 @@ Broadcast::Broadcast(const Shape& output,
 simd::OpParams ParamsOf(const KernelSpec& spec) {
   simd::OpParams params;
   if (spec.attrs.Has("alpha")) params.a = spec.attrs.Float("alpha");
-  if (spec.attrs.Has("lo")) params.a = spec.attrs.Float("lo");
-  if (spec.attrs.Has("hi")) params.b = spec.attrs.Float("hi");
+  if (spec.attrs.Has("lo")) params.a = spec.attrs.NumberOf("lo").real();
+  if (spec.attrs.Has("hi")) params.b = spec.attrs.NumberOf("hi").real();
   return params;
 }
 

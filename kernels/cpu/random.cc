@@ -31,8 +31,8 @@ KernelPtr DrawKernel(const KernelSpec& spec, Distribution distribution,
 template <typename T>
 KernelPtr UniformKernel(const KernelSpec& spec) {
   using C = ComputeType<T>;
-  const C lo = static_cast<C>(spec.attrs.Float("lo"));
-  const C hi = static_cast<C>(spec.attrs.Float("hi"));
+  const C lo = static_cast<C>(spec.attrs.NumberOf("lo").real());
+  const C hi = static_cast<C>(spec.attrs.NumberOf("hi").real());
   const T greatest = GreatestBelow<T>(hi);
   return DrawKernel<T>(spec, Uniform01<C>(), [=](C u) {
     const T value = T(lo + u * (hi - lo));
@@ -42,18 +42,18 @@ KernelPtr UniformKernel(const KernelSpec& spec) {
 
 template <typename T>
 KernelPtr UniformIntegerKernel(const KernelSpec& spec) {
-  const auto lo = static_cast<int64_t>(std::ceil(spec.attrs.Float("lo")));
-  const auto hi = static_cast<int64_t>(std::ceil(spec.attrs.Float("hi")));
-  const uint64_t range = hi > lo ? static_cast<uint64_t>(hi - lo) : 1;
-  return DrawKernel<T>(spec, UniformBelow{range}, [=](uint64_t draw) {
-    return static_cast<T>(lo + static_cast<int64_t>(draw));
+  // Unsigned: the range may be beyond int64.
+  const auto lo = static_cast<uint64_t>(spec.attrs.NumberOf("lo").integer());
+  const auto hi = static_cast<uint64_t>(spec.attrs.NumberOf("hi").integer());
+  return DrawKernel<T>(spec, UniformBelow{hi - lo}, [=](uint64_t draw) {
+    return static_cast<T>(lo + draw);
   });
 }
 
 Result<KernelPtr> MakeFastUniform(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.elements();
-  const auto lo = static_cast<float>(spec.attrs.Float("lo"));
-  const auto hi = static_cast<float>(spec.attrs.Float("hi"));
+  const auto lo = static_cast<float>(spec.attrs.NumberOf("lo").real());
+  const auto hi = static_cast<float>(spec.attrs.NumberOf("hi").real());
   const float greatest = GreatestBelow<float>(hi);
   const uint64_t name_hash = HashName(spec.origin);
   return KernelOf([=](const KernelContext& c) {

@@ -72,10 +72,12 @@ __global__ void __launch_bounds__(kColumnThreads)
                      Statistics<C> s) {
   SecondPass<Moments<C>>(
       shape, segments, results, [&](const Moments<C>& m, int64_t c) {
-        const C inv_std = C(1) / scalar::Sqrt()(m.squares / m.count +
+        const C n = scalar::Maximum()(m.count, C(1));
+        const C inv_std = C(1) / scalar::Sqrt()(m.squares / n +
                                                 static_cast<C>(shape.epsilon));
         const C unbiased = m.squares / scalar::Maximum()(m.count - C(1), C(1));
-        const C keep = static_cast<C>(shape.momentum);
+        // An empty batch says nothing of the data.
+        const C keep = m.count > C(0) ? static_cast<C>(shape.momentum) : C(1);
         s.mean[c] = m.mean;
         s.inv_std[c] = inv_std;
         s.new_mean[c] = keep * s.running_mean[c] + (1 - keep) * m.mean;

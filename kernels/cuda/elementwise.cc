@@ -25,9 +25,15 @@ OpParams ParamsOf(const KernelSpec& spec) {
   OpParams params;
   if (spec.attrs.Has("alpha")) params.a = spec.attrs.Float("alpha");
   if (spec.attrs.Has("lo")) {
+    const Number low = spec.attrs.NumberOf("lo");
+    const Number high = spec.attrs.NumberOf("hi");
+    params.a = low.real();
+    params.b = high.real();
     DispatchDType(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
-      params.a = NearestIn<T>(spec.attrs.Float("lo"));
-      params.b = NearestIn<T>(spec.attrs.Float("hi"));
+      if constexpr (std::is_integral_v<T>) {
+        params.low = NearestIn<T>(low);
+        params.high = NearestIn<T>(high);
+      }
     });
   }
   return params;

@@ -7,12 +7,31 @@ namespace sluice::cuda {
 namespace {
 
 namespace s = scalar;
-using Arithmetic = s::OpList<s::Neg, s::Abs, s::Sign, s::Square, s::Clip>;
+using Arithmetic = s::OpList<s::Neg, s::Abs, s::Sign, s::Square>;
 using Functions =
     s::OpList<s::Exp, s::Expm1, s::Log, s::Log1p, s::Sqrt, s::Rsqrt,
               s::Reciprocal, s::Sin, s::Cos, s::Tan, s::Asin, s::Acos, s::Atan,
               s::Sinh, s::Cosh, s::Tanh, s::Erf, s::Floor, s::Ceil, s::Round,
-              s::IsNan, s::IsInf, s::IsFinite>;
+              s::IsNan, s::IsInf, s::IsFinite, s::Clip>;
+
+// Clip of integers, whose bounds a double may not hold.
+template <typename T>
+struct IntegerClip {
+  T low, high;
+  __device__ T operator()(T x) const { return s::ClampTo(x, low, high); }
+};
+
+template <typename T>
+Status LaunchIntegerClip(const void* x, void* y, int64_t n, OpParams params,
+                         cudaStream_t stream) {
+  constexpr int kN = kTaken<T>;
+  const bool whole = IsAligned<T, kN>(x) && IsAligned<T, kN>(y);
+  return Launch(
+      "Clip", GridFor((n + kN - 1) / kN), stream,
+      UnaryKernel<IntegerClip<T>, T, T>,
+      IntegerClip<T>{static_cast<T>(params.low), static_cast<T>(params.high)},
+      static_cast<const T*>(x), static_cast<T*>(y), n, whole);
+}
 
 }  // namespace
 
@@ -20,6 +39,12 @@ UnaryLauncher FindUnary(std::string_view function, DType dtype) {
   if (dtype == DType::kBool) {
     return LauncherAmong<Unary, BoolType>(function, dtype,
                                           s::OpList<s::LogicalNot>());
+  }
+  if (function == "Clip" && IsInteger(dtype)) {
+    return DispatchAmong<int8_t, uint8_t, int32_t, int64_t>(
+        dtype, []<typename T>(TypeTag<T>) -> UnaryLauncher {
+          return LaunchIntegerClip<T>;
+        });
   }
   for (const UnaryLauncher found :
        {LauncherAmong<Unary, NumericTypes>(function, dtype, Arithmetic()),

@@ -20,6 +20,7 @@ namespace sluice::cuda {
 // A function's parameters, in the order of its fields in engine/scalar.h.
 struct OpParams {
   double a = 0, b = 0;
+  int64_t low = 0, high = 0;  // of Clip of integers, in place of a and b
 };
 
 // How up to three operands broadcast to an output. Plain data: it is passed to

@@ -10,9 +10,10 @@ namespace {
 
 Result<KernelPtr> MakeDraw(const KernelSpec& spec) {
   const bool uniform = spec.op == "RandomUniform";
-  const DrawParams params = {HashName(spec.origin),
-                             spec.attrs.Float(uniform ? "lo" : "mean"),
-                             spec.attrs.Float(uniform ? "hi" : "stddev")};
+  const Number a = spec.attrs.NumberOf(uniform ? "lo" : "mean");
+  const Number b = spec.attrs.NumberOf(uniform ? "hi" : "stddev");
+  const DrawParams params = {HashName(spec.origin), a.real(), b.real(),
+                             a.integer(), b.integer()};
   const int64_t n = spec.outputs[0].shape.elements();
   const DrawLauncher launch = FindDraw(spec.op, spec.outputs[0].dtype);
   return KernelOf([launch, params, n](const KernelContext& c) {

@@ -58,7 +58,7 @@ struct FromInteger {
   int64_t lo;
 
   __device__ T operator()(uint64_t draw) const {
-    return static_cast<T>(lo + static_cast<int64_t>(draw));
+    return static_cast<T>(static_cast<uint64_t>(lo) + draw);
   }
 };
 
@@ -106,11 +106,11 @@ Status Uniform(const DrawParams& p, const StepKey* key, void* y, int64_t n,
 template <typename T>
 Status UniformInteger(const DrawParams& p, const StepKey* key, void* y,
                       int64_t n, cudaStream_t stream) {
-  const auto lo = static_cast<int64_t>(std::ceil(p.a));
-  const auto hi = static_cast<int64_t>(std::ceil(p.b));
-  const uint64_t range = hi > lo ? static_cast<uint64_t>(hi - lo) : 1;
-  return LaunchDraw<T>("RandomUniform", UniformBelow{range}, FromInteger<T>{lo},
-                       p.name_hash, key, y, n, stream);
+  // Unsigned: the range may be beyond int64.
+  const uint64_t range =
+      static_cast<uint64_t>(p.hi) - static_cast<uint64_t>(p.lo);
+  return LaunchDraw<T>("RandomUniform", UniformBelow{range},
+                       FromInteger<T>{p.lo}, p.name_hash, key, y, n, stream);
 }
 
 template <typename T, template <typename> typename Distribution>

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,36 +28,44 @@
 
 namespace sluice::testing {
 
+struct Verdict {
+  std::string fault;     // empty if there is none
+  bool refused = false;  // by an error, so that nothing was tried
+};
 struct Case {
   std::string name;
-  // Returns what is wrong, or nothing. Exceptions are for the case to catch.
-  std::function<std::string()> run;
+  std::function<Verdict()> run;  // catches exceptions itself
+};
+struct ApartResult {
+  std::vector<std::string> faults;  // "NAME: what went wrong"
+  size_t refused = 0;
 };
 
 struct ApartOptions {
   unsigned seconds = 60;            // a case may take
-  size_t memory = size_t{4} << 30;  // bytes that the child may map beyond ours
+  size_t memory = size_t{4} << 30;  // bytes that the child may map, ours too
 };
 
-// "NAME: what went wrong" for each case that did not go well. Must be called
-// before this process has threads.
-inline std::vector<std::string> RunApart(const std::vector<Case>& cases,
-                                         const ApartOptions& options = {}) {
+// Must be called before this process has threads.
+inline ApartResult RunApart(const std::vector<Case>& cases,
+                            const ApartOptions& options = {}) {
   constexpr size_t kText = 1 << 20;
   struct Shared {
-    size_t next;  // the case under way
-    size_t used;  // of text
+    size_t next;     // the case under way
+    size_t refused;  // cases
+    size_t used;     // of text
     char text[kText];
   };
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return {"no shared memory"};
+  if (memory == MAP_FAILED) return {{"no shared memory"}};
   auto* shared = static_cast<Shared*>(memory);
-  std::vector<std::string> faults;
+  ApartResult result;
+  std::vector<std::string>& faults = result.faults;
   while (shared->next < cases.size()) {
     std::fflush(nullptr);
     const pid_t child = fork();
-    if (child < 0) return {"no child process"};
+    if (child < 0) return {{"no child process"}};
     if (child == 0) {
 #ifndef SLUICE_ADDRESS_SANITIZER
       rlimit limit{options.memory, options.memory};
@@ -71,9 +80,10 @@ inline std::vector<std::string> RunApart(const std::vector<Case>& cases,
       for (; shared->next < cases.size(); ++shared->next) {
         alarm(options.seconds);
         const Case& c = cases[shared->next];
-        const std::string fault = c.run();
-        if (fault.empty()) continue;
-        const std::string line = c.name + ": " + fault + "\n";
+        const Verdict verdict = c.run();
+        shared->refused += verdict.refused ? 1 : 0;
+        if (verdict.fault.empty()) continue;
+        const std::string line = c.name + ": " + verdict.fault + "\n";
         const size_t length = std::min(line.size(), kText - shared->used);
         std::memcpy(shared->text + shared->used, line.data(), length);
         shared->used += length;
@@ -94,14 +104,11 @@ inline std::vector<std::string> RunApart(const std::vector<Case>& cases,
     }
     ++shared->next;
   }
-  const std::string text(shared->text, shared->used);
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = text.find('\n', begin);
-    faults.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::istringstream text(std::string(shared->text, shared->used));
+  for (std::string line; std::getline(text, line);) faults.push_back(line);
+  result.refused = shared->refused;
   munmap(memory, sizeof(Shared));
-  return faults;
+  return result;
 }
 
 }  // namespace sluice::testing
