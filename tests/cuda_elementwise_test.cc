@@ -12,14 +12,15 @@
 namespace sluice::cuda {
 namespace {
 
-const OpParams kParams = {-0.75, 1.5};  // of Clip; the first is alpha
+// Of Clip, of floats and of integers; the first is alpha.
+const OpParams kParams = {-0.75, 1.5, 1, 3};
 
 // Under which name and attributes the graph has a function.
 struct GraphOp {
   std::string name;
   Attributes attrs;
 };
-GraphOp OpOf(std::string function) {
+GraphOp OpOf(std::string function, DType dtype) {
   GraphOp op;
   for (const char* gelu : {"GeluTanhGrad", "GeluTanh", "GeluGrad", "Gelu"}) {
     if (function != gelu) continue;
@@ -31,8 +32,8 @@ GraphOp OpOf(std::string function) {
   op.attrs.Set("alpha", kParams.a);
   if (function == "Clip") {
     op.attrs = {};
-    op.attrs.Set("lo", kParams.a);
-    op.attrs.Set("hi", kParams.b);
+    op.attrs.Set("lo", IsInteger(dtype) ? Number(kParams.low) : kParams.a);
+    op.attrs.Set("hi", IsInteger(dtype) ? Number(kParams.high) : kParams.b);
   }
   op.name = function;
   return op;
@@ -91,7 +92,7 @@ void CheckUnary(const std::string& function, DType dtype, int64_t n,
                 size_t skip) {
   const UnaryLauncher launch = FindUnary(function, dtype);
   REQUIRE_MESSAGE((launch != nullptr), function);
-  const GraphOp op = OpOf(function);
+  const GraphOp op = OpOf(function, dtype);
   const Tensor x = Operand(dtype, {n}, 1);
   const DType y_type = IsPredicate(launch, function) ? DType::kBool : dtype;
   const Tensor wanted =
@@ -110,7 +111,7 @@ void CheckBinary(const std::string& function, DType dtype, const Shape& a_shape,
                  const Shape& b_shape, size_t skip) {
   const BinaryLauncher launch = FindBinary(function, dtype);
   REQUIRE_MESSAGE((launch != nullptr), function);
-  const GraphOp op = OpOf(function);
+  const GraphOp op = OpOf(function, dtype);
   const Tensor a = Operand(dtype, a_shape, 1), b = Operand(dtype, b_shape, 2);
   const Shape shape = BroadcastShapes(a_shape, b_shape).ValueOrThrow();
   const DType y_type = IsPredicate(launch, function) ? DType::kBool : dtype;

@@ -46,9 +46,11 @@ void CheckDraw(const std::string& op, DType dtype, int64_t n, double a,
   const Tensor got =
       InEveryOrder([&] {
         const DeviceBuffer key = DeviceKey(), y(wanted.bytes(), skip);
-        CHECK(FindDraw(op, dtype)({HashName(kName), a, b}, key.as<StepKey>(),
-                                  y.get(), n, nullptr)
-                  .ok());
+        const DrawParams params = {HashName(kName), a, b, Number(a).integer(),
+                                   Number(b).integer()};
+        CHECK(
+            FindDraw(op, dtype)(params, key.as<StepKey>(), y.get(), n, nullptr)
+                .ok());
         return std::vector{y.Read(dtype, {n})};
       }).front();
   CHECK_MESSAGE(got.BitEqual(wanted), op, " of ", std::string(NameOf(dtype)),
@@ -67,6 +69,11 @@ TEST_CASE("random numbers have the bits of the CPU's") {
   for (DType dtype : {DType::kInt32, DType::kInt64}) {
     CheckDraw("RandomUniform", dtype, 1003, -7, 1000);
     CheckDraw("RandomUniform", dtype, 1003, 0, 0x1p31, SizeOf(dtype));
+  }
+  // A range beyond int64.
+  CheckDraw("RandomUniform", DType::kInt64, 1003, -0x1p63, 0x1p62);
+  for (DType dtype : {DType::kInt32, DType::kInt64}) {
+    CheckDraw("RandomUniform", dtype, 7, -1, 0);
   }
 }
 

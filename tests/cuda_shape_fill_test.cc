@@ -55,7 +55,7 @@ TEST_CASE("Range counts as the CPU does") {
        {DType::kFloat32, DType::kFloat64, DType::kInt32, DType::kInt64}) {
     for (int64_t n : {1, 700}) {
       const Tensor start = Tensor::Full(dtype, {}, -3);
-      const Tensor delta = Tensor::Full(dtype, {}, 2.625).Cast(dtype);
+      const Tensor delta = Tensor::Full(DType::kFloat64, {}, 2.625).Cast(dtype);
       const Tensor wanted =
           CpuResults("Range", {}, {start, start, delta}, {{dtype, {n}}})
               .front();

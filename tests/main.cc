@@ -4,19 +4,11 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <iostream>
-#include <string_view>
-
 #include "graph/lower.h"
+#include "tests/support/checked.h"
 
 int main(int argc, char** argv) {
-  if (const char* executor = std::getenv("SLUICE_TEST_EXECUTOR")) {
-    if (std::string_view(executor) != "checked") {
-      std::cerr << "SLUICE_TEST_EXECUTOR is '" << executor
-                << "', wanted checked\n";
-      return 2;
-    }
+  if (sluice::testing::StepsAreChecked()) {
     sluice::SetAutoExecutor(sluice::ExecutorMode::kChecked);
   }
   doctest::Context context(argc, argv);

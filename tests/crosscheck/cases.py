@@ -118,9 +118,10 @@ def clip(d, op):
     lo = d.pick([-4.5, -1.0, 0.0, -math.inf, -300.0])
     hi = max(lo, d.pick([3.0, 1.0, 0.0, math.inf, 300.0]))
     dtype = dtype_of(d, op)
-    if dtype not in FLOATS:  # it must be able to hold the bounds
-        lo, hi = max(math.floor(max(lo, -100)), -100 if dtype != "uint8" else 0), int(min(hi, 100))
-        lo, hi = float(lo), float(max(lo, hi))
+    if dtype not in FLOATS:  # it must be able to hold bounds that are finite
+        least = 0 if dtype == "uint8" else -100
+        lo = lo if math.isinf(lo) else float(max(math.floor(lo), least))
+        hi = hi if math.isinf(hi) else float(max(min(int(hi), 100), lo))
     return {"lo": lo, "hi": hi}, [d.values(dtype, d.shape(), -9, 9)]
 
 

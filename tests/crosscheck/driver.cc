@@ -41,7 +41,7 @@ using Json = nlohmann::json;
 // --- The table of ops --------------------------------------------------------
 
 // JSON has no infinities and no NaN.
-Json Number(double value) {
+Json JsonOf(double value) {
   if (std::isfinite(value)) return value;
   return fmt::format("{}", value);
 }
@@ -53,7 +53,8 @@ Json Literal(const AttrLiteral& literal) {
     case AttrType::kInt:
       return literal.i;
     case AttrType::kFloat:
-      return Number(literal.f);
+    case AttrType::kNumber:
+      return JsonOf(literal.f);
     case AttrType::kDType:
       return std::string(NameOf(static_cast<DType>(literal.i)));
     case AttrType::kInts:
@@ -80,7 +81,7 @@ Json ProbeOf(const Probe& probe) {
   Json inputs = Json::array(), attrs = Json::object();
   for (const ProbeInput& input : probe.inputs) {
     Json values = Json::array();
-    for (double value : input.values) values.push_back(Number(value));
+    for (double value : input.values) values.push_back(JsonOf(value));
     inputs.push_back({{"shape", std::vector<int64_t>(input.shape.begin(),
                                                      input.shape.end())},
                       {"lo", input.lo},

@@ -68,7 +68,8 @@ def clip(c, x):
         # versions.
         y = where(x < c.lo, c.lo, x)
         return where(y > c.hi, c.hi, y)
-    return torch.clamp(x, int(c.lo), int(c.hi))
+    lo, hi = (None if math.isinf(b) else int(b) for b in (c.lo, c.hi))
+    return x if lo is None and hi is None else torch.clamp(x, lo, hi)
 
 
 @reference("LeakyRelu", scale=EACH)

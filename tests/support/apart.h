@@ -42,7 +42,7 @@ struct ApartResult {
 };
 
 struct ApartOptions {
-  unsigned seconds = 60;            // a case may take
+  unsigned seconds = 300;           // that a case may take
   size_t memory = size_t{4} << 30;  // bytes that the child may map, ours too
 };
 
