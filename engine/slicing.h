@@ -32,7 +32,8 @@ inline SliceRange ResolveSlice(std::optional<int64_t> begin,
   const int64_t span = stride > 0 ? last - first : first - last;
   const int64_t step = stride > 0 ? stride : -stride;
   const int64_t count = span <= 0 ? 0 : (span - 1) / step + 1;
-  return {count == 0 ? 0 : first, count, stride};
+  // A stride that takes no step may be too large to multiply with.
+  return {count == 0 ? 0 : first, count, count > 1 ? stride : 1};
 }
 
 }  // namespace sluice

@@ -95,10 +95,11 @@ Status SliceShape(InferContext& c) {
   }
   Shape y = x;
   for (int i = 0; i < x.rank(); ++i) {
-    const int64_t rest = x[i] == kUnknown ? kUnknown : x[i] - begin[i];
     const bool known = x[i] != kUnknown;
-    if (begin[i] < 0 || size[i] < -1 || begin[i] > kFarthest ||
-        size[i] > kFarthest || (known && (rest < 0 || size[i] > rest))) {
+    const bool near = begin[i] >= 0 && begin[i] <= kFarthest &&
+                      size[i] >= -1 && size[i] <= kFarthest;
+    const int64_t rest = known && near ? x[i] - begin[i] : kUnknown;
+    if (!near || (known && (rest < 0 || size[i] > rest))) {
       return InvalidArgument(
           fmt::format("{} elements from {} are not within dimension {} of {}",
                       size[i], begin[i], i, x.ToString()));
