@@ -96,8 +96,8 @@ Status SliceShape(InferContext& c) {
   Shape y = x;
   for (int i = 0; i < x.rank(); ++i) {
     const bool known = x[i] != kUnknown;
-    const bool near = begin[i] >= 0 && begin[i] <= kFarthest &&
-                      size[i] >= -1 && size[i] <= kFarthest;
+    const bool near = begin[i] >= 0 && begin[i] <= kFarthest && size[i] >= -1 &&
+                      size[i] <= kFarthest;
     const int64_t rest = known && near ? x[i] - begin[i] : kUnknown;
     if (!near || (known && (rest < 0 || size[i] > rest))) {
       return InvalidArgument(
