@@ -51,13 +51,13 @@ Result<KernelPtr> MakeReference(const KernelSpec& spec) {
     return Result<KernelPtr>(KernelOf([a, log](const KernelContext& c) {
       const T* x = c.input<T>(0);
       T* y = c.output<T>(0);
-      ParallelFor(
-          a.outer * a.inner, Grain(a.size), [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-              const int64_t at = i / a.inner * a.size * a.inner + i % a.inner;
-              Line(x + at, a.size, a.inner, log, y + at);
-            }
-          });
+      const int64_t lines = a.size == 0 ? 0 : a.outer * a.inner;
+      ParallelFor(lines, Grain(a.size), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t at = i / a.inner * a.size * a.inner + i % a.inner;
+          Line(x + at, a.size, a.inner, log, y + at);
+        }
+      });
     }));
   });
 }
