@@ -201,6 +201,13 @@ Node& Graph::Add(NodeRequest request, Location location) {
   if (Status status = CheckAttributes(*op, &request.attrs); !status.ok()) {
     fail(status.message());
   }
+  if (op->mutates_attr != nullptr) {
+    const int64_t length = request.attrs.Int(op->mutates_attr);
+    if (length < 1 || length > given) {
+      fail(fmt::format("'{}' is {}, with {} inputs", op->mutates_attr, length,
+                       given));
+    }
+  }
 
   // A number takes the dtype of a tensor that shares its type variable.
   std::vector<Output> inputs(given);

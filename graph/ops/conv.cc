@@ -15,6 +15,12 @@ bool IsDepthwise(const Node& node) {
 }
 
 // The shape of the convolution of x with filter; unknown where either is.
+// Of sizes that an attribute or a shape operand may make too large to multiply.
+Result<int64_t> Times(int64_t a, int64_t b) {
+  const int64_t sizes[] = {a, b};
+  return CheckedElements(sizes);
+}
+
 Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
                                const Shape& filter) {
   if (x.rank() != 4 || filter.rank() != 4) {
@@ -29,10 +35,13 @@ Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
     return InvalidArgument(
         fmt::format("groups must be positive, got {}", groups));
   }
-  if (x[3] >= 0 && filter[2] >= 0 && x[3] != filter[2] * groups) {
-    return InvalidArgument(
-        fmt::format("channels differ: x={} has {}, filter={} wants {}",
-                    x.ToString(), x[3], filter.ToString(), filter[2] * groups));
+  if (x[3] >= 0 && filter[2] >= 0) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted, Times(filter[2], groups));
+    if (x[3] != wanted) {
+      return InvalidArgument(
+          fmt::format("channels differ: x={} has {}, filter={} wants {}",
+                      x.ToString(), x[3], filter.ToString(), wanted));
+    }
   }
   if (filter[3] >= 0 && filter[3] % groups != 0) {
     return InvalidArgument(fmt::format(
@@ -41,9 +50,10 @@ Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
   SLUICE_ASSIGN_OR_RETURN(const Window2D window,
                           WindowOf(node.attrs(), x, filter[0], filter[1]));
   int64_t channels = filter[3];
-  if (depthwise) {
-    channels =
-        filter[2] < 0 || filter[3] < 0 ? kUnknown : filter[2] * filter[3];
+  if (depthwise && (filter[2] < 0 || filter[3] < 0)) {
+    channels = kUnknown;
+  } else if (depthwise) {
+    SLUICE_ASSIGN_OR_RETURN(channels, Times(filter[2], filter[3]));
   }
   return Shape{x[0], window.h.output, window.w.output, channels};
 }

@@ -138,7 +138,12 @@ inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
       request.attrs.Set(attr.name, binding.at(attr.name));
     }
   }
-  const int mutated = op.Mutates(request.attrs);
+  // A length that is tried for what it does may be any.
+  const bool wrong_length =
+      op.mutates_attr != nullptr &&
+      (request.attrs.Int(op.mutates_attr) < 1 ||
+       request.attrs.Int(op.mutates_attr) > probe.inputs.size());
+  const int mutated = wrong_length ? 0 : op.Mutates(request.attrs);
   int rank = 0;
   for (const ProbeInput& input : probe.inputs) {
     rank = std::max(rank, input.shape.size());
