@@ -32,7 +32,7 @@ constexpr int64_t kEnds[] = {kMin,
                              (int64_t{1} << 62) + 1,
                              kMax};
 // What is run, not only planned.
-constexpr int64_t kMostBytes = 1 << 26;
+constexpr int64_t kMostBytes = 1 << 20;
 
 using Inputs = FixedList<ProbeInput, 12>;
 

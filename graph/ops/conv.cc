@@ -14,13 +14,13 @@ bool IsDepthwise(const Node& node) {
   return std::string_view(node.op().name).starts_with("Depthwise");
 }
 
-// The shape of the convolution of x with filter; unknown where either is.
 // Of sizes that an attribute or a shape operand may make too large to multiply.
 Result<int64_t> Times(int64_t a, int64_t b) {
   const int64_t sizes[] = {a, b};
   return CheckedElements(sizes);
 }
 
+// The shape of the convolution of x with filter; unknown where either is.
 Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
                                const Shape& filter) {
   if (x.rank() != 4 || filter.rank() != 4) {
