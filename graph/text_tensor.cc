@@ -177,8 +177,8 @@ Result<Tensor> ParseElements(TextScanner& scanner, const Shape& shape,
 Result<Tensor> ParseTensor(TextScanner& scanner, size_t* filled) {
   SLUICE_ASSIGN_OR_RETURN(const DType dtype, scanner.Type());
   SLUICE_ASSIGN_OR_RETURN(const Shape shape, scanner.Dims());
-  const Result<int64_t> elements = CheckedElements(shape.dims());
-  if (!elements.ok() || *elements > std::numeric_limits<int64_t>::max() / 64) {
+  const Status possible = CheckTensorSize(dtype, shape);
+  if (!possible.ok() || !shape.concrete()) {
     return scanner.Fail(
         fmt::format("no tensor has the shape {}", shape.ToString()));
   }
@@ -191,7 +191,7 @@ Result<Tensor> ParseTensor(TextScanner& scanner, size_t* filled) {
     return scanner.Fail("wanted '{' or base64");
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string text, scanner.String());
-  const size_t bytes = *elements * SizeOf(dtype);
+  const size_t bytes = shape.elements() * SizeOf(dtype);
   std::string decoded(std::min(bytes, text.size()), '\0');
   if (decoded.size() != bytes || !DecodeBase64(text, decoded.data(), bytes)) {
     return scanner.Fail(fmt::format("wanted the base64 of {} bytes", bytes));

@@ -98,8 +98,8 @@ Result<Tensor> Parse(std::string_view bytes) {
     SLUICE_RETURN_IF_ERROR(ReadExactly(source, d, sizeof(d)));
     shape.push_back(int64_t{d[0]} << 24 | d[1] << 16 | d[2] << 8 | d[3]);
   }
-  SLUICE_ASSIGN_OR_RETURN(const int64_t elements,
-                          CheckedElements(shape.dims()));
+  SLUICE_RETURN_IF_ERROR(CheckTensorSize(dtype, shape));
+  const int64_t elements = shape.elements();
   // Before any memory is taken for it.
   if (static_cast<uint64_t>(elements) > bound / SizeOf(dtype)) {
     return DataLoss(fmt::format(

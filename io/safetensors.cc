@@ -156,11 +156,12 @@ Result<TensorInfo> ParseTensorInfo(const std::string& name, const json& entry) {
   info.begin = offsets[0].get<size_t>();
   info.end = offsets[1].get<size_t>();
   if (info.end < info.begin) return bad("data_offsets end before they begin");
-  const auto elements = CheckedElements(info.shape.dims());
-  if (!elements.ok()) return bad(elements.status().message());
+  const Status possible = CheckTensorSize(info.dtype, info.shape);
+  if (!possible.ok()) return bad(possible.message());
   const size_t bytes = info.end - info.begin;
   const size_t width = SizeOf(info.dtype);
-  if (bytes % width != 0 || bytes / width != static_cast<size_t>(*elements)) {
+  if (bytes % width != 0 ||
+      bytes / width != static_cast<size_t>(info.shape.elements())) {
     return bad(fmt::format("{} of shape {} does not take {} bytes",
                            NameOf(info.dtype), info.shape.ToString(), bytes));
   }

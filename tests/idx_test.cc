@@ -131,11 +131,15 @@ TEST_CASE("dimensions larger than the file take no memory") {
        std::vector<std::vector<uint32_t>>{{0xffffffff, 0xffffffff, 0xffffffff},
                                           {0x7fffffff},
                                           {0x10000, 0x10000, 0x10000, 0x10000},
+                                          {0, 0xffffffff, 0xffffffff},
+                                          {0xffffffff, 0, 0xffffffff},
                                           {1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
-    const std::string bytes = Idx(0x0E, dims, Bytes(64));
-    CHECK(ParseIdx(bytes, "f").status().code() != Code::kResourceExhausted);
-    CHECK(!ParseIdx(bytes, "f").ok());
-    CHECK(!ParseIdx(Gzip(bytes), "f").ok());
+    for (const std::string& data : {Bytes(64), std::string()}) {
+      const std::string bytes = Idx(0x0E, dims, data);
+      CHECK(ParseIdx(bytes, "f").status().code() != Code::kResourceExhausted);
+      CHECK(!ParseIdx(bytes, "f").ok());
+      CHECK(!ParseIdx(Gzip(bytes), "f").ok());
+    }
   }
 }
 

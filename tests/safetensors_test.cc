@@ -194,6 +194,7 @@ TEST_CASE("hostile headers") {
            entry("\"F32\"", "[4611686018427387904,4]", "[0,0]"),
            entry("\"F64\"", "[2305843009213693952]", "[0,0]"),
            entry("\"F32\"", "[18446744073709551615,0]", "[0,0]"),
+           entry("\"F32\"", "[0,16777216,16777216]", "[0,0]"),
            // A hole, an overlap, a tensor listed twice, text that is no string.
            "{" + u8("a", 1, 0, 1) + "," + u8("b", 2, 2, 4) + "}",
            "{" + u8("a", 3, 0, 3) + "," + u8("b", 2, 2, 4) + "}",
@@ -205,6 +206,7 @@ TEST_CASE("hostile headers") {
            std::string(100'000, '['), "{\"a\":" + std::string(100'000, '[')}) {
     CAPTURE(header.substr(0, 200));
     CHECK(CodeOf(header, four) == Code::kDataLoss);
+    CHECK(CodeOf(header, "") == Code::kDataLoss);
   }
   // Lengths that overflow or would take all memory.
   CHECK(!ParseSafetensors(std::string(8, '\xff') + "{}", "f").ok());

@@ -273,6 +273,8 @@ TEST_CASE("errors say where and what was wanted") {
       {"y = Placeholder() {dtype = float32}", "attribute 'shape'"},
       {"y = Const() {value = float32[2] {1}}", "1 elements for a tensor"},
       {"y = Const() {value = float32[?] {1}}", "no tensor has the shape [?]"},
+      {"y = Const() {value = int8[0,16777216,16777216] {}}",
+       "no tensor has the shape"},
       {"y = Const() {value = float32[] {x}}", "'x' is no float32"},
       {"y = Const() {value = int8[] {128}}", "'128' is no int8"},
       {"y = Const() {value = bool[] {2}}", "'2' is no bool"},

@@ -40,6 +40,11 @@ std::string Safetensors() {
   return memory.Read("f").ValueOrThrow();
 }
 
+// A header of less than 256 bytes.
+std::string WithLength(const std::string& header) {
+  return static_cast<char>(header.size()) + std::string(7, '\0') + header;
+}
+
 std::string Events() {
   std::string file;
   AppendRecord(EncodeVersionEvent({1, 0}).ValueOrThrow(), &file);
@@ -72,6 +77,7 @@ f = Fetch(s:1) {index = 0} # done
 k = Send(z) {key = "a\x00;\"b"}
 t = Transpose(w) {permutation = [1,0]}
 u = Tile(t) {multiples = [2,1]}
+e = Const() {value = int8[0,16777216,16777216] {}}
 )";
 
 void WriteSeeds(const std::string& dir) {
@@ -80,11 +86,16 @@ void WriteSeeds(const std::string& dir) {
   Seed(dir + "/idx_fuzz", "gzip", Gzip(idx));
   Seed(dir + "/idx_fuzz", "double",
        std::string("\0\0\x0e\1\0\0\0\1\0\0\0\0\0\0\0\0", 16));
+  // No elements, for all that too large for any tensor.
+  Seed(dir + "/idx_fuzz", "empty",
+       std::string("\0\0\x08\3\0\0\0\0\xff\0\0\0\xff\0\0\0", 16));
   Seed(dir + "/safetensors_fuzz", "three", Safetensors());
-  const std::string header =
-      R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
   Seed(dir + "/safetensors_fuzz", "plain",
-       static_cast<char>(header.size()) + std::string(7, '\0') + header + "ab");
+       WithLength(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})") +
+           "ab");
+  Seed(dir + "/safetensors_fuzz", "empty",
+       WithLength(R"({"a":{"dtype":"U8","shape":[0,16777216,16777216],)"
+                  R"("data_offsets":[0,0]}})"));
   // Without protobuf there are no events.
   if (EncodeVersionEvent({0, 0}).ok()) {
     Seed(dir + "/event_fuzz", "events", Events());
