@@ -103,6 +103,16 @@ int CheckOp(const OpDef& op, Faults& faults) {
       }
     }
   }
+  for (const Probe& probe : op.probes) {
+    for (EmptiedCase& e : EmptiedCases(op, probe, bindings[0])) {
+      e.spec.deterministic = testing::OnRealGpu();
+      for (const KernelDef* def :
+           KernelTable::Global().FindAll(e.spec, DeviceType::kCuda)) {
+        ++ran;
+        CheckKernel(e.c, e.spec, *def, e.wanted, e.what, faults);
+      }
+    }
+  }
   return ran;
 }
 

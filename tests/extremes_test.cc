@@ -36,13 +36,6 @@ constexpr int64_t kMostBytes = 1 << 20;
 
 using Inputs = FixedList<ProbeInput, 12>;
 
-template <typename T, int N>
-void Replace(FixedList<T, N>* list, int at, T value) {
-  std::vector<T> items(list->begin(), list->end());
-  items[at] = value;
-  *list = FixedList<T, N>(items.data(), static_cast<int>(items.size()));
-}
-
 // What the node and its gradients, where it has some, are; nothing where they
 // are too large to be more than planned.
 std::vector<Tensor> Run(const ProbeCase& c, bool fuse) {
@@ -132,44 +125,11 @@ void AddCase(const OpDef& op, const Probe& probe, const std::string& what,
   }
 }
 
-bool IsShapeOperand(const OpDef& op, const Probe& probe, int i) {
-  return !probe.inputs[i].values.empty() &&
-         std::string_view(op.InputArg(i, probe.inputs.size()).type) == "int64";
-}
-
-// Every dimension `to` by itself, and every size `to` wherever it occurs.
 void AddSize(const OpDef& op, const Probe& probe, int64_t to,
              const std::vector<TypeBinding>& bindings,
              std::vector<Case>* cases) {
-  std::set<int64_t> sizes;
-  for (int i = 0; i < probe.inputs.size(); ++i) {
-    const Ints& shape = probe.inputs[i].shape;
-    for (int d = 0; d < shape.size(); ++d) {
-      sizes.insert(shape[d]);
-      Probe one = probe;
-      ProbeInput input = one.inputs[i];
-      Replace(&input.shape, d, to);
-      Replace(&one.inputs, i, input);
-      AddCase(op, one, fmt::format("input {} dimension {} is {}", i, d, to),
-              bindings, cases);
-    }
-  }
-  for (const int64_t size : sizes) {
-    Probe all = probe;
-    for (int i = 0; i < probe.inputs.size(); ++i) {
-      ProbeInput input = all.inputs[i];
-      const bool operand = IsShapeOperand(op, probe, i);
-      for (int d = 0; d < input.shape.size() && !operand; ++d) {
-        if (input.shape[d] == size) Replace(&input.shape, d, to);
-      }
-      for (int v = 0; v < input.values.size() && operand; ++v) {
-        if (input.values[v] == static_cast<double>(size)) {
-          Replace(&input.values, v, static_cast<double>(to));
-        }
-      }
-      Replace(&all.inputs, i, input);
-    }
-    AddCase(op, all, fmt::format("every {} is {}", size, to), bindings, cases);
+  for (const ResizedProbe& resized : Resized(op, probe, to)) {
+    AddCase(op, resized.probe, resized.what, bindings, cases);
   }
 }
 

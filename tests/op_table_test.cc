@@ -177,14 +177,6 @@ Shape Enlarged(const Shape& shape, int rank) {
   return large;
 }
 
-// The same without elements.
-Shape Emptied(const Shape& shape, int rank) {
-  if (shape.rank() == 0) return shape;
-  Shape empty = Enlarged(shape, rank);
-  empty.set(0, 0);
-  return empty;
-}
-
 void CheckThreads(const OpDef& op, const Probe& probe,
                   const TypeBinding& binding, const std::string& where,
                   Faults& faults) {
@@ -223,9 +215,13 @@ void CheckOp(const OpDef& op, Faults& faults) {
     const TypeBinding widest = WidestBinding(op);
     const std::string where = fmt::format("probe {}", p);
     CheckKernels(MakeProbeCase(op, probe, widest), where, faults);
-    if (op.elementwise) {
-      CheckKernels(MakeProbeCase(op, probe, widest, false, Emptied),
-                   where + " emptied", faults);
+    const std::vector<EmptiedCase> emptied = EmptiedCases(op, probe, widest);
+    for (const EmptiedCase& e : emptied) {
+      CheckKernels(e.c, where + ", " + e.what, faults);
+    }
+    // All dimensions of an elementwise op may be 0.
+    if (op.elementwise && emptied.empty() && !Resized(op, probe, 0).empty()) {
+      faults.Add(where + ": refuses all that is empty");
     }
     if (op.commutative) CheckCommutes(op, probe, widest, where, faults);
     CheckThreads(op, probe, widest, where, faults);
@@ -278,11 +274,12 @@ void RegisterKernel(const char* op, Fn run, int priority = 0) {
       {.op = op,
        .priority = priority,
        .make = [run](const KernelSpec& spec) -> Result<KernelPtr> {
+         const bool empty = spec.inputs[0].shape.elements() == 0;
          return DispatchFloating(
              spec.inputs[0].dtype,
              [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
-               return KernelOf([run](const KernelContext& c) {
-                 run(c.input<T>(0), c.output<T>(0));
+               return KernelOf([=](const KernelContext& c) {
+                 if (!empty) run(c.input<T>(0), c.output<T>(0));
                });
              });
        }});

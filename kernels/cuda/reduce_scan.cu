@@ -108,7 +108,7 @@ Status LaunchCumSum(const void* x, void* y, const CumSumForm& form,
   const ReduceShape& shape = form.shape;
   const T* from = static_cast<const T*>(x);
   T* to = static_cast<T*>(y);
-  if (shape.inner > 1) {
+  if (shape.inner != 1) {
     return Launch("CumSum", GridFor(shape.outer * shape.inner), stream,
                   CumSumColumnsKernel<T>, from, to, form);
   }
@@ -184,7 +184,7 @@ Status LaunchArg(bool least, const void* x, int64_t* y,
                  const ReduceShape& shape, cudaStream_t stream) {
   const char* name = least ? "ArgMin" : "ArgMax";
   const T* from = static_cast<const T*>(x);
-  if (shape.inner > 1) {
+  if (shape.inner != 1) {
     return Launch(name, GridFor(shape.outer * shape.inner), stream,
                   ArgColumnsKernel<T>, Foremost{least}, from, y, shape);
   }

@@ -96,7 +96,8 @@ struct GuardedRunOptions {
 
 // What a run left behind: the outputs, then the updated inputs.
 struct GuardedRunResult {
-  std::string fault;  // empty if there was none
+  std::string fault;     // empty if there was none
+  bool refused = false;  // the fault is an index or label out of range
   std::vector<Tensor> tensors;
 };
 
@@ -126,6 +127,7 @@ inline GuardedRunResult GuardedRun(Kernel& kernel, const KernelSpec& spec,
   const Status status = kernel.Run(KernelContext(
       in_data.data(), out_data.data(), memory.Place(workspace), &options.step));
   if (!status.ok()) result.fault = status.message();
+  result.refused = status.code() == Code::kOutOfRange;
   memory.BringBack();
   if (!workspace.intact()) result.fault = "wrote outside its workspace";
   for (size_t i = 0; i < inputs.size(); ++i) {

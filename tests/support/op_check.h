@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/evaluate.h"
+#include "tests/support/guarded_run.h"
 #include "tests/support/op_probe.h"
 
 namespace sluice::testing {
@@ -33,6 +34,41 @@ inline double Tolerance(const KernelSpec& spec) {
     }
   }
   return tolerance;
+}
+
+// A probe without elements somewhere, with the results of the CPU's reference.
+struct EmptiedCase {
+  std::string what;
+  ProbeCase c;
+  KernelSpec spec;
+  std::vector<Tensor> wanted;
+};
+
+// Those of Resized(op, probe, 0) that the op and its reference take: an index
+// may have nothing left to point at.
+inline std::vector<EmptiedCase> EmptiedCases(const OpDef& op,
+                                             const Probe& probe,
+                                             const TypeBinding& binding) {
+  std::vector<EmptiedCase> cases;
+  for (const auto& [what, emptied] : Resized(op, probe, 0)) {
+    EmptiedCase made{what};
+    try {
+      made.c = MakeProbeCase(op, emptied, binding);
+    } catch (const Error&) {
+      continue;
+    }
+    made.spec = SpecOf(*made.c.node, /*deterministic=*/false);
+    const auto kernels =
+        KernelTable::Global().FindAll(made.spec, DeviceType::kCpu);
+    if (kernels.empty()) continue;
+    const KernelPtr reference = kernels.back()->make(made.spec).ValueOrThrow();
+    const GuardedRunResult run = GuardedRun(
+        *reference, made.spec, made.c.values, made.c.node->mutates());
+    if (run.refused) continue;
+    made.wanted = run.tensors;
+    cases.push_back(std::move(made));
+  }
+  return cases;
 }
 
 }  // namespace sluice::testing

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -191,6 +192,66 @@ inline ProbeCase MakeProbeCase(const OpDef& op, const Probe& probe,
   }
   c.node = &c.graph->Add(std::move(request));
   return c;
+}
+
+// --- Probes of other sizes ---------------------------------------------------
+
+template <typename T, int N>
+void Replace(FixedList<T, N>* list, int at, T value) {
+  std::vector<T> items(list->begin(), list->end());
+  items[at] = value;
+  *list = FixedList<T, N>(items.data(), static_cast<int>(items.size()));
+}
+
+// Whether input i of the probe is a vector of sizes.
+inline bool IsShapeOperand(const OpDef& op, const Probe& probe, int i) {
+  return !probe.inputs[i].values.empty() &&
+         std::string_view(op.InputArg(i, probe.inputs.size()).type) == "int64";
+}
+
+struct ResizedProbe {
+  std::string what;  // "input 0 dimension 2 is 0"
+  Probe probe;
+};
+
+// The probe with every dimension `to` by itself, and with every size `to`
+// wherever it occurs. The op may refuse what comes of it.
+inline std::vector<ResizedProbe> Resized(const OpDef& op, const Probe& probe,
+                                         int64_t to) {
+  std::vector<ResizedProbe> resized;
+  std::set<int64_t> sizes;
+  for (int i = 0; i < probe.inputs.size(); ++i) {
+    const Ints& shape = probe.inputs[i].shape;
+    for (int d = 0; d < shape.size(); ++d) {
+      sizes.insert(shape[d]);
+      Probe one = probe;
+      ProbeInput input = one.inputs[i];
+      Replace(&input.shape, d, to);
+      Replace(&one.inputs, i, input);
+      resized.push_back({"input " + std::to_string(i) + " dimension " +
+                             std::to_string(d) + " is " + std::to_string(to),
+                         one});
+    }
+  }
+  for (const int64_t size : sizes) {
+    Probe all = probe;
+    for (int i = 0; i < probe.inputs.size(); ++i) {
+      ProbeInput input = all.inputs[i];
+      const bool operand = IsShapeOperand(op, probe, i);
+      for (int d = 0; d < input.shape.size() && !operand; ++d) {
+        if (input.shape[d] == size) Replace(&input.shape, d, to);
+      }
+      for (int v = 0; v < input.values.size() && operand; ++v) {
+        if (input.values[v] == static_cast<double>(size)) {
+          Replace(&input.values, v, static_cast<double>(to));
+        }
+      }
+      Replace(&all.inputs, i, input);
+    }
+    resized.push_back(
+        {"every " + std::to_string(size) + " is " + std::to_string(to), all});
+  }
+  return resized;
 }
 
 // Ops that compute nothing themselves: values come from outside, or they exist
