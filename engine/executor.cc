@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "engine/caught.h"
 #include "engine/rendezvous.h"
 #include "engine/threads.h"
 
@@ -203,11 +202,7 @@ Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
   if (!status.ok()) {
     status = plan_.labels[i].Blame(status);
   } else if (observer != nullptr) {
-    try {
-      status = Observe(i, begin, *observer);
-    } catch (...) {
-      status = plan_.labels[i].Blame(CaughtStatus());
-    }
+    status = Observe(i, begin, *observer);
   }
   if (!status.ok()) stop.Stop(status);
   return status;

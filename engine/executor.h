@@ -106,6 +106,8 @@ class Executor {
   Status MakeMarks();
   Status ReportTimes(Observer& observer);
   Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);
+  Status Tell(uint32_t instruction, int64_t begin_ns, int64_t end_ns,
+              void* const* outputs, Observer& observer);
   Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
   template <bool kWatched>
   void RunSerial(Observer* observer, StepStop& stop);

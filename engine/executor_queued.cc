@@ -154,6 +154,16 @@ Status Executor::MakeMarks() {
   return {};
 }
 
+// The observer may be a user's: what it throws is the instruction's error.
+Status Executor::Tell(uint32_t i, int64_t begin_ns, int64_t end_ns,
+                      void* const* outputs, Observer& observer) {
+  try {
+    return observer.AfterInstruction(plan_, i, begin_ns, end_ns, outputs);
+  } catch (...) {
+    return plan_.labels[i].Blame(CaughtStatus());
+  }
+}
+
 // Waits for the step.
 Status Executor::ReportTimes(Observer& observer) {
   Accelerator& accelerator = *device_.accelerator();
@@ -169,12 +179,7 @@ Status Executor::ReportTimes(Observer& observer) {
   SLUICE_ASSIGN_OR_RETURN(int64_t begin, time_of(0));
   for (uint32_t i = 0; i < plan_.instructions.size(); ++i) {
     SLUICE_ASSIGN_OR_RETURN(const int64_t end, time_of(i + 1));
-    try {
-      SLUICE_RETURN_IF_ERROR(
-          observer.AfterInstruction(plan_, i, begin, end, nullptr));
-    } catch (...) {
-      return plan_.labels[i].Blame(CaughtStatus());
-    }
+    SLUICE_RETURN_IF_ERROR(Tell(i, begin, end, nullptr, observer));
     begin = end;
   }
   return {};
@@ -187,8 +192,7 @@ Status Executor::Observe(uint32_t i, int64_t begin_ns, Observer& observer) {
   void* const* outputs =
       pointers_.data() + instruction.first_location + instruction.num_inputs;
   if (staging_ == nullptr) {
-    return observer.AfterInstruction(plan_, i, begin_ns, SteadyNowNs(),
-                                     outputs);
+    return Tell(i, begin_ns, SteadyNowNs(), outputs, observer);
   }
   Accelerator& accelerator = *device_.accelerator();
   if (!observer.reads_outputs()) {
@@ -205,7 +209,7 @@ Status Executor::Observe(uint32_t i, int64_t begin_ns, Observer& observer) {
     values.push_back(std::move(value));
     copies.push_back(values.back().raw());
   }
-  return observer.AfterInstruction(plan_, i, begin_ns, end_ns, copies.data());
+  return Tell(i, begin_ns, end_ns, copies.data(), observer);
 }
 
 }  // namespace sluice

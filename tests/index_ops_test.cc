@@ -17,6 +17,7 @@ namespace sluice {
 namespace {
 
 using testing::Concretize;
+using testing::Contains;
 using testing::Counting;
 using testing::Dot;
 using testing::Flat;
@@ -217,6 +218,11 @@ TEST_CASE("indices and slices may be empty") {
         Shape{3, 0});
   CHECK(Value(ScatterAdd(zeros({0, 4}), none, zeros({0, 4}))).shape() ==
         Shape{0, 4});
+  CHECK(
+      Contains(OutOfRangeMessage(ScatterAdd(zeros({0, 4}), two, zeros({2, 4}))),
+               "index 1 (element 0 of the indices) is not within [0, 0)"));
+  CHECK(Contains(OutOfRangeMessage(Gather(zeros({0, 4}), two)),
+                 "is not within [0, 0)"));
   CHECK(Value(OneHot(none, 4)).shape() == Shape{0, 4});
   CHECK(Value(OneHot(none, 0)).shape() == Shape{0, 0});
 }

@@ -183,6 +183,24 @@ TEST_CASE("statistics of many rows, in blocks, agree with those in double") {
   }
 }
 
+TEST_CASE("an empty batch has statistics, and leaves the running ones alone") {
+  for (const Shape& shape : {Shape{0, 3}, Shape{2, 0, 4, 3}}) {
+    Bench bench;
+    const Output x = bench.Feed(Tensor(DType::kFloat32, shape));
+    const Output old = bench.Feed(Tensor::Array<float>({3}, {5, -6, 7}));
+    const BatchNormOutputs out =
+        BatchNorm(x, old, old, old, old, {.epsilon = 0.25});
+    CHECK(bench.Value(out.y).shape() == shape);
+    for (int64_t c = 0; c < 3; ++c) {
+      CHECK(bench.Value(out.mean).At(c) == 0);
+      CHECK(bench.Value(out.inv_std).At(c) == 2);
+      CHECK(bench.Value(out.new_running_mean).At(c) == bench.given[old].At(c));
+      CHECK(bench.Value(out.new_running_variance).At(c) ==
+            bench.given[old].At(c));
+    }
+  }
+}
+
 // --- The same bits for any number of threads ---------------------------------
 
 TEST_CASE("the bits do not depend on the number of threads") {

@@ -238,6 +238,37 @@ TEST_CASE("gradients over an unknown batch") {
   CHECK(total == doctest::Approx(1));
 }
 
+TEST_CASE("the gradient of a mean over nothing has a gradient: 0") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 4});
+  const Output dy = graph.Placeholder("dy", DType::kFloat32, {4});
+  const Output dx = Gradients({Mean(x, {0})}, {x}, {dy})[0];
+  const Output ddy = Gradients({dx}, {dy})[0];
+  Session session(graph);
+  const auto run = [&](int64_t rows) {
+    return session.Run({{x, Random(DType::kFloat32, {rows, 4})},
+                        {dy, Random(DType::kFloat32, {4})}},
+                       ddy);
+  };
+  CHECK(run(5).At(3) == doctest::Approx(1));
+  CHECK(run(0).At(3) == 0);
+}
+
+TEST_CASE("a gradient of another shape than the product's is refused") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});
+  const auto add = [&](const Shape& shape) {
+    graph.Add({"ProdGrad",
+               {graph.Placeholder("dy", DType::kFloat32, shape), x},
+               {{"axis", 1}}});
+  };
+  add({2, 1});
+  CHECK_THROWS_AS(add({2}), Error);
+  CHECK_THROWS_AS(add({1, 3}), Error);
+  CHECK_THROWS_AS(add({2, 3}), Error);
+  CHECK_THROWS_AS(add({}), Error);
+}
+
 TEST_CASE("no node sums to a shape that is there already") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});

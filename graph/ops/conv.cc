@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "engine/window.h"
 #include "graph/ops/padding.h"
 #include "graph/ops/shape.h"
@@ -12,12 +14,6 @@ namespace {
 
 bool IsDepthwise(const Node& node) {
   return std::string_view(node.op().name).starts_with("Depthwise");
-}
-
-// Of sizes that an attribute or a shape operand may make too large to multiply.
-Result<int64_t> Times(int64_t a, int64_t b) {
-  const int64_t sizes[] = {a, b};
-  return CheckedElements(sizes);
 }
 
 // The shape of the convolution of x with filter; unknown where either is.
@@ -36,7 +32,8 @@ Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
         fmt::format("groups must be positive, got {}", groups));
   }
   if (x[3] >= 0 && filter[2] >= 0) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted, Times(filter[2], groups));
+    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted,
+                            CheckedElements(std::array{filter[2], groups}));
     if (x[3] != wanted) {
       return InvalidArgument(
           fmt::format("channels differ: x={} has {}, filter={} wants {}",
@@ -53,7 +50,8 @@ Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
   if (depthwise && (filter[2] < 0 || filter[3] < 0)) {
     channels = kUnknown;
   } else if (depthwise) {
-    SLUICE_ASSIGN_OR_RETURN(channels, Times(filter[2], filter[3]));
+    SLUICE_ASSIGN_OR_RETURN(channels,
+                            CheckedElements(std::array{filter[2], filter[3]}));
   }
   return Shape{x[0], window.h.output, window.w.output, channels};
 }

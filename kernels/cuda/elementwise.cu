@@ -17,6 +17,7 @@ using Functions =
 // Clip of integers, whose bounds a double may not hold.
 template <typename T>
 struct IntegerClip {
+  static constexpr const char* kName = "Clip";
   T low, high;
   __device__ T operator()(T x) const { return s::ClampTo(x, low, high); }
 };
@@ -24,13 +25,9 @@ struct IntegerClip {
 template <typename T>
 Status LaunchIntegerClip(const void* x, void* y, int64_t n, OpParams params,
                          cudaStream_t stream) {
-  constexpr int kN = kTaken<T>;
-  const bool whole = IsAligned<T, kN>(x) && IsAligned<T, kN>(y);
-  return Launch(
-      "Clip", GridFor((n + kN - 1) / kN), stream,
-      UnaryKernel<IntegerClip<T>, T, T>,
+  return LaunchUnaryOp<T>(
       IntegerClip<T>{static_cast<T>(params.low), static_cast<T>(params.high)},
-      static_cast<const T*>(x), static_cast<T*>(y), n, whole);
+      x, y, n, stream);
 }
 
 }  // namespace

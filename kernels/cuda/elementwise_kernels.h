@@ -40,16 +40,22 @@ __global__ void UnaryKernel(Op op, const T* x, Y* y, int64_t n, bool whole) {
   }
 }
 
-template <typename Op, typename T>
-Status LaunchUnary(const void* x, void* y, int64_t n, OpParams params,
-                   cudaStream_t stream) {
-  using C = ComputeOf<T>;
-  using Y = OutputOf<T, decltype(Op()(C()))>;
+template <typename T, typename Op>
+Status LaunchUnaryOp(const Op& op, const void* x, void* y, int64_t n,
+                     cudaStream_t stream) {
+  using Y = OutputOf<T, decltype(op(ComputeOf<T>()))>;
   constexpr int kN = kTaken<T>;
   const bool whole = IsAligned<T, kN>(x) && IsAligned<Y, kN>(y);
   return Launch(Op::kName, GridFor((n + kN - 1) / kN), stream,
-                UnaryKernel<Op, T, Y>, scalar::MakeOp<Op>(params.a, params.b),
-                static_cast<const T*>(x), static_cast<Y*>(y), n, whole);
+                UnaryKernel<Op, T, Y>, op, static_cast<const T*>(x),
+                static_cast<Y*>(y), n, whole);
+}
+
+template <typename Op, typename T>
+Status LaunchUnary(const void* x, void* y, int64_t n, OpParams params,
+                   cudaStream_t stream) {
+  return LaunchUnaryOp<T>(scalar::MakeOp<Op>(params.a, params.b), x, y, n,
+                          stream);
 }
 
 // --- Broadcasting ------------------------------------------------------------
