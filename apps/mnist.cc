@@ -5,10 +5,10 @@
 #include "engine/status.h"
 #include "graph/builder.h"
 #include "io/datasets.h"
-#include "models/console.h"
-#include "models/main.h"
-#include "models/metrics.h"
-#include "models/mnist_networks.h"
+#include "models/cli/console.h"
+#include "models/cli/main.h"
+#include "models/nn/metrics.h"
+#include "models/zoo/mnist_networks.h"
 
 namespace {
 

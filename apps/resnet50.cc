@@ -3,7 +3,7 @@
 //   resnet50 train --data cifar10 --data-dir FOLDER --model resnet20
 //   resnet50 predict --weights FILE.safetensors IMAGE...
 //   resnet50 bench --batch-size 16
-#include "models/resnet.h"
+#include "models/zoo/resnet.h"
 
 #include <fmt/format.h>
 
@@ -15,10 +15,10 @@
 #include "io/file.h"
 #include "io/image.h"
 #include "io/image_list.h"
-#include "models/console.h"
-#include "models/losses.h"
-#include "models/main.h"
-#include "models/metrics.h"
+#include "models/cli/console.h"
+#include "models/cli/main.h"
+#include "models/nn/losses.h"
+#include "models/nn/metrics.h"
 
 namespace {
 

@@ -18,13 +18,13 @@
 #include "bench/resnet50_layers.h"
 #include "engine/threads.h"
 #include "graph/autograd.h"
-#include "graph/evaluate.h"
+#include "graph/compile/evaluate.h"
 #include "graph/ops/activation.h"
 #include "graph/ops/conv.h"
 #include "graph/ops/dropout.h"
 #include "graph/ops/norm.h"
 #include "graph/ops/pool.h"
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm/gemm.h"
 #include "kernels/cpu/simd/simd.h"
 
 namespace sluice {

@@ -14,7 +14,7 @@
 #include "engine/threads.h"
 #include "graph/autograd.h"
 #include "graph/builder.h"
-#include "graph/session.h"
+#include "graph/session/session.h"
 
 namespace sluice {
 namespace {

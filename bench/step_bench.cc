@@ -11,13 +11,13 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "engine/random.h"
+#include "engine/semantics/random.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
-#include "graph/session.h"
-#include "models/mnist_networks.h"
-#include "models/optimizers.h"
-#include "models/resnet.h"
+#include "graph/session/session.h"
+#include "models/optim/optimizers.h"
+#include "models/zoo/mnist_networks.h"
+#include "models/zoo/resnet.h"
 
 namespace sluice {
 namespace {

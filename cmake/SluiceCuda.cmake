@@ -10,7 +10,7 @@ set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 find_package(CUDAToolkit 13.0 REQUIRED)
 
-file(GLOB sources CONFIGURE_DEPENDS
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cc)
 # Of cuDNN, 9.8 or newer, only the headers are needed.
 find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
@@ -23,11 +23,11 @@ endif()
 # the program that loads it.
 add_library(sluice_cuda MODULE ${sources}
   ${PROJECT_SOURCE_DIR}/engine/attributes.cc ${PROJECT_SOURCE_DIR}/engine/dtype.cc
-  ${PROJECT_SOURCE_DIR}/engine/fused_program.cc
-  ${PROJECT_SOURCE_DIR}/engine/index_error.cc
+  ${PROJECT_SOURCE_DIR}/engine/semantics/fused_program.cc
+  ${PROJECT_SOURCE_DIR}/engine/semantics/index_error.cc
   ${PROJECT_SOURCE_DIR}/engine/kernel.cc ${PROJECT_SOURCE_DIR}/engine/shape.cc
-  ${PROJECT_SOURCE_DIR}/engine/status.cc ${PROJECT_SOURCE_DIR}/engine/strided_move.cc
-  ${PROJECT_SOURCE_DIR}/engine/tensor.cc ${PROJECT_SOURCE_DIR}/engine/window.cc)
+  ${PROJECT_SOURCE_DIR}/engine/status.cc ${PROJECT_SOURCE_DIR}/engine/semantics/strided_move.cc
+  ${PROJECT_SOURCE_DIR}/engine/tensor.cc ${PROJECT_SOURCE_DIR}/engine/semantics/window.cc)
 include(SluiceDeviceText)
 sluice_device_text(sluice_cuda)
 set_target_properties(sluice_cuda PROPERTIES
@@ -43,7 +43,7 @@ if(CUDNN_INCLUDE_DIR)
   target_compile_definitions(sluice_cuda PRIVATE SLUICE_HAVE_CUDNN=1)
 endif()
 # The libraries of NVIDIA's that the module opens at run time
-# (kernels/cuda/nvidia_library.h): those of the toolkit here, or of Python's
+# (kernels/cuda/runtime/nvidia_library.h): those of the toolkit here, or of Python's
 # packages, which lie beside what holds the module.
 set(wheels ../nvidia ../../nvidia)
 set(library_path $ORIGIN)
@@ -58,7 +58,7 @@ set_target_properties(sluice_cuda PROPERTIES
 target_compile_options(sluice_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>)
 # Random numbers are rounded as on the CPU, to have its bits.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cuda/random.cu
+set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cuda/ops/random.cu
   PROPERTIES COMPILE_OPTIONS -fmad=false)
 target_link_libraries(sluice_cuda PRIVATE fmt::fmt CUDA::toolkit ${CMAKE_DL_LIBS})
 target_link_options(sluice_cuda PRIVATE -Wl,-z,defs

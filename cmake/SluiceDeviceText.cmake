@@ -1,14 +1,14 @@
 # sluice_device_text(<target>) compiles the headers that generated CUDA kernels
-# include into a target, as text (kernels/cuda/device_text.h). As a script it
+# include into a target, as text (kernels/cuda/fused/device_text.h). As a script it
 # writes the source:
 #
 #   cmake -D SOURCE=<root> -D OUTPUT=<file> -P this
-set(device_headers engine/scalar.h kernels/cuda/block.h kernels/cuda/element.h
-  kernels/cuda/fused_arguments.h kernels/cuda/fused_device.h
-  kernels/cuda/launch.h)
+set(device_headers engine/semantics/scalar.h kernels/cuda/device/block.h kernels/cuda/device/element.h
+  kernels/cuda/fused/fused_arguments.h kernels/cuda/fused/fused_device.h
+  kernels/cuda/device/launch.h)
 
 if(CMAKE_SCRIPT_MODE_FILE)
-  set(code "#include \"kernels/cuda/device_text.h\"
+  set(code "#include \"kernels/cuda/fused/device_text.h\"
 
 namespace sluice::cuda {
 

@@ -5,14 +5,14 @@
 # sluice/sluice.h includes them all. The tree is written when CMake runs and
 # again, during a build, when a header has changed.
 
-set(SLUICE_PUBLIC_FOLDERS engine graph graph/ops io models)
+set(SLUICE_PUBLIC_FOLDERS engine graph io models)
 
 # Headers that only our own sources and tests include.
 set(SLUICE_INTERNAL_HEADERS io/fault_file_system.h)
 
 set(public_headers "")
 foreach(folder ${SLUICE_PUBLIC_FOLDERS})
-  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
     ${PROJECT_SOURCE_DIR}/${folder}/*.h)
   list(APPEND public_headers ${headers})
 endforeach()

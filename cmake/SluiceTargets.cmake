@@ -17,7 +17,7 @@ endif()
 # What a program and a module it loads must agree on: the engine's interfaces.
 # Gives the definition SLUICE_BUILD_ID to the files.
 function(sluice_build_id)
-  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/*.h)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/*.h)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${headers})
   set(hashes "")
   foreach(header ${headers})
@@ -83,10 +83,13 @@ function(sluice_protobuf target)
   add_dependencies(${target} sluice_proto)
 endfunction()
 
-# Adds every .cc directly inside a folder. In release builds only kernels are
-# worth -O3; elsewhere it costs a fifth of the compile time and buys nothing.
+# Adds every .cc inside a folder and its rooms, but for what sluice_isa_sources
+# compiles. In release builds only kernels are worth -O3; elsewhere it costs a
+# fifth of the compile time and buys nothing.
 function(sluice_sources target folder)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS
+    ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/simd/")
   target_sources(${target} PRIVATE ${sources})
   if(NOT folder MATCHES "^kernels/")
     set_property(SOURCE ${sources} TARGET_DIRECTORY ${target}

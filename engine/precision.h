@@ -16,7 +16,7 @@ enum class Precision : uint8_t {
   // tensor cores of GPUs do. On a CPU the same as kFloat32.
   kTf32,
   // Mixed precision: products, convolutions and what is between them in half,
-  // the rest, and all variables, in float32 (graph/pass_precision.cc).
+  // the rest, and all variables, in float32 (graph/passes/precision.cc).
   kFloat16,
   kBFloat16,
 };

@@ -1,11 +1,11 @@
-// Random integers for data pipelines, from Philox (engine/random.h): functions
-// of a key and a counter, the same on every machine.
+// Random integers for data pipelines, from Philox (engine/semantics/random.h):
+// functions of a key and a counter, the same on every machine.
 #ifndef SLUICE_IO_COUNTER_RANDOM_H_
 #define SLUICE_IO_COUNTER_RANDOM_H_
 
 #include <cstdint>
 
-#include "engine/random.h"
+#include "engine/semantics/random.h"
 
 namespace sluice {
 

@@ -127,12 +127,13 @@ EOF
 }
 
 correctness() {
+  local tests=("$bin/kernels_cuda_tests" "--source-file=*/kernels/cuda")
   export SLUICE_TEST_GPU=1
-  check "op table" 200 "$bin/cuda_op_table_test"
-  check "fused programs" 60 "$bin/cuda_fused_test"
-  check "sessions" 60 "$bin/cuda_session_test"
-  check "bad indices" 60 "$bin/cuda_bad_index_test"
-  check "training against the CPU" 120 "$bin/cuda_training_test"
+  check "op table" 200 "${tests[@]}/op_table_test.cc"
+  check "fused programs" 60 "${tests[@]}/fused_test.cc"
+  check "sessions" 60 "${tests[@]}/session_test.cc"
+  check "bad indices" 60 "${tests[@]}/bad_index_test.cc"
+  check "training against the CPU" 120 "${tests[@]}/training_test.cc"
   local precision
   for precision in fp32 tf32 fp16 bf16; do
     check "mnist mlp, $precision" 60 "$bin/mnist" train --model mlp \
@@ -146,7 +147,7 @@ correctness() {
     for tool in memcheck racecheck; do
       SLUICE_TEST_GPU=1 check "compute-sanitizer $tool, op table" 150 \
         compute-sanitizer --tool "$tool" --error-exitcode 1 \
-        "$bin/cuda_op_table_test"
+        "${tests[@]}/op_table_test.cc"
     done
   else
     row "compute-sanitizer" null 0 '"not on this machine"'

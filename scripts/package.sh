@@ -10,8 +10,7 @@ cd "$(dirname "$0")/.."
 
 programs=(mnist resnet50 sluice)
 benches=(kernel_bench step_bench)
-tests=(cuda_op_table_test cuda_fused_test cuda_session_test
-  cuda_bad_index_test cuda_training_test)
+tests=(kernels_cuda_tests)
 limit_mb=30
 
 die() {

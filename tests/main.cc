@@ -1,16 +1,49 @@
-// The main function of every test program. With SLUICE_TEST_EXECUTOR=checked
-// in the environment all steps that do not ask for an executor run checked
-// (ExecutorMode::kChecked).
+// The main function of every test program; a run of no test fails. With
+// SLUICE_TEST_EXECUTOR=checked in the environment all steps that do not ask for
+// an executor run checked (ExecutorMode::kChecked).
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
-#include "graph/lower.h"
+#include <cstdio>
+
+#include "graph/compile/lower.h"
 #include "tests/support/checked.h"
+
+namespace {
+
+// Whether any test was chosen. A filter that matches none would pass.
+bool any_test = false;
+
+struct Counter final : doctest::IReporter {
+  explicit Counter(const doctest::ContextOptions&) {}
+  void report_query(const doctest::QueryData&) override { any_test = true; }
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats& stats) override {
+    any_test = any_test || stats.numTestCasesPassingFilters > 0;
+  }
+  void test_case_start(const doctest::TestCaseData&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+REGISTER_LISTENER("counter", 1, Counter);
+
+}  // namespace
 
 int main(int argc, char** argv) {
   if (sluice::testing::StepsAreChecked()) {
     sluice::SetAutoExecutor(sluice::ExecutorMode::kChecked);
   }
   doctest::Context context(argc, argv);
-  return context.run();
+  const int result = context.run();
+  if (result == 0 && !any_test && !context.shouldExit()) {
+    std::fputs("no test has these names\n", stderr);
+    return 1;
+  }
+  return result;
 }

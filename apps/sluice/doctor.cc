@@ -14,7 +14,7 @@
 #include "engine/device.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
-#include "graph/session.h"
+#include "graph/session/session.h"
 #include "kernels/cpu/simd/simd.h"
 
 namespace sluice::tool {

@@ -8,11 +8,11 @@
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
-#include "graph/memory_report.h"
-#include "graph/passes.h"
-#include "graph/step_builder.h"
-#include "graph/text.h"
-#include "graph/text_tensor.h"
+#include "graph/compile/memory_report.h"
+#include "graph/passes/passes.h"
+#include "graph/session/step_builder.h"
+#include "graph/text/text.h"
+#include "graph/text/text_tensor.h"
 #include "io/file.h"
 
 namespace sluice::tool {

@@ -8,7 +8,7 @@
 #include "apps/sluice/json.h"
 #include "engine/module.h"
 #include "graph/op.h"
-#include "graph/text_tensor.h"
+#include "graph/text/text_tensor.h"
 
 namespace sluice::tool {
 namespace {

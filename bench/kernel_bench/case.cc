@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "graph/evaluate.h"
+#include "graph/compile/evaluate.h"
 
 namespace sluice::bench {
 namespace {

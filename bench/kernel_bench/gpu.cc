@@ -9,7 +9,7 @@
 #include "bench/kernel_bench/machine.h"
 #include "engine/device.h"
 #include "graph/builder.h"
-#include "graph/evaluate.h"
+#include "graph/compile/evaluate.h"
 #include "graph/op.h"
 
 namespace sluice::bench {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/semantics/window.h"
 #include "engine/threads.h"
-#include "engine/window.h"
 
 namespace sluice::bench {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "bench/kernel_bench/peers.h"
 #include "bench/resnet50_layers.h"
-#include "engine/window.h"
+#include "engine/semantics/window.h"
 #include "graph/autograd.h"
 #include "graph/ops/conv.h"
 

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "bench/kernel_bench/peers.h"
-#include "engine/random.h"
+#include "engine/semantics/random.h"
 #include "graph/autograd.h"
 #include "graph/builder.h"
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 
 namespace sluice::bench {
 namespace {

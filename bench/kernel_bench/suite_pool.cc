@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "bench/kernel_bench/peers.h"
-#include "engine/window.h"
+#include "engine/semantics/window.h"
 #include "graph/autograd.h"
 #include "graph/builder.h"
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "engine/window.h"
+#include "engine/semantics/window.h"
 #include "graph/ops/padding.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/tables.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "engine/fused_program.h"
+#include "engine/semantics/fused_program.h"
 #include "graph/graph.h"
 #include "graph/ops/tables.h"
 
@@ -95,7 +95,7 @@ constexpr Probe kSumProbes[] = {
 constexpr OpDef kFusedOps[] = {
     {.name = "Fused",
      .doc = "A program of elementwise functions over inputs that broadcast to "
-            "`shape`; see engine/fused_program.h.",
+            "`shape`; see engine/semantics/fused_program.h.",
      .inputs = {{.name = "inputs", .variadic = true}},
      .outputs = {{.name = "results", .variadic = true}},
      .attrs = {{"program", AttrType::kString},

@@ -1,5 +1,5 @@
 // How the options of windows that slide over images become attributes
-// (engine/window.h reads them back).
+// (engine/semantics/window.h reads them back).
 #ifndef SLUICE_GRAPH_OPS_PADDING_H_
 #define SLUICE_GRAPH_OPS_PADDING_H_
 

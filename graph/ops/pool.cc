@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/window.h"
+#include "engine/semantics/window.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/tables.h"

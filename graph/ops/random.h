@@ -1,7 +1,7 @@
 // Random tensors. Element i depends only on the session's seed, the node's
 // name when it was built, the global step, the replica and i: the same bits
 // for any number of threads, after a resume and on every device
-// (engine/random.h).
+// (engine/semantics/random.h).
 #ifndef SLUICE_GRAPH_OPS_RANDOM_H_
 #define SLUICE_GRAPH_OPS_RANDOM_H_
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "engine/slicing.h"
+#include "engine/semantics/slicing.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/tables.h"
 

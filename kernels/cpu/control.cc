@@ -1,7 +1,7 @@
 // Kernels that move tensors in, out of and within a step.
 #include <cstring>
 
-#include "engine/rendezvous.h"
+#include "engine/runtime/rendezvous.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {

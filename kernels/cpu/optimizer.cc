@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/convert.h"
-#include "engine/optimizer_operands.h"
+#include "engine/semantics/optimizer_operands.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/kernel.h"
-#include "engine/random.h"
+#include "engine/semantics/random.h"
 #include "engine/threads.h"
 #include "kernels/cpu/simd/simd.h"
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "kernels/cuda/accelerator.h"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/runtime/accelerator.h"
+#include "kernels/cuda/runtime/kernels.h"
 
 extern "C" __attribute__((visibility("default"))) const char*
 sluice_module_load(const sluice::ModuleHost& host) {

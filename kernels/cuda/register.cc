@@ -1,4 +1,4 @@
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
 

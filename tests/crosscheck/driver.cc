@@ -7,7 +7,7 @@
 //
 // {"do": "ops"} asks for the table of ops. {"do": "run"} runs a graph:
 //
-//   graph      its text form (graph/text.h)
+//   graph      its text form (graph/text/text.h)
 //   gradients  [{ys, xs, seeds, recompute}], outputs by name; the results are
 //              outputs "@0", "@1", ... for what follows
 //   options    fuse, simplify, deterministic, executor, precision, devices,
@@ -30,8 +30,8 @@
 #include <vector>
 
 #include "graph/autograd.h"
-#include "graph/session.h"
-#include "graph/text.h"
+#include "graph/session/session.h"
+#include "graph/text/text.h"
 
 namespace sluice {
 namespace {

@@ -253,7 +253,7 @@ def all_finite_scaled(c, scale, *tensors):
 
 
 def run_program(program, inputs):
-    """The values of a Fused op's program (engine/fused_program.h)."""
+    """The values of a Fused op's program (engine/semantics/fused_program.h)."""
     values = list(inputs)
     for step in filter(None, (s.strip() for s in program.split(";"))):
         function, operands = step.rstrip(")").split("(")

@@ -1,4 +1,4 @@
-"""Graphs in Sluice's text form (graph/text.h)."""
+"""Graphs in Sluice's text form (graph/text/text.h)."""
 import base64
 import math
 

@@ -1,7 +1,7 @@
 // Any text makes a graph or an error; a graph survives being printed and read
 // again, and the passes that run no kernels.
-#include "graph/passes.h"
-#include "graph/text.h"
+#include "graph/passes/passes.h"
+#include "graph/text/text.h"
 
 namespace sluice {
 namespace {

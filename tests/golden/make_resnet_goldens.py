@@ -2,7 +2,7 @@
 """Writes resnet.safetensors: what torchvision's networks compute, in float64.
 
 Weights and images follow a rule of index and name (`uniform` below) that
-tests/resnet_test.cc repeats, so that no big file is needed. One training step's
+tests/models/zoo/resnet_test.cc repeats, so that no big file is needed. One training step's
 forward and backward pass gives logits, loss, gradients and running statistics;
 a forward pass before it, in inference, gives the logits of the given
 statistics. Of each large tensor the file keeps a digest.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "graph/evaluate.h"
+#include "graph/compile/evaluate.h"
 #include "tests/support/guarded_run.h"
 #include "tests/support/op_probe.h"
 

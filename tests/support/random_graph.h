@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "graph/builder.h"
-#include "graph/session.h"
+#include "graph/session/session.h"
 
 namespace sluice::testing {
 

@@ -13,7 +13,7 @@
 
 #include "graph/autograd.h"
 #include "graph/builder.h"
-#include "graph/session.h"
+#include "graph/session/session.h"
 
 namespace sluice::testing {
 

@@ -5,9 +5,9 @@
 
 #include "graph/builder.h"
 #include "io/datasets.h"
-#include "models/layers.h"
-#include "models/metrics.h"
-#include "models/trainer.h"
+#include "models/nn/layers.h"
+#include "models/nn/metrics.h"
+#include "models/train/trainer.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice::testing {

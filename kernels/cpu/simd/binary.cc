@@ -1,6 +1,6 @@
 // Loops of the elementwise ops of two operands, on contiguous runs: the caller
 // cuts a broadcast into runs where each operand is an array or one element.
-#include "engine/scalar.h"
+#include "engine/semantics/scalar.h"
 #include "kernels/cpu/simd/loop.h"
 #include "kernels/cpu/simd/tables.h"
 

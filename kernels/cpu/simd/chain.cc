@@ -1,7 +1,7 @@
 // The steps of chains, one function template for each form of operand.
 #include "kernels/cpu/simd/chain.h"
 
-#include "engine/scalar.h"
+#include "engine/semantics/scalar.h"
 #include "kernels/cpu/simd/stream.h"
 #include "kernels/cpu/simd/tables.h"
 

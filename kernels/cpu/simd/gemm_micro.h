@@ -1,4 +1,4 @@
-// Register-tiled matrix product on vectors; see kernels/cpu/gemm.h for the
+// Register-tiled matrix product on vectors; see kernels/cpu/gemm/gemm.h for the
 // method. A template over the element type, so that gemm.cc instantiates it
 // for the instruction set and the test for widths the machine lacks.
 #ifndef SLUICE_KERNELS_CPU_SIMD_GEMM_MICRO_H_

@@ -1,4 +1,5 @@
-// Random bits, the same as those of engine/random.h, many blocks at a time.
+// Random bits, the same as those of engine/semantics/random.h, many blocks at a
+// time.
 #ifndef SLUICE_KERNELS_CPU_SIMD_RANDOM_H_
 #define SLUICE_KERNELS_CPU_SIMD_RANDOM_H_
 

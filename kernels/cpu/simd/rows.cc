@@ -1,5 +1,5 @@
 // Kernels over the rows of a matrix: softmax, bias and its gradient.
-#include "engine/scalar.h"
+#include "engine/semantics/scalar.h"
 #include "kernels/cpu/simd/loop.h"
 #include "kernels/cpu/simd/reduction.h"
 #include "kernels/cpu/simd/tables.h"

@@ -75,7 +75,7 @@ struct OptimizerStep {
   float correction2 = 1;
 };
 
-// The inner parts of a matrix product; kernels/cpu/gemm.h drives them.
+// The inner parts of a matrix product; kernels/cpu/gemm/gemm.h drives them.
 template <typename T>
 struct GemmTile;
 template <typename T>

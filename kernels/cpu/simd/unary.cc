@@ -1,5 +1,5 @@
 // Loops of the elementwise ops of one operand.
-#include "engine/scalar.h"
+#include "engine/semantics/scalar.h"
 #include "kernels/cpu/simd/loop.h"
 #include "kernels/cpu/simd/tables.h"
 

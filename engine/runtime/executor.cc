@@ -1,0 +1,283 @@
+#include "engine/runtime/executor.h"
+
+#include <fmt/format.h>
+
+#include "engine/runtime/rendezvous.h"
+#include "engine/threads.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+void StepStop::Begin(Rendezvous* rendezvous, Clock::time_point deadline) {
+  MutexLock lock(mutex_);
+  status_ = {};
+  rendezvous_ = rendezvous;
+  deadline_ = deadline;
+  stopped_.store(false, std::memory_order_release);
+}
+
+void StepStop::Stop(const Status& status) {
+  MutexLock lock(mutex_);
+  if (stopped_.load()) return;
+  status_ = status;
+  stopped_.store(true);
+  if (rendezvous_ != nullptr) rendezvous_->Abort(status);
+}
+
+void StepStop::End() {
+  MutexLock lock(mutex_);
+  rendezvous_ = nullptr;
+}
+
+Status StepStop::status() const {
+  MutexLock lock(mutex_);
+  return status_;
+}
+
+Executor::Executor(const Plan& plan, Device& device)
+    : plan_(plan),
+      device_(device),
+      pointers_(plan.locations.size()),
+      bound_(plan.instructions.size()) {
+  using Kind = Location::Kind;
+  // On an accelerator feeds and fetches stay where they are.
+  const bool patched = device.accelerator() == nullptr;
+  for (uint32_t i = 0; patched && i < plan.locations.size(); ++i) {
+    const Location& location = plan.locations[i];
+    if (location.kind == Kind::kFeed) feeds_.push_back({i, location.index});
+    if (location.kind == Kind::kFetch) fetches_.push_back({i, location.index});
+  }
+  const size_t n = plan.instructions.size();
+  for (uint32_t i = 0; i < n; ++i) {
+    if (plan.instructions[i].dependencies == 0) sources_.push_back(i);
+  }
+  if (plan.dataflow) {
+    pending_ = std::make_unique<std::atomic<uint32_t>[]>(n);
+    ready_ = std::make_unique<std::atomic<int32_t>[]>(n);
+  }
+  if (plan.checked) checked_ = std::make_unique<CheckedRun>(plan);
+}
+
+Status Executor::Bind() {
+  Arena& arena = device_.arena();
+  SLUICE_RETURN_IF_ERROR(arena.Reserve(plan_.arena_bytes));
+  if (generation_ == arena.generation()) return {};
+  if (device_.accelerator() != nullptr) {
+    SLUICE_RETURN_IF_ERROR(BindOnAccelerator());
+  }
+  generation_ = arena.generation();
+  for (size_t i = 0; i < pointers_.size(); ++i) {
+    const Location& location = plan_.locations[i];
+    switch (location.kind) {
+      case Location::Kind::kArena:
+        pointers_[i] = arena.data() + location.offset;
+        break;
+      case Location::Kind::kConstant:
+        pointers_[i] = const_cast<void*>(plan_.constants[location.index].raw());
+        break;
+      case Location::Kind::kVariable:
+        pointers_[i] = plan_.variables[location.index]->value.raw();
+        break;
+      case Location::Kind::kFeed:
+        pointers_[i] = staging_ ? staging_->feed(location.index) : nullptr;
+        break;
+      case Location::Kind::kFetch:
+        pointers_[i] = staging_ ? staging_->fetch(location.index) : nullptr;
+        break;
+      case Location::Kind::kNone:
+        pointers_[i] = nullptr;
+        break;
+    }
+  }
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const Instruction& instruction = plan_.instructions[i];
+    void** operands = pointers_.data() + instruction.first_location;
+    void** outputs = operands + instruction.num_inputs;
+    bound_[i] = {plan_.kernels[instruction.kernel].get(),
+                 KernelContext(operands, outputs,
+                               outputs[instruction.num_outputs], &step_)};
+  }
+  return {};
+}
+
+Status Executor::Run(const StepBuffers& buffers, const StepContext& step,
+                     StepStop& stop, Observer* observer) {
+  for (uint32_t i : plan_.reads) {
+    const Variable& variable = *plan_.variables[i];
+    if (!variable.initialized) {
+      Status status = FailedPrecondition(fmt::format(
+          "variable '{}' is not initialised; call Session::Initialize or "
+          "restore a checkpoint first",
+          variable.name));
+      stop.Stop(status);
+      return status;
+    }
+  }
+  if (Status status = Bind(); !status.ok()) {
+    stop.Stop(status);
+    return status;
+  }
+  step_ = step;
+  if (staging_ != nullptr) {
+    const Status status = RunQueued(buffers, stop, observer);
+    if (!status.ok()) stop.Stop(status);
+  } else {
+    RunOnHost(buffers, stop, observer);
+  }
+  if (stop.stopped()) return stop.status();
+  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
+  return {};
+}
+
+void Executor::RunOnHost(const StepBuffers& buffers, StepStop& stop,
+                         Observer* observer) {
+  for (const Patch& p : feeds_) {
+    pointers_[p.location] = buffers.feeds[p.index];
+  }
+  for (const Patch& p : fetches_) {
+    pointers_[p.location] = buffers.fetches[p.index];
+  }
+  ScopedFlushDenormals flush;
+  if (plan_.dataflow) {
+    RunDataflow(observer, stop);
+  } else if (checked_ != nullptr) {
+    RunChecked(observer, stop);
+  } else if (observer != nullptr || stop.has_deadline()) {
+    RunSerial<true>(observer, stop);
+  } else {
+    RunSerial<false>(nullptr, stop);
+  }
+}
+
+template <bool kWatched>
+void Executor::RunSerial(Observer* observer, StepStop& stop) {
+  const uint32_t n = static_cast<uint32_t>(bound_.size());
+  for (uint32_t i = 0; i < n; ++i) {
+    if (stop.stopped()) return;
+    if constexpr (kWatched) {
+      if (!RunOne(i, observer, stop).ok()) return;
+    } else {
+      Bound& bound = bound_[i];
+      if (Status status = RunKernel(*bound.kernel, bound.context);
+          !status.ok()) {
+        stop.Stop(plan_.labels[i].Blame(status));
+        return;
+      }
+    }
+  }
+}
+
+void Executor::RunChecked(Observer* observer, StepStop& stop) {
+  checked_->Begin(device_.arena().data(), pointers_.data());
+  for (uint32_t i = 0; i < bound_.size() && !stop.stopped(); ++i) {
+    checked_->Before(i);
+    if (!RunOne(i, observer, stop).ok()) return;
+    const Status status = checked_->After(i);
+    if (!status.ok()) stop.Stop(plan_.labels[i].Blame(status));
+  }
+}
+
+template void Executor::RunSerial<false>(Observer* observer, StepStop& stop);
+template void Executor::RunSerial<true>(Observer* observer, StepStop& stop);
+
+// One instruction with everything that may surround it.
+Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
+  Bound& bound = bound_[i];
+  Status status;
+  if (stop.has_deadline() && stop.past_deadline()) {
+    status = DeadlineExceeded("the step's deadline passed");
+  }
+  const int64_t begin = observer ? SteadyNowNs() : 0;
+  if (status.ok()) status = RunKernel(*bound.kernel, bound.context);
+  if (!status.ok()) {
+    status = plan_.labels[i].Blame(status);
+  } else if (observer != nullptr) {
+    status = Observe(i, begin, *observer);
+  }
+  if (!status.ok()) stop.Stop(status);
+  return status;
+}
+
+void Executor::RunDataflow(Observer* observer, StepStop& stop) {
+  const uint32_t n = static_cast<uint32_t>(bound_.size());
+  for (uint32_t i = 0; i < n; ++i) {
+    pending_[i].store(plan_.instructions[i].dependencies,
+                      std::memory_order_relaxed);
+    ready_[i].store(-1, std::memory_order_relaxed);
+  }
+  for (uint32_t i = 0; i < sources_.size(); ++i) {
+    ready_[i].store(static_cast<int32_t>(sources_[i]),
+                    std::memory_order_relaxed);
+  }
+  head_.store(0, std::memory_order_relaxed);
+  tail_.store(static_cast<uint32_t>(sources_.size()),
+              std::memory_order_relaxed);
+  remaining_.store(n, std::memory_order_relaxed);
+  ParallelFor(ComputeThreads().threads(), 1,
+              [&](int64_t, int64_t) { Work(observer, stop); });
+}
+
+void Executor::Work(Observer* observer, StepStop& stop) {
+  const uint32_t n = static_cast<uint32_t>(bound_.size());
+  const bool watched = observer != nullptr || stop.has_deadline();
+  while (true) {
+    const uint32_t ticket = head_.fetch_add(1, std::memory_order_relaxed);
+    if (ticket >= n) return;
+    int32_t next;
+    while ((next = ready_[ticket].load(std::memory_order_acquire)) < 0) {
+      if (stop.stopped() || remaining_.load(std::memory_order_acquire) == 0) {
+        return;
+      }
+      Pause();
+    }
+    // The first successor that becomes ready is run next, without the queue.
+    uint32_t finished = 0;
+    while (next >= 0) {
+      const uint32_t i = static_cast<uint32_t>(next);
+      next = -1;
+      if (stop.stopped()) return;
+      if (watched) {
+        if (!RunOne(i, observer, stop).ok()) return;
+      } else if (Status status =
+                     RunKernel(*bound_[i].kernel, bound_[i].context);
+                 !status.ok()) {
+        stop.Stop(plan_.labels[i].Blame(status));
+        return;
+      }
+      ++finished;
+      const Instruction& instruction = plan_.instructions[i];
+      const uint32_t* successor =
+          plan_.successors.data() + instruction.first_successor;
+      for (uint32_t s = 0; s < instruction.num_successors; ++s) {
+        const uint32_t user = successor[s];
+        // Release our results, acquire those of the others.
+        if (plan_.instructions[user].dependencies > 1 &&
+            pending_[user].fetch_sub(1, std::memory_order_acq_rel) > 1) {
+          continue;
+        }
+        if (next < 0) {
+          next = static_cast<int32_t>(user);
+        } else {
+          const uint32_t place = tail_.fetch_add(1, std::memory_order_relaxed);
+          ready_[place].store(static_cast<int32_t>(user),
+                              std::memory_order_release);
+        }
+      }
+    }
+    if (remaining_.fetch_sub(finished, std::memory_order_acq_rel) == finished) {
+      return;
+    }
+  }
+}
+
+}  // namespace sluice

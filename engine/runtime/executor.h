@@ -1,0 +1,150 @@
+// Runs a Plan: in schedule order by the calling thread, whose kernels use all
+// compute threads; or by dependency counts on several threads, each kernel on
+// one; or on an accelerator, where the calling thread adds the kernels to a
+// queue, once, and from then on the whole step as captured.
+#ifndef SLUICE_ENGINE_RUNTIME_EXECUTOR_H_
+#define SLUICE_ENGINE_RUNTIME_EXECUTOR_H_
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/checked_run.h"
+#include "engine/runtime/plan.h"
+#include "engine/runtime/staging.h"
+#include "engine/runtime/trace.h"
+#include "engine/status.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice {
+
+// What ends a step early; shared by all executors of the step. Any thread may
+// stop it; the first status wins.
+class StepStop {
+ public:
+  void Begin(Rendezvous* rendezvous,
+             std::chrono::steady_clock::time_point deadline);
+  // Ends the step and wakes its waiters.
+  void Stop(const Status& status);
+  // Nobody runs the step any more.
+  void End();
+  bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
+  Status status() const;
+  bool has_deadline() const {
+    return deadline_ != std::chrono::steady_clock::time_point::max();
+  }
+  bool past_deadline() const {
+    return std::chrono::steady_clock::now() > deadline_;
+  }
+
+ private:
+  std::atomic<bool> stopped_{false};
+  std::chrono::steady_clock::time_point deadline_ =
+      std::chrono::steady_clock::time_point::max();
+  Rendezvous* rendezvous_ = nullptr;
+  mutable Mutex mutex_;
+  Status status_ GUARDED_BY(mutex_);
+};
+
+// The buffers of a step on the host; each device's Plan picks its own. Steps
+// alternate between slots 0 and 1, see Executor::Collect.
+struct StepBuffers {
+  std::span<void* const> feeds;
+  std::span<void* const> fetches;
+  int slot = 0;
+};
+
+// Holds one Plan's operand pointers, so that a run only patches feeds and
+// fetches. One call at a time. Borrows the Plan and the device.
+class Executor {
+ public:
+  Executor(const Plan& plan, Device& device);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Runs the whole Plan. Errors carry the node's name. Does not allocate unless
+  // the arena must grow or an instruction fails. On an accelerator it returns
+  // before the work is done; the slot must not be used again before Collect,
+  // or, if the step has failed on any device, Drain. What fails later is
+  // returned by the next call that waits for the device.
+  Status Run(const StepBuffers& buffers, const StepContext& step,
+             StepStop& stop, Observer* observer);
+  // On an accelerator, waits for the slot's last run and writes its fetches.
+  Status Collect(const StepBuffers& buffers);
+  // On an accelerator, waits for all that was added; what fails is left for a
+  // later call.
+  void Drain();
+  // Why the step runs kernel by kernel on its accelerator rather than as one
+  // captured graph; empty if it does not, or is on the CPU.
+  const std::string& why_not_captured() const { return why_not_captured_; }
+
+ private:
+  struct Bound {
+    Kernel* kernel;
+    KernelContext context;
+  };
+  struct Patch {
+    uint32_t location;
+    uint32_t index;  // of the feed or fetch
+  };
+
+  Status Bind();
+  Status BindOnAccelerator();
+  void RunOnHost(const StepBuffers& buffers, StepStop& stop,
+                 Observer* observer);
+  Status RunQueued(const StepBuffers& buffers, StepStop& stop,
+                   Observer* observer);
+  Status AddStep(const StepBuffers& buffers, StepStop& stop,
+                 Observer* observer);
+  Status AddKernels(StepStop& stop, Observer* timed);
+  Status Enqueue(StepStop& stop, Observer* timed);
+  Status Capture(Observer* timed);
+  Status MakeMarks();
+  Status ReportTimes(Observer& observer);
+  Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);
+  Status Tell(uint32_t instruction, int64_t begin_ns, int64_t end_ns,
+              void* const* outputs, Observer& observer);
+  Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
+  template <bool kWatched>
+  void RunSerial(Observer* observer, StepStop& stop);
+  void RunChecked(Observer* observer, StepStop& stop);
+  void RunDataflow(Observer* observer, StepStop& stop);
+  void Work(Observer* observer, StepStop& stop);
+
+  const Plan& plan_;
+  Device& device_;
+  uint64_t generation_ = ~uint64_t{0};  // of the arena the pointers point into
+  StepContext step_;
+  std::vector<void*> pointers_;  // parallel to plan_.locations
+  std::vector<Bound> bound_;     // parallel to plan_.instructions
+  std::vector<Patch> feeds_, fetches_;
+  std::unique_ptr<CheckedRun> checked_;  // of a Plan that asks for it
+
+  // On an accelerator only. The first run is not captured: kernels are loaded
+  // and tables filled then.
+  std::unique_ptr<Staging> staging_;
+  std::unique_ptr<CapturedWork> captured_;
+  std::unique_ptr<CapturedWork> captured_timed_;  // with marks
+  std::string why_not_captured_;
+  bool ran_before_ = false;
+  // Before the first instruction and after each, for an observer of times.
+  std::vector<Accelerator::Event> marks_;
+
+  // Dataflow: each instruction enters ready_ at most once, so a queue is an
+  // array with two counters. A worker claims a place with head_ and waits for
+  // it to be filled.
+  std::vector<uint32_t> sources_;  // instructions without dependencies
+  std::unique_ptr<std::atomic<uint32_t>[]> pending_;
+  std::unique_ptr<std::atomic<int32_t>[]> ready_;
+  alignas(64) std::atomic<uint32_t> head_{0};
+  alignas(64) std::atomic<uint32_t> tail_{0};
+  alignas(64) std::atomic<uint32_t> remaining_{0};
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_RUNTIME_EXECUTOR_H_

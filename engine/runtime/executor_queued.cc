@@ -1,0 +1,215 @@
+// Running a Plan on an accelerator: kernels are added to its compute queue in
+// schedule order, the first time; then the queue is recorded and replayed.
+#include <fmt/format.h>
+
+#include "engine/caught.h"
+#include "engine/runtime/executor.h"
+#include "engine/tensor.h"
+
+namespace sluice {
+namespace {
+
+// Why one of the plan's kernels cannot be captured; empty if all can.
+std::string WhyNotCaptured(const Plan& plan) {
+  for (const Instruction& instruction : plan.instructions) {
+    const std::string_view why =
+        plan.kernels[instruction.kernel]->why_not_captured();
+    if (why.empty()) continue;
+    const Plan::Label& label =
+        plan.labels[&instruction - &plan.instructions[0]];
+    return fmt::format("{}: {}", label.Who(), why);
+  }
+  return "";
+}
+
+// What work of the plan's kernels finds wrong is an error of a later wait.
+void WatchReports(const Plan& plan, Accelerator& accelerator) {
+  for (size_t i = 0; i < plan.instructions.size(); ++i) {
+    const Kernel& kernel = *plan.kernels[plan.instructions[i].kernel];
+    if (auto report = kernel.report()) {
+      accelerator.Watch([label = plan.labels[i]](
+                            const Status& found) { return label.Blame(found); },
+                        std::move(report));
+    }
+  }
+}
+
+}  // namespace
+
+Status Executor::BindOnAccelerator() {
+  Accelerator& accelerator = *device_.accelerator();
+  SLUICE_RETURN_IF_ERROR(accelerator.Use());
+  if (staging_ == nullptr) {
+    Result<std::unique_ptr<Staging>> staging =
+        Staging::Make(plan_, accelerator);
+    if (!staging.ok()) {
+      return staging.status().WithContext("feeds and fetches of one step");
+    }
+    staging_ = *std::move(staging);
+    why_not_captured_ = WhyNotCaptured(plan_);
+    WatchReports(plan_, accelerator);
+  }
+  // What was captured has the old addresses.
+  captured_.reset();
+  captured_timed_.reset();
+  ran_before_ = false;
+  return {};
+}
+
+// Work under way uses what is freed here, and pinned memory without asking.
+Executor::~Executor() {
+  Drain();
+}
+
+void Executor::Drain() {
+  if (staging_ == nullptr || !device_.accelerator()->Use().ok()) return;
+  device_.accelerator()->Drain();
+}
+
+Status Executor::RunQueued(const StepBuffers& buffers, StepStop& stop,
+                           Observer* observer) {
+  Accelerator& accelerator = *device_.accelerator();
+  SLUICE_RETURN_IF_ERROR(accelerator.Use());
+  step_.stream = accelerator.stream(Accelerator::kCompute);
+  step_.device_key = staging_->key();
+  const Status status = AddStep(buffers, stop, observer);
+  if (status.ok() && !stop.stopped()) return {};
+  // What was added goes on; it must not outlive this run's memory unnoticed.
+  const Status waited = accelerator.Synchronize();
+  return status.ok() ? waited : status;
+}
+
+// Adds all of a step to the queues.
+Status Executor::AddStep(const StepBuffers& buffers, StepStop& stop,
+                         Observer* observer) {
+  SLUICE_RETURN_IF_ERROR(staging_->CopyIn(buffers.slot, buffers.feeds, step_));
+  if (observer == nullptr) {
+    SLUICE_RETURN_IF_ERROR(Enqueue(stop, nullptr));
+  } else if (observer->reads_outputs()) {
+    RunSerial<true>(observer, stop);
+  } else {
+    SLUICE_RETURN_IF_ERROR(MakeMarks());
+    SLUICE_RETURN_IF_ERROR(Enqueue(stop, observer));
+    if (!stop.stopped()) SLUICE_RETURN_IF_ERROR(ReportTimes(*observer));
+  }
+  return stop.stopped() ? Status() : staging_->CopyOut(buffers.slot);
+}
+
+Status Executor::Collect(const StepBuffers& buffers) {
+  if (staging_ == nullptr) return {};
+  SLUICE_RETURN_IF_ERROR(device_.accelerator()->Use());
+  return staging_->Collect(buffers.slot, buffers.fetches);
+}
+
+// Adds kernel after kernel to the compute queue, with marks for `timed`.
+Status Executor::AddKernels(StepStop& stop, Observer* timed) {
+  if (timed != nullptr) {
+    SLUICE_RETURN_IF_ERROR(
+        device_.accelerator()->Record(marks_[0], Accelerator::kCompute));
+  }
+  RunSerial<true>(timed, stop);
+  return {};
+}
+
+// Adds the step's work to the compute queue.
+Status Executor::Enqueue(StepStop& stop, Observer* timed) {
+  std::unique_ptr<CapturedWork>& captured =
+      timed == nullptr ? captured_ : captured_timed_;
+  if (ran_before_ && captured == nullptr && why_not_captured_.empty()) {
+    SLUICE_RETURN_IF_ERROR(Capture(timed));
+    if (stop.stopped()) return {};  // cancelled meanwhile
+  }
+  if (captured != nullptr) return captured->Launch();
+  SLUICE_RETURN_IF_ERROR(AddKernels(stop, timed));
+  // A run that ended early has not made every kernel ready for capture.
+  if (!stop.stopped()) ran_before_ = true;
+  return {};
+}
+
+// On success there is captured work, or why_not_captured_: the device refused,
+// or a kernel that did what cannot be captured. An error of another kind recurs
+// when the step then runs without.
+Status Executor::Capture(Observer* timed) {
+  Accelerator& accelerator = *device_.accelerator();
+  SLUICE_RETURN_IF_ERROR(accelerator.BeginCapture());
+  StepStop failed;  // the capture, not the step
+  Status status = AddKernels(failed, timed);
+  if (failed.stopped()) status = failed.status();
+  Result<std::unique_ptr<CapturedWork>> captured = accelerator.EndCapture();
+  if (status.ok()) status = captured.status();
+  if (status.ok()) {
+    (timed == nullptr ? captured_ : captured_timed_) = *std::move(captured);
+  } else {
+    why_not_captured_ = status.message();
+  }
+  return {};
+}
+
+Status Executor::MakeMarks() {
+  while (marks_.size() <= plan_.instructions.size()) {
+    SLUICE_ASSIGN_OR_RETURN(Accelerator::Event mark,
+                            device_.accelerator()->MakeEvent());
+    marks_.push_back(std::move(mark));
+  }
+  return {};
+}
+
+// The observer may be a user's: what it throws is the instruction's error.
+Status Executor::Tell(uint32_t i, int64_t begin_ns, int64_t end_ns,
+                      void* const* outputs, Observer& observer) {
+  try {
+    return observer.AfterInstruction(plan_, i, begin_ns, end_ns, outputs);
+  } catch (...) {
+    return plan_.labels[i].Blame(CaughtStatus());
+  }
+}
+
+// Waits for the step.
+Status Executor::ReportTimes(Observer& observer) {
+  Accelerator& accelerator = *device_.accelerator();
+  SLUICE_RETURN_IF_ERROR(accelerator.Synchronize());
+  const int64_t end_ns = SteadyNowNs();
+  const auto time_of = [&](uint32_t mark) -> Result<int64_t> {
+    SLUICE_ASSIGN_OR_RETURN(
+        const double seconds,
+        accelerator.SecondsBetween(marks_[mark], marks_.back()));
+    return end_ns - static_cast<int64_t>(seconds * 1e9);
+  };
+  if (plan_.instructions.empty()) return {};
+  SLUICE_ASSIGN_OR_RETURN(int64_t begin, time_of(0));
+  for (uint32_t i = 0; i < plan_.instructions.size(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t end, time_of(i + 1));
+    SLUICE_RETURN_IF_ERROR(Tell(i, begin, end, nullptr, observer));
+    begin = end;
+  }
+  return {};
+}
+
+// Tells the observer of an instruction that began at `begin_ns`; if it is one
+// of times on the device, later.
+Status Executor::Observe(uint32_t i, int64_t begin_ns, Observer& observer) {
+  const Instruction& instruction = plan_.instructions[i];
+  void* const* outputs =
+      pointers_.data() + instruction.first_location + instruction.num_inputs;
+  if (staging_ == nullptr) {
+    return Tell(i, begin_ns, SteadyNowNs(), outputs, observer);
+  }
+  Accelerator& accelerator = *device_.accelerator();
+  if (!observer.reads_outputs()) {
+    return accelerator.Record(marks_[i + 1], Accelerator::kCompute);
+  }
+  SLUICE_RETURN_IF_ERROR(accelerator.Synchronize());
+  const int64_t end_ns = SteadyNowNs();
+  std::vector<Tensor> values;
+  std::vector<void*> copies;
+  const std::vector<TensorType>& types = plan_.labels[i].outputs;
+  for (size_t o = 0; o < types.size(); ++o) {
+    const Tensor there(types[o].dtype, types[o].shape, nullptr, outputs[o]);
+    SLUICE_ASSIGN_OR_RETURN(Tensor value, device_.memory().Download(there));
+    values.push_back(std::move(value));
+    copies.push_back(values.back().raw());
+  }
+  return Tell(i, begin_ns, end_ns, copies.data(), observer);
+}
+
+}  // namespace sluice

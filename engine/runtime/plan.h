@@ -1,0 +1,98 @@
+// A Plan: one device's part of a step, flat and immutable. Instructions in
+// schedule order, each with its prepared kernel and the places of its operands.
+// It knows nothing of graphs.
+#ifndef SLUICE_ENGINE_RUNTIME_PLAN_H_
+#define SLUICE_ENGINE_RUNTIME_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/device.h"
+#include "engine/kernel.h"
+#include "engine/tensor.h"
+
+namespace sluice {
+
+// Where an operand's bytes are.
+struct Location {
+  enum class Kind : uint8_t {
+    kArena,     // `offset` bytes into the device's arena
+    kConstant,  // Plan::constants[index]
+    kVariable,  // Plan::variables[index]
+    kFeed,      // the step's feed `index`
+    kFetch,     // the step's fetch `index`
+    kNone,      // no bytes: an operand of size 0
+  };
+  Kind kind = Kind::kNone;
+  uint32_t index = 0;
+  size_t offset = 0;
+};
+
+struct Instruction {
+  uint32_t kernel = 0;  // Plan::kernels
+  // Ranges of Plan::locations: inputs, then outputs, then the workspace.
+  uint32_t first_location = 0;
+  uint16_t num_inputs = 0;
+  uint16_t num_outputs = 0;
+  // Range of Plan::successors: instructions that must wait for this one.
+  uint32_t first_successor = 0;
+  uint32_t num_successors = 0;
+  uint32_t dependencies = 0;  // how many instructions this one waits for
+};
+
+struct Plan {
+  std::string device;
+  std::vector<Instruction> instructions;
+  std::vector<KernelPtr> kernels;
+  std::vector<Location> locations;
+  std::vector<uint32_t> successors;
+  std::vector<Tensor> constants;  // in the device's memory
+  std::vector<Variable*> variables;
+  // Of the variables, those read before this Plan writes them, and those it
+  // writes as a whole: they are initialised by running it.
+  std::vector<uint32_t> reads;
+  std::vector<uint32_t> initializes;
+  // Of the step's feeds and fetches, by index; 0 for those it does not touch.
+  std::vector<size_t> feed_bytes, fetch_bytes;
+  size_t arena_bytes = 0;
+  size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
+  bool receives = false;         // has a Recv, so it must run in order
+  // For CheckedRun: no two buffers share memory, each has kAlignment bytes
+  // before and behind it that are nobody's, and operand_bytes is parallel to
+  // locations.
+  bool checked = false;
+  std::vector<size_t> operand_bytes;
+  // Whether memory reuse is among the dependencies, so that instructions may
+  // run by dependency count rather than in order.
+  bool dataflow = false;
+
+  // Beside the hot data, for reports: what lives in the arena, and when.
+  struct Buffer {
+    static constexpr int kWorkspace = -1;
+    int instruction = 0;  // that writes it first
+    int output = 0;       // of that instruction, or kWorkspace
+    size_t bytes = 0;
+    size_t offset = 0;
+    int last = 0;  // instruction that uses it
+  };
+  std::vector<Buffer> buffers;
+
+  // For messages and observers, one per instruction.
+  struct Label {
+    std::string node;
+    std::string op;
+    std::vector<TensorType> outputs;
+    std::string location = {};  // "model.cc:41"
+    int mutates = 0;            // how many leading inputs it updates
+
+    std::string Who() const;  // "MatMul 'fc1/matmul'"
+    // The status with who failed and the line that asked for it.
+    Status Blame(const Status& status) const;
+  };
+  std::vector<Label> labels;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_RUNTIME_PLAN_H_

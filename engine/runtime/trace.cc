@@ -1,0 +1,118 @@
+#include "engine/runtime/trace.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace sluice {
+
+int64_t SteadyNowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Status ChromeTrace::AfterInstruction(const Plan& plan, uint32_t instruction,
+                                     int64_t begin_ns, int64_t end_ns,
+                                     void* const*) {
+  const Plan::Label& label = plan.labels[instruction];
+  std::string types;
+  for (const TensorType& type : label.outputs) {
+    if (!types.empty()) types += ", ";
+    types += type.ToString();
+  }
+  const uint64_t thread =
+      std::hash<std::thread::id>()(std::this_thread::get_id());
+  MutexLock lock(mutex_);
+  events_.push_back({label.node, label.op, plan.device, std::move(types),
+                     begin_ns, end_ns, thread});
+  return {};
+}
+
+void ChromeTrace::Clear() {
+  MutexLock lock(mutex_);
+  events_.clear();
+}
+
+size_t ChromeTrace::events() const {
+  MutexLock lock(mutex_);
+  return events_.size();
+}
+
+std::string ChromeTrace::ToJson() const {
+  using Json = nlohmann::json;
+  MutexLock lock(mutex_);
+  Json out = Json::array();
+  std::map<std::string, int> processes;
+  std::map<uint64_t, int> threads;
+  for (const Event& event : events_) {
+    const auto [process, fresh] =
+        processes.emplace(event.device, static_cast<int>(processes.size()));
+    if (fresh) {
+      out.push_back({{"ph", "M"},
+                     {"name", "process_name"},
+                     {"pid", process->second},
+                     {"args", {{"name", event.device}}}});
+    }
+    const int thread =
+        threads.emplace(event.thread, static_cast<int>(threads.size()))
+            .first->second;
+    // Times are in microseconds there.
+    out.push_back(
+        {{"ph", "X"},
+         {"name", event.op},
+         {"pid", process->second},
+         {"tid", thread},
+         {"ts", static_cast<double>(event.begin_ns) / 1e3},
+         {"dur", static_cast<double>(event.end_ns - event.begin_ns) / 1e3},
+         {"args", {{"node", event.node}, {"outputs", event.types}}}});
+  }
+  return Json{{"traceEvents", std::move(out)}}.dump();
+}
+
+Status ChromeTrace::Save(const std::string& path) const {
+  std::ofstream file(path, std::ios::binary);
+  file << ToJson();
+  file.close();
+  if (!file) return Unavailable(fmt::format("cannot write trace '{}'", path));
+  return {};
+}
+
+Status FiniteCheck::AfterInstruction(const Plan& plan, uint32_t instruction,
+                                     int64_t, int64_t, void* const* outputs) {
+  const Plan::Label& label = plan.labels[instruction];
+  for (size_t i = 0; i < label.outputs.size(); ++i) {
+    const TensorType& type = label.outputs[i];
+    if (AllFinite(type.dtype, outputs[i], type.shape.elements())) continue;
+    MutexLock lock(mutex_);
+    node_ = label.node;
+    return OutOfRange(
+        fmt::format("{} '{}': output {} {} holds a NaN or an infinity",
+                    label.op, label.node, i, type.ToString()));
+  }
+  return {};
+}
+
+std::string FiniteCheck::node() const {
+  MutexLock lock(mutex_);
+  return node_;
+}
+
+bool AllFinite(DType dtype, const void* data, int64_t n) {
+  if (!IsFloating(dtype)) return true;
+  return DispatchFloating(dtype, [&]<typename T>(TypeTag<T>) {
+    const T* values = static_cast<const T*>(data);
+    for (int64_t i = 0; i < n; ++i) {
+      if (!std::isfinite(static_cast<ComputeType<T>>(values[i]))) return false;
+    }
+    return true;
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,82 @@
+// Watching a step: who ran when, and what came out.
+#ifndef SLUICE_ENGINE_RUNTIME_TRACE_H_
+#define SLUICE_ENGINE_RUNTIME_TRACE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/plan.h"
+#include "engine/status.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice {
+
+// Now, in nanoseconds of the steady clock.
+int64_t SteadyNowNs();
+
+// Told of every instruction after it ran, by the thread that ran it, so calls
+// come concurrently. Times are of SteadyNowNs. `outputs` points to the
+// instruction's results, which are valid only during the call. An error ends
+// the step, and so does what it throws.
+//
+// On an accelerator times are of the device's clock, counted back from when
+// the step was seen to end, and calls come after that. An observer that reads
+// outputs is given copies on the host; each kernel is waited for then, and
+// times are of the host's clock.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  // Otherwise it is given no outputs where that would cost time.
+  virtual bool reads_outputs() const { return true; }
+  virtual Status AfterInstruction(const Plan& plan, uint32_t instruction,
+                                  int64_t begin_ns, int64_t end_ns,
+                                  void* const* outputs) = 0;
+};
+
+// Collects a trace in the Chrome trace-event format, which Perfetto and
+// chrome://tracing open: one process per device, one row per thread.
+class ChromeTrace final : public Observer {
+ public:
+  bool reads_outputs() const override { return false; }
+  Status AfterInstruction(const Plan& plan, uint32_t instruction,
+                          int64_t begin_ns, int64_t end_ns,
+                          void* const* outputs) override;
+  // Drops what was collected.
+  void Clear();
+  size_t events() const;
+  std::string ToJson() const;
+  Status Save(const std::string& path) const;
+
+ private:
+  struct Event {
+    std::string node, op, device, types;
+    int64_t begin_ns, end_ns;
+    uint64_t thread;
+  };
+  mutable Mutex mutex_;
+  std::vector<Event> events_ GUARDED_BY(mutex_);
+};
+
+// Ends the step at the first output with a NaN or an infinity; then node() is
+// its name.
+class FiniteCheck final : public Observer {
+ public:
+  Status AfterInstruction(const Plan& plan, uint32_t instruction,
+                          int64_t begin_ns, int64_t end_ns,
+                          void* const* outputs) override;
+  std::string node() const;
+
+ private:
+  mutable Mutex mutex_;
+  std::string node_ GUARDED_BY(mutex_);
+};
+
+// Whether all elements of a floating-point array are finite; true for others.
+bool AllFinite(DType dtype, const void* data, int64_t n);
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_RUNTIME_TRACE_H_

@@ -1,0 +1,57 @@
+// The sizes of a convolution, from any of its ops. The kernels of all devices
+// share it.
+#ifndef SLUICE_ENGINE_SEMANTICS_CONV_GEOMETRY_H_
+#define SLUICE_ENGINE_SEMANTICS_CONV_GEOMETRY_H_
+
+#include "engine/kernel.h"
+#include "engine/semantics/window.h"
+
+namespace sluice {
+
+// x [images, h.input, w.input, groups * in], filter [kh, kw, in,
+// groups * out], y [images, h.output, w.output, groups * out]. A depthwise
+// filter [kh, kw, c, m] has the layout of one of c groups, [kh, kw, 1, c * m].
+struct ConvGeometry {
+  int64_t images = 0;
+  WindowDim h, w;
+  int64_t groups = 1;
+  int64_t in = 0;   // channels per group
+  int64_t out = 0;  // channels per group
+
+  int64_t x_channels() const { return groups * in; }
+  int64_t y_channels() const { return groups * out; }
+  // Elements of one image.
+  int64_t x_image() const { return h.input * w.input * x_channels(); }
+  int64_t y_image() const { return h.output * w.output * y_channels(); }
+  // Rows of the filter as a matrix [taps() * in, groups * out].
+  int64_t taps() const { return h.window * w.window; }
+};
+
+inline Result<ConvGeometry> ConvGeometryOf(const KernelSpec& spec) {
+  const bool depthwise = spec.op.starts_with("Depthwise");
+  const bool to_input = spec.op.ends_with("BackpropInput");
+  const bool to_filter = spec.op.ends_with("BackpropFilter");
+  const Shape& x = (to_input ? spec.outputs[0] : spec.inputs[0]).shape;
+  const Shape& filter = (to_filter ? spec.outputs[0] : spec.inputs[1]).shape;
+  SLUICE_ASSIGN_OR_RETURN(const Window2D window,
+                          WindowOf(spec.attrs, x, filter[0], filter[1]));
+  ConvGeometry g;
+  g.images = x[0];
+  g.h = window.h;
+  g.w = window.w;
+  g.groups = depthwise ? filter[2] : spec.attrs.Int("groups");
+  g.in = depthwise ? 1 : filter[2];
+  g.out = depthwise ? filter[3] : filter[3] / g.groups;
+  return g;
+}
+
+// The window whose tap k lies on input element i, or -1.
+inline int64_t WindowOver(const WindowDim& d, int64_t i, int64_t k) {
+  const int64_t start = i + d.pad_before - k * d.dilation;
+  if (start < 0 || start % d.stride != 0) return -1;
+  return start / d.stride < d.output ? start / d.stride : -1;
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_SEMANTICS_CONV_GEOMETRY_H_

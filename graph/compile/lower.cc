@@ -1,0 +1,432 @@
+#include "graph/compile/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <unordered_map>
+
+#include "graph/compile/evaluate.h"
+#include "graph/compile/memory_plan.h"
+
+namespace sluice {
+namespace {
+
+// The bytes behind one or more values.
+struct Storage {
+  Location::Kind kind = Location::Kind::kNone;
+  uint32_t index = 0;  // of a constant, variable or feed
+  size_t bytes = 0;
+  int unused = 0;            // operands that have yet to read it
+  std::vector<int> touched;  // instructions that read or write it, in order
+  int output = Plan::Buffer::kWorkspace;  // of the first to write it
+};
+
+// Whether the variables that a node updates have a value then in any case.
+bool Initializes(const Node& node) {
+  if (node.Is("Assign")) return node.num_inputs() == 2;
+  if (!node.Is("AssignList")) return false;
+  const Tensor* apply = ConstantValue(node.input(node.num_inputs() - 1));
+  return apply != nullptr && apply->At(0) != 0;
+}
+
+std::atomic<ExecutorMode> auto_executor{ExecutorMode::kAuto};
+
+// Instructions that something must wait for.
+using Positions = std::set<int>;
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, Device& device, const LowerOptions& options)
+      : graph_(graph), device_(device), options_(options) {
+    plan_.device = device.name().ToString();
+    const ExecutorMode mode = options.mode == ExecutorMode::kAuto
+                                  ? auto_executor.load()
+                                  : options.mode;
+    plan_.checked = mode == ExecutorMode::kChecked &&
+                    device.accelerator() == nullptr &&
+                    device.type() != DeviceType::kNull;
+    mode_ = mode == ExecutorMode::kChecked ? ExecutorMode::kAuto : mode;
+  }
+
+  Result<Plan> Run() {
+    const std::vector<Node*> order = graph_.TopologicalOrder();
+    CountUses(order);
+    for (Node* node : order) SLUICE_RETURN_IF_ERROR(Visit(*node));
+    PlaceBuffers();
+    plan_.dataflow = !plan_.checked && ChooseDataflow();
+    if (plan_.dataflow) AddReuseDependencies();
+    WriteDependencies();
+    return std::move(plan_);
+  }
+
+ private:
+  // How many operands read each buffer, seen through views.
+  void CountUses(const std::vector<Node*>& order) {
+    for (const Node* node : order) {
+      if (!IsInstruction(*node)) continue;
+      for (const Output& input : node->inputs()) {
+        const Output* root = &input;
+        while (root->index() == 0 && root->node().op().view) {
+          root = &root->node().input(0);
+        }
+        ++uses_[*root];
+      }
+    }
+  }
+
+  Status Visit(Node& node) {
+    if (IsInstruction(node)) return Emit(node);
+    Positions& after = after_[&node];
+    for (const Output& input : node.inputs()) Depend(input.node(), &after);
+    for (const Node* control : node.control_inputs()) Depend(*control, &after);
+    if (node.op().view) {
+      storage_of_[node.output(0)] = storage_of_.at(node.input(0));
+    } else if (node.Is("Const")) {
+      storage_of_[node.output(0)] =
+          NewStorage(node.output(0), Location::Kind::kConstant,
+                     static_cast<uint32_t>(plan_.constants.size()));
+      SLUICE_ASSIGN_OR_RETURN(
+          Tensor value,
+          device_.memory().Upload(node.attrs().TensorOf("value")));
+      plan_.constants.push_back(std::move(value));
+    } else if (node.Is("Variable")) {
+      SLUICE_ASSIGN_OR_RETURN(
+          Variable * variable,
+          device_.variables().Declare(node.origin(), node.output_type(0)));
+      storage_of_[node.output(0)] =
+          NewStorage(node.output(0), Location::Kind::kVariable,
+                     static_cast<uint32_t>(plan_.variables.size()));
+      plan_.variables.push_back(variable);
+    } else if (node.Is("Placeholder")) {
+      const auto index = static_cast<uint32_t>(options_.feeds.at(node.name()));
+      storage_of_[node.output(0)] =
+          NewStorage(node.output(0), Location::Kind::kFeed, index);
+      SetBytes(index, node.output_type(0), &plan_.feed_bytes);
+    }
+    return {};
+  }
+
+  static void SetBytes(uint32_t index, const TensorType& type,
+                       std::vector<size_t>* bytes) {
+    if (index >= bytes->size()) bytes->resize(index + 1);
+    (*bytes)[index] = type.bytes();
+  }
+
+  int NewStorage(const Output& output, Location::Kind kind, uint32_t index) {
+    auto uses = uses_.find(output);
+    storages_.push_back({kind,
+                         index,
+                         output.type().bytes(),
+                         uses == uses_.end() ? 0 : uses->second,
+                         {},
+                         output.index()});
+    return static_cast<int>(storages_.size()) - 1;
+  }
+
+  void Depend(const Node& on, Positions* positions) const {
+    const Positions& after = after_.at(&on);
+    positions->insert(after.begin(), after.end());
+  }
+
+  Status Emit(Node& node) {
+    const int position = static_cast<int>(plan_.instructions.size());
+    KernelSpec spec = SpecOf(node, options_.deterministic);
+    spec.tf32 = options_.tf32;
+    if (node.Is("Send") || node.Is("Recv")) {
+      spec.attrs.Set("slot",
+                     int64_t{options_.slots.at(node.attrs().String("key"))});
+      plan_.receives |= node.Is("Recv");
+    }
+    SLUICE_ASSIGN_OR_RETURN(KernelPtr kernel, Prepare(spec));
+
+    Positions waits;
+    for (const Output& input : node.inputs()) Depend(input.node(), &waits);
+    for (const Node* control : node.control_inputs()) Depend(*control, &waits);
+
+    Instruction instruction;
+    instruction.kernel = static_cast<uint32_t>(plan_.kernels.size());
+    instruction.first_location = static_cast<uint32_t>(operands_.size());
+    instruction.num_inputs = static_cast<uint16_t>(node.num_inputs());
+    instruction.num_outputs = static_cast<uint16_t>(node.num_outputs());
+    for (const Output& input : node.inputs()) {
+      const int s = storage_of_.at(input);
+      operands_.push_back(s);
+      storages_[s].touched.push_back(position);
+    }
+    NoteVariables(node);
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      operands_.push_back(OutputStorage(node, i, position, &waits));
+    }
+    if (node.Is("Fetch")) {
+      instruction.num_outputs = 1;
+      const auto index = static_cast<uint32_t>(node.attrs().Int("index"));
+      SetBytes(index, node.input(0).type(), &plan_.fetch_bytes);
+      storages_.push_back({Location::Kind::kFetch,
+                           index,
+                           node.input(0).type().bytes(),
+                           0,
+                           {position}});
+      operands_.push_back(static_cast<int>(storages_.size()) - 1);
+    }
+    for (const Output& input : node.inputs()) {
+      --storages_[storage_of_.at(input)].unused;
+    }
+    const size_t workspace = kernel->workspace_bytes();
+    storages_.push_back(
+        {workspace > 0 ? Location::Kind::kArena : Location::Kind::kNone,
+         0,
+         workspace,
+         0,
+         {position}});
+    operands_.push_back(static_cast<int>(storages_.size()) - 1);
+
+    after_[&node] = {position};
+    waits_.emplace_back(waits.begin(), waits.end());
+    plan_.kernels.push_back(std::move(kernel));
+    plan_.instructions.push_back(instruction);
+    plan_.labels.push_back({node.name(), node.op().name, node.output_types(),
+                            node.location(), node.mutates()});
+    return {};
+  }
+
+  Result<KernelPtr> Prepare(const KernelSpec& spec) const {
+    if (device_.type() == DeviceType::kNull) {
+      return KernelOf([](const KernelContext&) {});
+    }
+    if (device_.accelerator() != nullptr) {
+      SLUICE_RETURN_IF_ERROR(device_.accelerator()->Use());
+    }
+    SLUICE_ASSIGN_OR_RETURN(const KernelDef* def,
+                            KernelTable::Global().Find(spec, device_.type()));
+    Result<KernelPtr> kernel = MakeKernel(*def, spec);
+    if (!kernel.ok()) {
+      return kernel.status().WithContext(
+          fmt::format("{} '{}'", spec.op, spec.node));
+    }
+    return kernel;
+  }
+
+  // Which variables must have a value before the step, and which get one.
+  void NoteVariables(const Node& node) {
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      const Storage& storage = storages_[storage_of_.at(node.input(i))];
+      if (storage.kind != Location::Kind::kVariable) continue;
+      if (i < node.mutates() && Initializes(node)) {
+        if (written_.insert(storage.index).second) {
+          plan_.initializes.push_back(storage.index);
+        }
+      } else if (!written_.contains(storage.index) &&
+                 read_.insert(storage.index).second) {
+        plan_.reads.push_back(storage.index);
+      }
+    }
+  }
+
+  int OutputStorage(const Node& node, int i, int position, Positions* waits) {
+    const Output output = node.output(i);
+    int s;
+    if (i == 0 && node.mutates() > 0) {
+      s = storage_of_.at(node.input(0));
+    } else if (const int taken = i == 0 && !plan_.checked ? TakeOver(node) : -1;
+               taken >= 0) {
+      s = taken;
+      // Everybody else must be done with the old value.
+      for (int user : storages_[s].touched) {
+        if (user != position) waits->insert(user);
+      }
+      storages_[s].unused += uses_.contains(output) ? uses_.at(output) : 0;
+    } else {
+      s = NewStorage(output, Location::Kind::kArena, 0);
+    }
+    storages_[s].touched.push_back(position);
+    storage_of_[output] = s;
+    return s;
+  }
+
+  // The storage of an input that output 0 may overwrite, or -1. Where one
+  // tensor is several inputs, each of them has to bear it: Conv2DBiasAdd may
+  // write over its addend, but not if that is what it convolves.
+  int TakeOver(const Node& node) const {
+    const auto& inplace = node.op().inplace;
+    for (int candidate : inplace) {
+      if (candidate >= node.num_inputs()) continue;
+      const int s = storage_of_.at(node.input(candidate));
+      const Storage& storage = storages_[s];
+      if (storage.kind != Location::Kind::kArena ||
+          storage.bytes != node.output_type(0).bytes()) {
+        continue;
+      }
+      int here = 0;
+      bool bear = true;
+      for (int i = 0; i < node.num_inputs(); ++i) {
+        if (storage_of_.at(node.input(i)) != s) continue;
+        ++here;
+        bear &= std::find(inplace.begin(), inplace.end(), i) != inplace.end() &&
+                node.input(i).shape() == node.input(candidate).shape();
+      }
+      if (here == storage.unused && bear) return s;
+    }
+    return -1;
+  }
+
+  void PlaceBuffers() {
+    std::vector<BufferRequest> requests;
+    std::vector<int> storage_of_request;
+    for (size_t s = 0; s < storages_.size(); ++s) {
+      const Storage& storage = storages_[s];
+      if (storage.kind != Location::Kind::kArena) continue;
+      requests.push_back(
+          {storage.bytes, storage.touched.front(), storage.touched.back()});
+      storage_of_request.push_back(static_cast<int>(s));
+    }
+    const MemoryPlan memory =
+        plan_.checked ? PlanApart(requests) : PlanMemory(requests);
+    plan_.arena_bytes = memory.arena_bytes;
+    plan_.arena_lower_bound = memory.lower_bound;
+    offsets_.resize(storages_.size());
+    for (size_t r = 0; r < requests.size(); ++r) {
+      const int s = storage_of_request[r];
+      offsets_[s] = memory.offsets[r];
+      plan_.buffers.push_back({requests[r].first, storages_[s].output,
+                               requests[r].bytes, memory.offsets[r],
+                               requests[r].last});
+    }
+    for (int s : operands_) {
+      plan_.locations.push_back(
+          {storages_[s].kind, storages_[s].index, offsets_[s]});
+      if (plan_.checked) plan_.operand_bytes.push_back(storages_[s].bytes);
+    }
+  }
+
+  // Dataflow pays when most of the work is in nodes too small to use all
+  // threads by themselves, and branches could overlap: when the longest chain
+  // is well below the sum. Cost is the bytes a node touches, the constant its
+  // fixed price.
+  bool ChooseDataflow() const {
+    if (device_.accelerator() != nullptr) return false;  // it has a queue
+    if (mode_ != ExecutorMode::kAuto) {
+      return mode_ == ExecutorMode::kDataflow && !plan_.receives;
+    }
+    constexpr double kFixedBytes = 1 << 10;
+    constexpr double kSmallBytes = 1 << 16;
+    const size_t n = plan_.instructions.size();
+    std::vector<double> finish(n);
+    double total = 0, small = 0, longest = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const Instruction& instruction = plan_.instructions[i];
+      double cost = kFixedBytes;
+      const int operands = instruction.num_inputs + instruction.num_outputs;
+      for (int o = 0; o < operands; ++o) {
+        cost += static_cast<double>(
+            storages_[operands_[instruction.first_location + o]].bytes);
+      }
+      double start = 0;
+      for (int w : waits_[i]) start = std::max(start, finish[w]);
+      finish[i] = start + cost;
+      longest = std::max(longest, finish[i]);
+      total += cost;
+      if (cost < kSmallBytes) small += cost;
+    }
+    return !plan_.receives && n >= 16 && small > 0.5 * total &&
+           total > 1.5 * longest;
+  }
+
+  // A buffer at an address that another used before: its writer waits for
+  // everyone who touched the other.
+  void AddReuseDependencies() {
+    struct Segment {
+      size_t end;
+      int storage;
+    };
+    std::map<size_t, Segment> segments;  // by begin; they never overlap
+    std::vector<int> by_first;
+    for (size_t s = 0; s < storages_.size(); ++s) {
+      if (storages_[s].kind == Location::Kind::kArena && storages_[s].bytes) {
+        by_first.push_back(static_cast<int>(s));
+      }
+    }
+    std::stable_sort(by_first.begin(), by_first.end(), [&](int a, int b) {
+      return storages_[a].touched.front() < storages_[b].touched.front();
+    });
+    for (int s : by_first) {
+      const size_t begin = offsets_[s], end = begin + storages_[s].bytes;
+      const int writer = storages_[s].touched.front();
+      auto it = segments.upper_bound(begin);
+      if (it != segments.begin()) --it;
+      while (it != segments.end() && it->first < end) {
+        const size_t old_begin = it->first;
+        const Segment old = it->second;
+        if (old.end <= begin) {
+          ++it;
+          continue;
+        }
+        for (int user : storages_[old.storage].touched) {
+          if (user != writer) waits_[writer].push_back(user);
+        }
+        it = segments.erase(it);
+        if (old_begin < begin) segments[old_begin] = {begin, old.storage};
+        if (old.end > end) {
+          it = segments.insert_or_assign(end, old).first;
+        }
+      }
+      segments[begin] = {end, s};
+    }
+  }
+
+  void WriteDependencies() {
+    const size_t n = plan_.instructions.size();
+    std::vector<std::vector<uint32_t>> successors(n);
+    for (size_t i = 0; i < n; ++i) {
+      std::vector<int>& waits = waits_[i];
+      std::sort(waits.begin(), waits.end());
+      waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+      plan_.instructions[i].dependencies = static_cast<uint32_t>(waits.size());
+      for (int w : waits) {
+        SLUICE_CHECK(w < static_cast<int>(i));
+        successors[w].push_back(static_cast<uint32_t>(i));
+      }
+    }
+    for (size_t i = 0; i < n; ++i) {
+      plan_.instructions[i].first_successor =
+          static_cast<uint32_t>(plan_.successors.size());
+      plan_.instructions[i].num_successors =
+          static_cast<uint32_t>(successors[i].size());
+      plan_.successors.insert(plan_.successors.end(), successors[i].begin(),
+                              successors[i].end());
+    }
+  }
+
+  const Graph& graph_;
+  Device& device_;
+  const LowerOptions& options_;
+  ExecutorMode mode_ = ExecutorMode::kAuto;  // of a Plan that is not checked
+  Plan plan_;
+  std::map<Output, int> uses_;
+  std::vector<Storage> storages_;
+  std::vector<size_t> offsets_;  // parallel to storages_
+  std::map<Output, int> storage_of_;
+  std::vector<int> operands_;  // storages, parallel to plan_.locations
+  std::unordered_map<const Node*, Positions> after_;
+  std::vector<std::vector<int>> waits_;  // parallel to plan_.instructions
+  std::set<uint32_t> written_, read_;    // variables
+};
+
+}  // namespace
+
+void SetAutoExecutor(ExecutorMode mode) {
+  auto_executor.store(mode);
+}
+
+bool IsInstruction(const Node& node) {
+  return !node.op().view && !node.Is("Const") && !node.Is("Variable") &&
+         !node.Is("Placeholder") && !node.Is("NoOp");
+}
+
+Result<Plan> Lower(const Graph& graph, Device& device,
+                   const LowerOptions& options) {
+  return Lowering(graph, device, options).Run();
+}
+
+}  // namespace sluice

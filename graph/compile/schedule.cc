@@ -1,0 +1,105 @@
+#include <queue>
+#include <unordered_map>
+
+#include "graph/compile/lower.h"
+
+namespace sluice {
+namespace {
+
+// What a value's buffer is: views share their input's, updates write into the
+// variable's.
+const Output& Root(const Output& output) {
+  const Output* root = &output;
+  while (root->index() == 0 && root->node().op().view) {
+    root = &root->node().input(0);
+  }
+  return *root;
+}
+
+bool InArena(const Output& root) {
+  const Node& node = root.node();
+  return !node.Is("Const") && !node.Is("Variable") && !node.Is("Placeholder") &&
+         !(node.mutates() > 0 && root.index() == 0);
+}
+
+class Scheduler {
+ public:
+  explicit Scheduler(const Graph& graph) : graph_(graph) {
+    for (const auto& node : graph.nodes()) {
+      for (const Output& input : node->inputs()) {
+        ++uses_[Root(input)];
+        users_[&input.node()].push_back(node.get());
+        ++waiting_[node.get()];
+      }
+      for (Node* control : node->control_inputs()) {
+        users_[control].push_back(node.get());
+        ++waiting_[node.get()];
+      }
+    }
+  }
+
+  std::vector<Node*> Run() {
+    auto later = [](const Node* a, const Node* b) { return a->id() > b->id(); };
+    std::priority_queue<Node*, std::vector<Node*>, decltype(later)> ready(
+        later);
+    std::vector<Node*> freeing;  // taken first, oldest last
+    auto offer = [&](Node* node) {
+      Frees(*node) ? freeing.push_back(node) : ready.push(node);
+    };
+    for (const auto& node : graph_.nodes()) {
+      if (waiting_[node.get()] == 0) ready.push(node.get());
+    }
+    std::vector<Node*> order;
+    order.reserve(graph_.nodes().size());
+    while (!ready.empty() || !freeing.empty()) {
+      Node* node;
+      if (!freeing.empty()) {
+        node = freeing.back();
+        freeing.pop_back();
+      } else {
+        node = ready.top();
+        ready.pop();
+      }
+      order.push_back(node);
+      for (const Output& input : node->inputs()) --uses_[Root(input)];
+      for (Node* user : users_[node]) {
+        if (--waiting_[user] == 0) offer(user);
+      }
+    }
+    SLUICE_CHECK(order.size() == graph_.nodes().size());
+    return order;
+  }
+
+ private:
+  // Whether running the node now leaves fewer bytes alive.
+  bool Frees(const Node& node) const {
+    int64_t change = 0;
+    if (!node.op().view) {
+      for (int i = 0; i < node.num_outputs(); ++i) {
+        if (InArena(node.output(i))) {
+          change += static_cast<int64_t>(node.output_type(i).bytes());
+        }
+      }
+    }
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      const Output& root = Root(node.input(i));
+      if (InArena(root) && uses_.at(root) == 1) {
+        change -= static_cast<int64_t>(root.type().bytes());
+      }
+    }
+    return change < 0;
+  }
+
+  const Graph& graph_;
+  std::map<Output, int> uses_;  // not yet run, by buffer
+  std::unordered_map<const Node*, std::vector<Node*>> users_;
+  std::unordered_map<const Node*, int> waiting_;
+};
+
+}  // namespace
+
+std::vector<Node*> Schedule(const Graph& graph) {
+  return Scheduler(graph).Run();
+}
+
+}  // namespace sluice

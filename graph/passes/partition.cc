@@ -1,0 +1,246 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+
+#include "graph/passes/passes.h"
+
+namespace sluice::passes {
+namespace {
+
+// "/cpu:1" as part of a node's name.
+std::string NamePart(std::string device) {
+  device.erase(0, device.find_first_not_of('/'));
+  std::replace(device.begin(), device.end(), ':', '_');
+  return device;
+}
+
+// Index standing for "the node has run" among the indices of its outputs.
+constexpr int kDone = -1;
+
+// Something that leaves its device: an output, or a node's having run.
+struct Crossing {
+  int index;  // of the output, or kDone
+  std::string to;
+  friend bool operator<(const Crossing& a, const Crossing& b) {
+    return a.index != b.index ? a.index < b.index : a.to < b.to;
+  }
+};
+
+class Partitioner {
+ public:
+  explicit Partitioner(const Graph& graph)
+      : graph_(graph), order_(graph.TopologicalOrder()) {}
+
+  Partitions Run() {
+    FindCrossings();
+    for (Node* node : order_) {
+      if (Replicated(*node)) {
+        // Made where it is wanted; one that nobody wants stays where it is.
+        if (!used_.contains(node)) LocalConst(*node, node->device());
+      } else if (node->name() == kTargets) {
+        SplitTargets(*node);
+      } else {
+        Copy(*node);
+      }
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  static bool Replicated(const Node& node) {
+    return node.Is("Const") && node.control_inputs().empty();
+  }
+
+  // A control edge needs no message of its own where a tensor comes anyway.
+  int DoneIndex(const Node& node, const std::string& to) const {
+    auto it = crossings_.find(&node);
+    if (it == crossings_.end()) return kDone;
+    for (const Crossing& crossing : it->second) {
+      if (crossing.to == to && crossing.index != kDone) return crossing.index;
+    }
+    return kDone;
+  }
+
+  void FindCrossings() {
+    for (const Node* node : order_) {
+      for (const Output& input : node->inputs()) {
+        const Node& producer = input.node();
+        used_.insert(&producer);
+        if (Replicated(producer) || producer.device() == node->device()) {
+          continue;
+        }
+        crossings_[&producer].insert({input.index(), node->device()});
+      }
+    }
+    for (const Node* node : order_) {
+      if (node->name() == kTargets) continue;
+      for (const Node* control : node->control_inputs()) {
+        const std::string& to = node->device();
+        if (Replicated(*control) || control->device() == to) continue;
+        if (DoneIndex(*control, to) == kDone) {
+          crossings_[control].insert({kDone, to});
+        }
+      }
+    }
+  }
+
+  Graph& Part(const std::string& device) {
+    std::unique_ptr<Graph>& part = parts_[device];
+    if (part == nullptr) part = std::make_unique<Graph>();
+    return *part;
+  }
+
+  // A name that neither the part nor the whole graph has.
+  std::string FreshName(const std::string& name, const Graph& part) const {
+    std::string fresh = name;
+    for (int i = 1; graph_.Find(fresh) || part.Find(fresh); ++i) {
+      fresh = fmt::format("{}_{}", name, i);
+    }
+    return fresh;
+  }
+
+  Node& AddNew(const std::string& base, std::string_view op, Attributes attrs,
+               std::vector<Output> inputs, std::vector<TensorType> types,
+               const Node& cause, const std::string& device) {
+    Graph& part = Part(device);
+    const std::string name = FreshName(base, part);
+    Node& node =
+        part.AddRaw(name, name, OpTable::Global().Get(op), std::move(attrs),
+                    std::move(inputs), std::move(types));
+    node.set_device(device);
+    node.set_location(cause.location());
+    return node;
+  }
+
+  Node& LocalConst(const Node& node, const std::string& device) {
+    Node*& local = constants_[{&node, device}];
+    if (local == nullptr) {
+      local = &Part(device).AddCopy(node, {});
+      local->set_device(device);
+    }
+    return *local;
+  }
+
+  void Copy(const Node& node) {
+    const std::string& device = node.device();
+    std::vector<Output> inputs;
+    for (const Output& input : node.inputs()) {
+      inputs.push_back(Local(input, device));
+    }
+    std::vector<Node*> controls;
+    for (const Node* control : node.control_inputs()) {
+      if (Node* local = LocalControl(*control, device)) {
+        controls.push_back(local);
+      }
+    }
+    Node& copy = Part(device).AddCopy(node, std::move(inputs));
+    for (Node* control : controls) copy.AddControlInput(control);
+    copies_[&node] = &copy;
+    if (auto it = crossings_.find(&node); it != crossings_.end()) {
+      for (const Crossing& crossing : it->second) AddSend(copy, node, crossing);
+    }
+  }
+
+  Output Local(const Output& output, const std::string& device) {
+    const Node& node = output.node();
+    if (Replicated(node)) return LocalConst(node, device).output(0);
+    if (node.device() == device) {
+      return copies_.at(&node)->output(output.index());
+    }
+    return Receive(node, {output.index(), device}).output(0);
+  }
+
+  // Null: nothing to wait for.
+  Node* LocalControl(const Node& node, const std::string& device) {
+    if (Replicated(node)) return nullptr;
+    if (node.device() == device) return copies_.at(&node);
+    return &Receive(node, {DoneIndex(node, device), device});
+  }
+
+  // A tensor sent in place of a node's having run.
+  Output EmptyTensor(const std::string& device, const Node& cause) {
+    Node*& empty = empty_[device];
+    if (empty == nullptr) {
+      empty = &AddNew("_empty", "Const", {{"value", Tensor()}}, {},
+                      {{DType::kFloat32, Shape{0}}}, cause, device);
+    }
+    return empty->output(0);
+  }
+
+  static std::string Key(const Node& node, const Crossing& crossing) {
+    if (crossing.index == kDone) {
+      return fmt::format("{};{};^{}", node.device(), crossing.to, node.name());
+    }
+    return fmt::format("{};{};{}:{}", node.device(), crossing.to, node.name(),
+                       crossing.index);
+  }
+
+  // "fc1/matmul/send_cpu_1", "split/1/recv_cpu_0", "train/done/send_cpu_1"
+  static std::string EndName(const Node& node, const Crossing& crossing,
+                             const char* end, const std::string& device) {
+    const std::string index = crossing.index == kDone ? "/done"
+                              : crossing.index == 0
+                                  ? ""
+                                  : fmt::format("/{}", crossing.index);
+    return fmt::format("{}{}/{}_{}", node.name(), index, end, NamePart(device));
+  }
+
+  void AddSend(Node& copy, const Node& node, const Crossing& crossing) {
+    const bool done = crossing.index == kDone;
+    const Output value =
+        done ? EmptyTensor(node.device(), node) : copy.output(crossing.index);
+    Node& send = AddNew(EndName(node, crossing, "send", crossing.to), "Send",
+                        {{"key", Key(node, crossing)}}, {value}, {}, node,
+                        node.device());
+    if (done) send.AddControlInput(&copy);
+  }
+
+  Node& Receive(const Node& node, const Crossing& crossing) {
+    Node*& recv = received_[{&node, crossing}];
+    if (recv == nullptr) {
+      const TensorType type = crossing.index == kDone
+                                  ? TensorType{DType::kFloat32, Shape{0}}
+                                  : node.output_type(crossing.index);
+      recv = &AddNew(EndName(node, crossing, "recv", node.device()), "Recv",
+                     {{"key", Key(node, crossing)},
+                      {"dtype", type.dtype},
+                      {"shape", type.shape}},
+                     {}, {type}, node, crossing.to);
+    }
+    return *recv;
+  }
+
+  // Every part keeps its own targets alive.
+  void SplitTargets(const Node& targets) {
+    for (const Node* target : targets.control_inputs()) {
+      if (Replicated(*target)) continue;
+      Graph& part = Part(target->device());
+      Node* local = part.Find(kTargets);
+      if (local == nullptr) {
+        local = &part.AddCopy(targets, {});
+        local->set_device(target->device());
+      }
+      local->AddControlInput(copies_.at(target));
+    }
+  }
+
+  const Graph& graph_;
+  const std::vector<Node*> order_;
+  Partitions parts_;
+  std::set<const Node*> used_;  // as a data input
+  std::unordered_map<const Node*, std::set<Crossing>> crossings_;
+  std::unordered_map<const Node*, Node*> copies_;
+  std::map<std::pair<const Node*, std::string>, Node*> constants_;
+  std::map<std::pair<const Node*, Crossing>, Node*> received_;
+  std::map<std::string, Node*> empty_;  // by device
+};
+
+}  // namespace
+
+Partitions Partition(const Graph& graph) {
+  return Partitioner(graph).Run();
+}
+
+}  // namespace sluice::passes

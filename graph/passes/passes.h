@@ -1,0 +1,148 @@
+// Passes: functions that rewrite a graph in place. What they must know of
+// devices is passed in; they do no I/O. Verify states what every pass may rely
+// on and must preserve.
+//
+// A step goes through Prune, Refine, Simplify, MergeCommon, FoldBatchNorm,
+// Prune, Place, MixPrecision (on request), PadChannels, Prune, OrderVariables,
+// Fuse and Partition, in this order. A pass keeps names, origins, creation
+// order (new nodes stand next to what they are for) and every control
+// dependency; it may leave dead nodes for Prune. All are near-linear in nodes
+// and edges.
+#ifndef SLUICE_GRAPH_PASSES_PASSES_H_
+#define SLUICE_GRAPH_PASSES_PASSES_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+#include "graph/graph.h"
+
+namespace sluice::passes {
+
+// The NoOp whose control inputs are a step's targets.
+inline constexpr std::string_view kTargets = "_targets";
+
+// One graph per device, by device name.
+using Partitions = std::map<std::string, std::unique_ptr<Graph>>;
+
+// Legality of the IR: edges stay within the graph, no cycles, operand counts,
+// attributes, dtypes and shapes agree with the op's record, a Send and its Recv
+// agree where both are here, variables are updated only through Variable nodes.
+// Names the offending node. (That writes of one variable are ordered holds for
+// steps, not for whole graphs, which may hold alternatives: OrderVariables
+// checks it.)
+Status Verify(const Graph& graph);
+// The same for the parts of one step; every Send has one Recv of its type.
+Status Verify(const Partitions& partitions);
+
+// Drops every node that neither a sink nor the kTargets node needs.
+void Prune(Graph& graph);
+
+// Runs inference again in topological order now that feed shapes are known,
+// and replaces nodes whose inputs are all constants by constants (results up
+// to `max_bytes` each; never stateful ops; none whose kernel fails). Afterwards
+// every shape is concrete, or the error names the node whose shape is not and
+// why. Constants end up without control inputs: their users have them instead.
+Status Refine(Graph& graph, size_t max_bytes = 1 << 20);
+
+// Merges nodes that compute the same: same op, attributes, inputs, device and
+// control inputs. Never stateful ones; reads of variables only by being the
+// same node.
+void MergeCommon(Graph& graph);
+
+// Algebraic identities that hold bit for bit, NaN, infinities and signed zeros
+// included: x-0, x*1, x/1, double negation, transposes that cancel, reshapes of
+// reshapes, casts to the same dtype, sums to the same shape, ... The table is
+// in simplify.cc.
+void Simplify(Graph& graph);
+
+// Turns batch normalisation by constant statistics of what a linear op with
+// constant weights yields (Conv2D, DepthwiseConv2D, MatMul, a BiasAdd between)
+// into other weights and a BiasAdd. Results agree to rounding.
+void FoldBatchNorm(Graph& graph);
+
+// Gives every node a device: that of the variable it updates, else its own
+// request, else that of its first input that is no constant, else devices[0].
+// A constant without a request goes where it is first used. An unknown request
+// is an error that lists the devices.
+Status Place(Graph& graph, const std::vector<std::string>& devices);
+
+// Whether a placed node is on a CUDA device.
+bool OnGpu(const Node& node);
+
+// Moves the nodes that `supported` says their device cannot run to the device
+// `fallback`, but for those that update a variable, which stay beside it.
+void MoveUnsupported(Graph& graph,
+                     const std::function<bool(const Node&)>& supported,
+                     const std::string& fallback);
+
+// Whether these are a variable's own bytes. Who reads them, and when, is
+// settled by the control edges of the reader: it must not change.
+inline bool IsVariable(Output output) {
+  while (output.index() == 0 && output.node().op().view) {
+    output = output.node().input(0);
+  }
+  return output.node().Is("Variable") || output.node().mutates() > 0;
+}
+
+// Lets the nodes whose records say that it does them no harm (HalfRule) compute
+// in `half`, kFloat16 or kBFloat16, and puts a Cast wherever that and float32
+// meet. Only nodes of float32 change; variables, feeds and fetches keep their
+// dtypes. The rules are in precision.cc. Wants a placed graph where there
+// are several devices.
+Status MixPrecision(Graph& graph, DType half);
+
+// Gives what convolutions on a GPU read of images in half precision, and of
+// their filters, a fourth channel of zeros where there are three. Results are
+// the same to rounding. Wants a placed graph and concrete shapes.
+void PadChannels(Graph& graph);
+
+// Orders variable accesses: every write follows all reads of the old value, by
+// control edges. A read is a use by an op that computes; one that depends on a
+// write sees its value, any other the value at the start of the step. A view
+// reads for its users, at its own place. Where a read cannot come before the
+// write that would destroy its value, it is given a copy. Two unordered writes
+// are an error naming both. Wants a placed graph where there are several
+// devices.
+Status OrderVariables(Graph& graph);
+
+// Nodes that Fuse made one.
+struct Fusion {
+  std::string node;                 // whose name it has
+  std::string op;                   // what it is now
+  std::vector<std::string> merged;  // the nodes it stands for, itself included
+  int64_t bytes_saved = 0;          // moved to and from memory, in each run
+};
+
+// Merges nodes into ops that compute the same with fewer passes over memory:
+// results agree to rounding, and bit for bit where no sum is reordered. The
+// rules are in fuse_rules.h. Runs on the whole placed graph of a step after
+// OrderVariables, so that every path there is counts when cycles are looked
+// for: those through other devices and those that keep a read before a write.
+// Nothing is merged across devices. Wants concrete shapes.
+std::vector<Fusion> Fuse(Graph& graph);
+
+// The passes from graph to graph by name, in the order of a step, for tools and
+// tests. Those that need no devices ignore them.
+struct NamedPass {
+  const char* name;  // "order_variables"
+  Status (*run)(Graph& graph, const std::vector<std::string>& devices);
+};
+std::span<const NamedPass> All();
+
+// One graph per device that has nodes, with Send/Recv on the crossing edges:
+// each crossing tensor is sent once to each device. Crossing control edges
+// become a Send/Recv of an empty tensor; constants are copied instead. Sends
+// stand right behind the producer and Recvs right before the first consumer,
+// so that creation order in every part restricts one topological order of the
+// whole and parts run in that order cannot deadlock. Requires a placed graph.
+Partitions Partition(const Graph& graph);
+
+}  // namespace sluice::passes
+
+#endif  // SLUICE_GRAPH_PASSES_PASSES_H_

@@ -1,0 +1,228 @@
+// Mixed precision. Which nodes compute in half follows from the rules in their
+// records (HalfRule) and from where they stand:
+//
+//   kPrefer   always
+//   kFollow   where an operand comes from a node in half and a result, through
+//             others like it, goes to one that prefers half. So a bias or a
+//             residual between two convolutions is added in half; what is
+//             added to logits, or to a weight's gradient, is not.
+//   kFloat32  never
+//
+// Nor does a node become half whose operand is a number that half cannot hold.
+//
+// Values change dtype where a node's operand is wanted otherwise than it is
+// made: by one Cast for each tensor, dtype and device, however many read it.
+// Variables stay float32; a weight is cast once per step.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "graph/passes/passes.h"
+#include "graph/passes/variable_writes.h"
+
+namespace sluice::passes {
+namespace {
+
+bool IsT(const ArgDef& arg) {
+  return std::string_view(arg.type) == "T";
+}
+
+// Is input i, or output i, of the op's type variable T?
+bool InputIsT(const Node& node, int i) {
+  return IsT(node.op().InputArg(i, node.num_inputs()));
+}
+bool OutputIsT(const Node& node, int i) {
+  const auto& outputs = node.op().outputs;
+  return IsT(outputs[std::min(i, outputs.size() - 1)]);
+}
+
+class Mixer {
+ public:
+  Mixer(Graph& graph, DType half)
+      : graph_(graph),
+        half_(half),
+        order_(graph.TopologicalOrder()),
+        writes_(order_) {
+    for (const Node* node : order_) {
+      if (MayBeHalf(*node)) may_.insert({node, {}});
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        declared_[{node, i}] = node->input(i).dtype();
+      }
+    }
+  }
+
+  Status Run() {
+    Decide();
+    for (Node* node : order_) {
+      const bool is_half = InHalf(*node);
+      bool changed = is_half;
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        const Output from = Replaced(node->input(i));
+        // A Cast takes what there is: widening half first changes nothing.
+        const DType wanted = is_half && InputIsT(*node, i) ? half_
+                             : node->Is("Cast")            ? from.dtype()
+                                                : declared_.at({node, i});
+        const Output to = As(from, wanted, *node);
+        changed |= !(to == node->input(i));
+        node->set_input(i, to);
+      }
+      new_order_.push_back(node);
+      if (changed) SLUICE_RETURN_IF_ERROR(Graph::Infer(*node));
+      // A Cast of the model's to half finds its operand in half already. One
+      // that never had anything to do may be there to copy a variable, one that
+      // waits for others lets its users wait.
+      const Output cast = node->output(0);
+      if (node->Is("Cast") && node->control_inputs().empty() &&
+          node->input(0).dtype() == cast.dtype() &&
+          declared_.at({node, 0}) != cast.dtype()) {
+        replaced_[cast] = node->input(0);
+      }
+    }
+    graph_.Renumber(new_order_);
+    return {};
+  }
+
+ private:
+  struct Place {
+    bool fed = false;     // an operand comes in half
+    bool wanted = false;  // a result goes to a node that prefers half
+  };
+
+  // Whether the rule allows it, the operands are float32 and half is a type of
+  // the op.
+  bool MayBeHalf(const Node& node) const {
+    if (node.op().half == HalfRule::kFloat32) return false;
+    for (const TypeVar& var : node.op().types) {
+      if (std::string_view(var.name) == "T" && !var.allowed.Contains(half_)) {
+        return false;
+      }
+    }
+    bool any = false;
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      if (!InputIsT(node, i)) continue;
+      any = true;
+      if (node.input(i).dtype() != DType::kFloat32 || !Holds(node.input(i))) {
+        return false;
+      }
+    }
+    return any;
+  }
+
+  // False for a number that half would take for 0 or infinity, such as an
+  // epsilon or the -1e9 of a mask: what uses it stays in float32.
+  bool Holds(const Output& x) const {
+    if (!x.node().Is("Const") || x.shape().elements() != 1) return true;
+    const Tensor& value = x.node().attrs().TensorOf("value");
+    const double exact = value.At(0), rounded = value.Cast(half_).At(0);
+    return (exact == 0) == (rounded == 0) &&
+           std::isfinite(exact) == std::isfinite(rounded);
+  }
+
+  bool InHalf(const Node& node) const {
+    const auto it = may_.find(&node);
+    if (it == may_.end()) return false;
+    return node.op().half == HalfRule::kPrefer ||
+           (it->second.fed && it->second.wanted);
+  }
+
+  // Calls fn for the nodes, and their places, whose results of type T are the
+  // node's operands of type T, where both may be half.
+  template <typename Fn>
+  void ForProducers(const Node& node, Fn fn) {
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      const Output& x = node.input(i);
+      const auto from = may_.find(&x.node());
+      if (from != may_.end() && InputIsT(node, i) &&
+          OutputIsT(x.node(), x.index())) {
+        fn(x.node(), from->second);
+      }
+    }
+  }
+
+  void Decide() {
+    for (const Node* node : order_) {
+      const auto it = may_.find(node);
+      if (it == may_.end()) continue;
+      ForProducers(*node, [&](const Node& producer, const Place& place) {
+        it->second.fed |= producer.op().half == HalfRule::kPrefer || place.fed;
+      });
+    }
+    for (size_t n = order_.size(); n-- > 0;) {
+      const auto it = may_.find(order_[n]);
+      if (it == may_.end()) continue;
+      if (order_[n]->op().half != HalfRule::kPrefer && !it->second.wanted) {
+        continue;
+      }
+      ForProducers(*order_[n],
+                   [](const Node&, Place& place) { place.wanted = true; });
+    }
+  }
+
+  Output Replaced(const Output& output) const {
+    const auto it = replaced_.find(output);
+    return it == replaced_.end() ? output : it->second;
+  }
+
+  // The tensor in another dtype, for a node that stands next in the new order.
+  Output As(const Output& x, DType dtype, const Node& user) {
+    if (x.dtype() == dtype) return x;
+    // Half that was widened: what it was is still there, unless it is a
+    // variable, whose value may be another by now. A Cast that waits for others
+    // lets the user wait.
+    if (x.node().Is("Cast") && x.dtype() == DType::kFloat32 &&
+        x.node().input(0).dtype() == dtype &&
+        x.node().control_inputs().empty() && !IsVariable(x.node().input(0))) {
+      return x.node().input(0);
+    }
+    // Half crosses between devices: it has fewer bytes.
+    const std::string& device =
+        dtype == half_ ? x.node().device() : user.device();
+    // The user reads what they wrote, and so must what reads for it.
+    const std::vector<Node*> writers = writes_.Before(x, user);
+    Output& cast = casts_[{x, dtype, device, writers}];
+    if (cast.valid()) return cast;
+    cast = NewCast(x, dtype, device);
+    for (Node* writer : writers) cast.node().AddControlInput(writer);
+    return cast;
+  }
+
+  Output NewCast(const Output& x, DType dtype, const std::string& device) {
+    const TensorType type = {dtype, x.shape()};
+    const std::string name =
+        graph_.UniqueName(x.name().substr(0, x.name().find(':')) + "/" +
+                          std::string(NameOf(dtype)));
+    Node* node;
+    if (x.node().Is("Const")) {
+      const Tensor value = x.node().attrs().TensorOf("value").Cast(dtype);
+      node = &graph_.AddRaw(name, name, OpTable::Global().Get("Const"),
+                            {{"value", value}}, {}, {type});
+    } else {
+      node = &graph_.AddRaw(name, name, OpTable::Global().Get("Cast"),
+                            {{"to", dtype}}, {x}, {type});
+    }
+    node->set_device(device);
+    node->set_location(x.node().location());
+    new_order_.push_back(node);
+    return node->output(0);
+  }
+
+  Graph& graph_;
+  DType half_;
+  std::vector<Node*> order_, new_order_;
+  VariableWrites writes_;
+  std::map<const Node*, Place> may_;
+  std::map<std::pair<const Node*, int>, DType> declared_;  // of inputs
+  std::map<std::tuple<Output, DType, std::string, std::vector<Node*>>, Output>
+      casts_;
+  std::map<Output, Output> replaced_;  // Casts that have become none
+};
+
+}  // namespace
+
+Status MixPrecision(Graph& graph, DType half) {
+  return Mixer(graph, half).Run();
+}
+
+}  // namespace sluice::passes

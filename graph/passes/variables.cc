@@ -1,0 +1,343 @@
+// Reads and writes of variables. A variable's bytes are seen through the
+// Variable node, the results of its writes, and views of these; the writes
+// w[0], w[1], ... of one variable are totally ordered by the graph. So each
+// read is of one version (-1: the value at the start of the step, i: what w[i]
+// left) and has to come before w[version + 1], which destroys it.
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/passes/passes.h"
+
+namespace sluice::passes {
+namespace {
+
+// A set of writes for each node.
+class WriteSets {
+ public:
+  WriteSets(size_t nodes, size_t writes)
+      : words_((writes + 63) / 64), bits_(nodes * words_) {}
+  void Insert(int node, int write) {
+    bits_[node * words_ + write / 64] |= uint64_t{1} << (write % 64);
+  }
+  bool Has(int node, int write) const {
+    return bits_[node * words_ + write / 64] >> (write % 64) & 1;
+  }
+  void InsertAllOf(int to, int from) {
+    for (size_t i = 0; i < words_; ++i) {
+      bits_[to * words_ + i] |= bits_[from * words_ + i];
+    }
+  }
+
+ private:
+  size_t words_;
+  std::vector<uint64_t> bits_;
+};
+
+// The nodes that no order can reach, because they lie on a cycle or behind one.
+std::unordered_set<const Node*> Stuck(const Graph& graph) {
+  std::unordered_map<const Node*, int> waiting;
+  std::unordered_map<const Node*, std::vector<const Node*>> users;
+  std::vector<const Node*> ready;
+  for (const auto& node : graph.nodes()) {
+    for (const Output& input : node->inputs()) {
+      users[&input.node()].push_back(node.get());
+    }
+    for (const Node* control : node->control_inputs()) {
+      users[control].push_back(node.get());
+    }
+    const size_t count = node->inputs().size() + node->control_inputs().size();
+    waiting[node.get()] = static_cast<int>(count);
+    if (count == 0) ready.push_back(node.get());
+  }
+  while (!ready.empty()) {
+    const Node* node = ready.back();
+    ready.pop_back();
+    for (const Node* user : users[node]) {
+      if (--waiting[user] == 0) ready.push_back(user);
+    }
+  }
+  std::unordered_set<const Node*> stuck;
+  for (const auto& [node, count] : waiting) {
+    if (count > 0) stuck.insert(node);
+  }
+  return stuck;
+}
+
+class Orderer {
+ public:
+  explicit Orderer(Graph& graph)
+      : graph_(graph), order_(graph.TopologicalOrder()) {}
+
+  Status Run() {
+    SLUICE_RETURN_IF_ERROR(FindWrites());
+    if (writes_.empty()) return {};
+    FindPaths();
+    for (Node* node : order_) {
+      auto it = writes_of_.find(node);
+      if (it == writes_of_.end()) continue;
+      SLUICE_RETURN_IF_ERROR(CheckOrdered(*node, it->second));
+      VisitReads(*node, it->second);
+    }
+    AddEdges();
+    Renumber();
+    graph_.TopologicalOrder();  // throws on a cycle
+    return {};
+  }
+
+ private:
+  // A use of an alias that must come before a write, and, where the alias is
+  // the Variable node itself, after another (or null).
+  struct Read {
+    Node* user;
+    int input;
+    Node* write;
+    Node* after;
+  };
+  // A handle on a variable's bytes. The version that the Variable node itself
+  // stands for is settled by each of its users.
+  struct Alias {
+    Output output;
+    bool settled;
+    int version;
+  };
+
+  Status FindWrites() {
+    place_.resize(graph_.nodes().empty() ? 0 : graph_.nodes().back()->id() + 1);
+    for (size_t p = 0; p < order_.size(); ++p) {
+      Node* node = order_[p];
+      place_[node->id()] = static_cast<int>(p);
+      if (node->mutates() == 0) continue;
+      number_[node] = static_cast<int>(writes_.size());
+      writes_.push_back(node);
+      for (int i = 0; i < node->mutates(); ++i) {
+        Node& variable = node->input(i).node();
+        if (!variable.Is("Variable")) {
+          return InvalidArgument(
+              fmt::format("{}: updates '{}', a {}, wanted a Variable ({})",
+                          node->Describe(), node->input(i).name(),
+                          variable.op().name, node->location()));
+        }
+        writes_of_[&variable].push_back(node);
+      }
+    }
+    return {};
+  }
+
+  // before_: the writes a node depends on; after_: those that depend on it.
+  void FindPaths() {
+    const int n = static_cast<int>(order_.size());
+    before_ = WriteSets(n, writes_.size());
+    after_ = WriteSets(n, writes_.size());
+    users_.resize(n);
+    for (int p = 0; p < n; ++p) {
+      Node* node = order_[p];
+      auto follow = [&](const Node* earlier) {
+        before_.InsertAllOf(p, PlaceOf(*earlier));
+        auto it = number_.find(earlier);
+        if (it != number_.end()) before_.Insert(p, it->second);
+      };
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        follow(&node->input(i).node());
+        users_[PlaceOf(node->input(i).node())].push_back({node, i});
+      }
+      for (const Node* control : node->control_inputs()) follow(control);
+    }
+    for (int p = n - 1; p >= 0; --p) {
+      auto precede = [&](const Node* earlier) {
+        const int q = PlaceOf(*earlier);
+        after_.InsertAllOf(q, p);
+        auto it = number_.find(order_[p]);
+        if (it != number_.end()) after_.Insert(q, it->second);
+      };
+      for (const Output& input : order_[p]->inputs()) precede(&input.node());
+      for (const Node* control : order_[p]->control_inputs()) precede(control);
+    }
+  }
+
+  int PlaceOf(const Node& node) const { return place_[node.id()]; }
+
+  bool DependsOn(const Node& node, const Node& write) const {
+    return before_.Has(PlaceOf(node), number_.at(&write));
+  }
+
+  Status CheckOrdered(const Node& variable,
+                      const std::vector<Node*>& writes) const {
+    for (size_t i = 1; i < writes.size(); ++i) {
+      const Node& a = *writes[i - 1];
+      const Node& b = *writes[i];
+      if (DependsOn(b, a)) continue;
+      return InvalidArgument(fmt::format(
+          "variable '{}': {} ({}) and {} ({}) both write it and neither "
+          "depends on the other; order them with a control edge",
+          variable.name(), a.Describe(), a.location(), b.Describe(),
+          b.location()));
+    }
+    return {};
+  }
+
+  void VisitReads(Node& variable, const std::vector<Node*>& writes) {
+    std::vector<Alias> aliases = {{variable.output(0), false, -1}};
+    for (size_t i = 0; i < writes.size(); ++i) {
+      if (&writes[i]->input(0).node() == &variable) {
+        aliases.push_back({writes[i]->output(0), true, static_cast<int>(i)});
+      }
+    }
+    while (!aliases.empty()) {
+      const Alias alias = aliases.back();
+      aliases.pop_back();
+      const Node& source = alias.output.node();
+      for (const auto& [user, input] : users_[PlaceOf(source)]) {
+        if (user->input(input) != alias.output) continue;
+        if (input < user->mutates()) continue;
+        const int version =
+            alias.settled ? alias.version : LastBefore(*user, writes);
+        Node* const next = version + 1 < static_cast<int>(writes.size())
+                               ? writes[version + 1]
+                               : nullptr;
+        // A view that comes after the next write is of a copy made before it.
+        if (user->op().view && input == 0 &&
+            user->device() == source.device() &&
+            (next == nullptr || !DependsOn(*user, *next))) {
+          aliases.push_back({user->output(0), true, version});
+          continue;
+        }
+        Node* after = nullptr;
+        if (!alias.settled && version >= 0) {
+          if (user->device() == variable.device()) {
+            after = writes[version];
+          } else {
+            user->set_input(input, ReadAfter(alias.output, *writes[version]));
+          }
+        }
+        if (next != nullptr) NoteRead({user, input, next, after});
+      }
+    }
+  }
+
+  // The last of `writes` that the node depends on, or -1.
+  int LastBefore(const Node& node, const std::vector<Node*>& writes) const {
+    int i = static_cast<int>(writes.size()) - 1;
+    while (i >= 0 && !DependsOn(node, *writes[i])) --i;
+    return i;
+  }
+
+  void NoteRead(const Read& read) {
+    // A write of one variable has read each element before it writes there. One
+    // of several, such as an optimizer's, may have written a slot by the time
+    // it reads it as its gradient.
+    if (read.user == read.write) {
+      if (read.user->mutates() > 1) copied_.push_back(read);
+      return;
+    }
+    if (DependsOn(*read.user, *read.write)) {
+      copied_.push_back(read);
+    } else if (!after_.Has(PlaceOf(*read.user), number_.at(read.write))) {
+      ordered_.push_back(read);
+    }
+  }
+
+  // The variable as `write` leaves it, as a node that other devices can read.
+  Output ReadAfter(const Output& variable, Node& write) {
+    Node*& view = views_[{&variable.node(), &write}];
+    if (view == nullptr) {
+      view = &AddNew("after", "Identity", variable);
+      view->AddControlInput(&write);
+      behind_[&write].push_back(view);
+    }
+    return view->output(0);
+  }
+
+  // The input of a read as it is before read.write, which will not wait for it.
+  Output CopyBefore(const Read& read) {
+    const Output alias = read.user->input(read.input);
+    Node*& copy = copies_[{alias, read.write}];
+    if (copy == nullptr) {
+      copy = &AddNew("before", "Copy", alias);
+      if (read.after != nullptr) copy->AddControlInput(read.after);
+      read.write->AddControlInput(copy);
+      ahead_[read.write].push_back(copy);
+    }
+    return copy->output(0);
+  }
+
+  Node& AddNew(std::string_view suffix, std::string_view op,
+               const Output& alias) {
+    const std::string name =
+        graph_.UniqueName(fmt::format("{}/{}", alias.node().name(), suffix));
+    Node& node = graph_.AddRaw(name, name, OpTable::Global().Get(op), {},
+                               {alias}, {alias.type()});
+    node.set_device(alias.node().device());
+    node.set_location(alias.node().location());
+    return node;
+  }
+
+  void AddEdges() {
+    std::unordered_map<Node*, std::vector<Node*>> before;  // control inputs
+    for (const Read& read : ordered_) {
+      before.emplace(read.write, read.write->control_inputs());
+      read.write->AddControlInput(read.user);
+    }
+    // Two writes may each read what the other destroys (a swap): then some of
+    // the readers cannot wait and get copies, too.
+    const auto stuck = Stuck(graph_);
+    if (!stuck.empty()) {
+      for (auto& [write, controls] : before) {
+        write->set_control_inputs(controls);
+      }
+      for (const Read& read : ordered_) {
+        if (stuck.contains(read.user) && stuck.contains(read.write)) {
+          copied_.push_back(read);
+        } else {
+          read.write->AddControlInput(read.user);
+        }
+      }
+    }
+    for (const Read& read : copied_) {
+      read.user->set_input(read.input, CopyBefore(read));
+    }
+  }
+
+  void Renumber() {
+    if (ahead_.empty() && behind_.empty()) return;
+    std::vector<Node*> order;
+    for (Node* node : order_) {
+      auto ahead = ahead_.find(node);
+      if (ahead != ahead_.end()) {
+        order.insert(order.end(), ahead->second.begin(), ahead->second.end());
+      }
+      order.push_back(node);
+      auto behind = behind_.find(node);
+      if (behind != behind_.end()) {
+        order.insert(order.end(), behind->second.begin(), behind->second.end());
+      }
+    }
+    graph_.Renumber(order);
+  }
+
+  Graph& graph_;
+  const std::vector<Node*> order_;
+  std::vector<int> place_;                                 // in order_, by id
+  std::vector<std::vector<std::pair<Node*, int>>> users_;  // by place
+  std::vector<Node*> writes_;
+  std::unordered_map<const Node*, int> number_;                    // in writes_
+  std::unordered_map<const Node*, std::vector<Node*>> writes_of_;  // in order
+  WriteSets before_{0, 0}, after_{0, 0};
+  std::vector<Read> ordered_, copied_;
+  std::map<std::pair<const Node*, const Node*>, Node*> views_;
+  std::map<std::pair<Output, const Node*>, Node*> copies_;
+  std::unordered_map<const Node*, std::vector<Node*>> ahead_, behind_;
+};
+
+}  // namespace
+
+Status OrderVariables(Graph& graph) {
+  try {
+    return Orderer(graph).Run();
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+}  // namespace sluice::passes

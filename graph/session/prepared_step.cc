@@ -1,0 +1,211 @@
+// Runs of a prepared step: operands are checked, each device's executor is
+// given its part, and what they fetch is collected.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/session/session_state.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
+                         const StepRequest& request)
+    : session(s),
+      feed_types(std::move(built.feed_types)),
+      fetch_types(std::move(built.fetch_types)),
+      counts(!request.targets.empty()),
+      feeds(feed_types.size()) {
+  for (Begun& run : runs) {
+    run.values.resize(fetch_types.size());
+    run.fetches.resize(fetch_types.size());
+  }
+  for (const FeedShape& feed : request.feeds) {
+    feed_names.push_back(feed.output.name());
+  }
+  if (!built.slot_bytes.empty()) {
+    rendezvous = std::make_unique<LocalRendezvous>(built.slot_bytes);
+  }
+  for (BuiltStep::Part& part : built.parts) {
+    parts.push_back(
+        std::make_unique<Part>(Part{std::move(part.plan), nullptr}));
+    queued = queued || part.device->accelerator() != nullptr;
+    parts.back()->executor =
+        std::make_unique<Executor>(parts.back()->plan, *part.device);
+  }
+}
+
+Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
+                                         std::span<Tensor> fetch_values) const {
+  if (feed_values.size() != feed_types.size() ||
+      fetch_values.size() != fetch_types.size()) {
+    return InvalidArgument(fmt::format(
+        "the step was prepared for {} feeds and {} fetches, got {} and {}",
+        feed_types.size(), fetch_types.size(), feed_values.size(),
+        fetch_values.size()));
+  }
+  for (size_t i = 0; i < feed_types.size(); ++i) {
+    const TensorType got = TensorTypeOf(feed_values[i]);
+    if (!(got == feed_types[i])) {
+      return InvalidArgument(fmt::format("feed of '{}': {} given, wanted {}",
+                                         feed_names[i], got.ToString(),
+                                         feed_types[i].ToString()));
+    }
+  }
+  for (size_t i = 0; i < fetch_types.size(); ++i) {
+    const TensorType got = TensorTypeOf(fetch_values[i]);
+    if (!(got == fetch_types[i])) {
+      return InvalidArgument(
+          fmt::format("fetch {}: a buffer {} given, wanted {}", i,
+                      got.ToString(), fetch_types[i].ToString()));
+    }
+  }
+  return {};
+}
+
+Result<uint64_t> PreparedStep::Impl::StartLocked(
+    std::span<const Tensor> feed_values, std::span<Tensor> fetch_values,
+    std::optional<uint64_t> at_step) {
+  SLUICE_RETURN_IF_ERROR(CheckOperands(feed_values, fetch_values));
+  const int slot = static_cast<int>(next_run % runs.size());
+  Begun& run = runs[slot];
+  if (run.under_way) SLUICE_RETURN_IF_ERROR(WaitLocked(run.number));
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    feeds[i] = const_cast<void*>(feed_values[i].raw());
+  }
+  for (size_t i = 0; i < fetch_values.size(); ++i) {
+    run.values[i] = fetch_values[i];
+    run.fetches[i] = fetch_values[i].raw();
+  }
+  const auto limit = session.options.deadline;
+  const Clock::time_point deadline =
+      limit.count() > 0 ? Clock::now() + limit : Clock::time_point::max();
+  if (rendezvous) rendezvous->Begin(deadline);
+  session.stop.Begin(rendezvous.get(), deadline);
+
+  StepContext context;
+  context.seed = session.options.seed;
+  context.step = at_step.value_or(session.step);
+  context.rendezvous = rendezvous.get();
+  const StepBuffers buffers = {feeds, run.fetches, slot};
+  Observer* const observer = session.observer;
+  session.threads.Run(static_cast<int>(parts.size()), [&](int64_t i, int64_t) {
+    if (i >= static_cast<int64_t>(parts.size())) return;  // an empty step
+    // The first error is the step's; the others only follow from it.
+    Status ignored =
+        parts[i]->executor->Run(buffers, context, session.stop, observer);
+    static_cast<void>(ignored.ok());
+  });
+  session.stop.End();
+  if (session.stop.stopped()) {
+    // Other devices' parts may be under way, in the slot that is used next.
+    for (const auto& part : parts) part->executor->Drain();
+    return session.stop.status();
+  }
+  if (counts && !at_step) ++session.step;
+  run.number = next_run++;
+  run.under_way = true;
+  // On the host the run is over.
+  if (!queued) SLUICE_RETURN_IF_ERROR(WaitLocked(run.number));
+  return run.number;
+}
+
+Status PreparedStep::Impl::WaitLocked(uint64_t number) {
+  const int slot = static_cast<int>(number % runs.size());
+  Begun& run = runs[slot];
+  if (run.number != number) return {};  // a later one has waited for it
+  if (!run.under_way) return run.status;
+  run.under_way = false;
+  run.status = {};
+  const StepBuffers buffers = {{}, run.fetches, slot};
+  for (const auto& part : parts) {
+    Status status = part->executor->Collect(buffers);
+    if (run.status.ok()) run.status = std::move(status);
+  }
+  for (Tensor& value : run.values) value = Tensor();
+  return run.status;
+}
+
+Status PreparedStep::Impl::Run(std::span<const Tensor> feed_values,
+                               std::span<Tensor> fetch_values,
+                               std::optional<uint64_t> at_step) {
+  MutexLock lock(session.run_mutex);
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t run,
+                          StartLocked(feed_values, fetch_values, at_step));
+  return fetch_values.empty() ? Status() : WaitLocked(run);
+}
+
+Result<uint64_t> PreparedStep::Impl::Start(std::span<const Tensor> feed_values,
+                                           std::span<Tensor> fetch_values) {
+  MutexLock lock(session.run_mutex);
+  return StartLocked(feed_values, fetch_values);
+}
+
+Status PreparedStep::Impl::Wait(uint64_t number) {
+  MutexLock lock(session.run_mutex);
+  return WaitLocked(number);
+}
+
+bool PreparedStep::Impl::UnderWay(uint64_t number) {
+  MutexLock lock(session.run_mutex);
+  const Begun& run = runs[number % runs.size()];
+  return run.number == number && run.under_way;
+}
+
+void PreparedStep::Run(std::span<const Tensor> feeds,
+                       std::span<Tensor> fetches) {
+  ThrowIfError(TryRun(feeds, fetches));
+}
+
+Status PreparedStep::TryRun(std::span<const Tensor> feeds,
+                            std::span<Tensor> fetches) {
+  return impl_->Run(feeds, fetches);
+}
+
+PendingRun PreparedStep::Start(std::span<const Tensor> feeds,
+                               std::span<Tensor> fetches) {
+  return {impl_, impl_->Start(feeds, fetches).ValueOrThrow()};
+}
+
+bool PendingRun::under_way() const {
+  return valid() && step_->UnderWay(run_);
+}
+
+void PendingRun::Wait() {
+  if (valid()) ThrowIfError(step_->Wait(run_));
+}
+
+const std::vector<TensorType>& PreparedStep::fetch_types() const {
+  return impl_->fetch_types;
+}
+
+std::vector<Tensor> PreparedStep::MakeFetches() const {
+  std::vector<Tensor> fetches;
+  for (const TensorType& type : impl_->fetch_types) {
+    fetches.emplace_back(type.dtype, type.shape);
+  }
+  return fetches;
+}
+
+StepInfo PreparedStep::info() const {
+  StepInfo info;
+  for (const auto& part : impl_->parts) {
+    info.nodes += static_cast<int64_t>(part->plan.instructions.size());
+    info.arena_bytes = std::max(info.arena_bytes, part->plan.arena_bytes);
+    info.arena_lower_bound =
+        std::max(info.arena_lower_bound, part->plan.arena_lower_bound);
+    for (const Tensor& constant : part->plan.constants) {
+      info.constant_bytes += constant.bytes();
+    }
+    if (info.why_not_captured.empty()) {
+      info.why_not_captured = part->executor->why_not_captured();
+    }
+  }
+  return info;
+}
+
+}  // namespace sluice

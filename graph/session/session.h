@@ -1,0 +1,213 @@
+// Session: runs parts of a graph on this process's devices. The first run of a
+// (feeds, fetches, feed shapes) triple prunes, optimises, partitions and plans
+// that part; later ones only execute it.
+#ifndef SLUICE_GRAPH_SESSION_SESSION_H_
+#define SLUICE_GRAPH_SESSION_SESSION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/precision.h"
+#include "engine/status.h"
+#include "engine/tensor.h"
+#include "graph/graph.h"
+
+namespace sluice {
+
+class Observer;
+class PendingRun;
+
+enum class ExecutorMode : uint8_t {
+  kAuto,      // serial unless independent branches of small nodes dominate
+  kSerial,    // in schedule order; kernels use all threads
+  kDataflow,  // by dependency counts; kernels run on one thread each
+  // For tests of the engine: in schedule order, no memory used twice, each
+  // instruction checked for what it must not change, and what no instruction
+  // reads any more overwritten (engine/runtime/checked_run.h). Slow, and large.
+  // On the host; elsewhere as kAuto.
+  kChecked,
+};
+
+struct SessionOptions {
+  // Devices by name; the first is where unplaced nodes go. "/cpu:N" are
+  // virtual CPUs with variables and memory of their own that share the
+  // process's threads; "/gpu:N" are CUDA devices; "/null:0" plans but does not
+  // compute.
+  std::vector<std::string> devices = {"/cpu:0"};
+  // Whether "/gpu:N" may be one GPU for several N, so that what is meant for
+  // several can be tried on one.
+  bool share_accelerators = false;
+  // Whether what a device has no kernel for goes to the first CPU among the
+  // devices, or to a "/cpu:0" that is added to them, at the price of sending
+  // tensors across. Otherwise it is an error that names the op.
+  bool soft_placement = false;
+  uint64_t seed = 1;
+  bool deterministic = false;  // the same bits for any number of threads
+  ExecutorMode executor = ExecutorMode::kAuto;
+  Precision precision = Precision::kFloat32;
+  bool simplify = true;      // constant folding, common subexpressions, ...
+  bool fuse = true;          // several nodes in one; see passes::Fuse
+  int plan_cache_size = 64;  // least recently used plans are dropped
+  // Of one step, on an accelerator of adding its work; 0: none.
+  std::chrono::milliseconds deadline{0};
+};
+
+// What a step is fed: an output and its value.
+struct Feed {
+  Output output;
+  Tensor value;
+};
+// The same before there is a value. The shape must be concrete.
+struct FeedShape {
+  Output output;
+  Shape shape;
+};
+
+// Figures of a prepared step.
+struct StepInfo {
+  int64_t nodes = 0;             // instructions over all devices
+  size_t arena_bytes = 0;        // the largest arena it needs on any device
+  size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
+  size_t constant_bytes = 0;
+  // On an accelerator, why the step is not replayed as a whole but runs kernel
+  // by kernel; known after its second run.
+  std::string why_not_captured;
+};
+
+// A step made ready: Run only computes; it does not allocate. Keeps what it
+// needs of the session alive for as long as the session lives; must not outlive
+// it. Calls are serialised with the session's other runs.
+class PreparedStep {
+ public:
+  PreparedStep() = default;
+  bool valid() const { return impl_ != nullptr; }
+
+  // Feeds and fetches in the order given to Prepare. Each fetch must have the
+  // dtype and shape of fetch_types(); it is overwritten. Throws Error. On an
+  // accelerator a run without fetches returns before its work is done, and
+  // what fails then is thrown by a later call.
+  void Run(std::span<const Tensor> feeds, std::span<Tensor> fetches);
+  // As Run, but returns the error.
+  Status TryRun(std::span<const Tensor> feeds, std::span<Tensor> fetches);
+  // Begins a run; on an accelerator it is then under way. `feeds` may be reused
+  // at once, `fetches` are written when it is waited for. Runs happen in the
+  // order they were started. Two of a step can be under way: starting a third
+  // waits for the first. Throws Error.
+  PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches);
+
+  const std::vector<TensorType>& fetch_types() const;
+  // Tensors that fit Run's fetches.
+  std::vector<Tensor> MakeFetches() const;
+  StepInfo info() const;
+
+  struct Impl;
+
+ private:
+  friend class PendingRun;
+  friend class Session;
+  explicit PreparedStep(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+// A run that was started and may be under way. Copies are of the same run. Must
+// not outlive the session.
+class PendingRun {
+ public:
+  PendingRun() = default;
+  bool valid() const { return step_ != nullptr; }
+  // Whether Wait would have to wait, for all that is known; never on the CPU.
+  bool under_way() const;
+  // Returns when the run has ended and its fetches are written; meanwhile the
+  // session's other calls wait, too. Throws Error if it failed, unless a later
+  // Start has thrown that. More calls return at once.
+  void Wait();
+
+ private:
+  friend class PreparedStep;
+  PendingRun(std::shared_ptr<PreparedStep::Impl> step, uint64_t run)
+      : step_(std::move(step)), run_(run) {}
+  std::shared_ptr<PreparedStep::Impl> step_;
+  uint64_t run_ = 0;  // its number among the step's
+};
+
+// Thread-safe: concurrent runs are correct and take turns. The graph must
+// outlive the session and not change during a call.
+class Session {
+ public:
+  explicit Session(const Graph& graph, const SessionOptions& options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Gives every variable its first value (again). With `only`, just those.
+  void Initialize();
+  void Initialize(const std::vector<Output>& only);
+
+  // Runs what `fetches` and `targets` need and returns the fetched values.
+  // Throws Error; after an error variables may have been partly updated.
+  std::vector<Tensor> Run(const std::vector<Feed>& feeds,
+                          const std::vector<Output>& fetches,
+                          const std::vector<Operation>& targets = {});
+  // One fetch, one tensor.
+  Tensor Run(const std::vector<Feed>& feeds, const Output& fetch,
+             const std::vector<Operation>& targets = {});
+  void Run(const std::vector<Feed>& feeds, const Operation& target);
+
+  PreparedStep Prepare(const std::vector<FeedShape>& feeds,
+                       const std::vector<Output>& fetches,
+                       const std::vector<Operation>& targets = {});
+
+  // Variables by handle. Writing checks dtype and shape and copies; reading
+  // copies. Throws Error for uninitialised or unknown ones.
+  Tensor Read(const Output& variable) const;
+  void Write(const Output& variable, const Tensor& value);
+  bool IsInitialized(const Output& variable) const;
+
+  // For inference: variables keep their present values for good, and steps
+  // prepared from now on take them as constants, so that batch normalisation
+  // folds into convolutions and kernels prepare their weights once. Writes, and
+  // steps that update variables, are errors from then on.
+  void Freeze();
+
+  // The global step that keys randomness. Each run with targets uses the
+  // current value and then increments it; a trainer sets it on resume.
+  uint64_t step() const;
+  void set_step(uint64_t step);
+
+  // Aborts the step in flight, if any, with kCancelled. From any thread. What
+  // an accelerator was given to do is done.
+  void Cancel();
+
+  // Told of every kernel run from now on; null: none. Not owned. A step with an
+  // observer is slower.
+  void SetObserver(Observer* observer);
+
+  // The first node, in schedule order, whose output holds a NaN or an infinity
+  // when the step is run with these feeds; variables are left unchanged.
+  // Empty when all are finite.
+  std::string FindNonFinite(const std::vector<Feed>& feeds,
+                            const std::vector<Output>& fetches);
+
+  const SessionOptions& options() const;
+  // Bytes of variables, and of the arena, over all devices.
+  size_t variable_bytes() const;
+  size_t arena_bytes() const;
+  // What can still be allocated on the accelerator that has least; nothing
+  // where all devices are in the host's memory.
+  std::optional<size_t> available_accelerator_bytes() const;
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_SESSION_SESSION_H_

@@ -1,0 +1,230 @@
+// Ops that take positions as data. Every index is checked before it is used.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/semantics/gather_shape.h"
+#include "engine/semantics/index_error.h"
+#include "engine/tensor.h"
+#include "engine/threads.h"
+#include "kernels/cpu/array/array_copy.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/streaming.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;  // elements per piece of work, about
+
+int64_t RowsPerPiece(int64_t row) {
+  return std::max<int64_t>(kGrain / std::max<int64_t>(row, 1), 1);
+}
+
+// Are all n indices in [0, limit)?
+template <typename I>
+Status CheckIndices(const I* indices, int64_t n, int64_t limit) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (indices[i] < 0 || indices[i] >= limit) {
+      return IndexOutOfRange(fmt::to_string(indices[i]), i, limit);
+    }
+  }
+  return {};
+}
+
+// NaN counts as larger than everything else.
+template <typename T>
+bool Exceeds(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return a > b || (std::isnan(a) && !std::isnan(b));
+  } else {
+    return a > b;
+  }
+}
+
+Result<KernelPtr> MakeOneHot(const KernelSpec& spec) {
+  const TensorType y = spec.outputs[0];
+  const int64_t n = spec.inputs[0].shape.elements();
+  const int64_t depth = spec.attrs.Int("depth");
+  const Tensor on = Tensor::Full(y.dtype, {}, spec.attrs.NumberOf("on"));
+  const Tensor off = Tensor::Full(y.dtype, {}, spec.attrs.NumberOf("off"));
+  const size_t bytes = SizeOf(y.dtype);
+  return DispatchIndex(
+      spec.inputs[0].dtype, [&]<typename I>(TypeTag<I>) -> Result<KernelPtr> {
+        return KernelOf([=](const KernelContext& c) -> Status {
+          const I* indices = c.input<I>(0);
+          SLUICE_RETURN_IF_ERROR(CheckIndices(indices, n, depth));
+          char* row = c.output<char>(0);
+          FillElements(y.dtype, row, n * depth, off.raw());
+          for (int64_t i = 0; i < n; ++i, row += depth * bytes) {
+            std::memcpy(row + indices[i] * bytes, on.raw(), bytes);
+          }
+          return {};
+        });
+      });
+}
+
+// The k largest of x[n], by insertion: quick for the small k of a top-k.
+template <typename T>
+void TopOfRow(const T* x, int64_t n, int64_t k, T* values, int64_t* indices) {
+  using C = ComputeType<T>;
+  int64_t found = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const C candidate = static_cast<C>(x[i]);
+    int64_t place = found;
+    while (place > 0 && Exceeds(candidate, static_cast<C>(values[place - 1]))) {
+      --place;
+    }
+    if (place == k) continue;
+    if (found < k) ++found;
+    for (int64_t j = found - 1; j > place; --j) {
+      values[j] = values[j - 1];
+      indices[j] = indices[j - 1];
+    }
+    values[place] = x[i];
+    indices[place] = i;
+  }
+}
+
+Result<KernelPtr> MakeTopK(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  const int64_t n = x[-1], rows = x.elements(0, x.rank() - 1);
+  const int64_t k = spec.attrs.Int("k");
+  return DispatchDType(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        return KernelOf([=](const KernelContext& c) {
+          ParallelFor(rows, RowsPerPiece(n), [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row) {
+              TopOfRow(c.input<T>(0) + row * n, n, k, c.output<T>(0) + row * k,
+                       c.output<int64_t>(1) + row * k);
+            }
+          });
+        });
+      });
+}
+
+template <typename T, typename I>
+KernelPtr InTopKKernel(int64_t rows, int64_t classes, int64_t k) {
+  using C = ComputeType<T>;
+  return KernelOf([=](const KernelContext& c) -> Status {
+    const I* targets = c.input<I>(1);
+    SLUICE_RETURN_IF_ERROR(CheckIndices(targets, rows, classes));
+    bool* y = c.output<bool>(0);
+    for (int64_t row = 0; row < rows; ++row) {
+      const T* x = c.input<T>(0) + row * classes;
+      const C target = static_cast<C>(x[targets[row]]);
+      const auto above = std::count_if(x, x + classes, [&](T other) {
+        return Exceeds(static_cast<C>(other), target);
+      });
+      y[row] = above < k && !std::isnan(target);
+    }
+    return {};
+  });
+}
+
+Result<KernelPtr> MakeInTopK(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  const int64_t k = spec.attrs.Int("k");
+  return DispatchFloating(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        return DispatchIndex(spec.inputs[1].dtype,
+                             [&]<typename I>(TypeTag<I>) -> Result<KernelPtr> {
+                               return InTopKKernel<T, I>(x[0], x[1], k);
+                             });
+      });
+}
+
+Result<KernelPtr> MakeGather(const KernelSpec& spec) {
+  const GatherShape plan =
+      GatherShapeOf(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
+  const int64_t bytes =
+      plan.inner * static_cast<int64_t>(SizeOf(spec.inputs[0].dtype));
+  return DispatchIndex(
+      spec.inputs[1].dtype, [&]<typename I>(TypeTag<I>) -> Result<KernelPtr> {
+        return KernelOf([plan, bytes](const KernelContext& c) -> Status {
+          const auto [batch, middle, size, count, inner] = plan;
+          const I* indices = c.input<I>(1);
+          SLUICE_RETURN_IF_ERROR(CheckIndices(indices, batch * count, size));
+          const char* params = c.input<char>(0);
+          char* y = c.output<char>(0);
+          const auto rows = [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row) {
+              const int64_t block = row / plan.count, j = row % plan.count;
+              const int64_t from =
+                  indices[block / plan.middle * plan.count + j];
+              std::memcpy(y + row * bytes,
+                          params + (block * plan.size + from) * bytes, bytes);
+            }
+          };
+          if (bytes == 0) return {};  // without memory on either side
+          ParallelFor(batch * middle * count, RowsPerPiece(inner), rows);
+          return {};
+        });
+      });
+}
+
+// Each piece of work owns a range of `size` within one [batch, middle] block
+// and adds the updates that fall into it, in their order.
+template <typename T, typename I>
+KernelPtr ScatterAddKernel(const GatherShape& plan) {
+  const int64_t blocks = plan.batch * plan.middle;
+  const int64_t work = plan.count * plan.inner;
+  const int64_t ranges = std::clamp<int64_t>(
+      work / kGrain, 1, std::clamp<int64_t>(plan.size, 1, 16));
+  const int64_t width = (plan.size + ranges - 1) / ranges;
+  return KernelOf([=](const KernelContext& c) -> Status {
+    const I* indices = c.input<I>(1);
+    SLUICE_RETURN_IF_ERROR(
+        CheckIndices(indices, plan.batch * plan.count, plan.size));
+    T* y = c.output<T>(0);
+    const T* x = c.input<T>(0);
+    if (y != x) CopyBytes(x, y, blocks * plan.size * plan.inner * sizeof(T));
+    const auto add = [&](int64_t piece) {
+      const int64_t block = piece / ranges;
+      const int64_t low = piece % ranges * width, high = low + width;
+      const I* index = indices + block / plan.middle * plan.count;
+      const T* update = c.input<T>(2) + block * work;
+      T* base = y + block * plan.size * plan.inner;
+      for (int64_t j = 0; j < plan.count; ++j, update += plan.inner) {
+        if (index[j] < low || index[j] >= high) continue;
+        T* target = base + index[j] * plan.inner;
+        using C = ComputeType<T>;
+        for (int64_t i = 0; i < plan.inner; ++i) {
+          target[i] = T(static_cast<C>(static_cast<C>(target[i]) +
+                                       static_cast<C>(update[i])));
+        }
+      }
+    };
+    ParallelFor(blocks * ranges, RowsPerPiece(work / ranges),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) add(i);
+                });
+    return {};
+  });
+}
+
+Result<KernelPtr> MakeScatterAdd(const KernelSpec& spec) {
+  const GatherShape plan =
+      GatherShapeOf(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape);
+  return DispatchDType(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        return DispatchIndex(spec.inputs[1].dtype,
+                             [&]<typename I>(TypeTag<I>) -> Result<KernelPtr> {
+                               return ScatterAddKernel<T, I>(plan);
+                             });
+      });
+}
+
+}  // namespace
+
+void RegisterIndexKernels(KernelTable& table) {
+  table.Register({.op = "OneHot", .dtypes = kIndex, .make = MakeOneHot});
+  table.Register({.op = "TopK", .dtypes = kNumeric, .make = MakeTopK});
+  table.Register({.op = "InTopK", .dtypes = kFloating, .make = MakeInTopK});
+  table.Register({.op = "Gather", .make = MakeGather});
+  table.Register(
+      {.op = "ScatterAdd", .dtypes = kNumeric, .make = MakeScatterAdd});
+}
+
+}  // namespace sluice::cpu

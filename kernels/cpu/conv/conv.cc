@@ -1,0 +1,260 @@
+// Convolutions as plain loops, for all floating types: the reference. The
+// innermost loops run over blocks of channels, accumulated on the stack.
+#include <algorithm>
+
+#include "engine/semantics/conv_geometry.h"
+#include "engine/threads.h"
+#include "kernels/cpu/kernels.h"
+
+namespace sluice::cpu {
+
+void RegisterFastConvKernels(KernelTable& table);   // conv_fast.cc
+void RegisterDepthwiseKernels(KernelTable& table);  // conv_depthwise.cc
+void RegisterWinogradKernels(KernelTable& table);   // conv_winograd.cc
+
+namespace {
+
+constexpr int64_t kBlock = 64;  // channels accumulated at a time
+
+// Pieces of about 2^20 multiplications.
+int64_t Grain(int64_t multiplications) {
+  return std::max<int64_t>(
+      (int64_t{1} << 20) / std::max<int64_t>(multiplications, 1), 1);
+}
+
+template <typename T>
+struct Operands {
+  const T* x;
+  const T* filter;
+  const T* y;
+};
+
+// y[image, oh, ow, channels from o0 to o0 + width].
+template <typename T>
+void ForwardBlock(const ConvGeometry& g, const Operands<T>& in, int64_t image,
+                  int64_t oh, int64_t ow, int64_t group, int64_t o0,
+                  int64_t width, ComputeType<T>* sum) {
+  using C = ComputeType<T>;
+  for (int64_t kh = 0; kh < g.h.window; ++kh) {
+    const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
+    if (ih < 0 || ih >= g.h.input) continue;
+    for (int64_t kw = 0; kw < g.w.window; ++kw) {
+      const int64_t iw = g.w.Start(ow) + kw * g.w.dilation;
+      if (iw < 0 || iw >= g.w.input) continue;
+      const T* x = in.x + image * g.x_image() +
+                   (ih * g.w.input + iw) * g.x_channels() + group * g.in;
+      const T* filter = in.filter +
+                        (kh * g.w.window + kw) * g.in * g.y_channels() +
+                        group * g.out + o0;
+      for (int64_t i = 0; i < g.in; ++i) {
+        const C value = static_cast<C>(x[i]);
+        for (int64_t o = 0; o < width; ++o) {
+          sum[o] += value * static_cast<C>(filter[i * g.y_channels() + o]);
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+void Forward(const ConvGeometry& g, const Operands<T>& in, T* y) {
+  using C = ComputeType<T>;
+  ParallelFor(g.images * g.h.output * g.w.output,
+              Grain(g.taps() * g.in * g.y_channels()),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t p = begin; p < end; ++p) {
+                  const int64_t ow = p % g.w.output;
+                  const int64_t oh = p / g.w.output % g.h.output;
+                  const int64_t image = p / g.w.output / g.h.output;
+                  for (int64_t group = 0; group < g.groups; ++group) {
+                    for (int64_t o0 = 0; o0 < g.out; o0 += kBlock) {
+                      const int64_t width = std::min(kBlock, g.out - o0);
+                      C sum[kBlock] = {};
+                      ForwardBlock(g, in, image, oh, ow, group, o0, width, sum);
+                      T* to = y + p * g.y_channels() + group * g.out + o0;
+                      for (int64_t o = 0; o < width; ++o) to[o] = T(sum[o]);
+                    }
+                  }
+                }
+              });
+}
+
+// dx[image, ih, iw, channels from i0 to i0 + width].
+template <typename T>
+void BackpropInputBlock(const ConvGeometry& g, const Operands<T>& in,
+                        int64_t image, int64_t ih, int64_t iw, int64_t group,
+                        int64_t i0, int64_t width, ComputeType<T>* sum) {
+  using C = ComputeType<T>;
+  for (int64_t kh = 0; kh < g.h.window; ++kh) {
+    const int64_t oh = WindowOver(g.h, ih, kh);
+    if (oh < 0) continue;
+    for (int64_t kw = 0; kw < g.w.window; ++kw) {
+      const int64_t ow = WindowOver(g.w, iw, kw);
+      if (ow < 0) continue;
+      const T* dy = in.y + image * g.y_image() +
+                    (oh * g.w.output + ow) * g.y_channels() + group * g.out;
+      const T* filter = in.filter +
+                        ((kh * g.w.window + kw) * g.in + i0) * g.y_channels() +
+                        group * g.out;
+      for (int64_t i = 0; i < width; ++i) {
+        C dot = 0;
+        for (int64_t o = 0; o < g.out; ++o) {
+          dot += static_cast<C>(dy[o]) *
+                 static_cast<C>(filter[i * g.y_channels() + o]);
+        }
+        sum[i] += dot;
+      }
+    }
+  }
+}
+
+template <typename T>
+void BackpropInput(const ConvGeometry& g, const Operands<T>& in, T* dx) {
+  using C = ComputeType<T>;
+  ParallelFor(
+      g.images * g.h.input * g.w.input, Grain(g.taps() * g.in * g.y_channels()),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p) {
+          const int64_t iw = p % g.w.input;
+          const int64_t ih = p / g.w.input % g.h.input;
+          const int64_t image = p / g.w.input / g.h.input;
+          for (int64_t group = 0; group < g.groups; ++group) {
+            for (int64_t i0 = 0; i0 < g.in; i0 += kBlock) {
+              const int64_t width = std::min(kBlock, g.in - i0);
+              C sum[kBlock] = {};
+              BackpropInputBlock(g, in, image, ih, iw, group, i0, width, sum);
+              T* to = dx + p * g.x_channels() + group * g.in + i0;
+              for (int64_t i = 0; i < width; ++i) to[i] = T(sum[i]);
+            }
+          }
+        }
+      });
+}
+
+// dfilter[kh, kw, i, channels from o0 to o0 + width of y], of one group.
+template <typename T>
+void BackpropFilterBlock(const ConvGeometry& g, const Operands<T>& in,
+                         int64_t kh, int64_t kw, int64_t i, int64_t o0,
+                         int64_t width, ComputeType<T>* sum) {
+  using C = ComputeType<T>;
+  const int64_t group = o0 / g.out;
+  for (int64_t image = 0; image < g.images; ++image) {
+    for (int64_t oh = 0; oh < g.h.output; ++oh) {
+      const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
+      if (ih < 0 || ih >= g.h.input) continue;
+      for (int64_t ow = 0; ow < g.w.output; ++ow) {
+        const int64_t iw = g.w.Start(ow) + kw * g.w.dilation;
+        if (iw < 0 || iw >= g.w.input) continue;
+        const C x = static_cast<C>(
+            in.x[image * g.x_image() + (ih * g.w.input + iw) * g.x_channels() +
+                 group * g.in + i]);
+        const T* dy = in.y + image * g.y_image() +
+                      (oh * g.w.output + ow) * g.y_channels() + o0;
+        for (int64_t o = 0; o < width; ++o) sum[o] += x * static_cast<C>(dy[o]);
+      }
+    }
+  }
+}
+
+template <typename T>
+void BackpropFilter(const ConvGeometry& g, const Operands<T>& in, T* dfilter) {
+  using C = ComputeType<T>;
+  ParallelFor(g.taps() * g.in,
+              Grain(g.images * g.h.output * g.w.output * g.y_channels()),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t row = begin; row < end; ++row) {
+                  const int64_t i = row % g.in;
+                  const int64_t kw = row / g.in % g.w.window;
+                  const int64_t kh = row / g.in / g.w.window;
+                  for (int64_t group = 0; group < g.groups; ++group) {
+                    for (int64_t o = 0; o < g.out; o += kBlock) {
+                      const int64_t width = std::min(kBlock, g.out - o);
+                      const int64_t o0 = group * g.out + o;
+                      C sum[kBlock] = {};
+                      BackpropFilterBlock(g, in, kh, kw, i, o0, width, sum);
+                      T* to = dfilter + row * g.y_channels() + o0;
+                      for (int64_t j = 0; j < width; ++j) to[j] = T(sum[j]);
+                    }
+                  }
+                }
+              });
+}
+
+Result<KernelPtr> MakeForward(const KernelSpec& spec) {
+  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
+  return DispatchFloating(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        return KernelOf([g](const KernelContext& c) {
+          Forward<T>(g, {c.input<T>(0), c.input<T>(1), nullptr},
+                     c.output<T>(0));
+        });
+      });
+}
+
+// Of the fused ops. The sums go to scratch memory first, since y may be the
+// addend.
+Result<KernelPtr> MakeForwardSum(const KernelSpec& spec) {
+  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
+  return DispatchFloating(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        const int64_t elements = g.images * g.y_image();
+        return KernelOf(
+            [g, elements, added = spec.inputs.size() > 3,
+             relu = spec.attrs.Bool("relu")](const KernelContext& c) {
+              using C = ComputeType<T>;
+              T* sums = static_cast<T*>(c.workspace());
+              Forward<T>(g, {c.input<T>(0), c.input<T>(1), nullptr}, sums);
+              for (int64_t i = 0; i < elements; ++i) {
+                C y = C(sums[i]) + C(c.input<T>(2)[i % g.y_channels()]);
+                if (added) y += C(c.input<T>(3)[i]);
+                c.output<T>(0)[i] = T(relu && C(0) > y ? C(0) : y);
+              }
+            },
+            elements * sizeof(T));
+      });
+}
+
+Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
+  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
+  return DispatchFloating(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        return KernelOf([g](const KernelContext& c) {
+          BackpropInput<T>(g, {nullptr, c.input<T>(1), c.input<T>(0)},
+                           c.output<T>(0));
+        });
+      });
+}
+
+Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
+  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
+  return DispatchFloating(
+      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
+        return KernelOf([g](const KernelContext& c) {
+          BackpropFilter<T>(g, {c.input<T>(0), nullptr, c.input<T>(1)},
+                            c.output<T>(0));
+        });
+      });
+}
+
+}  // namespace
+
+void RegisterConvKernels(KernelTable& table) {
+  for (const char* op : {"Conv2D", "DepthwiseConv2D"}) {
+    const std::string name = op;
+    table.Register({.op = name, .dtypes = kFloating, .make = MakeForward});
+    table.Register({.op = name + "BackpropInput",
+                    .dtypes = kFloating,
+                    .make = MakeBackpropInput});
+    table.Register({.op = name + "BackpropFilter",
+                    .dtypes = kFloating,
+                    .make = MakeBackpropFilter});
+  }
+  for (const char* op : {"Conv2DBias", "Conv2DBiasAdd"}) {
+    table.Register({.op = op, .dtypes = kFloating, .make = MakeForwardSum});
+  }
+  RegisterFastConvKernels(table);
+  RegisterDepthwiseKernels(table);
+  RegisterWinogradKernels(table);
+}
+
+}  // namespace sluice::cpu

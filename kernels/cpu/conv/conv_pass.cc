@@ -1,0 +1,184 @@
+#include "kernels/cpu/conv/conv_pass.h"
+
+#include <algorithm>
+
+namespace sluice::cpu {
+namespace {
+
+// One direction of a grid: result pixels first, first + step, ... and for each
+// tap the source pixel it reads for the first of them; the next ones read
+// `stride` further on.
+struct Line {
+  struct Tap {
+    int64_t k;
+    int64_t start;
+  };
+  int64_t first = 0, step = 1, count = 0;
+  int64_t stride = 1;
+  std::vector<Tap> taps;  // by rising start
+};
+
+std::vector<Line> ForwardLines(const WindowDim& d) {
+  Line line = {.count = d.output, .stride = d.stride};
+  for (int64_t k = 0; k < d.window; ++k) {
+    line.taps.push_back({k, d.Start(0) + k * d.dilation});
+  }
+  return {line};
+}
+
+// Tap k of window o lies on pixel i = o * stride - pad_before + k * dilation.
+// For i = first + j * stride that is o = start + j.
+std::vector<Line> BackpropLines(const WindowDim& d) {
+  std::vector<Line> lines;
+  for (int64_t first = 0; first < std::min(d.stride, d.input); ++first) {
+    Line line = {.first = first,
+                 .step = d.stride,
+                 .count = (d.input - first + d.stride - 1) / d.stride};
+    for (int64_t k = d.window - 1; k >= 0; --k) {
+      const int64_t o = first + d.pad_before - k * d.dilation;
+      if (o % d.stride == 0) line.taps.push_back({k, o / d.stride});
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+// The source pixels that some tap reads: [begin, end).
+struct Span {
+  int64_t begin = 0, end = 0;
+};
+Span SpanOf(const std::vector<Line>& lines) {
+  Span span;
+  bool any = false;
+  for (const Line& line : lines) {
+    for (const Line::Tap& tap : line.taps) {
+      const int64_t end = tap.start + (line.count - 1) * line.stride + 1;
+      span.begin = any ? std::min(span.begin, tap.start) : tap.start;
+      span.end = any ? std::max(span.end, end) : end;
+      any = true;
+    }
+  }
+  return span;
+}
+
+// Appends a run, or lengthens the last one where it goes on.
+void AddRun(int64_t offset, int64_t length, std::vector<simd::ConvRun>* runs) {
+  if (!runs->empty() && runs->back().offset + runs->back().length == offset) {
+    runs->back().length += length;
+  } else {
+    runs->push_back({offset, length});
+  }
+}
+
+// The result image is result_w pixels of result_channels wide, all groups.
+ConvPhase PhaseOf(const ConvSource& source, const Line& h, const Line& w,
+                  int64_t window_w, int64_t result_w, int64_t result_channels) {
+  ConvPhase phase;
+  phase.rows = h.count;
+  phase.columns = w.count;
+  phase.row_stride = h.stride;
+  phase.column_stride = w.stride;
+  if (!h.taps.empty()) {
+    phase.first_row = h.taps.front().start - source.top;
+    phase.end_row = h.taps.back().start - source.top + 1;
+  }
+  for (const Line::Tap& row : h.taps) {
+    for (const Line::Tap& column : w.taps) {
+      phase.taps.push_back(row.k * window_w + column.k);
+      AddRun((row.start - source.top) * source.row_floats() +
+                 (column.start - source.left) * source.pixel_floats(),
+             source.group_channels, &phase.runs);
+      phase.k += source.group_channels;
+    }
+  }
+  phase.y_offset = (h.first * result_w + w.first) * result_channels;
+  phase.y_row_step = h.step * result_w * result_channels;
+  phase.y_pixel_step = w.step * result_channels;
+  return phase;
+}
+
+// Fills the parts of the source that follow from the lines.
+void Frame(const std::vector<Line>& h, const std::vector<Line>& w,
+           ConvSource* source) {
+  const Span rows = SpanOf(h), columns = SpanOf(w);
+  source->top = rows.begin;
+  source->left = columns.begin;
+  source->height = rows.end - rows.begin;
+  source->width = columns.end - columns.begin;
+  source->copied = source->channels != source->group_channels ||
+                   rows.begin < 0 || columns.begin < 0 ||
+                   rows.end > source->h || columns.end > source->w;
+}
+
+}  // namespace
+
+void ConvSource::CopyRows(const float* image, int64_t group, int64_t begin,
+                          int64_t end, float* copy) const {
+  // The columns that lie inside the image.
+  const int64_t from = std::clamp<int64_t>(-left, 0, width);
+  const int64_t to = std::clamp<int64_t>(w - left, from, width);
+  for (int64_t row = begin; row < end; ++row) {
+    float* out = copy + row * row_floats();
+    const int64_t y = top + row;
+    if (y < 0 || y >= h) {
+      std::fill(out, out + row_floats(), 0.0f);
+      continue;
+    }
+    std::fill(out, out + from * group_channels, 0.0f);
+    std::fill(out + to * group_channels, out + width * group_channels, 0.0f);
+    const float* in =
+        image + (y * w + left + from) * channels + group * group_channels;
+    out += from * group_channels;
+    if (group_channels == channels) {
+      std::copy(in, in + (to - from) * channels, out);
+      continue;
+    }
+    for (int64_t x = from; x < to; ++x) {
+      std::copy(in, in + group_channels, out);
+      in += channels;
+      out += group_channels;
+    }
+  }
+}
+
+ConvPass ForwardPass(const ConvGeometry& g) {
+  const std::vector<Line> h = ForwardLines(g.h), w = ForwardLines(g.w);
+  ConvPass pass;
+  pass.source = {.h = g.h.input,
+                 .w = g.w.input,
+                 .channels = g.x_channels(),
+                 .group_channels = g.in};
+  Frame(h, w, &pass.source);
+  pass.phases.push_back(
+      PhaseOf(pass.source, h[0], w[0], g.w.window, g.w.output, g.y_channels()));
+  pass.result_channels = g.out;
+  pass.tap_step = g.in * g.y_channels();
+  pass.group_step = g.out;
+  pass.row_step = g.y_channels();
+  pass.column_step = 1;
+  return pass;
+}
+
+ConvPass BackpropInputPass(const ConvGeometry& g) {
+  const std::vector<Line> h = BackpropLines(g.h), w = BackpropLines(g.w);
+  ConvPass pass;
+  pass.source = {.h = g.h.output,
+                 .w = g.w.output,
+                 .channels = g.y_channels(),
+                 .group_channels = g.out};
+  Frame(h, w, &pass.source);
+  for (const Line& row : h) {
+    for (const Line& column : w) {
+      pass.phases.push_back(PhaseOf(pass.source, row, column, g.w.window,
+                                    g.w.input, g.x_channels()));
+    }
+  }
+  pass.result_channels = g.in;
+  pass.tap_step = g.in * g.y_channels();
+  pass.group_step = g.out;
+  pass.row_step = 1;
+  pass.column_step = g.y_channels();
+  return pass;
+}
+
+}  // namespace sluice::cpu

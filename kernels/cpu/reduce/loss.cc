@@ -1,0 +1,422 @@
+// Losses. The inner loops are branch-free, so that they become vector code.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "engine/semantics/index_error.h"
+#include "engine/semantics/scalar.h"
+#include "engine/threads.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/simd/simd.h"
+
+namespace sluice::cpu {
+namespace {
+
+struct CrossEntropyGeometry {
+  int64_t rows = 0, classes = 0;
+  double smoothing = 0;
+
+  int64_t grain() const {
+    return std::max<int64_t>((1 << 13) / std::max<int64_t>(classes, 1), 1);
+  }
+};
+
+CrossEntropyGeometry GeometryOf(const KernelSpec& spec) {
+  const Shape& logits = spec.inputs[0].shape;
+  return {logits.elements(0, logits.rank() - 1), logits[-1],
+          spec.attrs.Float("label_smoothing")};
+}
+
+// What the loss and its gradient share of a row x. log(softmax(x)) is
+// (x - max) - log_sum, softmax(x) is scale * exp(x - max): max and the rest are
+// never added up, which would round away what x has beyond max's precision.
+template <typename C>
+struct RowSums {
+  C max;
+  C scale;    // 1 / sum(exp(x - max))
+  C log_sum;  // of the same sum; for the loss alone
+};
+
+template <typename T, typename C = ComputeType<T>>
+RowSums<C> RowSumsOf(const T* x, int64_t n) {
+  C max = static_cast<C>(x[0]);
+  for (int64_t i = 1; i < n; ++i) max = std::max(max, static_cast<C>(x[i]));
+  constexpr int kLanes = 8;
+  C sum[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      sum[lane] += scalar::Exp()(static_cast<C>(x[i + lane]) - max);
+    }
+  }
+  for (; i < n; ++i) sum[0] += scalar::Exp()(static_cast<C>(x[i]) - max);
+  C total = 0;
+  for (C partial : sum) total += partial;
+  return {max, 1 / total, scalar::Log()(total)};
+}
+
+// --- Dense labels ------------------------------------------------------------
+
+// The loss of one row.
+template <typename T, typename C = ComputeType<T>>
+C DenseLoss(const CrossEntropyGeometry& g, const T* x, const T* labels,
+            const RowSums<C>& row) {
+  const C keep = static_cast<C>(1 - g.smoothing);
+  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
+  C loss = 0;
+  for (int64_t i = 0; i < g.classes; ++i) {
+    loss += (keep * static_cast<C>(labels[i]) + spread) *
+            (row.log_sum - (static_cast<C>(x[i]) - row.max));
+  }
+  return loss;
+}
+
+template <typename T, typename C = ComputeType<T>>
+void DenseGrad(const CrossEntropyGeometry& g, const T* x, const T* labels,
+               const RowSums<C>& row, C dloss, T* dx) {
+  const C keep = static_cast<C>(1 - g.smoothing);
+  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
+  C total = static_cast<C>(g.smoothing);
+  for (int64_t i = 0; i < g.classes; ++i) {
+    total += keep * static_cast<C>(labels[i]);
+  }
+  total *= row.scale;
+  for (int64_t i = 0; i < g.classes; ++i) {
+    const C e = scalar::Exp()(static_cast<C>(x[i]) - row.max);
+    const C label = keep * static_cast<C>(labels[i]) + spread;
+    dx[i] = T(dloss * (e * total - label));
+  }
+}
+
+// Which of the loss and its gradient an op computes.
+enum class Wanted : uint8_t { kLoss, kGrad, kBoth };
+
+template <typename T>
+struct CrossEntropyOperands {
+  const T* logits;
+  const T* max = nullptr;  // for kGrad alone, as is the next: else computed
+  const T* scale = nullptr;
+  const T* dloss = nullptr;  // not for kLoss, nor is dlogits
+  T* dlogits = nullptr;
+  T* loss_out = nullptr;  // not for kGrad, nor are the next two
+  T* max_out = nullptr;
+  T* scale_out = nullptr;
+
+  CrossEntropyOperands(Wanted wanted, const KernelContext& k)
+      : logits(k.input<T>(0)) {
+    if (wanted == Wanted::kGrad) {
+      max = k.input<T>(2);
+      scale = k.input<T>(3);
+      dloss = k.input<T>(4);
+      dlogits = k.output<T>(0);
+      return;
+    }
+    loss_out = k.output<T>(0);
+    max_out = k.output<T>(1);
+    scale_out = k.output<T>(2);
+    if (wanted == Wanted::kBoth) {
+      dloss = k.input<T>(2);
+      dlogits = k.output<T>(3);
+    }
+  }
+};
+
+// One row: loss(sums) and grad(sums, dloss) as far as wanted.
+template <typename T, typename Loss, typename Grad>
+void CrossEntropyRow(const CrossEntropyGeometry& g,
+                     const CrossEntropyOperands<T>& o, int64_t r, Loss loss,
+                     Grad grad) {
+  using C = ComputeType<T>;
+  RowSums<C> sums;
+  if (o.loss_out != nullptr) {
+    sums = RowSumsOf(o.logits + r * g.classes, g.classes);
+    o.loss_out[r] = T(loss(sums));
+    o.max_out[r] = T(sums.max);
+    o.scale_out[r] = T(sums.scale);
+  } else {
+    sums = {static_cast<C>(o.max[r]), static_cast<C>(o.scale[r]), 0};
+  }
+  if (o.dlogits != nullptr) grad(sums, static_cast<C>(o.dloss[r]));
+}
+
+template <typename T>
+void DenseRows(const CrossEntropyGeometry& g, Wanted wanted,
+               const KernelContext& k) {
+  using C = ComputeType<T>;
+  const CrossEntropyOperands<T> o(wanted, k);
+  ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = r * g.classes;
+      const T* labels = k.input<T>(1) + at;
+      CrossEntropyRow(
+          g, o, r,
+          [&](const RowSums<C>& sums) {
+            return DenseLoss(g, o.logits + at, labels, sums);
+          },
+          [&](const RowSums<C>& sums, C dloss) {
+            DenseGrad(g, o.logits + at, labels, sums, dloss, o.dlogits + at);
+          });
+    }
+  });
+}
+
+// --- One class per row -------------------------------------------------------
+
+// The first row whose label is not a class, in a step that otherwise goes on.
+class BadRow {
+ public:
+  explicit BadRow(int64_t rows) : row_(rows), rows_(rows) {}
+  void Report(int64_t row) {
+    int64_t seen = row_.load(std::memory_order_relaxed);
+    while (row < seen &&
+           !row_.compare_exchange_weak(seen, row, std::memory_order_relaxed)) {
+    }
+  }
+  template <typename L>
+  Status ToStatus(const L* labels, int64_t classes) const {
+    const int64_t row = row_.load();
+    if (row == rows_) return {};
+    return LabelOutOfRange(fmt::to_string(labels[row]), row, classes);
+  }
+
+ private:
+  std::atomic<int64_t> row_;
+  int64_t rows_;
+};
+
+template <typename T, typename C = ComputeType<T>>
+C SparseLoss(const CrossEntropyGeometry& g, const T* x, int64_t label,
+             const RowSums<C>& row) {
+  const C keep = static_cast<C>(1 - g.smoothing);
+  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
+  C loss = keep * (row.log_sum - (static_cast<C>(x[label]) - row.max));
+  if (spread != 0) {
+    for (int64_t i = 0; i < g.classes; ++i) {
+      loss += spread * (row.log_sum - (static_cast<C>(x[i]) - row.max));
+    }
+  }
+  return loss;
+}
+
+template <typename T, typename C = ComputeType<T>>
+void SparseGrad(const CrossEntropyGeometry& g, const T* x, int64_t label,
+                const RowSums<C>& row, C dloss, T* dx) {
+  const C keep = static_cast<C>(1 - g.smoothing);
+  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
+  const C of_label = static_cast<C>(x[label]);  // dx may be x
+  for (int64_t i = 0; i < g.classes; ++i) {
+    const C p = row.scale * scalar::Exp()(static_cast<C>(x[i]) - row.max);
+    dx[i] = T(dloss * (p - spread));
+  }
+  const C p = row.scale * scalar::Exp()(of_label - row.max);
+  dx[label] = T(dloss * (p - spread - keep));
+}
+
+template <typename T, typename L>
+Status SparseRows(const CrossEntropyGeometry& g, Wanted wanted,
+                  const KernelContext& k) {
+  using C = ComputeType<T>;
+  const CrossEntropyOperands<T> o(wanted, k);
+  const L* labels = k.input<L>(1);
+  BadRow bad(g.rows);
+  ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t label = static_cast<int64_t>(labels[r]);
+      if (label < 0 || label >= g.classes) {
+        bad.Report(r);
+        continue;
+      }
+      const int64_t at = r * g.classes;
+      CrossEntropyRow(
+          g, o, r,
+          [&](const RowSums<C>& sums) {
+            return SparseLoss(g, o.logits + at, label, sums);
+          },
+          [&](const RowSums<C>& sums, C dloss) {
+            SparseGrad(g, o.logits + at, label, sums, dloss, o.dlogits + at);
+          });
+    }
+  });
+  return bad.ToStatus(labels, g.classes);
+}
+
+// float32 by vector code.
+template <typename L>
+Status FastSparseRows(const CrossEntropyGeometry& g, Wanted wanted,
+                      const KernelContext& k) {
+  const auto keep = static_cast<float>(1 - g.smoothing);
+  const auto spread =
+      static_cast<float>(g.smoothing / static_cast<double>(g.classes));
+  const auto classes = static_cast<float>(g.classes);
+  const CrossEntropyOperands<float> o(wanted, k);
+  const L* labels = k.input<L>(1);
+  BadRow bad(g.rows);
+  ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
+    if (o.loss_out != nullptr) {
+      // The sums, of which the rows make their scales.
+      Simd().sum_exp(o.logits + begin * g.classes, o.max_out + begin,
+                     o.scale_out + begin, end - begin, g.classes);
+    }
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t label = static_cast<int64_t>(labels[r]);
+      if (label < 0 || label >= g.classes) {
+        bad.Report(r);
+        continue;
+      }
+      const float* x = o.logits + r * g.classes;
+      const float max = o.loss_out != nullptr ? o.max_out[r] : o.max[r];
+      float scale;
+      if (o.loss_out != nullptr) {
+        const float log_sum = scalar::Log()(o.scale_out[r]);
+        float loss = keep * (log_sum - (x[label] - max));
+        if (spread != 0) {
+          loss += spread *
+                  (classes * log_sum - Simd().shifted_sum(x, max, g.classes));
+        }
+        o.loss_out[r] = loss;
+        o.scale_out[r] = scale = 1 / o.scale_out[r];
+      } else {
+        scale = o.scale[r];
+      }
+      if (o.dlogits != nullptr) {
+        const float dloss = o.dloss[r];
+        float* dx = o.dlogits + r * g.classes;
+        Simd().shifted_exp(x, max, dloss * scale, dloss * spread, dx,
+                           g.classes);
+        dx[label] -= dloss * keep;
+      }
+    }
+  });
+  return bad.ToStatus(labels, g.classes);
+}
+
+// --- The others --------------------------------------------------------------
+
+template <typename T>
+void SigmoidCrossEntropy(int64_t n, const KernelContext& k) {
+  using C = ComputeType<T>;
+  const T* logits = k.input<T>(0);
+  const T* labels = k.input<T>(1);
+  T* loss = k.output<T>(0);
+  ParallelFor(n, 1 << 13, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const C x = static_cast<C>(logits[i]);
+      const C tail = scalar::Log1p()(scalar::Exp()(-scalar::Abs()(x)));
+      loss[i] = T((x > C(0) ? x : C(0)) - x * static_cast<C>(labels[i]) + tail);
+    }
+  });
+}
+
+constexpr int64_t kSumBlock = 1 << 14;
+
+// Half the sum of squares: by blocks, which are then added in order.
+template <typename T>
+void L2Loss(int64_t n, const KernelContext& k) {
+  using C = ComputeType<T>;
+  const T* x = k.input<T>(0);
+  C* sums = static_cast<C*>(k.workspace());
+  ParallelFor(n, kSumBlock, [&](int64_t begin, int64_t end) {
+    constexpr int kLanes = 8;
+    C sum[kLanes] = {};
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const C value = static_cast<C>(x[i + lane]);
+        sum[lane] += value * value;
+      }
+    }
+    for (; i < end; ++i) {
+      sum[0] += static_cast<C>(x[i]) * static_cast<C>(x[i]);
+    }
+    C total = 0;
+    for (C partial : sum) total += partial;
+    sums[begin / kSumBlock] = total;
+  });
+  C total = 0;
+  for (int64_t b = 0; b * kSumBlock < n; ++b) total += sums[b];
+  *k.output<T>(0) = T(total / 2);
+}
+
+// --- Kernels -----------------------------------------------------------------
+
+auto DenseMaker(Wanted wanted) {
+  return [wanted](const KernelSpec& spec) -> Result<KernelPtr> {
+    const CrossEntropyGeometry g = GeometryOf(spec);
+    return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+      return Result<KernelPtr>(KernelOf(
+          [=](const KernelContext& c) { DenseRows<T>(g, wanted, c); }));
+    });
+  };
+}
+
+auto SparseMaker(Wanted wanted) {
+  return [wanted](const KernelSpec& spec) -> Result<KernelPtr> {
+    const CrossEntropyGeometry g = GeometryOf(spec);
+    return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+      return DispatchIndex(spec.inputs[1].dtype, [&]<typename L>(TypeTag<L>) {
+        return Result<KernelPtr>(KernelOf([=](const KernelContext& c) {
+          return SparseRows<T, L>(g, wanted, c);
+        }));
+      });
+    });
+  };
+}
+
+auto FastSparseMaker(Wanted wanted) {
+  return [wanted](const KernelSpec& spec) -> Result<KernelPtr> {
+    const CrossEntropyGeometry g = GeometryOf(spec);
+    return DispatchIndex(spec.inputs[1].dtype, [&]<typename L>(TypeTag<L>) {
+      return Result<KernelPtr>(KernelOf([=](const KernelContext& c) {
+        return FastSparseRows<L>(g, wanted, c);
+      }));
+    });
+  };
+}
+
+Result<KernelPtr> MakeSigmoidCrossEntropy(const KernelSpec& spec) {
+  const int64_t n = spec.inputs[0].shape.elements();
+  return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+    return Result<KernelPtr>(KernelOf(
+        [n](const KernelContext& c) { SigmoidCrossEntropy<T>(n, c); }));
+  });
+}
+
+Result<KernelPtr> MakeL2Loss(const KernelSpec& spec) {
+  const int64_t n = spec.inputs[0].shape.elements();
+  return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+    return Result<KernelPtr>(
+        KernelOf([n](const KernelContext& c) { L2Loss<T>(n, c); },
+                 (n / kSumBlock + 1) * sizeof(ComputeType<T>)));
+  });
+}
+
+}  // namespace
+
+void RegisterLossKernels(KernelTable& table) {
+  auto add = [&](const std::string& op, auto make) {
+    table.Register({.op = op, .dtypes = kFloating, .make = make});
+  };
+  const std::pair<std::string, Wanted> forms[] = {{"", Wanted::kLoss},
+                                                  {"Grad", Wanted::kGrad},
+                                                  {"WithGrad", Wanted::kBoth}};
+  for (const auto& [suffix, wanted] : forms) {
+    add("SoftmaxCrossEntropy" + suffix, DenseMaker(wanted));
+    add("SparseSoftmaxCrossEntropy" + suffix, SparseMaker(wanted));
+    table.Register({.op = "SparseSoftmaxCrossEntropy" + suffix,
+                    .priority = 10,
+                    .provider = "simd",
+                    .supports =
+                        [](const KernelSpec& spec) {
+                          return spec.inputs[0].shape[-1] > 0;
+                        },
+                    .dtypes = DType::kFloat32,
+                    .make = FastSparseMaker(wanted)});
+  }
+  add("SigmoidCrossEntropy", MakeSigmoidCrossEntropy);
+  add("L2Loss", MakeL2Loss);
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,95 @@
+// Softmax and its logarithm along any axis.
+#include <algorithm>
+
+#include "engine/semantics/scalar.h"
+#include "engine/threads.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/simd/simd.h"
+
+namespace sluice::cpu {
+namespace {
+
+// x seen as [outer, axis, inner].
+struct Axis {
+  int64_t outer, size, inner;
+};
+Axis AxisOf(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  const int64_t given = spec.attrs.Int("axis");
+  const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
+  return {x.elements(0, axis), x[axis], x.elements(axis + 1, x.rank())};
+}
+
+int64_t Grain(int64_t row) {
+  return std::max<int64_t>((1 << 13) / std::max<int64_t>(row, 1), 1);
+}
+
+// One line of `size` elements, `stride` apart. log: of the softmax.
+template <typename T>
+void Line(const T* x, int64_t size, int64_t stride, bool log, T* y) {
+  using C = ComputeType<T>;
+  if (size == 0) return;
+  C max = static_cast<C>(x[0]);
+  for (int64_t i = 1; i < size; ++i) {
+    max = std::max(max, static_cast<C>(x[i * stride]));
+  }
+  C sum = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    sum += scalar::Exp()(static_cast<C>(x[i * stride]) - max);
+  }
+  const C log_sum = scalar::Log()(sum);
+  for (int64_t i = 0; i < size; ++i) {
+    const C value = static_cast<C>(x[i * stride]) - max;
+    y[i * stride] = T(log ? value - log_sum : scalar::Exp()(value) / sum);
+  }
+}
+
+Result<KernelPtr> MakeReference(const KernelSpec& spec) {
+  const Axis a = AxisOf(spec);
+  const bool log = spec.op == "LogSoftmax";
+  return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
+    return Result<KernelPtr>(KernelOf([a, log](const KernelContext& c) {
+      const T* x = c.input<T>(0);
+      T* y = c.output<T>(0);
+      const int64_t lines = a.size == 0 ? 0 : a.outer * a.inner;
+      ParallelFor(lines, Grain(a.size), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t at = i / a.inner * a.size * a.inner + i % a.inner;
+          Line(x + at, a.size, a.inner, log, y + at);
+        }
+      });
+    }));
+  });
+}
+
+Result<KernelPtr> MakeFast(const KernelSpec& spec) {
+  const Axis a = AxisOf(spec);
+  const auto rows =
+      spec.op == "LogSoftmax" ? Simd().log_softmax : Simd().softmax;
+  return KernelOf([a, rows](const KernelContext& c) {
+    ParallelFor(a.outer, Grain(a.size), [&](int64_t begin, int64_t end) {
+      rows(c.input<float>(0) + begin * a.size,
+           c.output<float>(0) + begin * a.size, end - begin, a.size);
+    });
+  });
+}
+
+}  // namespace
+
+void RegisterSoftmaxKernels(KernelTable& table) {
+  for (const char* op : {"Softmax", "LogSoftmax"}) {
+    table.Register({.op = op, .dtypes = kFloating, .make = MakeReference});
+    table.Register({.op = op,
+                    .priority = 10,
+                    .provider = "simd",
+                    .supports =
+                        [](const KernelSpec& spec) {
+                          const Axis a = AxisOf(spec);
+                          return a.inner == 1 && a.size > 0;
+                        },
+                    .dtypes = DType::kFloat32,
+                    .make = MakeFast});
+  }
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,238 @@
+// Optimizer steps over a list of variables: each block takes a chunk of one of
+// them, which it finds by its number.
+#include "kernels/cuda/ops/optimizer.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/device/array_chunks.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int64_t kChunk = 1 << 12;  // elements; whole packs
+constexpr int kThreads = 256;
+
+// What a step does to one parameter p, given its gradient g and slots a and b.
+template <typename T>
+struct Update {
+  T learning_rate, momentum, decay, beta1, beta2, epsilon, weight_decay;
+  bool nesterov;
+  T correction1, correction2;  // Adam's 1 - beta^step
+};
+
+struct Sgd {
+  static constexpr const char* kName = "ApplySgd";
+  static constexpr int kSlots = 0;
+  template <typename T>
+  __device__ void operator()(const Update<T>& u, T g, T& p, T&, T&) const {
+    p -= u.learning_rate * g;
+  }
+};
+
+struct Momentum {
+  static constexpr const char* kName = "ApplyMomentum";
+  static constexpr int kSlots = 1;
+  template <typename T>
+  __device__ void operator()(const Update<T>& u, T g, T& p, T& velocity,
+                             T&) const {
+    velocity = u.momentum * velocity + g;
+    p -= u.learning_rate * (u.nesterov ? g + u.momentum * velocity : velocity);
+  }
+};
+
+template <bool kMomentum>
+struct RmsPropOf {
+  static constexpr const char* kName =
+      kMomentum ? "ApplyRmsPropMomentum" : "ApplyRmsProp";
+  static constexpr int kSlots = kMomentum ? 2 : 1;
+  template <typename T>
+  __device__ void operator()(const Update<T>& u, T g, T& p, T& mean_square,
+                             T& velocity) const {
+    mean_square = u.decay * mean_square + (1 - u.decay) * g * g;
+    T direction = g / (scalar::Sqrt()(mean_square) + u.epsilon);
+    if (kMomentum) velocity = direction = u.momentum * velocity + direction;
+    p -= u.learning_rate * direction;
+  }
+};
+using RmsProp = RmsPropOf<false>;
+using RmsPropMomentum = RmsPropOf<true>;
+
+struct Adagrad {
+  static constexpr const char* kName = "ApplyAdagrad";
+  static constexpr int kSlots = 1;
+  template <typename T>
+  __device__ void operator()(const Update<T>& u, T g, T& p, T& accumulator,
+                             T&) const {
+    accumulator += g * g;
+    p -= u.learning_rate * g / (scalar::Sqrt()(accumulator) + u.epsilon);
+  }
+};
+
+// ApplyAdamW too: its weight_decay is 0 in ApplyAdam.
+struct Adam {
+  static constexpr const char* kName = "ApplyAdam";
+  static constexpr int kSlots = 2;
+  template <typename T>
+  __device__ void operator()(const Update<T>& u, T g, T& p, T& m, T& v) const {
+    const T rate = u.learning_rate / u.correction1;
+    const T root = scalar::Sqrt()(u.correction2);
+    m = u.beta1 * m + (1 - u.beta1) * g;
+    v = u.beta2 * v + (1 - u.beta2) * g * g;
+    p = (1 - u.learning_rate * u.weight_decay) * p -
+        rate * m / (scalar::Sqrt()(v) / root + u.epsilon);
+  }
+};
+
+template <typename T, typename G>
+__device__ Pack<T, kPack<T>> LoadAs(const void* data, int64_t i, int64_t count,
+                                    bool whole) {
+  constexpr int kN = kPack<T>;
+  const G* g = static_cast<const G*>(data);
+  const Pack<G, kN> pack = LoadPack<G, kN>(g + i, count, whole);
+  Pack<T, kN> out;
+  for (int k = 0; k < kN; ++k) {
+    out.at[k] = static_cast<ComputeOf<G>>(pack.at[k]);
+  }
+  return out;
+}
+
+// A pack of the gradient from its element i on.
+template <typename T>
+__device__ Pack<T, kPack<T>> LoadGradient(const OptimizerTensor& tensor,
+                                          int64_t i, int64_t count,
+                                          bool whole) {
+  switch (tensor.gradient_dtype) {
+    case DType::kFloat16:
+      return LoadAs<T, Float16>(tensor.gradient, i, count, whole);
+    case DType::kBFloat16:
+      return LoadAs<T, BrainFloat16>(tensor.gradient, i, count, whole);
+    default:
+      return LoadAs<T, T>(tensor.gradient, i, count, whole);
+  }
+}
+
+template <typename Rule, typename T>
+__device__ void UpdateChunk(const OptimizerTensor& tensor, int64_t chunk,
+                            const Update<T>& u, T gradient_scale,
+                            T gradient_decay) {
+  constexpr int kN = kPack<T>;
+  constexpr Rule rule{};
+  T* p = static_cast<T*>(tensor.variable);
+  T* a = static_cast<T*>(tensor.slots[0]);
+  T* b = static_cast<T*>(tensor.slots[1]);
+  const bool whole = IsAligned<T>(p) && IsAligned<T>(a) && IsAligned<T>(b) &&
+                     IsAligned<T>(tensor.gradient);
+  const int64_t first = (chunk - tensor.first_chunk) * kChunk;
+  const int64_t end = scalar::Minimum()(first + kChunk, tensor.elements);
+  for (int64_t i = first + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
+    const int64_t count = end - i;
+    Pack<T, kN> ps = LoadPack<T>(p + i, count, whole);
+    const Pack<T, kN> gs = LoadGradient<T>(tensor, i, count, whole);
+    Pack<T, kN> as = {}, bs = {};
+    if (Rule::kSlots > 0) as = LoadPack<T>(a + i, count, whole);
+    if (Rule::kSlots > 1) bs = LoadPack<T>(b + i, count, whole);
+    for (int k = 0; k < kN; ++k) {
+      const T gradient = gs.at[k] * gradient_scale + gradient_decay * ps.at[k];
+      rule(u, gradient, ps.at[k], as.at[k], bs.at[k]);
+    }
+    StorePack(ps, p + i, count, whole);
+    if (Rule::kSlots > 0) StorePack(as, a + i, count, whole);
+    if (Rule::kSlots > 1) StorePack(bs, b + i, count, whole);
+  }
+}
+
+template <typename Rule, typename T>
+__global__ void __launch_bounds__(kThreads)
+    OptimizerKernel(OptimizerList list, OptimizerParams params) {
+  if (list.apply != nullptr && !*list.apply) return;
+  Update<T> u;
+  u.learning_rate = static_cast<T>(*list.learning_rate);
+  u.momentum = static_cast<T>(params.momentum);
+  u.decay = static_cast<T>(params.decay);
+  u.beta1 = static_cast<T>(params.beta1);
+  u.beta2 = static_cast<T>(params.beta2);
+  u.epsilon = static_cast<T>(params.epsilon);
+  u.weight_decay = static_cast<T>(params.weight_decay);
+  u.nesterov = params.nesterov;
+  u.correction1 = u.correction2 = 1;
+  if (list.step != nullptr) {
+    // Powers in double are long work: one thread's is enough.
+    T* corrections = SharedMemory<T>();
+    if (threadIdx.x == 0) {
+      const auto step = static_cast<double>(*list.step);
+      corrections[0] = static_cast<T>(1 - scalar::Pow()(params.beta1, step));
+      corrections[1] = static_cast<T>(1 - scalar::Pow()(params.beta2, step));
+    }
+    Barrier();  // thread 0 has written them
+    u.correction1 = corrections[0];
+    u.correction2 = corrections[1];
+  }
+  const T scale = list.gradient_scale == nullptr
+                      ? T(1)
+                      : static_cast<T>(*list.gradient_scale);
+  for (int64_t chunk = blockIdx.x; chunk < list.chunks; chunk += gridDim.x) {
+    const int variable = ArrayOf(list.tensors, list.count, chunk);
+    const T decay = variable < params.decayed
+                        ? static_cast<T>(params.gradient_decay)
+                        : T(0);
+    UpdateChunk<Rule>(list.tensors[variable], chunk, u, scale, decay);
+  }
+}
+
+template <typename Rule, typename T>
+Status LaunchOptimizer(const OptimizerList& list, const OptimizerParams& params,
+                       cudaStream_t stream) {
+  // More blocks than this would not be more at once, but each has a start.
+  constexpr int64_t kMostBlocks = 1 << 13;
+  return Launch(Rule::kName,
+                {std::min(list.chunks, kMostBlocks), kThreads, 2 * sizeof(T)},
+                stream, OptimizerKernel<Rule, T>, list, params);
+}
+
+using Rules =
+    scalar::OpList<Sgd, Momentum, RmsProp, RmsPropMomentum, Adagrad, Adam>;
+
+// Under which name the rules have what an op does.
+std::string_view RuleOf(std::string_view op) {
+  if (op.ends_with("List")) op.remove_suffix(4);
+  return op == "ApplyAdamW" ? "ApplyAdam" : op;
+}
+
+template <typename T, typename... Rs>
+OptimizerLauncher Among(std::string_view rule, scalar::OpList<Rs...>) {
+  OptimizerLauncher found = nullptr;
+  ((found = rule == Rs::kName ? LaunchOptimizer<Rs, T> : found), ...);
+  return found;
+}
+template <typename... Rs>
+int SlotsAmong(std::string_view rule, scalar::OpList<Rs...>) {
+  return ((rule == Rs::kName ? Rs::kSlots : 0) + ...);
+}
+
+}  // namespace
+
+int64_t PlanOptimizer(std::span<OptimizerTensor> tensors) {
+  int64_t chunks = 0;
+  for (OptimizerTensor& tensor : tensors) {
+    tensor.first_chunk = chunks;
+    chunks += (tensor.elements + kChunk - 1) / kChunk;
+  }
+  return chunks;
+}
+
+OptimizerLauncher FindOptimizer(std::string_view op, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return Among<float>(RuleOf(op), Rules());
+    case DType::kFloat64:
+      return Among<double>(RuleOf(op), Rules());
+    default:
+      return nullptr;
+  }
+}
+
+int OptimizerSlots(std::string_view op) {
+  return SlotsAmong(RuleOf(op), Rules());
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,127 @@
+// The kernels of reductions.
+#include "kernels/cuda/ops/reduce.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cuda/ops/reduce_finite.h"
+#include "kernels/cuda/ops/reduce_scan.h"
+#include "kernels/cuda/ops/shape_fill.h"
+#include "kernels/cuda/runtime/kernels.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Which of x's dimensions go: those of the attribute `axes`; those that the
+// output of SumTo lacks or has as 1; all of them.
+std::vector<bool> ReducedDims(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  std::vector<bool> reduced(x.rank(), false);
+  if (spec.op == "SumTo") {
+    const Shape& y = spec.outputs[0].shape;
+    for (int d = 1; d <= x.rank(); ++d) {
+      reduced[x.rank() - d] = d > y.rank() || y[-d] == 1;
+    }
+  } else if (!spec.attrs.Has("axes") || spec.attrs.Ints("axes").empty()) {
+    reduced.assign(x.rank(), true);
+  } else {
+    for (int64_t a : spec.attrs.Ints("axes")) {
+      reduced[a < 0 ? a + x.rank() : a] = true;
+    }
+  }
+  return reduced;
+}
+
+Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
+  const ReducePlan plan(spec.inputs[0].shape, ReducedDims(spec));
+  const Reduction reduction =
+      FindReduce(spec.op == "SumTo" ? "Sum" : spec.op, spec.inputs[0].dtype);
+  return KernelOf(
+      [plan, launch = reduction.launch](const KernelContext& c) {
+        return launch(c.input<void>(0), c.output<void>(0), plan, c.workspace(),
+                      StreamOf(c));
+      },
+      plan.states() * reduction.state_bytes);
+}
+
+// --- Along an axis -----------------------------------------------------------
+
+// Input `operand` about the attribute `axis`.
+ReduceShape ShapeOf(const KernelSpec& spec, int operand) {
+  const Shape& x = spec.inputs[operand].shape;
+  const int64_t given = spec.attrs.Int("axis");
+  const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
+  return {x.elements(0, axis), x[axis], x.elements(axis + 1, x.rank())};
+}
+
+Result<KernelPtr> MakeCumSum(const KernelSpec& spec) {
+  const CumSumForm form = {ShapeOf(spec, 0), spec.attrs.Bool("exclusive"),
+                           spec.attrs.Bool("reverse")};
+  return KernelOf([form, launch = FindCumSum(spec.inputs[0].dtype)](
+                      const KernelContext& c) {
+    return launch(c.input<void>(0), c.output<void>(0), form, StreamOf(c));
+  });
+}
+
+Result<KernelPtr> MakeProdGrad(const KernelSpec& spec) {
+  return KernelOf(
+      [shape = ShapeOf(spec, 1),
+       launch = FindProdGrad(spec.inputs[0].dtype)](const KernelContext& c) {
+        return launch(c.input<void>(0), c.input<void>(1), c.output<void>(0),
+                      shape, StreamOf(c));
+      });
+}
+
+Result<KernelPtr> MakeArg(const KernelSpec& spec) {
+  return KernelOf(
+      [least = spec.op == "ArgMin", shape = ShapeOf(spec, 0),
+       launch = FindArg(spec.inputs[0].dtype)](const KernelContext& c) {
+        return launch(least, c.input<void>(0), c.output<int64_t>(0), shape,
+                      StreamOf(c));
+      });
+}
+
+// --- AllFinite ---------------------------------------------------------------
+
+// Of AllFinite, and of AllFiniteScaled, whose first operand is the scale.
+Result<KernelPtr> MakeAllFinite(const KernelSpec& spec) {
+  const int first = spec.op == "AllFiniteScaled" ? 1 : 0;
+  return KernelOf([lists = ListsOf(std::span(spec.inputs).subspan(first)),
+                   first](const KernelContext& c) mutable -> Status {
+    bool* y = c.output<bool>(0);
+    SLUICE_RETURN_IF_ERROR(
+        FillBytes(y, /*pattern=*/1, sizeof(bool), StreamOf(c)));
+    const float* scale = first > 0 ? c.input<float>(0) : nullptr;
+    int input = first;
+    for (ArrayList& list : lists) {
+      for (int k = 0; k < list.count; ++k) {
+        list.at[k].from = c.input<void>(input++);
+      }
+      SLUICE_RETURN_IF_ERROR(LaunchAllFinite(list, scale, y, StreamOf(c)));
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+void RegisterReduceKernels(KernelTable& table) {
+  for (const char* op : {"Sum", "SumTo", "Prod", "Max", "Min"}) {
+    RegisterOwn(table, op, kNumeric, MakeReduce);
+  }
+  for (const char* op : {"Mean", "LogSumExp", "L2Loss"}) {
+    RegisterOwn(table, op, kFloating, MakeReduce);
+  }
+  for (const char* op : {"Any", "All"}) {
+    RegisterOwn(table, op, DType::kBool, MakeReduce);
+  }
+  RegisterOwn(table, "CumSum", kNumeric, MakeCumSum);
+  RegisterOwn(table, "ProdGrad", kFloating, MakeProdGrad);
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    RegisterOwn(table, op, kNumeric, MakeArg);
+  }
+  RegisterOwn(table, "AllFinite", kFloating, MakeAllFinite);
+  RegisterOwn(table, "AllFiniteScaled", DType::kFloat32, MakeAllFinite);
+}
+
+}  // namespace sluice::cuda

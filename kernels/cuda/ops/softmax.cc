@@ -1,0 +1,29 @@
+// The kernels of Softmax and LogSoftmax.
+#include "kernels/cuda/ops/softmax.h"
+
+#include "kernels/cuda/runtime/kernels.h"
+
+namespace sluice::cuda {
+namespace {
+
+Result<KernelPtr> MakeSoftmax(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  const int64_t given = spec.attrs.Int("axis");
+  const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
+  const ReduceShape shape = {x.elements(0, axis), x[axis],
+                             x.elements(axis + 1, x.rank())};
+  const SoftmaxLauncher launch = FindSoftmax(spec.op, spec.inputs[0].dtype);
+  return KernelOf([launch, shape](const KernelContext& c) {
+    return launch(c.input<void>(0), c.output<void>(0), shape, StreamOf(c));
+  });
+}
+
+}  // namespace
+
+void RegisterSoftmaxKernels(KernelTable& table) {
+  for (const char* op : {"Softmax", "LogSoftmax"}) {
+    RegisterOwn(table, op, kFloating, MakeSoftmax);
+  }
+}
+
+}  // namespace sluice::cuda

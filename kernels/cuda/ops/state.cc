@@ -1,0 +1,67 @@
+// The kernels of writes to variables.
+#include "kernels/cuda/ops/state.h"
+
+#include <vector>
+
+#include "kernels/cuda/runtime/kernels.h"
+
+namespace sluice::cuda {
+namespace {
+
+// The operand `apply`, which may be absent.
+const bool* Apply(const KernelContext& c, bool conditional) {
+  return conditional ? c.input<bool>(2) : nullptr;
+}
+
+Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
+  return KernelOf(
+      [bytes = spec.inputs[0].bytes(),
+       conditional = spec.inputs.size() > 2](const KernelContext& c) {
+        return AssignBytes(Apply(c, conditional), c.input<void>(1),
+                           c.mutable_input<void>(0), bytes, StreamOf(c));
+      });
+}
+
+Result<KernelPtr> MakeAssignList(const KernelSpec& spec) {
+  const int variables = static_cast<int>(spec.attrs.Int("variables"));
+  std::vector<TensorType> bytes;
+  for (int i = 0; i < variables; ++i) {
+    bytes.push_back(
+        {DType::kUInt8, {static_cast<int64_t>(spec.inputs[i].bytes())}});
+  }
+  return KernelOf([lists = ListsOf(bytes),
+                   variables](const KernelContext& c) mutable -> Status {
+    int i = 0;
+    for (ArrayList& list : lists) {
+      for (int k = 0; k < list.count; ++k, ++i) {
+        list.at[k].from = c.input<void>(variables + i);
+        list.at[k].to = c.mutable_input<void>(i);
+      }
+      SLUICE_RETURN_IF_ERROR(
+          AssignListed(c.input<bool>(2 * variables), list, StreamOf(c)));
+    }
+    return {};
+  });
+}
+
+template <int sign>
+Result<KernelPtr> MakeAccumulate(const KernelSpec& spec) {
+  return KernelOf(
+      [launch = FindAccumulate(spec.inputs[0].dtype),
+       n = spec.inputs[0].shape.elements(),
+       conditional = spec.inputs.size() > 2](const KernelContext& c) {
+        return launch(Apply(c, conditional), sign, c.input<void>(1),
+                      c.mutable_input<void>(0), n, StreamOf(c));
+      });
+}
+
+}  // namespace
+
+void RegisterStateKernels(KernelTable& table) {
+  RegisterOwn(table, "Assign", kAnyType, MakeAssign);
+  RegisterOwn(table, "AssignList", kAnyType, MakeAssignList);
+  RegisterOwn(table, "AssignAdd", kNumeric, MakeAccumulate<1>);
+  RegisterOwn(table, "AssignSub", kNumeric, MakeAccumulate<-1>);
+}
+
+}  // namespace sluice::cuda

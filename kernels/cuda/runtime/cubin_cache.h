@@ -1,0 +1,33 @@
+// Compiled kernels on disk, so that a machine compiles each once. A file is
+//
+//   8 bytes "SLUICECU", 8 bytes length, 8 bytes fingerprint of the cubin, cubin
+//
+// What is not of this form is as if it were not there.
+#ifndef SLUICE_KERNELS_CUDA_RUNTIME_CUBIN_CACHE_H_
+#define SLUICE_KERNELS_CUDA_RUNTIME_CUBIN_CACHE_H_
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace sluice::cuda {
+
+class CubinCache {
+ public:
+  // With an empty folder it keeps nothing.
+  explicit CubinCache(std::filesystem::path folder)
+      : folder_(std::move(folder)) {}
+
+  // `key` is a file's name. What it does not have, or not whole, is nullopt.
+  std::optional<std::string> Load(const std::string& key) const;
+  // Where it cannot be written the next process compiles anew (user_cache.h).
+  void Store(const std::string& key, const std::string& cubin) const;
+
+ private:
+  const std::filesystem::path folder_;
+};
+
+}  // namespace sluice::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_RUNTIME_CUBIN_CACHE_H_

@@ -1,0 +1,83 @@
+// NVIDIA's libraries, opened at run time: libsluice_cuda.so must load where
+// they are missing (our own kernels serve then) and where they lie in Python's
+// packages, beside it, so that no path to them is known when it is linked.
+// dlopen finds them among what the process has loaded, in the module's own
+// RUNPATH (cmake/SluiceCuda.cmake) and where the system finds libraries.
+#ifndef SLUICE_KERNELS_CUDA_RUNTIME_NVIDIA_LIBRARY_H_
+#define SLUICE_KERNELS_CUDA_RUNTIME_NVIDIA_LIBRARY_H_
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "engine/status.h"
+
+namespace sluice::cuda {
+
+// Never closed: threads may be in it. Unavailable with the loader's reason.
+inline Result<void*> OpenLibrary(const std::string& name) {
+  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) return library;
+  const char* const why = dlerror();
+  return Unavailable(name + " cannot be loaded: " +
+                     (why == nullptr ? "no reason given" : why));
+}
+
+// Sets pointers to a library's functions.
+class FunctionFinder {
+ public:
+  explicit FunctionFinder(void* library) : library_(library) {}
+
+  // Sets `function` to what the library calls `name`.
+  template <typename Function>
+  void operator()(const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(dlsym(library_, name));
+    if (function != nullptr || !status_.ok()) return;
+    status_ = Unavailable(std::string("a library of NVIDIA's lacks ") + name +
+                          "; install the version that Sluice was built with");
+  }
+  // Of all that were looked for.
+  const Status& status() const { return status_; }
+
+ private:
+  void* library_;
+  Status status_;
+};
+
+// A library's functions, a struct of pointers that set(finder, functions) sets.
+// Null where something is missing, which is said with what follows from it:
+// "; Sluice's own convolutions are used, slower".
+template <typename Functions, typename Set>
+std::unique_ptr<const Functions> FunctionsOrNull(const std::string& name,
+                                                 const char* what_follows,
+                                                 Set set) {
+  const Result<void*> library = OpenLibrary(name);
+  Status status = library.status();
+  Functions functions;
+  if (library.ok()) {
+    FunctionFinder find(*library);
+    set(find, functions);
+    status = find.status();
+  }
+  if (status.ok()) return std::make_unique<const Functions>(functions);
+  std::fprintf(stderr, "%s; %s\n", status.message().c_str(), what_follows);
+  return nullptr;
+}
+
+// Libraries want scratch memory aligned better than the engine's: kernels ask
+// for this much more, and use it from the next multiple on.
+inline constexpr size_t kScratchAlignment = 256;
+inline char* AlignScratch(void* workspace) {
+  const size_t over =
+      reinterpret_cast<uintptr_t>(workspace) % kScratchAlignment;
+  return static_cast<char*>(workspace) +
+         (over == 0 ? 0 : kScratchAlignment - over);
+}
+
+}  // namespace sluice::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_RUNTIME_NVIDIA_LIBRARY_H_

@@ -1,0 +1,295 @@
+// Convolutions by cuDNN. When a kernel is made the engines that cuDNN suggests
+// are timed and the fastest is taken, which a file in the user's cache folder
+// remembers; where the same bits are wanted in every run, the first
+// deterministic one. Filters are transposed to cuDNN's layout and back in
+// scratch memory. Where cuDNN has nothing, our own kernel is made.
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/semantics/product.h"
+#include "engine/semantics/strided_move.h"
+#include "kernels/cuda/ops/array_copy.h"
+#include "kernels/cuda/runtime/choice_file.h"
+#include "kernels/cuda/runtime/kernels.h"
+#include "kernels/cuda/runtime/measure.h"
+#include "kernels/cuda/runtime/nvidia_library.h"
+#include "kernels/cuda/runtime/user_cache.h"
+#include "kernels/cuda/vendor/cudnn_conv_plan.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kPriority = 20;
+// Of a first layer of four channels, the plans for the filter's gradient that
+// do not copy the images to eight come behind ten others.
+constexpr int kMostMeasured = 16;
+constexpr size_t kMostWorkspace = size_t{1} << 30;
+
+ChoiceFile& Choices() {
+  static ChoiceFile* const file = [] {
+    const std::filesystem::path folder = UserCacheFolder();
+    return new ChoiceFile(folder.empty() ? folder : folder / "convolutions");
+  }();
+  return *file;
+}
+
+class DnnConvolution final : public Kernel {
+ public:
+  DnnConvolution(const KernelSpec& spec, const ConvGeometry& geometry)
+      : spec_(spec) {
+    conv_ = {.geometry = geometry,
+             .pass = ConvPassOf(spec),
+             .dtype = spec.inputs[0].dtype};
+    if (conv_.pass == ConvPass::kForward) {
+      conv_.bias = spec.inputs.size() > 2;
+      conv_.addend = spec.inputs.size() > 3;
+      conv_.relu = HasRelu(spec);
+    }
+    const int64_t filter =
+        geometry.taps() * geometry.in * geometry.y_channels();
+    const size_t bytes = static_cast<size_t>(filter) * SizeOf(conv_.dtype);
+    filter_bytes_ =
+        (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  }
+
+  // Unimplemented where cuDNN has no engine.
+  Status Prepare() {
+    SLUICE_ASSIGN_OR_RETURN(device_, DnnDevice::Current());
+    const DnnTarget target = {device_->handle(), nullptr};
+    SLUICE_ASSIGN_OR_RETURN(graph_, DnnConvGraph::Make(conv_, target));
+    std::vector<DnnDescriptor> suggestions = DnnSuggestions(
+        graph_, target,
+        {.deterministic = spec_.deterministic, .tf32 = spec_.tf32});
+    const std::string key = Key(suggestions.size());
+    if (!spec_.deterministic) {
+      const auto kept = Choices().Find(key);
+      if (kept && kept->suggestion < static_cast<int64_t>(suggestions.size())) {
+        auto& config = suggestions[static_cast<size_t>(kept->suggestion)];
+        Result<DnnPlan> plan = MakeDnnPlan(std::move(config), target);
+        if (plan.ok() && plan->engine == kept->engine) {
+          plan_ = *std::move(plan);
+          return {};
+        }
+      }
+    }
+    // Where no plan can do with little scratch memory, the first that can do.
+    std::vector<Candidate> candidates;
+    Candidate hungry;
+    const size_t enough = spec_.deterministic ? 1 : kMostMeasured;
+    for (size_t i = 0; i < suggestions.size() && candidates.size() < enough;
+         ++i) {
+      if (suggestions[i].get() == nullptr) continue;  // was tried above
+      Result<DnnPlan> plan = MakeDnnPlan(std::move(suggestions[i]), target);
+      if (!plan.ok()) continue;
+      Candidate candidate = {static_cast<int64_t>(i), *std::move(plan)};
+      if (candidate.plan.workspace <= kMostWorkspace) {
+        candidates.push_back(std::move(candidate));
+      } else if (hungry.suggestion < 0) {
+        hungry = std::move(candidate);
+      }
+    }
+    if (candidates.empty() && hungry.suggestion >= 0) {
+      candidates.push_back(std::move(hungry));
+    }
+    if (candidates.empty()) {
+      return Unimplemented("cuDNN has no engine for this convolution");
+    }
+    const Fastest best = Measure(candidates);
+    plan_ = std::move(candidates[best.candidate].plan);
+    if (best.measured) {
+      Choices().Keep(key,
+                     {candidates[best.candidate].suggestion, plan_.engine});
+    }
+    return {};
+  }
+
+  size_t workspace_bytes() const override { return WorkspaceFor(plan_); }
+
+  Status Run(const KernelContext& c) override {
+    const Status status = RunPlan(c, plan_, pack_);
+    return status.ok() ? status : status.WithContext("'" + spec_.node + "'");
+  }
+
+ private:
+  struct Candidate {
+    int64_t suggestion = -1;
+    DnnPlan plan;
+  };
+  struct Fastest {
+    size_t candidate = 0;
+    bool measured = false;
+  };
+  // Operands as they were last described, since most runs have the same.
+  struct Pack {
+    DnnOperands operands;
+    DnnDescriptor descriptor;
+  };
+
+  // Everything the choice depends on.
+  // A choice is a place among the suggestions: of as many, by the same driver.
+  std::string Key(size_t suggestions) const {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    const ConvGeometry& g = conv_.geometry;
+    const auto axis = [](const WindowDim& d) {
+      return fmt::format("{} {} {} {} {} {} {}", d.input, d.output, d.window,
+                         d.stride, d.dilation, d.pad_before, d.pad_after);
+    };
+    return fmt::format(
+        "{}: {} {}{}{}{}{}, {} images, {} groups of {} to {}, "
+        "{}, {}; {} plans, driver {}",
+        device_->name(), spec_.op, NameOf(conv_.dtype),
+        spec_.tf32 ? " tf32" : "", conv_.bias ? " bias" : "",
+        conv_.addend ? " addend" : "", conv_.relu ? " relu" : "", g.images,
+        g.groups, g.in, g.out, axis(g.h), axis(g.w), suggestions, driver);
+  }
+
+  size_t WorkspaceFor(const DnnPlan& plan) const {
+    return filter_bytes_ + plan.workspace + kScratchAlignment;
+  }
+
+  // The fastest on operands of our own; the first where there is no memory
+  // for them, or nothing to choose from.
+  Fastest Measure(const std::vector<Candidate>& candidates) {
+    Bench bench;
+    if (candidates.size() == 1 || !bench.Open().ok()) return {};
+    size_t workspace = 0;
+    for (const Candidate& c : candidates) {
+      workspace = std::max(workspace, WorkspaceFor(c.plan));
+    }
+    std::vector<void*> memory;
+    for (const auto* types : {&spec_.inputs, &spec_.outputs}) {
+      for (const TensorType& type : *types) {
+        const Result<void*> allocated = bench.Allocate(type.bytes());
+        if (!allocated.ok()) return {};
+        memory.push_back(*allocated);
+      }
+    }
+    const Result<void*> scratch = bench.Allocate(workspace);
+    if (!scratch.ok()) return {};
+    StepContext step;
+    step.stream = bench.stream();
+    const KernelContext context(
+        memory.data(), memory.data() + spec_.inputs.size(), *scratch, &step);
+    Fastest fastest;
+    float least = std::numeric_limits<float>::infinity();
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      Pack pack;
+      const float time = bench.Measure(
+          [&] { return RunPlan(context, candidates[i].plan, pack); });
+      if (time < least) {
+        least = time;
+        fastest = {i, true};
+      }
+    }
+    return fastest;
+  }
+
+  Status RunPlan(const KernelContext& c, const DnnPlan& plan, Pack& pack) {
+    char* const scratch = AlignScratch(c.workspace());
+    void* const filter = scratch;
+    const auto in = [&](int i) { return const_cast<void*>(c.input<void>(i)); };
+    DnnOperands operands{.filter = filter};
+    switch (conv_.pass) {
+      case ConvPass::kForward:
+        operands.x = in(0);
+        operands.y = c.output<void>(0);
+        if (conv_.bias) operands.bias = in(2);
+        if (conv_.addend) operands.addend = in(3);
+        break;
+      case ConvPass::kInput:
+        operands.x = c.output<void>(0);
+        operands.y = in(0);
+        break;
+      case ConvPass::kFilter:
+        operands.x = in(0);
+        operands.y = in(1);
+        break;
+    }
+    if (plan.workspace > 0) operands.workspace = scratch + filter_bytes_;
+    if (pack.descriptor.get() == nullptr || pack.operands != operands) {
+      SLUICE_ASSIGN_OR_RETURN(pack.descriptor, MakeDnnPack(conv_, operands));
+      pack.operands = operands;
+    }
+    const ConvGeometry& g = conv_.geometry;
+    const int64_t rows = g.taps() * g.in, columns = g.y_channels();
+    if (conv_.pass == ConvPass::kFilter) {
+      SLUICE_RETURN_IF_ERROR(
+          device_->Execute(plan.plan, pack.descriptor, StreamOf(c)));
+      return Transpose(columns, rows, filter, c.output<void>(0), StreamOf(c));
+    }
+    SLUICE_RETURN_IF_ERROR(
+        Transpose(rows, columns, in(1), filter, StreamOf(c)));
+    return device_->Execute(plan.plan, pack.descriptor, StreamOf(c));
+  }
+
+  // HWIO, a matrix of a row for each tap and input channel, to OHWI and back.
+  Status Transpose(int64_t rows, int64_t columns, const void* from, void* to,
+                   cudaStream_t stream) const {
+    StridedMove move;
+    move.Add(columns, rows, 1);
+    move.Add(rows, 1, columns);
+    return CopyStrided("filter of Conv2D", move, conv_.dtype, from, to, stream);
+  }
+
+  const KernelSpec spec_;
+  DnnConv conv_;
+  size_t filter_bytes_ = 0;  // of its copy, with what aligns the next
+  DnnDevice* device_ = nullptr;
+  DnnConvGraph graph_;
+  DnnPlan plan_;
+  Pack pack_;
+};
+
+// Convolutions of or over nothing are our own kernel's.
+bool Supports(const KernelSpec& spec) {
+  const Result<ConvGeometry> geometry = ConvGeometryOf(spec);
+  if (!geometry.ok()) return false;
+  const ProductShape shape = ConvProductOf(*geometry, ConvPassOf(spec));
+  return shape.m > 0 && shape.n > 0 && shape.k > 0 && IsServed(shape) &&
+         Dnn() != nullptr;
+}
+
+Result<KernelPtr> Make(const KernelSpec& spec) {
+  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometryOf(spec));
+  auto kernel = std::make_unique<DnnConvolution>(spec, geometry);
+  const Status status = kernel->Prepare();
+  if (status.ok()) return KernelPtr(std::move(kernel));
+  if (status.code() == Code::kUnavailable) {
+    static std::atomic<bool> told = false;
+    if (!told.exchange(true)) {
+      fmt::print(stderr, "{}; Sluice's own convolutions are used, slower\n",
+                 status.message());
+    }
+    return MakeConv(spec);
+  }
+  if (status.code() == Code::kUnimplemented) return MakeConv(spec);
+  return status.WithContext("'" + spec.node + "'");
+}
+
+}  // namespace
+
+void RegisterCudnnConvKernels(KernelTable& table) {
+  for (const char* op :
+       {"Conv2D", "Conv2DBias", "Conv2DBiasAdd", "Conv2DBackpropInput",
+        "Conv2DBackpropFilter", "DepthwiseConv2D",
+        "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter"}) {
+    table.Register({.op = op,
+                    .device = DeviceType::kCuda,
+                    .priority = kPriority,
+                    .provider = "cudnn",
+                    .supports = Supports,
+                    .dtypes = DTypeSet(DType::kFloat32) | DType::kFloat16 |
+                              DType::kBFloat16,
+                    .make = Make});
+  }
+}
+
+}  // namespace sluice::cuda

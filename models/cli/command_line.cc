@@ -1,0 +1,302 @@
+#include "models/cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "engine/device.h"
+
+namespace sluice {
+namespace {
+
+// Runs a parser of ours as a CLI11 check: its Error becomes a usage error.
+template <typename Parse>
+CLI::Validator Parses(const char* type, Parse parse) {
+  return {[parse](std::string& text) -> std::string {
+            try {
+              parse(text);
+              return {};
+            } catch (const Error& error) {
+              return error.what();
+            }
+          },
+          type};
+}
+
+// A number in [least, most].
+CLI::Validator Between(double least, double most) {
+  return Parses("NUMBER", [=](const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || !(value >= least && value <= most)) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("wanted a number from {} to {}, got '{}'", least,
+                              most, text));
+    }
+  });
+}
+// Whole numbers up to 2^53, which a double tells apart.
+constexpr double kLargest = 9007199254740992;
+constexpr double kMostEpochs = 1e6;
+
+std::pair<int64_t, int64_t> ParseSteps(const std::string& text) {
+  long long first = 0, last = 0;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "steps=%lld:%lld%n", &first, &last, &used) !=
+          2 ||
+      static_cast<size_t>(used) != text.size() || first < 1 || last < first) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted steps=FIRST:LAST, such as steps=100:110, "
+                            "got '{}'",
+                            text));
+  }
+  return {first, last};
+}
+
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// What a flag was set to, over the spec's default.
+struct Given {
+  std::optional<double> epochs;
+  std::optional<int64_t> batch_size;
+  std::string profile, device, precision;
+};
+
+class Reader {
+ public:
+  explicit Reader(const TrainerSpec& spec)
+      : spec_(spec), app_("Trains and runs the model " + spec.name) {
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version",
+                          fmt::format("{} {}", spec.name, SLUICE_VERSION));
+    for (const Flag& flag : spec.flags) line_.run.flags[flag.name] = flag.value;
+    AddTrain();
+    AddEval();
+    AddPredict();
+    AddExport();
+    AddBench();
+  }
+
+  ParsedCommandLine Parse(int argc, const char* const* argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() == 0) {  // --help, --version
+        return {{}, app_.exit(error)};
+      }
+      if (app_.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
+        return Usage(
+            fmt::format("unknown command '{}', there are train, eval, "
+                        "predict, export and bench",
+                        argv[1]));
+      }
+      return Usage(OneLine(error.what()));
+    }
+    try {
+      if (spec_.defaults) spec_.defaults(line_.run);
+    } catch (const Error& error) {
+      return Usage(error.what());
+    }
+    if (given_.epochs) line_.run.epochs = *given_.epochs;
+    if (given_.batch_size) line_.run.batch_size = *given_.batch_size;
+    if (!given_.profile.empty()) line_.profile = ParseSteps(given_.profile);
+    if (!given_.device.empty())
+      line_.training.session.devices = {given_.device};
+    if (!given_.precision.empty()) {
+      line_.training.session.precision =
+          ParsePrecision(given_.precision).ValueOrThrow();
+    }
+    line_.training.session.seed = line_.run.seed;
+    const bool trained = line_.command != CommandLine::Command::kTrain &&
+                         line_.command != CommandLine::Command::kBench;
+    if (trained && line_.training.log_dir.empty() &&
+        line_.training.weights.empty() && line_.exported.empty()) {
+      return Usage(
+          "no trained model: give --log-dir, the folder it was "
+          "trained in, or --weights FILE");
+    }
+    if (line_.output.empty()) {
+      if (line_.command == CommandLine::Command::kExport &&
+          line_.training.log_dir.empty()) {
+        return Usage("give --output, the folder to write");
+      }
+      line_.output = JoinPath(line_.training.log_dir, "export");
+    }
+    return {std::move(line_), std::nullopt};
+  }
+
+ private:
+  ParsedCommandLine Usage(const std::string& message) {
+    fmt::print(stderr, "{}: {}; {} --help says more\n", spec_.name, message,
+               spec_.name);
+    return {{}, 2};
+  }
+
+  CLI::App* Add(CommandLine::Command command, const char* name,
+                const char* help) {
+    CLI::App* sub = app_.add_subcommand(name, help);
+    sub->callback([this, command] { line_.command = command; });
+    sub->add_option("--data-dir", line_.run.data_dir,
+                    "Folder of the data (default: synthetic data, where the "
+                    "program has some)");
+    sub->add_option("--log-dir", line_.training.log_dir,
+                    "Folder of checkpoints and TensorBoard events (default: "
+                    "nothing is saved)");
+    for (const Flag& flag : spec_.flags) {
+      std::string& value = line_.run.flags[flag.name];
+      CLI::Option* option = sub->add_option("--" + flag.name, value, flag.help);
+      option->capture_default_str();
+      if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
+    }
+    sub->add_option("--weights", line_.training.weights,
+                    "Safetensors file to take the model's variables from");
+    sub->add_option("--batch-size", given_.batch_size, "Examples in a step")
+        ->check(Between(1, kLargest));
+    sub->add_option("--seed", line_.run.seed, "Of all randomness")
+        ->check(Between(0, kLargest))
+        ->capture_default_str();
+    sub->add_flag("--deterministic", line_.training.session.deterministic,
+                  "The same bits for any number of threads");
+    sub->add_flag("!--no-fuse", line_.training.session.fuse,
+                  "Run every node by itself, to compare");
+    sub->add_option("--threads", line_.threads, "0: one per core")
+        ->check(Between(0, 1024))
+        ->capture_default_str();
+    sub->add_option("--device", given_.device, "Such as /gpu:0; /cpu:0")
+        ->check(Parses("DEVICE", [](const std::string& text) {
+          ParseDeviceName(text).ValueOrThrow();
+        }));
+    sub->add_flag("--soft-placement", line_.training.session.soft_placement,
+                  "What --device has no kernel for runs on the CPU");
+    sub->add_option("--precision", given_.precision,
+                    "fp32, tf32 (on a CPU the same), fp16 or bf16: what the "
+                    "model computes in; its variables stay fp32")
+        ->check(Parses("PRECISION", [](const std::string& text) {
+          ParsePrecision(text).ValueOrThrow();
+        }));
+    sub->add_flag("--json", line_.json,
+                  "Results as JSON, one object per line, on stdout");
+    return sub;
+  }
+
+  void AddRecompute(CLI::App* sub) {
+    sub->add_option_function<std::string>(
+           "--recompute",
+           [this](const std::string& which) {
+             line_.training.recompute =
+                 which == "norm" ? Recompute::kNorms : Recompute::kAll;
+           },
+           "Compute activations again when the gradient needs them: norm, what "
+           "batch normalisations leave; all (also without a value), all but a "
+           "few. Less memory, more time, the same result (all in half "
+           "precision: to rounding)")
+        ->expected(0, 1)
+        ->check(CLI::IsMember({"", "norm", "all"}));
+  }
+
+  void AddTrain() {
+    CLI::App* sub = Add(CommandLine::Command::kTrain, "train",
+                        "Train, or go on training what --log-dir holds");
+    sub->add_option("--epochs", given_.epochs, "Passes over the data in all")
+        ->check(Between(0, kMostEpochs))
+        ->excludes(sub->add_option("--steps", line_.run.steps,
+                                   "Steps in all, in place of --epochs")
+                       ->check(Between(1, kLargest)));
+    sub->add_option("--optimizer", line_.optimizer,
+                    "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw")
+        ->check(Parses(
+            "NAME", [](const std::string& text) { optimizers::ByName(text); }));
+    sub->add_option("--learning-rate", line_.learning_rate,
+                    "A number or a schedule in epochs such as "
+                    "5:0.1->0.4,15:0.4,20:0.04")
+        ->check(Parses("RATE",
+                       [](const std::string& text) { Schedule(text, 1.0); }));
+    sub->add_option("--max-steps", line_.max_steps,
+                    "Stop at this step and save; schedules still reckon with "
+                    "--epochs")
+        ->check(Between(0, kLargest));
+    sub->add_option("--evaluate-every", line_.training.evaluate_every,
+                    "Epochs between evaluations; 0: only at the end")
+        ->check(Between(0, kMostEpochs))
+        ->capture_default_str();
+    sub->add_option("--early-stopping", line_.patience,
+                    "Stop after this many evaluations without a better one")
+        ->check(Between(1, kLargest));
+    sub->add_option("--log-every", line_.training.log_every,
+                    "Steps between reports")
+        ->check(Between(1, kLargest))
+        ->capture_default_str();
+    sub->add_option("--keep", line_.training.keep_checkpoints,
+                    "Checkpoints to keep, beside the best")
+        ->check(Between(1, kLargest))
+        ->capture_default_str();
+    AddRecompute(sub);
+    sub->add_option("--profile", given_.profile,
+                    "steps=FIRST:LAST: write a Chrome trace of these steps")
+        ->check(Parses("STEPS", ParseSteps));
+    sub->add_flag("--restart", line_.training.restart,
+                  "Set the training in --log-dir aside and begin anew");
+  }
+
+  void AddEval() {
+    Add(CommandLine::Command::kEval, "eval", "Measure on the test data");
+  }
+
+  void AddPredict() {
+    CLI::App* sub = Add(CommandLine::Command::kPredict, "predict",
+                        "Print what the model makes of the test data");
+    sub->add_option("--from", line_.exported,
+                    "Folder that export wrote, to run instead of a checkpoint");
+    sub->add_option("--count", line_.count, "Examples; 0: all")
+        ->check(Between(0, kLargest))
+        ->capture_default_str();
+    if (!spec_.files.empty()) {
+      sub->add_option("files", line_.run.files,
+                      spec_.files + " (default: the test data)");
+    }
+  }
+
+  void AddBench() {
+    CLI::App* sub = Add(CommandLine::Command::kBench, "bench",
+                        "Time training steps on one batch");
+    BenchmarkOptions& options = line_.benchmark;
+    sub->add_flag("--inference", options.inference,
+                  "Time predictions in place of training steps");
+    sub->add_option("--steps", options.steps, "Steps to time")
+        ->check(Between(1, kLargest))
+        ->capture_default_str();
+    sub->add_option("--warm-up", options.warm_up,
+                    "Steps before these, not counted")
+        ->check(Between(0, kLargest))
+        ->capture_default_str();
+    AddRecompute(sub);
+  }
+
+  void AddExport() {
+    Add(CommandLine::Command::kExport, "export",
+        "Write the inference graph and its weights")
+        ->add_option("--output", line_.output,
+                     "Folder to write (default: <log-dir>/export)");
+  }
+
+  const TrainerSpec& spec_;
+  CLI::App app_;
+  CommandLine line_;
+  Given given_;
+};
+
+}  // namespace
+
+ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
+                                   const TrainerSpec& spec) {
+  return Reader(spec).Parse(argc, argv);
+}
+
+}  // namespace sluice

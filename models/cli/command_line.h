@@ -1,0 +1,46 @@
+// Reads a training program's command line. Internal to models/cli/main.cc.
+#ifndef SLUICE_MODELS_CLI_COMMAND_LINE_H_
+#define SLUICE_MODELS_CLI_COMMAND_LINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "models/cli/benchmark.h"
+#include "models/train/model_spec.h"
+#include "models/train/training_run.h"
+
+namespace sluice {
+
+struct CommandLine {
+  enum class Command { kTrain, kEval, kPredict, kExport, kBench };
+  Command command = Command::kTrain;
+  RunContext run;
+  TrainingOptions training;
+  bool json = false;
+  int threads = 0;            // 0: one per core
+  std::string optimizer;      // empty: the spec's
+  std::string learning_rate;  // empty: the optimizer's
+  std::optional<int64_t> max_steps;
+  std::optional<int> patience;  // evaluations, of early stopping
+  std::optional<std::pair<int64_t, int64_t>> profile;  // first and last step
+  std::string exported;  // predict: a folder that export wrote
+  int64_t count = 0;     // predict: examples, 0 for all
+  std::string output;    // export: the folder to write
+  BenchmarkOptions benchmark;
+};
+
+// Where reading ended: a command to run, or an exit code after --help,
+// --version or an error, all of which have been printed.
+struct ParsedCommandLine {
+  CommandLine line;
+  std::optional<int> exit_code;
+};
+
+ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
+                                   const TrainerSpec& spec);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_CLI_COMMAND_LINE_H_

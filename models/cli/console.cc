@@ -1,0 +1,73 @@
+#include "models/cli/console.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "engine/thread_annotations.h"
+
+namespace sluice::console {
+namespace {
+
+// Carriage return and "erase to the end of the line" (ECMA-48).
+constexpr std::string_view kErase = "\r\x1b[K";
+
+Mutex mutex;
+bool status_shown GUARDED_BY(mutex) = false;
+
+void Write(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+bool IsTerminal() {
+  static const bool terminal = isatty(STDERR_FILENO) != 0;
+  return terminal;
+}
+
+void Note(std::string_view line) {
+  MutexLock lock(mutex);
+  Write(fmt::format("{}{}\n", status_shown ? kErase : "", line));
+  status_shown = false;
+}
+
+void SetStatus(std::string_view line) {
+  if (!IsTerminal()) return;
+  // A line that wraps could not be erased.
+  winsize size = {};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {
+    line = line.substr(0, size.ws_col - 1);
+  }
+  MutexLock lock(mutex);
+  Write(fmt::format("{}{}", kErase, line));
+  status_shown = true;
+}
+
+void ClearStatus() {
+  MutexLock lock(mutex);
+  if (status_shown) Write(kErase);
+  status_shown = false;
+}
+
+std::string WithThousands(long long number) {
+  std::string digits = fmt::format("{}", number);
+  const size_t first = digits[0] == '-' ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3; i -= 3) {
+    digits.insert(i - 3, ",");
+  }
+  return digits;
+}
+
+std::string Duration(double seconds) {
+  const long long whole = std::llround(seconds);
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
+}
+
+}  // namespace sluice::console

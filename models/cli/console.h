@@ -1,0 +1,28 @@
+// Lines for people, on stderr: notes that stay and one status line that is
+// overwritten in place where stderr is a terminal.
+#ifndef SLUICE_MODELS_CLI_CONSOLE_H_
+#define SLUICE_MODELS_CLI_CONSOLE_H_
+
+#include <string>
+#include <string_view>
+
+namespace sluice::console {
+
+// Is stderr a terminal, so that a status line can be overwritten?
+bool IsTerminal();
+
+// Prints one line. Thread-safe, as all here.
+void Note(std::string_view line);
+
+// Replaces the status line. Where stderr is no terminal it does nothing.
+void SetStatus(std::string_view line);
+void ClearStatus();
+
+// "1,234,567"
+std::string WithThousands(long long number);
+// "42s", "3m07s", "2h05m"
+std::string Duration(double seconds);
+
+}  // namespace sluice::console
+
+#endif  // SLUICE_MODELS_CLI_CONSOLE_H_

@@ -1,0 +1,88 @@
+// The reports for programs.
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "models/cli/progress.h"
+
+namespace sluice {
+namespace {
+
+void Print(const nlohmann::ordered_json& event) {
+  const std::string line = event.dump() + "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+// Linux tells the start in clock ticks since boot, as field 22 of
+// /proc/self/stat; the name in field 2 may hold spaces but ends with ')'.
+double ProcessSeconds() {
+  std::ifstream file("/proc/self/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;
+  timespec now = {};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) +
+         1e-9 * static_cast<double>(now.tv_nsec) -
+         std::strtod(field.c_str(), nullptr) /
+             static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+void JsonEvents::Begin(TrainingRun& run) {
+  throughput_.Start(run);
+  Print({{"event", "start"},
+         {"step", run.step()},
+         {"total_steps", run.total_steps()},
+         {"batch_size", run.context().batch_size},
+         {"learning_rate", run.learning_rate().description()}});
+}
+
+bool JsonEvents::Measures(const TrainingRun& run, int64_t step) const {
+  return step % every_ == 0 || step == run.total_steps();
+}
+
+void JsonEvents::AfterStep(TrainingRun& run) {
+  if (first_) {
+    first_ = false;
+    Print({{"event", "first_step"}, {"seconds", ProcessSeconds()}});
+  }
+  if (!Measures(run, run.step())) return;
+  nlohmann::ordered_json event = {
+      {"event", "step"},
+      {"step", run.step()},
+      {"epoch", run.epoch()},
+      {"loss", run.loss()},
+      {"learning_rate", run.measurement().learning_rate}};
+  if (const auto scale = run.measurement().loss_scale) {
+    event["loss_scale"] = *scale;
+  }
+  for (const auto& [name, value] : run.measurement().metrics) {
+    event[name] = value;
+  }
+  event["images_per_second"] = throughput_.Since(run);
+  Print(event);
+}
+
+void JsonEvents::AfterEvaluation(TrainingRun& run,
+                                 const Evaluation& evaluation) {
+  nlohmann::ordered_json event = {{"event", "evaluation"},
+                                  {"step", run.step()},
+                                  {"epoch", run.epoch()},
+                                  {"examples", evaluation.examples}};
+  for (const auto& [name, value] : evaluation.values) event[name] = value;
+  event["seconds"] = evaluation.seconds;
+  Print(event);
+}
+
+}  // namespace sluice

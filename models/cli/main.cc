@@ -1,0 +1,254 @@
+#include "models/cli/main.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "engine/threads.h"
+#include "models/cli/command_line.h"
+#include "models/cli/console.h"
+#include "models/cli/interrupt.h"
+#include "models/cli/progress.h"
+#include "models/train/export.h"
+#include "models/train/hooks.h"
+#include "models/train/memory_check.h"
+#include "models/train/predictions.h"
+#include "models/train/trainer.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void PrintLine(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+std::string ModelName(const TrainerSpec& spec, const RunContext& run) {
+  return spec.model_name ? spec.model_name(run) : spec.name;
+}
+
+std::string DatasetName(const TrainerSpec& spec, const RunContext& run) {
+  if (spec.dataset_name) return spec.dataset_name(run);
+  return run.data_dir.empty() ? "synthetic" : run.data_dir;
+}
+
+// The spec with the optimizer and learning rate that flags ask for.
+TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
+  TrainerSpec out = spec;
+  if (line.optimizer.empty() && line.learning_rate.empty()) return out;
+  out.optimizer = [given = spec.optimizer, optimizer = line.optimizer,
+                   rate = line.learning_rate](const RunContext& run) {
+    Optimizer base = given ? given(run) : optimizers::Adam();
+    if (!optimizer.empty()) {
+      base = optimizers::ByName(optimizer).WithExtrasOf(base);
+    }
+    return rate.empty() ? base : base.WithLearningRate(Schedule(rate, run));
+  };
+  return out;
+}
+
+void PrintResult(const TrainerSpec& spec, const CommandLine& line,
+                 const Evaluation& evaluation, double images_per_second,
+                 double seconds) {
+  const std::string model = ModelName(spec, line.run);
+  const std::string dataset = DatasetName(spec, line.run);
+  if (!line.json) {
+    PrintLine(fmt::format(
+        "{} on {}: test {} ({} examples) after {} steps; {} images/s, {:.1f} s",
+        model, dataset, Describe(evaluation.values),
+        console::WithThousands(evaluation.examples), evaluation.step,
+        console::WithThousands(std::llround(images_per_second)), seconds));
+    return;
+  }
+  Json result = {{"event", "result"},
+                 {"model", model},
+                 {"dataset", dataset},
+                 {"steps", evaluation.step}};
+  // Without metrics, the loss.
+  const size_t first = evaluation.values.size() > 1 ? 1 : 0;
+  for (size_t i = first; i < evaluation.values.size(); ++i) {
+    result["test_" + evaluation.values[i].first] = evaluation.values[i].second;
+  }
+  result["images_per_second"] = images_per_second;
+  result["seconds"] = seconds;
+  PrintLine(result.dump());
+}
+
+int ReportInterrupt(const CommandLine& line, int64_t step,
+                    const std::string& checkpoint) {
+  const int signal = InterruptSignal();
+  if (line.json) {
+    PrintLine(Json{{"event", "interrupted"},
+                   {"signal", InterruptName(signal)},
+                   {"steps", step},
+                   {"checkpoint", checkpoint}}
+                  .dump());
+  }
+  console::Note(checkpoint.empty()
+                    ? fmt::format("{} at step {}: nothing was saved, there is "
+                                  "no --log-dir",
+                                  InterruptName(signal), step)
+                    : fmt::format("{} at step {}: saved {}",
+                                  InterruptName(signal), step, checkpoint));
+  return 128 + signal;
+}
+
+int Train(const TrainerSpec& spec, const CommandLine& line) {
+  const TrainingOptions& options = line.training;
+  Trainer trainer(WithFlags(spec, line), line.run, options);
+  if (line.profile) {
+    const auto [first, last] = *line.profile;
+    const std::string name = fmt::format("trace-{}-{}.json", first, last);
+    trainer.AddHook(std::make_unique<Profile>(
+        first, last,
+        options.log_dir.empty() ? name : JoinPath(options.log_dir, name)));
+  }
+  if (line.max_steps) {
+    trainer.AddHook(std::make_unique<StopAtStep>(*line.max_steps));
+  }
+  if (line.patience) {
+    trainer.AddHook(std::make_unique<EarlyStopping>(*line.patience));
+  }
+  trainer.AddHook(std::make_unique<Progress>(options.log_every));
+  if (line.json) {
+    trainer.AddHook(std::make_unique<JsonEvents>(options.log_every));
+  }
+  if (options.log_dir.empty()) {
+    console::Note("nothing will be saved: there is no --log-dir");
+  }
+  const TrainingResult result = trainer.Train();
+  if (InterruptSignal() != 0) {
+    return ReportInterrupt(line, result.steps, result.checkpoint);
+  }
+  if (!result.stop_reason.empty()) {
+    console::Note("stopped early: " + result.stop_reason);
+  }
+  PrintResult(spec, line, *result.evaluation, result.images_per_second,
+              result.seconds);
+  return 0;
+}
+
+int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
+  Trainer trainer(spec, line.run, line.training);
+  const std::optional<Evaluation> evaluation = trainer.Evaluate();
+  if (!evaluation) return 128 + InterruptSignal();
+  PrintResult(spec, line, *evaluation,
+              static_cast<double>(evaluation->examples) /
+                  std::max(evaluation->seconds, 1e-9),
+              evaluation->seconds);
+  return 0;
+}
+
+int Predict(const TrainerSpec& spec, const CommandLine& line) {
+  PredictionPrinter printer({.json = line.json,
+                             .count = line.count,
+                             .files = line.run.files,
+                             .class_names = spec.class_names
+                                                ? spec.class_names(line.run)
+                                                : std::vector<std::string>()});
+  if (line.exported.empty()) {
+    Trainer trainer(spec, line.run, line.training);
+    trainer.Predict([&](const Example&, const Example& exports) {
+      return printer.Print(exports);
+    });
+    return 0;
+  }
+  const auto model = LoadExported(line.exported, line.training.session);
+  RunContext run = line.run;
+  run.mode = Mode::kPredict;
+  Iterator batches = spec.input(run).MakeIterator();
+  Example batch;
+  while (InterruptSignal() == 0 && batches.Next(&batch).ValueOrThrow() &&
+         printer.Print(model->Predict(batch))) {
+  }
+  return 0;
+}
+
+int Export(const TrainerSpec& spec, const CommandLine& line) {
+  Trainer trainer(spec, line.run, line.training);
+  trainer.Export(line.output);
+  if (line.json) {
+    PrintLine(Json{{"event", "export"}, {"path", line.output}}.dump());
+  } else {
+    PrintLine(fmt::format("wrote {}", line.output));
+  }
+  return 0;
+}
+
+int Bench(const TrainerSpec& spec, const CommandLine& line) {
+  const BenchmarkResult result =
+      Benchmark(spec, line.run, line.training, line.benchmark);
+  const std::string model = ModelName(spec, line.run);
+  const char* mode = line.benchmark.inference ? "inference" : "training";
+  if (line.json) {
+    PrintLine(Json{{"event", "bench"},
+                   {"model", model},
+                   {"mode", mode},
+                   {"precision", NameOf(line.training.session.precision)},
+                   {"batch", result.examples},
+                   {"threads", ComputeThreads().threads()},
+                   {"steps", line.benchmark.steps},
+                   {"images_per_second", result.images_per_second},
+                   {"seconds_mean", result.mean},
+                   {"seconds_median", result.median},
+                   {"seconds_p90", result.p90},
+                   {"arena_bytes", result.info.arena_bytes},
+                   {"variable_bytes", result.variable_bytes},
+                   {"peak_bytes", result.peak_bytes}}
+                  .dump());
+    return 0;
+  }
+  PrintLine(fmt::format(
+      "{} {}, batch {}, {} threads: {:.2f} images/s; a step takes {:.1f} ms "
+      "(median {:.1f}, 90 % within {:.1f}; {} steps); memory: {} at most, "
+      "arena {}, variables {}",
+      model, mode, result.examples, ComputeThreads().threads(),
+      result.images_per_second, 1e3 * result.mean, 1e3 * result.median,
+      1e3 * result.p90, line.benchmark.steps, FormatBytes(result.peak_bytes),
+      FormatBytes(result.info.arena_bytes),
+      FormatBytes(result.variable_bytes)));
+  return 0;
+}
+
+int Run(const TrainerSpec& spec, const CommandLine& line) {
+  SetComputeThreads(line.threads);
+  NoteInterrupts();
+  switch (line.command) {
+    case CommandLine::Command::kTrain:
+      return Train(spec, line);
+    case CommandLine::Command::kEval:
+      return Evaluate(spec, line);
+    case CommandLine::Command::kPredict:
+      return Predict(spec, line);
+    case CommandLine::Command::kExport:
+      return Export(spec, line);
+    case CommandLine::Command::kBench:
+      return Bench(spec, line);
+  }
+  return 1;
+}
+
+}  // namespace
+
+int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
+  const auto fail = [&](const char* message) {
+    console::ClearStatus();
+    console::Note(fmt::format("{}: {}", spec.name, message));
+    return 1;
+  };
+  try {
+    const ParsedCommandLine parsed = ParseCommandLine(argc, argv, spec);
+    if (parsed.exit_code) return *parsed.exit_code;
+    return Run(spec, parsed.line);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory: try a smaller --batch-size");
+  } catch (const std::exception& error) {
+    return fail(error.what());
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,110 @@
+#include "models/cli/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/cli/console.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Between renewals of the status line.
+constexpr std::chrono::milliseconds kRenewal(200);
+// How much of the shown loss the newest step makes up.
+constexpr double kSmoothing = 0.05;
+
+}  // namespace
+
+std::string Describe(
+    const std::vector<std::pair<std::string, double>>& values) {
+  std::string text;
+  for (const auto& [name, value] : values) {
+    if (!text.empty()) text += ", ";
+    text += name.find("accuracy") != std::string::npos
+                ? fmt::format("{} {:.2f} %", name, 100 * value)
+                : fmt::format("{} {:.4g}", name, value);
+  }
+  return text;
+}
+
+void Throughput::Start(const TrainingRun& run) {
+  examples_ = run.examples();
+  seconds_ = run.training_seconds();
+}
+
+double Throughput::Since(const TrainingRun& run) {
+  const auto examples = static_cast<double>(run.examples() - examples_);
+  const double seconds = run.training_seconds() - seconds_;
+  Start(run);
+  return seconds > 0 ? examples / seconds : 0;
+}
+
+void Progress::Begin(TrainingRun& run) {
+  throughput_.Start(run);
+  shown_ = Clock::now();
+}
+
+bool Progress::Measures(const TrainingRun& run, int64_t step) const {
+  return step % every_ == 0 || step == run.total_steps();
+}
+
+std::string Progress::Line(TrainingRun& run) {
+  if (const double rate = throughput_.Since(run); rate > 0) {
+    images_per_second_ = rate;
+  }
+  std::string line =
+      fmt::format("epoch {:.2f}/{:g}, step {}/{}", run.epoch(),
+                  run.context().epochs, run.step(), run.total_steps());
+  if (loss_) line += fmt::format(", loss {:.4f}", *loss_);
+  if (!run.measurement().metrics.empty()) {
+    line += ", " + Describe(run.measurement().metrics);
+  }
+  if (const auto scale = run.measurement().loss_scale) {
+    line += fmt::format(", loss scale {:g}", *scale);
+  }
+  const double seconds_per_step =
+      run.examples() == 0 ? 0
+                          : run.training_seconds() *
+                                static_cast<double>(run.context().batch_size) /
+                                static_cast<double>(run.examples());
+  const auto left = static_cast<double>(run.total_steps() - run.step());
+  line += fmt::format(
+      ", {} images/s, {} left",
+      console::WithThousands(static_cast<int64_t>(images_per_second_)),
+      console::Duration(left * seconds_per_step));
+  return line;
+}
+
+void Progress::AfterStep(TrainingRun& run) {
+  const auto& [step, loss] = run.newest_loss();
+  // A step that was skipped may not have a finite loss.
+  if (step > loss_step_ && std::isfinite(loss)) {
+    loss_ = loss_ ? *loss_ + kSmoothing * (loss - *loss_) : loss;
+    loss_step_ = step;
+  }
+  if (console::IsTerminal()) {
+    const Clock::time_point now = Clock::now();
+    if (now - shown_ < kRenewal) return;
+    shown_ = now;
+    console::SetStatus(Line(run));
+  } else if (Measures(run, run.step())) {
+    console::Note(Line(run));
+  }
+}
+
+void Progress::AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) {
+  console::Note(fmt::format(
+      "epoch {:.2f}, step {}: test {} ({} images, {})", run.epoch(), run.step(),
+      Describe(evaluation.values), console::WithThousands(evaluation.examples),
+      console::Duration(evaluation.seconds)));
+}
+
+void Progress::End(TrainingRun& /*run*/) {
+  console::ClearStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+// Reports of training: lines for people on stderr, JSON for programs on
+// stdout.
+#ifndef SLUICE_MODELS_CLI_PROGRESS_H_
+#define SLUICE_MODELS_CLI_PROGRESS_H_
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "models/train/hook.h"
+
+namespace sluice {
+
+// Images per second between calls, evaluations not counted.
+class Throughput {
+ public:
+  void Start(const TrainingRun& run);
+  // Since Start or the last call; 0 when nothing was trained on.
+  double Since(const TrainingRun& run);
+
+ private:
+  int64_t examples_ = 0;
+  double seconds_ = 0;
+};
+
+// Where stderr is a terminal, one line that is renewed several times a second;
+// else a line every `every` steps. And a line for each evaluation.
+class Progress : public Hook {
+ public:
+  explicit Progress(int64_t every) : every_(every) {}
+  void Begin(TrainingRun& run) override;
+  bool Measures(const TrainingRun& run, int64_t step) const override;
+  void AfterStep(TrainingRun& run) override;
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  void End(TrainingRun& run) override;
+
+ private:
+  std::string Line(TrainingRun& run);
+
+  int64_t every_;
+  Throughput throughput_;
+  double images_per_second_ = 0;  // as last shown
+  std::optional<double> loss_;    // smoothed
+  int64_t loss_step_ = 0;         // the newest in it
+  std::chrono::steady_clock::time_point shown_;
+};
+
+// One JSON object per line on stdout: {"event":"step",...} every `every`
+// steps, {"event":"evaluation",...}.
+class JsonEvents : public Hook {
+ public:
+  explicit JsonEvents(int64_t every) : every_(every) {}
+  void Begin(TrainingRun& run) override;
+  bool Measures(const TrainingRun& run, int64_t step) const override;
+  void AfterStep(TrainingRun& run) override;
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+
+ private:
+  int64_t every_;
+  bool first_ = true;
+  Throughput throughput_;
+};
+
+// "loss 0.0312, accuracy 99.12 %": metrics between 0 and 1 that are called
+// accuracy as per cent.
+std::string Describe(const std::vector<std::pair<std::string, double>>& values);
+
+// Seconds since the process began.
+double ProcessSeconds();
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_CLI_PROGRESS_H_

@@ -1,0 +1,129 @@
+#include "models/optim/gradient_hooks.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "graph/ops/elementwise.h"
+#include "graph/ops/loss.h"
+#include "graph/ops/shape.h"
+#include "graph/ops/state.h"
+
+namespace sluice {
+namespace {
+
+void Require(bool holds, const char* hook, double got, const char* wanted) {
+  if (holds) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: wanted {}, got {}", hook, wanted, got));
+}
+
+// sum(x^2) as float64.
+Output SquaredNorm(const Output& x) {
+  return 2 * Cast(L2Loss(x), DType::kFloat64);
+}
+
+// min(1, max_norm / norm), float64. A norm of NaN stays visible.
+Output ClipFactor(const Output& squared_norm, double max_norm) {
+  const Output norm = Sqrt(squared_norm);
+  return max_norm / Maximum(norm, max_norm);
+}
+
+Output Scale(const Output& gradient, const Output& factor) {
+  return gradient * Cast(factor, gradient.dtype());
+}
+
+}  // namespace
+
+bool IsBiasOrNorm(const std::string& name) {
+  const std::string last = name.substr(name.rfind('/') + 1);
+  return last == "bias" || last == "scale" || last == "offset";
+}
+
+namespace gradients {
+
+GradientHook ClipByGlobalNorm(double max_norm) {
+  Require(max_norm > 0, "ClipByGlobalNorm", max_norm, "a positive norm");
+  return
+      [=](MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
+        NameScope names(context.graph, "clip_by_global_norm");
+        std::vector<Output> squares;
+        for (const auto& pair : pairs) {
+          squares.push_back(SquaredNorm(pair.gradient));
+        }
+        const Output factor = ClipFactor(AddN(squares), max_norm);
+        for (auto& pair : pairs) pair.gradient = Scale(pair.gradient, factor);
+      };
+}
+
+GradientHook ClipByNorm(double max_norm) {
+  Require(max_norm > 0, "ClipByNorm", max_norm, "a positive norm");
+  return
+      [=](MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
+        NameScope names(context.graph, "clip_by_norm");
+        for (auto& pair : pairs) {
+          pair.gradient = Scale(
+              pair.gradient, ClipFactor(SquaredNorm(pair.gradient), max_norm));
+        }
+      };
+}
+
+GradientHook ClipByValue(double limit) {
+  Require(limit > 0, "ClipByValue", limit, "a positive limit");
+  return
+      [=](MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
+        NameScope names(context.graph, "clip_by_value");
+        for (auto& pair : pairs)
+          pair.gradient = Clip(pair.gradient, -limit, limit);
+      };
+}
+
+GradientHook WeightDecay(double rate, NamePredicate exclude) {
+  Require(rate >= 0, "WeightDecay", rate, "a rate that is not negative");
+  return
+      [rate, skips = std::move(exclude)](
+          MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
+        NameScope names(context.graph, "weight_decay");
+        for (auto& pair : pairs) {
+          if (skips && skips(pair.variable.name())) continue;
+          pair.gradient = pair.gradient + rate * pair.variable;
+        }
+      };
+}
+
+GradientHook Accumulate(int64_t n) {
+  Require(n >= 1, "Accumulate", static_cast<double>(n), "a positive number");
+  return [=](MinimizeContext& context,
+             std::vector<GradientAndVariable>& pairs) {
+    if (n == 1) return;
+    if (context.condition.valid()) {
+      throw Error(Code::kInvalidArgument,
+                  "Accumulate: another gradient hook decides already when to "
+                  "update; use one of them");
+    }
+    NameScope names(context.graph, "accumulate");
+    const Output run = context.global_step + 1;
+    context.condition = Equal(Mod(run, n), 0);
+    context.update_number = FloorDiv(run, n);
+    for (auto& pair : pairs) {
+      const Output& variable = pair.variable;
+      DeviceScope device(context.graph, variable.node().device());
+      Output sum;
+      {
+        NameScope of_variable(Scope(context.graph, variable.name()));
+        sum = context.graph.Variable("gradient_sum",
+                                     Zeros(variable.shape(), variable.dtype()),
+                                     {.trainable = false});
+      }
+      Output total = sum + pair.gradient;
+      if (context.finite.valid()) total = Select(context.finite, total, sum);
+      context.operations.push_back(
+          Assign(sum, Select(context.condition, ZerosLike(total), total)));
+      pair.gradient = total / static_cast<double>(n);
+    }
+    context.finite = Output();
+  };
+}
+
+}  // namespace gradients
+}  // namespace sluice

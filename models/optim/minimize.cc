@@ -1,0 +1,212 @@
+// Optimizer::Minimize: gradients, hooks, updates.
+#include <fmt/format.h>
+
+#include "graph/autograd.h"
+#include "graph/ops/control.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/shape.h"
+#include "graph/ops/state.h"
+#include "models/optim/optimizers.h"
+
+namespace sluice {
+namespace {
+
+void CheckLoss(const Operand& loss) {
+  const Output& output = loss.tensor();
+  if (!output.shape().scalar() || !IsFloating(output.dtype())) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("Minimize: the loss must be a floating-point "
+                            "scalar, got {} '{}'; take its Mean ({})",
+                            output.type().ToString(), output.name(),
+                            FormatLocation(loss.location())));
+  }
+}
+
+std::vector<GradientAndVariable> GradientPairs(
+    const Operand& loss, const std::vector<Output>& wanted,
+    const std::vector<Output>& seeds, const GradientOptions& options) {
+  const std::vector<Output> variables =
+      wanted.empty() ? loss.graph().TrainableVariables() : wanted;
+  const std::vector<Output> gradients =
+      Gradients({loss.output()}, variables, seeds, options);
+  std::vector<GradientAndVariable> pairs;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (gradients[i].valid()) {
+      pairs.push_back({gradients[i], variables[i]});
+    } else if (!wanted.empty()) {
+      throw Error(
+          Code::kInvalidArgument,
+          fmt::format("Minimize: the loss '{}' does not depend on '{}' ({})",
+                      loss.output().name(), variables[i].name(),
+                      FormatLocation(loss.location())));
+    }
+  }
+  if (pairs.empty()) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("Minimize: the loss '{}' depends on no trainable "
+                    "variable ({})",
+                    loss.output().name(), FormatLocation(loss.location())));
+  }
+  return pairs;
+}
+
+std::vector<Output> MakeSlots(const UpdateRule& rule, const Output& variable) {
+  Graph& graph = variable.graph();
+  NameScope names(Scope(graph, variable.name()));
+  std::vector<Output> slots;
+  for (const UpdateRule::Slot& slot : rule.slots) {
+    slots.push_back(graph.Variable(
+        slot.name, Filled(slot.first, variable.shape(), variable.dtype()),
+        {.trainable = false}));
+  }
+  return slots;
+}
+
+// Builds the update; with a condition, all ops in it that update something
+// depend on that.
+Operation BuildUpdate(const Output& condition, const UpdateRule& rule,
+                      const Update& update) {
+  const auto& nodes = update.variable.graph().nodes();
+  const size_t first = nodes.size();
+  const Operation applied = rule.apply(update);
+  if (!condition.valid()) return applied;
+  for (size_t i = first, end = nodes.size(); i < end; ++i) {
+    if (!nodes[i]->Is("NoOp")) {
+      MakeConditional(Operation(nodes[i].get()), condition);
+    }
+  }
+  return applied;
+}
+
+// Moves "<variable>/average" towards the variable, which `updated` has updated
+// where the context's condition holds.
+Operation MoveAverage(const MinimizeContext& context, const Output& variable,
+                      const Operation& updated, double decay) {
+  NameScope names(Scope(context.graph, variable.name()));
+  const Output average = context.graph.Variable(
+      "average", Zeros(variable.shape(), variable.dtype()),
+      {.trainable = false});
+  const Output number = Cast(context.update_number, DType::kFloat64);
+  Output keep = Minimum((number - 1) / (number + 9), decay);
+  if (context.condition.valid()) {
+    keep = Select(context.condition, keep, OnesLike(keep));
+  }
+  keep = Cast(keep, variable.dtype());
+  ControlScope after(context.graph, {updated});
+  return Assign(average, keep * average + (1 - keep) * variable);
+}
+
+}  // namespace
+
+Output GlobalStep(Graph& graph) {
+  if (Node* node = graph.Find("global_step")) {
+    if (node->Is("Variable") && node->output_type(0).dtype == DType::kInt64 &&
+        node->output_type(0).shape.scalar()) {
+      return node->output(0);
+    }
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'global_step' is the name of training's counter; "
+                            "give {} another ({})",
+                            node->Describe(), node->location()));
+  }
+  NameScope root{Scope(graph)};
+  DeviceScope anywhere(graph, "");
+  return graph.Variable("global_step", Zeros({}, DType::kInt64),
+                        {.trainable = false});
+}
+
+Optimizer Optimizer::With(GradientHook hook) const {
+  Optimizer more = *this;
+  more.hooks_.push_back(std::move(hook));
+  return more;
+}
+
+Optimizer Optimizer::WithLearningRate(LearningRate rate) const {
+  Optimizer other = *this;
+  other.rate_ = std::move(rate);
+  return other;
+}
+
+Optimizer Optimizer::WithRecompute(Recompute which) const {
+  Optimizer other = *this;
+  other.gradients_.recompute = which;
+  return other;
+}
+
+Optimizer Optimizer::WithAverages(double decay) const {
+  if (!(decay >= 0 && decay < 1)) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("WithAverages: wanted a decay in [0, 1), got {}", decay));
+  }
+  Optimizer other = *this;
+  other.average_decay_ = decay;
+  return other;
+}
+
+Optimizer Optimizer::WithLossScaling(const LossScaleOptions& options) const {
+  Optimizer other = *this;
+  other.loss_scaling_ = options;
+  return other;
+}
+
+Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
+  Optimizer more = *this;
+  more.hooks_ = other.hooks_;
+  more.average_decay_ = other.average_decay_;
+  more.loss_scaling_ = other.loss_scaling_;
+  return more;
+}
+
+Operation Optimizer::Minimize(Operand loss,
+                              const std::vector<Output>& variables) const {
+  Graph& graph = loss.graph();
+  LocationScope location(graph, loss.location());
+  CheckLoss(loss);
+  std::optional<LossScale> scale;
+  std::vector<Output> seeds;
+  if (loss_scaling_) {
+    scale.emplace(graph, *loss_scaling_);
+    seeds = {scale->Seed(loss.output())};
+  }
+  std::vector<GradientAndVariable> pairs =
+      GradientPairs(loss, variables, seeds, gradients_);
+
+  const Output step = GlobalStep(graph);
+  const Output rate = Identity(rate_.At(step), "learning_rate");
+  NameScope names(graph, "train");
+  MinimizeContext context = {graph,    step,     rate,           Output(),
+                             Output(), step + 1, graph.updates()};
+  if (scale) {
+    const Output finite = scale->Unscale(pairs);
+    for (const Operation& update : graph.updates()) {
+      MakeConditional(update, finite);
+    }
+    context.operations.push_back(scale->Update(finite));
+    context.finite = finite;
+    context.update_number = step + 1 - scale->skipped();
+  }
+  for (const GradientHook& hook : hooks_) hook(context, pairs);
+  if (context.finite.valid()) {
+    context.condition = context.condition.valid()
+                            ? LogicalAnd(context.condition, context.finite)
+                            : context.finite;
+  }
+
+  std::vector<Operation> operations = context.operations;
+  for (const auto& [gradient, variable] : pairs) {
+    DeviceScope device(graph, variable.node().device());
+    const Update update = {variable, MakeSlots(rule_, variable), gradient,
+                           context.learning_rate, context.update_number};
+    operations.push_back(BuildUpdate(context.condition, rule_, update));
+    if (average_decay_) {
+      operations.push_back(
+          MoveAverage(context, variable, operations.back(), *average_decay_));
+    }
+  }
+  operations.push_back(AssignAdd(step, 1));
+  return Group(graph, operations);
+}
+
+}  // namespace sluice

@@ -1,0 +1,105 @@
+#include "models/optim/optimizers.h"
+
+#include <fmt/format.h>
+
+#include "graph/ops/optimizer.h"
+
+namespace sluice::optimizers {
+
+Optimizer Sgd(LearningRate rate) {
+  return {std::move(rate), {"sgd", {}, [](const Update& u) {
+                              return ApplySgd(u.variable, u.learning_rate,
+                                              u.gradient);
+                            }}};
+}
+
+namespace {
+
+Optimizer WithVelocity(LearningRate rate, const char* name,
+                       const MomentumRule& rule) {
+  return {std::move(rate), {name, {{"velocity"}}, [=](const Update& u) {
+                              return ApplyMomentum(u.variable, u.slots[0],
+                                                   u.learning_rate, u.gradient,
+                                                   rule);
+                            }}};
+}
+
+}  // namespace
+
+Optimizer Momentum(LearningRate rate, double momentum) {
+  return WithVelocity(std::move(rate), "momentum", {.momentum = momentum});
+}
+
+Optimizer Nesterov(LearningRate rate, double momentum) {
+  return WithVelocity(std::move(rate), "nesterov",
+                      {.momentum = momentum, .nesterov = true});
+}
+
+Optimizer RmsProp(LearningRate rate, const RmsPropOptions& options) {
+  const RmsPropRule rule = {options.decay, options.epsilon};
+  if (options.momentum == 0) {
+    return {std::move(rate),
+            {"rmsprop", {{"mean_square"}}, [=](const Update& u) {
+               return ApplyRmsProp(u.variable, u.slots[0], u.learning_rate,
+                                   u.gradient, rule);
+             }}};
+  }
+  const double momentum = options.momentum;
+  return {std::move(rate),
+          {"rmsprop", {{"mean_square"}, {"velocity"}}, [=](const Update& u) {
+             return ApplyRmsPropMomentum(u.variable, u.slots[0], u.slots[1],
+                                         u.learning_rate, u.gradient, momentum,
+                                         rule);
+           }}};
+}
+
+Optimizer Adagrad(LearningRate rate, const AdagradOptions& options) {
+  const AdagradRule rule = {options.epsilon};
+  return {std::move(rate),
+          {"adagrad",
+           {{"accumulator", options.initial_accumulator}},
+           [=](const Update& u) {
+             return ApplyAdagrad(u.variable, u.slots[0], u.learning_rate,
+                                 u.gradient, rule);
+           }}};
+}
+
+Optimizer Adam(LearningRate rate, const AdamOptions& options) {
+  const AdamRule rule = {options.beta1, options.beta2, options.epsilon};
+  return {std::move(rate), {"adam", {{"m"}, {"v"}}, [=](const Update& u) {
+                              return ApplyAdam(u.variable, u.slots[0],
+                                               u.slots[1], u.learning_rate,
+                                               u.number, u.gradient, rule);
+                            }}};
+}
+
+Optimizer AdamW(LearningRate rate, const AdamWOptions& options) {
+  return {std::move(rate),
+          {"adamw", {{"m"}, {"v"}}, [options](const Update& u) {
+             const bool decays =
+                 !options.exclude || !options.exclude(u.variable.name());
+             return ApplyAdamW(
+                 u.variable, u.slots[0], u.slots[1], u.learning_rate, u.number,
+                 u.gradient,
+                 {.beta1 = options.beta1,
+                  .beta2 = options.beta2,
+                  .epsilon = options.epsilon,
+                  .weight_decay = decays ? options.weight_decay : 0});
+           }}};
+}
+
+Optimizer ByName(std::string_view name) {
+  if (name == "sgd") return Sgd(0.1);
+  if (name == "momentum") return Momentum(0.01);
+  if (name == "nesterov") return Nesterov(0.01);
+  if (name == "rmsprop") return RmsProp(0.001);
+  if (name == "adagrad") return Adagrad(0.01);
+  if (name == "adam") return Adam();
+  if (name == "adamw") return AdamW();
+  throw Error(Code::kNotFound,
+              fmt::format("unknown optimizer '{}': there are sgd, momentum, "
+                          "nesterov, rmsprop, adagrad, adam and adamw",
+                          name));
+}
+
+}  // namespace sluice::optimizers

@@ -1,0 +1,143 @@
+// Optimizers: values that describe how to train; Minimize builds it.
+//
+//   Operation train = optimizers::Momentum(0.1, 0.9)
+//       .With(gradients::ClipByGlobalNorm(1)).Minimize(loss);
+//
+// The formulas are PyTorch's (graph/ops/optimizer.h has them).
+#ifndef SLUICE_MODELS_OPTIM_OPTIMIZERS_H_
+#define SLUICE_MODELS_OPTIM_OPTIMIZERS_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/autograd.h"
+#include "graph/graph.h"
+#include "models/optim/gradient_hooks.h"
+#include "models/optim/loss_scale.h"
+#include "models/optim/schedule.h"
+
+namespace sluice {
+
+// One variable's update, while it is being built.
+struct Update {
+  Output variable;
+  std::vector<Output> slots;  // as the rule names them
+  Output gradient;
+  Output learning_rate;  // float32 scalar
+  Output number;         // int64 scalar, of this update, from 1
+};
+
+// How an optimizer updates a variable.
+struct UpdateRule {
+  // A further tensor per variable, of its dtype and shape: the non-trainable
+  // variable "<variable>/<name>".
+  struct Slot {
+    std::string name;
+    double first = 0;
+  };
+  std::string name;  // "adam"
+  std::vector<Slot> slots;
+  // Updates variable and slots in place; returns the variable's new value. In
+  // runs that are not to update, the ops it is made of are skipped
+  // (MakeConditional).
+  std::function<Output(const Update& update)> apply;
+};
+
+// An immutable value; holds no graph.
+class Optimizer {
+ public:
+  Optimizer(LearningRate rate, UpdateRule rule)
+      : rate_(std::move(rate)), rule_(std::move(rule)) {}
+
+  // The same with one hook more, which runs after the others.
+  Optimizer With(GradientHook hook) const;
+  Optimizer WithLearningRate(LearningRate rate) const;
+  // The same with gradients that compute activations again rather than keep
+  // them.
+  Optimizer WithRecompute(Recompute which = Recompute::kAll) const;
+  // The same that also keeps an average of each variable it updates, the
+  // non-trainable variable "<variable>/average": after update n it becomes
+  // d * average + (1 - d) * variable, d = min(decay, (n - 1) / (n + 9)), so
+  // that early values are soon forgotten. Evaluation and exports use the
+  // averages (Polyak and Juditsky, 1992; for networks, Szegedy et al., 2016).
+  // Throws Error unless 0 <= decay < 1.
+  Optimizer WithAverages(double decay) const;
+  // The same that scales the loss, for training in float16. A step whose
+  // gradients overflow leaves all variables as they were (the optimizer's
+  // slots, averages and Graph::updates included), but for GlobalStep, which
+  // counts it, and the scale; the number of updates does not count it. Hooks
+  // see gradients without the scale.
+  Optimizer WithLossScaling(const LossScaleOptions& options = {}) const;
+  // The same with what `other` has by these: hooks, averages, loss scaling.
+  Optimizer WithExtrasOf(const Optimizer& other) const;
+
+  // Builds gradients of the scalar `loss`, the hooks, the updates of
+  // `variables` (empty: all trainable ones that it depends on), Graph::updates
+  // and the increment of GlobalStep. The result is the operation that trains
+  // one step. The rate it uses is node "learning_rate" (below the current
+  // scope). Throws Error when there is nothing to train.
+  Operation Minimize(Operand loss,
+                     const std::vector<Output>& variables = {}) const;
+
+  const std::string& name() const { return rule_.name; }
+  const LearningRate& learning_rate() const { return rate_; }
+
+ private:
+  LearningRate rate_;
+  UpdateRule rule_;
+  std::vector<GradientHook> hooks_;
+  GradientOptions gradients_;
+  std::optional<double> average_decay_;
+  std::optional<LossScaleOptions> loss_scaling_;
+};
+
+// The int64 variable "global_step" of a graph, made when there is none: how
+// many times training operations have run.
+Output GlobalStep(Graph& graph);
+
+namespace optimizers {
+
+Optimizer Sgd(LearningRate rate);
+Optimizer Momentum(LearningRate rate, double momentum = 0.9);
+Optimizer Nesterov(LearningRate rate, double momentum = 0.9);
+
+struct RmsPropOptions {
+  double decay = 0.9;
+  double momentum = 0;
+  double epsilon = 1e-8;
+};
+Optimizer RmsProp(LearningRate rate, const RmsPropOptions& options = {});
+
+struct AdagradOptions {
+  double initial_accumulator = 0;
+  double epsilon = 1e-10;
+};
+Optimizer Adagrad(LearningRate rate, const AdagradOptions& options = {});
+
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+};
+Optimizer Adam(LearningRate rate = 0.001, const AdamOptions& options = {});
+
+struct AdamWOptions {
+  double weight_decay = 0.01;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  NamePredicate exclude = IsBiasOrNorm;  // from the decay
+};
+Optimizer AdamW(LearningRate rate = 0.001, const AdamWOptions& options = {});
+
+// "sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam" or "adamw", with
+// its customary learning rate. Throws Error(kNotFound) listing them.
+Optimizer ByName(std::string_view name);
+
+}  // namespace optimizers
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_OPTIM_OPTIMIZERS_H_

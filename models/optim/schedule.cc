@@ -1,0 +1,124 @@
+#include "models/optim/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "graph/ops/elementwise.h"
+
+namespace sluice {
+namespace {
+
+Output Float64(const Output& step, double value) {
+  return step.graph().Constant(value, DType::kFloat64);
+}
+
+Output AsDouble(const Output& step) {
+  return Cast(step, DType::kFloat64);
+}
+
+// min(step / steps, 1).
+Output Progress(const Output& step, int64_t steps) {
+  return Minimum(AsDouble(step) / static_cast<double>(steps), 1);
+}
+
+void Require(bool holds, std::string_view schedule, std::string_view wanted) {
+  if (holds) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("learning rate: {}: wanted {}", schedule, wanted));
+}
+
+bool IsRate(double rate) {
+  return std::isfinite(rate) && rate >= 0;
+}
+
+}  // namespace
+
+LearningRate::LearningRate(double constant)
+    : description_(fmt::format("{}", constant)),
+      build_(
+          [constant](const Output& step) { return Float64(step, constant); }) {
+  Require(IsRate(constant), description_, "a number that is not negative");
+}
+
+Output LearningRate::At(const Output& step) const {
+  return Cast(build_(step), DType::kFloat32);
+}
+
+namespace schedules {
+
+LearningRate Piecewise(const std::vector<int64_t>& boundaries,
+                       const std::vector<double>& values) {
+  const std::string name = fmt::format("piecewise({} values)", values.size());
+  Require(
+      values.size() == boundaries.size() + 1, name,
+      fmt::format("one value more than the {} boundaries", boundaries.size()));
+  Require(std::is_sorted(boundaries.begin(), boundaries.end()), name,
+          "boundaries that grow");
+  Require(std::all_of(values.begin(), values.end(), IsRate), name,
+          "rates that are not negative");
+  return {name, [=](const Output& step) {
+            Output rate = Float64(step, values.back());
+            for (size_t i = boundaries.size(); i-- > 0;) {
+              rate = Select(Less(step, boundaries[i]), Float64(step, values[i]),
+                            rate);
+            }
+            return rate;
+          }};
+}
+
+LearningRate StepDecay(double rate, double factor, int64_t every) {
+  const std::string name =
+      fmt::format("step_decay({} * {} every {} steps)", rate, factor, every);
+  Require(IsRate(rate) && std::isfinite(factor) && factor > 0 && every > 0,
+          name, "a rate, a positive factor and a positive number of steps");
+  return {name, [=](const Output& step) {
+            const Output times =
+                Floor(AsDouble(step) / static_cast<double>(every));
+            return rate * Pow(Float64(step, factor), times);
+          }};
+}
+
+LearningRate WarmUp(int64_t steps, const LearningRate& then, double start) {
+  const std::string name = fmt::format("warm_up({} over {} steps, then {})",
+                                       start, steps, then.description());
+  Require(IsRate(start) && steps > 0, name,
+          "a rate and a positive number of steps");
+  return {name, [=](const Output& step) {
+            const Output end =
+                then.At64(step.graph().Constant(steps, DType::kInt64));
+            const Output warm = start + (end - start) * Progress(step, steps);
+            return Select(Less(step, steps), warm, then.At64(step));
+          }};
+}
+
+LearningRate Cosine(double rate, int64_t steps, double final_rate) {
+  const std::string name =
+      fmt::format("cosine({} to {} over {} steps)", rate, final_rate, steps);
+  Require(IsRate(rate) && IsRate(final_rate) && steps > 0, name,
+          "rates that are not negative and a positive number of steps");
+  return {name, [=](const Output& step) {
+            const Output wave =
+                Cos(std::numbers::pi * Progress(step, steps)) + 1;
+            return final_rate + (0.5 * (rate - final_rate)) * wave;
+          }};
+}
+
+LearningRate Polynomial(double rate, int64_t steps, double final_rate,
+                        double power) {
+  const std::string name =
+      fmt::format("polynomial({} to {} over {} steps, power {})", rate,
+                  final_rate, steps, power);
+  Require(IsRate(rate) && IsRate(final_rate) && steps > 0 && power > 0, name,
+          "rates that are not negative, a positive number of steps and a "
+          "positive power");
+  return {name, [=](const Output& step) {
+            const Output left = 1 - Progress(step, steps);
+            return final_rate + (rate - final_rate) * Pow(left, power);
+          }};
+}
+
+}  // namespace schedules
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// Exported models: an inference graph and its weights in one folder, run
+// without the source that made them.
+//
+//   graph.txt            the graph (graph/text/text.h), what the outputs need
+//   weights.safetensors  the variables by name
+//   model.json           {"format": "sluice.model", "version": 1,
+//                         "program": NAME, "step": N,
+//                         "inputs": {NAME: {"dtype": "float32",
+//                                           "shape": [-1, 28, 28, 1]}},
+//                         "outputs": {NAME: {"tensor": "probabilities", ...}}}
+#ifndef SLUICE_MODELS_TRAIN_EXPORT_H_
+#define SLUICE_MODELS_TRAIN_EXPORT_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/session/session.h"
+#include "io/example.h"
+#include "models/train/inference.h"
+
+namespace sluice {
+
+struct ExportInfo {
+  std::string program;
+  int64_t step = 0;  // that the variables come from
+};
+
+// Creates the folder; each file is written atomically, model.json last. Throws
+// Error.
+void ExportModel(const Inference& inference, const ExportInfo& info,
+                 const std::string& directory);
+
+// One thread at a time.
+class ExportedModel {
+ public:
+  ~ExportedModel();
+
+  // The outputs for a batch of the inputs; other tensors in it are ignored.
+  // The first dimensions must agree. Throws Error naming what is missing or
+  // does not fit.
+  Example Predict(const Example& batch);
+
+  // By name; the first dimension is kUnknown.
+  const std::map<std::string, TensorType>& inputs() const { return inputs_; }
+  const std::map<std::string, TensorType>& outputs() const { return outputs_; }
+  const ExportInfo& info() const { return info_; }
+
+ private:
+  friend std::unique_ptr<ExportedModel> LoadExported(
+      const std::string& directory, const SessionOptions& options);
+  ExportedModel() = default;
+
+  ExportInfo info_;
+  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<Session> session_;
+  std::map<std::string, TensorType> inputs_, outputs_;
+  std::vector<Output> placeholders_, fetches_;  // in the order of the maps
+};
+
+// Throws Error (kNotFound, kDataLoss) naming the file and what is wrong.
+std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
+                                            const SessionOptions& options = {});
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_EXPORT_H_

@@ -1,0 +1,30 @@
+// What happens around training steps: saving, reporting, stopping.
+#ifndef SLUICE_MODELS_TRAIN_HOOK_H_
+#define SLUICE_MODELS_TRAIN_HOOK_H_
+
+#include "models/train/training_run.h"
+
+namespace sluice {
+
+// Called by the thread that trains, in the order in which hooks were added.
+// What a hook throws ends training and leaves Trainer::Train.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  // Before the first step, after the state was restored.
+  virtual void Begin(TrainingRun& /*run*/) {}
+  // Whether the step with this number shall fill run.measurement().
+  virtual bool Measures(const TrainingRun& /*run*/, int64_t /*step*/) const {
+    return false;
+  }
+  virtual void AfterStep(TrainingRun& /*run*/) {}
+  virtual void AfterEvaluation(TrainingRun& /*run*/,
+                               const Evaluation& /*evaluation*/) {}
+  // After the last step and evaluation, or when training was stopped; not
+  // after an error.
+  virtual void End(TrainingRun& /*run*/) {}
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_HOOK_H_

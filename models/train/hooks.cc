@@ -1,0 +1,138 @@
+#include "models/train/hooks.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "models/cli/console.h"
+#include "models/optim/loss_scale.h"
+
+namespace sluice {
+
+double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation) {
+  const bool has_metric = evaluation.values.size() > 1;
+  const double value = evaluation.values[has_metric ? 1 : 0].second;
+  return has_metric && spec.higher_is_better ? value : -value;
+}
+
+void StopAtStep::AfterStep(TrainingRun& run) {
+  if (run.step() >= step_) run.Stop(fmt::format("step {} is reached", step_));
+}
+
+void EarlyStopping::AfterEvaluation(TrainingRun& run,
+                                    const Evaluation& evaluation) {
+  const double value = JudgedBy(run.spec(), evaluation);
+  if (!best_ || value > *best_ + min_change_) {
+    best_ = value;
+    waited_ = 0;
+  } else if (++waited_ >= patience_) {
+    run.Stop(fmt::format("no better for {} evaluations", waited_));
+  }
+}
+
+// --- NanStop -----------------------------------------------------------------
+
+void NanStop::Begin(TrainingRun& run) {
+  snapshot_ = run.Capture();
+}
+
+void NanStop::AfterStep(TrainingRun& run) {
+  const bool due = run.step() % interval_ == 0;
+  if (due) run.Finish();  // a snapshot must be of a time when all was well
+  Check(run);
+  if (due && std::isfinite(run.newest_loss().value)) snapshot_ = run.Capture();
+}
+
+void NanStop::AfterEvaluation(TrainingRun& run, const Evaluation&) {
+  run.Finish();
+  Check(run);
+}
+
+void NanStop::End(TrainingRun& run) {
+  run.Finish();
+  Check(run);
+}
+
+void NanStop::Check(TrainingRun& run) {
+  const auto bad_loss = run.TakeBadLoss();
+  if (!bad_loss) return;
+  // The step changed nothing; with a smaller scale the next may be finite.
+  if (run.loss_scale().value_or(0) > kLeastLossScale) return;
+  const auto bad = FirstBad(run);
+  throw Error(
+      Code::kOutOfRange,
+      fmt::format("step {}: the loss is {}; {}. Lower the learning rate, clip "
+                  "the gradients or check the input",
+                  bad_loss->step, bad_loss->value,
+                  bad ? fmt::format("the first value that is not finite came "
+                                    "from '{}' in step {}",
+                                    bad->second, bad->first)
+                      : "running the steps again gave finite values"));
+}
+
+std::optional<std::pair<int64_t, std::string>> NanStop::FirstBad(
+    TrainingRun& run) {
+  const int64_t failed = run.step();
+  run.Restore(snapshot_, "snapshot");
+  for (const NamedTensor& variable : snapshot_.tensors) {
+    const Tensor& value = variable.tensor;
+    if (!AllFinite(value.dtype(), value.raw(), value.elements())) {
+      return std::pair(run.step(), variable.name);
+    }
+  }
+  FiniteCheck check;
+  run.session().SetObserver(&check);
+  try {
+    while (run.step() < failed && run.Step(/*measure=*/false)) {
+    }
+  } catch (const Error&) {
+    // The check ends the step that it finds fault with.
+  }
+  run.session().SetObserver(nullptr);
+  if (check.node().empty()) return std::nullopt;
+  return std::pair(run.step() + 1, check.node());
+}
+
+// --- SaveCheckpoints ---------------------------------------------------------
+
+void SaveCheckpoints::AfterEvaluation(TrainingRun& run,
+                                      const Evaluation& evaluation) {
+  Save(run, JudgedBy(run.spec(), evaluation));
+}
+
+void SaveCheckpoints::End(TrainingRun& run) {
+  if (saved_step_ != run.step()) Save(run, std::nullopt);
+}
+
+void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
+  Checkpoint checkpoint = run.Capture();
+  checkpoint.state.metric = metric;
+  last_path_ = manager_.Save(checkpoint).ValueOrThrow();
+  saved_step_ = run.step();
+}
+
+// --- Profile -----------------------------------------------------------------
+
+void Profile::StartWhenDue(TrainingRun& run) {
+  if (trace_ || saved_ || run.step() + 1 < first_) return;
+  trace_ = std::make_unique<ChromeTrace>();
+  run.session().SetObserver(trace_.get());
+}
+
+void Profile::AfterStep(TrainingRun& run) {
+  if (trace_ && run.step() >= last_) End(run);
+  StartWhenDue(run);
+}
+
+void Profile::End(TrainingRun& run) {
+  if (!trace_) return;
+  run.session().SetObserver(nullptr);
+  ThrowIfError(trace_->Save(path_));
+  console::Note(fmt::format(
+      "wrote a trace of {} kernel runs to {}; open it in ui.perfetto.dev",
+      trace_->events(), path_));
+  trace_.reset();
+  saved_ = true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,109 @@
+// The hooks that decide: when to stop, what to save.
+#ifndef SLUICE_MODELS_TRAIN_HOOKS_H_
+#define SLUICE_MODELS_TRAIN_HOOKS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/runtime/trace.h"
+#include "io/checkpoint.h"
+#include "models/train/hook.h"
+
+namespace sluice {
+
+// Stops once `step` steps are completed.
+class StopAtStep : public Hook {
+ public:
+  explicit StopAtStep(int64_t step) : step_(step) {}
+  void Begin(TrainingRun& run) override { AfterStep(run); }
+  void AfterStep(TrainingRun& run) override;
+
+ private:
+  int64_t step_;
+};
+
+// Stops when the first metric (the loss, without metrics) has not improved on
+// its best by more than `min_change` for `patience` evaluations.
+class EarlyStopping : public Hook {
+ public:
+  explicit EarlyStopping(int patience, double min_change = 0)
+      : patience_(patience), min_change_(min_change) {}
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+
+ private:
+  int patience_;
+  double min_change_;
+  std::optional<double> best_;
+  int waited_ = 0;
+};
+
+// Throws when the loss is not finite, naming the first node that computed such
+// a value. With loss scaling, only when the scale is down to its least: until
+// then such a step is skipped. To find it, the steps since the last snapshot
+// are run again, each node's output being looked at; a snapshot of all
+// variables is kept in memory and renewed every `interval` steps.
+class NanStop : public Hook {
+ public:
+  explicit NanStop(int64_t interval = 100) : interval_(interval) {}
+  void Begin(TrainingRun& run) override;
+  void AfterStep(TrainingRun& run) override;
+  // Before what follows saves the state.
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  void End(TrainingRun& run) override;
+
+ private:
+  // Throws if a loss was bad.
+  void Check(TrainingRun& run);
+  // The step and the node, found by running again; nullopt when the second run
+  // was finite.
+  std::optional<std::pair<int64_t, std::string>> FirstBad(TrainingRun& run);
+
+  int64_t interval_;
+  Checkpoint snapshot_;
+};
+
+// Saves after every evaluation and at the end; keeps the newest few and the
+// best.
+class SaveCheckpoints : public Hook {
+ public:
+  explicit SaveCheckpoints(CheckpointManager manager)
+      : manager_(std::move(manager)) {}
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  void End(TrainingRun& run) override;
+
+  const std::string& last_path() const { return last_path_; }
+
+ private:
+  void Save(TrainingRun& run, std::optional<double> metric);
+
+  CheckpointManager manager_;
+  int64_t saved_step_ = -1;
+  std::string last_path_;
+};
+
+// Writes a Chrome trace of steps first to last to `path`.
+class Profile : public Hook {
+ public:
+  Profile(int64_t first, int64_t last, std::string path)
+      : first_(first), last_(last), path_(std::move(path)) {}
+  void Begin(TrainingRun& run) override { StartWhenDue(run); }
+  void AfterStep(TrainingRun& run) override;
+  void End(TrainingRun& run) override;
+
+ private:
+  void StartWhenDue(TrainingRun& run);
+
+  int64_t first_, last_;
+  std::string path_;
+  std::unique_ptr<ChromeTrace> trace_;  // while it runs
+  bool saved_ = false;
+};
+
+// What an evaluation is judged by: the first metric, or the loss turned round
+// so that higher is better with it, too.
+double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_HOOKS_H_

@@ -1,0 +1,144 @@
+#include "models/train/inference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "models/cli/interrupt.h"
+#include "models/nn/metrics.h"
+#include "models/train/weights_file.h"
+
+namespace sluice {
+namespace {
+
+Dataset FiniteInput(const TrainerSpec& spec, const RunContext& run) {
+  SLUICE_CHECK(!run.training());
+  Dataset input = spec.input(run);
+  if (input.cardinality() == kInfinite) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{}: the input function repeats for ever when it "
+                            "is not for training; call Repeat only if "
+                            "run.training()",
+                            spec.name));
+  }
+  return input;
+}
+
+std::vector<Output> OutputsOf(const NamedOutputs& named) {
+  std::vector<Output> outputs;
+  for (const auto& [name, output] : named) outputs.push_back(output);
+  return outputs;
+}
+
+}  // namespace
+
+const double* Evaluation::Find(std::string_view name) const {
+  for (const auto& [known, value] : values) {
+    if (known == name) return &value;
+  }
+  return nullptr;
+}
+
+int64_t FullBatch(const Dataset& input, const RunContext& run) {
+  return input.cardinality() == kInfinite
+             ? run.batch_size
+             : std::min(run.batch_size, input.examples_per_epoch());
+}
+
+int64_t RowsOf(const Example& batch) {
+  return batch.empty() ? 0 : batch.begin()->second.shape()[0];
+}
+
+Inference::Inference(const TrainerSpec& spec, RunContext run,
+                     const SessionOptions& options)
+    : run_(std::move(run)), input_(FiniteInput(spec, run_)) {
+  features_ = std::make_unique<Features>(graph_, input_.Sample());
+  Scope root(graph_);
+  model_ = spec.model(root, *features_, run_);
+  session_ = std::make_unique<Session>(graph_, options);
+
+  std::vector<Output> figures = {model_.loss};
+  for (const Output& metric : OutputsOf(model_.metrics)) {
+    figures.push_back(metric);
+  }
+  evaluate_ =
+      std::make_unique<BatchStep>(*session_, *features_, std::move(figures));
+  predict_ = std::make_unique<BatchStep>(*session_, *features_,
+                                         OutputsOf(model_.exports));
+}
+
+void Inference::SetVariables(const std::vector<NamedTensor>& values,
+                             const std::string& source) {
+  ThrowIfError(WriteVariables(*session_, graph_.Variables(),
+                              PreferAverages(values), Extra::kIgnored, source));
+}
+
+void Inference::LoadWeights(const std::string& path) {
+  ThrowIfError(sluice::LoadWeights(*session_, graph_.Variables(), path));
+}
+
+void Inference::CopyVariables(const Graph& graph, const Session& session) {
+  for (const Output& variable : graph_.Variables()) {
+    const Node* twin = graph.Find(variable.name() + "/average");
+    if (twin == nullptr) twin = graph.Find(variable.name());
+    if (twin == nullptr) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("variable '{}' exists only when the model is not "
+                              "training; give it the same name in every mode "
+                              "({})",
+                              variable.name(), variable.node().location()));
+    }
+    session_->Write(variable, session.Read(twin->output(0)));
+  }
+}
+
+std::optional<Evaluation> Inference::Evaluate() {
+  const auto begin = std::chrono::steady_clock::now();
+  evaluate_->Prepare(FullBatch(input_, run_));
+  std::vector<MeanOverSet> means(1 + model_.metrics.size());
+  Evaluation evaluation;
+  Iterator batches = input_.MakeIterator();
+  Example batch;
+  while (batches.Next(&batch).ValueOrThrow()) {
+    if (InterruptSignal() != 0) return std::nullopt;
+    const int64_t rows = RowsOf(batch);
+    const std::span<const Tensor> figures = evaluate_->Run(batch);
+    for (size_t i = 0; i < means.size(); ++i) means[i].Add(figures[i], rows);
+    evaluation.examples += rows;
+  }
+  evaluation.values.emplace_back("loss", means[0].mean());
+  for (size_t i = 0; i < model_.metrics.size(); ++i) {
+    evaluation.values.emplace_back(model_.metrics[i].first,
+                                   means[i + 1].mean());
+  }
+  evaluation.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  return evaluation;
+}
+
+StepInfo Inference::PreparePrediction() {
+  return predict_->Prepare(FullBatch(input_, run_));
+}
+
+void Inference::Predict(const OnBatch& fn) {
+  if (model_.exports.empty()) {
+    throw Error(Code::kInvalidArgument,
+                "the model has nothing to predict: its ModelSpec names no "
+                "exports");
+  }
+  PreparePrediction();
+  Iterator batches = input_.MakeIterator();
+  Example batch;
+  while (InterruptSignal() == 0 && batches.Next(&batch).ValueOrThrow()) {
+    const std::span<const Tensor> values = predict_->Run(batch);
+    Example exports;
+    for (size_t i = 0; i < values.size(); ++i) {
+      exports.Set(model_.exports[i].first, values[i]);
+    }
+    if (!fn(batch, exports)) return;
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,98 @@
+// A model with training switched off, in a graph and a session of its own:
+// evaluates, predicts and is what gets exported. Its variables are copies, set
+// by name.
+#ifndef SLUICE_MODELS_TRAIN_INFERENCE_H_
+#define SLUICE_MODELS_TRAIN_INFERENCE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/session/session.h"
+#include "io/safetensors.h"
+#include "models/train/batch_step.h"
+#include "models/train/model_spec.h"
+#include "models/train/variable_values.h"
+
+namespace sluice {
+
+// What a model achieves on a set.
+struct Evaluation {
+  int64_t step = 0;  // of the training that the variables come from
+  int64_t examples = 0;
+  double seconds = 0;
+  // "loss" first, then the model's metrics: means over all examples.
+  std::vector<std::pair<std::string, double>> values;
+  // Null when there is none of that name.
+  const double* Find(std::string_view name) const;
+};
+
+// One thread at a time.
+class Inference {
+ public:
+  // Calls spec.input and spec.model with `run`, whose mode says for what; it
+  // must not be kTrain. Throws Error.
+  Inference(const TrainerSpec& spec, RunContext run,
+            const SessionOptions& options);
+
+  // Values of the model's variables; others (optimizer slots) are ignored.
+  // Throws Error naming what does not fit; `source` says where they are from.
+  void SetVariables(const std::vector<NamedTensor>& values,
+                    const std::string& source);
+  // The same from a file (models/train/weights_file.h).
+  void LoadWeights(const std::string& path);
+  // The variables stay as they are, so that the model may be made faster
+  // (Session::Freeze). Setting them is an error afterwards.
+  void Freeze() { session_->Freeze(); }
+  // Copies them, or their averages where there are such, from the session that
+  // trains the same model.
+  void CopyVariables(const Graph& graph, const Session& session);
+
+  // The whole set, the last batch as large as it is. nullopt when a noted
+  // signal (models/cli/interrupt.h) cut it short.
+  std::optional<Evaluation> Evaluate();
+
+  // Calls fn for each batch with it and with the model's exports, until fn
+  // returns false.
+  using OnBatch =
+      std::function<bool(const Example& batch, const Example& exports)>;
+  void Predict(const OnBatch& fn);
+
+  // The exports for one batch, in the model's order; the next call overwrites
+  // them.
+  std::span<const Tensor> Predict(const Example& batch) {
+    return predict_->Run(batch);
+  }
+  // Plans prediction for full batches (BatchStep::Prepare).
+  StepInfo PreparePrediction();
+  // First values for all variables.
+  void Initialize() { session_->Initialize(); }
+
+  const Graph& graph() const { return graph_; }
+  const Dataset& input() const { return input_; }
+  const Session& session() const { return *session_; }
+  const ModelSpec& model() const { return model_; }
+  const Features& features() const { return *features_; }
+
+ private:
+  RunContext run_;
+  Dataset input_;
+  Graph graph_;
+  std::unique_ptr<Features> features_;
+  ModelSpec model_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<BatchStep> evaluate_;  // fetches loss and metrics
+  std::unique_ptr<BatchStep> predict_;   // fetches the exports
+};
+
+// How many examples the largest batch of an input has.
+int64_t FullBatch(const Dataset& input, const RunContext& run);
+// How many examples a batch holds.
+int64_t RowsOf(const Example& batch);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_INFERENCE_H_

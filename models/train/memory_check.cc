@@ -1,0 +1,77 @@
+#include "models/train/memory_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+namespace sluice {
+namespace {
+
+// The number of kB that a line "key:   123 kB" of a file in /proc gives, in
+// bytes; `fallback` without such a line.
+size_t ProcBytes(const char* path, const std::string& key, size_t fallback) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(key + ":")) {
+      return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
+    }
+  }
+  return fallback;
+}
+
+// The number in a file of the control group; `fallback` where there is none
+// ("max").
+size_t GroupBytes(const char* path, size_t fallback) {
+  std::ifstream file(path);
+  size_t bytes = 0;
+  return file >> bytes ? bytes : fallback;
+}
+
+}  // namespace
+
+Status CheckMemory(const MemoryNeed& need) {
+  return CheckMemory(need, AvailableMemory());
+}
+
+Status CheckMemory(const MemoryNeed& need, size_t available) {
+  const size_t total = need.arena + need.variables + need.batches;
+  if (total <= available) return {};
+  // Arena and batches grow with the number of examples, variables do not.
+  const double each = static_cast<double>(need.arena + need.batches) /
+                      static_cast<double>(std::max<int64_t>(need.examples, 1));
+  const double left =
+      static_cast<double>(available) - static_cast<double>(need.variables);
+  const auto fit = static_cast<int64_t>(std::max(left / each, 0.0));
+  return ResourceExhausted(fmt::format(
+      "a batch of {} needs {} of memory (arena {}, variables {}, batches {}) "
+      "and {} are free; {}",
+      need.examples, FormatBytes(total), FormatBytes(need.arena),
+      FormatBytes(need.variables), FormatBytes(need.batches),
+      FormatBytes(available),
+      fit > 0 ? fmt::format("about --batch-size {} fits", fit)
+              : "not even one example fits"));
+}
+
+size_t AvailableMemory() {
+  constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
+  const size_t machine = ProcBytes("/proc/meminfo", "MemAvailable", kUnknown);
+  const size_t limit = GroupBytes("/sys/fs/cgroup/memory.max", kUnknown);
+  const size_t used = GroupBytes("/sys/fs/cgroup/memory.current", 0);
+  if (limit == kUnknown) return machine;
+  return std::min(machine, limit - std::min(limit, used));
+}
+
+size_t PeakMemory() {
+  return ProcBytes("/proc/self/status", "VmHWM", 0);
+}
+
+std::string FormatBytes(size_t bytes) {
+  const auto amount = static_cast<double>(bytes);
+  if (amount >= 1e9) return fmt::format("{:.1f} GB", amount / 1e9);
+  if (amount >= 1e6) return fmt::format("{:.1f} MB", amount / 1e6);
+  return fmt::format("{:.1f} kB", amount / 1e3);
+}
+
+}  // namespace sluice

@@ -1,0 +1,91 @@
+// What a program tells the trainer: an input, a model and an optimizer
+// function, in the shape that users of tf.estimator and MoXing know.
+#ifndef SLUICE_MODELS_TRAIN_MODEL_SPEC_H_
+#define SLUICE_MODELS_TRAIN_MODEL_SPEC_H_
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+#include "io/dataset.h"
+#include "models/optim/optimizers.h"
+#include "models/run_context.h"
+
+namespace sluice {
+
+using NamedOutputs = std::vector<std::pair<std::string, Output>>;
+
+// The tensors of a batch as placeholders: in["image"].
+class Features {
+ public:
+  // One placeholder for each tensor of `batch`, of its name, dtype and shape
+  // but for the first dimension, the batch, which is unknown. Throws Error for
+  // a tensor without dimensions.
+  Features(Graph& graph, const Example& batch);
+  // Throws Error(kNotFound) that lists the names there are.
+  Output operator[](std::string_view name) const;
+  auto begin() const { return placeholders_.begin(); }
+  auto end() const { return placeholders_.end(); }
+  size_t size() const { return placeholders_.size(); }
+
+ private:
+  NamedOutputs placeholders_;
+};
+
+struct ModelSpec {
+  // A floating-point scalar, the mean over the batch.
+  Output loss;
+  // One value per example (models/nn/metrics.h), or the batch's mean as a
+  // scalar. The first judges checkpoints and stops early.
+  NamedOutputs metrics = {};
+  // What prediction and exported models yield: one row per example.
+  NamedOutputs exports = {};
+  // Further tensors for TensorBoard: scalars as such, others as histograms.
+  NamedOutputs summaries = {};
+};
+
+// A command line flag of the program's own: --name VALUE.
+struct Flag {
+  std::string name;
+  std::string help;
+  std::string value;                      // when it is not given
+  std::vector<std::string> choices = {};  // empty: anything
+};
+
+struct TrainerSpec {
+  std::string name;  // of the program
+  // Batches for run.mode. For training it usually shards by rank, shuffles by
+  // seed and repeats; otherwise it ends.
+  std::function<Dataset(const RunContext& run)> input;
+  // Builds the model below `scope`. Variables must have the same names in
+  // every mode.
+  std::function<ModelSpec(Scope& scope, const Features& in,
+                          const RunContext& run)>
+      model;
+  // Null: Adam.
+  std::function<Optimizer(const RunContext& run)> optimizer = nullptr;
+
+  std::vector<Flag> flags = {};
+  // What `predict` may be given on the command line, such as "JPEG or PNG
+  // images"; empty: nothing. The input function finds the names in run.files.
+  std::string files = {};
+  // Names of the classes, for predictions on files. Null or an empty list:
+  // none.
+  std::function<std::vector<std::string>(const RunContext& run)> class_names =
+      nullptr;
+  // Sets epochs and batch_size, which flags then override; may look at
+  // run.flags and run.data_dir.
+  std::function<void(RunContext& run)> defaults = nullptr;
+  // Names in reports. Null: the program's; data_dir or "synthetic".
+  std::function<std::string(const RunContext& run)> model_name = nullptr;
+  std::function<std::string(const RunContext& run)> dataset_name = nullptr;
+  // Of the first metric; without metrics the loss judges, lower being better.
+  bool higher_is_better = true;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_MODEL_SPEC_H_

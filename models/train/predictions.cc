@@ -1,0 +1,123 @@
+#include "models/train/predictions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "models/train/inference.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kTop = 5;
+
+// One row of a tensor as JSON.
+Json RowOf(const Tensor& tensor, int64_t row) {
+  const Tensor values = tensor.Rows(row, row + 1);
+  const auto at = [&](int64_t i) {
+    return IsFloating(values.dtype()) ? Json(values.At(i))
+                                      : Json(values.IntAt(i));
+  };
+  if (values.shape().rank() == 1) return at(0);
+  Json row_values = Json::array();
+  for (int64_t i = 0; i < values.elements(); ++i) row_values.push_back(at(i));
+  return row_values;
+}
+
+// "probabilities 7 (0.998)": the largest element and where it is.
+std::string LargestOf(const std::string& name, const Tensor& tensor,
+                      int64_t row) {
+  const Tensor values = tensor.Rows(row, row + 1);
+  int64_t best = 0;
+  for (int64_t i = 1; i < values.elements(); ++i) {
+    if (values.At(i) > values.At(best)) best = i;
+  }
+  return values.elements() == 1
+             ? fmt::format("{} {:.4g}", name, values.At(0))
+             : fmt::format("{} {} ({:.4f})", name, best, values.At(best));
+}
+
+// The first of the exports that has a value for each class.
+const Tensor& Probabilities(const Example& exports) {
+  for (const auto& [name, tensor] : exports) {
+    if (tensor.shape().rank() == 2 && IsFloating(tensor.dtype())) return tensor;
+  }
+  throw Error(Code::kInvalidArgument,
+              "the model exports no probabilities [n, classes], so it cannot "
+              "say which classes a file may belong to");
+}
+
+}  // namespace
+
+bool PredictionPrinter::Print(const Example& exports) {
+  for (int64_t row = 0; row < RowsOf(exports); ++row) {
+    if (options_.count > 0 && next_ == options_.count) return false;
+    if (options_.files.empty()) {
+      PrintExports(exports, row);
+    } else {
+      PrintClasses(exports, row);
+    }
+    ++next_;
+  }
+  return true;
+}
+
+void PredictionPrinter::PrintExports(const Example& exports,
+                                     int64_t row) const {
+  if (options_.json) {
+    Json event = {{"event", "prediction"}, {"index", next_}};
+    for (const auto& [name, tensor] : exports) {
+      event[name] = RowOf(tensor, row);
+    }
+    fmt::print("{}\n", event.dump());
+    return;
+  }
+  std::string text = fmt::format("{}:", next_);
+  for (const auto& [name, tensor] : exports) {
+    text += " " + LargestOf(name, tensor, row);
+  }
+  fmt::print("{}\n", text);
+}
+
+void PredictionPrinter::PrintClasses(const Example& exports,
+                                     int64_t row) const {
+  const Tensor values = Probabilities(exports).Rows(row, row + 1);
+  std::vector<int64_t> order(values.elements());
+  std::iota(order.begin(), order.end(), 0);
+  const int64_t shown = std::min(kTop, values.elements());
+  std::partial_sort(order.begin(), order.begin() + shown, order.end(),
+                    [&](int64_t a, int64_t b) {
+                      const double x = values.At(a), y = values.At(b);
+                      return x != y ? x > y : a < b;
+                    });
+  const std::string& file = options_.files[next_];
+  Json top = Json::array();
+  std::string text = file + "\n";
+  for (int64_t i = 0; i < shown; ++i) {
+    const int64_t number = order[i];
+    const std::string name = ClassName(number);
+    top.push_back({{"class", number}});
+    if (!name.empty()) top.back()["name"] = name;
+    top.back()["probability"] = values.At(number);
+    text += fmt::format("  {:.4f}  {:>4}{}{}\n", values.At(number), number,
+                        name.empty() ? "" : "  ", name);
+  }
+  if (options_.json) {
+    text = Json{{"event", "prediction"}, {"file", file}, {"top", top}}.dump(
+               -1, ' ', false, Json::error_handler_t::replace) +
+           "\n";
+  }
+  fmt::print("{}", text);
+}
+
+std::string PredictionPrinter::ClassName(int64_t number) const {
+  return number < static_cast<int64_t>(options_.class_names.size())
+             ? options_.class_names[number]
+             : "";
+}
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+// How predictions are printed. Internal to models/cli/main.cc.
+#ifndef SLUICE_MODELS_TRAIN_PREDICTIONS_H_
+#define SLUICE_MODELS_TRAIN_PREDICTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/example.h"
+
+namespace sluice {
+
+struct PredictionOptions {
+  bool json = false;
+  int64_t count = 0;  // examples; 0: all
+  // The files the examples come from: then the five most probable classes of
+  // each are printed, else all that the model exports.
+  std::vector<std::string> files = {};
+  std::vector<std::string> class_names = {};  // empty: none are known
+};
+
+// Prints to stdout: for people, or one JSON object per line.
+class PredictionPrinter {
+ public:
+  explicit PredictionPrinter(PredictionOptions options)
+      : options_(std::move(options)) {}
+
+  // The exports of a batch. False when enough examples are printed.
+  bool Print(const Example& exports);
+
+ private:
+  void PrintExports(const Example& exports, int64_t row) const;
+  void PrintClasses(const Example& exports, int64_t row) const;
+  std::string ClassName(int64_t number) const;  // may be empty
+
+  PredictionOptions options_;
+  int64_t next_ = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_PREDICTIONS_H_

@@ -1,0 +1,246 @@
+#include "models/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "graph/text/text.h"
+#include "models/cli/console.h"
+#include "models/cli/interrupt.h"
+#include "models/train/export.h"
+#include "models/train/hooks.h"
+#include "models/train/summaries.h"
+
+namespace sluice {
+namespace {
+
+CheckpointManager OpenManager(const TrainingOptions& options) {
+  CheckpointManager::Options manager;
+  manager.keep = options.keep_checkpoints;
+  return CheckpointManager::Open(options.log_dir, manager).ValueOrThrow();
+}
+
+// The step after `step` at which to evaluate, at the latest the last one.
+int64_t NextEvaluation(const TrainingRun& run) {
+  const double every =
+      run.options().evaluate_every * run.context().steps_per_epoch;
+  if (!(every > 0)) return run.total_steps();
+  const double passed = std::floor((run.step() + 1e-6) / every);
+  const auto next = std::max(
+      run.step() + 1, static_cast<int64_t>(std::llround((passed + 1) * every)));
+  return std::min(next, run.total_steps());
+}
+
+// An error of a device or file system that is gone, and what is left.
+Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
+  if (options.log_dir.empty()) return error;
+  const Result<CheckpointManager> saved =
+      CheckpointManager::Open(options.log_dir, {});
+  if (!saved.ok()) return error;
+  const Result<std::vector<int64_t>> steps = saved->Steps();
+  if (!steps.ok() || steps->empty()) return error;
+  return {error.code(),
+          fmt::format("{}; what was saved last is {}, from which the same "
+                      "command goes on",
+                      error.what(), saved->PathOf(steps->back()))};
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
+    : spec_(std::move(spec)),
+      run_(std::move(run)),
+      options_(std::move(options)) {
+  if (!spec_.input || !spec_.model) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{}: a TrainerSpec needs an input and a model "
+                            "function",
+                            spec_.name));
+  }
+}
+
+void Trainer::AddHook(std::unique_ptr<Hook> hook) {
+  hooks_.push_back(std::move(hook));
+}
+
+void Trainer::Begin(TrainingRun& run,
+                    const std::optional<CheckpointManager>& saved) {
+  if (saved && !options_.restart) {
+    const auto restored = saved->RestoreNewest().ValueOrThrow();
+    if (restored) {
+      for (const std::string& warning : restored->warnings) {
+        console::Note(warning);
+      }
+      run.Restore(restored->checkpoint, restored->path);
+      console::Note(
+          fmt::format("resuming from step {} of {} (--restart begins anew)",
+                      run.step(), restored->path));
+      const std::string& before = restored->checkpoint.state.schedule;
+      if (before != run.learning_rate().description()) {
+        console::Note(fmt::format("the learning rate was {}, now it is {}",
+                                  before, run.learning_rate().description()));
+      }
+      if (!options_.weights.empty()) {
+        console::Note(fmt::format("{} is not used: a checkpoint comes first",
+                                  options_.weights));
+      }
+      return;
+    }
+  }
+  if (!options_.weights.empty()) {
+    run.LoadWeights(options_.weights);
+    console::Note(
+        fmt::format("beginning with the weights of {}", options_.weights));
+  }
+}
+
+TrainingResult Trainer::Train() {
+  const auto begin = std::chrono::steady_clock::now();
+  RunContext context = run_;
+  context.mode = Mode::kTrain;
+
+  std::optional<CheckpointManager> saved;
+  if (!options_.log_dir.empty()) {
+    saved = OpenManager(options_);
+    if (options_.restart) {
+      const std::string moved = saved->SetAside().ValueOrThrow();
+      if (!moved.empty()) {
+        console::Note("earlier checkpoints are now in " + moved);
+      }
+    }
+  }
+  TrainingRun run(spec_, context, options_);
+  Begin(run, saved);
+  if (saved) {
+    // For `sluice graph`: what is done, fused and kept in memory.
+    ThrowIfError(FileSystem::Posix().WriteAtomically(
+        JoinPath(options_.log_dir, "step.graph"),
+        PrintGraph(*run.StepGraph())));
+  }
+
+  NanStop nan_stop(options_.log_every);
+  std::optional<Summaries> summaries;
+  std::optional<SaveCheckpoints> save;
+  std::vector<Hook*> hooks = {&nan_stop};
+  if (saved) {
+    hooks.push_back(&summaries.emplace(options_.log_dir, options_.log_every));
+    hooks.push_back(&save.emplace(*std::move(saved)));
+  }
+  for (const auto& hook : hooks_) hooks.push_back(hook.get());
+
+  TrainingResult result;
+  try {
+    RunSteps(run, hooks, &result);
+  } catch (const Error& error) {
+    if (error.code() != Code::kUnavailable) throw;
+    throw WithLastCheckpoint(error, options_);
+  }
+  result.steps = run.step();
+  result.stop_reason = run.stop_reason();
+  if (save) result.checkpoint = save->last_path();
+  if (run.training_seconds() > 0) {
+    result.images_per_second =
+        static_cast<double>(run.examples()) / run.training_seconds();
+  }
+  result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  return result;
+}
+
+void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
+                       TrainingResult* result) {
+  for (Hook* hook : hooks) hook->Begin(run);
+  const auto evaluate = [&] {
+    result->evaluation = run.Evaluate();
+    if (!result->evaluation) return;
+    for (Hook* hook : hooks) hook->AfterEvaluation(run, *result->evaluation);
+  };
+  int64_t next_evaluation = NextEvaluation(run);
+  while (!run.stopped() && run.step() < run.total_steps()) {
+    bool measure = false;
+    for (const Hook* hook : hooks) {
+      measure = measure || hook->Measures(run, run.step() + 1);
+    }
+    if (!run.Step(measure)) {
+      run.Stop(fmt::format("the input ended after {} steps", run.step()));
+      break;
+    }
+    for (Hook* hook : hooks) hook->AfterStep(run);
+    if (run.step() >= next_evaluation && InterruptSignal() == 0) {
+      evaluate();
+      next_evaluation = NextEvaluation(run);
+    }
+    if (const int signal = InterruptSignal(); signal != 0) {
+      run.Stop(fmt::format("{} was received", InterruptName(signal)));
+    }
+  }
+  run.Finish();
+  const bool evaluated =
+      result->evaluation && result->evaluation->step == run.step();
+  if (InterruptSignal() != 0) {
+    result->evaluation.reset();
+  } else if (!evaluated) {
+    evaluate();
+  }
+  for (Hook* hook : hooks) hook->End(run);
+}
+
+std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
+  RunContext context = run_;
+  context.mode = mode;
+  *step = 0;
+  if (!options_.weights.empty()) {
+    auto inference =
+        std::make_unique<Inference>(spec_, context, options_.session);
+    inference->LoadWeights(options_.weights);
+    console::Note(fmt::format("using {}", options_.weights));
+    return inference;
+  }
+  std::optional<CheckpointManager::Restored> restored;
+  if (!options_.log_dir.empty() &&
+      FileSystem::Posix().Exists(options_.log_dir)) {
+    restored = OpenManager(options_).RestoreNewest().ValueOrThrow();
+  }
+  if (!restored) {
+    throw Error(Code::kNotFound,
+                options_.log_dir.empty()
+                    ? "no trained model: give --log-dir, the folder it was "
+                      "trained in, or --weights"
+                    : fmt::format("no checkpoint in '{}': train first, or "
+                                  "give --weights",
+                                  options_.log_dir));
+  }
+  for (const std::string& warning : restored->warnings) console::Note(warning);
+  *step = restored->checkpoint.state.step;
+  auto inference =
+      std::make_unique<Inference>(spec_, context, options_.session);
+  inference->SetVariables(restored->checkpoint.tensors, restored->path);
+  console::Note(fmt::format("using {}", restored->path));
+  return inference;
+}
+
+std::optional<Evaluation> Trainer::Evaluate() {
+  int64_t step = 0;
+  const auto inference = Trained(Mode::kEval, &step);
+  inference->Freeze();
+  std::optional<Evaluation> evaluation = inference->Evaluate();
+  if (evaluation) evaluation->step = step;
+  return evaluation;
+}
+
+void Trainer::Predict(const Inference::OnBatch& fn) {
+  int64_t step = 0;
+  const auto inference = Trained(Mode::kPredict, &step);
+  inference->Freeze();
+  inference->Predict(fn);
+}
+
+void Trainer::Export(const std::string& directory) {
+  int64_t step = 0;
+  const auto inference = Trained(Mode::kPredict, &step);
+  ExportModel(*inference, {.program = spec_.name, .step = step}, directory);
+}
+
+}  // namespace sluice

@@ -1,0 +1,71 @@
+// Trains, evaluates, predicts with and exports what a TrainerSpec describes.
+//
+//   Trainer trainer({.name = "mnist", .input = Input, .model = Model}, run,
+//                   {.log_dir = "logs"});
+//   trainer.AddHook(std::make_unique<EarlyStopping>(3));
+//   TrainingResult result = trainer.Train();
+//
+// Main (models/cli/main.h) does this from the command line. Below it, Graph and
+// Session are enough on their own.
+#ifndef SLUICE_MODELS_TRAIN_TRAINER_H_
+#define SLUICE_MODELS_TRAIN_TRAINER_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/train/hook.h"
+#include "models/train/inference.h"
+#include "models/train/training_run.h"
+
+namespace sluice {
+
+struct TrainingResult {
+  int64_t steps = 0;  // completed, resumed ones included
+  // Of the final variables; nullopt when training was interrupted.
+  std::optional<Evaluation> evaluation;
+  double seconds = 0;  // of this call
+  // While training, in this call.
+  double images_per_second = 0;
+  std::string stop_reason;  // empty: all steps were done
+  std::string checkpoint;   // the last one's path, if any was saved
+};
+
+// One thread. All calls throw Error.
+class Trainer {
+ public:
+  Trainer(TrainerSpec spec, RunContext run, TrainingOptions options);
+
+  // Hooks of Train, called after the built-in ones (NaN stop, summaries,
+  // checkpoints) in the order added.
+  void AddHook(std::unique_ptr<Hook> hook);
+
+  // Trains run.epochs epochs in all: resumes from options.log_dir where there
+  // is a checkpoint, and says so on stderr.
+  TrainingResult Train();
+
+  // With options.weights, or else the newest checkpoint in options.log_dir.
+  // The step is 0 for weights. nullopt: cut short by a signal.
+  std::optional<Evaluation> Evaluate();
+  void Predict(const Inference::OnBatch& fn);
+  // Writes a folder that LoadExported (models/train/export.h) reads.
+  void Export(const std::string& directory);
+
+ private:
+  // Sets the state to begin with: a checkpoint's, the given weights or none.
+  void Begin(TrainingRun& run, const std::optional<CheckpointManager>& saved);
+  void RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
+                TrainingResult* result);
+  // The model with training off and trained variables, and their step.
+  std::unique_ptr<Inference> Trained(Mode mode, int64_t* step);
+
+  TrainerSpec spec_;
+  RunContext run_;
+  TrainingOptions options_;
+  std::vector<std::unique_ptr<Hook>> hooks_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_TRAINER_H_

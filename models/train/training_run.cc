@@ -1,0 +1,233 @@
+#include "models/train/training_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "graph/session/step_builder.h"
+#include "models/nn/metrics.h"
+#include "models/optim/loss_scale.h"
+#include "models/train/weights_file.h"
+
+namespace sluice {
+namespace {
+
+Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
+                       const TrainingOptions& options) {
+  Optimizer optimizer =
+      spec.optimizer ? spec.optimizer(run) : optimizers::Adam();
+  if (options.session.precision == Precision::kFloat16) {
+    optimizer = optimizer.WithLossScaling();
+  }
+  return options.recompute == Recompute::kNone
+             ? optimizer
+             : optimizer.WithRecompute(options.recompute);
+}
+
+// A checkpoint fits at any precision: the loss scale's state begins anew where
+// the checkpoint has none, and is left aside where this training has none.
+void WithoutLossScale(std::vector<Output>* variables,
+                      std::vector<NamedTensor>* tensors) {
+  const auto in_variables = [](const Output& variable) {
+    return IsLossScaleState(variable.name());
+  };
+  const auto in_tensors = [](const NamedTensor& tensor) {
+    return IsLossScaleState(tensor.name);
+  };
+  const bool here =
+      std::any_of(variables->begin(), variables->end(), in_variables);
+  const bool there = std::any_of(tensors->begin(), tensors->end(), in_tensors);
+  if (!there) std::erase_if(*variables, in_variables);
+  if (!here) std::erase_if(*tensors, in_tensors);
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
+                         const TrainingOptions& options)
+    : spec_(spec),
+      context_(context),
+      options_(options),
+      input_(spec.input(context)),
+      batches_(input_.MakeIterator()) {
+  SLUICE_CHECK(context.training());
+  if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted a positive batch size and epochs that are "
+                            "not negative, got {} and {}",
+                            context_.batch_size, context_.epochs));
+  }
+  context_.steps_per_epoch = static_cast<double>(input_.examples_per_epoch()) /
+                             static_cast<double>(context_.batch_size);
+  if (context_.steps > 0) {
+    context_.epochs =
+        static_cast<double>(context_.steps) / context_.steps_per_epoch;
+  }
+
+  features_ = std::make_unique<Features>(graph_, input_.Sample());
+  Scope root(graph_);
+  model_ = spec.model(root, *features_, context_);
+  if (!model_.loss.valid()) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{}: the model function returned no loss", spec.name));
+  }
+  model_variables_ = graph_.Variables();
+  const Optimizer optimizer = OptimizerFor(spec, context_, options_);
+  learning_rate_ = optimizer.learning_rate();
+  train_ = optimizer.Minimize(model_.loss);
+
+  options_.session.seed = context_.seed;
+  session_ = std::make_unique<Session>(graph_, options_.session);
+  plain_ = std::make_unique<BatchStep>(*session_, *features_,
+                                       std::vector<Output>{model_.loss},
+                                       std::vector<Operation>{train_});
+  info_ = plain_->Prepare(FullBatch(input_, context_));
+  session_->Initialize();
+  std::vector<Output> measured = {model_.loss, graph_.Get("learning_rate")};
+  for (const auto& [name, metric] : model_.metrics) measured.push_back(metric);
+  for (const auto& [name, value] : model_.summaries) measured.push_back(value);
+  measuring_ =
+      std::make_unique<BatchStep>(*session_, *features_, std::move(measured),
+                                  std::vector<Operation>{train_});
+}
+
+std::unique_ptr<Graph> TrainingRun::StepGraph() const {
+  StepRequest request;
+  for (const auto& [name, placeholder] : *features_) {
+    Shape shape = placeholder.shape();
+    shape.set(0, context_.batch_size);
+    request.feeds.push_back({placeholder, shape});
+  }
+  request.fetches = {model_.loss};
+  request.targets = {train_};
+  return ExtractStep(graph_, request).ValueOrThrow();
+}
+
+void TrainingRun::Timed(const std::function<void()>& fn) {
+  const auto begin = std::chrono::steady_clock::now();
+  fn();
+  training_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+}
+
+bool TrainingRun::Step(bool measure) {
+  bool trained = false;
+  Timed([&] {
+    trained = batches_.Next(&batch_).ValueOrThrow();
+    if (trained) TrainOnBatch(measure);
+  });
+  return trained;
+}
+
+// While an accelerator computes a step the host makes the next batch and
+// starts on it, and only then waits.
+void TrainingRun::TrainOnBatch(bool measure) {
+  BatchStep::Pending started = (measure ? measuring_ : plain_)->Start(batch_);
+  BatchStep::Pending before = std::exchange(under_way_, started);
+  ++step_;
+  examples_ += RowsOf(batch_);
+  Collect(std::move(before), step_ - 1);
+  if (measure || !started.under_way()) {
+    Collect(std::exchange(under_way_, {}), step_);
+  }
+  if (measure) Measure(started.Wait());
+}
+
+void TrainingRun::Finish() {
+  if (!under_way_.valid()) return;
+  Timed([&] { Collect(std::exchange(under_way_, {}), step_); });
+}
+
+void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
+  if (!ended.valid()) return;
+  newest_loss_ = {step, ended.Wait()[0].At(0)};
+  if (!std::isfinite(newest_loss_.value)) bad_loss_ = newest_loss_;
+}
+
+void TrainingRun::Measure(std::span<const Tensor> results) {
+  measurement_ = {step_, results[1].At(0), loss_scale(), {}, {}};
+  size_t next = 2;
+  for (const auto& [name, metric] : model_.metrics) {
+    MeanOverSet mean;
+    mean.Add(results[next++], 1);
+    measurement_.metrics.emplace_back(name, mean.mean());
+  }
+  for (const auto& [name, summary] : model_.summaries) {
+    measurement_.summaries.emplace_back(name, results[next++].Clone());
+  }
+}
+
+std::optional<double> TrainingRun::loss_scale() const {
+  const Node* scale = graph_.Find("loss_scale/scale");
+  if (scale == nullptr) return std::nullopt;
+  return session_->Read(scale->output(0)).At(0);
+}
+
+void TrainingRun::Stop(const std::string& reason) {
+  if (stop_reason_.empty()) stop_reason_ = reason;
+}
+
+Checkpoint TrainingRun::Capture() const {
+  Checkpoint checkpoint;
+  checkpoint.state.step = step_;
+  checkpoint.state.seed = context_.seed;
+  checkpoint.state.dataset_position = batches_.SavePosition();
+  checkpoint.state.schedule = learning_rate_.description();
+  checkpoint.state.extra["program"] = spec_.name;
+  checkpoint.tensors = ReadVariables(*session_, graph_.Variables());
+  return checkpoint;
+}
+
+void TrainingRun::Restore(const Checkpoint& checkpoint,
+                          const std::string& source) {
+  Finish();
+  const TrainingState& state = checkpoint.state;
+  if (state.seed != context_.seed) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' was trained with seed {}, now it is {}; go "
+                            "on with --seed {}, or begin anew with --restart",
+                            source, state.seed, context_.seed, state.seed));
+  }
+  // A new iterator first, so that a position that does not fit changes nothing.
+  Iterator batches = input_.MakeIterator();
+  ThrowIfError(batches.Restore(state.dataset_position).WithContext(source));
+  std::vector<Output> variables = graph_.Variables();
+  std::vector<NamedTensor> tensors = checkpoint.tensors;
+  WithoutLossScale(&variables, &tensors);
+  if (Status fits = WriteVariables(*session_, variables, tensors,
+                                   Extra::kRefused, source);
+      !fits.ok()) {
+    throw Error(fits.code(),
+                fits.message() +
+                    "; nothing was changed. Use the model and optimizer it was "
+                    "saved with, another --log-dir, or --restart");
+  }
+  batches_ = std::move(batches);
+  step_ = state.step;
+  newest_loss_ = {};
+  bad_loss_.reset();
+  session_->set_step(static_cast<uint64_t>(state.step));
+}
+
+void TrainingRun::LoadWeights(const std::string& path) {
+  ThrowIfError(sluice::LoadWeights(*session_, model_variables_, path));
+}
+
+std::optional<Evaluation> TrainingRun::Evaluate() {
+  Finish();
+  if (!inference_) {
+    RunContext run = context_;
+    run.mode = Mode::kEval;
+    inference_ = std::make_unique<Inference>(spec_, run, options_.session);
+  }
+  inference_->CopyVariables(graph_, *session_);
+  std::optional<Evaluation> evaluation = inference_->Evaluate();
+  if (evaluation) evaluation->step = step_;
+  return evaluation;
+}
+
+}  // namespace sluice

@@ -1,0 +1,168 @@
+// One training in progress: the model's graph, its session, the input, and all
+// the state that a checkpoint keeps of them.
+#ifndef SLUICE_MODELS_TRAIN_TRAINING_RUN_H_
+#define SLUICE_MODELS_TRAIN_TRAINING_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/autograd.h"
+#include "graph/session/session.h"
+#include "io/checkpoint.h"
+#include "models/train/batch_step.h"
+#include "models/train/inference.h"
+#include "models/train/model_spec.h"
+
+namespace sluice {
+
+struct TrainingOptions {
+  // Where checkpoints and events go; empty: nothing is saved.
+  std::string log_dir;
+  // Sets an earlier training in log_dir aside rather than resuming it.
+  bool restart = false;
+  // A safetensors file to begin with: the model's variables alone.
+  std::string weights;
+  int keep_checkpoints = 5;
+  // Epochs between evaluations, each of which saves a checkpoint; 0: only at
+  // the end.
+  double evaluate_every = 1;
+  int64_t log_every = 100;  // steps
+  // Activations that gradients compute again instead of keeping them.
+  Recompute recompute = Recompute::kNone;
+  SessionOptions session;
+};
+
+// Figures of one batch.
+struct Measurement {
+  int64_t step = 0;
+  double learning_rate = 0;
+  std::optional<double> loss_scale;  // with loss scaling: after the step
+  // Means over the batch, and the model's summaries.
+  std::vector<std::pair<std::string, double>> metrics;
+  std::vector<std::pair<std::string, Tensor>> summaries;
+};
+
+// One thread.
+class TrainingRun {
+ public:
+  // Calls the functions of `spec`, initialises the variables. Throws Error.
+  TrainingRun(const TrainerSpec& spec, const RunContext& context,
+              const TrainingOptions& options);
+
+  // Trains on the next batch; false at the end of the input. With `measure`
+  // also fills measurement(). On an accelerator the step is still under way on
+  // return unless it is measured; the one before has ended. Throws Error.
+  bool Step(bool measure);
+  // Trains on batch() again, as Step does on the next.
+  void TrainOnBatch(bool measure);
+  // Waits for the step under way, if there is one. Throws Error.
+  void Finish();
+
+  // Where it stands.
+  // Steps completed, resumed ones too; of the last only the batch may be.
+  int64_t step() const { return step_; }
+  int64_t total_steps() const { return context_.total_steps(); }
+  double epoch() const {
+    return static_cast<double>(step_) / context_.steps_per_epoch;
+  }
+  // Of the last step, which is waited for; 0 before the first. Throws Error.
+  double loss() {
+    Finish();
+    return newest_loss_.value;
+  }
+  // Of a step that has ended.
+  struct KnownLoss {
+    int64_t step = 0;  // 0: none in this process
+    double value = 0;
+  };
+  const KnownLoss& newest_loss() const { return newest_loss_; }
+  // The newest that was infinite or no number since the last call.
+  std::optional<KnownLoss> TakeBadLoss() {
+    return std::exchange(bad_loss_, std::nullopt);
+  }
+  const Measurement& measurement() const { return measurement_; }
+  const Example& batch() const { return batch_; }  // of the last step
+  // In this process: examples trained on, and how long that took, evaluations
+  // not counted.
+  int64_t examples() const { return examples_; }
+  double training_seconds() const { return training_seconds_; }
+
+  // The loss scale now, in a training that scales the loss (--precision fp16).
+  std::optional<double> loss_scale() const;
+
+  // Ends training after the current step. The first reason counts.
+  void Stop(const std::string& reason);
+  bool stopped() const { return !stop_reason_.empty(); }
+  const std::string& stop_reason() const { return stop_reason_; }
+
+  // The whole state; Restore puts it back, bit for bit, or throws Error naming
+  // what does not fit and changes nothing. `source` is for messages.
+  Checkpoint Capture() const;
+  void Restore(const Checkpoint& checkpoint, const std::string& source);
+  // The model's variables alone, from a file (models/train/weights_file.h).
+  void LoadWeights(const std::string& path);
+
+  // Evaluates the present variables on the evaluation input. nullopt when a
+  // noted signal cut it short.
+  std::optional<Evaluation> Evaluate();
+
+  // Of the step on a full batch.
+  const StepInfo& info() const { return info_; }
+
+  const TrainerSpec& spec() const { return spec_; }
+  const RunContext& context() const { return context_; }
+  const TrainingOptions& options() const { return options_; }
+  const Graph& graph() const { return graph_; }
+  Session& session() { return *session_; }
+  const ModelSpec& model() const { return model_; }
+  const LearningRate& learning_rate() const { return learning_rate_; }
+  // Variables that the model made, without the optimizer's.
+  const std::vector<Output>& model_variables() const {
+    return model_variables_;
+  }
+  // The training step on a whole batch, as `sluice graph` takes it.
+  std::unique_ptr<Graph> StepGraph() const;
+  // The last step's batch as feeds.
+  std::vector<Feed> Feeds() const { return plain_->FeedsOf(batch_); }
+
+ private:
+  // Adds the time it takes to training_seconds().
+  void Timed(const std::function<void()>& fn);
+  void Collect(BatchStep::Pending ended, int64_t step);
+  void Measure(std::span<const Tensor> results);
+
+  const TrainerSpec& spec_;
+  RunContext context_;
+  TrainingOptions options_;
+  Dataset input_;
+  Iterator batches_;
+  Graph graph_;
+  std::unique_ptr<Features> features_;
+  ModelSpec model_;
+  Operation train_;
+  std::vector<Output> model_variables_;
+  LearningRate learning_rate_ = 0;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<BatchStep> plain_;      // fetches the loss
+  std::unique_ptr<BatchStep> measuring_;  // and rate, metrics, summaries
+  StepInfo info_;
+  std::unique_ptr<Inference> inference_;  // made by the first Evaluate
+
+  int64_t step_ = 0;
+  BatchStep::Pending under_way_;  // step number step_
+  KnownLoss newest_loss_;
+  std::optional<KnownLoss> bad_loss_;
+  Measurement measurement_;
+  Example batch_;
+  int64_t examples_ = 0;
+  double training_seconds_ = 0;
+  std::string stop_reason_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_TRAINING_RUN_H_

@@ -1,0 +1,42 @@
+// The values of a graph's variables, as they go into files and between
+// sessions.
+#ifndef SLUICE_MODELS_TRAIN_VARIABLE_VALUES_H_
+#define SLUICE_MODELS_TRAIN_VARIABLE_VALUES_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "graph/session/session.h"
+#include "io/safetensors.h"
+
+namespace sluice {
+
+// Copies, by name.
+std::vector<NamedTensor> ReadVariables(const Session& session,
+                                       const std::vector<Output>& variables);
+
+enum class Extra { kRefused, kIgnored };
+
+// How tensors in a file stand for variables. Null: by the variable's name and
+// with its dimensions.
+struct WeightLayout {
+  std::function<std::string(const Output& variable)> name = nullptr;
+  // Dimension i of the variable is dimension order[i] of the tensor; empty: all
+  // are the same.
+  std::function<std::vector<int>(const Output& variable)> order = nullptr;
+};
+
+// Gives `variables` the values of the tensors of their names. Where one is
+// missing, has another dtype or shape, or is left over and `extra` refuses
+// that, nothing is written and the error (kInvalidArgument) names them all
+// (of more than 64 of a kind, which are another model's, the first four);
+// `source` says where the tensors came from.
+Status WriteVariables(Session& session, const std::vector<Output>& variables,
+                      const std::vector<NamedTensor>& tensors, Extra extra,
+                      const std::string& source,
+                      const WeightLayout& layout = {});
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_VARIABLE_VALUES_H_

@@ -1,9 +1,0 @@
-// Stands in for the CUDA header of this name, as cuda_runtime.h beside it does.
-#ifndef SLUICE_TESTS_CUDA_INCLUDE_CUDA_FP16_H_
-#define SLUICE_TESTS_CUDA_INCLUDE_CUDA_FP16_H_
-
-#include "engine/dtype.h"
-
-using __half = sluice::Half;
-
-#endif  // SLUICE_TESTS_CUDA_INCLUDE_CUDA_FP16_H_

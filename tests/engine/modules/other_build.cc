@@ -1,0 +1,19 @@
+// With kernels/cuda/module.cc, a libsluice_cuda.so of another build: what it
+// has must not be asked for.
+#include <cstdlib>
+
+#include "engine/status.h"
+#include "kernels/cuda/runtime/kernels.h"
+#include "kernels/cuda/runtime/accelerator.h"
+
+namespace sluice::cuda {
+
+void RegisterCudaKernels(KernelTable&) {
+  std::abort();
+}
+
+Result<std::unique_ptr<Accelerator>> OpenCuda(int, bool) {
+  std::abort();
+}
+
+}  // namespace sluice::cuda

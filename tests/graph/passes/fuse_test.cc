@@ -1,0 +1,255 @@
+// Fused steps against the same steps with every node by itself.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <mutex>
+#include <set>
+
+#include "engine/runtime/trace.h"
+#include "engine/threads.h"
+#include "graph/builder.h"
+#include "graph/session/session.h"
+#include "models/nn/layers.h"
+#include "models/optim/gradient_hooks.h"
+#include "models/optim/optimizers.h"
+#include "models/zoo/mnist_networks.h"
+
+namespace sluice {
+namespace {
+
+// Which ops a step ran.
+class OpNames final : public Observer {
+ public:
+  Status AfterInstruction(const Plan& plan, uint32_t instruction, int64_t,
+                          int64_t, void* const*) override {
+    const std::lock_guard lock(mutex_);
+    names_.insert(plan.labels[instruction].op);
+    return {};
+  }
+  int Count(const std::string& op) const {
+    return static_cast<int>(names_.count(op));
+  }
+  size_t size() const { return names_.size(); }
+
+ private:
+  std::mutex mutex_;
+  std::multiset<std::string> names_;
+};
+
+Tensor Noise(const Shape& shape, uint32_t seed) {
+  Tensor tensor(DType::kFloat32, shape);
+  for (float& v : tensor.values<float>()) {
+    seed = seed * 1664525u + 1013904223u;
+    v = static_cast<float>(seed >> 8) * 0x1p-23f - 1.0f;
+  }
+  return tensor;
+}
+
+Tensor Classes(int64_t n, int64_t classes) {
+  Tensor tensor(DType::kInt64, {n});
+  for (int64_t i = 0; i < n; ++i) tensor.data<int64_t>()[i] = i * 7 % classes;
+  return tensor;
+}
+
+// A training step: images and labels in, a loss out.
+struct Training {
+  Graph graph;
+  Output image, label, loss;
+  Operation step;
+};
+using Network = std::function<Output(const Scope&, Output image)>;
+
+std::unique_ptr<Training> MakeTraining(const Network& network,
+                                       const Optimizer& optimizer,
+                                       const Shape& image) {
+  auto training = std::make_unique<Training>();
+  Graph& graph = training->graph;
+  training->image = graph.Placeholder("image", DType::kFloat32, image);
+  training->label = graph.Placeholder("label", DType::kInt64, {image[0]});
+  const Output logits = network(Scope(graph), training->image);
+  training->loss = Mean(SparseSoftmaxCrossEntropy(logits, training->label));
+  training->step = optimizer.Minimize(training->loss);
+  return training;
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  std::vector<Tensor> variables;
+};
+
+Outcome Train(const Training& training, SessionOptions options, int steps,
+              OpNames* names = nullptr) {
+  options.seed = 3;
+  Session session(training.graph, options);
+  session.Initialize();
+  if (names != nullptr) session.SetObserver(names);
+  Outcome outcome;
+  for (int i = 0; i < steps; ++i) {
+    const Tensor loss =
+        session.Run({{training.image, Noise(training.image.shape(), 10 + i)},
+                     {training.label, Classes(training.image.shape()[0], 5)}},
+                    training.loss, {training.step});
+    outcome.losses.push_back(loss.At(0));
+  }
+  for (const Output& variable : training.graph.Variables()) {
+    outcome.variables.push_back(session.Read(variable));
+  }
+  return outcome;
+}
+
+// Relative to the largest element of each variable.
+void CheckClose(const Training& training, const Outcome& got,
+                const Outcome& wanted, double tolerance) {
+  for (size_t i = 0; i < wanted.losses.size(); ++i) {
+    CHECK(got.losses[i] == doctest::Approx(wanted.losses[i]).epsilon(1e-4));
+  }
+  const std::vector<Output> variables = training.graph.Variables();
+  for (size_t i = 0; i < wanted.variables.size(); ++i) {
+    INFO(variables[i].name());
+    double largest = 1e-3, worst = 0;
+    for (int64_t j = 0; j < wanted.variables[i].elements(); ++j) {
+      largest = std::max(largest, std::abs(wanted.variables[i].At(j)));
+    }
+    for (int64_t j = 0; j < wanted.variables[i].elements(); ++j) {
+      const double error =
+          std::abs(got.variables[i].At(j) - wanted.variables[i].At(j));
+      worst = std::isnan(error) ? INFINITY : std::max(worst, error / largest);
+    }
+    CHECK(worst <= tolerance);
+  }
+}
+
+void CheckSameBits(const Training& training, const Outcome& got,
+                   const Outcome& wanted) {
+  const std::vector<Output> variables = training.graph.Variables();
+  for (size_t i = 0; i < wanted.variables.size(); ++i) {
+    INFO(variables[i].name());
+    CHECK(got.variables[i].BitEqual(wanted.variables[i]));
+  }
+}
+
+// Two residual blocks with batch normalisation, the second with a projection.
+Output Residual(const Scope& scope, Output x) {
+  auto conv = [&](const char* name, Output in, int64_t filters, int64_t kernel,
+                  const layers::Activation& activation) {
+    in = layers::Conv2D(
+        scope / name, in,
+        {.filters = filters, .kernel = kernel, .use_bias = false});
+    return layers::BatchNorm(scope / name / "norm", in,
+                             {.training = true, .activation = activation});
+  };
+  x = conv("stem", x, 8, 3, Relu);
+  const Output a = conv("a1", x, 8, 3, Relu);
+  x = Relu(conv("a2", a, 8, 3, nullptr) + x);
+  const Output b = conv("b1", x, 16, 3, Relu);
+  x = Relu(conv("b2", b, 16, 3, nullptr) +
+           conv("projection", x, 16, 1, nullptr));
+  return layers::Dense(scope / "logits", layers::GlobalAvgPool(x),
+                       {.units = 5});
+}
+
+Output Mlp(const Scope& scope, Output x) {
+  return MnistNetwork(scope, "mlp", x, /*training=*/true);
+}
+
+Optimizer Decayed(const Optimizer& optimizer) {
+  return optimizer.With(gradients::WeightDecay(1e-2, IsBiasOrNorm));
+}
+
+TEST_CASE("a residual network trains the same when fused") {
+  const auto training =
+      MakeTraining(Residual, Decayed(optimizers::Momentum(0.1)), {4, 9, 9, 3});
+  OpNames fused, plain;
+  const Outcome got = Train(*training, {}, 4, &fused);
+  const Outcome wanted = Train(*training, {.fuse = false}, 4, &plain);
+  CheckClose(*training, got, wanted, 2e-4);
+
+  CHECK_EQ(plain.Count("BatchNormRelu"), 0);
+  CHECK_EQ(fused.Count("BatchNormRelu"), 4 * 3);     // stem, a1, b1
+  CHECK_EQ(fused.Count("BatchNormAddRelu"), 4 * 2);  // a2, b2
+  CHECK_EQ(fused.Count("BatchNorm"), 4);             // the projection
+  CHECK_EQ(fused.Count("ReluGrad"), 0);
+  CHECK_EQ(fused.Count("BatchNormAddReluGrad"), 4);   // a2
+  CHECK_EQ(fused.Count("BatchNormReluGrad"), 4 * 5);  // the others
+  CHECK_EQ(fused.Count("ApplyMomentumList"), 4);
+  CHECK(fused.size() < plain.size() * 3 / 5);
+}
+
+TEST_CASE("a fused step has the same bits on one thread and two") {
+  const auto training =
+      MakeTraining(Residual, Decayed(optimizers::Momentum(0.1)), {4, 9, 9, 3});
+  SetComputeThreads(1);
+  const Outcome one = Train(*training, {.deterministic = true}, 3);
+  SetComputeThreads(2);
+  const Outcome two = Train(*training, {.deterministic = true}, 3);
+  SetComputeThreads(0);
+  CheckSameBits(*training, two, one);
+}
+
+TEST_CASE("lists of updates have the bits of single ones") {
+  for (const char* name :
+       {"sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw"}) {
+    CAPTURE(name);
+    const auto training =
+        MakeTraining(Mlp, Decayed(optimizers::ByName(name)), {6, 28, 28, 1});
+    OpNames fused;
+    const Outcome got = Train(*training, {}, 3, &fused);
+    CheckSameBits(*training, got, Train(*training, {.fuse = false}, 3));
+    CHECK_EQ(fused.Count("Mul"), 0);
+  }
+}
+
+TEST_CASE("accumulated gradients are applied the same when fused") {
+  const auto training = MakeTraining(
+      Mlp, optimizers::Momentum(0.1).With(gradients::Accumulate(2)),
+      {6, 28, 28, 1});
+  const Outcome got = Train(*training, {}, 4);
+  CheckClose(*training, got, Train(*training, {.fuse = false}, 4), 1e-5);
+}
+
+// Fused and plain values of some outputs for one feed.
+void CheckLarge(const Shape& shape,
+                const std::function<std::vector<Output>(Output)>& build) {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, shape);
+  const std::vector<Output> outputs = build(x);
+  const Feed feed = {x, Noise(shape, 5)};
+  Session fused(graph), plain(graph, {.fuse = false});
+  const std::vector<Tensor> got = fused.Run({feed}, outputs);
+  const std::vector<Tensor> wanted = plain.Run({feed}, outputs);
+  for (size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    double worst = 0;
+    for (int64_t j = 0; j < got[i].elements(); ++j) {
+      const double w = wanted[i].At(j);
+      worst = std::max(worst, std::abs(got[i].At(j) - w) / (1 + std::abs(w)));
+    }
+    CHECK(worst < 1e-5);
+  }
+}
+
+// Large enough to be stored past the caches; rows that end within a cache line.
+TEST_CASE("large tensors are computed the same when fused") {
+  CheckLarge({120'000, 37}, [](const Output& x) -> std::vector<Output> {
+    const Output y = Relu(x * 2 - 0.5);
+    return {y, Sum(y, {0}) * 1e-3};
+  });
+  CheckLarge({37, 120'000}, [](const Output& x) -> std::vector<Output> {
+    const Output y = Tanh(x + 0.25);
+    return {y, Mean(y, {1}), Exp(y)};
+  });
+  CheckLarge({70'000, 8, 8}, [](const Output& x) -> std::vector<Output> {
+    Graph& graph = x.graph();
+    auto channels = [&](double value) {
+      return graph.Constant(Tensor::Full(DType::kFloat32, {8}, value));
+    };
+    const BatchNormOutputs norm =
+        BatchNorm(x, channels(2), channels(0.25), channels(0), channels(1), {});
+    return {Relu(norm.y), norm.mean, norm.new_running_variance};
+  });
+}
+
+}  // namespace
+}  // namespace sluice

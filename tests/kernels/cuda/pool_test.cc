@@ -1,0 +1,132 @@
+// The CUDA kernels of pooling, emulated, against the CPU's.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/ops/pool.h"
+#include "tests/kernels/cuda/emulation/device_run.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Images under windows; padding is explicit: top, bottom, left, right.
+struct PoolCase {
+  DType dtype = DType::kFloat32;
+  int64_t images = 2, height = 9, width = 8, channels = 12;
+  std::vector<int64_t> window = {3, 2}, strides = {2, 1};
+  std::vector<int64_t> padding = {1, 2, 0, 1};
+  size_t skip = 0;
+
+  Attributes attrs() const {
+    return {{"window", window},
+            {"strides", strides},
+            {"padding", "EXPLICIT"},
+            {"explicit_padding", padding}};
+  }
+  Shape x() const { return {images, height, width, channels}; }
+  PoolShape shape() const {
+    const Window2D w =
+        WindowOf(attrs(), x(), window[0], window[1]).ValueOrThrow();
+    return {images, channels, w.h, w.w};
+  }
+  Shape y() const {
+    const PoolShape s = shape();
+    return {images, s.h.output, s.w.output, channels};
+  }
+};
+
+// Half sums are rounded once here, after every term on the CPU.
+void Check(const PoolCase& c, const std::string& op,
+           const std::vector<Tensor>& inputs, const Shape& result) {
+  const Tensor wanted =
+      CpuResults(op, c.attrs(), inputs, {{c.dtype, result}}).front();
+  const Tensor got =
+      InEveryOrder([&] {
+        std::vector<DeviceBuffer> in;
+        const void* operands[3] = {};
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          if (inputs[i].dtype() != c.dtype) continue;  // a shape
+          in.emplace_back(inputs[i], c.skip);
+          operands[i] = in.back().get();
+        }
+        const DeviceBuffer out(wanted.bytes(), c.skip);
+        CHECK(FindPool(op, c.dtype)(c.shape(), operands[0], operands[1],
+                                    operands[2], out.get(), nullptr)
+                  .ok());
+        return std::vector{out.Read(c.dtype, result)};
+      }).front();
+  const std::string difference = Difference(got, wanted, 8, 1);
+  CHECK_MESSAGE(difference.empty(), op, " of ", c.x().ToString(), ": ",
+                difference);
+}
+
+void CheckPools(const PoolCase& c) {
+  // Few values, so that the largest of a window is not the only one.
+  Tensor x = RandomTensor(DType::kFloat64, c.x(), -3, 3);
+  for (double& v : x.values<double>()) v = std::round(v);
+  x = x.Cast(c.dtype);
+  const Tensor dy = RandomTensor(c.dtype, c.y(), -1, 1, 2);
+  const Tensor g = RandomTensor(c.dtype, c.x(), -1, 1, 3);
+  const Tensor y =
+      CpuResults("MaxPool", c.attrs(), {x}, {{c.dtype, c.y()}}).front();
+  const Shape s = c.x();
+  const Tensor x_shape =
+      Tensor::Vector<int64_t>(std::vector<int64_t>(s.begin(), s.end()));
+  Check(c, "MaxPool", {x}, c.y());
+  Check(c, "MaxPoolGrad", {x, y, dy}, c.x());
+  Check(c, "MaxPoolGradGrad", {x, y, g}, c.y());
+  Check(c, "AvgPool", {x}, c.y());
+  Check(c, "AvgPoolGrad", {dy, x_shape}, c.x());
+}
+
+TEST_CASE("pools whose windows overlap, tile, leave gaps, or hang over") {
+  for (DType dtype : kFloatTypes) {
+    CheckPools({.dtype = dtype});
+    CheckPools({.dtype = dtype, .images = 1, .channels = 16});
+  }
+  CheckPools({.channels = 3});
+  CheckPools({.channels = 8, .skip = 4});
+  CheckPools({.dtype = DType::kFloat16, .channels = 16, .skip = 2});
+  CheckPools({.window = {2, 2}, .strides = {2, 2}, .padding = {0, 0, 0, 0}});
+  CheckPools({.window = {1, 2}, .strides = {3, 3}, .padding = {0, 0, 0, 0}});
+  CheckPools({.window = {9, 8}, .strides = {1, 1}, .padding = {0, 0, 0, 0}});
+  CheckPools({.window = {5, 5}, .strides = {1, 1}, .padding = {2, 2, 2, 2}});
+}
+
+TEST_CASE("several blocks of pixels") {
+  CheckPools({.images = 3, .height = 23, .width = 25, .channels = 5});
+}
+
+TEST_CASE("no images") {
+  const PoolCase c{.images = 0};
+  const bool ok = FindPool("MaxPool", c.dtype)(c.shape(), nullptr, nullptr,
+                                               nullptr, nullptr, nullptr)
+                      .ok();
+  CHECK(ok);
+}
+
+TEST_CASE("NaN is larger than everything, and gets no gradient") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const PoolCase c{.images = 1,
+                   .height = 2,
+                   .width = 4,
+                   .channels = 1,
+                   .window = {2, 2},
+                   .strides = {2, 2},
+                   .padding = {0, 0, 0, 0}};
+  const Tensor x =
+      Tensor::Array<float>({1, 2, 4, 1}, {nan, 5, 1, -2, 3, 2, 0, nan});
+  const Tensor y = Tensor::Array<float>({1, 1, 2, 1}, {nan, nan});
+  const Tensor dy = Tensor::Array<float>({1, 1, 2, 1}, {1, 1});
+  Check(c, "MaxPool", {x}, c.y());
+  Check(c, "MaxPoolGrad", {x, y, dy}, c.x());
+  const bool found = FindPool("MaxPool", DType::kInt32) != nullptr ||
+                     FindPool("SumPool", DType::kFloat32) != nullptr;
+  CHECK(!found);
+}
+
+}  // namespace
+}  // namespace sluice::cuda

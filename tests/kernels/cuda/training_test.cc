@@ -1,0 +1,270 @@
+// Training on /gpu:0 against the same training on the CPU: with and without
+// fusion, in every precision, resumed, and after an overflow.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "graph/autograd.h"
+#include "graph/builder.h"
+#include "io/checkpoint.h"
+#include "models/nn/layers.h"
+#include "models/optim/optimizers.h"
+#include "tests/kernels/cuda/emulation/gpu.h"
+#include "tests/support/error_text.h"
+#include "tests/support/ramp.h"
+#include "tests/support/toy_training.h"
+
+namespace sluice {
+namespace {
+
+using testing::OnGpu;
+using testing::Ramp;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::ToySpec;
+
+// A network with everything that ResNet has, small: convolutions with and
+// without strides, normalisation with addition and ReLU, both pools, a dense
+// layer, momentum with weight decay.
+struct SmallResNet {
+  Graph graph;
+  Output images, labels, loss;
+  Operation train;
+
+  explicit SmallResNet(bool scale_losses) {
+    images = graph.Placeholder("images", DType::kFloat32, {4, 8, 8, 3});
+    labels = graph.Placeholder("labels", DType::kInt64, {4});
+    Scope scope(graph, "net");
+    const auto block = [](const Scope& at, const Output& x, int64_t filters,
+                          int64_t stride, const Output& addend) {
+      const Output y = layers::Conv2D(
+          at / "conv", x,
+          {.filters = filters, .stride = stride, .use_bias = false});
+      return addend.valid()
+                 ? Relu(layers::BatchNorm(at / "norm", y, {.training = true}) +
+                        addend)
+                 : layers::BatchNorm(at / "norm", y,
+                                     {.training = true, .activation = Relu});
+    };
+    Output x = block(scope / "stem", images, 8, 1, {});
+    x = layers::MaxPool(x, {.size = 3, .stride = 2, .padding = Padding::kSame});
+    const Output y = block(scope / "first", x, 8, 1, {});
+    x = block(scope / "second", y, 8, 1, x);
+    x = block(scope / "third", x, 16, 2, {});
+    x = layers::Dense(scope / "hidden", layers::GlobalAvgPool(x),
+                      {.units = 12, .activation = Relu});
+    const Output logits = layers::Dense(scope / "logits", x, {.units = 5});
+    loss = Mean(SparseSoftmaxCrossEntropy(logits, labels));
+    Optimizer optimizer =
+        optimizers::Momentum(0.05, 0.9).With(gradients::WeightDecay(1e-3));
+    if (scale_losses) optimizer = optimizer.WithLossScaling();
+    train = optimizer.Minimize(loss);
+  }
+};
+
+// The losses of some steps, and the variables after them.
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, Tensor> variables;
+};
+Trained Train(const SessionOptions& options, int steps) {
+  const bool half = HalfTypeOf(options.precision) == DType::kFloat16;
+  const SmallResNet net(half);
+  Session session(net.graph, options);
+  session.Initialize();
+  Trained trained;
+  PreparedStep step = session.Prepare(
+      {{net.images, {4, 8, 8, 3}}, {net.labels, {4}}}, {net.loss}, {net.train});
+  std::vector<Tensor> results = step.MakeFetches();
+  for (int i = 0; i < steps; ++i) {
+    const Tensor images = Ramp({10, 4, 8, 8, 3}).Rows(i, i + 1);
+    const Tensor labels = Tensor::Array<int64_t>({4}, {i % 5, 1, 2, 4});
+    step.Run(std::vector<Tensor>{images.Reshaped({4, 8, 8, 3}), labels},
+             results);
+    trained.losses.push_back(results[0].At(0));
+  }
+  CHECK(step.info().why_not_captured == "");
+  for (const Output& variable : net.graph.Variables()) {
+    trained.variables[variable.name()] = session.Read(variable);
+  }
+  return trained;
+}
+
+void CheckClose(const Trained& got, const Trained& wanted, double tolerance) {
+  for (size_t i = 0; i < wanted.losses.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got.losses[i] ==
+          doctest::Approx(wanted.losses[i]).epsilon(tolerance));
+  }
+  REQUIRE(got.variables.size() == wanted.variables.size());
+  for (const auto& [name, value] : wanted.variables) {
+    CAPTURE(name);
+    const Tensor& other = got.variables.at(name);
+    double error = 0, scale = 1e-3;
+    for (int64_t i = 0; i < value.elements(); ++i) {
+      error = std::max(error, std::abs(other.At(i) - value.At(i)));
+      scale = std::max(scale, std::abs(value.At(i)));
+    }
+    CHECK(error <= tolerance * scale);
+  }
+}
+
+TEST_CASE("a residual network trains as on the CPU") {
+  SessionOptions cpu;
+  for (bool fuse : {true, false}) {
+    CAPTURE(fuse);
+    SessionOptions gpu = OnGpu();
+    cpu.fuse = gpu.fuse = fuse;
+    CheckClose(Train(gpu, 4), Train(cpu, 4), 1e-4);
+  }
+}
+
+TEST_CASE("half precisions train as on the CPU") {
+  for (Precision precision : {Precision::kFloat16, Precision::kBFloat16}) {
+    CAPTURE(NameOf(precision));
+    SessionOptions cpu, gpu = OnGpu();
+    cpu.precision = gpu.precision = precision;
+    // Roundings differ: where a product is a sum in another order, by one unit.
+    CheckClose(Train(gpu, 3), Train(cpu, 3),
+               precision == Precision::kFloat16 ? 2e-2 : 1e-1);
+  }
+}
+
+// A convolution of images of three channels in half, and the gradient of its
+// filter; with `padded` the model itself gives both a fourth channel of zeros.
+std::vector<Tensor> Convolve(bool padded, int64_t* nodes) {
+  Graph graph;
+  const Shape shape = {2, 9, 7, 3};
+  const Output images = graph.Placeholder("images", DType::kFloat32, shape);
+  const Output filter = graph.Variable("filter", CopyOf(Ramp({5, 5, 3, 8})));
+  const Output y =
+      Conv2D(padded ? Pad(images, {0, 0, 0, 0, 0, 0, 0, 1}) : images,
+             padded ? Pad(filter, {0, 0, 0, 0, 0, 1, 0, 0}) : filter,
+             {.strides = {2, 2}});
+  const Output dfilter = Gradients({Sum(Square(y))}, {filter})[0];
+  SessionOptions options = OnGpu();
+  options.precision = Precision::kFloat16;
+  options.deterministic = true;
+  Session session(graph, options);
+  session.Initialize();
+  PreparedStep step = session.Prepare({{images, shape}}, {y, dfilter});
+  std::vector<Tensor> results = step.MakeFetches();
+  step.Run(std::vector<Tensor>{Ramp(shape)}, results);
+  *nodes = step.info().nodes;
+  return results;
+}
+
+TEST_CASE("images of three channels are convolved as of four, in half") {
+  int64_t nodes = 0, nodes_padded = 0;
+  const std::vector<Tensor> got = Convolve(false, &nodes);
+  const std::vector<Tensor> wanted = Convolve(true, &nodes_padded);
+  CHECK(nodes == nodes_padded - 2);  // what casts both pads them as well
+  CHECK(got[0].BitEqual(wanted[0]));
+  CHECK(got[1].BitEqual(wanted[1]));
+}
+
+std::map<std::string, Tensor> ToyCheckpoint(const std::string& log_dir,
+                                            const SessionOptions& session,
+                                            int64_t steps) {
+  RunContext run = ToyRun(0);
+  run.steps = steps;
+  TrainingOptions options;
+  options.log_dir = log_dir;
+  options.session = session;
+  Trainer(ToySpec(), run, options).Train();
+  const auto checkpoint = CheckpointManager::Open(log_dir)
+                              .ValueOrThrow()
+                              .RestoreNewest()
+                              .ValueOrThrow();
+  std::map<std::string, Tensor> by_name;
+  for (const NamedTensor& t : checkpoint->checkpoint.tensors) {
+    by_name[t.name] = t.tensor;
+  }
+  return by_name;
+}
+
+TEST_CASE("training on a GPU resumes bit for bit, and nearly as the CPU's") {
+  const TemporaryFolder folder;
+  const auto whole = ToyCheckpoint(folder / "whole", OnGpu(), 12);
+  ToyCheckpoint(folder / "parts", OnGpu(), 5);
+  const auto parts = ToyCheckpoint(folder / "parts", OnGpu(), 12);
+  const auto cpu = ToyCheckpoint(folder / "cpu", SessionOptions(), 12);
+  REQUIRE(whole.size() == parts.size());
+  for (const auto& [name, value] : whole) {
+    CAPTURE(name);
+    CHECK(parts.at(name).BitEqual(value));
+    for (int64_t i = 0; i < value.elements(); ++i) {
+      CHECK(value.At(i) ==
+            doctest::Approx(cpu.at(name).At(i)).epsilon(1e-4).scale(1));
+    }
+  }
+}
+
+// What a training on the GPU tells its hooks of the loss.
+class Losses : public Hook {
+ public:
+  Losses(bool wait, std::vector<double>* losses)
+      : wait_(wait), losses_(losses) {}
+  bool Measures(const TrainingRun&, int64_t step) const override {
+    return step % 5 == 0;
+  }
+  void AfterStep(TrainingRun& run) override {
+    const int64_t behind = run.step() - run.newest_loss().step;
+    CHECK(behind == (Measures(run, run.step()) ? 0 : 1));
+    if (wait_) losses_->push_back(run.loss());
+    if (!wait_ && behind == 0) losses_->push_back(run.newest_loss().value);
+    if (wait_) CHECK(run.newest_loss().step == run.step());
+  }
+
+ private:
+  bool wait_;
+  std::vector<double>* losses_;
+};
+
+TEST_CASE("a step is under way until its loss is asked for or it is measured") {
+  const auto losses = [](bool wait) {
+    std::vector<double> found;
+    Trainer trainer(ToySpec(), ToyRun(2), {.session = OnGpu()});
+    trainer.AddHook(std::make_unique<Losses>(wait, &found));
+    trainer.Train();
+    return found;
+  };
+  const std::vector<double> all = losses(true), some = losses(false);
+  REQUIRE(all.size() == 20);
+  CHECK(some == std::vector<double>{all[4], all[9], all[14], all[19]});
+}
+
+TEST_CASE("a loss that is no number names the first bad node") {
+  const TrainerSpec spec = testing::TrappedSpec();
+  const std::string error = testing::ErrorOf(
+      [&] { Trainer(spec, ToyRun(5), {.session = OnGpu()}).Train(); });
+  CHECK(testing::Contains(error, "step 14: the loss is"));
+  // Where the logarithm is a part of a fused node, that one's name.
+  CHECK(testing::Contains(error, "'trap/"));
+  CHECK(testing::Contains(error, "' in step 14"));
+}
+
+TEST_CASE("nothing is saved of a step whose loss is no number") {
+  const auto saved_after = [](double epochs, double evaluate_every) {
+    const TemporaryFolder folder;
+    const std::string error = testing::ErrorOf([&] {
+      Trainer(testing::TrappedSpec(), ToyRun(epochs),
+              {.log_dir = folder / "log",
+               .evaluate_every = evaluate_every,
+               .session = OnGpu()})
+          .Train();
+    });
+    CHECK(testing::Contains(error, "step 14: the loss is"));
+    return CheckpointManager::Open(folder / "log")
+        .ValueOrThrow()
+        .Steps()
+        .ValueOrThrow();
+  };
+  // Neither when that step is evaluated, nor when it is the last.
+  CHECK(saved_after(3, 1.4).empty());
+  CHECK(saved_after(1.4, 0.5) == std::vector<int64_t>{5, 10});
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,124 @@
+// Convolutions as cuDNN understands them: that there are plans for them, on an
+// H200 that need not be there. Not which are fast, nor what they compute. Needs
+// cuDNN 9.8 or newer, which is where it can plan for a GPU that is described.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string_view>
+#include <vector>
+
+#include "kernels/cuda/vendor/cudnn_conv_plan.h"
+
+namespace sluice::cuda {
+namespace {
+
+// In cuDNN's own words, which it also writes.
+constexpr std::string_view kH200 =
+    R"({"deviceName":"NVIDIA H200","deviceVer":900,"driverVer":13000,)"
+    R"("cudaDeviceId":0,"pciDeviceId":0,"multiProcessorCount":132,)"
+    R"("warpSize":32,"maxGridSize":[2147483647,65535,65535],)"
+    R"("maxBlockSize":[1024,1024,64],"maxThreadsPerBlock":1024,)"
+    R"("maxThreadsPerSM":2048,"maxCtasPerSM":32,"regsPerBlock":65536,)"
+    R"("maxRegistersPerSM":65536,"maxSharedMemoryPerBlock":49152,)"
+    R"("maxSharedMemoryPerBlockOptin":232448,)"
+    R"("reservedSharedMemoryPerBlock":1024,"l2CacheSize":62914560,)"
+    R"("totalGlobalMem":150000000000,"smClockRateKHz":1980000,)"
+    R"("memClockRateKHz":3201000,"isTccDriver":0,"supportCoopLaunch":1})";
+
+struct Size {
+  int64_t images, size, in, out, window, before, after, stride;
+  int64_t dilation = 1, groups = 1;
+};
+
+ConvGeometry GeometryOf(const Size& s) {
+  const int64_t extent = (s.window - 1) * s.dilation + 1;
+  const WindowDim d = {
+      .input = s.size,
+      .output = (s.size + s.before + s.after - extent) / s.stride + 1,
+      .window = s.window,
+      .stride = s.stride,
+      .dilation = s.dilation,
+      .pad_before = s.before,
+      .pad_after = s.after};
+  return {.images = s.images,
+          .h = d,
+          .w = d,
+          .groups = s.groups,
+          .in = s.in / s.groups,
+          .out = s.out / s.groups};
+}
+
+void CheckPlans(const DnnConv& conv, const DnnConditions& conditions,
+                const DnnTarget& target) {
+  const DnnConvGraph graph = DnnConvGraph::Make(conv, target).ValueOrThrow();
+  for (DnnDescriptor& config : DnnSuggestions(graph, target, conditions)) {
+    if (!MakeDnnPlan(std::move(config), target).ok()) continue;
+    char memory[6] = {};  // never used: nothing is run
+    DnnOperands operands = {memory, memory + 1, memory + 2};
+    if (conv.bias) operands.bias = memory + 3;
+    if (conv.addend) operands.addend = memory + 4;
+    CHECK(MakeDnnPack(conv, operands).ok());
+    return;
+  }
+  FAIL_CHECK("no plan");
+}
+
+TEST_CASE("cuDNN has plans for convolutions of all kinds") {
+  if (Dnn() == nullptr) {
+    MESSAGE("skipped: no cuDNN");
+    return;
+  }
+  DnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  device.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+             std::vector<char>(kH200.begin(), kH200.end()));
+  if (!device.Finalize("a device").ok()) {
+    MESSAGE("skipped: this cuDNN describes devices otherwise");
+    return;
+  }
+  const DnnTarget target = {nullptr, &device};
+  const Size sizes[] = {
+      {32, 56, 64, 64, 3, 1, 1, 1},         // a residual block's
+      {32, 56, 128, 128, 3, 0, 1, 2},       // SAME with stride 2: uneven
+      {32, 56, 256, 512, 1, 0, 0, 2},       // a projection
+      {32, 224, 3, 64, 7, 2, 3, 2},         // of images
+      {32, 224, 4, 64, 7, 3, 3, 2},         // of images with a channel of zeros
+      {64, 28, 1, 32, 5, 2, 2, 1},          // of digits
+      {32, 28, 64, 64, 3, 2, 1, 1, 2},      // dilated
+      {32, 28, 64, 64, 3, 1, 1, 1, 1, 4},   // grouped
+      {32, 28, 32, 32, 3, 1, 1, 1, 1, 32},  // by channel
+      {2, 7, 5, 7, 3, 1, 1, 1},             // of odd channels
+  };
+  for (const Size& size : sizes) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      for (bool deterministic : {false, true}) {
+        for (bool tf32 : {false, true}) {
+          if (tf32 && dtype != DType::kFloat32) continue;
+          const DnnConditions conditions = {deterministic, tf32};
+          CAPTURE(NameOf(dtype));
+          CAPTURE(deterministic);
+          CAPTURE(tf32);
+          CAPTURE(size.in);
+          CAPTURE(size.window);
+          const auto check = [&](ConvPass pass, bool bias, bool addend,
+                                 bool relu) {
+            CAPTURE(static_cast<int>(pass));
+            CAPTURE(bias);
+            CAPTURE(addend);
+            CAPTURE(relu);
+            CheckPlans({GeometryOf(size), pass, dtype, bias, addend, relu},
+                       conditions, target);
+          };
+          check(ConvPass::kForward, false, false, false);
+          check(ConvPass::kForward, true, false, false);
+          check(ConvPass::kForward, true, false, true);
+          check(ConvPass::kForward, true, true, true);
+          check(ConvPass::kInput, false, false, false);
+          check(ConvPass::kFilter, false, false, false);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cuda

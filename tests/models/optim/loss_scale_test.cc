@@ -1,0 +1,293 @@
+// Dynamic loss scaling: what a step does whose gradients overflow, when the
+// scale moves, and that otherwise training is as without.
+#include "models/optim/loss_scale.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "engine/runtime/trace.h"
+#include "graph/builder.h"
+#include "graph/session/session.h"
+#include "models/optim/optimizers.h"
+#include "tests/support/error_text.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
+
+constexpr float kHuge = 1e38f;  // times any scale of 8 or more: infinite
+
+// loss = sum(w x), so that w's gradient is x; beside it a running statistic.
+struct Line {
+  Graph graph;
+  Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  Output w = graph.Variable("w", Filled(1, {2}));
+  Output last = graph.Variable("last", Zeros({2}), {.trainable = false});
+  Output loss = Sum(w * x);
+  Operation train;
+  Session session{graph};
+
+  explicit Line(const Optimizer& optimizer) {
+    graph.AddUpdate(Assign(last, x * 2));
+    train = optimizer.Minimize(loss);
+    session.Initialize();
+  }
+  void Step(float a, float b) {
+    const float values[] = {a, b};
+    session.Run({{x, Tensor::Vector<float>(values)}}, train);
+  }
+  double At(const std::string& name, int64_t i = 0) {
+    return session.Read(graph.Get(name)).At(i);
+  }
+  double scale() { return At("loss_scale/scale"); }
+};
+
+TEST_CASE("a step that overflows changes nothing but the scale") {
+  Line line(optimizers::Adam(0.5).WithAverages(0.9).WithLossScaling(
+      {.initial = 1024, .window = 2}));
+  line.Step(1, 2);
+  std::map<std::string, Tensor> before;
+  for (const Output& v : line.graph.Variables()) {
+    before[v.name()] = line.session.Read(v);
+  }
+  CHECK(line.At("last", 1) == 4);
+  CHECK(line.At("loss_scale/good_steps") == 1);
+
+  line.Step(1, kHuge);
+  int64_t same = 0;
+  for (const Output& v : line.graph.Variables()) {
+    CAPTURE(v.name());
+    if (IsLossScaleState(v.name()) || v.name() == "global_step") continue;
+    CHECK(line.session.Read(v).BitEqual(before.at(v.name())));
+    ++same;
+  }
+  CHECK(same == 5);  // w, its average, m and v, last
+  CHECK(line.scale() == 512);
+  CHECK(line.At("loss_scale/good_steps") == 0);
+  CHECK(line.At("loss_scale/skipped_steps") == 1);
+  CHECK(line.At("global_step") == 2);
+
+  // The next is the second update: as if the skipped one had not been.
+  line.Step(3, -1);
+  Line whole(optimizers::Adam(0.5).WithAverages(0.9));
+  whole.Step(1, 2);
+  whole.Step(3, -1);
+  for (const char* name : {"w", "w/m", "w/v", "w/average", "last"}) {
+    CAPTURE(name);
+    CHECK(line.session.Read(line.graph.Get(name))
+              .BitEqual(whole.session.Read(whole.graph.Get(name))));
+  }
+}
+
+TEST_CASE("NaN in the forward pass does not reach running statistics") {
+  Line line(optimizers::Sgd(0.5).WithLossScaling());
+  line.Step(1, 2);
+  line.Step(std::numeric_limits<float>::quiet_NaN(), 1);
+  CHECK(line.At("last", 0) == 2);
+  CHECK(line.At("last", 1) == 4);
+  CHECK(line.At("w", 0) == 0.5);
+  CHECK(line.scale() == 16384);
+}
+
+TEST_CASE("good steps in a row double the scale") {
+  Line line(optimizers::Sgd(0.5).WithLossScaling({.initial = 64, .window = 3}));
+  const auto good = [&](int n) {
+    for (int i = 0; i < n; ++i) line.Step(1, 1);
+  };
+  good(2);
+  CHECK(line.scale() == 64);
+  good(1);
+  CHECK(line.scale() == 128);
+  CHECK(line.At("loss_scale/good_steps") == 0);
+  good(2);
+  line.Step(kHuge, 1);  // begins to count again
+  CHECK(line.scale() == 64);
+  good(2);
+  CHECK(line.scale() == 64);
+  good(1);
+  CHECK(line.scale() == 128);
+  CHECK(LossScaleOptions().initial == std::pow(2, 15));
+  CHECK(LossScaleOptions().window == 2000);
+}
+
+TEST_CASE("the scale stays finite, and at least 1") {
+  Line up(
+      optimizers::Sgd(0.5).WithLossScaling({.initial = 0x1p126, .window = 1}));
+  for (int i = 0; i < 3; ++i) up.Step(1e-20f, 1e-20f);
+  CHECK(up.scale() == 0x1p127);
+  CHECK(up.At("loss_scale/skipped_steps") == 0);
+
+  Line down(optimizers::Sgd(0.5).WithLossScaling({.initial = 4}));
+  for (int i = 0; i < 5; ++i) {
+    down.Step(std::numeric_limits<float>::infinity(), 1);
+  }
+  CHECK(down.scale() == 1);
+  CHECK(down.At("loss_scale/skipped_steps") == 5);
+}
+
+TEST_CASE("hooks see gradients without the scale") {
+  // A norm of 0.5 is not clipped to 1, a value of 0.5 not to 0.75.
+  Line line(optimizers::Sgd(1)
+                .With(gradients::ClipByGlobalNorm(1))
+                .With(gradients::ClipByValue(0.75))
+                .With(gradients::WeightDecay(0.25))
+                .WithLossScaling());
+  line.Step(0.5f, 0);
+  CHECK(line.At("w", 0) == 1 - (0.5 + 0.25));
+  CHECK(line.At("w", 1) == 1 - 0.25);
+}
+
+TEST_CASE("of accumulated gradients those that overflow are left out") {
+  Line line(
+      optimizers::Sgd(1).With(gradients::Accumulate(3)).WithLossScaling());
+  line.Step(3, 6);
+  line.Step(kHuge, 1);
+  CHECK(line.At("w/gradient_sum", 0) == 3);
+  CHECK(line.At("w", 0) == 1);
+  CHECK(line.At("last", 0) == 6);  // the last finite one's
+  line.Step(6, 3);
+  CHECK(line.At("w", 0) == 1 - 3);
+  CHECK(line.At("w", 1) == 1 - 3);
+  CHECK(line.At("w/gradient_sum", 0) == 0);
+}
+
+TEST_CASE("a power of two changes no bits") {
+  for (const char* name : {"sgd", "momentum", "rmsprop", "adagrad", "adamw"}) {
+    CAPTURE(name);
+    Line scaled(optimizers::ByName(name).WithLossScaling());
+    Line plain(optimizers::ByName(name));
+    for (int i = 1; i < 6; ++i) {
+      for (Line* line : {&scaled, &plain}) {
+        line->Step(0.1f * static_cast<float>(i), -0.7f);
+      }
+    }
+    CHECK(scaled.session.Read(scaled.w).BitEqual(plain.session.Read(plain.w)));
+  }
+}
+
+// Which ops a step ran.
+class OpsRun final : public Observer {
+ public:
+  Status AfterInstruction(const Plan& plan, uint32_t instruction, int64_t,
+                          int64_t, void* const*) override {
+    const std::lock_guard lock(mutex_);
+    ops_.insert(plan.labels[instruction].op);
+    return {};
+  }
+  size_t Count(const std::string& op) const { return ops_.count(op); }
+
+ private:
+  std::mutex mutex_;
+  std::multiset<std::string> ops_;
+};
+
+// Two variables, whose gradients are x and |x|.
+struct Pair {
+  Graph graph;
+  Output x = graph.Placeholder("x", DType::kFloat32, {3});
+  Output a = graph.Variable("a", Filled(0.7, {3}));
+  Output b = graph.Variable("b", Filled(-0.3, {3}));
+  Operation train;
+
+  explicit Pair(const Optimizer& optimizer) {
+    train = optimizer.Minimize(Sum(a * x) + Sum(b * Abs(x)));
+  }
+  // All variables after steps of which one overflows.
+  std::vector<Tensor> Trained(bool fuse, OpsRun* ops) {
+    Session session(graph, {.fuse = fuse});
+    session.Initialize();
+    for (float v : {0.1f, kHuge, -0.7f}) {
+      if (v < 0) session.SetObserver(ops);
+      const float values[] = {v, 0.3f, -1.7f};
+      session.Run({{x, Tensor::Vector<float>(values)}}, train);
+    }
+    std::vector<Tensor> all;
+    for (const Output& v : graph.Variables()) all.push_back(session.Read(v));
+    return all;
+  }
+};
+
+TEST_CASE("fused, the update and the check multiply: no product is left") {
+  for (const char* name : {"sgd", "momentum", "adamw"}) {
+    CAPTURE(name);
+    // Not a power of two: products are rounded.
+    Pair pair(optimizers::ByName(name).WithLossScaling({.initial = 1000}));
+    OpsRun fused, plain;
+    const auto got = pair.Trained(true, &fused);
+    const auto wanted = pair.Trained(false, &plain);
+    REQUIRE(got.size() == wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i].BitEqual(wanted[i]));
+    CHECK(plain.Count("AllFinite") == 1);
+    CHECK(fused.Count("AllFinite") == 0);
+    CHECK(fused.Count("AllFiniteScaled") == 1);
+  }
+}
+
+TEST_CASE("products that a hook reads are made once") {
+  Pair pair(optimizers::Sgd(0.5)
+                .With(gradients::ClipByGlobalNorm(0.01))
+                .WithLossScaling({.initial = 1000}));
+  OpsRun fused;
+  pair.Trained(true, &fused);
+  CHECK(fused.Count("AllFiniteScaled") == 0);
+  CHECK(fused.Count("AllFinite") == 1);
+}
+
+// A rule of the user's, made of several writes.
+Optimizer Own() {
+  return {1, {"own", {{"seen"}, {"last"}}, [](const Update& u) {
+                const Output seen = AssignAdd(u.slots[0], Abs(u.gradient));
+                ControlScope after(u.variable.graph(),
+                                   {Assign(u.slots[1], u.gradient)});
+                return AssignSub(u.variable, u.gradient / (seen + 1));
+              }}};
+}
+
+TEST_CASE("every write of a rule is skipped") {
+  Line line(Own().WithLossScaling());
+  line.Step(1, 3);
+  line.Step(kHuge, 3);
+  CHECK(line.At("w/seen", 0) == 1);
+  CHECK(line.At("w/seen", 1) == 3);
+  CHECK(line.At("w/last", 1) == 3);
+  CHECK(line.At("w", 0) == 0.5);
+  CHECK(line.At("w", 1) == 0.25);
+  line.Step(1, 4);
+  CHECK(line.At("w/last", 1) == 4);
+  CHECK(line.At("w", 1) == 0.25 - 0.5);
+}
+
+TEST_CASE("what cannot be skipped, and scales that are none, are told") {
+  OpTable::Global().Register({.name = "TestDouble",
+                              .doc = "variable *= 2.",
+                              .inputs = {{"variable"}},
+                              .gradient = NotDifferentiable,
+                              .stateful = true,
+                              .mutates = 1});
+  const auto doubling = [](const Update& u) {
+    return u.variable.graph().Add({"TestDouble", {u.variable}}).output(0);
+  };
+  CHECK(
+      Contains(ErrorOf([&] {
+                 Line(Optimizer(1, {"double", {}, doubling}).WithLossScaling());
+               }),
+               "the op has no operand that could make it conditional"));
+  CHECK(Contains(ErrorOf([] {
+                   Line(optimizers::Sgd(1).WithLossScaling({.initial = 0.5}));
+                 }),
+                 "wanted a finite scale of at least 1"));
+  CHECK(Contains(ErrorOf([] {
+                   Line(optimizers::Sgd(1).WithLossScaling({.initial = 1e39}));
+                 }),
+                 "wanted a finite scale"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,132 @@
+// Learning rates: values at boundaries, and what malformed strings are told.
+#include "models/optim/schedule.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "graph/compile/evaluate.h"
+#include "tests/support/error_text.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+
+double RateAt(const LearningRate& rate, int64_t step) {
+  Graph graph;
+  const Output at = graph.Placeholder("step", DType::kInt64, {});
+  const Output value = rate.At(at);
+  CHECK(value.dtype() == DType::kFloat32);
+  CHECK(value.shape().scalar());
+  return Evaluate(value, {{at, Tensor::Scalar<int64_t>(step)}})
+      .ValueOrThrow()
+      .At(0);
+}
+
+void CheckRates(const LearningRate& rate,
+                std::initializer_list<std::pair<int64_t, double>> wanted) {
+  for (const auto& [step, value] : wanted) {
+    CAPTURE(rate.description());
+    CAPTURE(step);
+    CHECK(RateAt(rate, step) == doctest::Approx(value).epsilon(1e-6));
+  }
+}
+
+std::string ErrorOf(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    CHECK(error.code() == Code::kInvalidArgument);
+    return error.what();
+  }
+  return "(no error)";
+}
+
+TEST_CASE("a number is a rate") {
+  CheckRates(0.25, {{0, 0.25}, {1'000'000, 0.25}});
+  CheckRates(Schedule("0.25", 10.0), {{0, 0.25}, {1'000'000, 0.25}});
+  CHECK(LearningRate(0.1).description() == "0.1");
+}
+
+TEST_CASE("the schedule string of the documentation") {
+  const double steps_per_epoch = 10;
+  CheckRates(Schedule("5:0.1->0.4,15:0.4,20:0.04", steps_per_epoch),
+             {{0, 0.1},
+              {25, 0.25},
+              {49, 0.1 + 0.3 * 4.9 / 5},
+              {50, 0.4},
+              {149, 0.4},
+              {150, 0.04},
+              {199, 0.04},
+              {200, 0.04},
+              {5000, 0.04}});
+}
+
+TEST_CASE("exponential segments, fractions and spaces") {
+  const LearningRate rate = Schedule(" 0.5 : 1 => 0.01 , 1:0.5->0 ", 100.0);
+  CheckRates(rate, {{0, 1},
+                    {25, 0.1},
+                    {49, std::pow(0.01, 0.98)},
+                    {50, 0.5},
+                    {75, 0.25},
+                    {100, 0}});
+}
+
+TEST_CASE("epochs that are no whole number of steps") {
+  CheckRates(Schedule("1:0.1->0.2,2:1", 2.5),
+             {{0, 0.1}, {1, 0.14}, {2, 0.18}, {3, 1}, {5, 1}});
+}
+
+TEST_CASE("malformed schedules are told where and what") {
+  const auto error = [](const char* text) {
+    return ErrorOf([=] { Schedule(text, 10.0); });
+  };
+  CHECK(Contains(error(""), "character 1: wanted an epoch or a rate"));
+  CHECK(Contains(error(""), "got the end"));
+  CHECK(Contains(error("fast"), "character 1"));
+  CHECK(Contains(error("5:x"), "character 3: wanted a learning rate, got 'x'"));
+  CHECK(Contains(error("5:0.1->"), "character 8: wanted a learning rate"));
+  CHECK(Contains(error("5:0.1,"), "character 7: wanted an epoch"));
+  CHECK(Contains(error("5:0.1,5:0.2"), "character 7: wanted an epoch after 5"));
+  CHECK(Contains(error("0:0.1"), "character 1: wanted a positive epoch"));
+  CHECK(Contains(error("5:0.1 0.2"), "character 7: wanted ',' or the end"));
+  CHECK(Contains(error("5;0.1"), "character 2: wanted ':'"));
+  CHECK(Contains(error("5:-0.1"), "not negative"));
+  CHECK(Contains(error("-0.1"), "not negative"));
+  CHECK(Contains(error("5:0=>0.1"), "character 6: wanted positive rates"));
+  CHECK(Contains(error("5:nan"), "character 3"));
+  CHECK(Contains(error("5:1e999"), "character 3"));
+  CHECK(Contains(ErrorOf([] { Schedule("0.1", 0.0); }), "steps per epoch"));
+}
+
+TEST_CASE("schedules in steps") {
+  using namespace schedules;  // NOLINT
+  CheckRates(Piecewise({10, 20}, {1, 0.1, 0.01}),
+             {{0, 1}, {9, 1}, {10, 0.1}, {19, 0.1}, {20, 0.01}, {99, 0.01}});
+  CheckRates(StepDecay(0.8, 0.5, 10),
+             {{0, 0.8}, {9, 0.8}, {10, 0.4}, {39, 0.1}});
+  CheckRates(Cosine(1, 100, 0.2), {{0, 1},
+                                   {25, 0.2 + 0.4 * (1 + std::sqrt(0.5))},
+                                   {50, 0.6},
+                                   {100, 0.2},
+                                   {500, 0.2}});
+  CheckRates(Polynomial(1, 100, 0.2, 2),
+             {{0, 1}, {50, 0.4}, {100, 0.2}, {500, 0.2}});
+  CheckRates(WarmUp(10, 0.5), {{0, 0}, {5, 0.25}, {10, 0.5}, {99, 0.5}});
+  // Warming up joins the schedule where it then is.
+  const double joined = 0.5 * (1 + std::cos(0.1 * 3.14159265358979));
+  CheckRates(WarmUp(10, Cosine(1, 100), 0.1),
+             {{0, 0.1}, {5, 0.5 * (0.1 + joined)}, {10, joined}, {50, 0.5}});
+}
+
+TEST_CASE("schedules that make no sense are refused") {
+  using namespace schedules;  // NOLINT
+  CHECK(Contains(ErrorOf([] { Piecewise({1}, {1}); }), "piecewise"));
+  CHECK(Contains(ErrorOf([] { Piecewise({2, 1}, {1, 1, 1}); }), "grow"));
+  CHECK(Contains(ErrorOf([] { Cosine(1, 0); }), "positive number of steps"));
+  CHECK(Contains(ErrorOf([] { LearningRate rate = -1.0; }), "not negative"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,113 @@
+// Exported models: the same predictions without the model's source, and bad
+// folders.
+#include "models/train/export.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "models/train/trainer.h"
+#include "tests/support/error_text.h"
+#include "tests/support/toy_training.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::ToySpec;
+
+// A folder with a trained and exported model.
+struct Exported {
+  TemporaryFolder folder;
+  Trainer trainer{ToySpec(), ToyRun(3), {.log_dir = folder / "log"}};
+  std::string path = folder / "model";
+  Exported() {
+    trainer.Train();
+    trainer.Export(path);
+  }
+};
+
+TEST_CASE("an exported model predicts what the checkpoint does") {
+  Exported exported;
+  const auto model = LoadExported(exported.path);
+  CHECK(model->info().program == "toy");
+  CHECK(model->info().step == 30);
+  // The label is not needed for prediction.
+  REQUIRE(model->inputs().size() == 1);
+  CHECK(model->inputs().at("x").shape == Shape{kUnknown, 3});
+  CHECK(model->outputs().at("probabilities").dtype == DType::kFloat32);
+  int64_t rows = 0;
+  exported.trainer.Predict([&](const Example& batch, const Example& wanted) {
+    const Example got = model->Predict(batch);
+    CHECK(got["probabilities"].BitEqual(wanted["probabilities"]));
+    rows += RowsOf(got);
+    return true;
+  });
+  CHECK(rows == testing::kPoints);
+  // Another size of batch.
+  const Tensor x = Tensor::Full(DType::kFloat32, {2, 3}, 0.5);
+  CHECK(model->Predict({{"x", x}})["probabilities"].shape() == Shape{2, 3});
+}
+
+TEST_CASE("feeds that do not fit are told") {
+  Exported exported;
+  const auto model = LoadExported(exported.path);
+  CHECK(Contains(ErrorOf([&] { model->Predict({}); }), "x"));
+  CHECK(
+      Contains(ErrorOf([&] {
+                 model->Predict({{"x", Tensor::Zeros(DType::kInt64, {2, 3})}});
+               }),
+               "input 'x' is int64, the model wants float32"));
+  CHECK(Contains(
+      ErrorOf([&] {
+        model->Predict({{"x", Tensor::Zeros(DType::kFloat32, {2, 4})}});
+      }),
+      "[2,4]"));
+}
+
+void Overwrite(const std::string& path, const std::string& text) {
+  std::ofstream(path) << text;
+}
+
+TEST_CASE("folders that hold no model, or a damaged one") {
+  TemporaryFolder empty;
+  CHECK(Contains(ErrorOf([&] { LoadExported(empty / "none"); }), "model.json"));
+  {
+    Exported exported;
+    for (const char* text :
+         {"", "{", "[]", "{\"format\": 3}", "{\"format\": \"other\"}",
+          "{\"format\": \"sluice.model\", \"version\": \"x\"}",
+          "{\"format\": \"sluice.model\", \"version\": 1}",
+          "{\"format\": \"sluice.model\", \"version\": 1, \"inputs\": {}, "
+          "\"outputs\": {}}",
+          "{\"format\": \"sluice.model\", \"version\": 1, \"inputs\": "
+          "{\"x\": {\"tensor\": 4}}}"}) {
+      CAPTURE(text);
+      Overwrite(exported.path + "/model.json", text);
+      CHECK(Contains(ErrorOf([&] { LoadExported(exported.path); }),
+                     "model.json"));
+    }
+    Overwrite(exported.path + "/model.json",
+              "{\"format\": \"sluice.model\", \"version\": 1, \"inputs\": "
+              "{\"x\": {\"tensor\": \"y\"}}}");
+    CHECK(Contains(ErrorOf([&] { LoadExported(exported.path); }),
+                   "the graph has no node 'y'"));
+  }
+  {
+    Exported exported;
+    Overwrite(exported.path + "/graph.txt", "nonsense\n");
+    CHECK(Contains(ErrorOf([&] { LoadExported(exported.path); }), "graph.txt"));
+  }
+  {
+    Exported exported;
+    Overwrite(exported.path + "/weights.safetensors", "short");
+    CHECK(Contains(ErrorOf([&] { LoadExported(exported.path); }),
+                   "weights.safetensors"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,261 @@
+// The trainer: learning, resuming bit for bit, exact evaluation, checkpoints
+// that do not fit.
+#include "models/train/trainer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "engine/threads.h"
+#include "io/checkpoint.h"
+#include "models/train/hooks.h"
+#include "tests/support/error_text.h"
+#include "tests/support/toy_training.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::ToySpec;
+
+Checkpoint Newest(const std::string& log_dir) {
+  return CheckpointManager::Open(log_dir)
+      .ValueOrThrow()
+      .RestoreNewest()
+      .ValueOrThrow()
+      ->checkpoint;
+}
+
+void CheckEqual(const Checkpoint& a, const Checkpoint& b) {
+  CHECK(a.state.step == b.state.step);
+  CHECK(a.state.dataset_position == b.state.dataset_position);
+  REQUIRE(a.tensors.size() == b.tensors.size());
+  std::map<std::string, Tensor> by_name;
+  for (const NamedTensor& t : b.tensors) by_name[t.name] = t.tensor;
+  for (const NamedTensor& t : a.tensors) {
+    CAPTURE(t.name);
+    CHECK(t.tensor.BitEqual(by_name.at(t.name)));
+  }
+}
+
+TrainingResult TrainFor(const std::string& log_dir, double epochs,
+                        int64_t stop_at, TrainingOptions options = {}) {
+  options.log_dir = log_dir;
+  Trainer trainer(ToySpec(), ToyRun(epochs), options);
+  trainer.AddHook(std::make_unique<StopAtStep>(stop_at));
+  return trainer.Train();
+}
+
+TEST_CASE("it learns") {
+  Trainer trainer(ToySpec(), ToyRun(10), {});
+  const TrainingResult result = trainer.Train();
+  CHECK(result.steps == 100);
+  REQUIRE(result.evaluation.has_value());
+  CHECK(result.evaluation->examples == testing::kPoints);
+  CHECK(*result.evaluation->Find("accuracy") > 0.8);
+  CHECK(*result.evaluation->Find("loss") < 0.6);
+  CHECK(result.images_per_second > 0);
+}
+
+TEST_CASE("200 steps are 100, a resume and 100, bit for bit") {
+  TemporaryFolder folder;
+  TrainFor(folder / "whole", 20, 200);
+  TrainFor(folder / "parts", 20, 100);
+  // In the middle of an epoch, too.
+  TrainFor(folder / "parts", 20, 133);
+  const TrainingResult result = TrainFor(folder / "parts", 20, 200);
+  CHECK(result.steps == 200);
+  CheckEqual(Newest(folder / "parts"), Newest(folder / "whole"));
+}
+
+TEST_CASE("one and two threads give the same bits when deterministic") {
+  TemporaryFolder folder;
+  TrainingOptions options;
+  options.session.deterministic = true;
+  SetComputeThreads(1);
+  TrainFor(folder / "one", 5, 50, options);
+  SetComputeThreads(2);
+  TrainFor(folder / "two", 5, 50, options);
+  SetComputeThreads(0);
+  CheckEqual(Newest(folder / "one"), Newest(folder / "two"));
+}
+
+TEST_CASE("a finished training is not trained further") {
+  TemporaryFolder folder;
+  TrainFor(folder / "log", 2, 100);
+  const Checkpoint before = Newest(folder / "log");
+  const TrainingResult result = TrainFor(folder / "log", 2, 100);
+  CHECK(result.steps == 20);
+  CHECK(result.images_per_second == 0);
+  CHECK(result.evaluation.has_value());
+  CheckEqual(Newest(folder / "log"), before);
+}
+
+TEST_CASE("evaluation is exact over the whole set, remainder included") {
+  TemporaryFolder folder;
+  TrainFor(folder / "log", 3, 30);
+  std::map<int64_t, Evaluation> by_batch;
+  for (int64_t batch : {1, 25, 99, 250, 1000}) {
+    RunContext run = ToyRun(3);
+    run.batch_size = batch;
+    Trainer trainer(ToySpec(), run, {.log_dir = folder / "log"});
+    by_batch[batch] = trainer.Evaluate().value();
+    CHECK(by_batch[batch].step == 30);
+    CHECK(by_batch[batch].examples == testing::kPoints);
+    CHECK(*by_batch[batch].Find("accuracy") == *by_batch[1].Find("accuracy"));
+    CHECK(*by_batch[batch].Find("loss") ==
+          doctest::Approx(*by_batch[1].Find("loss")).epsilon(1e-6));
+  }
+
+  // Counted by hand from the predictions.
+  RunContext run = ToyRun(3);
+  run.batch_size = 99;
+  Trainer trainer(ToySpec(), run, {.log_dir = folder / "log"});
+  int64_t right = 0, seen = 0;
+  trainer.Predict([&](const Example& batch, const Example& exports) {
+    const Tensor& p = exports["probabilities"];
+    for (int64_t i = 0; i < p.shape()[0]; ++i, ++seen) {
+      int64_t best = 0;
+      for (int64_t c = 1; c < 3; ++c) {
+        if (p.At(3 * i + c) > p.At(3 * i + best)) best = c;
+      }
+      right += best == batch["label"].IntAt(i) ? 1 : 0;
+    }
+    return true;
+  });
+  CHECK(seen == testing::kPoints);
+  CHECK(*by_batch[25].Find("accuracy") ==
+        static_cast<double>(right) / static_cast<double>(seen));
+}
+
+TrainerSpec WithUnits(int64_t units, const std::string& name) {
+  TrainerSpec spec = ToySpec();
+  spec.model = [=](Scope& scope, const Features& in, const RunContext&) {
+    const Output hidden =
+        layers::Dense(scope / "fc1", in["x"], {.units = units});
+    const Output logits =
+        layers::Dense(scope / name, hidden, {.units = 3, .use_bias = false});
+    return ModelSpec{.loss =
+                         Mean(SparseSoftmaxCrossEntropy(logits, in["label"]))};
+  };
+  return spec;
+}
+
+TEST_CASE("a checkpoint that does not fit is named and left alone") {
+  TemporaryFolder folder;
+  Trainer(WithUnits(4, "logits"), ToyRun(1), {.log_dir = folder / "log"})
+      .Train();
+  const Checkpoint before = Newest(folder / "log");
+
+  const std::string reshaped = ErrorOf([&] {
+    Trainer(WithUnits(5, "logits"), ToyRun(2), {.log_dir = folder / "log"})
+        .Train();
+  });
+  CHECK(Contains(reshaped,
+                 "reshaped: 'fc1/weights' is float32[3,4] in the "
+                 "file, float32[3,5] in the model"));
+  CHECK(Contains(reshaped, "--restart"));
+  const std::string renamed = ErrorOf([&] {
+    Trainer(WithUnits(4, "head"), ToyRun(2), {.log_dir = folder / "log"})
+        .Train();
+  });
+  CHECK(Contains(renamed, "missing: 'head/weights' float32[4,3]"));
+  CHECK(Contains(renamed, "extra: 'logits/weights'"));
+  RunContext seeded = ToyRun(2);
+  seeded.seed = 8;
+  CHECK(Contains(ErrorOf([&] {
+                   Trainer(WithUnits(4, "logits"), seeded,
+                           {.log_dir = folder / "log"})
+                       .Train();
+                 }),
+                 "--seed 7"));
+  CheckEqual(Newest(folder / "log"), before);
+}
+
+TEST_CASE("restart sets the earlier training aside") {
+  TemporaryFolder folder;
+  TrainFor(folder / "log", 2, 20);
+  const Checkpoint first = Newest(folder / "log");
+  TrainingOptions options;
+  options.restart = true;
+  const TrainingResult result = TrainFor(folder / "log", 2, 10, options);
+  CHECK(result.steps == 10);
+  CHECK(Newest(folder / "log").state.step == 10);
+  CheckEqual(Newest(folder / "log/previous-1"), first);
+}
+
+TEST_CASE("weights alone begin a training at step 0") {
+  TemporaryFolder folder;
+  const TrainingResult taught = TrainFor(folder / "teacher", 10, 100);
+  const std::string file = taught.checkpoint;
+  TrainingOptions options;
+  options.weights = file;
+  Trainer student(ToySpec(), ToyRun(0), options);
+  const TrainingResult result = student.Train();
+  CHECK(result.steps == 0);
+  CHECK(*result.evaluation->Find("loss") == *taught.evaluation->Find("loss"));
+
+  Trainer evaluator(ToySpec(), ToyRun(0), options);
+  // To rounding: the evaluator knows that variables stay as they are.
+  CHECK(*evaluator.Evaluate()->Find("loss") ==
+        doctest::Approx(*taught.evaluation->Find("loss")).epsilon(1e-6));
+
+  options.weights = file;
+  CHECK(Contains(ErrorOf([&] {
+                   Trainer(WithUnits(4, "logits"), ToyRun(1), options).Train();
+                 }),
+                 "reshaped: 'fc1/weights'"));
+  options.weights = folder / "nothing.safetensors";
+  CHECK(
+      Contains(ErrorOf([&] { Trainer(ToySpec(), ToyRun(1), options).Train(); }),
+               "nothing.safetensors"));
+}
+
+TEST_CASE("nothing trained cannot be evaluated") {
+  TemporaryFolder folder;
+  Trainer trainer(ToySpec(), ToyRun(1), {.log_dir = folder / "none"});
+  CHECK(Contains(ErrorOf([&] { trainer.Evaluate(); }), "no checkpoint in"));
+  CHECK(!std::filesystem::exists(folder / "none"));
+}
+
+TEST_CASE("an input that ends, and its smaller last batch") {
+  TrainerSpec spec = ToySpec();
+  spec.input = [](const RunContext& run) {
+    RunContext once = run;
+    once.mode = Mode::kEval;
+    return testing::Points(once);
+  };
+  RunContext run = ToyRun(3);
+  run.batch_size = 99;
+  const TrainingResult result = Trainer(spec, run, {}).Train();
+  CHECK(result.steps == 3);
+  CHECK(Contains(result.stop_reason, "the input ended after 3 steps"));
+  CHECK(result.evaluation->examples == testing::kPoints);
+}
+
+TEST_CASE("mistakes of a spec are told") {
+  TrainerSpec no_model = ToySpec();
+  no_model.model = nullptr;
+  CHECK(Contains(ErrorOf([&] { Trainer(no_model, ToyRun(1), {}); }),
+                 "needs an input and a model"));
+  TrainerSpec endless = ToySpec();
+  endless.input = [](const RunContext& run) {
+    return testing::Points(run).Repeat();
+  };
+  CHECK(Contains(ErrorOf([&] { Trainer(endless, ToyRun(1), {}).Train(); }),
+                 "repeats for ever"));
+  TrainerSpec misspelt = ToySpec();
+  misspelt.model = [](Scope&, const Features& in, const RunContext&) {
+    return ModelSpec{.loss = Mean(in["picture"])};
+  };
+  CHECK(Contains(ErrorOf([&] { Trainer(misspelt, ToyRun(1), {}).Train(); }),
+                 "the input has no 'picture', only: x, label"));
+}
+
+}  // namespace
+}  // namespace sluice
