@@ -58,13 +58,8 @@ class AttrValue {
   AttrValue(Shape v) : v_(v) {}              // NOLINT
   AttrValue(Tensor v) : v_(std::move(v)) {}  // NOLINT
   // An integer, or a float where it is none.
-  AttrValue(const Number& v) {  // NOLINT
-    if (v.whole()) {
-      v_ = v.integer();
-    } else {
-      v_ = v.real();
-    }
-  }
+  AttrValue(const Number& v)  // NOLINT
+      : v_(v.whole() ? AttrVariant(v.integer()) : AttrVariant(v.real())) {}
 
   AttrType type() const { return static_cast<AttrType>(v_.index()); }
   const AttrVariant& variant() const { return v_; }

@@ -247,12 +247,8 @@ Result<AttrValue> ParseNumber(TextScanner& scanner) {
   int64_t whole = 0;
   double real = 0;
   if (text != "-0" && ParseElement(text, &whole)) return AttrValue(whole);
-  if (!ParseElement(text, &real)) {
-    return scanner.Fail(fmt::format("'{}' is no number", text));
-  }
-  const Number number(real);
-  if (number.whole()) return AttrValue(number.integer());
-  return AttrValue(number.real());
+  if (ParseElement(text, &real)) return AttrValue(Number(real));
+  return scanner.Fail(fmt::format("'{}' is no number", text));
 }
 
 Result<AttrValue> ParseValue(TextScanner& scanner, AttrType type,
