@@ -233,6 +233,15 @@ void BenchModel(const Options& options, const std::string& model) {
   const int calls = std::clamp(static_cast<int>(0.1 / once), 1, options.steps);
   const double rate =
       calls / MedianSeconds(options.blocks, 1, [&] { step.Run(calls); });
+  Json passes = Json::object();  // rows of one name together
+  double passes_ms = 0;
+  for (const StepInfo::Pass& pass : step.info().passes) {
+    const double before =
+        passes.contains(pass.name) ? passes[pass.name]["ms"].get<double>() : 0;
+    passes[pass.name] = {{"ms", before + pass.seconds * 1e3},
+                         {"nodes", pass.nodes}};
+    passes_ms += pass.seconds * 1e3;
+  }
   Report(options,
          {{"bench", model},
           {"device", options.session.devices[0]},
@@ -241,7 +250,9 @@ void BenchModel(const Options& options, const std::string& model) {
           {"threads", options.threads},
           {"steps_per_second", rate},
           {"images_per_second", rate * static_cast<double>(options.batch)},
-          {"arena_bytes", step.info().arena_bytes}});
+          {"arena_bytes", step.info().arena_bytes},
+          {"passes_ms", passes_ms},
+          {"passes", passes}});
 }
 
 int Serve(const Options& options, const std::string& model) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <random>
 
 namespace sluice {
 
@@ -32,6 +33,13 @@ Result<DeviceName> ParseDeviceName(std::string_view name) {
 }
 
 namespace {
+
+uint64_t NewIncarnation() {
+  std::random_device random;
+  uint64_t number = 0;
+  while (number == 0) number = uint64_t{random()} << 32 | random();
+  return number;
+}
 
 Tensor TensorIn(std::shared_ptr<void> buffer, const TensorType& type) {
   void* const data = buffer.get();
@@ -176,6 +184,7 @@ Status Arena::Reserve(size_t bytes) {
 
 Device::Device(DeviceName name, std::unique_ptr<Accelerator> accelerator)
     : name_(name),
+      incarnation_(NewIncarnation()),
       accelerator_(std::move(accelerator)),
       memory_(accelerator_.get()),
       variables_(memory_),

@@ -119,6 +119,8 @@ class Device {
   explicit Device(DeviceName name) : Device(name, nullptr) {}
 
   const DeviceName& name() const { return name_; }
+  // Another one for each device that is opened, in any process; never 0.
+  uint64_t incarnation() const { return incarnation_; }
   DeviceType type() const { return name_.type; }
   // Null where tensors are in the host's memory.
   Accelerator* accelerator() const { return accelerator_.get(); }
@@ -132,6 +134,7 @@ class Device {
   Device(DeviceName name, std::unique_ptr<Accelerator> accelerator);
 
   DeviceName name_;
+  const uint64_t incarnation_;
   std::unique_ptr<Accelerator> accelerator_;  // outlives what it allocated
   DeviceMemory memory_;
   VariableStore variables_;

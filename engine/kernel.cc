@@ -69,4 +69,18 @@ std::vector<const KernelDef*> KernelTable::KernelsOf(
   return kernels;
 }
 
+std::map<std::string, DTypeSet, std::less<>> KernelTable::DTypesByOp(
+    DeviceType device) const {
+  std::map<std::string, DTypeSet, std::less<>> dtypes;
+  MutexLock lock(mutex_);
+  for (const auto& [op, kernels] : by_op_) {
+    for (const auto& kernel : kernels) {
+      if (kernel->device != device) continue;
+      DTypeSet& known = dtypes[op];
+      known = known | kernel->dtypes;
+    }
+  }
+  return dtypes;
+}
+
 }  // namespace sluice

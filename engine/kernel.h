@@ -219,6 +219,10 @@ class KernelTable {
   std::vector<const KernelDef*> FindAll(const KernelSpec& spec,
                                         DeviceType device) const;
   std::vector<const KernelDef*> KernelsOf(std::string_view op) const;
+  // Of every op that the kind of device has kernels for, the dtypes of them
+  // all (KernelDef::dtypes). A kernel may still not support a spec.
+  std::map<std::string, DTypeSet, std::less<>> DTypesByOp(
+      DeviceType device) const;
 
  private:
   mutable Mutex mutex_;

@@ -105,6 +105,8 @@ class Node {
   const std::string& origin() const { return origin_; }
   const OpDef& op() const { return *op_; }
   bool Is(std::string_view op_name) const { return op_->name == op_name; }
+  // Whether a kernel runs for it.
+  bool IsInstruction() const { return op_->instruction && !op_->view; }
   int id() const { return id_; }  // creation order within the graph
   Graph& graph() const { return *graph_; }
 

@@ -195,6 +195,9 @@ struct OpDef {
   bool elementwise = false;   // y[i] depends on x[i] alone, after broadcasting
   bool asynchronous = false;  // may wait for another device
   bool view = false;          // output 0 is input 0's bytes: no kernel runs
+  // False where nothing runs either: what outputs there are, are there before
+  // the step begins (Const, Placeholder, Variable, NoOp).
+  bool instruction = true;
   // The outputs depend on the inputs' shapes and dtypes alone (Shape, Size), so
   // that they are constants as soon as those are known.
   bool shape_only = false;

@@ -1,10 +1,12 @@
-// The rules of the source tree: which folder may include which, what a public
-// header may include, how long a file may be, and what lies at the top level.
+// The rules of the source tree: which room may use which, by includes and by
+// what its objects need defined, what a public header may include, how long a
+// file may be, and what lies at the top level.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -19,18 +21,83 @@ namespace {
 namespace fs = std::filesystem;
 using Lines = std::vector<std::string>;
 
-// What each folder may include beside itself; the longest matching prefix of
-// a path decides. Folders without an entry here may include anything.
-const std::map<std::string, std::set<std::string>> kMayInclude = {
-    {"engine", {}},
-    {"kernels/cpu", {"engine"}},
-    {"kernels/cuda", {"engine"}},
-    {"graph", {"engine"}},
-    {"io", {"engine", "graph"}},
-    {"dist", {"engine", "graph", "io"}},
-    {"models", {"engine", "graph", "io", "dist"}},
-};
+// The rooms, lowest first, and what each may use beside itself; "engine/*" is
+// the folder and its rooms. The longest matching prefix of a path decides.
+using Rooms = std::map<std::string, std::set<std::string>>;
+const Rooms& MayUse() {
+  static const Rooms* const rooms = [] {
+    auto* all = new Rooms;
+    const auto add = [&](const std::string& folder, const char* room,
+                         std::set<std::string> may) {
+      (*all)[room[0] == '\0' ? folder : folder + "/" + room] = std::move(may);
+    };
+    add("engine", "", {});
+    add("engine", "semantics", {"engine"});
+    add("engine", "runtime", {"engine", "engine/semantics"});
+
+    const std::string cpu = "kernels/cpu";
+    add(cpu, "simd", {"engine", "engine/semantics"});
+    for (const char* room :
+         {"array", "elementwise", "gemm", "norm", "onednn", "reduce"}) {
+      add(cpu, room, {"engine/*", cpu, cpu + "/simd"});
+    }
+    add(cpu, "conv", {"engine/*", cpu, cpu + "/simd", cpu + "/gemm"});
+    add(cpu, "fused", {"engine/*", cpu, cpu + "/simd", cpu + "/elementwise"});
+    add(cpu, "", {"engine/*", cpu + "/*"});  // registers all
+
+    const std::string cuda = "kernels/cuda";
+    const std::string runtime = cuda + "/runtime", device = cuda + "/device";
+    add(cuda, "runtime", {"engine/*"});
+    add(cuda, "device", {"engine/*", runtime});
+    add(cuda, "ops", {"engine/*", runtime, device});
+    add(cuda, "fused", {"engine/*", runtime, device});
+    add(cuda, "vendor",
+        {"engine/*", runtime, device, cuda + "/ops", cuda + "/fused"});
+    add(cuda, "", {"engine/*", cuda + "/*"});
+
+    add("graph", "", {"engine/*", "graph/ops"});  // builder.h, autograd
+    add("graph", "ops", {"engine", "engine/semantics", "graph"});
+    add("graph", "text", {"engine/*", "graph"});
+    add("graph", "passes", {"engine/*", "graph", "graph/ops"});
+    add("graph", "compile",
+        {"engine/*", "graph", "graph/ops", "graph/text", "graph/passes"});
+    add("graph", "session", {"engine/*", "graph/*"});
+
+    add("io", "", {"engine/*", "graph/*"});
+    add("dist", "", {"engine/*", "graph/*", "io"});
+
+    const std::set<std::string> below = {"engine/*", "graph/*", "io", "dist"};
+    const auto model = [&](const char* room, std::set<std::string> may) {
+      may.insert(below.begin(), below.end());
+      add("models", room, std::move(may));
+    };
+    model("", {});
+    model("nn", {"models"});
+    model("optim", {"models"});
+    model("zoo", {"models", "models/nn"});
+    model("train", {"models", "models/nn", "models/optim"});
+    model("cli", {"models/*"});
+    return all;
+  }();
+  return *rooms;
+}
 const std::set<std::string> kUnrestricted = {"apps", "tests", "bench"};
+
+bool Allows(const std::set<std::string>& may, const std::string& room) {
+  return std::any_of(may.begin(), may.end(), [&](const std::string& entry) {
+    if (!entry.ends_with("/*")) return entry == room;
+    const std::string folder = entry.substr(0, entry.size() - 2);
+    return room == folder || room.starts_with(folder + "/");
+  });
+}
+
+// What is declared in one room and defined in another that it may not use, each
+// with its reason.
+const std::map<std::string, std::string> kDefinedAbove = {
+    {"_ZN6sluice11KernelTable6GlobalEv",
+     "KernelTable::Global registers the kernels that are built in. A static "
+     "library keeps only objects that something needs: the table is that."},
+};
 const std::set<std::string> kPublicFolders = {"engine", "graph", "io",
                                               "models"};
 
@@ -73,16 +140,19 @@ const std::set<std::string> kTopLevel = {
     ".editorconfig",
 };
 
-// "graph/ops/math.cc" is of the folder "graph", "kernels/cpu/gemm/gemm.h" of
-// "kernels/cpu"; empty for a path of no known folder.
-std::string FolderOf(std::string_view path) {
-  const size_t slash = path.find('/');
-  if (slash == std::string_view::npos) return "";
-  std::string top(path.substr(0, slash));
-  if (kUnrestricted.contains(top) || kMayInclude.contains(top)) return top;
-  const size_t second = path.find('/', slash + 1);
-  const std::string two(path.substr(0, second));
-  return kMayInclude.contains(two) ? two : "";
+// "graph/ops/array.cc" is of the room "graph/ops", "apps/sluice/json.h" of
+// "apps"; empty for a path of no known room.
+std::string RoomOf(std::string_view path) {
+  std::string room(path);
+  while (true) {
+    const size_t slash = room.rfind('/');
+    if (slash == std::string::npos) return "";
+    room.resize(slash);
+    if (MayUse().contains(room) || kUnrestricted.contains(room)) return room;
+  }
+}
+std::string TopOf(const std::string& room) {
+  return room.substr(0, room.find('/'));
 }
 
 struct Include {
@@ -113,18 +183,19 @@ std::vector<Include> IncludesOf(const std::string& text) {
 // Everything wrong with one file, a line each. `path` is relative to the root.
 Lines Violations(const std::string& path, const std::string& text) {
   Lines found;
-  const std::string folder = FolderOf(path);
-  const bool restricted = kMayInclude.contains(folder);
+  const std::string room = RoomOf(path);
+  const auto rules = MayUse().find(room);
+  const bool restricted = rules != MayUse().end();
   const bool public_header =
-      path.ends_with(".h") && kPublicFolders.contains(folder);
+      path.ends_with(".h") && kPublicFolders.contains(TopOf(room));
   for (const Include& include : IncludesOf(text)) {
-    const std::string target = FolderOf(include.name);
+    const std::string target = RoomOf(include.name);
     if (include.quoted && target.empty()) {
       found.push_back(fmt::format("{}: \"{}\" is no path from the root", path,
                                   include.name));
-    } else if (include.quoted && restricted && target != folder &&
-               !kMayInclude.at(folder).contains(target)) {
-      found.push_back(fmt::format("{}: {} may not include \"{}\"", path, folder,
+    } else if (include.quoted && restricted && target != room &&
+               !Allows(rules->second, target)) {
+      found.push_back(fmt::format("{}: {} may not include \"{}\"", path, room,
                                   include.name));
     }
     // The C++ library's own headers have neither a dot nor a slash.
@@ -137,7 +208,7 @@ Lines Violations(const std::string& path, const std::string& text) {
           fmt::format("{}: a public header includes <{}>", path, include.name));
     }
   }
-  if (folder == "kernels/cuda" && path != kLaunchHeader) {
+  if (room.starts_with("kernels/cuda") && path != kLaunchHeader) {
     for (const char* bypass : {"<<<", "__shared__", "cudaLaunch"}) {
       if (text.find(bypass) != std::string::npos) {
         found.push_back(fmt::format("{}: {}, which is for {}", path, bypass,
@@ -191,24 +262,113 @@ Lines StrangeEntries(const fs::path& root, const std::string& gitignore) {
 
 const fs::path kRoot = SLUICE_SOURCE_DIR;
 
-TEST_CASE("every source keeps the rules of its folder") {
+TEST_CASE("every source keeps the rules of its room") {
   Lines found;
   int files = 0;
   std::set<std::string> folders = kUnrestricted;
-  for (const auto& [folder, unused] : kMayInclude) folders.insert(folder);
+  for (const auto& [room, unused] : MayUse()) folders.insert(TopOf(room));
   for (const std::string& folder : folders) {
     if (!fs::exists(kRoot / folder)) continue;
     for (const fs::directory_entry& entry :
          fs::recursive_directory_iterator(kRoot / folder)) {
       if (!entry.is_regular_file() || !IsSource(entry.path())) continue;
-      const std::string path = entry.path().lexically_relative(kRoot).string();
-      const Lines in_file = Violations(path, ReadText(entry.path()));
+      const fs::path path = entry.path().lexically_relative(kRoot);
+      const Lines in_file = Violations(path.string(), ReadText(entry.path()));
       found.insert(found.end(), in_file.begin(), in_file.end());
+      if (!kUnrestricted.contains(folder) &&
+          !MayUse().contains(path.parent_path().string())) {
+        found.push_back(path.string() + ": its folder is no room");
+      }
       ++files;
     }
   }
-  CHECK(files > 20);
+  CHECK(files > 500);
   CHECK_MESSAGE(found.empty(), fmt::format("{}", fmt::join(found, "\n")));
+}
+
+// --- Definitions -------------------------------------------------------------
+
+// What the objects of the sources need and define: lines of nm -P -A.
+struct Symbols {
+  std::map<std::string, std::string> defined;           // source by symbol
+  std::map<std::string, std::set<std::string>> needed;  // symbols by source
+
+  // "…/sluice.dir/engine/kernel.cc.o: _ZN6sluice… T 0 0"
+  void Add(const std::string& line) {
+    std::istringstream words(line);
+    std::string object, symbol, kind;
+    if (!(words >> object >> symbol >> kind)) return;
+    const size_t begin = object.find(".dir/"), end = object.rfind(".o:");
+    if (begin == std::string::npos || end == std::string::npos) return;
+    const std::string source = object.substr(begin + 5, end - begin - 5);
+    if (kind == "U") needed[source].insert(symbol);
+    // Weak ones, of templates and inline functions, are everybody's.
+    if (std::string_view("TDBRG").find(kind) != std::string_view::npos) {
+      defined[symbol] = source;
+    }
+  }
+  Lines Violations() const {
+    Lines found;
+    for (const auto& [user, symbols] : needed) {
+      const auto rules = MayUse().find(RoomOf(user));
+      if (rules == MayUse().end()) continue;
+      for (const std::string& symbol : symbols) {
+        const auto definition = defined.find(symbol);
+        if (definition == defined.end() || kDefinedAbove.contains(symbol)) {
+          continue;
+        }
+        const std::string room = RoomOf(definition->second);
+        if (room == rules->first || Allows(rules->second, room)) continue;
+        found.push_back(fmt::format("{} needs {}, which {} defines", user,
+                                    symbol, definition->second));
+      }
+    }
+    return found;
+  }
+};
+
+TEST_CASE("no object needs what a room defines that it may not use") {
+  Symbols symbols;
+  const std::string objects = SLUICE_BIN_DIR "/../CMakeFiles";
+  FILE* nm = popen(("find '" + objects +
+                    "' -path '*/sluice*.dir/*' -name '*.o' -print0 | "
+                    "xargs -0 nm -P -A")
+                       .c_str(),
+                   "r");
+  REQUIRE(nm != nullptr);
+  std::string line;
+  for (int c; (c = std::fgetc(nm)) != EOF;) {
+    if (c != '\n') {
+      line += static_cast<char>(c);
+      continue;
+    }
+    // Objects of sources that are gone may still lie there.
+    const size_t begin = line.find(".dir/"), end = line.find(".o:");
+    if (begin != std::string::npos && end != std::string::npos &&
+        fs::exists(kRoot / line.substr(begin + 5, end - begin - 5))) {
+      symbols.Add(line);
+    }
+    line.clear();
+  }
+  CHECK(pclose(nm) == 0);
+  CHECK(symbols.defined.size() > 1000);
+  for (const auto& [symbol, reason] : kDefinedAbove) {
+    CHECK_MESSAGE(symbols.defined.contains(symbol), symbol);
+  }
+  const Lines found = symbols.Violations();
+  CHECK_MESSAGE(found.empty(), fmt::format("{}", fmt::join(found, "\n")));
+}
+
+TEST_CASE("a definition in a room above is found") {
+  Symbols symbols;
+  symbols.Add("x/sluice.dir/engine/a.cc.o: F U");
+  symbols.Add("x/sluice.dir/graph/b.cc.o: F U");
+  symbols.Add("x/sluice.dir/graph/c.cc.o: F T 0 0");
+  CHECK(symbols.Violations() ==
+        Lines{"engine/a.cc needs F, which graph/c.cc defines"});
+  symbols.Add("x/sluice.dir/graph/passes/d.cc.o: G U");
+  symbols.Add("x/sluice.dir/graph/compile/e.cc.o: G T 0 0");
+  CHECK(symbols.Violations().size() == 2);
 }
 
 TEST_CASE("the top level holds only what the design names") {
@@ -242,6 +402,24 @@ TEST_CASE("an include against the layers is found") {
         1);
   CHECK(Violations("models/a.cc", "#include \"io/idx.h\"\n").empty());
   CHECK(Violations("apps/a.cc", "#include \"kernels/cpu/b.h\"\n").empty());
+}
+
+TEST_CASE("an include against the rooms of a folder is found") {
+  const auto count = [](const char* path, const char* included) {
+    return Violations(path, fmt::format("#include \"{}\"\n", included)).size();
+  };
+  CHECK(count("engine/a.cc", "engine/runtime/plan.h") == 1);
+  CHECK(count("engine/runtime/a.cc", "engine/device.h") == 0);
+  CHECK(count("graph/passes/a.cc", "graph/compile/evaluate.h") == 1);
+  CHECK(count("graph/compile/a.cc", "graph/session/session.h") == 1);
+  CHECK(count("graph/session/a.cc", "graph/compile/lower.h") == 0);
+  CHECK(count("kernels/cpu/gemm/a.cc", "kernels/cpu/conv/conv_pass.h") == 1);
+  CHECK(count("kernels/cpu/conv/a.cc", "kernels/cpu/gemm/gemm.h") == 0);
+  CHECK(count("kernels/cuda/device/a.h", "kernels/cuda/ops/reduce.h") == 1);
+  CHECK(count("kernels/cuda/ops/a.cc", "kernels/cuda/vendor/cudnn.h") == 1);
+  CHECK(count("models/train/a.cc", "models/cli/console.h") == 1);
+  CHECK(count("models/zoo/a.cc", "models/train/trainer.h") == 1);
+  CHECK(count("models/cli/a.cc", "models/train/trainer.h") == 0);
 }
 
 TEST_CASE("an include that is no path from the root is found") {

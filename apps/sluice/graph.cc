@@ -8,8 +8,10 @@
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "graph/compile/evaluate.h"
+#include "graph/compile/extract.h"
 #include "graph/compile/memory_report.h"
-#include "graph/passes/passes.h"
+#include "graph/passes/pipeline.h"
 #include "graph/session/step_builder.h"
 #include "graph/text/text.h"
 #include "graph/text/text_tensor.h"
@@ -18,7 +20,9 @@
 namespace sluice::tool {
 namespace {
 
+// No rows of the table: what cuts its result, and what looks at it.
 constexpr std::string_view kPartition = "partition";
+constexpr std::string_view kVerify = "verify";
 
 // "image=32,784": the placeholder gets this shape.
 void Feed(const std::string& feed, Graph& graph) {
@@ -112,16 +116,23 @@ void Run(const std::string& name, const GraphOptions& options, Graph& graph) {
                 "prune: nothing in the graph is to be kept; name nodes with "
                 "--keep");
   }
-  for (const passes::NamedPass& pass : passes::All()) {
-    if (pass.name != name) continue;
-    if (name == "fuse") {
-      RequireShapes(graph);
-      PrintFusions(passes::Fuse(graph), options);
-    } else {
-      ThrowIfError(pass.run(graph, options.devices).WithContext(name));
-    }
-    ThrowIfError(passes::Verify(graph).WithContext("after " + name));
+  passes::Context context;
+  context.fold = FoldNode;
+  for (const std::string& device : options.devices) {
+    context.devices.push_back(
+        DeviceDescription::OfKind(ParseDeviceName(device).ValueOrThrow()));
   }
+  const auto rows = passes::Pipeline();
+  const auto pass =
+      std::find_if(rows.begin(), rows.end(),
+                   [&](const passes::Pass& row) { return row.name == name; });
+  if (name == "fuse") {
+    RequireShapes(graph);
+    PrintFusions(passes::Fuse(graph, context.devices), options);
+  } else if (pass != rows.end()) {
+    ThrowIfError(pass->run(graph, context).WithContext(name));
+  }
+  ThrowIfError(passes::Verify(graph).WithContext("after " + name));
 }
 
 passes::Partitions Parts(const Graph& graph) {
@@ -253,9 +264,12 @@ void PrintMemory(std::unique_ptr<Graph> graph, const GraphOptions& options) {
 
 std::vector<std::string> PassNames() {
   std::vector<std::string> names;
-  for (const passes::NamedPass& pass : passes::All()) {
-    names.emplace_back(pass.name);
+  for (const passes::Pass& pass : passes::Pipeline()) {
+    if (std::find(names.begin(), names.end(), pass.name) == names.end()) {
+      names.emplace_back(pass.name);
+    }
   }
+  names.emplace_back(kVerify);
   names.emplace_back(kPartition);
   return names;
 }

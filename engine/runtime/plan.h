@@ -43,6 +43,7 @@ struct Instruction {
 
 struct Plan {
   std::string device;
+  uint64_t seed = 0;  // of the randomness of its kernels
   std::vector<Instruction> instructions;
   std::vector<KernelPtr> kernels;
   std::vector<Location> locations;

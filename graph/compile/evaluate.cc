@@ -57,6 +57,11 @@ Result<std::vector<Tensor>> EvaluateNode(const Node& node,
   return outputs;
 }
 
+Result<std::vector<Tensor>> FoldNode(const Node& node,
+                                     const std::vector<Tensor>& inputs) {
+  return EvaluateNode(node, inputs);
+}
+
 Result<Tensor> Evaluate(const Output& fetch,
                         const std::map<Output, Tensor>& given,
                         const StepContext& step) {

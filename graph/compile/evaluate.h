@@ -22,6 +22,10 @@ Result<std::vector<Tensor>> EvaluateNode(const Node& node,
                                          const std::vector<Tensor>& inputs,
                                          const StepContext& step = {});
 
+// EvaluateNode as passes ask for it (passes::Fold).
+Result<std::vector<Tensor>> FoldNode(const Node& node,
+                                     const std::vector<Tensor>& inputs);
+
 // Evaluates `fetch` by running every node it needs, one after another, with
 // `given` values for some outputs (placeholders, variables).
 Result<Tensor> Evaluate(const Output& fetch,

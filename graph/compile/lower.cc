@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "graph/compile/evaluate.h"
+#include "graph/compile/extract.h"
 #include "graph/compile/memory_plan.h"
 
 namespace sluice {
@@ -38,12 +39,13 @@ using Positions = std::set<int>;
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, Device& device, const LowerOptions& options)
-      : graph_(graph), device_(device), options_(options) {
+  Lowering(const StepPart& part, Device& device)
+      : graph_(*part.graph), device_(device), settings_(part.settings) {
     plan_.device = device.name().ToString();
-    const ExecutorMode mode = options.mode == ExecutorMode::kAuto
+    plan_.seed = settings_.seed;
+    const ExecutorMode mode = settings_.executor == ExecutorMode::kAuto
                                   ? auto_executor.load()
-                                  : options.mode;
+                                  : settings_.executor;
     plan_.checked = mode == ExecutorMode::kChecked &&
                     device.accelerator() == nullptr &&
                     device.type() != DeviceType::kNull;
@@ -65,7 +67,7 @@ class Lowering {
   // How many operands read each buffer, seen through views.
   void CountUses(const std::vector<Node*>& order) {
     for (const Node* node : order) {
-      if (!IsInstruction(*node)) continue;
+      if (!node->IsInstruction()) continue;
       for (const Output& input : node->inputs()) {
         const Output* root = &input;
         while (root->index() == 0 && root->node().op().view) {
@@ -77,7 +79,7 @@ class Lowering {
   }
 
   Status Visit(Node& node) {
-    if (IsInstruction(node)) return Emit(node);
+    if (node.IsInstruction()) return Emit(node);
     Positions& after = after_[&node];
     for (const Output& input : node.inputs()) Depend(input.node(), &after);
     for (const Node* control : node.control_inputs()) Depend(*control, &after);
@@ -100,7 +102,9 @@ class Lowering {
                      static_cast<uint32_t>(plan_.variables.size()));
       plan_.variables.push_back(variable);
     } else if (node.Is("Placeholder")) {
-      const auto index = static_cast<uint32_t>(options_.feeds.at(node.name()));
+      const int64_t feed = FeedIndex(node);
+      if (feed < 0) return CheckFed(graph_);
+      const auto index = static_cast<uint32_t>(feed);
       storage_of_[node.output(0)] =
           NewStorage(node.output(0), Location::Kind::kFeed, index);
       SetBytes(index, node.output_type(0), &plan_.feed_bytes);
@@ -132,13 +136,9 @@ class Lowering {
 
   Status Emit(Node& node) {
     const int position = static_cast<int>(plan_.instructions.size());
-    KernelSpec spec = SpecOf(node, options_.deterministic);
-    spec.tf32 = options_.tf32;
-    if (node.Is("Send") || node.Is("Recv")) {
-      spec.attrs.Set("slot",
-                     int64_t{options_.slots.at(node.attrs().String("key"))});
-      plan_.receives |= node.Is("Recv");
-    }
+    KernelSpec spec = SpecOf(node, settings_.deterministic);
+    spec.tf32 = settings_.precision == Precision::kTf32;
+    plan_.receives |= node.Is("Recv");
     SLUICE_ASSIGN_OR_RETURN(KernelPtr kernel, Prepare(spec));
 
     Positions waits;
@@ -400,7 +400,7 @@ class Lowering {
 
   const Graph& graph_;
   Device& device_;
-  const LowerOptions& options_;
+  const StepSettings& settings_;
   ExecutorMode mode_ = ExecutorMode::kAuto;  // of a Plan that is not checked
   Plan plan_;
   std::map<Output, int> uses_;
@@ -419,14 +419,8 @@ void SetAutoExecutor(ExecutorMode mode) {
   auto_executor.store(mode);
 }
 
-bool IsInstruction(const Node& node) {
-  return !node.op().view && !node.Is("Const") && !node.Is("Variable") &&
-         !node.Is("Placeholder") && !node.Is("NoOp");
-}
-
-Result<Plan> Lower(const Graph& graph, Device& device,
-                   const LowerOptions& options) {
-  return Lowering(graph, device, options).Run();
+Result<Plan> Compile(const StepPart& part, Device& device) {
+  return Lowering(part, device).Run();
 }
 
 }  // namespace sluice

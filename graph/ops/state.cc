@@ -111,7 +111,8 @@ constexpr OpDef kStateOps[] = {
        return {};
      },
      .gradient = NotDifferentiable,
-     .stateful = true},
+     .stateful = true,
+     .instruction = false},
     AssignOp(),
     AssignListOp(),
     WriteOp("AssignAdd", "variable += value.", kNumeric),

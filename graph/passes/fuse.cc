@@ -2,7 +2,7 @@
 
 namespace sluice::passes {
 
-std::vector<Fusion> Fuse(Graph& graph) {
+std::vector<Fusion> Fuse(Graph& graph, const DeviceDescriptions& devices) {
   Fusions done;
   std::vector<Node*> order;
   {
@@ -11,7 +11,7 @@ std::vector<Fusion> Fuse(Graph& graph) {
     FuseOptimizers(merger, &done);
     FuseProducts(merger, &done);
     FuseLosses(merger, &done);
-    FuseElementwise(merger, &done);
+    FuseElementwise(merger, devices, &done);
     FuseLists(merger, &done);
     order = merger.Order();
   }

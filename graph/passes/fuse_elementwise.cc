@@ -30,19 +30,6 @@ constexpr int64_t kLeastRows = 64;
 // alive for long.
 constexpr int64_t kMostDistance = 32;
 
-bool LargeEnough(const FusedCluster& cluster) {
-  const int64_t elements = cluster.shape().elements();
-  return elements >= kLeastElements || (elements > 0 && OnGpu(*cluster.root));
-}
-
-bool FitsInOneNode(const FusedCluster& a, const FusedCluster& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         a.root->device() == b.root->device() &&
-         a.inputs.size() + b.inputs.size() <= kMostInputs &&
-         a.steps.size() + b.steps.size() <= kMostSteps &&
-         a.outputs.size() + b.outputs.size() <= kMostOutputs && LargeEnough(a);
-}
-
 // Bytes of the inputs that both read element by element.
 int64_t SharedBytes(const FusedCluster& a, const FusedCluster& b) {
   int64_t bytes = 0;
@@ -93,7 +80,8 @@ SumForm FormOf(const Node& node) {
 
 class Fuser {
  public:
-  Fuser(NodeMerger& merger, Fusions* done) : merger_(merger), done_(done) {}
+  Fuser(NodeMerger& merger, const DeviceDescriptions& devices, Fusions* done)
+      : merger_(merger), devices_(devices), done_(done) {}
 
   void Run() {
     for (Node* node : merger_.Order()) {
@@ -113,6 +101,24 @@ class Fuser {
   }
 
  private:
+  bool LargeEnough(const FusedCluster& cluster) const {
+    const DeviceDescription* device =
+        FindDevice(devices_, cluster.root->device());
+    const int64_t least = device == nullptr
+                              ? DeviceDescription().least_fused_elements
+                              : device->least_fused_elements;
+    return cluster.shape().elements() >= least;
+  }
+
+  bool FitsInOneNode(const FusedCluster& a, const FusedCluster& b) const {
+    return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+           a.root->device() == b.root->device() &&
+           a.inputs.size() + b.inputs.size() <= kMostInputs &&
+           a.steps.size() + b.steps.size() <= kMostSteps &&
+           a.outputs.size() + b.outputs.size() <= kMostOutputs &&
+           LargeEnough(a);
+  }
+
   // Lets users that broadcast by themselves read what was spread.
   void ReadUnspread(Node& spread) {
     const Output x = spread.input(0);
@@ -254,13 +260,15 @@ class Fuser {
   }
 
   NodeMerger& merger_;
+  const DeviceDescriptions& devices_;
   Fusions* done_;
 };
 
 }  // namespace
 
-void FuseElementwise(NodeMerger& merger, Fusions* done) {
-  Fuser(merger, done).Run();
+void FuseElementwise(NodeMerger& merger, const DeviceDescriptions& devices,
+                     Fusions* done) {
+  Fuser(merger, devices, done).Run();
 }
 
 }  // namespace sluice::passes

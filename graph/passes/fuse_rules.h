@@ -53,23 +53,24 @@ inline int64_t BytesOf(const Output& output) {
   return static_cast<int64_t>(output.type().bytes());
 }
 
-// pass_fuse_norm.cc: BatchNorm (+ Add) + Relu as one op that leaves one bit per
+// fuse_norm.cc: BatchNorm (+ Add) + Relu as one op that leaves one bit per
 // element for the gradient, which then needs y no more; and those gradients.
 void FuseNorms(NodeMerger& merger, Fusions* done);
 
-// pass_fuse_optimizer.cc: optimizer updates of many variables as one node.
+// fuse_optimizer.cc: optimizer updates of many variables as one node.
 void FuseOptimizers(NodeMerger& merger, Fusions* done);
 
-// pass_fuse_product.cc: what is added to a matrix product, as part of it.
+// fuse_product.cc: what is added to a matrix product, as part of it.
 void FuseProducts(NodeMerger& merger, Fusions* done);
 
-// pass_fuse_loss.cc: softmax cross entropy and its gradient in one pass.
+// fuse_loss.cc: softmax cross entropy and its gradient in one pass.
 void FuseLosses(NodeMerger& merger, Fusions* done);
 
-// pass_fuse_elementwise.cc: elementwise nodes as one program.
-void FuseElementwise(NodeMerger& merger, Fusions* done);
+// fuse_elementwise.cc: elementwise nodes as one program.
+void FuseElementwise(NodeMerger& merger, const DeviceDescriptions& devices,
+                     Fusions* done);
 
-// pass_fuse_lists.cc: half copies of variables, and small writes, as one node.
+// fuse_lists.cc: half copies of variables, and small writes, as one node.
 void FuseLists(NodeMerger& merger, Fusions* done);
 
 }  // namespace sluice::passes

@@ -1,7 +1,8 @@
-// A fourth channel for the images that a GPU convolves. Tensor cores take what
-// they read in packs: of the three channels of colours, in half precision,
-// cuDNN makes padded copies of its own in most engines, in each pass. So images
-// and filters get a channel of zeros, which adds nothing to any sum:
+// A fourth channel for images, where a device convolves that faster. Tensor
+// cores take what they read in packs: of the three channels of colours, in half
+// precision, cuDNN makes padded copies of its own in most engines, in each
+// pass. So images and filters get a channel of zeros, which adds nothing to any
+// sum:
 //
 //   y = Conv2D(x, filter)                 y = Conv2D(x4, filter4)
 //   d = Conv2DBackpropFilter(x, dy, s)    d4 = Conv2DBackpropFilter(x4, dy, s4)
@@ -14,7 +15,6 @@
 #include <tuple>
 #include <vector>
 
-#include "graph/compile/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/variable_writes.h"
 
@@ -26,8 +26,12 @@ constexpr int64_t kColours = 3, kPadded = 4;
 
 class Padder {
  public:
-  explicit Padder(Graph& graph)
-      : graph_(graph), nodes_(graph.TopologicalOrder()), writes_(nodes_) {}
+  Padder(Graph& graph, const DeviceDescriptions& devices, const Fold& fold)
+      : graph_(graph),
+        devices_(devices),
+        fold_(fold),
+        nodes_(graph.TopologicalOrder()),
+        writes_(nodes_) {}
 
   void Run() {
     for (Node* node : nodes_) {
@@ -47,7 +51,9 @@ class Padder {
  private:
   bool Gains(const Node& node) const {
     if (!node.Is("Conv2D") && !node.Is("Conv2DBackpropFilter")) return false;
-    return OnGpu(node) && IsHalf(node.output_type(0).dtype) &&
+    const DeviceDescription* device = FindDevice(devices_, node.device());
+    return device != nullptr && device->half_channels == kPadded &&
+           IsHalf(node.output_type(0).dtype) &&
            node.input(0).shape()[3] == kColours &&
            node.attrs().Int("groups") == 1 && !ReadsWritten(node);
   }
@@ -88,7 +94,7 @@ class Padder {
                      {{"to", x.dtype()}, {"axis", axis}, {"size", kPadded}},
                      {from}, {x.dtype(), shape}, user);
     if (const Tensor* value = ConstantValue(from)) {
-      const Result<std::vector<Tensor>> folded = EvaluateNode(made, {*value});
+      const Result<std::vector<Tensor>> folded = fold_(made, {*value});
       if (folded.ok()) {
         made.Become(OpTable::Global().Get("Const"), {{"value", (*folded)[0]}},
                     {});
@@ -117,6 +123,8 @@ class Padder {
   }
 
   Graph& graph_;
+  const DeviceDescriptions& devices_;
+  const Fold& fold_;
   const std::vector<Node*> nodes_;
   const VariableWrites writes_;
   std::vector<Node*> order_;  // the new
@@ -125,8 +133,9 @@ class Padder {
 
 }  // namespace
 
-void PadChannels(Graph& graph) {
-  Padder(graph).Run();
+void PadChannels(Graph& graph, const DeviceDescriptions& devices,
+                 const Fold& fold) {
+  Padder(graph, devices, fold).Run();
 }
 
 }  // namespace sluice::passes

@@ -192,8 +192,8 @@ class Partitioner {
     const Output value =
         done ? EmptyTensor(node.device(), node) : copy.output(crossing.index);
     Node& send = AddNew(EndName(node, crossing, "send", crossing.to), "Send",
-                        {{"key", Key(node, crossing)}}, {value}, {}, node,
-                        node.device());
+                        {{"key", Key(node, crossing)}, {"slot", -1}}, {value},
+                        {}, node, node.device());
     if (done) send.AddControlInput(&copy);
   }
 
@@ -206,7 +206,8 @@ class Partitioner {
       recv = &AddNew(EndName(node, crossing, "recv", node.device()), "Recv",
                      {{"key", Key(node, crossing)},
                       {"dtype", type.dtype},
-                      {"shape", type.shape}},
+                      {"shape", type.shape},
+                      {"slot", -1}},
                      {}, {type}, node, crossing.to);
     }
     return *recv;

@@ -1,28 +1,31 @@
 // Passes: functions that rewrite a graph in place. What they must know of
-// devices is passed in; they do no I/O. Verify states what every pass may rely
-// on and must preserve.
+// devices is passed in, as a description, and so is what runs a node to fold
+// it; they do no I/O. Verify states what every pass may rely on and must
+// preserve. In which order a step goes through them says
+// graph/passes/pipeline.h.
 //
-// A step goes through Prune, Refine, Simplify, MergeCommon, FoldBatchNorm,
-// Prune, Place, MixPrecision (on request), PadChannels, Prune, OrderVariables,
-// Fuse and Partition, in this order. A pass keeps names, origins, creation
-// order (new nodes stand next to what they are for) and every control
-// dependency; it may leave dead nodes for Prune. All are near-linear in nodes
-// and edges.
+// A pass keeps names, origins, creation order (new nodes stand next to what
+// they are for) and every control dependency; it may leave dead nodes for
+// Prune. All are near-linear in nodes and edges.
 #ifndef SLUICE_GRAPH_PASSES_PASSES_H_
 #define SLUICE_GRAPH_PASSES_PASSES_H_
 
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/status.h"
 #include "graph/graph.h"
+#include "graph/passes/device_description.h"
 
 namespace sluice::passes {
+
+// The values of a node whose operands have these; an error if it fails.
+using Fold = std::function<Result<std::vector<Tensor>>(
+    const Node& node, const std::vector<Tensor>& inputs)>;
 
 // The NoOp whose control inputs are a step's targets.
 inline constexpr std::string_view kTargets = "_targets";
@@ -48,7 +51,7 @@ void Prune(Graph& graph);
 // to `max_bytes` each; never stateful ops; none whose kernel fails). Afterwards
 // every shape is concrete, or the error names the node whose shape is not and
 // why. Constants end up without control inputs: their users have them instead.
-Status Refine(Graph& graph, size_t max_bytes = 1 << 20);
+Status Refine(Graph& graph, const Fold& fold, size_t max_bytes = 1 << 20);
 
 // Merges nodes that compute the same: same op, attributes, inputs, device and
 // control inputs. Never stateful ones; reads of variables only by being the
@@ -70,16 +73,12 @@ void FoldBatchNorm(Graph& graph);
 // request, else that of its first input that is no constant, else devices[0].
 // A constant without a request goes where it is first used. An unknown request
 // is an error that lists the devices.
-Status Place(Graph& graph, const std::vector<std::string>& devices);
+Status Place(Graph& graph, const DeviceDescriptions& devices);
 
-// Whether a placed node is on a CUDA device.
-bool OnGpu(const Node& node);
-
-// Moves the nodes that `supported` says their device cannot run to the device
-// `fallback`, but for those that update a variable, which stay beside it.
-void MoveUnsupported(Graph& graph,
-                     const std::function<bool(const Node&)>& supported,
-                     const std::string& fallback);
+// Moves the nodes that their device has no kernel for to the first CPU, but for
+// those that update a variable, which stay beside it. An error where there is
+// no CPU.
+Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 
 // Whether these are a variable's own bytes. Who reads them, and when, is
 // settled by the control edges of the reader: it must not change.
@@ -97,10 +96,12 @@ inline bool IsVariable(Output output) {
 // are several devices.
 Status MixPrecision(Graph& graph, DType half);
 
-// Gives what convolutions on a GPU read of images in half precision, and of
-// their filters, a fourth channel of zeros where there are three. Results are
-// the same to rounding. Wants a placed graph and concrete shapes.
-void PadChannels(Graph& graph);
+// Gives what convolutions read of images in half precision, and of their
+// filters, a fourth channel of zeros where there are three and the device likes
+// a multiple of four (half_channels). Results are the same to rounding. Wants a
+// placed graph and concrete shapes.
+void PadChannels(Graph& graph, const DeviceDescriptions& devices,
+                 const Fold& fold);
 
 // Orders variable accesses: every write follows all reads of the old value, by
 // control edges. A read is a use by an op that computes; one that depends on a
@@ -125,22 +126,22 @@ struct Fusion {
 // OrderVariables, so that every path there is counts when cycles are looked
 // for: those through other devices and those that keep a read before a write.
 // Nothing is merged across devices. Wants concrete shapes.
-std::vector<Fusion> Fuse(Graph& graph);
+// How small a node may be that is fused is the device's to say.
+std::vector<Fusion> Fuse(Graph& graph, const DeviceDescriptions& devices = {});
 
-// The passes from graph to graph by name, in the order of a step, for tools and
-// tests. Those that need no devices ignore them.
-struct NamedPass {
-  const char* name;  // "order_variables"
-  Status (*run)(Graph& graph, const std::vector<std::string>& devices);
-};
-std::span<const NamedPass> All();
+// An order of all nodes that respects their dependencies and keeps few bytes
+// alive: among the nodes that can run, first those that free more than they
+// allocate (optimizer updates, as soon as their gradient is there), then the
+// order of creation. Every partition follows the one order chosen here.
+std::vector<Node*> Schedule(const Graph& graph);
 
 // One graph per device that has nodes, with Send/Recv on the crossing edges:
 // each crossing tensor is sent once to each device. Crossing control edges
 // become a Send/Recv of an empty tensor; constants are copied instead. Sends
 // stand right behind the producer and Recvs right before the first consumer,
 // so that creation order in every part restricts one topological order of the
-// whole and parts run in that order cannot deadlock. Requires a placed graph.
+// whole and parts run in that order cannot deadlock. The edges have no numbers
+// yet (attribute `slot`). Requires a placed graph.
 Partitions Partition(const Graph& graph);
 
 }  // namespace sluice::passes

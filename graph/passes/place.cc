@@ -3,20 +3,20 @@
 
 #include <algorithm>
 
-#include "engine/device.h"
 #include "graph/passes/passes.h"
 
 namespace sluice::passes {
 namespace {
 
-Status CheckRequest(const Node& node, const std::vector<std::string>& devices) {
-  if (node.device().empty() || std::find(devices.begin(), devices.end(),
-                                         node.device()) != devices.end()) {
+Status CheckRequest(const Node& node, const DeviceDescriptions& devices) {
+  if (node.device().empty() || FindDevice(devices, node.device()) != nullptr) {
     return {};
   }
+  std::vector<std::string_view> names;
+  for (const DeviceDescription& device : devices) names.push_back(device.name);
   return NotFound(fmt::format("{}: no device '{}'; there are {} ({})",
                               node.Describe(), node.device(),
-                              fmt::join(devices, ", "), node.location()));
+                              fmt::join(names, ", "), node.location()));
 }
 
 // Where what the node updates lives; empty when it updates nothing.
@@ -38,7 +38,7 @@ Result<std::string> DeviceOfVariables(const Node& node) {
 
 }  // namespace
 
-Status Place(Graph& graph, const std::vector<std::string>& devices) {
+Status Place(Graph& graph, const DeviceDescriptions& devices) {
   if (devices.empty()) return InvalidArgument("there are no devices");
   std::vector<Node*> order;
   try {
@@ -55,29 +55,34 @@ Status Place(Graph& graph, const std::vector<std::string>& devices) {
       if (!device.empty()) break;
       if (!input.node().Is("Const")) device = input.node().device();
     }
-    node->set_device(device.empty() ? devices[0] : device);
+    node->set_device(device.empty() ? devices[0].name : device);
     for (const Output& input : node->inputs()) {
       Node& operand = input.node();
       if (operand.device().empty()) operand.set_device(node->device());
     }
   }
   for (Node* node : order) {
-    if (node->device().empty()) node->set_device(devices[0]);
+    if (node->device().empty()) node->set_device(devices[0].name);
   }
   return {};
 }
 
-bool OnGpu(const Node& node) {
-  const Result<DeviceName> device = ParseDeviceName(node.device());
-  return device.ok() && device->type == DeviceType::kCuda;
-}
-
-void MoveUnsupported(Graph& graph,
-                     const std::function<bool(const Node&)>& supported,
-                     const std::string& fallback) {
-  for (const auto& node : graph.nodes()) {
-    if (node->mutates() == 0 && !supported(*node)) node->set_device(fallback);
+Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
+  const auto cpu = std::find_if(devices.begin(), devices.end(),
+                                [](const DeviceDescription& device) {
+                                  return device.type == DeviceType::kCpu;
+                                });
+  if (cpu == devices.end()) {
+    return InvalidArgument("soft placement needs a CPU among the devices");
   }
+  for (const auto& node : graph.nodes()) {
+    const DeviceDescription* device = FindDevice(devices, node->device());
+    if (device == nullptr || node->mutates() > 0 || device->Runs(*node)) {
+      continue;
+    }
+    node->set_device(cpu->name);
+  }
+  return {};
 }
 
 }  // namespace sluice::passes

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "graph/compile/evaluate.h"
 #include "graph/passes/passes.h"
 
 namespace sluice::passes {
@@ -17,8 +16,8 @@ bool IsConst(const Output& output) {
 
 class Refiner {
  public:
-  Refiner(Graph& graph, size_t max_bytes)
-      : graph_(graph), max_bytes_(max_bytes) {}
+  Refiner(Graph& graph, const passes::Fold& fold, size_t max_bytes)
+      : graph_(graph), fold_(fold), max_bytes_(max_bytes) {}
 
   Status Run() {
     const std::vector<Node*> order = graph_.TopologicalOrder();
@@ -120,7 +119,7 @@ class Refiner {
                                       : Tensor(input.dtype(), input.shape(),
                                                nullptr, nullptr));
     }
-    Result<std::vector<Tensor>> values = EvaluateNode(node, inputs);
+    Result<std::vector<Tensor>> values = fold_(node, inputs);
     // A node that fails is left to fail, with its name, when it runs.
     if (!values.ok()) return;
     const OpDef& constant = OpTable::Global().Get("Const");
@@ -143,6 +142,7 @@ class Refiner {
   }
 
   Graph& graph_;
+  const passes::Fold& fold_;
   const size_t max_bytes_;
   std::map<Output, Output> replacements_;
   std::unordered_map<const Node*, std::vector<Node*>> given_up_;
@@ -151,9 +151,9 @@ class Refiner {
 
 }  // namespace
 
-Status Refine(Graph& graph, size_t max_bytes) {
+Status Refine(Graph& graph, const Fold& fold, size_t max_bytes) {
   try {
-    return Refiner(graph, max_bytes).Run();
+    return Refiner(graph, fold, max_bytes).Run();
   } catch (const Error& error) {
     return error.status();
   }

@@ -18,6 +18,7 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
     : session(s),
       feed_types(std::move(built.feed_types)),
       fetch_types(std::move(built.fetch_types)),
+      passes(std::move(built.passes)),
       counts(!request.targets.empty()),
       feeds(feed_types.size()) {
   for (Begun& run : runs) {
@@ -88,16 +89,17 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
   session.stop.Begin(rendezvous.get(), deadline);
 
   StepContext context;
-  context.seed = session.options.seed;
   context.step = at_step.value_or(session.step);
   context.rendezvous = rendezvous.get();
   const StepBuffers buffers = {feeds, run.fetches, slot};
   Observer* const observer = session.observer;
   session.threads.Run(static_cast<int>(parts.size()), [&](int64_t i, int64_t) {
     if (i >= static_cast<int64_t>(parts.size())) return;  // an empty step
+    StepContext here = context;
+    here.seed = parts[i]->plan.seed;
     // The first error is the step's; the others only follow from it.
     Status ignored =
-        parts[i]->executor->Run(buffers, context, session.stop, observer);
+        parts[i]->executor->Run(buffers, here, session.stop, observer);
     static_cast<void>(ignored.ok());
   });
   session.stop.End();
@@ -193,6 +195,9 @@ std::vector<Tensor> PreparedStep::MakeFetches() const {
 
 StepInfo PreparedStep::info() const {
   StepInfo info;
+  for (const passes::PassReport& pass : impl_->passes) {
+    info.passes.push_back({pass.name, pass.seconds, pass.nodes});
+  }
   for (const auto& part : impl_->parts) {
     info.nodes += static_cast<int64_t>(part->plan.instructions.size());
     info.arena_bytes = std::max(info.arena_bytes, part->plan.arena_bytes);

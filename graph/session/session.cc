@@ -7,6 +7,16 @@
 #include "graph/session/session_state.h"
 
 namespace sluice {
+namespace {
+
+bool AnyCpu(const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    const Result<DeviceName> parsed = ParseDeviceName(name);
+    return parsed.ok() && parsed->type == DeviceType::kCpu;
+  });
+}
+
+}  // namespace
 
 Session::Session(const Graph& graph, const SessionOptions& options)
     : impl_(std::make_unique<Impl>(graph, options)) {
@@ -14,7 +24,7 @@ Session::Session(const Graph& graph, const SessionOptions& options)
     throw Error(Code::kInvalidArgument, "a session needs at least one device");
   }
   std::vector<std::string>& names = impl_->options.devices;
-  if (options.soft_placement && FirstCpu(names).empty()) {
+  if (options.soft_placement && !AnyCpu(names)) {
     names.emplace_back("/cpu:0");
   }
   for (const std::string& text : names) {

@@ -14,25 +14,16 @@
 #include <vector>
 
 #include "engine/precision.h"
+#include "engine/runtime/executor_mode.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
 #include "graph/graph.h"
+#include "graph/step_request.h"
 
 namespace sluice {
 
 class Observer;
 class PendingRun;
-
-enum class ExecutorMode : uint8_t {
-  kAuto,      // serial unless independent branches of small nodes dominate
-  kSerial,    // in schedule order; kernels use all threads
-  kDataflow,  // by dependency counts; kernels run on one thread each
-  // For tests of the engine: in schedule order, no memory used twice, each
-  // instruction checked for what it must not change, and what no instruction
-  // reads any more overwritten (engine/runtime/checked_run.h). Slow, and large.
-  // On the host; elsewhere as kAuto.
-  kChecked,
-};
 
 struct SessionOptions {
   // Devices by name; the first is where unplaced nodes go. "/cpu:N" are
@@ -63,12 +54,6 @@ struct Feed {
   Output output;
   Tensor value;
 };
-// The same before there is a value. The shape must be concrete.
-struct FeedShape {
-  Output output;
-  Shape shape;
-};
-
 // Figures of a prepared step.
 struct StepInfo {
   int64_t nodes = 0;             // instructions over all devices
@@ -78,6 +63,13 @@ struct StepInfo {
   // On an accelerator, why the step is not replayed as a whole but runs kernel
   // by kernel; known after its second run.
   std::string why_not_captured;
+  // How long each pass took when the step was prepared, and what it left.
+  struct Pass {
+    std::string name;
+    double seconds = 0;
+    int64_t nodes = 0;
+  };
+  std::vector<Pass> passes;
 };
 
 // A step made ready: Run only computes; it does not allocate. Keeps what it

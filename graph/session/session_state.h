@@ -72,6 +72,7 @@ struct PreparedStep::Impl {
   std::vector<std::unique_ptr<Part>> parts;  // executors point to plans
   std::unique_ptr<LocalRendezvous> rendezvous;
   std::vector<TensorType> feed_types, fetch_types;
+  std::vector<passes::PassReport> passes;
   std::vector<std::string> feed_names;
   bool counts = false;  // whether a run advances the step counter
   bool queued = false;  // whether it may end later than it begins

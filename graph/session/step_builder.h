@@ -9,16 +9,11 @@
 
 #include "engine/device.h"
 #include "engine/runtime/plan.h"
+#include "graph/compile/step_part.h"
 #include "graph/graph.h"
 #include "graph/session/session.h"
 
 namespace sluice {
-
-struct StepRequest {
-  std::vector<FeedShape> feeds;
-  std::vector<Output> fetches;
-  std::vector<Operation> targets;
-};
 
 struct BuiltStep {
   struct Part {
@@ -29,22 +24,18 @@ struct BuiltStep {
   std::vector<size_t> slot_bytes;  // of the rendezvous between the parts
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
+  std::vector<passes::PassReport> passes;
 };
 
-// The first device that is a CPU, or "".
-std::string FirstCpu(const std::vector<std::string>& devices);
-
-// The requested part of the graph as a graph of its own: fed outputs become
-// placeholders of concrete shape, fetches and targets become sinks. Errors name
-// the feed or fetch, what was given and what was wanted.
-Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
-                                           const StepRequest& request);
-
-// Makes Plans of a step as ExtractStep returns it: prune, refine, simplify,
-// place, mixed precision, order variables, fuse, schedule, partition, lower.
+// Both halves in one process: cuts a step as ExtractStep returns it
+// (PartitionStep) and makes a Plan of each part (Compile).
 Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
                            const std::vector<std::unique_ptr<Device>>& devices,
                            const SessionOptions& options);
+
+// The second half. A part for a device that is not among them is an error.
+Result<BuiltStep> CompileParts(
+    StepParts cut, const std::vector<std::unique_ptr<Device>>& devices);
 
 // ExtractStep and PlanStep. With `frozen`, variables that have a value become
 // constants in between; a step that updates one is an error.

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "graph/session/step_builder.h"
+#include "graph/compile/extract.h"
 #include "models/nn/metrics.h"
 #include "models/optim/loss_scale.h"
 #include "models/train/weights_file.h"

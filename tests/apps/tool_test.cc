@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "graph/builder.h"
+#include "graph/compile/extract.h"
 #include "graph/session/session.h"
-#include "graph/session/step_builder.h"
 #include "graph/text/text.h"
 #include "io/safetensors.h"
 #include "models/optim/optimizers.h"

@@ -2,6 +2,7 @@
 // again, and the passes that run no kernels.
 #include "graph/passes/passes.h"
 #include "graph/text/text.h"
+#include "tests/support/described.h"
 
 namespace sluice {
 namespace {
@@ -24,7 +25,8 @@ void Check(std::string_view text) {
   for (const auto& node : step.nodes()) {
     node->set_device(node->name() < "m" ? "/cpu:0" : "/cpu:1");
   }
-  if (!passes::Place(step, {"/cpu:0", "/cpu:1"}).ok()) return;
+  if (!passes::Place(step, testing::Described({"/cpu:0", "/cpu:1"})).ok())
+    return;
   SLUICE_CHECK(passes::MixPrecision(step, DType::kFloat16).ok());
   SLUICE_CHECK(passes::Verify(step).ok());
   if (!passes::OrderVariables(step).ok()) return;

@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "graph/builder.h"
+#include "graph/compile/extract.h"
 #include "graph/session/session.h"
-#include "graph/session/step_builder.h"
 #include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
 #include "tests/support/checked.h"

@@ -7,7 +7,7 @@
 //   <graph>
 //   --- after            or "--- after /cpu:0" for each part of a partition,
 //   <graph>              or "--- error" and a piece of the message
-#include "graph/passes/passes.h"
+#include "graph/passes/pipeline.h"
 
 #include <doctest/doctest.h>
 
@@ -22,6 +22,7 @@
 #include "graph/builder.h"
 #include "graph/compile/evaluate.h"
 #include "graph/text/text.h"
+#include "tests/support/described.h"
 
 namespace sluice {
 namespace {
@@ -61,13 +62,17 @@ Case ReadCase(const std::filesystem::path& path) {
 // Runs one pass; the parts of a partition go to `parts`.
 Status RunPass(const std::vector<std::string>& pass, Graph& graph,
                passes::Partitions* parts) {
-  const std::vector<std::string> devices(pass.begin() + 1, pass.end());
   if (pass[0] == "partition") {
     *parts = passes::Partition(graph);
     return passes::Verify(*parts);
   }
-  for (const passes::NamedPass& known : passes::All()) {
-    if (known.name == pass[0]) return known.run(graph, devices);
+  passes::Context context;
+  context.fold = FoldNode;
+  context.devices = pass.size() > 1
+                        ? testing::Described({pass.begin() + 1, pass.end()})
+                        : testing::DescribedIn(graph);
+  for (const passes::Pass& known : passes::Pipeline()) {
+    if (known.name == pass[0]) return known.run(graph, context);
   }
   return NotFound("no pass '" + pass[0] + "'");
 }
@@ -207,7 +212,7 @@ TEST_CASE("optimised gradients have the same bits") {
       ThrowIfError(Graph::Infer(*node));
     }
   }
-  ThrowIfError(passes::Refine(*optimised));
+  ThrowIfError(passes::Refine(*optimised, FoldNode));
   passes::Simplify(*optimised);
   ThrowIfError(passes::Verify(*optimised));
   passes::MergeCommon(*optimised);
@@ -216,7 +221,7 @@ TEST_CASE("optimised gradients have the same bits") {
   CHECK(optimised->nodes().size() < plain->nodes().size() - 8);
 
   // The plain graph's shapes need constants, too.
-  ThrowIfError(passes::Refine(*plain));
+  ThrowIfError(passes::Refine(*plain, FoldNode));
   const std::vector<Tensor> wanted = EvaluateFetches(*plain);
   const std::vector<Tensor> got = EvaluateFetches(*optimised);
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -232,12 +237,13 @@ TEST_CASE("parts run in creation order cannot deadlock") {
   Graph& graph = network->graph;
   Feed(graph, 6);
   passes::Prune(graph);
-  ThrowIfError(passes::Refine(graph));
+  ThrowIfError(passes::Refine(graph, FoldNode));
   int i = 0;
   for (const auto& node : graph.nodes()) {
     node->set_device("/cpu:" + std::to_string(++i % 3));
   }
-  ThrowIfError(passes::Place(graph, {"/cpu:0", "/cpu:1", "/cpu:2"}));
+  ThrowIfError(
+      passes::Place(graph, testing::Described({"/cpu:0", "/cpu:1", "/cpu:2"})));
   const passes::Partitions parts = passes::Partition(graph);
   ThrowIfError(passes::Verify(parts));
   REQUIRE_EQ(parts.size(), 3);
@@ -360,11 +366,11 @@ TEST_CASE("passes are near-linear") {
   const auto begin = std::chrono::steady_clock::now();
   passes::Prune(graph);
   REQUIRE(graph.nodes().size() > 20'000);
-  ThrowIfError(passes::Refine(graph));
+  ThrowIfError(passes::Refine(graph, FoldNode));
   passes::Simplify(graph);
   passes::MergeCommon(graph);
   passes::Prune(graph);
-  ThrowIfError(passes::Place(graph, {"/cpu:0", "/cpu:1"}));
+  ThrowIfError(passes::Place(graph, testing::Described({"/cpu:0", "/cpu:1"})));
   ThrowIfError(passes::OrderVariables(graph));
   const passes::Partitions parts = passes::Partition(graph);
   const std::chrono::duration<double> seconds =

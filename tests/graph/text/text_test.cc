@@ -11,7 +11,9 @@
 #include <random>
 
 #include "graph/builder.h"
+#include "graph/compile/evaluate.h"
 #include "graph/passes/passes.h"
+#include "tests/support/described.h"
 #include "tests/support/op_probe.h"
 
 namespace sluice {
@@ -193,8 +195,8 @@ TEST_CASE("what passes leave reads back") {
       "w = AssignAdd(v, one) @ /cpu:0\n"
       "z = Sub(w, old) @ /cpu:1\n"
       "f = Fetch(z) {index = 0}\n");
-  ThrowIfError(passes::Refine(*graph));
-  ThrowIfError(passes::Place(*graph, {"/cpu:0", "/cpu:1"}));
+  ThrowIfError(passes::Refine(*graph, FoldNode));
+  ThrowIfError(passes::Place(*graph, testing::Described({"/cpu:0", "/cpu:1"})));
   ThrowIfError(passes::OrderVariables(*graph));
   CheckRoundTrip(*graph);
   for (const auto& [device, part] : passes::Partition(*graph)) {

@@ -1,9 +1,9 @@
 #include <queue>
 #include <unordered_map>
 
-#include "graph/compile/lower.h"
+#include "graph/passes/passes.h"
 
-namespace sluice {
+namespace sluice::passes {
 namespace {
 
 // What a value's buffer is: views share their input's, updates write into the
@@ -18,8 +18,7 @@ const Output& Root(const Output& output) {
 
 bool InArena(const Output& root) {
   const Node& node = root.node();
-  return !node.Is("Const") && !node.Is("Variable") && !node.Is("Placeholder") &&
-         !(node.mutates() > 0 && root.index() == 0);
+  return node.op().instruction && !(node.mutates() > 0 && root.index() == 0);
 }
 
 class Scheduler {
@@ -102,4 +101,4 @@ std::vector<Node*> Schedule(const Graph& graph) {
   return Scheduler(graph).Run();
 }
 
-}  // namespace sluice
+}  // namespace sluice::passes

@@ -1,0 +1,15 @@
+// What there is to know of an open device before a step is planned for it.
+#ifndef SLUICE_GRAPH_COMPILE_DESCRIBE_DEVICE_H_
+#define SLUICE_GRAPH_COMPILE_DESCRIBE_DEVICE_H_
+
+#include "engine/device.h"
+#include "graph/passes/device_description.h"
+
+namespace sluice {
+
+// With the kernels that are registered by now.
+DeviceDescription DescribeDevice(const Device& device);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_COMPILE_DESCRIBE_DEVICE_H_

@@ -1,0 +1,180 @@
+#include "graph/compile/extract.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <set>
+#include <unordered_set>
+
+#include "graph/passes/passes.h"
+
+namespace sluice {
+namespace {
+
+// Keeps what a request needs and all it depends on.
+std::unordered_set<const Node*> Ancestors(const StepRequest& request) {
+  std::unordered_set<const Node*> needed;
+  std::vector<const Node*> stack;
+  auto visit = [&](const Node& node) {
+    if (needed.insert(&node).second) stack.push_back(&node);
+  };
+  for (const Output& fetch : request.fetches) visit(fetch.node());
+  for (const Operation& target : request.targets) visit(target.node());
+  for (const FeedShape& feed : request.feeds) visit(feed.output.node());
+  while (!stack.empty()) {
+    const Node& node = *stack.back();
+    stack.pop_back();
+    for (const Output& input : node.inputs()) visit(input.node());
+    for (const Node* control : node.control_inputs()) visit(*control);
+  }
+  return needed;
+}
+
+Status CheckRequest(const Graph& graph, const StepRequest& request) {
+  auto check = [&](const Node* node, std::string_view role) -> Status {
+    if (node == nullptr) {
+      return InvalidArgument(fmt::format("a {} is an empty handle", role));
+    }
+    if (&node->graph() != &graph) {
+      return InvalidArgument(
+          fmt::format("{} '{}' belongs to another graph", role, node->name()));
+    }
+    return {};
+  };
+  std::set<Output> fed;
+  for (const FeedShape& feed : request.feeds) {
+    const Output& output = feed.output;
+    SLUICE_RETURN_IF_ERROR(
+        check(output.valid() ? &output.node() : nullptr, "feed"));
+    if (!fed.insert(output).second) {
+      return InvalidArgument(fmt::format(
+          "'{}' is fed twice ({})", output.name(), output.node().location()));
+    }
+    if (!feed.shape.concrete() || !Compatible(output.shape(), feed.shape)) {
+      return InvalidArgument(
+          fmt::format("feed of '{}': shape {} given, wanted {} ({})",
+                      output.name(), feed.shape.ToString(),
+                      output.shape().ToString(), output.node().location()));
+    }
+  }
+  for (const Output& fetch : request.fetches) {
+    SLUICE_RETURN_IF_ERROR(
+        check(fetch.valid() ? &fetch.node() : nullptr, "fetch"));
+  }
+  for (const Operation& target : request.targets) {
+    SLUICE_RETURN_IF_ERROR(
+        check(target.valid() ? &target.node() : nullptr, "target"));
+  }
+  return {};
+}
+
+// A feed is a placeholder that is named by its index.
+constexpr std::string_view kFeed = "_feed_";
+
+std::string FeedName(int i) {
+  return fmt::format("{}{}", kFeed, i);
+}
+bool IsFeed(const Node& node) {
+  return node.Is("Placeholder") && node.name().starts_with(kFeed);
+}
+
+// Sets the element that `node` stands for. A step read from a file may hold
+// any index; there are never more elements than nodes.
+Status SetType(const Node& node, int64_t index, const TensorType& type,
+               std::vector<TensorType>* types) {
+  const auto limit = static_cast<int64_t>(node.graph().nodes().size());
+  if (index < 0 || index >= limit) {
+    return InvalidArgument(
+        fmt::format("{}: its index must be from 0 to {} ({})", node.Describe(),
+                    limit - 1, node.location()));
+  }
+  if (index >= static_cast<int64_t>(types->size())) types->resize(index + 1);
+  (*types)[index] = type;
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
+                                           const StepRequest& request) {
+  SLUICE_RETURN_IF_ERROR(CheckRequest(graph, request));
+  const auto needed = Ancestors(request);
+  std::unique_ptr<Graph> step =
+      graph.Clone([&](const Node& node) { return needed.contains(&node); });
+  auto twin = [&](const Output& output) {
+    return step->Find(output.node().name())->output(output.index());
+  };
+
+  // Fetches first, so that a fetched feed is the fed value like everywhere.
+  const OpDef& fetch_op = OpTable::Global().Get("Fetch");
+  for (size_t i = 0; i < request.fetches.size(); ++i) {
+    const std::string name = fmt::format("_fetch_{}", i);
+    step->AddRaw(name, name, fetch_op, {{"index", static_cast<int64_t>(i)}},
+                 {twin(request.fetches[i])}, {});
+  }
+  if (!request.targets.empty()) {
+    Node& targets = step->AddRaw(std::string(passes::kTargets),
+                                 std::string(passes::kTargets),
+                                 OpTable::Global().Get("NoOp"), {}, {}, {});
+    for (const Operation& target : request.targets) {
+      targets.AddControlInput(step->Find(target.node().name()));
+    }
+  }
+  const OpDef& placeholder = OpTable::Global().Get("Placeholder");
+  for (size_t i = 0; i < request.feeds.size(); ++i) {
+    const Output fed = twin(request.feeds[i].output);
+    const TensorType type{fed.dtype(), request.feeds[i].shape};
+    const std::string name = FeedName(static_cast<int>(i));
+    Node& feed = step->AddRaw(name, name, placeholder,
+                              {{"dtype", type.dtype}, {"shape", type.shape}},
+                              {}, {type});
+    // Another node that is fed still runs where it is waited for; a placeholder
+    // has nothing to run.
+    step->ReplaceUses(fed, feed.output(0), fed.node().Is("Placeholder"));
+  }
+  return step;
+}
+
+int64_t FeedIndex(const Node& node) {
+  if (!IsFeed(node)) return -1;
+  const std::string_view text =
+      std::string_view(node.name()).substr(kFeed.size());
+  int64_t index = -1;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), index);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? index : -1;
+}
+
+Status CheckFed(const Graph& step) {
+  for (const auto& node : step.nodes()) {
+    if (node->Is("Placeholder") && !IsFeed(*node)) {
+      return InvalidArgument(
+          fmt::format("{}: it must be fed; add it to the feeds ({})",
+                      node->Describe(), node->location()));
+    }
+  }
+  return {};
+}
+
+Result<std::vector<TensorType>> FeedTypes(const Graph& step) {
+  std::vector<TensorType> types;
+  for (const auto& node : step.nodes()) {
+    if (!IsFeed(*node)) continue;
+    SLUICE_RETURN_IF_ERROR(
+        SetType(*node, FeedIndex(*node), node->output_type(0), &types));
+  }
+  return types;
+}
+
+Result<std::vector<TensorType>> FetchTypes(const Graph& step) {
+  std::vector<TensorType> types;
+  for (const auto& node : step.nodes()) {
+    if (!node->Is("Fetch")) continue;
+    SLUICE_RETURN_IF_ERROR(SetType(*node, node->attrs().Int("index"),
+                                   node->input(0).type(), &types));
+  }
+  return types;
+}
+
+}  // namespace sluice

@@ -1,0 +1,31 @@
+// A step as a graph of its own.
+#ifndef SLUICE_GRAPH_COMPILE_EXTRACT_H_
+#define SLUICE_GRAPH_COMPILE_EXTRACT_H_
+
+#include <memory>
+#include <vector>
+
+#include "graph/step_request.h"
+
+namespace sluice {
+
+// The requested part of the graph as a graph of its own: fed outputs become
+// placeholders of concrete shape, fetches and targets become sinks. Errors name
+// the feed or fetch, what was given and what was wanted.
+Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
+                                           const StepRequest& request);
+
+// Which feed of the step a placeholder of it is; negative if it is none.
+int64_t FeedIndex(const Node& node);
+
+// Every placeholder that is left must be one of the feeds.
+Status CheckFed(const Graph& step);
+
+// What is fed and fetched, in the order of the request; an error for indices
+// that no request can have given (a step may have been read from a file).
+Result<std::vector<TensorType>> FeedTypes(const Graph& step);
+Result<std::vector<TensorType>> FetchTypes(const Graph& step);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_COMPILE_EXTRACT_H_

@@ -1,0 +1,56 @@
+// What one device does of a step: the master's half makes it, the worker's half
+// makes a Plan of it, and between them it can be text.
+#ifndef SLUICE_GRAPH_COMPILE_STEP_PART_H_
+#define SLUICE_GRAPH_COMPILE_STEP_PART_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/precision.h"
+#include "engine/runtime/executor_mode.h"
+#include "graph/graph.h"
+#include "graph/passes/pipeline.h"
+
+namespace sluice {
+
+// How a step computes, the same for all its parts.
+struct StepSettings {
+  bool deterministic = false;  // the same bits for any number of threads
+  Precision precision = Precision::kFloat32;
+  ExecutorMode executor = ExecutorMode::kAuto;
+  uint64_t seed = 1;
+};
+
+struct StepPart {
+  std::string device;
+  StepSettings settings;
+  // Placed, of concrete shapes, in the order in which it runs. What is fed are
+  // placeholders (FeedIndex), what is fetched Fetch nodes; Sends and Recvs have
+  // the numbers of their edges.
+  std::unique_ptr<Graph> graph;
+};
+
+// A line of JSON, and the graph's text (graph/text/text.h) from the next line
+// on. Reads back to the same bits.
+std::string PrintPart(const StepPart& part);
+Result<StepPart> ParsePart(std::string_view text);
+
+struct StepParts {
+  std::vector<StepPart> parts;  // by device name
+  std::vector<TensorType> feed_types, fetch_types;
+  std::vector<size_t> edge_bytes;  // of each tensor that is sent
+  std::vector<passes::PassReport> passes;
+};
+
+// The master's half: takes a step as ExtractStep returns it through the
+// pipeline and cuts it. Needs no device, only what describes them.
+Result<StepParts> PartitionStep(std::unique_ptr<Graph> step,
+                                const passes::Context& context,
+                                const StepSettings& settings);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_COMPILE_STEP_PART_H_

@@ -1,0 +1,101 @@
+#include "graph/passes/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace sluice::passes {
+namespace {
+
+template <void (*kPass)(Graph&)>
+Status Plain(Graph& graph, const Context&) {
+  kPass(graph);
+  return {};
+}
+
+template <DType kHalf>
+Status Mix(Graph& graph, const Context&) {
+  return MixPrecision(graph, kHalf);
+}
+template <DType kHalf>
+bool Mixes(const Context& context) {
+  return context.half == kHalf;
+}
+
+bool Simplifies(const Context& context) {
+  return context.simplify;
+}
+
+constexpr Pass kPipeline[] = {
+    {"prune", "what nobody needs goes", Plain<Prune>},
+    {"refine", "shapes concrete, constants folded",
+     [](Graph& g, const Context& c) { return Refine(g, c.fold); }},
+    {"simplify", "identities that hold bit for bit", Plain<Simplify>,
+     Simplifies},
+    {"merge", "common subexpressions", Plain<MergeCommon>, Simplifies},
+    {"fold_batch_norm", "into weights, in frozen models", Plain<FoldBatchNorm>,
+     Simplifies},
+    {"prune", "what nobody needs goes", Plain<Prune>},
+    {"place", "a device for each node",
+     [](Graph& g, const Context& c) { return Place(g, c.devices); }},
+    {"move_unsupported", "to the CPU, with soft placement",
+     [](Graph& g, const Context& c) { return MoveUnsupported(g, c.devices); },
+     [](const Context& c) { return c.soft_placement; }},
+    {"mix_float16", "mixed precision, on request", Mix<DType::kFloat16>,
+     Mixes<DType::kFloat16>},
+    {"mix_bfloat16", "mixed precision, on request", Mix<DType::kBFloat16>,
+     Mixes<DType::kBFloat16>},
+    {"pad_channels", "of half images, where convolutions like it",
+     [](Graph& g, const Context& c) {
+       PadChannels(g, c.devices, c.fold);
+       return Status::Ok();
+     }},
+    {"prune", "what nobody needs goes", Plain<Prune>},
+    {"order_variables", "reads before writes",
+     [](Graph& g, const Context&) { return OrderVariables(g); }},
+    {"fuse", "several nodes as one",
+     [](Graph& g, const Context& c) {
+       Fuse(g, c.devices);
+       return Status::Ok();
+     },
+     [](const Context& c) { return c.fuse; }},
+    {"schedule", "one order for all devices",
+     [](Graph& g, const Context&) {
+       g.Renumber(Schedule(g));
+       return Status::Ok();
+     }},
+};
+
+Status AfterPass([[maybe_unused]] const char* pass,
+                 [[maybe_unused]] const Graph& graph) {
+#ifndef NDEBUG
+  return Verify(graph).WithContext(fmt::format("after {}", pass));
+#else
+  return {};
+#endif
+}
+
+}  // namespace
+
+std::span<const Pass> Pipeline() {
+  return kPipeline;
+}
+
+Status RunPipeline(Graph& graph, const Context& context,
+                   std::vector<PassReport>* reports) {
+  using Clock = std::chrono::steady_clock;
+  for (const Pass& pass : kPipeline) {
+    if (pass.when != nullptr && !pass.when(context)) continue;
+    const Clock::time_point begin = Clock::now();
+    SLUICE_RETURN_IF_ERROR(pass.run(graph, context));
+    if (reports != nullptr) {
+      const std::chrono::duration<double> taken = Clock::now() - begin;
+      reports->push_back({pass.name, taken.count(),
+                          static_cast<int64_t>(graph.nodes().size())});
+    }
+    SLUICE_RETURN_IF_ERROR(AfterPass(pass.name, graph));
+  }
+  return {};
+}
+
+}  // namespace sluice::passes

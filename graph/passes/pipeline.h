@@ -1,0 +1,50 @@
+// The order of passes: one table, for sessions, tools, tests and docs.
+#ifndef SLUICE_GRAPH_PASSES_PIPELINE_H_
+#define SLUICE_GRAPH_PASSES_PIPELINE_H_
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/passes/passes.h"
+
+namespace sluice::passes {
+
+// What passes may read beside the graph.
+struct Context {
+  DeviceDescriptions devices;  // the first is where unplaced nodes go
+  Fold fold;
+  bool simplify = true;
+  bool soft_placement = false;
+  bool fuse = true;
+  std::optional<DType> half;  // of mixed precision
+};
+
+struct Pass {
+  const char* name;  // "order_variables"; that of several rows if it runs again
+  const char* what;  // a few words
+  Status (*run)(Graph& graph, const Context& context);
+  // Whether it is part of a step; null: always.
+  bool (*when)(const Context& context) = nullptr;
+};
+
+// From an extracted step to a placed graph in the order in which it runs. What
+// is left is Partition.
+std::span<const Pass> Pipeline();
+
+// What one pass did.
+struct PassReport {
+  std::string name;
+  double seconds = 0;
+  int64_t nodes = 0;  // that it left
+};
+
+// Runs the passes that are part of the step. In debug and test builds Verify
+// looks at what each left. Errors of Verify name the pass.
+Status RunPipeline(Graph& graph, const Context& context,
+                   std::vector<PassReport>* reports = nullptr);
+
+}  // namespace sluice::passes
+
+#endif  // SLUICE_GRAPH_PASSES_PIPELINE_H_

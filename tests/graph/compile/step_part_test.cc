@@ -1,0 +1,289 @@
+// The two halves of planning: a step that is cut without a device at hand, sent
+// as text and compiled elsewhere computes the same bits.
+#include "graph/compile/step_part.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+
+#include "engine/runtime/executor.h"
+#include "engine/runtime/rendezvous.h"
+#include "engine/runtime/step_threads.h"
+#include "graph/builder.h"
+#include "graph/compile/describe_device.h"
+#include "graph/compile/evaluate.h"
+#include "graph/compile/extract.h"
+#include "graph/compile/lower.h"
+#include "graph/session/session.h"
+#include "graph/session/step_builder.h"
+#include "models/optim/optimizers.h"
+#include "models/zoo/mnist_networks.h"
+#include "models/zoo/resnet.h"
+#include "tests/support/error_text.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using Devices = std::vector<std::unique_ptr<Device>>;
+
+// Training of a network on two devices.
+struct Training {
+  Graph graph;
+  Output image, label, loss;
+  Operation train;
+  std::vector<Operation> initializers;
+
+  template <typename Network>
+  Training(const Network& network, const Shape& images) {
+    image = graph.Placeholder("image", DType::kFloat32, images);
+    label = graph.Placeholder("label", DType::kInt64, {images[0]});
+    loss = Mean(SparseSoftmaxCrossEntropy(network(Scope(graph), image), label));
+    train = optimizers::Momentum(0.1, 0.9).Minimize(loss);
+    // Layers in turn; an optimizer's slots stay beside their variable.
+    std::map<std::string, size_t> layers;
+    for (const Output& variable : graph.Variables()) {
+      const std::string& name = variable.node().name();
+      const std::string layer = name.substr(0, name.find('/'));
+      const size_t index = layers.emplace(layer, layers.size()).first->second;
+      variable.node().set_device(index % 2 == 0 ? "/cpu:0" : "/cpu:1");
+    }
+    for (Node* node : graph.Initializers()) initializers.emplace_back(node);
+  }
+};
+
+Devices OpenCpus(int count) {
+  Devices devices;
+  for (int i = 0; i < count; ++i) {
+    devices.push_back(Device::Open({DeviceType::kCpu, i}).ValueOrThrow());
+  }
+  return devices;
+}
+
+// A worker: has the text of its parts and nothing of the graph.
+class Worker {
+ public:
+  Worker(const std::vector<std::string>& parts, Devices& devices,
+         const std::vector<size_t>& edge_bytes)
+      : rendezvous_(edge_bytes) {
+    for (const std::string& text : parts) {
+      const StepPart part = ParsePart(text).ValueOrThrow();
+      for (const auto& device : devices) {
+        if (device->name().ToString() != part.device) continue;
+        plans_.push_back(
+            std::make_unique<Plan>(Compile(part, *device).ValueOrThrow()));
+        executors_.push_back(
+            std::make_unique<Executor>(*plans_.back(), *device));
+      }
+    }
+    REQUIRE(executors_.size() == parts.size());
+  }
+
+  void Run(std::vector<void*> feeds, std::vector<void*> fetches,
+           uint64_t step) {
+    const auto never = std::chrono::steady_clock::time_point::max();
+    rendezvous_.Begin(never);
+    stop_.Begin(&rendezvous_, never);
+    threads_.Run(static_cast<int>(plans_.size()), [&](int64_t i, int64_t) {
+      StepContext context;
+      context.seed = plans_[i]->seed;
+      context.step = step;
+      context.rendezvous = &rendezvous_;
+      (void)executors_[i]
+          ->Run({feeds, fetches, 0}, context, stop_, nullptr)
+          .ok();
+    });
+    stop_.End();
+    ThrowIfError(stop_.stopped() ? stop_.status() : Status());
+  }
+
+ private:
+  LocalRendezvous rendezvous_;
+  StepStop stop_;
+  StepThreads threads_;
+  std::vector<std::unique_ptr<Plan>> plans_;
+  std::vector<std::unique_ptr<Executor>> executors_;
+};
+
+// A step cut by descriptions that were written down, as text.
+struct Texts {
+  std::vector<std::string> parts;
+  StepParts cut;
+
+  Texts(const Graph& graph, const StepRequest& request, const Devices& devices,
+        const StepSettings& settings) {
+    passes::Context context;
+    for (const auto& device : devices) {
+      context.devices.push_back(
+          DeviceDescription::Parse(DescribeDevice(*device).ToText())
+              .ValueOrThrow());
+    }
+    context.fold = FoldNode;
+    context.half = HalfTypeOf(settings.precision);
+    cut = PartitionStep(ExtractStep(graph, request).ValueOrThrow(), context,
+                        settings)
+              .ValueOrThrow();
+    for (const StepPart& part : cut.parts) {
+      parts.push_back(PrintPart(part));
+      CHECK(PrintPart(ParsePart(parts.back()).ValueOrThrow()) == parts.back());
+    }
+  }
+};
+
+Tensor Uniform(const Shape& shape) {
+  std::mt19937 random(5);
+  Tensor t(DType::kFloat32, shape);
+  for (float& v : t.values<float>()) {
+    v = std::uniform_real_distribution<float>(0, 1)(random);
+  }
+  return t;
+}
+
+void CheckSameBits(Training& training, const Shape& images,
+                   const StepSettings& settings) {
+  const Tensor image = Uniform(images);
+  Tensor label(DType::kInt64, {images[0]});
+  for (int64_t i = 0; i < images[0]; ++i) {
+    label.data<int64_t>()[i] = i % 10;
+  }
+  SessionOptions options;
+  options.devices = {"/cpu:0", "/cpu:1"};
+  options.deterministic = settings.deterministic;
+  options.precision = settings.precision;
+  options.executor = settings.executor;
+  options.seed = settings.seed;
+  Session session(training.graph, options);
+  session.Initialize();
+
+  Devices devices = OpenCpus(2);
+  const Texts first(training.graph, {{}, {}, training.initializers}, devices,
+                    settings);
+  Worker(first.parts, devices, first.cut.edge_bytes).Run({}, {}, 0);
+  const StepRequest request = {
+      {{training.image, images}, {training.label, {images[0]}}},
+      {training.loss},
+      {training.train}};
+  const Texts step(training.graph, request, devices, settings);
+  CHECK(step.parts.size() == 2);
+  CHECK(step.cut.edge_bytes.size() > 2);
+  Worker worker(step.parts, devices, step.cut.edge_bytes);
+  Tensor loss(DType::kFloat32, {});
+  for (uint64_t i = 0; i < 3; ++i) {
+    const Tensor wanted =
+        session.Run({{training.image, image}, {training.label, label}},
+                    training.loss, {training.train});
+    worker.Run({const_cast<void*>(image.raw()), label.raw()}, {loss.raw()}, i);
+    CHECK(loss.BitEqual(wanted));
+  }
+  for (const Output& variable : training.graph.Variables()) {
+    const Variable* found = nullptr;
+    for (const auto& device : devices) {
+      if (auto* here = device->variables().Find(variable.node().origin())) {
+        found = here;
+      }
+    }
+    REQUIRE(found != nullptr);
+    CHECK(found->value.BitEqual(session.Read(variable)));
+  }
+}
+
+TEST_CASE("parts of MNIST's training step go through text") {
+  const Shape images = {8, 28, 28, 1};
+  for (const Precision precision :
+       {Precision::kFloat32, Precision::kBFloat16}) {
+    for (const bool deterministic : {false, true}) {
+      Training training(
+          [](const Scope& scope, const Output& x) {
+            return MnistNetwork(scope, "cnn", x, /*training=*/true);
+          },
+          images);
+      CheckSameBits(training, images,
+                    {deterministic, precision, ExecutorMode::kAuto, 17});
+    }
+  }
+}
+
+TEST_CASE("parts of ResNet-20's training step go through text") {
+  const Shape images = {4, 32, 32, 3};
+  Training training(
+      [](const Scope& scope, const Output& x) {
+        return ResNet(scope, "resnet20", x, {.classes = 10, .training = true});
+      },
+      images);
+  CheckSameBits(training, images, {.seed = 3});
+}
+
+TEST_CASE("settings of a part survive its text") {
+  StepPart part;
+  part.device = "/gpu:3";
+  part.settings = {true, Precision::kTf32, ExecutorMode::kDataflow,
+                   ~uint64_t{0}};
+  part.graph = std::make_unique<Graph>();
+  const StepPart read = ParsePart(PrintPart(part)).ValueOrThrow();
+  CHECK(read.device == part.device);
+  CHECK(read.settings.deterministic);
+  CHECK(read.settings.precision == Precision::kTf32);
+  CHECK(read.settings.executor == ExecutorMode::kDataflow);
+  CHECK(read.settings.seed == ~uint64_t{0});
+}
+
+TEST_CASE("texts that are no part") {
+  StepPart empty;
+  empty.graph = std::make_unique<Graph>();
+  const std::string good = PrintPart(empty);
+  CHECK(ParsePart(good).ok());
+  for (const std::string& bad :
+       {std::string(), std::string("{}"), std::string("{}\n"),
+        std::string("x = Relu(y)\n"), std::string("[1]\n"), good + "x = ?\n",
+        std::string(R"({"device":7,"deterministic":true,"precision":"fp32",)"
+                    R"("executor":"auto","seed":1})"
+                    "\n"),
+        std::string(R"({"device":"/cpu:0","deterministic":true,"precision":)"
+                    R"("fp7","executor":"auto","seed":1})"
+                    "\n"),
+        std::string(R"({"device":"/cpu:0","deterministic":true,"precision":)"
+                    R"("fp32","executor":"fast","seed":1})"
+                    "\n")}) {
+    CAPTURE(bad);
+    CHECK_FALSE(ParsePart(bad).ok());
+  }
+}
+
+TEST_CASE("a part for a device that is not there is an error") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output y = Exp(x);
+  y.node().set_device("/cpu:1");
+  Devices devices = OpenCpus(2);
+  Texts texts(graph, {{{x, {2}}}, {y}, {}}, devices, {});
+  devices.pop_back();
+  const Status lacking = CompileParts(std::move(texts.cut), devices).status();
+  CHECK(lacking.code() == Code::kNotFound);
+  CHECK(Contains(lacking.message(), "'/cpu:1', which is not open here"));
+  CHECK(Contains(lacking.message(), "Fetch '"));
+}
+
+TEST_CASE("a description of a device survives its text") {
+  const auto device = Device::Open({DeviceType::kCpu, 2}).ValueOrThrow();
+  const DeviceDescription described = DescribeDevice(*device);
+  CHECK(described.incarnation == device->incarnation());
+  CHECK(described.kernels.at("MatMul").Contains(DType::kFloat32));
+  CHECK_FALSE(described.kernels.at("MatMul").Contains(DType::kBool));
+  CHECK_FALSE(described.kernels.contains("NoSuchOp"));
+  const Result<DeviceDescription> read =
+      DeviceDescription::Parse(described.ToText());
+  REQUIRE(read.ok());
+  CHECK(read->ToText() == described.ToText());
+  CHECK(read->name == "/cpu:2");
+  CHECK(read->incarnation == described.incarnation);
+  for (const char* bad : {"", "{}", "[]", "{\"name\":\"/tpu:0\"}"}) {
+    const Result<DeviceDescription> parsed = DeviceDescription::Parse(bad);
+    CHECK_FALSE(parsed.ok());
+  }
+  const auto another = Device::Open({DeviceType::kCpu, 2}).ValueOrThrow();
+  CHECK(another->incarnation() != device->incarnation());
+}
+
+}  // namespace
+}  // namespace sluice

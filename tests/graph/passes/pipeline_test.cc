@@ -1,0 +1,79 @@
+// The table of passes: what is part of which step, what is reported of it, and
+// that the docs have the same list.
+#include "graph/passes/pipeline.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "graph/builder.h"
+#include "graph/compile/evaluate.h"
+#include "graph/compile/extract.h"
+#include "graph/session/session.h"
+#include "tests/support/described.h"
+
+namespace sluice {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names Run(const passes::Context& context) {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});
+  const Output y = Relu(x + x);
+  auto step = ExtractStep(graph, {{{x, {2, 3}}}, {y}, {}}).ValueOrThrow();
+  std::vector<passes::PassReport> reports;
+  ThrowIfError(passes::RunPipeline(*step, context, &reports));
+  CHECK(reports.back().nodes == static_cast<int64_t>(step->nodes().size()));
+  Names names;
+  for (const passes::PassReport& report : reports) {
+    CHECK(report.seconds >= 0);
+    CHECK(report.nodes > 0);
+    names.push_back(report.name);
+  }
+  return names;
+}
+
+TEST_CASE("which passes a step goes through") {
+  passes::Context context;
+  context.devices = testing::Described({"/cpu:0"});
+  context.fold = FoldNode;
+  CHECK(Run(context) == Names{"prune", "refine", "simplify", "merge",
+                              "fold_batch_norm", "prune", "place",
+                              "pad_channels", "prune", "order_variables",
+                              "fuse", "schedule"});
+  context.simplify = context.fuse = false;
+  context.soft_placement = true;
+  context.half = DType::kBFloat16;
+  CHECK(Run(context) == Names{"prune", "refine", "prune", "place",
+                              "move_unsupported", "mix_bfloat16",
+                              "pad_channels", "prune", "order_variables",
+                              "schedule"});
+}
+
+TEST_CASE("a prepared step says what its passes did") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  Session session(graph);
+  const StepInfo info = session.Prepare({{x, {2}}}, {Exp(x)}).info();
+  REQUIRE(info.passes.size() == 12);
+  CHECK(info.passes[0].name == "prune");
+  CHECK(info.passes[11].name == "schedule");
+  CHECK(info.passes[11].nodes == 3);  // feed, exp, fetch
+}
+
+TEST_CASE("the list in docs/architecture.md is the table") {
+  std::ifstream file(SLUICE_SOURCE_DIR "/docs/architecture.md");
+  Names rows, wanted;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| `")) rows.push_back(line);
+  }
+  for (const passes::Pass& pass : passes::Pipeline()) {
+    wanted.push_back(fmt::format("| `{}` | {} |", pass.name, pass.what));
+  }
+  CHECK(rows == wanted);
+}
+
+}  // namespace
+}  // namespace sluice
