@@ -30,6 +30,14 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"dist", {"engine", "graph", "io"}},
     {"models", {"engine", "graph", "io", "dist"}},
 };
+// Rooms of a folder that may include only some of its other rooms. What lies
+// beside the rooms is for all of them.
+const std::map<std::string, std::set<std::string>> kRoomMayInclude = {
+    {"models/nn", {}},
+    {"models/optim", {"models/nn"}},
+    {"models/train", {"models/nn", "models/optim"}},
+    {"models/zoo", {"models/nn"}},
+};
 const std::set<std::string> kUnrestricted = {"apps", "tests", "bench"};
 const std::set<std::string> kPublicFolders = {"engine", "graph", "io",
                                               "models"};
@@ -85,6 +93,23 @@ std::string FolderOf(std::string_view path) {
   return kMayInclude.contains(two) ? two : "";
 }
 
+// "models/train" of "models/train/hooks.h"; empty for a path of no room.
+std::string RoomOf(std::string_view path) {
+  const size_t slash = path.find('/');
+  if (slash == std::string_view::npos) return "";
+  const size_t second = path.find('/', slash + 1);
+  return second == std::string_view::npos ? ""
+                                          : std::string(path.substr(0, second));
+}
+
+// Whether a file of one room may include one of another.
+bool RoomMayInclude(const std::string& room, const std::string& target) {
+  const auto rule = kRoomMayInclude.find(room);
+  return rule == kRoomMayInclude.end() || target.empty() || target == room ||
+         FolderOf(target + "/") != FolderOf(room + "/") ||
+         rule->second.contains(target);
+}
+
 struct Include {
   bool quoted;
   std::string name;
@@ -126,6 +151,10 @@ Lines Violations(const std::string& path, const std::string& text) {
                !kMayInclude.at(folder).contains(target)) {
       found.push_back(fmt::format("{}: {} may not include \"{}\"", path, folder,
                                   include.name));
+    }
+    if (include.quoted && !RoomMayInclude(RoomOf(path), RoomOf(include.name))) {
+      found.push_back(fmt::format("{}: {} may not include \"{}\"", path,
+                                  RoomOf(path), include.name));
     }
     // The C++ library's own headers have neither a dot nor a slash.
     if (public_header && include.name.ends_with(".pb.h")) {
@@ -242,6 +271,24 @@ TEST_CASE("an include against the layers is found") {
         1);
   CHECK(Violations("models/a.cc", "#include \"io/idx.h\"\n").empty());
   CHECK(Violations("apps/a.cc", "#include \"kernels/cpu/b.h\"\n").empty());
+}
+
+TEST_CASE("an include against the rooms of a folder is found") {
+  CHECK(
+      Violations("models/train/a.cc", "#include \"models/cli/b.h\"\n").size() ==
+      1);
+  CHECK(Violations("models/optim/a.cc", "#include \"models/train/b.h\"\n")
+            .size() == 1);
+  CHECK(
+      Violations("models/zoo/a.cc", "#include \"models/train/b.h\"\n").size() ==
+      1);
+  CHECK(Violations("models/train/a.cc",
+                   "#include \"models/optim/b.h\"\n"
+                   "#include \"models/run_context.h\"\n"
+                   "#include \"graph/ops/b.h\"\n")
+            .empty());
+  CHECK(
+      Violations("models/cli/a.cc", "#include \"models/train/b.h\"\n").empty());
 }
 
 TEST_CASE("an include that is no path from the root is found") {

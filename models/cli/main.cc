@@ -10,11 +10,11 @@
 #include "models/cli/command_line.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
+#include "models/cli/predictions.h"
 #include "models/cli/progress.h"
 #include "models/train/export.h"
 #include "models/train/hooks.h"
 #include "models/train/memory_check.h"
-#include "models/train/predictions.h"
 #include "models/train/trainer.h"
 
 namespace sluice {
@@ -214,7 +214,11 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
   return 0;
 }
 
-int Run(const TrainerSpec& spec, const CommandLine& line) {
+int Run(const TrainerSpec& spec, CommandLine line) {
+  console::Reporter reporter;
+  const InterruptToken interrupted;
+  line.training.reporter = &reporter;
+  line.training.stop = &interrupted;
   SetComputeThreads(line.threads);
   NoteInterrupts();
   switch (line.command) {

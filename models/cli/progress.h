@@ -8,20 +8,9 @@
 #include <string>
 
 #include "models/train/hook.h"
+#include "models/train/throughput.h"
 
 namespace sluice {
-
-// Images per second between calls, evaluations not counted.
-class Throughput {
- public:
-  void Start(const TrainingRun& run);
-  // Since Start or the last call; 0 when nothing was trained on.
-  double Since(const TrainingRun& run);
-
- private:
-  int64_t examples_ = 0;
-  double seconds_ = 0;
-};
 
 // Where stderr is a terminal, one line that is renewed several times a second;
 // else a line every `every` steps. And a line for each evaluation.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "models/cli/interrupt.h"
 #include "models/nn/metrics.h"
 #include "models/train/weights_file.h"
 
@@ -29,6 +28,10 @@ std::vector<Output> OutputsOf(const NamedOutputs& named) {
   std::vector<Output> outputs;
   for (const auto& [name, output] : named) outputs.push_back(output);
   return outputs;
+}
+
+bool Stopped(const StopToken* stop) {
+  return stop != nullptr && !stop->Reason().empty();
 }
 
 }  // namespace
@@ -93,7 +96,7 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
   }
 }
 
-std::optional<Evaluation> Inference::Evaluate() {
+std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
   const auto begin = std::chrono::steady_clock::now();
   evaluate_->Prepare(FullBatch(input_, run_));
   std::vector<MeanOverSet> means(1 + model_.metrics.size());
@@ -101,7 +104,7 @@ std::optional<Evaluation> Inference::Evaluate() {
   Iterator batches = input_.MakeIterator();
   Example batch;
   while (batches.Next(&batch).ValueOrThrow()) {
-    if (InterruptSignal() != 0) return std::nullopt;
+    if (Stopped(stop)) return std::nullopt;
     const int64_t rows = RowsOf(batch);
     const std::span<const Tensor> figures = evaluate_->Run(batch);
     for (size_t i = 0; i < means.size(); ++i) means[i].Add(figures[i], rows);
@@ -122,7 +125,7 @@ StepInfo Inference::PreparePrediction() {
   return predict_->Prepare(FullBatch(input_, run_));
 }
 
-void Inference::Predict(const OnBatch& fn) {
+void Inference::Predict(const OnBatch& fn, const StopToken* stop) {
   if (model_.exports.empty()) {
     throw Error(Code::kInvalidArgument,
                 "the model has nothing to predict: its ModelSpec names no "
@@ -131,7 +134,7 @@ void Inference::Predict(const OnBatch& fn) {
   PreparePrediction();
   Iterator batches = input_.MakeIterator();
   Example batch;
-  while (InterruptSignal() == 0 && batches.Next(&batch).ValueOrThrow()) {
+  while (!Stopped(stop) && batches.Next(&batch).ValueOrThrow()) {
     const std::span<const Tensor> values = predict_->Run(batch);
     Example exports;
     for (size_t i = 0; i < values.size(); ++i) {

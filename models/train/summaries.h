@@ -6,8 +6,8 @@
 #include <string>
 
 #include "io/event_file.h"
-#include "models/cli/progress.h"
 #include "models/train/hook.h"
+#include "models/train/throughput.h"
 
 namespace sluice {
 

@@ -225,7 +225,7 @@ std::optional<Evaluation> TrainingRun::Evaluate() {
     inference_ = std::make_unique<Inference>(spec_, run, options_.session);
   }
   inference_->CopyVariables(graph_, *session_);
-  std::optional<Evaluation> evaluation = inference_->Evaluate();
+  std::optional<Evaluation> evaluation = inference_->Evaluate(options_.stop);
   if (evaluation) evaluation->step = step_;
   return evaluation;
 }
