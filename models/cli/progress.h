@@ -28,9 +28,9 @@ class Progress : public Hook {
 
   int64_t every_;
   Throughput throughput_;
-  double images_per_second_ = 0;  // as last shown
-  std::optional<double> loss_;    // smoothed
-  int64_t loss_step_ = 0;         // the newest in it
+  double examples_per_second_ = 0;  // as last shown
+  std::optional<double> loss_;      // smoothed
+  int64_t loss_step_ = 0;           // the newest in it
   std::chrono::steady_clock::time_point shown_;
 };
 

@@ -88,7 +88,7 @@ void Summaries::AfterStep(TrainingRun& run) {
     ThrowIfError(train_->Scalar("loss_scale", step, *measured.loss_scale));
   }
   ThrowIfError(
-      train_->Scalar("images_per_second", step, throughput_.Since(run)));
+      train_->Scalar("examples_per_second", step, throughput_.Since(run)));
   for (const auto& [name, value] : measured.metrics) {
     ThrowIfError(train_->Scalar(name, step, value));
   }

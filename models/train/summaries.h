@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Every `every` steps loss, learning rate, images per second, metrics and the
+// Every `every` steps loss, learning rate, examples per second, metrics and the
 // model's summaries; after each evaluation its figures, and histograms of the
 // trainable variables; once the graph and a few input images. Does nothing but
 // say so where the build lacks event files.

@@ -138,7 +138,7 @@ TrainingResult Trainer::Train() {
   result.stop_reason = run.stop_reason();
   if (save) result.checkpoint = save->last_path();
   if (run.training_seconds() > 0) {
-    result.images_per_second =
+    result.examples_per_second =
         static_cast<double>(run.examples()) / run.training_seconds();
   }
   result.seconds =

@@ -28,7 +28,7 @@ struct TrainingResult {
   std::optional<Evaluation> evaluation;
   double seconds = 0;  // of this call
   // While training, in this call.
-  double images_per_second = 0;
+  double examples_per_second = 0;
   std::string stop_reason;  // empty: all steps were done
   std::string checkpoint;   // the last one's path, if any was saved
 };

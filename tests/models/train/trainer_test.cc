@@ -60,7 +60,7 @@ TEST_CASE("it learns") {
   CHECK(result.evaluation->examples == testing::kPoints);
   CHECK(*result.evaluation->Find("accuracy") > 0.8);
   CHECK(*result.evaluation->Find("loss") < 0.6);
-  CHECK(result.images_per_second > 0);
+  CHECK(result.examples_per_second > 0);
 }
 
 TEST_CASE("200 steps are 100, a resume and 100, bit for bit") {
@@ -92,7 +92,7 @@ TEST_CASE("a finished training is not trained further") {
   const Checkpoint before = Newest(folder / "log");
   const TrainingResult result = TrainFor(folder / "log", 2, 100);
   CHECK(result.steps == 20);
-  CHECK(result.images_per_second == 0);
+  CHECK(result.examples_per_second == 0);
   CHECK(result.evaluation.has_value());
   CheckEqual(Newest(folder / "log"), before);
 }
