@@ -177,6 +177,8 @@ Checkpoint TrainingRun::Capture() const {
   checkpoint.state.seed = context_.seed;
   checkpoint.state.dataset_position = batches_.SavePosition();
   checkpoint.state.schedule = learning_rate_.description();
+  // For who looks at the file; Restore takes it from the variables.
+  checkpoint.state.loss_scale = loss_scale().value_or(1);
   checkpoint.state.extra["program"] = spec_.name;
   checkpoint.tensors = ReadVariables(*session_, graph_.Variables());
   return checkpoint;
