@@ -12,7 +12,6 @@
 #include "io/checkpoint.h"
 #include "models/train/hooks.h"
 #include "tests/support/error_text.h"
-#include "tests/support/stderr_text.h"
 #include "tests/support/toy_training.h"
 
 namespace sluice {
@@ -215,74 +214,6 @@ TEST_CASE("weights alone begin a training at step 0") {
   CHECK(
       Contains(ErrorOf([&] { Trainer(ToySpec(), ToyRun(1), options).Train(); }),
                "nothing.safetensors"));
-}
-
-class Notes : public Reporter {
- public:
-  void Note(std::string_view line) override { lines.emplace_back(line); }
-  std::vector<std::string> lines;
-};
-
-TEST_CASE("what is told goes to the reporter and nowhere else") {
-  TemporaryFolder folder;
-  Notes notes;
-  TrainingOptions options;
-  const std::string printed = testing::StderrOf([&] {
-    TrainFor(folder / "log", 2, 10);
-    TrainFor(folder / "log", 2, 15);  // resumes without a reporter
-    options.reporter = &notes;
-    TrainFor(folder / "log", 2, 20, options);
-    options.log_dir = folder / "log";
-    Trainer(ToySpec(), ToyRun(2), options).Evaluate();
-  });
-  CHECK(printed.empty());
-  REQUIRE(notes.lines.size() == 2);
-  CHECK(Contains(notes.lines[0], "resuming from step 15 of "));
-  CHECK(Contains(notes.lines[1], "using "));
-}
-
-// Ends what asks it more often than `times`.
-class StopAfter : public StopToken {
- public:
-  explicit StopAfter(int times) : times_(times) {}
-  std::string Reason() const override {
-    return asked_++ < times_ ? "" : "enough";
-  }
-
- private:
-  int times_;
-  mutable int asked_ = 0;
-};
-
-TEST_CASE("a stop token ends training, which is saved and resumes") {
-  TemporaryFolder folder;
-  TrainFor(folder / "whole", 2, 20);
-  const StopAfter stop(7);  // asked once after each step
-  TrainingOptions options;
-  options.stop = &stop;
-  const TrainingResult stopped = TrainFor(folder / "log", 2, 100, options);
-  CHECK(stopped.steps == 8);
-  CHECK(stopped.stop_reason == "enough");
-  CHECK(!stopped.evaluation.has_value());
-  CHECK(Newest(folder / "log").state.step == 8);
-  const TrainingResult resumed = TrainFor(folder / "log", 2, 100);
-  CHECK(resumed.steps == 20);
-  CheckEqual(Newest(folder / "log"), Newest(folder / "whole"));
-}
-
-TEST_CASE("a stop token cuts evaluation and prediction short") {
-  TemporaryFolder folder;
-  TrainFor(folder / "log", 1, 10);
-  const StopAfter before_all(0), after_two(2);
-  TrainingOptions options;
-  options.log_dir = folder / "log";
-  options.stop = &before_all;
-  CHECK(!Trainer(ToySpec(), ToyRun(1), options).Evaluate().has_value());
-  options.stop = &after_two;
-  int batches = 0;
-  Trainer(ToySpec(), ToyRun(1), options)
-      .Predict([&](const Example&, const Example&) { return ++batches > 0; });
-  CHECK(batches == 2);
 }
 
 TEST_CASE("nothing trained cannot be evaluated") {
