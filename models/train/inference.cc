@@ -43,10 +43,10 @@ const double* Evaluation::Find(std::string_view name) const {
   return nullptr;
 }
 
-int64_t FullBatch(const Dataset& input, const RunContext& run) {
+int64_t FullBatch(const Dataset& input) {
   return input.cardinality() == kInfinite
-             ? run.batch_size
-             : std::min(run.batch_size, input.examples_per_epoch());
+             ? input.batch_size()
+             : std::min(input.batch_size(), input.examples_per_epoch());
 }
 
 int64_t RowsOf(const Example& batch) {
@@ -98,7 +98,7 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
 
 std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
   const auto begin = std::chrono::steady_clock::now();
-  evaluate_->Prepare(FullBatch(input_, run_));
+  evaluate_->Prepare(FullBatch(input_));
   std::vector<MeanOverSet> means(1 + model_.metrics.size());
   Evaluation evaluation;
   Iterator batches = input_.MakeIterator();
@@ -122,7 +122,7 @@ std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
 }
 
 StepInfo Inference::PreparePrediction() {
-  return predict_->Prepare(FullBatch(input_, run_));
+  return predict_->Prepare(FullBatch(input_));
 }
 
 void Inference::Predict(const OnBatch& fn, const StopToken* stop) {

@@ -90,7 +90,7 @@ class Inference {
 };
 
 // How many examples the largest batch of an input has.
-int64_t FullBatch(const Dataset& input, const RunContext& run);
+int64_t FullBatch(const Dataset& input);
 // How many examples a batch holds.
 int64_t RowsOf(const Example& batch);
 

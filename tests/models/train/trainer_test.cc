@@ -238,6 +238,35 @@ TEST_CASE("an input that ends, and its smaller last batch") {
   CHECK(result.evaluation->examples == testing::kPoints);
 }
 
+TEST_CASE("batches of another size than the run's are refused") {
+  TemporaryFolder folder;
+  TrainerSpec spec = ToySpec();
+  int64_t size = 10;
+  spec.input = [&](const RunContext& run) {
+    RunContext other = run;
+    other.batch_size = size;
+    return testing::Points(other);
+  };
+  const auto train = [&] {
+    Trainer(spec, ToyRun(1), {.log_dir = folder / "log"}).Train();
+  };
+  const std::string smaller = ErrorOf(train);
+  CHECK(Contains(smaller, "batches of 10"));
+  CHECK(Contains(smaller, "batch size is 25"));
+  // Larger than a pass, of which there is no whole batch.
+  size = 1000;
+  CHECK(Contains(ErrorOf(train), "batches of 1000"));
+  CHECK(std::filesystem::is_empty(folder / "log"));  // nothing was trained
+  size = 25;
+  train();
+
+  // An evaluation weighs every batch by its size, so that any will do.
+  size = 99;
+  const auto evaluation =
+      Trainer(spec, ToyRun(1), {.log_dir = folder / "log"}).Evaluate();
+  CHECK(evaluation->examples == testing::kPoints);
+}
+
 TEST_CASE("mistakes of a spec are told") {
   TrainerSpec no_model = ToySpec();
   no_model.model = nullptr;
