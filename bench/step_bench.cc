@@ -249,7 +249,7 @@ void BenchModel(const Options& options, const std::string& model) {
           {"batch", options.batch},
           {"threads", options.threads},
           {"steps_per_second", rate},
-          {"images_per_second", rate * static_cast<double>(options.batch)},
+          {"examples_per_second", rate * static_cast<double>(options.batch)},
           {"arena_bytes", step.info().arena_bytes},
           {"passes_ms", passes_ms},
           {"passes", passes}});

@@ -74,7 +74,7 @@ write_basic_package_version_file(
   ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 
-install(TARGETS sluice EXPORT sluiceTargets)
+install(TARGETS sluice sluice_cli EXPORT sluiceTargets)
 install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${package_folder})
 install(DIRECTORY ${SLUICE_HEADER_TREE}/sluice
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -37,7 +37,6 @@ function(sluice_configure target)
     PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(${target}
     PRIVATE $<BUILD_INTERFACE:sluice_warnings> $<BUILD_INTERFACE:Eigen3::Eigen>
-            $<BUILD_INTERFACE:CLI11::CLI11>
             $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
             fmt::fmt ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
   target_compile_definitions(${target} PRIVATE
@@ -63,6 +62,17 @@ function(sluice_configure target)
   endif()
 endfunction()
 
+# The same of sluice_cli, which alone parses command lines.
+function(sluice_configure_cli target)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME cli)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PUBLIC sluice
+    PRIVATE $<BUILD_INTERFACE:sluice_warnings> $<BUILD_INTERFACE:CLI11::CLI11>
+            $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> fmt::fmt)
+  target_compile_definitions(${target} PRIVATE
+    SLUICE_VERSION="${PROJECT_VERSION}")
+endfunction()
+
 # Compiles io/proto/*.proto into the build tree and adds them to the target.
 # They form a library of their own, since generated code has other warnings.
 function(sluice_protobuf target)
@@ -83,13 +93,18 @@ function(sluice_protobuf target)
   add_dependencies(${target} sluice_proto)
 endfunction()
 
-# Adds every .cc inside a folder and its rooms, but for what sluice_isa_sources
-# compiles. In release builds only kernels are worth -O3; elsewhere it costs a
-# fifth of the compile time and buys nothing.
+# sluice_sources(<target> <folder> [EXCEPT <room>]) adds every .cc inside a folder
+# and its rooms, but for one room and for what sluice_isa_sources compiles. In
+# release builds only kernels are worth -O3; elsewhere it costs a fifth of the
+# compile time and buys nothing.
 function(sluice_sources target folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
   list(FILTER sources EXCLUDE REGEX "/simd/")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" EXCEPT "")
+  if(arg_EXCEPT)
+    list(FILTER sources EXCLUDE REGEX "/${arg_EXCEPT}/")
+  endif()
   target_sources(${target} PRIVATE ${sources})
   if(NOT folder MATCHES "^kernels/")
     set_property(SOURCE ${sources} TARGET_DIRECTORY ${target}

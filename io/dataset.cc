@@ -255,6 +255,10 @@ int64_t Dataset::examples_per_epoch() const {
   return node_->examples_per_epoch();
 }
 
+int64_t Dataset::batch_size() const {
+  return node_->examples_per_element();
+}
+
 Iterator Dataset::MakeIterator() const {
   return Iterator(node_, INT64_MAX);
 }

@@ -101,6 +101,9 @@ class Dataset {
   int64_t cardinality() const;
   // Examples (not batches) in one pass, Repeat not counted.
   int64_t examples_per_epoch() const;
+  // Examples in an element, by what Batch was told; 1 without Batch. The last
+  // of a pass may have fewer.
+  int64_t batch_size() const;
 
   Iterator MakeIterator() const;
   // The first element. Throws Error, also when the dataset is empty.

@@ -16,6 +16,8 @@ struct RunContext {
   bool training() const { return mode == Mode::kTrain; }
 
   std::string data_dir;  // --data-dir; empty: none was given
+  // For the input function to give to Batch; training throws where the input
+  // has batches of another size.
   int64_t batch_size = 100;
   double epochs = 1;
   int64_t steps = 0;  // to train in place of epochs; 0: epochs

@@ -79,7 +79,7 @@ def print_results(results, sides):
         f" {first['threads']} thread(s); medians with quartiles"
     )
     print(
-        f"{'side':<21}{'steps/s':>9}{'':>20}{'images/s':>10}{'peak MB':>9}"
+        f"{'side':<21}{'steps/s':>9}{'':>20}{'examples/s':>12}{'peak MB':>9}"
         f"  {sides}: speed, memory"
     )
     for r in results:
@@ -87,7 +87,7 @@ def print_results(results, sides):
         digits = 1 if rate >= 10 else 3
         quartiles = f"{r['low']:.{digits}f} to {r['high']:.{digits}f}"
         line = f"{r['peer']:<21}{rate:>9.{digits}f}{quartiles:>20}"
-        line += f"{rate * r['batch']:>10.1f}{r['peak_bytes'] / 1e6:>9.0f}"
+        line += f"{rate * r['batch']:>12.1f}{r['peak_bytes'] / 1e6:>9.0f}"
         if "ratio" in r:
             line += (
                 f"  {r['ratio']:.2f}"

@@ -28,7 +28,7 @@ def parse(peer, modes, models=MNIST):
     parser = argparse.ArgumentParser(description=f"Steps in {peer}")
     parser.add_argument("--model", choices=models, default=models[0])
     parser.add_argument("--mode", choices=modes, default=modes[0])
-    parser.add_argument("--batch", type=int, default=100, help="images a step")
+    parser.add_argument("--batch", type=int, default=100, help="examples a step")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=100, help="a block")
     parser.add_argument("--blocks", type=int, default=15)

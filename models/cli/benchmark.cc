@@ -35,7 +35,7 @@ void Measure(const BenchmarkOptions& options, const std::function<void()>& step,
                        ? seconds[middle]
                        : (seconds[middle - 1] + seconds[middle]) / 2;
   result->p90 = seconds[static_cast<size_t>(std::ceil(0.9 * n)) - 1];
-  result->images_per_second =
+  result->examples_per_second =
       static_cast<double>(result->examples) / result->mean;
   result->peak_bytes = PeakMemory();
 }

@@ -23,8 +23,8 @@ struct BenchmarkResult {
   int64_t examples = 0;  // in a step
   double mean = 0;
   double median = 0;
-  double p90 = 0;                // nine of ten steps take no longer
-  double images_per_second = 0;  // by the mean
+  double p90 = 0;                  // nine of ten steps take no longer
+  double examples_per_second = 0;  // by the mean
   StepInfo info;
   size_t variable_bytes = 0;
   size_t peak_bytes = 0;  // that the process has held at a time

@@ -54,6 +54,10 @@ void ClearStatus() {
   status_shown = false;
 }
 
+void Reporter::Note(std::string_view line) {
+  console::Note(line);
+}
+
 std::string WithThousands(long long number) {
   std::string digits = fmt::format("{}", number);
   const size_t first = digits[0] == '-' ? 1 : 0;

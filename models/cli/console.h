@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "models/train/reporter.h"
+
 namespace sluice::console {
 
 // Is stderr a terminal, so that a status line can be overwritten?
@@ -17,6 +19,12 @@ void Note(std::string_view line);
 // Replaces the status line. Where stderr is no terminal it does nothing.
 void SetStatus(std::string_view line);
 void ClearStatus();
+
+// Notes of the trainer's, as Note prints them.
+class Reporter : public sluice::Reporter {
+ public:
+  void Note(std::string_view line) override;
+};
 
 // "1,234,567"
 std::string WithThousands(long long number);

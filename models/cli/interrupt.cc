@@ -34,4 +34,10 @@ const char* InterruptName(int signal) {
   return signal == SIGINT ? "SIGINT" : "SIGTERM";
 }
 
+std::string InterruptToken::Reason() const {
+  const int signal = InterruptSignal();
+  return signal == 0 ? std::string()
+                     : std::string(InterruptName(signal)) + " was received";
+}
+
 }  // namespace sluice

@@ -3,6 +3,10 @@
 #ifndef SLUICE_MODELS_CLI_INTERRUPT_H_
 #define SLUICE_MODELS_CLI_INTERRUPT_H_
 
+#include <string>
+
+#include "models/train/reporter.h"
+
 namespace sluice {
 
 // Notes SIGINT and SIGTERM from now on. For the whole process, so programs
@@ -14,6 +18,12 @@ int InterruptSignal();
 
 // "SIGINT", "SIGTERM"
 const char* InterruptName(int signal);
+
+// Ends training once a signal is noted.
+class InterruptToken : public StopToken {
+ public:
+  std::string Reason() const override;
+};
 
 }  // namespace sluice
 

@@ -70,7 +70,7 @@ void JsonEvents::AfterStep(TrainingRun& run) {
   for (const auto& [name, value] : run.measurement().metrics) {
     event[name] = value;
   }
-  event["images_per_second"] = throughput_.Since(run);
+  event["examples_per_second"] = throughput_.Since(run);
   Print(event);
 }
 

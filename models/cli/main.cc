@@ -10,11 +10,11 @@
 #include "models/cli/command_line.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
+#include "models/cli/predictions.h"
 #include "models/cli/progress.h"
 #include "models/train/export.h"
 #include "models/train/hooks.h"
 #include "models/train/memory_check.h"
-#include "models/train/predictions.h"
 #include "models/train/trainer.h"
 
 namespace sluice {
@@ -52,16 +52,17 @@ TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
 }
 
 void PrintResult(const TrainerSpec& spec, const CommandLine& line,
-                 const Evaluation& evaluation, double images_per_second,
+                 const Evaluation& evaluation, double examples_per_second,
                  double seconds) {
   const std::string model = ModelName(spec, line.run);
   const std::string dataset = DatasetName(spec, line.run);
   if (!line.json) {
     PrintLine(fmt::format(
-        "{} on {}: test {} ({} examples) after {} steps; {} images/s, {:.1f} s",
+        "{} on {}: test {} ({} examples) after {} steps; {} examples/s, "
+        "{:.1f} s",
         model, dataset, Describe(evaluation.values),
         console::WithThousands(evaluation.examples), evaluation.step,
-        console::WithThousands(std::llround(images_per_second)), seconds));
+        console::WithThousands(std::llround(examples_per_second)), seconds));
     return;
   }
   Json result = {{"event", "result"},
@@ -73,7 +74,7 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
   for (size_t i = first; i < evaluation.values.size(); ++i) {
     result["test_" + evaluation.values[i].first] = evaluation.values[i].second;
   }
-  result["images_per_second"] = images_per_second;
+  result["examples_per_second"] = examples_per_second;
   result["seconds"] = seconds;
   PrintLine(result.dump());
 }
@@ -127,7 +128,7 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
   if (!result.stop_reason.empty()) {
     console::Note("stopped early: " + result.stop_reason);
   }
-  PrintResult(spec, line, *result.evaluation, result.images_per_second,
+  PrintResult(spec, line, *result.evaluation, result.examples_per_second,
               result.seconds);
   return 0;
 }
@@ -192,7 +193,7 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
                    {"batch", result.examples},
                    {"threads", ComputeThreads().threads()},
                    {"steps", line.benchmark.steps},
-                   {"images_per_second", result.images_per_second},
+                   {"examples_per_second", result.examples_per_second},
                    {"seconds_mean", result.mean},
                    {"seconds_median", result.median},
                    {"seconds_p90", result.p90},
@@ -203,18 +204,22 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
     return 0;
   }
   PrintLine(fmt::format(
-      "{} {}, batch {}, {} threads: {:.2f} images/s; a step takes {:.1f} ms "
+      "{} {}, batch {}, {} threads: {:.2f} examples/s; a step takes {:.1f} ms "
       "(median {:.1f}, 90 % within {:.1f}; {} steps); memory: {} at most, "
       "arena {}, variables {}",
       model, mode, result.examples, ComputeThreads().threads(),
-      result.images_per_second, 1e3 * result.mean, 1e3 * result.median,
+      result.examples_per_second, 1e3 * result.mean, 1e3 * result.median,
       1e3 * result.p90, line.benchmark.steps, FormatBytes(result.peak_bytes),
       FormatBytes(result.info.arena_bytes),
       FormatBytes(result.variable_bytes)));
   return 0;
 }
 
-int Run(const TrainerSpec& spec, const CommandLine& line) {
+int Run(const TrainerSpec& spec, CommandLine line) {
+  console::Reporter reporter;
+  const InterruptToken interrupted;
+  line.training.reporter = &reporter;
+  line.training.stop = &interrupted;
   SetComputeThreads(line.threads);
   NoteInterrupts();
   switch (line.command) {

@@ -31,18 +31,6 @@ std::string Describe(
   return text;
 }
 
-void Throughput::Start(const TrainingRun& run) {
-  examples_ = run.examples();
-  seconds_ = run.training_seconds();
-}
-
-double Throughput::Since(const TrainingRun& run) {
-  const auto examples = static_cast<double>(run.examples() - examples_);
-  const double seconds = run.training_seconds() - seconds_;
-  Start(run);
-  return seconds > 0 ? examples / seconds : 0;
-}
-
 void Progress::Begin(TrainingRun& run) {
   throughput_.Start(run);
   shown_ = Clock::now();
@@ -54,7 +42,7 @@ bool Progress::Measures(const TrainingRun& run, int64_t step) const {
 
 std::string Progress::Line(TrainingRun& run) {
   if (const double rate = throughput_.Since(run); rate > 0) {
-    images_per_second_ = rate;
+    examples_per_second_ = rate;
   }
   std::string line =
       fmt::format("epoch {:.2f}/{:g}, step {}/{}", run.epoch(),
@@ -73,8 +61,8 @@ std::string Progress::Line(TrainingRun& run) {
                                 static_cast<double>(run.examples());
   const auto left = static_cast<double>(run.total_steps() - run.step());
   line += fmt::format(
-      ", {} images/s, {} left",
-      console::WithThousands(static_cast<int64_t>(images_per_second_)),
+      ", {} examples/s, {} left",
+      console::WithThousands(static_cast<int64_t>(examples_per_second_)),
       console::Duration(left * seconds_per_step));
   return line;
 }
@@ -97,10 +85,11 @@ void Progress::AfterStep(TrainingRun& run) {
 }
 
 void Progress::AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) {
-  console::Note(fmt::format(
-      "epoch {:.2f}, step {}: test {} ({} images, {})", run.epoch(), run.step(),
-      Describe(evaluation.values), console::WithThousands(evaluation.examples),
-      console::Duration(evaluation.seconds)));
+  console::Note(fmt::format("epoch {:.2f}, step {}: test {} ({} examples, {})",
+                            run.epoch(), run.step(),
+                            Describe(evaluation.values),
+                            console::WithThousands(evaluation.examples),
+                            console::Duration(evaluation.seconds)));
 }
 
 void Progress::End(TrainingRun& /*run*/) {

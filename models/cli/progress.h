@@ -8,20 +8,9 @@
 #include <string>
 
 #include "models/train/hook.h"
+#include "models/train/throughput.h"
 
 namespace sluice {
-
-// Images per second between calls, evaluations not counted.
-class Throughput {
- public:
-  void Start(const TrainingRun& run);
-  // Since Start or the last call; 0 when nothing was trained on.
-  double Since(const TrainingRun& run);
-
- private:
-  int64_t examples_ = 0;
-  double seconds_ = 0;
-};
 
 // Where stderr is a terminal, one line that is renewed several times a second;
 // else a line every `every` steps. And a line for each evaluation.
@@ -39,9 +28,9 @@ class Progress : public Hook {
 
   int64_t every_;
   Throughput throughput_;
-  double images_per_second_ = 0;  // as last shown
-  std::optional<double> loss_;    // smoothed
-  int64_t loss_step_ = 0;         // the newest in it
+  double examples_per_second_ = 0;  // as last shown
+  std::optional<double> loss_;      // smoothed
+  int64_t loss_step_ = 0;           // the newest in it
   std::chrono::steady_clock::time_point shown_;
 };
 

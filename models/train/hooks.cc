@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "models/cli/console.h"
 #include "models/optim/loss_scale.h"
 
 namespace sluice {
@@ -128,7 +127,7 @@ void Profile::End(TrainingRun& run) {
   if (!trace_) return;
   run.session().SetObserver(nullptr);
   ThrowIfError(trace_->Save(path_));
-  console::Note(fmt::format(
+  run.options().Note(fmt::format(
       "wrote a trace of {} kernel runs to {}; open it in ui.perfetto.dev",
       trace_->events(), path_));
   trace_.reset();

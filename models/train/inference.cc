@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "models/cli/interrupt.h"
 #include "models/nn/metrics.h"
 #include "models/train/weights_file.h"
 
@@ -31,6 +30,10 @@ std::vector<Output> OutputsOf(const NamedOutputs& named) {
   return outputs;
 }
 
+bool Stopped(const StopToken* stop) {
+  return stop != nullptr && !stop->Reason().empty();
+}
+
 }  // namespace
 
 const double* Evaluation::Find(std::string_view name) const {
@@ -40,10 +43,10 @@ const double* Evaluation::Find(std::string_view name) const {
   return nullptr;
 }
 
-int64_t FullBatch(const Dataset& input, const RunContext& run) {
+int64_t FullBatch(const Dataset& input) {
   return input.cardinality() == kInfinite
-             ? run.batch_size
-             : std::min(run.batch_size, input.examples_per_epoch());
+             ? input.batch_size()
+             : std::min(input.batch_size(), input.examples_per_epoch());
 }
 
 int64_t RowsOf(const Example& batch) {
@@ -93,15 +96,15 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
   }
 }
 
-std::optional<Evaluation> Inference::Evaluate() {
+std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
   const auto begin = std::chrono::steady_clock::now();
-  evaluate_->Prepare(FullBatch(input_, run_));
+  evaluate_->Prepare(FullBatch(input_));
   std::vector<MeanOverSet> means(1 + model_.metrics.size());
   Evaluation evaluation;
   Iterator batches = input_.MakeIterator();
   Example batch;
   while (batches.Next(&batch).ValueOrThrow()) {
-    if (InterruptSignal() != 0) return std::nullopt;
+    if (Stopped(stop)) return std::nullopt;
     const int64_t rows = RowsOf(batch);
     const std::span<const Tensor> figures = evaluate_->Run(batch);
     for (size_t i = 0; i < means.size(); ++i) means[i].Add(figures[i], rows);
@@ -119,10 +122,10 @@ std::optional<Evaluation> Inference::Evaluate() {
 }
 
 StepInfo Inference::PreparePrediction() {
-  return predict_->Prepare(FullBatch(input_, run_));
+  return predict_->Prepare(FullBatch(input_));
 }
 
-void Inference::Predict(const OnBatch& fn) {
+void Inference::Predict(const OnBatch& fn, const StopToken* stop) {
   if (model_.exports.empty()) {
     throw Error(Code::kInvalidArgument,
                 "the model has nothing to predict: its ModelSpec names no "
@@ -131,7 +134,7 @@ void Inference::Predict(const OnBatch& fn) {
   PreparePrediction();
   Iterator batches = input_.MakeIterator();
   Example batch;
-  while (InterruptSignal() == 0 && batches.Next(&batch).ValueOrThrow()) {
+  while (!Stopped(stop) && batches.Next(&batch).ValueOrThrow()) {
     const std::span<const Tensor> values = predict_->Run(batch);
     Example exports;
     for (size_t i = 0; i < values.size(); ++i) {

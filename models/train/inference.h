@@ -15,6 +15,7 @@
 #include "io/safetensors.h"
 #include "models/train/batch_step.h"
 #include "models/train/model_spec.h"
+#include "models/train/reporter.h"
 #include "models/train/variable_values.h"
 
 namespace sluice {
@@ -51,15 +52,15 @@ class Inference {
   // trains the same model.
   void CopyVariables(const Graph& graph, const Session& session);
 
-  // The whole set, the last batch as large as it is. nullopt when a noted
-  // signal (models/cli/interrupt.h) cut it short.
-  std::optional<Evaluation> Evaluate();
+  // The whole set, the last batch as large as it is. nullopt when `stop`,
+  // unless null, cut it short.
+  std::optional<Evaluation> Evaluate(const StopToken* stop = nullptr);
 
   // Calls fn for each batch with it and with the model's exports, until fn
-  // returns false.
+  // returns false or `stop`, unless null, says so.
   using OnBatch =
       std::function<bool(const Example& batch, const Example& exports)>;
-  void Predict(const OnBatch& fn);
+  void Predict(const OnBatch& fn, const StopToken* stop = nullptr);
 
   // The exports for one batch, in the model's order; the next call overwrites
   // them.
@@ -89,7 +90,7 @@ class Inference {
 };
 
 // How many examples the largest batch of an input has.
-int64_t FullBatch(const Dataset& input, const RunContext& run);
+int64_t FullBatch(const Dataset& input);
 // How many examples a batch holds.
 int64_t RowsOf(const Example& batch);
 

@@ -57,8 +57,8 @@ struct Flag {
 
 struct TrainerSpec {
   std::string name;  // of the program
-  // Batches for run.mode. For training it usually shards by rank, shuffles by
-  // seed and repeats; otherwise it ends.
+  // Batches of run.batch_size for run.mode. For training it usually shards by
+  // rank, shuffles by seed and repeats; otherwise it ends.
   std::function<Dataset(const RunContext& run)> input;
   // Builds the model below `scope`. Variables must have the same names in
   // every mode.

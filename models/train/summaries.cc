@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "models/cli/console.h"
-
 namespace sluice {
 namespace {
 
@@ -50,7 +48,7 @@ EventGraph ToEventGraph(const Graph& graph) {
 void Summaries::Begin(TrainingRun& run) {
   auto train = EventWriter::Open(JoinPath(log_dir_, "train"));
   if (!train.ok() && train.status().code() == Code::kUnimplemented) {
-    console::Note("no TensorBoard events: " + train.status().message());
+    run.options().Note("no TensorBoard events: " + train.status().message());
     return;
   }
   train_ = std::move(train).ValueOrThrow();
@@ -90,7 +88,7 @@ void Summaries::AfterStep(TrainingRun& run) {
     ThrowIfError(train_->Scalar("loss_scale", step, *measured.loss_scale));
   }
   ThrowIfError(
-      train_->Scalar("images_per_second", step, throughput_.Since(run)));
+      train_->Scalar("examples_per_second", step, throughput_.Since(run)));
   for (const auto& [name, value] : measured.metrics) {
     ThrowIfError(train_->Scalar(name, step, value));
   }

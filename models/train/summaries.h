@@ -6,12 +6,12 @@
 #include <string>
 
 #include "io/event_file.h"
-#include "models/cli/progress.h"
 #include "models/train/hook.h"
+#include "models/train/throughput.h"
 
 namespace sluice {
 
-// Every `every` steps loss, learning rate, images per second, metrics and the
+// Every `every` steps loss, learning rate, examples per second, metrics and the
 // model's summaries; after each evaluation its figures, and histograms of the
 // trainable variables; once the graph and a few input images. Does nothing but
 // say so where the build lacks event files.

@@ -6,8 +6,6 @@
 #include <cmath>
 
 #include "graph/text/text.h"
-#include "models/cli/console.h"
-#include "models/cli/interrupt.h"
 #include "models/train/export.h"
 #include "models/train/hooks.h"
 #include "models/train/summaries.h"
@@ -70,19 +68,19 @@ void Trainer::Begin(TrainingRun& run,
     const auto restored = saved->RestoreNewest().ValueOrThrow();
     if (restored) {
       for (const std::string& warning : restored->warnings) {
-        console::Note(warning);
+        options_.Note(warning);
       }
       run.Restore(restored->checkpoint, restored->path);
-      console::Note(
+      options_.Note(
           fmt::format("resuming from step {} of {} (--restart begins anew)",
                       run.step(), restored->path));
       const std::string& before = restored->checkpoint.state.schedule;
       if (before != run.learning_rate().description()) {
-        console::Note(fmt::format("the learning rate was {}, now it is {}",
+        options_.Note(fmt::format("the learning rate was {}, now it is {}",
                                   before, run.learning_rate().description()));
       }
       if (!options_.weights.empty()) {
-        console::Note(fmt::format("{} is not used: a checkpoint comes first",
+        options_.Note(fmt::format("{} is not used: a checkpoint comes first",
                                   options_.weights));
       }
       return;
@@ -90,7 +88,7 @@ void Trainer::Begin(TrainingRun& run,
   }
   if (!options_.weights.empty()) {
     run.LoadWeights(options_.weights);
-    console::Note(
+    options_.Note(
         fmt::format("beginning with the weights of {}", options_.weights));
   }
 }
@@ -106,7 +104,7 @@ TrainingResult Trainer::Train() {
     if (options_.restart) {
       const std::string moved = saved->SetAside().ValueOrThrow();
       if (!moved.empty()) {
-        console::Note("earlier checkpoints are now in " + moved);
+        options_.Note("earlier checkpoints are now in " + moved);
       }
     }
   }
@@ -140,7 +138,7 @@ TrainingResult Trainer::Train() {
   result.stop_reason = run.stop_reason();
   if (save) result.checkpoint = save->last_path();
   if (run.training_seconds() > 0) {
-    result.images_per_second =
+    result.examples_per_second =
         static_cast<double>(run.examples()) / run.training_seconds();
   }
   result.seconds =
@@ -168,18 +166,18 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
       break;
     }
     for (Hook* hook : hooks) hook->AfterStep(run);
-    if (run.step() >= next_evaluation && InterruptSignal() == 0) {
+    if (run.step() >= next_evaluation && options_.StopReason().empty()) {
       evaluate();
       next_evaluation = NextEvaluation(run);
     }
-    if (const int signal = InterruptSignal(); signal != 0) {
-      run.Stop(fmt::format("{} was received", InterruptName(signal)));
+    if (const std::string reason = options_.StopReason(); !reason.empty()) {
+      run.Stop(reason);
     }
   }
   run.Finish();
   const bool evaluated =
       result->evaluation && result->evaluation->step == run.step();
-  if (InterruptSignal() != 0) {
+  if (!options_.StopReason().empty()) {
     result->evaluation.reset();
   } else if (!evaluated) {
     evaluate();
@@ -195,7 +193,7 @@ std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
     auto inference =
         std::make_unique<Inference>(spec_, context, options_.session);
     inference->LoadWeights(options_.weights);
-    console::Note(fmt::format("using {}", options_.weights));
+    options_.Note(fmt::format("using {}", options_.weights));
     return inference;
   }
   std::optional<CheckpointManager::Restored> restored;
@@ -212,12 +210,12 @@ std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
                                   "give --weights",
                                   options_.log_dir));
   }
-  for (const std::string& warning : restored->warnings) console::Note(warning);
+  for (const std::string& warning : restored->warnings) options_.Note(warning);
   *step = restored->checkpoint.state.step;
   auto inference =
       std::make_unique<Inference>(spec_, context, options_.session);
   inference->SetVariables(restored->checkpoint.tensors, restored->path);
-  console::Note(fmt::format("using {}", restored->path));
+  options_.Note(fmt::format("using {}", restored->path));
   return inference;
 }
 
@@ -225,7 +223,7 @@ std::optional<Evaluation> Trainer::Evaluate() {
   int64_t step = 0;
   const auto inference = Trained(Mode::kEval, &step);
   inference->Freeze();
-  std::optional<Evaluation> evaluation = inference->Evaluate();
+  std::optional<Evaluation> evaluation = inference->Evaluate(options_.stop);
   if (evaluation) evaluation->step = step;
   return evaluation;
 }
@@ -234,7 +232,7 @@ void Trainer::Predict(const Inference::OnBatch& fn) {
   int64_t step = 0;
   const auto inference = Trained(Mode::kPredict, &step);
   inference->Freeze();
-  inference->Predict(fn);
+  inference->Predict(fn, options_.stop);
 }
 
 void Trainer::Export(const std::string& directory) {

@@ -23,11 +23,12 @@ namespace sluice {
 
 struct TrainingResult {
   int64_t steps = 0;  // completed, resumed ones included
-  // Of the final variables; nullopt when training was interrupted.
+  // Of the final variables; nullopt when options.stop cut training or the
+  // evaluation short.
   std::optional<Evaluation> evaluation;
   double seconds = 0;  // of this call
   // While training, in this call.
-  double images_per_second = 0;
+  double examples_per_second = 0;
   std::string stop_reason;  // empty: all steps were done
   std::string checkpoint;   // the last one's path, if any was saved
 };
@@ -42,11 +43,11 @@ class Trainer {
   void AddHook(std::unique_ptr<Hook> hook);
 
   // Trains run.epochs epochs in all: resumes from options.log_dir where there
-  // is a checkpoint, and says so on stderr.
+  // is a checkpoint, and tells the reporter so.
   TrainingResult Train();
 
   // With options.weights, or else the newest checkpoint in options.log_dir.
-  // The step is 0 for weights. nullopt: cut short by a signal.
+  // The step is 0 for weights. nullopt: cut short by options.stop.
   std::optional<Evaluation> Evaluate();
   void Predict(const Inference::OnBatch& fn);
   // Writes a folder that LoadExported (models/train/export.h) reads.

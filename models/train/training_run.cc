@@ -43,6 +43,18 @@ void WithoutLossScale(std::vector<Output>* variables,
   if (!here) std::erase_if(*tensors, in_tensors);
 }
 
+// Epochs, schedules and rates are reckoned with the run's batch size, so the
+// input must not have another.
+void CheckBatchSize(const TrainerSpec& spec, const Dataset& input,
+                    const RunContext& run) {
+  if (input.batch_size() == run.batch_size) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: the input has batches of {}, the run's batch "
+                          "size is {}; end the input with "
+                          "Batch(run.batch_size)",
+                          spec.name, input.batch_size(), run.batch_size));
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
@@ -67,6 +79,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   }
 
   features_ = std::make_unique<Features>(graph_, input_.Sample());
+  CheckBatchSize(spec, input_, context_);
   Scope root(graph_);
   model_ = spec.model(root, *features_, context_);
   if (!model_.loss.valid()) {
@@ -84,7 +97,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   plain_ = std::make_unique<BatchStep>(*session_, *features_,
                                        std::vector<Output>{model_.loss},
                                        std::vector<Operation>{train_});
-  info_ = plain_->Prepare(FullBatch(input_, context_));
+  info_ = plain_->Prepare(FullBatch(input_));
   session_->Initialize();
   std::vector<Output> measured = {model_.loss, graph_.Get("learning_rate")};
   for (const auto& [name, metric] : model_.metrics) measured.push_back(metric);
@@ -177,6 +190,8 @@ Checkpoint TrainingRun::Capture() const {
   checkpoint.state.seed = context_.seed;
   checkpoint.state.dataset_position = batches_.SavePosition();
   checkpoint.state.schedule = learning_rate_.description();
+  // For who looks at the file; Restore takes it from the variables.
+  checkpoint.state.loss_scale = loss_scale().value_or(1);
   checkpoint.state.extra["program"] = spec_.name;
   checkpoint.tensors = ReadVariables(*session_, graph_.Variables());
   return checkpoint;
@@ -225,7 +240,7 @@ std::optional<Evaluation> TrainingRun::Evaluate() {
     inference_ = std::make_unique<Inference>(spec_, run, options_.session);
   }
   inference_->CopyVariables(graph_, *session_);
-  std::optional<Evaluation> evaluation = inference_->Evaluate();
+  std::optional<Evaluation> evaluation = inference_->Evaluate(options_.stop);
   if (evaluation) evaluation->step = step_;
   return evaluation;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "models/train/batch_step.h"
 #include "models/train/inference.h"
 #include "models/train/model_spec.h"
+#include "models/train/reporter.h"
 
 namespace sluice {
 
@@ -34,6 +36,19 @@ struct TrainingOptions {
   // Activations that gradients compute again instead of keeping them.
   Recompute recompute = Recompute::kNone;
   SessionOptions session;
+  // Neither is owned. Without a reporter nothing is said, without a token
+  // nothing ends training early but its hooks.
+  Reporter* reporter = nullptr;
+  const StopToken* stop = nullptr;
+
+  // Tells the reporter, if there is one.
+  void Note(std::string_view line) const {
+    if (reporter != nullptr) reporter->Note(line);
+  }
+  // The token's; empty: go on.
+  std::string StopReason() const {
+    return stop == nullptr ? std::string() : stop->Reason();
+  }
 };
 
 // Figures of one batch.
@@ -106,8 +121,8 @@ class TrainingRun {
   // The model's variables alone, from a file (models/train/weights_file.h).
   void LoadWeights(const std::string& path);
 
-  // Evaluates the present variables on the evaluation input. nullopt when a
-  // noted signal cut it short.
+  // Evaluates the present variables on the evaluation input. nullopt when
+  // options().stop cut it short.
   std::optional<Evaluation> Evaluate();
 
   // Of the step on a full batch.

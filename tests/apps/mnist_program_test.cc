@@ -97,7 +97,7 @@ TEST_CASE("json: one object per line, the result last and as documented") {
   std::vector<std::string> keys;
   for (const auto& [key, value] : result.items()) keys.push_back(key);
   CHECK(keys == std::vector<std::string>{"event", "model", "dataset", "steps",
-                                         "test_accuracy", "images_per_second",
+                                         "test_accuracy", "examples_per_second",
                                          "seconds"});
   CHECK(result["event"] == "result");
   CHECK(result["model"] == "mlp");
@@ -107,7 +107,7 @@ TEST_CASE("json: one object per line, the result last and as documented") {
   // Exact: a count of right answers among 230.
   const double right = result["test_accuracy"].get<double>() * 230;
   CHECK(right == doctest::Approx(std::round(right)).epsilon(1e-12));
-  CHECK(result["images_per_second"] > 0);
+  CHECK(result["examples_per_second"] > 0);
   CHECK(result["seconds"] > 0);
 }
 

@@ -206,7 +206,7 @@ TEST_CASE("bench prints what the published benchmarks print") {
     CHECK(result["precision"] == "fp16");
     CHECK(result["batch"] == 4);
     const double mean = result["seconds_mean"];
-    CHECK(result["images_per_second"].get<double>() ==
+    CHECK(result["examples_per_second"].get<double>() ==
           doctest::Approx(4 / mean));
     CHECK(result["seconds_median"] <= result["seconds_p90"]);
     CHECK(result["arena_bytes"] > 0);

@@ -5,7 +5,8 @@ function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-set(options -D CMAKE_CXX_COMPILER=${COMPILER})
+set(options -D CMAKE_CXX_COMPILER=${COMPILER}
+            -D SLUICE_TESTS=${SLUICE_SOURCE}/tests)
 if(HOW STREQUAL "find")
   # A fresh prefix and build, or files of an earlier install would be found.
   file(REMOVE_RECURSE ${WORK})
@@ -23,3 +24,4 @@ run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/build -G ${GENERATOR}
     ${options})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer)
+run(${WORK}/build/program --version)

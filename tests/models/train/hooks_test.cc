@@ -165,7 +165,7 @@ TEST_CASE("summaries hold curves, histograms and the graph") {
   CHECK(train["scalar loss"] == 4);
   CHECK(train["scalar accuracy"] == 4);
   CHECK(train["scalar learning_rate"] == 4);
-  CHECK(train["scalar images_per_second"] == 4);
+  CHECK(train["scalar examples_per_second"] == 4);
   CHECK(train["histogram fc1/weights"] == 2);
   CHECK(train["graph "] == 1);
   std::map<std::string, int> eval = read("eval");

@@ -61,14 +61,14 @@ TEST_CASE("training reaches the same accuracy") {
 }
 
 Checkpoint TrainFor(const std::string& log_dir, Precision precision,
-                    int64_t steps) {
+                    int64_t steps, const TrainerSpec& spec = ToySpec()) {
   RunContext run = ToyRun(0);
   run.steps = steps;
   TrainingOptions options;
   options.log_dir = log_dir;
   options.session.deterministic = true;
   options.session.precision = precision;
-  Trainer(ToySpec(), run, options).Train();
+  Trainer(spec, run, options).Train();
   return CheckpointManager::Open(log_dir)
       .ValueOrThrow()
       .RestoreNewest()
@@ -97,6 +97,32 @@ TEST_CASE("training resumes bit for bit, the loss scale included") {
   CHECK(whole.at("loss_scale/good_steps").At(0) +
             whole.at("loss_scale/skipped_steps").At(0) ==
         60);
+}
+
+TEST_CASE(
+    "a checkpoint's state has the loss scale that training goes on with") {
+  TrainerSpec steep = ToySpec();  // its gradients overflow at first
+  steep.model = [](Scope& scope, const Features& in, const RunContext& run) {
+    ModelSpec model = testing::Network(scope, in, run);
+    model.loss = model.loss * 1000;
+    return model;
+  };
+  steep.optimizer = [](const RunContext&) { return optimizers::Sgd(1e-6); };
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  const auto scale_of = [](const Checkpoint& checkpoint) {
+    return ByName(checkpoint).at("loss_scale/scale").At(0);
+  };
+  const Checkpoint first = TrainFor(log, Precision::kFloat16, 1, steep);
+  CHECK(first.state.loss_scale == 16384);
+  CHECK(first.state.loss_scale == scale_of(first));
+  const Checkpoint resumed = TrainFor(log, Precision::kFloat16, 20, steep);
+  CHECK(resumed.state.loss_scale < first.state.loss_scale);
+  CHECK(resumed.state.loss_scale == scale_of(resumed));
+  CHECK(ByName(resumed).at("loss_scale/skipped_steps").At(0) ==
+        std::log2(32768 / resumed.state.loss_scale));
+  // There is none without scaling.
+  CHECK(TrainFor(log, Precision::kFloat32, 25, steep).state.loss_scale == 1);
 }
 
 TEST_CASE("one and two threads give the same bits") {

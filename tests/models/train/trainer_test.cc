@@ -59,7 +59,7 @@ TEST_CASE("it learns") {
   CHECK(result.evaluation->examples == testing::kPoints);
   CHECK(*result.evaluation->Find("accuracy") > 0.8);
   CHECK(*result.evaluation->Find("loss") < 0.6);
-  CHECK(result.images_per_second > 0);
+  CHECK(result.examples_per_second > 0);
 }
 
 TEST_CASE("200 steps are 100, a resume and 100, bit for bit") {
@@ -91,7 +91,7 @@ TEST_CASE("a finished training is not trained further") {
   const Checkpoint before = Newest(folder / "log");
   const TrainingResult result = TrainFor(folder / "log", 2, 100);
   CHECK(result.steps == 20);
-  CHECK(result.images_per_second == 0);
+  CHECK(result.examples_per_second == 0);
   CHECK(result.evaluation.has_value());
   CheckEqual(Newest(folder / "log"), before);
 }
@@ -236,6 +236,35 @@ TEST_CASE("an input that ends, and its smaller last batch") {
   CHECK(result.steps == 3);
   CHECK(Contains(result.stop_reason, "the input ended after 3 steps"));
   CHECK(result.evaluation->examples == testing::kPoints);
+}
+
+TEST_CASE("batches of another size than the run's are refused") {
+  TemporaryFolder folder;
+  TrainerSpec spec = ToySpec();
+  int64_t size = 10;
+  spec.input = [&](const RunContext& run) {
+    RunContext other = run;
+    other.batch_size = size;
+    return testing::Points(other);
+  };
+  const auto train = [&] {
+    Trainer(spec, ToyRun(1), {.log_dir = folder / "log"}).Train();
+  };
+  const std::string smaller = ErrorOf(train);
+  CHECK(Contains(smaller, "batches of 10"));
+  CHECK(Contains(smaller, "batch size is 25"));
+  // Larger than a pass, of which there is no whole batch.
+  size = 1000;
+  CHECK(Contains(ErrorOf(train), "batches of 1000"));
+  CHECK(std::filesystem::is_empty(folder / "log"));  // nothing was trained
+  size = 25;
+  train();
+
+  // An evaluation weighs every batch by its size, so that any will do.
+  size = 99;
+  const auto evaluation =
+      Trainer(spec, ToyRun(1), {.log_dir = folder / "log"}).Evaluate();
+  CHECK(evaluation->examples == testing::kPoints);
 }
 
 TEST_CASE("mistakes of a spec are told") {

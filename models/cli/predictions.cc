@@ -1,4 +1,4 @@
-#include "models/train/predictions.h"
+#include "models/cli/predictions.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // How predictions are printed. Internal to models/cli/main.cc.
-#ifndef SLUICE_MODELS_TRAIN_PREDICTIONS_H_
-#define SLUICE_MODELS_TRAIN_PREDICTIONS_H_
+#ifndef SLUICE_MODELS_CLI_PREDICTIONS_H_
+#define SLUICE_MODELS_CLI_PREDICTIONS_H_
 
 #include <cstdint>
 #include <string>
@@ -39,4 +39,4 @@ class PredictionPrinter {
 
 }  // namespace sluice
 
-#endif  // SLUICE_MODELS_TRAIN_PREDICTIONS_H_
+#endif  // SLUICE_MODELS_CLI_PREDICTIONS_H_
