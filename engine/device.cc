@@ -5,30 +5,70 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <random>
 
 namespace sluice {
 
 std::string DeviceName::ToString() const {
-  return fmt::format("/{}:{}", NameOf(type), index);
+  const std::string here = fmt::format("/{}:{}", NameOf(type), index);
+  return job.empty() ? here : fmt::format("/job:{}/task:{}{}", job, task, here);
 }
 
-Result<DeviceName> ParseDeviceName(std::string_view name) {
+namespace {
+
+// Takes "<prefix>7" off the front of `text`; nothing if it is not there.
+std::optional<int> TakeNumber(std::string_view* text, std::string_view prefix) {
+  if (!text->starts_with(prefix)) return std::nullopt;
+  const char* const begin = text->data() + prefix.size();
+  const char* const end = text->data() + text->size();
+  int number = -1;
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  if (error != std::errc() || number < 0) return std::nullopt;
+  text->remove_prefix(stop - text->data());
+  return number;
+}
+
+// Takes "/job:worker" off the front of `text`: small letters, digits and "_",
+// a letter first. Empty if it is not there.
+std::string TakeJob(std::string_view* text) {
+  constexpr std::string_view kPrefix = "/job:";
+  if (!text->starts_with(kPrefix)) return "";
+  const std::string_view rest = text->substr(kPrefix.size());
+  const std::string_view name = rest.substr(
+      0, rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"));
+  if (name.empty() || name[0] < 'a') return "";
+  text->remove_prefix(kPrefix.size() + name.size());
+  return std::string(name);
+}
+
+std::optional<DeviceName> Parsed(std::string_view text) {
+  DeviceName name;
+  name.job = TakeJob(&text);
+  if (!name.job.empty()) {
+    const std::optional<int> task = TakeNumber(&text, "/task:");
+    if (!task) return std::nullopt;
+    name.task = *task;
+  }
   for (DeviceType type :
        {DeviceType::kCpu, DeviceType::kCuda, DeviceType::kNull}) {
-    const std::string prefix = fmt::format("/{}:", NameOf(type));
-    if (!name.starts_with(prefix)) continue;
-    const std::string_view digits = name.substr(prefix.size());
-    int index = -1;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (error == std::errc() && end == digits.data() + digits.size() &&
-        index >= 0) {
-      return DeviceName{type, index};
-    }
+    const std::optional<int> index =
+        TakeNumber(&text, fmt::format("/{}:", NameOf(type)));
+    if (!index || !text.empty()) continue;
+    name.type = type;
+    name.index = *index;
+    return name;
   }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<DeviceName> ParseDeviceName(std::string_view name) {
+  if (const std::optional<DeviceName> parsed = Parsed(name)) return *parsed;
   return InvalidArgument(fmt::format(
-      "unknown device '{}'; devices are named like /cpu:0, /gpu:0 or /null:0",
+      "unknown device '{}'; devices are named like /cpu:0, /gpu:0 or /null:0, "
+      "in a cluster like /job:worker/task:0/cpu:0",
       name));
 }
 
@@ -39,6 +79,15 @@ uint64_t NewIncarnation() {
   uint64_t number = 0;
   while (number == 0) number = uint64_t{random()} << 32 | random();
   return number;
+}
+
+// A tensor's constructor throws where this returns an error.
+Result<Tensor> OnHost(const TensorType& type) {
+  try {
+    return Tensor(type.dtype, type.shape);
+  } catch (const Error& error) {
+    return error.status();
+  }
 }
 
 Tensor TensorIn(std::shared_ptr<void> buffer, const TensorType& type) {
@@ -78,8 +127,11 @@ Result<Tensor> DeviceMemory::Upload(const Tensor& host) const {
 }
 
 Result<Tensor> DeviceMemory::Download(const Tensor& here) const {
-  if (accelerator_ == nullptr) return here.Clone();
-  Tensor host(here.dtype(), here.shape());
+  SLUICE_ASSIGN_OR_RETURN(Tensor host, OnHost({here.dtype(), here.shape()}));
+  if (accelerator_ == nullptr) {
+    if (host.bytes() > 0) std::memcpy(host.raw(), here.raw(), host.bytes());
+    return host;
+  }
   char* const to = static_cast<char*>(host.raw());
   const char* const from = static_cast<const char*>(here.raw());
   const auto copy = [&](char* pinned, size_t at, size_t bytes) -> Status {
@@ -183,7 +235,7 @@ Status Arena::Reserve(size_t bytes) {
 }
 
 Device::Device(DeviceName name, std::unique_ptr<Accelerator> accelerator)
-    : name_(name),
+    : name_(std::move(name)),
       incarnation_(NewIncarnation()),
       accelerator_(std::move(accelerator)),
       memory_(accelerator_.get()),
@@ -192,6 +244,10 @@ Device::Device(DeviceName name, std::unique_ptr<Accelerator> accelerator)
 
 Result<std::unique_ptr<Device>> Device::Open(const DeviceName& name,
                                              bool shared) {
+  if (!name.job.empty()) {
+    return NotFound(
+        fmt::format("device '{}' is another process's", name.ToString()));
+  }
   if (name.type != DeviceType::kCuda) return std::make_unique<Device>(name);
   Result<std::unique_ptr<Accelerator>> accelerator =
       OpenAccelerator(name.type, name.index, shared);

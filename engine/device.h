@@ -18,11 +18,15 @@
 
 namespace sluice {
 
-// "/cpu:1" is type cpu, index 1.
+// "/cpu:1" is this process's, type cpu, index 1. Of a process of a cluster it
+// is "/job:worker/task:3/cpu:1".
 struct DeviceName {
   DeviceType type = DeviceType::kCpu;
   int index = 0;
+  std::string job = {};  // empty: this process
+  int task = 0;
   std::string ToString() const;
+  friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 // Errors say what names look like and which types exist.
 Result<DeviceName> ParseDeviceName(std::string_view name);
@@ -112,7 +116,7 @@ class Arena {
 class Device {
  public:
   // Opens the accelerator of types that have one; `shared` as in
-  // OpenAccelerator. Errors name the device.
+  // OpenAccelerator. Errors name the device; another process's is one.
   static Result<std::unique_ptr<Device>> Open(const DeviceName& name,
                                               bool shared = false);
   // One in the host's memory.

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <queue>
 
 #include "graph/near_misses.h"
+#include "graph/traversal.h"
 
 namespace sluice {
 
@@ -246,43 +246,22 @@ void Graph::Renumber(const std::vector<Node*>& order) {
 }
 
 std::vector<Node*> Graph::TopologicalOrder() const {
-  // By id: how many dependencies are open; and the users of node i, which are
-  // users[begin[i]] up to users[begin[i + 1]].
-  std::vector<int> waiting(next_id_), begin(next_id_ + 1);
-  auto for_each_edge = [&](auto&& visit) {
-    for (const auto& node : nodes_) {
-      for (const Output& input : node->inputs_) visit(input.node(), *node);
-      for (Node* control : node->controls_) visit(*control, *node);
-    }
-  };
-  for_each_edge([&](const Node& from, const Node& to) {
-    ++begin[from.id_ + 1];
-    ++waiting[to.id_];
-  });
-  std::partial_sum(begin.begin(), begin.end(), begin.begin());
-  std::vector<Node*> users(begin.back());
-  std::vector<int> end = begin;
-  for_each_edge(
-      [&](const Node& from, Node& to) { users[end[from.id_]++] = &to; });
-
+  Countdown countdown(*this);
   auto later = [](const Node* a, const Node* b) { return a->id() > b->id(); };
   std::priority_queue<Node*, std::vector<Node*>, decltype(later)> ready(later);
-  for (const auto& node : nodes_) {
-    if (waiting[node->id_] == 0) ready.push(node.get());
-  }
+  const auto push = [&](Node* node) { ready.push(node); };
+  countdown.Start(push);
   std::vector<Node*> order;
   order.reserve(nodes_.size());
   while (!ready.empty()) {
     Node* node = ready.top();
     ready.pop();
     order.push_back(node);
-    for (int i = begin[node->id_]; i < begin[node->id_ + 1]; ++i) {
-      if (--waiting[users[i]->id_] == 0) ready.push(users[i]);
-    }
+    countdown.Finish(*node, push);
   }
   if (order.size() != nodes_.size()) {
     for (const auto& node : nodes_) {
-      if (waiting[node->id_] > 0) {
+      if (countdown.Waits(*node)) {
         throw Error(Code::kInvalidArgument,
                     node->Describe() + ": lies on a cycle");
       }

@@ -7,27 +7,22 @@
 #include <unordered_set>
 
 #include "graph/passes/passes.h"
+#include "graph/traversal.h"
 
 namespace sluice {
 namespace {
 
-// Keeps what a request needs and all it depends on.
-std::unordered_set<const Node*> Ancestors(const StepRequest& request) {
-  std::unordered_set<const Node*> needed;
-  std::vector<const Node*> stack;
-  auto visit = [&](const Node& node) {
-    if (needed.insert(&node).second) stack.push_back(&node);
-  };
-  for (const Output& fetch : request.fetches) visit(fetch.node());
-  for (const Operation& target : request.targets) visit(target.node());
-  for (const FeedShape& feed : request.feeds) visit(feed.output.node());
-  while (!stack.empty()) {
-    const Node& node = *stack.back();
-    stack.pop_back();
-    for (const Output& input : node.inputs()) visit(input.node());
-    for (const Node* control : node.control_inputs()) visit(*control);
+// What a request needs.
+std::unordered_set<const Node*> NeededBy(const StepRequest& request) {
+  std::vector<const Node*> roots;
+  for (const Output& fetch : request.fetches) roots.push_back(&fetch.node());
+  for (const Operation& target : request.targets) {
+    roots.push_back(&target.node());
   }
-  return needed;
+  for (const FeedShape& feed : request.feeds) {
+    roots.push_back(&feed.output.node());
+  }
+  return Needed(roots);
 }
 
 Status CheckRequest(const Graph& graph, const StepRequest& request) {
@@ -98,7 +93,7 @@ Status SetType(const Node& node, int64_t index, const TensorType& type,
 Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
                                            const StepRequest& request) {
   SLUICE_RETURN_IF_ERROR(CheckRequest(graph, request));
-  const auto needed = Ancestors(request);
+  const auto needed = NeededBy(request);
   std::unique_ptr<Graph> step =
       graph.Clone([&](const Node& node) { return needed.contains(&node); });
   auto twin = [&](const Output& output) {

@@ -10,6 +10,7 @@
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
 #include "graph/compile/memory_plan.h"
+#include "graph/traversal.h"
 
 namespace sluice {
 namespace {
@@ -69,11 +70,7 @@ class Lowering {
     for (const Node* node : order) {
       if (!node->IsInstruction()) continue;
       for (const Output& input : node->inputs()) {
-        const Output* root = &input;
-        while (root->index() == 0 && root->node().op().view) {
-          root = &root->node().input(0);
-        }
-        ++uses_[*root];
+        ++uses_[ViewRoot(input)];
       }
     }
   }

@@ -20,6 +20,7 @@
 #include "engine/status.h"
 #include "graph/graph.h"
 #include "graph/passes/device_description.h"
+#include "graph/traversal.h"
 
 namespace sluice::passes {
 
@@ -82,11 +83,9 @@ Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 
 // Whether these are a variable's own bytes. Who reads them, and when, is
 // settled by the control edges of the reader: it must not change.
-inline bool IsVariable(Output output) {
-  while (output.index() == 0 && output.node().op().view) {
-    output = output.node().input(0);
-  }
-  return output.node().Is("Variable") || output.node().mutates() > 0;
+inline bool IsVariable(const Output& output) {
+  const Node& root = ViewRoot(output).node();
+  return root.Is("Variable") || root.mutates() > 0;
 }
 
 // Lets the nodes whose records say that it does them no harm (HalfRule) compute

@@ -1,24 +1,14 @@
-#include <unordered_set>
-
 #include "graph/passes/passes.h"
+#include "graph/traversal.h"
 
 namespace sluice::passes {
 
 void Prune(Graph& graph) {
-  std::unordered_set<const Node*> needed;
-  std::vector<const Node*> stack;
-  auto need = [&](const Node* node) {
-    if (needed.insert(node).second) stack.push_back(node);
-  };
+  std::vector<const Node*> kept;
   for (const auto& node : graph.nodes()) {
-    if (node->op().sink || node->name() == kTargets) need(node.get());
+    if (node->op().sink || node->name() == kTargets) kept.push_back(node.get());
   }
-  while (!stack.empty()) {
-    const Node* node = stack.back();
-    stack.pop_back();
-    for (const Output& input : node->inputs()) need(&input.node());
-    for (const Node* control : node->control_inputs()) need(control);
-  }
+  const auto needed = Needed(kept);
   graph.Remove([&](const Node& node) { return !needed.contains(&node); });
 }
 

@@ -1,20 +1,11 @@
+#include <map>
 #include <queue>
-#include <unordered_map>
 
 #include "graph/passes/passes.h"
+#include "graph/traversal.h"
 
 namespace sluice::passes {
 namespace {
-
-// What a value's buffer is: views share their input's, updates write into the
-// variable's.
-const Output& Root(const Output& output) {
-  const Output* root = &output;
-  while (root->index() == 0 && root->node().op().view) {
-    root = &root->node().input(0);
-  }
-  return *root;
-}
 
 bool InArena(const Output& root) {
   const Node& node = root.node();
@@ -23,17 +14,9 @@ bool InArena(const Output& root) {
 
 class Scheduler {
  public:
-  explicit Scheduler(const Graph& graph) : graph_(graph) {
+  explicit Scheduler(const Graph& graph) : graph_(graph), countdown_(graph) {
     for (const auto& node : graph.nodes()) {
-      for (const Output& input : node->inputs()) {
-        ++uses_[Root(input)];
-        users_[&input.node()].push_back(node.get());
-        ++waiting_[node.get()];
-      }
-      for (Node* control : node->control_inputs()) {
-        users_[control].push_back(node.get());
-        ++waiting_[node.get()];
-      }
+      for (const Output& input : node->inputs()) ++uses_[ViewRoot(input)];
     }
   }
 
@@ -45,9 +28,7 @@ class Scheduler {
     auto offer = [&](Node* node) {
       Frees(*node) ? freeing.push_back(node) : ready.push(node);
     };
-    for (const auto& node : graph_.nodes()) {
-      if (waiting_[node.get()] == 0) ready.push(node.get());
-    }
+    countdown_.Start([&](Node* node) { ready.push(node); });
     std::vector<Node*> order;
     order.reserve(graph_.nodes().size());
     while (!ready.empty() || !freeing.empty()) {
@@ -60,10 +41,8 @@ class Scheduler {
         ready.pop();
       }
       order.push_back(node);
-      for (const Output& input : node->inputs()) --uses_[Root(input)];
-      for (Node* user : users_[node]) {
-        if (--waiting_[user] == 0) offer(user);
-      }
+      for (const Output& input : node->inputs()) --uses_[ViewRoot(input)];
+      countdown_.Finish(*node, offer);
     }
     SLUICE_CHECK(order.size() == graph_.nodes().size());
     return order;
@@ -81,7 +60,7 @@ class Scheduler {
       }
     }
     for (int i = 0; i < node.num_inputs(); ++i) {
-      const Output& root = Root(node.input(i));
+      const Output& root = ViewRoot(node.input(i));
       if (InArena(root) && uses_.at(root) == 1) {
         change -= static_cast<int64_t>(root.type().bytes());
       }
@@ -90,9 +69,9 @@ class Scheduler {
   }
 
   const Graph& graph_;
-  std::map<Output, int> uses_;  // not yet run, by buffer
-  std::unordered_map<const Node*, std::vector<Node*>> users_;
-  std::unordered_map<const Node*, int> waiting_;
+  Countdown countdown_;
+  // Not yet run, by what the buffer is: views share their input's.
+  std::map<Output, int> uses_;
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <unordered_set>
+
+#include "graph/traversal.h"
 
 namespace sluice {
 
@@ -21,19 +22,12 @@ std::vector<Node*> VariableWrites::Before(const Output& x,
   if (found == writes_of_.end()) return {};
   const std::vector<Node*>& writes = found->second;
   const int first = place_.at(writes[0]);
-  std::unordered_set<const Node*> seen;
-  std::vector<const Node*> stack = {&user};
-  const auto visit = [&](const Node& from) {
-    const auto place = place_.find(&from);  // nodes added since have none
-    if (place != place_.end() && place->second < first) return;
-    if (seen.insert(&from).second) stack.push_back(&from);
-  };
-  while (!stack.empty()) {
-    const Node& node = *stack.back();
-    stack.pop_back();
-    for (const Output& input : node.inputs()) visit(input.node());
-    for (const Node* control : node.control_inputs()) visit(*control);
-  }
+  std::vector<const Node*> awaited;
+  ForEachDependency(user, [&](const Node& from) { awaited.push_back(&from); });
+  const auto seen = Needed(awaited, [&](const Node& node) {
+    const auto place = place_.find(&node);  // nodes added since have none
+    return place == place_.end() || place->second >= first;
+  });
   std::vector<Node*> before;
   std::copy_if(writes.begin(), writes.end(), std::back_inserter(before),
                [&](const Node* write) { return seen.contains(write); });

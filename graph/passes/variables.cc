@@ -37,30 +37,18 @@ class WriteSets {
 
 // The nodes that no order can reach, because they lie on a cycle or behind one.
 std::unordered_set<const Node*> Stuck(const Graph& graph) {
-  std::unordered_map<const Node*, int> waiting;
-  std::unordered_map<const Node*, std::vector<const Node*>> users;
+  Countdown countdown(graph);
   std::vector<const Node*> ready;
-  for (const auto& node : graph.nodes()) {
-    for (const Output& input : node->inputs()) {
-      users[&input.node()].push_back(node.get());
-    }
-    for (const Node* control : node->control_inputs()) {
-      users[control].push_back(node.get());
-    }
-    const size_t count = node->inputs().size() + node->control_inputs().size();
-    waiting[node.get()] = static_cast<int>(count);
-    if (count == 0) ready.push_back(node.get());
-  }
+  const auto push = [&](const Node* node) { ready.push_back(node); };
+  countdown.Start(push);
   while (!ready.empty()) {
     const Node* node = ready.back();
     ready.pop_back();
-    for (const Node* user : users[node]) {
-      if (--waiting[user] == 0) ready.push_back(user);
-    }
+    countdown.Finish(*node, push);
   }
   std::unordered_set<const Node*> stuck;
-  for (const auto& [node, count] : waiting) {
-    if (count > 0) stuck.insert(node);
+  for (const auto& node : graph.nodes()) {
+    if (countdown.Waits(*node)) stuck.insert(node.get());
   }
   return stuck;
 }

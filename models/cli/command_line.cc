@@ -241,6 +241,8 @@ class Reader {
     sub->add_option("--profile", given_.profile,
                     "steps=FIRST:LAST: write a Chrome trace of these steps")
         ->check(Parses("STEPS", ParseSteps));
+    sub->add_flag("--verbose", line_.verbose,
+                  "Say what each pass over the step's graph took and left");
     sub->add_flag("--restart", line_.training.restart,
                   "Set the training in --log-dir aside and begin anew");
   }

@@ -19,6 +19,7 @@ struct CommandLine {
   RunContext run;
   TrainingOptions training;
   bool json = false;
+  bool verbose = false;       // train: what preparing the step took
   int threads = 0;            // 0: one per core
   std::string optimizer;      // empty: the spec's
   std::string learning_rate;  // empty: the optimizer's

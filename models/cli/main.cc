@@ -114,6 +114,7 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
   if (line.patience) {
     trainer.AddHook(std::make_unique<EarlyStopping>(*line.patience));
   }
+  if (line.verbose) trainer.AddHook(std::make_unique<PassTimes>());
   trainer.AddHook(std::make_unique<Progress>(options.log_every));
   if (line.json) {
     trainer.AddHook(std::make_unique<JsonEvents>(options.log_every));

@@ -36,6 +36,13 @@ void Progress::Begin(TrainingRun& run) {
   shown_ = Clock::now();
 }
 
+void PassTimes::Begin(TrainingRun& run) {
+  for (const StepInfo::Pass& pass : run.info().passes) {
+    console::Note(fmt::format("pass {}: {:.2f} ms, {} nodes", pass.name,
+                              pass.seconds * 1e3, pass.nodes));
+  }
+}
+
 bool Progress::Measures(const TrainingRun& run, int64_t step) const {
   return step % every_ == 0 || step == run.total_steps();
 }

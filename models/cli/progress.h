@@ -34,6 +34,12 @@ class Progress : public Hook {
   std::chrono::steady_clock::time_point shown_;
 };
 
+// Before the first step, what each pass over its graph took and left.
+class PassTimes : public Hook {
+ public:
+  void Begin(TrainingRun& run) override;
+};
+
 // One JSON object per line on stdout: {"event":"step",...} every `every`
 // steps, {"event":"evaluation",...}.
 class JsonEvents : public Hook {

@@ -127,6 +127,16 @@ TEST_CASE("every model and optimizer trains") {
   }
 }
 
+TEST_CASE("--verbose says what the passes took and left") {
+  const Outcome outcome =
+      RunMnist(On("train", {"--max-steps", "1", "--verbose"}));
+  CHECK(outcome.code == 0);
+  CHECK(Contains(outcome.err, "pass prune: "));
+  CHECK(Contains(outcome.err, " ms, "));
+  CHECK(Contains(outcome.err, "pass schedule: "));
+  CHECK(outcome.out.find("pass ") == std::string::npos);
+}
+
 TEST_CASE("checkpoint, resume, evaluate, predict, export") {
   TemporaryFolder folder;
   const std::vector<std::string> log = {"--log-dir", folder / "log"};

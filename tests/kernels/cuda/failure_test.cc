@@ -85,7 +85,8 @@ TEST_CASE("names that are none are refused") {
         "/GPU:0", "/tpu:0", "", "/gpu:2147483648"}) {
     CHECK_EQ(Opening(name),
              "unknown device '" + name +
-                 "'; devices are named like /cpu:0, /gpu:0 or /null:0");
+                 "'; devices are named like /cpu:0, /gpu:0 or /null:0, in a "
+                 "cluster like /job:worker/task:0/cpu:0");
   }
 }
 
