@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "engine/ceil_div.h"
 #include "engine/convert.h"
 #include "engine/runtime/trace.h"
 #include "engine/threads.h"
@@ -78,7 +79,7 @@ void AddStages(AxisForm form, std::vector<Stage>* stages) {
       std::max<int64_t>(256, kReduceGrain / std::max<int64_t>(1, columns));
   int64_t segments;
   do {
-    segments = std::max<int64_t>(1, (form.n + rows - 1) / rows);
+    segments = std::max<int64_t>(1, CeilDiv(form.n, rows));
     stages->push_back({form, rows, segments});
     form.n = segments;
   } while (segments > 1);
@@ -107,7 +108,7 @@ void RunStage(const Stage& stage, const In* in, typename Monoid::State* out,
               From from) {
   using State = typename Monoid::State;
   const auto [outer, n, inner] = stage.form;
-  const int64_t blocks = (inner + kColumnBlock - 1) / kColumnBlock;
+  const int64_t blocks = CeilDiv(inner, kColumnBlock);
   const int64_t cost = std::max<int64_t>(
       1, std::min(n, stage.rows) * (inner / std::max<int64_t>(1, blocks)));
   ParallelFor(

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/ceil_div.h"
 #include "engine/kernel.h"
 #include "engine/threads.h"
 
@@ -45,7 +46,7 @@ using Wide = std::conditional_t<std::is_floating_point_v<ComputeType<T>>,
 // Calls fn(outer index, first column, columns) for each block of columns.
 template <typename Fn>
 void ForEachColumnBlock(const AxisForm& form, Fn fn) {
-  const int64_t blocks = (form.inner + kColumnBlock - 1) / kColumnBlock;
+  const int64_t blocks = CeilDiv(form.inner, kColumnBlock);
   const int64_t cost =
       std::max<int64_t>(1, form.n * std::min(form.inner, kColumnBlock));
   const int64_t grain = std::max<int64_t>(1, kReduceGrain / cost);

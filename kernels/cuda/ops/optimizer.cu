@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/device/array_chunks.h"
 
 namespace sluice::cuda {
@@ -215,7 +216,7 @@ int64_t PlanOptimizer(std::span<OptimizerTensor> tensors) {
   int64_t chunks = 0;
   for (OptimizerTensor& tensor : tensors) {
     tensor.first_chunk = chunks;
-    chunks += (tensor.elements + kChunk - 1) / kChunk;
+    chunks += CeilDiv(tensor.elements, kChunk);
   }
   return chunks;
 }

@@ -1,6 +1,7 @@
 // Reductions of floating dtypes, and how a reduction is cut into passes.
 #include "kernels/cuda/ops/reduce.h"
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/device/log_sum_exp.h"
 #include "kernels/cuda/ops/reduce_kernels.h"
 
@@ -107,7 +108,7 @@ void AddPasses(ReduceShape shape, std::vector<ReducePass>* passes) {
   int64_t segments = 1;
   do {
     const int64_t segment = SegmentOf(shape);
-    segments = std::max<int64_t>((shape.n + segment - 1) / segment, 1);
+    segments = std::max<int64_t>(CeilDiv(shape.n, segment), 1);
     passes->push_back({shape, segment, segments});
     shape.n = segments;
   } while (segments > 1);
