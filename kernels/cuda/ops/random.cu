@@ -211,7 +211,8 @@ DrawLauncher FindDraw(std::string_view op, DType dtype) {
     using T = DeviceTypeOf<E>;
     if (op == "RandomUniform") return Uniform<E>;
     if (op == "RandomNormal") return Normal<T, StandardNormal>;
-    return op == "TruncatedNormal" ? Normal<T, TruncatedNormal> : nullptr;
+    return op == "TruncatedNormal" ? Normal<T, StandardTruncatedNormal>
+                                   : nullptr;
   });
 }
 
