@@ -19,6 +19,7 @@ struct Options {
   GraphOptions graph;
   std::string file, op;
   bool json = false;
+  bool markdown = false;
 };
 
 void AddGraph(CLI::App& app, Options& options) {
@@ -69,9 +70,19 @@ void AddInspect(CLI::App& app, Options& options) {
 
 void AddOps(CLI::App& app, Options& options) {
   CLI::App* ops = app.add_subcommand("ops", "Lists every op, or one in detail");
-  ops->add_option("name", options.op, "Such as MatMul");
-  ops->add_flag("--json", options.json, "One object per op");
-  ops->callback([&] { ListOps(options.op, options.json); });
+  CLI::Option* name = ops->add_option("name", options.op, "Such as MatMul");
+  CLI::Option* json =
+      ops->add_flag("--json", options.json, "One object per op");
+  ops->add_flag("--markdown", options.markdown, "The page docs/ops.md")
+      ->excludes(name)
+      ->excludes(json);
+  ops->callback([&] {
+    if (options.markdown) {
+      fmt::print("{}", OpsPage());
+    } else {
+      ListOps(options.op, options.json);
+    }
+  });
 }
 
 void AddDoctor(CLI::App& app, Options& options) {

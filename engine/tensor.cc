@@ -4,12 +4,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/ceil_div.h"
 #include "engine/convert.h"
 
 namespace sluice {
 
 std::shared_ptr<void> AllocateBuffer(size_t bytes) {
-  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t rounded = RoundUp(bytes, kAlignment);
   void* data = std::aligned_alloc(kAlignment, rounded ? rounded : kAlignment);
   if (data == nullptr) {
     throw Error(Code::kResourceExhausted, "out of memory: could not allocate " +

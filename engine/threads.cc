@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/pause.h"
 #include "engine/status.h"
 
 #if defined(__x86_64__)
@@ -28,9 +29,6 @@ uint64_t FloatControl() {
 void SetFloatControl(uint64_t v) {
   _mm_setcsr(static_cast<unsigned>(v));
 }
-void Pause() {
-  _mm_pause();
-}
 #elif defined(__aarch64__)
 constexpr uint64_t kFlushBits = uint64_t{1} << 24;  // FPCR.FZ
 uint64_t FloatControl() {
@@ -41,16 +39,12 @@ uint64_t FloatControl() {
 void SetFloatControl(uint64_t v) {
   asm volatile("msr fpcr, %0" : : "r"(v));
 }
-void Pause() {
-  asm volatile("isb" : : : "memory");
-}
 #else
 constexpr uint64_t kFlushBits = 0;
 uint64_t FloatControl() {
   return 0;
 }
 void SetFloatControl(uint64_t) {}
-void Pause() {}
 #endif
 
 // Spins until ready() or kSpin has passed; true if ready.

@@ -97,7 +97,7 @@ bool PartialValue(const Output& vector, int depth, Shape* out) {
     }
     return true;
   }
-  if (node.Is("Shape")) {
+  if (node.Is("ShapeOf")) {
     for (int64_t d : node.input(0).shape()) out->push_back(d);
     return true;
   }

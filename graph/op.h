@@ -178,9 +178,19 @@ enum class HalfRule : uint8_t {
   kFollow,
 };
 
+// Who adds nodes of an op to graphs.
+enum class MadeBy : uint8_t {
+  kUsers,      // by its builder, a function of the op's name in graph/ops/
+  kGradients,  // gradients of other ops, alone
+  kEngine,     // passes, recomputation and sessions, alone
+};
+
 struct OpDef {
   const char* name = nullptr;  // CamelCase
   const char* doc = nullptr;   // one line
+  MadeBy made_by = MadeBy::kUsers;
+  // The builder, where it is a method: "Graph::Variable".
+  const char* builder = nullptr;
   FixedList<ArgDef, 8> inputs = {};
   FixedList<ArgDef, 6> outputs = {{"y"}};
   FixedList<TypeVar, 3> types = {{"T", kFloating}};
@@ -198,8 +208,8 @@ struct OpDef {
   // False where nothing runs either: what outputs there are, are there before
   // the step begins (Const, Placeholder, Variable, NoOp).
   bool instruction = true;
-  // The outputs depend on the inputs' shapes and dtypes alone (Shape, Size), so
-  // that they are constants as soon as those are known.
+  // The outputs depend on the inputs' shapes and dtypes alone (ShapeOf, Size),
+  // so that they are constants as soon as those are known.
   bool shape_only = false;
   // Inputs whose buffer output 0 may take over when nobody else reads them: the
   // kernel has read what it needs of each element before it writes there, also

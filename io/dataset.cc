@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "engine/ceil_div.h"
 #include "io/dataset_node.h"
 #include "io/prefetch.h"
 
@@ -113,7 +114,7 @@ class BatchNode : public DerivedNode {
   int64_t cardinality() const override {
     const int64_t size = input_->cardinality();
     if (size == kInfinite) return kInfinite;
-    return drop_remainder_ ? size / n_ : (size + n_ - 1) / n_;
+    return drop_remainder_ ? size / n_ : CeilDiv(size, n_);
   }
   int64_t examples_per_element() const override {
     return n_ * input_->examples_per_element();

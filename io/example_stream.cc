@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/caught.h"
+#include "engine/ceil_div.h"
 
 namespace sluice {
 namespace {
@@ -190,7 +191,7 @@ Result<bool> BatchStream::Next(Example* batch) {
 
 Result<int64_t> BatchStream::Skip(int64_t n) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n * n_));
-  return drop_remainder_ ? passed / n_ : (passed + n_ - 1) / n_;
+  return drop_remainder_ ? passed / n_ : CeilDiv(passed, n_);
 }
 
 }  // namespace sluice

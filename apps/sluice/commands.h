@@ -31,6 +31,8 @@ void Inspect(const std::string& path, bool json);
 
 // Lists every op, or describes one.
 void ListOps(const std::string& name, bool json);
+// docs/ops.md.
+std::string OpsPage();
 
 // Says what this machine has and what this build uses of it.
 void Doctor(bool json);

@@ -6,44 +6,13 @@
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "apps/sluice/op_text.h"
 #include "engine/module.h"
 #include "graph/op.h"
 #include "graph/text/text_tensor.h"
 
 namespace sluice::tool {
 namespace {
-
-std::vector<std::string> DTypeNames(DTypeSet set) {
-  std::vector<std::string> names;
-  for (int i = 0; i < kNumDTypes; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (set.Contains(dtype)) names.emplace_back(NameOf(dtype));
-  }
-  return names;
-}
-
-// "floating" for the usual sets, else the dtypes.
-std::string SetText(DTypeSet set) {
-  if (set == kAnyType) return "any";
-  if (set == kNumeric) return "numeric";
-  if (set == kFloating) return "floating";
-  if (set == kIntegral) return "integer";
-  return fmt::format("{}", fmt::join(DTypeNames(set), "|"));
-}
-
-std::string TypesText(const OpDef& op) {
-  std::string text;
-  for (const TypeVar& type : op.types) {
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", type.name,
-                        SetText(type.allowed));
-  }
-  return text.empty() ? "-" : text;
-}
-
-std::string_view GradientText(const OpDef& op) {
-  if (op.gradient == nullptr) return "missing";
-  return op.gradient == NotDifferentiable ? "none" : "yes";
-}
 
 // Who computes it, best first: "cpu: simd, reference".
 std::string KernelsText(const OpDef& op) {
@@ -97,17 +66,6 @@ std::vector<std::string> Traits(const OpDef& op) {
 }
 
 template <typename Args>
-std::string ArgsText(const Args& args) {
-  std::string text;
-  for (const ArgDef& arg : args) {
-    text += fmt::format("{}{}{}: {}{}", text.empty() ? "" : ", ", arg.name,
-                        arg.optional ? "?" : "", arg.type,
-                        arg.variadic ? "..." : "");
-  }
-  return text;
-}
-
-template <typename Args>
 Json ArgsJson(const Args& args) {
   Json json = Json::array();
   for (const ArgDef& arg : args) {
@@ -127,6 +85,7 @@ Json OpJson(const OpDef& op) {
                {"types", Json::object()},
                {"attributes", Json::array()},
                {"gradient", GradientText(op)},
+               {"built_by", BuilderText(op)},
                {"mixed_precision", MixedText(op)},
                {"traits", Traits(op)},
                {"kernels", Json::array()}};
@@ -152,11 +111,10 @@ void Describe(const OpDef& op) {
              ArgsText(op.outputs), op.doc);
   if (!op.types.empty()) fmt::print("  dtypes      {}\n", TypesText(op));
   for (const AttrDef& attr : op.attrs) {
-    fmt::print("  attribute   {}: {}{}\n", attr.name, NameOf(attr.type),
-               attr.required ? " (required)"
-                             : " = " + PrintValue(attr.fallback.ToValue()));
+    fmt::print("  attribute   {}\n", AttrText(attr));
   }
   fmt::print("  gradient    {}\n", GradientText(op));
+  fmt::print("  built by    {}\n", BuilderText(op));
   fmt::print("  mixed       {}\n", MixedText(op));
   const std::vector<std::string> traits = Traits(op);
   if (!traits.empty()) {

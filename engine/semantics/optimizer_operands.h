@@ -1,8 +1,10 @@
-// Where the operands of an optimizer's op are, for the kernels of all devices.
+// Where the operands of an optimizer's op are and what its attributes say, for
+// the kernels of all devices.
 #ifndef SLUICE_ENGINE_SEMANTICS_OPTIMIZER_OPERANDS_H_
 #define SLUICE_ENGINE_SEMANTICS_OPTIMIZER_OPERANDS_H_
 
 #include "engine/kernel.h"
+#include "engine/semantics/optimizer.h"
 
 namespace sluice {
 
@@ -38,6 +40,23 @@ struct OptimizerOperands {
     if (counts_steps) step = rate + 1;
   }
 };
+
+inline OptimizerParams OptimizerParamsOf(const Attributes& attrs) {
+  const auto number = [&](const char* name) {
+    return attrs.Has(name) ? attrs.Float(name) : 0.0;
+  };
+  OptimizerParams params;
+  params.momentum = number("momentum");
+  params.decay = number("decay");
+  params.beta1 = number("beta1");
+  params.beta2 = number("beta2");
+  params.epsilon = number("epsilon");
+  params.weight_decay = number("weight_decay");
+  params.nesterov = attrs.Has("nesterov") && attrs.Bool("nesterov");
+  params.gradient_decay = number("gradient_decay");
+  if (attrs.Has("decayed")) params.decayed = attrs.Int("decayed");
+  return params;
+}
 
 }  // namespace sluice
 

@@ -183,7 +183,7 @@ struct StandardNormal<double> {
 // A standard normal within [-2, 2]: element i takes the first normal of its
 // own blocks (i, draw 0), (i, draw 1), ... that is.
 template <typename T>
-struct TruncatedNormal {
+struct StandardTruncatedNormal {
   static constexpr int kLanes = 1;
   SLUICE_RANDOM_FN static LaneArray<T, 1> Lanes(const RandomStream& stream,
                                                 uint64_t i) {

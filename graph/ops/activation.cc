@@ -101,6 +101,7 @@ constexpr OpDef GradientOp(const char* name, const char* doc, const char* v,
                            GradientFn gradient) {
   return {.name = name,
           .doc = doc,
+          .made_by = MadeBy::kGradients,
           .inputs = {{"dy"}, {v}},
           .shape = EqualShapes,
           .gradient = gradient,
@@ -110,6 +111,12 @@ constexpr OpDef GradientOp(const char* name, const char* doc, const char* v,
           .probes = {
               {.inputs = {{.shape = {37}}, kEverySide}},
               {.inputs = {{.shape = {2, 3}}, {.shape = {2, 3}, .lo = 0.1}}}}};
+}
+
+// Has a builder, for the op of another family whose gradient it is.
+constexpr OpDef Shared(OpDef op) {
+  op.made_by = MadeBy::kUsers;
+  return op;
 }
 
 constexpr OpDef With(OpDef op, AttrDef attr) {
@@ -172,8 +179,9 @@ constexpr OpDef kActivationOps[] = {
            {"approximate", true}),
     Activation("Silu", "x sigmoid(x).", FromX<kSiluGrad>),
 
-    GradientOp("TanhGrad", "dy (1 - y^2).", "y",
-               Second<[](auto g, auto y, auto&) { return g * -2 * y; }>),
+    Shared(
+        GradientOp("TanhGrad", "dy (1 - y^2).", "y",
+                   Second<[](auto g, auto y, auto&) { return g * -2 * y; }>)),
     GradientOp(kSigmoidGrad, "dy y (1 - y).", "y",
                Second<[](auto g, auto y, auto&) { return g * (1 - 2 * y); }>),
     GradientOp(kSoftplusGrad, "dy sigmoid(x).", "x",

@@ -198,6 +198,7 @@ constexpr OpDef kConvOps[] = {
     // probes are a window of every kind: grouped, one pixel, Winograd's.
     {.name = "Conv2DBias",
      .doc = "Conv2D + bias along the channels; relu: max(0, that).",
+     .made_by = MadeBy::kEngine,
      .inputs = {{"x"}, {"filter"}, {"bias"}},
      .attrs = kFusedAttrs,
      .shape = SumShape,
@@ -215,6 +216,7 @@ constexpr OpDef kConvOps[] = {
                  .attrs = {{"relu", true}}}}},
     {.name = "Conv2DBiasAdd",
      .doc = "Conv2D + bias along the channels + addend; relu: max(0, that).",
+     .made_by = MadeBy::kEngine,
      .inputs = {{"x"}, {"filter"}, {"bias"}, {"addend"}},
      .attrs = kFusedAttrs,
      .shape = SumShape,

@@ -48,6 +48,7 @@ constexpr OpDef kDropoutOps[] = {
      .probes = {{.inputs = {{.shape = {5, 7}}}, .attrs = {{"rate", 0.4}}}}},
     {.name = "DropoutGrad",
      .doc = "dy / (1 - rate) where the mask is set, else 0.",
+     .made_by = MadeBy::kGradients,
      .inputs = {{"dy"}, {"mask", "bool"}},
      .outputs = {{"dx"}},
      .attrs = {{"rate", AttrType::kFloat}},

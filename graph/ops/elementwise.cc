@@ -96,6 +96,7 @@ constexpr OpDef CastListOp() {
   to_bfloat.attrs = {{"to", DType::kBFloat16}};
   return {.name = "CastList",
           .doc = "Tensors converted to half dtype `to`, all in one pass.",
+          .made_by = MadeBy::kEngine,
           .inputs = {{.name = "tensors", .variadic = true}},
           .outputs = {{.name = "halves", .type = "to", .variadic = true}},
           .types = {{"T", DType::kFloat32}},

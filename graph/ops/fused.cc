@@ -96,6 +96,7 @@ constexpr OpDef kFusedOps[] = {
     {.name = "Fused",
      .doc = "A program of elementwise functions over inputs that broadcast to "
             "`shape`; see engine/semantics/fused_program.h.",
+     .made_by = MadeBy::kEngine,
      .inputs = {{.name = "inputs", .variadic = true}},
      .outputs = {{.name = "results", .variadic = true}},
      .attrs = {{"program", AttrType::kString},
@@ -127,6 +128,7 @@ constexpr OpDef kFusedOps[] = {
     {.name = "FusedSum",
      .doc = "Fused, but the last output is summed over the leading or trailing "
             "dimensions and multiplied by sum_scale.",
+     .made_by = MadeBy::kEngine,
      .inputs = {{.name = "inputs", .variadic = true}},
      .outputs = {{.name = "results", .variadic = true}},
      .attrs = {{"program", AttrType::kString},

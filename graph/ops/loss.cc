@@ -157,84 +157,95 @@ constexpr ProbeInput kScales = {.shape = {4}, .lo = 0.3, .hi = 1};
 // The op's outputs: its gradient needs max and scale.
 constexpr FixedList<ArgDef, 6> kLossOutputs = {{"loss"}, {"max"}, {"scale"}};
 
+// What labels are: probabilities, of the logits' shape, or a class for each
+// row.
+struct Labels {
+  ArgDef arg;
+  FixedList<TypeVar, 3> types;
+  ProbeInput probe;
+};
+constexpr Labels kDense = {{"labels"}, {{"T", kFloating}}, kProbabilities};
+constexpr Labels kSparse = {
+    {"labels", "L"}, {{"T", kFloating}, {"L", kIndex}}, kClasses};
+
+constexpr OpDef CrossEntropyOp(const char* name, const char* doc,
+                               const Labels& labels) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"logits"}, labels.arg},
+          .outputs = kLossOutputs,
+          .types = labels.types,
+          .attrs = kSmoothing,
+          .shape = CrossEntropyShape,
+          .gradient = CrossEntropyGradient,
+          .probes = {{.inputs = {kLogits, labels.probe}},
+                     {.inputs = {kLogits, labels.probe}, .attrs = kSmooth},
+                     {.inputs = {kFarLogits, labels.probe}, .attrs = kSmooth}}};
+}
+
+constexpr OpDef CrossEntropyGradOp(const char* name, const char* doc,
+                                   const Labels& labels) {
+  return {
+      .name = name,
+      .doc = doc,
+      .made_by = MadeBy::kGradients,
+      .inputs = {{"logits"}, labels.arg, {"max"}, {"scale"}, {"dloss"}},
+      .outputs = {{"dlogits"}},
+      .types = labels.types,
+      .attrs = kSmoothing,
+      .shape = CrossEntropyGradShape,
+      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+        return GradientOfExpression(node, dy, CrossEntropyGradExpression);
+      },
+      .inplace = {0},
+      .probes = {
+          {.inputs = {kLogits, labels.probe, kMaxima, kScales, {.shape = {4}}},
+           .attrs = kSmooth}}};
+}
+
+// The fusion pass makes these, after gradients were taken.
+constexpr OpDef CrossEntropyWithGradOp(const char* name, const char* doc,
+                                       const Labels& labels) {
+  constexpr ProbeInput kDloss = {.shape = {4}};
+  return {
+      .name = name,
+      .doc = doc,
+      .made_by = MadeBy::kEngine,
+      .inputs = {{"logits"}, labels.arg, {"dloss"}},
+      .outputs = {{"loss"}, {"max"}, {"scale"}, {"dlogits"}},
+      .types = labels.types,
+      .attrs = kSmoothing,
+      .shape = CrossEntropyWithGradShape,
+      .gradient = NotDifferentiable,
+      .probes = {{.inputs = {kLogits, labels.probe, kDloss}},
+                 {.inputs = {kLogits, labels.probe, kDloss}, .attrs = kSmooth},
+                 {.inputs = {kFarLogits, labels.probe, kDloss}}}};
+}
+
 constexpr OpDef kLossOps[] = {
-    {.name = "SoftmaxCrossEntropy",
-     .doc = "-sum(labels * log_softmax(logits)) per row; softmax(logits) is "
-            "scale * exp(logits - max).",
-     .inputs = {{"logits"}, {"labels"}},
-     .outputs = kLossOutputs,
-     .attrs = kSmoothing,
-     .shape = CrossEntropyShape,
-     .gradient = CrossEntropyGradient,
-     .probes = {{.inputs = {kLogits, kProbabilities}},
-                {.inputs = {kLogits, kProbabilities}, .attrs = kSmooth},
-                {.inputs = {kFarLogits, kProbabilities}, .attrs = kSmooth}}},
-    {.name = "SoftmaxCrossEntropyGrad",
-     .doc = "The gradient of SoftmaxCrossEntropy with respect to the logits.",
-     .inputs = {{"logits"}, {"labels"}, {"max"}, {"scale"}, {"dloss"}},
-     .outputs = {{"dlogits"}},
-     .attrs = kSmoothing,
-     .shape = CrossEntropyGradShape,
-     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
-       return GradientOfExpression(node, dy, CrossEntropyGradExpression);
-     },
-     .inplace = {0},
-     .probes = {{.inputs = {kLogits,
-                            kProbabilities,
-                            kMaxima,
-                            kScales,
-                            {.shape = {4}}},
-                 .attrs = kSmooth}}},
-    {.name = "SparseSoftmaxCrossEntropy",
-     .doc = "SoftmaxCrossEntropy with one class per row as the label.",
-     .inputs = {{"logits"}, {"labels", "L"}},
-     .outputs = kLossOutputs,
-     .types = {{"T", kFloating}, {"L", kIndex}},
-     .attrs = kSmoothing,
-     .shape = CrossEntropyShape,
-     .gradient = CrossEntropyGradient,
-     .probes = {{.inputs = {kLogits, kClasses}},
-                {.inputs = {kLogits, kClasses}, .attrs = kSmooth},
-                {.inputs = {kFarLogits, kClasses}, .attrs = kSmooth}}},
-    {.name = "SparseSoftmaxCrossEntropyGrad",
-     .doc = "The gradient of SparseSoftmaxCrossEntropy with respect to the "
-            "logits.",
-     .inputs = {{"logits"}, {"labels", "L"}, {"max"}, {"scale"}, {"dloss"}},
-     .outputs = {{"dlogits"}},
-     .types = {{"T", kFloating}, {"L", kIndex}},
-     .attrs = kSmoothing,
-     .shape = CrossEntropyGradShape,
-     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
-       return GradientOfExpression(node, dy, CrossEntropyGradExpression);
-     },
-     .inplace = {0},
-     .probes =
-         {{.inputs = {kLogits, kClasses, kMaxima, kScales, {.shape = {4}}},
-           .attrs = kSmooth}}},
-    // The fusion pass makes the next two, after gradients were taken.
-    {.name = "SoftmaxCrossEntropyWithGrad",
-     .doc = "SoftmaxCrossEntropy and its gradient with respect to the logits.",
-     .inputs = {{"logits"}, {"labels"}, {"dloss"}},
-     .outputs = {{"loss"}, {"max"}, {"scale"}, {"dlogits"}},
-     .attrs = kSmoothing,
-     .shape = CrossEntropyWithGradShape,
-     .gradient = NotDifferentiable,
-     .probes = {{.inputs = {kLogits, kProbabilities, {.shape = {4}}},
-                 .attrs = kSmooth},
-                {.inputs = {kFarLogits, kProbabilities, {.shape = {4}}}}}},
-    {.name = "SparseSoftmaxCrossEntropyWithGrad",
-     .doc = "SparseSoftmaxCrossEntropy and its gradient with respect to the "
-            "logits.",
-     .inputs = {{"logits"}, {"labels", "L"}, {"dloss"}},
-     .outputs = {{"loss"}, {"max"}, {"scale"}, {"dlogits"}},
-     .types = {{"T", kFloating}, {"L", kIndex}},
-     .attrs = kSmoothing,
-     .shape = CrossEntropyWithGradShape,
-     .gradient = NotDifferentiable,
-     .probes = {{.inputs = {kLogits, kClasses, {.shape = {4}}}},
-                {.inputs = {kLogits, kClasses, {.shape = {4}}},
-                 .attrs = kSmooth},
-                {.inputs = {kFarLogits, kClasses, {.shape = {4}}}}}},
+    CrossEntropyOp("SoftmaxCrossEntropy",
+                   "-sum(labels * log_softmax(logits)) per row; "
+                   "softmax(logits) is scale * exp(logits - max).",
+                   kDense),
+    CrossEntropyGradOp(
+        "SoftmaxCrossEntropyGrad",
+        "The gradient of SoftmaxCrossEntropy with respect to the logits.",
+        kDense),
+    CrossEntropyOp("SparseSoftmaxCrossEntropy",
+                   "SoftmaxCrossEntropy with one class per row as the label.",
+                   kSparse),
+    CrossEntropyGradOp("SparseSoftmaxCrossEntropyGrad",
+                       "The gradient of SparseSoftmaxCrossEntropy with respect "
+                       "to the logits.",
+                       kSparse),
+    CrossEntropyWithGradOp(
+        "SoftmaxCrossEntropyWithGrad",
+        "SoftmaxCrossEntropy and its gradient with respect to the logits.",
+        kDense),
+    CrossEntropyWithGradOp("SparseSoftmaxCrossEntropyWithGrad",
+                           "SparseSoftmaxCrossEntropy and its gradient with "
+                           "respect to the logits.",
+                           kSparse),
     {.name = "SigmoidCrossEntropy",
      .doc = "max(x, 0) - x * label + log(1 + exp(-|x|)) of logits x.",
      .inputs = {{"logits"}, {"labels"}},

@@ -103,6 +103,7 @@ constexpr OpDef kMatMulOps[] = {
     // The fusion pass makes the next two, after gradients were taken.
     {.name = "MatMulBias",
      .doc = "MatMul + bias along the last dimension; relu: max(0, that).",
+     .made_by = MadeBy::kEngine,
      .inputs = {{"a"}, {"b"}, {"bias"}},
      .attrs = {{"transpose_a", false}, {"transpose_b", false}, {"relu", false}},
      .shape = BiasedShape,
@@ -114,6 +115,7 @@ constexpr OpDef kMatMulOps[] = {
            .attrs = {{"transpose_a", true}, {"transpose_b", true}}}}},
     {.name = "MatMulAdd",
      .doc = "MatMul + addend, best in the addend's place.",
+     .made_by = MadeBy::kEngine,
      .inputs = {{"a"}, {"b"}, {"addend"}},
      .attrs = {{"transpose_a", false}, {"transpose_b", false}},
      .shape = BiasedShape,

@@ -166,10 +166,12 @@ constexpr ProbeInput Positive(Ints shape) {
 }
 
 // `spread`: what it is given beside the mean.
-constexpr OpDef GivenOp(const char* name, const char* doc, const char* spread,
-                        FixedList<AttrDef, 10> attrs, GradientFn gradient) {
+constexpr OpDef GivenOp(const char* name, const char* doc, MadeBy made_by,
+                        const char* spread, FixedList<AttrDef, 10> attrs,
+                        GradientFn gradient) {
   return {.name = name,
           .doc = doc,
+          .made_by = made_by,
           .inputs = {{"x"},
                      {"scale", kComputeOfT},
                      {"offset", kComputeOfT},
@@ -227,6 +229,7 @@ constexpr OpDef kNormOps[] = {
                  .attrs = {{"epsilon", 1e-2}, {"momentum", 0.5}}}}},
     {.name = "BatchNormGrad",
      .doc = "The gradients of BatchNorm with respect to x, scale and offset.",
+     .made_by = MadeBy::kGradients,
      .inputs = kGradInputs,
      .outputs = kGradOutputs,
      .shape = [](InferContext& c) -> Status {
@@ -249,11 +252,11 @@ constexpr OpDef kNormOps[] = {
                             Positive({4}),
                             {.shape = {2, 3, 4}}}}}},
     GivenOp("BatchNormInference",
-            "Normalises each channel by given statistics.", "variance",
-            kEpsilon, InferenceGradient),
+            "Normalises each channel by given statistics.", MadeBy::kUsers,
+            "variance", kEpsilon, InferenceGradient),
     GivenOp("BatchNormApply",
             "BatchNorm's y once more, from the statistics that it found.",
-            "inv_std", {}, ApplyGradient),
+            MadeBy::kEngine, "inv_std", {}, ApplyGradient),
     {.name = "LayerNorm",
      .doc = "Normalises each row over the last dimension.",
      .inputs = {{"x"}, {"scale", kComputeOfT}, {"offset", kComputeOfT}},
@@ -274,6 +277,7 @@ constexpr OpDef kNormOps[] = {
           {.inputs = {{.shape = {2, 2, 9}}, {.shape = {9}}, {.shape = {9}}}}}},
     {.name = "LayerNormGrad",
      .doc = "The gradients of LayerNorm with respect to x, scale and offset.",
+     .made_by = MadeBy::kGradients,
      .inputs = kGradInputs,
      .outputs = kGradOutputs,
      .shape = [](InferContext& c) -> Status {

@@ -193,6 +193,7 @@ constexpr OpDef ListOp(const OpDef& one) {
   for (const AttrDef& attr : one.attrs) attrs[m++] = attr;
   OpDef op = one;
   op.name = one.list_op;
+  op.made_by = MadeBy::kEngine;
   op.doc =
       "The same for a list of variables, gradient scale and decay included.";
   op.inputs = FixedList<ArgDef, 8>(inputs, n);

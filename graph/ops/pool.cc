@@ -112,6 +112,7 @@ constexpr OpDef kPoolOps[] = {
     {.name = "MaxPoolGradGrad",
      .doc = "The elements of g where x is the first of its window not below "
             "y, or 0.",
+     .made_by = MadeBy::kGradients,
      .inputs = {{"x"}, {"y"}, {"g"}},
      .attrs = kPoolAttrs,
      .shape = [](InferContext& c) -> Status {

@@ -86,9 +86,9 @@ Output RandomNormal(Graph& graph, const ShapeOperand& shape, double mean,
                 location);
 }
 
-Output RandomTruncatedNormal(Graph& graph, const ShapeOperand& shape,
-                             double mean, double stddev, DType dtype,
-                             const std::source_location& location) {
+Output TruncatedNormal(Graph& graph, const ShapeOperand& shape, double mean,
+                       double stddev, DType dtype,
+                       const std::source_location& location) {
   return Random("TruncatedNormal", graph, shape,
                 {{"mean", mean}, {"stddev", stddev}, {"dtype", dtype}},
                 location);

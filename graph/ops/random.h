@@ -24,7 +24,7 @@ Output RandomNormal(
 
 // Normal, drawn again until within two standard deviations of the mean; its
 // own deviation is then 0.8796 stddev.
-Output RandomTruncatedNormal(
+Output TruncatedNormal(
     Graph& graph, const ShapeOperand& shape, double mean = 0, double stddev = 1,
     DType dtype = DType::kFloat32,
     const std::source_location& location = std::source_location::current());

@@ -200,6 +200,7 @@ constexpr OpDef ProdOp() {
 constexpr OpDef ProdGradOp() {
   return {.name = "ProdGrad",
           .doc = "dy times, for each x, the product of the others on the axis.",
+          .made_by = MadeBy::kGradients,
           .inputs = {{"dy"}, {"x"}},
           .attrs = {{"axis", AttrType::kInt}},
           .shape = [](InferContext& c) -> Status {
@@ -306,6 +307,7 @@ constexpr OpDef AllFiniteOp() {
 constexpr OpDef AllFiniteScaledOp() {
   OpDef op = AllFiniteOp();
   op.name = "AllFiniteScaled";
+  op.made_by = MadeBy::kEngine;
   op.doc = "Is no product of scale and any operand's element infinite or NaN?";
   op.inputs = {{"scale"},
                {.name = "tensors", .type = kTOrHalf, .variadic = true}};

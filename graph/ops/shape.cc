@@ -300,7 +300,7 @@ constexpr OpDef kShapeOps[] = {
      .probes =
          {{.inputs = {{.values = {2}}, {.values = {9}}, {.values = {3}}}},
           {.inputs = {{.values = {5}}, {.values = {-4}}, {.values = {-2}}}}}},
-    ShapeFactOp("Shape", "x's dimensions as a vector.",
+    ShapeFactOp("ShapeOf", "x's dimensions as a vector.",
                 [](InferContext& c) -> Status {
                   c.SetOutput(0, {c.input(0).rank()});
                   return {};
@@ -417,7 +417,7 @@ Output Range(Graph& graph, int64_t limit,
 Output ShapeOf(Operand x) {
   const Shape& shape = x.tensor().shape();
   if (shape.concrete()) return ShapeConstant(x.graph(), shape, x.location());
-  return Unary("Shape", x);
+  return Unary("ShapeOf", x);
 }
 Output Rank(Operand x) {
   return Unary("Rank", x);

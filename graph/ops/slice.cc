@@ -221,6 +221,7 @@ constexpr OpDef kSliceOps[] = {
                            {"end_mask", 1}}}}},
     {.name = "StridedSliceGradient",
      .doc = "Zeros of the given shape with dy where StridedSlice reads.",
+     .made_by = MadeBy::kGradients,
      .inputs = {{"dy"}, {"shape", "int64"}},
      .types = {{"T", kAnyType}},
      .attrs = {{"begin", AttrType::kInts},
@@ -257,6 +258,7 @@ constexpr OpDef kSliceOps[] = {
     {.name = "CastPad",
      .doc = "x converted to dtype `to`, with zeros behind dimension `axis` up "
             "to `size`.",
+     .made_by = MadeBy::kEngine,
      .inputs = {{"x"}},
      .outputs = {{"y", "to"}},
      .attrs = {{"to", AttrType::kDType},

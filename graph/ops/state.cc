@@ -82,6 +82,7 @@ constexpr Probe AssignListProbe(double apply) {
 constexpr OpDef AssignListOp() {
   return {.name = "AssignList",
           .doc = "Assign for a list of variables, in one pass.",
+          .made_by = MadeBy::kEngine,
           .inputs = {{.name = "tensors", .variadic = true}, {"apply", "bool"}},
           .types = {{"T", kAnyType}},
           .attrs = {{"variables", AttrType::kInt}},
@@ -96,6 +97,7 @@ constexpr OpDef AssignListOp() {
 constexpr OpDef kStateOps[] = {
     {.name = "Variable",
      .doc = "Reads a variable, a value that outlives the step.",
+     .builder = "Graph::Variable",
      .outputs = {{"y", "dtype"}},
      .types = {},
      .attrs = {{"dtype", AttrType::kDType},

@@ -103,7 +103,7 @@ void RegisterRandomKernels(KernelTable& table) {
                   .make = MakeFastUniform});
   table.Register({.op = "RandomNormal", .make = MakeNormal<StandardNormal>});
   table.Register(
-      {.op = "TruncatedNormal", .make = MakeNormal<TruncatedNormal>});
+      {.op = "TruncatedNormal", .make = MakeNormal<StandardTruncatedNormal>});
 }
 
 }  // namespace sluice::cpu

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/ceil_div.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {
@@ -136,7 +137,7 @@ class WidenedKernel final : public Kernel {
   // Where the next `bytes` of the workspace are.
   size_t Take(size_t bytes) {
     const size_t offset = bytes_;
-    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ += RoundUp(bytes, kAlignment);
     return offset;
   }
 

@@ -64,8 +64,8 @@ Rule Normal(double stddev, double mean) {
 Rule TruncatedNormal(double stddev, double mean) {
   return {[=](const Shape& shape, DType dtype) {
     return Initializer{dtype, shape, [=](Graph& graph) {
-                         return RandomTruncatedNormal(graph, shape, mean,
-                                                      stddev, dtype);
+                         return sluice::TruncatedNormal(graph, shape, mean,
+                                                        stddev, dtype);
                        }};
   }};
 }

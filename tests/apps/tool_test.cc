@@ -216,10 +216,20 @@ TEST_CASE("ops lists the table") {
   const Outcome one = tool.Run("ops MatMul");
   CHECK(Contains(one.out, "MatMul(a: T, b: T) -> y: T"));
   CHECK(Contains(one.out, "gradient    yes"));
+  CHECK(Contains(one.out, "built by    MatMul\n"));
   CHECK(Contains(one.out, "mixed       "));
   CHECK(Contains(one.out, "attribute   transpose_a: bool = false"));
   CHECK(Contains(tool.Run("ops").out, "ArgMax "));
   CHECK(Contains(tool.Run("ops").out, "GPU kernel"));
+}
+
+TEST_CASE("docs/ops.md is what the records say") {
+  const Tool tool;
+  const Outcome page = tool.Run("ops --markdown");
+  CHECK_EQ(page.exit_code, 0);
+  CHECK(Contains(page.out, "### MatMul\n"));
+  CHECK_MESSAGE((page.out == TextOf(SLUICE_SOURCE_DIR "/docs/ops.md")),
+                "make it anew: sluice ops --markdown > docs/ops.md");
 }
 
 TEST_CASE("doctor finds the machine well") {

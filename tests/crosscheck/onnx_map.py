@@ -267,7 +267,7 @@ def tile(m):
 
 @converts("Shape")
 def shape(m):
-    y = m.node("Shape", m.all())
+    y = m.node("ShapeOf", m.all())
     if "start" not in m.attrs and "end" not in m.attrs:
         return y
     begin, end = m.attr("start", 0), m.attr("end")

@@ -152,7 +152,7 @@ def range_(c, start, limit, delta):
     return torch.from_numpy(y).to(start.dtype)
 
 
-@reference("Shape")
+@reference("ShapeOf")
 def shape_of(c, x):
     return torch.tensor(list(x.shape), dtype=torch.int64)
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 
 namespace sluice::cpu {
@@ -82,9 +83,9 @@ StridedCopy::StridedCopy(DType dtype, const StridedMove& move)
   const int64_t per_step = transpose_ ? inner_.size : 1;
   const int64_t steps = transpose_ ? lines_.size : inner_.size;
   piece_ = std::max<int64_t>(kPieceElements / per_step, 1);
-  if (transpose_) piece_ = (piece_ + kBlock - 1) / kBlock * kBlock;
+  if (transpose_) piece_ = RoundUp(piece_, kBlock);
   piece_ = std::min(piece_, steps);
-  pieces_ = (steps + piece_ - 1) / piece_;
+  pieces_ = CeilDiv(steps, piece_);
   units_ = pieces_ * outer_.elements();
   grain_ = std::max<int64_t>(kPieceElements / (piece_ * per_step), 1);
 }

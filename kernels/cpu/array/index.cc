@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/gather_shape.h"
 #include "engine/semantics/index_error.h"
 #include "engine/tensor.h"
@@ -172,7 +173,7 @@ KernelPtr ScatterAddKernel(const GatherShape& plan) {
   const int64_t work = plan.count * plan.inner;
   const int64_t ranges = std::clamp<int64_t>(
       work / kGrain, 1, std::clamp<int64_t>(plan.size, 1, 16));
-  const int64_t width = (plan.size + ranges - 1) / ranges;
+  const int64_t width = CeilDiv(plan.size, ranges);
   return KernelOf([=](const KernelContext& c) -> Status {
     const I* indices = c.input<I>(1);
     SLUICE_RETURN_IF_ERROR(

@@ -65,11 +65,11 @@ void RegisterShapeKernels(KernelTable& table) {
   table.Register({.op = "OnesLike", .make = MakeFilledLike});
   table.Register(
       {.op = "Range", .dtypes = kFloatDouble | kIndex, .make = MakeRange});
-  table.Register(
-      {.op = "Shape", .make = [](const KernelSpec& spec) -> Result<KernelPtr> {
-         const Shape& x = spec.inputs[0].shape;
-         return ConstantKernel({x.begin(), x.end()});
-       }});
+  table.Register({.op = "ShapeOf",
+                  .make = [](const KernelSpec& spec) -> Result<KernelPtr> {
+                    const Shape& x = spec.inputs[0].shape;
+                    return ConstantKernel({x.begin(), x.end()});
+                  }});
   table.Register(
       {.op = "Rank", .make = [](const KernelSpec& spec) -> Result<KernelPtr> {
          return ConstantKernel({spec.inputs[0].shape.rank()});

@@ -1,6 +1,7 @@
 // Convolutions as plain loops, for all floating types: the reference. The
 // innermost loops run over blocks of channels, accumulated on the stack.
 #include <algorithm>
+#include <array>
 
 #include "engine/semantics/conv_geometry.h"
 #include "engine/threads.h"
@@ -24,10 +25,37 @@ int64_t Grain(int64_t multiplications) {
 
 template <typename T>
 struct Operands {
-  const T* x;
-  const T* filter;
-  const T* y;
+  const T* x = nullptr;
+  const T* filter = nullptr;
+  const T* y = nullptr;
 };
+
+// Calls add(a, b, c, group, first, width, sum) for each block of the channels
+// of result[rows a, b and c, groups of channels], which adds up its `width`
+// elements from channel `first` of the group on. cost: multiplications for a
+// row.
+template <typename T, typename Add>
+void ForEachBlock(const std::array<int64_t, 3>& rows, int64_t groups,
+                  int64_t channels, int64_t cost, T* result, Add add) {
+  ParallelFor(rows[0] * rows[1] * rows[2], Grain(cost),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t row = begin; row < end; ++row) {
+                  const int64_t c = row % rows[2];
+                  const int64_t b = row / rows[2] % rows[1];
+                  const int64_t a = row / rows[2] / rows[1];
+                  for (int64_t group = 0; group < groups; ++group) {
+                    for (int64_t first = 0; first < channels; first += kBlock) {
+                      const int64_t width = std::min(kBlock, channels - first);
+                      ComputeType<T> sum[kBlock] = {};
+                      add(a, b, c, group, first, width, sum);
+                      T* to =
+                          result + (row * groups + group) * channels + first;
+                      for (int64_t k = 0; k < width; ++k) to[k] = T(sum[k]);
+                    }
+                  }
+                }
+              });
+}
 
 // y[image, oh, ow, channels from o0 to o0 + width].
 template <typename T>
@@ -58,25 +86,9 @@ void ForwardBlock(const ConvGeometry& g, const Operands<T>& in, int64_t image,
 
 template <typename T>
 void Forward(const ConvGeometry& g, const Operands<T>& in, T* y) {
-  using C = ComputeType<T>;
-  ParallelFor(g.images * g.h.output * g.w.output,
-              Grain(g.taps() * g.in * g.y_channels()),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t p = begin; p < end; ++p) {
-                  const int64_t ow = p % g.w.output;
-                  const int64_t oh = p / g.w.output % g.h.output;
-                  const int64_t image = p / g.w.output / g.h.output;
-                  for (int64_t group = 0; group < g.groups; ++group) {
-                    for (int64_t o0 = 0; o0 < g.out; o0 += kBlock) {
-                      const int64_t width = std::min(kBlock, g.out - o0);
-                      C sum[kBlock] = {};
-                      ForwardBlock(g, in, image, oh, ow, group, o0, width, sum);
-                      T* to = y + p * g.y_channels() + group * g.out + o0;
-                      for (int64_t o = 0; o < width; ++o) to[o] = T(sum[o]);
-                    }
-                  }
-                }
-              });
+  ForEachBlock({g.images, g.h.output, g.w.output}, g.groups, g.out,
+               g.taps() * g.in * g.y_channels(), y,
+               [&](auto... block) { ForwardBlock(g, in, block...); });
 }
 
 // dx[image, ih, iw, channels from i0 to i0 + width].
@@ -110,34 +122,17 @@ void BackpropInputBlock(const ConvGeometry& g, const Operands<T>& in,
 
 template <typename T>
 void BackpropInput(const ConvGeometry& g, const Operands<T>& in, T* dx) {
-  using C = ComputeType<T>;
-  ParallelFor(
-      g.images * g.h.input * g.w.input, Grain(g.taps() * g.in * g.y_channels()),
-      [&](int64_t begin, int64_t end) {
-        for (int64_t p = begin; p < end; ++p) {
-          const int64_t iw = p % g.w.input;
-          const int64_t ih = p / g.w.input % g.h.input;
-          const int64_t image = p / g.w.input / g.h.input;
-          for (int64_t group = 0; group < g.groups; ++group) {
-            for (int64_t i0 = 0; i0 < g.in; i0 += kBlock) {
-              const int64_t width = std::min(kBlock, g.in - i0);
-              C sum[kBlock] = {};
-              BackpropInputBlock(g, in, image, ih, iw, group, i0, width, sum);
-              T* to = dx + p * g.x_channels() + group * g.in + i0;
-              for (int64_t i = 0; i < width; ++i) to[i] = T(sum[i]);
-            }
-          }
-        }
-      });
+  ForEachBlock({g.images, g.h.input, g.w.input}, g.groups, g.in,
+               g.taps() * g.in * g.y_channels(), dx,
+               [&](auto... block) { BackpropInputBlock(g, in, block...); });
 }
 
-// dfilter[kh, kw, i, channels from o0 to o0 + width of y], of one group.
+// dfilter[kh, kw, i, channels from o0 to o0 + width of the group's].
 template <typename T>
 void BackpropFilterBlock(const ConvGeometry& g, const Operands<T>& in,
-                         int64_t kh, int64_t kw, int64_t i, int64_t o0,
-                         int64_t width, ComputeType<T>* sum) {
+                         int64_t kh, int64_t kw, int64_t i, int64_t group,
+                         int64_t o0, int64_t width, ComputeType<T>* sum) {
   using C = ComputeType<T>;
-  const int64_t group = o0 / g.out;
   for (int64_t image = 0; image < g.images; ++image) {
     for (int64_t oh = 0; oh < g.h.output; ++oh) {
       const int64_t ih = g.h.Start(oh) + kh * g.h.dilation;
@@ -149,7 +144,8 @@ void BackpropFilterBlock(const ConvGeometry& g, const Operands<T>& in,
             in.x[image * g.x_image() + (ih * g.w.input + iw) * g.x_channels() +
                  group * g.in + i]);
         const T* dy = in.y + image * g.y_image() +
-                      (oh * g.w.output + ow) * g.y_channels() + o0;
+                      (oh * g.w.output + ow) * g.y_channels() + group * g.out +
+                      o0;
         for (int64_t o = 0; o < width; ++o) sum[o] += x * static_cast<C>(dy[o]);
       }
     }
@@ -158,37 +154,28 @@ void BackpropFilterBlock(const ConvGeometry& g, const Operands<T>& in,
 
 template <typename T>
 void BackpropFilter(const ConvGeometry& g, const Operands<T>& in, T* dfilter) {
-  using C = ComputeType<T>;
-  ParallelFor(g.taps() * g.in,
-              Grain(g.images * g.h.output * g.w.output * g.y_channels()),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t row = begin; row < end; ++row) {
-                  const int64_t i = row % g.in;
-                  const int64_t kw = row / g.in % g.w.window;
-                  const int64_t kh = row / g.in / g.w.window;
-                  for (int64_t group = 0; group < g.groups; ++group) {
-                    for (int64_t o = 0; o < g.out; o += kBlock) {
-                      const int64_t width = std::min(kBlock, g.out - o);
-                      const int64_t o0 = group * g.out + o;
-                      C sum[kBlock] = {};
-                      BackpropFilterBlock(g, in, kh, kw, i, o0, width, sum);
-                      T* to = dfilter + row * g.y_channels() + o0;
-                      for (int64_t j = 0; j < width; ++j) to[j] = T(sum[j]);
-                    }
-                  }
-                }
-              });
+  ForEachBlock({g.h.window, g.w.window, g.in}, g.groups, g.out,
+               g.images * g.h.output * g.w.output * g.y_channels(), dfilter,
+               [&](auto... block) { BackpropFilterBlock(g, in, block...); });
+}
+
+// A kernel that calls run(tag of the dtype, geometry, context).
+template <typename Run>
+Result<KernelPtr> KernelOfLoops(const KernelSpec& spec, Run run) {
+  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
+  return DispatchFloating(
+      spec.inputs[0].dtype,
+      [&]<typename T>(TypeTag<T> type) -> Result<KernelPtr> {
+        return KernelOf([=](const KernelContext& c) { run(type, g, c); });
+      });
 }
 
 Result<KernelPtr> MakeForward(const KernelSpec& spec) {
-  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
-  return DispatchFloating(
-      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
-        return KernelOf([g](const KernelContext& c) {
-          Forward<T>(g, {c.input<T>(0), c.input<T>(1), nullptr},
-                     c.output<T>(0));
-        });
-      });
+  return KernelOfLoops(spec, []<typename T>(TypeTag<T>, const ConvGeometry& g,
+                                            const KernelContext& c) {
+    Forward<T>(g, {.x = c.input<T>(0), .filter = c.input<T>(1)},
+               c.output<T>(0));
+  });
 }
 
 // Of the fused ops. The sums go to scratch memory first, since y may be the
@@ -203,7 +190,8 @@ Result<KernelPtr> MakeForwardSum(const KernelSpec& spec) {
              relu = spec.attrs.Bool("relu")](const KernelContext& c) {
               using C = ComputeType<T>;
               T* sums = static_cast<T*>(c.workspace());
-              Forward<T>(g, {c.input<T>(0), c.input<T>(1), nullptr}, sums);
+              Forward<T>(g, {.x = c.input<T>(0), .filter = c.input<T>(1)},
+                         sums);
               for (int64_t i = 0; i < elements; ++i) {
                 C y = C(sums[i]) + C(c.input<T>(2)[i % g.y_channels()]);
                 if (added) y += C(c.input<T>(3)[i]);
@@ -215,25 +203,19 @@ Result<KernelPtr> MakeForwardSum(const KernelSpec& spec) {
 }
 
 Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
-  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
-  return DispatchFloating(
-      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
-        return KernelOf([g](const KernelContext& c) {
-          BackpropInput<T>(g, {nullptr, c.input<T>(1), c.input<T>(0)},
-                           c.output<T>(0));
-        });
-      });
+  return KernelOfLoops(spec, []<typename T>(TypeTag<T>, const ConvGeometry& g,
+                                            const KernelContext& c) {
+    BackpropInput<T>(g, {.filter = c.input<T>(1), .y = c.input<T>(0)},
+                     c.output<T>(0));
+  });
 }
 
 Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
-  SLUICE_ASSIGN_OR_RETURN(const ConvGeometry g, ConvGeometryOf(spec));
-  return DispatchFloating(
-      spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) -> Result<KernelPtr> {
-        return KernelOf([g](const KernelContext& c) {
-          BackpropFilter<T>(g, {c.input<T>(0), nullptr, c.input<T>(1)},
-                            c.output<T>(0));
-        });
-      });
+  return KernelOfLoops(spec, []<typename T>(TypeTag<T>, const ConvGeometry& g,
+                                            const KernelContext& c) {
+    BackpropFilter<T>(g, {.x = c.input<T>(0), .y = c.input<T>(1)},
+                      c.output<T>(0));
+  });
 }
 
 }  // namespace

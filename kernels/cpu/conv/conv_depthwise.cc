@@ -3,6 +3,7 @@
 // a source pixel times a row of the filter (kernels/cpu/simd/depthwise.h).
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/conv/conv_pass.h"
 #include "kernels/cpu/kernels.h"
@@ -115,8 +116,7 @@ void AddRow(const ConvGeometry& g, int64_t image, int64_t oh, const float* x,
     for (int64_t kw = 0; kw < g.w.window; ++kw) {
       // Windows [begin, end) have this tap on the image.
       const int64_t first = g.w.Start(0) + kw * g.w.dilation;
-      const int64_t begin =
-          first < 0 ? (-first + g.w.stride - 1) / g.w.stride : 0;
+      const int64_t begin = first < 0 ? CeilDiv(-first, g.w.stride) : 0;
       const int64_t end =
           first >= g.w.input
               ? 0

@@ -3,6 +3,7 @@
 // Work is cut by images, and by rows where there are few images.
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/conv/conv_pass.h"
 #include "kernels/cpu/conv/conv_patches.h"
@@ -28,14 +29,12 @@ struct ConvJob {
   std::vector<int64_t> packed;  // where each phase's filter begins, floats
   int64_t packed_group = 0;     // floats of one group's packed filter
 
-  int64_t pieces() const {
-    return (images + images_each - 1) / images_each * row_blocks;
-  }
+  int64_t pieces() const { return CeilDiv(images, images_each) * row_blocks; }
 };
 
 int64_t PanelsOf(int64_t channels) {
   const int64_t width = Simd().conv.width;
-  return (channels + width - 1) / width;
+  return CeilDiv(channels, width);
 }
 
 ConvJob JobOf(const ConvGeometry& g, ConvPass pass) {
@@ -43,7 +42,7 @@ ConvJob JobOf(const ConvGeometry& g, ConvPass pass) {
   job.images = g.images;
   job.groups = g.groups;
   job.source_image = pass.source.h * pass.source.w * pass.source.channels;
-  job.images_each = (g.images + kConvPieces - 1) / kConvPieces;
+  job.images_each = CeilDiv(g.images, kConvPieces);
   int64_t rows = 1;
   for (const ConvPhase& phase : pass.phases) {
     job.packed.push_back(job.packed_group);

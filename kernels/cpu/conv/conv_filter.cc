@@ -7,6 +7,7 @@
 // an image then has too few pixels to repay a pass over the whole filter.
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/conv/conv_pass.h"
 #include "kernels/cpu/conv/conv_patches.h"
@@ -32,7 +33,7 @@ struct FilterJob {
   int64_t filter_floats = 0;
   int64_t block_rows = 1;  // of y, summed at a time
 
-  int64_t sums() const { return (images + images_each - 1) / images_each; }
+  int64_t sums() const { return CeilDiv(images, images_each); }
   int64_t pieces() const { return sums() * splits; }
   int64_t scratch_floats() const {
     return Aligned(pass.source.copy_floats()) +
@@ -58,7 +59,7 @@ FilterJob FilterJobOf(const ConvGeometry& g) {
   const int64_t sums = std::clamp<int64_t>(
       (int64_t{1} << 22) / std::max<int64_t>(job.filter_floats, 1), 1,
       std::min(kConvPieces, std::max<int64_t>(g.images, 1)));
-  job.images_each = std::max<int64_t>((g.images + sums - 1) / sums, 1);
+  job.images_each = std::max<int64_t>(CeilDiv(g.images, sums), 1);
   const std::vector<simd::ConvRun>& runs = job.pass.phases[0].runs;
   job.splits = std::clamp<int64_t>(
       kConvPieces / 2 / std::max<int64_t>(job.sums(), 1), 1,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
+
 namespace sluice::cpu {
 namespace {
 
@@ -33,7 +35,7 @@ std::vector<Line> BackpropLines(const WindowDim& d) {
   for (int64_t first = 0; first < std::min(d.stride, d.input); ++first) {
     Line line = {.first = first,
                  .step = d.stride,
-                 .count = (d.input - first + d.stride - 1) / d.stride};
+                 .count = CeilDiv(d.input - first, d.stride)};
     for (int64_t k = d.window - 1; k >= 0; --k) {
       const int64_t o = first + d.pad_before - k * d.dilation;
       if (o % d.stride == 0) line.taps.push_back({k, o / d.stride});

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/conv_geometry.h"
 #include "kernels/cpu/simd/conv.h"
 
@@ -80,7 +81,7 @@ inline constexpr int64_t kConvPieces = 16;
 // Floats up to the next cache line, where a workspace's next buffer begins.
 inline int64_t Aligned(int64_t floats) {
   constexpr int64_t kLine = kAlignment / sizeof(float);
-  return (floats + kLine - 1) / kLine * kLine;
+  return RoundUp(floats, kLine);
 }
 
 // Whether groups have enough channels not to leave most of a panel empty.

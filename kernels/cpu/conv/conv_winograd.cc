@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/conv/conv_epilogue.h"
 #include "kernels/cpu/conv/conv_pass.h"
@@ -82,12 +83,8 @@ struct WinogradJob {
     return kWinogradPoints * filter_step() *
            (by_channels ? pieces * filter_blocks() : 1);
   }
-  int64_t filter_blocks() const { return (in + kMaxTileK - 1) / kMaxTileK; }
+  int64_t filter_blocks() const { return CeilDiv(in, kMaxTileK); }
 };
-
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 WinogradJob JobOf(const WinogradTiles& tiles, int64_t in, int64_t out) {
   WinogradJob job;

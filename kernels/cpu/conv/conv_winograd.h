@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/conv_geometry.h"
 #include "kernels/cpu/simd/simd.h"
 
@@ -58,7 +59,7 @@ struct WinogradTiles {
 
  private:
   static int64_t Tiles(int64_t size) {
-    return (size + simd::kWinogradResult - 1) / simd::kWinogradResult;
+    return CeilDiv(size, simd::kWinogradResult);
   }
   template <int kSide, typename Float>
   void Pixels(int64_t tile, int64_t h, int64_t w, int64_t top, int64_t left,

@@ -8,6 +8,7 @@
 // itself, while they are in cache.
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/conv/conv_pass.h"
 #include "kernels/cpu/conv/conv_winograd.h"
@@ -38,8 +39,8 @@ struct WinogradFilterJob {
 
   int64_t x_step() const { return WinogradPointStep(group * in); }
   int64_t y_step() const { return WinogradPointStep(group * out); }
-  int64_t in_pieces() const { return (in + piece_in - 1) / piece_in; }
-  int64_t out_pieces() const { return (out + piece_out - 1) / piece_out; }
+  int64_t in_pieces() const { return CeilDiv(in, piece_in); }
+  int64_t out_pieces() const { return CeilDiv(out, piece_out); }
   int64_t sum_step() const { return WinogradPointStep(piece_in * piece_out); }
   // Sums: of every piece, or of all points and channels.
   int64_t sums_floats() const {

@@ -7,6 +7,7 @@
 #include <array>
 #include <vector>
 
+#include "engine/ceil_div.h"
 #include "engine/kernel.h"
 #include "kernels/cpu/elementwise/elementwise.h"
 #include "kernels/cpu/fused/fused_chain.h"
@@ -79,13 +80,13 @@ struct PreparedProgram {
 
   int64_t pieces_per_row() const {  // 0: a piece is whole rows
     return sum == Sum::kTrailing && row_elements > grain
-               ? (row_elements + grain - 1) / grain
+               ? CeilDiv(row_elements, grain)
                : 0;
   }
   int64_t pieces() const {
     const int64_t split = pieces_per_row();
     return split > 0 ? elements / row_elements * split
-                     : (elements + grain - 1) / grain;
+                     : CeilDiv(elements, grain);
   }
   int64_t PieceBegin(int64_t piece) const {
     const int64_t split = pieces_per_row();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/simd/gemm_tile.h"
 #include "kernels/cpu/simd/simd.h"
@@ -56,14 +57,6 @@ constexpr int64_t kMaxPartial = 1 << 18;
 constexpr int64_t kBlockStride = kMaxTileK + 16;
 // Rows of a transposed A that are read at a time.
 constexpr int64_t kReadRows = 16;
-
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
-int64_t RoundUp(int64_t a, int64_t b) {
-  return CeilDiv(a, b) * b;
-}
 
 template <typename T>
 const GemmKernels<T>& Kernels();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/streaming.h"
@@ -24,7 +25,7 @@ struct BatchNormGeometry {
   int64_t block_rows = 0;
   double epsilon = 0, momentum = 0;
 
-  int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
+  int64_t blocks() const { return CeilDiv(rows, block_rows); }
 };
 
 BatchNormGeometry GeometryOf(const KernelSpec& spec) {

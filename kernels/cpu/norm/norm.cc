@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 
@@ -17,7 +18,7 @@ struct LayerNormGeometry {
   int64_t block_rows = 0;  // about 2^14 elements
   double epsilon = 0;
 
-  int64_t blocks() const { return (rows + block_rows - 1) / block_rows; }
+  int64_t blocks() const { return CeilDiv(rows, block_rows); }
 };
 
 LayerNormGeometry GeometryOf(const KernelSpec& spec) {

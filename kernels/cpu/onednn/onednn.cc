@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "engine/ceil_div.h"
 #include "engine/tensor.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
@@ -39,7 +40,7 @@ const OpenMp& Runtime() {
 }
 
 size_t AlignedBytes(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return RoundUp(bytes, kAlignment);
 }
 
 }  // namespace
@@ -150,7 +151,7 @@ Status OnednnStatus::ToStatus(std::string_view node) const {
 }
 
 OnednnSlices OnednnSlicesOf(int64_t n, int64_t most) {
-  return {n, std::max<int64_t>((n + most - 1) / most, 1)};
+  return {n, std::max<int64_t>(CeilDiv(n, most), 1)};
 }
 
 void RegisterOnednn(KernelTable& table, const char* op,

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/ceil_div.h"
 #include "engine/kernel.h"
 
 namespace sluice::cpu {
@@ -105,7 +106,7 @@ class OnednnStatus {
 struct OnednnSlices {
   int64_t n = 0, each = 1;
 
-  int64_t count() const { return (n + each - 1) / each; }
+  int64_t count() const { return CeilDiv(n, each); }
   int64_t begin(int64_t slice) const { return slice * each; }
   int64_t size(int64_t slice) const {
     return slice + 1 < count() ? each : n - slice * each;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/conv_geometry.h"
 #include "engine/threads.h"
 #include "kernels/cpu/onednn/onednn.h"
@@ -144,9 +145,7 @@ struct Convolution {
     calls.emplace_back(primitive, desc, Kind::Arguments(desc));
     scratchpad = std::max(scratchpad, calls.back().scratchpad_bytes());
   }
-  size_t filter_bytes() const {
-    return (filter.get_size() + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  size_t filter_bytes() const { return RoundUp(filter.get_size(), kAlignment); }
 };
 
 // Forward and BackpropInput: the filter is converted, then each slice of one

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "engine/ceil_div.h"
 #include "engine/convert.h"
 #include "engine/runtime/trace.h"
 #include "engine/threads.h"
@@ -19,46 +20,6 @@
 #include "kernels/cpu/tensor_list.h"
 
 namespace sluice::cpu {
-
-std::vector<DimGroup> GroupDims(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  std::vector<bool> reduced(x.rank(), false);
-  if (spec.attrs.Has("axes")) {
-    const std::vector<int64_t>& axes = spec.attrs.Ints("axes");
-    if (axes.empty()) reduced.assign(x.rank(), true);
-    for (int64_t a : axes) reduced[a < 0 ? a + x.rank() : a] = true;
-  } else {
-    const Shape& y = spec.outputs[0].shape;
-    for (int d = 1; d <= x.rank(); ++d) {
-      reduced[x.rank() - d] = d > y.rank() || y[-d] == 1;
-    }
-  }
-  std::vector<DimGroup> groups;
-  for (int d = 0; d < x.rank(); ++d) {
-    if (x[d] == 1) continue;
-    if (!groups.empty() && groups.back().reduced == reduced[d]) {
-      groups.back().size *= x[d];
-    } else {
-      groups.push_back({x[d], reduced[d]});
-    }
-  }
-  return groups;
-}
-
-AxisForm FormOf(const KernelSpec& spec, int operand) {
-  const Shape& x = spec.inputs[operand].shape;
-  int axis = static_cast<int>(spec.attrs.Int("axis"));
-  if (axis < 0) axis += x.rank();
-  return {x.elements(0, axis), x[axis], x.elements(axis + 1, x.rank())};
-}
-
-int64_t ReducedCount(const std::vector<DimGroup>& groups) {
-  int64_t count = 1;
-  for (const DimGroup& group : groups) {
-    if (group.reduced) count *= group.size;
-  }
-  return count;
-}
 
 namespace {
 
@@ -78,26 +39,17 @@ void AddStages(AxisForm form, std::vector<Stage>* stages) {
       std::max<int64_t>(256, kReduceGrain / std::max<int64_t>(1, columns));
   int64_t segments;
   do {
-    segments = std::max<int64_t>(1, (form.n + rows - 1) / rows);
+    segments = std::max<int64_t>(1, CeilDiv(form.n, rows));
     stages->push_back({form, rows, segments});
     form.n = segments;
   } while (segments > 1);
 }
 
-std::vector<Stage> PlanStages(std::vector<DimGroup> groups) {
+std::vector<Stage> PlanStages(const std::vector<DimGroup>& groups) {
   std::vector<Stage> stages;
-  auto product = [&](size_t from, size_t to) {
-    int64_t size = 1;
-    for (size_t i = from; i < to; ++i) size *= groups[i].size;
-    return size;
-  };
-  for (size_t i = groups.size(); i-- > 0;) {
-    if (!groups[i].reduced) continue;
-    AddStages({product(0, i), groups[i].size, product(i + 1, groups.size())},
-              &stages);
-    groups.erase(groups.begin() + static_cast<ptrdiff_t>(i));
+  for (const AxisForm& step : ReductionSteps(groups)) {
+    AddStages(step, &stages);
   }
-  if (stages.empty()) AddStages({product(0, groups.size()), 1, 1}, &stages);
   return stages;
 }
 
@@ -107,7 +59,7 @@ void RunStage(const Stage& stage, const In* in, typename Monoid::State* out,
               From from) {
   using State = typename Monoid::State;
   const auto [outer, n, inner] = stage.form;
-  const int64_t blocks = (inner + kColumnBlock - 1) / kColumnBlock;
+  const int64_t blocks = CeilDiv(inner, kColumnBlock);
   const int64_t cost = std::max<int64_t>(
       1, std::min(n, stage.rows) * (inner / std::max<int64_t>(1, blocks)));
   ParallelFor(

@@ -8,7 +8,7 @@ namespace {
 
 template <typename T>
 KernelPtr MakeCumSumOf(const KernelSpec& spec) {
-  const AxisForm form = FormOf(spec, 0);
+  const AxisForm form = AxisFormOf(spec, 0);
   const bool exclusive = spec.attrs.Bool("exclusive");
   const bool reverse = spec.attrs.Bool("reverse");
   return KernelOf([=](const KernelContext& c) {
@@ -34,7 +34,7 @@ KernelPtr MakeCumSumOf(const KernelSpec& spec) {
 template <typename T>
 KernelPtr MakeProdGradOf(const KernelSpec& spec) {
   using C = ComputeType<T>;
-  const AxisForm form = FormOf(spec, 1);
+  const AxisForm form = AxisFormOf(spec, 1);
   return KernelOf([=](const KernelContext& c) {
     ForEachColumnBlock(
         form, [&](int64_t outer, int64_t column, int64_t columns) {
@@ -70,7 +70,7 @@ KernelPtr MakeProdGradOf(const KernelSpec& spec) {
 template <typename T, int sign>
 KernelPtr MakeArgOf(const KernelSpec& spec) {
   using C = ComputeType<T>;
-  const AxisForm form = FormOf(spec, 0);
+  const AxisForm form = AxisFormOf(spec, 0);
   return KernelOf([=](const KernelContext& c) {
     ForEachColumnBlock(
         form, [&](int64_t outer, int64_t column, int64_t columns) {

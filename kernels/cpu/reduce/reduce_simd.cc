@@ -1,5 +1,6 @@
 // float32 reductions by vector code: rows [outer, n] and columns [n, inner],
 // in which nearly all reductions of a training step fall.
+#include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
 #include "kernels/cpu/reduce/reduce.h"
 #include "kernels/cpu/simd/simd.h"
@@ -40,7 +41,7 @@ KernelPtr ReduceRows(const KernelSpec& spec, Segment segment_of, Merge merge,
                      Finish finish) {
   AxisForm form;
   SLUICE_CHECK(OneGroup(spec, &form));
-  const int64_t segments = (form.n + kRowSegment - 1) / kRowSegment;
+  const int64_t segments = CeilDiv(form.n, kRowSegment);
   const int64_t grain = std::max<int64_t>(1, kReduceGrain / form.n);
   return KernelOf(
       [=](const KernelContext& c) {
@@ -104,7 +105,7 @@ KernelPtr MakeSumColumns(const KernelSpec& spec, double factor) {
   AxisForm form;
   SLUICE_CHECK(OneGroup(spec, &form));
   const int64_t rows = std::max(kFloatRows, kColumnSegment / form.inner);
-  const int64_t segments = (form.n + rows - 1) / rows;
+  const int64_t segments = CeilDiv(form.n, rows);
   const int64_t tasks = form.outer * segments;
   const int64_t cost = std::min(form.n, rows) * form.inner;
   const int64_t grain = std::max<int64_t>(1, kReduceGrain / cost);

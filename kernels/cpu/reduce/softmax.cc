@@ -1,6 +1,7 @@
 // Softmax and its logarithm along any axis.
 #include <algorithm>
 
+#include "engine/semantics/axis_form.h"
 #include "engine/semantics/scalar.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
@@ -8,17 +9,6 @@
 
 namespace sluice::cpu {
 namespace {
-
-// x seen as [outer, axis, inner].
-struct Axis {
-  int64_t outer, size, inner;
-};
-Axis AxisOf(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  const int64_t given = spec.attrs.Int("axis");
-  const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
-  return {x.elements(0, axis), x[axis], x.elements(axis + 1, x.rank())};
-}
 
 int64_t Grain(int64_t row) {
   return std::max<int64_t>((1 << 13) / std::max<int64_t>(row, 1), 1);
@@ -45,17 +35,17 @@ void Line(const T* x, int64_t size, int64_t stride, bool log, T* y) {
 }
 
 Result<KernelPtr> MakeReference(const KernelSpec& spec) {
-  const Axis a = AxisOf(spec);
+  const AxisForm a = AxisFormOf(spec, 0);
   const bool log = spec.op == "LogSoftmax";
   return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
     return Result<KernelPtr>(KernelOf([a, log](const KernelContext& c) {
       const T* x = c.input<T>(0);
       T* y = c.output<T>(0);
-      const int64_t lines = a.size == 0 ? 0 : a.outer * a.inner;
-      ParallelFor(lines, Grain(a.size), [&](int64_t begin, int64_t end) {
+      const int64_t lines = a.n == 0 ? 0 : a.outer * a.inner;
+      ParallelFor(lines, Grain(a.n), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t at = i / a.inner * a.size * a.inner + i % a.inner;
-          Line(x + at, a.size, a.inner, log, y + at);
+          const int64_t at = i / a.inner * a.n * a.inner + i % a.inner;
+          Line(x + at, a.n, a.inner, log, y + at);
         }
       });
     }));
@@ -63,13 +53,13 @@ Result<KernelPtr> MakeReference(const KernelSpec& spec) {
 }
 
 Result<KernelPtr> MakeFast(const KernelSpec& spec) {
-  const Axis a = AxisOf(spec);
+  const AxisForm a = AxisFormOf(spec, 0);
   const auto rows =
       spec.op == "LogSoftmax" ? Simd().log_softmax : Simd().softmax;
   return KernelOf([a, rows](const KernelContext& c) {
-    ParallelFor(a.outer, Grain(a.size), [&](int64_t begin, int64_t end) {
-      rows(c.input<float>(0) + begin * a.size,
-           c.output<float>(0) + begin * a.size, end - begin, a.size);
+    ParallelFor(a.outer, Grain(a.n), [&](int64_t begin, int64_t end) {
+      rows(c.input<float>(0) + begin * a.n, c.output<float>(0) + begin * a.n,
+           end - begin, a.n);
     });
   });
 }
@@ -84,8 +74,8 @@ void RegisterSoftmaxKernels(KernelTable& table) {
                     .provider = "simd",
                     .supports =
                         [](const KernelSpec& spec) {
-                          const Axis a = AxisOf(spec);
-                          return a.inner == 1 && a.size > 0;
+                          const AxisForm a = AxisFormOf(spec, 0);
+                          return a.inner == 1 && a.n > 0;
                         },
                     .dtypes = DType::kFloat32,
                     .make = MakeFast});

@@ -1,4 +1,9 @@
-// One optimizer step over an array of parameters; formulas in simd.h.
+// One optimizer step over an array of parameters, the rules of
+// engine/semantics/optimizer.h. They are written here once more since products
+// and quotients are grouped for speed: what is constant over the array is taken
+// out of a quotient, (g * g) is one product in whatever order the other factors
+// come. The last bits differ for that, and one text would change those of
+// float64, or of the GPU, or these.
 #include "kernels/cpu/simd/loop.h"
 #include "kernels/cpu/simd/tables.h"
 

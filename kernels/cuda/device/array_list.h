@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/ceil_div.h"
 #include "engine/kernel.h"
 
 namespace sluice::cuda {
@@ -40,7 +41,7 @@ inline std::vector<ArrayList> ListsOf(std::span<const TensorType> tensors) {
     array.elements = tensor.shape.elements();
     array.dtype = tensor.dtype;
     array.first_chunk = static_cast<int32_t>(list.chunks);
-    list.chunks += (array.elements + ArrayList::kChunk - 1) / ArrayList::kChunk;
+    list.chunks += CeilDiv(array.elements, ArrayList::kChunk);
   }
   return lists;
 }

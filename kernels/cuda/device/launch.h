@@ -29,6 +29,7 @@ using uint32_t = unsigned;
 #include <string>
 #include <type_traits>
 
+#include "engine/ceil_div.h"
 #include "engine/status.h"
 #include "kernels/cuda/runtime/check.h"
 #endif
@@ -73,7 +74,7 @@ Status Launch(const char* name, Grid grid, cudaStream_t stream,
 // GPU of today several times over, few enough that each has work.
 inline Grid GridFor(int64_t items, int threads = 256) {
   constexpr int64_t kMostBlocks = 4096;
-  return {std::min((items + threads - 1) / threads, kMostBlocks), threads};
+  return {std::min(CeilDiv(items, threads), kMostBlocks), threads};
 }
 
 #endif  // __CUDACC_RTC__

@@ -4,6 +4,7 @@
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_WINDOW_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_WINDOW_H_
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
 #include "engine/semantics/window.h"
 #include "kernels/cuda/device/element.h"
@@ -44,7 +45,7 @@ __device__ inline int64_t WindowAt(const WindowDim& d, int64_t i, int64_t k) {
 // A task is a pack of N channels of a pixel.
 template <int N>
 int64_t PixelTasks(int64_t images, int64_t h, int64_t w, int64_t channels) {
-  return images * h * w * ((channels + N - 1) / N);
+  return images * h * w * CeilDiv(channels, N);
 }
 
 // May packs of channels be accessed at once in every pixel of these tensors?

@@ -1,5 +1,7 @@
 #include "kernels/cuda/fused/fused_form.h"
 
+#include "engine/ceil_div.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,10 +17,6 @@ constexpr int64_t kMostBlocks = 4096;
 constexpr int64_t kEnoughTasks = 1024;
 // Elements that a thread sums alone, and packs that a warp does.
 constexpr int64_t kShortRow = 8, kWarpPacks = 128;
-
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Merges dimensions over which all inputs that repeat do so alike. Their
 // strides are 0 where they repeat.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/device/unit.h"
 
@@ -70,7 +71,7 @@ inline constexpr int kTransposeThreads = 256;
 template <typename U>
 int64_t Squares(const TransposeShape& shape) {
   const int64_t side = kSide<U>;
-  return ((shape.lines + side - 1) / side) * ((shape.n + side - 1) / side);
+  return CeilDiv(shape.lines, side) * CeilDiv(shape.n, side);
 }
 
 template <typename U>

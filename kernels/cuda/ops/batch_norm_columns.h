@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
@@ -21,7 +22,7 @@ inline constexpr int kAcross2 = 32, kLanes2 = 8;
 inline constexpr int kColumnThreads = 256;  // of both
 
 inline int64_t SegmentsOf(const BatchNormShape& shape) {
-  return (shape.rows + kSegmentRows - 1) / kSegmentRows;
+  return CeilDiv(shape.rows, kSegmentRows);
 }
 
 // Where results are in the workspace, in elements of the computing type C: two
@@ -90,7 +91,7 @@ __device__ void CombineLanes(State (&own)[N], State* shared, int across,
 template <typename T>
 int64_t ChannelGroups(const BatchNormShape& shape) {
   constexpr int kChannels = kAcross * kPack<T>;
-  return (shape.channels + kChannels - 1) / kChannels;
+  return CeilDiv(shape.channels, kChannels);
 }
 
 // May a thread take packs of channels in every row of these tensors at once?
@@ -143,7 +144,7 @@ __device__ void FirstPass(const BatchNormShape& shape, int64_t segments,
 
 template <typename State>
 Grid SecondPassGrid(const BatchNormShape& shape) {
-  return {(shape.channels + kAcross2 - 1) / kAcross2, kColumnThreads,
+  return {CeilDiv(shape.channels, kAcross2), kColumnThreads,
           kColumnThreads * sizeof(State)};
 }
 
@@ -193,7 +194,7 @@ bool OctetsAreWhole(Pointers... tensors) {
   return (IsAligned<T, kOctet>(tensors) && ...);
 }
 inline Grid OctetGrid(const BatchNormShape& shape) {
-  return GridFor((shape.rows * shape.channels + kOctet - 1) / kOctet);
+  return GridFor(CeilDiv(shape.rows * shape.channels, kOctet));
 }
 
 // May the values of eight channels be loaded at once?

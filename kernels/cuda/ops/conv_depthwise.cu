@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/device/window.h"
 #include "kernels/cuda/ops/batch_norm_columns.h"
 
@@ -167,12 +168,12 @@ FilterPlan PlanOf(const ConvGeometry& g) {
   p.pixels = g.images * g.h.output * g.w.output;
   p.taps = g.taps();
   p.channels = g.y_channels();
-  p.packs = (p.channels + kPack<T> - 1) / kPack<T>;
+  p.packs = CeilDiv(p.channels, kPack<T>);
   const int64_t wanted = kThreads / std::max<int64_t>(p.taps * p.packs, 1) + 1;
   const int64_t most = std::min(p.pixels / kLeastPixels + 1, kMostSegments);
-  p.segment_pixels = std::max<int64_t>(
-      (p.pixels + std::min(wanted, most) - 1) / std::min(wanted, most), 1);
-  p.segments = (p.pixels + p.segment_pixels - 1) / p.segment_pixels;
+  p.segment_pixels =
+      std::max<int64_t>(CeilDiv(p.pixels, std::min(wanted, most)), 1);
+  p.segments = CeilDiv(p.pixels, p.segment_pixels);
   return p;
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
@@ -46,7 +47,7 @@ Status LaunchUnaryOp(const Op& op, const void* x, void* y, int64_t n,
   using Y = OutputOf<T, decltype(op(ComputeOf<T>()))>;
   constexpr int kN = kTaken<T>;
   const bool whole = IsAligned<T, kN>(x) && IsAligned<Y, kN>(y);
-  return Launch(Op::kName, GridFor((n + kN - 1) / kN), stream,
+  return Launch(Op::kName, GridFor(CeilDiv(n, kN)), stream,
                 UnaryKernel<Op, T, Y>, op, static_cast<const T*>(x),
                 static_cast<Y*>(y), n, whole);
 }
@@ -137,7 +138,7 @@ Status LaunchPacksOfTwo(const void* a, const void* b, void* y,
                         cudaStream_t stream) {
   const bool whole =
       IsAligned<T, N>(a) && IsAligned<T, N>(b) && IsAligned<Y, N>(y);
-  return Launch(Op::kName, GridFor((shape.elements + N - 1) / N), stream,
+  return Launch(Op::kName, GridFor(CeilDiv(shape.elements, N)), stream,
                 BinaryKernel<Op, T, Y, N>,
                 scalar::MakeOp<Op>(params.a, params.b),
                 static_cast<const T*>(a), static_cast<const T*>(b),

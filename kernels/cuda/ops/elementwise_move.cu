@@ -2,6 +2,7 @@
 // function: Cast, CastList, Select and AddN.
 #include <type_traits>
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/device/array_chunks.h"
 #include "kernels/cuda/ops/elementwise_kernels.h"
 
@@ -50,9 +51,8 @@ Status LaunchCast(const void* x, void* y, int64_t n, OpParams,
                   cudaStream_t stream) {
   constexpr int kN = sizeof(From) > sizeof(To) ? kPack<From> : kPack<To>;
   const bool whole = IsAligned<From, kN>(x) && IsAligned<To, kN>(y);
-  return Launch("Cast", GridFor((n + kN - 1) / kN), stream,
-                CastKernel<From, To>, static_cast<const From*>(x),
-                static_cast<To*>(y), n, whole);
+  return Launch("Cast", GridFor(CeilDiv(n, kN)), stream, CastKernel<From, To>,
+                static_cast<const From*>(x), static_cast<To*>(y), n, whole);
 }
 
 template <typename To>
@@ -108,7 +108,7 @@ Status LaunchPacksOfSelect(const bool* condition, const void* a, const void* b,
                            cudaStream_t stream) {
   const bool whole = IsAligned<bool, N>(condition) && IsAligned<U, N>(a) &&
                      IsAligned<U, N>(b) && IsAligned<U, N>(y);
-  return Launch("Select", GridFor((shape.elements + N - 1) / N), stream,
+  return Launch("Select", GridFor(CeilDiv(shape.elements, N)), stream,
                 SelectKernel<U, N>, condition, static_cast<const U*>(a),
                 static_cast<const U*>(b), static_cast<U*>(y), shape, whole);
 }
@@ -151,8 +151,8 @@ Status LaunchAddN(const Terms& terms, int count, void* y, int64_t n,
   constexpr int kN = kTaken<T>;
   bool whole = IsAligned<T, kN>(y);
   for (int t = 0; t < count; ++t) whole &= IsAligned<T, kN>(terms.at[t]);
-  return Launch("AddN", GridFor((n + kN - 1) / kN), stream, AddNKernel<T>,
-                terms, count, static_cast<T*>(y), n, whole);
+  return Launch("AddN", GridFor(CeilDiv(n, kN)), stream, AddNKernel<T>, terms,
+                count, static_cast<T*>(y), n, whole);
 }
 
 }  // namespace

@@ -13,23 +13,6 @@
 namespace sluice::cuda {
 namespace {
 
-OptimizerParams ParamsOf(const Attributes& attrs) {
-  const auto number = [&](const char* name) {
-    return attrs.Has(name) ? attrs.Float(name) : 0.0;
-  };
-  OptimizerParams params;
-  params.momentum = number("momentum");
-  params.decay = number("decay");
-  params.beta1 = number("beta1");
-  params.beta2 = number("beta2");
-  params.epsilon = number("epsilon");
-  params.weight_decay = number("weight_decay");
-  params.nesterov = attrs.Has("nesterov") && attrs.Bool("nesterov");
-  params.gradient_decay = number("gradient_decay");
-  if (attrs.Has("decayed")) params.decayed = attrs.Int("decayed");
-  return params;
-}
-
 // The device reads where the variables are from a table in its memory. It is
 // uploaded at the first run and again when an operand has moved, so that a
 // captured step, whose operands stay where they are, holds no copy.
@@ -62,7 +45,7 @@ class OptimizerStep final : public Kernel {
  private:
   explicit OptimizerStep(const KernelSpec& spec)
       : at_(spec, OptimizerSlots(spec.op), spec.attrs.Has("beta1")),
-        params_(ParamsOf(spec.attrs)),
+        params_(OptimizerParamsOf(spec.attrs)),
         launch_(FindOptimizer(spec.op, spec.inputs[0].dtype)),
         tensors_(at_.variables) {
     for (int i = 0; i < at_.variables; ++i) {

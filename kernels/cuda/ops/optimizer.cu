@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/device/array_chunks.h"
 
 namespace sluice::cuda {
@@ -11,77 +12,6 @@ namespace {
 
 constexpr int64_t kChunk = 1 << 12;  // elements; whole packs
 constexpr int kThreads = 256;
-
-// What a step does to one parameter p, given its gradient g and slots a and b.
-template <typename T>
-struct Update {
-  T learning_rate, momentum, decay, beta1, beta2, epsilon, weight_decay;
-  bool nesterov;
-  T correction1, correction2;  // Adam's 1 - beta^step
-};
-
-struct Sgd {
-  static constexpr const char* kName = "ApplySgd";
-  static constexpr int kSlots = 0;
-  template <typename T>
-  __device__ void operator()(const Update<T>& u, T g, T& p, T&, T&) const {
-    p -= u.learning_rate * g;
-  }
-};
-
-struct Momentum {
-  static constexpr const char* kName = "ApplyMomentum";
-  static constexpr int kSlots = 1;
-  template <typename T>
-  __device__ void operator()(const Update<T>& u, T g, T& p, T& velocity,
-                             T&) const {
-    velocity = u.momentum * velocity + g;
-    p -= u.learning_rate * (u.nesterov ? g + u.momentum * velocity : velocity);
-  }
-};
-
-template <bool kMomentum>
-struct RmsPropOf {
-  static constexpr const char* kName =
-      kMomentum ? "ApplyRmsPropMomentum" : "ApplyRmsProp";
-  static constexpr int kSlots = kMomentum ? 2 : 1;
-  template <typename T>
-  __device__ void operator()(const Update<T>& u, T g, T& p, T& mean_square,
-                             T& velocity) const {
-    mean_square = u.decay * mean_square + (1 - u.decay) * g * g;
-    T direction = g / (scalar::Sqrt()(mean_square) + u.epsilon);
-    if (kMomentum) velocity = direction = u.momentum * velocity + direction;
-    p -= u.learning_rate * direction;
-  }
-};
-using RmsProp = RmsPropOf<false>;
-using RmsPropMomentum = RmsPropOf<true>;
-
-struct Adagrad {
-  static constexpr const char* kName = "ApplyAdagrad";
-  static constexpr int kSlots = 1;
-  template <typename T>
-  __device__ void operator()(const Update<T>& u, T g, T& p, T& accumulator,
-                             T&) const {
-    accumulator += g * g;
-    p -= u.learning_rate * g / (scalar::Sqrt()(accumulator) + u.epsilon);
-  }
-};
-
-// ApplyAdamW too: its weight_decay is 0 in ApplyAdam.
-struct Adam {
-  static constexpr const char* kName = "ApplyAdam";
-  static constexpr int kSlots = 2;
-  template <typename T>
-  __device__ void operator()(const Update<T>& u, T g, T& p, T& m, T& v) const {
-    const T rate = u.learning_rate / u.correction1;
-    const T root = scalar::Sqrt()(u.correction2);
-    m = u.beta1 * m + (1 - u.beta1) * g;
-    v = u.beta2 * v + (1 - u.beta2) * g * g;
-    p = (1 - u.learning_rate * u.weight_decay) * p -
-        rate * m / (scalar::Sqrt()(v) / root + u.epsilon);
-  }
-};
 
 template <typename T, typename G>
 __device__ Pack<T, kPack<T>> LoadAs(const void* data, int64_t i, int64_t count,
@@ -113,7 +43,7 @@ __device__ Pack<T, kPack<T>> LoadGradient(const OptimizerTensor& tensor,
 
 template <typename Rule, typename T>
 __device__ void UpdateChunk(const OptimizerTensor& tensor, int64_t chunk,
-                            const Update<T>& u, T gradient_scale,
+                            const optimizer::Update<T>& u, T gradient_scale,
                             T gradient_decay) {
   constexpr int kN = kPack<T>;
   constexpr Rule rule{};
@@ -145,28 +75,20 @@ template <typename Rule, typename T>
 __global__ void __launch_bounds__(kThreads)
     OptimizerKernel(OptimizerList list, OptimizerParams params) {
   if (list.apply != nullptr && !*list.apply) return;
-  Update<T> u;
-  u.learning_rate = static_cast<T>(*list.learning_rate);
-  u.momentum = static_cast<T>(params.momentum);
-  u.decay = static_cast<T>(params.decay);
-  u.beta1 = static_cast<T>(params.beta1);
-  u.beta2 = static_cast<T>(params.beta2);
-  u.epsilon = static_cast<T>(params.epsilon);
-  u.weight_decay = static_cast<T>(params.weight_decay);
-  u.nesterov = params.nesterov;
-  u.correction1 = u.correction2 = 1;
+  T correction1 = 1, correction2 = 1;
   if (list.step != nullptr) {
     // Powers in double are long work: one thread's is enough.
     T* corrections = SharedMemory<T>();
     if (threadIdx.x == 0) {
-      const auto step = static_cast<double>(*list.step);
-      corrections[0] = static_cast<T>(1 - scalar::Pow()(params.beta1, step));
-      corrections[1] = static_cast<T>(1 - scalar::Pow()(params.beta2, step));
+      corrections[0] = optimizer::Correction<T>(params.beta1, *list.step);
+      corrections[1] = optimizer::Correction<T>(params.beta2, *list.step);
     }
     Barrier();  // thread 0 has written them
-    u.correction1 = corrections[0];
-    u.correction2 = corrections[1];
+    correction1 = corrections[0];
+    correction2 = corrections[1];
   }
+  const auto u = optimizer::UpdateOf<T>(
+      params, static_cast<T>(*list.learning_rate), correction1, correction2);
   const T scale = list.gradient_scale == nullptr
                       ? T(1)
                       : static_cast<T>(*list.gradient_scale);
@@ -189,8 +111,9 @@ Status LaunchOptimizer(const OptimizerList& list, const OptimizerParams& params,
                 stream, OptimizerKernel<Rule, T>, list, params);
 }
 
-using Rules =
-    scalar::OpList<Sgd, Momentum, RmsProp, RmsPropMomentum, Adagrad, Adam>;
+using Rules = scalar::OpList<optimizer::Sgd, optimizer::Momentum,
+                             optimizer::RmsProp, optimizer::RmsPropMomentum,
+                             optimizer::Adagrad, optimizer::Adam>;
 
 // Under which name the rules have what an op does.
 std::string_view RuleOf(std::string_view op) {
@@ -215,7 +138,7 @@ int64_t PlanOptimizer(std::span<OptimizerTensor> tensors) {
   int64_t chunks = 0;
   for (OptimizerTensor& tensor : tensors) {
     tensor.first_chunk = chunks;
-    chunks += (tensor.elements + kChunk - 1) / kChunk;
+    chunks += CeilDiv(tensor.elements, kChunk);
   }
   return chunks;
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "engine/dtype.h"
+#include "engine/semantics/optimizer.h"
 #include "engine/status.h"
 
 namespace sluice::cuda {
@@ -29,17 +30,6 @@ struct OptimizerTensor {
 // Cuts the variables into chunks, which blocks take one at a time, and returns
 // how many there are.
 int64_t PlanOptimizer(std::span<OptimizerTensor> tensors);
-
-// The hyperparameters that an op has as attributes, the others 0.
-struct OptimizerParams {
-  double momentum = 0, decay = 0, beta1 = 0, beta2 = 0, epsilon = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-  // Added to the gradients of the first `decayed` variables, times the
-  // variable.
-  double gradient_decay = 0;
-  int64_t decayed = 0;
-};
 
 struct OptimizerList {
   const OptimizerTensor* tensors = nullptr;  // planned, in device memory

@@ -1,4 +1,5 @@
 // How products are cut, and the sum of the parts of those cut along k.
+#include "engine/ceil_div.h"
 #include "kernels/cuda/ops/product_kernels.h"
 
 namespace sluice::cuda {
@@ -8,10 +9,6 @@ namespace {
 constexpr int64_t kEnoughTiles = 288;
 // Along k, of a part: shorter ones would spend their time on their sums.
 constexpr int64_t kLeastPart = 256;
-
-int64_t CeilDiv(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 template <typename T>
 __global__ void FinishProductKernel(ProductShape shape, int64_t parts,

@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/random.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
@@ -86,7 +87,7 @@ Status LaunchDraw(const char* name, const Distribution& distribution,
                   const Transform& transform, uint64_t name_hash,
                   const StepKey* key, void* y, int64_t n, cudaStream_t stream) {
   constexpr int kN = kPack<T>;
-  return Launch(name, DrawGrid((n + kN - 1) / kN), stream,
+  return Launch(name, DrawGrid(CeilDiv(n, kN)), stream,
                 DrawKernel<T, Distribution, Transform>, distribution, transform,
                 key, name_hash, static_cast<T*>(y), n, IsAligned<T>(y));
 }
@@ -181,8 +182,8 @@ template <typename T>
 Status Dropout(const DropoutParams& p, const StepKey* key, const void* x,
                void* y, bool* mask, int64_t n, cudaStream_t stream) {
   constexpr int kN = kDropPack<T>;
-  return Launch("Dropout", DrawGrid((n + kN - 1) / kN), stream,
-                DropoutKernel<T>, DropThreshold(p.rate),
+  return Launch("Dropout", DrawGrid(CeilDiv(n, kN)), stream, DropoutKernel<T>,
+                DropThreshold(p.rate),
                 static_cast<ComputeOf<T>>(1 / (1 - p.rate)), key, p.name_hash,
                 static_cast<const T*>(x), static_cast<T*>(y), mask, n,
                 DropsWholePacks<T>(x, y, mask));
@@ -192,7 +193,7 @@ template <typename T>
 Status DropoutGrad(double rate, const void* dy, const bool* mask, void* dx,
                    int64_t n, cudaStream_t stream) {
   constexpr int kN = kDropPack<T>;
-  return Launch("DropoutGrad", GridFor((n + kN - 1) / kN), stream,
+  return Launch("DropoutGrad", GridFor(CeilDiv(n, kN)), stream,
                 DropoutGradKernel<T>, static_cast<ComputeOf<T>>(1 / (1 - rate)),
                 static_cast<const T*>(dy), mask, static_cast<T*>(dx), n,
                 DropsWholePacks<T>(dy, dx, mask));
@@ -210,7 +211,8 @@ DrawLauncher FindDraw(std::string_view op, DType dtype) {
     using T = DeviceTypeOf<E>;
     if (op == "RandomUniform") return Uniform<E>;
     if (op == "RandomNormal") return Normal<T, StandardNormal>;
-    return op == "TruncatedNormal" ? Normal<T, TruncatedNormal> : nullptr;
+    return op == "TruncatedNormal" ? Normal<T, StandardTruncatedNormal>
+                                   : nullptr;
   });
 }
 

@@ -1,9 +1,6 @@
 // The kernels of reductions.
 #include "kernels/cuda/ops/reduce.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "kernels/cuda/ops/reduce_finite.h"
 #include "kernels/cuda/ops/reduce_scan.h"
 #include "kernels/cuda/ops/shape_fill.h"
@@ -11,26 +8,6 @@
 
 namespace sluice::cuda {
 namespace {
-
-// Which of x's dimensions go: those of the attribute `axes`; those that the
-// output of SumTo lacks or has as 1; all of them.
-std::vector<bool> ReducedDims(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  std::vector<bool> reduced(x.rank(), false);
-  if (spec.op == "SumTo") {
-    const Shape& y = spec.outputs[0].shape;
-    for (int d = 1; d <= x.rank(); ++d) {
-      reduced[x.rank() - d] = d > y.rank() || y[-d] == 1;
-    }
-  } else if (!spec.attrs.Has("axes") || spec.attrs.Ints("axes").empty()) {
-    reduced.assign(x.rank(), true);
-  } else {
-    for (int64_t a : spec.attrs.Ints("axes")) {
-      reduced[a < 0 ? a + x.rank() : a] = true;
-    }
-  }
-  return reduced;
-}
 
 Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
   const ReducePlan plan(spec.inputs[0].shape, ReducedDims(spec));
@@ -46,16 +23,8 @@ Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
 
 // --- Along an axis -----------------------------------------------------------
 
-// Input `operand` about the attribute `axis`.
-ReduceShape ShapeOf(const KernelSpec& spec, int operand) {
-  const Shape& x = spec.inputs[operand].shape;
-  const int64_t given = spec.attrs.Int("axis");
-  const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
-  return {x.elements(0, axis), x[axis], x.elements(axis + 1, x.rank())};
-}
-
 Result<KernelPtr> MakeCumSum(const KernelSpec& spec) {
-  const CumSumForm form = {ShapeOf(spec, 0), spec.attrs.Bool("exclusive"),
+  const CumSumForm form = {AxisFormOf(spec, 0), spec.attrs.Bool("exclusive"),
                            spec.attrs.Bool("reverse")};
   return KernelOf([form, launch = FindCumSum(spec.inputs[0].dtype)](
                       const KernelContext& c) {
@@ -65,7 +34,7 @@ Result<KernelPtr> MakeCumSum(const KernelSpec& spec) {
 
 Result<KernelPtr> MakeProdGrad(const KernelSpec& spec) {
   return KernelOf(
-      [shape = ShapeOf(spec, 1),
+      [shape = AxisFormOf(spec, 1),
        launch = FindProdGrad(spec.inputs[0].dtype)](const KernelContext& c) {
         return launch(c.input<void>(0), c.input<void>(1), c.output<void>(0),
                       shape, StreamOf(c));
@@ -74,7 +43,7 @@ Result<KernelPtr> MakeProdGrad(const KernelSpec& spec) {
 
 Result<KernelPtr> MakeArg(const KernelSpec& spec) {
   return KernelOf(
-      [least = spec.op == "ArgMin", shape = ShapeOf(spec, 0),
+      [least = spec.op == "ArgMin", shape = AxisFormOf(spec, 0),
        launch = FindArg(spec.inputs[0].dtype)](const KernelContext& c) {
         return launch(least, c.input<void>(0), c.output<int64_t>(0), shape,
                       StreamOf(c));

@@ -1,6 +1,7 @@
 // Reductions of floating dtypes, and how a reduction is cut into passes.
 #include "kernels/cuda/ops/reduce.h"
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/device/log_sum_exp.h"
 #include "kernels/cuda/ops/reduce_kernels.h"
 
@@ -98,58 +99,27 @@ Reduction LauncherOf(std::string_view op) {
 
 // Elements of n in a segment. Long enough that the first pass's results are
 // few, short enough that several segments fill a GPU when rows are few.
-int64_t SegmentOf(const ReduceShape& shape) {
+int64_t SegmentOf(const AxisForm& shape) {
   return shape.inner == 1 ? 1 << 14 : 1 << 9;
 }
 
 // Passes that reduce n altogether.
-void AddPasses(ReduceShape shape, std::vector<ReducePass>* passes) {
+void AddPasses(AxisForm shape, std::vector<ReducePass>* passes) {
   int64_t segments = 1;
   do {
     const int64_t segment = SegmentOf(shape);
-    segments = std::max<int64_t>((shape.n + segment - 1) / segment, 1);
+    segments = std::max<int64_t>(CeilDiv(shape.n, segment), 1);
     passes->push_back({shape, segment, segments});
     shape.n = segments;
   } while (segments > 1);
 }
 
-// Neighbouring dimensions that are all reduced or all kept, as one.
-struct DimGroup {
-  int64_t size;
-  bool reduced;
-};
-
-std::vector<DimGroup> GroupDims(const Shape& x,
-                                const std::vector<bool>& reduced) {
-  std::vector<DimGroup> groups;
-  for (int d = 0; d < x.rank(); ++d) {
-    if (x[d] == 1) continue;
-    if (!groups.empty() && groups.back().reduced == reduced[d]) {
-      groups.back().size *= x[d];
-    } else {
-      groups.push_back({x[d], reduced[d]});
-    }
-  }
-  return groups;
-}
-
 }  // namespace
 
 ReducePlan::ReducePlan(const Shape& x, const std::vector<bool>& reduced) {
-  std::vector<DimGroup> groups = GroupDims(x, reduced);
-  const auto product = [&](size_t from, size_t to) {
-    int64_t size = 1;
-    for (size_t i = from; i < to; ++i) size *= groups[i].size;
-    return size;
-  };
-  for (size_t i = groups.size(); i-- > 0;) {
-    if (!groups[i].reduced) continue;
-    count *= groups[i].size;
-    AddPasses({product(0, i), groups[i].size, product(i + 1, groups.size())},
-              &passes);
-    groups.erase(groups.begin() + static_cast<ptrdiff_t>(i));
-  }
-  if (passes.empty()) AddPasses({product(0, groups.size()), 1, 1}, &passes);
+  const std::vector<DimGroup> groups = GroupDims(x, reduced);
+  count = ReducedCount(groups);
+  for (const AxisForm& step : ReductionSteps(groups)) AddPasses(step, &passes);
 }
 
 int64_t ReducePlan::states() const {

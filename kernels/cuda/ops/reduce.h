@@ -10,21 +10,16 @@
 #include <vector>
 
 #include "engine/dtype.h"
+#include "engine/semantics/axis_form.h"
 #include "engine/shape.h"
 #include "engine/status.h"
 
 namespace sluice::cuda {
 
-// An array about one dimension, or neighbouring ones taken as one. Columns are
-// [1, n, inner], rows [outer, n, 1], everything [1, n, 1].
-struct ReduceShape {
-  int64_t outer = 1, n = 1, inner = 1;
-};
-
 // One pass over memory, [outer, n, inner] to [outer, segments, inner]: a long n
 // is cut into segments, whose results the next pass combines.
 struct ReducePass {
-  ReduceShape shape;
+  AxisForm shape;
   int64_t segment = 1;  // elements of n
   int64_t segments = 1;
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
 #include "kernels/cuda/device/block.h"
 #include "kernels/cuda/device/row.h"
@@ -169,7 +170,7 @@ Status LaunchPass(const char* name, const void* x, void* y, const ReducePass& p,
                    kBlockReduceShared * sizeof(State)},
                   stream, RowsKernel<R, T>, x, y, p, ends, whole);
   }
-  const int64_t groups = (p.shape.inner + kColumns - 1) / kColumns;
+  const int64_t groups = CeilDiv(p.shape.inner, kColumns);
   return Launch(
       name,
       {std::min(p.shape.outer * p.segments * groups, kMostRowBlocks),

@@ -15,7 +15,7 @@ namespace {
 
 // fn(first element) for the lines of this thread.
 template <typename Fn>
-__device__ void ForLines(const ReduceShape& shape, Fn fn) {
+__device__ void ForLines(const AxisForm& shape, Fn fn) {
   SLUICE_ROLLED
   for (int64_t line = GlobalThread(); line < shape.outer * shape.inner;
        line += GlobalThreads()) {
@@ -105,7 +105,7 @@ __global__ void CumSumColumnsKernel(const T* x, T* y, CumSumForm form) {
 template <typename T>
 Status LaunchCumSum(const void* x, void* y, const CumSumForm& form,
                     cudaStream_t stream) {
-  const ReduceShape& shape = form.shape;
+  const AxisForm& shape = form.shape;
   const T* from = static_cast<const T*>(x);
   T* to = static_cast<T*>(y);
   if (shape.inner != 1) {
@@ -123,8 +123,7 @@ Status LaunchCumSum(const void* x, void* y, const CumSumForm& form,
 // Products of the elements before, then times those after; no division, since
 // elements may be 0.
 template <typename T>
-__global__ void ProdGradKernel(const T* dy, const T* x, T* y,
-                               ReduceShape shape) {
+__global__ void ProdGradKernel(const T* dy, const T* x, T* y, AxisForm shape) {
   using C = ComputeOf<T>;
   ForLines(shape, [&](int64_t line, int64_t first) {
     double product = 1;
@@ -145,7 +144,7 @@ __global__ void ProdGradKernel(const T* dy, const T* x, T* y,
 
 template <typename T>
 Status LaunchProdGrad(const void* dy, const void* x, void* y,
-                      const ReduceShape& shape, cudaStream_t stream) {
+                      const AxisForm& shape, cudaStream_t stream) {
   return Launch("ProdGrad", GridFor(shape.outer * shape.inner), stream,
                 ProdGradKernel<T>, static_cast<const T*>(dy),
                 static_cast<const T*>(x), static_cast<T*>(y), shape);
@@ -155,7 +154,7 @@ Status LaunchProdGrad(const void* dy, const void* x, void* y,
 
 template <typename T>
 __global__ void ArgRowsKernel(Foremost foremost, const T* x, int64_t* y,
-                              ReduceShape shape) {
+                              AxisForm shape) {
   using State = Ranked<RankOf<T>>;
   for (int64_t row = blockIdx.x; row < shape.outer; row += gridDim.x) {
     State best;
@@ -169,7 +168,7 @@ __global__ void ArgRowsKernel(Foremost foremost, const T* x, int64_t* y,
 
 template <typename T>
 __global__ void ArgColumnsKernel(Foremost foremost, const T* x, int64_t* y,
-                                 ReduceShape shape) {
+                                 AxisForm shape) {
   ForLines(shape, [&](int64_t line, int64_t first) {
     Ranked<RankOf<T>> best;
     for (int64_t i = 0; i < shape.n; ++i) {
@@ -180,8 +179,8 @@ __global__ void ArgColumnsKernel(Foremost foremost, const T* x, int64_t* y,
 }
 
 template <typename T>
-Status LaunchArg(bool least, const void* x, int64_t* y,
-                 const ReduceShape& shape, cudaStream_t stream) {
+Status LaunchArg(bool least, const void* x, int64_t* y, const AxisForm& shape,
+                 cudaStream_t stream) {
   const char* name = least ? "ArgMin" : "ArgMax";
   const T* from = static_cast<const T*>(x);
   if (shape.inner != 1) {

@@ -16,7 +16,7 @@ namespace sluice::cuda {
 // Running sums, taken in double, or in integers that wrap around; y may be x.
 // Exclusive sums are those of the elements before. Numeric dtypes.
 struct CumSumForm {
-  ReduceShape shape;
+  AxisForm shape;
   bool exclusive = false;
   bool reverse = false;  // from the end
 };
@@ -27,14 +27,13 @@ CumSumLauncher FindCumSum(DType dtype);
 // y = dy times the product of the other elements of x's line, for a dy of
 // [outer, inner]; floating dtypes.
 using ProdGradLauncher = Status (*)(const void* dy, const void* x, void* y,
-                                    const ReduceShape& shape,
-                                    cudaStream_t stream);
+                                    const AxisForm& shape, cudaStream_t stream);
 ProdGradLauncher FindProdGrad(DType dtype);
 
 // Where the largest or least of each line is, the first NaN if there is one, of
 // several equals the first. Numeric dtypes.
 using ArgLauncher = Status (*)(bool least, const void* x, int64_t* y,
-                               const ReduceShape& shape, cudaStream_t stream);
+                               const AxisForm& shape, cudaStream_t stream);
 ArgLauncher FindArg(DType dtype);
 
 }  // namespace sluice::cuda

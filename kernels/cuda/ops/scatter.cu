@@ -5,6 +5,7 @@
 // pair by pair.
 #include <utility>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
 #include "kernels/cuda/device/bad_index_device.h"
 #include "kernels/cuda/device/element.h"
@@ -91,7 +92,7 @@ __global__ void MergeKernel(const Key* keys, Key* merged, int64_t n,
 constexpr int64_t kRun = 32;
 
 int64_t RunsOf(const GatherShape& s) {
-  return (UpdatesOf(s) + kRun - 1) / kRun;
+  return CeilDiv(UpdatesOf(s), kRun);
 }
 
 struct Task {
@@ -253,7 +254,7 @@ Status ScatterAdd(const GatherShape& s, DType dtype, const void* x,
                                                       workspace, bad, stream));
   return DispatchNumeric(dtype, [&]<typename E>(TypeTag<E>) {
     using T = DeviceTypeOf<E>;
-    const int64_t packs = (s.inner + kPack<T> - 1) / kPack<T>;
+    const int64_t packs = CeilDiv(s.inner, kPack<T>);
     const bool whole =
         s.inner % kPack<T> == 0 && IsAligned<T>(updates) && IsAligned<T>(y);
     const T* update = static_cast<const T*>(updates);

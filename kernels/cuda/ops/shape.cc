@@ -7,12 +7,12 @@
 namespace sluice::cuda {
 namespace {
 
-// Shape, Rank and Size.
+// ShapeOf, Rank and Size.
 Result<KernelPtr> MakeFact(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
-  const Shape numbers = spec.op == "Shape"  ? x
-                        : spec.op == "Rank" ? Shape{x.rank()}
-                                            : Shape{x.elements()};
+  const Shape numbers = spec.op == "ShapeOf" ? x
+                        : spec.op == "Rank"  ? Shape{x.rank()}
+                                             : Shape{x.elements()};
   return KernelOf([numbers](const KernelContext& c) {
     return WriteShape(numbers, c.output<int64_t>(0), StreamOf(c));
   });
@@ -22,7 +22,7 @@ Result<KernelPtr> MakeFact(const KernelSpec& spec) {
 
 void RegisterShapeKernels(KernelTable& table) {
   RegisterOwn(table, "Transpose", kAnyType, MakeMove);
-  for (const char* op : {"Shape", "Rank", "Size"}) {
+  for (const char* op : {"ShapeOf", "Rank", "Size"}) {
     RegisterOwn(table, op, kAnyType, MakeFact);
   }
 }

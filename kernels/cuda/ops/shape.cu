@@ -20,7 +20,7 @@ __global__ void WriteKernel(Numbers numbers, int n, int64_t* y) {
 Status WriteShape(const Shape& dims, int64_t* y, cudaStream_t stream) {
   Numbers numbers = {};
   for (int i = 0; i < dims.rank(); ++i) numbers.at[i] = dims[i];
-  return Launch("Shape", {dims.rank() > 0 ? 1 : 0, 1}, stream, WriteKernel,
+  return Launch("ShapeOf", {dims.rank() > 0 ? 1 : 0, 1}, stream, WriteKernel,
                 numbers, dims.rank(), y);
 }
 

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/ops/elementwise_kernels.h"
 
 namespace sluice::cuda {
@@ -26,7 +27,7 @@ template <typename U, int N>
 Status LaunchPacksOfBroadcast(const void* x, void* y, const Broadcast& shape,
                               cudaStream_t stream) {
   const bool whole = IsAligned<U, N>(x) && IsAligned<U, N>(y);
-  return Launch("BroadcastTo", GridFor((shape.elements + N - 1) / N), stream,
+  return Launch("BroadcastTo", GridFor(CeilDiv(shape.elements, N)), stream,
                 BroadcastKernel<U, N>, static_cast<const U*>(x),
                 static_cast<U*>(y), shape, whole);
 }

@@ -3,6 +3,7 @@
 // more, two pixels are a pack.
 #include "kernels/cuda/ops/slice.h"
 
+#include "engine/ceil_div.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
 
@@ -36,7 +37,7 @@ template <typename X, typename Y>
 Status CastPad(const void* x, void* y, const RowPadding& rows,
                cudaStream_t stream) {
   constexpr int kN = kPack<Y>;
-  return Launch("CastPad", GridFor((rows.rows * rows.to + kN - 1) / kN), stream,
+  return Launch("CastPad", GridFor(CeilDiv(rows.rows * rows.to, kN)), stream,
                 CastPadKernel<X, Y>, static_cast<const X*>(x),
                 static_cast<Y*>(y), rows, IsAligned<Y, kN>(y));
 }

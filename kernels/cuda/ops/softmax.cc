@@ -7,11 +7,7 @@ namespace sluice::cuda {
 namespace {
 
 Result<KernelPtr> MakeSoftmax(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  const int64_t given = spec.attrs.Int("axis");
-  const int axis = static_cast<int>(given < 0 ? given + x.rank() : given);
-  const ReduceShape shape = {x.elements(0, axis), x[axis],
-                             x.elements(axis + 1, x.rank())};
+  const AxisForm shape = AxisFormOf(spec, 0);
   const SoftmaxLauncher launch = FindSoftmax(spec.op, spec.inputs[0].dtype);
   return KernelOf([launch, shape](const KernelContext& c) {
     return launch(c.input<void>(0), c.output<void>(0), shape, StreamOf(c));

@@ -10,7 +10,7 @@ namespace sluice::cuda {
 namespace {
 
 template <typename T>
-__global__ void SoftmaxKernel(const T* x, T* y, ReduceShape shape, bool log,
+__global__ void SoftmaxKernel(const T* x, T* y, AxisForm shape, bool log,
                               bool whole) {
   using C = ComputeOf<T>;
   C* shared = SharedMemory<C>();
@@ -28,7 +28,7 @@ __global__ void SoftmaxKernel(const T* x, T* y, ReduceShape shape, bool log,
 
 template <typename T>
 Status LaunchSoftmax(const char* name, bool log, const void* x, void* y,
-                     const ReduceShape& shape, cudaStream_t stream) {
+                     const AxisForm& shape, cudaStream_t stream) {
   const bool whole = shape.inner == 1 && RowsAreWhole<T>(x, shape.n) &&
                      RowsAreWhole<T>(y, shape.n);
   return Launch(
@@ -40,12 +40,12 @@ Status LaunchSoftmax(const char* name, bool log, const void* x, void* y,
 }
 
 template <typename T>
-Status Softmax(const void* x, void* y, const ReduceShape& shape,
+Status Softmax(const void* x, void* y, const AxisForm& shape,
                cudaStream_t stream) {
   return LaunchSoftmax<T>("Softmax", false, x, y, shape, stream);
 }
 template <typename T>
-Status LogSoftmax(const void* x, void* y, const ReduceShape& shape,
+Status LogSoftmax(const void* x, void* y, const AxisForm& shape,
                   cudaStream_t stream) {
   return LaunchSoftmax<T>("LogSoftmax", true, x, y, shape, stream);
 }

@@ -14,8 +14,7 @@ namespace sluice::cuda {
 
 // Along n of [outer, n, inner]. y may be x.
 using SoftmaxLauncher = Status (*)(const void* x, void* y,
-                                   const ReduceShape& shape,
-                                   cudaStream_t stream);
+                                   const AxisForm& shape, cudaStream_t stream);
 // "Softmax" or "LogSoftmax", of a floating dtype; null otherwise.
 SoftmaxLauncher FindSoftmax(std::string_view op, DType dtype);
 

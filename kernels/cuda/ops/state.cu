@@ -2,6 +2,7 @@
 // anew each time.
 #include "kernels/cuda/ops/state.h"
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
 #include "kernels/cuda/device/array_chunks.h"
 
@@ -56,10 +57,9 @@ template <typename T>
 Status LaunchAccumulate(const bool* apply, int sign, const void* value,
                         void* variable, int64_t n, cudaStream_t stream) {
   constexpr int kN = kPack<T>;
-  return Launch(sign > 0 ? "AssignAdd" : "AssignSub",
-                GridFor((n + kN - 1) / kN), stream, AccumulateKernel<T>, apply,
-                sign < 0, static_cast<const T*>(value),
-                static_cast<T*>(variable), n,
+  return Launch(sign > 0 ? "AssignAdd" : "AssignSub", GridFor(CeilDiv(n, kN)),
+                stream, AccumulateKernel<T>, apply, sign < 0,
+                static_cast<const T*>(value), static_cast<T*>(variable), n,
                 IsAligned<T>(value) && IsAligned<T>(variable));
 }
 
@@ -70,7 +70,7 @@ Status AssignBytes(const bool* apply, const void* value, void* variable,
   if (value == variable) return {};
   constexpr int kN = kPack<uint8_t>;
   const auto count = static_cast<int64_t>(bytes);
-  return Launch("Assign", GridFor((count + kN - 1) / kN), stream, AssignKernel,
+  return Launch("Assign", GridFor(CeilDiv(count, kN)), stream, AssignKernel,
                 apply, static_cast<const uint8_t*>(value),
                 static_cast<uint8_t*>(variable), count,
                 IsAligned<uint8_t>(value) && IsAligned<uint8_t>(variable));

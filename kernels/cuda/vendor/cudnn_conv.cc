@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/ceil_div.h"
 #include "engine/semantics/product.h"
 #include "engine/semantics/strided_move.h"
 #include "kernels/cuda/ops/array_copy.h"
@@ -55,8 +56,7 @@ class DnnConvolution final : public Kernel {
     const int64_t filter =
         geometry.taps() * geometry.in * geometry.y_channels();
     const size_t bytes = static_cast<size_t>(filter) * SizeOf(conv_.dtype);
-    filter_bytes_ =
-        (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+    filter_bytes_ = RoundUp(bytes, kScratchAlignment);
   }
 
   // Unimplemented where cuDNN has no engine.

@@ -72,8 +72,8 @@ TEST_CASE("an element depends on its index alone") {
   CheckPieces(Uniform01<double>());
   CheckPieces(StandardNormal<float>());
   CheckPieces(StandardNormal<double>());
-  CheckPieces(TruncatedNormal<float>());
-  CheckPieces(TruncatedNormal<double>());
+  CheckPieces(StandardTruncatedNormal<float>());
+  CheckPieces(StandardTruncatedNormal<double>());
   CheckPieces(UniformBelow{10});
 }
 
@@ -135,8 +135,8 @@ TEST_CASE("moments of the distributions") {
     CHECK(m.highest > 1.999);
     CHECK(m.lowest >= -2);
   };
-  truncated(MomentsOf(TruncatedNormal<float>()));
-  truncated(MomentsOf(TruncatedNormal<double>()));
+  truncated(MomentsOf(StandardTruncatedNormal<float>()));
+  truncated(MomentsOf(StandardTruncatedNormal<double>()));
 }
 
 TEST_CASE("integers below a bound are all reached equally often") {

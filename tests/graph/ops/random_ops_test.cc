@@ -156,8 +156,8 @@ TEST_CASE("RandomNormal") {
 TEST_CASE("TruncatedNormal") {
   for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
     Graph graph;
-    const Tensor x = Value(
-        RandomTruncatedNormal(graph, {kSamples}, 0, 1, dtype), {.seed = 3});
+    const Tensor x =
+        Value(TruncatedNormal(graph, {kSamples}, 0, 1, dtype), {.seed = 3});
     CHECK(KolmogorovSmirnov(x, TruncatedCdf) < 1.95);
     const auto [lo, hi] = Range(x);
     CHECK(lo >= -2);
@@ -195,7 +195,7 @@ TEST_CASE("Bits do not depend on the number of threads") {
   const Output xs[] = {
       RandomUniform(graph, {100'003}),
       RandomNormal(graph, {100'003}),
-      RandomTruncatedNormal(graph, {100'003}),
+      TruncatedNormal(graph, {100'003}),
       RandomUniform(graph, {100'003}, 0, 10, DType::kInt64),
   };
   for (const Output& x : xs) {

@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/ops/reduce_finite.h"
+#include "kernels/cuda/runtime/kernels.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {
@@ -19,7 +19,7 @@ constexpr DType kNumericTypes[] = {
     DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
     DType::kInt8,    DType::kUInt8,   DType::kInt32,   DType::kInt64};
 
-Shape ShapeOf(const ReduceShape& shape) {
+Shape ShapeOf(const AxisForm& shape) {
   return {shape.outer, shape.n, shape.inner};
 }
 
@@ -66,8 +66,7 @@ TEST_CASE("running sums, in either direction, of rows and across them") {
 TEST_CASE("gradients of products, zeros among the factors") {
   for (DType dtype :
        {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
-    for (const ReduceShape& shape :
-         {ReduceShape{5, 9, 1}, {3, 4, 70}, {1, 1, 2}}) {
+    for (const AxisForm& shape : {AxisForm{5, 9, 1}, {3, 4, 70}, {1, 1, 2}}) {
       Tensor x = RandomTensor(DType::kFloat32, ShapeOf(shape), -1.5, 1.5);
       for (int64_t i = 0; i < x.elements(); i += 7) x.data<float>()[i] = 0;
       x = x.Cast(dtype);
@@ -90,8 +89,7 @@ TEST_CASE("gradients of products, zeros among the factors") {
   }
 }
 
-Tensor ArgOf(bool least, const Tensor& x, const ReduceShape& shape,
-             size_t skip) {
+Tensor ArgOf(bool least, const Tensor& x, const AxisForm& shape, size_t skip) {
   const Shape y_shape{shape.outer, shape.inner};
   return InEveryOrder([&] {
            const DeviceBuffer in(x, skip), out(y_shape.elements() * 8);
@@ -105,8 +103,8 @@ Tensor ArgOf(bool least, const Tensor& x, const ReduceShape& shape,
 
 TEST_CASE("where the largest and the least are, the first of equals") {
   for (DType dtype : kNumericTypes) {
-    for (const ReduceShape& shape :
-         {ReduceShape{5, 10, 1}, {3, 1000, 1}, {2, 9, 37}, {1, 1, 1}}) {
+    for (const AxisForm& shape :
+         {AxisForm{5, 10, 1}, {3, 1000, 1}, {2, 9, 37}, {1, 1, 1}}) {
       const Tensor x = RandomTensor(dtype, ShapeOf(shape), -20, 20);
       for (bool least : {false, true}) {
         Attributes attrs;

@@ -11,7 +11,7 @@
 namespace sluice::cuda {
 namespace {
 
-ReducePlan PlanOf(const ReduceShape& shape) {
+ReducePlan PlanOf(const AxisForm& shape) {
   return {{shape.outer, shape.n, shape.inner}, {false, true, false}};
 }
 
@@ -31,14 +31,14 @@ Tensor Reduced(const std::string& op, const Tensor& x, const ReducePlan& plan,
          })
       .front();
 }
-Tensor Reduced(const std::string& op, const Tensor& x, const ReduceShape& shape,
+Tensor Reduced(const std::string& op, const Tensor& x, const AxisForm& shape,
                size_t skip) {
   return Reduced(op, x, PlanOf(shape), {shape.outer, shape.inner}, skip);
 }
 
 // Both sides sum in trees of float or better, so that the error is a few units
 // of the sum of magnitudes; half results are rounded once more.
-void CheckReduce(const std::string& op, DType dtype, const ReduceShape& shape,
+void CheckReduce(const std::string& op, DType dtype, const AxisForm& shape,
                  size_t skip = 0) {
   const bool product = op == "Prod";
   const Tensor x = RandomTensor(dtype, {shape.outer, shape.n, shape.inner},

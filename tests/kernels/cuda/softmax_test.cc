@@ -20,7 +20,7 @@ double UnitsFor(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? 32 : 1;
 }
 
-void CheckSoftmax(const std::string& op, DType dtype, const ReduceShape& shape,
+void CheckSoftmax(const std::string& op, DType dtype, const AxisForm& shape,
                   size_t skip = 0, bool in_place = false) {
   const Shape full{shape.outer, shape.n, shape.inner};
   const Tensor x = RandomTensor(dtype, full, -4, 6);
