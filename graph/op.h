@@ -203,6 +203,7 @@ struct OpDef {
   bool sink = false;          // kept even when nothing uses it (Send, Fetch)
   bool commutative = false;   // the two inputs may be swapped
   bool elementwise = false;   // y[i] depends on x[i] alone, after broadcasting
+  bool broadcasts = false;    // its kernels spread either of two operands
   bool asynchronous = false;  // may wait for another device
   bool view = false;          // output 0 is input 0's bytes: no kernel runs
   // False where nothing runs either: what outputs there are, are there before
@@ -226,6 +227,16 @@ struct OpDef {
   // The op that does to a list of variables what this one does to one, for the
   // fusion pass.
   const char* list_op = nullptr;
+
+  // Whether the variables that a node updates have a value then in any case;
+  // null: no.
+  bool (*initializes)(const Node& node) = nullptr;
+
+  // The function of engine/semantics/scalar.h that computes each element, where
+  // it is not called as the elementwise op is; and the one in its place when
+  // the attribute `approximate` is set.
+  const char* scalar = nullptr;
+  const char* scalar_approximate = nullptr;
 
   // How recomputation has output 0 again where that takes less than running the
   // op again; null: by running it again. The other outputs are small, and kept.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/pause.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/threads.h"
 
@@ -9,12 +10,6 @@ namespace sluice {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 

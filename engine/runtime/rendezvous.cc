@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine/pause.h"
 #include "engine/tensor.h"
 
 namespace sluice {
@@ -46,9 +47,7 @@ Status LocalRendezvous::Send(int index, const void* data) {
 Status LocalRendezvous::Recv(int index, void* data) {
   Slot& slot = slots_[index];
   for (int spin = 0; spin < kSpins && !Settled(slot); ++spin) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    Pause();
   }
   if (!Settled(slot)) {
     sleepers_.fetch_add(1);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "engine/ceil_div.h"
 #include "engine/tensor.h"
 #include "engine/threads.h"
 
@@ -29,7 +30,7 @@ Staging::Layout::Layout(const std::vector<size_t>& sizes, size_t begin)
     : bytes(sizes), end(begin) {
   for (const size_t size : sizes) {
     offsets.push_back(end);
-    end += (size + kAlignment - 1) / kAlignment * kAlignment;
+    end += RoundUp(size, kAlignment);
   }
 }
 

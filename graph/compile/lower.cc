@@ -25,14 +25,6 @@ struct Storage {
   int output = Plan::Buffer::kWorkspace;  // of the first to write it
 };
 
-// Whether the variables that a node updates have a value then in any case.
-bool Initializes(const Node& node) {
-  if (node.Is("Assign")) return node.num_inputs() == 2;
-  if (!node.Is("AssignList")) return false;
-  const Tensor* apply = ConstantValue(node.input(node.num_inputs() - 1));
-  return apply != nullptr && apply->At(0) != 0;
-}
-
 std::atomic<ExecutorMode> auto_executor{ExecutorMode::kAuto};
 
 // Instructions that something must wait for.
@@ -210,7 +202,8 @@ class Lowering {
     for (int i = 0; i < node.num_inputs(); ++i) {
       const Storage& storage = storages_[storage_of_.at(node.input(i))];
       if (storage.kind != Location::Kind::kVariable) continue;
-      if (i < node.mutates() && Initializes(node)) {
+      if (i < node.mutates() && node.op().initializes != nullptr &&
+          node.op().initializes(node)) {
         if (written_.insert(storage.index).second) {
           plan_.initializes.push_back(storage.index);
         }

@@ -4,13 +4,14 @@
 #include <map>
 #include <numeric>
 
+#include "engine/ceil_div.h"
 #include "engine/tensor.h"
 
 namespace sluice {
 namespace {
 
 size_t Aligned(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return RoundUp(bytes, kAlignment);
 }
 
 size_t LowerBound(const std::vector<BufferRequest>& requests) {

@@ -147,6 +147,13 @@ constexpr AttrDef kLeakyAlpha = {"alpha", 0.01};
 constexpr AttrDef kEluAlpha = {"alpha", 1.0};
 constexpr AttrDef kApproximate = {"approximate", false};
 
+// With the attribute `approximate`, which makes it another function.
+constexpr OpDef Approximated(OpDef op, const char* function) {
+  op = Trying(With(op, kApproximate), {"approximate", true});
+  op.scalar_approximate = function;
+  return op;
+}
+
 constexpr OpDef kActivationOps[] = {
     Activation("Sigmoid", "1 / (1 + e^-x).", FromY<kSigmoidGrad>),
     Activation("Softplus", "log(1 + e^x).", FromX<kSoftplusGrad>),
@@ -173,10 +180,9 @@ constexpr OpDef kActivationOps[] = {
                "Elu that keeps mean 0 and variance 1; at 0 the slope is that "
                "below 0.",
                FromX<kSeluGrad>),
-    Trying(With(Activation("Gelu", "x times the normal distribution at x.",
-                           FromX<kGeluGrad>),
-                kApproximate),
-           {"approximate", true}),
+    Approximated(Activation("Gelu", "x times the normal distribution at x.",
+                            FromX<kGeluGrad>),
+                 "GeluTanh"),
     Activation("Silu", "x sigmoid(x).", FromX<kSiluGrad>),
 
     Shared(
@@ -200,10 +206,9 @@ constexpr OpDef kActivationOps[] = {
          kEluAlpha),
     GradientOp(kSeluGrad, "dy times the derivative of Selu.", "x",
                Second<EluSecond>),
-    Trying(With(GradientOp(kGeluGrad, "dy times the derivative of Gelu.", "x",
-                           Second<GeluSecond>),
-                kApproximate),
-           {"approximate", true}),
+    Approximated(GradientOp(kGeluGrad, "dy times the derivative of Gelu.", "x",
+                            Second<GeluSecond>),
+                 "GeluTanhGrad"),
     GradientOp(kSiluGrad, "dy times the derivative of Silu.", "x",
                Second<[](auto g, auto x, auto&) {
                  const Output s = Sigmoid(x);

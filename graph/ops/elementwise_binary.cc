@@ -49,6 +49,7 @@ constexpr OpDef Binary(const char* name, const char* doc, GradientFn gradient,
           .shape = BroadcastShape,
           .gradient = gradient,
           .elementwise = true,
+          .broadcasts = true,
           .inplace = {0, 1},
           .probes = PairsIn(r.alo, r.ahi, r.blo, r.bhi)};
 }

@@ -146,6 +146,7 @@ constexpr OpDef kMatMulOps[] = {
        return {dy[0], SumToShapeOf(dy[0], node.input(1))};
      },
      .inplace = {0},
+     .scalar = "Add",
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {3, 4}}, {.shape = {4}}}},
                 {.inputs = {{.shape = {2, 3, 3, 5}}, {.shape = {5}}}}}},

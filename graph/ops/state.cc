@@ -44,6 +44,8 @@ constexpr OpDef WriteOp(const char* name, const char* doc, DTypeSet types) {
 constexpr OpDef AssignOp() {
   OpDef op = WriteOp("Assign", "variable = value.", kAnyType);
   op.attrs = {{"initializer", false}};
+  // Without a condition.
+  op.initializes = [](const Node& node) { return node.num_inputs() == 2; };
   return op;
 }
 
@@ -91,6 +93,12 @@ constexpr OpDef AssignListOp() {
           .stateful = true,
           .mutates = 1,
           .mutates_attr = "variables",
+          .initializes =
+              [](const Node& node) {
+                const Output& apply = node.input(node.num_inputs() - 1);
+                const Tensor* value = ConstantValue(apply);
+                return value != nullptr && value->At(0) != 0;
+              },
           .probes = {AssignListProbe(1), AssignListProbe(0)}};
 }
 

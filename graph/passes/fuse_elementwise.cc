@@ -125,7 +125,7 @@ class Fuser {
     if (!spread.control_inputs().empty() || IsVariable(x)) return;
     for (const NodeMerger::Use& use : merger_.UsesOf(spread.output(0))) {
       Node& user = *use.user;
-      if (user.op().shape != BroadcastShape || user.num_inputs() != 2) continue;
+      if (!user.op().broadcasts) continue;
       const Output& other = user.input(1 - use.input);
       if (other.shape() != user.output_type(0).shape || other == x ||
           user.device() != spread.device()) {

@@ -7,13 +7,13 @@ namespace {
 
 // The scalar function that a node computes, or empty.
 std::string FunctionOf(const Node& node) {
-  std::string name = node.op().name;
-  if (name == "BiasAdd") return "Add";
-  if (!node.op().elementwise) return "";
-  const Attributes& attrs = node.attrs();
-  if (attrs.Has("approximate") && attrs.Bool("approximate")) {
-    name.insert(std::string_view("Gelu").size(), "Tanh");  // GeluTanhGrad
+  const OpDef& op = node.op();
+  const char* name = op.scalar;
+  if (name == nullptr && op.elementwise) name = op.name;
+  if (op.scalar_approximate != nullptr && node.attrs().Bool("approximate")) {
+    name = op.scalar_approximate;
   }
+  if (name == nullptr) return "";
   const FusedFunction* function = FindFusedFunction(name);
   const bool fits = function != nullptr && function->arity == node.num_inputs();
   return fits ? name : "";
