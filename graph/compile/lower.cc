@@ -92,7 +92,9 @@ class Lowering {
       plan_.variables.push_back(variable);
     } else if (node.Is("Placeholder")) {
       const int64_t feed = FeedIndex(node);
-      if (feed < 0) return CheckFed(graph_);
+      if (feed < 0) {
+        return InvalidArgument(node.Describe() + ": it is no feed");
+      }
       const auto index = static_cast<uint32_t>(feed);
       storage_of_[node.output(0)] =
           NewStorage(node.output(0), Location::Kind::kFeed, index);

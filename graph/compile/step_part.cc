@@ -36,6 +36,37 @@ Result<StepSettings> ReadSettings(const Json& json) {
   return settings;
 }
 
+Status CheckNumber(const Node& node, const char* what, int64_t number) {
+  constexpr int64_t kMost = 1 << 20;  // more than any step has
+  if (number >= 0 && number < kMost) return {};
+  return InvalidArgument(
+      fmt::format("{}: {} is no {}", node.Describe(), number, what));
+}
+
+// What Compile relies on and PartitionStep sees to.
+Status CheckPart(const Graph& part) {
+  SLUICE_RETURN_IF_ERROR(passes::Verify(part));
+  for (const auto& node : part.nodes()) {
+    for (const TensorType& type : node->output_types()) {
+      if (!type.shape.concrete()) {
+        return InvalidArgument(fmt::format("{}: its shape {} is not concrete",
+                                           node->Describe(),
+                                           type.shape.ToString()));
+      }
+    }
+    Status known;
+    if (node->Is("Placeholder")) {
+      known = CheckNumber(*node, "feed", FeedIndex(*node));
+    } else if (node->Is("Fetch")) {
+      known = CheckNumber(*node, "fetch", node->attrs().Int("index"));
+    } else if (node->Is("Send") || node->Is("Recv")) {
+      known = CheckNumber(*node, "edge", node->attrs().Int("slot"));
+    }
+    SLUICE_RETURN_IF_ERROR(known);
+  }
+  return {};
+}
+
 // Numbers the tensors that are sent, for both of their ends, so that a part
 // needs to know of no other.
 std::vector<size_t> NumberEdges(const passes::Partitions& parts) {
@@ -83,6 +114,7 @@ Result<StepPart> ParsePart(std::string_view text) {
     return InvalidArgument(fmt::format("no part of a step: {}", error.what()));
   }
   SLUICE_ASSIGN_OR_RETURN(part.graph, ParseGraph(text.substr(line + 1)));
+  SLUICE_RETURN_IF_ERROR(CheckPart(*part.graph));
   return part;
 }
 

@@ -34,7 +34,8 @@ struct StepPart {
 };
 
 // A line of JSON, and the graph's text (graph/text/text.h) from the next line
-// on. Reads back to the same bits.
+// on. Reads back to the same bits. What is read has been checked: it is legal,
+// its shapes are concrete, its feeds, fetches and edges have numbers.
 std::string PrintPart(const StepPart& part);
 Result<StepPart> ParsePart(std::string_view text);
 

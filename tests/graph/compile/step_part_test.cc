@@ -214,6 +214,47 @@ TEST_CASE("parts of ResNet-20's training step go through text") {
   CheckSameBits(training, images, {.seed = 3});
 }
 
+TEST_CASE("damaged text of a part is refused or makes some Plan") {
+  const Shape images = {2, 28, 28, 1};
+  Training training(
+      [](const Scope& scope, const Output& x) {
+        return MnistNetwork(scope, "mlp", x, /*training=*/true);
+      },
+      images);
+  Devices devices = OpenCpus(2);
+  const Texts texts(training.graph,
+                    {{{training.image, images}, {training.label, {2}}},
+                     {training.loss},
+                     {training.train}},
+                    devices, {});
+  std::mt19937 random(11);
+  int refused = 0, compiled = 0;
+  for (int i = 0; i < 600; ++i) {
+    std::string text = texts.parts[i % texts.parts.size()];
+    for (int changes = 1 + i % 3; changes-- > 0;) {
+      const size_t at = random() % text.size();
+      if (i % 2 == 0) {
+        // Another digit: numbers of feeds and edges, dimensions, attributes.
+        const size_t digit = text.find_first_of("0123456789", at);
+        if (digit != text.npos) {
+          text[digit] = static_cast<char>('0' + random() % 10);
+        }
+      } else {
+        text.erase(at, random() % 40);
+      }
+    }
+    const Result<StepPart> part = ParsePart(text);
+    Devices fresh = OpenCpus(1);
+    if (part.ok() && Compile(*part, *fresh[0]).ok()) {
+      ++compiled;
+    } else {
+      ++refused;
+    }
+  }
+  CHECK(refused > 200);
+  CHECK(compiled > 20);
+}
+
 TEST_CASE("settings of a part survive its text") {
   StepPart part;
   part.device = "/gpu:3";
@@ -236,6 +277,17 @@ TEST_CASE("texts that are no part") {
   for (const std::string& bad :
        {std::string(), std::string("{}"), std::string("{}\n"),
         std::string("x = Relu(y)\n"), std::string("[1]\n"), good + "x = ?\n",
+        good + "x = Placeholder() {dtype = float32, shape = [2]}\n",
+        good + "_feed_x = Placeholder() {dtype = float32, shape = [2]}\n",
+        good + "_feed_9999999 = Placeholder() {dtype = float32, shape = []}\n",
+        good + "_feed_0 = Placeholder() {dtype = float32, shape = [?]}\n",
+        good + "c = Const() {value = float32[] {1}}\n"
+               "f = Fetch(c) {index = 1048576}\n",
+        good +
+            "c = Const() {value = float32[] {1}}\nf = Fetch(c) {index = -1}\n",
+        good +
+            "c = Const() {value = float32[] {1}}\ns = Send(c) {key = \"k\"}\n",
+        good + "r = Recv() {key = \"k\", dtype = int8, shape = [1]}\n",
         std::string(R"({"device":7,"deterministic":true,"precision":"fp32",)"
                     R"("executor":"auto","seed":1})"
                     "\n"),
