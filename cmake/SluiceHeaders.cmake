@@ -1,22 +1,12 @@
 # The users' view of the headers, and the installed package.
 #
-# Every header of the folders below appears as <build>/include/sluice/<path>
-# with its includes rewritten from "engine/x.h" to "sluice/engine/x.h", and
-# sluice/sluice.h includes them all. The tree is written when CMake runs and
-# again, during a build, when a header has changed.
+# Every public header appears as <build>/include/sluice/<path> with its includes
+# rewritten from "engine/x.h" to "sluice/engine/x.h", and sluice/sluice.h includes
+# them all. The tree is written when CMake runs and again, during a build, when a
+# header has changed.
 
-set(SLUICE_PUBLIC_FOLDERS engine graph io models)
-
-# Headers that only our own sources and tests include.
-set(SLUICE_INTERNAL_HEADERS io/fault_file_system.h)
-
-set(public_headers "")
-foreach(folder ${SLUICE_PUBLIC_FOLDERS})
-  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-    ${PROJECT_SOURCE_DIR}/${folder}/*.h)
-  list(APPEND public_headers ${headers})
-endforeach()
-list(REMOVE_ITEM public_headers ${SLUICE_INTERNAL_HEADERS})
+include(SluicePublicHeaders)
+set(public_headers ${SLUICE_PUBLIC_HEADERS})
 
 set(SLUICE_HEADER_TREE ${PROJECT_BINARY_DIR}/include)
 set(header_list ${PROJECT_BINARY_DIR}/public_headers.txt)

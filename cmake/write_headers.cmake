@@ -4,6 +4,8 @@
 # LIST names, one per line relative to SOURCE. A header whose text is unchanged
 # keeps its time, and one that left the list is removed.
 
+cmake_minimum_required(VERSION 3.25)
+
 function(write_if_changed file text)
   set(old "")
   if(EXISTS ${file})
@@ -22,6 +24,14 @@ set(umbrella "// Everything in Sluice's public interface.
 ")
 foreach(header ${headers})
   file(READ ${SOURCE}/${header} text)
+  string(REGEX MATCHALL "#[ \t]*include[ \t]*\"[^\"]+" includes "${text}")
+  foreach(include ${includes})
+    string(REGEX REPLACE ".*\"" "" include "${include}")
+    if(NOT include IN_LIST headers)
+      message(FATAL_ERROR "${header} is public and includes ${include}, which "
+        "is not: see cmake/SluicePublicHeaders.cmake")
+    endif()
+  endforeach()
   string(REGEX REPLACE "(#[ \t]*include[ \t]*\")([a-z_]+/)" "\\1sluice/\\2"
     text "${text}")
   write_if_changed(${TREE}/sluice/${header} "${text}")
