@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "engine/status.h"
-#include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/accelerator.h"
+#include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/ops/array.h"
 #include "kernels/cuda/ops/array_copy.h"
 #include "kernels/cuda/ops/shape_fill.h"
+#include "kernels/cuda/runtime/kernels.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {

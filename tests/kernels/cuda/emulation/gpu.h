@@ -8,8 +8,8 @@
 
 #include "engine/accelerator.h"
 #include "graph/session/session.h"
-#include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/accelerator.h"
+#include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::testing {
 
