@@ -9,7 +9,7 @@ set -eu
 
 required="g++ cmake ninja-build libeigen3-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev zlib1g-dev"
-optional="libspdlog-dev protobuf-compiler libprotobuf-dev libpng-dev
+optional="protobuf-compiler libprotobuf-dev libpng-dev
   libdnnl-dev libjpeg62-turbo-dev doctest-dev"
 tools="git clang-16 clang-tidy-16 libclang-rt-16-dev clang-format
   python3-torch python3-numpy python3-onnx"

@@ -51,9 +51,9 @@ std::map<std::string, std::string> Libraries() {
       {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000,
                           FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
       {"zlib", zlibVersion()},
-      {"spdlog", "absent: plain log lines"},
       {"protobuf", "absent: no TensorBoard event files"},
       {"png", "absent: no images in event files"},
+      {"jpeg", "absent: no JPEG images"},
       {"onednn", "absent: our own kernels alone"}};
   std::istringstream features(SLUICE_FEATURES);
   for (std::string feature; std::getline(features, feature, ',');) {
