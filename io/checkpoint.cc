@@ -1,6 +1,7 @@
 #include "io/checkpoint.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -23,6 +24,13 @@ constexpr std::string_view kExtraPrefix = "extra.";
 
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kSuffix = ".safetensors";
+constexpr char kLock[] = "training.lock";
+
+std::string ThisProcess() {
+  char host[256] = "?";
+  gethostname(host, sizeof(host) - 1);
+  return fmt::format("process {} on {}", getpid(), host);
+}
 
 template <typename T>
 bool ParseNumber(const std::string& text, T* value) {
@@ -130,6 +138,14 @@ Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
   CheckpointManager manager(directory, options);
   FileSystem& files = *manager.files_;
   SLUICE_RETURN_IF_ERROR(files.MakeDirectories(directory));
+  auto lock = files.Lock(JoinPath(directory, kLock), ThisProcess());
+  if (lock.status().code() == Code::kFailedPrecondition) {
+    return FailedPrecondition(fmt::format(
+        "'{}' belongs to a training that is under way ({}); wait for its end "
+        "or choose another folder",
+        directory, lock.status().message()));
+  }
+  SLUICE_ASSIGN_OR_RETURN(manager.lock_, std::move(lock));
   SLUICE_ASSIGN_OR_RETURN(const auto names, files.List(directory));
   for (const std::string& name : names) {
     if (name.starts_with(kPrefix) && IsTemporaryName(name)) {
@@ -139,11 +155,25 @@ Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
   return manager;
 }
 
+CheckpointManager CheckpointManager::ForReading(const std::string& directory,
+                                                Options options) {
+  return CheckpointManager(directory, options);
+}
+
+Status CheckpointManager::CheckSaves() const {
+  if (lock_ != nullptr) return {};
+  return FailedPrecondition(
+      fmt::format("'{}' was opened for reading", directory_));
+}
+
 std::string CheckpointManager::PathOf(int64_t step) const {
   return JoinPath(directory_, fmt::format("{}{}{}", kPrefix, step, kSuffix));
 }
 
 Result<std::vector<int64_t>> CheckpointManager::Steps() const {
+  if (lock_ == nullptr && !files_->Exists(directory_)) {
+    return std::vector<int64_t>();
+  }
   SLUICE_ASSIGN_OR_RETURN(const auto names, files_->List(directory_));
   std::vector<int64_t> steps;
   for (const std::string& name : names) {
@@ -185,6 +215,7 @@ Result<std::optional<int64_t>> CheckpointManager::BestStep() const {
 }
 
 Result<std::string> CheckpointManager::Save(const Checkpoint& checkpoint) {
+  SLUICE_RETURN_IF_ERROR(CheckSaves());
   const int64_t step = checkpoint.state.step;
   const std::string path = PathOf(step);
   metrics_.erase(step);
@@ -207,28 +238,38 @@ Status CheckpointManager::Prune(int64_t saved) {
 
 Result<std::optional<CheckpointManager::Restored>>
 CheckpointManager::RestoreNewest() const {
-  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  std::vector<int64_t> steps;
   std::vector<std::string> warnings;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    std::string path = PathOf(*step);
-    auto checkpoint = ReadCheckpoint(path, *files_);
-    if (checkpoint.ok()) {
-      return std::optional(Restored{*std::move(checkpoint), std::move(path),
-                                    std::move(warnings)});
+  // Again if all that were listed are gone: whoever saves beside this removes
+  // old ones.
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    SLUICE_ASSIGN_OR_RETURN(steps, Steps());
+    if (steps.empty()) return std::optional<Restored>();
+    warnings.clear();
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      std::string path = PathOf(*step);
+      auto checkpoint = ReadCheckpoint(path, *files_);
+      if (checkpoint.ok()) {
+        return std::optional(Restored{*std::move(checkpoint), std::move(path),
+                                      std::move(warnings)});
+      }
+      if (checkpoint.status().code() == Code::kNotFound) continue;
+      warnings.push_back(fmt::format(
+          "checkpoint of step {} cannot be used, falling back to an older "
+          "one: {}",
+          *step, checkpoint.status().message()));
     }
-    warnings.push_back(fmt::format(
-        "checkpoint of step {} cannot be used, falling back to an older one: "
-        "{}",
-        *step, checkpoint.status().message()));
+    if (!warnings.empty()) break;
   }
-  if (steps.empty()) return std::optional<Restored>();
   return DataLoss(fmt::format(
       "none of the {} checkpoints in '{}' can be read; move them away or "
       "choose another folder to start anew. The newest: {}",
-      steps.size(), directory_, warnings.front()));
+      steps.size(), directory_,
+      warnings.empty() ? "it is gone" : warnings.front()));
 }
 
 Result<std::string> CheckpointManager::SetAside() {
+  SLUICE_RETURN_IF_ERROR(CheckSaves());
   SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
   if (steps.empty()) return std::string();
   std::string folder;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,8 +43,8 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path,
 // The checkpoints of one folder, "checkpoint-<step>.safetensors". It keeps the
 // newest `keep` and the one with the best metric. Which is best is read from
 // the files' headers, so there is no index that could disagree with them. A
-// crash at any instant leaves every file whole. One thread, and one process
-// per folder.
+// crash at any instant leaves every file whole. One thread. Of those that save
+// there is one at a time for a folder, in all processes; any number may read.
 class CheckpointManager {
  public:
   struct Options {
@@ -58,12 +59,21 @@ class CheckpointManager {
     std::vector<std::string> warnings;
   };
 
-  // Creates the folder if need be and removes temporary files that a crash
-  // left in it.
+  // For saving. Creates the folder if need be, locks it ("training.lock") for
+  // as long as the manager lives, and removes temporary files that a crash left
+  // in it. kFailedPrecondition, naming the process, where another has it open
+  // for saving.
   static Result<CheckpointManager> Open(const std::string& directory,
                                         Options options);
   static Result<CheckpointManager> Open(const std::string& directory) {
     return Open(directory, Options());
+  }
+  // For reading: changes nothing, also beside one that saves. A folder that is
+  // not there holds no checkpoints.
+  static CheckpointManager ForReading(const std::string& directory,
+                                      Options options);
+  static CheckpointManager ForReading(const std::string& directory) {
+    return ForReading(directory, Options());
   }
 
   // Writes the checkpoint of state.step, replacing one of the same step, then
@@ -91,9 +101,12 @@ class CheckpointManager {
   Status Prune(int64_t saved);
   std::optional<double> MetricOf(int64_t step) const;
 
+  Status CheckSaves() const;
+
   Options options_;
   FileSystem* files_;
   std::string directory_;
+  std::unique_ptr<FileLock> lock_;  // null: for reading
   // Metrics read so far; a file's metric never changes unless Save replaces
   // it.
   mutable std::map<int64_t, std::optional<double>> metrics_;

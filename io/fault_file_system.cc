@@ -29,6 +29,22 @@ class FaultFileSystem::Handle : public WritableFile {
   std::string path_;
 };
 
+class FaultFileSystem::Held : public FileLock {
+ public:
+  Held(FaultFileSystem* files, std::string path, int process)
+      : files_(files), path_(std::move(path)), process_(process) {}
+  ~Held() override {
+    MutexLock lock(files_->mutex_);
+    // A dead process's is gone already.
+    if (process_ == files_->processes_) files_->locks_.erase(path_);
+  }
+
+ private:
+  FaultFileSystem* files_;
+  std::string path_;
+  int process_;
+};
+
 FaultFileSystem::FaultFileSystem() : folders_{".", "/"} {}
 FaultFileSystem::~FaultFileSystem() = default;
 
@@ -56,6 +72,8 @@ bool FaultFileSystem::failed() const {
 void FaultFileSystem::Restart(Loss loss) {
   MutexLock lock(mutex_);
   operations_ = fail_at_ = 0;
+  locks_.clear();
+  ++processes_;
   if (loss == Loss::kUnsyncedDataAndNames) names_ = synced_names_;
   // Files are copied, not changed: a handle of the dead process may still
   // point to them.
@@ -173,6 +191,16 @@ Result<std::vector<std::string>> FaultFileSystem::List(
 bool FaultFileSystem::Exists(const std::string& path) {
   MutexLock lock(mutex_);
   return names_.contains(path) || folders_.contains(path);
+}
+
+Result<std::unique_ptr<FileLock>> FaultFileSystem::Lock(
+    const std::string& path, std::string_view holder) {
+  MutexLock lock(mutex_);
+  if (read_only_) return FileError(EROFS, "create", path);
+  const auto [held, taken] = locks_.emplace(path, holder);
+  if (!taken) return FailedPrecondition(held->second);
+  return std::unique_ptr<FileLock>(
+      std::make_unique<Held>(this, path, processes_));
 }
 
 Status FaultFileSystem::MakeDirectories(const std::string& path) {

@@ -51,6 +51,9 @@ class FaultFileSystem : public FileSystem {
   Status SyncDirectory(const std::string& path) override;
   Result<std::vector<std::string>> List(const std::string& path) override;
   bool Exists(const std::string& path) override;
+  // Not among the operations that are counted.
+  Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
+                                         std::string_view holder) override;
   Status MakeDirectories(const std::string& path) override;
 
  private:
@@ -60,6 +63,7 @@ class FaultFileSystem : public FileSystem {
   };
   using Names = std::map<std::string, std::shared_ptr<File>>;
   class Handle;
+  class Held;
 
   // Counts an operation; the error it must end with, if any.
   Status Begin(std::string_view verb, const std::string& path) REQUIRES(mutex_);
@@ -72,6 +76,8 @@ class FaultFileSystem : public FileSystem {
   Names names_ GUARDED_BY(mutex_);
   Names synced_names_ GUARDED_BY(mutex_);
   std::set<std::string> folders_ GUARDED_BY(mutex_);
+  std::map<std::string, std::string> locks_ GUARDED_BY(mutex_);  // holders
+  int processes_ GUARDED_BY(mutex_) = 0;  // before this one
   int operations_ GUARDED_BY(mutex_) = 0;
   int fail_at_ GUARDED_BY(mutex_) = 0;  // 0: never
   Fault fault_ GUARDED_BY(mutex_) = Fault::kKill;

@@ -72,8 +72,47 @@ class PosixWritableFile : public WritableFile {
   std::string path_;
 };
 
+// An open-file-description lock (fcntl(2)): unlike those of processes it is not
+// lost when the process closes the file elsewhere, and it ends with the last
+// descriptor, so that nothing is left of a killed process's.
+class PosixFileLock : public FileLock {
+ public:
+  explicit PosixFileLock(int fd) : fd_(fd) {}
+
+ private:
+  Descriptor fd_;
+};
+
 class PosixFileSystem : public FileSystem {
  public:
+  Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
+                                         std::string_view holder) override {
+    Descriptor fd(Retry([&] {
+      return open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    }));
+    if (fd.get() < 0) return FileError(errno, "create", path);
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    if (Retry([&] { return fcntl(fd.get(), F_OFD_SETLK, &whole); }) < 0) {
+      if (errno == EAGAIN || errno == EACCES) {
+        SLUICE_ASSIGN_OR_RETURN(const std::string other, ReadPrefix(path, 200));
+        return FailedPrecondition(other);
+      }
+      const bool unknown = errno == ENOLCK || errno == EOPNOTSUPP ||
+                           errno == ENOSYS || errno == EINVAL;
+      if (!unknown) return FileError(errno, "lock", path);
+    }
+    if (ftruncate(fd.get(), 0) < 0 || Retry([&] {
+                                        return pwrite(fd.get(), holder.data(),
+                                                      holder.size(), 0);
+                                      }) < 0) {
+      return FileError(errno, "write", path);
+    }
+    return std::unique_ptr<FileLock>(
+        std::make_unique<PosixFileLock>(fd.Release()));
+  }
+
   Result<std::string> ReadPrefix(const std::string& path,
                                  size_t limit) override {
     Descriptor fd(

@@ -27,6 +27,13 @@ class WritableFile {
   virtual Status Close() = 0;
 };
 
+// A file that is this process's: until the lock is destroyed, or the process
+// ends, however it ends.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
 // Thread-safe. Errors name the path and say what to do: kNotFound,
 // kResourceExhausted (disk full), kUnavailable (no permission, read-only).
 class FileSystem {
@@ -54,6 +61,12 @@ class FileSystem {
   // Names (not paths) in a folder, sorted.
   virtual Result<std::vector<std::string>> List(const std::string& path) = 0;
   virtual bool Exists(const std::string& path) = 0;
+  // Locks the file, created if need be, and writes `holder` into it. While
+  // another lock of it is held, here or in another process,
+  // kFailedPrecondition, the message being what that holder wrote. File systems
+  // that know no locks let everybody have one.
+  virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
+                                                 std::string_view holder) = 0;
   // Creates the folder and its missing parents; an existing one is fine.
   virtual Status MakeDirectories(const std::string& path) = 0;
 

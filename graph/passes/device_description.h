@@ -32,8 +32,9 @@ struct DeviceDescription {
 
   // Channels that convolutions in half precision want to be a multiple of.
   int64_t half_channels = 1;
-  // The least elements of an elementwise node that are worth being fused: the
-  // fixed price of a node against what its elements cost.
+  // The least elements of an elementwise node that are worth being fused. On a
+  // CPU a node's fixed price is all there is below that, and a fused one has a
+  // price too; on a GPU it is a launch, which fewer nodes save.
   int64_t least_fused_elements = 1024;
 
   // A device of that kind, as far as its kind tells: no memory, no kernels.

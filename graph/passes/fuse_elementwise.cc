@@ -19,9 +19,6 @@
 namespace sluice::passes {
 namespace {
 
-// On a CPU; below, the nodes' fixed price is all there is, and a program has
-// one too. On a GPU that price is a launch, which fewer nodes save.
-constexpr int64_t kLeastElements = 1024;
 // So that a tile's values stay in the nearest cache.
 constexpr size_t kMostInputs = 12, kMostSteps = 48, kMostOutputs = 6;
 // Rows that make their sums little beside them.

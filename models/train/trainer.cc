@@ -33,15 +33,13 @@ int64_t NextEvaluation(const TrainingRun& run) {
 // An error of a device or file system that is gone, and what is left.
 Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
   if (options.log_dir.empty()) return error;
-  const Result<CheckpointManager> saved =
-      CheckpointManager::Open(options.log_dir, {});
-  if (!saved.ok()) return error;
-  const Result<std::vector<int64_t>> steps = saved->Steps();
+  const auto saved = CheckpointManager::ForReading(options.log_dir);
+  const Result<std::vector<int64_t>> steps = saved.Steps();
   if (!steps.ok() || steps->empty()) return error;
   return {error.code(),
           fmt::format("{}; what was saved last is {}, from which the same "
                       "command goes on",
-                      error.what(), saved->PathOf(steps->back()))};
+                      error.what(), saved.PathOf(steps->back()))};
 }
 
 }  // namespace
@@ -197,9 +195,10 @@ std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
     return inference;
   }
   std::optional<CheckpointManager::Restored> restored;
-  if (!options_.log_dir.empty() &&
-      FileSystem::Posix().Exists(options_.log_dir)) {
-    restored = OpenManager(options_).RestoreNewest().ValueOrThrow();
+  if (!options_.log_dir.empty()) {
+    restored = CheckpointManager::ForReading(options_.log_dir)
+                   .RestoreNewest()
+                   .ValueOrThrow();
   }
   if (!restored) {
     throw Error(Code::kNotFound,

@@ -248,6 +248,41 @@ TEST_CASE("SIGTERM and Ctrl-C save and end; the next run resumes") {
   }
 }
 
+TEST_CASE("a folder has one training, and readers do not disturb it") {
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  // Saves several times a second.
+  const std::vector<std::string> train =
+      On("train", {"--epochs", "100000", "--evaluate-every", "1", "--json",
+                   "--log-dir", log});
+  const Process process(kProgram, train);
+  REQUIRE(process.WaitFor("\"event\":\"evaluation\""));
+  for (int i = 0; i < 8; ++i) {
+    const char* command = i % 4 == 3 ? "predict" : "eval";
+    const Outcome beside = RunMnist(On(command, {"--log-dir", log}));
+    CHECK(beside.code == 0);
+    CHECK(!Contains(beside.err, "cannot be used"));
+  }
+  CheckError(RunMnist(train), 1,
+             "belongs to a training that is under way (process ");
+  std::vector<std::string> anew = train;
+  anew.emplace_back("--restart");
+  CheckError(RunMnist(anew), 1, "belongs to a training that is under way");
+  REQUIRE(waitpid(-1, nullptr, WNOHANG) == 0);  // it goes on
+
+  // A killed one leaves nothing that would refuse the next.
+  process.Kill(SIGKILL);
+  CHECK(process.Wait() == -SIGKILL);
+  const auto steps = CheckpointManager::ForReading(log).Steps().ValueOrThrow();
+  REQUIRE(!steps.empty());
+  std::vector<std::string> resume = train;
+  resume.insert(resume.end(),
+                {"--max-steps", std::to_string(steps.back() + 1)});
+  const Outcome resumed = RunMnist(resume);
+  CHECK(resumed.code == 0);
+  CHECK(Contains(resumed.err, "resuming from step "));
+}
+
 TEST_CASE("bad data is told, with code 1") {
   CheckError(RunMnist({"train", "--data-dir", "/no/such/folder"}), 1,
              "no MNIST in '/no/such/folder'");

@@ -103,6 +103,7 @@ TEST_CASE("the newest and the best are kept") {
   CHECK(newest->path == "run/checkpoint-50.safetensors");
   CHECK(newest->warnings.empty());
   // Another process finds out by itself.
+  files.Restart(Loss::kNothing);
   CheckpointManager later = Open(files, 2);
   CHECK(*later.BestStep() == 20);
   CHECK(later.Save(Make(60, 0.95)).ok());
@@ -193,6 +194,40 @@ TEST_CASE("setting aside keeps everything, elsewhere") {
   CHECK(files.List("run/previous-1")->size() == 2);
   CHECK(manager.Save(Make(1)).ok());
   CHECK(*manager.SetAside() == "run/previous-2");
+}
+
+TEST_CASE("one saves, the others read and leave everything as it is") {
+  FaultFileSystem files;
+  CheckpointManager saving = Open(files, 2);
+  CHECK(saving.Save(Make(1)).ok());
+  // What a save that is under way has written.
+  const std::string temporary = "run/checkpoint-2.safetensors.tmp-1";
+  REQUIRE(IsTemporaryName("checkpoint-2.safetensors.tmp-1"));
+  REQUIRE(files.Create(temporary).ok());
+
+  const int before = files.operations();
+  CheckpointManager reading =
+      CheckpointManager::ForReading("run", {.files = &files});
+  CHECK(*reading.Steps() == Steps{1});
+  CHECK((*reading.RestoreNewest())->checkpoint.state.step == 1);
+  CHECK(reading.Save(Make(3)).status().code() == Code::kFailedPrecondition);
+  CHECK(reading.SetAside().status().code() == Code::kFailedPrecondition);
+  CHECK(files.operations() == before);
+  CHECK(files.Exists(temporary));
+  const CheckpointManager nowhere =
+      CheckpointManager::ForReading("nowhere", {.files = &files});
+  CHECK(!nowhere.RestoreNewest()->has_value());
+  CHECK(!files.Exists("nowhere"));
+
+  const Status second =
+      CheckpointManager::Open("run", {.files = &files}).status();
+  CHECK(second.code() == Code::kFailedPrecondition);
+  CHECK(second.message().starts_with(
+      "'run' belongs to a training that is under way (process "));
+  CHECK(files.Exists(temporary));
+  { const CheckpointManager ended = std::move(saving); }
+  CHECK(CheckpointManager::Open("run", {.files = &files}).ok());
+  CHECK(!files.Exists(temporary));
 }
 
 // Saves step 3 over steps 1 and 2 with a fault at operation n. True when n is

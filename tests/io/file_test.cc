@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 
 #include "io/fault_file_system.h"
@@ -84,6 +86,44 @@ TEST_CASE("posix: errors name the path and what to do") {
   CHECK(Contains(FileError(EROFS, "create", "x").message(),
                  "cannot create 'x': read-only file system"));
   CHECK(Contains(FileError(EACCES, "create", "x").message(), "permission"));
+}
+
+TEST_CASE("posix: a locked file is one holder's, until it lets go or dies") {
+  const std::string path = std::filesystem::temp_directory_path() /
+                           fmt::format("sluice_lock_test_{}", getpid());
+  FileSystem& files = FileSystem::Posix();
+  auto lock = files.Lock(path, "the first, whose text is long");
+  REQUIRE(lock.ok());
+  const auto refused = [&] { return files.Lock(path, "another").status(); };
+  CHECK(refused().code() == Code::kFailedPrecondition);
+  CHECK(refused().message() == "the first, whose text is long");
+  // Reading the file, and closing it, does not give the lock away.
+  CHECK(*files.Read(path) == "the first, whose text is long");
+  CHECK(!refused().ok());
+  lock = files.Lock(path + ".other", "elsewhere");  // lets go
+  CHECK(refused().ok());
+  CHECK(*files.Read(path) == "another");
+
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto held = files.Lock(path, "a child");
+    (void)!write(ready[1], held.ok() ? "y" : "n", 1);
+    pause();
+    _exit(0);
+  }
+  char answer = 0;
+  REQUIRE(read(ready[0], &answer, 1) == 1);
+  CHECK(answer == 'y');
+  CHECK(refused().message() == "a child");
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(refused().ok());
+  std::filesystem::remove(path);
+  std::filesystem::remove(path + ".other");
+  CHECK(files.Lock("/no/such/folder/lock", "x").status().code() ==
+        Code::kNotFound);
 }
 
 TEST_CASE("posix: a full disk") {
