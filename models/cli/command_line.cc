@@ -170,8 +170,13 @@ class Reader {
         ->check(Between(0, 1024))
         ->capture_default_str();
     sub->add_option("--device", given_.device, "Such as /gpu:0; /cpu:0")
-        ->check(Parses("DEVICE", [](const std::string& text) {
-          ParseDeviceName(text).ValueOrThrow();
+        ->check(Parses("DEVICE", [command](const std::string& text) {
+          const DeviceName device = ParseDeviceName(text).ValueOrThrow();
+          if (device.type == DeviceType::kNull &&
+              command != CommandLine::Command::kBench) {
+            throw Error(Code::kInvalidArgument,
+                        text + " computes nothing: only bench can plan for it");
+          }
         }));
     sub->add_flag("--soft-placement", line_.training.session.soft_placement,
                   "What --device has no kernel for runs on the CPU");

@@ -62,6 +62,8 @@ TEST_CASE("a wrong command line is told in one line, with code 2") {
       {"character 3: wanted a learning rate",
        {"train", "--learning-rate", "5:x"}},
       {"unknown device 'gpu'", {"train", "--device", "gpu"}},
+      {"/null:0 computes nothing", {"train", "--device", "/null:0"}},
+      {"/null:1 computes nothing", {"eval", "--device", "/null:1"}},
       {"--precision: wanted fp32, tf32, fp16 or bf16, got 'fp8'",
        {"train", "--precision", "fp8"}},
       {"wanted steps=FIRST:LAST", {"train", "--profile", "1:2"}},
