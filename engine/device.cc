@@ -81,10 +81,10 @@ uint64_t NewIncarnation() {
   return number;
 }
 
-// A tensor's constructor throws where this returns an error.
-Result<Tensor> OnHost(const TensorType& type) {
+// AllocateBuffer throws.
+Result<std::shared_ptr<void>> AllocateOnHost(size_t bytes) {
   try {
-    return Tensor(type.dtype, type.shape);
+    return AllocateBuffer(bytes);
   } catch (const Error& error) {
     return error.status();
   }
@@ -102,11 +102,7 @@ Result<std::shared_ptr<void>> DeviceMemory::Allocate(size_t bytes) const {
     SLUICE_RETURN_IF_ERROR(accelerator_->Use());
     return accelerator_->Allocate(bytes);
   }
-  try {
-    return AllocateBuffer(bytes);
-  } catch (const Error& error) {
-    return error.status();
-  }
+  return AllocateOnHost(bytes);
 }
 
 Result<Tensor> DeviceMemory::Allocate(const TensorType& type) const {
@@ -127,7 +123,9 @@ Result<Tensor> DeviceMemory::Upload(const Tensor& host) const {
 }
 
 Result<Tensor> DeviceMemory::Download(const Tensor& here) const {
-  SLUICE_ASSIGN_OR_RETURN(Tensor host, OnHost({here.dtype(), here.shape()}));
+  SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<void> buffer,
+                          AllocateOnHost(here.bytes()));
+  Tensor host = TensorIn(std::move(buffer), {here.dtype(), here.shape()});
   if (accelerator_ == nullptr) {
     if (host.bytes() > 0) std::memcpy(host.raw(), here.raw(), host.bytes());
     return host;

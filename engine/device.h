@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/accelerator.h"
@@ -120,7 +121,7 @@ class Device {
   static Result<std::unique_ptr<Device>> Open(const DeviceName& name,
                                               bool shared = false);
   // One in the host's memory.
-  explicit Device(DeviceName name) : Device(name, nullptr) {}
+  explicit Device(DeviceName name) : Device(std::move(name), nullptr) {}
 
   const DeviceName& name() const { return name_; }
   // Another one for each device that is opened, in any process; never 0.
