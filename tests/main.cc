@@ -9,6 +9,15 @@
 #include "graph/compile/lower.h"
 #include "tests/support/checked.h"
 
+// Sanitizers end a process that asks for more memory than they could give; the
+// tests ask for it to see the error.
+extern "C" const char* __asan_default_options() {  // NOLINT
+  return "allocator_may_return_null=1";
+}
+extern "C" const char* __tsan_default_options() {  // NOLINT
+  return "allocator_may_return_null=1";
+}
+
 namespace {
 
 // Whether any test was chosen. A filter that matches none would pass.

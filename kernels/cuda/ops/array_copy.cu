@@ -177,6 +177,7 @@ Status Transpose(const char* name, const StridedMove& move, int lines,
 
 Status CopyStrided(const char* name, const StridedMove& move, DType dtype,
                    const void* from, void* to, cudaStream_t stream) {
+  if (move.elements() == 0) return {};  // of operands that may be null
   StridedMove wide = move;
   return DispatchUnit(
       Widen(wide, dtype, from, to), [&]<typename U>(TypeTag<U>) {

@@ -29,6 +29,7 @@ __global__ void SoftmaxKernel(const T* x, T* y, AxisForm shape, bool log,
 template <typename T>
 Status LaunchSoftmax(const char* name, bool log, const void* x, void* y,
                      const AxisForm& shape, cudaStream_t stream) {
+  if (shape.n == 0) return {};  // of operands that may be null
   const bool whole = shape.inner == 1 && RowsAreWhole<T>(x, shape.n) &&
                      RowsAreWhole<T>(y, shape.n);
   return Launch(
