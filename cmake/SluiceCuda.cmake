@@ -21,13 +21,11 @@ if(NOT CUDNN_INCLUDE_DIR)
 endif()
 # What kernels use of the engine is compiled in: the module sees no symbols of
 # the program that loads it.
-add_library(sluice_cuda MODULE ${sources}
-  ${PROJECT_SOURCE_DIR}/engine/attributes.cc ${PROJECT_SOURCE_DIR}/engine/dtype.cc
-  ${PROJECT_SOURCE_DIR}/engine/semantics/fused_program.cc
-  ${PROJECT_SOURCE_DIR}/engine/semantics/index_error.cc
-  ${PROJECT_SOURCE_DIR}/engine/kernel.cc ${PROJECT_SOURCE_DIR}/engine/shape.cc
-  ${PROJECT_SOURCE_DIR}/engine/status.cc ${PROJECT_SOURCE_DIR}/engine/semantics/strided_move.cc
-  ${PROJECT_SOURCE_DIR}/engine/tensor.cc ${PROJECT_SOURCE_DIR}/engine/semantics/window.cc)
+file(GLOB semantics CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/semantics/*.cc)
+set(engine attributes caught dtype kernel number shape status tensor)
+list(TRANSFORM engine PREPEND ${PROJECT_SOURCE_DIR}/engine/)
+list(TRANSFORM engine APPEND .cc)
+add_library(sluice_cuda MODULE ${sources} ${semantics} ${engine})
 include(SluiceDeviceText)
 sluice_device_text(sluice_cuda)
 set_target_properties(sluice_cuda PROPERTIES
