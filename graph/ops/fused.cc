@@ -1,6 +1,6 @@
 // Elementwise programs. The fusion pass makes these nodes
-// (pass_fuse_elementwise.cc); it runs after gradients were taken, so they have
-// none of their own.
+// (graph/passes/fuse_elementwise.cc); it runs after gradients were taken, so
+// they have none of their own.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Batch normalisation together with the addition and the ReLU behind it, and
-// the gradients of that. The fusion pass makes these nodes (pass_fuse_norm.cc);
-// it runs after gradients were taken, so they have none of their own.
+// the gradients of that. The fusion pass makes these nodes
+// (graph/passes/fuse_norm.cc); it runs after gradients were taken, so they have
+// none of their own.
 #include <fmt/format.h>
 
 #include "graph/graph.h"
