@@ -320,10 +320,3 @@ TEST_CASE("half types through second order") {
 
 }  // namespace
 }  // namespace sluice::testing
-
-#ifdef SLUICE_ADDRESS_SANITIZER
-// Too large an allocation is to fail as it does elsewhere.
-extern "C" const char* __asan_default_options() {  // NOLINT
-  return "allocator_may_return_null=1";
-}
-#endif
