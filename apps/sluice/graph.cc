@@ -8,6 +8,7 @@
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "graph/compile/describe_device.h"
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
 #include "graph/compile/memory_report.h"
@@ -106,6 +107,24 @@ void PrintFusions(const std::vector<passes::Fusion>& fusions,
   }
 }
 
+// Those of --device; for passes that do not place nodes, those that nodes were
+// placed on, too.
+DeviceDescriptions Devices(const std::string& pass, const GraphOptions& options,
+                           const Graph& graph) {
+  std::vector<std::string> names = options.devices;
+  for (const auto& node : graph.nodes()) {
+    if (pass == "place" || !ParseDeviceName(node->device()).ok()) continue;
+    if (std::find(names.begin(), names.end(), node->device()) == names.end()) {
+      names.push_back(node->device());
+    }
+  }
+  DeviceDescriptions devices;
+  for (const std::string& name : names) {
+    devices.push_back(DescribeKind(ParseDeviceName(name).ValueOrThrow()));
+  }
+  return devices;
+}
+
 void Run(const std::string& name, const GraphOptions& options, Graph& graph) {
   const bool kept = std::any_of(
       graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
@@ -118,10 +137,7 @@ void Run(const std::string& name, const GraphOptions& options, Graph& graph) {
   }
   passes::Context context;
   context.fold = FoldNode;
-  for (const std::string& device : options.devices) {
-    context.devices.push_back(
-        DeviceDescription::OfKind(ParseDeviceName(device).ValueOrThrow()));
-  }
+  context.devices = Devices(name, options, graph);
   const auto rows = passes::Pipeline();
   const auto pass =
       std::find_if(rows.begin(), rows.end(),

@@ -4,8 +4,14 @@
 
 namespace sluice {
 
+DeviceDescription DescribeKind(const DeviceName& name) {
+  DeviceDescription description = DeviceDescription::OfKind(name);
+  description.kernels = KernelTable::Global().DTypesByOp(name.type);
+  return description;
+}
+
 DeviceDescription DescribeDevice(const Device& device) {
-  DeviceDescription description = DeviceDescription::OfKind(device.name());
+  DeviceDescription description = DescribeKind(device.name());
   description.incarnation = device.incarnation();
   // Of the device that the calling thread uses. One that is lost has none.
   Accelerator* const accelerator = device.accelerator();
@@ -13,7 +19,6 @@ DeviceDescription DescribeDevice(const Device& device) {
     description.memory_bytes =
         static_cast<int64_t>(accelerator->memory().total);
   }
-  description.kernels = KernelTable::Global().DTypesByOp(device.type());
   return description;
 }
 

@@ -9,6 +9,8 @@ namespace sluice {
 
 // With the kernels that are registered by now.
 DeviceDescription DescribeDevice(const Device& device);
+// The same of one that need not be there, but for what only an open one has.
+DeviceDescription DescribeKind(const DeviceName& name);
 
 }  // namespace sluice
 

@@ -78,7 +78,7 @@ Status Place(Graph& graph, const DeviceDescriptions& devices);
 
 // Moves the nodes that their device has no kernel for to the first CPU, but for
 // those that update a variable, which stay beside it. An error where there is
-// no CPU.
+// no CPU, or a device's description names no kernels at all.
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 
 // Whether these are a variable's own bytes. Who reads them, and when, is

@@ -75,6 +75,12 @@ Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
   if (cpu == devices.end()) {
     return InvalidArgument("soft placement needs a CPU among the devices");
   }
+  for (const DeviceDescription& device : devices) {
+    if (device.runs_all || !device.kernels.empty()) continue;
+    return InvalidArgument(
+        fmt::format("soft placement: nothing is known of the kernels of '{}'",
+                    device.name));
+  }
   for (const auto& node : graph.nodes()) {
     const DeviceDescription* device = FindDevice(devices, node->device());
     if (device == nullptr || node->mutates() > 0 || device->Runs(*node)) {

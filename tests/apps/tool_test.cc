@@ -120,6 +120,24 @@ TEST_CASE("graph runs passes") {
   CHECK_EQ(passed.out.find("Reshape"), std::string::npos);
 }
 
+TEST_CASE("graph runs passes as the devices want that nodes were placed on") {
+  const Tool tool;
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {4});
+  const auto step =
+      ExtractStep(graph, {{{x, {4}}}, {Neg(Exp(x))}, {}}).ValueOrThrow();
+  const auto run = [&](const std::string& device, const std::string& flags) {
+    for (const auto& node : step->nodes()) node->set_device(device);
+    return tool.Run("graph " + flags + tool.Write("s", PrintGraph(*step)));
+  };
+  // Too few elements for a CPU; on a GPU it saves a launch.
+  CHECK(Contains(run("/cpu:0", "--pass fuse ").out, "# 0 fused nodes"));
+  CHECK(Contains(run("/gpu:0", "--pass fuse ").out, "# 1 fused nodes"));
+  const Outcome blind = run("/gpu:0", "--pass move_unsupported ");
+  CHECK_EQ(blind.exit_code, 1);
+  CHECK(Contains(blind.err, "nothing is known of the kernels of '/gpu:0'"));
+}
+
 TEST_CASE("graph says what a step keeps in memory") {
   const Tool tool;
   const std::string file = tool.Write("graph.txt", SmallGraph());

@@ -8,10 +8,10 @@
 #include <fstream>
 
 #include "graph/builder.h"
+#include "graph/compile/describe_device.h"
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
 #include "graph/session/session.h"
-#include "tests/support/described.h"
 
 namespace sluice {
 namespace {
@@ -37,7 +37,7 @@ Names Run(const passes::Context& context) {
 
 TEST_CASE("which passes a step goes through") {
   passes::Context context;
-  context.devices = testing::Described({"/cpu:0"});
+  context.devices = {DescribeKind({DeviceType::kCpu, 0})};
   context.fold = FoldNode;
   CHECK(Run(context) == Names{"prune", "refine", "simplify", "merge",
                               "fold_batch_norm", "prune", "place",
@@ -50,6 +50,39 @@ TEST_CASE("which passes a step goes through") {
                               "move_unsupported", "mix_bfloat16",
                               "pad_channels", "prune", "order_variables",
                               "schedule"});
+}
+
+TEST_CASE("what a device has no kernel for moves to the first CPU") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output known = Exp(x), unknown = Log(x);
+  const auto place = [&] {
+    known.node().set_device("/gpu:0");
+    unknown.node().set_device("/gpu:0");
+  };
+  DeviceDescriptions devices = {
+      DeviceDescription::OfKind({DeviceType::kCuda, 0}),
+      DescribeKind({DeviceType::kCpu, 3})};
+  // Nothing known of a device's kernels is no reason to leave it.
+  place();
+  const Status blind = passes::MoveUnsupported(graph, devices);
+  CHECK(blind.code() == Code::kInvalidArgument);
+  CHECK(blind.message().find("the kernels of '/gpu:0'") != std::string::npos);
+  CHECK(known.node().device() == "/gpu:0");
+
+  devices[0].kernels["Exp"] = kFloating;
+  devices[0].kernels["Log"] = DType::kFloat64;  // not what x is
+  ThrowIfError(passes::MoveUnsupported(graph, devices));
+  CHECK(known.node().device() == "/gpu:0");
+  CHECK(unknown.node().device() == "/cpu:3");
+
+  place();
+  devices[0] = DeviceDescription::OfKind({DeviceType::kNull, 0});
+  known.node().set_device("/null:0");
+  ThrowIfError(passes::MoveUnsupported(graph, devices));
+  CHECK(known.node().device() == "/null:0");
+  devices.pop_back();
+  CHECK_FALSE(passes::MoveUnsupported(graph, devices).ok());  // no CPU
 }
 
 TEST_CASE("a prepared step says what its passes did") {
