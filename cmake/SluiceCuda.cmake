@@ -22,7 +22,8 @@ endif()
 # What kernels use of the engine is compiled in: the module sees no symbols of
 # the program that loads it.
 file(GLOB semantics CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/semantics/*.cc)
-set(engine attributes caught dtype kernel number shape status tensor)
+set(engine attributes caught dtype kernel number runtime/transfer shape status
+  tensor)
 list(TRANSFORM engine PREPEND ${PROJECT_SOURCE_DIR}/engine/)
 list(TRANSFORM engine APPEND .cc)
 add_library(sluice_cuda MODULE ${sources} ${semantics} ${engine})

@@ -12,6 +12,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/precision.h
   engine/runtime/executor_mode.h
   engine/runtime/plan.h
+  engine/runtime/rendezvous.h
   engine/runtime/trace.h
   engine/shape.h
   engine/status.h

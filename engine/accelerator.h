@@ -22,6 +22,14 @@ class CapturedWork {
   virtual Status Launch() = 0;
 };
 
+// A place in a queue's work, which others can wait for.
+class QueueEvent {
+ public:
+  virtual ~QueueEvent() = default;
+  // On the host, by any thread. Does not say what kernels have reported.
+  virtual Status Wait() const = 0;
+};
+
 // One device. Calls are made by one thread at a time, each thread calling Use
 // before others. Work of one queue is done in the order it was added; a call
 // that adds work does not wait for it, and what fails later is returned by a
@@ -37,8 +45,7 @@ class Accelerator {
   struct MemoryInfo {
     size_t available = 0, total = 0;  // bytes
   };
-  // A place in a queue's work, which others can wait for.
-  using Event = std::shared_ptr<void>;
+  using Event = std::shared_ptr<const QueueEvent>;
 
   virtual ~Accelerator() = default;
   // "NVIDIA H200, compute capability 9.0, 139.8 GiB"

@@ -25,7 +25,8 @@
 
 namespace sluice {
 
-class Rendezvous;
+class Accelerator;
+class Exchange;
 
 // What kind of device; its place in a machine is the device name's index.
 enum class DeviceType : uint8_t {
@@ -79,7 +80,8 @@ struct StepKey {
 
 // What stays the same during one step.
 struct StepContext : StepKey {
-  Rendezvous* rendezvous = nullptr;  // null for a step on one device
+  Exchange* exchange = nullptr;        // null for a step on one device
+  Accelerator* accelerator = nullptr;  // null on the host
   // On an accelerator: the queue that kernels add their work to (a
   // cudaStream_t), and the key in device memory. Kernels read the key there,
   // since a captured step runs again without them.

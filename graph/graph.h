@@ -106,7 +106,9 @@ class Node {
   const OpDef& op() const { return *op_; }
   bool Is(std::string_view op_name) const { return op_->name == op_name; }
   // Whether a kernel runs for it.
-  bool IsInstruction() const { return op_->instruction && !op_->view; }
+  bool IsInstruction() const {
+    return op_->instruction && (!op_->view || op_->runs);
+  }
   int id() const { return id_; }  // creation order within the graph
   Graph& graph() const { return *graph_; }
 

@@ -199,13 +199,17 @@ struct OpDef {
   GradientFn gradient = nullptr;  // required, or NotDifferentiable
 
   // Traits.
-  bool stateful = false;      // never folded or merged (random, variables)
-  bool sink = false;          // kept even when nothing uses it (Send, Fetch)
-  bool commutative = false;   // the two inputs may be swapped
-  bool elementwise = false;   // y[i] depends on x[i] alone, after broadcasting
-  bool broadcasts = false;    // its kernels spread either of two operands
-  bool asynchronous = false;  // may wait for another device
-  bool view = false;          // output 0 is input 0's bytes: no kernel runs
+  bool stateful = false;     // never folded or merged (random, variables)
+  bool sink = false;         // kept even when nothing uses it (Send, Fetch)
+  bool commutative = false;  // the two inputs may be swapped
+  bool elementwise = false;  // y[i] depends on x[i] alone, after broadcasting
+  bool broadcasts = false;   // its kernels spread either of two operands
+  bool view = false;         // output 0 is input 0's bytes: no kernel runs
+  bool runs = false;         // though it is a view (SendStart, RecvWait)
+  // Of an op that only starts something: the op that waits for it. Exactly one
+  // node of that op has output 0 as its input 0, and until it has run the bytes
+  // of output 0 are in use.
+  const char* wait = nullptr;
   // False where nothing runs either: what outputs there are, are there before
   // the step begins (Const, Placeholder, Variable, NoOp).
   bool instruction = true;

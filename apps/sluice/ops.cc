@@ -57,7 +57,7 @@ std::vector<std::string> Traits(const OpDef& op) {
   add(op.sink, "sink");
   add(op.commutative, "commutative");
   add(op.elementwise, "elementwise");
-  add(op.asynchronous, "asynchronous");
+  add(op.wait != nullptr, "starts");
   add(op.view, "view");
   add(op.shape_only, "shape_only");
   add(!op.inplace.empty(), "in_place");

@@ -25,10 +25,15 @@ void CheckedRun::Before(uint32_t i) {
   kept_.clear();
   for (int k = plan_.labels[i].mutates; k < instruction.num_inputs; ++k) {
     const uint32_t at = instruction.first_location + static_cast<uint32_t>(k);
-    // A variable that it updates may be another operand as well.
+    // A variable that it updates may be another operand as well, and what it
+    // waits for is its output, too.
+    const auto same = [&](int operand) {
+      return operands_[instruction.first_location + operand] == operands_[at];
+    };
     bool updated = false;
-    for (int m = 0; m < plan_.labels[i].mutates; ++m) {
-      updated |= operands_[instruction.first_location + m] == operands_[at];
+    for (int m = 0; m < plan_.labels[i].mutates; ++m) updated |= same(m);
+    for (int o = 0; o < instruction.num_outputs; ++o) {
+      updated |= same(instruction.num_inputs + o);
     }
     const size_t bytes = plan_.operand_bytes[at];
     if (updated || bytes == 0) continue;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "engine/pause.h"
-#include "engine/runtime/rendezvous.h"
 #include "engine/threads.h"
 
 namespace sluice {
@@ -13,10 +12,12 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-void StepStop::Begin(Rendezvous* rendezvous, Clock::time_point deadline) {
+void StepStop::Begin(Rendezvous* rendezvous, const RunKey& run,
+                     Clock::time_point deadline) {
   MutexLock lock(mutex_);
   status_ = {};
   rendezvous_ = rendezvous;
+  run_ = run;
   deadline_ = deadline;
   stopped_.store(false, std::memory_order_release);
 }
@@ -26,7 +27,7 @@ void StepStop::Stop(const Status& status) {
   if (stopped_.load()) return;
   status_ = status;
   stopped_.store(true);
-  if (rendezvous_ != nullptr) rendezvous_->Abort(status);
+  if (rendezvous_ != nullptr) rendezvous_->Abort(run_, status);
 }
 
 void StepStop::End() {
@@ -142,22 +143,34 @@ void Executor::RunOnHost(const StepBuffers& buffers, StepStop& stop,
   for (const Patch& p : fetches_) {
     pointers_[p.location] = buffers.fetches[p.index];
   }
+  const uint32_t n = static_cast<uint32_t>(bound_.size());
   ScopedFlushDenormals flush;
   if (plan_.dataflow) {
     RunDataflow(observer, stop);
   } else if (checked_ != nullptr) {
     RunChecked(observer, stop);
   } else if (observer != nullptr || stop.has_deadline()) {
-    RunSerial<true>(observer, stop);
+    RunSerial<true>(0, n, observer, stop);
   } else {
-    RunSerial<false>(nullptr, stop);
+    RunSerial<false>(0, n, nullptr, stop);
+  }
+  if (stop.stopped()) Settle();
+}
+
+// What a run that ended early has started may still use its buffers.
+void Executor::Settle() {
+  for (const Plan::Pending& pending : plan_.pending) {
+    if (pending.start >= reached_ || pending.wait < reached_) continue;
+    const Bound& wait = bound_[pending.wait];
+    (void)RunKernel(*wait.kernel, wait.context).ok();  // the step has an error
   }
 }
 
 template <bool kWatched>
-void Executor::RunSerial(Observer* observer, StepStop& stop) {
-  const uint32_t n = static_cast<uint32_t>(bound_.size());
-  for (uint32_t i = 0; i < n; ++i) {
+void Executor::RunSerial(uint32_t begin, uint32_t end, Observer* observer,
+                         StepStop& stop) {
+  for (uint32_t i = begin; i < end; ++i) {
+    reached_ = i;
     if (stop.stopped()) return;
     if constexpr (kWatched) {
       if (!RunOne(i, observer, stop).ok()) return;
@@ -170,11 +183,14 @@ void Executor::RunSerial(Observer* observer, StepStop& stop) {
       }
     }
   }
+  reached_ = end;
 }
 
 void Executor::RunChecked(Observer* observer, StepStop& stop) {
   checked_->Begin(device_.arena().data(), pointers_.data());
-  for (uint32_t i = 0; i < bound_.size() && !stop.stopped(); ++i) {
+  const uint32_t n = static_cast<uint32_t>(bound_.size());
+  for (reached_ = 0; reached_ < n && !stop.stopped(); ++reached_) {
+    const uint32_t i = reached_;
     checked_->Before(i);
     if (!RunOne(i, observer, stop).ok()) return;
     const Status status = checked_->After(i);
@@ -182,8 +198,10 @@ void Executor::RunChecked(Observer* observer, StepStop& stop) {
   }
 }
 
-template void Executor::RunSerial<false>(Observer* observer, StepStop& stop);
-template void Executor::RunSerial<true>(Observer* observer, StepStop& stop);
+template void Executor::RunSerial<false>(uint32_t begin, uint32_t end,
+                                         Observer* observer, StepStop& stop);
+template void Executor::RunSerial<true>(uint32_t begin, uint32_t end,
+                                        Observer* observer, StepStop& stop);
 
 // One instruction with everything that may surround it.
 Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {

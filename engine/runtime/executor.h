@@ -1,7 +1,8 @@
 // Runs a Plan: in schedule order by the calling thread, whose kernels use all
 // compute threads; or by dependency counts on several threads, each kernel on
 // one; or on an accelerator, where the calling thread adds the kernels to a
-// queue, once, and from then on the whole step as captured.
+// queue, once, and from then on the step as captured: as a whole, or in
+// segments between the instructions that the host takes part in.
 #ifndef SLUICE_ENGINE_RUNTIME_EXECUTOR_H_
 #define SLUICE_ENGINE_RUNTIME_EXECUTOR_H_
 
@@ -14,6 +15,7 @@
 
 #include "engine/runtime/checked_run.h"
 #include "engine/runtime/plan.h"
+#include "engine/runtime/rendezvous.h"
 #include "engine/runtime/staging.h"
 #include "engine/runtime/trace.h"
 #include "engine/status.h"
@@ -25,7 +27,8 @@ namespace sluice {
 // stop it; the first status wins.
 class StepStop {
  public:
-  void Begin(Rendezvous* rendezvous,
+  // `rendezvous` is null for a step on one device.
+  void Begin(Rendezvous* rendezvous, const RunKey& run,
              std::chrono::steady_clock::time_point deadline);
   // Ends the step and wakes its waiters.
   void Stop(const Status& status);
@@ -33,6 +36,7 @@ class StepStop {
   void End();
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
   Status status() const;
+  std::chrono::steady_clock::time_point deadline() const { return deadline_; }
   bool has_deadline() const {
     return deadline_ != std::chrono::steady_clock::time_point::max();
   }
@@ -45,6 +49,7 @@ class StepStop {
   std::chrono::steady_clock::time_point deadline_ =
       std::chrono::steady_clock::time_point::max();
   Rendezvous* rendezvous_ = nullptr;
+  RunKey run_;
   mutable Mutex mutex_;
   Status status_ GUARDED_BY(mutex_);
 };
@@ -78,8 +83,8 @@ class Executor {
   // On an accelerator, waits for all that was added; what fails is left for a
   // later call.
   void Drain();
-  // Why the step runs kernel by kernel on its accelerator rather than as one
-  // captured graph; empty if it does not, or is on the CPU.
+  // Why the step runs in pieces or kernel by kernel on its accelerator rather
+  // than as one captured graph; empty if it does not, or is on the CPU.
   const std::string& why_not_captured() const { return why_not_captured_; }
 
  private:
@@ -91,18 +96,26 @@ class Executor {
     uint32_t location;
     uint32_t index;  // of the feed or fetch
   };
+  // Instructions that an accelerator can be given as one, once captured.
+  struct Segment {
+    uint32_t begin = 0, end = 0;
+    std::unique_ptr<CapturedWork> work = nullptr;
+    std::unique_ptr<CapturedWork> timed = nullptr;  // with marks
+    bool refused = false;
+  };
 
   Status Bind();
   Status BindOnAccelerator();
+  void MakeSegments();
   void RunOnHost(const StepBuffers& buffers, StepStop& stop,
                  Observer* observer);
   Status RunQueued(const StepBuffers& buffers, StepStop& stop,
                    Observer* observer);
   Status AddStep(const StepBuffers& buffers, StepStop& stop,
                  Observer* observer);
-  Status AddKernels(StepStop& stop, Observer* timed);
   Status Enqueue(StepStop& stop, Observer* timed);
-  Status Capture(Observer* timed);
+  Status EnqueueSegment(Segment& segment, StepStop& stop, Observer* timed);
+  Status Capture(Segment& segment, Observer* timed);
   Status MakeMarks();
   Status ReportTimes(Observer& observer);
   Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);
@@ -110,7 +123,9 @@ class Executor {
               void* const* outputs, Observer& observer);
   Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
   template <bool kWatched>
-  void RunSerial(Observer* observer, StepStop& stop);
+  void RunSerial(uint32_t begin, uint32_t end, Observer* observer,
+                 StepStop& stop);
+  void Settle();
   void RunChecked(Observer* observer, StepStop& stop);
   void RunDataflow(Observer* observer, StepStop& stop);
   void Work(Observer* observer, StepStop& stop);
@@ -119,16 +134,17 @@ class Executor {
   Device& device_;
   uint64_t generation_ = ~uint64_t{0};  // of the arena the pointers point into
   StepContext step_;
+  // Of a run in order: the instruction that it has not got past.
+  uint32_t reached_ = 0;
   std::vector<void*> pointers_;  // parallel to plan_.locations
   std::vector<Bound> bound_;     // parallel to plan_.instructions
   std::vector<Patch> feeds_, fetches_;
   std::unique_ptr<CheckedRun> checked_;  // of a Plan that asks for it
 
   // On an accelerator only. The first run is not captured: kernels are loaded
-  // and tables filled then.
+  // and tables filled then. What lies between segments the host takes part in.
   std::unique_ptr<Staging> staging_;
-  std::unique_ptr<CapturedWork> captured_;
-  std::unique_ptr<CapturedWork> captured_timed_;  // with marks
+  std::vector<Segment> segments_;
   std::string why_not_captured_;
   bool ran_before_ = false;
   // Before the first instruction and after each, for an observer of times.

@@ -9,19 +9,6 @@
 namespace sluice {
 namespace {
 
-// Why one of the plan's kernels cannot be captured; empty if all can.
-std::string WhyNotCaptured(const Plan& plan) {
-  for (const Instruction& instruction : plan.instructions) {
-    const std::string_view why =
-        plan.kernels[instruction.kernel]->why_not_captured();
-    if (why.empty()) continue;
-    const Plan::Label& label =
-        plan.labels[&instruction - &plan.instructions[0]];
-    return fmt::format("{}: {}", label.Who(), why);
-  }
-  return "";
-}
-
 // What work of the plan's kernels finds wrong is an error of a later wait.
 void WatchReports(const Plan& plan, Accelerator& accelerator) {
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
@@ -46,14 +33,30 @@ Status Executor::BindOnAccelerator() {
       return staging.status().WithContext("feeds and fetches of one step");
     }
     staging_ = *std::move(staging);
-    why_not_captured_ = WhyNotCaptured(plan_);
     WatchReports(plan_, accelerator);
   }
   // What was captured has the old addresses.
-  captured_.reset();
-  captured_timed_.reset();
+  MakeSegments();
   ran_before_ = false;
   return {};
+}
+
+// The longest there are.
+void Executor::MakeSegments() {
+  segments_.clear();
+  why_not_captured_.clear();
+  for (uint32_t i = 0; i < plan_.instructions.size(); ++i) {
+    const std::string_view why =
+        plan_.kernels[plan_.instructions[i].kernel]->why_not_captured();
+    if (!why.empty()) {
+      if (!why_not_captured_.empty()) continue;
+      why_not_captured_ = fmt::format("{}: {}", plan_.labels[i].Who(), why);
+    } else if (!segments_.empty() && segments_.back().end == i) {
+      segments_.back().end = i + 1;
+    } else {
+      segments_.push_back({i, i + 1});
+    }
+  }
 }
 
 // Work under way uses what is freed here, and pinned memory without asking.
@@ -70,10 +73,13 @@ Status Executor::RunQueued(const StepBuffers& buffers, StepStop& stop,
                            Observer* observer) {
   Accelerator& accelerator = *device_.accelerator();
   SLUICE_RETURN_IF_ERROR(accelerator.Use());
+  step_.accelerator = &accelerator;
   step_.stream = accelerator.stream(Accelerator::kCompute);
   step_.device_key = staging_->key();
   const Status status = AddStep(buffers, stop, observer);
   if (status.ok() && !stop.stopped()) return {};
+  if (!status.ok()) stop.Stop(status);
+  Settle();
   // What was added goes on; it must not outlive this run's memory unnoticed.
   const Status waited = accelerator.Synchronize();
   return status.ok() ? waited : status;
@@ -86,7 +92,7 @@ Status Executor::AddStep(const StepBuffers& buffers, StepStop& stop,
   if (observer == nullptr) {
     SLUICE_RETURN_IF_ERROR(Enqueue(stop, nullptr));
   } else if (observer->reads_outputs()) {
-    RunSerial<true>(observer, stop);
+    RunSerial<true>(0, static_cast<uint32_t>(bound_.size()), observer, stop);
   } else {
     SLUICE_RETURN_IF_ERROR(MakeMarks());
     SLUICE_RETURN_IF_ERROR(Enqueue(stop, observer));
@@ -101,45 +107,58 @@ Status Executor::Collect(const StepBuffers& buffers) {
   return staging_->Collect(buffers.slot, buffers.fetches);
 }
 
-// Adds kernel after kernel to the compute queue, with marks for `timed`.
-Status Executor::AddKernels(StepStop& stop, Observer* timed) {
+// Adds the step's work to the compute queue, with marks for `timed`.
+Status Executor::Enqueue(StepStop& stop, Observer* timed) {
   if (timed != nullptr) {
     SLUICE_RETURN_IF_ERROR(
         device_.accelerator()->Record(marks_[0], Accelerator::kCompute));
   }
-  RunSerial<true>(timed, stop);
+  reached_ = 0;
+  for (Segment& segment : segments_) {
+    RunSerial<true>(reached_, segment.begin, timed, stop);
+    if (stop.stopped()) return {};
+    SLUICE_RETURN_IF_ERROR(EnqueueSegment(segment, stop, timed));
+    if (stop.stopped()) return {};
+  }
+  RunSerial<true>(reached_, static_cast<uint32_t>(bound_.size()), timed, stop);
+  // A run that ended early has not made every kernel ready for capture.
+  if (!stop.stopped()) ran_before_ = true;
   return {};
 }
 
-// Adds the step's work to the compute queue.
-Status Executor::Enqueue(StepStop& stop, Observer* timed) {
-  std::unique_ptr<CapturedWork>& captured =
-      timed == nullptr ? captured_ : captured_timed_;
-  if (ran_before_ && captured == nullptr && why_not_captured_.empty()) {
-    SLUICE_RETURN_IF_ERROR(Capture(timed));
+Status Executor::EnqueueSegment(Segment& segment, StepStop& stop,
+                                Observer* timed) {
+  std::unique_ptr<CapturedWork>& work =
+      timed == nullptr ? segment.work : segment.timed;
+  if (ran_before_ && work == nullptr && !segment.refused) {
+    SLUICE_RETURN_IF_ERROR(Capture(segment, timed));
+    reached_ = segment.begin;
     if (stop.stopped()) return {};  // cancelled meanwhile
   }
-  if (captured != nullptr) return captured->Launch();
-  SLUICE_RETURN_IF_ERROR(AddKernels(stop, timed));
-  // A run that ended early has not made every kernel ready for capture.
-  if (!stop.stopped()) ran_before_ = true;
+  if (work == nullptr) {
+    RunSerial<true>(segment.begin, segment.end, timed, stop);
+    return {};
+  }
+  SLUICE_RETURN_IF_ERROR(work->Launch());
+  reached_ = segment.end;
   return {};
 }
 
 // On success there is captured work, or why_not_captured_: the device refused,
 // or a kernel that did what cannot be captured. An error of another kind recurs
 // when the step then runs without.
-Status Executor::Capture(Observer* timed) {
+Status Executor::Capture(Segment& segment, Observer* timed) {
   Accelerator& accelerator = *device_.accelerator();
   SLUICE_RETURN_IF_ERROR(accelerator.BeginCapture());
   StepStop failed;  // the capture, not the step
-  Status status = AddKernels(failed, timed);
-  if (failed.stopped()) status = failed.status();
+  RunSerial<true>(segment.begin, segment.end, timed, failed);
+  Status status = failed.stopped() ? failed.status() : Status();
   Result<std::unique_ptr<CapturedWork>> captured = accelerator.EndCapture();
   if (status.ok()) status = captured.status();
   if (status.ok()) {
-    (timed == nullptr ? captured_ : captured_timed_) = *std::move(captured);
+    (timed == nullptr ? segment.work : segment.timed) = *std::move(captured);
   } else {
+    segment.refused = true;
     why_not_captured_ = status.message();
   }
   return {};

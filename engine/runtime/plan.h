@@ -58,7 +58,12 @@ struct Plan {
   std::vector<size_t> feed_bytes, fetch_bytes;
   size_t arena_bytes = 0;
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
-  bool receives = false;         // has a Recv, so it must run in order
+  // What an instruction starts and a later one waits for. A Plan that has such
+  // runs in order: a wait may need what others do after theirs.
+  struct Pending {
+    uint32_t start = 0, wait = 0;
+  };
+  std::vector<Pending> pending;
   // For CheckedRun: no two buffers share memory, each has kAlignment bytes
   // before and behind it that are nobody's, and operand_bytes is parallel to
   // locations.
@@ -83,9 +88,9 @@ struct Plan {
   struct Label {
     std::string node;
     std::string op;
-    std::vector<TensorType> outputs;
-    std::string location = {};  // "model.cc:41"
-    int mutates = 0;            // how many leading inputs it updates
+    std::vector<TensorType> outputs;  // that are there when it has run
+    std::string location = {};        // "model.cc:41"
+    int mutates = 0;                  // how many leading inputs it updates
 
     std::string Who() const;  // "MatMul 'fc1/matmul'"
     // The status with who failed and the line that asked for it.

@@ -1,67 +1,87 @@
-// Where a Send meets its Recv within one step.
+// Where the parts of a step meet: what one sends, another receives, in this
+// process or in two.
 #ifndef SLUICE_ENGINE_RUNTIME_RENDEZVOUS_H_
 #define SLUICE_ENGINE_RUNTIME_RENDEZVOUS_H_
 
-#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <string>
 
+#include "engine/accelerator.h"
 #include "engine/status.h"
-#include "engine/thread_annotations.h"
 
 namespace sluice {
 
-// Keys are resolved to slots when Plans are made, so a step looks nothing up.
-// Each slot passes one tensor per step, of a size fixed beforehand. Send and
-// Recv may be called from any threads, each once per slot and step.
-class Rendezvous {
- public:
-  virtual ~Rendezvous() = default;
-
-  // Copies the tensor out of `data`, which may be reused on return.
-  virtual Status Send(int slot, const void* data) = 0;
-  // Waits for the Send, then copies the tensor to `data`. Returns the abort's
-  // status when the step is aborted first.
-  virtual Status Recv(int slot, void* data) = 0;
-
-  // Begins a step: forgets the last one's tensors and abort. No Send or Recv
-  // may be running.
-  virtual void Begin(std::chrono::steady_clock::time_point deadline) = 0;
-  // Ends all waiting and coming Recvs of this step with `status`; the first
-  // call counts.
-  virtual void Abort(const Status& status) = 0;
+// Names one run of one step, once and for all.
+struct RunKey {
+  uint64_t epoch = 0;  // of the cluster's membership
+  // Of the epoch, never given again. (The global step is: runs without targets
+  // do not advance it, and a restore sets it back.)
+  uint64_t run = 0;
+  friend bool operator==(const RunKey&, const RunKey&) = default;
 };
 
-// For devices of one process. Waiting spins for some microseconds, then sleeps.
-class LocalRendezvous final : public Rendezvous {
+// A tensor that one part of a step sends to another. With the run's key, the
+// number and the sender's incarnation are the key of what is sent.
+struct Edge {
+  int number = 0;                     // among those of the step
+  uint64_t sender = 0, receiver = 0;  // the devices' incarnations
+  size_t bytes = 0;
+  std::string name;  // for messages
+};
+
+// A tensor where it is. On an accelerator it is there when the work is done
+// that was added to the compute queue so far; calls with such a view are made
+// by the thread that uses the accelerator.
+struct DeviceView {
+  void* data = nullptr;
+  Accelerator* accelerator = nullptr;  // null: the host's memory
+};
+
+// One run's sends and receives. Each edge is sent once and received once, by
+// any threads; each start that succeeds is followed by its wait, also when the
+// run is aborted in between: that ends a wait for what has not come. Whatever a
+// wait returns, the view's bytes are the caller's again.
+class Exchange {
  public:
-  explicit LocalRendezvous(const std::vector<size_t>& slot_bytes);
+  virtual ~Exchange() = default;
 
-  Status Send(int slot, const void* data) override;
-  Status Recv(int slot, void* data) override;
-  void Begin(std::chrono::steady_clock::time_point deadline) override;
-  void Abort(const Status& status) override;
+  // Reads the bytes from now until WaitSent returns. Does not wait for the
+  // receiver, which need not have begun.
+  virtual Status StartSend(const Edge& edge, const DeviceView& from) = 0;
+  virtual Status WaitSent(const Edge& edge, const DeviceView& from) = 0;
+  // Writes the bytes, any number of times, from now until WaitReceived returns;
+  // then they are what was sent. On an accelerator: for work that is added to
+  // the compute queue from then on.
+  virtual Status StartReceive(const Edge& edge, const DeviceView& into) = 0;
+  // What arrived of another size or sender than the edge's is an error.
+  virtual Status WaitReceived(const Edge& edge, const DeviceView& into) = 0;
+};
 
- private:
-  struct Slot {
-    size_t bytes = 0;
-    std::shared_ptr<void> buffer;
-    std::atomic<bool> full{false};
-  };
-  bool Settled(const Slot& slot) const {
-    return slot.full.load(std::memory_order_acquire) ||
-           aborted_.load(std::memory_order_acquire);
-  }
+// Given to whoever prepares steps. Thread-safe.
+class Rendezvous {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  virtual ~Rendezvous() = default;
 
-  std::vector<Slot> slots_;
-  std::atomic<bool> aborted_{false};
-  std::chrono::steady_clock::time_point deadline_;
-  std::atomic<int> sleepers_{0};
-  Mutex mutex_;
-  CondVar changed_;
-  Status abort_status_ GUARDED_BY(mutex_);
+  // A key that no other run has, of the present epoch.
+  virtual RunKey NewRun() = 0;
+
+  // Each part of a step joins a run before its first send or receive and leaves
+  // it after its last wait. What it was sent before that is there. `edges` and
+  // `parts` are those of the whole step. Waits end with an error at `deadline`.
+  // A run of another epoch is an error, a run that was aborted is not: its
+  // waits are. The exchange stays valid until the part leaves.
+  virtual Result<Exchange*> Join(const RunKey& run, int edges, int parts,
+                                 TimePoint deadline) = 0;
+  virtual void Leave(const RunKey& run) = 0;
+
+  // Ends all present and coming waits of this run, and of no other, with
+  // `status`; the first call counts.
+  virtual void Abort(const RunKey& run, const Status& status) = 0;
+  // Aborts all runs of other epochs; only of this one are there new ones.
+  virtual void BeginEpoch(uint64_t epoch) = 0;
 };
 
 }  // namespace sluice

@@ -33,7 +33,10 @@ using Positions = std::set<int>;
 class Lowering {
  public:
   Lowering(const StepPart& part, Device& device)
-      : graph_(*part.graph), device_(device), settings_(part.settings) {
+      : part_(part),
+        graph_(*part.graph),
+        device_(device),
+        settings_(part.settings) {
     plan_.device = device.name().ToString();
     plan_.seed = settings_.seed;
     const ExecutorMode mode = settings_.executor == ExecutorMode::kAuto
@@ -46,6 +49,11 @@ class Lowering {
   }
 
   Result<Plan> Run() {
+    if (part_.incarnation != 0 && part_.incarnation != device_.incarnation()) {
+      return FailedPrecondition(fmt::format(
+          "the step was cut for incarnation {:x} of '{}', which is gone",
+          part_.incarnation, plan_.device));
+    }
     const std::vector<Node*> order = graph_.TopologicalOrder();
     CountUses(order);
     for (Node* node : order) SLUICE_RETURN_IF_ERROR(Visit(*node));
@@ -129,7 +137,6 @@ class Lowering {
     const int position = static_cast<int>(plan_.instructions.size());
     KernelSpec spec = SpecOf(node, settings_.deterministic);
     spec.tf32 = settings_.precision == Precision::kTf32;
-    plan_.receives |= node.Is("Recv");
     SLUICE_ASSIGN_OR_RETURN(KernelPtr kernel, Prepare(spec));
 
     Positions waits;
@@ -173,13 +180,27 @@ class Lowering {
          {position}});
     operands_.push_back(static_cast<int>(storages_.size()) - 1);
 
+    NotePending(node, static_cast<uint32_t>(position));
     after_[&node] = {position};
     waits_.emplace_back(waits.begin(), waits.end());
     plan_.kernels.push_back(std::move(kernel));
     plan_.instructions.push_back(instruction);
-    plan_.labels.push_back({node.name(), node.op().name, node.output_types(),
-                            node.location(), node.mutates()});
+    const bool starts = node.op().wait != nullptr;
+    plan_.labels.push_back(
+        {node.name(), node.op().name,
+         starts ? std::vector<TensorType>() : node.output_types(),
+         node.location(), node.mutates()});
     return {};
+  }
+
+  void NotePending(const Node& node, uint32_t position) {
+    if (node.op().wait != nullptr) started_[&node] = position;
+    if (node.num_inputs() == 0) return;
+    // What has a wait has no other user (Verify).
+    const auto start = started_.find(&node.input(0).node());
+    if (start != started_.end()) {
+      plan_.pending.push_back({start->second, position});
+    }
   }
 
   Result<KernelPtr> Prepare(const KernelSpec& spec) const {
@@ -219,7 +240,7 @@ class Lowering {
   int OutputStorage(const Node& node, int i, int position, Positions* waits) {
     const Output output = node.output(i);
     int s;
-    if (i == 0 && node.mutates() > 0) {
+    if (i == 0 && (node.mutates() > 0 || node.op().view)) {
       s = storage_of_.at(node.input(0));
     } else if (const int taken = i == 0 && !plan_.checked ? TakeOver(node) : -1;
                taken >= 0) {
@@ -299,7 +320,7 @@ class Lowering {
   bool ChooseDataflow() const {
     if (device_.accelerator() != nullptr) return false;  // it has a queue
     if (mode_ != ExecutorMode::kAuto) {
-      return mode_ == ExecutorMode::kDataflow && !plan_.receives;
+      return mode_ == ExecutorMode::kDataflow && plan_.pending.empty();
     }
     constexpr double kFixedBytes = 1 << 10;
     constexpr double kSmallBytes = 1 << 16;
@@ -321,7 +342,7 @@ class Lowering {
       total += cost;
       if (cost < kSmallBytes) small += cost;
     }
-    return !plan_.receives && n >= 16 && small > 0.5 * total &&
+    return plan_.pending.empty() && n >= 16 && small > 0.5 * total &&
            total > 1.5 * longest;
   }
 
@@ -390,6 +411,7 @@ class Lowering {
     }
   }
 
+  const StepPart& part_;
   const Graph& graph_;
   Device& device_;
   const StepSettings& settings_;
@@ -401,8 +423,9 @@ class Lowering {
   std::map<Output, int> storage_of_;
   std::vector<int> operands_;  // storages, parallel to plan_.locations
   std::unordered_map<const Node*, Positions> after_;
-  std::vector<std::vector<int>> waits_;  // parallel to plan_.instructions
-  std::set<uint32_t> written_, read_;    // variables
+  std::vector<std::vector<int>> waits_;      // parallel to plan_.instructions
+  std::set<uint32_t> written_, read_;        // variables
+  std::map<const Node*, uint32_t> started_;  // by what has a wait
 };
 
 }  // namespace

@@ -36,7 +36,10 @@ MemoryReport::Live Describe(const Plan& plan, const Plan::Buffer& buffer) {
     live.value = buffer.output == 0
                      ? label.node
                      : fmt::format("{}:{}", label.node, buffer.output);
-    live.type = label.outputs[buffer.output].ToString();
+    // Of what is only started a label has no types.
+    if (buffer.output < static_cast<int>(label.outputs.size())) {
+      live.type = label.outputs[buffer.output].ToString();
+    }
   }
   live.bytes = buffer.bytes;
   live.first = buffer.instruction;

@@ -36,17 +36,33 @@ Result<StepSettings> ReadSettings(const Json& json) {
   return settings;
 }
 
-Status CheckNumber(const Node& node, const char* what, int64_t number) {
-  constexpr int64_t kMost = 1 << 20;  // more than any step has
-  if (number >= 0 && number < kMost) return {};
+constexpr int kMost = 1 << 20;  // more feeds and edges than any step has
+
+bool IsSend(const Node& node) {
+  return node.Is("SendStart") || node.Is("SendWait");
+}
+bool HasEdge(const Node& node) {
+  return IsSend(node) || node.Is("RecvStart") || node.Is("RecvWait");
+}
+
+// From `least` up to kMost.
+Result<int> ReadCount(const Json& json, const char* name, int64_t least) {
+  const auto count = json.at(name).get<int64_t>();
+  if (count >= least && count <= kMost) return static_cast<int>(count);
+  return InvalidArgument(fmt::format("no step has {} {}", count, name));
+}
+
+Status CheckNumber(const Node& node, const char* what, int64_t number,
+                   int end = kMost) {
+  if (number >= 0 && number < end) return {};
   return InvalidArgument(
       fmt::format("{}: {} is no {}", node.Describe(), number, what));
 }
 
 // What Compile relies on and PartitionStep sees to.
-Status CheckPart(const Graph& part) {
-  SLUICE_RETURN_IF_ERROR(passes::Verify(part));
-  for (const auto& node : part.nodes()) {
+Status CheckPart(const StepPart& part) {
+  SLUICE_RETURN_IF_ERROR(passes::Verify(*part.graph));
+  for (const auto& node : part.graph->nodes()) {
     for (const TensorType& type : node->output_types()) {
       if (!type.shape.concrete()) {
         return InvalidArgument(fmt::format("{}: its shape {} is not concrete",
@@ -59,33 +75,45 @@ Status CheckPart(const Graph& part) {
       known = CheckNumber(*node, "feed", FeedIndex(*node));
     } else if (node->Is("Fetch")) {
       known = CheckNumber(*node, "fetch", node->attrs().Int("index"));
-    } else if (node->Is("Send") || node->Is("Recv")) {
-      known = CheckNumber(*node, "edge", node->attrs().Int("slot"));
+    } else if (HasEdge(*node)) {
+      known = CheckNumber(*node, "edge", node->attrs().Int("edge"), part.edges);
     }
     SLUICE_RETURN_IF_ERROR(known);
   }
   return {};
 }
 
-// Numbers the tensors that are sent, for both of their ends, so that a part
-// needs to know of no other.
-std::vector<size_t> NumberEdges(const passes::Partitions& parts) {
-  std::vector<size_t> bytes;
-  std::map<std::string, int64_t> slots;
+// Numbers the tensors that are sent and says between whom, for both of their
+// ends, so that a part needs to know of no other. Returns how many there are.
+int NumberEdges(const passes::Partitions& parts,
+                const DeviceDescriptions& devices) {
+  struct Ends {
+    int64_t number;
+    int64_t sender = 0, receiver = 0;
+  };
+  std::map<std::string, Ends> edges;
   for (const auto& [device, part] : parts) {
+    const DeviceDescription* described = FindDevice(devices, device);
+    const auto incarnation =
+        static_cast<int64_t>(described ? described->incarnation : 0);
     for (const auto& node : part->nodes()) {
-      if (!node->Is("Send")) continue;
-      slots[node->attrs().String("key")] = static_cast<int64_t>(bytes.size());
-      bytes.push_back(node->input(0).type().bytes());
+      if (!HasEdge(*node)) continue;
+      const auto number = static_cast<int64_t>(edges.size());
+      const std::string& key = node->attrs().String("key");
+      Ends& ends = edges.emplace(key, Ends{number}).first->second;
+      (IsSend(*node) ? ends.sender : ends.receiver) = incarnation;
     }
   }
   for (const auto& [device, part] : parts) {
     for (const auto& node : part->nodes()) {
-      if (!node->Is("Send") && !node->Is("Recv")) continue;
-      node->set_attr("slot", slots.at(node->attrs().String("key")));
+      if (!HasEdge(*node)) continue;
+      const Ends& ends = edges.at(node->attrs().String("key"));
+      node->set_attr("edge", ends.number);
+      node->set_attr("sender", ends.sender);
+      node->set_attr("receiver", ends.receiver);
     }
   }
-  return bytes;
+  return static_cast<int>(edges.size());
 }
 
 }  // namespace
@@ -93,6 +121,9 @@ std::vector<size_t> NumberEdges(const passes::Partitions& parts) {
 std::string PrintPart(const StepPart& part) {
   const Json json = {
       {"device", part.device},
+      {"incarnation", part.incarnation},
+      {"edges", part.edges},
+      {"parts", part.parts},
       {"deterministic", part.settings.deterministic},
       {"precision", NameOf(part.settings.precision)},
       {"executor", kExecutors[static_cast<size_t>(part.settings.executor)]},
@@ -109,12 +140,15 @@ Result<StepPart> ParsePart(std::string_view text) {
   try {
     const Json json = Json::parse(text.substr(0, line));
     part.device = json.at("device").get<std::string>();
+    part.incarnation = json.at("incarnation").get<uint64_t>();
+    SLUICE_ASSIGN_OR_RETURN(part.edges, ReadCount(json, "edges", 0));
+    SLUICE_ASSIGN_OR_RETURN(part.parts, ReadCount(json, "parts", 1));
     SLUICE_ASSIGN_OR_RETURN(part.settings, ReadSettings(json));
   } catch (const Json::exception& error) {
     return InvalidArgument(fmt::format("no part of a step: {}", error.what()));
   }
   SLUICE_ASSIGN_OR_RETURN(part.graph, ParseGraph(text.substr(line + 1)));
-  SLUICE_RETURN_IF_ERROR(CheckPart(*part.graph));
+  SLUICE_RETURN_IF_ERROR(CheckPart(part));
   return part;
 }
 
@@ -130,9 +164,12 @@ Result<StepParts> PartitionStep(std::unique_ptr<Graph> step,
   SLUICE_ASSIGN_OR_RETURN(cut.fetch_types, FetchTypes(*step));
   passes::Partitions parts = passes::Partition(*step);
   SLUICE_RETURN_IF_ERROR(passes::Verify(parts).WithContext("after partition"));
-  cut.edge_bytes = NumberEdges(parts);
+  const int edges = NumberEdges(parts, context.devices);
   for (auto& [device, graph] : parts) {
-    cut.parts.push_back({device, settings, std::move(graph)});
+    const DeviceDescription* described = FindDevice(context.devices, device);
+    cut.parts.push_back({device, described ? described->incarnation : 0, edges,
+                         static_cast<int>(parts.size()), settings,
+                         std::move(graph)});
   }
   return cut;
 }

@@ -26,10 +26,13 @@ struct StepSettings {
 
 struct StepPart {
   std::string device;
+  uint64_t incarnation = 0;  // of the device that it was cut for; 0: any
+  // Of the whole step: how many tensors go from part to part, and the parts.
+  int edges = 0, parts = 1;
   StepSettings settings;
   // Placed, of concrete shapes, in the order in which it runs. What is fed are
-  // placeholders (FeedIndex), what is fetched Fetch nodes; Sends and Recvs have
-  // the numbers of their edges.
+  // placeholders (FeedIndex), what is fetched Fetch nodes; sends and receives
+  // have the numbers of their edges and the devices' incarnations.
   std::unique_ptr<Graph> graph;
 };
 
@@ -42,7 +45,6 @@ Result<StepPart> ParsePart(std::string_view text);
 struct StepParts {
   std::vector<StepPart> parts;  // by device name
   std::vector<TensorType> feed_types, fetch_types;
-  std::vector<size_t> edge_bytes;  // of each tensor that is sent
   std::vector<passes::PassReport> passes;
 };
 

@@ -10,6 +10,11 @@ Status ShapeFromAttr(InferContext& c) {
   return {};
 }
 
+// Of an edge between two parts of a step: its name, its number among those of
+// the step, and the incarnations of the devices at its ends (PartitionStep).
+constexpr FixedList<AttrDef, 10> kEdge = {
+    {"key", AttrType::kString}, {"edge", -1}, {"sender", 0}, {"receiver", 0}};
+
 constexpr OpDef kControlOps[] = {
     {.name = "Const",
      .doc = "A constant tensor.",
@@ -80,30 +85,55 @@ constexpr OpDef kControlOps[] = {
      },
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}}}}},
-    {.name = "Send",
-     .doc = "Hands x to the Recv of the same key. Made by the partitioner.",
+    // Both ends of an edge between two parts, each a start and a wait: made by
+    // the partitioner.
+    {.name = "SendStart",
+     .doc = "Begins to hand x to the RecvWait of the same key; y is x.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .attrs = kEdge,
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .view = true,
+     .runs = true,
+     .wait = "SendWait"},
+    {.name = "SendWait",
+     .doc = "Waits until x, which is being sent, may be overwritten.",
      .made_by = MadeBy::kEngine,
      .inputs = {{"x"}},
      .outputs = {},
      .types = {{"T", kAnyType}},
-     // The slot is the number of the edge among those of its step.
-     .attrs = {{"key", AttrType::kString}, {"slot", -1}},
+     .attrs = kEdge,
      .gradient = NotDifferentiable,
      .stateful = true,
      .sink = true},
-    {.name = "Recv",
-     .doc = "Waits for the Send of the same key. Made by the partitioner.",
+    {.name = "RecvStart",
+     .doc =
+         "Gives room to the tensor that the SendStart of the same key sends.",
      .made_by = MadeBy::kEngine,
      .outputs = {{"y", "dtype"}},
      .types = {},
      .attrs = {{"key", AttrType::kString},
                {"dtype", AttrType::kDType},
                {"shape", AttrType::kShape},
-               {"slot", -1}},
+               {"edge", -1},
+               {"sender", 0},
+               {"receiver", 0}},
      .shape = ShapeFromAttr,
      .gradient = NotDifferentiable,
      .stateful = true,
-     .asynchronous = true},
+     .wait = "RecvWait"},
+    {.name = "RecvWait",
+     .doc = "Waits until x has come; y is x.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"x"}},
+     .types = {{"T", kAnyType}},
+     .attrs = kEdge,
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .view = true,
+     .runs = true},
 };
 
 }  // namespace

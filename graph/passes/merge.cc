@@ -88,7 +88,7 @@ void MergeCommon(Graph& graph) {
     for (Node* control : controls) node->AddControlInput(kept(control));
 
     const OpDef& op = node->op();
-    if (op.stateful || op.sink || op.asynchronous || op.mutates > 0) continue;
+    if (op.stateful || op.sink || op.mutates > 0) continue;
     const auto [it, fresh] = seen.emplace(Signature(*node), node);
     if (!fresh) merged[node] = it->second;
   }

@@ -139,7 +139,7 @@ class Partitioner {
     for (Node* control : controls) copy.AddControlInput(control);
     copies_[&node] = &copy;
     if (auto it = crossings_.find(&node); it != crossings_.end()) {
-      for (const Crossing& crossing : it->second) AddSend(copy, node, crossing);
+      for (const Crossing& crossing : it->second) Start(copy, node, crossing);
     }
   }
 
@@ -187,30 +187,56 @@ class Partitioner {
     return fmt::format("{}{}/{}_{}", node.name(), index, end, NamePart(device));
   }
 
-  void AddSend(Node& copy, const Node& node, const Crossing& crossing) {
+  // Both ends of an edge, from its start on.
+  struct Ends {
+    Node* send;
+    Node* recv;
+    Node* received = nullptr;  // the wait, when somebody has asked for it
+  };
+
+  // As soon as the tensor is there.
+  void Start(Node& copy, const Node& node, const Crossing& crossing) {
     const bool done = crossing.index == kDone;
+    const std::string& here = node.device();
     const Output value =
-        done ? EmptyTensor(node.device(), node) : copy.output(crossing.index);
-    Node& send = AddNew(EndName(node, crossing, "send", crossing.to), "Send",
-                        {{"key", Key(node, crossing)}, {"slot", -1}}, {value},
-                        {}, node, node.device());
+        done ? EmptyTensor(here, node) : copy.output(crossing.index);
+    const std::string key = Key(node, crossing);
+    Node& send =
+        AddNew(EndName(node, crossing, "send", crossing.to), "SendStart",
+               {{"key", key}, {"edge", -1}, {"sender", 0}, {"receiver", 0}},
+               {value}, {value.type()}, node, here);
     if (done) send.AddControlInput(&copy);
+    Node& recv = AddNew(EndName(node, crossing, "recv", here), "RecvStart",
+                        {{"key", key},
+                         {"dtype", value.dtype()},
+                         {"shape", value.shape()},
+                         {"edge", -1},
+                         {"sender", 0},
+                         {"receiver", 0}},
+                        {}, {value.type()}, node, crossing.to);
+    ends_[{&node, crossing}] = {&send, &recv};
   }
 
+  // When the receiver first needs it.
   Node& Receive(const Node& node, const Crossing& crossing) {
-    Node*& recv = received_[{&node, crossing}];
-    if (recv == nullptr) {
-      const TensorType type = crossing.index == kDone
-                                  ? TensorType{DType::kFloat32, Shape{0}}
-                                  : node.output_type(crossing.index);
-      recv = &AddNew(EndName(node, crossing, "recv", node.device()), "Recv",
-                     {{"key", Key(node, crossing)},
-                      {"dtype", type.dtype},
-                      {"shape", type.shape},
-                      {"slot", -1}},
-                     {}, {type}, node, crossing.to);
+    Ends& ends = ends_.at({&node, crossing});
+    if (ends.received == nullptr) {
+      const auto wait = [&](const char* name, const char* op, Node& start,
+                            const std::string& other,
+                            std::vector<TensorType> types) -> Node& {
+        return AddNew(EndName(node, crossing, name, other), op,
+                      {{"key", start.attrs().String("key")},
+                       {"edge", -1},
+                       {"sender", 0},
+                       {"receiver", 0}},
+                      {start.output(0)}, std::move(types), node,
+                      start.device());
+      };
+      ends.received = &wait("received", "RecvWait", *ends.recv, node.device(),
+                            {ends.recv->output_type(0)});
+      wait("sent", "SendWait", *ends.send, crossing.to, {});
     }
-    return *recv;
+    return *ends.received;
   }
 
   // Every part keeps its own targets alive.
@@ -234,7 +260,7 @@ class Partitioner {
   std::unordered_map<const Node*, std::set<Crossing>> crossings_;
   std::unordered_map<const Node*, Node*> copies_;
   std::map<std::pair<const Node*, std::string>, Node*> constants_;
-  std::map<std::pair<const Node*, Crossing>, Node*> received_;
+  std::map<std::pair<const Node*, Crossing>, Ends> ends_;
   std::map<std::string, Node*> empty_;  // by device
 };
 

@@ -35,13 +35,13 @@ inline constexpr std::string_view kTargets = "_targets";
 using Partitions = std::map<std::string, std::unique_ptr<Graph>>;
 
 // Legality of the IR: edges stay within the graph, no cycles, operand counts,
-// attributes, dtypes and shapes agree with the op's record, a Send and its Recv
-// agree where both are here, variables are updated only through Variable nodes.
-// Names the offending node. (That writes of one variable are ordered holds for
-// steps, not for whole graphs, which may hold alternatives: OrderVariables
-// checks it.)
+// attributes, dtypes and shapes agree with the op's record, a start has one
+// wait and no other user, a send and its receive agree where both are here,
+// variables are updated only through Variable nodes. Names the offending node.
+// (That writes of one variable are ordered holds for steps, not for whole
+// graphs, which may hold alternatives: OrderVariables checks it.)
 Status Verify(const Graph& graph);
-// The same for the parts of one step; every Send has one Recv of its type.
+// The same for the parts of one step; every send has one receive of its type.
 Status Verify(const Partitions& partitions);
 
 // Drops every node that neither a sink nor the kTargets node needs.
@@ -134,13 +134,14 @@ std::vector<Fusion> Fuse(Graph& graph, const DeviceDescriptions& devices = {});
 // order of creation. Every partition follows the one order chosen here.
 std::vector<Node*> Schedule(const Graph& graph);
 
-// One graph per device that has nodes, with Send/Recv on the crossing edges:
-// each crossing tensor is sent once to each device. Crossing control edges
-// become a Send/Recv of an empty tensor; constants are copied instead. Sends
-// stand right behind the producer and Recvs right before the first consumer,
-// so that creation order in every part restricts one topological order of the
-// whole and parts run in that order cannot deadlock. The edges have no numbers
-// yet (attribute `slot`). Requires a placed graph.
+// One graph per device that has nodes, with a send and a receive on the
+// crossing edges, each a start and a wait: each crossing tensor is sent once to
+// each device. Crossing control edges become that of an empty tensor; constants
+// are copied instead. Both starts stand right behind the producer, both waits
+// right before the first consumer, so that creation order in every part
+// restricts one topological order of the whole and parts run in that order
+// cannot deadlock. The edges have no numbers yet, the devices no incarnations
+// (PartitionStep). Requires a placed graph.
 Partitions Partition(const Graph& graph);
 
 }  // namespace sluice::passes

@@ -100,8 +100,8 @@ class Refiner {
 
   bool Foldable(const Node& node) const {
     const OpDef& op = node.op();
-    if (op.stateful || op.sink || op.asynchronous || op.mutates > 0 ||
-        node.Is("Const") || node.num_outputs() == 0) {
+    if (op.stateful || op.sink || op.mutates > 0 || node.Is("Const") ||
+        node.num_outputs() == 0) {
       return false;
     }
     size_t bytes = 0;

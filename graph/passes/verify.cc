@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <unordered_map>
 #include <unordered_set>
 
 #include "graph/input_count.h"
@@ -91,6 +92,34 @@ Status CheckTypes(const Node& node) {
   return {};
 }
 
+// What an op starts has one node that waits for it (OpDef::wait), and nobody
+// else uses what is under way.
+Status CheckWaits(const Graph& graph) {
+  std::unordered_map<const Node*, const Node*> waits;
+  for (const auto& node : graph.nodes()) {
+    for (int i = 0; i < node->num_inputs(); ++i) {
+      const Node& start = node->input(i).node();
+      if (start.op().wait == nullptr) continue;
+      if (i != 0 || !node->Is(start.op().wait)) {
+        return Fault(*node, fmt::format("uses {}, which is under way until its "
+                                        "{}",
+                                        start.Describe(), start.op().wait));
+      }
+      if (const Node* other = waits[&start]) {
+        return Fault(*node, fmt::format("{} waits for {} too",
+                                        other->Describe(), start.Describe()));
+      }
+      waits[&start] = node.get();
+    }
+  }
+  for (const auto& node : graph.nodes()) {
+    if (node->op().wait != nullptr && !waits.contains(node.get())) {
+      return Fault(*node, fmt::format("no {} waits for it", node->op().wait));
+    }
+  }
+  return {};
+}
+
 // Both ends of each rendezvous key.
 struct Channel {
   const Node* send = nullptr;
@@ -100,8 +129,16 @@ using Channels = std::map<std::string, Channel>;
 
 Status CollectChannels(const Graph& graph, Channels* channels) {
   for (const auto& node : graph.nodes()) {
-    const bool send = node->Is("Send");
-    if (!send && !node->Is("Recv")) continue;
+    const bool send = node->Is("SendStart");
+    if (!send && !node->Is("RecvStart")) {
+      if (!node->Is("SendWait") && !node->Is("RecvWait")) continue;
+      const Node& start = node->input(0).node();
+      if (start.op().wait == nullptr || node->op().name != start.op().wait ||
+          node->attrs().String("key") != start.attrs().String("key")) {
+        return Fault(*node, fmt::format("waits for {}", start.Describe()));
+      }
+      continue;
+    }
     const std::string& key = node->attrs().String("key");
     Channel& channel = (*channels)[key];
     const Node*& end = send ? channel.send : channel.recv;
@@ -143,7 +180,7 @@ Status VerifyNodes(const Graph& graph) {
   for (const auto& node : graph.nodes()) {
     SLUICE_RETURN_IF_ERROR(CheckTypes(*node));
   }
-  return {};
+  return CheckWaits(graph);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
       feed_types(std::move(built.feed_types)),
       fetch_types(std::move(built.fetch_types)),
       passes(std::move(built.passes)),
+      edges(built.edges),
       counts(!request.targets.empty()),
       feeds(feed_types.size()) {
   for (Begun& run : runs) {
@@ -27,9 +28,6 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
   }
   for (const FeedShape& feed : request.feeds) {
     feed_names.push_back(feed.output.name());
-  }
-  if (!built.slot_bytes.empty()) {
-    rendezvous = std::make_unique<LocalRendezvous>(built.slot_bytes);
   }
   for (BuiltStep::Part& part : built.parts) {
     parts.push_back(
@@ -85,22 +83,17 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
   const auto limit = session.options.deadline;
   const Clock::time_point deadline =
       limit.count() > 0 ? Clock::now() + limit : Clock::time_point::max();
-  if (rendezvous) rendezvous->Begin(deadline);
-  session.stop.Begin(rendezvous.get(), deadline);
+  Rendezvous& rendezvous = *session.options.rendezvous;
+  const RunKey key = rendezvous.NewRun();
+  session.stop.Begin(edges > 0 ? &rendezvous : nullptr, key, deadline);
 
   StepContext context;
   context.step = at_step.value_or(session.step);
-  context.rendezvous = rendezvous.get();
   const StepBuffers buffers = {feeds, run.fetches, slot};
   Observer* const observer = session.observer;
   session.threads.Run(static_cast<int>(parts.size()), [&](int64_t i, int64_t) {
     if (i >= static_cast<int64_t>(parts.size())) return;  // an empty step
-    StepContext here = context;
-    here.seed = parts[i]->plan.seed;
-    // The first error is the step's; the others only follow from it.
-    Status ignored =
-        parts[i]->executor->Run(buffers, here, session.stop, observer);
-    static_cast<void>(ignored.ok());
+    RunPart(*parts[i], buffers, context, observer, key);
   });
   session.stop.End();
   if (session.stop.stopped()) {
@@ -114,6 +107,22 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
   // On the host the run is over.
   if (!queued) SLUICE_RETURN_IF_ERROR(WaitLocked(run.number));
   return run.number;
+}
+
+void PreparedStep::Impl::RunPart(Part& part, const StepBuffers& buffers,
+                                 StepContext context, Observer* observer,
+                                 const RunKey& run) {
+  Rendezvous& rendezvous = *session.options.rendezvous;
+  if (edges > 0) {
+    const Result<Exchange*> joined = rendezvous.Join(
+        run, edges, static_cast<int>(parts.size()), session.stop.deadline());
+    if (!joined.ok()) return session.stop.Stop(joined.status());
+    context.exchange = *joined;
+  }
+  context.seed = part.plan.seed;
+  // The first error is the step's; the others only follow from it.
+  (void)part.executor->Run(buffers, context, session.stop, observer).ok();
+  if (edges > 0) rendezvous.Leave(run);
 }
 
 Status PreparedStep::Impl::WaitLocked(uint64_t number) {

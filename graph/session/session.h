@@ -24,6 +24,7 @@ namespace sluice {
 
 class Observer;
 class PendingRun;
+class Rendezvous;
 
 struct SessionOptions {
   // Devices by name; the first is where unplaced nodes go. "/cpu:N" are
@@ -47,6 +48,9 @@ struct SessionOptions {
   int plan_cache_size = 64;  // least recently used plans are dropped
   // Of one step, on an accelerator of adding its work; 0: none.
   std::chrono::milliseconds deadline{0};
+  // How tensors get from device to device (engine/runtime/rendezvous.h); null:
+  // within this process.
+  std::shared_ptr<Rendezvous> rendezvous = nullptr;
 };
 
 // What a step is fed: an output and its value.
@@ -60,8 +64,8 @@ struct StepInfo {
   size_t arena_bytes = 0;        // the largest arena it needs on any device
   size_t arena_lower_bound = 0;  // largest sum of live bytes at any time
   size_t constant_bytes = 0;
-  // On an accelerator, why the step is not replayed as a whole but runs kernel
-  // by kernel; known after its second run.
+  // On an accelerator, why the step is not replayed as a whole but in pieces or
+  // kernel by kernel; known after its second run.
   std::string why_not_captured;
   // How long each pass took when the step was prepared, and what it left.
   struct Pass {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/runtime/executor.h"
-#include "engine/runtime/rendezvous.h"
+#include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/step_threads.h"
 #include "graph/session/session.h"
 #include "graph/session/step_builder.h"
@@ -70,10 +70,10 @@ struct PreparedStep::Impl {
 
   Session::Impl& session;
   std::vector<std::unique_ptr<Part>> parts;  // executors point to plans
-  std::unique_ptr<LocalRendezvous> rendezvous;
   std::vector<TensorType> feed_types, fetch_types;
   std::vector<passes::PassReport> passes;
   std::vector<std::string> feed_names;
+  int edges = 0;        // tensors that go from part to part
   bool counts = false;  // whether a run advances the step counter
   bool queued = false;  // whether it may end later than it begins
   std::vector<void*> feeds;
@@ -107,6 +107,9 @@ struct PreparedStep::Impl {
                                std::optional<uint64_t> at_step = std::nullopt)
       REQUIRES(session.run_mutex);
   Status WaitLocked(uint64_t number) REQUIRES(session.run_mutex);
+  // The part's share of a run. An error has stopped the step.
+  void RunPart(Part& part, const StepBuffers& buffers, StepContext context,
+               Observer* observer, const RunKey& run);
   Status CheckOperands(std::span<const Tensor> feed_values,
                        std::span<Tensor> fetch_values) const;
 };

@@ -80,11 +80,11 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
 
 Result<BuiltStep> CompileParts(StepParts cut, const Devices& devices) {
   BuiltStep built;
-  built.slot_bytes = std::move(cut.edge_bytes);
   built.feed_types = std::move(cut.feed_types);
   built.fetch_types = std::move(cut.fetch_types);
   built.passes = std::move(cut.passes);
   for (const StepPart& part : cut.parts) {
+    built.edges = part.edges;
     SLUICE_ASSIGN_OR_RETURN(Device * device, DeviceOf(part, devices));
     SLUICE_ASSIGN_OR_RETURN(Plan plan, Compile(part, *device));
     built.parts.push_back({device, std::move(plan)});

@@ -21,7 +21,7 @@ struct BuiltStep {
     Plan plan;
   };
   std::vector<Part> parts;
-  std::vector<size_t> slot_bytes;  // of the rendezvous between the parts
+  int edges = 0;  // tensors that go from part to part
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
   std::vector<passes::PassReport> passes;

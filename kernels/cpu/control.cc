@@ -1,16 +1,10 @@
-// Kernels that move tensors in, out of and within a step.
+// Kernels that move tensors out of and within a step.
 #include <cstring>
 
-#include "engine/runtime/rendezvous.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {
 namespace {
-
-// The rendezvous slot of the node's key, given by lowering.
-int Slot(const KernelSpec& spec) {
-  return static_cast<int>(spec.attrs.Int("slot"));
-}
 
 Result<KernelPtr> MakeCopy(const KernelSpec& spec) {
   const size_t bytes = spec.inputs[0].bytes();
@@ -25,20 +19,6 @@ Result<KernelPtr> MakeCopy(const KernelSpec& spec) {
 void RegisterControlKernels(KernelTable& table) {
   table.Register({.op = "Copy", .make = MakeCopy});
   table.Register({.op = "Fetch", .make = MakeCopy});
-  table.Register({.op = "Send", .make = [](const KernelSpec& spec) {
-                    return Result<KernelPtr>(
-                        KernelOf([slot = Slot(spec)](const KernelContext& c) {
-                          return c.step().rendezvous->Send(slot,
-                                                           c.input<char>(0));
-                        }));
-                  }});
-  table.Register({.op = "Recv", .make = [](const KernelSpec& spec) {
-                    return Result<KernelPtr>(
-                        KernelOf([slot = Slot(spec)](const KernelContext& c) {
-                          return c.step().rendezvous->Recv(slot,
-                                                           c.output<char>(0));
-                        }));
-                  }});
 }
 
 }  // namespace sluice::cpu

@@ -1,3 +1,4 @@
+#include "engine/runtime/transfer.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice {
@@ -7,6 +8,7 @@ namespace {
 void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterStateKernels(table);
   cpu::RegisterControlKernels(table);
+  RegisterTransferKernels(table, DeviceType::kCpu);
   cpu::RegisterElementwiseKernels(table);
   cpu::RegisterActivationKernels(table);
   cpu::RegisterFusedKernels(table);

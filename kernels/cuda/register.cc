@@ -1,3 +1,4 @@
+#include "engine/runtime/transfer.h"
 #include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
@@ -23,6 +24,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterSliceKernels(table);
   RegisterSoftmaxKernels(table);
   RegisterStateKernels(table);
+  RegisterTransferKernels(table, DeviceType::kCuda);
 #if SLUICE_CUDA_LIBRARIES
   RegisterCublasMatMulKernels(table);
   RegisterNvrtcKernels(table);

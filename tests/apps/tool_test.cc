@@ -115,7 +115,7 @@ TEST_CASE("graph runs passes") {
       "partition " +
       file);
   CHECK_EQ(passed.err, "");
-  CHECK(Contains(passed.out, "# /cpu:1\nmat_mul/recv_cpu_0 = Recv()"));
+  CHECK(Contains(passed.out, "# /cpu:1\nmat_mul/recv_cpu_0 = RecvStart()"));
   CHECK(Contains(passed.out, "float32[3,2]"));
   CHECK_EQ(passed.out.find("Reshape"), std::string::npos);
 }

@@ -19,8 +19,10 @@ WITHOUT = {
     "Variable": "it is read by every case of an op that updates variables",
     "NoOp": "it computes nothing; the random graphs have them",
     "Fetch": "made by the session for every fetched value",
-    "Send": "made by the partitioner: the random graphs on two devices",
-    "Recv": "made by the partitioner: the random graphs on two devices",
+    "SendStart": "made by the partitioner: the random graphs on two devices",
+    "SendWait": "made by the partitioner: the random graphs on two devices",
+    "RecvStart": "made by the partitioner: the random graphs on two devices",
+    "RecvWait": "made by the partitioner: the random graphs on two devices",
 }
 
 # How large rounding errors may be: relative to each element, to the largest

@@ -74,7 +74,7 @@ s = Split(y, ^w) {axis = 1, num = 2} : float32[?,1], float32[?,1]
 c = Const() {value = int64[3] base64 "AQAAAAAAAAACAAAAAAAAAAMAAAAAAAAA"}
 z = AssignAdd(w, w, ^y, ^s)
 f = Fetch(s:1) {index = 0} # done
-k = Send(z) {key = "a\x00;\"b"}
+k = SendStart(z) {key = "a\x00;\"b"}
 t = Transpose(w) {permutation = [1,0]}
 u = Tile(t) {multiples = [2,1]}
 e = Const() {value = int8[0,16777216,16777216] {}}

@@ -21,8 +21,24 @@ double GiB(size_t bytes) {
   return static_cast<double>(bytes) / (size_t{1} << 30);
 }
 
+class CudaEvent final : public QueueEvent {
+ public:
+  explicit CudaEvent(cudaEvent_t event) : event_(event) {}
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  Status Wait() const override {
+    return Check(cudaEventSynchronize(event_), "wait for an event");
+  }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_;
+};
+
+// Of any device of CUDA's.
 cudaEvent_t EventOf(const Accelerator::Event& event) {
-  return static_cast<cudaEvent_t>(event.get());
+  return static_cast<const CudaEvent*>(event.get())->get();
 }
 
 class Graph final : public CapturedWork {
@@ -108,8 +124,7 @@ class Cuda final : public Accelerator {
     cudaEvent_t event = nullptr;
     SLUICE_RETURN_IF_ERROR(Check(
         cudaEventCreateWithFlags(&event, cudaEventDefault), "making an event"));
-    return Event(
-        event, [](void* e) { cudaEventDestroy(static_cast<cudaEvent_t>(e)); });
+    return Event(std::make_shared<CudaEvent>(event));
   }
   Status Record(const Event& event, Queue queue) override {
     return Check(
@@ -123,8 +138,7 @@ class Cuda final : public Accelerator {
                  "wait for an event");
   }
   Status WaitOnHost(const Event& event) override {
-    SLUICE_RETURN_IF_ERROR(
-        Check(cudaEventSynchronize(EventOf(event)), "wait for an event"));
+    SLUICE_RETURN_IF_ERROR(event->Wait());
     return TakeReports();
   }
   Result<double> SecondsBetween(const Event& begin, const Event& end) override {

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/runtime/rendezvous.h"
 #include "engine/threads.h"
 
 namespace sluice {
@@ -66,7 +65,7 @@ class PlanBuilder {
 Status RunPlan(const Plan& plan, Device& device, Observer* observer = nullptr) {
   Executor executor(plan, device);
   StepStop stop;
-  stop.Begin(nullptr, std::chrono::steady_clock::time_point::max());
+  stop.Begin(nullptr, {}, std::chrono::steady_clock::time_point::max());
   return executor.Run({}, {}, stop, observer);
 }
 
@@ -113,7 +112,7 @@ TEST_CASE("dataflow respects dependencies of a wide graph, again and again") {
   Executor executor(plan, device);
   StepStop stop;
   for (int run = 0; run < 200; ++run) {
-    stop.Begin(nullptr, std::chrono::steady_clock::time_point::max());
+    stop.Begin(nullptr, {}, std::chrono::steady_clock::time_point::max());
     REQUIRE(executor.Run({}, {}, stop, nullptr).ok());
     REQUIRE(reinterpret_cast<int64_t*>(device.arena().data())[kWide + 1] ==
             8 * kWide);
@@ -190,8 +189,9 @@ TEST_CASE("a deadline ends the step between nodes") {
     Device device{DeviceName{}};
     Executor executor(plan, device);
     StepStop stop;
-    stop.Begin(nullptr, std::chrono::steady_clock::now() +
-                            std::chrono::milliseconds(20));
+    stop.Begin(
+        nullptr, {},
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(20));
     CHECK(executor.Run({}, {}, stop, nullptr).code() ==
           Code::kDeadlineExceeded);
     CHECK(ran < 100);
@@ -214,7 +214,7 @@ TEST_CASE("another thread can stop a step") {
   Device device{DeviceName{}};
   Executor executor(plan, device);
   StepStop stop;
-  stop.Begin(nullptr, std::chrono::steady_clock::time_point::max());
+  stop.Begin(nullptr, {}, std::chrono::steady_clock::time_point::max());
   std::thread canceller([&] {
     while (!started) std::this_thread::yield();
     stop.Stop(Cancelled("enough"));

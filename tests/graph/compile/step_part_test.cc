@@ -8,7 +8,7 @@
 #include <random>
 
 #include "engine/runtime/executor.h"
-#include "engine/runtime/rendezvous.h"
+#include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/step_threads.h"
 #include "graph/builder.h"
 #include "graph/compile/describe_device.h"
@@ -64,11 +64,11 @@ Devices OpenCpus(int count) {
 // A worker: has the text of its parts and nothing of the graph.
 class Worker {
  public:
-  Worker(const std::vector<std::string>& parts, Devices& devices,
-         const std::vector<size_t>& edge_bytes)
-      : rendezvous_(edge_bytes) {
+  Worker(const std::vector<std::string>& parts, Devices& devices) {
     for (const std::string& text : parts) {
       const StepPart part = ParsePart(text).ValueOrThrow();
+      edges_ = part.edges;
+      CHECK(part.parts == static_cast<int>(parts.size()));
       for (const auto& device : devices) {
         if (device->name().ToString() != part.device) continue;
         plans_.push_back(
@@ -83,22 +83,25 @@ class Worker {
   void Run(std::vector<void*> feeds, std::vector<void*> fetches,
            uint64_t step) {
     const auto never = std::chrono::steady_clock::time_point::max();
-    rendezvous_.Begin(never);
-    stop_.Begin(&rendezvous_, never);
+    const RunKey run = rendezvous_.NewRun();
+    stop_.Begin(&rendezvous_, run, never);
     threads_.Run(static_cast<int>(plans_.size()), [&](int64_t i, int64_t) {
       StepContext context;
       context.seed = plans_[i]->seed;
       context.step = step;
-      context.rendezvous = &rendezvous_;
+      context.exchange = *rendezvous_.Join(
+          run, edges_, static_cast<int>(plans_.size()), never);
       (void)executors_[i]
           ->Run({feeds, fetches, 0}, context, stop_, nullptr)
           .ok();
+      rendezvous_.Leave(run);
     });
     stop_.End();
     ThrowIfError(stop_.stopped() ? stop_.status() : Status());
   }
 
  private:
+  int edges_ = 0;
   LocalRendezvous rendezvous_;
   StepStop stop_;
   StepThreads threads_;
@@ -159,15 +162,15 @@ void CheckSameBits(Training& training, const Shape& images,
   Devices devices = OpenCpus(2);
   const Texts first(training.graph, {{}, {}, training.initializers}, devices,
                     settings);
-  Worker(first.parts, devices, first.cut.edge_bytes).Run({}, {}, 0);
+  Worker(first.parts, devices).Run({}, {}, 0);
   const StepRequest request = {
       {{training.image, images}, {training.label, {images[0]}}},
       {training.loss},
       {training.train}};
   const Texts step(training.graph, request, devices, settings);
   CHECK(step.parts.size() == 2);
-  CHECK(step.cut.edge_bytes.size() > 2);
-  Worker worker(step.parts, devices, step.cut.edge_bytes);
+  CHECK(step.cut.parts[0].edges > 2);
+  Worker worker(step.parts, devices);
   Tensor loss(DType::kFloat32, {});
   for (uint64_t i = 0; i < 3; ++i) {
     const Tensor wanted =
@@ -243,8 +246,9 @@ TEST_CASE("damaged text of a part is refused or makes some Plan") {
         text.erase(at, random() % 40);
       }
     }
-    const Result<StepPart> part = ParsePart(text);
+    Result<StepPart> part = ParsePart(text);
     Devices fresh = OpenCpus(1);
+    if (part.ok()) part->incarnation = 0;  // any
     if (part.ok() && Compile(*part, *fresh[0]).ok()) {
       ++compiled;
     } else {
@@ -258,15 +262,42 @@ TEST_CASE("damaged text of a part is refused or makes some Plan") {
 TEST_CASE("settings of a part survive its text") {
   StepPart part;
   part.device = "/gpu:3";
+  part.incarnation = ~uint64_t{0};
+  part.edges = 7;
+  part.parts = 3;
   part.settings = {true, Precision::kTf32, ExecutorMode::kDataflow,
                    ~uint64_t{0}};
   part.graph = std::make_unique<Graph>();
   const StepPart read = ParsePart(PrintPart(part)).ValueOrThrow();
   CHECK(read.device == part.device);
+  CHECK(read.incarnation == part.incarnation);
+  CHECK(read.edges == 7);
+  CHECK(read.parts == 3);
   CHECK(read.settings.deterministic);
   CHECK(read.settings.precision == Precision::kTf32);
   CHECK(read.settings.executor == ExecutorMode::kDataflow);
   CHECK(read.settings.seed == ~uint64_t{0});
+}
+
+std::string Changed(std::string text, std::string_view from,
+                    std::string_view to) {
+  const size_t at = text.find(from);
+  REQUIRE(at != text.npos);
+  return text.replace(at, from.size(), to);
+}
+
+TEST_CASE("a part is for one incarnation of its device") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Devices devices = OpenCpus(1);
+  const Texts texts(graph, {{{x, {2}}}, {Exp(x)}, {}}, devices, {});
+  const StepPart part = ParsePart(texts.parts[0]).ValueOrThrow();
+  CHECK(part.incarnation == devices[0]->incarnation());
+  CHECK(Compile(part, *devices[0]).ok());
+  const Devices reopened = OpenCpus(1);
+  const Status gone = Compile(part, *reopened[0]).status();
+  CHECK(gone.code() == Code::kFailedPrecondition);
+  CHECK(Contains(gone.message(), "of '/cpu:0', which is gone"));
 }
 
 TEST_CASE("texts that are no part") {
@@ -275,8 +306,12 @@ TEST_CASE("texts that are no part") {
   const std::string good = PrintPart(empty);
   CHECK(ParsePart(good).ok());
   for (const std::string& bad :
-       {std::string(), std::string("{}"), std::string("{}\n"),
-        std::string("x = Relu(y)\n"), std::string("[1]\n"), good + "x = ?\n",
+       {std::string(),
+        std::string("{}"),
+        std::string("{}\n"),
+        std::string("x = Relu(y)\n"),
+        std::string("[1]\n"),
+        good + "x = ?\n",
         good + "x = Placeholder() {dtype = float32, shape = [2]}\n",
         good + "_feed_x = Placeholder() {dtype = float32, shape = [2]}\n",
         good + "_feed_9999999 = Placeholder() {dtype = float32, shape = []}\n",
@@ -285,18 +320,18 @@ TEST_CASE("texts that are no part") {
                "f = Fetch(c) {index = 1048576}\n",
         good +
             "c = Const() {value = float32[] {1}}\nf = Fetch(c) {index = -1}\n",
-        good +
-            "c = Const() {value = float32[] {1}}\ns = Send(c) {key = \"k\"}\n",
-        good + "r = Recv() {key = \"k\", dtype = int8, shape = [1]}\n",
-        std::string(R"({"device":7,"deterministic":true,"precision":"fp32",)"
-                    R"("executor":"auto","seed":1})"
-                    "\n"),
-        std::string(R"({"device":"/cpu:0","deterministic":true,"precision":)"
-                    R"("fp7","executor":"auto","seed":1})"
-                    "\n"),
-        std::string(R"({"device":"/cpu:0","deterministic":true,"precision":)"
-                    R"("fp32","executor":"fast","seed":1})"
-                    "\n")}) {
+        good + "c = Const() {value = float32[] {1}}\n"
+               "s = SendStart(c) {key = \"k\", edge = 0}\n"
+               "t = SendWait(s) {key = \"k\", edge = 0}\n",
+        good + "r = RecvStart() {key = \"k\", dtype = int8, shape = [1]}\n"
+               "s = RecvWait(r) {key = \"k\"}\n",
+        Changed(good, "\"device\":\"\"", "\"device\":7"),
+        Changed(good, "\"fp32\"", "\"fp7\""),
+        Changed(good, "\"auto\"", "\"fast\""),
+        Changed(good, "\"edges\":0", "\"edges\":-1"),
+        Changed(good, "\"edges\":0", "\"edges\":4294967296"),
+        Changed(good, "\"parts\":1", "\"parts\":0"),
+        Changed(good, "\"incarnation\":0", "\"incarnation\":\"\"")}) {
     CAPTURE(bad);
     CHECK_FALSE(ParsePart(bad).ok());
   }

@@ -248,7 +248,8 @@ TEST_CASE("parts run in creation order cannot deadlock") {
   ThrowIfError(passes::Verify(parts));
   REQUIRE_EQ(parts.size(), 3);
 
-  // Devices that run their nodes strictly in creation order, Recv blocking.
+  // Devices that run their nodes strictly in creation order; a receiver waits
+  // for the sender's start, and here a sender for the receiver's, too.
   std::map<std::string, size_t> next;
   std::set<std::string> sent;
   std::map<std::string, int> seen;
@@ -261,11 +262,13 @@ TEST_CASE("parts run in creation order cannot deadlock") {
       while (next[device] < order.size()) {
         const Node& node = *order[next[device]];
         CHECK_EQ(&node, part->nodes()[next[device]].get());
-        if (node.Is("Send")) sent.insert(node.attrs().String("key"));
-        if (node.Is("Recv")) {
+        if (node.Is("SendStart")) sent.insert(node.attrs().String("key"));
+        if (node.Is("RecvStart")) {
+          CHECK_EQ(++seen[node.attrs().String("key")], 1);
+        }
+        if (node.Is("RecvWait") || node.Is("SendWait")) {
           const std::string& key = node.attrs().String("key");
-          if (!sent.contains(key)) break;
-          CHECK_EQ(++seen[key], 1);
+          if (!sent.contains(key) || !seen.contains(key)) break;
         }
         ++next[device];
         ++done;
@@ -322,20 +325,60 @@ TEST_CASE("verify names what is illegal") {
     CHECK(message().find("updates input 0, which is Neg 'neg'") !=
           std::string::npos);
   }
+  const auto send = [&] {
+    const Output sent(&graph.Add({"SendStart", {x}, {{"key", "k"}}}), 0);
+    graph.Add({"SendWait", {sent}, {{"key", "k"}}});
+    return sent;
+  };
+  const auto receive = [&](const Shape& shape) {
+    return Output(
+        &graph.Add(
+            {"RecvStart",
+             {},
+             {{"key", "k"}, {"dtype", DType::kFloat32}, {"shape", shape}}}),
+        0);
+  };
+  const auto wait = [&](const Output& started, const char* key) {
+    graph.Add({"RecvWait", {started}, {{"key", key}}});
+  };
   SUBCASE("two senders of one key") {
-    graph.Add({"Send", {x}, {{"key", "k"}}});
-    graph.Add({"Send", {x}, {{"key", "k"}}});
-    CHECK(message().find("Send 'send' has the key 'k' too") !=
+    send();
+    send();
+    CHECK(message().find("SendStart 'send_start' has the key 'k' too") !=
           std::string::npos);
   }
   SUBCASE("a receiver that wants another type") {
-    graph.Add({"Send", {x}, {{"key", "k"}}});
-    graph.Add(
-        {"Recv",
-         {},
-         {{"key", "k"}, {"dtype", DType::kFloat32}, {"shape", Shape{3, 2}}}});
-    CHECK(message().find("receives float32[3,2], Send 'send' sends "
+    send();
+    wait(receive({3, 2}), "k");
+    CHECK(message().find("receives float32[3,2], SendStart 'send_start' sends "
                          "float32[2,3]") != std::string::npos);
+  }
+  SUBCASE("a start that nobody waits for") {
+    receive({2});
+    CHECK(message().find("RecvStart 'recv_start': no RecvWait waits for it") !=
+          std::string::npos);
+  }
+  SUBCASE("two waits for one start") {
+    const Output started = receive({2});
+    wait(started, "k");
+    wait(started, "k");
+    CHECK(message().find("RecvWait 'recv_wait' waits for RecvStart") !=
+          std::string::npos);
+  }
+  SUBCASE("a use of what is under way") {
+    Neg(send());
+    CHECK(message().find("uses SendStart 'send_start', which is under way "
+                         "until its SendWait") != std::string::npos);
+  }
+  SUBCASE("a wait for another key") {
+    wait(receive({2}), "l");
+    CHECK(message().find("RecvWait 'recv_wait': waits for RecvStart") !=
+          std::string::npos);
+  }
+  SUBCASE("a wait for what was not started") {
+    graph.Add({"SendWait", {x}, {{"key", "k"}}});
+    CHECK(message().find("SendWait 'send_wait': waits for Placeholder 'x'") !=
+          std::string::npos);
   }
 }
 
@@ -344,7 +387,8 @@ TEST_CASE("verify of parts wants both ends") {
   parts["/cpu:0"] = std::make_unique<Graph>();
   Graph& part = *parts["/cpu:0"];
   const Output x = part.Placeholder("x", DType::kFloat32, {2});
-  part.Add({"Send", {x}, {{"key", "k"}}});
+  const Output sent(&part.Add({"SendStart", {x}, {{"key", "k"}}}), 0);
+  part.Add({"SendWait", {sent}, {{"key", "k"}}});
   for (const auto& node : part.nodes()) node->set_device("/cpu:0");
   CHECK(passes::Verify(parts).message().find("nobody receives 'k'") !=
         std::string::npos);

@@ -160,7 +160,7 @@ TEST_CASE("names and devices of any characters") {
   z.node().set_device("my device");
   z.node().set_origin("\xc3\xa4");
   y.node().AddControlInput(&x.node());
-  graph.Add({"Send", {z}, {{"key", "a;b:0 \"^\""}}});
+  graph.Add({"SendStart", {z}, {{"key", "a;b:0 \"^\""}}});
   CheckRoundTrip(graph);
 }
 
@@ -289,8 +289,8 @@ TEST_CASE("errors say where and what was wanted") {
       {"y = Const() {value = float32[99999999999] base64 \"AAAA\"}",
        "wanted the base64 of 399999999996 bytes"},
       {"y = Const() {value = float32[1]}", "wanted '{' or base64"},
-      {"y = Send(x) {key = \"a", "the string does not end in this line"},
-      {"y = Send(x) {key = \"\\q\"}", "wanted one of"},
+      {"y = SendStart(x) {key = \"a", "the string does not end in this line"},
+      {"y = SendStart(x) {key = \"\\q\"}", "wanted one of"},
       {"y = Neg(x) @", "wanted a device"},
       {"y = Neg(x) from", "wanted the origin's name"},
   };
@@ -314,7 +314,7 @@ TEST_CASE("damaged text") {
   const Output y = Reshape(MatMul(x, w), {-1, 1, 2});
   graph.Constant(Tensor::Array<double>({2}, {0.1, -1e300}));
   graph.Constant(Tensor::Full(DType::kInt32, {40}, 3));
-  graph.Add({"Send", {y}, {{"key", "k\n"}}});
+  graph.Add({"SendStart", {y}, {{"key", "k\n"}}});
   const std::string text = PrintGraph(graph);
   int accepted = 0;
   for (size_t n = 0; n <= text.size(); ++n) {

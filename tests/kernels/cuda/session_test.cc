@@ -196,7 +196,7 @@ TEST_CASE("a step split between CPU and GPU sends its tensors across") {
              got);
     CHECK(got[0].At(0) == doctest::Approx(2.0 / 3));
   }
-  CHECK(Contains(step.info().why_not_captured, "the host waits"));
+  CHECK(Contains(step.info().why_not_captured, "the host takes part"));
 }
 
 TEST_CASE("an observer sees values on the host") {

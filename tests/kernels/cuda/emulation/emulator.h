@@ -53,6 +53,8 @@ inline constexpr unsigned char kPoison = 0xff;  // NaN in every float type
 
 // Launches so far, so that a test sees that its kernel ran.
 int64_t Launches();
+// Launches of captured graphs so far.
+int64_t GraphLaunches();
 
 // What there is from now on.
 struct Machine {

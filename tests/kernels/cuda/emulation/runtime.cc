@@ -30,7 +30,9 @@ DeviceMemory& Memory() {
   return *memory;
 }
 cudaError_t failed = cudaSuccess;  // what work did, until someone waits for it
-int captures = 0;
+int64_t graph_launches = 0;
+// Captures are of one thread (cudaStreamCaptureModeThreadLocal).
+thread_local int captures = 0;
 thread_local int current_device = 0;
 
 // --- What can be wrong -------------------------------------------------------
@@ -69,6 +71,11 @@ void Fail(std::string_view function, cudaError_t error, int after) {
   const Lock lock(mutex);
   failure = {std::string(function), error, after};
   lost = failed = cudaSuccess;
+}
+
+int64_t GraphLaunches() {
+  const Lock lock(mutex);
+  return graph_launches;
 }
 
 bool Failed() {
@@ -282,6 +289,8 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   SLUICE_MAY_FAIL();
+  const Lock lock(emulation::mutex);
+  ++emulation::graph_launches;
   for (const emulation::Task& task : executable->work) {
     const cudaError_t error = emulation::Add(stream, task);
     if (error != cudaSuccess) return error;

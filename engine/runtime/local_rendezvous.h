@@ -1,0 +1,50 @@
+// The rendezvous of devices of one process.
+#ifndef SLUICE_ENGINE_RUNTIME_LOCAL_RENDEZVOUS_H_
+#define SLUICE_ENGINE_RUNTIME_LOCAL_RENDEZVOUS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/runtime/rendezvous.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice {
+
+// Between two devices in the host's memory a tensor is copied once if it is
+// sent after the receiver has started, else twice; a waiting thread spins for
+// some microseconds, then sleeps. To and from accelerators tensors go by pinned
+// memory: the sending thread waits for nothing, the receiving one only for the
+// sender to have come that far. What a run needs is kept for later runs, so
+// that they allocate nothing.
+class LocalRendezvous final : public Rendezvous {
+ public:
+  explicit LocalRendezvous(uint64_t epoch = 0);
+  ~LocalRendezvous() override;
+
+  RunKey NewRun() override;
+  Result<Exchange*> Join(const RunKey& run, int edges, int parts,
+                         TimePoint deadline) override;
+  void Leave(const RunKey& run) override;
+  void Abort(const RunKey& run, const Status& status) override;
+  void BeginEpoch(uint64_t epoch) override;
+
+ private:
+  class LocalExchange;
+  using Exchanges = std::vector<std::unique_ptr<LocalExchange>>;
+
+  LocalExchange& FindOrBegin(const RunKey& run) REQUIRES(mutex_);
+  void End(Exchanges::iterator run) REQUIRES(mutex_);
+
+  Mutex mutex_;
+  uint64_t epoch_ GUARDED_BY(mutex_);
+  uint64_t last_run_ GUARDED_BY(mutex_) = 0;
+  // Runs that a part has joined or that were aborted, and have not ended.
+  Exchanges runs_ GUARDED_BY(mutex_);
+  Exchanges spare_ GUARDED_BY(mutex_);  // the longest unused first
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_RUNTIME_LOCAL_RENDEZVOUS_H_

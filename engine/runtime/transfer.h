@@ -1,0 +1,14 @@
+// The kernels of SendStart, SendWait, RecvStart and RecvWait: one code for all
+// devices, since it is the rendezvous that knows how to reach their memory.
+#ifndef SLUICE_ENGINE_RUNTIME_TRANSFER_H_
+#define SLUICE_ENGINE_RUNTIME_TRANSFER_H_
+
+#include "engine/kernel.h"
+
+namespace sluice {
+
+void RegisterTransferKernels(KernelTable& table, DeviceType device);
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_RUNTIME_TRANSFER_H_

@@ -1,0 +1,132 @@
+// Random graphs over two to four devices, with tensors carried by a rendezvous
+// that delays, reorders and loses: the bits of one device, or the error that
+// was planted.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "graph/session/session.h"
+#include "tests/support/error_text.h"
+#include "tests/support/scattered_graph.h"
+#include "tests/support/wild_rendezvous.h"
+
+namespace sluice::testing {
+namespace {
+
+std::shared_ptr<WildRendezvous> Wild(const WildRendezvous::Options& options) {
+  return std::make_shared<WildRendezvous>(options);
+}
+
+TEST_CASE("1,000 random graphs give one device's bits on several") {
+  int carried = 0, unsettled = 0;
+  for (uint32_t seed = 1; seed <= 1000; ++seed) {
+    CAPTURE(seed);
+    const ScatteredGraph gathered(seed, {"/cpu:0"});
+    Session single(gathered.graph, gathered.Options(/*fuse=*/false));
+    const ScatteredGraph scattered(seed, SomeCpus(seed));
+    const auto wild = Wild({.seed = seed, .delay_us = 20});
+    Session split(scattered.graph, scattered.Options(/*fuse=*/false, wild));
+    CheckSameBits(scattered.Run(split), gathered.Run(single));
+    carried += wild->carried();
+    unsettled += wild->unsettled();
+  }
+  MESSAGE(carried << " tensors carried");
+  CHECK(carried > 10'000);
+  CHECK(unsettled == 0);
+}
+
+TEST_CASE("fused, random graphs give the local rendezvous's bits") {
+  for (uint32_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    const ScatteredGraph scattered(seed, SomeCpus(seed));
+    Session local(scattered.graph, scattered.Options(/*fuse=*/true));
+    Session wild(scattered.graph,
+                 scattered.Options(/*fuse=*/true, Wild({.seed = seed})));
+    CheckSameBits(scattered.Run(wild), scattered.Run(local));
+  }
+}
+
+TEST_CASE("a lost tensor is the run's error, and only that run's") {
+  int failed = 0, whole = 0, unsettled = 0;
+  for (uint32_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    const ScatteredGraph scattered(seed, SomeCpus(seed));
+    Session local(scattered.graph, scattered.Options(/*fuse=*/false));
+    const auto wanted = scattered.Run(local, 1);
+    const auto wild = Wild({.seed = seed, .delay_us = 30, .loss = 0.02});
+    Session lossy(scattered.graph, scattered.Options(/*fuse=*/false, wild));
+    for (int run = 0; run < 4; ++run) {
+      try {
+        CheckSameBits(scattered.Run(lossy, 1), wanted);
+        ++whole;
+      } catch (const Error& error) {
+        CHECK(error.code() == Code::kDataLoss);
+        CHECK(Contains(error.what(), "planted"));
+        ++failed;
+      }
+    }
+    unsettled += wild->unsettled();
+  }
+  MESSAGE(whole << " runs, " << failed << " failed");
+  CHECK(failed > 20);
+  CHECK(whole > 100);
+  CHECK(unsettled == 0);
+}
+
+TEST_CASE("of what is lost without a word the deadline tells") {
+  int failed = 0;
+  for (uint32_t seed = 1; seed <= 12; ++seed) {
+    CAPTURE(seed);
+    const ScatteredGraph scattered(seed, SomeCpus(seed));
+    const auto wild = Wild({.seed = seed, .loss = 0.1, .silently = true});
+    SessionOptions options = scattered.Options(/*fuse=*/false, wild);
+    options.deadline = std::chrono::milliseconds(60);
+    Session lossy(scattered.graph, options);
+    try {
+      scattered.Run(lossy, 1);
+    } catch (const Error& error) {
+      CHECK(error.code() == Code::kDeadlineExceeded);
+      ++failed;
+    }
+    CHECK(wild->unsettled() == 0);
+  }
+  CHECK(failed > 0);
+}
+
+TEST_CASE("a run that is cancelled anywhere leaves its buffers alone") {
+  int cancelled = 0, whole = 0;
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    CAPTURE(seed);
+    const ScatteredGraph scattered(seed, SomeCpus(seed));
+    Session local(scattered.graph, scattered.Options(/*fuse=*/false));
+    const auto wanted = scattered.Run(local, 1);
+    const auto wild = Wild({.seed = seed, .delay_us = 100});
+    Session session(scattered.graph, scattered.Options(/*fuse=*/false, wild));
+    std::mt19937 random(seed);
+    for (int run = 0; run < 6; ++run) {
+      const auto when = std::chrono::microseconds(random() % 5000);
+      std::thread canceller([&] {
+        std::this_thread::sleep_for(when);
+        session.Cancel();
+      });
+      try {
+        CheckSameBits(scattered.Run(session, 1), wanted);
+        ++whole;
+      } catch (const Error& error) {
+        CHECK(error.code() == Code::kCancelled);
+        ++cancelled;
+      }
+      canceller.join();
+    }
+    CheckSameBits(scattered.Run(session, 1), wanted);
+    CHECK(wild->unsettled() == 0);
+  }
+  MESSAGE(whole << " runs, " << cancelled << " cancelled");
+  CHECK(cancelled > 20);
+}
+
+}  // namespace
+}  // namespace sluice::testing
