@@ -16,6 +16,36 @@ if(SLUICE_SANITIZE)
   add_link_options(-fsanitize=${SLUICE_SANITIZE})
 endif()
 
+# sluice_precompile(<target> <header>...): what most files include, the standard
+# library and fmt, and these headers are parsed once for the target.
+# sluice_precompile(<target> REUSE <other>): or once for both. Files still include
+# what they use: builds without (stage `minimal`) would not compile.
+function(sluice_precompile target)
+  if(NOT SLUICE_PRECOMPILE)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" REUSE "")
+  if(arg_REUSE)
+    target_precompile_headers(${target} REUSE_FROM ${arg_REUSE})
+  else()
+    target_precompile_headers(${target} PRIVATE
+      <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <functional> <map>
+      <memory> <optional> <set> <span> <string> <string_view> <thread>
+      <unordered_map> <utility> <vector> <fmt/format.h> ${ARGN})
+  endif()
+  # g++ 12 then takes the standard library's headers for ours and warns of what
+  # its string might copy; the build without still has these warnings.
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow -Wno-array-bounds>)
+  # What ccache wants to know of them; it needs CCACHE_SLOPPINESS, too
+  # (.ci/run).
+  if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache")
+    target_compile_options(${target} PRIVATE
+      $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
+      "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+  endif()
+endfunction()
+
 # What a program and a module it loads must agree on: the engine's interfaces.
 # Gives the definition SLUICE_BUILD_ID to the files.
 function(sluice_build_id)
@@ -61,12 +91,18 @@ function(sluice_configure target)
   endif()
 endfunction()
 
+# Programs parse command lines and print: -O3 buys nothing there, and costs half
+# of their compile time.
+add_library(sluice_unhurried INTERFACE)
+target_compile_options(sluice_unhurried INTERFACE $<$<CONFIG:Release>:-O1>)
+
 # The same of sluice_cli, which alone parses command lines.
 function(sluice_configure_cli target)
   set_target_properties(${target} PROPERTIES EXPORT_NAME cli)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PUBLIC sluice
-    PRIVATE $<BUILD_INTERFACE:sluice_warnings> $<BUILD_INTERFACE:CLI11::CLI11>
+    PRIVATE $<BUILD_INTERFACE:sluice_warnings>
+            $<BUILD_INTERFACE:sluice_unhurried> $<BUILD_INTERFACE:CLI11::CLI11>
             $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> fmt::fmt)
   target_compile_definitions(${target} PRIVATE
     SLUICE_VERSION="${PROJECT_VERSION}")
