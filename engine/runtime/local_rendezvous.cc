@@ -123,9 +123,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   Status WaitReceived(const Edge& edge, const DeviceView& into) override {
     SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
     const Status waited = WaitForSender(*slot);
-    if (!Arrived(slot->state.load())) {
-      if (TurnAway(*slot)) return waited;
-    }
+    if (!Arrived(slot->state.load()) && TurnAway(*slot)) return waited;
     if (slot->sent != slot->wanted) {
       return DataLoss(fmt::format(
           "'{}': {} bytes of incarnation {:x} came, wanted {} of {:x}",
@@ -309,12 +307,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
 
   // Empty slots; the last run's copies are over.
   void Clear(int edges) REQUIRES(mutex_) {
-    if (edges > capacity_) {
-      slots_ = std::make_unique<Slot[]>(edges);
-      capacity_ = edges;
-    }
-    edges_ = edges;
-    for (int i = 0; i < edges; ++i) {
+    for (int i = 0; i < capacity_; ++i) {
       Slot& slot = slots_[i];
       slot.produced.Clear();
       slot.copied_out.Clear();
@@ -322,6 +315,11 @@ class LocalRendezvous::LocalExchange final : public Exchange {
       slot.sent = slot.wanted = {};
       slot.state.store(State::kEmpty);
     }
+    if (edges > capacity_) {
+      slots_ = std::make_unique<Slot[]>(edges);
+      capacity_ = edges;
+    }
+    edges_ = edges;
   }
 
   RunKey key_;

@@ -78,7 +78,8 @@ class Rendezvous {
   virtual void Leave(const RunKey& run) = 0;
 
   // Ends all present and coming waits of this run, and of no other, with
-  // `status`; the first call counts.
+  // `status`; the first call counts. May come before any part has joined, but
+  // not when all have left.
   virtual void Abort(const RunKey& run, const Status& status) = 0;
   // Aborts all runs of other epochs; only of this one are there new ones.
   virtual void BeginEpoch(uint64_t epoch) = 0;

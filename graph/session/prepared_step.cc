@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/session/session_state.h"
 
@@ -84,7 +85,7 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
   const Clock::time_point deadline =
       limit.count() > 0 ? Clock::now() + limit : Clock::time_point::max();
   Rendezvous& rendezvous = *session.options.rendezvous;
-  const RunKey key = rendezvous.NewRun();
+  const RunKey key = edges > 0 ? rendezvous.NewRun() : RunKey();
   session.stop.Begin(edges > 0 ? &rendezvous : nullptr, key, deadline);
 
   StepContext context;
@@ -96,6 +97,10 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
     RunPart(*parts[i], buffers, context, observer, key);
   });
   session.stop.End();
+  // Not before: whoever stops the step aborts the run.
+  for (const auto& part : parts) {
+    if (std::exchange(part->joined, false)) rendezvous.Leave(key);
+  }
   if (session.stop.stopped()) {
     // Other devices' parts may be under way, in the slot that is used next.
     for (const auto& part : parts) part->executor->Drain();
@@ -117,12 +122,12 @@ void PreparedStep::Impl::RunPart(Part& part, const StepBuffers& buffers,
     const Result<Exchange*> joined = rendezvous.Join(
         run, edges, static_cast<int>(parts.size()), session.stop.deadline());
     if (!joined.ok()) return session.stop.Stop(joined.status());
+    part.joined = true;
     context.exchange = *joined;
   }
   context.seed = part.plan.seed;
   // The first error is the step's; the others only follow from it.
   (void)part.executor->Run(buffers, context, session.stop, observer).ok();
-  if (edges > 0) rendezvous.Leave(run);
 }
 
 Status PreparedStep::Impl::WaitLocked(uint64_t number) {

@@ -66,6 +66,7 @@ struct PreparedStep::Impl {
   struct Part {
     Plan plan;
     std::unique_ptr<Executor> executor;
+    bool joined = false;  // the run under way, at the rendezvous
   };
 
   Session::Impl& session;
