@@ -39,11 +39,15 @@ class WildRendezvous final : public Rendezvous {
     wire_.join();
   }
 
-  // Tensors carried; those of them lost; buffers given away and never asked
-  // back.
-  int carried() const { return Read(carried_); }
-  int lost() const { return Read(lost_); }
-  int unsettled() const { return Read(unsettled_); }
+  struct Counts {
+    int carried = 0;    // tensors
+    int lost = 0;       // of them
+    int unsettled = 0;  // buffers given away and never asked back
+  };
+  Counts counts() const {
+    MutexLock lock(mutex_);
+    return counts_;
+  }
 
   RunKey NewRun() override {
     MutexLock lock(mutex_);
@@ -66,7 +70,7 @@ class WildRendezvous final : public Rendezvous {
     Run& run = Find(key);
     if (++run.left < run.parts) return;
     for (const Ends& ends : run.edges) {
-      unsettled_ += ends.sending || ends.receiving;
+      counts_.unsettled += ends.sending || ends.receiving;
     }
     runs_.erase(key.run);
   }
@@ -123,11 +127,6 @@ class WildRendezvous final : public Rendezvous {
     }
   };
 
-  int Read(const int& counter) const {
-    MutexLock lock(mutex_);
-    return counter;
-  }
-
   Run& Find(const RunKey& key) REQUIRES(mutex_) {
     std::unique_ptr<Run>& run = runs_[key.run];
     if (run == nullptr) run = std::make_unique<Run>(*this, key);
@@ -153,8 +152,8 @@ class WildRendezvous final : public Rendezvous {
     ends.read_at = Soon();
     ends.deliver_at = ends.read_at + (Soon() - Clock::now());
     ends.lost = std::bernoulli_distribution(options_.loss)(random_);
-    ++carried_;
-    lost_ += ends.lost;
+    ++counts_.carried;
+    counts_.lost += ends.lost;
     changed_.NotifyAll();
     return {};
   }
@@ -240,9 +239,7 @@ class WildRendezvous final : public Rendezvous {
   uint64_t epoch_ GUARDED_BY(mutex_) = 0;
   uint64_t last_run_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, std::unique_ptr<Run>> runs_ GUARDED_BY(mutex_);
-  int carried_ GUARDED_BY(mutex_) = 0;
-  int lost_ GUARDED_BY(mutex_) = 0;
-  int unsettled_ GUARDED_BY(mutex_) = 0;
+  Counts counts_ GUARDED_BY(mutex_);
   bool stop_ GUARDED_BY(mutex_) = false;
   std::thread wire_;
 };

@@ -30,8 +30,8 @@ TEST_CASE("1,000 random graphs give one device's bits on several") {
     const auto wild = Wild({.seed = seed, .delay_us = 20});
     Session split(scattered.graph, scattered.Options(/*fuse=*/false, wild));
     CheckSameBits(scattered.Run(split), gathered.Run(single));
-    carried += wild->carried();
-    unsettled += wild->unsettled();
+    carried += wild->counts().carried;
+    unsettled += wild->counts().unsettled;
   }
   MESSAGE(carried << " tensors carried");
   CHECK(carried > 10'000);
@@ -68,7 +68,7 @@ TEST_CASE("a lost tensor is the run's error, and only that run's") {
         ++failed;
       }
     }
-    unsettled += wild->unsettled();
+    unsettled += wild->counts().unsettled;
   }
   MESSAGE(whole << " runs, " << failed << " failed");
   CHECK(failed > 20);
@@ -91,7 +91,7 @@ TEST_CASE("of what is lost without a word the deadline tells") {
       CHECK(error.code() == Code::kDeadlineExceeded);
       ++failed;
     }
-    CHECK(wild->unsettled() == 0);
+    CHECK(wild->counts().unsettled == 0);
   }
   CHECK(failed > 0);
 }
@@ -122,7 +122,7 @@ TEST_CASE("a run that is cancelled anywhere leaves its buffers alone") {
       canceller.join();
     }
     CheckSameBits(scattered.Run(session, 1), wanted);
-    CHECK(wild->unsettled() == 0);
+    CHECK(wild->counts().unsettled == 0);
   }
   MESSAGE(whole << " runs, " << cancelled << " cancelled");
   CHECK(cancelled > 20);
