@@ -26,7 +26,7 @@ class CapturedWork {
 class QueueEvent {
  public:
   virtual ~QueueEvent() = default;
-  // On the host, by any thread. Does not say what kernels have reported.
+  // On the host, by any thread (it may change whose it Uses); takes no reports.
   virtual Status Wait() const = 0;
 };
 

@@ -144,6 +144,7 @@ void Executor::RunOnHost(const StepBuffers& buffers, StepStop& stop,
     pointers_[p.location] = buffers.fetches[p.index];
   }
   const uint32_t n = static_cast<uint32_t>(bound_.size());
+  BeginOrder();
   ScopedFlushDenormals flush;
   if (plan_.dataflow) {
     RunDataflow(observer, stop);
@@ -157,10 +158,23 @@ void Executor::RunOnHost(const StepBuffers& buffers, StepStop& stop,
   if (stop.stopped()) Settle();
 }
 
+void Executor::BeginOrder() {
+  reached_ = 0;
+  failed_ = kNoInstruction;
+}
+
+void Executor::Passed(uint32_t i, Call call) {
+  reached_ = call == Call::kNone ? i : i + 1;
+  failed_ = call == Call::kFailed ? i : kNoInstruction;
+}
+
 // What a run that ended early has started may still use its buffers.
 void Executor::Settle() {
   for (const Plan::Pending& pending : plan_.pending) {
-    if (pending.start >= reached_ || pending.wait < reached_) continue;
+    if (pending.start >= reached_ || pending.start == failed_ ||
+        pending.wait < reached_) {
+      continue;
+    }
     const Bound& wait = bound_[pending.wait];
     (void)RunKernel(*wait.kernel, wait.context).ok();  // the step has an error
   }
@@ -170,29 +184,33 @@ template <bool kWatched>
 void Executor::RunSerial(uint32_t begin, uint32_t end, Observer* observer,
                          StepStop& stop) {
   for (uint32_t i = begin; i < end; ++i) {
-    reached_ = i;
     if (stop.stopped()) return;
     if constexpr (kWatched) {
-      if (!RunOne(i, observer, stop).ok()) return;
+      Call call = Call::kNone;
+      const Status status = RunOne(i, observer, stop, &call);
+      Passed(i, call);
+      if (!status.ok()) return;
     } else {
       Bound& bound = bound_[i];
       if (Status status = RunKernel(*bound.kernel, bound.context);
           !status.ok()) {
+        Passed(i, Call::kFailed);
         stop.Stop(plan_.labels[i].Blame(status));
         return;
       }
+      reached_ = i + 1;
     }
   }
-  reached_ = end;
 }
 
 void Executor::RunChecked(Observer* observer, StepStop& stop) {
   checked_->Begin(device_.arena().data(), pointers_.data());
-  const uint32_t n = static_cast<uint32_t>(bound_.size());
-  for (reached_ = 0; reached_ < n && !stop.stopped(); ++reached_) {
-    const uint32_t i = reached_;
+  for (uint32_t i = 0; i < bound_.size() && !stop.stopped(); ++i) {
     checked_->Before(i);
-    if (!RunOne(i, observer, stop).ok()) return;
+    Call call = Call::kNone;
+    const Status ran = RunOne(i, observer, stop, &call);
+    Passed(i, call);
+    if (!ran.ok()) return;
     const Status status = checked_->After(i);
     if (!status.ok()) stop.Stop(plan_.labels[i].Blame(status));
   }
@@ -204,14 +222,18 @@ template void Executor::RunSerial<true>(uint32_t begin, uint32_t end,
                                         Observer* observer, StepStop& stop);
 
 // One instruction with everything that may surround it.
-Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop) {
+Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop,
+                        Call* call) {
   Bound& bound = bound_[i];
   Status status;
   if (stop.has_deadline() && stop.past_deadline()) {
     status = DeadlineExceeded("the step's deadline passed");
   }
   const int64_t begin = observer ? SteadyNowNs() : 0;
-  if (status.ok()) status = RunKernel(*bound.kernel, bound.context);
+  if (status.ok()) {
+    status = RunKernel(*bound.kernel, bound.context);
+    *call = status.ok() ? Call::kDone : Call::kFailed;
+  }
   if (!status.ok()) {
     status = plan_.labels[i].Blame(status);
   } else if (observer != nullptr) {
@@ -260,7 +282,8 @@ void Executor::Work(Observer* observer, StepStop& stop) {
       next = -1;
       if (stop.stopped()) return;
       if (watched) {
-        if (!RunOne(i, observer, stop).ok()) return;
+        Call ignored = Call::kNone;
+        if (!RunOne(i, observer, stop, &ignored).ok()) return;
       } else if (Status status =
                      RunKernel(*bound_[i].kernel, bound_[i].context);
                  !status.ok()) {

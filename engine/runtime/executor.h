@@ -96,6 +96,7 @@ class Executor {
     uint32_t location;
     uint32_t index;  // of the feed or fetch
   };
+  static constexpr uint32_t kNoInstruction = ~uint32_t{0};
   // Instructions that an accelerator can be given as one, once captured.
   struct Segment {
     uint32_t begin = 0, end = 0;
@@ -121,7 +122,12 @@ class Executor {
   Status Observe(uint32_t instruction, int64_t begin_ns, Observer& observer);
   Status Tell(uint32_t instruction, int64_t begin_ns, int64_t end_ns,
               void* const* outputs, Observer& observer);
-  Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop);
+  // What has become of an instruction.
+  enum class Call : uint8_t { kNone, kFailed, kDone };
+  Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop,
+                Call* call);
+  void BeginOrder();
+  void Passed(uint32_t instruction, Call call);
   template <bool kWatched>
   void RunSerial(uint32_t begin, uint32_t end, Observer* observer,
                  StepStop& stop);
@@ -134,8 +140,10 @@ class Executor {
   Device& device_;
   uint64_t generation_ = ~uint64_t{0};  // of the arena the pointers point into
   StepContext step_;
-  // Of a run in order: the instruction that it has not got past.
+  // Of a run in order: how many instructions were called, and which of them
+  // failed, if one did.
   uint32_t reached_ = 0;
+  uint32_t failed_ = kNoInstruction;
   std::vector<void*> pointers_;  // parallel to plan_.locations
   std::vector<Bound> bound_;     // parallel to plan_.instructions
   std::vector<Patch> feeds_, fetches_;

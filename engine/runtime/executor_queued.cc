@@ -72,6 +72,7 @@ void Executor::Drain() {
 Status Executor::RunQueued(const StepBuffers& buffers, StepStop& stop,
                            Observer* observer) {
   Accelerator& accelerator = *device_.accelerator();
+  BeginOrder();
   SLUICE_RETURN_IF_ERROR(accelerator.Use());
   step_.accelerator = &accelerator;
   step_.stream = accelerator.stream(Accelerator::kCompute);
@@ -113,7 +114,6 @@ Status Executor::Enqueue(StepStop& stop, Observer* timed) {
     SLUICE_RETURN_IF_ERROR(
         device_.accelerator()->Record(marks_[0], Accelerator::kCompute));
   }
-  reached_ = 0;
   for (Segment& segment : segments_) {
     RunSerial<true>(reached_, segment.begin, timed, stop);
     if (stop.stopped()) return {};
@@ -132,15 +132,15 @@ Status Executor::EnqueueSegment(Segment& segment, StepStop& stop,
       timed == nullptr ? segment.work : segment.timed;
   if (ran_before_ && work == nullptr && !segment.refused) {
     SLUICE_RETURN_IF_ERROR(Capture(segment, timed));
-    reached_ = segment.begin;
-    if (stop.stopped()) return {};  // cancelled meanwhile
+    Passed(segment.begin, Call::kNone);  // recorded, not run
+    if (stop.stopped()) return {};       // cancelled meanwhile
   }
   if (work == nullptr) {
     RunSerial<true>(segment.begin, segment.end, timed, stop);
     return {};
   }
   SLUICE_RETURN_IF_ERROR(work->Launch());
-  reached_ = segment.end;
+  Passed(segment.end, Call::kNone);
   return {};
 }
 

@@ -82,6 +82,8 @@ void Copy(void* to, const void* from, size_t bytes) {
 // second sees what the first has left.
 class LocalRendezvous::LocalExchange final : public Exchange {
  public:
+  ~LocalExchange() override { WaitForCopies(); }
+
   Status StartSend(const Edge& edge, const DeviceView& from) override {
     SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
     slot->sent = {edge.sender, edge.bytes};
@@ -145,8 +147,8 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   void Begin(const RunKey& key) {
     key_ = key;
     parts_ = joined_ = left_ = 0;
-    MutexLock lock(mutex_);
     edges_ = -1;
+    MutexLock lock(mutex_);
     abort_status_ = {};
     aborted_.store(false);
   }
@@ -164,7 +166,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
 
   // By each part that has joined.
   bool Prepare(int edges, Clock::time_point deadline) {
-    MutexLock lock(mutex_);
+    MutexLock lock(prepare_mutex_);
     if (edges_ < 0) {
       deadline_ = deadline;
       Clear(edges);
@@ -305,26 +307,33 @@ class LocalRendezvous::LocalExchange final : public Exchange {
                                  Accelerator::kCompute);
   }
 
-  // Empty slots; the last run's copies are over.
-  void Clear(int edges) REQUIRES(mutex_) {
+  // Those of the last run. Nobody is in a run.
+  void WaitForCopies() {
     for (int i = 0; i < capacity_; ++i) {
-      Slot& slot = slots_[i];
-      slot.produced.Clear();
-      slot.copied_out.Clear();
-      slot.copied_in.Clear();
-      slot.sent = slot.wanted = {};
-      slot.state.store(State::kEmpty);
+      slots_[i].produced.Clear();
+      slots_[i].copied_out.Clear();
+      slots_[i].copied_in.Clear();
     }
+  }
+
+  // Empty slots.
+  void Clear(int edges) REQUIRES(prepare_mutex_) {
+    WaitForCopies();
     if (edges > capacity_) {
       slots_ = std::make_unique<Slot[]>(edges);
       capacity_ = edges;
+    }
+    for (int i = 0; i < edges; ++i) {
+      slots_[i].sent = slots_[i].wanted = {};
+      slots_[i].state.store(State::kEmpty);
     }
     edges_ = edges;
   }
 
   RunKey key_;
   int parts_ = 0, joined_ = 0, left_ = 0;  // under the rendezvous's lock
-  // Fixed while any part is in the run.
+  // Set by the first part that is prepared, then fixed.
+  Mutex prepare_mutex_;
   std::unique_ptr<Slot[]> slots_;
   int capacity_ = 0;
   int edges_ = -1;  // before any part is prepared
@@ -388,7 +397,10 @@ void LocalRendezvous::Leave(const RunKey& run) {
   MutexLock lock(mutex_);
   for (auto it = runs_.begin(); it != runs_.end(); ++it) {
     if (!((*it)->key() == run)) continue;
-    if ((*it)->Leave()) End(it);
+    const bool last = (*it)->Leave();
+    // Of an epoch that is over nobody else will join.
+    const bool over = run.epoch != epoch_ && !(*it)->anyone();
+    if (last || over) End(it);
     return;
   }
 }

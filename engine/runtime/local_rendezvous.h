@@ -16,8 +16,9 @@ namespace sluice {
 // sent after the receiver has started, else twice; a waiting thread spins for
 // some microseconds, then sleeps. To and from accelerators tensors go by pinned
 // memory: the sending thread waits for nothing, the receiving one only for the
-// sender to have come that far. What a run needs is kept for later runs, so
-// that they allocate nothing.
+// sender's thread to have come that far and, on the host, for the device to
+// have done it, whatever the deadline. Buffers are kept for later runs; who
+// joins a run that gets them waits for the copies of the one that had them.
 class LocalRendezvous final : public Rendezvous {
  public:
   explicit LocalRendezvous(uint64_t epoch = 0);

@@ -72,7 +72,8 @@ class Rendezvous {
   // it after its last wait. What it was sent before that is there. `edges` and
   // `parts` are those of the whole step. Waits end with an error at `deadline`.
   // A run of another epoch is an error, a run that was aborted is not: its
-  // waits are. The exchange stays valid until the part leaves.
+  // waits are. The exchange stays valid until the part leaves. Work that a
+  // device has begun is waited for, whatever the deadline and the abort.
   virtual Result<Exchange*> Join(const RunKey& run, int edges, int parts,
                                  TimePoint deadline) = 0;
   virtual void Leave(const RunKey& run) = 0;

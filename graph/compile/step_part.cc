@@ -5,6 +5,8 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "graph/compile/extract.h"
 #include "graph/text/text.h"
@@ -62,6 +64,7 @@ Status CheckNumber(const Node& node, const char* what, int64_t number,
 // What Compile relies on and PartitionStep sees to.
 Status CheckPart(const StepPart& part) {
   SLUICE_RETURN_IF_ERROR(passes::Verify(*part.graph));
+  std::set<std::pair<int64_t, bool>> started;  // edges, and whether it sends
   for (const auto& node : part.graph->nodes()) {
     for (const TensorType& type : node->output_types()) {
       if (!type.shape.concrete()) {
@@ -76,7 +79,13 @@ Status CheckPart(const StepPart& part) {
     } else if (node->Is("Fetch")) {
       known = CheckNumber(*node, "fetch", node->attrs().Int("index"));
     } else if (HasEdge(*node)) {
-      known = CheckNumber(*node, "edge", node->attrs().Int("edge"), part.edges);
+      const int64_t edge = node->attrs().Int("edge");
+      known = CheckNumber(*node, "edge", edge, part.edges);
+      const bool start = node->op().wait != nullptr;
+      if (start && !started.emplace(edge, IsSend(*node)).second) {
+        known = InvalidArgument(fmt::format("{}: edge {} is another's, too",
+                                            node->Describe(), edge));
+      }
     }
     SLUICE_RETURN_IF_ERROR(known);
   }

@@ -120,6 +120,16 @@ Status CheckWaits(const Graph& graph) {
   return {};
 }
 
+// Whether it is the wait of this start, and of the same edge.
+bool WaitsFor(const Node& wait, const Node& start) {
+  if (start.op().wait == nullptr || !wait.Is(start.op().wait)) return false;
+  const auto same = [&](const char* number) {
+    return wait.attrs().Int(number) == start.attrs().Int(number);
+  };
+  return wait.attrs().String("key") == start.attrs().String("key") &&
+         same("edge") && same("sender") && same("receiver");
+}
+
 // Both ends of each rendezvous key.
 struct Channel {
   const Node* send = nullptr;
@@ -132,10 +142,9 @@ Status CollectChannels(const Graph& graph, Channels* channels) {
     const bool send = node->Is("SendStart");
     if (!send && !node->Is("RecvStart")) {
       if (!node->Is("SendWait") && !node->Is("RecvWait")) continue;
-      const Node& start = node->input(0).node();
-      if (start.op().wait == nullptr || node->op().name != start.op().wait ||
-          node->attrs().String("key") != start.attrs().String("key")) {
-        return Fault(*node, fmt::format("waits for {}", start.Describe()));
+      if (!WaitsFor(*node, node->input(0).node())) {
+        return Fault(*node, fmt::format("waits for {}",
+                                        node->input(0).node().Describe()));
       }
       continue;
     }

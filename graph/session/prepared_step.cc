@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/caught.h"
 #include "graph/session/session_state.h"
 
 namespace sluice {
@@ -94,7 +95,11 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
   Observer* const observer = session.observer;
   session.threads.Run(static_cast<int>(parts.size()), [&](int64_t i, int64_t) {
     if (i >= static_cast<int64_t>(parts.size())) return;  // an empty step
-    RunPart(*parts[i], buffers, context, observer, key);
+    try {
+      RunPart(*parts[i], buffers, context, observer, key);
+    } catch (...) {  // of a rendezvous
+      session.stop.Stop(CaughtStatus());
+    }
   });
   session.stop.End();
   // Not before: whoever stops the step aborts the run.

@@ -1,9 +1,10 @@
 // A rendezvous that does whatever the contract allows (runtime/rendezvous.h),
 // by seed: it reads what is sent late, scribbles where it will be received,
-// delivers in any order, and loses.
+// delivers in any order, and loses. And it counts what breaks the contract.
 #ifndef SLUICE_TESTS_SUPPORT_WILD_RENDEZVOUS_H_
 #define SLUICE_TESTS_SUPPORT_WILD_RENDEZVOUS_H_
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -43,6 +44,7 @@ class WildRendezvous final : public Rendezvous {
     int carried = 0;    // tensors
     int lost = 0;       // of them
     int unsettled = 0;  // buffers given away and never asked back
+    int misused = 0;    // waits without a start, or a second time
   };
   Counts counts() const {
     MutexLock lock(mutex_);
@@ -161,6 +163,7 @@ class WildRendezvous final : public Rendezvous {
   Status WaitSent(Run& run, const Edge& edge) {
     MutexLock lock(mutex_);
     Ends& ends = run.edges[static_cast<size_t>(edge.number)];
+    counts_.misused += !ends.sending;
     while (!ends.read && run.abort.ok()) changed_.Wait(mutex_);
     ends.sending = false;
     return ends.read ? Status() : run.abort;
@@ -179,6 +182,7 @@ class WildRendezvous final : public Rendezvous {
   Status WaitReceived(Run& run, const Edge& edge) {
     MutexLock lock(mutex_);
     Ends& ends = run.edges[static_cast<size_t>(edge.number)];
+    counts_.misused += !ends.receiving;
     Status status;
     while (!ends.arrived && run.abort.ok() && status.ok()) {
       if (run.deadline == TimePoint::max()) {
@@ -188,6 +192,9 @@ class WildRendezvous final : public Rendezvous {
       }
     }
     ends.receiving = false;
+    if (ends.arrived && ends.bytes.size() != edge.bytes) {
+      return DataLoss("another size");
+    }
     if (ends.arrived) return {};
     return status.ok() ? run.abort : status;
   }
@@ -223,9 +230,8 @@ class WildRendezvous final : public Rendezvous {
     if (ends.lost) {
       if (!options_.silently) AbortLocked(run, DataLoss("planted: lost"));
     } else if (ends.receiving) {
-      if (!ends.bytes.empty()) {
-        std::memcpy(ends.into.data, ends.bytes.data(), ends.bytes.size());
-      }
+      const size_t fits = std::min(ends.bytes.size(), ends.wanted);
+      if (fits > 0) std::memcpy(ends.into.data, ends.bytes.data(), fits);
       ends.arrived = true;
       changed_.NotifyAll();
     }

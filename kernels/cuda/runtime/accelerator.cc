@@ -23,17 +23,22 @@ double GiB(size_t bytes) {
 
 class CudaEvent final : public QueueEvent {
  public:
-  explicit CudaEvent(cudaEvent_t event) : event_(event) {}
+  CudaEvent(cudaEvent_t event, int device) : event_(event), device_(device) {}
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   ~CudaEvent() override { cudaEventDestroy(event_); }
+  // On a thread that has chosen no device CUDA would make a context on device 0
+  // for it.
   Status Wait() const override {
+    SLUICE_RETURN_IF_ERROR(
+        Check(cudaSetDevice(device_), "choice of the device"));
     return Check(cudaEventSynchronize(event_), "wait for an event");
   }
   cudaEvent_t get() const { return event_; }
 
  private:
   cudaEvent_t event_;
+  int device_;
 };
 
 // Of any device of CUDA's.
@@ -124,7 +129,7 @@ class Cuda final : public Accelerator {
     cudaEvent_t event = nullptr;
     SLUICE_RETURN_IF_ERROR(Check(
         cudaEventCreateWithFlags(&event, cudaEventDefault), "making an event"));
-    return Event(std::make_shared<CudaEvent>(event));
+    return Event(std::make_shared<CudaEvent>(event, device_));
   }
   Status Record(const Event& event, Queue queue) override {
     return Check(

@@ -269,8 +269,8 @@ TEST_CASE("buffers are their owner's after the wait") {
             pause();
             (void)part.WaitSent(0, value).ok();
             value = -1;
+            aborter.join();  // before this part leaves
           }
-          aborter.join();
           receiver.join();
         }
       });

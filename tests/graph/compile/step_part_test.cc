@@ -305,13 +305,14 @@ TEST_CASE("texts that are no part") {
   empty.graph = std::make_unique<Graph>();
   const std::string good = PrintPart(empty);
   CHECK(ParsePart(good).ok());
+  const std::string receives =
+      "r = RecvStart() {key = \"k\", dtype = int8, shape = [1], edge = 0}\n";
+  CHECK(ParsePart(Changed(good, "\"edges\":0", "\"edges\":2") + receives +
+                  "s = RecvWait(r) {key = \"k\", edge = 0}\n")
+            .ok());
   for (const std::string& bad :
-       {std::string(),
-        std::string("{}"),
-        std::string("{}\n"),
-        std::string("x = Relu(y)\n"),
-        std::string("[1]\n"),
-        good + "x = ?\n",
+       {std::string(), std::string("{}"), std::string("{}\n"),
+        std::string("x = Relu(y)\n"), std::string("[1]\n"), good + "x = ?\n",
         good + "x = Placeholder() {dtype = float32, shape = [2]}\n",
         good + "_feed_x = Placeholder() {dtype = float32, shape = [2]}\n",
         good + "_feed_9999999 = Placeholder() {dtype = float32, shape = []}\n",
@@ -325,6 +326,16 @@ TEST_CASE("texts that are no part") {
                "t = SendWait(s) {key = \"k\", edge = 0}\n",
         good + "r = RecvStart() {key = \"k\", dtype = int8, shape = [1]}\n"
                "s = RecvWait(r) {key = \"k\"}\n",
+        // A wait for another edge than the start's; two of one number.
+        Changed(good, "\"edges\":0", "\"edges\":2") + receives +
+            "s = RecvWait(r) {key = \"k\", edge = 1}\n",
+        Changed(good, "\"edges\":0", "\"edges\":2") + receives +
+            "s = RecvWait(r) {key = \"k\", edge = 0, sender = 1}\n",
+        Changed(good, "\"edges\":0", "\"edges\":2") + receives +
+            "s = RecvWait(r) {key = \"k\", edge = 0}\n"
+            "t = RecvStart() {key = \"l\", dtype = int8, shape = [1], edge = "
+            "0}\n"
+            "u = RecvWait(t) {key = \"l\", edge = 0}\n",
         Changed(good, "\"device\":\"\"", "\"device\":7"),
         Changed(good, "\"fp32\"", "\"fp7\""),
         Changed(good, "\"auto\"", "\"fast\""),

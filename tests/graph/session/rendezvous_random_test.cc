@@ -3,11 +3,13 @@
 // was planted.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <random>
 #include <thread>
 
+#include "engine/runtime/trace.h"
 #include "graph/session/session.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scattered_graph.h"
@@ -20,8 +22,13 @@ std::shared_ptr<WildRendezvous> Wild(const WildRendezvous::Options& options) {
   return std::make_shared<WildRendezvous>(options);
 }
 
+void CheckKept(const WildRendezvous& wild) {
+  CHECK(wild.counts().unsettled == 0);
+  CHECK(wild.counts().misused == 0);
+}
+
 TEST_CASE("1,000 random graphs give one device's bits on several") {
-  int carried = 0, unsettled = 0;
+  int carried = 0;
   for (uint32_t seed = 1; seed <= 1000; ++seed) {
     CAPTURE(seed);
     const ScatteredGraph gathered(seed, {"/cpu:0"});
@@ -31,11 +38,10 @@ TEST_CASE("1,000 random graphs give one device's bits on several") {
     Session split(scattered.graph, scattered.Options(/*fuse=*/false, wild));
     CheckSameBits(scattered.Run(split), gathered.Run(single));
     carried += wild->counts().carried;
-    unsettled += wild->counts().unsettled;
+    CheckKept(*wild);
   }
   MESSAGE(carried << " tensors carried");
   CHECK(carried > 10'000);
-  CHECK(unsettled == 0);
 }
 
 TEST_CASE("fused, random graphs give the local rendezvous's bits") {
@@ -50,7 +56,7 @@ TEST_CASE("fused, random graphs give the local rendezvous's bits") {
 }
 
 TEST_CASE("a lost tensor is the run's error, and only that run's") {
-  int failed = 0, whole = 0, unsettled = 0;
+  int failed = 0, whole = 0;
   for (uint32_t seed = 1; seed <= 150; ++seed) {
     CAPTURE(seed);
     const ScatteredGraph scattered(seed, SomeCpus(seed));
@@ -68,12 +74,11 @@ TEST_CASE("a lost tensor is the run's error, and only that run's") {
         ++failed;
       }
     }
-    unsettled += wild->counts().unsettled;
+    CheckKept(*wild);
   }
   MESSAGE(whole << " runs, " << failed << " failed");
   CHECK(failed > 20);
   CHECK(whole > 100);
-  CHECK(unsettled == 0);
 }
 
 TEST_CASE("of what is lost without a word the deadline tells") {
@@ -85,13 +90,16 @@ TEST_CASE("of what is lost without a word the deadline tells") {
     SessionOptions options = scattered.Options(/*fuse=*/false, wild);
     options.deadline = std::chrono::milliseconds(60);
     Session lossy(scattered.graph, options);
+    bool ended = false;
     try {
       scattered.Run(lossy, 1);
     } catch (const Error& error) {
       CHECK(error.code() == Code::kDeadlineExceeded);
-      ++failed;
+      ended = true;
     }
-    CHECK(wild->counts().unsettled == 0);
+    CHECK((ended || wild->counts().lost == 0));
+    failed += ended;
+    CheckKept(*wild);
   }
   CHECK(failed > 0);
 }
@@ -122,10 +130,75 @@ TEST_CASE("a run that is cancelled anywhere leaves its buffers alone") {
       canceller.join();
     }
     CheckSameBits(scattered.Run(session, 1), wanted);
-    CHECK(wild->counts().unsettled == 0);
+    CheckKept(*wild);
   }
   MESSAGE(whole << " runs, " << cancelled << " cancelled");
   CHECK(cancelled > 20);
+}
+
+// Ends a step behind some instruction, whatever that is.
+struct FailAfter final : Observer {
+  explicit FailAfter(int n) : left(n) {}
+  Status AfterInstruction(const Plan&, uint32_t, int64_t, int64_t,
+                          void* const*) override {
+    if (left.fetch_sub(1) == 0) return OutOfRange("enough");
+    return {};
+  }
+  std::atomic<int> left;
+};
+
+TEST_CASE("a run that an observer ends anywhere leaves its buffers alone") {
+  int ended = 0;
+  for (uint32_t seed = 1; seed <= 100; ++seed) {
+    CAPTURE(seed);
+    const ScatteredGraph scattered(seed, SomeCpus(seed));
+    const auto wild = Wild({.seed = seed, .delay_us = 20});
+    Session session(scattered.graph, scattered.Options(/*fuse=*/false, wild));
+    const auto wanted = scattered.Run(session, 1);
+    for (int after = 0; after < 60; after += 7) {
+      FailAfter observer(after);
+      session.SetObserver(&observer);
+      try {
+        CheckSameBits(scattered.Run(session, 1), wanted);
+      } catch (const Error& error) {
+        CHECK(error.code() == Code::kOutOfRange);
+        ++ended;
+      }
+      session.SetObserver(nullptr);
+    }
+    CheckSameBits(scattered.Run(session, 1), wanted);
+    CheckKept(*wild);
+  }
+  CHECK(ended > 100);
+}
+
+// Fails where a user's might.
+class Throwing final : public Rendezvous {
+ public:
+  RunKey NewRun() override { return {0, ++runs_}; }
+  Result<Exchange*> Join(const RunKey&, int, int, TimePoint) override {
+    throw Error(Code::kUnavailable, "nobody is there");
+  }
+  void Leave(const RunKey&) override {}
+  void Abort(const RunKey&, const Status&) override {}
+  void BeginEpoch(uint64_t) override {}
+
+ private:
+  uint64_t runs_ = 0;
+};
+
+TEST_CASE("what a rendezvous throws is the step's error") {
+  const ScatteredGraph scattered(3, {"/cpu:0", "/cpu:1"});
+  Session session(scattered.graph,
+                  scattered.Options(false, std::make_shared<Throwing>()));
+  session.Initialize();  // on one device
+  for (int i = 0; i < 3; ++i) {
+    CHECK(Contains(ErrorOf([&] {
+                     session.Run(scattered.random.Feeds(),
+                                 scattered.random.fetches());
+                   }),
+                   "nobody is there"));
+  }
 }
 
 }  // namespace

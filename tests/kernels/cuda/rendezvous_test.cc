@@ -2,6 +2,10 @@
 // steps that are replayed in pieces since the host takes part in that.
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <random>
+#include <thread>
+
 #include "tests/kernels/cuda/emulation/emulator.h"
 #include "tests/kernels/cuda/emulation/gpu.h"
 #include "tests/support/error_text.h"
@@ -19,10 +23,42 @@ TEST_CASE("random graphs give one GPU's bits on two, replayed in pieces") {
     CAPTURE(seed);
     const ScatteredGraph gathered(seed, {"/gpu:0"});
     Session single(gathered.graph, gathered.Options(/*fuse=*/false));
+    const auto wanted = gathered.Run(single, 5);
     const ScatteredGraph scattered(seed, {"/gpu:0", "/gpu:1"});
     Session split(scattered.graph, scattered.Options(/*fuse=*/false));
-    CheckSameBits(scattered.Run(split, 5), gathered.Run(single, 5));
+    const int64_t before = emulation::GraphLaunches();
+    CheckSameBits(scattered.Run(split, 5), wanted);
+    CHECK(emulation::GraphLaunches() > before);
   }
+}
+
+TEST_CASE("runs that are cancelled between start and wait leave no trace") {
+  RegisterGpu();
+  int cancelled = 0;
+  for (uint32_t seed = 1; seed <= 12; ++seed) {
+    CAPTURE(seed);
+    const ScatteredGraph scattered(seed, {"/gpu:0", "/cpu:0"});
+    Session session(scattered.graph, scattered.Options(/*fuse=*/false));
+    const auto wanted = scattered.Run(session, 2);
+    std::mt19937 random(seed);
+    for (int run = 0; run < 8; ++run) {
+      const auto when = std::chrono::microseconds(random() % 20'000);
+      std::thread canceller([&] {
+        std::this_thread::sleep_for(when);
+        session.Cancel();
+      });
+      try {
+        CheckSameBits(scattered.Run(session, 2), wanted);
+      } catch (const Error& error) {
+        CHECK(error.code() == Code::kCancelled);
+        ++cancelled;
+      }
+      canceller.join();
+    }
+    CheckSameBits(scattered.Run(session, 2), wanted);
+  }
+  MESSAGE(cancelled << " runs of 96 cancelled");
+  CHECK(cancelled > 10);
 }
 
 TEST_CASE("random graphs go between a GPU and CPUs") {
