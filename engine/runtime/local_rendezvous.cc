@@ -124,7 +124,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
 
   Status WaitReceived(const Edge& edge, const DeviceView& into) override {
     SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
-    const Status waited = WaitForSender(*slot);
+    Status waited = WaitForSender(*slot);
     if (!Arrived(slot->state.load()) && TurnAway(*slot)) return waited;
     if (slot->sent != slot->wanted) {
       return DataLoss(fmt::format(

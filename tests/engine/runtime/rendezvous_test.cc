@@ -97,7 +97,7 @@ TEST_CASE("tensors arrive whole, whoever comes first") {
         }
         int64_t other = i + 1000;
         CHECK(part.Send(1, other).ok());
-        other = -7;
+        other = value;
         CHECK(part.Send(2, other).ok());
       }
       receiver.join();
