@@ -187,6 +187,11 @@ class Partitioner {
     return fmt::format("{}{}/{}_{}", node.name(), index, end, NamePart(device));
   }
 
+  // Numbers and incarnations come later (PartitionStep).
+  static Attributes EdgeAttrs(const std::string& key) {
+    return {{"key", key}, {"edge", -1}, {"sender", 0}, {"receiver", 0}};
+  }
+
   // Both ends of an edge, from its start on.
   struct Ends {
     Node* send;
@@ -203,17 +208,14 @@ class Partitioner {
     const std::string key = Key(node, crossing);
     Node& send =
         AddNew(EndName(node, crossing, "send", crossing.to), "SendStart",
-               {{"key", key}, {"edge", -1}, {"sender", 0}, {"receiver", 0}},
-               {value}, {value.type()}, node, here);
+               EdgeAttrs(key), {value}, {value.type()}, node, here);
     if (done) send.AddControlInput(&copy);
-    Node& recv = AddNew(EndName(node, crossing, "recv", here), "RecvStart",
-                        {{"key", key},
-                         {"dtype", value.dtype()},
-                         {"shape", value.shape()},
-                         {"edge", -1},
-                         {"sender", 0},
-                         {"receiver", 0}},
-                        {}, {value.type()}, node, crossing.to);
+    Attributes received = EdgeAttrs(key);
+    received.Set("dtype", value.dtype());
+    received.Set("shape", value.shape());
+    Node& recv =
+        AddNew(EndName(node, crossing, "recv", here), "RecvStart",
+               std::move(received), {}, {value.type()}, node, crossing.to);
     ends_[{&node, crossing}] = {&send, &recv};
   }
 
@@ -225,12 +227,8 @@ class Partitioner {
                             const std::string& other,
                             std::vector<TensorType> types) -> Node& {
         return AddNew(EndName(node, crossing, name, other), op,
-                      {{"key", start.attrs().String("key")},
-                       {"edge", -1},
-                       {"sender", 0},
-                       {"receiver", 0}},
-                      {start.output(0)}, std::move(types), node,
-                      start.device());
+                      EdgeAttrs(start.attrs().String("key")), {start.output(0)},
+                      std::move(types), node, start.device());
       };
       ends.received = &wait("received", "RecvWait", *ends.recv, node.device(),
                             {ends.recv->output_type(0)});

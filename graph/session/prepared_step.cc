@@ -85,7 +85,7 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
   const auto limit = session.options.deadline;
   const Clock::time_point deadline =
       limit.count() > 0 ? Clock::now() + limit : Clock::time_point::max();
-  Rendezvous& rendezvous = *session.options.rendezvous;
+  Rendezvous& rendezvous = *session.rendezvous;
   const RunKey key = edges > 0 ? rendezvous.NewRun() : RunKey();
   session.stop.Begin(edges > 0 ? &rendezvous : nullptr, key, deadline);
 
@@ -122,7 +122,7 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
 void PreparedStep::Impl::RunPart(Part& part, const StepBuffers& buffers,
                                  StepContext context, Observer* observer,
                                  const RunKey& run) {
-  Rendezvous& rendezvous = *session.options.rendezvous;
+  Rendezvous& rendezvous = *session.rendezvous;
   if (edges > 0) {
     const Result<Exchange*> joined = rendezvous.Join(
         run, edges, static_cast<int>(parts.size()), session.stop.deadline());

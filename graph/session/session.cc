@@ -20,8 +20,9 @@ bool AnyCpu(const std::vector<std::string>& names) {
 
 Session::Session(const Graph& graph, const SessionOptions& options)
     : impl_(std::make_unique<Impl>(graph, options)) {
-  if (impl_->options.rendezvous == nullptr) {
-    impl_->options.rendezvous = std::make_shared<LocalRendezvous>();
+  impl_->rendezvous = options.rendezvous;
+  if (impl_->rendezvous == nullptr) {
+    impl_->rendezvous = std::make_shared<LocalRendezvous>();
   }
   if (options.devices.empty()) {
     throw Error(Code::kInvalidArgument, "a session needs at least one device");

@@ -25,8 +25,9 @@ inline TensorType TensorTypeOf(const Tensor& tensor) {
 
 struct Session::Impl {
   const Graph& graph;
+  SessionOptions options;
   std::vector<std::unique_ptr<Device>> devices;
-  SessionOptions options;  // the rendezvous may hold what is the devices'
+  std::shared_ptr<Rendezvous> rendezvous;  // may hold what is the devices'
 
   // Held while a step is prepared or runs, and while variables are touched.
   mutable Mutex run_mutex;

@@ -115,6 +115,9 @@ class WildRendezvous final : public Rendezvous {
     Status abort;
 
     Run(WildRendezvous& o, const RunKey& k) : owner(o), key(k) {}
+    Ends& Of(const Edge& edge) {
+      return edges[static_cast<size_t>(edge.number)];
+    }
     Status StartSend(const Edge& edge, const DeviceView& from) override {
       return owner.StartSend(*this, edge, from);
     }
@@ -147,7 +150,7 @@ class WildRendezvous final : public Rendezvous {
 
   Status StartSend(Run& run, const Edge& edge, const DeviceView& from) {
     MutexLock lock(mutex_);
-    Ends& ends = run.edges[static_cast<size_t>(edge.number)];
+    Ends& ends = run.Of(edge);
     ends.from = from;
     ends.sending = true;
     ends.bytes.resize(edge.bytes);
@@ -162,7 +165,7 @@ class WildRendezvous final : public Rendezvous {
 
   Status WaitSent(Run& run, const Edge& edge) {
     MutexLock lock(mutex_);
-    Ends& ends = run.edges[static_cast<size_t>(edge.number)];
+    Ends& ends = run.Of(edge);
     counts_.misused += !ends.sending;
     while (!ends.read && run.abort.ok()) changed_.Wait(mutex_);
     ends.sending = false;
@@ -171,7 +174,7 @@ class WildRendezvous final : public Rendezvous {
 
   Status StartReceive(Run& run, const Edge& edge, const DeviceView& into) {
     MutexLock lock(mutex_);
-    Ends& ends = run.edges[static_cast<size_t>(edge.number)];
+    Ends& ends = run.Of(edge);
     ends.into = into;
     ends.receiving = true;
     ends.wanted = edge.bytes;
@@ -181,7 +184,7 @@ class WildRendezvous final : public Rendezvous {
 
   Status WaitReceived(Run& run, const Edge& edge) {
     MutexLock lock(mutex_);
-    Ends& ends = run.edges[static_cast<size_t>(edge.number)];
+    Ends& ends = run.Of(edge);
     counts_.misused += !ends.receiving;
     Status status;
     while (!ends.arrived && run.abort.ok() && status.ok()) {

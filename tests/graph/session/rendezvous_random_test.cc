@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/trace.h"
 #include "graph/session/session.h"
 #include "tests/support/error_text.h"
@@ -134,6 +135,30 @@ TEST_CASE("a run that is cancelled anywhere leaves its buffers alone") {
   }
   MESSAGE(whole << " runs, " << cancelled << " cancelled");
   CHECK(cancelled > 20);
+}
+
+TEST_CASE("sessions that share a rendezvous do not see each other") {
+  for (const bool local : {true, false}) {
+    std::shared_ptr<Rendezvous> shared = Wild({.seed = 5, .delay_us = 20});
+    if (local) shared = std::make_shared<LocalRendezvous>();
+    std::vector<std::vector<Tensor>> got(3), wanted(3);
+    std::vector<std::unique_ptr<ScatteredGraph>> graphs;
+    for (uint32_t i = 0; i < 3; ++i) {
+      graphs.push_back(std::make_unique<ScatteredGraph>(40 + i, SomeCpus(i)));
+      Session alone(graphs[i]->graph, graphs[i]->Options(/*fuse=*/false));
+      wanted[i] = graphs[i]->Run(alone, 30);
+    }
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < 3; ++i) {
+      threads.emplace_back([&, i] {
+        Session session(graphs[i]->graph,
+                        graphs[i]->Options(/*fuse=*/false, shared));
+        got[i] = graphs[i]->Run(session, 30);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (uint32_t i = 0; i < 3; ++i) CheckSameBits(got[i], wanted[i]);
+  }
 }
 
 // Ends a step behind some instruction, whatever that is.
