@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/ceil_div.h"
+#include "engine/json_object.h"
 #include "io/dataset_node.h"
 #include "io/prefetch.h"
 
@@ -147,6 +148,28 @@ void Require(bool condition, std::string_view who, int64_t got,
 // The examples in the first n elements.
 int64_t ExamplesIn(const DatasetNode& node, int64_t n) {
   return std::min(node.examples_per_epoch(), n * node.examples_per_element());
+}
+
+// What SavePosition writes.
+struct Position {
+  std::string pipeline;
+  int64_t examples = 0;
+};
+
+Result<Position> ReadPosition(const std::string& text) {
+  const auto read = [&]() -> Result<Position> {
+    SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
+    Position position;
+    SLUICE_ASSIGN_OR_RETURN(position.pipeline, json.String("pipeline"));
+    SLUICE_ASSIGN_OR_RETURN(position.examples, json.Int("examples"));
+    if (position.examples < 0)
+      return InvalidArgument("\"examples\" is negative");
+    return position;
+  };
+  Result<Position> position = read();
+  SLUICE_RETURN_IF_ERROR(position.status().WithContext(
+      fmt::format("'{}' is not the position of a dataset", text)));
+  return position;
 }
 
 }  // namespace
@@ -304,22 +327,14 @@ std::string Iterator::SavePosition() const {
 }
 
 Status Iterator::Restore(const std::string& position) {
-  const auto json = nlohmann::json::parse(position, nullptr, false);
-  if (!json.is_object() || !json.contains("pipeline") ||
-      !json.contains("examples") || !json["pipeline"].is_string() ||
-      !json["examples"].is_number_unsigned() ||
-      json["examples"].get<uint64_t>() > INT64_MAX) {
-    return InvalidArgument(
-        fmt::format("'{}' is not the position of a dataset", position));
-  }
-  if (json["pipeline"] != node_->description()) {
+  SLUICE_ASSIGN_OR_RETURN(const Position saved, ReadPosition(position));
+  if (saved.pipeline != node_->description()) {
     return InvalidArgument(fmt::format(
         "the position was saved by another input pipeline: '{}', now '{}'; "
         "start anew or use the same data, seed and number of workers",
-        json["pipeline"].get<std::string>(), node_->description()));
+        saved.pipeline, node_->description()));
   }
-  const int64_t elements =
-      json["examples"].get<int64_t>() / node_->examples_per_element();
+  const int64_t elements = saved.examples / node_->examples_per_element();
   SLUICE_RETURN_IF_ERROR(stream_->StartEpoch(0));
   consumed_ = 0;
   SLUICE_ASSIGN_OR_RETURN(consumed_, stream_->Skip(elements));

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/json_object.h"
 #include "graph/compile/extract.h"
 #include "graph/text/text.h"
 
@@ -26,15 +27,15 @@ Result<ExecutorMode> ParseExecutor(const std::string& name) {
   return InvalidArgument(fmt::format("there is no executor '{}'", name));
 }
 
-Result<StepSettings> ReadSettings(const Json& json) {
+Result<StepSettings> ReadSettings(const JsonObject& json) {
   StepSettings settings;
-  settings.deterministic = json.at("deterministic").get<bool>();
-  SLUICE_ASSIGN_OR_RETURN(
-      settings.precision,
-      ParsePrecision(json.at("precision").get<std::string>()));
-  SLUICE_ASSIGN_OR_RETURN(
-      settings.executor, ParseExecutor(json.at("executor").get<std::string>()));
-  settings.seed = json.at("seed").get<uint64_t>();
+  SLUICE_ASSIGN_OR_RETURN(settings.deterministic, json.Bool("deterministic"));
+  SLUICE_ASSIGN_OR_RETURN(const std::string precision,
+                          json.String("precision"));
+  SLUICE_ASSIGN_OR_RETURN(settings.precision, ParsePrecision(precision));
+  SLUICE_ASSIGN_OR_RETURN(const std::string executor, json.String("executor"));
+  SLUICE_ASSIGN_OR_RETURN(settings.executor, ParseExecutor(executor));
+  SLUICE_ASSIGN_OR_RETURN(settings.seed, json.Unsigned("seed"));
   return settings;
 }
 
@@ -48,10 +49,22 @@ bool HasEdge(const Node& node) {
 }
 
 // From `least` up to kMost.
-Result<int> ReadCount(const Json& json, const char* name, int64_t least) {
-  const auto count = json.at(name).get<int64_t>();
+Result<int> ReadCount(const JsonObject& json, const char* name, int64_t least) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t count, json.Int(name));
   if (count >= least && count <= kMost) return static_cast<int>(count);
   return InvalidArgument(fmt::format("no step has {} {}", count, name));
+}
+
+// The first line of a part's text: all but its graph.
+Result<StepPart> ReadHead(std::string_view text) {
+  SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
+  StepPart part;
+  SLUICE_ASSIGN_OR_RETURN(part.device, json.String("device"));
+  SLUICE_ASSIGN_OR_RETURN(part.incarnation, json.Unsigned("incarnation"));
+  SLUICE_ASSIGN_OR_RETURN(part.edges, ReadCount(json, "edges", 0));
+  SLUICE_ASSIGN_OR_RETURN(part.parts, ReadCount(json, "parts", 1));
+  SLUICE_ASSIGN_OR_RETURN(part.settings, ReadSettings(json));
+  return part;
 }
 
 Status CheckNumber(const Node& node, const char* what, int64_t number,
@@ -145,19 +158,10 @@ Result<StepPart> ParsePart(std::string_view text) {
   if (line == text.npos) {
     return InvalidArgument("no part of a step: its graph is missing");
   }
-  StepPart part;
-  try {
-    const Json json = Json::parse(text.substr(0, line));
-    part.device = json.at("device").get<std::string>();
-    part.incarnation = json.at("incarnation").get<uint64_t>();
-    SLUICE_ASSIGN_OR_RETURN(part.edges, ReadCount(json, "edges", 0));
-    SLUICE_ASSIGN_OR_RETURN(part.parts, ReadCount(json, "parts", 1));
-    SLUICE_ASSIGN_OR_RETURN(part.settings, ReadSettings(json));
-  } catch (const Json::exception& error) {
-    return InvalidArgument(fmt::format("no part of a step: {}", error.what()));
-  }
-  SLUICE_ASSIGN_OR_RETURN(part.graph, ParseGraph(text.substr(line + 1)));
-  SLUICE_RETURN_IF_ERROR(CheckPart(part));
+  Result<StepPart> part = ReadHead(text.substr(0, line));
+  SLUICE_RETURN_IF_ERROR(part.status().WithContext("no part of a step"));
+  SLUICE_ASSIGN_OR_RETURN(part->graph, ParseGraph(text.substr(line + 1)));
+  SLUICE_RETURN_IF_ERROR(CheckPart(*part));
   return part;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/json_object.h"
+
 namespace sluice {
 namespace {
 
@@ -19,30 +21,34 @@ Json NamesOf(const DTypeSet& dtypes) {
   return names;
 }
 
-Result<DTypeSet> ParseDTypes(const Json& names) {
+Result<DTypeSet> ParseDTypes(const std::vector<std::string>& names) {
   DTypeSet dtypes;
-  for (const Json& name : names) {
-    SLUICE_ASSIGN_OR_RETURN(const DType dtype,
-                            ParseDType(name.get<std::string>()));
+  for (const std::string& name : names) {
+    SLUICE_ASSIGN_OR_RETURN(const DType dtype, ParseDType(name));
     dtypes = dtypes | dtype;
   }
   return dtypes;
 }
 
-Result<DeviceDescription> Read(const Json& json) {
+Result<DeviceDescription> Read(std::string_view text) {
+  SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
   DeviceDescription read;
-  read.name = json.at("name").get<std::string>();
+  SLUICE_ASSIGN_OR_RETURN(read.name, json.String("name"));
   SLUICE_ASSIGN_OR_RETURN(const DeviceName name, ParseDeviceName(read.name));
   read.type = name.type;
-  read.incarnation = json.at("incarnation").get<uint64_t>();
-  read.memory_bytes = json.at("memory_bytes").get<int64_t>();
-  read.runs_all = json.at("runs_all").get<bool>();
-  read.half_channels = json.at("half_channels").get<int64_t>();
-  read.least_fused_elements = json.at("least_fused_elements").get<int64_t>();
+  SLUICE_ASSIGN_OR_RETURN(read.incarnation, json.Unsigned("incarnation"));
+  SLUICE_ASSIGN_OR_RETURN(read.memory_bytes, json.Int("memory_bytes"));
+  SLUICE_ASSIGN_OR_RETURN(read.runs_all, json.Bool("runs_all"));
+  SLUICE_ASSIGN_OR_RETURN(read.half_channels, json.Int("half_channels"));
+  SLUICE_ASSIGN_OR_RETURN(read.least_fused_elements,
+                          json.Int("least_fused_elements"));
   if (read.half_channels < 1 || read.least_fused_elements < 0) {
     return InvalidArgument("half_channels or least_fused_elements is negative");
   }
-  for (const auto& [op, dtypes] : json.at("kernels").items()) {
+  SLUICE_ASSIGN_OR_RETURN(const JsonObject kernels, json.Object("kernels"));
+  for (const std::string& op : kernels.names()) {
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> dtypes,
+                            kernels.Strings(op));
     SLUICE_ASSIGN_OR_RETURN(read.kernels[op], ParseDTypes(dtypes));
   }
   return read;
@@ -85,12 +91,10 @@ std::string DeviceDescription::ToText() const {
 }
 
 Result<DeviceDescription> DeviceDescription::Parse(std::string_view text) {
-  try {
-    return Read(Json::parse(text));
-  } catch (const Json::exception& error) {
-    return InvalidArgument(
-        fmt::format("no description of a device: {}", error.what()));
-  }
+  Result<DeviceDescription> read = Read(text);
+  SLUICE_RETURN_IF_ERROR(
+      read.status().WithContext("no description of a device"));
+  return read;
 }
 
 const DeviceDescription* FindDevice(const DeviceDescriptions& devices,

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "engine/json_object.h"
 #include "graph/text/text.h"
 #include "models/train/variable_values.h"
 
@@ -56,47 +57,47 @@ Json Described(const Output& output) {
               fmt::format("'{}': {}; export the model again", path, what));
 }
 
-Json ReadManifest(const std::string& path) {
-  Json manifest = Json::parse(FileSystem::Posix().Read(path).ValueOrThrow(),
-                              /*cb=*/nullptr, /*allow_exceptions=*/false);
-  const auto has = [&](const char* key, const Json& value) {
-    return manifest.contains(key) && manifest[key] == value;
-  };
-  if (!manifest.is_object() || !has("format", kFormat)) {
+// The value of what was read of the manifest, or Damaged.
+template <typename T>
+T ValueOf(Result<T> read, const std::string& path) {
+  if (!read.ok()) Damaged(path, read.status().message());
+  return *std::move(read);
+}
+
+JsonObject ReadManifest(const std::string& path) {
+  const Result<JsonObject> manifest =
+      JsonObject::Parse(FileSystem::Posix().Read(path).ValueOrThrow());
+  const auto format = manifest.ok() ? manifest->String("format")
+                                    : Result<std::string>(manifest.status());
+  if (!format.ok() || *format != kFormat) {
     Damaged(path, "not the description of an exported model");
   }
-  if (!has("version", kVersion)) {
+  const Result<int64_t> version = manifest->Int("version");
+  if (!version.ok() || *version != kVersion) {
     Damaged(path, fmt::format("its version is not {}", kVersion));
   }
-  return manifest;
+  return *manifest;
 }
 
 // Who made the model; what is missing stays empty.
-ExportInfo InfoOf(const Json& manifest) {
+ExportInfo InfoOf(const JsonObject& manifest, const std::string& path) {
   ExportInfo info;
-  if (manifest.contains("program") && manifest["program"].is_string()) {
-    info.program = manifest["program"].get<std::string>();
+  if (manifest.Has("program")) {
+    info.program = ValueOf(manifest.String("program"), path);
   }
-  if (manifest.contains("step") && manifest["step"].is_number_integer()) {
-    info.step = manifest["step"].get<int64_t>();
-  }
+  if (manifest.Has("step")) info.step = ValueOf(manifest.Int("step"), path);
   return info;
 }
 
 // The manifest's "inputs" or "outputs" looked up in the graph.
-std::map<std::string, Output> LookUp(const Json& manifest, const char* key,
-                                     const Graph& graph,
+std::map<std::string, Output> LookUp(const JsonObject& manifest,
+                                     const char* key, const Graph& graph,
                                      const std::string& path) {
   std::map<std::string, Output> found;
-  if (!manifest.contains(key) || !manifest[key].is_object()) {
-    Damaged(path, fmt::format("it has no \"{}\"", key));
-  }
-  for (const auto& [name, entry] : manifest[key].items()) {
-    if (!entry.is_object() || !entry.contains("tensor") ||
-        !entry["tensor"].is_string()) {
-      Damaged(path, fmt::format("\"{}\" of \"{}\" names no tensor", name, key));
-    }
-    found[name] = graph.Get(entry["tensor"].get<std::string>());
+  const JsonObject entries = ValueOf(manifest.Object(key), path);
+  for (const std::string& name : entries.names()) {
+    const JsonObject entry = ValueOf(entries.Object(name), path);
+    found[name] = graph.Get(ValueOf(entry.String("tensor"), path));
   }
   if (found.empty()) Damaged(path, fmt::format("\"{}\" is empty", key));
   return found;
@@ -141,9 +142,9 @@ ExportedModel::~ExportedModel() = default;
 std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
                                             const SessionOptions& options) {
   const std::string path = ManifestPath(directory);
-  const Json manifest = ReadManifest(path);
+  const JsonObject manifest = ReadManifest(path);
   std::unique_ptr<ExportedModel> model(new ExportedModel());
-  model->info_ = InfoOf(manifest);
+  model->info_ = InfoOf(manifest, path);
   Result<std::unique_ptr<Graph>> graph =
       ParseGraph(FileSystem::Posix().Read(GraphPath(directory)).ValueOrThrow());
   ThrowIfError(graph.status().WithContext(GraphPath(directory)));

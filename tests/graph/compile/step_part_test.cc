@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "engine/runtime/executor.h"
@@ -230,10 +232,17 @@ TEST_CASE("damaged text of a part is refused or makes some Plan") {
                      {training.loss},
                      {training.train}},
                     devices, {});
+  std::vector<std::string> parts;
+  for (const std::string& text : texts.parts) {
+    StepPart part = ParsePart(text).ValueOrThrow();
+    part.incarnation =
+        9876543210987654321u;  // the device's is another each run
+    parts.push_back(PrintPart(part));
+  }
   std::mt19937 random(11);
   int refused = 0, compiled = 0;
   for (int i = 0; i < 600; ++i) {
-    std::string text = texts.parts[i % texts.parts.size()];
+    std::string text = parts[i % parts.size()];
     for (int changes = 1 + i % 3; changes-- > 0;) {
       const size_t at = random() % text.size();
       if (i % 2 == 0) {
@@ -346,6 +355,75 @@ TEST_CASE("texts that are no part") {
     CAPTURE(bad);
     CHECK_FALSE(ParsePart(bad).ok());
   }
+}
+
+// Every field of the JSON object in `text` becomes every one of these: it is
+// refused, or kept as it is, never rounded, wrapped or cut.
+void CheckReadExactlyOrRefused(
+    const std::string& text,
+    const std::function<Result<std::string>(const std::string&)>& reprint) {
+  using Json = nlohmann::json;
+  const Json good = Json::parse(text);
+  int kept = 0, refused = 0;
+  for (const auto& field : good.items()) {
+    for (const char* value : {"-1",
+                              "0",
+                              "1",
+                              "1.0",
+                              "1.5",
+                              "-0.0",
+                              "9223372036854775807",
+                              "9223372036854775808",
+                              "18446744073709551615",
+                              "18446744073709551616",
+                              "5.17e19",
+                              "-9223372036854775808",
+                              "-9223372036854775809",
+                              "1e300",
+                              "true",
+                              "null",
+                              "\"7\"",
+                              "[]",
+                              "{}",
+                              "[1]",
+                              "{\"MatMul\":[1]}",
+                              "{\"MatMul\":1}"}) {
+      Json changed = good;
+      changed[field.key()] = Json::parse(value);
+      CAPTURE(changed.dump());
+      const Result<std::string> printed = reprint(changed.dump());
+      if (printed.ok()) {
+        CHECK(Json::parse(*printed) == changed);
+        ++kept;
+      } else {
+        ++refused;
+      }
+    }
+    Json lacking = good;
+    lacking.erase(field.key());
+    CAPTURE(lacking.dump());
+    CHECK_FALSE(reprint(lacking.dump()).ok());
+  }
+  CHECK(kept > 10);
+  CHECK(refused > 10);
+}
+
+TEST_CASE("numbers of a part and of a device are read exactly or refused") {
+  StepPart part;
+  part.graph = std::make_unique<Graph>();
+  CheckReadExactlyOrRefused(
+      PrintPart(part), [](const std::string& head) -> Result<std::string> {
+        SLUICE_ASSIGN_OR_RETURN(const StepPart read, ParsePart(head + "\n"));
+        return PrintPart(read);
+      });
+  const Devices devices = OpenCpus(1);
+  CheckReadExactlyOrRefused(DescribeDevice(*devices[0]).ToText(),
+                            [](const std::string& text) -> Result<std::string> {
+                              SLUICE_ASSIGN_OR_RETURN(
+                                  const DeviceDescription read,
+                                  DeviceDescription::Parse(text));
+                              return read.ToText();
+                            });
 }
 
 TEST_CASE("a part for a device that is not there is an error") {

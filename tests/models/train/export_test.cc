@@ -81,6 +81,11 @@ TEST_CASE("folders that hold no model, or a damaged one") {
          {"", "{", "[]", "{\"format\": 3}", "{\"format\": \"other\"}",
           "{\"format\": \"sluice.model\", \"version\": \"x\"}",
           "{\"format\": \"sluice.model\", \"version\": 1}",
+          "{\"format\": \"sluice.model\", \"version\": 1, \"program\": 1}",
+          "{\"format\": \"sluice.model\", \"version\": 1, \"step\": 1.5}",
+          "{\"format\": \"sluice.model\", \"version\": 1, \"step\": 5e19}",
+          "{\"format\": \"sluice.model\", \"version\": 1, \"step\": "
+          "18446744073709551615}",
           "{\"format\": \"sluice.model\", \"version\": 1, \"inputs\": {}, "
           "\"outputs\": {}}",
           "{\"format\": \"sluice.model\", \"version\": 1, \"inputs\": "

@@ -1,0 +1,110 @@
+#include "engine/json_object.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace sluice {
+
+using Json = nlohmann::json;
+
+struct JsonObject::Fields {
+  Json json;
+
+  // The field if it `is` what the caller wants, else an error.
+  template <typename Is>
+  Result<const Json*> Find(const std::string& name, const char* wanted,
+                           Is is) const {
+    const auto found = json.find(name);
+    if (found == json.end()) {
+      return InvalidArgument(fmt::format("there is no \"{}\"", name));
+    }
+    if (is(*found)) return &*found;
+    return InvalidArgument(fmt::format(
+        "\"{}\" is {}, not {}", name,
+        found->is_number() ? found->dump() : found->type_name(), wanted));
+  }
+};
+
+namespace {
+
+bool IsInt64(const Json& value) {
+  // What is parsed is unsigned unless it has a minus.
+  return value.is_number_unsigned()
+             ? value.get<uint64_t>() <=
+                   uint64_t{std::numeric_limits<int64_t>::max()}
+             : value.is_number_integer();
+}
+
+bool IsStrings(const Json& value) {
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(),
+                     [](const Json& item) { return item.is_string(); });
+}
+
+}  // namespace
+
+Result<JsonObject> JsonObject::Parse(std::string_view text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return InvalidArgument("it is no JSON object");
+  return JsonObject(std::make_shared<Fields>(Fields{std::move(json)}));
+}
+
+bool JsonObject::Has(const std::string& name) const {
+  return fields_->json.contains(name);
+}
+
+std::vector<std::string> JsonObject::names() const {
+  std::vector<std::string> names;
+  for (const auto& field : fields_->json.items()) names.push_back(field.key());
+  return names;
+}
+
+Result<bool> JsonObject::Bool(const std::string& name) const {
+  SLUICE_ASSIGN_OR_RETURN(
+      const Json* value,
+      fields_->Find(name, "true or false",
+                    [](const Json& v) { return v.is_boolean(); }));
+  return value->get<bool>();
+}
+
+Result<int64_t> JsonObject::Int(const std::string& name) const {
+  SLUICE_ASSIGN_OR_RETURN(const Json* value,
+                          fields_->Find(name, "an int64", IsInt64));
+  return value->get<int64_t>();
+}
+
+Result<uint64_t> JsonObject::Unsigned(const std::string& name) const {
+  SLUICE_ASSIGN_OR_RETURN(
+      const Json* value,
+      fields_->Find(name, "an unsigned 64-bit integer",
+                    [](const Json& v) { return v.is_number_unsigned(); }));
+  return value->get<uint64_t>();
+}
+
+Result<std::string> JsonObject::String(const std::string& name) const {
+  SLUICE_ASSIGN_OR_RETURN(const Json* value,
+                          fields_->Find(name, "a string", [](const Json& v) {
+                            return v.is_string();
+                          }));
+  return value->get<std::string>();
+}
+
+Result<std::vector<std::string>> JsonObject::Strings(
+    const std::string& name) const {
+  SLUICE_ASSIGN_OR_RETURN(const Json* value,
+                          fields_->Find(name, "a list of strings", IsStrings));
+  return value->get<std::vector<std::string>>();
+}
+
+Result<JsonObject> JsonObject::Object(const std::string& name) const {
+  SLUICE_ASSIGN_OR_RETURN(const Json* value,
+                          fields_->Find(name, "an object", [](const Json& v) {
+                            return v.is_object();
+                          }));
+  return JsonObject(std::make_shared<Fields>(Fields{*value}));
+}
+
+}  // namespace sluice
