@@ -6,6 +6,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/attributes.h
   engine/caught.h
   engine/device.h
+  engine/device_memory.h
   engine/dtype.h
   engine/kernel.h
   engine/number.h
@@ -19,6 +20,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/tensor.h
   engine/thread_annotations.h
   engine/threads.h
+  engine/variable_store.h
   graph/autograd.h
   graph/builder.h
   graph/graph.h

@@ -4,6 +4,8 @@
 #ifndef SLUICE_ENGINE_THREAD_ANNOTATIONS_H_
 #define SLUICE_ENGINE_THREAD_ANNOTATIONS_H_
 
+#include <pthread.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -24,6 +26,10 @@
 #define EXCLUDES(...) SLUICE_THREAD_ATTRIBUTE_(locks_excluded(__VA_ARGS__))
 #define ACQUIRE(...) SLUICE_THREAD_ATTRIBUTE_(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) SLUICE_THREAD_ATTRIBUTE_(release_capability(__VA_ARGS__))
+#define ACQUIRE_SHARED(...) \
+  SLUICE_THREAD_ATTRIBUTE_(acquire_shared_capability(__VA_ARGS__))
+#define RELEASE_SHARED(...) \
+  SLUICE_THREAD_ATTRIBUTE_(release_shared_capability(__VA_ARGS__))
 #define TRY_ACQUIRE(...) \
   SLUICE_THREAD_ATTRIBUTE_(try_acquire_capability(__VA_ARGS__))
 #define NO_THREAD_SAFETY_ANALYSIS \
@@ -58,6 +64,72 @@ class SCOPED_CAPABILITY MutexLock {
 
  private:
   Mutex& mutex_;
+};
+
+// Held by one writer or by any number of readers. A writer that waits goes
+// before readers that come later, which std::shared_mutex does not promise:
+// readers whose turns overlap would keep it out for good. So nobody may lock it
+// for reading twice.
+class CAPABILITY("shared_mutex") SharedMutex {
+ public:
+  SharedMutex() {
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+#if defined(__GLIBC__)
+    pthread_rwlockattr_setkind_np(&attributes,
+                                  PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+#endif
+    pthread_rwlock_init(&lock_, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
+  }
+  ~SharedMutex() {
+    pthread_rwlock_destroy(&lock_);
+  }
+  SharedMutex(const SharedMutex&) = delete;
+  SharedMutex& operator=(const SharedMutex&) = delete;
+
+  void Lock() ACQUIRE() {
+    pthread_rwlock_wrlock(&lock_);
+  }
+  void Unlock() RELEASE() {
+    pthread_rwlock_unlock(&lock_);
+  }
+  void LockShared() ACQUIRE_SHARED() {
+    pthread_rwlock_rdlock(&lock_);
+  }
+  void UnlockShared() RELEASE_SHARED() {
+    pthread_rwlock_unlock(&lock_);
+  }
+
+ private:
+  pthread_rwlock_t lock_;
+};
+
+// Hold a shared mutex for a scope.
+class SCOPED_CAPABILITY ReaderLock {
+ public:
+  explicit ReaderLock(SharedMutex& mutex) ACQUIRE_SHARED(mutex)
+      : mutex_(mutex) {
+    mutex_.LockShared();
+  }
+  ~ReaderLock() RELEASE() { mutex_.UnlockShared(); }
+  ReaderLock(const ReaderLock&) = delete;
+  ReaderLock& operator=(const ReaderLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
+};
+class SCOPED_CAPABILITY WriterLock {
+ public:
+  explicit WriterLock(SharedMutex& mutex) ACQUIRE(mutex) : mutex_(mutex) {
+    mutex_.Lock();
+  }
+  ~WriterLock() RELEASE() { mutex_.Unlock(); }
+  WriterLock(const WriterLock&) = delete;
+  WriterLock& operator=(const WriterLock&) = delete;
+
+ private:
+  SharedMutex& mutex_;
 };
 
 // A condition variable. Wait may return without a notification, so call it in

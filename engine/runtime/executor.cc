@@ -62,6 +62,9 @@ Executor::Executor(const Plan& plan, Device& device)
     ready_ = std::make_unique<std::atomic<int32_t>[]>(n);
   }
   if (plan.checked) checked_ = std::make_unique<CheckedRun>(plan);
+  if (device.variables().shared()) {
+    locks_ = std::make_unique<VariableLocks>(plan);
+  }
 }
 
 Status Executor::Bind() {
@@ -150,7 +153,7 @@ void Executor::RunOnHost(const StepBuffers& buffers, StepStop& stop,
     RunDataflow(observer, stop);
   } else if (checked_ != nullptr) {
     RunChecked(observer, stop);
-  } else if (observer != nullptr || stop.has_deadline()) {
+  } else if (observer != nullptr || stop.has_deadline() || locks_ != nullptr) {
     RunSerial<true>(0, n, observer, stop);
   } else {
     RunSerial<false>(0, n, nullptr, stop);
@@ -206,9 +209,10 @@ void Executor::RunSerial(uint32_t begin, uint32_t end, Observer* observer,
 void Executor::RunChecked(Observer* observer, StepStop& stop) {
   checked_->Begin(device_.arena().data(), pointers_.data());
   for (uint32_t i = 0; i < bound_.size() && !stop.stopped(); ++i) {
+    const VariableLocks::Scope held(locks_.get(), i);
     checked_->Before(i);
     Call call = Call::kNone;
-    const Status ran = RunOne(i, observer, stop, &call);
+    const Status ran = RunHeld(i, observer, stop, &call);
     Passed(i, call);
     if (!ran.ok()) return;
     const Status status = checked_->After(i);
@@ -224,6 +228,12 @@ template void Executor::RunSerial<true>(uint32_t begin, uint32_t end,
 // One instruction with everything that may surround it.
 Status Executor::RunOne(uint32_t i, Observer* observer, StepStop& stop,
                         Call* call) {
+  const VariableLocks::Scope held(locks_.get(), i);
+  return RunHeld(i, observer, stop, call);
+}
+
+Status Executor::RunHeld(uint32_t i, Observer* observer, StepStop& stop,
+                         Call* call) {
   Bound& bound = bound_[i];
   Status status;
   if (stop.has_deadline() && stop.past_deadline()) {
@@ -264,7 +274,8 @@ void Executor::RunDataflow(Observer* observer, StepStop& stop) {
 
 void Executor::Work(Observer* observer, StepStop& stop) {
   const uint32_t n = static_cast<uint32_t>(bound_.size());
-  const bool watched = observer != nullptr || stop.has_deadline();
+  const bool watched =
+      observer != nullptr || stop.has_deadline() || locks_ != nullptr;
   while (true) {
     const uint32_t ticket = head_.fetch_add(1, std::memory_order_relaxed);
     if (ticket >= n) return;

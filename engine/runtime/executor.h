@@ -18,6 +18,7 @@
 #include "engine/runtime/rendezvous.h"
 #include "engine/runtime/staging.h"
 #include "engine/runtime/trace.h"
+#include "engine/runtime/variable_locks.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
 
@@ -126,6 +127,9 @@ class Executor {
   enum class Call : uint8_t { kNone, kFailed, kDone };
   Status RunOne(uint32_t instruction, Observer* observer, StepStop& stop,
                 Call* call);
+  // With its variables' locks held.
+  Status RunHeld(uint32_t instruction, Observer* observer, StepStop& stop,
+                 Call* call);
   void BeginOrder();
   void Passed(uint32_t instruction, Call call);
   template <bool kWatched>
@@ -147,7 +151,8 @@ class Executor {
   std::vector<void*> pointers_;  // parallel to plan_.locations
   std::vector<Bound> bound_;     // parallel to plan_.instructions
   std::vector<Patch> feeds_, fetches_;
-  std::unique_ptr<CheckedRun> checked_;  // of a Plan that asks for it
+  std::unique_ptr<CheckedRun> checked_;   // of a Plan that asks for it
+  std::unique_ptr<VariableLocks> locks_;  // where others use the variables, too
 
   // On an accelerator only. The first run is not captured: kernels are loaded
   // and tables filled then. What lies between segments the host takes part in.

@@ -13,6 +13,7 @@ DeviceDescription DescribeKind(const DeviceName& name) {
 DeviceDescription DescribeDevice(const Device& device) {
   DeviceDescription description = DescribeKind(device.name());
   description.incarnation = device.incarnation();
+  description.shares_variables = device.variables().shared();
   // Of the device that the calling thread uses. One that is lost has none.
   Accelerator* const accelerator = device.accelerator();
   if (accelerator != nullptr && accelerator->Use().ok()) {

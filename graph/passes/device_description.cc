@@ -38,6 +38,7 @@ Result<DeviceDescription> Read(std::string_view text) {
   read.type = name.type;
   SLUICE_ASSIGN_OR_RETURN(read.incarnation, json.Unsigned("incarnation"));
   SLUICE_ASSIGN_OR_RETURN(read.memory_bytes, json.Int("memory_bytes"));
+  SLUICE_ASSIGN_OR_RETURN(read.shares_variables, json.Bool("shares_variables"));
   SLUICE_ASSIGN_OR_RETURN(read.runs_all, json.Bool("runs_all"));
   SLUICE_ASSIGN_OR_RETURN(read.half_channels, json.Int("half_channels"));
   SLUICE_ASSIGN_OR_RETURN(read.least_fused_elements,
@@ -81,6 +82,7 @@ std::string DeviceDescription::ToText() const {
   Json json = {{"name", name},
                {"incarnation", incarnation},
                {"memory_bytes", memory_bytes},
+               {"shares_variables", shares_variables},
                {"runs_all", runs_all},
                {"half_channels", half_channels},
                {"least_fused_elements", least_fused_elements},

@@ -24,6 +24,9 @@ struct DeviceDescription {
   uint64_t incarnation = 0;
   int64_t memory_bytes = 0;  // of its own; 0 where it uses the host's
 
+  // Whether steps of others may write its variables while a step runs.
+  bool shares_variables = false;
+
   // Whether it runs every op there is: it does not compute.
   bool runs_all = false;
   // The dtypes of each op's first operand (of an op without one, of its

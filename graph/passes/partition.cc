@@ -30,8 +30,8 @@ struct Crossing {
 
 class Partitioner {
  public:
-  explicit Partitioner(const Graph& graph)
-      : graph_(graph), order_(graph.TopologicalOrder()) {}
+  Partitioner(const Graph& graph, const DeviceDescriptions& devices)
+      : graph_(graph), devices_(devices), order_(graph.TopologicalOrder()) {}
 
   Partitions Run() {
     FindCrossings();
@@ -199,12 +199,28 @@ class Partitioner {
     Node* received = nullptr;  // the wait, when somebody has asked for it
   };
 
+  // What stays as it is until it has been sent: a variable that others may
+  // write meanwhile does not.
+  Output Steady(const Output& value, const Node& cause) {
+    const std::string& here = cause.device();
+    const DeviceDescription* device = FindDevice(devices_, here);
+    if (device == nullptr || !device->shares_variables || !IsVariable(value)) {
+      return value;
+    }
+    Node*& steady = steady_[value];
+    if (steady == nullptr) {
+      steady = &AddNew(value.node().name() + "/steady", "Copy", {}, {value},
+                       {value.type()}, cause, here);
+    }
+    return steady->output(0);
+  }
+
   // As soon as the tensor is there.
   void Start(Node& copy, const Node& node, const Crossing& crossing) {
     const bool done = crossing.index == kDone;
     const std::string& here = node.device();
-    const Output value =
-        done ? EmptyTensor(here, node) : copy.output(crossing.index);
+    const Output value = done ? EmptyTensor(here, node)
+                              : Steady(copy.output(crossing.index), node);
     const std::string key = Key(node, crossing);
     Node& send =
         AddNew(EndName(node, crossing, "send", crossing.to), "SendStart",
@@ -252,6 +268,7 @@ class Partitioner {
   }
 
   const Graph& graph_;
+  const DeviceDescriptions& devices_;
   const std::vector<Node*> order_;
   Partitions parts_;
   std::set<const Node*> used_;  // as a data input
@@ -260,12 +277,13 @@ class Partitioner {
   std::map<std::pair<const Node*, std::string>, Node*> constants_;
   std::map<std::pair<const Node*, Crossing>, Ends> ends_;
   std::map<std::string, Node*> empty_;  // by device
+  std::map<Output, Node*> steady_;      // copies, by what they are of
 };
 
 }  // namespace
 
-Partitions Partition(const Graph& graph) {
-  return Partitioner(graph).Run();
+Partitions Partition(const Graph& graph, const DeviceDescriptions& devices) {
+  return Partitioner(graph, devices).Run();
 }
 
 }  // namespace sluice::passes

@@ -140,9 +140,12 @@ std::vector<Node*> Schedule(const Graph& graph);
 // are copied instead. Both starts stand right behind the producer, both waits
 // right before the first consumer, so that creation order in every part
 // restricts one topological order of the whole and parts run in that order
-// cannot deadlock. The edges have no numbers yet, the devices no incarnations
-// (PartitionStep). Requires a placed graph.
-Partitions Partition(const Graph& graph);
+// cannot deadlock. What is sent of variables that others may write meanwhile is
+// a copy. The edges have no numbers yet, the devices no incarnations
+// (PartitionStep). Requires a placed graph; a device that is not described
+// shares no variables.
+Partitions Partition(const Graph& graph,
+                     const DeviceDescriptions& devices = {});
 
 }  // namespace sluice::passes
 

@@ -34,7 +34,8 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   for (const std::string& text : names) {
     const DeviceName name = ParseDeviceName(text).ValueOrThrow();
     impl_->devices.push_back(
-        Device::Open(name, options.share_accelerators).ValueOrThrow());
+        Device::Open(name, {options.share_accelerators, options.container})
+            .ValueOrThrow());
   }
 }
 
@@ -164,6 +165,7 @@ Tensor Session::Read(const Output& variable) const {
         Code::kFailedPrecondition,
         fmt::format("variable '{}' is not initialised", variable.name()));
   }
+  const ReaderLock unchanged(found->mutex);
   return device->memory().Download(found->value).ValueOrThrow();
 }
 
@@ -193,9 +195,11 @@ void Session::Write(const Output& variable, const Tensor& value) {
                 .Declare(variable.node().origin(), variable.type())
                 .ValueOrThrow();
   }
-  ThrowIfError(home->memory().Store(value, found->value));
+  {
+    const WriterLock alone(found->mutex);
+    ThrowIfError(home->memory().Store(value, found->value));
+  }
   found->initialized = true;
-  ++found->version;
 }
 
 bool Session::IsInitialized(const Output& variable) const {
@@ -243,6 +247,13 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
   {
     MutexLock lock(impl_->run_mutex);
     for (const auto& device : impl_->devices) {
+      if (device->variables().shared()) {
+        throw Error(Code::kFailedPrecondition,
+                    fmt::format("the variables of container '{}' are not the "
+                                "session's alone: what is not finite cannot be "
+                                "looked for",
+                                impl_->options.container));
+      }
       for (Variable* variable : device->variables().All()) {
         saved.push_back(
             {variable, device->memory(),

@@ -48,6 +48,11 @@ struct SessionOptions {
   int plan_cache_size = 64;  // least recently used plans are dropped
   // Of one step, on an accelerator of adding its work; 0: none.
   std::chrono::milliseconds deadline{0};
+  // Sessions of this process with the same container (not "") and a device of
+  // the same name have that device's variables in common, by name, while one of
+  // them lives; see Variable (engine/variable_store.h) for what a step may rely
+  // on meanwhile. Not for accelerators.
+  std::string container = {};
   // How tensors get from device to device (engine/runtime/rendezvous.h); null:
   // within this process.
   std::shared_ptr<Rendezvous> rendezvous = nullptr;
@@ -186,7 +191,7 @@ class Session {
 
   // The first node, in schedule order, whose output holds a NaN or an infinity
   // when the step is run with these feeds; variables are left unchanged.
-  // Empty when all are finite.
+  // Empty when all are finite. An error where others may change the variables.
   std::string FindNonFinite(const std::vector<Feed>& feeds,
                             const std::vector<Output>& fetches);
 

@@ -38,9 +38,13 @@ Result<Device*> DeviceOf(const StepPart& part, const Devices& devices) {
                   part.graph->nodes().back()->Describe(), part.device));
 }
 
-// A frozen variable's value. On the host it is shared: nothing writes to it.
-Result<Tensor> HostValue(const Device& device, const Variable& variable) {
-  if (device.accelerator() == nullptr) return variable.value;
+// A frozen variable's value. On the host it need be no copy where nobody but
+// the session writes to it.
+Result<Tensor> HostValue(const Device& device, Variable& variable) {
+  if (device.accelerator() == nullptr && !device.variables().shared()) {
+    return variable.value;
+  }
+  const ReaderLock unchanged(variable.mutex);
   return device.memory().Download(variable.value);
 }
 
@@ -56,7 +60,7 @@ Status FreezeVariables(Graph& step, const Devices& devices) {
     }
     if (!node->Is("Variable")) continue;
     for (const auto& device : devices) {
-      const Variable* variable = device->variables().Find(node->origin());
+      Variable* variable = device->variables().Find(node->origin());
       if (variable == nullptr || !variable->initialized) continue;
       const Result<Tensor> value = HostValue(*device, *variable);
       if (!value.ok()) return value.status();

@@ -348,6 +348,14 @@ TEST_CASE("a step whose kernels cannot be captured runs without, and says so") {
   CHECK(Contains(step.info().why_not_captured, "CudaTestWaits 'waits'"));
 }
 
+TEST_CASE("a GPU's variables are no other session's") {
+  Graph graph;
+  SessionOptions options = OnGpu();
+  options.container = "shared";
+  CHECK(Contains(ErrorOf([&] { Session session(graph, options); }),
+                 "cannot share those of container 'shared'"));
+}
+
 TEST_CASE("GPUs that do not exist are refused, unless they may be shared") {
   if (OnRealGpu()) return;  // how many there are differs
   Graph graph;
