@@ -86,8 +86,7 @@ Device::Device(DeviceName name, std::unique_ptr<Accelerator> accelerator)
       incarnation_(NewIncarnation()),
       accelerator_(std::move(accelerator)),
       memory_(accelerator_.get()),
-      variables_(std::make_shared<VariableStore>(memory_)),
-      arena_(memory_) {}
+      variables_(std::make_shared<VariableStore>(memory_)) {}
 
 Result<std::unique_ptr<Device>> Device::Open(const DeviceName& name,
                                              const DeviceOptions& options) {
@@ -100,14 +99,18 @@ Result<std::unique_ptr<Device>> Device::Open(const DeviceName& name,
     if (!options.container.empty()) {
       device->variables_ =
           VariableStore::Shared(options.container, name.ToString());
+    } else if (options.share_variables) {
+      device->variables_ =
+          std::make_shared<VariableStore>(device->memory_, /*shared=*/true);
     }
     return device;
   }
-  if (!options.container.empty()) {
+  if (!options.container.empty() || options.share_variables) {
     return Unimplemented(fmt::format(
-        "device '{}' keeps its variables in its own memory: it cannot share "
-        "those of container '{}'",
-        name.ToString(), options.container));
+        "device '{}' runs one step at a time and keeps its variables in its "
+        "own memory: it can share them neither between runs nor with other "
+        "sessions",
+        name.ToString()));
   }
   Result<std::unique_ptr<Accelerator>> accelerator =
       OpenAccelerator(name.type, name.index, options.share_accelerator);

@@ -1,5 +1,4 @@
-// A device: where its tensors live, its variables and the memory its Plans
-// share.
+// A device: where its tensors live, and its variables.
 #ifndef SLUICE_ENGINE_DEVICE_H_
 #define SLUICE_ENGINE_DEVICE_H_
 
@@ -34,13 +33,16 @@ struct DeviceOptions {
   bool share_accelerator = false;  // as in OpenAccelerator
   // Where its variables live, see VariableStore::Shared; empty: with it.
   std::string container = {};
+  // Whether steps that run at the same time use its variables, which are then
+  // locked as those of a container are.
+  bool share_variables = false;
 };
 
 class Device {
  public:
   // Opens the accelerator of types that have one. Errors name the device:
-  // another process's is one, and an accelerator with a container, which is in
-  // the host's memory.
+  // another process's is one, and an accelerator whose variables are to be
+  // shared.
   static Result<std::unique_ptr<Device>> Open(
       const DeviceName& name, const DeviceOptions& options = {});
   // One in the host's memory.
@@ -55,8 +57,6 @@ class Device {
   const DeviceMemory& memory() const { return memory_; }
   VariableStore& variables() { return *variables_; }
   const VariableStore& variables() const { return *variables_; }
-  Arena& arena() { return arena_; }
-  const Arena& arena() const { return arena_; }
 
  private:
   Device(DeviceName name, std::unique_ptr<Accelerator> accelerator);
@@ -66,7 +66,6 @@ class Device {
   std::unique_ptr<Accelerator> accelerator_;  // outlives what it allocated
   DeviceMemory memory_;
   std::shared_ptr<VariableStore> variables_;
-  Arena arena_;
 };
 
 }  // namespace sluice

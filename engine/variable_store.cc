@@ -32,8 +32,7 @@ std::shared_ptr<VariableStore> VariableStore::Shared(
   std::weak_ptr<VariableStore>& known = containers.stores[{container, device}];
   std::shared_ptr<VariableStore> store = known.lock();
   if (store == nullptr) {
-    store = std::make_shared<VariableStore>(*host);
-    store->shared_ = true;
+    store = std::make_shared<VariableStore>(*host, /*shared=*/true);
     known = store;
   }
   return store;

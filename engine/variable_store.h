@@ -24,7 +24,7 @@ namespace sluice {
 // into it. `value` is in its device's memory and is read and written through
 // the device.
 //
-// Who may: in a store that is not shared, the owner of the session's run lock.
+// Who may: in a store that is not shared, who holds the session's one lane.
 // In a shared one, whoever holds `mutex`, for reading or for writing. An
 // executor takes it for each instruction that reads or updates the variable
 // and for no longer. What follows for those who share a variable:
@@ -46,7 +46,8 @@ struct Variable {
 // store.
 class VariableStore {
  public:
-  explicit VariableStore(const DeviceMemory& memory) : memory_(memory) {}
+  explicit VariableStore(const DeviceMemory& memory, bool shared = false)
+      : memory_(memory), shared_(shared) {}
   // The variables that the sessions of this process with the same `container`
   // and `device` ("/cpu:0") have in common, in the host's memory. They go when
   // the last one who holds the store does.
@@ -65,7 +66,7 @@ class VariableStore {
 
  private:
   const DeviceMemory& memory_;
-  bool shared_ = false;
+  const bool shared_;
   mutable Mutex mutex_;
   std::map<std::string, std::unique_ptr<Variable>, std::less<>> variables_
       GUARDED_BY(mutex_);

@@ -40,9 +40,10 @@ Status StepStop::status() const {
   return status_;
 }
 
-Executor::Executor(const Plan& plan, Device& device)
+Executor::Executor(const Plan& plan, Device& device, Arena& arena)
     : plan_(plan),
       device_(device),
+      arena_(arena),
       pointers_(plan.locations.size()),
       bound_(plan.instructions.size()) {
   using Kind = Location::Kind;
@@ -68,18 +69,17 @@ Executor::Executor(const Plan& plan, Device& device)
 }
 
 Status Executor::Bind() {
-  Arena& arena = device_.arena();
-  SLUICE_RETURN_IF_ERROR(arena.Reserve(plan_.arena_bytes));
-  if (generation_ == arena.generation()) return {};
+  SLUICE_RETURN_IF_ERROR(arena_.Reserve(plan_.arena_bytes));
+  if (generation_ == arena_.generation()) return {};
   if (device_.accelerator() != nullptr) {
     SLUICE_RETURN_IF_ERROR(BindOnAccelerator());
   }
-  generation_ = arena.generation();
+  generation_ = arena_.generation();
   for (size_t i = 0; i < pointers_.size(); ++i) {
     const Location& location = plan_.locations[i];
     switch (location.kind) {
       case Location::Kind::kArena:
-        pointers_[i] = arena.data() + location.offset;
+        pointers_[i] = arena_.data() + location.offset;
         break;
       case Location::Kind::kConstant:
         pointers_[i] = const_cast<void*>(plan_.constants[location.index].raw());
@@ -207,7 +207,7 @@ void Executor::RunSerial(uint32_t begin, uint32_t end, Observer* observer,
 }
 
 void Executor::RunChecked(Observer* observer, StepStop& stop) {
-  checked_->Begin(device_.arena().data(), pointers_.data());
+  checked_->Begin(arena_.data(), pointers_.data());
   for (uint32_t i = 0; i < bound_.size() && !stop.stopped(); ++i) {
     const VariableLocks::Scope held(locks_.get(), i);
     checked_->Before(i);

@@ -64,10 +64,11 @@ struct StepBuffers {
 };
 
 // Holds one Plan's operand pointers, so that a run only patches feeds and
-// fetches. One call at a time. Borrows the Plan and the device.
+// fetches. One call at a time. Borrows the Plan, the device and the arena,
+// which other executors may use between its calls.
 class Executor {
  public:
-  Executor(const Plan& plan, Device& device);
+  Executor(const Plan& plan, Device& device, Arena& arena);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -142,6 +143,7 @@ class Executor {
 
   const Plan& plan_;
   Device& device_;
+  Arena& arena_;
   uint64_t generation_ = ~uint64_t{0};  // of the arena the pointers point into
   StepContext step_;
   // Of a run in order: how many instructions were called, and which of them

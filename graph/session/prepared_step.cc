@@ -23,21 +23,43 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
       passes(std::move(built.passes)),
       edges(built.edges),
       counts(!request.targets.empty()),
-      feeds(feed_types.size()) {
-  for (Begun& run : runs) {
-    run.values.resize(fetch_types.size());
-    run.fetches.resize(fetch_types.size());
-  }
+      frames(static_cast<size_t>(s.lanes.count())) {
   for (const FeedShape& feed : request.feeds) {
     feed_names.push_back(feed.output.name());
   }
-  for (BuiltStep::Part& part : built.parts) {
-    parts.push_back(
-        std::make_unique<Part>(Part{std::move(part.plan), nullptr}));
+  for (const BuiltStep::Part& part : built.parts) {
     queued = queued || part.device->accelerator() != nullptr;
-    parts.back()->executor =
-        std::make_unique<Executor>(parts.back()->plan, *part.device);
   }
+  if (frames.size() > 1) cut = std::move(built.cut);
+  frames[0] = MakeFrame(std::move(built.parts), s.lanes.lane(0));
+}
+
+std::unique_ptr<PreparedStep::Impl::Frame> PreparedStep::Impl::MakeFrame(
+    std::vector<BuiltStep::Part> built, const Lane& lane) const {
+  auto frame = std::make_unique<Frame>();
+  for (BuiltStep::Part& part : built) {
+    frame->parts.push_back(
+        std::make_unique<Part>(Part{std::move(part.plan), nullptr}));
+    frame->parts.back()->executor = std::make_unique<Executor>(
+        frame->parts.back()->plan, *part.device, *lane.arenas.at(part.device));
+  }
+  frame->feeds.resize(feed_types.size());
+  for (Begun& run : frame->runs) {
+    run.values.resize(fetch_types.size());
+    run.fetches.resize(fetch_types.size());
+  }
+  return frame;
+}
+
+Result<PreparedStep::Impl::Frame*> PreparedStep::Impl::FrameOf(
+    const Lane& lane) {
+  std::unique_ptr<Frame>& frame = frames[lane.index];
+  if (frame == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(std::vector<BuiltStep::Part> built,
+                            CompileParts(cut, session.devices));
+    frame = MakeFrame(std::move(built), lane);
+  }
+  return frame.get();
 }
 
 Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
@@ -68,15 +90,15 @@ Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
   return {};
 }
 
-Result<uint64_t> PreparedStep::Impl::StartLocked(
-    std::span<const Tensor> feed_values, std::span<Tensor> fetch_values,
-    std::optional<uint64_t> at_step) {
+Result<uint64_t> PreparedStep::Impl::StartIn(
+    Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
+    std::span<Tensor> fetch_values, std::optional<uint64_t> at_step) {
   SLUICE_RETURN_IF_ERROR(CheckOperands(feed_values, fetch_values));
-  const int slot = static_cast<int>(next_run % runs.size());
-  Begun& run = runs[slot];
-  if (run.under_way) SLUICE_RETURN_IF_ERROR(WaitLocked(run.number));
-  for (size_t i = 0; i < feeds.size(); ++i) {
-    feeds[i] = const_cast<void*>(feed_values[i].raw());
+  const int slot = static_cast<int>(frame.next_run % frame.runs.size());
+  Begun& run = frame.runs[slot];
+  if (run.under_way) SLUICE_RETURN_IF_ERROR(WaitIn(frame, run.number));
+  for (size_t i = 0; i < frame.feeds.size(); ++i) {
+    frame.feeds[i] = const_cast<void*>(feed_values[i].raw());
   }
   for (size_t i = 0; i < fetch_values.size(); ++i) {
     run.values[i] = fetch_values[i];
@@ -87,63 +109,72 @@ Result<uint64_t> PreparedStep::Impl::StartLocked(
       limit.count() > 0 ? Clock::now() + limit : Clock::time_point::max();
   Rendezvous& rendezvous = *session.rendezvous;
   const RunKey key = edges > 0 ? rendezvous.NewRun() : RunKey();
-  session.stop.Begin(edges > 0 ? &rendezvous : nullptr, key, deadline);
+  lane.stop.Begin(edges > 0 ? &rendezvous : nullptr, key, deadline);
 
+  const bool counted = counts && !at_step;
+  const auto [step, observer] = session.Begin(counted);
   StepContext context;
-  context.step = at_step.value_or(session.step);
-  const StepBuffers buffers = {feeds, run.fetches, slot};
-  Observer* const observer = session.observer;
-  session.threads.Run(static_cast<int>(parts.size()), [&](int64_t i, int64_t) {
-    if (i >= static_cast<int64_t>(parts.size())) return;  // an empty step
-    try {
-      RunPart(*parts[i], buffers, context, observer, key);
-    } catch (...) {  // of a rendezvous
-      session.stop.Stop(CaughtStatus());
-    }
-  });
-  session.stop.End();
-  // Not before: whoever stops the step aborts the run.
-  for (const auto& part : parts) {
-    if (std::exchange(part->joined, false)) rendezvous.Leave(key);
-  }
-  if (session.stop.stopped()) {
+  context.step = at_step.value_or(step);
+  RunParts(lane, frame, {frame.feeds, run.fetches, slot}, context, observer,
+           key);
+  if (lane.stop.stopped()) {
+    if (counted) session.GiveBack(step);
     // Other devices' parts may be under way, in the slot that is used next.
-    for (const auto& part : parts) part->executor->Drain();
-    return session.stop.status();
+    for (const auto& part : frame.parts) part->executor->Drain();
+    return lane.stop.status();
   }
-  if (counts && !at_step) ++session.step;
-  run.number = next_run++;
+  run.number = frame.next_run++;
   run.under_way = true;
   // On the host the run is over.
-  if (!queued) SLUICE_RETURN_IF_ERROR(WaitLocked(run.number));
+  if (!queued) SLUICE_RETURN_IF_ERROR(WaitIn(frame, run.number));
   return run.number;
+}
+
+void PreparedStep::Impl::RunParts(Lane& lane, Frame& frame,
+                                  const StepBuffers& buffers,
+                                  const StepContext& context,
+                                  Observer* observer, const RunKey& run) {
+  const int parts = static_cast<int>(frame.parts.size());
+  lane.threads.Run(parts, [&](int64_t i, int64_t) {
+    if (i >= parts) return;  // an empty step
+    try {
+      RunPart(*frame.parts[i], buffers, context, observer, run, parts,
+              lane.stop);
+    } catch (...) {  // of a rendezvous
+      lane.stop.Stop(CaughtStatus());
+    }
+  });
+  lane.stop.End();
+  // Not before: whoever stops the step aborts the run.
+  for (const auto& part : frame.parts) {
+    if (std::exchange(part->joined, false)) session.rendezvous->Leave(run);
+  }
 }
 
 void PreparedStep::Impl::RunPart(Part& part, const StepBuffers& buffers,
                                  StepContext context, Observer* observer,
-                                 const RunKey& run) {
-  Rendezvous& rendezvous = *session.rendezvous;
+                                 const RunKey& run, int parts, StepStop& stop) {
   if (edges > 0) {
-    const Result<Exchange*> joined = rendezvous.Join(
-        run, edges, static_cast<int>(parts.size()), session.stop.deadline());
-    if (!joined.ok()) return session.stop.Stop(joined.status());
+    const Result<Exchange*> joined =
+        session.rendezvous->Join(run, edges, parts, stop.deadline());
+    if (!joined.ok()) return stop.Stop(joined.status());
     part.joined = true;
     context.exchange = *joined;
   }
   context.seed = part.plan.seed;
   // The first error is the step's; the others only follow from it.
-  (void)part.executor->Run(buffers, context, session.stop, observer).ok();
+  (void)part.executor->Run(buffers, context, stop, observer).ok();
 }
 
-Status PreparedStep::Impl::WaitLocked(uint64_t number) {
-  const int slot = static_cast<int>(number % runs.size());
-  Begun& run = runs[slot];
+Status PreparedStep::Impl::WaitIn(Frame& frame, uint64_t number) {
+  const int slot = static_cast<int>(number % frame.runs.size());
+  Begun& run = frame.runs[slot];
   if (run.number != number) return {};  // a later one has waited for it
   if (!run.under_way) return run.status;
   run.under_way = false;
   run.status = {};
   const StepBuffers buffers = {{}, run.fetches, slot};
-  for (const auto& part : parts) {
+  for (const auto& part : frame.parts) {
     Status status = part->executor->Collect(buffers);
     if (run.status.ok()) run.status = std::move(status);
   }
@@ -154,26 +185,32 @@ Status PreparedStep::Impl::WaitLocked(uint64_t number) {
 Status PreparedStep::Impl::Run(std::span<const Tensor> feed_values,
                                std::span<Tensor> fetch_values,
                                std::optional<uint64_t> at_step) {
-  MutexLock lock(session.run_mutex);
-  SLUICE_ASSIGN_OR_RETURN(const uint64_t run,
-                          StartLocked(feed_values, fetch_values, at_step));
-  return fetch_values.empty() ? Status() : WaitLocked(run);
+  const Lanes::Turn turn(session.lanes);
+  SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(turn.lane()));
+  SLUICE_ASSIGN_OR_RETURN(
+      const uint64_t run,
+      StartIn(turn.lane(), *frame, feed_values, fetch_values, at_step));
+  return fetch_values.empty() ? Status() : WaitIn(*frame, run);
 }
 
 Result<uint64_t> PreparedStep::Impl::Start(std::span<const Tensor> feed_values,
                                            std::span<Tensor> fetch_values) {
-  MutexLock lock(session.run_mutex);
-  return StartLocked(feed_values, fetch_values);
+  const Lanes::Turn turn(session.lanes);
+  SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(turn.lane()));
+  return StartIn(turn.lane(), *frame, feed_values, fetch_values, std::nullopt);
 }
 
+// On the host a run that was started is over, in whichever lane it was.
 Status PreparedStep::Impl::Wait(uint64_t number) {
-  MutexLock lock(session.run_mutex);
-  return WaitLocked(number);
+  if (!queued) return {};
+  const Lanes::Turn turn(session.lanes);
+  return WaitIn(*frames[0], number);
 }
 
 bool PreparedStep::Impl::UnderWay(uint64_t number) {
-  MutexLock lock(session.run_mutex);
-  const Begun& run = runs[number % runs.size()];
+  if (!queued) return false;
+  const Lanes::Turn turn(session.lanes);
+  const Begun& run = frames[0]->runs[number % frames[0]->runs.size()];
   return run.number == number && run.under_way;
 }
 
@@ -217,7 +254,7 @@ StepInfo PreparedStep::info() const {
   for (const passes::PassReport& pass : impl_->passes) {
     info.passes.push_back({pass.name, pass.seconds, pass.nodes});
   }
-  for (const auto& part : impl_->parts) {
+  for (const auto& part : impl_->frames[0]->parts) {
     info.nodes += static_cast<int64_t>(part->plan.instructions.size());
     info.arena_bytes = std::max(info.arena_bytes, part->plan.arena_bytes);
     info.arena_lower_bound =

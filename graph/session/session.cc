@@ -27,6 +27,11 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   if (options.devices.empty()) {
     throw Error(Code::kInvalidArgument, "a session needs at least one device");
   }
+  if (options.concurrent_runs < 1) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("concurrent_runs is {}, wanted 1 or more",
+                            options.concurrent_runs));
+  }
   std::vector<std::string>& names = impl_->options.devices;
   if (options.soft_placement && !AnyCpu(names)) {
     names.emplace_back("/cpu:0");
@@ -34,9 +39,12 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   for (const std::string& text : names) {
     const DeviceName name = ParseDeviceName(text).ValueOrThrow();
     impl_->devices.push_back(
-        Device::Open(name, {options.share_accelerators, options.container})
+        Device::Open(name, {.share_accelerator = options.share_accelerators,
+                            .container = options.container,
+                            .share_variables = options.concurrent_runs > 1})
             .ValueOrThrow());
   }
+  impl_->lanes.Open(options.concurrent_runs, impl_->devices);
 }
 
 Session::~Session() = default;
@@ -96,7 +104,8 @@ void Session::Impl::Retire() {
 PreparedStep Session::Prepare(const std::vector<FeedShape>& feeds,
                               const std::vector<Output>& fetches,
                               const std::vector<Operation>& targets) {
-  MutexLock lock(impl_->run_mutex);
+  const Lanes::Turn turn(impl_->lanes);
+  MutexLock lock(impl_->cache_mutex);
   return PreparedStep(impl_->Cache({feeds, fetches, targets}).ValueOrThrow());
 }
 
@@ -141,147 +150,40 @@ void Session::Initialize(const std::vector<Output>& only) {
   ThrowIfError(Prepare({}, {}, targets).impl_->Run({}, {}, /*at_step=*/0));
 }
 
-// --- Variables ---------------------------------------------------------------
-
-Session::Impl::Found Session::Impl::Find(const Output& variable) const {
-  if (!variable.valid() || !variable.node().Is("Variable")) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("'{}' is not a variable",
-                            variable.valid() ? variable.name() : ""));
-  }
-  for (const auto& device : devices) {
-    if (Variable* found = device->variables().Find(variable.node().origin())) {
-      return {found, device.get()};
-    }
-  }
-  return {};
-}
-
-Tensor Session::Read(const Output& variable) const {
-  MutexLock lock(impl_->run_mutex);
-  const auto [found, device] = impl_->Find(variable);
-  if (found == nullptr || !found->initialized) {
-    throw Error(
-        Code::kFailedPrecondition,
-        fmt::format("variable '{}' is not initialised", variable.name()));
-  }
-  const ReaderLock unchanged(found->mutex);
-  return device->memory().Download(found->value).ValueOrThrow();
-}
-
-void Session::Write(const Output& variable, const Tensor& value) {
-  MutexLock lock(impl_->run_mutex);
-  if (impl_->frozen) {
-    throw Error(Code::kFailedPrecondition,
-                fmt::format("variable '{}' cannot be written: the session is "
-                            "frozen",
-                            variable.name()));
-  }
-  auto [found, home] = impl_->Find(variable);
-  if (!(TensorTypeOf(value) == variable.type())) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("variable '{}' is {}, the value {}",
-                            variable.name(), variable.type().ToString(),
-                            TensorTypeOf(value).ToString()));
-  }
-  if (found == nullptr) {
-    home = impl_->devices[0].get();
-    for (const auto& device : impl_->devices) {
-      if (device->name().ToString() == variable.node().device()) {
-        home = device.get();
-      }
-    }
-    found = home->variables()
-                .Declare(variable.node().origin(), variable.type())
-                .ValueOrThrow();
-  }
-  {
-    const WriterLock alone(found->mutex);
-    ThrowIfError(home->memory().Store(value, found->value));
-  }
-  found->initialized = true;
-}
-
-bool Session::IsInitialized(const Output& variable) const {
-  MutexLock lock(impl_->run_mutex);
-  const Variable* found = impl_->Find(variable).variable;
-  return found != nullptr && found->initialized;
-}
-
-void Session::Freeze() {
-  MutexLock lock(impl_->run_mutex);
-  impl_->frozen = true;
-  while (!impl_->cache.empty()) impl_->Retire();
-}
-
 // --- The rest ----------------------------------------------------------------
 
+Session::Impl::Beginning Session::Impl::Begin(bool counts) {
+  MutexLock lock(mutex);
+  const Beginning beginning = {step, observer};
+  if (counts) ++step;
+  return beginning;
+}
+
+void Session::Impl::GiveBack(uint64_t begun) {
+  MutexLock lock(mutex);
+  if (step == begun + 1) step = begun;
+}
+
 uint64_t Session::step() const {
-  MutexLock lock(impl_->run_mutex);
+  MutexLock lock(impl_->mutex);
   return impl_->step;
 }
 
 void Session::set_step(uint64_t step) {
-  MutexLock lock(impl_->run_mutex);
+  const Lanes::AllTurns alone(impl_->lanes);
+  MutexLock lock(impl_->mutex);
   impl_->step = step;
 }
 
 void Session::Cancel() {
-  impl_->stop.Stop(Cancelled("the step was cancelled"));
+  impl_->lanes.Stop(Cancelled("the step was cancelled"));
 }
 
 void Session::SetObserver(Observer* observer) {
-  MutexLock lock(impl_->run_mutex);
+  // The one before may go when this returns.
+  const Lanes::AllTurns alone(impl_->lanes);
+  MutexLock lock(impl_->mutex);
   impl_->observer = observer;
-}
-
-std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
-                                   const std::vector<Output>& fetches) {
-  struct Saved {
-    Variable* variable;
-    const DeviceMemory& memory;
-    Tensor value;  // on the host
-  };
-  std::vector<Saved> saved;
-  Observer* before;
-  {
-    MutexLock lock(impl_->run_mutex);
-    for (const auto& device : impl_->devices) {
-      if (device->variables().shared()) {
-        throw Error(Code::kFailedPrecondition,
-                    fmt::format("the variables of container '{}' are not the "
-                                "session's alone: what is not finite cannot be "
-                                "looked for",
-                                impl_->options.container));
-      }
-      for (Variable* variable : device->variables().All()) {
-        saved.push_back(
-            {variable, device->memory(),
-             device->memory().Download(variable->value).ValueOrThrow()});
-      }
-    }
-    before = impl_->observer;
-  }
-  // What is wrong before the step begins comes first.
-  for (const auto& [variable, memory, value] : saved) {
-    if (variable->initialized &&
-        !AllFinite(value.dtype(), value.raw(), value.elements())) {
-      return variable->name;
-    }
-  }
-  FiniteCheck check;
-  SetObserver(&check);
-  try {
-    Run(feeds, fetches);
-  } catch (const Error&) {
-    // The check ends the step with an error.
-  }
-  SetObserver(before);
-  MutexLock lock(impl_->run_mutex);
-  for (const auto& [variable, memory, value] : saved) {
-    ThrowIfError(memory.Store(value, variable->value));
-  }
-  return check.node();
 }
 
 const SessionOptions& Session::options() const {
@@ -297,7 +199,7 @@ size_t Session::variable_bytes() const {
 }
 
 std::optional<size_t> Session::available_accelerator_bytes() const {
-  MutexLock lock(impl_->run_mutex);
+  const Lanes::Turn turn(impl_->lanes);
   std::optional<size_t> least;
   for (const auto& device : impl_->devices) {
     if (device->accelerator() == nullptr) continue;
@@ -308,9 +210,11 @@ std::optional<size_t> Session::available_accelerator_bytes() const {
 }
 
 size_t Session::arena_bytes() const {
-  MutexLock lock(impl_->run_mutex);
+  const Lanes::AllTurns alone(impl_->lanes);
   size_t total = 0;
-  for (const auto& device : impl_->devices) total += device->arena().bytes();
+  for (const auto& lane : alone.lanes()) {
+    for (const auto& [device, arena] : lane->arenas) total += arena->bytes();
+  }
   return total;
 }
 

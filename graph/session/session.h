@@ -53,6 +53,11 @@ struct SessionOptions {
   // them lives; see Variable (engine/variable_store.h) for what a step may rely
   // on meanwhile. Not for accelerators.
   std::string container = {};
+  // How many runs may be under way at the same time, each with memory of its
+  // own for intermediate values; more wait for their turn. With more than one
+  // they share the variables as the sessions of a container do. Not for
+  // accelerators.
+  int concurrent_runs = 1;
   // How tensors get from device to device (engine/runtime/rendezvous.h); null:
   // within this process.
   std::shared_ptr<Rendezvous> rendezvous = nullptr;
@@ -83,7 +88,8 @@ struct StepInfo {
 
 // A step made ready: Run only computes; it does not allocate. Keeps what it
 // needs of the session alive for as long as the session lives; must not outlive
-// it. Calls are serialised with the session's other runs.
+// it. Thread-safe as the session is; the first of several runs at the same time
+// makes itself ready, too.
 class PreparedStep {
  public:
   PreparedStep() = default;
@@ -137,8 +143,9 @@ class PendingRun {
   uint64_t run_ = 0;  // its number among the step's
 };
 
-// Thread-safe: concurrent runs are correct and take turns. The graph must
-// outlive the session and not change during a call.
+// Thread-safe: of concurrent runs as many as SessionOptions::concurrent_runs
+// are under way, the others wait. The graph must outlive the session and not
+// change during a call.
 class Session {
  public:
   explicit Session(const Graph& graph, const SessionOptions& options = {});
@@ -173,15 +180,18 @@ class Session {
   // For inference: variables keep their present values for good, and steps
   // prepared from now on take them as constants, so that batch normalisation
   // folds into convolutions and kernels prepare their weights once. Writes, and
-  // steps that update variables, are errors from then on.
+  // steps that update variables, are errors from then on. Of variables that
+  // other sessions write, each step has the values it was prepared with.
   void Freeze();
 
   // The global step that keys randomness. Each run with targets uses the
-  // current value and then increments it; a trainer sets it on resume.
+  // current value and increments it, unless it fails; of several at the same
+  // time each uses another, and a failed one's is left out if a later one had
+  // begun. A trainer sets it on resume.
   uint64_t step() const;
   void set_step(uint64_t step);
 
-  // Aborts the step in flight, if any, with kCancelled. From any thread. What
+  // Aborts the steps in flight, if any, with kCancelled. From any thread. What
   // an accelerator was given to do is done.
   void Cancel();
 

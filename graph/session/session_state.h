@@ -13,7 +13,7 @@
 
 #include "engine/runtime/executor.h"
 #include "engine/runtime/local_rendezvous.h"
-#include "engine/runtime/step_threads.h"
+#include "graph/session/lanes.h"
 #include "graph/session/session.h"
 #include "graph/session/step_builder.h"
 
@@ -29,38 +29,52 @@ struct Session::Impl {
   std::vector<std::unique_ptr<Device>> devices;
   std::shared_ptr<Rendezvous> rendezvous;  // may hold what is the devices'
 
-  // Held while a step is prepared or runs, and while variables are touched.
-  mutable Mutex run_mutex;
-  StepThreads threads GUARDED_BY(run_mutex);
-  Observer* observer GUARDED_BY(run_mutex) = nullptr;
-  uint64_t step GUARDED_BY(run_mutex) = 0;
-  bool frozen GUARDED_BY(run_mutex) = false;
-  StepStop stop;  // has a lock of its own: Cancel comes from other threads
+  // A lane is held while a step is prepared or runs, and while variables are
+  // touched that have no locks of their own. Where there is but one, that keeps
+  // all of this apart, as accelerators want it. Taken before the mutexes.
+  mutable Lanes lanes;
 
+  mutable Mutex mutex;
+  Observer* observer GUARDED_BY(mutex) = nullptr;
+  uint64_t step GUARDED_BY(mutex) = 0;
+
+  // Held while a step is prepared.
+  mutable Mutex cache_mutex;
+  bool frozen GUARDED_BY(cache_mutex) = false;
   // Prepared steps by request, least recently used last.
   using Key = std::vector<int64_t>;
   struct Cached {
     Key key;
     std::shared_ptr<PreparedStep::Impl> step;
   };
-  std::list<Cached> cache GUARDED_BY(run_mutex);
-  std::map<Key, std::list<Cached>::iterator> cache_index GUARDED_BY(run_mutex);
-  // No longer cached but in somebody's hands. They end here, since devices are
-  // only touched under the lock.
+  std::list<Cached> cache GUARDED_BY(cache_mutex);
+  std::map<Key, std::list<Cached>::iterator> cache_index
+      GUARDED_BY(cache_mutex);
+  // No longer cached but in somebody's hands. They end here, since
+  // accelerators are only touched by who holds the lane.
   std::vector<std::shared_ptr<PreparedStep::Impl>> retired
-      GUARDED_BY(run_mutex);
+      GUARDED_BY(cache_mutex);
 
   Impl(const Graph& g, const SessionOptions& o) : graph(g), options(o) {}
   Result<std::shared_ptr<PreparedStep::Impl>> Cache(const StepRequest& request)
-      REQUIRES(run_mutex);
+      REQUIRES(cache_mutex);
   // Takes the least recently used step out of the cache.
-  void Retire() REQUIRES(run_mutex);
+  void Retire() REQUIRES(cache_mutex);
   // A variable and where it lives.
   struct Found {
     Variable* variable = nullptr;  // null when there is none
     Device* device = nullptr;
   };
   Found Find(const Output& variable) const;
+  bool IsFrozen() const EXCLUDES(cache_mutex);
+  // What a step begins with. One that `counts` gets a number that no other does
+  // but after GiveBack, which a failed one's is, unless a later one has begun.
+  struct Beginning {
+    uint64_t step;
+    Observer* observer;
+  };
+  Beginning Begin(bool counts) EXCLUDES(mutex);
+  void GiveBack(uint64_t step) EXCLUDES(mutex);
 };
 
 struct PreparedStep::Impl {
@@ -69,17 +83,6 @@ struct PreparedStep::Impl {
     std::unique_ptr<Executor> executor;
     bool joined = false;  // the run under way, at the rendezvous
   };
-
-  Session::Impl& session;
-  std::vector<std::unique_ptr<Part>> parts;  // executors point to plans
-  std::vector<TensorType> feed_types, fetch_types;
-  std::vector<passes::PassReport> passes;
-  std::vector<std::string> feed_names;
-  int edges = 0;        // tensors that go from part to part
-  bool counts = false;  // whether a run advances the step counter
-  bool queued = false;  // whether it may end later than it begins
-  std::vector<void*> feeds;
-
   // A run that was begun, in the slot that its number gives.
   struct Begun {
     uint64_t number = 0;
@@ -88,30 +91,56 @@ struct PreparedStep::Impl {
     std::vector<Tensor> values;  // keep what `fetches` points to
     std::vector<void*> fetches;
   };
-  std::array<Begun, Staging::kSlots> runs GUARDED_BY(session.run_mutex);
-  uint64_t next_run GUARDED_BY(session.run_mutex) = 0;
+  // What the runs of one lane use. Kernels and pointers into an arena are not
+  // for two at a time, so each lane has Plans of its own.
+  struct Frame {
+    std::vector<std::unique_ptr<Part>> parts;  // executors point to plans
+    std::vector<void*> feeds;
+    std::array<Begun, Staging::kSlots> runs;
+    uint64_t next_run = 0;
+  };
 
+  Session::Impl& session;
+  std::vector<StepPart> cut;  // empty where there is but one lane
+  std::vector<TensorType> feed_types, fetch_types;
+  std::vector<passes::PassReport> passes;
+  std::vector<std::string> feed_names;
+  int edges = 0;        // tensors that go from part to part
+  bool counts = false;  // whether a run advances the step counter
+  bool queued = false;  // whether it may end later than it begins
+  // By lane, each touched by who holds it; made when a lane first runs the
+  // step, but for the first, which is there from the beginning.
+  std::vector<std::unique_ptr<Frame>> frames;
+
+  // Called by who holds a lane, whichever.
   Impl(Session::Impl& s, BuiltStep built, const StepRequest& request);
   // A whole run; begins one, whose number is returned; ends one. A run at a
-  // given step leaves the session's step counter alone.
+  // given step leaves the session's step counter alone. Each takes a lane.
   Status Run(std::span<const Tensor> feed_values,
              std::span<Tensor> fetch_values,
-             std::optional<uint64_t> at_step = std::nullopt)
-      EXCLUDES(session.run_mutex);
+             std::optional<uint64_t> at_step = std::nullopt);
   Result<uint64_t> Start(std::span<const Tensor> feed_values,
-                         std::span<Tensor> fetch_values)
-      EXCLUDES(session.run_mutex);
-  Status Wait(uint64_t number) EXCLUDES(session.run_mutex);
-  bool UnderWay(uint64_t number) EXCLUDES(session.run_mutex);
+                         std::span<Tensor> fetch_values);
+  Status Wait(uint64_t number);
+  bool UnderWay(uint64_t number);
 
-  Result<uint64_t> StartLocked(std::span<const Tensor> feed_values,
-                               std::span<Tensor> fetch_values,
-                               std::optional<uint64_t> at_step = std::nullopt)
-      REQUIRES(session.run_mutex);
-  Status WaitLocked(uint64_t number) REQUIRES(session.run_mutex);
+ private:
+  std::unique_ptr<Frame> MakeFrame(std::vector<BuiltStep::Part> built,
+                                   const Lane& lane) const;
+  Result<Frame*> FrameOf(const Lane& lane);
+  Result<uint64_t> StartIn(Lane& lane, Frame& frame,
+                           std::span<const Tensor> feed_values,
+                           std::span<Tensor> fetch_values,
+                           std::optional<uint64_t> at_step);
+  // Runs all parts, to their ends or until the lane is stopped.
+  void RunParts(Lane& lane, Frame& frame, const StepBuffers& buffers,
+                const StepContext& context, Observer* observer,
+                const RunKey& run);
   // The part's share of a run. An error has stopped the step.
   void RunPart(Part& part, const StepBuffers& buffers, StepContext context,
-               Observer* observer, const RunKey& run);
+               Observer* observer, const RunKey& run, int parts,
+               StepStop& stop);
+  Status WaitIn(Frame& frame, uint64_t number);
   Status CheckOperands(std::span<const Tensor> feed_values,
                        std::span<Tensor> fetch_values) const;
 };

@@ -79,21 +79,25 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
       StepParts cut, PartitionStep(std::move(step), ContextOf(devices, options),
                                    {options.deterministic, options.precision,
                                     options.executor, options.seed}));
-  return CompileParts(std::move(cut), devices);
-}
-
-Result<BuiltStep> CompileParts(StepParts cut, const Devices& devices) {
   BuiltStep built;
+  SLUICE_ASSIGN_OR_RETURN(built.parts, CompileParts(cut.parts, devices));
+  if (!cut.parts.empty()) built.edges = cut.parts[0].edges;
+  built.cut = std::move(cut.parts);
   built.feed_types = std::move(cut.feed_types);
   built.fetch_types = std::move(cut.fetch_types);
   built.passes = std::move(cut.passes);
-  for (const StepPart& part : cut.parts) {
-    built.edges = part.edges;
+  return built;
+}
+
+Result<std::vector<BuiltStep::Part>> CompileParts(
+    const std::vector<StepPart>& cut, const Devices& devices) {
+  std::vector<BuiltStep::Part> parts;
+  for (const StepPart& part : cut) {
     SLUICE_ASSIGN_OR_RETURN(Device * device, DeviceOf(part, devices));
     SLUICE_ASSIGN_OR_RETURN(Plan plan, Compile(part, *device));
-    built.parts.push_back({device, std::move(plan)});
+    parts.push_back({device, std::move(plan)});
   }
-  return built;
+  return parts;
 }
 
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,

@@ -21,7 +21,8 @@ struct BuiltStep {
     Plan plan;
   };
   std::vector<Part> parts;
-  int edges = 0;  // tensors that go from part to part
+  std::vector<StepPart> cut;  // what they were made of
+  int edges = 0;              // tensors that go from part to part
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
   std::vector<passes::PassReport> passes;
@@ -34,8 +35,9 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
                            const SessionOptions& options);
 
 // The second half. A part for a device that is not among them is an error.
-Result<BuiltStep> CompileParts(
-    StepParts cut, const std::vector<std::unique_ptr<Device>>& devices);
+Result<std::vector<BuiltStep::Part>> CompileParts(
+    const std::vector<StepPart>& cut,
+    const std::vector<std::unique_ptr<Device>>& devices);
 
 // ExtractStep and PlanStep. With `frozen`, variables that have a value become
 // constants in between; a step that updates one is an error.

@@ -62,8 +62,9 @@ class PlanBuilder {
   std::map<int, std::vector<uint32_t>> successors_;
 };
 
-Status RunPlan(const Plan& plan, Device& device, Observer* observer = nullptr) {
-  Executor executor(plan, device);
+Status RunPlan(const Plan& plan, Device& device, Arena& arena,
+               Observer* observer = nullptr) {
+  Executor executor(plan, device, arena);
   StepStop stop;
   stop.Begin(nullptr, {}, std::chrono::steady_clock::time_point::max());
   return executor.Run({}, {}, stop, observer);
@@ -83,9 +84,10 @@ TEST_CASE("a chain gives the same result in both modes") {
     for (int i = 0; i < 1000; ++i)
       last = builder.Add(Increment, {0}, 0, {last});
     Device device{DeviceName{}};
+    Arena arena(device.memory());
     const Plan& plan = builder.Finish(dataflow);
-    REQUIRE(RunPlan(plan, device).ok());
-    CHECK(*reinterpret_cast<int64_t*>(device.arena().data()) == 1000);
+    REQUIRE(RunPlan(plan, device, arena).ok());
+    CHECK(*reinterpret_cast<int64_t*>(arena.data()) == 1000);
   }
 }
 
@@ -109,14 +111,14 @@ TEST_CASE("dataflow respects dependencies of a wide graph, again and again") {
       cells, kWide + 1, middle);
   const Plan& plan = builder.Finish(true);
   Device device{DeviceName{}};
-  Executor executor(plan, device);
+  Arena arena(device.memory());
+  Executor executor(plan, device, arena);
   StepStop stop;
   for (int run = 0; run < 200; ++run) {
     stop.Begin(nullptr, {}, std::chrono::steady_clock::time_point::max());
     REQUIRE(executor.Run({}, {}, stop, nullptr).ok());
-    REQUIRE(reinterpret_cast<int64_t*>(device.arena().data())[kWide + 1] ==
-            8 * kWide);
-    reinterpret_cast<int64_t*>(device.arena().data())[kWide + 1] = 0;
+    REQUIRE(reinterpret_cast<int64_t*>(arena.data())[kWide + 1] == 8 * kWide);
+    reinterpret_cast<int64_t*>(arena.data())[kWide + 1] = 0;
   }
   SetComputeThreads(0);
 }
@@ -146,7 +148,8 @@ TEST_CASE("random graphs run every node once and after its inputs") {
           {}, i, after);
     }
     Device device{DeviceName{}};
-    REQUIRE(RunPlan(builder.Finish(true), device).ok());
+    Arena arena(device.memory());
+    REQUIRE(RunPlan(builder.Finish(true), device, arena).ok());
     CHECK(too_early == 0);
     for (auto& count : ran) CHECK(count == 1);
   }
@@ -164,7 +167,8 @@ TEST_CASE("the first error ends the step once and names the node") {
         {}, 0, {last});
     builder.Add([&](const KernelContext&) { ++after_error; }, {}, 0, {last});
     Device device{DeviceName{}};
-    const Status status = RunPlan(builder.Finish(dataflow), device);
+    Arena arena(device.memory());
+    const Status status = RunPlan(builder.Finish(dataflow), device, arena);
     CHECK(status.code() == Code::kOutOfRange);
     CHECK(status.message() == "Test 'node1': label 12 of row 3");
     CHECK(after_error == 0);
@@ -187,7 +191,8 @@ TEST_CASE("a deadline ends the step between nodes") {
     }
     const Plan& plan = builder.Finish(dataflow);
     Device device{DeviceName{}};
-    Executor executor(plan, device);
+    Arena arena(device.memory());
+    Executor executor(plan, device, arena);
     StepStop stop;
     stop.Begin(
         nullptr, {},
@@ -212,7 +217,8 @@ TEST_CASE("another thread can stop a step") {
   }
   const Plan& plan = builder.Finish(false);
   Device device{DeviceName{}};
-  Executor executor(plan, device);
+  Arena arena(device.memory());
+  Executor executor(plan, device, arena);
   StepStop stop;
   stop.Begin(nullptr, {}, std::chrono::steady_clock::time_point::max());
   std::thread canceller([&] {
@@ -232,8 +238,9 @@ TEST_CASE("observers see every instruction; a trace is valid JSON") {
       [](const KernelContext& c) { *c.output<int64_t>(0) = 0; }, {}, 0, {});
   for (int i = 0; i < 9; ++i) last = builder.Add(Increment, {0}, 0, {last});
   Device device{DeviceName{}};
+  Arena arena(device.memory());
   ChromeTrace trace;
-  REQUIRE(RunPlan(builder.Finish(false), device, &trace).ok());
+  REQUIRE(RunPlan(builder.Finish(false), device, arena, &trace).ok());
   CHECK(trace.events() == 10);
   CHECK(trace.ToJson().find("\"node\":\"node9\"") != std::string::npos);
 }
@@ -246,7 +253,8 @@ TEST_CASE("an uninitialised variable that is read is an error, not a read") {
   plan.variables = {variable};
   plan.reads = {0};
   Device device{DeviceName{}};
-  const Status status = RunPlan(plan, device);
+  Arena arena(device.memory());
+  const Status status = RunPlan(plan, device, arena);
   CHECK(status.code() == Code::kFailedPrecondition);
   CHECK(status.message().find("'weights'") != std::string::npos);
   CHECK_FALSE(store.Declare("weights", {DType::kFloat32, Shape{3}}).ok());

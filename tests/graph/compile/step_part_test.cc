@@ -75,8 +75,9 @@ class Worker {
         if (device->name().ToString() != part.device) continue;
         plans_.push_back(
             std::make_unique<Plan>(Compile(part, *device).ValueOrThrow()));
-        executors_.push_back(
-            std::make_unique<Executor>(*plans_.back(), *device));
+        arenas_.push_back(std::make_unique<Arena>(device->memory()));
+        executors_.push_back(std::make_unique<Executor>(*plans_.back(), *device,
+                                                        *arenas_.back()));
       }
     }
     REQUIRE(executors_.size() == parts.size());
@@ -108,6 +109,7 @@ class Worker {
   StepStop stop_;
   StepThreads threads_;
   std::vector<std::unique_ptr<Plan>> plans_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<Executor>> executors_;
 };
 
@@ -434,7 +436,7 @@ TEST_CASE("a part for a device that is not there is an error") {
   Devices devices = OpenCpus(2);
   Texts texts(graph, {{{x, {2}}}, {y}, {}}, devices, {});
   devices.pop_back();
-  const Status lacking = CompileParts(std::move(texts.cut), devices).status();
+  const Status lacking = CompileParts(texts.cut.parts, devices).status();
   CHECK(lacking.code() == Code::kNotFound);
   CHECK(Contains(lacking.message(), "'/cpu:1', which is not open here"));
   CHECK(Contains(lacking.message(), "Fetch '"));

@@ -133,7 +133,7 @@ class Round {
     *last = number;
   }
 
-  // One session, for some steps of one kind.
+  // One session, in one or more threads.
   void Act(uint32_t seed) {
     std::mt19937 random(seed);
     const auto any = [&](int n) { return static_cast<int>(random() % n); };
@@ -143,16 +143,21 @@ class Round {
         ExecutorMode::kAuto, ExecutorMode::kSerial, ExecutorMode::kDataflow,
         ExecutorMode::kChecked}[any(4)];
     options.fuse = any(2) == 0;
-    Model model(shapes_);
+    options.concurrent_runs = 1 + any(3);
+    const Model model(shapes_);
+    Reading reading;
+    for (const Output& variable : model.counted) {
+      reading.fetches.push_back(variable);
+    }
+    for (const Output& variable : model.trained) {
+      reading.fetches.push_back(variable);
+    }
+    reading.fetches.push_back(model.written);
     std::shared_ptr<WildRendezvous> wild;
-    const bool remote = any(2) == 0;
-    std::vector<Output> fetches;
-    for (const Output& variable : model.counted) fetches.push_back(variable);
-    for (const Output& variable : model.trained) fetches.push_back(variable);
-    fetches.push_back(model.written);
-    if (remote) {
+    if (any(2) == 0) {
       options.devices = {"/cpu:0", "/cpu:1"};
-      for (Output& fetch : fetches) {
+      reading.sign = -1;
+      for (Output& fetch : reading.fetches) {
         fetch = -fetch;
         fetch.node().set_device("/cpu:1");
       }
@@ -163,44 +168,64 @@ class Round {
       }
     }
     Session session(model.graph, options);
-    std::vector<double> last(fetches.size(), 0);
-    const double sign = remote ? -1 : 1;
+    std::vector<std::thread> threads;
+    for (int i = 1 + any(3); i > 0; --i) {
+      const auto thread_seed = static_cast<uint32_t>(random());
+      threads.emplace_back([&, thread_seed] {
+        try {
+          Work(session, model, reading, thread_seed);
+        } catch (const Error& error) {
+          ++broken;
+          MESSAGE(error.what());
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (wild != nullptr && wild->counts().misused > 0) ++broken;
+  }
+
+  // How a session reads: in a step, all of the variables, of this sign.
+  struct Reading {
+    std::vector<Output> fetches;
+    double sign = 1;
+  };
+
+  // Some steps of one kind.
+  void Work(Session& session, const Model& model, const Reading& reading,
+            uint32_t seed) {
+    std::mt19937 random(seed);
+    const auto any = [&](int n) { return static_cast<int>(random() % n); };
+    std::vector<double> last(reading.fetches.size(), 0);
     const int work = any(4);
-    try {
-      for (int step = 0; step < 40; ++step) {
-        const int i = any(static_cast<int>(model.counted.size()));
-        switch (work) {
-          case 0:
-            session.Run({}, model.add[i]);
-            ++*added_[i];
-            break;
-          case 1:
-            session.Run({}, model.train);
-            ++trained_;
-            break;
-          case 2: {
-            session.Write(model.written,
-                          Tensor::Full(DType::kFloat32, shapes_.written, step));
-            double ignored = 0;
-            if (!Uniform(session.Read(model.written), &ignored)) ++torn;
-            Note(session.Read(model.counted[i]), 1, &last[i]);
-            break;
+    for (int step = 0; step < 30; ++step) {
+      const int i = any(static_cast<int>(model.counted.size()));
+      switch (work) {
+        case 0:
+          session.Run({}, model.add[i]);
+          ++*added_[i];
+          break;
+        case 1:
+          session.Run({}, model.train);
+          ++trained_;
+          break;
+        case 2: {
+          session.Write(model.written,
+                        Tensor::Full(DType::kFloat32, shapes_.written, step));
+          double ignored = 0;
+          if (!Uniform(session.Read(model.written), &ignored)) ++torn;
+          Note(session.Read(model.counted[i]), 1, &last[i]);
+          break;
+        }
+        default: {
+          const std::vector<Tensor> read = session.Run({}, reading.fetches);
+          const size_t counted = model.counted.size();
+          for (size_t f = 0; f + 1 < read.size(); ++f) {
+            Note(read[f], f < counted ? reading.sign : -reading.sign, &last[f]);
           }
-          default: {
-            const std::vector<Tensor> read = session.Run({}, fetches);
-            const size_t counted = model.counted.size();
-            for (size_t f = 0; f + 1 < read.size(); ++f) {
-              Note(read[f], f < counted ? sign : -sign, &last[f]);
-            }
-            if (!Uniform(read.back(), &last.back())) ++torn;
-          }
+          if (!Uniform(read.back(), &last.back())) ++torn;
         }
       }
-    } catch (const Error& error) {
-      ++broken;
-      MESSAGE(error.what());
     }
-    if (wild != nullptr && wild->counts().misused > 0) ++broken;
   }
 
   std::mt19937 random_;
@@ -277,7 +302,7 @@ TEST_CASE("what is not finite is not looked for in shared variables") {
   Session session(graph, {.container = "finite"});
   session.Initialize();
   CHECK(Contains(ErrorOf([&] { session.FindNonFinite({}, {v}); }),
-                 "container 'finite'"));
+                 "while others may use the variables"));
 }
 
 TEST_CASE("containers that nobody holds are forgotten") {

@@ -353,7 +353,7 @@ TEST_CASE("a GPU's variables are no other session's") {
   SessionOptions options = OnGpu();
   options.container = "shared";
   CHECK(Contains(ErrorOf([&] { Session session(graph, options); }),
-                 "cannot share those of container 'shared'"));
+                 "keeps its variables in its own memory"));
 }
 
 TEST_CASE("GPUs that do not exist are refused, unless they may be shared") {

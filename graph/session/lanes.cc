@@ -1,0 +1,59 @@
+#include "graph/session/lanes.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+void Lanes::Open(int count,
+                 const std::vector<std::unique_ptr<Device>>& devices) {
+  MutexLock lock(mutex_);
+  for (int i = 0; i < count; ++i) {
+    auto lane = std::make_unique<Lane>();
+    lane->index = i;
+    for (const auto& device : devices) {
+      lane->arenas[device.get()] = std::make_unique<Arena>(device->memory());
+    }
+    lanes_.push_back(std::move(lane));
+    taken_.push_back(false);
+  }
+}
+
+void Lanes::Stop(const Status& status) {
+  for (const auto& lane : lanes_) lane->stop.Stop(status);
+}
+
+Lane& Lanes::Take() {
+  MutexLock lock(mutex_);
+  while (true) {
+    const auto free = std::find(taken_.begin(), taken_.end(), false);
+    if (want_all_ == 0 && free != taken_.end()) {
+      *free = true;
+      return *lanes_[free - taken_.begin()];
+    }
+    changed_.Wait(mutex_);
+  }
+}
+
+void Lanes::Give(const Lane& lane) {
+  MutexLock lock(mutex_);
+  taken_[lane.index] = false;
+  changed_.NotifyAll();
+}
+
+void Lanes::TakeAll() {
+  MutexLock lock(mutex_);
+  ++want_all_;
+  while (std::find(taken_.begin(), taken_.end(), true) != taken_.end()) {
+    changed_.Wait(mutex_);
+  }
+  --want_all_;
+  taken_.assign(taken_.size(), true);
+}
+
+void Lanes::GiveAll() {
+  MutexLock lock(mutex_);
+  taken_.assign(taken_.size(), false);
+  changed_.NotifyAll();
+}
+
+}  // namespace sluice
