@@ -1,13 +1,52 @@
-// Metrics: tensors with one value per example. The trainer averages them over
-// all examples of a set, the remainder batch included; Mean gives a batch's.
+// Metrics: figures of a whole set of examples, collected batch by batch, the
+// remainder batch included. Most are means of one value per example; others
+// keep what they need over the set.
 #ifndef SLUICE_MODELS_NN_METRICS_H_
 #define SLUICE_MODELS_NN_METRICS_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "graph/graph.h"
 
 namespace sluice {
+
+// What a metric has seen of one set.
+class MetricState {
+ public:
+  virtual ~MetricState() = default;
+  // The values of the metric's tensors for a batch of `examples`; they are
+  // overwritten afterwards. Throws Error for values that make no sense.
+  virtual void Add(std::span<const Tensor> values, int64_t examples) = 0;
+  // Of all that was added; NaN where that is not defined, as of nothing.
+  virtual double Value() const = 0;
+};
+
+class Metric {
+ public:
+  // The mean over examples: one value per example, or a scalar that is already
+  // the batch's mean. Floating.
+  Metric(const Output& values);  // NOLINT: implicit
+  // What Start's states make of the `tensors` of all batches.
+  using Start = std::function<std::unique_ptr<MetricState>()>;
+  Metric(std::vector<Output> tensors, Start start);
+
+  const std::vector<Output>& tensors() const { return tensors_; }
+  std::unique_ptr<MetricState> Begin() const { return start_(); }
+
+ private:
+  std::vector<Output> tensors_;
+  Start start_;
+};
+
+using NamedMetrics = std::vector<std::pair<std::string, Metric>>;
+
+// --- Means over examples -----------------------------------------------------
 
 // float32 [n]: 1 where the largest of logits[n, classes] is the one of the
 // int32 or int64 label[n], else 0.
@@ -19,20 +58,43 @@ Output TopKAccuracy(Operand logits, Operand labels, int64_t k);
 // [n]: |prediction - target|, averaged over the other dimensions.
 Output AbsoluteError(Operand predictions, Operand targets);
 
-// The mean over examples of a metric, collected batch by batch. The sum is
-// kept in double: exact for counts.
-class MeanOverSet {
+// --- Metrics with a state ----------------------------------------------------
+
+// The mean over classes of F1 = 2 tp / (2 tp + fp + fn), of the largest of
+// logits[n, classes] and the int32 or int64 label[n]: the "macro" average, as
+// scikit-learn's. Classes that are neither predicted nor labels of the set do
+// not count. Throws Error if the number of classes is not known; a label that
+// is no class is an error of the evaluation.
+Metric F1(Operand logits, Operand labels);
+
+// The area under the receiver operating characteristic: how probable it is that
+// an example of label 1 has a higher score than one of label 0, equal scores
+// counting half. Floating scores and labels (0 and 1 of any dtype) of as many
+// elements. NaN for a set without one of the two, or with a score that is NaN.
+// Keeps eight bytes for each example.
+Metric AreaUnderCurve(Operand scores, Operand labels);
+
+// exp of the mean of all values of `cross_entropy`, in nats: [n], or of every
+// position, [n, positions].
+Metric Perplexity(Operand cross_entropy);
+
+// --- Collecting --------------------------------------------------------------
+
+// The metrics of one set. Borrows them.
+class MetricsOverSet {
  public:
-  // `values`: floating; one per example, or a scalar that is already the mean
-  // over the batch's `examples`.
-  void Add(const Tensor& values, int64_t examples);
-  // NaN before the first.
-  double mean() const;
+  explicit MetricsOverSet(const NamedMetrics& metrics);
+  // The values of TensorsOf(metrics) for a batch.
+  void Add(std::span<const Tensor> values, int64_t examples);
+  std::vector<std::pair<std::string, double>> Values() const;
 
  private:
-  double sum_ = 0;
-  int64_t count_ = 0;
+  const NamedMetrics& metrics_;
+  std::vector<std::unique_ptr<MetricState>> states_;  // parallel
 };
+
+// What has to be fetched for the metrics, in order.
+std::vector<Output> TensorsOf(const NamedMetrics& metrics);
 
 }  // namespace sluice
 

@@ -21,7 +21,8 @@ void StopAtStep::AfterStep(TrainingRun& run) {
 void EarlyStopping::AfterEvaluation(TrainingRun& run,
                                     const Evaluation& evaluation) {
   const double value = JudgedBy(run.spec(), evaluation);
-  if (!best_ || value > *best_ + min_change_) {
+  // NaN is not better than anything, and anything is better than NaN.
+  if (!std::isnan(value) && (!best_ || value > *best_ + min_change_)) {
     best_ = value;
     waited_ = 0;
   } else if (++waited_ >= patience_) {

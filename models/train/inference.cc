@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "models/nn/metrics.h"
 #include "models/train/weights_file.h"
 
 namespace sluice {
@@ -61,12 +60,10 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
   model_ = spec.model(root, *features_, run_);
   session_ = std::make_unique<Session>(graph_, options);
 
-  std::vector<Output> figures = {model_.loss};
-  for (const Output& metric : OutputsOf(model_.metrics)) {
-    figures.push_back(metric);
-  }
+  figures_ = {{"loss", model_.loss}};
+  figures_.insert(figures_.end(), model_.metrics.begin(), model_.metrics.end());
   evaluate_ =
-      std::make_unique<BatchStep>(*session_, *features_, std::move(figures));
+      std::make_unique<BatchStep>(*session_, *features_, TensorsOf(figures_));
   predict_ = std::make_unique<BatchStep>(*session_, *features_,
                                          OutputsOf(model_.exports));
 }
@@ -99,22 +96,17 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
 std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
   const auto begin = std::chrono::steady_clock::now();
   evaluate_->Prepare(FullBatch(input_));
-  std::vector<MeanOverSet> means(1 + model_.metrics.size());
+  MetricsOverSet figures(figures_);
   Evaluation evaluation;
   Iterator batches = input_.MakeIterator();
   Example batch;
   while (batches.Next(&batch).ValueOrThrow()) {
     if (Stopped(stop)) return std::nullopt;
     const int64_t rows = RowsOf(batch);
-    const std::span<const Tensor> figures = evaluate_->Run(batch);
-    for (size_t i = 0; i < means.size(); ++i) means[i].Add(figures[i], rows);
+    figures.Add(evaluate_->Run(batch), rows);
     evaluation.examples += rows;
   }
-  evaluation.values.emplace_back("loss", means[0].mean());
-  for (size_t i = 0; i < model_.metrics.size(); ++i) {
-    evaluation.values.emplace_back(model_.metrics[i].first,
-                                   means[i + 1].mean());
-  }
+  evaluation.values = figures.Values();
   evaluation.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();

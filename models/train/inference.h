@@ -25,7 +25,7 @@ struct Evaluation {
   int64_t step = 0;  // of the training that the variables come from
   int64_t examples = 0;
   double seconds = 0;
-  // "loss" first, then the model's metrics: means over all examples.
+  // "loss" first, then the model's metrics, over all examples.
   std::vector<std::pair<std::string, double>> values;
   // Null when there is none of that name.
   const double* Find(std::string_view name) const;
@@ -84,8 +84,9 @@ class Inference {
   Graph graph_;
   std::unique_ptr<Features> features_;
   ModelSpec model_;
+  NamedMetrics figures_;  // "loss", then the model's metrics
   std::unique_ptr<Session> session_;
-  std::unique_ptr<BatchStep> evaluate_;  // fetches loss and metrics
+  std::unique_ptr<BatchStep> evaluate_;  // fetches what the figures need
   std::unique_ptr<BatchStep> predict_;   // fetches the exports
 };
 

@@ -11,6 +11,7 @@
 
 #include "graph/graph.h"
 #include "io/dataset.h"
+#include "models/nn/metrics.h"
 #include "models/optim/optimizers.h"
 #include "models/run_context.h"
 
@@ -38,9 +39,10 @@ class Features {
 struct ModelSpec {
   // A floating-point scalar, the mean over the batch.
   Output loss;
-  // One value per example (models/nn/metrics.h), or the batch's mean as a
-  // scalar. The first judges checkpoints and stops early.
-  NamedOutputs metrics = {};
+  // One value per example, or the batch's mean as a scalar, or what keeps a
+  // state over the set (models/nn/metrics.h). The first judges checkpoints and
+  // stops early.
+  NamedMetrics metrics = {};
   // What prediction and exported models yield: one row per example.
   NamedOutputs exports = {};
   // Further tensors for TensorBoard: scalars as such, others as histograms.

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "graph/compile/extract.h"
-#include "models/nn/metrics.h"
 #include "models/optim/loss_scale.h"
 #include "models/train/weights_file.h"
 
@@ -100,7 +99,9 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   info_ = plain_->Prepare(FullBatch(input_));
   session_->Initialize();
   std::vector<Output> measured = {model_.loss, graph_.Get("learning_rate")};
-  for (const auto& [name, metric] : model_.metrics) measured.push_back(metric);
+  for (const Output& tensor : TensorsOf(model_.metrics)) {
+    measured.push_back(tensor);
+  }
   for (const auto& [name, value] : model_.summaries) measured.push_back(value);
   measuring_ =
       std::make_unique<BatchStep>(*session_, *features_, std::move(measured),
@@ -163,14 +164,14 @@ void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
 
 void TrainingRun::Measure(std::span<const Tensor> results) {
   measurement_ = {step_, results[1].At(0), loss_scale(), {}, {}};
-  size_t next = 2;
-  for (const auto& [name, metric] : model_.metrics) {
-    MeanOverSet mean;
-    mean.Add(results[next++], 1);
-    measurement_.metrics.emplace_back(name, mean.mean());
-  }
-  for (const auto& [name, summary] : model_.summaries) {
-    measurement_.summaries.emplace_back(name, results[next++].Clone());
+  results = results.subspan(2);
+  MetricsOverSet metrics(model_.metrics);
+  metrics.Add(results, RowsOf(batch_));
+  measurement_.metrics = metrics.Values();
+  results = results.last(model_.summaries.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    measurement_.summaries.emplace_back(model_.summaries[i].first,
+                                        results[i].Clone());
   }
 }
 

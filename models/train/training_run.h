@@ -56,7 +56,7 @@ struct Measurement {
   int64_t step = 0;
   double learning_rate = 0;
   std::optional<double> loss_scale;  // with loss scaling: after the step
-  // Means over the batch, and the model's summaries.
+  // Of the batch, and the model's summaries.
   std::vector<std::pair<std::string, double>> metrics;
   std::vector<std::pair<std::string, Tensor>> summaries;
 };

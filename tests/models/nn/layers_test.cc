@@ -325,16 +325,5 @@ TEST_CASE("losses and metrics against sums by hand") {
   CHECK(values[4].At(0) == doctest::Approx(huber));
 }
 
-TEST_CASE("a mean over a set weighs batches by their size") {
-  MeanOverSet per_example, per_batch;
-  per_example.Add(Tensor::Array<float>({3}, {1, 1, 0}), 3);
-  per_example.Add(Tensor::Array<float>({1}, {0}), 1);
-  CHECK(per_example.mean() == 0.5);
-  per_batch.Add(Tensor::Scalar<float>(2), 3);
-  per_batch.Add(Tensor::Scalar<float>(6), 1);
-  CHECK(per_batch.mean() == 3);
-  CHECK(std::isnan(MeanOverSet().mean()));
-}
-
 }  // namespace
 }  // namespace sluice

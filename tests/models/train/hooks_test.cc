@@ -83,6 +83,28 @@ TEST_CASE("no better for some evaluations stops early") {
   CHECK(Contains(result.stop_reason, "no better for 3 evaluations"));
 }
 
+TEST_CASE("what is no number is neither better nor the best for ever") {
+  const TrainerSpec spec = ToySpec();
+  Trainer trainer(spec, ToyRun(50), {});
+  // The first two evaluations are NaN, the others get better: nothing stops.
+  class Pretend final : public EarlyStopping {
+   public:
+    Pretend() : EarlyStopping(3, 0) {}
+    void AfterEvaluation(TrainingRun& run, const Evaluation& given) override {
+      Evaluation evaluation = given;
+      evaluation.values[1].second =
+          ++evaluations_ <= 2 ? NAN : 0.01 * evaluations_;
+      EarlyStopping::AfterEvaluation(run, evaluation);
+      if (evaluations_ == 8) run.Stop("seen enough");
+    }
+
+   private:
+    int evaluations_ = 0;
+  };
+  trainer.AddHook(std::make_unique<Pretend>());
+  CHECK(Contains(trainer.Train().stop_reason, "seen enough"));
+}
+
 TEST_CASE("checkpoints: the newest few and the best are kept") {
   TemporaryFolder folder;
   Trainer trainer(ToySpec(), ToyRun(8),

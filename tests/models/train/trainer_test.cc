@@ -133,6 +133,62 @@ TEST_CASE("evaluation is exact over the whole set, remainder included") {
         static_cast<double>(right) / static_cast<double>(seen));
 }
 
+TEST_CASE("metrics with a state are those of the whole set") {
+  TemporaryFolder folder;
+  TrainFor(folder / "log", 3, 30);
+  TrainerSpec spec = ToySpec();
+  spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+    ModelSpec model = testing::Network(scope, in, run);
+    const Output& probabilities = model.exports[0].second;
+    const Output first = Slice(probabilities, {0, 0}, {-1, 1});
+    model.metrics.emplace_back("f1", F1(probabilities, in["label"]));
+    model.metrics.emplace_back(
+        "first_auc",
+        AreaUnderCurve(first, Cast(Equal(in["label"], 0), DType::kInt64)));
+    return model;
+  };
+  RunContext run = ToyRun(3);
+  run.batch_size = 99;
+  Trainer trainer(spec, run, {.log_dir = folder / "log"});
+  const Evaluation evaluation = trainer.Evaluate().value();
+  std::vector<double> score;
+  std::vector<int64_t> label, predicted;
+  trainer.Predict([&](const Example& batch, const Example& exports) {
+    const Tensor& p = exports["probabilities"];
+    for (int64_t i = 0; i < p.shape()[0]; ++i) {
+      score.push_back(p.At(3 * i));
+      label.push_back(batch["label"].IntAt(i));
+      predicted.push_back(0);
+      for (int64_t c = 1; c < 3; ++c) {
+        if (p.At(3 * i + c) > p.At(3 * i + predicted.back())) {
+          predicted.back() = c;
+        }
+      }
+    }
+    return true;
+  });
+  double f1 = 0, won = 0, pairs = 0;
+  for (int64_t c = 0; c < 3; ++c) {
+    double both = 0, either = 0;
+    for (size_t i = 0; i < label.size(); ++i) {
+      both += label[i] == c && predicted[i] == c;
+      either += (label[i] == c) + (predicted[i] == c);
+    }
+    f1 += 2 * both / either / 3;
+  }
+  for (size_t i = 0; i < label.size(); ++i) {
+    for (size_t j = 0; j < label.size(); ++j) {
+      if (label[i] != 0 || label[j] == 0) continue;
+      ++pairs;
+      won += score[i] > score[j] ? 1 : score[i] == score[j] ? 0.5 : 0;
+    }
+  }
+  CHECK(*evaluation.Find("f1") == doctest::Approx(f1).epsilon(1e-9));
+  CHECK(*evaluation.Find("first_auc") ==
+        doctest::Approx(won / pairs).epsilon(1e-9));
+  CHECK(*evaluation.Find("first_auc") > 0.5);
+}
+
 TrainerSpec WithUnits(int64_t units, const std::string& name) {
   TrainerSpec spec = ToySpec();
   spec.model = [=](Scope& scope, const Features& in, const RunContext&) {
