@@ -18,6 +18,7 @@ BatchStep::BatchStep(Session& session, const Features& features,
                      std::vector<Output> fetches,
                      std::vector<Operation> targets)
     : session_(session),
+      features_(features),
       placeholders_(features.begin(), features.end()),
       fetches_(std::move(fetches)),
       targets_(std::move(targets)),
@@ -47,9 +48,8 @@ BatchStep::Prepared& BatchStep::PreparedFor(const std::vector<Shape>& shapes) {
 StepInfo BatchStep::Prepare(int64_t examples) {
   MemoryNeed need;
   need.examples = examples;
+  shapes_ = features_.ShapesFor(examples);
   for (size_t i = 0; i < placeholders_.size(); ++i) {
-    shapes_[i] = placeholders_[i].second.shape();
-    shapes_[i].set(0, examples);
     need.batches += kBatches * static_cast<size_t>(shapes_[i].elements()) *
                     SizeOf(placeholders_[i].second.dtype());
     if (i > 0) continue;

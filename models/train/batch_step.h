@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Not thread-safe. Must not outlive the session.
+// Not thread-safe. Must not outlive the session and the features.
 class BatchStep {
  public:
   BatchStep(Session& session, const Features& features,
@@ -54,6 +54,7 @@ class BatchStep {
   Prepared& PreparedFor(const std::vector<Shape>& shapes);
 
   Session& session_;
+  const Features& features_;
   NamedOutputs placeholders_;
   std::vector<Output> fetches_;
   std::vector<Operation> targets_;

@@ -13,6 +13,7 @@ Features::Features(Graph& graph, const Example& batch) {
                               "has no dimensions",
                               name));
     }
+    sample_.push_back(shape);
     shape.set(0, kUnknown);
     placeholders_.emplace_back(name,
                                graph.Placeholder(name, tensor.dtype(), shape));
@@ -27,6 +28,39 @@ Output Features::operator[](std::string_view name) const {
   }
   throw Error(Code::kNotFound,
               fmt::format("the input has no '{}', only: {}", name, names));
+}
+
+Output Features::Varying(std::string_view name,
+                         const std::vector<int>& dimensions) const {
+  const Output placeholder = (*this)[name];
+  Node& node = placeholder.node();
+  Shape shape = placeholder.shape();
+  for (const int dimension : dimensions) {
+    if (dimension < 0 || dimension >= shape.rank()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}' has {} dimensions, there is no {}", name,
+                              shape.rank(), dimension));
+    }
+    shape.set(dimension, kUnknown);
+  }
+  for (const auto& user : placeholder.graph().nodes()) {
+    for (const Output& input : user->inputs()) {
+      if (!(input == placeholder)) continue;
+      throw Error(Code::kFailedPrecondition,
+                  fmt::format("'{}' is used already, by {}: say first which of "
+                              "its dimensions vary",
+                              name, user->Describe()));
+    }
+  }
+  node.set_attr("shape", shape);
+  node.set_output_types({{placeholder.dtype(), shape}});
+  return placeholder;
+}
+
+std::vector<Shape> Features::ShapesFor(int64_t examples) const {
+  std::vector<Shape> shapes = sample_;
+  for (Shape& shape : shapes) shape.set(0, examples);
+  return shapes;
 }
 
 }  // namespace sluice

@@ -28,12 +28,22 @@ class Features {
   Features(Graph& graph, const Example& batch);
   // Throws Error(kNotFound) that lists the names there are.
   Output operator[](std::string_view name) const;
+  // The same, declaring that more of its dimensions differ from batch to batch,
+  // such as 1, the length of a batch's longest sentence. Call it before the
+  // feature is used; throws Error otherwise, and for a dimension there is not.
+  // A step is planned for each shape that comes.
+  Output Varying(std::string_view name,
+                 const std::vector<int>& dimensions) const;
   auto begin() const { return placeholders_.begin(); }
   auto end() const { return placeholders_.end(); }
   size_t size() const { return placeholders_.size(); }
+  // Shapes of a batch of so many examples, in the order of the placeholders:
+  // what varies is as in the batch that the features were made of.
+  std::vector<Shape> ShapesFor(int64_t examples) const;
 
  private:
   NamedOutputs placeholders_;
+  std::vector<Shape> sample_;  // parallel
 };
 
 struct ModelSpec {

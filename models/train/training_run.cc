@@ -110,10 +110,9 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
 std::unique_ptr<Graph> TrainingRun::StepGraph() const {
   StepRequest request;
+  const std::vector<Shape> shapes = features_->ShapesFor(context_.batch_size);
   for (const auto& [name, placeholder] : *features_) {
-    Shape shape = placeholder.shape();
-    shape.set(0, context_.batch_size);
-    request.feeds.push_back({placeholder, shape});
+    request.feeds.push_back({placeholder, shapes[request.feeds.size()]});
   }
   request.fetches = {model_.loss};
   request.targets = {train_};
