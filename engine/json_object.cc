@@ -11,14 +11,15 @@ namespace sluice {
 using Json = nlohmann::json;
 
 struct JsonObject::Fields {
-  Json json;
+  std::shared_ptr<const Json> root;
+  const Json* object;  // in it: a copy might recurse as deep as the text
 
   // The field if it `is` what the caller wants, else an error.
   template <typename Is>
   Result<const Json*> Find(const std::string& name, const char* wanted,
                            Is is) const {
-    const auto found = json.find(name);
-    if (found == json.end()) {
+    const auto found = object->find(name);
+    if (found == object->end()) {
       return InvalidArgument(fmt::format("there is no \"{}\"", name));
     }
     if (is(*found)) return &*found;
@@ -49,16 +50,19 @@ bool IsStrings(const Json& value) {
 Result<JsonObject> JsonObject::Parse(std::string_view text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return InvalidArgument("it is no JSON object");
-  return JsonObject(std::make_shared<Fields>(Fields{std::move(json)}));
+  const auto root = std::make_shared<const Json>(std::move(json));
+  return JsonObject(std::make_shared<Fields>(Fields{root, root.get()}));
 }
 
 bool JsonObject::Has(const std::string& name) const {
-  return fields_->json.contains(name);
+  return fields_->object->contains(name);
 }
 
 std::vector<std::string> JsonObject::names() const {
   std::vector<std::string> names;
-  for (const auto& field : fields_->json.items()) names.push_back(field.key());
+  for (const auto& field : fields_->object->items()) {
+    names.push_back(field.key());
+  }
   return names;
 }
 
@@ -104,7 +108,7 @@ Result<JsonObject> JsonObject::Object(const std::string& name) const {
                           fields_->Find(name, "an object", [](const Json& v) {
                             return v.is_object();
                           }));
-  return JsonObject(std::make_shared<Fields>(Fields{*value}));
+  return JsonObject(std::make_shared<Fields>(Fields{fields_->root, value}));
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 
 #if defined(__clang__)
@@ -79,7 +80,7 @@ class CAPABILITY("shared_mutex") SharedMutex {
     pthread_rwlockattr_setkind_np(&attributes,
                                   PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 #endif
-    pthread_rwlock_init(&lock_, &attributes);
+    Check(pthread_rwlock_init(&lock_, &attributes));
     pthread_rwlockattr_destroy(&attributes);
   }
   ~SharedMutex() {
@@ -89,19 +90,24 @@ class CAPABILITY("shared_mutex") SharedMutex {
   SharedMutex& operator=(const SharedMutex&) = delete;
 
   void Lock() ACQUIRE() {
-    pthread_rwlock_wrlock(&lock_);
+    Check(pthread_rwlock_wrlock(&lock_));
   }
   void Unlock() RELEASE() {
-    pthread_rwlock_unlock(&lock_);
+    Check(pthread_rwlock_unlock(&lock_));
   }
   void LockShared() ACQUIRE_SHARED() {
-    pthread_rwlock_rdlock(&lock_);
+    Check(pthread_rwlock_rdlock(&lock_));
   }
   void UnlockShared() RELEASE_SHARED() {
-    pthread_rwlock_unlock(&lock_);
+    Check(pthread_rwlock_unlock(&lock_));
   }
 
  private:
+  // What fails is misuse, such as a second lock by the same thread.
+  static void Check(int error) {
+    if (error != 0) std::abort();
+  }
+
   pthread_rwlock_t lock_;
 };
 

@@ -63,7 +63,7 @@ Executor::Executor(const Plan& plan, Device& device, Arena& arena)
     ready_ = std::make_unique<std::atomic<int32_t>[]>(n);
   }
   if (plan.checked) checked_ = std::make_unique<CheckedRun>(plan);
-  if (device.variables().shared()) {
+  if (device.variables().shared() && !plan.variables.empty()) {
     locks_ = std::make_unique<VariableLocks>(plan);
   }
 }

@@ -17,7 +17,7 @@ namespace sluice {
 // Where an operand's bytes are.
 struct Location {
   enum class Kind : uint8_t {
-    kArena,     // `offset` bytes into the device's arena
+    kArena,     // `offset` bytes into the run's arena
     kConstant,  // Plan::constants[index]
     kVariable,  // Plan::variables[index]
     kFeed,      // the step's feed `index`

@@ -20,7 +20,8 @@ int64_t SteadyNowNs();
 // Told of every instruction after it ran, by the thread that ran it, so calls
 // come concurrently. Times are of SteadyNowNs. `outputs` points to the
 // instruction's results, which are valid only during the call. An error ends
-// the step, and so does what it throws.
+// the step, and so does what it throws. It must not touch the session's
+// variables: the instruction's are locked.
 //
 // On an accelerator times are of the device's clock, counted back from when
 // the step was seen to end, and calls come after that. An observer that reads

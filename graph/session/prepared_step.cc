@@ -55,9 +55,13 @@ Result<PreparedStep::Impl::Frame*> PreparedStep::Impl::FrameOf(
     const Lane& lane) {
   std::unique_ptr<Frame>& frame = frames[lane.index];
   if (frame == nullptr) {
-    SLUICE_ASSIGN_OR_RETURN(std::vector<BuiltStep::Part> built,
-                            CompileParts(cut, session.devices));
-    frame = MakeFrame(std::move(built), lane);
+    try {
+      SLUICE_ASSIGN_OR_RETURN(std::vector<BuiltStep::Part> built,
+                              CompileParts(cut, session.devices));
+      frame = MakeFrame(std::move(built), lane);
+    } catch (...) {
+      return CaughtStatus();
+    }
   }
   return frame.get();
 }

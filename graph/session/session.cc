@@ -72,7 +72,7 @@ Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
     return cache.front().step;
   }
   // Analysis of locks does not look into lambdas.
-  const bool constants = frozen;
+  FrozenValues* const constants = frozen ? &*frozen : nullptr;
   Result<BuiltStep> built = [&]() -> Result<BuiltStep> {
     try {
       return BuildStep(graph, request, devices, options, constants);
@@ -104,7 +104,7 @@ void Session::Impl::Retire() {
 PreparedStep Session::Prepare(const std::vector<FeedShape>& feeds,
                               const std::vector<Output>& fetches,
                               const std::vector<Operation>& targets) {
-  const Lanes::Turn turn(impl_->lanes);
+  const OwnTurn turn(*impl_);
   MutexLock lock(impl_->cache_mutex);
   return PreparedStep(impl_->Cache({feeds, fetches, targets}).ValueOrThrow());
 }

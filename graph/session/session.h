@@ -54,9 +54,9 @@ struct SessionOptions {
   // on meanwhile. Not for accelerators.
   std::string container = {};
   // How many runs may be under way at the same time, each with memory of its
-  // own for intermediate values; more wait for their turn. With more than one
-  // they share the variables as the sessions of a container do. Not for
-  // accelerators.
+  // own for intermediate values and with kernels of its own, also what these
+  // keep; more wait for their turn. With more than one they share the variables
+  // as the sessions of a container do. Not for accelerators.
   int concurrent_runs = 1;
   // How tensors get from device to device (engine/runtime/rendezvous.h); null:
   // within this process.
@@ -153,7 +153,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Gives every variable its first value (again). With `only`, just those.
+  // Gives every variable its first value (again), for all sessions that share
+  // it. With `only`, just those.
   void Initialize();
   void Initialize(const std::vector<Output>& only);
 
@@ -180,14 +181,14 @@ class Session {
   // For inference: variables keep their present values for good, and steps
   // prepared from now on take them as constants, so that batch normalisation
   // folds into convolutions and kernels prepare their weights once. Writes, and
-  // steps that update variables, are errors from then on. Of variables that
-  // other sessions write, each step has the values it was prepared with.
+  // steps that update variables, are errors from then on. Of a variable that
+  // other sessions write, steps have the value at which one first needed it.
   void Freeze();
 
   // The global step that keys randomness. Each run with targets uses the
-  // current value and increments it, unless it fails; of several at the same
-  // time each uses another, and a failed one's is left out if a later one had
-  // begun. A trainer sets it on resume.
+  // current value and increments it as it begins; if it fails, the number is
+  // given back, unless another run has begun since. So of several at the same
+  // time each uses another. A trainer sets it on resume.
   uint64_t step() const;
   void set_step(uint64_t step);
 
@@ -206,7 +207,7 @@ class Session {
                             const std::vector<Output>& fetches);
 
   const SessionOptions& options() const;
-  // Bytes of variables, and of the arena, over all devices.
+  // Bytes of variables, and of the arenas, over all devices and runs.
   size_t variable_bytes() const;
   size_t arena_bytes() const;
   // What can still be allocated on the accelerator that has least; nothing

@@ -29,9 +29,10 @@ struct Session::Impl {
   std::vector<std::unique_ptr<Device>> devices;
   std::shared_ptr<Rendezvous> rendezvous;  // may hold what is the devices'
 
-  // A lane is held while a step is prepared or runs, and while variables are
-  // touched that have no locks of their own. Where there is but one, that keeps
-  // all of this apart, as accelerators want it. Taken before the mutexes.
+  // A lane is held while a step runs and, where the session has its devices to
+  // itself (OwnTurn), while one is prepared and variables are touched. There is
+  // but one then, which keeps all of this apart, as accelerators want it. Taken
+  // before the mutexes.
   mutable Lanes lanes;
 
   mutable Mutex mutex;
@@ -40,7 +41,7 @@ struct Session::Impl {
 
   // Held while a step is prepared.
   mutable Mutex cache_mutex;
-  bool frozen GUARDED_BY(cache_mutex) = false;
+  std::optional<FrozenValues> frozen GUARDED_BY(cache_mutex);  // if it is
   // Prepared steps by request, least recently used last.
   using Key = std::vector<int64_t>;
   struct Cached {
@@ -60,13 +61,12 @@ struct Session::Impl {
       REQUIRES(cache_mutex);
   // Takes the least recently used step out of the cache.
   void Retire() REQUIRES(cache_mutex);
-  // A variable and where it lives.
+  // Where a variable of the graph lives, and it, if it has been made.
   struct Found {
-    Variable* variable = nullptr;  // null when there is none
-    Device* device = nullptr;
+    Variable* variable;
+    Device* home;
   };
   Found Find(const Output& variable) const;
-  bool IsFrozen() const EXCLUDES(cache_mutex);
   // What a step begins with. One that `counts` gets a number that no other does
   // but after GiveBack, which a failed one's is, unless a later one has begun.
   struct Beginning {
@@ -75,6 +75,18 @@ struct Session::Impl {
   };
   Beginning Begin(bool counts) EXCLUDES(mutex);
   void GiveBack(uint64_t step) EXCLUDES(mutex);
+};
+
+// A turn where a session has its devices to itself: accelerators, and variables
+// without locks of their own. Where it shares them there is no need of one.
+class OwnTurn {
+ public:
+  explicit OwnTurn(const Session::Impl& session) {
+    if (!session.devices[0]->variables().shared()) turn_.emplace(session.lanes);
+  }
+
+ private:
+  std::optional<Lanes::Turn> turn_;
 };
 
 struct PreparedStep::Impl {
@@ -112,7 +124,6 @@ struct PreparedStep::Impl {
   // step, but for the first, which is there from the beginning.
   std::vector<std::unique_ptr<Frame>> frames;
 
-  // Called by who holds a lane, whichever.
   Impl(Session::Impl& s, BuiltStep built, const StepRequest& request);
   // A whole run; begins one, whose number is returned; ends one. A run at a
   // given step leaves the session's step counter alone. Each takes a lane.

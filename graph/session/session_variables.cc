@@ -1,57 +1,35 @@
 // A session's variables, from outside its steps.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-
 #include "graph/session/session_state.h"
 
 namespace sluice {
-namespace {
-
-// While it lives, no run touches the variables of a session that has them for
-// itself; those that are shared have locks.
-class OwnVariables {
- public:
-  explicit OwnVariables(const Session::Impl& session) {
-    if (!session.devices[0]->variables().shared()) turn_.emplace(session.lanes);
-  }
-
- private:
-  std::optional<Lanes::Turn> turn_;
-};
-
-}  // namespace
-
 Session::Impl::Found Session::Impl::Find(const Output& variable) const {
   if (!variable.valid() || !variable.node().Is("Variable")) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("'{}' is not a variable",
                             variable.valid() ? variable.name() : ""));
   }
-  for (const auto& device : devices) {
-    if (Variable* found = device->variables().Find(variable.node().origin())) {
-      return {found, device.get()};
-    }
-  }
-  return {};
+  Device& home = HomeOf(variable.node(), devices);
+  return {FindVariable(variable.node(), home).ValueOrThrow(), &home};
 }
 
 Tensor Session::Read(const Output& variable) const {
-  const OwnVariables own(*impl_);
-  const auto [found, device] = impl_->Find(variable);
+  const OwnTurn turn(*impl_);
+  const auto [found, home] = impl_->Find(variable);
   if (found == nullptr || !found->initialized) {
     throw Error(
         Code::kFailedPrecondition,
         fmt::format("variable '{}' is not initialised", variable.name()));
   }
   const ReaderLock unchanged(found->mutex);
-  return device->memory().Download(found->value).ValueOrThrow();
+  return home->memory().Download(found->value).ValueOrThrow();
 }
 
 void Session::Write(const Output& variable, const Tensor& value) {
-  const OwnVariables own(*impl_);
-  if (impl_->IsFrozen()) {
+  const OwnTurn turn(*impl_);
+  MutexLock lock(impl_->cache_mutex);  // so that nobody freezes it meanwhile
+  if (impl_->frozen) {
     throw Error(Code::kFailedPrecondition,
                 fmt::format("variable '{}' cannot be written: the session is "
                             "frozen",
@@ -65,25 +43,17 @@ void Session::Write(const Output& variable, const Tensor& value) {
                             TensorTypeOf(value).ToString()));
   }
   if (found == nullptr) {
-    home = impl_->devices[0].get();
-    for (const auto& device : impl_->devices) {
-      if (device->name().ToString() == variable.node().device()) {
-        home = device.get();
-      }
-    }
     found = home->variables()
                 .Declare(variable.node().origin(), variable.type())
                 .ValueOrThrow();
   }
-  {
-    const WriterLock alone(found->mutex);
-    ThrowIfError(home->memory().Store(value, found->value));
-  }
+  const WriterLock alone(found->mutex);
+  ThrowIfError(home->memory().Store(value, found->value));
   found->initialized = true;
 }
 
 bool Session::IsInitialized(const Output& variable) const {
-  const OwnVariables own(*impl_);
+  const OwnTurn turn(*impl_);
   const Variable* found = impl_->Find(variable).variable;
   return found != nullptr && found->initialized;
 }
@@ -91,13 +61,8 @@ bool Session::IsInitialized(const Output& variable) const {
 void Session::Freeze() {
   const Lanes::AllTurns alone(impl_->lanes);
   MutexLock lock(impl_->cache_mutex);
-  impl_->frozen = true;
+  if (!impl_->frozen) impl_->frozen.emplace();
   while (!impl_->cache.empty()) impl_->Retire();
-}
-
-bool Session::Impl::IsFrozen() const {
-  MutexLock lock(cache_mutex);
-  return frozen;
 }
 
 std::string Session::FindNonFinite(const std::vector<Feed>& feeds,

@@ -40,16 +40,22 @@ Result<Device*> DeviceOf(const StepPart& part, const Devices& devices) {
 
 // A frozen variable's value. On the host it need be no copy where nobody but
 // the session writes to it.
-Result<Tensor> HostValue(const Device& device, Variable& variable) {
-  if (device.accelerator() == nullptr && !device.variables().shared()) {
-    return variable.value;
+Result<Tensor> HostValue(const Device& device, Variable& variable,
+                         FrozenValues* frozen) {
+  const bool shared = device.variables().shared();
+  if (device.accelerator() == nullptr && !shared) return variable.value;
+  if (const auto known = frozen->find(&variable); known != frozen->end()) {
+    return known->second;
   }
   const ReaderLock unchanged(variable.mutex);
-  return device.memory().Download(variable.value);
+  Result<Tensor> value = device.memory().Download(variable.value);
+  if (shared && value.ok()) frozen->emplace(&variable, *value);
+  return value;
 }
 
 // Variables to constants.
-Status FreezeVariables(Graph& step, const Devices& devices) {
+Status FreezeVariables(Graph& step, const Devices& devices,
+                       FrozenValues* frozen) {
   const OpDef& constant = OpTable::Global().Get("Const");
   for (const auto& node : step.nodes()) {
     if (node->mutates() > 0) {
@@ -59,14 +65,11 @@ Status FreezeVariables(Graph& step, const Devices& devices) {
                       node->Describe(), node->location()));
     }
     if (!node->Is("Variable")) continue;
-    for (const auto& device : devices) {
-      Variable* variable = device->variables().Find(node->origin());
-      if (variable == nullptr || !variable->initialized) continue;
-      const Result<Tensor> value = HostValue(*device, *variable);
-      if (!value.ok()) return value.status();
-      node->Become(constant, {{"value", *value}}, {});
-      break;
-    }
+    Device& home = HomeOf(*node, devices);
+    SLUICE_ASSIGN_OR_RETURN(Variable * variable, FindVariable(*node, home));
+    if (variable == nullptr || !variable->initialized) continue;
+    SLUICE_ASSIGN_OR_RETURN(Tensor value, HostValue(home, *variable, frozen));
+    node->Become(constant, {{"value", std::move(value)}}, {});
   }
   return {};
 }
@@ -100,12 +103,29 @@ Result<std::vector<BuiltStep::Part>> CompileParts(
   return parts;
 }
 
+Device& HomeOf(const Node& variable, const Devices& devices) {
+  for (const auto& device : devices) {
+    if (device->name().ToString() == variable.device()) return *device;
+  }
+  return *devices[0];
+}
+
+Result<Variable*> FindVariable(const Node& variable, Device& home) {
+  Variable* const found = home.variables().Find(variable.origin());
+  if (found == nullptr) return found;
+  // Its type is checked where it is declared.
+  return home.variables().Declare(variable.origin(), variable.output_type(0));
+}
+
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
                             const Devices& devices,
-                            const SessionOptions& options, bool frozen) {
+                            const SessionOptions& options,
+                            FrozenValues* frozen) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> step,
                           ExtractStep(graph, request));
-  if (frozen) SLUICE_RETURN_IF_ERROR(FreezeVariables(*step, devices));
+  if (frozen != nullptr) {
+    SLUICE_RETURN_IF_ERROR(FreezeVariables(*step, devices, frozen));
+  }
   return PlanStep(std::move(step), devices, options);
 }
 

@@ -3,6 +3,7 @@
 #ifndef SLUICE_GRAPH_SESSION_STEP_BUILDER_H_
 #define SLUICE_GRAPH_SESSION_STEP_BUILDER_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,11 +40,23 @@ Result<std::vector<BuiltStep::Part>> CompileParts(
     const std::vector<StepPart>& cut,
     const std::vector<std::unique_ptr<Device>>& devices);
 
-// ExtractStep and PlanStep. With `frozen`, variables that have a value become
-// constants in between; a step that updates one is an error.
+// Where a variable lives: on the device that it asks for, or the first (Place).
+Device& HomeOf(const Node& variable,
+               const std::vector<std::unique_ptr<Device>>& devices);
+// The variable on a device; null when there is none. One of another type, which
+// another session has made, is an error that says both.
+Result<Variable*> FindVariable(const Node& variable, Device& home);
+
+// The values of frozen variables that others might write, so that all steps
+// have the same ones.
+using FrozenValues = std::map<const Variable*, Tensor>;
+
+// ExtractStep and PlanStep. With `frozen`, unless null, variables that have a
+// value become constants in between; a step that updates one is an error.
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
                             const std::vector<std::unique_ptr<Device>>& devices,
-                            const SessionOptions& options, bool frozen);
+                            const SessionOptions& options,
+                            FrozenValues* frozen);
 
 }  // namespace sluice
 

@@ -57,10 +57,11 @@ Json Described(const Output& output) {
               fmt::format("'{}': {}; export the model again", path, what));
 }
 
-// The value of what was read of the manifest, or Damaged.
+// The value of what was read of the manifest, of `where` in it, or Damaged.
 template <typename T>
-T ValueOf(Result<T> read, const std::string& path) {
-  if (!read.ok()) Damaged(path, read.status().message());
+T ValueOf(Result<T> read, const std::string& path,
+          const std::string& where = "") {
+  if (!read.ok()) Damaged(path, where + read.status().message());
   return *std::move(read);
 }
 
@@ -96,8 +97,9 @@ std::map<std::string, Output> LookUp(const JsonObject& manifest,
   std::map<std::string, Output> found;
   const JsonObject entries = ValueOf(manifest.Object(key), path);
   for (const std::string& name : entries.names()) {
-    const JsonObject entry = ValueOf(entries.Object(name), path);
-    found[name] = graph.Get(ValueOf(entry.String("tensor"), path));
+    const std::string where = fmt::format("\"{}\" of \"{}\": ", name, key);
+    const JsonObject entry = ValueOf(entries.Object(name), path, where);
+    found[name] = graph.Get(ValueOf(entry.String("tensor"), path, where));
   }
   if (found.empty()) Damaged(path, fmt::format("\"{}\" is empty", key));
   return found;

@@ -39,6 +39,17 @@ TEST_CASE("integers of JSON at the edges of their types") {
   }
 }
 
+TEST_CASE("what is nested deeply is neither copied nor followed") {
+  constexpr int kDeep = 1'000'000;
+  const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
+  const JsonObject object =
+      JsonObject::Parse("{\"o\": {\"a\": " + deep + "}}").ValueOrThrow();
+  const JsonObject inner = *object.Object("o");
+  CHECK(inner.Has("a"));
+  CHECK_FALSE(inner.Strings("a").ok());
+  CHECK_FALSE(inner.Object("a").ok());
+}
+
 TEST_CASE("fields that are missing or of another type are named") {
   const JsonObject object =
       JsonObject::Parse(

@@ -367,6 +367,18 @@ void CheckReadExactlyOrRefused(
   using Json = nlohmann::json;
   const Json good = Json::parse(text);
   int kept = 0, refused = 0;
+  // The object with one field as given, literally, or without it.
+  const auto with = [&](const std::string& field, const std::string& value) {
+    std::string changed;
+    for (const auto& item : good.items()) {
+      const bool here = item.key() == field;
+      if (here && value.empty()) continue;
+      changed += changed.empty() ? "" : ",";
+      changed += Json(item.key()).dump() + ":";
+      changed += here ? value : item.value().dump();
+    }
+    return "{" + changed + "}";
+  };
   for (const auto& field : good.items()) {
     for (const char* value : {"-1",
                               "0",
@@ -390,21 +402,18 @@ void CheckReadExactlyOrRefused(
                               "[1]",
                               "{\"MatMul\":[1]}",
                               "{\"MatMul\":1}"}) {
-      Json changed = good;
-      changed[field.key()] = Json::parse(value);
-      CAPTURE(changed.dump());
-      const Result<std::string> printed = reprint(changed.dump());
+      const std::string changed = with(field.key(), value);
+      CAPTURE(changed);
+      const Result<std::string> printed = reprint(changed);
       if (printed.ok()) {
-        CHECK(Json::parse(*printed) == changed);
+        // As text: comparing numbers would round them.
+        CHECK(Json::parse(*printed)[field.key()].dump() == value);
         ++kept;
       } else {
         ++refused;
       }
     }
-    Json lacking = good;
-    lacking.erase(field.key());
-    CAPTURE(lacking.dump());
-    CHECK_FALSE(reprint(lacking.dump()).ok());
+    CHECK_FALSE(reprint(with(field.key(), "")).ok());
   }
   CHECK(kept > 10);
   CHECK(refused > 10);
@@ -416,7 +425,8 @@ TEST_CASE("numbers of a part and of a device are read exactly or refused") {
   CheckReadExactlyOrRefused(
       PrintPart(part), [](const std::string& head) -> Result<std::string> {
         SLUICE_ASSIGN_OR_RETURN(const StepPart read, ParsePart(head + "\n"));
-        return PrintPart(read);
+        const std::string printed = PrintPart(read);
+        return printed.substr(0, printed.find('\n'));
       });
   const Devices devices = OpenCpus(1);
   CheckReadExactlyOrRefused(DescribeDevice(*devices[0]).ToText(),

@@ -451,5 +451,37 @@ TEST_CASE("mixed precision is near-linear in a chain of writes") {
   CHECK_EQ(waiting, kWrites);
 }
 
+TEST_CASE("what is sent of a shared variable is a copy") {
+  Graph graph;
+  const Output v = graph.Variable("v", Zeros({4}));
+  const Output view = Reshape(v, {2, 2});
+  const Output handle = AssignAdd(v, v * 0);
+  const Output computed = Exp(v);
+  const std::vector<Output> sent = {v, view, handle, computed};
+  for (const auto& node : graph.nodes()) node->set_device("/cpu:0");
+  for (const Output& x : sent) (-x).node().set_device("/cpu:1");
+  for (const auto& node : graph.nodes()) {
+    if (node->device().empty()) node->set_device("/cpu:1");  // constants
+  }
+  for (const bool shares : {false, true}) {
+    CAPTURE(shares);
+    DeviceDescriptions devices = testing::Described({"/cpu:0", "/cpu:1"});
+    devices[0].shares_variables = shares;
+    const passes::Partitions parts = passes::Partition(graph, devices);
+    CHECK(passes::Verify(parts).ok());
+    int copies = 0, sends = 0;
+    for (const auto& node : parts.at("/cpu:0")->nodes()) {
+      if (!node->Is("SendStart")) continue;
+      ++sends;
+      const Node& from = node->input(0).node();
+      copies += from.Is("Copy") ? 1 : 0;
+      // What was computed cannot change.
+      if (from.Is("Exp")) --sends;
+    }
+    CHECK(sends == 3);
+    CHECK(copies == (shares ? 3 : 0));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -23,8 +23,18 @@ namespace {
 // `body(i)` in threads of their own, for 0 <= i < count.
 void InThreads(int count, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i) threads.emplace_back(body, i);
+  std::vector<std::string> errors(count);
+  for (int i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        body(i);
+      } catch (const Error& error) {
+        errors[i] = error.what();
+      }
+    });
+  }
   for (std::thread& thread : threads) thread.join();
+  for (const std::string& error : errors) CHECK(error == "");
 }
 
 bool Writes(const Graph& graph) {
@@ -103,6 +113,7 @@ TEST_CASE("runs at the same time have the bits of runs one by one") {
 // Runs that meet: each waits until `wanted` of them have been here at once.
 struct Meeting {
   std::atomic<int> wanted = 0, here = 0, most = 0;
+  std::atomic<bool> given_up = false;
 } meeting;
 
 Output Meet(const Output& x) {
@@ -123,9 +134,11 @@ Output Meet(const Output& x) {
              }
              const auto late =
                  std::chrono::steady_clock::now() + std::chrono::seconds(30);
-             while (meeting.most < meeting.wanted &&
-                    std::chrono::steady_clock::now() < late) {
+             while (meeting.most < meeting.wanted && !meeting.given_up) {
                std::this_thread::yield();
+               if (std::chrono::steady_clock::now() > late) {
+                 meeting.given_up = true;
+               }
              }
              --meeting.here;
              c.output<float>(0)[0] = c.input<float>(0)[0];
@@ -142,6 +155,7 @@ TEST_CASE("as many runs are under way as are allowed, and no more") {
     CAPTURE(lanes);
     meeting.wanted = lanes;
     meeting.most = 0;
+    meeting.given_up = false;
     Graph graph;
     const Output x = graph.Placeholder("x", DType::kFloat32, {1});
     const Output y = Meet(x);
@@ -292,6 +306,63 @@ TEST_CASE("everything at once") {
   CHECK(wrong == 0);
   CHECK(session.Read(v).At(0) == adds);
   CHECK(session.step() == static_cast<uint64_t>(adds));
+}
+
+TEST_CASE("runs of a frozen session at the same time") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown});
+  const Output v = graph.Variable("v", Zeros({}));
+  const Output y = x + v;
+  Session session(graph, {.concurrent_runs = 3});
+  session.Write(v, Tensor::Scalar<float>(5));
+  session.Freeze();
+  CHECK(Contains(ErrorOf([&] { session.Write(v, Tensor::Scalar<float>(6)); }),
+                 "frozen"));
+  std::atomic<int> wrong = 0;
+  InThreads(4, [&](int thread) {
+    for (int64_t n = 1; n < 12; ++n) {
+      const Tensor got =
+          session.Run({{x, Tensor::Full(DType::kFloat32, {n}, thread)}}, y);
+      if (got.At(n - 1) != thread + 5) ++wrong;
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+// Plans are made anew in each lane: what goes wrong there is the run's error.
+TEST_CASE("a lane that cannot make its kernels says so") {
+  static std::atomic<int> made = 0;
+  OpTable::Global().Register({.name = "MadeOnce",
+                              .doc = "y = x, of the first kernel alone.",
+                              .inputs = {{"x"}},
+                              .gradient = NotDifferentiable,
+                              .stateful = true,
+                              .probes = {{.inputs = {{.shape = {1}}}}}});
+  KernelTable::Global().Register(
+      {.op = "MadeOnce", .make = [](const KernelSpec&) -> Result<KernelPtr> {
+         if (++made > 1) throw Error(Code::kNotFound, "no second kernel");
+         return KernelOf([](const KernelContext& c) {
+           std::this_thread::sleep_for(std::chrono::milliseconds(20));
+           c.output<float>(0)[0] = c.input<float>(0)[0];
+         });
+       }});
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {1});
+  const Output y = graph.Add({"MadeOnce", {x}}).output(0);
+  Session session(graph, {.concurrent_runs = 2});
+  PreparedStep step = session.Prepare({{x, {1}}}, {y});
+  std::atomic<int> good = 0, bad = 0;
+  InThreads(2, [&](int) {
+    for (int run = 0; run < 5; ++run) {
+      std::vector<Tensor> got = step.MakeFetches();
+      const Status status =
+          step.TryRun(std::vector{Tensor::Full(DType::kFloat32, {1}, 3)}, got);
+      if (status.ok()) ++good;
+      if (Contains(status.message(), "no second kernel")) ++bad;
+    }
+  });
+  CHECK(good > 0);
+  CHECK(good + bad == 10);
 }
 
 TEST_CASE("no run at all is refused") {

@@ -93,7 +93,14 @@ class Round {
     std::vector<std::thread> actors;
     for (int i = Any(2, 5); i > 0; --i) {
       const auto seed = static_cast<uint32_t>(random_());
-      actors.emplace_back([this, seed] { Act(seed); });
+      actors.emplace_back([this, seed] {
+        try {
+          Act(seed);
+        } catch (const Error& error) {
+          ++broken;
+          MESSAGE(error.what());
+        }
+      });
     }
     for (std::thread& actor : actors) actor.join();
     CHECK(torn == 0);
@@ -280,6 +287,50 @@ TEST_CASE("a shared variable of another type is an error that says both") {
   const std::string message = ErrorOf([&] { second.Run({}, {w}); });
   CHECK(Contains(message, "float32[3]"));
   CHECK(Contains(message, "float32[2]"));
+}
+
+TEST_CASE("a variable of another type is neither read nor written nor frozen") {
+  Graph small, large;
+  const Output v = small.Variable("v", Zeros({2}));
+  const Output w = large.Variable("v", Zeros({100000}));
+  const Output y = w * 2;
+  Session first(small, {.container = "foreign"});
+  first.Initialize();
+  Session second(large, {.container = "foreign"});
+  const std::string both = "float32[100000] in the graph, float32[2]";
+  const auto big = Tensor::Zeros(DType::kFloat32, {100000});
+  CHECK(Contains(ErrorOf([&] { second.Write(w, big); }), both));
+  CHECK(Contains(ErrorOf([&] { second.Read(w); }), both));
+  CHECK(Contains(ErrorOf([&] { second.IsInitialized(w); }), both));
+  second.Freeze();
+  CHECK(Contains(ErrorOf([&] { second.Run({}, y); }), both));
+  CHECK(first.Read(v).BitEqual(Tensor::Zeros(DType::kFloat32, {2})));
+}
+
+TEST_CASE("a variable is found where its session's steps have it") {
+  // Another session's, of that name on another device, is not it.
+  Graph here, there;
+  const Output v = here.Variable("v", Zeros({2}));
+  const Output w = there.Variable("v", Zeros({2}));
+  w.node().set_device("/cpu:1");
+  const Output read = w + 0;
+  const Tensor ones = Tensor::Full(DType::kFloat32, {2}, 1);
+  Session first(here, {.container = "homes"});
+  first.Initialize();
+  Session second(there,
+                 {.devices = {"/cpu:0", "/cpu:1"}, .container = "homes"});
+  CHECK_FALSE(second.IsInitialized(w));
+  second.Write(w, ones);
+  CHECK(second.Run({}, read).BitEqual(ones));
+  CHECK(second.Read(w).BitEqual(ones));
+  CHECK(first.Read(v).At(0) == 0);
+  // The first device is the home where none is asked for.
+  Graph anywhere;
+  const Output u = anywhere.Variable("v", Zeros({2}));
+  Session third(anywhere,
+                {.devices = {"/cpu:1", "/cpu:0"}, .container = "homes"});
+  CHECK(third.Read(u).BitEqual(ones));
+  CHECK(third.Run({}, u + 0).BitEqual(ones));
 }
 
 TEST_CASE("a frozen session keeps the values that it froze") {

@@ -354,6 +354,10 @@ TEST_CASE("a GPU's variables are no other session's") {
   options.container = "shared";
   CHECK(Contains(ErrorOf([&] { Session session(graph, options); }),
                  "keeps its variables in its own memory"));
+  options.container.clear();
+  options.concurrent_runs = 2;
+  CHECK(Contains(ErrorOf([&] { Session session(graph, options); }),
+                 "runs one step at a time"));
 }
 
 TEST_CASE("GPUs that do not exist are refused, unless they may be shared") {
