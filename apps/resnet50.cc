@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 
 #include "graph/builder.h"
@@ -68,12 +69,65 @@ double Number(const RunContext& run, const char* flag, double least,
 
 // --- Input -------------------------------------------------------------------
 
-// The pictures to train on, or the others: those in `train` or `val` of the
-// folder given, where there are such, else all.
-ImageList Pictures(const RunContext& run, bool training) {
-  const std::string& folder = run.flag("data");
-  const std::string part = JoinPath(folder, training ? "train" : "val");
-  return ListImages(FileSystem::Posix().Exists(part) ? part : folder);
+// A sub-folder of the folder given, if there is one of that name.
+std::optional<std::string> Part(const RunContext& run, const char* name) {
+  const std::string part = JoinPath(run.flag("data"), name);
+  if (FileSystem::Posix().Exists(part)) return part;
+  return std::nullopt;
+}
+
+// What the folder has beside `val`, classes numbered as in the training if
+// that is known: to be trained on, and, with --validation-split, kept back.
+SplitList TrainingPictures(const RunContext& run) {
+  const std::string folder = Part(run, "train").value_or(run.flag("data"));
+  const ImageList all = ListImages(folder, run.class_names);
+  const double kept_back = Number(run, "validation-split", 0, 0.9);
+  SplitList split = SplitImages(all, kept_back);
+  if (kept_back > 0 &&
+      (split.training.paths.empty() || split.validation.paths.empty())) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--validation-split {}: too few pictures in '{}'",
+                            kept_back, folder));
+  }
+  return split;
+}
+
+// The pictures to evaluate on: those of `val`, or those kept back, or, where
+// there are neither, those to train on.
+ImageList OtherPictures(const RunContext& run) {
+  const std::optional<std::string> val = Part(run, "val");
+  if (!val) {
+    SplitList split = TrainingPictures(run);
+    return split.validation.paths.empty() ? split.training : split.validation;
+  }
+  // Classes have the numbers that they have in training.
+  ImageList trained;
+  trained.class_names = run.class_names;
+  if (trained.class_names.empty()) trained = TrainingPictures(run).training;
+  ImageList list = ListImages(*val, trained.class_names);
+  if (trained.class_names.empty() && list.classes > trained.classes) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' has pictures of class {}, training has only "
+                            "{} classes",
+                            *val, list.classes - 1, trained.classes));
+  }
+  return list;
+}
+
+ImageList Pictures(const RunContext& run) {
+  return run.training() ? TrainingPictures(run).training : OtherPictures(run);
+}
+
+// OtherPictures, and a word on what is missing.
+ImageList PicturesToEvaluate(const RunContext& run) {
+  ImageList list = OtherPictures(run);
+  if (const auto missing = ClassesWithoutImages(list); !missing.empty()) {
+    console::Note(
+        fmt::format("no pictures of {} of the {} classes in '{}', "
+                    "such as '{}'",
+                    missing.size(), list.classes, list.directory, missing[0]));
+  }
+  return list;
 }
 
 Dataset Shuffled(const Dataset& examples, const RunContext& run) {
@@ -147,7 +201,8 @@ Dataset Examples(const RunContext& run) {
     case Source::kSynthetic:
       return SyntheticPictures(run);
     case Source::kFolder:
-      return FromFiles(Pictures(run, run.training()), run);
+      return FromFiles(run.training() ? Pictures(run) : PicturesToEvaluate(run),
+                       run);
     case Source::kCifar10:
       break;
   }
@@ -171,8 +226,12 @@ int64_t Classes(const RunContext& run) {
   if (const double given = Number(run, "classes", 0, 1e6); given > 0) {
     return static_cast<int64_t>(given);
   }
-  if (SourceOf(run) == Source::kFolder)
-    return Pictures(run, /*training=*/true).classes;
+  if (SourceOf(run) == Source::kFolder) {
+    if (const size_t known = run.class_names.size()) {
+      return static_cast<int64_t>(known);
+    }
+    return TrainingPictures(run).training.classes;
+  }
   return Small(run) ? 10 : kImageNetClasses;
 }
 
@@ -254,6 +313,18 @@ void Defaults(RunContext& run) {
     throw Error(Code::kInvalidArgument,
                 "--ema and --label-smoothing must be less than 1");
   }
+  if (Number(run, "validation-split", 0, 0.9) > 0) {
+    if (source != Source::kFolder) {
+      throw Error(Code::kInvalidArgument,
+                  "--validation-split is for --data FOLDER");
+    }
+    if (const auto val = Part(run, "val")) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("--validation-split: there are pictures to "
+                              "validate on already, in '{}'",
+                              *val));
+    }
+  }
   if (source == Source::kCifar10 && run.data_dir.empty() && run.files.empty()) {
     throw Error(
         Code::kInvalidArgument,
@@ -268,18 +339,30 @@ void Defaults(RunContext& run) {
   run.epochs = source == Source::kSynthetic ? 1 : small ? 15 : 90;
 }
 
+// What an evaluation of the folder is of.
+std::string EvaluatedOn(const RunContext& run) {
+  if (SourceOf(run) != Source::kFolder || !run.files.empty()) return "test";
+  const std::string pictures = IdentityOf(OtherPictures(run));
+  if (run.trained_on.find(pictures) != std::string::npos) return "training";
+  const bool kept_back = Number(run, "validation-split", 0, 0.9) > 0;
+  return kept_back ? "validation" : "test";
+}
+
+// Those of --labels are for people alone: folders have names of their own.
 std::vector<std::string> ClassNames(const RunContext& run) {
-  if (const std::string& path = run.flag("labels"); !path.empty()) {
+  const std::string& path = run.flag("labels");
+  if (!path.empty() && !run.training()) {
     std::istringstream lines(FileSystem::Posix().Read(path).ValueOrThrow());
     std::vector<std::string> names;
     for (std::string line; std::getline(lines, line);) names.push_back(line);
     return names;
   }
+  if (!run.class_names.empty()) return run.class_names;
   switch (SourceOf(run)) {
     case Source::kCifar10:
       return kCifarNames;
     case Source::kFolder:
-      return Pictures(run, /*training=*/true).class_names;
+      return TrainingPictures(run).training.class_names;
     case Source::kSynthetic:
       break;
   }
@@ -323,11 +406,16 @@ int main(int argc, char** argv) {
                   "(default: 5, CIFAR 2)",
                   ""},
                  {"ema", "Decay of averages of the variables; 0: none", "0"},
+                 {"validation-split",
+                  "Part of the pictures of a folder without val to keep back "
+                  "and evaluate on, such as 0.1; always the same ones",
+                  "0"},
                  {"labels", "File with the names of the classes, one a line",
                   ""}},
        .files = "JPEG or PNG images to classify",
        .class_names = ClassNames,
        .defaults = Defaults,
        .model_name = [](const RunContext& run) { return run.flag("model"); },
-       .dataset_name = [](const RunContext& run) { return run.flag("data"); }});
+       .dataset_name = [](const RunContext& run) { return run.flag("data"); },
+       .evaluated_on = EvaluatedOn});
 }

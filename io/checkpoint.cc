@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 
 namespace sluice {
@@ -20,6 +21,7 @@ constexpr char kDatasetPosition[] = "dataset_position";
 constexpr char kSchedule[] = "schedule";
 constexpr char kLossScale[] = "loss_scale";
 constexpr char kMetric[] = "metric";
+constexpr char kClassNames[] = "class_names";
 constexpr std::string_view kExtraPrefix = "extra.";
 
 constexpr std::string_view kPrefix = "checkpoint-";
@@ -47,11 +49,24 @@ Metadata ToMetadata(const TrainingState& state) {
                        {kDatasetPosition, state.dataset_position},
                        {kSchedule, state.schedule},
                        {kLossScale, fmt::format("{}", state.loss_scale)}};
+  if (!state.class_names.empty()) {
+    metadata[kClassNames] = nlohmann::json(state.class_names).dump();
+  }
   if (state.metric) metadata[kMetric] = fmt::format("{}", *state.metric);
   for (const auto& [key, value] : state.extra) {
     metadata[std::string(kExtraPrefix) + key] = value;
   }
   return metadata;
+}
+
+Result<std::vector<std::string>> ParseNames(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const bool strings = json.is_array() && std::all_of(json.begin(), json.end(),
+                                                      [](const auto& name) {
+                                                        return name.is_string();
+                                                      });
+  if (strings) return json.get<std::vector<std::string>>();
+  return DataLoss("metadata 'class_names' is no list of names");
 }
 
 Result<TrainingState> FromMetadata(const Metadata& metadata) {
@@ -80,6 +95,10 @@ Result<TrainingState> FromMetadata(const Metadata& metadata) {
   text(kDatasetPosition, &state.dataset_position);
   text(kSchedule, &state.schedule);
   if (metadata.contains(kMetric)) number(kMetric, &state.metric.emplace());
+  if (metadata.contains(kClassNames)) {
+    SLUICE_ASSIGN_OR_RETURN(state.class_names,
+                            ParseNames(metadata.at(kClassNames)));
+  }
   if (!bad.empty()) {
     return DataLoss(fmt::format("metadata '{}' is no number", bad));
   }

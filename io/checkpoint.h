@@ -23,6 +23,7 @@ struct TrainingState {
   double loss_scale = 1;
   // What the checkpoint is judged by, when it was evaluated.
   std::optional<double> metric;
+  std::vector<std::string> class_names;  // as their numbers go; none: unknown
   std::map<std::string, std::string> extra;
 };
 

@@ -99,8 +99,9 @@ void CheckMnist(const Tensor& images, const std::string& image_path,
 
 }  // namespace
 
-Dataset FromTensors(Example columns) {
-  return Dataset(std::make_shared<RowsNode>("tensors", std::move(columns)));
+Dataset FromTensors(Example columns, std::string identity) {
+  return Dataset(
+      std::make_shared<RowsNode>(std::move(identity), std::move(columns)));
 }
 
 Dataset Mnist(const std::string& dir, Mode mode) {

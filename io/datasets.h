@@ -15,8 +15,9 @@ enum class Mode : uint8_t { kTrain, kEval, kPredict };
 namespace datasets {
 
 // The rows of the columns: tensors with the same first dimension. Throws
-// Error(kInvalidArgument) when they differ.
-Dataset FromTensors(Example columns);
+// Error(kInvalidArgument) when they differ. Positions are restored only in
+// datasets of the same `identity`.
+Dataset FromTensors(Example columns, std::string identity = "tensors");
 
 // LeCun's handwritten digits from the four IDX files in `dir`, plain or .gz:
 // the 60,000 for kTrain, else the 10,000 for testing.

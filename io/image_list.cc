@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <sstream>
 
+#include "io/counter_random.h"
+#include "io/crc32c.h"
 #include "io/datasets.h"
 #include "io/file.h"
 #include "io/image.h"
@@ -16,6 +19,17 @@ namespace {
 constexpr const char* kLabels = "labels.csv";
 // As large a class as a mistake might give; ImageNet's whole has 21,841.
 constexpr int64_t kMaxClasses = 1'000'000;
+
+// "a, b, c", or the first ten of more.
+std::string Enumeration(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 10;
+  const auto end = names.begin() + std::min(names.size(), kMost);
+  const std::string some =
+      fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  return names.size() > kMost
+             ? fmt::format("{} and {} more", some, names.size() - kMost)
+             : some;
+}
 
 [[noreturn]] void BadLine(const std::string& path, int64_t line,
                           const std::string& text) {
@@ -42,40 +56,56 @@ ImageList ReadLabels(const std::string& directory) {
         label >= kMaxClasses) {
       BadLine(path, number, line);
     }
-    list.paths.push_back(JoinPath(directory, line.substr(0, comma)));
-    list.labels.push_back(label);
+    list.Add(JoinPath(directory, line.substr(0, comma)), label);
     list.classes = std::max(list.classes, label + 1);
   }
   return list;
 }
 
-ImageList ListClasses(const std::string& directory) {
+ImageList ListClasses(const std::string& directory,
+                      const std::vector<std::string>& class_names) {
   FileSystem& files = FileSystem::Posix();
   ImageList list;
+  list.class_names = class_names;
   for (const std::string& name : files.List(directory).ValueOrThrow()) {
     const std::string folder = JoinPath(directory, name);
     const auto inside = files.List(folder);
     if (!inside.ok()) continue;  // a file
-    const size_t before = list.paths.size();
-    for (const std::string& file : *inside) {
-      if (HasImageExtension(file)) {
-        list.paths.push_back(JoinPath(folder, file));
-        list.labels.push_back(list.classes);
-      }
+    std::vector<std::string> images;
+    std::copy_if(inside->begin(), inside->end(), std::back_inserter(images),
+                 HasImageExtension);
+    if (images.empty()) continue;
+    auto& names = list.class_names;
+    if (class_names.empty()) names.push_back(name);
+    const auto known = std::find(names.begin(), names.end(), name);
+    if (known == names.end()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}': training had no class of that name, only "
+                              "{}",
+                              folder, Enumeration(names)));
     }
-    if (list.paths.size() == before) continue;
-    list.class_names.push_back(name);
-    ++list.classes;
+    for (const std::string& file : images) {
+      list.Add(JoinPath(folder, file), known - names.begin());
+    }
   }
+  list.classes = static_cast<int64_t>(list.class_names.size());
   return list;
 }
 
 }  // namespace
 
-ImageList ListImages(const std::string& directory) {
+std::string_view ImageList::Relative(size_t i) const {
+  std::string_view path = paths[i];
+  path.remove_prefix(directory.size());
+  return path.substr(std::min(path.find_first_not_of('/'), path.size()));
+}
+
+ImageList ListImages(const std::string& directory,
+                     const std::vector<std::string>& class_names) {
   ImageList list = FileSystem::Posix().Exists(JoinPath(directory, kLabels))
                        ? ReadLabels(directory)
-                       : ListClasses(directory);
+                       : ListClasses(directory, class_names);
+  list.directory = directory;
   if (list.paths.empty()) {
     throw Error(Code::kNotFound,
                 fmt::format("no images in '{}': wanted one sub-folder per "
@@ -84,6 +114,43 @@ ImageList ListImages(const std::string& directory) {
                             directory));
   }
   return list;
+}
+
+std::vector<std::string> ClassesWithoutImages(const ImageList& list) {
+  std::vector<bool> seen(list.class_names.size());
+  for (const int64_t label : list.labels) {
+    if (label < static_cast<int64_t>(seen.size())) seen[label] = true;
+  }
+  std::vector<std::string> missing;
+  for (size_t c = 0; c < seen.size(); ++c) {
+    if (!seen[c]) missing.push_back(list.class_names[c]);
+  }
+  return missing;
+}
+
+SplitList SplitImages(const ImageList& list, double fraction) {
+  SplitList split;
+  for (ImageList* part : {&split.training, &split.validation}) {
+    part->directory = list.directory;
+    part->classes = list.classes;
+    part->class_names = list.class_names;
+  }
+  for (size_t i = 0; i < list.paths.size(); ++i) {
+    // A checksum alone is linear: similar names have similar ones.
+    const uint64_t mixed = HashKey(0, Crc32c(list.Relative(i)));
+    const double at = static_cast<double>(mixed >> 11) * 0x1p-53;
+    (at < fraction ? split.validation : split.training)
+        .Add(list.paths[i], list.labels[i]);
+  }
+  return split;
+}
+
+std::string IdentityOf(const ImageList& list) {
+  std::string text;
+  for (size_t i = 0; i < list.paths.size(); ++i) {
+    text += fmt::format("{}\n{}\n", list.Relative(i), list.labels[i]);
+  }
+  return fmt::format("images-{:08x}", Crc32c(text));
 }
 
 Dataset Indices(const ImageList& list) {
@@ -95,7 +162,8 @@ Dataset Indices(const ImageList& list) {
     labels.data<int64_t>()[i] = list.labels[i];
   }
   return datasets::FromTensors(
-      {{"index", std::move(indices)}, {"label", std::move(labels)}});
+      {{"index", std::move(indices)}, {"label", std::move(labels)}},
+      IdentityOf(list));
 }
 
 }  // namespace sluice

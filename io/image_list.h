@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/dataset.h"
@@ -12,11 +14,19 @@
 namespace sluice {
 
 struct ImageList {
+  std::string directory;  // that they are listed from; may be empty
   std::vector<std::string> paths;
   std::vector<int64_t> labels;  // of each path
   // How many classes there are, and their names where these are known.
   int64_t classes = 0;
   std::vector<std::string> class_names = {};
+
+  void Add(std::string path, int64_t label) {
+    paths.push_back(std::move(path));
+    labels.push_back(label);
+  }
+  // A path from the directory on.
+  std::string_view Relative(size_t i) const;
 };
 
 // The images of a folder, sorted by path, in one of two forms:
@@ -24,12 +34,31 @@ struct ImageList {
 //   in the order of the names (torchvision's ImageFolder);
 //   images beside a file labels.csv: a line "file,label", then one such line
 //   per image with its class, a number from 0.
+// With `class_names`, those of a training, the classes are numbered by these;
+// a sub-folder of images that is none of them is an error.
 // Throws Error: kNotFound where there are no images, kDataLoss or kOutOfRange
-// naming the line of labels.csv that is wrong.
-ImageList ListImages(const std::string& directory);
+// naming the line of labels.csv that is wrong, kInvalidArgument naming the
+// sub-folder.
+ImageList ListImages(const std::string& directory,
+                     const std::vector<std::string>& class_names = {});
+
+// Names of the classes of which there is no image.
+std::vector<std::string> ClassesWithoutImages(const ImageList& list);
+
+// All but about a `fraction` of the images, and these. Which they are depends
+// on their paths from the directory on alone: the same in every run and in a
+// copy of the folder, and whether others come or go.
+struct SplitList {
+  ImageList training, validation;
+};
+SplitList SplitImages(const ImageList& list, double fraction);
+
+// Tells lists apart: a checksum of the paths from the directory on and labels.
+std::string IdentityOf(const ImageList& list);
 
 // Where in a list an example stands, "index" (int64), and its "label"; for
-// Dataset::Map to read what is at paths[index].
+// Dataset::Map to read what is at paths[index]. Positions are of the list: they
+// cannot be restored with another one (IdentityOf).
 Dataset Indices(const ImageList& list);
 
 }  // namespace sluice

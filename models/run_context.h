@@ -33,6 +33,13 @@ struct RunContext {
   // rounded up.
   int64_t total_steps() const;
 
+  // Of what is evaluated or predicted, what its checkpoint says of the
+  // training: the names of the classes (TrainerSpec::class_names) and where its
+  // input stood (Iterator::SavePosition), which names the input. Empty while
+  // training and for weights from elsewhere.
+  std::vector<std::string> class_names = {};
+  std::string trained_on = {};
+
   // Files to predict for, if any were named (TrainerSpec::files): the input is
   // then these, in this order, and has no meaningful labels.
   std::vector<std::string> files = {};

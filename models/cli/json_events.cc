@@ -79,6 +79,7 @@ void JsonEvents::AfterEvaluation(TrainingRun& run,
   nlohmann::ordered_json event = {{"event", "evaluation"},
                                   {"step", run.step()},
                                   {"epoch", run.epoch()},
+                                  {"evaluated_on", evaluation.set},
                                   {"examples", evaluation.examples}};
   for (const auto& [name, value] : evaluation.values) event[name] = value;
   event["seconds"] = evaluation.seconds;

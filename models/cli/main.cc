@@ -58,9 +58,9 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
   const std::string dataset = DatasetName(spec, line.run);
   if (!line.json) {
     PrintLine(fmt::format(
-        "{} on {}: test {} ({} examples) after {} steps; {} examples/s, "
+        "{} on {}: {} {} ({} examples) after {} steps; {} examples/s, "
         "{:.1f} s",
-        model, dataset, Describe(evaluation.values),
+        model, dataset, evaluation.set, Describe(evaluation.values),
         console::WithThousands(evaluation.examples), evaluation.step,
         console::WithThousands(std::llround(examples_per_second)), seconds));
     return;
@@ -68,11 +68,13 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
   Json result = {{"event", "result"},
                  {"model", model},
                  {"dataset", dataset},
-                 {"steps", evaluation.step}};
+                 {"steps", evaluation.step},
+                 {"evaluated_on", evaluation.set}};
   // Without metrics, the loss.
   const size_t first = evaluation.values.size() > 1 ? 1 : 0;
   for (size_t i = first; i < evaluation.values.size(); ++i) {
-    result["test_" + evaluation.values[i].first] = evaluation.values[i].second;
+    const auto& [name, value] = evaluation.values[i];
+    result[fmt::format("{}_{}", evaluation.set, name)] = value;
   }
   result["examples_per_second"] = examples_per_second;
   result["seconds"] = seconds;
@@ -146,14 +148,17 @@ int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
 }
 
 int Predict(const TrainerSpec& spec, const CommandLine& line) {
+  Trainer trainer(spec, line.run, line.training);
+  RunContext named = line.run;
+  named.mode = Mode::kPredict;
+  if (line.exported.empty()) named.class_names = trainer.ClassNames();
   PredictionPrinter printer({.json = line.json,
                              .count = line.count,
                              .files = line.run.files,
                              .class_names = spec.class_names
-                                                ? spec.class_names(line.run)
+                                                ? spec.class_names(named)
                                                 : std::vector<std::string>()});
   if (line.exported.empty()) {
-    Trainer trainer(spec, line.run, line.training);
     trainer.Predict([&](const Example&, const Example& exports) {
       return printer.Print(exports);
     });

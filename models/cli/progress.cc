@@ -92,8 +92,8 @@ void Progress::AfterStep(TrainingRun& run) {
 }
 
 void Progress::AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) {
-  console::Note(fmt::format("epoch {:.2f}, step {}: test {} ({} examples, {})",
-                            run.epoch(), run.step(),
+  console::Note(fmt::format("epoch {:.2f}, step {}: {} {} ({} examples, {})",
+                            run.epoch(), run.step(), evaluation.set,
                             Describe(evaluation.values),
                             console::WithThousands(evaluation.examples),
                             console::Duration(evaluation.seconds)));

@@ -54,11 +54,16 @@ int64_t RowsOf(const Example& batch) {
 
 Inference::Inference(const TrainerSpec& spec, RunContext run,
                      const SessionOptions& options)
-    : run_(std::move(run)), input_(FiniteInput(spec, run_)) {
+    : run_(std::move(run)),
+      set_(spec.evaluated_on ? spec.evaluated_on(run_) : "test"),
+      input_(FiniteInput(spec, run_)) {
   features_ = std::make_unique<Features>(graph_, input_.Sample());
   Scope root(graph_);
   model_ = spec.model(root, *features_, run_);
-  session_ = std::make_unique<Session>(graph_, options);
+  SessionOptions own = options;
+  own.container.clear();  // its variables are copies, whatever the training's
+  own.concurrent_runs = 1;
+  session_ = std::make_unique<Session>(graph_, own);
 
   figures_ = {{"loss", model_.loss}};
   figures_.insert(figures_.end(), model_.metrics.begin(), model_.metrics.end());
@@ -106,6 +111,7 @@ std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
     figures.Add(evaluate_->Run(batch), rows);
     evaluation.examples += rows;
   }
+  evaluation.set = set_;
   evaluation.values = figures.Values();
   evaluation.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)

@@ -23,6 +23,7 @@ namespace sluice {
 // What a model achieves on a set.
 struct Evaluation {
   int64_t step = 0;  // of the training that the variables come from
+  std::string set;   // TrainerSpec::evaluated_on
   int64_t examples = 0;
   double seconds = 0;
   // "loss" first, then the model's metrics, over all examples.
@@ -80,6 +81,7 @@ class Inference {
 
  private:
   RunContext run_;
+  std::string set_;
   Dataset input_;
   Graph graph_;
   std::unique_ptr<Features> features_;

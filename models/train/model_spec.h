@@ -85,7 +85,8 @@ struct TrainerSpec {
   // images"; empty: nothing. The input function finds the names in run.files.
   std::string files = {};
   // Names of the classes, for predictions on files. Null or an empty list:
-  // none.
+  // none. Those of a training are in its checkpoints, and it is resumed with
+  // the same alone.
   std::function<std::vector<std::string>(const RunContext& run)> class_names =
       nullptr;
   // Sets epochs and batch_size, which flags then override; may look at
@@ -94,6 +95,10 @@ struct TrainerSpec {
   // Names in reports. Null: the program's; data_dir or "synthetic".
   std::function<std::string(const RunContext& run)> model_name = nullptr;
   std::function<std::string(const RunContext& run)> dataset_name = nullptr;
+  // What the examples are that an evaluation is of, for reports: "test",
+  // "validation", or "training" where they are those that were trained on.
+  // Null: "test".
+  std::function<std::string(const RunContext& run)> evaluated_on = nullptr;
   // Of the first metric; without metrics the loss judges, lower being better.
   bool higher_is_better = true;
 };

@@ -183,24 +183,15 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   for (Hook* hook : hooks) hook->End(run);
 }
 
-std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
-  RunContext context = run_;
-  context.mode = mode;
-  *step = 0;
-  if (!options_.weights.empty()) {
-    auto inference =
-        std::make_unique<Inference>(spec_, context, options_.session);
-    inference->LoadWeights(options_.weights);
-    options_.Note(fmt::format("using {}", options_.weights));
-    return inference;
-  }
-  std::optional<CheckpointManager::Restored> restored;
+const CheckpointManager::Restored* Trainer::Newest() {
+  if (!options_.weights.empty()) return nullptr;
+  if (newest_) return &*newest_;
   if (!options_.log_dir.empty()) {
-    restored = CheckpointManager::ForReading(options_.log_dir)
-                   .RestoreNewest()
-                   .ValueOrThrow();
+    newest_ = CheckpointManager::ForReading(options_.log_dir)
+                  .RestoreNewest()
+                  .ValueOrThrow();
   }
-  if (!restored) {
+  if (!newest_) {
     throw Error(Code::kNotFound,
                 options_.log_dir.empty()
                     ? "no trained model: give --log-dir, the folder it was "
@@ -209,12 +200,34 @@ std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
                                   "give --weights",
                                   options_.log_dir));
   }
-  for (const std::string& warning : restored->warnings) options_.Note(warning);
-  *step = restored->checkpoint.state.step;
+  for (const std::string& warning : newest_->warnings) options_.Note(warning);
+  return &*newest_;
+}
+
+std::vector<std::string> Trainer::ClassNames() {
+  const CheckpointManager::Restored* const newest = Newest();
+  return newest == nullptr ? std::vector<std::string>()
+                           : newest->checkpoint.state.class_names;
+}
+
+std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
+  RunContext context = run_;
+  context.mode = mode;
+  const CheckpointManager::Restored* const newest = Newest();
+  if (newest != nullptr) {
+    context.class_names = newest->checkpoint.state.class_names;
+    context.trained_on = newest->checkpoint.state.dataset_position;
+  }
   auto inference =
       std::make_unique<Inference>(spec_, context, options_.session);
-  inference->SetVariables(restored->checkpoint.tensors, restored->path);
-  options_.Note(fmt::format("using {}", restored->path));
+  if (newest != nullptr) {
+    inference->SetVariables(newest->checkpoint.tensors, newest->path);
+  } else {
+    inference->LoadWeights(options_.weights);
+  }
+  *step = newest == nullptr ? 0 : newest->checkpoint.state.step;
+  options_.Note(fmt::format(
+      "using {}", newest == nullptr ? options_.weights : newest->path));
   return inference;
 }
 

@@ -50,6 +50,8 @@ class Trainer {
   // The step is 0 for weights. nullopt: cut short by options.stop.
   std::optional<Evaluation> Evaluate();
   void Predict(const Inference::OnBatch& fn);
+  // Of the training whose checkpoint that is, as it recorded them; else empty.
+  std::vector<std::string> ClassNames();
   // Writes a folder that LoadExported (models/train/export.h) reads.
   void Export(const std::string& directory);
 
@@ -60,11 +62,14 @@ class Trainer {
                 TrainingResult* result);
   // The model with training off and trained variables, and their step.
   std::unique_ptr<Inference> Trained(Mode mode, int64_t* step);
+  // That checkpoint, read once; null with options.weights.
+  const CheckpointManager::Restored* Newest();
 
   TrainerSpec spec_;
   RunContext run_;
   TrainingOptions options_;
   std::vector<std::unique_ptr<Hook>> hooks_;
+  std::optional<CheckpointManager::Restored> newest_;
 };
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "graph/compile/extract.h"
 #include "models/optim/loss_scale.h"
@@ -54,6 +55,28 @@ void CheckBatchSize(const TrainerSpec& spec, const Dataset& input,
                           spec.name, input.batch_size(), run.batch_size));
 }
 
+// Checkpoints hold them as JSON, which is UTF-8: better now than at a save.
+void CheckNames(const std::vector<std::string>& names) {
+  try {
+    (void)nlohmann::json(names).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Error(Code::kInvalidArgument, "a class has a name that is not UTF-8");
+  }
+}
+
+// How lists of classes differ.
+std::string Difference(const std::vector<std::string>& before,
+                       const std::vector<std::string>& now) {
+  if (before.size() != now.size()) {
+    return fmt::format("there were {}, now there are {}", before.size(),
+                       now.size());
+  }
+  const auto [was, is] =
+      std::mismatch(before.begin(), before.end(), now.begin());
+  return fmt::format("number {} was '{}', now it is '{}'", was - before.begin(),
+                     *was, *is);
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
@@ -76,6 +99,9 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
     context_.epochs =
         static_cast<double>(context_.steps) / context_.steps_per_epoch;
   }
+
+  if (spec.class_names) class_names_ = spec.class_names(context_);
+  CheckNames(class_names_);
 
   features_ = std::make_unique<Features>(graph_, input_.Sample());
   CheckBatchSize(spec, input_, context_);
@@ -193,6 +219,7 @@ Checkpoint TrainingRun::Capture() const {
   // For who looks at the file; Restore takes it from the variables.
   checkpoint.state.loss_scale = loss_scale().value_or(1);
   checkpoint.state.extra["program"] = spec_.name;
+  checkpoint.state.class_names = class_names_;
   checkpoint.tensors = ReadVariables(*session_, graph_.Variables());
   return checkpoint;
 }
@@ -206,6 +233,13 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
                 fmt::format("'{}' was trained with seed {}, now it is {}; go "
                             "on with --seed {}, or begin anew with --restart",
                             source, state.seed, context_.seed, state.seed));
+  }
+  if (!state.class_names.empty() && state.class_names != class_names_) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("'{}' was trained on other classes: {}; go on with "
+                    "the same data, or begin anew with --restart",
+                    source, Difference(state.class_names, class_names_)));
   }
   // A new iterator first, so that a position that does not fit changes nothing.
   Iterator batches = input_.MakeIterator();
@@ -237,6 +271,8 @@ std::optional<Evaluation> TrainingRun::Evaluate() {
   if (!inference_) {
     RunContext run = context_;
     run.mode = Mode::kEval;
+    run.class_names = class_names_;
+    run.trained_on = batches_.SavePosition();
     inference_ = std::make_unique<Inference>(spec_, run, options_.session);
   }
   inference_->CopyVariables(graph_, *session_);

@@ -153,6 +153,7 @@ class TrainingRun {
   const TrainerSpec& spec_;
   RunContext context_;
   TrainingOptions options_;
+  std::vector<std::string> class_names_;
   Dataset input_;
   Iterator batches_;
   Graph graph_;

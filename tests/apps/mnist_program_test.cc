@@ -99,8 +99,9 @@ TEST_CASE("json: one object per line, the result last and as documented") {
   std::vector<std::string> keys;
   for (const auto& [key, value] : result.items()) keys.push_back(key);
   CHECK(keys == std::vector<std::string>{"event", "model", "dataset", "steps",
-                                         "test_accuracy", "examples_per_second",
-                                         "seconds"});
+                                         "evaluated_on", "test_accuracy",
+                                         "examples_per_second", "seconds"});
+  CHECK(result["evaluated_on"] == "test");
   CHECK(result["event"] == "result");
   CHECK(result["model"] == "mlp");
   CHECK(result["dataset"] == "mnist");

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -292,6 +293,56 @@ TEST_CASE("the real CIFAR-10") {
 
 // --- Lists -------------------------------------------------------------------
 
+TEST_CASE("a list is split by its paths alone, whatever else comes or goes") {
+  const auto listed = [](const std::string& directory, int n) {
+    ImageList list;
+    list.directory = directory;
+    list.classes = 10;
+    for (int i = 0; i < n; ++i) {
+      list.Add(fmt::format("{}/c{}/{:05}.jpg", directory, i % 10, i), i % 10);
+    }
+    return list;
+  };
+  const auto names = [](const ImageList& list) {
+    std::set<std::string> relative;
+    for (size_t i = 0; i < list.paths.size(); ++i) {
+      relative.emplace(list.Relative(i));
+    }
+    return relative;
+  };
+  const ImageList all = listed("/a", 10000);
+  for (const double fraction : {0.0, 0.01, 0.1, 0.5, 0.9}) {
+    CAPTURE(fraction);
+    const SplitList split = SplitImages(all, fraction);
+    const auto kept = static_cast<double>(split.validation.paths.size());
+    const double deviation = std::sqrt(10000 * fraction * (1 - fraction));
+    CHECK(std::abs(kept - 10000 * fraction) <= 4 * deviation);
+    CHECK(split.training.paths.size() + split.validation.paths.size() == 10000);
+    CHECK(split.training.classes == 10);
+    // Of every class about as many.
+    std::map<int64_t, int> by_class;
+    for (const int64_t label : split.validation.labels) ++by_class[label];
+    for (const auto& [label, count] : by_class) {
+      CHECK(std::abs(count - 1000 * fraction) <= 1.5 * deviation);
+    }
+    // Elsewhere, and with fewer beside it, each is on the same side.
+    const std::set<std::string> before = names(split.validation);
+    for (const auto& name :
+         names(SplitImages(listed("/b/c/", 700), fraction).validation)) {
+      CHECK(before.contains(name));
+    }
+    // Larger parts contain smaller ones.
+    const auto more = names(SplitImages(all, fraction + 0.05).validation);
+    CHECK(
+        std::includes(more.begin(), more.end(), before.begin(), before.end()));
+  }
+  CHECK(IdentityOf(all) == IdentityOf(listed("/elsewhere/", 10000)));
+  CHECK(IdentityOf(all) != IdentityOf(listed("/a", 9999)));
+  ImageList other = all;
+  other.labels[5] = 3;
+  CHECK(IdentityOf(all) != IdentityOf(other));
+}
+
 TEST_CASE("a folder of classes and a folder with labels.csv are listed") {
   TemporaryFolder folder;
   for (const char* path : {"b/2.PNG", "b/1.jpg", "a/x.jpeg", "a/notes.txt",
@@ -306,6 +357,15 @@ TEST_CASE("a folder of classes and a folder with labels.csv are listed") {
                                                   folder / "b/2.PNG"});
   CHECK(classes.labels == std::vector<int64_t>{0, 1, 1});
   CHECK(classes.class_names == std::vector<std::string>{"a", "b"});
+  // By another list of names.
+  const ImageList known = ListImages(folder.path(), {"z", "b", "a"});
+  CHECK(known.labels == std::vector<int64_t>{2, 1, 1});
+  CHECK(known.classes == 3);
+  CHECK(ClassesWithoutImages(known) == std::vector<std::string>{"z"});
+  CHECK(ClassesWithoutImages(classes).empty());
+  CHECK_THROWS_WITH_AS(ListImages(folder.path(), {"b", "c"}),
+                       doctest::Contains("no class of that name, only b, c"),
+                       Error);
   const Example second = [&] {
     Iterator examples = Indices(classes).MakeIterator();
     Example example;

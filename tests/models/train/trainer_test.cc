@@ -133,6 +133,33 @@ TEST_CASE("evaluation is exact over the whole set, remainder included") {
         static_cast<double>(right) / static_cast<double>(seen));
 }
 
+TEST_CASE("evaluating leaves variables that are shared alone") {
+  TemporaryFolder folder;
+  std::vector<Tensor> weights[2];
+  for (const bool shared : {false, true}) {
+    TrainerSpec spec = ToySpec();
+    spec.optimizer = [](const RunContext&) {
+      return optimizers::Momentum(0.1, 0.9).WithAverages(0.9);
+    };
+    TrainingOptions options;
+    options.log_dir = folder / (shared ? "shared" : "own");
+    options.evaluate_every = 0.5;
+    if (shared) options.session.container = "evaluating";
+    Trainer(spec, ToyRun(2), options).Train();
+    const auto saved = CheckpointManager::ForReading(options.log_dir)
+                           .RestoreNewest()
+                           .ValueOrThrow();
+    REQUIRE(saved);
+    for (const NamedTensor& tensor : saved->checkpoint.tensors) {
+      weights[shared].push_back(tensor.tensor);
+    }
+  }
+  REQUIRE(weights[0].size() == weights[1].size());
+  for (size_t i = 0; i < weights[0].size(); ++i) {
+    CHECK(weights[0][i].BitEqual(weights[1][i]));
+  }
+}
+
 TEST_CASE("metrics with a state are those of the whole set") {
   TemporaryFolder folder;
   TrainFor(folder / "log", 3, 30);
