@@ -76,8 +76,9 @@ std::optional<std::string> Part(const RunContext& run, const char* name) {
   return std::nullopt;
 }
 
-// What the folder has beside `val`, classes numbered as in the training if
-// that is known: to be trained on, and, with --validation-split, kept back.
+// What the folder has beside `val`, to be trained on, and, with
+// --validation-split, kept back; classes numbered as in the training if that is
+// known.
 SplitList TrainingPictures(const RunContext& run) {
   const std::string folder = Part(run, "train").value_or(run.flag("data"));
   const ImageList all = ListImages(folder, run.class_names);
@@ -92,34 +93,66 @@ SplitList TrainingPictures(const RunContext& run) {
   return split;
 }
 
+int64_t Classes(const RunContext& run) {
+  if (const double given = Number(run, "classes", 0, 1e6); given > 0) {
+    return static_cast<int64_t>(given);
+  }
+  if (SourceOf(run) == Source::kFolder) {
+    if (const size_t known = run.class_names.size()) {
+      return static_cast<int64_t>(known);
+    }
+    return TrainingPictures(run).training.classes;
+  }
+  return Small(run) ? 10 : kImageNetClasses;
+}
+
+// The pictures in `val`, with the numbers that their classes have in training.
+ImageList ValPictures(const RunContext& run, const std::string& val) {
+  std::vector<std::string> names = run.class_names;
+  if (names.empty() && Part(run, "train")) {
+    names = TrainingPictures(run).training.class_names;
+    const ImageList list = ListImages(val, names);
+    if (names.empty() && !list.class_names.empty()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}' has folders for classes, training has "
+                              "numbers of a labels.csv",
+                              val));
+    }
+    if (names.empty() && list.classes > Classes(run)) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}' has pictures of class {}, training has {} "
+                              "classes",
+                              val, list.classes - 1, Classes(run)));
+    }
+    return list;
+  }
+  return ListImages(val, names);
+}
+
 // The pictures to evaluate on: those of `val`, or those kept back, or, where
 // there are neither, those to train on.
 ImageList OtherPictures(const RunContext& run) {
-  const std::optional<std::string> val = Part(run, "val");
-  if (!val) {
-    SplitList split = TrainingPictures(run);
-    return split.validation.paths.empty() ? split.training : split.validation;
-  }
-  // Classes have the numbers that they have in training.
-  ImageList trained;
-  trained.class_names = run.class_names;
-  if (trained.class_names.empty()) trained = TrainingPictures(run).training;
-  ImageList list = ListImages(*val, trained.class_names);
-  if (trained.class_names.empty() && list.classes > trained.classes) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("'{}' has pictures of class {}, training has only "
-                            "{} classes",
-                            *val, list.classes - 1, trained.classes));
-  }
-  return list;
+  if (const auto val = Part(run, "val")) return ValPictures(run, *val);
+  SplitList split = TrainingPictures(run);
+  return split.validation.paths.empty() ? split.training : split.validation;
 }
 
+// What the program reads in its mode. What can be wrong with the pictures to
+// evaluate on is wrong before the first step; what is missing is said.
 ImageList Pictures(const RunContext& run) {
-  return run.training() ? TrainingPictures(run).training : OtherPictures(run);
-}
-
-// OtherPictures, and a word on what is missing.
-ImageList PicturesToEvaluate(const RunContext& run) {
+  if (run.mode == Mode::kPredict) {  // labels do not matter
+    return ListImages(
+        Part(run, "val")
+            .value_or(Part(run, "train").value_or(run.flag("data"))));
+  }
+  if (run.training()) {
+    ImageList list = TrainingPictures(run).training;
+    RunContext evaluation = run;
+    evaluation.mode = Mode::kEval;
+    evaluation.class_names = list.class_names;
+    OtherPictures(evaluation);
+    return list;
+  }
   ImageList list = OtherPictures(run);
   if (const auto missing = ClassesWithoutImages(list); !missing.empty()) {
     console::Note(
@@ -147,7 +180,8 @@ Dataset SyntheticPictures(const RunContext& run) {
     list.labels.push_back(i * 7919 % classes);
   }
   list.paths.resize(list.labels.size());
-  return Shuffled(Indices(list), run).Map([small, classes](Example& example) {
+  const Dataset indices = Shuffled(Indices(list, "tensors"), run);
+  return indices.Map([small, classes](Example& example) {
     const int64_t side = small ? kCifarSide : kCrop;
     const auto label = example["label"].IntAt(0);
     const auto colour = static_cast<uint64_t>(label * 191 / classes);
@@ -201,8 +235,7 @@ Dataset Examples(const RunContext& run) {
     case Source::kSynthetic:
       return SyntheticPictures(run);
     case Source::kFolder:
-      return FromFiles(run.training() ? Pictures(run) : PicturesToEvaluate(run),
-                       run);
+      return FromFiles(Pictures(run), run);
     case Source::kCifar10:
       break;
   }
@@ -221,19 +254,6 @@ Dataset Input(const RunContext& run) {
 }
 
 // --- Model -------------------------------------------------------------------
-
-int64_t Classes(const RunContext& run) {
-  if (const double given = Number(run, "classes", 0, 1e6); given > 0) {
-    return static_cast<int64_t>(given);
-  }
-  if (SourceOf(run) == Source::kFolder) {
-    if (const size_t known = run.class_names.size()) {
-      return static_cast<int64_t>(known);
-    }
-    return TrainingPictures(run).training.classes;
-  }
-  return Small(run) ? 10 : kImageNetClasses;
-}
 
 ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
   const Output label = in["label"];
@@ -341,11 +361,23 @@ void Defaults(RunContext& run) {
 
 // What an evaluation of the folder is of.
 std::string EvaluatedOn(const RunContext& run) {
-  if (SourceOf(run) != Source::kFolder || !run.files.empty()) return "test";
-  const std::string pictures = IdentityOf(OtherPictures(run));
-  if (run.trained_on.find(pictures) != std::string::npos) return "training";
-  const bool kept_back = Number(run, "validation-split", 0, 0.9) > 0;
-  return kept_back ? "validation" : "test";
+  if (SourceOf(run) != Source::kFolder || Part(run, "val")) return "test";
+  const double kept_back = Number(run, "validation-split", 0, 0.9);
+  RunContext unsplit = run;
+  unsplit.flags["validation-split"] = "0";
+  const std::string whole = IdentityOf(TrainingPictures(unsplit).training);
+  const auto trained_on = [&](const std::string& pictures) {
+    return run.trained_on.find(pictures) != std::string::npos;
+  };
+  if (!trained_on(whole)) return kept_back > 0 ? "validation" : "test";
+  if (!trained_on(whole + "-but-")) return "training";
+  if (kept_back > 0 &&
+      trained_on(IdentityOf(TrainingPictures(run).training) + "[")) {
+    return "validation";
+  }
+  throw Error(Code::kInvalidArgument,
+              "training kept some of these pictures back: give the same "
+              "--validation-split to evaluate on those");
 }
 
 // Those of --labels are for people alone: folders have names of their own.
@@ -410,7 +442,8 @@ int main(int argc, char** argv) {
                   "Part of the pictures of a folder without val to keep back "
                   "and evaluate on, such as 0.1; always the same ones",
                   "0"},
-                 {"labels", "File with the names of the classes, one a line",
+                 {"labels",
+                  "File with names of the classes for predictions, one a line",
                   ""}},
        .files = "JPEG or PNG images to classify",
        .class_names = ClassNames,

@@ -50,7 +50,10 @@ Metadata ToMetadata(const TrainingState& state) {
                        {kSchedule, state.schedule},
                        {kLossScale, fmt::format("{}", state.loss_scale)}};
   if (!state.class_names.empty()) {
-    metadata[kClassNames] = nlohmann::json(state.class_names).dump();
+    using Json = nlohmann::json;
+    metadata[kClassNames] = Json(state.class_names)
+                                .dump(-1, ' ', /*ensure_ascii=*/false,
+                                      Json::error_handler_t::replace);
   }
   if (state.metric) metadata[kMetric] = fmt::format("{}", *state.metric);
   for (const auto& [key, value] : state.extra) {

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <iterator>
 #include <sstream>
 
+#include "engine/ceil_div.h"
 #include "io/counter_random.h"
 #include "io/crc32c.h"
 #include "io/datasets.h"
@@ -39,7 +41,8 @@ std::string Enumeration(const std::vector<std::string>& names) {
                           path, line, text));
 }
 
-ImageList ReadLabels(const std::string& directory) {
+ImageList ReadLabels(const std::string& directory,
+                     const std::vector<std::string>& class_names) {
   const std::string path = JoinPath(directory, kLabels);
   std::istringstream lines(FileSystem::Posix().Read(path).ValueOrThrow());
   ImageList list;
@@ -59,6 +62,15 @@ ImageList ReadLabels(const std::string& directory) {
     list.Add(JoinPath(directory, line.substr(0, comma)), label);
     list.classes = std::max(list.classes, label + 1);
   }
+  if (class_names.empty()) return list;
+  const auto known = static_cast<int64_t>(class_names.size());
+  if (list.classes > known) {
+    throw Error(Code::kOutOfRange,
+                fmt::format("'{}' has the label {}, training had {} classes",
+                            path, list.classes - 1, known));
+  }
+  list.classes = known;
+  list.class_names = class_names;
   return list;
 }
 
@@ -103,7 +115,7 @@ std::string_view ImageList::Relative(size_t i) const {
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names) {
   ImageList list = FileSystem::Posix().Exists(JoinPath(directory, kLabels))
-                       ? ReadLabels(directory)
+                       ? ReadLabels(directory, class_names)
                        : ListClasses(directory, class_names);
   list.directory = directory;
   if (list.paths.empty()) {
@@ -130,6 +142,10 @@ std::vector<std::string> ClassesWithoutImages(const ImageList& list) {
 
 SplitList SplitImages(const ImageList& list, double fraction) {
   SplitList split;
+  if (fraction == 0) return {list, split.validation};
+  const std::string whole = IdentityOf(list);
+  split.training.identity = fmt::format("{}-but-{}", whole, fraction);
+  split.validation.identity = fmt::format("{}-of-{}", whole, fraction);
   for (ImageList* part : {&split.training, &split.validation}) {
     part->directory = list.directory;
     part->classes = list.classes;
@@ -146,14 +162,26 @@ SplitList SplitImages(const ImageList& list, double fraction) {
 }
 
 std::string IdentityOf(const ImageList& list) {
+  constexpr size_t kSizes = 1000;  // to ask for more takes long on a network
+  if (!list.identity.empty()) return list.identity;
+  const size_t n = list.paths.size();
+  const size_t stride = CeilDiv(std::max<size_t>(n, 1), kSizes);
   std::string text;
-  for (size_t i = 0; i < list.paths.size(); ++i) {
+  for (size_t i = 0; i < n; ++i) {
     text += fmt::format("{}\n{}\n", list.Relative(i), list.labels[i]);
+    if (i % stride != 0) continue;
+    std::error_code none;
+    const auto size = std::filesystem::file_size(list.paths[i], none);
+    text += none ? "?\n" : fmt::format("{}\n", size);
   }
   return fmt::format("images-{:08x}", Crc32c(text));
 }
 
 Dataset Indices(const ImageList& list) {
+  return Indices(list, IdentityOf(list));
+}
+
+Dataset Indices(const ImageList& list, const std::string& identity) {
   const auto n = static_cast<int64_t>(list.paths.size());
   Tensor indices(DType::kInt64, {n});
   Tensor labels(DType::kInt64, {n});
@@ -162,8 +190,7 @@ Dataset Indices(const ImageList& list) {
     labels.data<int64_t>()[i] = list.labels[i];
   }
   return datasets::FromTensors(
-      {{"index", std::move(indices)}, {"label", std::move(labels)}},
-      IdentityOf(list));
+      {{"index", std::move(indices)}, {"label", std::move(labels)}}, identity);
 }
 
 }  // namespace sluice

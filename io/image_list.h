@@ -20,6 +20,8 @@ struct ImageList {
   // How many classes there are, and their names where these are known.
   int64_t classes = 0;
   std::vector<std::string> class_names = {};
+  // Of a part (SplitImages): what IdentityOf says.
+  std::string identity = {};
 
   void Add(std::string path, int64_t label) {
     paths.push_back(std::move(path));
@@ -35,7 +37,8 @@ struct ImageList {
 //   images beside a file labels.csv: a line "file,label", then one such line
 //   per image with its class, a number from 0.
 // With `class_names`, those of a training, the classes are numbered by these;
-// a sub-folder of images that is none of them is an error.
+// a sub-folder of images that is none of them is an error, and so is a label
+// beyond them.
 // Throws Error: kNotFound where there are no images, kDataLoss or kOutOfRange
 // naming the line of labels.csv that is wrong, kInvalidArgument naming the
 // sub-folder.
@@ -53,13 +56,17 @@ struct SplitList {
 };
 SplitList SplitImages(const ImageList& list, double fraction);
 
-// Tells lists apart: a checksum of the paths from the directory on and labels.
+// Tells lists apart: a checksum of the paths from the directory on, the labels
+// and some of the files' sizes. That of a part says of which list and which
+// one.
 std::string IdentityOf(const ImageList& list);
 
 // Where in a list an example stands, "index" (int64), and its "label"; for
 // Dataset::Map to read what is at paths[index]. Positions are of the list: they
 // cannot be restored with another one (IdentityOf).
 Dataset Indices(const ImageList& list);
+// The same of a list without files, such as one of drawn images.
+Dataset Indices(const ImageList& list, const std::string& identity);
 
 }  // namespace sluice
 

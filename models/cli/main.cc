@@ -151,23 +151,26 @@ int Predict(const TrainerSpec& spec, const CommandLine& line) {
   Trainer trainer(spec, line.run, line.training);
   RunContext named = line.run;
   named.mode = Mode::kPredict;
-  if (line.exported.empty()) named.class_names = trainer.ClassNames();
+  std::unique_ptr<ExportedModel> model;
+  if (line.exported.empty()) {
+    named.class_names = trainer.ClassNames();
+  } else {
+    model = LoadExported(line.exported, line.training.session);
+    named.class_names = model->info().class_names;
+  }
   PredictionPrinter printer({.json = line.json,
                              .count = line.count,
                              .files = line.run.files,
                              .class_names = spec.class_names
                                                 ? spec.class_names(named)
                                                 : std::vector<std::string>()});
-  if (line.exported.empty()) {
+  if (model == nullptr) {
     trainer.Predict([&](const Example&, const Example& exports) {
       return printer.Print(exports);
     });
     return 0;
   }
-  const auto model = LoadExported(line.exported, line.training.session);
-  RunContext run = line.run;
-  run.mode = Mode::kPredict;
-  Iterator batches = spec.input(run).MakeIterator();
+  Iterator batches = spec.input(named).MakeIterator();
   Example batch;
   while (InterruptSignal() == 0 && batches.Next(&batch).ValueOrThrow() &&
          printer.Print(model->Predict(batch))) {

@@ -87,6 +87,9 @@ ExportInfo InfoOf(const JsonObject& manifest, const std::string& path) {
     info.program = ValueOf(manifest.String("program"), path);
   }
   if (manifest.Has("step")) info.step = ValueOf(manifest.Int("step"), path);
+  if (manifest.Has("class_names")) {
+    info.class_names = ValueOf(manifest.Strings("class_names"), path);
+  }
   return info;
 }
 
@@ -118,6 +121,7 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
   Json manifest = {{"format", kFormat},        {"version", kVersion},
                    {"program", info.program},  {"step", info.step},
                    {"inputs", Json::object()}, {"outputs", Json::object()}};
+  if (!info.class_names.empty()) manifest["class_names"] = info.class_names;
   for (const auto& [name, placeholder] : inference.features()) {
     if (graph->Find(placeholder.node().name()) != nullptr) {
       manifest["inputs"][name] = Described(placeholder);

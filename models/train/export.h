@@ -5,6 +5,7 @@
 //   weights.safetensors  the variables by name
 //   model.json           {"format": "sluice.model", "version": 1,
 //                         "program": NAME, "step": N,
+//                         "class_names": [NAME, ...] where they are known,
 //                         "inputs": {NAME: {"dtype": "float32",
 //                                           "shape": [-1, 28, 28, 1]}},
 //                         "outputs": {NAME: {"tensor": "probabilities", ...}}}
@@ -25,6 +26,7 @@ namespace sluice {
 struct ExportInfo {
   std::string program;
   int64_t step = 0;  // that the variables come from
+  std::vector<std::string> class_names = {};
 };
 
 // Creates the folder; each file is written atomically, model.json last. Throws

@@ -20,6 +20,8 @@ class Hook {
   virtual void AfterStep(TrainingRun& /*run*/) {}
   virtual void AfterEvaluation(TrainingRun& /*run*/,
                                const Evaluation& /*evaluation*/) {}
+  // The evaluation threw, which ends the training.
+  virtual void AfterFailedEvaluation(TrainingRun& /*run*/) noexcept {}
   // After the last step and evaluation, or when training was stopped; not
   // after an error.
   virtual void End(TrainingRun& /*run*/) {}

@@ -100,6 +100,16 @@ void SaveCheckpoints::AfterEvaluation(TrainingRun& run,
   Save(run, JudgedBy(run.spec(), evaluation));
 }
 
+// What was trained is not lost to a file that is missing for the evaluation.
+void SaveCheckpoints::AfterFailedEvaluation(TrainingRun& run) noexcept {
+  try {
+    run.Finish();
+    if (std::isfinite(run.newest_loss().value)) End(run);
+  } catch (...) {
+    // The evaluation's error is thrown.
+  }
+}
+
 void SaveCheckpoints::End(TrainingRun& run) {
   if (saved_step_ != run.step()) Save(run, std::nullopt);
 }

@@ -70,6 +70,7 @@ class SaveCheckpoints : public Hook {
   explicit SaveCheckpoints(CheckpointManager manager)
       : manager_(std::move(manager)) {}
   void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  void AfterFailedEvaluation(TrainingRun& run) noexcept override;
   void End(TrainingRun& run) override;
 
   const std::string& last_path() const { return last_path_; }

@@ -55,7 +55,9 @@ int64_t RowsOf(const Example& batch) {
 Inference::Inference(const TrainerSpec& spec, RunContext run,
                      const SessionOptions& options)
     : run_(std::move(run)),
-      set_(spec.evaluated_on ? spec.evaluated_on(run_) : "test"),
+      set_(spec.evaluated_on && run_.mode == Mode::kEval
+               ? spec.evaluated_on(run_)
+               : "test"),
       input_(FiniteInput(spec, run_)) {
   features_ = std::make_unique<Features>(graph_, input_.Sample());
   Scope root(graph_);

@@ -78,6 +78,10 @@ class Inference {
   const Session& session() const { return *session_; }
   const ModelSpec& model() const { return model_; }
   const Features& features() const { return *features_; }
+  // Of the training, where they are known.
+  const std::vector<std::string>& class_names() const {
+    return run_.class_names;
+  }
 
  private:
   RunContext run_;

@@ -31,14 +31,17 @@ class Features {
   // The same, declaring that more of its dimensions differ from batch to batch,
   // such as 1, the length of a batch's longest sentence. Call it before the
   // feature is used; throws Error otherwise, and for a dimension there is not.
-  // A step is planned for each shape that comes.
+  // Changes the placeholder. A step is planned for each shape that comes; what
+  // is planned before the first batch, and what memory it is said to need, is
+  // for the length of the input's first example.
   Output Varying(std::string_view name,
                  const std::vector<int>& dimensions) const;
   auto begin() const { return placeholders_.begin(); }
   auto end() const { return placeholders_.end(); }
   size_t size() const { return placeholders_.size(); }
   // Shapes of a batch of so many examples, in the order of the placeholders:
-  // what varies is as in the batch that the features were made of.
+  // what varies is as in the batch that the features were made of, which has
+  // one example.
   std::vector<Shape> ShapesFor(int64_t examples) const;
 
  private:

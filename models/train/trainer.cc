@@ -149,7 +149,12 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                        TrainingResult* result) {
   for (Hook* hook : hooks) hook->Begin(run);
   const auto evaluate = [&] {
-    result->evaluation = run.Evaluate();
+    try {
+      result->evaluation = run.Evaluate();
+    } catch (...) {
+      for (Hook* hook : hooks) hook->AfterFailedEvaluation(run);
+      throw;
+    }
     if (!result->evaluation) return;
     for (Hook* hook : hooks) hook->AfterEvaluation(run, *result->evaluation);
   };
@@ -183,51 +188,49 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   for (Hook* hook : hooks) hook->End(run);
 }
 
-const CheckpointManager::Restored* Trainer::Newest() {
-  if (!options_.weights.empty()) return nullptr;
-  if (newest_) return &*newest_;
+std::optional<CheckpointManager::Restored> Trainer::Newest() const {
+  if (!options_.weights.empty()) return std::nullopt;
+  std::optional<CheckpointManager::Restored> newest;
   if (!options_.log_dir.empty()) {
-    newest_ = CheckpointManager::ForReading(options_.log_dir)
-                  .RestoreNewest()
-                  .ValueOrThrow();
+    newest = CheckpointManager::ForReading(options_.log_dir)
+                 .RestoreNewest()
+                 .ValueOrThrow();
   }
-  if (!newest_) {
-    throw Error(Code::kNotFound,
-                options_.log_dir.empty()
-                    ? "no trained model: give --log-dir, the folder it was "
-                      "trained in, or --weights"
-                    : fmt::format("no checkpoint in '{}': train first, or "
-                                  "give --weights",
-                                  options_.log_dir));
-  }
-  for (const std::string& warning : newest_->warnings) options_.Note(warning);
-  return &*newest_;
+  if (newest) return newest;
+  throw Error(Code::kNotFound,
+              options_.log_dir.empty()
+                  ? "no trained model: give --log-dir, the folder it was "
+                    "trained in, or --weights"
+                  : fmt::format("no checkpoint in '{}': train first, or "
+                                "give --weights",
+                                options_.log_dir));
 }
 
-std::vector<std::string> Trainer::ClassNames() {
-  const CheckpointManager::Restored* const newest = Newest();
-  return newest == nullptr ? std::vector<std::string>()
-                           : newest->checkpoint.state.class_names;
+std::vector<std::string> Trainer::ClassNames() const {
+  const auto newest = Newest();
+  return newest ? newest->checkpoint.state.class_names
+                : std::vector<std::string>();
 }
 
 std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
   RunContext context = run_;
   context.mode = mode;
-  const CheckpointManager::Restored* const newest = Newest();
-  if (newest != nullptr) {
+  const auto newest = Newest();
+  if (newest) {
+    for (const std::string& warning : newest->warnings) options_.Note(warning);
     context.class_names = newest->checkpoint.state.class_names;
     context.trained_on = newest->checkpoint.state.dataset_position;
   }
   auto inference =
       std::make_unique<Inference>(spec_, context, options_.session);
-  if (newest != nullptr) {
+  if (newest) {
     inference->SetVariables(newest->checkpoint.tensors, newest->path);
   } else {
     inference->LoadWeights(options_.weights);
   }
-  *step = newest == nullptr ? 0 : newest->checkpoint.state.step;
-  options_.Note(fmt::format(
-      "using {}", newest == nullptr ? options_.weights : newest->path));
+  *step = newest ? newest->checkpoint.state.step : 0;
+  options_.Note(
+      fmt::format("using {}", newest ? newest->path : options_.weights));
   return inference;
 }
 
@@ -250,7 +253,11 @@ void Trainer::Predict(const Inference::OnBatch& fn) {
 void Trainer::Export(const std::string& directory) {
   int64_t step = 0;
   const auto inference = Trained(Mode::kPredict, &step);
-  ExportModel(*inference, {.program = spec_.name, .step = step}, directory);
+  ExportModel(*inference,
+              {.program = spec_.name,
+               .step = step,
+               .class_names = inference->class_names()},
+              directory);
 }
 
 }  // namespace sluice

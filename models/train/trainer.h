@@ -51,7 +51,7 @@ class Trainer {
   std::optional<Evaluation> Evaluate();
   void Predict(const Inference::OnBatch& fn);
   // Of the training whose checkpoint that is, as it recorded them; else empty.
-  std::vector<std::string> ClassNames();
+  std::vector<std::string> ClassNames() const;
   // Writes a folder that LoadExported (models/train/export.h) reads.
   void Export(const std::string& directory);
 
@@ -62,14 +62,13 @@ class Trainer {
                 TrainingResult* result);
   // The model with training off and trained variables, and their step.
   std::unique_ptr<Inference> Trained(Mode mode, int64_t* step);
-  // That checkpoint, read once; null with options.weights.
-  const CheckpointManager::Restored* Newest();
+  // That checkpoint; nothing with options.weights.
+  std::optional<CheckpointManager::Restored> Newest() const;
 
   TrainerSpec spec_;
   RunContext run_;
   TrainingOptions options_;
   std::vector<std::unique_ptr<Hook>> hooks_;
-  std::optional<CheckpointManager::Restored> newest_;
 };
 
 }  // namespace sluice

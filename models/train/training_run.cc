@@ -55,12 +55,17 @@ void CheckBatchSize(const TrainerSpec& spec, const Dataset& input,
                           spec.name, input.batch_size(), run.batch_size));
 }
 
-// Checkpoints hold them as JSON, which is UTF-8: better now than at a save.
+// Checkpoints hold them as JSON, which is UTF-8: better now than at a resume.
 void CheckNames(const std::vector<std::string>& names) {
-  try {
-    (void)nlohmann::json(names).dump();
-  } catch (const nlohmann::json::exception&) {
-    throw Error(Code::kInvalidArgument, "a class has a name that is not UTF-8");
+  for (size_t i = 0; i < names.size(); ++i) {
+    try {
+      (void)nlohmann::json(names[i]).dump();
+    } catch (const nlohmann::json::exception&) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("class number {} has a name that is not UTF-8, "
+                              "which no checkpoint can hold",
+                              i));
+    }
   }
 }
 
@@ -101,7 +106,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   }
 
   if (spec.class_names) class_names_ = spec.class_names(context_);
-  CheckNames(class_names_);
+  if (!options_.log_dir.empty()) CheckNames(class_names_);
 
   features_ = std::make_unique<Features>(graph_, input_.Sample());
   CheckBatchSize(spec, input_, context_);

@@ -338,6 +338,10 @@ TEST_CASE("a list is split by its paths alone, whatever else comes or goes") {
   }
   CHECK(IdentityOf(all) == IdentityOf(listed("/elsewhere/", 10000)));
   CHECK(IdentityOf(all) != IdentityOf(listed("/a", 9999)));
+  const SplitList parts = SplitImages(all, 0.1);
+  CHECK(IdentityOf(parts.training) == IdentityOf(all) + "-but-0.1");
+  CHECK(IdentityOf(parts.validation) == IdentityOf(all) + "-of-0.1");
+  CHECK(IdentityOf(SplitImages(all, 0).training) == IdentityOf(all));
   ImageList other = all;
   other.labels[5] = 3;
   CHECK(IdentityOf(all) != IdentityOf(other));

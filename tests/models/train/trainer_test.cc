@@ -160,6 +160,32 @@ TEST_CASE("evaluating leaves variables that are shared alone") {
   }
 }
 
+TEST_CASE("each evaluation is of the newest checkpoint") {
+  TemporaryFolder folder;
+  TrainFor(folder / "log", 1, 10);
+  Trainer trainer(ToySpec(), ToyRun(3), {.log_dir = folder / "log"});
+  CHECK(trainer.Evaluate()->step == 10);
+  trainer.Train();
+  CHECK(trainer.Evaluate()->step == 30);
+}
+
+TEST_CASE("an evaluation that fails leaves what was trained behind") {
+  TemporaryFolder folder;
+  TrainerSpec spec = ToySpec();
+  spec.input = [](const RunContext& run) {
+    if (!run.training()) throw Error(Code::kNotFound, "no test data");
+    return testing::Points(run);
+  };
+  const std::string log = folder / "log";
+  Trainer trainer(spec, ToyRun(2), {.log_dir = log});
+  CHECK(Contains(ErrorOf([&] { trainer.Train(); }), "no test data"));
+  const auto saved =
+      CheckpointManager::ForReading(log).RestoreNewest().ValueOrThrow();
+  REQUIRE(saved);
+  CHECK(saved->checkpoint.state.step == 10);
+  CHECK_FALSE(saved->checkpoint.state.metric);
+}
+
 TEST_CASE("metrics with a state are those of the whole set") {
   TemporaryFolder folder;
   TrainFor(folder / "log", 3, 30);

@@ -1,0 +1,230 @@
+// The resnet50 program on folders of pictures: which number a class has, what
+// an accuracy is of, and what changes between a training and its resume.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "io/png.h"
+#include "tests/support/program.h"
+
+#if SLUICE_HAVE_PNG
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::LastObject;
+using testing::Outcome;
+using testing::RunProgram;
+using testing::TemporaryFolder;
+
+Outcome Run(const std::vector<std::string>& arguments) {
+  return RunProgram(SLUICE_BIN_DIR "/resnet50", arguments);
+}
+
+void CheckError(const Outcome& outcome, int code, const std::string& part) {
+  testing::CheckError(outcome, "resnet50", code, part);
+}
+
+// Pictures of one colour per class, under a folder for each of `classes`: class
+// names tell their colours.
+void WriteClasses(const std::string& folder,
+                  const std::vector<std::string>& classes, int count) {
+  for (const std::string& name : classes) {
+    std::filesystem::create_directories(folder + "/" + name);
+    uint32_t colour = 0;
+    for (const char c : name) colour = colour * 31 + static_cast<uint8_t>(c);
+    for (int i = 0; i < count; ++i) {
+      Tensor image(DType::kUInt8, {32, 32, 3});
+      for (int64_t k = 0; k < image.elements(); ++k) {
+        image.data<uint8_t>()[k] =
+            static_cast<uint8_t>((colour >> (8 * (k % 3))) + (k * 7 + i) % 16);
+      }
+      std::ofstream(fmt::format("{}/{}/{}.png", folder, name, i),
+                    std::ios::binary)
+          << EncodePng(image).ValueOrThrow();
+    }
+  }
+}
+
+// Four classes that are learnt, in `train` and `val`.
+struct Learnt {
+  TemporaryFolder folder;
+  std::string data = folder / "data", log = folder / "log";
+
+  Learnt() {
+    const std::vector<std::string> classes = {"ant", "bee", "cat", "dog"};
+    WriteClasses(data + "/train", classes, 16);
+    WriteClasses(data + "/val", classes, 4);
+    const Outcome trained = Train({"--steps", "60", "--base-rate", "0.2"});
+    REQUIRE(trained.code == 0);
+    REQUIRE(LastObject(trained.out)["test_accuracy"] == 1);
+    CHECK(LastObject(trained.out)["evaluated_on"] == "test");
+  }
+  Outcome Train(const std::vector<std::string>& more) const {
+    return With("train", data, more);
+  }
+  Outcome Evaluate(const std::string& on) const { return With("eval", on, {}); }
+  Outcome With(const std::string& command, const std::string& on,
+               const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {
+        command, "--data",    on,  "--model", "resnet20", "--batch-size",
+        "16",    "--log-dir", log, "--json",  "--seed",   "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  }
+};
+
+TEST_CASE("classes have the numbers of the training, whatever else is there") {
+  const Learnt learnt;
+  namespace fs = std::filesystem;
+  const std::string val = learnt.data + "/val";
+  // One is missing: the others keep their numbers, and that is said.
+  fs::rename(val + "/bee", learnt.folder / "bee");
+  Outcome outcome = learnt.Evaluate(learnt.data);
+  CHECK(outcome.code == 0);
+  CHECK(LastObject(outcome.out)["test_accuracy"] == 1);
+  CHECK(Contains(outcome.err, "no pictures of 1 of the 4 classes"));
+  CHECK(Contains(outcome.err, "'bee'"));
+  // A folder of its own, of two classes, without the training's pictures.
+  WriteClasses(learnt.folder / "other", {"cat", "dog"}, 3);
+  outcome = learnt.Evaluate(learnt.folder / "other");
+  CHECK(outcome.code == 0);
+  CHECK(LastObject(outcome.out)["test_accuracy"] == 1);
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "test");
+  // One that training did not have. Predictions need no labels.
+  WriteClasses(val, {"yak"}, 1);
+  CheckError(learnt.Evaluate(learnt.data), 1, "training had no class of that");
+  CHECK(learnt.With("predict", learnt.data, {}).code == 0);
+  // A training hears of it before its first step.
+  const Outcome early = learnt.Train({"--steps", "70"});
+  CheckError(early, 1, "training had no class of that");
+  CHECK_FALSE(Contains(early.out, "first_step"));
+  fs::remove_all(val + "/yak");
+  // The training's own folder is not a test.
+  outcome = learnt.Evaluate(learnt.data + "/train");
+  CHECK(LastObject(outcome.out)["training_accuracy"] == 1);
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "training");
+  // Predictions have the training's names, not those of what is there now.
+  const Outcome predicted =
+      learnt.With("predict", learnt.folder / "other", {val + "/dog/1.png"});
+  CHECK(predicted.code == 0);
+  CHECK(LastObject(predicted.out)["top"][0]["name"] == "dog");
+  const std::string exported = learnt.folder / "exported";
+  CHECK(learnt.With("export", learnt.data, {"--output", exported}).code == 0);
+  const Outcome from_export =
+      Run({"predict", "--from", exported, "--data", learnt.folder / "other",
+           "--model", "resnet20", "--json", val + "/dog/1.png"});
+  CHECK(from_export.code == 0);
+  CHECK(LastObject(from_export.out)["top"][0]["name"] == "dog");
+}
+
+TEST_CASE("a training whose classes or labels change is not resumed") {
+  const Learnt learnt;
+  namespace fs = std::filesystem;
+  const std::string train = learnt.data + "/train";
+  const auto resume = [&] { return learnt.Train({"--steps", "62"}); };
+  const std::string val = learnt.data + "/val";
+  fs::rename(train + "/dog", train + "/cow");
+  CheckError(resume(), 1, "'" + val + "/dog': training had no class of that");
+  fs::rename(val + "/dog", val + "/cow");
+  CheckError(resume(), 1, "trained on other classes: number 3 was 'dog'");
+  fs::rename(train + "/cow", train + "/dog");
+  fs::rename(val + "/cow", val + "/dog");
+  // The same classes, but one picture is of another.
+  fs::rename(train + "/cat/3.png", train + "/ant/99.png");
+  CheckError(resume(), 1, "saved by another input pipeline");
+  fs::rename(train + "/ant/99.png", train + "/cat/3.png");
+  // In another place it is the same.
+  fs::rename(learnt.data, learnt.folder / "moved");
+  const Outcome outcome =
+      learnt.With("train", learnt.folder / "moved", {"--steps", "62"});
+  CHECK(outcome.code == 0);
+  CHECK(LastObject(outcome.out)["steps"] == 62);
+}
+
+TEST_CASE("labels by number and by name do not mix") {
+  TemporaryFolder folder;
+  namespace fs = std::filesystem;
+  const auto numbered = [&](const char* part, int classes) {
+    WriteClasses(folder / part, {"x"}, classes);
+    std::ofstream csv(folder / fmt::format("{}/labels.csv", part));
+    csv << "file,label\n";
+    for (int i = 0; i < classes; ++i) csv << fmt::format("x/{}.png,{}\n", i, i);
+  };
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "train",   "--data", folder.path(),  "--model", "resnet20",
+        "--steps", "1",      "--batch-size", "2",       "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  numbered("train", 4);
+  numbered("val", 3);
+  CHECK(train({}).code == 0);
+  numbered("val", 6);
+  CheckError(train({}), 1, "pictures of class 5, training has 4 classes");
+  CHECK(train({"--classes", "6"}).code == 0);
+  fs::remove_all(folder / "val");
+  WriteClasses(folder / "val", {"a", "b"}, 1);
+  CheckError(train({}), 1, "training has numbers of a labels.csv");
+  fs::remove_all(folder / "train");
+  WriteClasses(folder / "train", {"a", "b"}, 2);
+  CHECK(train({}).code == 0);
+  fs::remove_all(folder / "val");
+  numbered("val", 2);
+  CHECK(train({}).code == 0);
+  numbered("val", 3);
+  CheckError(train({}), 1, "has the label 2, training had 2 classes");
+}
+
+TEST_CASE("without pictures to test on, that is said, or some are kept back") {
+  TemporaryFolder folder;
+  WriteClasses(folder / "data", {"ant", "bee"}, 30);
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "train",   "--data", folder / "data", "--model", "resnet20",
+        "--steps", "2",      "--batch-size",  "8"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  Outcome outcome = train({"--json"});
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "training");
+  CHECK(LastObject(outcome.out).contains("training_accuracy"));
+  CHECK_FALSE(LastObject(outcome.out).contains("test_accuracy"));
+  CHECK(Contains(train({}).out, ": training "));
+  const std::string log = folder / "log";
+  outcome = train({"--json", "--validation-split", "0.3", "--log-dir", log});
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "validation");
+  CHECK(LastObject(outcome.out).contains("validation_accuracy"));
+  // Later, too, what was trained on is no test, and no validation.
+  const auto evaluate = [&](const std::string& data, const std::string& split) {
+    return Run({"eval", "--data", data, "--model", "resnet20", "--json",
+                "--log-dir", log, "--validation-split", split});
+  };
+  const std::string data = folder / "data";
+  outcome = evaluate(data, "0.3");
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "validation");
+  for (const char* other : {"0", "0.1", "0.35"}) {
+    CheckError(evaluate(data, other), 1, "give the same --validation-split");
+  }
+  WriteClasses(folder / "fresh", {"ant", "bee"}, 20);
+  CHECK(LastObject(evaluate(folder / "fresh", "0").out)["evaluated_on"] ==
+        "test");
+  const std::string unsplit = folder / "unsplit";
+  CHECK(train({"--log-dir", unsplit}).code == 0);
+  outcome = Run({"eval", "--data", data, "--model", "resnet20", "--json",
+                 "--log-dir", unsplit, "--validation-split", "0.3"});
+  CHECK(LastObject(outcome.out)["evaluated_on"] == "training");
+  CheckError(train({"--validation-split", "1"}), 2, "a number from 0 to 0.9");
+  CheckError(Run({"train", "--validation-split", "0.1"}), 2,
+             "is for --data FOLDER");
+  CheckError(train({"--validation-split", "0.0001"}), 1, "too few pictures");
+  WriteClasses(folder / "data/val", {"ant"}, 1);
+  CheckError(train({"--validation-split", "0.1"}), 2, "already");
+}
+
+}  // namespace
+}  // namespace sluice
+#endif
