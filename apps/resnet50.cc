@@ -111,7 +111,7 @@ ImageList ValPictures(const RunContext& run, const std::string& val) {
   std::vector<std::string> names = run.class_names;
   if (names.empty() && Part(run, "train")) {
     names = TrainingPictures(run).training.class_names;
-    const ImageList list = ListImages(val, names);
+    ImageList list = ListImages(val, names);
     if (names.empty() && !list.class_names.empty()) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("'{}' has folders for classes, training has "
