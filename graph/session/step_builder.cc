@@ -68,8 +68,9 @@ Status FreezeVariables(Graph& step, const Devices& devices,
     Device& home = HomeOf(*node, devices);
     SLUICE_ASSIGN_OR_RETURN(Variable * variable, FindVariable(*node, home));
     if (variable == nullptr || !variable->initialized) continue;
-    SLUICE_ASSIGN_OR_RETURN(Tensor value, HostValue(home, *variable, frozen));
-    node->Become(constant, {{"value", std::move(value)}}, {});
+    const Result<Tensor> value = HostValue(home, *variable, frozen);
+    if (!value.ok()) return value.status();
+    node->Become(constant, {{"value", *value}}, {});
   }
   return {};
 }

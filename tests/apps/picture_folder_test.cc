@@ -32,7 +32,7 @@ void CheckError(const Outcome& outcome, int code, const std::string& part) {
 void WriteClasses(const std::string& folder,
                   const std::vector<std::string>& classes, int count) {
   for (const std::string& name : classes) {
-    std::filesystem::create_directories(folder + "/" + name);
+    std::filesystem::create_directories(fmt::format("{}/{}", folder, name));
     uint32_t colour = 0;
     for (const char c : name) colour = colour * 31 + static_cast<uint8_t>(c);
     for (int i = 0; i < count; ++i) {
