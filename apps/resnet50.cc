@@ -76,19 +76,27 @@ std::optional<std::string> Part(const RunContext& run, const char* name) {
   return std::nullopt;
 }
 
-// What the folder has beside `val`, to be trained on, and, with
-// --validation-split, kept back; classes numbered as in the training if that is
-// known.
+double KeptBack(const RunContext& run) {
+  return Number(run, "validation-split", 0, 0.9);
+}
+
+// What the folder has beside `val`; classes numbered as in the training if that
+// is known.
+ImageList BesideVal(const RunContext& run) {
+  return ListImages(Part(run, "train").value_or(run.flag("data")),
+                    run.class_names);
+}
+
+// Of these what is to be trained on, and, with --validation-split, kept back.
 SplitList TrainingPictures(const RunContext& run) {
-  const std::string folder = Part(run, "train").value_or(run.flag("data"));
-  const ImageList all = ListImages(folder, run.class_names);
-  const double kept_back = Number(run, "validation-split", 0, 0.9);
+  const ImageList all = BesideVal(run);
+  const double kept_back = KeptBack(run);
   SplitList split = SplitImages(all, kept_back);
   if (kept_back > 0 &&
       (split.training.paths.empty() || split.validation.paths.empty())) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--validation-split {}: too few pictures in '{}'",
-                            kept_back, folder));
+                            kept_back, all.directory));
   }
   return split;
 }
@@ -333,7 +341,7 @@ void Defaults(RunContext& run) {
     throw Error(Code::kInvalidArgument,
                 "--ema and --label-smoothing must be less than 1");
   }
-  if (Number(run, "validation-split", 0, 0.9) > 0) {
+  if (KeptBack(run) > 0) {
     if (source != Source::kFolder) {
       throw Error(Code::kInvalidArgument,
                   "--validation-split is for --data FOLDER");
@@ -362,17 +370,16 @@ void Defaults(RunContext& run) {
 // What an evaluation of the folder is of.
 std::string EvaluatedOn(const RunContext& run) {
   if (SourceOf(run) != Source::kFolder || Part(run, "val")) return "test";
-  const double kept_back = Number(run, "validation-split", 0, 0.9);
-  RunContext unsplit = run;
-  unsplit.flags["validation-split"] = "0";
-  const std::string whole = IdentityOf(TrainingPictures(unsplit).training);
+  const double kept_back = KeptBack(run);
+  const ImageList all = BesideVal(run);
+  const std::string whole = IdentityOf(all);
   const auto trained_on = [&](const std::string& pictures) {
     return run.trained_on.find(pictures) != std::string::npos;
   };
   if (!trained_on(whole)) return kept_back > 0 ? "validation" : "test";
   if (!trained_on(whole + "-but-")) return "training";
   if (kept_back > 0 &&
-      trained_on(IdentityOf(TrainingPictures(run).training) + "[")) {
+      trained_on(IdentityOf(SplitImages(all, kept_back).training) + "[")) {
     return "validation";
   }
   throw Error(Code::kInvalidArgument,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -22,10 +23,15 @@ struct JsonObject::Fields {
     if (found == object->end()) {
       return InvalidArgument(fmt::format("there is no \"{}\"", name));
     }
-    if (is(*found)) return &*found;
+    if (std::invoke(is, *found)) return &*found;
     return InvalidArgument(fmt::format(
         "\"{}\" is {}, not {}", name,
         found->is_number() ? found->dump() : found->type_name(), wanted));
+  }
+  template <typename T, typename Is>
+  Result<T> Get(const std::string& name, const char* wanted, Is is) const {
+    SLUICE_ASSIGN_OR_RETURN(const Json* value, Find(name, wanted, is));
+    return value->get<T>();
   }
 };
 
@@ -67,47 +73,31 @@ std::vector<std::string> JsonObject::names() const {
 }
 
 Result<bool> JsonObject::Bool(const std::string& name) const {
-  SLUICE_ASSIGN_OR_RETURN(
-      const Json* value,
-      fields_->Find(name, "true or false",
-                    [](const Json& v) { return v.is_boolean(); }));
-  return value->get<bool>();
+  return fields_->Get<bool>(name, "true or false", &Json::is_boolean);
 }
 
 Result<int64_t> JsonObject::Int(const std::string& name) const {
-  SLUICE_ASSIGN_OR_RETURN(const Json* value,
-                          fields_->Find(name, "an int64", IsInt64));
-  return value->get<int64_t>();
+  return fields_->Get<int64_t>(name, "an int64", IsInt64);
 }
 
 Result<uint64_t> JsonObject::Unsigned(const std::string& name) const {
-  SLUICE_ASSIGN_OR_RETURN(
-      const Json* value,
-      fields_->Find(name, "an unsigned 64-bit integer",
-                    [](const Json& v) { return v.is_number_unsigned(); }));
-  return value->get<uint64_t>();
+  return fields_->Get<uint64_t>(name, "an unsigned 64-bit integer",
+                                &Json::is_number_unsigned);
 }
 
 Result<std::string> JsonObject::String(const std::string& name) const {
-  SLUICE_ASSIGN_OR_RETURN(const Json* value,
-                          fields_->Find(name, "a string", [](const Json& v) {
-                            return v.is_string();
-                          }));
-  return value->get<std::string>();
+  return fields_->Get<std::string>(name, "a string", &Json::is_string);
 }
 
 Result<std::vector<std::string>> JsonObject::Strings(
     const std::string& name) const {
-  SLUICE_ASSIGN_OR_RETURN(const Json* value,
-                          fields_->Find(name, "a list of strings", IsStrings));
-  return value->get<std::vector<std::string>>();
+  return fields_->Get<std::vector<std::string>>(name, "a list of strings",
+                                                IsStrings);
 }
 
 Result<JsonObject> JsonObject::Object(const std::string& name) const {
   SLUICE_ASSIGN_OR_RETURN(const Json* value,
-                          fields_->Find(name, "an object", [](const Json& v) {
-                            return v.is_object();
-                          }));
+                          fields_->Find(name, "an object", &Json::is_object));
   return JsonObject(std::make_shared<Fields>(Fields{fields_->root, value}));
 }
 

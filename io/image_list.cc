@@ -141,8 +141,8 @@ std::vector<std::string> ClassesWithoutImages(const ImageList& list) {
 }
 
 SplitList SplitImages(const ImageList& list, double fraction) {
+  if (fraction == 0) return {list, {}};
   SplitList split;
-  if (fraction == 0) return {list, split.validation};
   const std::string whole = IdentityOf(list);
   split.training.identity = fmt::format("{}-but-{}", whole, fraction);
   split.validation.identity = fmt::format("{}-of-{}", whole, fraction);

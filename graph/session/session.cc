@@ -150,8 +150,6 @@ void Session::Initialize(const std::vector<Output>& only) {
   ThrowIfError(Prepare({}, {}, targets).impl_->Run({}, {}, /*at_step=*/0));
 }
 
-// --- The rest ----------------------------------------------------------------
-
 Session::Impl::Beginning Session::Impl::Begin(bool counts) {
   MutexLock lock(mutex);
   const Beginning beginning = {step, observer};

@@ -4,6 +4,7 @@
 #include "graph/session/session_state.h"
 
 namespace sluice {
+
 Session::Impl::Found Session::Impl::Find(const Output& variable) const {
   if (!variable.valid() || !variable.node().Is("Variable")) {
     throw Error(Code::kInvalidArgument,

@@ -152,11 +152,11 @@ int Predict(const TrainerSpec& spec, const CommandLine& line) {
   RunContext named = line.run;
   named.mode = Mode::kPredict;
   std::unique_ptr<ExportedModel> model;
-  if (line.exported.empty()) {
-    named.class_names = trainer.ClassNames();
-  } else {
+  if (!line.exported.empty()) {
     model = LoadExported(line.exported, line.training.session);
     named.class_names = model->info().class_names;
+  } else if (spec.class_names) {  // it reads a checkpoint for them
+    named.class_names = trainer.ClassNames();
   }
   PredictionPrinter printer({.json = line.json,
                              .count = line.count,

@@ -7,25 +7,18 @@
 #include <fstream>
 
 #include "io/png.h"
-#include "tests/support/program.h"
+#include "tests/support/resnet50_program.h"
 
 #if SLUICE_HAVE_PNG
 namespace sluice {
 namespace {
 
+using testing::CheckResNet50Error;
 using testing::Contains;
 using testing::LastObject;
 using testing::Outcome;
-using testing::RunProgram;
+using testing::RunResNet50;
 using testing::TemporaryFolder;
-
-Outcome Run(const std::vector<std::string>& arguments) {
-  return RunProgram(SLUICE_BIN_DIR "/resnet50", arguments);
-}
-
-void CheckError(const Outcome& outcome, int code, const std::string& part) {
-  testing::CheckError(outcome, "resnet50", code, part);
-}
 
 // Pictures of one colour per class, under a folder for each of `classes`: class
 // names tell their colours.
@@ -72,7 +65,7 @@ struct Learnt {
         command, "--data",    on,  "--model", "resnet20", "--batch-size",
         "16",    "--log-dir", log, "--json",  "--seed",   "4"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Run(arguments);
+    return RunResNet50(arguments);
   }
 };
 
@@ -95,11 +88,12 @@ TEST_CASE("classes have the numbers of the training, whatever else is there") {
   CHECK(LastObject(outcome.out)["evaluated_on"] == "test");
   // One that training did not have. Predictions need no labels.
   WriteClasses(val, {"yak"}, 1);
-  CheckError(learnt.Evaluate(learnt.data), 1, "training had no class of that");
+  CheckResNet50Error(learnt.Evaluate(learnt.data), 1,
+                     "training had no class of that");
   CHECK(learnt.With("predict", learnt.data, {}).code == 0);
   // A training hears of it before its first step.
   const Outcome early = learnt.Train({"--steps", "70"});
-  CheckError(early, 1, "training had no class of that");
+  CheckResNet50Error(early, 1, "training had no class of that");
   CHECK_FALSE(Contains(early.out, "first_step"));
   fs::remove_all(val + "/yak");
   // The training's own folder is not a test.
@@ -113,9 +107,9 @@ TEST_CASE("classes have the numbers of the training, whatever else is there") {
   CHECK(LastObject(predicted.out)["top"][0]["name"] == "dog");
   const std::string exported = learnt.folder / "exported";
   CHECK(learnt.With("export", learnt.data, {"--output", exported}).code == 0);
-  const Outcome from_export =
-      Run({"predict", "--from", exported, "--data", learnt.folder / "other",
-           "--model", "resnet20", "--json", val + "/dog/1.png"});
+  const Outcome from_export = RunResNet50(
+      {"predict", "--from", exported, "--data", learnt.folder / "other",
+       "--model", "resnet20", "--json", val + "/dog/1.png"});
   CHECK(from_export.code == 0);
   CHECK(LastObject(from_export.out)["top"][0]["name"] == "dog");
 }
@@ -127,14 +121,16 @@ TEST_CASE("a training whose classes or labels change is not resumed") {
   const auto resume = [&] { return learnt.Train({"--steps", "62"}); };
   const std::string val = learnt.data + "/val";
   fs::rename(train + "/dog", train + "/cow");
-  CheckError(resume(), 1, "'" + val + "/dog': training had no class of that");
+  CheckResNet50Error(resume(), 1,
+                     "'" + val + "/dog': training had no class of that");
   fs::rename(val + "/dog", val + "/cow");
-  CheckError(resume(), 1, "trained on other classes: number 3 was 'dog'");
+  CheckResNet50Error(resume(), 1,
+                     "trained on other classes: number 3 was 'dog'");
   fs::rename(train + "/cow", train + "/dog");
   fs::rename(val + "/cow", val + "/dog");
   // The same classes, but one picture is of another.
   fs::rename(train + "/cat/3.png", train + "/ant/99.png");
-  CheckError(resume(), 1, "saved by another input pipeline");
+  CheckResNet50Error(resume(), 1, "saved by another input pipeline");
   fs::rename(train + "/ant/99.png", train + "/cat/3.png");
   // In another place it is the same.
   fs::rename(learnt.data, learnt.folder / "moved");
@@ -158,17 +154,18 @@ TEST_CASE("labels by number and by name do not mix") {
         "train",   "--data", folder.path(),  "--model", "resnet20",
         "--steps", "1",      "--batch-size", "2",       "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Run(arguments);
+    return RunResNet50(arguments);
   };
   numbered("train", 4);
   numbered("val", 3);
   CHECK(train({}).code == 0);
   numbered("val", 6);
-  CheckError(train({}), 1, "pictures of class 5, training has 4 classes");
+  CheckResNet50Error(train({}), 1,
+                     "pictures of class 5, training has 4 classes");
   CHECK(train({"--classes", "6"}).code == 0);
   fs::remove_all(folder / "val");
   WriteClasses(folder / "val", {"a", "b"}, 1);
-  CheckError(train({}), 1, "training has numbers of a labels.csv");
+  CheckResNet50Error(train({}), 1, "training has numbers of a labels.csv");
   fs::remove_all(folder / "train");
   WriteClasses(folder / "train", {"a", "b"}, 2);
   CHECK(train({}).code == 0);
@@ -176,7 +173,7 @@ TEST_CASE("labels by number and by name do not mix") {
   numbered("val", 2);
   CHECK(train({}).code == 0);
   numbered("val", 3);
-  CheckError(train({}), 1, "has the label 2, training had 2 classes");
+  CheckResNet50Error(train({}), 1, "has the label 2, training had 2 classes");
 }
 
 TEST_CASE("without pictures to test on, that is said, or some are kept back") {
@@ -187,7 +184,7 @@ TEST_CASE("without pictures to test on, that is said, or some are kept back") {
         "train",   "--data", folder / "data", "--model", "resnet20",
         "--steps", "2",      "--batch-size",  "8"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Run(arguments);
+    return RunResNet50(arguments);
   };
   Outcome outcome = train({"--json"});
   CHECK(LastObject(outcome.out)["evaluated_on"] == "training");
@@ -200,29 +197,33 @@ TEST_CASE("without pictures to test on, that is said, or some are kept back") {
   CHECK(LastObject(outcome.out).contains("validation_accuracy"));
   // Later, too, what was trained on is no test, and no validation.
   const auto evaluate = [&](const std::string& data, const std::string& split) {
-    return Run({"eval", "--data", data, "--model", "resnet20", "--json",
-                "--log-dir", log, "--validation-split", split});
+    return RunResNet50({"eval", "--data", data, "--model", "resnet20", "--json",
+                        "--log-dir", log, "--validation-split", split});
   };
   const std::string data = folder / "data";
   outcome = evaluate(data, "0.3");
   CHECK(LastObject(outcome.out)["evaluated_on"] == "validation");
   for (const char* other : {"0", "0.1", "0.35"}) {
-    CheckError(evaluate(data, other), 1, "give the same --validation-split");
+    CheckResNet50Error(evaluate(data, other), 1,
+                       "give the same --validation-split");
   }
   WriteClasses(folder / "fresh", {"ant", "bee"}, 20);
   CHECK(LastObject(evaluate(folder / "fresh", "0").out)["evaluated_on"] ==
         "test");
   const std::string unsplit = folder / "unsplit";
   CHECK(train({"--log-dir", unsplit}).code == 0);
-  outcome = Run({"eval", "--data", data, "--model", "resnet20", "--json",
-                 "--log-dir", unsplit, "--validation-split", "0.3"});
+  outcome =
+      RunResNet50({"eval", "--data", data, "--model", "resnet20", "--json",
+                   "--log-dir", unsplit, "--validation-split", "0.3"});
   CHECK(LastObject(outcome.out)["evaluated_on"] == "training");
-  CheckError(train({"--validation-split", "1"}), 2, "a number from 0 to 0.9");
-  CheckError(Run({"train", "--validation-split", "0.1"}), 2,
-             "is for --data FOLDER");
-  CheckError(train({"--validation-split", "0.0001"}), 1, "too few pictures");
+  CheckResNet50Error(train({"--validation-split", "1"}), 2,
+                     "a number from 0 to 0.9");
+  CheckResNet50Error(RunResNet50({"train", "--validation-split", "0.1"}), 2,
+                     "is for --data FOLDER");
+  CheckResNet50Error(train({"--validation-split", "0.0001"}), 1,
+                     "too few pictures");
   WriteClasses(folder / "data/val", {"ant"}, 1);
-  CheckError(train({"--validation-split", "0.1"}), 2, "already");
+  CheckResNet50Error(train({"--validation-split", "0.1"}), 2, "already");
 }
 
 }  // namespace

@@ -11,25 +11,18 @@
 
 #include "io/checkpoint.h"
 #include "io/png.h"
-#include "tests/support/program.h"
+#include "tests/support/resnet50_program.h"
 
 namespace sluice {
 namespace {
 
+using testing::CheckResNet50Error;
 using testing::Contains;
 using testing::LastObject;
 using testing::Lines;
 using testing::Outcome;
-using testing::RunProgram;
+using testing::RunResNet50;
 using testing::TemporaryFolder;
-
-Outcome Run(const std::vector<std::string>& arguments) {
-  return RunProgram(SLUICE_BIN_DIR "/resnet50", arguments);
-}
-
-void CheckError(const Outcome& outcome, int code, const std::string& part) {
-  testing::CheckError(outcome, "resnet50", code, part);
-}
 
 // A folder in the form of CIFAR-10: 5 x 32 training and 20 test images, each of
 // a colour that tells its class.
@@ -103,8 +96,8 @@ TEST_CASE("a wrong command line is told in one line, with code 2") {
   };
   for (const auto& [part, arguments] : wrong) {
     CAPTURE(part);
-    const Outcome outcome = Run(arguments);
-    CheckError(outcome, 2, part);
+    const Outcome outcome = RunResNet50(arguments);
+    CheckResNet50Error(outcome, 2, part);
     CHECK(Lines(outcome.err) == 1);
   }
 }
@@ -118,7 +111,7 @@ TEST_CASE("training in two parts gives the bits of training in one") {
                      "--label-smoothing", "0.1", "--threads", "1", "--log-dir",
                      folder / log});
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Run(arguments);
+    return RunResNet50(arguments);
   };
   CHECK(train("parts", {"--max-steps", "3"}).code == 0);
   const Outcome second = train("parts", {"--json"});
@@ -150,17 +143,17 @@ TEST_CASE("training in two parts gives the bits of training in one") {
     std::vector<std::string> more = {"--json", "--batch-size", "16",
                                      "--threads", "1"};
     more.insert(more.end(), source.begin(), source.end());
-    const Outcome outcome = Run(On("eval", more));
+    const Outcome outcome = RunResNet50(On("eval", more));
     CHECK(outcome.code == 0);
     CHECK(LastObject(outcome.out)["test_accuracy"] == trained["test_accuracy"]);
   }
 }
 
 TEST_CASE("a training shorter than its warm-up still reaches a high rate") {
-  const Outcome outcome =
-      Run(On("train", {"--json", "--batch-size", "4", "--steps", "4",
-                       "--log-every", "1", "--base-rate", "0.64",
-                       "--warm-up-epochs", "100", "--evaluate-every", "0"}));
+  const Outcome outcome = RunResNet50(
+      On("train", {"--json", "--batch-size", "4", "--steps", "4", "--log-every",
+                   "1", "--base-rate", "0.64", "--warm-up-epochs", "100",
+                   "--evaluate-every", "0"}));
   CHECK(outcome.code == 0);
   double highest = 0;
   std::istringstream lines(outcome.out);
@@ -181,7 +174,7 @@ TEST_CASE("recomputation saves memory, more or less of it") {
         On("bench", {"--json", "--batch-size", "64", "--steps", "1",
                      "--warm-up", "0", "--device", "/null:0"});
     arguments.insert(arguments.end(), flags.begin(), flags.end());
-    const Outcome outcome = Run(arguments);
+    const Outcome outcome = RunResNet50(arguments);
     CHECK(outcome.code == 0);
     return LastObject(outcome.out)["arena_bytes"].get<int64_t>();
   };
@@ -198,7 +191,7 @@ TEST_CASE("bench prints what the published benchmarks print") {
         On("bench", {"--json", "--batch-size", "4", "--steps", "10",
                      "--warm-up", "1", "--precision", "fp16"});
     if (inference) arguments.emplace_back("--inference");
-    const Outcome outcome = Run(arguments);
+    const Outcome outcome = RunResNet50(arguments);
     CHECK(outcome.code == 0);
     CHECK(Lines(outcome.out) == 1);
     const auto result = LastObject(outcome.out);
@@ -219,30 +212,34 @@ TEST_CASE("bench prints what the published benchmarks print") {
 
 TEST_CASE("a batch too large for memory is told before it is made") {
   for (const char* command : {"train", "bench"}) {
-    CheckError(Run({command, "--batch-size", "1000000"}), 1,
-               "a batch of 1000000 needs ");
+    CheckResNet50Error(RunResNet50({command, "--batch-size", "1000000"}), 1,
+                       "a batch of 1000000 needs ");
   }
 }
 
 TEST_CASE("bad data are told, with code 1") {
   TemporaryFolder folder;
-  CheckError(Run({"train", "--data", folder.path()}), 1, "no images in '");
-  CheckError(Run({"train", "--data", folder / "none"}), 1, folder / "none");
-  CheckError(Run({"train", "--data", "cifar10", "--data-dir", folder.path()}),
-             1, "no CIFAR-10 in '");
+  CheckResNet50Error(RunResNet50({"train", "--data", folder.path()}), 1,
+                     "no images in '");
+  CheckResNet50Error(RunResNet50({"train", "--data", folder / "none"}), 1,
+                     folder / "none");
+  CheckResNet50Error(
+      RunResNet50({"train", "--data", "cifar10", "--data-dir", folder.path()}),
+      1, "no CIFAR-10 in '");
   std::ofstream(folder / "labels.csv") << "file,label\na.png,0\n";
   std::ofstream(folder / "a.png") << "no image";
-  CheckError(Run({"train", "--data", folder.path(), "--model", "resnet20"}), 1,
-             "a.png': this is no image");
+  CheckResNet50Error(
+      RunResNet50({"train", "--data", folder.path(), "--model", "resnet20"}), 1,
+      "a.png': this is no image");
 }
 
 #if SLUICE_HAVE_PNG
 TEST_CASE("image files are classified, those that are none are told") {
   TemporaryFolder folder;
   const std::string log = folder / "log";
-  CHECK(
-      Run(On("train", {"--steps", "2", "--batch-size", "16", "--log-dir", log}))
-          .code == 0);
+  CHECK(RunResNet50(On("train", {"--steps", "2", "--batch-size", "16",
+                                 "--log-dir", log}))
+            .code == 0);
   WritePicture(folder / "first.png", 40, 60);
   WritePicture(folder / "second.png", 90, 50);
   const auto predict = [&](const std::vector<std::string>& more) {
@@ -250,7 +247,7 @@ TEST_CASE("image files are classified, those that are none are told") {
                                           "--model", "resnet20", "--log-dir",
                                           log};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Run(arguments);
+    return RunResNet50(arguments);
   };
   const Outcome outcome =
       predict({"--json", folder / "first.png", folder / "second.png"});
@@ -283,11 +280,13 @@ TEST_CASE("image files are classified, those that are none are told") {
   CHECK(Contains(text.out, names[best]));
 
   std::ofstream(folder / "text.png") << "no image";
-  CheckError(predict({folder / "text.png"}), 1, "text.png': this is no image");
-  CheckError(predict({folder / "none.png"}), 1, folder / "none.png");
-  CheckError(Run({"predict", "--data", "cifar10", "--model", "resnet56",
-                  "--log-dir", log, folder / "first.png"}),
-             1, "does not fit this model");
+  CheckResNet50Error(predict({folder / "text.png"}), 1,
+                     "text.png': this is no image");
+  CheckResNet50Error(predict({folder / "none.png"}), 1, folder / "none.png");
+  CheckResNet50Error(
+      RunResNet50({"predict", "--data", "cifar10", "--model", "resnet56",
+                   "--log-dir", log, folder / "first.png"}),
+      1, "does not fit this model");
 }
 
 TEST_CASE("a folder of images trains") {
@@ -299,8 +298,8 @@ TEST_CASE("a folder of images trains") {
     }
   }
   const Outcome outcome =
-      Run({"train", "--data", folder.path(), "--model", "resnet20", "--steps",
-           "3", "--batch-size", "4", "--json"});
+      RunResNet50({"train", "--data", folder.path(), "--model", "resnet20",
+                   "--steps", "3", "--batch-size", "4", "--json"});
   CHECK(outcome.code == 0);
   CHECK(LastObject(outcome.out)["steps"] == 3);
   // Though its files are called as those that were trained on.
