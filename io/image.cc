@@ -47,7 +47,8 @@ Result<Tensor> ReadImage(const std::string& path, FileSystem& files) {
   return DecodeImage(bytes, path);
 }
 
-bool HasImageExtension(std::string_view name) {
+bool IsImageName(std::string_view name) {
+  if (name.starts_with("._")) return false;
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return std::tolower(c); });

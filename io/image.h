@@ -23,8 +23,10 @@ Result<Tensor> ReadImage(const std::string& path,
                          FileSystem& files = FileSystem::Posix());
 // The same from memory; `path` is only for messages.
 Result<Tensor> DecodeImage(std::string_view bytes, const std::string& path);
-// Whether a name ends as files of these formats do (.jpg, .jpeg, .png).
-bool HasImageExtension(std::string_view name);
+// Whether a file's name, without its folder, is that of an image: it ends in
+// .jpg, .jpeg or .png, whatever the case, and does not begin with "._", as do
+// the files beside them that macOS keeps its own notes in.
+bool IsImageName(std::string_view name);
 
 // In what follows images are uint8 [height,width,channels].
 

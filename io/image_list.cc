@@ -6,11 +6,13 @@
 #include <charconv>
 #include <filesystem>
 #include <iterator>
-#include <sstream>
+#include <optional>
+#include <unordered_map>
 
 #include "engine/ceil_div.h"
 #include "io/counter_random.h"
 #include "io/crc32c.h"
+#include "io/csv.h"
 #include "io/datasets.h"
 #include "io/file.h"
 #include "io/image.h"
@@ -33,34 +35,64 @@ std::string Enumeration(const std::vector<std::string>& names) {
              : some;
 }
 
-[[noreturn]] void BadLine(const std::string& path, int64_t line,
-                          const std::string& text) {
-  throw Error(Code::kDataLoss,
-              fmt::format("'{}', line {}: wanted FILE,LABEL with a label from "
-                          "0, got '{}'",
-                          path, line, text));
+// The beginning of a text, in one line whatever it has.
+std::string Shown(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+  const std::string shown = fmt::format("{:.100}", line);
+  return shown.size() < text.size() ? shown + "..." : shown;
+}
+
+[[noreturn]] void BadRow(const std::string& path, const CsvRow& row) {
+  const char* hint =
+      row.fields.size() > 2 ? "; a FILE with commas goes in quotes" : "";
+  throw Error(
+      Code::kDataLoss,
+      fmt::format("'{}', line {}: wanted FILE,LABEL with a label in "
+                  "0..{}, got '{}'{}",
+                  path, row.line, kMaxClasses - 1, Shown(row.text), hint));
+}
+
+// Nothing where the field is no whole number; for one beyond int64, -1, which
+// is no label either.
+std::optional<int64_t> WholeNumber(std::string_view field) {
+  constexpr const char* kBlanks = " \t";
+  field.remove_prefix(std::min(field.find_first_not_of(kBlanks), field.size()));
+  field = field.substr(0, field.find_last_not_of(kBlanks) + 1);
+  int64_t number = -1;
+  const char* end = field.data() + field.size();
+  const auto parsed = std::from_chars(field.data(), end, number);
+  if (parsed.ec == std::errc::invalid_argument || parsed.ptr != end) {
+    return std::nullopt;
+  }
+  return number;
 }
 
 ImageList ReadLabels(const std::string& directory,
                      const std::vector<std::string>& class_names) {
   const std::string path = JoinPath(directory, kLabels);
-  std::istringstream lines(FileSystem::Posix().Read(path).ValueOrThrow());
+  const std::string text = FileSystem::Posix().Read(path).ValueOrThrow();
+  const std::vector<CsvRow> rows = ParseCsv(text, path).ValueOrThrow();
   ImageList list;
-  int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (++number == 1 || line.empty()) continue;  // the heading
-    const size_t comma = line.rfind(',');
-    if (comma == std::string::npos || comma == 0) BadLine(path, number, line);
-    int64_t label = -1;
-    const char* end = line.data() + line.size();
-    const auto parsed = std::from_chars(line.data() + comma + 1, end, label);
-    if (parsed.ec != std::errc() || parsed.ptr != end || label < 0 ||
-        label >= kMaxClasses) {
-      BadLine(path, number, line);
+  std::unordered_map<std::string_view, int64_t> line_of;  // of each file
+  for (const CsvRow& row : rows) {
+    if (row.fields.size() != 2) BadRow(path, row);
+    const std::string& file = row.fields[0];
+    const std::optional<int64_t> label = WholeNumber(row.fields[1]);
+    if (!label && &row == &rows.front()) {
+      list.heading = row.text;
+      continue;
     }
-    list.Add(JoinPath(directory, line.substr(0, comma)), label);
-    list.classes = std::max(list.classes, label + 1);
+    if (file.empty() || !label || *label < 0 || *label >= kMaxClasses) {
+      BadRow(path, row);
+    }
+    const auto [listed, is_new] = line_of.emplace(file, row.line);
+    if (!is_new) {  // it would be counted twice
+      throw Error(Code::kDataLoss,
+                  fmt::format("'{}', line {}: '{}' is in line {} already", path,
+                              row.line, Shown(file), listed->second));
+    }
+    list.Add(JoinPath(directory, file), *label);
+    list.classes = std::max(list.classes, *label + 1);
   }
   if (class_names.empty()) return list;
   const auto known = static_cast<int64_t>(class_names.size());
@@ -85,7 +117,7 @@ ImageList ListClasses(const std::string& directory,
     if (!inside.ok()) continue;  // a file
     std::vector<std::string> images;
     std::copy_if(inside->begin(), inside->end(), std::back_inserter(images),
-                 HasImageExtension);
+                 IsImageName);
     if (images.empty()) continue;
     auto& names = list.class_names;
     if (class_names.empty()) names.push_back(name);
@@ -150,6 +182,7 @@ SplitList SplitImages(const ImageList& list, double fraction) {
     part->directory = list.directory;
     part->classes = list.classes;
     part->class_names = list.class_names;
+    part->heading = list.heading;
   }
   for (size_t i = 0; i < list.paths.size(); ++i) {
     // A checksum alone is linear: similar names have similar ones.

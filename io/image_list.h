@@ -20,6 +20,8 @@ struct ImageList {
   // How many classes there are, and their names where these are known.
   int64_t classes = 0;
   std::vector<std::string> class_names = {};
+  // Of labels.csv, as it was written; empty: it has none.
+  std::string heading = {};
   // Of a part (SplitImages): what IdentityOf says.
   std::string identity = {};
 
@@ -31,17 +33,20 @@ struct ImageList {
   std::string_view Relative(size_t i) const;
 };
 
-// The images of a folder, sorted by path, in one of two forms:
+// The images of a folder, in one of two forms:
 //   one sub-folder per class with JPEG or PNG files in it, the classes numbered
-//   in the order of the names (torchvision's ImageFolder);
-//   images beside a file labels.csv: a line "file,label", then one such line
-//   per image with its class, a number from 0.
+//   in the order of the names (torchvision's ImageFolder), the images sorted by
+//   path;
+//   images beside a file labels.csv (RFC 4180: a FILE with commas or quotes
+//   goes in quotes) of a row FILE,LABEL per image, in its order, none twice.
+//   LABEL is the class, a number from 0; blanks around it do not matter. A
+//   first row whose LABEL is no whole number is a heading.
 // With `class_names`, those of a training, the classes are numbered by these;
 // a sub-folder of images that is none of them is an error, and so is a label
 // beyond them.
-// Throws Error: kNotFound where there are no images, kDataLoss or kOutOfRange
-// naming the line of labels.csv that is wrong, kInvalidArgument naming the
-// sub-folder.
+// Throws Error: kNotFound where there are no images, kDataLoss naming the line
+// of labels.csv that is wrong, kOutOfRange naming the label, kInvalidArgument
+// naming the sub-folder.
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names = {});
 

@@ -1,5 +1,5 @@
 // Images: decoding and resizing beside Pillow and torchvision
-// (tests/golden/images.safetensors), bad files, augmentation, CIFAR-10, lists.
+// (tests/golden/images.safetensors), bad files, augmentation, CIFAR-10.
 #include "io/image.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "io/datasets.h"
-#include "io/image_list.h"
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "tests/support/temporary_folder.h"
@@ -114,9 +113,12 @@ TEST_CASE("what is no image is told") {
   CHECK(status.code() == Code::kDataLoss);
   CHECK(status.message().find("a.jpg': this is no image") != std::string::npos);
   CHECK(ReadImage(folder / "b.jpg").status().code() == Code::kNotFound);
-  CHECK(HasImageExtension("x.JPEG"));
-  CHECK(HasImageExtension("x.Png"));
-  CHECK_FALSE(HasImageExtension("x.txt"));
+  CHECK(IsImageName("x.JPEG"));
+  CHECK(IsImageName("x.Png"));
+  CHECK_FALSE(IsImageName("._x.jpg"));
+  CHECK(IsImageName("_.jpg"));
+  CHECK(IsImageName(".x.jpg"));
+  CHECK_FALSE(IsImageName("x.txt"));
 }
 
 TEST_CASE("resizing gives Pillow's bytes") {
@@ -289,113 +291,6 @@ TEST_CASE("the real CIFAR-10") {
   CHECK(sums[0] / count == doctest::Approx(0.4914).epsilon(0.02));
   CHECK(sums[1] / count == doctest::Approx(0.4822).epsilon(0.02));
   CHECK(sums[2] / count == doctest::Approx(0.4465).epsilon(0.02));
-}
-
-// --- Lists -------------------------------------------------------------------
-
-TEST_CASE("a list is split by its paths alone, whatever else comes or goes") {
-  const auto listed = [](const std::string& directory, int n) {
-    ImageList list;
-    list.directory = directory;
-    list.classes = 10;
-    for (int i = 0; i < n; ++i) {
-      list.Add(fmt::format("{}/c{}/{:05}.jpg", directory, i % 10, i), i % 10);
-    }
-    return list;
-  };
-  const auto names = [](const ImageList& list) {
-    std::set<std::string> relative;
-    for (size_t i = 0; i < list.paths.size(); ++i) {
-      relative.emplace(list.Relative(i));
-    }
-    return relative;
-  };
-  const ImageList all = listed("/a", 10000);
-  for (const double fraction : {0.0, 0.01, 0.1, 0.5, 0.9}) {
-    CAPTURE(fraction);
-    const SplitList split = SplitImages(all, fraction);
-    const auto kept = static_cast<double>(split.validation.paths.size());
-    const double deviation = std::sqrt(10000 * fraction * (1 - fraction));
-    CHECK(std::abs(kept - 10000 * fraction) <= 4 * deviation);
-    CHECK(split.training.paths.size() + split.validation.paths.size() == 10000);
-    CHECK(split.training.classes == 10);
-    // Of every class about as many.
-    std::map<int64_t, int> by_class;
-    for (const int64_t label : split.validation.labels) ++by_class[label];
-    for (const auto& [label, count] : by_class) {
-      CHECK(std::abs(count - 1000 * fraction) <= 1.5 * deviation);
-    }
-    // Elsewhere, and with fewer beside it, each is on the same side.
-    const std::set<std::string> before = names(split.validation);
-    for (const auto& name :
-         names(SplitImages(listed("/b/c/", 700), fraction).validation)) {
-      CHECK(before.contains(name));
-    }
-    // Larger parts contain smaller ones.
-    const auto more = names(SplitImages(all, fraction + 0.05).validation);
-    CHECK(
-        std::includes(more.begin(), more.end(), before.begin(), before.end()));
-  }
-  CHECK(IdentityOf(all) == IdentityOf(listed("/elsewhere/", 10000)));
-  CHECK(IdentityOf(all) != IdentityOf(listed("/a", 9999)));
-  const SplitList parts = SplitImages(all, 0.1);
-  CHECK(IdentityOf(parts.training) == IdentityOf(all) + "-but-0.1");
-  CHECK(IdentityOf(parts.validation) == IdentityOf(all) + "-of-0.1");
-  CHECK(IdentityOf(SplitImages(all, 0).training) == IdentityOf(all));
-  ImageList other = all;
-  other.labels[5] = 3;
-  CHECK(IdentityOf(all) != IdentityOf(other));
-}
-
-TEST_CASE("a folder of classes and a folder with labels.csv are listed") {
-  TemporaryFolder folder;
-  for (const char* path : {"b/2.PNG", "b/1.jpg", "a/x.jpeg", "a/notes.txt",
-                           "empty/readme", "top.jpg"}) {
-    const std::filesystem::path file = folder / path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << "x";
-  }
-  const ImageList classes = ListImages(folder.path());
-  CHECK(classes.paths == std::vector<std::string>{folder / "a/x.jpeg",
-                                                  folder / "b/1.jpg",
-                                                  folder / "b/2.PNG"});
-  CHECK(classes.labels == std::vector<int64_t>{0, 1, 1});
-  CHECK(classes.class_names == std::vector<std::string>{"a", "b"});
-  // By another list of names.
-  const ImageList known = ListImages(folder.path(), {"z", "b", "a"});
-  CHECK(known.labels == std::vector<int64_t>{2, 1, 1});
-  CHECK(known.classes == 3);
-  CHECK(ClassesWithoutImages(known) == std::vector<std::string>{"z"});
-  CHECK(ClassesWithoutImages(classes).empty());
-  CHECK_THROWS_WITH_AS(ListImages(folder.path(), {"b", "c"}),
-                       doctest::Contains("no class of that name, only b, c"),
-                       Error);
-  const Example second = [&] {
-    Iterator examples = Indices(classes).MakeIterator();
-    Example example;
-    for (int i = 0; i < 2; ++i) examples.Next(&example).ValueOrThrow();
-    return example;
-  }();
-  CHECK(second["index"].IntAt(0) == 1);
-  CHECK(second["label"].IntAt(0) == 1);
-
-  std::ofstream(folder / "labels.csv") << "file,label\r\ntop.jpg,7\n\n";
-  const ImageList labelled = ListImages(folder.path());
-  CHECK(labelled.paths == std::vector<std::string>{folder / "top.jpg"});
-  CHECK(labelled.labels == std::vector<int64_t>{7});
-  CHECK(labelled.classes == 8);
-
-  for (const char* line : {"top.jpg", "top.jpg,", "top.jpg,-1", "top.jpg,1x",
-                           ",3", "top.jpg,99999999"}) {
-    CAPTURE(line);
-    std::ofstream(folder / "labels.csv") << "file,label\n" << line << "\n";
-    CHECK_THROWS_WITH_AS(ListImages(folder.path()), doctest::Contains("line 2"),
-                         Error);
-  }
-  std::ofstream(folder / "labels.csv") << "file,label\n";
-  CHECK_THROWS_WITH_AS(ListImages(folder.path()),
-                       doctest::Contains("no images in"), Error);
-  CHECK_THROWS_AS(ListImages(folder / "none"), Error);
 }
 
 }  // namespace
