@@ -1,5 +1,5 @@
 // The tool: prints and rewrites saved graphs, lists what checkpoints and event
-// files hold, lists the ops, and looks at the machine.
+// files hold, compares checkpoints, lists the ops, and looks at the machine.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,12 +14,15 @@ namespace {
 
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
+constexpr int kDifferent = 1;  // as cmp(1), without a message
 
 struct Options {
   GraphOptions graph;
-  std::string file, op;
+  std::string file, other_file, op;
+  bool quick = false;
   bool json = false;
   bool markdown = false;
+  int exit_code = 0;  // of the command that ran
 };
 
 void AddGraph(CLI::App& app, Options& options) {
@@ -59,13 +62,33 @@ void AddGraph(CLI::App& app, Options& options) {
   });
 }
 
+constexpr char kInspectHelp[] =
+    "A checkpoint's checksum is verified. Of a damaged one the tensors are\n"
+    "listed as far as the header can be read, and the exit code is 1.\n"
+    "Of two checkpoints the differences are listed: the exit code is 0 if\n"
+    "there are none, 1 if there are. NaN equals NaN, and 0 equals -0.";
+
 void AddInspect(CLI::App& app, Options& options) {
   CLI::App* inspect = app.add_subcommand(
-      "inspect", "Lists the tensors of a checkpoint or the records of events");
+      "inspect",
+      "Lists the tensors of a checkpoint or the records of events, or compares "
+      "two checkpoints");
   inspect->add_option("file", options.file, "Safetensors or event file")
       ->required();
+  const CLI::Option* other = inspect->add_option(
+      "other", options.other_file, "Safetensors file to compare it with");
+  inspect->add_flag("--quick", options.quick,
+                    "Read headers alone: no checksum, no values");
   inspect->add_flag("--json", options.json, "One object per line");
-  inspect->callback([&] { Inspect(options.file, options.json); });
+  inspect->footer(kInspectHelp);
+  inspect->callback([&options, other] {
+    if (other->empty()) {
+      Inspect(options.file, options.quick, options.json);
+    } else if (!Compare(options.file, options.other_file, options.quick,
+                        options.json)) {
+      options.exit_code = kDifferent;
+    }
+  });
 }
 
 void AddOps(CLI::App& app, Options& options) {
@@ -124,7 +147,7 @@ int Run(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-    return 0;
+    return options.exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return Usage(error.what());

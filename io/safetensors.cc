@@ -57,6 +57,11 @@ uint32_t Crc32(uint32_t crc, std::string_view bytes) {
       crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
+// The one spelling of a checksum: damage that turned "a" into "A" shows.
+std::string ChecksumText(uint32_t crc) {
+  return fmt::format("{:08x}", crc);
+}
+
 // The header text that the checksum covers: sorted keys, no checksum, no
 // padding. Both sides make it from the parsed header.
 std::string CanonicalHeader(json header) {
@@ -86,6 +91,10 @@ Result<size_t> HeaderLength(std::string_view bytes) {
 }
 
 Result<json> ParseHeaderText(std::string_view text) {
+  // The parser would take it for the end of the text.
+  if (text.find('\0') != std::string_view::npos) {
+    return DataLoss("a zero byte in the header");
+  }
   std::set<std::string> names;
   std::string duplicate;
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
@@ -188,7 +197,7 @@ Status CheckLayout(const std::vector<TensorInfo>& tensors, size_t data_bytes) {
 
 struct ParsedHeader {
   SafetensorsHeader header;
-  std::optional<uint32_t> expected_crc;
+  std::optional<std::string> checksum;
   uint32_t header_crc = 0;
 };
 
@@ -211,8 +220,7 @@ Result<ParsedHeader> ParseHeader(std::string_view text, size_t data_bytes) {
                    });
   SLUICE_RETURN_IF_ERROR(CheckLayout(header.tensors, data_bytes));
   if (auto crc = header.metadata.extract(kChecksumKey); !crc.empty()) {
-    parsed.expected_crc =
-        static_cast<uint32_t>(std::strtoul(crc.mapped().c_str(), nullptr, 16));
+    parsed.checksum = std::move(crc.mapped());
     parsed.header_crc = Crc32(0, CanonicalHeader(std::move(root)));
   }
   return parsed;
@@ -240,13 +248,13 @@ Result<Safetensors> Parse(std::string_view bytes) {
   const std::string_view text = data.substr(0, length);
   data.remove_prefix(length);
   SLUICE_ASSIGN_OR_RETURN(ParsedHeader parsed, ParseHeader(text, data.size()));
-  if (parsed.expected_crc &&
-      Crc32(parsed.header_crc, data) != *parsed.expected_crc) {
+  if (parsed.checksum &&
+      ChecksumText(Crc32(parsed.header_crc, data)) != *parsed.checksum) {
     return DataLoss("the checksum is wrong; the file is damaged");
   }
   Safetensors file;
   file.metadata = std::move(parsed.header.metadata);
-  file.checksummed = parsed.expected_crc.has_value();
+  file.checksummed = parsed.checksum.has_value();
   for (TensorInfo& info : parsed.header.tensors) {
     NamedTensor t{std::move(info.name), Tensor(info.dtype, info.shape)};
     if (t.tensor.bytes() > 0) {
@@ -332,7 +340,7 @@ std::string FileHead(std::span<const NamedTensor* const> order,
   }
   uint32_t crc = Crc32(0, CanonicalHeader(header));
   for (const NamedTensor* t : order) crc = Crc32(crc, BytesOf(t->tensor));
-  header[kMetadataKey][kChecksumKey] = fmt::format("{:08x}", crc);
+  header[kMetadataKey][kChecksumKey] = ChecksumText(crc);
   std::string text = header.dump();
   const size_t used = (kLengthBytes + text.size()) % kDataAlignment;
   if (used > 0) text.append(kDataAlignment - used, ' ');

@@ -10,7 +10,8 @@
 //              from its start, without holes or overlaps
 //
 // Files written here carry a CRC-32 of header and data in their metadata
-// ("sluice.crc32"); the reader checks it where it is present.
+// ("sluice.crc32", eight hexadecimal digits in small letters); the reader
+// checks it where it is present.
 #ifndef SLUICE_IO_SAFETENSORS_H_
 #define SLUICE_IO_SAFETENSORS_H_
 

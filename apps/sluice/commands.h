@@ -25,9 +25,17 @@ void ShowGraph(const GraphOptions& options);
 // What `passes` may hold.
 std::vector<std::string> PassNames();
 
-// Lists what a safetensors or TensorBoard event file holds. Damage in an event
-// file is thrown after the records before it were listed.
-void Inspect(const std::string& path, bool json);
+// Lists what a safetensors or TensorBoard event file holds. A safetensors file
+// is verified and its values are described, unless `quick`: then its header
+// alone is read. Damage is thrown after what could be read was listed: the
+// tensors without their values, the records before it.
+void Inspect(const std::string& path, bool quick, bool json);
+// Prints in what two safetensors files differ: tensors, their dtypes, shapes
+// and values, and metadata. Both are verified; `quick` reads the headers alone
+// and compares no values. Returns whether the files are equal. NaN equals NaN,
+// and 0 equals -0.
+bool Compare(const std::string& first, const std::string& second, bool quick,
+             bool json);
 
 // Lists every op, or describes one.
 void ListOps(const std::string& name, bool json);

@@ -1,65 +1,126 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
+#include <cmath>
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "apps/sluice/statistics.h"
+#include "apps/sluice/tensor_file.h"
 #include "io/event_file.h"
-#include "io/safetensors.h"
 
 namespace sluice::tool {
 namespace {
 
-enum class Kind { kSafetensors, kEvents };
-
-// By the name; else a safetensors file is one whose ninth byte opens a JSON
-// object, behind the header's length.
-Kind KindOf(const std::string& path) {
-  if (path.find(".tfevents") != path.npos) return Kind::kEvents;
-  if (path.ends_with(".safetensors")) return Kind::kSafetensors;
-  const std::string begin =
-      FileSystem::Posix().ReadPrefix(path, 9).ValueOrThrow();
-  return begin.size() == 9 && begin[8] == '{' ? Kind::kSafetensors
-                                              : Kind::kEvents;
+// Whole numbers in full, as steps and labels are read.
+std::string Text(const Number& number) {
+  return number.whole() ? number.ToString()
+                        : fmt::format("{:.5g}", number.real());
 }
 
-// One line of printable characters, cut where it is long.
-std::string Shortened(std::string text) {
-  constexpr size_t kWidth = 100;
-  if (text.size() > kWidth) text = text.substr(0, kWidth) + "...";
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }, ' ');
+// Empty for no elements.
+std::string StatisticsText(const Statistics& s) {
+  std::string text;
+  if (s.finite > 0) {
+    text =
+        fmt::format("min {:<11} max {:<11} mean {:<11} std {:<12}", Text(s.min),
+                    Text(s.max), Text(s.mean), Text(s.deviation));
+  }
+  if (s.nan > 0) text += fmt::format("{} NaN ", s.nan);
+  if (s.infinite > 0) text += fmt::format("{} infinite", s.infinite);
   return text;
 }
 
-void ListTensors(const SafetensorsHeader& header) {
-  size_t width = 0;
-  int64_t elements = 0;
-  for (const TensorInfo& tensor : header.tensors) {
-    width = std::max(width, tensor.name.size());
-    elements += tensor.shape.elements();
+void AddStatistics(const Statistics& s, Json& json) {
+  if (s.finite > 0) {
+    const auto exact = [](const Number& n) {
+      return n.whole() ? Json(n.integer()) : Json(n.real());
+    };
+    json["min"] = exact(s.min);
+    json["max"] = exact(s.max);
+    // JSON has no infinity.
+    if (std::isfinite(s.mean)) json["mean"] = s.mean;
+    if (std::isfinite(s.deviation)) json["std"] = s.deviation;
   }
-  for (const TensorInfo& tensor : header.tensors) {
-    fmt::print("{:<{}}  {:<8}  {}\n", tensor.name, width, NameOf(tensor.dtype),
-               tensor.shape.ToString());
-  }
-  for (const auto& [key, value] : header.metadata) {
-    fmt::print("metadata {} = {}\n", key, Shortened(value));
-  }
-  fmt::print("{} tensors, {} elements, {} bytes\n", header.tensors.size(),
-             elements, header.data_bytes);
+  json["nan"] = s.nan;
+  json["inf"] = s.infinite;
 }
 
-void ListTensorsAsJson(const SafetensorsHeader& header) {
-  PrintJson({{"metadata", header.metadata}});
-  for (const TensorInfo& tensor : header.tensors) {
-    PrintJson({{"tensor", tensor.name},
-               {"dtype", NameOf(tensor.dtype)},
-               {"shape", tensor.shape.dims()},
-               {"bytes", tensor.end - tensor.begin}});
+struct Total {
+  int64_t elements = 0;
+  size_t bytes = 0;
+};
+
+size_t BytesOf(const TensorFile::Item& tensor) {
+  return static_cast<size_t>(tensor.shape.elements()) * SizeOf(tensor.dtype);
+}
+
+Total TotalOf(const TensorFile& file) {
+  Total total;
+  for (const TensorFile::Item& tensor : file.tensors) {
+    total.elements += tensor.shape.elements();
+    total.bytes += BytesOf(tensor);
   }
+  return total;
+}
+
+void ListTensors(const TensorFile& file) {
+  size_t name_width = 0;
+  size_t shape_width = 0;
+  for (const TensorFile::Item& tensor : file.tensors) {
+    name_width = std::max(name_width, tensor.name.size());
+    shape_width = std::max(shape_width, tensor.shape.ToString().size());
+  }
+  for (const TensorFile::Item& tensor : file.tensors) {
+    std::string line = fmt::format(
+        "{:<{}}  {:<8}  {:<{}}  {}", tensor.name, name_width,
+        NameOf(tensor.dtype), tensor.shape.ToString(), shape_width,
+        tensor.values ? StatisticsText(StatisticsOf(*tensor.values)) : "");
+    line.erase(line.find_last_not_of(' ') + 1);
+    fmt::print("{}\n", line);
+  }
+  for (const auto& [key, value] : file.metadata) {
+    fmt::print("metadata {} = {}\n", key, Shortened(value));
+  }
+  const Total total = TotalOf(file);
+  fmt::print("{} tensors, {} elements, {} bytes\n", file.tensors.size(),
+             total.elements, total.bytes);
+  if (file.checksummed) {
+    fmt::print("checksum: {}\n",
+               *file.checksummed ? "right" : "none, so damage may go unseen");
+  }
+}
+
+void ListTensorsAsJson(const std::string& path, const TensorFile& file) {
+  PrintJson({{"metadata", file.metadata}});
+  for (const TensorFile::Item& tensor : file.tensors) {
+    Json line = {{"tensor", tensor.name},
+                 {"dtype", NameOf(tensor.dtype)},
+                 {"shape", tensor.shape.dims()},
+                 {"bytes", BytesOf(tensor)}};
+    if (tensor.values && tensor.values->elements() > 0) {
+      AddStatistics(StatisticsOf(*tensor.values), line);
+    }
+    PrintJson(line);
+  }
+  const Total total = TotalOf(file);
+  Json last = {{"file", path},
+               {"tensors", file.tensors.size()},
+               {"elements", total.elements},
+               {"bytes", total.bytes}};
+  if (file.checksummed) last["checksum"] = *file.checksummed ? "right" : "none";
+  PrintJson(last);
+}
+
+void InspectTensors(const std::string& path, bool quick, bool json) {
+  const auto list = [&](const TensorFile& file) {
+    json ? ListTensorsAsJson(path, file) : ListTensors(file);
+  };
+  const auto file = quick ? ReadHeaderOnly(path) : ReadVerified(path);
+  if (file.ok()) return list(*file);
+  // The header may be readable though the data are damaged.
+  if (const auto header = ReadHeaderOnly(path); header.ok()) list(*header);
+  throw Error(file.status());
 }
 
 void ListEvents(const EventFile& events, bool json) {
@@ -80,14 +141,7 @@ void ListEvents(const EventFile& events, bool json) {
   if (!json) fmt::print("{} records\n", events.records.size());
 }
 
-}  // namespace
-
-void Inspect(const std::string& path, bool json) {
-  if (KindOf(path) == Kind::kSafetensors) {
-    const SafetensorsHeader header = ReadSafetensorsHeader(path).ValueOrThrow();
-    json ? ListTensorsAsJson(header) : ListTensors(header);
-    return;
-  }
+void InspectEvents(const std::string& path, bool json) {
   const EventFile events = ReadEvents(path).ValueOrThrow();
   if (events.records.empty() && !events.warning.empty()) {
     throw Error(Code::kDataLoss,
@@ -97,6 +151,16 @@ void Inspect(const std::string& path, bool json) {
   ListEvents(events, json);
   if (!events.warning.empty()) {
     throw Error(Code::kDataLoss, fmt::format("{}: {}", path, events.warning));
+  }
+}
+
+}  // namespace
+
+void Inspect(const std::string& path, bool quick, bool json) {
+  if (IsSafetensors(path)) {
+    InspectTensors(path, quick, json);
+  } else {
+    InspectEvents(path, json);
   }
 }
 

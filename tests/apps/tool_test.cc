@@ -217,14 +217,22 @@ TEST_CASE("inspect lists checkpoints") {
   ThrowIfError(WriteSafetensors(file, tensors, {{"epoch", "3"}}));
   const Outcome text = tool.Run("inspect " + file);
   CHECK_EQ(text.exit_code, 0);
-  CHECK(Contains(text.out, "fc1/weights  float32   [2,3]\n"));
+  CHECK(Contains(text.out, "fc1/weights  float32   [2,3]  min 0 "));
+  CHECK(Contains(text.out, "step         int64     []     min 7 "));
   CHECK(Contains(text.out, "metadata epoch = 3\n"));
-  CHECK(Contains(text.out, "2 tensors, 7 elements, 32 bytes\n"));
+  CHECK(
+      Contains(text.out, "2 tensors, 7 elements, 32 bytes\nchecksum: right\n"));
+  const Outcome quick = tool.Run("inspect --quick " + file);
+  CHECK_EQ(quick.exit_code, 0);
+  CHECK(Contains(quick.out, "fc1/weights  float32   [2,3]\n"));
   const auto objects = Objects(tool.Run("inspect --json " + file).out);
-  REQUIRE_EQ(objects.size(), 3);
+  REQUIRE_EQ(objects.size(), 4);
   CHECK_EQ(objects[0]["metadata"]["epoch"], "3");
   CHECK_EQ(objects[2]["tensor"], "fc1/weights");
   CHECK_EQ(objects[2]["shape"], Json({2, 3}));
+  CHECK_EQ(objects[3]["file"], file);
+  CHECK_EQ(objects[3]["bytes"], 32);
+  CHECK_EQ(objects[3]["checksum"], "right");
 }
 
 TEST_CASE("ops lists the table") {
@@ -271,8 +279,8 @@ TEST_CASE("doctor finds the machine well") {
 
 TEST_CASE("help and version") {
   const Tool tool;
-  for (const char* arguments :
-       {"--help", "--version", "graph --help", "ops --help"}) {
+  for (const char* arguments : {"--help", "--version", "graph --help",
+                                "inspect --help", "ops --help"}) {
     CAPTURE(arguments);
     const Outcome outcome = tool.Run(arguments);
     CHECK_EQ(outcome.exit_code, 0);
@@ -320,6 +328,10 @@ TEST_CASE("whatever is wrong is said in one line") {
       {"graph --keep y " + graph, 1, "no node 'y'"},
       {"inspect", 2, "file is required"},
       {"inspect /nowhere", 1, "/nowhere"},
+      {"inspect /nowhere.safetensors", 1, "/nowhere"},
+      {"inspect a b c", 2, "c"},
+      {"inspect " + graph + " " + graph, 1, "only safetensors files can be"},
+      {"inspect a.tfevents a.tfevents", 1, "only safetensors files can be"},
 #ifdef SLUICE_HAVE_PROTOBUF
       {"inspect " + graph, 1, "neither a safetensors nor an event file"},
 #endif
