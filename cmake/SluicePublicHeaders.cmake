@@ -47,6 +47,7 @@ set(SLUICE_PUBLIC_HEADERS
   graph/session/session.h
   graph/step_request.h
   graph/text/text.h
+  io/bad_examples.h
   io/checkpoint.h
   io/cifar.h
   io/dataset.h
@@ -70,6 +71,7 @@ set(SLUICE_PUBLIC_HEADERS
   models/optim/schedule.h
   models/run_context.h
   models/train/batch_step.h
+  models/train/checkpoint_choice.h
   models/train/export.h
   models/train/hook.h
   models/train/hooks.h

@@ -54,12 +54,17 @@ Result<Tensor> DeviceMemory::Download(const Tensor& here) const {
   SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<void> buffer,
                           AllocateOnHost(here.bytes()));
   Tensor host = TensorIn(std::move(buffer), {here.dtype(), here.shape()});
-  if (accelerator_ == nullptr) {
-    if (host.bytes() > 0) std::memcpy(host.raw(), here.raw(), host.bytes());
-    return host;
-  }
+  SLUICE_RETURN_IF_ERROR(Load(here, host));
+  return host;
+}
+
+Status DeviceMemory::Load(const Tensor& here, Tensor& host) const {
   char* const to = static_cast<char*>(host.raw());
   const char* const from = static_cast<const char*>(here.raw());
+  if (accelerator_ == nullptr) {
+    if (host.bytes() > 0) std::memcpy(to, from, host.bytes());
+    return {};
+  }
   const auto copy = [&](char* pinned, size_t at, size_t bytes) -> Status {
     SLUICE_RETURN_IF_ERROR(
         accelerator_->CopyOut(Accelerator::kCompute, pinned, from + at, bytes));
@@ -67,8 +72,7 @@ Result<Tensor> DeviceMemory::Download(const Tensor& here) const {
     std::memcpy(to + at, pinned, bytes);
     return {};
   };
-  SLUICE_RETURN_IF_ERROR(InPieces(here.bytes(), copy));
-  return host;
+  return InPieces(here.bytes(), copy);
 }
 
 Status DeviceMemory::Store(const Tensor& host, Tensor& here) const {

@@ -30,8 +30,9 @@ class DeviceMemory {
   // On the host the first shares the bytes, the second is a copy.
   Result<Tensor> Upload(const Tensor& host) const;
   Result<Tensor> Download(const Tensor& here) const;
-  // Overwrites a tensor here of the same type.
+  // Overwrites a tensor here of the same type; or one on the host.
   Status Store(const Tensor& host, Tensor& here) const;
+  Status Load(const Tensor& here, Tensor& host) const;
 
  private:
   // Does `copy(pinned, offset, bytes)` with pieces of a tensor of `bytes`, in

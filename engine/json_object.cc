@@ -85,6 +85,10 @@ Result<uint64_t> JsonObject::Unsigned(const std::string& name) const {
                                 &Json::is_number_unsigned);
 }
 
+Result<double> JsonObject::Double(const std::string& name) const {
+  return fields_->Get<double>(name, "a number", &Json::is_number);
+}
+
 Result<std::string> JsonObject::String(const std::string& name) const {
   return fields_->Get<std::string>(name, "a string", &Json::is_string);
 }

@@ -28,6 +28,7 @@ class JsonObject {
   Result<bool> Bool(const std::string& name) const;
   Result<int64_t> Int(const std::string& name) const;
   Result<uint64_t> Unsigned(const std::string& name) const;
+  Result<double> Double(const std::string& name) const;  // of any number
   Result<std::string> String(const std::string& name) const;
   Result<std::vector<std::string>> Strings(const std::string& name) const;
   Result<JsonObject> Object(const std::string& name) const;

@@ -1,6 +1,7 @@
 #include "io/checkpoint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,9 @@ constexpr std::string_view kExtraPrefix = "extra.";
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr char kLock[] = "training.lock";
+
+// To read what was listed: whoever saves beside this removes old ones.
+constexpr int kAttempts = 10;
 
 std::string ThisProcess() {
   char host[256] = "?";
@@ -262,9 +266,7 @@ Result<std::optional<CheckpointManager::Restored>>
 CheckpointManager::RestoreNewest() const {
   std::vector<int64_t> steps;
   std::vector<std::string> warnings;
-  // Again if all that were listed are gone: whoever saves beside this removes
-  // old ones.
-  for (int attempt = 0; attempt < 10; ++attempt) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
     SLUICE_ASSIGN_OR_RETURN(steps, Steps());
     if (steps.empty()) return std::optional<Restored>();
     warnings.clear();
@@ -288,6 +290,34 @@ CheckpointManager::RestoreNewest() const {
       "choose another folder to start anew. The newest: {}",
       steps.size(), directory_,
       warnings.empty() ? "it is gone" : warnings.front()));
+}
+
+Result<CheckpointManager::Restored> CheckpointManager::RestoreStep(
+    int64_t step) const {
+  std::string path = PathOf(step);
+  auto checkpoint = ReadCheckpoint(path, *files_);
+  if (checkpoint.ok()) {
+    return Restored{*std::move(checkpoint), std::move(path), {}};
+  }
+  if (checkpoint.status().code() != Code::kNotFound) {
+    return checkpoint.status();
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  return NotFound(fmt::format("no checkpoint of step {} in '{}', only of: {}",
+                              step, directory_, fmt::join(steps, ", ")));
+}
+
+Result<std::optional<CheckpointManager::Restored>>
+CheckpointManager::RestoreBest() const {
+  for (int attempt = 1;; ++attempt) {
+    SLUICE_ASSIGN_OR_RETURN(const auto best, BestStep());
+    if (!best) return std::optional<Restored>();
+    auto restored = RestoreStep(*best);
+    const bool gone = restored.status().code() == Code::kNotFound;
+    if (gone && attempt < kAttempts) continue;
+    SLUICE_RETURN_IF_ERROR(restored.status());
+    return std::optional(*std::move(restored));
+  }
 }
 
 Result<std::string> CheckpointManager::SetAside() {

@@ -86,6 +86,11 @@ class CheckpointManager {
   // kDataLoss when there are some and all are damaged.
   Result<std::optional<Restored>> RestoreNewest() const;
 
+  // One of them: kNotFound, listing the steps there are, where it is none;
+  // kDataLoss where it is damaged. And that of BestStep, nullopt without any.
+  Result<Restored> RestoreStep(int64_t step) const;
+  Result<std::optional<Restored>> RestoreBest() const;
+
   // Steps for which there is a file, ascending.
   Result<std::vector<int64_t>> Steps() const;
   // The step with the best metric (the newer of equals); nullopt without any.

@@ -16,6 +16,16 @@ namespace {
 
 using NodePtr = std::shared_ptr<const DatasetNode>;
 
+// Behind a map that passes over bad examples, where an element stands among all
+// is not known without reading them.
+void RefuseBadExamples(const DatasetNode& input, std::string_view what) {
+  if (!input.passes_over()) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("a map that may pass over bad examples comes before "
+                          "{}; it must come after",
+                          what));
+}
+
 // A step that has an input; says what the input says.
 class DerivedNode : public DatasetNode {
  public:
@@ -28,6 +38,7 @@ class DerivedNode : public DatasetNode {
     return input_->examples_per_element();
   }
   std::string description() const override { return input_->description(); }
+  bool passes_over() const override { return input_->passes_over(); }
 
  protected:
   const NodePtr input_;
@@ -69,27 +80,45 @@ class OrderNode : public DerivedNode {
 };
 
 template <typename Wrap>
-Dataset Reordered(NodePtr input, int64_t cardinality,
-                  int64_t examples_per_epoch, std::string description,
-                  Wrap wrap) {
-  return Dataset(std::make_shared<OrderNode<Wrap>>(
+NodePtr ReorderedNode(NodePtr input, int64_t cardinality,
+                      int64_t examples_per_epoch, std::string description,
+                      Wrap wrap) {
+  return std::make_shared<OrderNode<Wrap>>(
       std::move(input),
       typename OrderNode<Wrap>::Facts{cardinality, examples_per_epoch,
                                       std::move(description)},
-      std::move(wrap)));
+      std::move(wrap));
+}
+
+template <typename... Facts>
+Dataset Reordered(NodePtr input, Facts... facts) {
+  RefuseBadExamples(*input, "a change of the order");
+  return Dataset(ReorderedNode(std::move(input), std::move(facts)...));
 }
 
 class MapNode : public DerivedNode {
  public:
-  MapNode(NodePtr input, KeyedMap fn, uint64_t seed)
-      : DerivedNode(std::move(input)), fn_(std::move(fn)), seed_(seed) {}
+  MapNode(NodePtr input, KeyedMap fn, uint64_t seed,
+          std::shared_ptr<BadExamples> bad)
+      : DerivedNode(std::move(input)),
+        fn_(std::move(fn)),
+        seed_(seed),
+        bad_(std::move(bad)) {
+    if (bad_ != nullptr) RefuseBadExamples(*input_, "a map that may, too");
+  }
   StreamPtr<Example> Open(int64_t batch_limit) const override {
-    return std::make_unique<MapStream>(input_->Open(batch_limit), fn_, seed_);
+    // So many in a row are one whole pass at least.
+    return std::make_unique<MapStream>(input_->Open(batch_limit), fn_, seed_,
+                                       bad_, 2 * examples_per_epoch());
+  }
+  bool passes_over() const override {
+    return bad_ != nullptr || input_->passes_over();
   }
 
  private:
   const KeyedMap fn_;
   const uint64_t seed_;
+  const std::shared_ptr<BadExamples> bad_;
 };
 
 class RowwiseMapNode : public DerivedNode {
@@ -150,10 +179,23 @@ int64_t ExamplesIn(const DatasetNode& node, int64_t n) {
   return std::min(node.examples_per_epoch(), n * node.examples_per_element());
 }
 
+NodePtr TakeNode(const NodePtr& input, int64_t n) {
+  const int64_t size = input->cardinality();
+  const int64_t taken = size == kInfinite ? n : std::min(n, size);
+  return ReorderedNode(
+      input, taken, ExamplesIn(*input, taken), fmt::format(" take({})", n),
+      [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+        return std::make_unique<TakeStream<T>>(std::move(in), n);
+      });
+}
+
+constexpr char kPassedOver[] = "passed_over";
+
 // What SavePosition writes.
 struct Position {
   std::string pipeline;
-  int64_t examples = 0;
+  int64_t examples = 0;     // in the elements consumed, full ones counted
+  int64_t passed_over = 0;  // bad ones before and within these
 };
 
 Result<Position> ReadPosition(const std::string& text) {
@@ -162,8 +204,12 @@ Result<Position> ReadPosition(const std::string& text) {
     Position position;
     SLUICE_ASSIGN_OR_RETURN(position.pipeline, json.String("pipeline"));
     SLUICE_ASSIGN_OR_RETURN(position.examples, json.Int("examples"));
-    if (position.examples < 0)
-      return InvalidArgument("\"examples\" is negative");
+    if (json.Has(kPassedOver)) {
+      SLUICE_ASSIGN_OR_RETURN(position.passed_over, json.Int(kPassedOver));
+    }
+    if (position.examples < 0 || position.passed_over < 0) {
+      return InvalidArgument("a number of examples is negative");
+    }
     return position;
   };
   Result<Position> position = read();
@@ -195,9 +241,10 @@ RowwiseMap ScaleTo01(std::string name) {
 
 Dataset::Dataset(NodePtr node) : node_(std::move(node)) {}
 
-Dataset Dataset::Map(std::function<void(Example&)> fn) const {
-  return Dataset(std::make_shared<MapNode>(
-      node_, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); }, 0));
+Dataset Dataset::Map(std::function<void(Example&)> fn,
+                     std::shared_ptr<BadExamples> bad) const {
+  return MapRandom(
+      0, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); }, std::move(bad));
 }
 
 Dataset Dataset::Map(RowwiseMap map) const {
@@ -205,8 +252,10 @@ Dataset Dataset::Map(RowwiseMap map) const {
 }
 
 Dataset Dataset::MapRandom(uint64_t seed,
-                           std::function<void(Example&, uint64_t)> fn) const {
-  return Dataset(std::make_shared<MapNode>(node_, std::move(fn), seed));
+                           std::function<void(Example&, uint64_t)> fn,
+                           std::shared_ptr<BadExamples> bad) const {
+  return Dataset(
+      std::make_shared<MapNode>(node_, std::move(fn), seed, std::move(bad)));
 }
 
 Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {
@@ -252,13 +301,8 @@ Dataset Dataset::Shard(int64_t index, int64_t count) const {
 
 Dataset Dataset::Take(int64_t n) const {
   Require(n >= 0, "Take", n, "a number of elements");
-  const int64_t size = node_->cardinality();
-  const int64_t taken = size == kInfinite ? n : std::min(n, size);
-  return Reordered(node_, taken, ExamplesIn(*node_, taken),
-                   fmt::format(" take({})", n),
-                   [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
-                     return std::make_unique<TakeStream<T>>(std::move(in), n);
-                   });
+  RefuseBadExamples(*node_, "Take");
+  return Dataset(TakeNode(node_, n));
 }
 
 Dataset Dataset::Batch(int64_t n, bool drop_remainder) const {
@@ -297,9 +341,12 @@ Example Dataset::Sample() const {
 
 Example Dataset::First(int64_t batch_limit) const {
   Example example;
-  Iterator first(Take(1).node_, batch_limit);
+  Iterator first(TakeNode(node_, 1), batch_limit);
   if (!first.Next(&example).ValueOrThrow()) {
-    throw Error(Code::kInvalidArgument, "the dataset is empty");
+    throw Error(Code::kInvalidArgument,
+                node_->passes_over() && node_->examples_per_epoch() > 0
+                    ? "no example of the dataset can be read"
+                    : "the dataset is empty");
   }
   return example;
 }
@@ -316,14 +363,19 @@ Iterator::~Iterator() = default;
 Result<bool> Iterator::Next(Example* element) {
   Result<bool> more = false;
   SLUICE_RETURN_IF_ERROR(CatchErrors([&] { more = stream_->Next(element); }));
-  if (more.ok() && *more) ++consumed_;
+  if (more.ok() && *more) {
+    ++consumed_;
+    passed_over_ += element->passed_over();
+  }
   return more;
 }
 
 std::string Iterator::SavePosition() const {
-  return nlohmann::json{{"pipeline", node_->description()},
-                        {"examples", consumed_ * node_->examples_per_element()}}
-      .dump();
+  nlohmann::json position = {
+      {"pipeline", node_->description()},
+      {"examples", consumed_ * node_->examples_per_element()}};
+  if (passed_over_ > 0) position[kPassedOver] = passed_over_;
+  return position.dump();
 }
 
 Status Iterator::Restore(const std::string& position) {
@@ -338,7 +390,10 @@ Status Iterator::Restore(const std::string& position) {
   SLUICE_RETURN_IF_ERROR(stream_->StartEpoch(0));
   consumed_ = 0;
   SLUICE_ASSIGN_OR_RETURN(consumed_, stream_->Skip(elements));
-  if (consumed_ == elements) return {};
+  if (consumed_ == elements) {
+    passed_over_ = saved.passed_over;
+    return stream_->PassOver(passed_over_);
+  }
   return OutOfRange(
       fmt::format("the position is behind element {}, the dataset has {}",
                   elements, consumed_));

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "engine/status.h"
+#include "io/bad_examples.h"
 #include "io/example.h"
 
 namespace sluice {
@@ -65,7 +66,8 @@ class Iterator {
 
   std::shared_ptr<const DatasetNode> node_;
   std::unique_ptr<Stream<Example>> stream_;
-  int64_t consumed_ = 0;  // elements
+  int64_t consumed_ = 0;     // elements
+  int64_t passed_over_ = 0;  // bad examples before and within them
 };
 
 // An immutable description; copies share it. All member functions are const
@@ -76,13 +78,18 @@ class Dataset {
   explicit Dataset(std::shared_ptr<const DatasetNode> node);
 
   // fn may change the example in place. It must be a pure function of it and
-  // must not touch tensors it has kept; it may throw.
-  Dataset Map(std::function<void(Example&)> fn) const;
+  // must not touch tensors it has kept; it may throw. With `bad`, examples for
+  // which it throws what says that they are bad are noted there and passed
+  // over; a batch then holds the next ones. Only one map of a pipeline may have
+  // it, and behind that come only maps, Batch and Prefetch.
+  Dataset Map(std::function<void(Example&)> fn,
+              std::shared_ptr<BadExamples> bad = nullptr) const;
   Dataset Map(RowwiseMap map) const;
   // For random augmentation: `key` is 64 random bits, a function of the seed,
   // the epoch and the element's place in it.
   Dataset MapRandom(uint64_t seed,
-                    std::function<void(Example&, uint64_t key)> fn) const;
+                    std::function<void(Example&, uint64_t key)> fn,
+                    std::shared_ptr<BadExamples> bad = nullptr) const;
   // Draws from a buffer of that many elements; a buffer as large as the
   // dataset gives a uniform permutation. Every epoch (pass of a Repeat behind
   // it) has another order, from (seed, epoch).

@@ -23,6 +23,10 @@ class DatasetNode {
   // valid for a pipeline of the same description.
   virtual std::string description() const = 0;
 
+  // Whether a map in it may pass over bad examples: then which element is the
+  // n-th depends on what can be read.
+  virtual bool passes_over() const { return false; }
+
   // Where the elements are rows of tensors in memory, in some order: those
   // rows and the order. Else null.
   virtual std::shared_ptr<const Rows> rows() const { return nullptr; }

@@ -83,6 +83,9 @@ Result<Example> Stack(std::span<const Example> examples) {
     }
     batch.Set(name, std::move(stacked));
   }
+  int64_t passed_over = 0;
+  for (const Example& example : examples) passed_over += example.passed_over();
+  batch.set_passed_over(passed_over);
   return batch;
 }
 

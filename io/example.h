@@ -30,6 +30,11 @@ class Example {
   // Adds a tensor or replaces the one of that name.
   void Set(std::string_view name, Tensor tensor);
 
+  // How many examples were passed over right before it, as they could not be
+  // read (Dataset::Map); of a batch, before and within it.
+  int64_t passed_over() const { return passed_over_; }
+  void set_passed_over(int64_t n) { passed_over_ = n; }
+
   size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
   auto begin() { return entries_.begin(); }
@@ -40,10 +45,11 @@ class Example {
  private:
   const Tensor* Find(std::string_view name) const;
   std::vector<Entry> entries_;
+  int64_t passed_over_ = 0;
 };
 
-// Stacks examples of the same names, dtypes and shapes; an error names the
-// first that differs.
+// Stacks examples of the same names, dtypes and shapes, and adds up
+// passed_over; an error names the first that differs.
 Result<Example> Stack(std::span<const Example> examples);
 
 }  // namespace sluice

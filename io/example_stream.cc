@@ -134,18 +134,37 @@ Status MapStream::StartEpoch(uint64_t epoch) {
 }
 
 Result<bool> MapStream::Next(Example* example) {
-  SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(example));
-  if (!more) return false;
-  const uint64_t key = HashKey(seed_, epoch_, place_++);
-  SLUICE_RETURN_IF_ERROR(
-      CatchErrors([&] { fn_(*example, key); }).WithContext("Map"));
-  return true;
+  for (int64_t passed_over = 0;; ++passed_over) {
+    SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(example));
+    if (!more) return false;
+    const uint64_t place = place_++;
+    const uint64_t key = HashKey(seed_, epoch_, place);
+    passed_over += example->passed_over();
+    const Status status = CatchErrors([&] { fn_(*example, key); });
+    example->set_passed_over(passed_over);
+    if (status.ok()) return true;
+    if (bad_ == nullptr || !BadExamples::IsOne(status)) return status;
+    SLUICE_RETURN_IF_ERROR(bad_->Add(static_cast<int64_t>(place), status));
+    if (passed_over + 1 >= most_in_a_row_) {
+      return Status(status.code(),
+                    "no example can be read: " + status.message());
+    }
+    *example = {};
+  }
 }
 
 Result<int64_t> MapStream::Skip(int64_t n) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n));
   place_ += static_cast<uint64_t>(passed);
   return passed;
+}
+
+// What was passed over was input of this map if it is the one that may, else of
+// one below.
+Status MapStream::PassOver(int64_t n) {
+  if (bad_ == nullptr) return input_->PassOver(n);
+  place_ += static_cast<uint64_t>(n);
+  return input_->PassOver(n);
 }
 
 RowwiseMapStream::RowwiseMapStream(StreamPtr<Example> input, RowwiseMap map)
@@ -157,19 +176,24 @@ Status RowwiseMapStream::StartEpoch(uint64_t epoch) {
   return input_->StartEpoch(epoch);
 }
 
+Status RowwiseMapStream::Apply(Example* example) {
+  const int64_t passed_over = example->passed_over();
+  const Status status = CatchErrors([&] { map_.apply(*example); });
+  example->set_passed_over(passed_over);
+  return status;
+}
+
 Result<bool> RowwiseMapStream::Next(Example* example) {
   SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(example));
   if (!more) return false;
-  SLUICE_RETURN_IF_ERROR(
-      CatchErrors([&] { map_.apply(*example); }).WithContext("Map"));
+  SLUICE_RETURN_IF_ERROR(Apply(example));
   return true;
 }
 
 Result<int64_t> RowwiseMapStream::NextBatch(int64_t n, Example* batch) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t count, batcher_->NextBatch(n, batch));
   if (count == 0) return 0;
-  SLUICE_RETURN_IF_ERROR(
-      CatchErrors([&] { map_.apply(*batch); }).WithContext("Map"));
+  SLUICE_RETURN_IF_ERROR(Apply(batch));
   return count;
 }
 

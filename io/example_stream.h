@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "io/bad_examples.h"
 #include "io/example.h"
 #include "io/stream.h"
 
@@ -61,16 +62,26 @@ using KeyedMap = std::function<void(Example&, uint64_t key)>;
 
 class MapStream : public Stream<Example> {
  public:
-  MapStream(StreamPtr<Example> input, KeyedMap fn, uint64_t seed)
-      : input_(std::move(input)), fn_(std::move(fn)), seed_(seed) {}
+  // `bad`, unless null, has the examples that fn cannot read, of which up to
+  // `most_in_a_row` may follow each other.
+  MapStream(StreamPtr<Example> input, KeyedMap fn, uint64_t seed,
+            std::shared_ptr<BadExamples> bad, int64_t most_in_a_row)
+      : input_(std::move(input)),
+        fn_(std::move(fn)),
+        seed_(seed),
+        bad_(std::move(bad)),
+        most_in_a_row_(most_in_a_row) {}
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* example) override;
   Result<int64_t> Skip(int64_t n) override;
+  Status PassOver(int64_t n) override;
 
  private:
   StreamPtr<Example> input_;
   const KeyedMap fn_;
   const uint64_t seed_;
+  const std::shared_ptr<BadExamples> bad_;
+  const int64_t most_in_a_row_;
   uint64_t epoch_ = 0;
   uint64_t place_ = 0;
 };
@@ -81,9 +92,12 @@ class RowwiseMapStream : public Stream<Example>, public Batcher {
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* example) override;
   Result<int64_t> Skip(int64_t n) override { return input_->Skip(n); }
+  Status PassOver(int64_t n) override { return input_->PassOver(n); }
   Result<int64_t> NextBatch(int64_t n, Example* batch) override;
 
  private:
+  Status Apply(Example* example);
+
   StreamPtr<Example> input_;
   std::unique_ptr<Batcher> one_by_one_;
   Batcher* batcher_;
@@ -96,6 +110,7 @@ class BatchStream : public Stream<Example> {
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* batch) override;
   Result<int64_t> Skip(int64_t n) override;
+  Status PassOver(int64_t n) override { return input_->PassOver(n); }
 
  private:
   StreamPtr<Example> input_;

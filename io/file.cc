@@ -115,18 +115,23 @@ class PosixFileSystem : public FileSystem {
 
   Result<std::string> ReadPrefix(const std::string& path,
                                  size_t limit) override {
-    Descriptor fd(
-        Retry([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+    // Opening a pipe would wait for who writes into it.
+    constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+    Descriptor fd(Retry([&] { return open(path.c_str(), kFlags); }));
     struct stat info {};
     if (fd.get() < 0 || fstat(fd.get(), &info) < 0) {
       return FileError(errno, "open", path);
     }
     if (S_ISDIR(info.st_mode)) return FileError(EISDIR, "read", path);
+    if (!S_ISREG(info.st_mode)) {
+      return Unavailable(fmt::format(
+          "cannot read '{}': it is a pipe or a device, not a file", path));
+    }
     std::string bytes;
     bytes.resize(std::min<size_t>(limit, std::max<off_t>(info.st_size, 0)));
     size_t done = 0;
     while (done < limit) {
-      // Pipes and /proc files have no size: read on until the end.
+      // Files in /proc have no size: read on until the end.
       if (done == bytes.size()) {
         if (info.st_size > 0) break;
         bytes.resize(std::min(limit, done + 65536));

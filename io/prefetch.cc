@@ -69,4 +69,9 @@ Result<int64_t> PrefetchStream::Skip(int64_t n) {
   return started_ ? Stream<Example>::Skip(n) : input_->Skip(n);
 }
 
+Status PrefetchStream::PassOver(int64_t n) {
+  SLUICE_CHECK(!started_);  // the thread has gone further
+  return input_->PassOver(n);
+}
+
 }  // namespace sluice

@@ -21,6 +21,7 @@ class PrefetchStream : public Stream<Example> {
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* element) override;
   Result<int64_t> Skip(int64_t n) override;
+  Status PassOver(int64_t n) override;
 
  private:
   void Run();

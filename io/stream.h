@@ -20,7 +20,7 @@ namespace sluice {
 
 // Elements in order. What it yields is a pure function of the epoch and of the
 // number of elements consumed in it. One thread at a time. After an error only
-// StartEpoch may be called.
+// StartEpoch may be called, but for those that a map passes over.
 template <typename T>
 class Stream {
  public:
@@ -38,6 +38,9 @@ class Stream {
     }
     return n;
   }
+  // Passes over n examples that yielded no element: below a Batch, single
+  // ones; below a map that passes over bad examples, elements of its input.
+  virtual Status PassOver(int64_t n) { return Skip(n).status(); }
 };
 
 template <typename T>

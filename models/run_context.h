@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "io/bad_examples.h"
 #include "io/datasets.h"
 
 namespace sluice {
@@ -43,6 +45,10 @@ struct RunContext {
   // Files to predict for, if any were named (TrainerSpec::files): the input is
   // then these, in this order, and has no meaningful labels.
   std::vector<std::string> files = {};
+
+  // For the map of the input function that reads examples: the bad ones that
+  // it may pass over. None unless the run allows some.
+  std::shared_ptr<BadExamples> bad_examples = std::make_shared<BadExamples>(0);
 
   // The program's own flags (TrainerSpec::flags) by name. Throws Error for one
   // that is not declared.

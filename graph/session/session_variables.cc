@@ -16,6 +16,12 @@ Session::Impl::Found Session::Impl::Find(const Output& variable) const {
 }
 
 Tensor Session::Read(const Output& variable) const {
+  Tensor value;
+  Read(variable, &value);
+  return value;
+}
+
+void Session::Read(const Output& variable, Tensor* value) const {
   const OwnTurn turn(*impl_);
   const auto [found, home] = impl_->Find(variable);
   if (found == nullptr || !found->initialized) {
@@ -24,7 +30,11 @@ Tensor Session::Read(const Output& variable) const {
         fmt::format("variable '{}' is not initialised", variable.name()));
   }
   const ReaderLock unchanged(found->mutex);
-  return home->memory().Download(found->value).ValueOrThrow();
+  if (TensorTypeOf(*value) == TensorTypeOf(found->value)) {
+    ThrowIfError(home->memory().Load(found->value, *value));
+  } else {
+    *value = home->memory().Download(found->value).ValueOrThrow();
+  }
 }
 
 void Session::Write(const Output& variable, const Tensor& value) {

@@ -114,6 +114,9 @@ class Reader {
           ParsePrecision(given_.precision).ValueOrThrow();
     }
     line_.training.session.seed = line_.run.seed;
+    if (line_.command == CommandLine::Command::kPredict) {
+      line_.run.bad_examples = std::make_shared<BadExamples>(INT64_MAX);
+    }
     const bool trained = line_.command != CommandLine::Command::kTrain &&
                          line_.command != CommandLine::Command::kBench;
     if (trained && line_.training.log_dir.empty() &&
@@ -186,9 +189,38 @@ class Reader {
         ->check(Parses("PRECISION", [](const std::string& text) {
           ParsePrecision(text).ValueOrThrow();
         }));
+    if (command == CommandLine::Command::kEval ||
+        command == CommandLine::Command::kPredict ||
+        command == CommandLine::Command::kExport) {
+      AddCheckpoint(sub);
+    }
     sub->add_flag("--json", line_.json,
                   "Results as JSON, one object per line, on stdout");
     return sub;
+  }
+
+  // Examples that cannot be read end training and evaluation, unless some may.
+  void AddSkipBad(CLI::App* sub) {
+    sub->add_option_function<int64_t>(
+           "--skip-bad",
+           [this](int64_t most) {
+             line_.run.bad_examples = std::make_shared<BadExamples>(most);
+           },
+           "Pass over up to this many examples that cannot be read; they are "
+           "listed at the end (default: 0)")
+        ->check(Between(0, kLargest));
+  }
+
+  void AddCheckpoint(CLI::App* sub) {
+    sub->add_option_function<std::string>(
+           "--checkpoint",
+           [this](const std::string& which) {
+             line_.training.checkpoint = ParseCheckpointChoice(which);
+           },
+           "Which one in --log-dir: newest, best or the number of a step "
+           "(default: the best where --early-stopping ended the training, "
+           "else the newest)")
+        ->check(Parses("WHICH", ParseCheckpointChoice));
   }
 
   void AddRecompute(CLI::App* sub) {
@@ -238,10 +270,19 @@ class Reader {
                     "Steps between reports")
         ->check(Between(1, kLargest))
         ->capture_default_str();
+    sub->add_option_function<std::string>(
+           "--save-every",
+           [this](const std::string& text) {
+             line_.training.save_every = ParseSaveEvery(text);
+           },
+           "Steps or time (500, 10m, 2h) after which to save, beside each "
+           "evaluation; 0: never (default: 10m)")
+        ->check(Parses("STEPS|TIME", ParseSaveEvery));
     sub->add_option("--keep", line_.training.keep_checkpoints,
                     "Checkpoints to keep, beside the best")
         ->check(Between(1, kLargest))
         ->capture_default_str();
+    AddSkipBad(sub);
     AddRecompute(sub);
     sub->add_option("--profile", given_.profile,
                     "steps=FIRST:LAST: write a Chrome trace of these steps")
@@ -253,12 +294,14 @@ class Reader {
   }
 
   void AddEval() {
-    Add(CommandLine::Command::kEval, "eval", "Measure on the test data");
+    AddSkipBad(
+        Add(CommandLine::Command::kEval, "eval", "Measure on the test data"));
   }
 
   void AddPredict() {
     CLI::App* sub = Add(CommandLine::Command::kPredict, "predict",
-                        "Print what the model makes of the test data");
+                        "Print what the model makes of the test data; code 1 "
+                        "where some cannot be read");
     sub->add_option("--from", line_.exported,
                     "Folder that export wrote, to run instead of a checkpoint");
     sub->add_option("--count", line_.count, "Examples; 0: all")

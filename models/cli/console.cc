@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 
@@ -17,6 +18,7 @@ constexpr std::string_view kErase = "\r\x1b[K";
 
 Mutex mutex;
 bool status_shown GUARDED_BY(mutex) = false;
+int output_error GUARDED_BY(mutex) = 0;
 
 void Write(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -52,6 +54,25 @@ void ClearStatus() {
   MutexLock lock(mutex);
   if (status_shown) Write(kErase);
   status_shown = false;
+}
+
+void Print(std::string_view line) {
+  bool closed = false;
+  {
+    MutexLock lock(mutex);
+    if (output_error != 0) return;
+    const bool written =
+        std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
+        std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
+    if (!written) output_error = errno;
+    closed = output_error == EPIPE;
+  }
+  if (closed) Note("nobody reads stdout any more: going on without");
+}
+
+int OutputError() {
+  MutexLock lock(mutex);
+  return output_error;
 }
 
 void Reporter::Note(std::string_view line) {

@@ -1,5 +1,5 @@
 // Lines for people, on stderr: notes that stay and one status line that is
-// overwritten in place where stderr is a terminal.
+// overwritten in place where stderr is a terminal. And results, on stdout.
 #ifndef SLUICE_MODELS_CLI_CONSOLE_H_
 #define SLUICE_MODELS_CLI_CONSOLE_H_
 
@@ -19,6 +19,12 @@ void Note(std::string_view line);
 // Replaces the status line. Where stderr is no terminal it does nothing.
 void SetStatus(std::string_view line);
 void ClearStatus();
+
+// Prints a line of results to stdout, at once. One that cannot be written is
+// dropped, which OutputError tells; where the reader has gone a note says so.
+void Print(std::string_view line);
+// The errno of the first that was dropped; 0: none was.
+int OutputError();
 
 // Notes of the trainer's, as Note prints them.
 class Reporter : public sluice::Reporter {

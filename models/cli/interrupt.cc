@@ -1,29 +1,67 @@
 #include "models/cli/interrupt.h"
 
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 
 namespace sluice {
 namespace {
 
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
 std::atomic<int> noted{0};
-static_assert(std::atomic<int>::is_always_lock_free,
+std::atomic<const char*> first_line{nullptr};
+static_assert(std::atomic<int>::is_always_lock_free &&
+                  std::atomic<const char*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
 
+// From a signal handler, where stdio must not be used. The line before may be
+// a status line, which has no end.
+void Say(const char* line) {
+  for (const char* text : {"\n", line, "\n"}) {
+    if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
+  }
+}
+
 void Note(int signal) {
-  noted.store(signal, std::memory_order_relaxed);
+  int first = 0;
+  if (noted.compare_exchange_strong(first, signal)) {
+    const int error = errno;
+    Say(first_line.load());
+    errno = error;
+    return;
+  }
+  // A session that ends may send one of each.
+  if (signal == SIGHUP || (signal != first && signal != SIGINT)) return;
+  Say("the second signal: ending at once; what was saved before is kept");
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  sigaction(signal, &action, nullptr);
+  raise(signal);  // comes when this handler has returned
 }
 
 }  // namespace
 
-void NoteInterrupts() {
+void NoteInterrupts(const char* first) {
+  first_line = first;
   struct sigaction action = {};
   action.sa_handler = Note;
-  // The second signal finds the default action, which ends the process.
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : kSignals) {
+    struct sigaction before = {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
+}
+
+void IgnoreClosedPipes() {
+  struct sigaction action = {};
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 int InterruptSignal() {
@@ -31,7 +69,7 @@ int InterruptSignal() {
 }
 
 const char* InterruptName(int signal) {
-  return signal == SIGINT ? "SIGINT" : "SIGTERM";
+  return signal == SIGINT ? "SIGINT" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
 std::string InterruptToken::Reason() const {

@@ -1,5 +1,6 @@
-// Ctrl-C and SIGTERM: the first is noted, so that training can save and end;
-// the second ends the process at once.
+// Ctrl-C, SIGTERM and a terminal that is closed (SIGHUP): the first is noted,
+// so that training can save and end; Ctrl-C after that, or a second SIGTERM,
+// ends the process at once. And output that nobody reads any more.
 #ifndef SLUICE_MODELS_CLI_INTERRUPT_H_
 #define SLUICE_MODELS_CLI_INTERRUPT_H_
 
@@ -9,14 +10,21 @@
 
 namespace sluice {
 
-// Notes SIGINT and SIGTERM from now on. For the whole process, so programs
-// call it, libraries do not.
-void NoteInterrupts();
+// Notes SIGINT, SIGTERM and SIGHUP from now on, but for those that the process
+// was started to ignore (nohup). Of both the first and the second it says on
+// stderr what they do; `first` is for the first, one line without its end that
+// lives as long as the process. For the whole process, so programs call it,
+// libraries do not.
+void NoteInterrupts(const char* first);
+
+// Writing to a pipe whose reader has gone is an error, not the process's end:
+// for a training that goes on without a listener.
+void IgnoreClosedPipes();
 
 // The signal that was noted, or 0. Thread-safe.
 int InterruptSignal();
 
-// "SIGINT", "SIGTERM"
+// "SIGINT", "SIGTERM", "SIGHUP"
 const char* InterruptName(int signal);
 
 // Ends training once a signal is noted.

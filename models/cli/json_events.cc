@@ -7,15 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "models/cli/console.h"
 #include "models/cli/progress.h"
 
 namespace sluice {
 namespace {
 
 void Print(const nlohmann::ordered_json& event) {
-  const std::string line = event.dump() + "\n";
-  std::fwrite(line.data(), 1, line.size(), stdout);
-  std::fflush(stdout);
+  console::Print(event.dump());
 }
 
 }  // namespace
@@ -62,7 +61,7 @@ void JsonEvents::AfterStep(TrainingRun& run) {
       {"event", "step"},
       {"step", run.step()},
       {"epoch", run.epoch()},
-      {"loss", run.loss()},
+      {"loss", run.measurement().loss},
       {"learning_rate", run.measurement().learning_rate}};
   if (const auto scale = run.measurement().loss_scale) {
     event["loss_scale"] = *scale;

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <functional>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "engine/threads.h"
 #include "models/cli/command_line.h"
@@ -21,11 +25,6 @@ namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-void PrintLine(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
 
 std::string ModelName(const TrainerSpec& spec, const RunContext& run) {
   return spec.model_name ? spec.model_name(run) : spec.name;
@@ -57,7 +56,7 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
   const std::string model = ModelName(spec, line.run);
   const std::string dataset = DatasetName(spec, line.run);
   if (!line.json) {
-    PrintLine(fmt::format(
+    console::Print(fmt::format(
         "{} on {}: {} {} ({} examples) after {} steps; {} examples/s, "
         "{:.1f} s",
         model, dataset, evaluation.set, Describe(evaluation.values),
@@ -76,20 +75,42 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
     const auto& [name, value] = evaluation.values[i];
     result[fmt::format("{}_{}", evaluation.set, name)] = value;
   }
+  if (const int64_t bad = line.run.bad_examples->count(); bad > 0) {
+    result["bad_examples"] = bad;
+  }
+  if (!evaluation.checkpoint.empty()) {
+    result["checkpoint"] = evaluation.checkpoint;
+  }
   result["examples_per_second"] = examples_per_second;
   result["seconds"] = seconds;
-  PrintLine(result.dump());
+  console::Print(result.dump());
+}
+
+// Lists what --skip-bad passed over.
+void ReportBad(const BadExamples& bad) {
+  constexpr size_t kMost = 10;
+  const std::vector<std::string> messages = bad.messages();
+  if (messages.empty()) return;
+  console::Note(
+      fmt::format("passed over as they cannot be read: {}", messages.size()));
+  for (size_t i = 0; i < std::min(messages.size(), kMost); ++i) {
+    console::Note("  " + messages[i]);
+  }
+  if (messages.size() > kMost) {
+    console::Note(fmt::format("  and {} more", messages.size() - kMost));
+  }
 }
 
 int ReportInterrupt(const CommandLine& line, int64_t step,
                     const std::string& checkpoint) {
   const int signal = InterruptSignal();
   if (line.json) {
-    PrintLine(Json{{"event", "interrupted"},
-                   {"signal", InterruptName(signal)},
-                   {"steps", step},
-                   {"checkpoint", checkpoint}}
-                  .dump());
+    console::Print(Json{
+        {"event", "interrupted"},
+        {"signal", InterruptName(signal)},
+        {"steps", step},
+        {"checkpoint",
+         checkpoint}}.dump());
   }
   console::Note(checkpoint.empty()
                     ? fmt::format("{} at step {}: nothing was saved, there is "
@@ -125,6 +146,7 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
     console::Note("nothing will be saved: there is no --log-dir");
   }
   const TrainingResult result = trainer.Train();
+  ReportBad(*line.run.bad_examples);
   if (InterruptSignal() != 0) {
     return ReportInterrupt(line, result.steps, result.checkpoint);
   }
@@ -139,12 +161,30 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
 int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
   Trainer trainer(spec, line.run, line.training);
   const std::optional<Evaluation> evaluation = trainer.Evaluate();
+  ReportBad(*line.run.bad_examples);
   if (!evaluation) return 128 + InterruptSignal();
   PrintResult(spec, line, *evaluation,
               static_cast<double>(evaluation->examples) /
                   std::max(evaluation->seconds, 1e-9),
               evaluation->seconds);
   return 0;
+}
+
+// Calls fn with the exports of each batch, of a checkpoint or of an exported
+// model, until it returns false.
+using OnExports = std::function<bool(const Example& exports)>;
+void PredictAll(const TrainerSpec& spec, const RunContext& named,
+                Trainer& trainer, ExportedModel* model, const OnExports& fn) {
+  if (model == nullptr) {
+    trainer.Predict(
+        [&](const Example&, const Example& exports) { return fn(exports); });
+    return;
+  }
+  Iterator batches = spec.input(named).MakeIterator();
+  Example batch;
+  while (InterruptSignal() == 0 && batches.Next(&batch).ValueOrThrow() &&
+         fn(model->Predict(batch))) {
+  }
 }
 
 int Predict(const TrainerSpec& spec, const CommandLine& line) {
@@ -158,33 +198,34 @@ int Predict(const TrainerSpec& spec, const CommandLine& line) {
   } else if (spec.class_names) {  // it reads a checkpoint for them
     named.class_names = trainer.ClassNames();
   }
+  const BadExamples& bad = *line.run.bad_examples;
   PredictionPrinter printer({.json = line.json,
                              .count = line.count,
                              .files = line.run.files,
                              .class_names = spec.class_names
                                                 ? spec.class_names(named)
-                                                : std::vector<std::string>()});
-  if (model == nullptr) {
-    trainer.Predict([&](const Example&, const Example& exports) {
-      return printer.Print(exports);
-    });
-    return 0;
+                                                : std::vector<std::string>(),
+                             .bad = &bad});
+  try {
+    PredictAll(spec, named, trainer, model.get(),
+               [&](const Example& exports) { return printer.Print(exports); });
+  } catch (const Error&) {
+    printer.PrintRest();  // of what is all bad nothing else is said
+    throw;
   }
-  Iterator batches = spec.input(named).MakeIterator();
-  Example batch;
-  while (InterruptSignal() == 0 && batches.Next(&batch).ValueOrThrow() &&
-         printer.Print(model->Predict(batch))) {
-  }
-  return 0;
+  printer.PrintRest();
+  if (bad.count() == 0) return 0;
+  console::Note(fmt::format("{} that could not be read", bad.count()));
+  return 1;
 }
 
 int Export(const TrainerSpec& spec, const CommandLine& line) {
   Trainer trainer(spec, line.run, line.training);
   trainer.Export(line.output);
   if (line.json) {
-    PrintLine(Json{{"event", "export"}, {"path", line.output}}.dump());
+    console::Print(Json{{"event", "export"}, {"path", line.output}}.dump());
   } else {
-    PrintLine(fmt::format("wrote {}", line.output));
+    console::Print(fmt::format("wrote {}", line.output));
   }
   return 0;
 }
@@ -195,24 +236,24 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
   const std::string model = ModelName(spec, line.run);
   const char* mode = line.benchmark.inference ? "inference" : "training";
   if (line.json) {
-    PrintLine(Json{{"event", "bench"},
-                   {"model", model},
-                   {"mode", mode},
-                   {"precision", NameOf(line.training.session.precision)},
-                   {"batch", result.examples},
-                   {"threads", ComputeThreads().threads()},
-                   {"steps", line.benchmark.steps},
-                   {"examples_per_second", result.examples_per_second},
-                   {"seconds_mean", result.mean},
-                   {"seconds_median", result.median},
-                   {"seconds_p90", result.p90},
-                   {"arena_bytes", result.info.arena_bytes},
-                   {"variable_bytes", result.variable_bytes},
-                   {"peak_bytes", result.peak_bytes}}
-                  .dump());
+    console::Print(Json{{"event", "bench"},
+                        {"model", model},
+                        {"mode", mode},
+                        {"precision", NameOf(line.training.session.precision)},
+                        {"batch", result.examples},
+                        {"threads", ComputeThreads().threads()},
+                        {"steps", line.benchmark.steps},
+                        {"examples_per_second", result.examples_per_second},
+                        {"seconds_mean", result.mean},
+                        {"seconds_median", result.median},
+                        {"seconds_p90", result.p90},
+                        {"arena_bytes", result.info.arena_bytes},
+                        {"variable_bytes", result.variable_bytes},
+                        {"peak_bytes", result.peak_bytes}}
+                       .dump());
     return 0;
   }
-  PrintLine(fmt::format(
+  console::Print(fmt::format(
       "{} {}, batch {}, {} threads: {:.2f} examples/s; a step takes {:.1f} ms "
       "(median {:.1f}, 90 % within {:.1f}; {} steps); memory: {} at most, "
       "arena {}, variables {}",
@@ -224,15 +265,24 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
   return 0;
 }
 
+// What the first signal does, for whom it is sent by.
+const char* OnSignal(const CommandLine& line) {
+  if (line.command != CommandLine::Command::kTrain) return "ending";
+  return line.training.log_dir.empty()
+             ? "ending after this step; there is no --log-dir to save in"
+             : "saving after this step; once more ends at once, without saving";
+}
+
 int Run(const TrainerSpec& spec, CommandLine line) {
   console::Reporter reporter;
   const InterruptToken interrupted;
   line.training.reporter = &reporter;
   line.training.stop = &interrupted;
   SetComputeThreads(line.threads);
-  NoteInterrupts();
+  NoteInterrupts(OnSignal(line));
   switch (line.command) {
     case CommandLine::Command::kTrain:
+      IgnoreClosedPipes();
       return Train(spec, line);
     case CommandLine::Command::kEval:
       return Evaluate(spec, line);
@@ -257,7 +307,13 @@ int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
   try {
     const ParsedCommandLine parsed = ParseCommandLine(argc, argv, spec);
     if (parsed.exit_code) return *parsed.exit_code;
-    return Run(spec, parsed.line);
+    const int code = Run(spec, parsed.line);
+    // A reader that has gone has had what it wanted.
+    const int unprinted = console::OutputError();
+    if (unprinted == 0 || unprinted == EPIPE) return code;
+    return fail(fmt::format("the results cannot be printed: {}",
+                            std::generic_category().message(unprinted))
+                    .c_str());
   } catch (const std::bad_alloc&) {
     return fail("out of memory: try a smaller --batch-size");
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "models/cli/console.h"
 #include "models/train/inference.h"
 
 namespace sluice {
@@ -14,6 +15,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kTop = 5;
+// What is not UTF-8, as names of files need not be.
+constexpr auto kReplace = Json::error_handler_t::replace;
 
 // One row of a tensor as JSON.
 Json RowOf(const Tensor& tensor, int64_t row) {
@@ -55,7 +58,8 @@ const Tensor& Probabilities(const Example& exports) {
 
 bool PredictionPrinter::Print(const Example& exports) {
   for (int64_t row = 0; row < RowsOf(exports); ++row) {
-    if (options_.count > 0 && next_ == options_.count) return false;
+    PrintBad();
+    if (Enough()) return false;
     if (options_.files.empty()) {
       PrintExports(exports, row);
     } else {
@@ -66,6 +70,30 @@ bool PredictionPrinter::Print(const Example& exports) {
   return true;
 }
 
+void PredictionPrinter::PrintRest() {
+  PrintBad();
+}
+
+void PredictionPrinter::PrintBad() {
+  for (; options_.bad != nullptr && !Enough(); ++next_) {
+    const std::string what = options_.bad->At(next_);
+    if (what.empty()) return;
+    const bool named = !options_.files.empty();
+    if (options_.json) {
+      Json event = {{"event", "prediction"}};
+      if (named) event["file"] = options_.files[next_];
+      if (!named) event["index"] = next_;
+      event["error"] = what;
+      console::Print(event.dump(-1, ' ', false, kReplace));
+    } else {
+      console::Print(named
+                         ? fmt::format("{}\n  cannot be read: {}",
+                                       options_.files[next_], what)
+                         : fmt::format("{}: cannot be read: {}", next_, what));
+    }
+  }
+}
+
 void PredictionPrinter::PrintExports(const Example& exports,
                                      int64_t row) const {
   if (options_.json) {
@@ -73,14 +101,14 @@ void PredictionPrinter::PrintExports(const Example& exports,
     for (const auto& [name, tensor] : exports) {
       event[name] = RowOf(tensor, row);
     }
-    fmt::print("{}\n", event.dump());
+    console::Print(event.dump());
     return;
   }
   std::string text = fmt::format("{}:", next_);
   for (const auto& [name, tensor] : exports) {
     text += " " + LargestOf(name, tensor, row);
   }
-  fmt::print("{}\n", text);
+  console::Print(text);
 }
 
 void PredictionPrinter::PrintClasses(const Example& exports,
@@ -96,22 +124,21 @@ void PredictionPrinter::PrintClasses(const Example& exports,
                     });
   const std::string& file = options_.files[next_];
   Json top = Json::array();
-  std::string text = file + "\n";
+  std::string text = file;
   for (int64_t i = 0; i < shown; ++i) {
     const int64_t number = order[i];
     const std::string name = ClassName(number);
     top.push_back({{"class", number}});
     if (!name.empty()) top.back()["name"] = name;
     top.back()["probability"] = values.At(number);
-    text += fmt::format("  {:.4f}  {:>4}{}{}\n", values.At(number), number,
+    text += fmt::format("\n  {:.4f}  {:>4}{}{}", values.At(number), number,
                         name.empty() ? "" : "  ", name);
   }
   if (options_.json) {
     text = Json{{"event", "prediction"}, {"file", file}, {"top", top}}.dump(
-               -1, ' ', false, Json::error_handler_t::replace) +
-           "\n";
+        -1, ' ', false, kReplace);
   }
-  fmt::print("{}", text);
+  console::Print(text);
 }
 
 std::string PredictionPrinter::ClassName(int64_t number) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "io/bad_examples.h"
 #include "io/example.h"
 
 namespace sluice {
@@ -17,6 +18,8 @@ struct PredictionOptions {
   // each are printed, else all that the model exports.
   std::vector<std::string> files = {};
   std::vector<std::string> class_names = {};  // empty: none are known
+  // Those that were passed over by place; not owned.
+  const BadExamples* bad = nullptr;
 };
 
 // Prints to stdout: for people, or one JSON object per line.
@@ -25,10 +28,16 @@ class PredictionPrinter {
   explicit PredictionPrinter(PredictionOptions options)
       : options_(std::move(options)) {}
 
-  // The exports of a batch. False when enough examples are printed.
+  // The exports of a batch, and the bad examples before and within it. False
+  // when enough examples are printed.
   bool Print(const Example& exports);
+  // The bad examples after the last batch.
+  void PrintRest();
 
  private:
+  bool Enough() const { return options_.count > 0 && next_ >= options_.count; }
+  // What is wrong with the next examples, up to the next good one.
+  void PrintBad();
   void PrintExports(const Example& exports, int64_t row) const;
   void PrintClasses(const Example& exports, int64_t row) const;
   std::string ClassName(int64_t number) const;  // may be empty

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "models/cli/console.h"
 
@@ -14,8 +13,6 @@ using Clock = std::chrono::steady_clock;
 
 // Between renewals of the status line.
 constexpr std::chrono::milliseconds kRenewal(200);
-// How much of the shown loss the newest step makes up.
-constexpr double kSmoothing = 0.05;
 
 }  // namespace
 
@@ -54,12 +51,14 @@ std::string Progress::Line(TrainingRun& run) {
   std::string line =
       fmt::format("epoch {:.2f}/{:g}, step {}/{}", run.epoch(),
                   run.context().epochs, run.step(), run.total_steps());
-  if (loss_) line += fmt::format(", loss {:.4f}", *loss_);
-  if (!run.measurement().metrics.empty()) {
-    line += ", " + Describe(run.measurement().metrics);
-  }
-  if (const auto scale = run.measurement().loss_scale) {
-    line += fmt::format(", loss scale {:g}", *scale);
+  const Measurement& measured = run.measurement();
+  if (measured.step > 0) {
+    line +=
+        fmt::format(", batch {}: loss {:.4f}", measured.step, measured.loss);
+    if (!measured.metrics.empty()) line += ", " + Describe(measured.metrics);
+    if (measured.loss_scale) {
+      line += fmt::format(", loss scale {:g}", *measured.loss_scale);
+    }
   }
   const double seconds_per_step =
       run.examples() == 0 ? 0
@@ -75,12 +74,6 @@ std::string Progress::Line(TrainingRun& run) {
 }
 
 void Progress::AfterStep(TrainingRun& run) {
-  const auto& [step, loss] = run.newest_loss();
-  // A step that was skipped may not have a finite loss.
-  if (step > loss_step_ && std::isfinite(loss)) {
-    loss_ = loss_ ? *loss_ + kSmoothing * (loss - *loss_) : loss;
-    loss_step_ = step;
-  }
   if (console::IsTerminal()) {
     const Clock::time_point now = Clock::now();
     if (now - shown_ < kRenewal) return;

@@ -13,7 +13,9 @@
 namespace sluice {
 
 // Where stderr is a terminal, one line that is renewed several times a second;
-// else a line every `every` steps. And a line for each evaluation.
+// else a line every `every` steps. And a line for each evaluation. Loss and
+// metrics are those of the newest measured batch, nothing being smoothed: the
+// figures that TensorBoard and JSON have for that step.
 class Progress : public Hook {
  public:
   explicit Progress(int64_t every) : every_(every) {}
@@ -29,8 +31,6 @@ class Progress : public Hook {
   int64_t every_;
   Throughput throughput_;
   double examples_per_second_ = 0;  // as last shown
-  std::optional<double> loss_;      // smoothed
-  int64_t loss_step_ = 0;           // the newest in it
   std::chrono::steady_clock::time_point shown_;
 };
 

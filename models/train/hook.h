@@ -2,6 +2,8 @@
 #ifndef SLUICE_MODELS_TRAIN_HOOK_H_
 #define SLUICE_MODELS_TRAIN_HOOK_H_
 
+#include <string>
+
 #include "models/train/training_run.h"
 
 namespace sluice {
@@ -20,11 +22,18 @@ class Hook {
   virtual void AfterStep(TrainingRun& /*run*/) {}
   virtual void AfterEvaluation(TrainingRun& /*run*/,
                                const Evaluation& /*evaluation*/) {}
-  // The evaluation threw, which ends the training.
-  virtual void AfterFailedEvaluation(TrainingRun& /*run*/) noexcept {}
+  // A step, the input, an evaluation or a hook threw, which ends the training.
+  virtual void OnError(TrainingRun& /*run*/) noexcept {}
   // After the last step and evaluation, or when training was stopped; not
   // after an error.
   virtual void End(TrainingRun& /*run*/) {}
+
+  // What of it a checkpoint keeps, under which name; "": nothing. A training
+  // that is resumed gets it back before Begin. Restoring throws Error for a
+  // text that it did not write.
+  virtual std::string StateName() const { return ""; }
+  virtual std::string SaveState() const { return ""; }
+  virtual void RestoreState(const std::string& /*state*/) {}
 };
 
 }  // namespace sluice

@@ -3,10 +3,21 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "engine/json_object.h"
 #include "models/optim/loss_scale.h"
 
 namespace sluice {
+namespace {
+
+constexpr char kEarlyStopping[] = "early_stopping";
+
+}  // namespace
+
+std::string HookStateKey(const std::string& name) {
+  return "hook." + name;
+}
 
 double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation) {
   const bool has_metric = evaluation.values.size() > 1;
@@ -20,27 +31,69 @@ void StopAtStep::AfterStep(TrainingRun& run) {
 
 void EarlyStopping::AfterEvaluation(TrainingRun& run,
                                     const Evaluation& evaluation) {
+  // A training that is taken up where it had ended evaluates again.
+  if (evaluation.step <= judged_step_) return;
+  judged_step_ = evaluation.step;
   const double value = JudgedBy(run.spec(), evaluation);
   // NaN is not better than anything, and anything is better than NaN.
   if (!std::isnan(value) && (!best_ || value > *best_ + min_change_)) {
     best_ = value;
     waited_ = 0;
-  } else if (++waited_ >= patience_) {
-    run.Stop(fmt::format("no better for {} evaluations", waited_));
+  } else {
+    ++waited_;
   }
+  StopWhenDue(run);
+}
+
+void EarlyStopping::StopWhenDue(TrainingRun& run) const {
+  if (waited_ < patience_) return;
+  run.Stop(fmt::format("no better for {} evaluations", waited_));
+}
+
+std::string EarlyStopping::StateName() const {
+  return kEarlyStopping;
+}
+
+std::string EarlyStopping::SaveState() const {
+  nlohmann::json state = {{"step", judged_step_},
+                          {"waited", waited_},
+                          {"ended", waited_ >= patience_}};
+  if (best_ && std::isfinite(*best_))
+    state["best"] = *best_;  // JSON has no inf
+  return state.dump();
+}
+
+void EarlyStopping::RestoreState(const std::string& state) {
+  const JsonObject json = JsonObject::Parse(state).ValueOrThrow();
+  judged_step_ = json.Int("step").ValueOrThrow();
+  waited_ = json.Int("waited").ValueOrThrow();
+  best_.reset();
+  if (json.Has("best")) best_ = json.Double("best").ValueOrThrow();
+}
+
+bool EndedByEarlyStopping(const TrainingState& state) {
+  const auto found = state.extra.find(HookStateKey(kEarlyStopping));
+  if (found == state.extra.end()) return false;
+  const auto json = JsonObject::Parse(found->second);
+  if (!json.ok()) return false;
+  const auto ended = json->Bool("ended");
+  return ended.ok() && *ended;
 }
 
 // --- NanStop -----------------------------------------------------------------
 
 void NanStop::Begin(TrainingRun& run) {
-  snapshot_ = run.Capture();
+  run.RenewSnapshot();
 }
 
 void NanStop::AfterStep(TrainingRun& run) {
   const bool due = run.step() % interval_ == 0;
   if (due) run.Finish();  // a snapshot must be of a time when all was well
   Check(run);
-  if (due && std::isfinite(run.newest_loss().value)) snapshot_ = run.Capture();
+  // One that is being saved is kept: its memory is all there is for it.
+  if (due && std::isfinite(run.newest_loss().value) && !run.snapshot_held()) {
+    run.RenewSnapshot();
+  }
 }
 
 void NanStop::AfterEvaluation(TrainingRun& run, const Evaluation&) {
@@ -59,6 +112,7 @@ void NanStop::Check(TrainingRun& run) {
   // The step changed nothing; with a smaller scale the next may be finite.
   if (run.loss_scale().value_or(0) > kLeastLossScale) return;
   const auto bad = FirstBad(run);
+  run.MarkUnsound();
   throw Error(
       Code::kOutOfRange,
       fmt::format("step {}: the loss is {}; {}. Lower the learning rate, clip "
@@ -73,8 +127,9 @@ void NanStop::Check(TrainingRun& run) {
 std::optional<std::pair<int64_t, std::string>> NanStop::FirstBad(
     TrainingRun& run) {
   const int64_t failed = run.step();
-  run.Restore(snapshot_, "snapshot");
-  for (const NamedTensor& variable : snapshot_.tensors) {
+  const std::shared_ptr<const Checkpoint> snapshot = run.snapshot();
+  run.Restore(*snapshot, "snapshot");
+  for (const NamedTensor& variable : snapshot->tensors) {
     const Tensor& value = variable.tensor;
     if (!AllFinite(value.dtype(), value.raw(), value.elements())) {
       return std::pair(run.step(), variable.name);
@@ -91,34 +146,6 @@ std::optional<std::pair<int64_t, std::string>> NanStop::FirstBad(
   run.session().SetObserver(nullptr);
   if (check.node().empty()) return std::nullopt;
   return std::pair(run.step() + 1, check.node());
-}
-
-// --- SaveCheckpoints ---------------------------------------------------------
-
-void SaveCheckpoints::AfterEvaluation(TrainingRun& run,
-                                      const Evaluation& evaluation) {
-  Save(run, JudgedBy(run.spec(), evaluation));
-}
-
-// What was trained is not lost to a file that is missing for the evaluation.
-void SaveCheckpoints::AfterFailedEvaluation(TrainingRun& run) noexcept {
-  try {
-    run.Finish();
-    if (std::isfinite(run.newest_loss().value)) End(run);
-  } catch (...) {
-    // The evaluation's error is thrown.
-  }
-}
-
-void SaveCheckpoints::End(TrainingRun& run) {
-  if (saved_step_ != run.step()) Save(run, std::nullopt);
-}
-
-void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
-  Checkpoint checkpoint = run.Capture();
-  checkpoint.state.metric = metric;
-  last_path_ = manager_.Save(checkpoint).ValueOrThrow();
-  saved_step_ = run.step();
 }
 
 // --- Profile -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-// The hooks that decide: when to stop, what to save.
+// The hooks that decide when to stop, and the one that traces.
 #ifndef SLUICE_MODELS_TRAIN_HOOKS_H_
 #define SLUICE_MODELS_TRAIN_HOOKS_H_
 
@@ -7,7 +7,6 @@
 #include <string>
 
 #include "engine/runtime/trace.h"
-#include "io/checkpoint.h"
 #include "models/train/hook.h"
 
 namespace sluice {
@@ -24,19 +23,31 @@ class StopAtStep : public Hook {
 };
 
 // Stops when the first metric (the loss, without metrics) has not improved on
-// its best by more than `min_change` for `patience` evaluations.
+// its best by more than `min_change` for `patience` evaluations. Goes on
+// counting where an earlier part of the training left off; where that has
+// waited long enough already it stops before the first step.
 class EarlyStopping : public Hook {
  public:
   explicit EarlyStopping(int patience, double min_change = 0)
       : patience_(patience), min_change_(min_change) {}
+  void Begin(TrainingRun& run) override { StopWhenDue(run); }
   void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  std::string StateName() const override;
+  std::string SaveState() const override;
+  void RestoreState(const std::string& state) override;
 
  private:
+  void StopWhenDue(TrainingRun& run) const;
+
   int patience_;
   double min_change_;
   std::optional<double> best_;
-  int waited_ = 0;
+  int64_t judged_step_ = -1;  // of the newest evaluation
+  int64_t waited_ = 0;
 };
+
+// Whether that is why the training of a checkpoint ended.
+bool EndedByEarlyStopping(const TrainingState& state);
 
 // Throws when the loss is not finite, naming the first node that computed such
 // a value. With loss scaling, only when the scale is down to its least: until
@@ -60,27 +71,6 @@ class NanStop : public Hook {
   std::optional<std::pair<int64_t, std::string>> FirstBad(TrainingRun& run);
 
   int64_t interval_;
-  Checkpoint snapshot_;
-};
-
-// Saves after every evaluation and at the end; keeps the newest few and the
-// best.
-class SaveCheckpoints : public Hook {
- public:
-  explicit SaveCheckpoints(CheckpointManager manager)
-      : manager_(std::move(manager)) {}
-  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
-  void AfterFailedEvaluation(TrainingRun& run) noexcept override;
-  void End(TrainingRun& run) override;
-
-  const std::string& last_path() const { return last_path_; }
-
- private:
-  void Save(TrainingRun& run, std::optional<double> metric);
-
-  CheckpointManager manager_;
-  int64_t saved_step_ = -1;
-  std::string last_path_;
 };
 
 // Writes a Chrome trace of steps first to last to `path`.
@@ -104,6 +94,9 @@ class Profile : public Hook {
 // What an evaluation is judged by: the first metric, or the loss turned round
 // so that higher is better with it, too.
 double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation);
+
+// Where TrainingState::extra has the state of a hook.
+std::string HookStateKey(const std::string& name);
 
 }  // namespace sluice
 

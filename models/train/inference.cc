@@ -102,7 +102,7 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
 
 std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
   const auto begin = std::chrono::steady_clock::now();
-  evaluate_->Prepare(FullBatch(input_));
+  PrepareEvaluation();
   MetricsOverSet figures(figures_);
   Evaluation evaluation;
   Iterator batches = input_.MakeIterator();
@@ -119,6 +119,10 @@ std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();
   return evaluation;
+}
+
+StepInfo Inference::PrepareEvaluation() {
+  return evaluate_->Prepare(FullBatch(input_));
 }
 
 StepInfo Inference::PreparePrediction() {

@@ -24,6 +24,8 @@ namespace sluice {
 struct Evaluation {
   int64_t step = 0;  // of the training that the variables come from
   std::string set;   // TrainerSpec::evaluated_on
+  // The file that they were read from; "": the training itself.
+  std::string checkpoint = {};
   int64_t examples = 0;
   double seconds = 0;
   // "loss" first, then the model's metrics, over all examples.
@@ -68,8 +70,9 @@ class Inference {
   std::span<const Tensor> Predict(const Example& batch) {
     return predict_->Run(batch);
   }
-  // Plans prediction for full batches (BatchStep::Prepare).
+  // Plan for full batches (BatchStep::Prepare).
   StepInfo PreparePrediction();
+  StepInfo PrepareEvaluation();
   // First values for all variables.
   void Initialize() { session_->Initialize(); }
 

@@ -82,7 +82,7 @@ void Summaries::AfterStep(TrainingRun& run) {
   const int64_t step = run.step();
   if (!Measures(run, step)) return;
   const Measurement& measured = run.measurement();
-  ThrowIfError(train_->Scalar("loss", step, run.loss()));
+  ThrowIfError(train_->Scalar("loss", step, measured.loss));
   ThrowIfError(train_->Scalar("learning_rate", step, measured.learning_rate));
   if (measured.loss_scale) {
     ThrowIfError(train_->Scalar("loss_scale", step, *measured.loss_scale));

@@ -8,6 +8,7 @@
 #include "graph/text/text.h"
 #include "models/train/export.h"
 #include "models/train/hooks.h"
+#include "models/train/save_checkpoints.h"
 #include "models/train/summaries.h"
 
 namespace sluice {
@@ -19,14 +20,14 @@ CheckpointManager OpenManager(const TrainingOptions& options) {
   return CheckpointManager::Open(options.log_dir, manager).ValueOrThrow();
 }
 
-// The step after `step` at which to evaluate, at the latest the last one.
-int64_t NextEvaluation(const TrainingRun& run) {
+// The first step after `step` at which to evaluate, at the latest the last one.
+int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
   const double every =
       run.options().evaluate_every * run.context().steps_per_epoch;
   if (!(every > 0)) return run.total_steps();
-  const double passed = std::floor((run.step() + 1e-6) / every);
+  const double passed = std::floor((static_cast<double>(step) + 1e-6) / every);
   const auto next = std::max(
-      run.step() + 1, static_cast<int64_t>(std::llround((passed + 1) * every)));
+      step + 1, static_cast<int64_t>(std::llround((passed + 1) * every)));
   return std::min(next, run.total_steps());
 }
 
@@ -69,6 +70,7 @@ void Trainer::Begin(TrainingRun& run,
         options_.Note(warning);
       }
       run.Restore(restored->checkpoint, restored->path);
+      RestoreHooks(restored->checkpoint, restored->path);
       options_.Note(
           fmt::format("resuming from step {} of {} (--restart begins anew)",
                       run.step(), restored->path));
@@ -88,6 +90,23 @@ void Trainer::Begin(TrainingRun& run,
     run.LoadWeights(options_.weights);
     options_.Note(
         fmt::format("beginning with the weights of {}", options_.weights));
+  }
+}
+
+void Trainer::RestoreHooks(const Checkpoint& checkpoint,
+                           const std::string& source) {
+  const auto& states = checkpoint.state.extra;
+  for (const auto& hook : hooks_) {
+    const std::string name = hook->StateName();
+    const auto state = states.find(HookStateKey(name));
+    if (name.empty() || state == states.end()) continue;
+    try {
+      hook->RestoreState(state->second);
+    } catch (const Error& error) {
+      throw Error(Code::kDataLoss,
+                  fmt::format("'{}': the state of {} cannot be read: {}",
+                              source, name, error.what()));
+    }
   }
 }
 
@@ -121,16 +140,24 @@ TrainingResult Trainer::Train() {
   std::vector<Hook*> hooks = {&nan_stop};
   if (saved) {
     hooks.push_back(&summaries.emplace(options_.log_dir, options_.log_every));
-    hooks.push_back(&save.emplace(*std::move(saved)));
   }
   for (const auto& hook : hooks_) hooks.push_back(hook.get());
+  if (saved) {
+    hooks.push_back(
+        &save.emplace(*std::move(saved),
+                      std::vector<const Hook*>(hooks.begin(), hooks.end())));
+  }
 
   TrainingResult result;
   try {
     RunSteps(run, hooks, &result);
   } catch (const Error& error) {
+    for (Hook* hook : hooks) hook->OnError(run);
     if (error.code() != Code::kUnavailable) throw;
     throw WithLastCheckpoint(error, options_);
+  } catch (...) {
+    for (Hook* hook : hooks) hook->OnError(run);
+    throw;
   }
   result.steps = run.step();
   result.stop_reason = run.stop_reason();
@@ -149,16 +176,20 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                        TrainingResult* result) {
   for (Hook* hook : hooks) hook->Begin(run);
   const auto evaluate = [&] {
-    try {
-      result->evaluation = run.Evaluate();
-    } catch (...) {
-      for (Hook* hook : hooks) hook->AfterFailedEvaluation(run);
-      throw;
-    }
+    result->evaluation = run.Evaluate();
     if (!result->evaluation) return;
     for (Hook* hook : hooks) hook->AfterEvaluation(run, *result->evaluation);
   };
-  int64_t next_evaluation = NextEvaluation(run);
+  // A resumed one begins with the evaluation that it was stopped before.
+  const bool missed = run.step() > 0 && !run.evaluated();
+  int64_t next_evaluation =
+      NextEvaluation(run, missed ? run.step() - 1 : run.step());
+  const auto evaluate_when_due = [&] {
+    if (run.step() < next_evaluation || !options_.StopReason().empty()) return;
+    evaluate();
+    next_evaluation = NextEvaluation(run, run.step());
+  };
+  if (missed && run.step() < run.total_steps()) evaluate_when_due();
   while (!run.stopped() && run.step() < run.total_steps()) {
     bool measure = false;
     for (const Hook* hook : hooks) {
@@ -169,10 +200,7 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
       break;
     }
     for (Hook* hook : hooks) hook->AfterStep(run);
-    if (run.step() >= next_evaluation && options_.StopReason().empty()) {
-      evaluate();
-      next_evaluation = NextEvaluation(run);
-    }
+    evaluate_when_due();
     if (const std::string reason = options_.StopReason(); !reason.empty()) {
       run.Stop(reason);
     }
@@ -188,75 +216,77 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   for (Hook* hook : hooks) hook->End(run);
 }
 
-std::optional<CheckpointManager::Restored> Trainer::Newest() const {
+std::optional<ChosenCheckpoint> Trainer::Chosen() const {
   if (!options_.weights.empty()) return std::nullopt;
-  std::optional<CheckpointManager::Restored> newest;
-  if (!options_.log_dir.empty()) {
-    newest = CheckpointManager::ForReading(options_.log_dir)
-                 .RestoreNewest()
-                 .ValueOrThrow();
+  if (options_.log_dir.empty()) {
+    throw Error(Code::kNotFound,
+                "no trained model: give --log-dir, the folder it was trained "
+                "in, or --weights");
   }
-  if (newest) return newest;
+  auto chosen = ChooseCheckpoint(options_.log_dir, options_.checkpoint);
+  if (chosen) return chosen;
   throw Error(Code::kNotFound,
-              options_.log_dir.empty()
-                  ? "no trained model: give --log-dir, the folder it was "
-                    "trained in, or --weights"
-                  : fmt::format("no checkpoint in '{}': train first, or "
-                                "give --weights",
-                                options_.log_dir));
+              fmt::format("no checkpoint in '{}': train first, or give "
+                          "--weights",
+                          options_.log_dir));
 }
 
 std::vector<std::string> Trainer::ClassNames() const {
-  const auto newest = Newest();
-  return newest ? newest->checkpoint.state.class_names
+  const auto chosen = Chosen();
+  return chosen ? chosen->restored.checkpoint.state.class_names
                 : std::vector<std::string>();
 }
 
-std::unique_ptr<Inference> Trainer::Trained(Mode mode, int64_t* step) {
+Trainer::TrainedModel Trainer::Trained(Mode mode) {
   RunContext context = run_;
   context.mode = mode;
-  const auto newest = Newest();
-  if (newest) {
-    for (const std::string& warning : newest->warnings) options_.Note(warning);
-    context.class_names = newest->checkpoint.state.class_names;
-    context.trained_on = newest->checkpoint.state.dataset_position;
+  const auto chosen = Chosen();
+  TrainedModel model;
+  if (chosen) {
+    const auto& [checkpoint, path, warnings] = chosen->restored;
+    for (const std::string& warning : warnings) options_.Note(warning);
+    context.class_names = checkpoint.state.class_names;
+    context.trained_on = checkpoint.state.dataset_position;
+    model.step = checkpoint.state.step;
+    model.checkpoint = path;
   }
-  auto inference =
+  model.inference =
       std::make_unique<Inference>(spec_, context, options_.session);
-  if (newest) {
-    inference->SetVariables(newest->checkpoint.tensors, newest->path);
+  if (chosen) {
+    model.inference->SetVariables(chosen->restored.checkpoint.tensors,
+                                  model.checkpoint);
+    options_.Note(fmt::format("using {}, {}", model.checkpoint, chosen->why));
   } else {
-    inference->LoadWeights(options_.weights);
+    model.inference->LoadWeights(options_.weights);
+    options_.Note("using " + options_.weights);
   }
-  *step = newest ? newest->checkpoint.state.step : 0;
-  options_.Note(
-      fmt::format("using {}", newest ? newest->path : options_.weights));
-  return inference;
+  return model;
 }
 
 std::optional<Evaluation> Trainer::Evaluate() {
-  int64_t step = 0;
-  const auto inference = Trained(Mode::kEval, &step);
-  inference->Freeze();
-  std::optional<Evaluation> evaluation = inference->Evaluate(options_.stop);
-  if (evaluation) evaluation->step = step;
+  const TrainedModel model = Trained(Mode::kEval);
+  model.inference->Freeze();
+  std::optional<Evaluation> evaluation =
+      model.inference->Evaluate(options_.stop);
+  if (evaluation) {
+    evaluation->step = model.step;
+    evaluation->checkpoint = model.checkpoint;
+  }
   return evaluation;
 }
 
 void Trainer::Predict(const Inference::OnBatch& fn) {
-  int64_t step = 0;
-  const auto inference = Trained(Mode::kPredict, &step);
-  inference->Freeze();
-  inference->Predict(fn, options_.stop);
+  const TrainedModel model = Trained(Mode::kPredict);
+  model.inference->Freeze();
+  model.inference->Predict(fn, options_.stop);
 }
 
 void Trainer::Export(const std::string& directory) {
-  int64_t step = 0;
-  const auto inference = Trained(Mode::kPredict, &step);
-  ExportModel(*inference,
+  const TrainedModel model = Trained(Mode::kPredict);
+  ExportModel(*model.inference,
               {.program = spec_.name,
-               .step = step,
-               .class_names = inference->class_names()},
+               .step = model.step,
+               .class_names = model.inference->class_names()},
               directory);
 }
 

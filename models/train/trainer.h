@@ -38,16 +38,17 @@ class Trainer {
  public:
   Trainer(TrainerSpec spec, RunContext run, TrainingOptions options);
 
-  // Hooks of Train, called after the built-in ones (NaN stop, summaries,
-  // checkpoints) in the order added.
+  // Hooks of Train, called in the order added, after the NaN stop and the
+  // summaries and before checkpoints are saved.
   void AddHook(std::unique_ptr<Hook> hook);
 
   // Trains run.epochs epochs in all: resumes from options.log_dir where there
   // is a checkpoint, and tells the reporter so.
   TrainingResult Train();
 
-  // With options.weights, or else the newest checkpoint in options.log_dir.
-  // The step is 0 for weights. nullopt: cut short by options.stop.
+  // With options.weights, or else options.checkpoint of those in
+  // options.log_dir. The step is 0 for weights. nullopt: cut short by
+  // options.stop.
   std::optional<Evaluation> Evaluate();
   void Predict(const Inference::OnBatch& fn);
   // Of the training whose checkpoint that is, as it recorded them; else empty.
@@ -58,12 +59,20 @@ class Trainer {
  private:
   // Sets the state to begin with: a checkpoint's, the given weights or none.
   void Begin(TrainingRun& run, const std::optional<CheckpointManager>& saved);
+  // Gives the hooks what `checkpoint` kept of them.
+  void RestoreHooks(const Checkpoint& checkpoint, const std::string& source);
   void RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                 TrainingResult* result);
-  // The model with training off and trained variables, and their step.
-  std::unique_ptr<Inference> Trained(Mode mode, int64_t* step);
+  // The model with training off and trained variables, and where those are
+  // from.
+  struct TrainedModel {
+    std::unique_ptr<Inference> inference;
+    int64_t step = 0;
+    std::string checkpoint;  // its path; "": weights
+  };
+  TrainedModel Trained(Mode mode);
   // That checkpoint; nothing with options.weights.
-  std::optional<CheckpointManager::Restored> Newest() const;
+  std::optional<ChosenCheckpoint> Chosen() const;
 
   TrainerSpec spec_;
   RunContext run_;

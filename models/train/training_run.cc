@@ -84,6 +84,26 @@ std::string Difference(const std::vector<std::string>& before,
 
 }  // namespace
 
+SaveEvery ParseSaveEvery(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string_view unit = end;
+  const double seconds = unit == "s"   ? 1
+                         : unit == "m" ? 60
+                         : unit == "h" ? 3600
+                                       : 0;
+  const bool whole = unit.empty() && number == std::floor(number);
+  if (text.empty() || end == text || !(number >= 0 && number <= 1e9) ||
+      (seconds == 0 && !whole)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted a number of steps or a time such as 10m "
+                            "(s, m or h), got '{}'",
+                            text));
+  }
+  if (whole) return {.steps = static_cast<int64_t>(number), .seconds = 0};
+  return {.steps = 0, .seconds = number * seconds};
+}
+
 TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                          const TrainingOptions& options)
     : spec_(spec),
@@ -137,6 +157,13 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   measuring_ =
       std::make_unique<BatchStep>(*session_, *features_, std::move(measured),
                                   std::vector<Operation>{train_});
+
+  RunContext evaluation = context_;
+  evaluation.mode = Mode::kEval;
+  evaluation.class_names = class_names_;
+  evaluation.trained_on = batches_.SavePosition();
+  inference_ = std::make_unique<Inference>(spec_, evaluation, options_.session);
+  inference_->PrepareEvaluation();
 }
 
 std::unique_ptr<Graph> TrainingRun::StepGraph() const {
@@ -170,6 +197,9 @@ bool TrainingRun::Step(bool measure) {
 // While an accelerator computes a step the host makes the next batch and
 // starts on it, and only then waits.
 void TrainingRun::TrainOnBatch(bool measure) {
+  snapshot_is_old_ = true;
+  // Until nothing has thrown.
+  const bool sound = std::exchange(sound_, false);
   BatchStep::Pending started = (measure ? measuring_ : plain_)->Start(batch_);
   BatchStep::Pending before = std::exchange(under_way_, started);
   ++step_;
@@ -179,11 +209,14 @@ void TrainingRun::TrainOnBatch(bool measure) {
     Collect(std::exchange(under_way_, {}), step_);
   }
   if (measure) Measure(started.Wait());
+  sound_ = sound;
 }
 
 void TrainingRun::Finish() {
   if (!under_way_.valid()) return;
+  const bool sound = std::exchange(sound_, false);
   Timed([&] { Collect(std::exchange(under_way_, {}), step_); });
+  sound_ = sound;
 }
 
 void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
@@ -193,7 +226,8 @@ void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
 }
 
 void TrainingRun::Measure(std::span<const Tensor> results) {
-  measurement_ = {step_, results[1].At(0), loss_scale(), {}, {}};
+  measurement_ = {step_, results[0].At(0), results[1].At(0), loss_scale(), {},
+                  {}};
   results = results.subspan(2);
   MetricsOverSet metrics(model_.metrics);
   metrics.Add(results, RowsOf(batch_));
@@ -215,18 +249,23 @@ void TrainingRun::Stop(const std::string& reason) {
   if (stop_reason_.empty()) stop_reason_ = reason;
 }
 
-Checkpoint TrainingRun::Capture() const {
-  Checkpoint checkpoint;
-  checkpoint.state.step = step_;
-  checkpoint.state.seed = context_.seed;
-  checkpoint.state.dataset_position = batches_.SavePosition();
-  checkpoint.state.schedule = learning_rate_.description();
+void TrainingRun::RenewSnapshot() {
+  Finish();
+  if (!snapshot_is_old_) return;
+  if (snapshot_ == nullptr || snapshot_held()) {
+    snapshot_ = std::make_shared<Checkpoint>();
+  }
+  TrainingState& state = snapshot_->state;
+  state.step = step_;
+  state.seed = context_.seed;
+  state.dataset_position = batches_.SavePosition();
+  state.schedule = learning_rate_.description();
   // For who looks at the file; Restore takes it from the variables.
-  checkpoint.state.loss_scale = loss_scale().value_or(1);
-  checkpoint.state.extra["program"] = spec_.name;
-  checkpoint.state.class_names = class_names_;
-  checkpoint.tensors = ReadVariables(*session_, graph_.Variables());
-  return checkpoint;
+  state.loss_scale = loss_scale().value_or(1);
+  state.extra["program"] = spec_.name;
+  state.class_names = class_names_;
+  ReadVariables(*session_, graph_.Variables(), &snapshot_->tensors);
+  snapshot_is_old_ = false;
 }
 
 void TrainingRun::Restore(const Checkpoint& checkpoint,
@@ -262,24 +301,21 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   }
   batches_ = std::move(batches);
   step_ = state.step;
+  snapshot_is_old_ = &checkpoint != snapshot_.get();
+  if (resumed_from_.empty()) resumed_from_ = source;
+  evaluated_ = state.metric.has_value();
   newest_loss_ = {};
   bad_loss_.reset();
   session_->set_step(static_cast<uint64_t>(state.step));
 }
 
 void TrainingRun::LoadWeights(const std::string& path) {
+  snapshot_is_old_ = true;
   ThrowIfError(sluice::LoadWeights(*session_, model_variables_, path));
 }
 
 std::optional<Evaluation> TrainingRun::Evaluate() {
   Finish();
-  if (!inference_) {
-    RunContext run = context_;
-    run.mode = Mode::kEval;
-    run.class_names = class_names_;
-    run.trained_on = batches_.SavePosition();
-    inference_ = std::make_unique<Inference>(spec_, run, options_.session);
-  }
   inference_->CopyVariables(graph_, *session_);
   std::optional<Evaluation> evaluation = inference_->Evaluate(options_.stop);
   if (evaluation) evaluation->step = step_;

@@ -15,11 +15,20 @@
 #include "graph/session/session.h"
 #include "io/checkpoint.h"
 #include "models/train/batch_step.h"
+#include "models/train/checkpoint_choice.h"
 #include "models/train/inference.h"
 #include "models/train/model_spec.h"
 #include "models/train/reporter.h"
 
 namespace sluice {
+
+// When to save beside what evaluations and the end of training save.
+struct SaveEvery {
+  int64_t steps = 0;     // since the last one; 0: never for their number
+  double seconds = 600;  // 0: never for the time
+};
+// "500", "10m", "90s", "2h"; "0": never. Throws Error(kInvalidArgument).
+SaveEvery ParseSaveEvery(const std::string& text);
 
 struct TrainingOptions {
   // Where checkpoints and events go; empty: nothing is saved.
@@ -28,7 +37,9 @@ struct TrainingOptions {
   bool restart = false;
   // A safetensors file to begin with: the model's variables alone.
   std::string weights;
+  CheckpointChoice checkpoint;  // for what is not training
   int keep_checkpoints = 5;
+  SaveEvery save_every;
   // Epochs between evaluations, each of which saves a checkpoint; 0: only at
   // the end.
   double evaluate_every = 1;
@@ -53,7 +64,8 @@ struct TrainingOptions {
 
 // Figures of one batch.
 struct Measurement {
-  int64_t step = 0;
+  int64_t step = 0;  // 0: none was measured
+  double loss = 0;
   double learning_rate = 0;
   std::optional<double> loss_scale;  // with loss scaling: after the step
   // Of the batch, and the model's summaries.
@@ -64,7 +76,9 @@ struct Measurement {
 // One thread.
 class TrainingRun {
  public:
-  // Calls the functions of `spec`, initialises the variables. Throws Error.
+  // Calls the functions of `spec` for training and for evaluating, so that
+  // what either needs is missed before the first step; initialises the
+  // variables. Throws Error.
   TrainingRun(const TrainerSpec& spec, const RunContext& context,
               const TrainingOptions& options);
 
@@ -114,10 +128,23 @@ class TrainingRun {
   bool stopped() const { return !stop_reason_.empty(); }
   const std::string& stop_reason() const { return stop_reason_; }
 
-  // The whole state; Restore puts it back, bit for bit, or throws Error naming
-  // what does not fit and changes nothing. `source` is for messages.
-  Checkpoint Capture() const;
+  // The whole state as it was when it was last renewed; null before. Renewing
+  // copies the variables, into the same memory unless somebody holds the one
+  // before, and does nothing where it is of the present.
+  std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
+  bool snapshot_held() const { return snapshot_.use_count() > 1; }
+  void RenewSnapshot();
+  // Puts a state back, bit for bit, or throws Error naming what does not fit
+  // and changes nothing. `source` is for messages.
   void Restore(const Checkpoint& checkpoint, const std::string& source);
+  // The `source` of the first that was restored; "": none.
+  const std::string& resumed_from() const { return resumed_from_; }
+  // Whether the newest state that was restored had been evaluated.
+  bool evaluated() const { return evaluated_; }
+  // Whether the variables are what step() steps made of them: not after a step
+  // that failed.
+  bool sound() const { return sound_; }
+  void MarkUnsound() { sound_ = false; }
   // The model's variables alone, from a file (models/train/weights_file.h).
   void LoadWeights(const std::string& path);
 
@@ -166,9 +193,14 @@ class TrainingRun {
   std::unique_ptr<BatchStep> plain_;      // fetches the loss
   std::unique_ptr<BatchStep> measuring_;  // and rate, metrics, summaries
   StepInfo info_;
-  std::unique_ptr<Inference> inference_;  // made by the first Evaluate
+  std::unique_ptr<Inference> inference_;  // evaluates
 
   int64_t step_ = 0;
+  bool sound_ = true;
+  std::string resumed_from_;
+  bool evaluated_ = false;
+  std::shared_ptr<Checkpoint> snapshot_;
+  bool snapshot_is_old_ = true;
   BatchStep::Pending under_way_;  // step number step_
   KnownLoss newest_loss_;
   std::optional<KnownLoss> bad_loss_;

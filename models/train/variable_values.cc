@@ -84,13 +84,20 @@ class Place {
 
 }  // namespace
 
+void ReadVariables(const Session& session, const std::vector<Output>& variables,
+                   std::vector<NamedTensor>* values) {
+  values->resize(variables.size());
+  for (size_t i = 0; i < variables.size(); ++i) {
+    (*values)[i].name = variables[i].name();
+    session.Read(variables[i], &(*values)[i].tensor);
+  }
+}
+
 std::vector<NamedTensor> ReadVariables(const Session& session,
                                        const std::vector<Output>& variables) {
-  std::vector<NamedTensor> tensors;
-  for (const Output& variable : variables) {
-    tensors.push_back({variable.name(), session.Read(variable)});
-  }
-  return tensors;
+  std::vector<NamedTensor> values;
+  ReadVariables(session, variables, &values);
+  return values;
 }
 
 Status WriteVariables(Session& session, const std::vector<Output>& variables,

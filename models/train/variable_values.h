@@ -12,7 +12,10 @@
 
 namespace sluice {
 
-// Copies, by name.
+// Copies, by name, into the memory of what was read before where it is still
+// of the same variables.
+void ReadVariables(const Session& session, const std::vector<Output>& variables,
+                   std::vector<NamedTensor>* values);
 std::vector<NamedTensor> ReadVariables(const Session& session,
                                        const std::vector<Output>& variables);
 

@@ -10,45 +10,25 @@
 
 #include "io/checkpoint.h"
 #include "tests/support/error_text.h"
-#include "tests/support/idx_folder.h"
-#include "tests/support/program.h"
+#include "tests/support/mnist_program.h"
 
 namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using testing::CheckMnistError;
 using testing::Contains;
 using testing::IdxFolder;
+using testing::kMnist;
 using testing::LastObject;
 using testing::Lines;
+using testing::MnistData;
+using testing::OnMnist;
 using testing::Outcome;
 using testing::Process;
-using testing::RunProgram;
+using testing::RunMnist;
 using testing::TemporaryFolder;
 using testing::TextOf;
-
-constexpr const char* kProgram = SLUICE_BIN_DIR "/mnist";
-
-Outcome RunMnist(const std::vector<std::string>& arguments) {
-  return RunProgram(kProgram, arguments);
-}
-
-// Small enough to train in a moment.
-const IdxFolder& Data() {
-  static const IdxFolder data(1000, 230);
-  return data;
-}
-std::vector<std::string> On(const std::string& command,
-                            const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {command, "--data-dir", Data().path(),
-                                        "--model", "mlp"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
-void CheckError(const Outcome& outcome, int code, const std::string& part) {
-  testing::CheckError(outcome, "mnist", code, part);
-}
 
 TEST_CASE("a wrong command line is told in one line, with code 2") {
   const std::map<std::string, std::vector<std::string>> wrong = {
@@ -74,7 +54,7 @@ TEST_CASE("a wrong command line is told in one line, with code 2") {
   for (const auto& [part, arguments] : wrong) {
     CAPTURE(part);
     const Outcome outcome = RunMnist(arguments);
-    CheckError(outcome, 2, part);
+    CheckMnistError(outcome, 2, part);
     CHECK(Lines(outcome.err) == 1);
   }
   CHECK(RunMnist({"--help"}).code == 0);
@@ -83,8 +63,8 @@ TEST_CASE("a wrong command line is told in one line, with code 2") {
 }
 
 TEST_CASE("json: one object per line, the result last and as documented") {
-  const Outcome outcome =
-      RunMnist(On("train", {"--epochs", "3", "--json", "--log-every", "10"}));
+  const Outcome outcome = RunMnist(
+      OnMnist("train", {"--epochs", "3", "--json", "--log-every", "10"}));
   CHECK(outcome.code == 0);
   std::istringstream lines(outcome.out);
   std::map<std::string, int> events;
@@ -117,22 +97,23 @@ TEST_CASE("json: one object per line, the result last and as documented") {
 TEST_CASE("every model and optimizer trains") {
   for (const char* model : {"softmax", "mlp", "cnn"}) {
     CAPTURE(model);
-    CHECK(RunMnist({"train", "--data-dir", Data().path(), "--model", model,
+    CHECK(RunMnist({"train", "--data-dir", MnistData().path(), "--model", model,
                     "--max-steps", "2"})
               .code == 0);
   }
   for (const char* optimizer : {"sgd", "nesterov", "rmsprop", "adamw"}) {
     CAPTURE(optimizer);
-    CHECK(RunMnist(On("train", {"--optimizer", optimizer, "--learning-rate",
-                                "1:0.001->0.01,2:0.01=>0.001", "--max-steps",
-                                "4", "--deterministic", "--threads", "1"}))
-              .code == 0);
+    CHECK(
+        RunMnist(OnMnist("train", {"--optimizer", optimizer, "--learning-rate",
+                                   "1:0.001->0.01,2:0.01=>0.001", "--max-steps",
+                                   "4", "--deterministic", "--threads", "1"}))
+            .code == 0);
   }
 }
 
 TEST_CASE("--verbose says what the passes took and left") {
   const Outcome outcome =
-      RunMnist(On("train", {"--max-steps", "1", "--verbose"}));
+      RunMnist(OnMnist("train", {"--max-steps", "1", "--verbose"}));
   CHECK(outcome.code == 0);
   CHECK(Contains(outcome.err, "pass prune: "));
   CHECK(Contains(outcome.err, " ms, "));
@@ -148,9 +129,9 @@ TEST_CASE("checkpoint, resume, evaluate, predict, export") {
     return more;
   };
   const Outcome first =
-      RunMnist(On("train", with({"--epochs", "4", "--max-steps", "15"})));
+      RunMnist(OnMnist("train", with({"--epochs", "4", "--max-steps", "15"})));
   CHECK(first.code == 0);
-  const Outcome second = RunMnist(On(
+  const Outcome second = RunMnist(OnMnist(
       "train", with({"--epochs", "4", "--json", "--profile", "steps=20:21"})));
   CHECK(second.code == 0);
   CHECK(Contains(second.err, "resuming from step 15 of "));
@@ -158,8 +139,8 @@ TEST_CASE("checkpoint, resume, evaluate, predict, export") {
   const Json trained = LastObject(second.out);
   CHECK(trained["steps"] == 40);
 
-  const Outcome whole =
-      RunMnist(On("train", {"--epochs", "4", "--log-dir", folder / "whole"}));
+  const Outcome whole = RunMnist(
+      OnMnist("train", {"--epochs", "4", "--log-dir", folder / "whole"}));
   CHECK(whole.code == 0);
   const auto read = [&](const std::string& part) {
     return ReadCheckpoint(folder / (part + "/checkpoint-40.safetensors"))
@@ -173,29 +154,30 @@ TEST_CASE("checkpoint, resume, evaluate, predict, export") {
     CHECK(parts.tensors[i].tensor.BitEqual(one.tensors[i].tensor));
   }
 
-  const Json evaluated = LastObject(RunMnist(On("eval", with({"--json"}))).out);
+  const Json evaluated =
+      LastObject(RunMnist(OnMnist("eval", with({"--json"}))).out);
   CHECK(evaluated["test_accuracy"] == trained["test_accuracy"]);
   CHECK(evaluated["steps"] == 40);
 
   const Outcome predicted =
-      RunMnist(On("predict", with({"--count", "7", "--json"})));
+      RunMnist(OnMnist("predict", with({"--count", "7", "--json"})));
   CHECK(Lines(predicted.out) == 7);
   const Json last = LastObject(predicted.out);
   CHECK(last["index"] == 6);
   CHECK(last["probabilities"].size() == 10);
   CHECK(last["digit"].is_number_integer());
 
-  CHECK(RunMnist(On("export", with({}))).code == 0);
-  const Outcome from = RunMnist(On(
+  CHECK(RunMnist(OnMnist("export", with({}))).code == 0);
+  const Outcome from = RunMnist(OnMnist(
       "predict", {"--from", folder / "log/export", "--count", "7", "--json"}));
   CHECK(from.code == 0);
   CHECK(LastObject(from.out)["digit"] == last["digit"]);
   CHECK(LastObject(from.out)["probabilities"] == last["probabilities"]);
 
   const Outcome other =
-      RunMnist({"train", "--data-dir", Data().path(), "--model", "softmax",
+      RunMnist({"train", "--data-dir", MnistData().path(), "--model", "softmax",
                 "--log-dir", folder / "log"});
-  CheckError(other, 1, "does not fit this model");
+  CheckMnistError(other, 1, "does not fit this model");
   CHECK(Contains(other.err, "missing: 'logits/weights") == false);
   CHECK(Contains(other.err, "extra: "));
   CHECK(read("log").tensors.size() == one.tensors.size());
@@ -204,155 +186,97 @@ TEST_CASE("checkpoint, resume, evaluate, predict, export") {
 TEST_CASE("trained in one precision, used in another") {
   const TemporaryFolder folder;
   const std::string log = folder / "log";
-  const Outcome train =
-      RunMnist(On("train", {"--epochs", "3", "--log-dir", log, "--log-every",
-                            "10", "--precision", "fp16", "--json"}));
+  const Outcome train = RunMnist(
+      OnMnist("train", {"--epochs", "3", "--log-dir", log, "--log-every", "10",
+                        "--precision", "fp16", "--json"}));
   CHECK(train.code == 0);
   CHECK(Contains(train.out, "\"loss_scale\":32768.0"));
   CHECK(Contains(train.err, "loss scale 32768"));
   const double accuracy = LastObject(train.out)["test_accuracy"];
   for (const char* precision : {"fp32", "tf32", "fp16", "bf16"}) {
     CAPTURE(precision);
-    const Outcome eval = RunMnist(
-        On("eval", {"--log-dir", log, "--precision", precision, "--json"}));
+    const Outcome eval = RunMnist(OnMnist(
+        "eval", {"--log-dir", log, "--precision", precision, "--json"}));
     CHECK(eval.code == 0);
     // Up to two of the 230 may lie on the edge.
     CHECK(LastObject(eval.out)["test_accuracy"].get<double>() ==
           doctest::Approx(accuracy).epsilon(0.01));
     const Outcome predict =
-        RunMnist(On("predict", {"--log-dir", log, "--precision", precision,
-                                "--count", "3"}));
+        RunMnist(OnMnist("predict", {"--log-dir", log, "--precision", precision,
+                                     "--count", "3"}));
     CHECK(predict.code == 0);
   }
 }
 
-TEST_CASE("SIGTERM and Ctrl-C save and end; the next run resumes") {
-  for (int signal : {SIGTERM, SIGINT}) {
-    TemporaryFolder folder;
-    const std::vector<std::string> train =
-        On("train", {"--epochs", "100000", "--json", "--log-every", "1",
-                     "--evaluate-every", "0", "--log-dir", folder / "log"});
-    const Process process(kProgram, train);
-    REQUIRE(process.WaitFor("\"step\":5,"));
-    process.Kill(signal);
-    CHECK(process.Wait() == 128 + signal);
-    CHECK(Contains(process.err(), "saved "));
-    const Json last = LastObject(process.out());
-    CHECK(last["event"] == "interrupted");
-    const int64_t step = last["steps"];
-    CHECK(step >= 5);
-
-    std::vector<std::string> resume = train;
-    resume.insert(resume.end(), {"--max-steps", std::to_string(step + 1)});
-    const Outcome resumed = RunMnist(resume);
-    CHECK(resumed.code == 0);
-    CHECK(
-        Contains(resumed.err, fmt::format("resuming from step {} of ", step)));
-  }
-}
-
-TEST_CASE("a folder has one training, and readers do not disturb it") {
-  TemporaryFolder folder;
-  const std::string log = folder / "log";
-  // Saves several times a second.
-  const std::vector<std::string> train =
-      On("train", {"--epochs", "100000", "--evaluate-every", "1", "--json",
-                   "--log-dir", log});
-  const Process process(kProgram, train);
-  REQUIRE(process.WaitFor("\"event\":\"evaluation\""));
-  for (int i = 0; i < 8; ++i) {
-    const char* command = i % 4 == 3 ? "predict" : "eval";
-    const Outcome beside = RunMnist(On(command, {"--log-dir", log}));
-    CHECK(beside.code == 0);
-    CHECK(!Contains(beside.err, "cannot be used"));
-  }
-  CheckError(RunMnist(train), 1,
-             "belongs to a training that is under way (process ");
-  std::vector<std::string> anew = train;
-  anew.emplace_back("--restart");
-  CheckError(RunMnist(anew), 1, "belongs to a training that is under way");
-  REQUIRE(waitpid(-1, nullptr, WNOHANG) == 0);  // it goes on
-
-  // A killed one leaves nothing that would refuse the next.
-  process.Kill(SIGKILL);
-  CHECK(process.Wait() == -SIGKILL);
-  const auto steps = CheckpointManager::ForReading(log).Steps().ValueOrThrow();
-  REQUIRE(!steps.empty());
-  std::vector<std::string> resume = train;
-  resume.insert(resume.end(),
-                {"--max-steps", std::to_string(steps.back() + 1)});
-  const Outcome resumed = RunMnist(resume);
-  CHECK(resumed.code == 0);
-  CHECK(Contains(resumed.err, "resuming from step "));
-}
-
 TEST_CASE("bad data is told, with code 1") {
-  CheckError(RunMnist({"train", "--data-dir", "/no/such/folder"}), 1,
-             "no MNIST in '/no/such/folder'");
+  CheckMnistError(RunMnist({"train", "--data-dir", "/no/such/folder"}), 1,
+                  "no MNIST in '/no/such/folder'");
   const auto train = [](const IdxFolder& data) {
     return RunMnist({"train", "--data-dir", data.path(), "--model", "softmax"});
   };
   {
     const IdxFolder data(20, 20);
     std::ofstream(data / "train-images-idx3-ubyte") << "not an IDX file";
-    CheckError(train(data), 1, "train-images-idx3-ubyte");
+    CheckMnistError(train(data), 1, "train-images-idx3-ubyte");
   }
   {
     const IdxFolder data(20, 20);
     data.WriteFile("train-labels-idx1-ubyte", {20}, std::string(20, '\x0b'));
-    CheckError(train(data), 1, "label 11 at index 0 is not in 0..9");
+    CheckMnistError(train(data), 1, "label 11 at index 0 is not in 0..9");
   }
   {
     const IdxFolder data(20, 20);
     data.WriteFile("train-labels-idx1-ubyte", {19}, std::string(19, '\x01'));
-    CheckError(train(data), 1, "20 images");
+    CheckMnistError(train(data), 1, "20 images");
   }
   {
     const IdxFolder data(20, 20);
     std::filesystem::resize_file(data / "train-images-idx3-ubyte", 1000);
-    CheckError(train(data), 1, "train-images-idx3-ubyte");
+    CheckMnistError(train(data), 1, "train-images-idx3-ubyte");
   }
   {
     const IdxFolder data(20, 20);
     std::filesystem::remove(data / "train-images-idx3-ubyte");
     std::ofstream(data / "train-images-idx3-ubyte.gz") << "\x1f\x8bgarbage";
-    CheckError(train(data), 1, "train-images-idx3-ubyte.gz");
+    CheckMnistError(train(data), 1, "train-images-idx3-ubyte.gz");
   }
 }
 
 TEST_CASE("folders and files that cannot be used are told, with code 1") {
   TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
-  CheckError(RunMnist(On("train", {"--log-dir", folder / "file"})), 1,
-             folder / "file");
-  CheckError(RunMnist(On("train", {"--log-dir", "/proc/none"})), 1,
-             "/proc/none");
-  CheckError(RunMnist(On("train", {"--weights", folder / "file"})), 1,
-             folder / "file");
-  CheckError(RunMnist(On("eval", {"--log-dir", folder / "none"})), 1,
-             "no checkpoint in");
-  CheckError(RunMnist(On("predict", {"--from", folder / "none"})), 1,
-             "model.json");
-  CheckError(RunMnist(On("train", {"--device", "/gpu:0"})), 1, "/gpu:0");
+  CheckMnistError(RunMnist(OnMnist("train", {"--log-dir", folder / "file"})), 1,
+                  folder / "file");
+  CheckMnistError(RunMnist(OnMnist("train", {"--log-dir", "/proc/none"})), 1,
+                  "/proc/none");
+  CheckMnistError(RunMnist(OnMnist("train", {"--weights", folder / "file"})), 1,
+                  folder / "file");
+  CheckMnistError(RunMnist(OnMnist("eval", {"--log-dir", folder / "none"})), 1,
+                  "no checkpoint in");
+  CheckMnistError(RunMnist(OnMnist("predict", {"--from", folder / "none"})), 1,
+                  "model.json");
+  CheckMnistError(RunMnist(OnMnist("train", {"--device", "/gpu:0"})), 1,
+                  "/gpu:0");
 
   // A checkpoint with a flipped byte.
-  CHECK(RunMnist(On("train", {"--log-dir", folder / "log", "--max-steps", "1"}))
+  CHECK(RunMnist(
+            OnMnist("train", {"--log-dir", folder / "log", "--max-steps", "1"}))
             .code == 0);
   const std::string path = folder / "log/checkpoint-1.safetensors";
   std::string bytes = TextOf(path);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   std::ofstream(path, std::ios::binary) << bytes;
-  CheckError(RunMnist(On("train", {"--log-dir", folder / "log"})), 1,
-             "checkpoint-1.safetensors");
+  CheckMnistError(RunMnist(OnMnist("train", {"--log-dir", folder / "log"})), 1,
+                  "checkpoint-1.safetensors");
   CHECK(TextOf(path) == bytes);
 }
 
 TEST_CASE("a loss that is no number ends training with code 1") {
   TemporaryFolder folder;
   const Outcome outcome =
-      RunMnist(On("train", {"--optimizer", "sgd", "--learning-rate", "1e30",
-                            "--log-dir", folder / "log"}));
-  CheckError(outcome, 1, "the first value that is not finite came from '");
+      RunMnist(OnMnist("train", {"--optimizer", "sgd", "--learning-rate",
+                                 "1e30", "--log-dir", folder / "log"}));
+  CheckMnistError(outcome, 1, "the first value that is not finite came from '");
 }
 
 }  // namespace

@@ -336,7 +336,7 @@ TEST_CASE("what a map throws comes out of Next, after what came before") {
     for (int again = 0; again < (prefetch ? 2 : 1); ++again) {
       const auto result = iterator.Next(&example);
       REQUIRE(!result.ok());
-      CHECK(result.status().message() == "Map: three");
+      CHECK(result.status().message() == "three");
     }
     CHECK(iterator.Restore(d.MakeIterator().SavePosition()).ok());
     CHECK(*iterator.Next(&example));

@@ -2,9 +2,12 @@
 #ifndef SLUICE_TESTS_SUPPORT_RESNET50_PROGRAM_H_
 #define SLUICE_TESTS_SUPPORT_RESNET50_PROGRAM_H_
 
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "engine/tensor.h"
+#include "io/png.h"
 #include "tests/support/program.h"
 
 namespace sluice::testing {
@@ -17,6 +20,18 @@ inline void CheckResNet50Error(const Outcome& outcome, int code,
                                const std::string& part) {
   CheckError(outcome, "resnet50", code, part);
 }
+
+#if SLUICE_HAVE_PNG
+// A PNG picture.
+inline void WritePicture(const std::string& path, int64_t height,
+                         int64_t width) {
+  Tensor image(DType::kUInt8, {height, width, 3});
+  for (int64_t i = 0; i < image.elements(); ++i) {
+    image.data<uint8_t>()[i] = static_cast<uint8_t>(i * 13 % 251);
+  }
+  std::ofstream(path, std::ios::binary) << EncodePng(image).ValueOrThrow();
+}
+#endif
 
 }  // namespace sluice::testing
 

@@ -169,12 +169,31 @@ TEST_CASE("each evaluation is of the newest checkpoint") {
   CHECK(trainer.Evaluate()->step == 30);
 }
 
-TEST_CASE("an evaluation that fails leaves what was trained behind") {
+TEST_CASE("what the evaluation lacks is missed before the first step") {
   TemporaryFolder folder;
   TrainerSpec spec = ToySpec();
   spec.input = [](const RunContext& run) {
     if (!run.training()) throw Error(Code::kNotFound, "no test data");
     return testing::Points(run);
+  };
+  Trainer trainer(spec, ToyRun(2), {.log_dir = folder / "log"});
+  class NoStep : public Hook {
+    void Begin(TrainingRun&) override { FAIL("it has begun"); }
+  };
+  trainer.AddHook(std::make_unique<NoStep>());
+  CHECK(Contains(ErrorOf([&] { trainer.Train(); }), "no test data"));
+}
+
+TEST_CASE("an evaluation that fails leaves what was trained behind") {
+  TemporaryFolder folder;
+  TrainerSpec spec = ToySpec();
+  spec.input = [](const RunContext& run) {
+    const Dataset points = testing::Points(run);
+    if (run.training()) return points;
+    return points.Map([](Example& batch) {
+      if (batch["x"].shape()[0] > 1)
+        throw Error(Code::kNotFound, "no test data");
+    });
   };
   const std::string log = folder / "log";
   Trainer trainer(spec, ToyRun(2), {.log_dir = log});

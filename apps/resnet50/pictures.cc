@@ -1,0 +1,293 @@
+#include "apps/resnet50/pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <sstream>
+
+#include "io/file.h"
+#include "io/image.h"
+#include "io/image_list.h"
+#include "models/cli/console.h"
+#include "models/zoo/resnet.h"
+
+namespace sluice::resnet50 {
+namespace {
+
+constexpr int64_t kResize = 256, kCrop = 224, kCifarSide = 32;
+// Or one batch, where that is more.
+constexpr int64_t kSyntheticPictures = 256;
+constexpr int64_t kImageNetClasses = 1000;
+
+const std::vector<std::string> kCifarNames = {
+    "airplane", "automobile", "bird",  "cat",  "deer",
+    "dog",      "frog",       "horse", "ship", "truck"};
+
+}  // namespace
+
+Source SourceOf(const RunContext& run) {
+  const std::string& data = run.flag("data");
+  if (data == "synthetic") return Source::kSynthetic;
+  return data == "cifar10" ? Source::kCifar10 : Source::kFolder;
+}
+
+bool Small(const RunContext& run) {
+  return SourceOf(run) == Source::kCifar10 || IsCifarResNet(run.flag("model"));
+}
+
+double FlagNumber(const RunContext& run, const char* flag, double least,
+                  double most) {
+  const std::string& text = run.flag(flag);
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(value >= least && value <= most)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--{}: wanted a number from {} to {}, got '{}'",
+                            flag, least, most, text));
+  }
+  return value;
+}
+
+std::optional<std::string> Part(const RunContext& run, const char* name) {
+  const std::string part = JoinPath(run.flag("data"), name);
+  if (FileSystem::Posix().Exists(part)) return part;
+  return std::nullopt;
+}
+
+double KeptBack(const RunContext& run) {
+  return FlagNumber(run, "validation-split", 0, 0.9);
+}
+
+namespace {
+
+// As ListImages, and says of a labels.csv what was taken for its heading.
+ImageList List(const std::string& folder,
+               const std::vector<std::string>& class_names) {
+  ImageList list = ListImages(folder, class_names);
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (!list.heading.empty() && said.insert(folder).second) {
+    console::Note(fmt::format("labels.csv of '{}': '{}' is its heading", folder,
+                              list.heading));
+  }
+  return list;
+}
+
+// What the folder has beside `val`; classes numbered as in the training if that
+// is known.
+ImageList BesideVal(const RunContext& run) {
+  return List(Part(run, "train").value_or(run.flag("data")), run.class_names);
+}
+
+// Of these what is to be trained on, and, with --validation-split, kept back.
+SplitList TrainingPictures(const RunContext& run) {
+  const ImageList all = BesideVal(run);
+  const double kept_back = KeptBack(run);
+  SplitList split = SplitImages(all, kept_back);
+  if (kept_back > 0 &&
+      (split.training.paths.empty() || split.validation.paths.empty())) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--validation-split {}: too few pictures in '{}'",
+                            kept_back, all.directory));
+  }
+  return split;
+}
+
+}  // namespace
+
+int64_t Classes(const RunContext& run) {
+  if (const double given = FlagNumber(run, "classes", 0, 1e6); given > 0) {
+    return static_cast<int64_t>(given);
+  }
+  if (SourceOf(run) == Source::kFolder) {
+    if (const size_t known = run.class_names.size()) {
+      return static_cast<int64_t>(known);
+    }
+    return TrainingPictures(run).training.classes;
+  }
+  return Small(run) ? 10 : kImageNetClasses;
+}
+
+namespace {
+
+// The pictures in `val`, with the numbers that their classes have in training.
+ImageList ValPictures(const RunContext& run, const std::string& val) {
+  std::vector<std::string> names = run.class_names;
+  if (names.empty() && Part(run, "train")) {
+    names = TrainingPictures(run).training.class_names;
+    ImageList list = List(val, names);
+    if (names.empty() && !list.class_names.empty()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}' has folders for classes, training has "
+                              "numbers of a labels.csv",
+                              val));
+    }
+    if (names.empty() && list.classes > Classes(run)) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}' has pictures of class {}, training has {} "
+                              "classes",
+                              val, list.classes - 1, Classes(run)));
+    }
+    return list;
+  }
+  return List(val, names);
+}
+
+// The pictures to evaluate on: those of `val`, or those kept back, or, where
+// there are neither, those to train on.
+ImageList OtherPictures(const RunContext& run) {
+  if (const auto val = Part(run, "val")) return ValPictures(run, *val);
+  SplitList split = TrainingPictures(run);
+  return split.validation.paths.empty() ? split.training : split.validation;
+}
+
+// What the program reads in its mode; what is missing is said.
+ImageList Pictures(const RunContext& run) {
+  if (run.mode == Mode::kPredict) {  // labels do not matter
+    return List(Part(run, "val")
+                    .value_or(Part(run, "train").value_or(run.flag("data"))),
+                {});
+  }
+  if (run.training()) return TrainingPictures(run).training;
+  ImageList list = OtherPictures(run);
+  if (const auto missing = ClassesWithoutImages(list); !missing.empty()) {
+    console::Note(
+        fmt::format("no pictures of {} of the {} classes in '{}', "
+                    "such as '{}'",
+                    missing.size(), list.classes, list.directory, missing[0]));
+  }
+  return list;
+}
+
+Dataset Shuffled(const Dataset& examples, const RunContext& run) {
+  if (!run.training()) return examples;
+  return examples.Shard(run.rank, run.size)
+      .Shuffle(std::max<int64_t>(examples.cardinality(), 1), run.seed)
+      .Repeat();
+}
+
+// Noise around a colour that depends on the class, so that there is something
+// to learn.
+Dataset SyntheticPictures(const RunContext& run) {
+  const bool small = Small(run);
+  const int64_t classes = small ? 10 : kImageNetClasses;
+  ImageList list;
+  for (int64_t i = std::max(kSyntheticPictures, run.batch_size); i > 0; --i) {
+    list.labels.push_back(i * 7919 % classes);
+  }
+  list.paths.resize(list.labels.size());
+  const Dataset indices = Shuffled(Indices(list, "tensors"), run);
+  return indices.Map([small, classes](Example& example) {
+    const int64_t side = small ? kCifarSide : kCrop;
+    const auto label = example["label"].IntAt(0);
+    const auto colour = static_cast<uint64_t>(label * 191 / classes);
+    auto state = static_cast<uint64_t>(example["index"].IntAt(0));
+    Tensor image(DType::kUInt8, {side, side, 3});
+    for (uint8_t& value : image.values<uint8_t>()) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      value = static_cast<uint8_t>(colour + (state >> 58));
+    }
+    example = {{"image", std::move(image)}, {"label", example["label"]}};
+  });
+}
+
+// Reads the picture that an index stands for.
+class Reader {
+ public:
+  Reader(ImageList list, bool small, bool training)
+      : list_(std::make_shared<const ImageList>(std::move(list))),
+        small_(small),
+        training_(training) {}
+
+  void operator()(Example& example, uint64_t key) const {
+    const std::string& path = list_->paths[example["index"].IntAt(0)];
+    const Tensor picture = ReadImage(path).ValueOrThrow();
+    const int64_t side = small_ ? kCifarSide : kCrop;
+    const int64_t resize = small_ ? kCifarSide : kResize;
+    example = {{"image", training_ ? RandomResizedCrop(picture, side, key)
+                                   : ResizeAndCrop(picture, resize, side)},
+               {"label", example["label"]}};
+  }
+
+ private:
+  std::shared_ptr<const ImageList> list_;
+  bool small_, training_;
+};
+
+Dataset FromFiles(ImageList list, const RunContext& run) {
+  const Dataset indices = Shuffled(Indices(list), run);
+  return indices.MapRandom(run.seed,
+                           Reader(std::move(list), Small(run), run.training()),
+                           run.bad_examples);
+}
+
+}  // namespace
+
+Dataset Examples(const RunContext& run) {
+  if (!run.files.empty()) {
+    ImageList list;
+    list.paths = run.files;
+    list.labels.assign(run.files.size(), 0);
+    return FromFiles(std::move(list), run);
+  }
+  switch (SourceOf(run)) {
+    case Source::kSynthetic:
+      return SyntheticPictures(run);
+    case Source::kFolder:
+      return FromFiles(Pictures(run), run);
+    case Source::kCifar10:
+      break;
+  }
+  Dataset cifar = Shuffled(datasets::Cifar10(run.data_dir, run.mode), run);
+  if (!run.training()) return cifar;
+  return cifar.MapRandom(run.seed, [](Example& example, uint64_t key) {
+    example["image"] = RandomPadCrop(example["image"], 4, key);
+  });
+}
+
+std::string EvaluatedOn(const RunContext& run) {
+  if (SourceOf(run) != Source::kFolder || Part(run, "val")) return "test";
+  const double kept_back = KeptBack(run);
+  const ImageList all = BesideVal(run);
+  const std::string whole = IdentityOf(all);
+  const auto trained_on = [&](const std::string& pictures) {
+    return run.trained_on.find(pictures) != std::string::npos;
+  };
+  if (!trained_on(whole)) return kept_back > 0 ? "validation" : "test";
+  if (!trained_on(whole + "-but-")) return "training";
+  if (kept_back > 0 &&
+      trained_on(IdentityOf(SplitImages(all, kept_back).training) + "[")) {
+    return "validation";
+  }
+  throw Error(Code::kInvalidArgument,
+              "training kept some of these pictures back: give the same "
+              "--validation-split to evaluate on those");
+}
+
+// Those of --labels are for people alone: folders have names of their own.
+std::vector<std::string> ClassNames(const RunContext& run) {
+  const std::string& path = run.flag("labels");
+  if (!path.empty() && !run.training()) {
+    std::istringstream lines(FileSystem::Posix().Read(path).ValueOrThrow());
+    std::vector<std::string> names;
+    for (std::string line; std::getline(lines, line);) names.push_back(line);
+    return names;
+  }
+  if (!run.class_names.empty()) return run.class_names;
+  switch (SourceOf(run)) {
+    case Source::kCifar10:
+      return kCifarNames;
+    case Source::kFolder:
+      return TrainingPictures(run).training.class_names;
+    case Source::kSynthetic:
+      break;
+  }
+  return {};
+}
+
+}  // namespace sluice::resnet50

@@ -1,0 +1,47 @@
+// Examples that cannot be read, which a pipeline may pass over.
+#ifndef SLUICE_IO_BAD_EXAMPLES_H_
+#define SLUICE_IO_BAD_EXAMPLES_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice {
+
+// Of all pipelines that it is given to (Dataset::Map). Thread-safe.
+class BadExamples {
+ public:
+  // How many different ones are passed over before it is an error; one that
+  // comes again, in another epoch, is not another one.
+  explicit BadExamples(int64_t limit) : limit_(limit) {}
+
+  // Whether an error says that one example is bad: kDataLoss, kNotFound,
+  // kUnavailable and kUnimplemented, which is a format that the build lacks.
+  static bool IsOne(const Status& error);
+
+  // Notes the one at a place of its pipeline, from 0. The error, which then
+  // also says how many came before it, where it is one too many.
+  Status Add(int64_t place, const Status& error);
+
+  int64_t count() const;  // of different ones
+  // What is wrong with each, in the order in which they came.
+  std::vector<std::string> messages() const;
+  // With the one at a place; "" where there was none.
+  std::string At(int64_t place) const;
+
+ private:
+  const int64_t limit_;
+  mutable Mutex mutex_;
+  std::vector<std::string> messages_ GUARDED_BY(mutex_);
+  std::set<std::string> known_ GUARDED_BY(mutex_);
+  std::map<int64_t, std::string> by_place_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_BAD_EXAMPLES_H_

@@ -1,0 +1,42 @@
+// The mnist program from outside, on a folder of a few synthetic digits.
+#ifndef SLUICE_TESTS_SUPPORT_MNIST_PROGRAM_H_
+#define SLUICE_TESTS_SUPPORT_MNIST_PROGRAM_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/support/idx_folder.h"
+#include "tests/support/program.h"
+
+namespace sluice::testing {
+
+inline constexpr const char* kMnist = SLUICE_BIN_DIR "/mnist";
+
+inline Outcome RunMnist(const std::vector<std::string>& arguments) {
+  return RunProgram(kMnist, arguments);
+}
+
+// Small enough to train in a moment: ten steps an epoch.
+inline const IdxFolder& MnistData() {
+  static const IdxFolder data(1000, 230);
+  return data;
+}
+
+// The arguments of a command on these.
+inline std::vector<std::string> OnMnist(const std::string& command,
+                                        const std::vector<std::string>& more,
+                                        const std::string& model = "mlp") {
+  std::vector<std::string> arguments = {command, "--data-dir",
+                                        MnistData().path(), "--model", model};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+inline void CheckMnistError(const Outcome& outcome, int code,
+                            const std::string& part) {
+  CheckError(outcome, "mnist", code, part);
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_MNIST_PROGRAM_H_
