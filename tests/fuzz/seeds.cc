@@ -9,6 +9,7 @@
 #include "io/file.h"
 #include "io/record.h"
 #include "io/safetensors.h"
+#include "tests/support/pth_bytes.h"
 
 namespace sluice {
 namespace {
@@ -96,6 +97,11 @@ void WriteSeeds(const std::string& dir) {
   Seed(dir + "/safetensors_fuzz", "empty",
        WithLength(R"({"a":{"dtype":"U8","shape":[0,16777216,16777216],)"
                   R"("data_offsets":[0,0]}})"));
+  const std::string pickle = testing::PickledDict(
+      testing::PickledTensor{.sizes = {3, 2}, .strides = {1, 3}}.Text());
+  Seed(dir + "/pth_fuzz", "pickle", pickle);
+  Seed(dir + "/pth_fuzz", "file",
+       testing::PthFile(pickle, {{"0", std::string(24, 'a')}}));
   // Without protobuf there are no events.
   if (EncodeVersionEvent({0, 0}).ok()) {
     Seed(dir + "/event_fuzz", "events", Events());
