@@ -3,6 +3,7 @@
 #ifndef SLUICE_MODELS_TRAIN_VARIABLE_VALUES_H_
 #define SLUICE_MODELS_TRAIN_VARIABLE_VALUES_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -21,6 +22,15 @@ std::vector<NamedTensor> ReadVariables(const Session& session,
 
 enum class Extra { kRefused, kIgnored };
 
+// Gives `variables` the values of the tensors of their names. Where one is
+// missing, has another dtype or shape, or is left over and `extra` refuses
+// that, nothing is written and the error (kInvalidArgument) names them all
+// (of more than 64 of a kind, which are another model's, the first four);
+// `source` says where the tensors came from.
+Status WriteVariables(Session& session, const std::vector<Output>& variables,
+                      const std::vector<NamedTensor>& tensors, Extra extra,
+                      const std::string& source);
+
 // How tensors in a file stand for variables. Null: by the variable's name and
 // with its dimensions.
 struct WeightLayout {
@@ -30,15 +40,16 @@ struct WeightLayout {
   std::function<std::vector<int>(const Output& variable)> order = nullptr;
 };
 
-// Gives `variables` the values of the tensors of their names. Where one is
-// missing, has another dtype or shape, or is left over and `extra` refuses
-// that, nothing is written and the error (kInvalidArgument) names them all
-// (of more than 64 of a kind, which are another model's, the first four);
-// `source` says where the tensors came from.
-Status WriteVariables(Session& session, const std::vector<Output>& variables,
-                      const std::vector<NamedTensor>& tensors, Extra extra,
-                      const std::string& source,
-                      const WeightLayout& layout = {});
+// The same for a file of weights, none of which may be left over. Variables of
+// float32 and float64 take tensors of any floating dtype, rounded to nearest
+// even; a finite number that would become infinite is one more error. Where
+// little is wrong and shapes are among it, the error says how to do without
+// (WeightsOptions::reset). Returns how many tensors were converted.
+Result<int64_t> WriteWeights(Session& session,
+                             const std::vector<Output>& variables,
+                             const std::vector<NamedTensor>& tensors,
+                             const std::string& source,
+                             const WeightLayout& layout);
 
 }  // namespace sluice
 

@@ -344,7 +344,7 @@ TEST_CASE("weights that do not fit are listed and nothing is written") {
   }
   small.Find("layer1.0.conv1.weight").tensor =
       Tensor(DType::kFloat32, {16, 16, 3, 5});
-  small.Find("fc.weight").tensor = Tensor(DType::kFloat64, {10, 64});
+  small.Find("fc.weight").tensor = Tensor(DType::kInt32, {10, 64});
   std::erase_if(small.tensors, [](const NamedTensor& t) {
     return t.name.starts_with("layer2.1.");
   });
@@ -359,7 +359,7 @@ TEST_CASE("weights that do not fit are listed and nothing is written") {
         "'layer2.1.bn2.running_var' float32[32]",
         "'layer1.0.conv1.weight' is float32[16,16,3,5] in the file, "
         "float32[16,16,3,3] in the model",
-        "'fc.weight' is float64[10,64] in the file, float32[10,64] in the "
+        "'fc.weight' is int32[10,64] in the file, float32[10,64] in the "
         "model",
         "extra: 'fc2.weight'"}) {
     CAPTURE(part);

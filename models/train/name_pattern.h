@@ -1,0 +1,29 @@
+// Patterns that choose variables by name: "fc/*", "layer4/*/scale".
+//
+//   *     any characters, also none, also '/'
+//   ?     one character (one byte)
+//   else  itself
+#ifndef SLUICE_MODELS_TRAIN_NAME_PATTERN_H_
+#define SLUICE_MODELS_TRAIN_NAME_PATTERN_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+
+namespace sluice {
+
+// Whether the whole name is as the pattern says.
+bool MatchesPattern(std::string_view name, std::string_view pattern);
+
+// Those of `names`, in their order, that match one of `patterns`, which has
+// commas between them; none for "". kInvalidArgument for an empty pattern
+// beside a comma, and for one that matches none of the names: the error says
+// some of them.
+Result<std::vector<std::string>> SelectNames(
+    std::string_view patterns, const std::vector<std::string>& names);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_NAME_PATTERN_H_
