@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "apps/mnist/pictures.h"
 #include "engine/status.h"
 #include "graph/builder.h"
 #include "io/datasets.h"
@@ -21,6 +22,7 @@ constexpr uint64_t kTrainingSequence = 1;
 constexpr uint64_t kTestSequence = 2;
 
 Dataset Digits(const RunContext& run) {
+  if (!run.files.empty()) return mnist::Pictures(run);
   if (!run.data_dir.empty()) return datasets::Mnist(run.data_dir, run.mode);
   static std::once_flag said;
   std::call_once(said, [] {
@@ -76,6 +78,7 @@ int main(int argc, char** argv) {
                   "Softmax regression, perceptron or convolutions",
                   "cnn",
                   {"softmax", "mlp", "cnn"}}},
+       .files = "JPEG or PNG pictures of a digit each",
        .defaults = Defaults,
        .model_name = [](const RunContext& run) { return run.flag("model"); },
        .dataset_name =

@@ -153,7 +153,9 @@ int main(int argc, char** argv) {
                   "synthetic, cifar10 (with --data-dir), or a folder with one "
                   "sub-folder per class, or with images and labels.csv; its "
                   "own sub-folders train and val are used where it has them",
-                  "synthetic"},
+                  "synthetic",
+                  {},
+                  /*is_path=*/true},
                  {"model",
                   "v1.5 unless the name says v1; resnet20 and resnet56 are "
                   "for CIFAR",
@@ -183,7 +185,9 @@ int main(int argc, char** argv) {
                   "0"},
                  {"labels",
                   "File with names of the classes for predictions, one a line",
-                  ""}},
+                  "",
+                  {},
+                  /*is_path=*/true}},
        .files = "JPEG or PNG images to classify",
        .class_names = ClassNames,
        .defaults = Defaults,

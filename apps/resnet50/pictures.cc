@@ -174,6 +174,12 @@ Dataset Shuffled(const Dataset& examples, const RunContext& run) {
 // Noise around a colour that depends on the class, so that there is something
 // to learn.
 Dataset SyntheticPictures(const RunContext& run) {
+  static std::once_flag said;
+  std::call_once(said, [] {
+    console::Note(
+        "--data synthetic: coloured noise, to measure speed with; nothing "
+        "learnt from it is of use");
+  });
   const bool small = Small(run);
   const int64_t classes = small ? 10 : kImageNetClasses;
   ImageList list;

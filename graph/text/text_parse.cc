@@ -42,7 +42,8 @@ class Parser {
     const OpDef* op = OpTable::Global().Find(request.op);
     if (op == nullptr) {
       return scanner_.Fail(
-          fmt::format("unknown op '{}'; `sluice ops` lists them", request.op));
+          fmt::format("unknown op '{}'{}", request.op,
+                      OpTable::Global().NearMissesOf(request.op)));
     }
     SLUICE_ASSIGN_OR_RETURN(Operands operands, ParseOperands());
     request.inputs = std::move(operands.data);

@@ -71,7 +71,7 @@ BenchmarkResult Benchmark(const TrainerSpec& spec, const RunContext& run,
   }
   context.mode = Mode::kTrain;
   TrainingRun training(spec, context, options);
-  if (!options.weights.empty()) training.LoadWeights(options.weights);
+  if (!options.weights.empty()) training.LoadWeights();
   // The first step takes the batch that the others use again.
   training.Step(/*measure=*/false);
   result.info = training.info();

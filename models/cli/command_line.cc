@@ -8,6 +8,8 @@
 #include <cstdlib>
 
 #include "engine/device.h"
+#include "graph/near_misses.h"
+#include "models/cli/run_record.h"
 
 namespace sluice {
 namespace {
@@ -66,7 +68,7 @@ std::string OneLine(std::string text) {
 struct Given {
   std::optional<double> epochs;
   std::optional<int64_t> batch_size;
-  std::string profile, device, precision;
+  std::string profile, device, precision, config;
 };
 
 class Reader {
@@ -84,25 +86,58 @@ class Reader {
     AddBench();
   }
 
-  ParsedCommandLine Parse(int argc, const char* const* argv) {
+  // Reads the arguments; an exit code where that ends it.
+  std::optional<int> Read(const std::vector<std::string>& arguments) {
     try {
-      app_.parse(argc, argv);
+      std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+      app_.parse(std::move(reversed));  // CLI11 takes the last one first
+      return std::nullopt;
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) {  // --help, --version
-        return {{}, app_.exit(error)};
+        return app_.exit(error);
       }
-      if (app_.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
-        return Usage(
-            fmt::format("unknown command '{}', there are train, eval, "
-                        "predict, export and bench",
-                        argv[1]));
+      if (app_.get_subcommands().empty() && !arguments.empty() &&
+          arguments[0][0] != '-') {
+        return Usage(fmt::format(
+            "unknown command '{}', there are train, eval, predict, export and "
+            "bench{}",
+            arguments[0],
+            NearMisses(arguments[0],
+                       {"train", "eval", "predict", "export", "bench"})));
       }
-      return Usage(OneLine(error.what()));
+      return Usage(OneLine(error.what()) + Suggestion(arguments));
     }
+  }
+
+  // What --config and the record of the training in --log-dir add to arguments
+  // that were read, as further ones. Throws Error.
+  std::vector<std::string> Further() {
+    CommandFlags flags = Flags();
+    FlagValues values;
+    if (!given_.config.empty()) values = FromConfig(given_.config, flags);
+    for (const auto& [name, value] : values) flags.Give(name, value);
+    const std::string& log_dir = line_.training.log_dir;
+    if (!log_dir.empty() && !line_.training.restart &&
+        line_.command != CommandLine::Command::kBench) {
+      values.merge(FromRecord(log_dir, flags, spec_, &line_.notes));
+    }
+    std::vector<std::string> further;
+    for (const auto& [name, value] : values) {
+      further.push_back(fmt::format("--{}={}", name, value));
+    }
+    return further;
+  }
+
+  const std::vector<std::string>& notes() const { return line_.notes; }
+
+  // The rest, once all arguments were read; `notes` are the line's.
+  ParsedCommandLine Finish(std::vector<std::string> notes) {
+    line_.notes = std::move(notes);
+    line_.record = Record();
     try {
       if (spec_.defaults) spec_.defaults(line_.run);
     } catch (const Error& error) {
-      return Usage(error.what());
+      return {{}, Usage(error.what())};
     }
     if (given_.epochs) line_.run.epochs = *given_.epochs;
     if (given_.batch_size) line_.run.batch_size = *given_.batch_size;
@@ -121,14 +156,14 @@ class Reader {
                          line_.command != CommandLine::Command::kBench;
     if (trained && line_.training.log_dir.empty() &&
         line_.training.weights.empty() && line_.exported.empty()) {
-      return Usage(
-          "no trained model: give --log-dir, the folder it was "
-          "trained in, or --weights FILE");
+      return {{},
+              Usage("no trained model: give --log-dir, the folder it was "
+                    "trained in, or --weights FILE")};
     }
     if (line_.output.empty()) {
       if (line_.command == CommandLine::Command::kExport &&
           line_.training.log_dir.empty()) {
-        return Usage("give --output, the folder to write");
+        return {{}, Usage("give --output, the folder to write")};
       }
       line_.output = JoinPath(line_.training.log_dir, "export");
     }
@@ -136,15 +171,78 @@ class Reader {
   }
 
  private:
-  ParsedCommandLine Usage(const std::string& message) {
+  int Usage(const std::string& message) {
     fmt::print(stderr, "{}: {}; {} --help says more\n", spec_.name, message,
                spec_.name);
-    return {{}, 2};
+    return 2;
   }
 
+  // For the first flag that the command does not have.
+  std::string Suggestion(const std::vector<std::string>& arguments) const {
+    const auto commands = app_.get_subcommands();
+    if (commands.empty()) return "";
+    std::vector<std::string> names;
+    for (const CLI::Option* option : commands[0]->get_options()) {
+      names.push_back(option->get_name());
+    }
+    for (const std::string& argument : arguments) {
+      const std::string name = argument.substr(0, argument.find('='));
+      if (name.starts_with("--") &&
+          std::find(names.begin(), names.end(), name) == names.end()) {
+        return NearMisses(name, {names.begin(), names.end()});
+      }
+    }
+    return "";
+  }
+
+  // Those of the command that was read.
+  CommandFlags Flags() const {
+    CommandFlags flags;
+    flags.train = line_.command == CommandLine::Command::kTrain;
+    for (const CLI::App* command :
+         app_.get_subcommands([](const CLI::App*) { return true; })) {
+      for (const CLI::Option* option : command->get_options()) {
+        const std::string name = option->get_single_name();
+        flags.known.insert(name);
+        if (command != app_.get_subcommands()[0]) continue;
+        flags.values[name] = std::nullopt;
+        for (const CLI::Option* other : option->get_excludes()) {
+          flags.excludes.emplace(name, other->get_single_name());
+        }
+      }
+    }
+    for (const CLI::Option* option : app_.get_subcommands()[0]->get_options()) {
+      if (option->count() > 0) {
+        flags.Give(option->get_single_name(), option->results().back());
+      }
+    }
+    return flags;
+  }
+
+  // Of a training with these arguments: each flag that was given, and the
+  // program's own whether given or not.
+  RunRecord Record() const {
+    RunRecord record;
+    record.program = spec_.name;
+    record.version = SLUICE_VERSION;
+    record.model = spec_.model_name ? spec_.model_name(line_.run) : spec_.name;
+    for (const auto& [name, value] : Flags().values) {
+      if (value && IsRecorded(name, spec_, /*train=*/true)) {
+        record.flags[name] = *value;
+      }
+    }
+    for (const auto& [name, value] : line_.run.flags) {
+      if (!value.empty()) record.flags[name] = value;
+    }
+    record.flags = WithAbsolutePaths(std::move(record.flags), spec_);
+    return record;
+  }
+
+  // `example` is what may follow the command's name.
   CLI::App* Add(CommandLine::Command command, const char* name,
-                const char* help) {
+                const char* help, const char* example) {
     CLI::App* sub = app_.add_subcommand(name, help);
+    sub->footer(fmt::format("\nExample: {} {} {}", spec_.name, name, example));
     sub->callback([this, command] { line_.command = command; });
     sub->add_option("--data-dir", line_.run.data_dir,
                     "Folder of the data (default: synthetic data, where the "
@@ -159,8 +257,11 @@ class Reader {
       if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
     }
     sub->add_option("--weights", line_.training.weights,
-                    "Safetensors file to take the model's variables from");
-    sub->add_option("--batch-size", given_.batch_size, "Examples in a step")
+                    "Safetensors or PyTorch's .pth file to take the model's "
+                    "variables from");
+    sub->add_option("--batch-size", given_.batch_size,
+                    "Examples in a step (default: the program's for the "
+                    "model and the data)")
         ->check(Between(1, kLargest));
     sub->add_option("--seed", line_.run.seed, "Of all randomness")
         ->check(Between(0, kLargest))
@@ -172,7 +273,8 @@ class Reader {
     sub->add_option("--threads", line_.threads, "0: one per core")
         ->check(Between(0, 1024))
         ->capture_default_str();
-    sub->add_option("--device", given_.device, "Such as /gpu:0; /cpu:0")
+    sub->add_option("--device", given_.device,
+                    "Such as /gpu:0 (default: /cpu:0)")
         ->check(Parses("DEVICE", [command](const std::string& text) {
           const DeviceName device = ParseDeviceName(text).ValueOrThrow();
           if (device.type == DeviceType::kNull &&
@@ -183,9 +285,10 @@ class Reader {
         }));
     sub->add_flag("--soft-placement", line_.training.session.soft_placement,
                   "What --device has no kernel for runs on the CPU");
-    sub->add_option("--precision", given_.precision,
-                    "fp32, tf32 (on a CPU the same), fp16 or bf16: what the "
-                    "model computes in; its variables stay fp32")
+    sub->add_option(
+           "--precision", given_.precision,
+           "fp32, tf32 (on a CPU the same), fp16 or bf16: what the "
+           "model computes in; its variables stay fp32 (default: fp32)")
         ->check(Parses("PRECISION", [](const std::string& text) {
           ParsePrecision(text).ValueOrThrow();
         }));
@@ -196,6 +299,9 @@ class Reader {
     }
     sub->add_flag("--json", line_.json,
                   "Results as JSON, one object per line, on stdout");
+    sub->add_option("--config", given_.config,
+                    "JSON file of flags, {\"epochs\": 3}, or a run.json; those "
+                    "given here come first");
     return sub;
   }
 
@@ -239,20 +345,28 @@ class Reader {
   }
 
   void AddTrain() {
-    CLI::App* sub = Add(CommandLine::Command::kTrain, "train",
-                        "Train, or go on training what --log-dir holds");
-    sub->add_option("--epochs", given_.epochs, "Passes over the data in all")
+    CLI::App* sub =
+        Add(CommandLine::Command::kTrain, "train",
+            "Train, or go on training what --log-dir holds",
+            "--log-dir runs/first --epochs 5\nCheckpoints are written to "
+            "--log-dir after each evaluation, as "
+            "--save-every says,\nand at the end: of all steps, or by "
+            "Ctrl-C, SIGTERM, a closed terminal or an error that\nleaves the "
+            "variables sound. The same command goes on from there.");
+    sub->add_option("--epochs", given_.epochs,
+                    "Passes over the data in all (default: the program's)")
         ->check(Between(0, kMostEpochs))
         ->excludes(sub->add_option("--steps", line_.run.steps,
                                    "Steps in all, in place of --epochs")
                        ->check(Between(1, kLargest)));
     sub->add_option("--optimizer", line_.optimizer,
-                    "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw")
+                    "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw "
+                    "(default: the program's)")
         ->check(Parses(
             "NAME", [](const std::string& text) { optimizers::ByName(text); }));
     sub->add_option("--learning-rate", line_.learning_rate,
                     "A number or a schedule in epochs such as "
-                    "5:0.1->0.4,15:0.4,20:0.04")
+                    "5:0.1->0.4,15:0.4,20:0.04 (default: the optimizer's)")
         ->check(Parses("RATE",
                        [](const std::string& text) { Schedule(text, 1.0); }));
     sub->add_option("--max-steps", line_.max_steps,
@@ -287,6 +401,13 @@ class Reader {
     sub->add_option("--profile", given_.profile,
                     "steps=FIRST:LAST: write a Chrome trace of these steps")
         ->check(Parses("STEPS", ParseSteps));
+    sub->add_option("--reset", line_.training.reset,
+                    "Variables to leave at their first values, such as "
+                    "'fc/*' for a head of another size; patterns, separated by "
+                    "commas")
+        ->needs("--weights");
+    sub->add_flag("--summary", line_.summary,
+                  "Show the model's layers, parameters and multiply-adds");
     sub->add_flag("--verbose", line_.verbose,
                   "Say what each pass over the step's graph took and left");
     sub->add_flag("--restart", line_.training.restart,
@@ -294,14 +415,15 @@ class Reader {
   }
 
   void AddEval() {
-    AddSkipBad(
-        Add(CommandLine::Command::kEval, "eval", "Measure on the test data"));
+    AddSkipBad(Add(CommandLine::Command::kEval, "eval",
+                   "Measure on the test data", "--log-dir runs/first --json"));
   }
 
   void AddPredict() {
     CLI::App* sub = Add(CommandLine::Command::kPredict, "predict",
                         "Print what the model makes of the test data; code 1 "
-                        "where some cannot be read");
+                        "where some cannot be read",
+                        "--log-dir runs/first --count 10");
     sub->add_option("--from", line_.exported,
                     "Folder that export wrote, to run instead of a checkpoint");
     sub->add_option("--count", line_.count, "Examples; 0: all")
@@ -314,8 +436,9 @@ class Reader {
   }
 
   void AddBench() {
-    CLI::App* sub = Add(CommandLine::Command::kBench, "bench",
-                        "Time training steps on one batch");
+    CLI::App* sub =
+        Add(CommandLine::Command::kBench, "bench",
+            "Time training steps on one batch", "--batch-size 16 --inference");
     BenchmarkOptions& options = line_.benchmark;
     sub->add_flag("--inference", options.inference,
                   "Time predictions in place of training steps");
@@ -331,7 +454,8 @@ class Reader {
 
   void AddExport() {
     Add(CommandLine::Command::kExport, "export",
-        "Write the inference graph and its weights")
+        "Write the inference graph and its weights",
+        "--log-dir runs/first --output model")
         ->add_option("--output", line_.output,
                      "Folder to write (default: <log-dir>/export)");
   }
@@ -346,7 +470,15 @@ class Reader {
 
 ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
                                    const TrainerSpec& spec) {
-  return Reader(spec).Parse(argc, argv);
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  Reader reader(spec);
+  if (const auto code = reader.Read(arguments)) return {{}, code};
+  const std::vector<std::string> further = reader.Further();
+  if (further.empty()) return reader.Finish(reader.notes());
+  arguments.insert(arguments.end(), further.begin(), further.end());
+  Reader completed(spec);
+  if (const auto code = completed.Read(arguments)) return {{}, code};
+  return completed.Finish(reader.notes());
 }
 
 }  // namespace sluice

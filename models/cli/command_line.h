@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "models/cli/benchmark.h"
+#include "models/cli/run_record.h"
 #include "models/train/model_spec.h"
 #include "models/train/training_run.h"
 
@@ -20,6 +22,7 @@ struct CommandLine {
   TrainingOptions training;
   bool json = false;
   bool verbose = false;       // train: what preparing the step took
+  bool summary = false;       // train: the model's layers
   int threads = 0;            // 0: one per core
   std::string optimizer;      // empty: the spec's
   std::string learning_rate;  // empty: the optimizer's
@@ -30,6 +33,8 @@ struct CommandLine {
   int64_t count = 0;     // predict: examples, 0 for all
   std::string output;    // export: the folder to write
   BenchmarkOptions benchmark;
+  RunRecord record;                // train: for the folder
+  std::vector<std::string> notes;  // for people, before it runs
 };
 
 // Where reading ended: a command to run, or an exit code after --help,
@@ -39,6 +44,8 @@ struct ParsedCommandLine {
   std::optional<int> exit_code;
 };
 
+// Takes what is not given from --config and, where --log-dir holds a training,
+// from its record. Throws Error for a file of these that cannot be used.
 ParsedCommandLine ParseCommandLine(int argc, const char* const* argv,
                                    const TrainerSpec& spec);
 

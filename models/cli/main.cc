@@ -137,6 +137,7 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
   if (line.patience) {
     trainer.AddHook(std::make_unique<EarlyStopping>(*line.patience));
   }
+  if (line.summary) trainer.AddHook(std::make_unique<ShowSummary>());
   if (line.verbose) trainer.AddHook(std::make_unique<PassTimes>());
   trainer.AddHook(std::make_unique<Progress>(options.log_every));
   if (line.json) {
@@ -144,6 +145,9 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
   }
   if (options.log_dir.empty()) {
     console::Note("nothing will be saved: there is no --log-dir");
+  }
+  if (!options.log_dir.empty()) {
+    trainer.AddHook(std::make_unique<RecordRun>(line.record));
   }
   const TrainingResult result = trainer.Train();
   ReportBad(*line.run.bad_examples);
@@ -278,6 +282,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   const InterruptToken interrupted;
   line.training.reporter = &reporter;
   line.training.stop = &interrupted;
+  for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads);
   NoteInterrupts(OnSignal(line));
   switch (line.command) {
@@ -299,7 +304,10 @@ int Run(const TrainerSpec& spec, CommandLine line) {
 }  // namespace
 
 int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
-  const auto fail = [&](const char* message) {
+  const auto fail = [&](std::string message) {
+    // More than is read says less.
+    constexpr size_t kMost = 800;
+    if (message.size() > kMost) message = message.substr(0, kMost - 4) + " ...";
     console::ClearStatus();
     console::Note(fmt::format("{}: {}", spec.name, message));
     return 1;
@@ -312,8 +320,7 @@ int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
     const int unprinted = console::OutputError();
     if (unprinted == 0 || unprinted == EPIPE) return code;
     return fail(fmt::format("the results cannot be printed: {}",
-                            std::generic_category().message(unprinted))
-                    .c_str());
+                            std::generic_category().message(unprinted)));
   } catch (const std::bad_alloc&) {
     return fail("out of memory: try a smaller --batch-size");
   } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "models/cli/console.h"
+#include "models/cli/model_summary.h"
 
 namespace sluice {
 namespace {
@@ -38,6 +39,10 @@ void PassTimes::Begin(TrainingRun& run) {
     console::Note(fmt::format("pass {}: {:.2f} ms, {} nodes", pass.name,
                               pass.seconds * 1e3, pass.nodes));
   }
+}
+
+void ShowSummary::Begin(TrainingRun& run) {
+  console::Note(SummaryOf(run));
 }
 
 bool Progress::Measures(const TrainingRun& run, int64_t step) const {

@@ -40,6 +40,12 @@ class PassTimes : public Hook {
   void Begin(TrainingRun& run) override;
 };
 
+// Before the first step, the model's layers (models/cli/model_summary.h).
+class ShowSummary : public Hook {
+ public:
+  void Begin(TrainingRun& run) override;
+};
+
 // One JSON object per line on stdout: {"event":"step",...} every `every`
 // steps, {"event":"evaluation",...}.
 class JsonEvents : public Hook {

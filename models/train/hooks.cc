@@ -162,7 +162,13 @@ void Profile::AfterStep(TrainingRun& run) {
 }
 
 void Profile::End(TrainingRun& run) {
-  if (!trace_) return;
+  if (!trace_) {
+    if (saved_) return;
+    run.options().Note(fmt::format(
+        "no trace was written: training ended at step {}, before step {}",
+        run.step(), first_));
+    return;
+  }
   run.session().SetObserver(nullptr);
   ThrowIfError(trace_->Save(path_));
   run.options().Note(fmt::format(

@@ -68,6 +68,7 @@ struct Flag {
   std::string help;
   std::string value;                      // when it is not given
   std::vector<std::string> choices = {};  // empty: anything
+  bool is_path = false;  // a file or folder, if there is one of that name
 };
 
 struct TrainerSpec {

@@ -53,7 +53,10 @@ void Summaries::Begin(TrainingRun& run) {
   }
   train_ = std::move(train).ValueOrThrow();
   eval_ = EventWriter::Open(JoinPath(log_dir_, "eval")).ValueOrThrow();
-  ThrowIfError(train_->Graph(ToEventGraph(run.graph())));
+  // TensorBoard wants one graph a folder.
+  if (run.resumed_from().empty()) {
+    ThrowIfError(train_->Graph(ToEventGraph(run.graph())));
+  }
   throughput_.Start(run);
 }
 

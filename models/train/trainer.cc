@@ -1,6 +1,7 @@
 #include "models/train/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cmath>
@@ -79,6 +80,11 @@ void Trainer::Begin(TrainingRun& run,
         options_.Note(fmt::format("the learning rate was {}, now it is {}",
                                   before, run.learning_rate().description()));
       }
+      if (run.step() >= run.total_steps()) {
+        options_.Note(
+            fmt::format("nothing is left to do: all {} steps were done before",
+                        run.total_steps()));
+      }
       if (!options_.weights.empty()) {
         options_.Note(fmt::format("{} is not used: a checkpoint comes first",
                                   options_.weights));
@@ -87,9 +93,16 @@ void Trainer::Begin(TrainingRun& run,
     }
   }
   if (!options_.weights.empty()) {
-    run.LoadWeights(options_.weights);
-    options_.Note(
-        fmt::format("beginning with the weights of {}", options_.weights));
+    const LoadedWeights loaded = run.LoadWeights();
+    std::string how;
+    if (loaded.converted > 0) {
+      how += fmt::format(", {} of them converted", loaded.converted);
+    }
+    if (!loaded.reset.empty()) {
+      how += fmt::format(", but for {}", fmt::join(loaded.reset, ", "));
+    }
+    options_.Note(fmt::format("beginning with the {} tensors of {}{}",
+                              loaded.tensors, options_.weights, how));
   }
 }
 

@@ -9,7 +9,6 @@
 
 #include "graph/compile/extract.h"
 #include "models/optim/loss_scale.h"
-#include "models/train/weights_file.h"
 
 namespace sluice {
 namespace {
@@ -309,9 +308,11 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   session_->set_step(static_cast<uint64_t>(state.step));
 }
 
-void TrainingRun::LoadWeights(const std::string& path) {
+LoadedWeights TrainingRun::LoadWeights() {
   snapshot_is_old_ = true;
-  ThrowIfError(sluice::LoadWeights(*session_, model_variables_, path));
+  return LoadWeightsWith(*session_, model_variables_, options_.weights,
+                         {.reset = options_.reset})
+      .ValueOrThrow();
 }
 
 std::optional<Evaluation> TrainingRun::Evaluate() {

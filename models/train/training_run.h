@@ -19,6 +19,7 @@
 #include "models/train/inference.h"
 #include "models/train/model_spec.h"
 #include "models/train/reporter.h"
+#include "models/train/weights_file.h"
 
 namespace sluice {
 
@@ -35,8 +36,11 @@ struct TrainingOptions {
   std::string log_dir;
   // Sets an earlier training in log_dir aside rather than resuming it.
   bool restart = false;
-  // A safetensors file to begin with: the model's variables alone.
+  // A file of weights (models/train/weights_file.h) to begin with, and which of
+  // the model's variables keep their first values rather than be in it:
+  // patterns of names (models/train/name_pattern.h).
   std::string weights;
+  std::string reset;
   CheckpointChoice checkpoint;  // for what is not training
   int keep_checkpoints = 5;
   SaveEvery save_every;
@@ -145,8 +149,8 @@ class TrainingRun {
   // that failed.
   bool sound() const { return sound_; }
   void MarkUnsound() { sound_ = false; }
-  // The model's variables alone, from a file (models/train/weights_file.h).
-  void LoadWeights(const std::string& path);
+  // The model's variables alone, as options().weights and reset say.
+  LoadedWeights LoadWeights();
 
   // Evaluates the present variables on the evaluation input. nullopt when
   // options().stop cut it short.

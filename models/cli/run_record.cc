@@ -1,0 +1,188 @@
+#include "models/cli/run_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "engine/json_object.h"
+#include "graph/near_misses.h"
+#include "io/file.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kFile[] = "run.json";
+constexpr char kFormat[] = "sluice.run";
+
+constexpr char kDataDir[] = "data-dir";
+
+const Flag* Find(const TrainerSpec& spec, const std::string& name) {
+  for (const Flag& flag : spec.flags) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+Result<FlagValues> FlagsOf(const JsonObject& json) {
+  FlagValues flags;
+  for (const std::string& name : json.names()) {
+    SLUICE_ASSIGN_OR_RETURN(flags[name], json.String(name));
+  }
+  return flags;
+}
+
+Result<RunRecord> Parse(const std::string& text) {
+  SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
+  SLUICE_ASSIGN_OR_RETURN(const std::string format, json.String("format"));
+  SLUICE_ASSIGN_OR_RETURN(const int64_t version, json.Int("version"));
+  if (format != kFormat || version != 1) {
+    return Unimplemented(fmt::format("{} {} is not known", format, version));
+  }
+  RunRecord record;
+  SLUICE_ASSIGN_OR_RETURN(record.program, json.String("program"));
+  SLUICE_ASSIGN_OR_RETURN(record.version, json.String("sluice"));
+  SLUICE_ASSIGN_OR_RETURN(record.model, json.String("model"));
+  SLUICE_ASSIGN_OR_RETURN(const JsonObject flags, json.Object("flags"));
+  SLUICE_ASSIGN_OR_RETURN(record.flags, FlagsOf(flags));
+  return record;
+}
+
+RunRecord ParseOrThrow(const std::string& text, const std::string& path) {
+  Result<RunRecord> record = Parse(text);
+  if (record.ok()) return *std::move(record);
+  throw Error(Code::kDataLoss,
+              fmt::format("'{}' is no record of a training: {}", path,
+                          record.status().message()));
+}
+
+// The flags of a JSON file.
+FlagValues ReadFlags(const std::string& path) {
+  const std::string text = FileSystem::Posix().Read(path).ValueOrThrow();
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    throw Error(Code::kDataLoss,
+                fmt::format("'{}' is no JSON object of flags", path));
+  }
+  if (json.contains("format")) return ParseOrThrow(text, path).flags;
+  FlagValues flags;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_string()) {
+      flags[name] = value.get<std::string>();
+    } else if (value.is_number() || value == true) {
+      flags[name] = value.dump();
+    } else {
+      throw Error(Code::kDataLoss,
+                  fmt::format("'{}': \"{}\" is {}, wanted text, a number or "
+                              "true",
+                              path, name, value.dump()));
+    }
+  }
+  return flags;
+}
+
+// Whether a value from elsewhere has a place beside those that were given.
+bool MayAdd(const CommandFlags& flags, const std::string& name) {
+  const auto found = flags.values.find(name);
+  return found != flags.values.end() && !found->second &&
+         !flags.excluded.contains(name);
+}
+
+}  // namespace
+
+std::optional<RunRecord> ReadRunRecord(const std::string& log_dir) {
+  const std::string path = JoinPath(log_dir, kFile);
+  Result<std::string> text = FileSystem::Posix().Read(path);
+  if (text.status().code() == Code::kNotFound) return std::nullopt;
+  return ParseOrThrow(std::move(text).ValueOrThrow(), path);
+}
+
+void CommandFlags::Give(const std::string& name, const std::string& value) {
+  values[name] = value;
+  const auto [begin, end] = excludes.equal_range(name);
+  for (auto other = begin; other != end; ++other) {
+    excluded.insert(other->second);
+  }
+}
+
+FlagValues FromConfig(const std::string& path, const CommandFlags& flags) {
+  FlagValues values = ReadFlags(path);
+  for (const auto& [name, value] : values) {
+    if (flags.known.contains(name)) continue;
+    const std::vector<std::string_view> known(flags.known.begin(),
+                                              flags.known.end());
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}': there is no flag --{}{}", path, name,
+                            NearMisses(name, known)));
+  }
+  std::erase_if(values,
+                [&](const auto& flag) { return !MayAdd(flags, flag.first); });
+  return values;
+}
+
+FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
+                      const TrainerSpec& spec,
+                      std::vector<std::string>* notes) {
+  FlagValues values;
+  const auto record = ReadRunRecord(log_dir);
+  if (!record) return values;
+  if (record->program != spec.name) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' holds a training of {}, not of {}", log_dir,
+                            record->program, spec.name));
+  }
+  const auto given = [&](const std::string& name) {
+    const auto found = flags.values.find(name);
+    return found == flags.values.end() ? std::nullopt : found->second;
+  };
+  // Those have a folder of their own.
+  const bool other_data = std::any_of(
+      spec.flags.begin(), spec.flags.end(),
+      [&](const Flag& flag) { return flag.is_path && given(flag.name); });
+  for (const auto& [name, value] : record->flags) {
+    if (!IsRecorded(name, spec, flags.train)) continue;
+    if (MayAdd(flags, name)) {
+      if (name != kDataDir || !other_data) values[name] = value;
+    } else if (const auto now = given(name); now && *now != value) {
+      notes->push_back(fmt::format("--{} is {}, the training in '{}' had {}",
+                                   name, *now, log_dir, value));
+    }
+  }
+  return values;
+}
+
+bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
+  static const std::set<std::string> kOfTraining = {
+      "batch-size",     "seed",          "deterministic", "precision",
+      "epochs",         "steps",         "optimizer",     "learning-rate",
+      "evaluate-every", "early-stopping"};
+  return name == kDataDir || Find(spec, name) != nullptr ||
+         (train && kOfTraining.contains(name));
+}
+
+FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
+  for (auto& [name, value] : flags) {
+    const Flag* own = Find(spec, name);
+    const bool path = name == kDataDir || (own != nullptr && own->is_path);
+    std::error_code none;
+    if (path && std::filesystem::exists(value, none)) {
+      value = std::filesystem::absolute(value, none);
+    }
+  }
+  return flags;
+}
+
+void RecordRun::Begin(TrainingRun& run) {
+  nlohmann::ordered_json json = {
+      {"format", kFormat},          {"version", 1},
+      {"program", record_.program}, {"sluice", record_.version},
+      {"model", record_.model},     {"flags", record_.flags}};
+  ThrowIfError(FileSystem::Posix().WriteAtomically(
+      JoinPath(run.options().log_dir, kFile),
+      json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+          "\n"));
+}
+
+}  // namespace sluice

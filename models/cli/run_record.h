@@ -1,0 +1,78 @@
+// What a training was started with, kept in its folder, so that whatever is
+// done with it later need not be told again.
+//
+//   run.json := {"format": "sluice.run", "version": 1, "program": NAME,
+//                "sluice": VERSION, "model": NAME,
+//                "flags": {NAME: VALUE as text, ...}}
+#ifndef SLUICE_MODELS_CLI_RUN_RECORD_H_
+#define SLUICE_MODELS_CLI_RUN_RECORD_H_
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/train/hook.h"
+
+namespace sluice {
+
+// By name without "--".
+using FlagValues = std::map<std::string, std::string>;
+
+struct RunRecord {
+  std::string program;
+  std::string version;  // of Sluice
+  std::string model;    // for people
+  FlagValues flags;
+};
+
+// nullopt where the folder has none. Throws Error, naming the file: kDataLoss
+// for one that cannot be read as such.
+std::optional<RunRecord> ReadRunRecord(const std::string& log_dir);
+
+// The flags of a command, by name without "--".
+struct CommandFlags {
+  bool train = false;  // it is the one that trains
+  // As given; nullopt: not given.
+  std::map<std::string, std::optional<std::string>> values;
+  std::multimap<std::string, std::string> excludes;
+  std::set<std::string> excluded;  // by what was given
+  std::set<std::string> known;     // to any command
+
+  void Give(const std::string& name, const std::string& value);
+};
+
+// Values for flags that were not given, from a JSON file: a run.json, or an
+// object whose fields are flags, text, numbers, or true for a flag without a
+// value. Those that only other commands have are passed over. Throws Error.
+FlagValues FromConfig(const std::string& path, const CommandFlags& flags);
+
+// The same from the record in the folder of a training, if there is one: what
+// the model and the data are and, for training on, how. Adds a note for each
+// that was given with another value. Throws Error, too, where the folder is
+// another program's.
+FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
+                      const TrainerSpec& spec, std::vector<std::string>* notes);
+
+// Whether a record has the flag: those of the model and the data, and, for who
+// goes on `train`ing, those that say how.
+bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train);
+
+// With the paths of what there is made absolute: the next command may be given
+// in another folder.
+FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec);
+
+// Writes the record of a training once it has the folder and has begun.
+class RecordRun : public Hook {
+ public:
+  explicit RecordRun(RunRecord record) : record_(std::move(record)) {}
+  void Begin(TrainingRun& run) override;
+
+ private:
+  RunRecord record_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_CLI_RUN_RECORD_H_

@@ -1,0 +1,205 @@
+// What a training was started with need not be told again.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "io/checkpoint.h"
+#include "tests/support/error_text.h"
+#include "tests/support/mnist_program.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using testing::CheckMnistError;
+using testing::Contains;
+using testing::kMnist;
+using testing::LastObject;
+using testing::MnistData;
+using testing::OnMnist;
+using testing::Outcome;
+using testing::RunMnist;
+using testing::RunProgram;
+using testing::TemporaryFolder;
+using testing::TextOf;
+
+TEST_CASE("eval, predict, export and resume know the model and the data") {
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(RunMnist(OnMnist("train", {"--steps", "20", "--batch-size", "50",
+                                     "--log-dir", log}))
+              .code == 0);
+  const Outcome with = RunMnist(OnMnist("eval", {"--json", "--log-dir", log}));
+  const Outcome without = RunMnist({"eval", "--json", "--log-dir", log});
+  CHECK(without.code == 0);
+  for (const char* key : {"model", "dataset", "steps", "test_accuracy"}) {
+    CHECK(LastObject(without.out)[key] == LastObject(with.out)[key]);
+  }
+  CHECK(RunMnist({"predict", "--log-dir", log}).out ==
+        RunMnist(OnMnist("predict", {"--log-dir", log})).out);
+  CHECK(RunMnist({"export", "--log-dir", log}).code == 0);
+
+  const Outcome resumed =
+      RunMnist({"train", "--json", "--log-dir", log, "--steps", "30"});
+  CHECK(resumed.code == 0);
+  CHECK(Contains(resumed.err, "resuming from step 20"));
+  CHECK(LastObject(resumed.out)["model"] == "mlp");
+  CHECK(Contains(resumed.out, "\"batch_size\":50"));
+  const Outcome done = RunMnist({"train", "--log-dir", log});
+  CHECK(done.code == 0);
+  CHECK(Contains(done.err, "nothing is left to do: all 30 steps"));
+
+  // --restart begins with a clean slate.
+  const Outcome anew =
+      RunMnist({"train", "--json", "--log-dir", log, "--restart", "--steps",
+                "1", "--model", "softmax", "--data-dir", MnistData().path()});
+  CHECK(anew.code == 0);
+  CHECK(Contains(anew.out, "\"batch_size\":100"));
+}
+
+TEST_CASE("flags that differ are said and hold") {
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(RunMnist(OnMnist("train", {"--steps", "3", "--log-dir", log})).code ==
+          0);
+  const testing::IdxFolder other(20, 7);
+  const Outcome eval =
+      RunMnist({"eval", "--log-dir", log, "--data-dir", other.path()});
+  CHECK(eval.code == 0);
+  CHECK(Contains(eval.out, "(7 examples)"));
+  CHECK(Contains(eval.err, "--data-dir is " + other.path()));
+  const Outcome model =
+      RunMnist({"eval", "--log-dir", log, "--model", "softmax"});
+  CHECK(model.code == 1);
+  CHECK(Contains(model.err, "--model is softmax"));
+  CHECK(Contains(model.err, "had mlp"));
+  CHECK(Contains(model.err, "does not fit this model"));
+}
+
+TEST_CASE("the record of a relative folder holds elsewhere, too") {
+  TemporaryFolder folder;
+  const std::filesystem::path data = MnistData().path();
+  const std::string line = fmt::format(
+      "cd {} && \"$0\" train --data-dir {} --model mlp --steps 2 --log-dir "
+      "{}",
+      data.parent_path().string(), data.filename().string(), folder / "log");
+  REQUIRE(RunProgram("/bin/sh", {"-c", line, kMnist}).code == 0);
+  CHECK(RunMnist({"eval", "--log-dir", folder / "log"}).code == 0);
+}
+
+TEST_CASE("a record that is none, or another program's, is told") {
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  REQUIRE(RunMnist(OnMnist("train", {"--steps", "3", "--log-dir", log})).code ==
+          0);
+  const Outcome other =
+      RunProgram(SLUICE_BIN_DIR "/resnet50", {"eval", "--log-dir", log});
+  CHECK(other.code == 1);
+  CHECK(Contains(other.err, "holds a training of mnist, not of resnet50"));
+
+  const std::string good = TextOf(log + "/run.json");
+  std::mt19937 random(5);
+  for (int round = 0; round < 16; ++round) {
+    std::string bad = good;
+    switch (random() % 3) {
+      case 0:
+        bad.resize(random() % good.size());
+        break;
+      case 1:
+        bad[random() % bad.size()] = static_cast<char>(random() % 256);
+        break;
+      default:
+        bad = "{\"format\":\"sluice.run\",\"version\":" +
+              std::to_string(random()) + "}";
+    }
+    std::ofstream(log + "/run.json", std::ios::binary) << bad;
+    const Outcome outcome = RunMnist({"eval", "--log-dir", log});
+    // Some changes make another record: a flag that there is not is passed
+    // over, a value that cannot be is told as one of the command line.
+    CAPTURE(bad);
+    CHECK((outcome.code == 0 || outcome.code == 1 || outcome.code == 2));
+    if (outcome.code == 1) CHECK(Contains(outcome.err, "mnist: "));
+  }
+  // One from before there were records.
+  std::filesystem::remove(log + "/run.json");
+  CHECK(RunMnist(OnMnist("eval", {"--log-dir", log})).code == 0);
+}
+
+TEST_CASE("--config: flags of a file come behind those of the command line") {
+  TemporaryFolder folder;
+  const std::string file = folder / "flags.json", log = folder / "log";
+  std::ofstream(file) << Json{{"model", "mlp"},
+                              {"data-dir", MnistData().path()},
+                              {"steps", 4},
+                              {"batch-size", 20},
+                              {"deterministic", true},
+                              {"count", 3}};  // predict's
+  const Outcome trained = RunMnist(
+      {"train", "--config", file, "--steps", "6", "--json", "--log-dir", log});
+  CHECK(trained.code == 0);
+  CHECK(LastObject(trained.out)["steps"] == 6);
+  CHECK(Contains(trained.out, "\"batch_size\":20"));
+  CHECK(testing::Lines(
+            RunMnist({"predict", "--config", file, "--log-dir", log}).out) ==
+        3);
+  // A run.json is one.
+  const Outcome same = RunMnist({"train", "--config", log + "/run.json",
+                                 "--json", "--log-dir", folder / "again"});
+  CHECK(LastObject(same.out)["steps"] == 6);
+
+  std::ofstream(file) << "{\"modle\": \"mlp\"}";
+  CheckMnistError(RunMnist({"train", "--config", file}), 1,
+                  "there is no flag --modle");
+  std::ofstream(file) << "{\"model\": [1]}";
+  CheckMnistError(RunMnist({"train", "--config", file}), 1, "wanted text");
+  std::ofstream(file) << "model = 'mlp'";
+  CheckMnistError(RunMnist({"train", "--config", file}), 1, "no JSON object");
+  CheckMnistError(RunMnist({"train", "--config", folder / "none"}), 1, "none");
+}
+
+TEST_CASE("resumed without its flags, any training gives the same bits") {
+  const std::map<std::string, std::vector<std::string>> choices = {
+      {"--model", {"softmax", "mlp"}},
+      {"--batch-size", {"10", "64"}},
+      {"--seed", {"5", "123456789"}},
+      {"--optimizer", {"sgd", "adam", "momentum"}},
+      {"--learning-rate", {"0.01", "1:0.1->0.01"}},
+      {"--precision", {"fp32", "bf16"}},
+      {"--early-stopping", {"3"}},
+      {"--evaluate-every", {"0.5", "0"}}};
+  std::mt19937 random(9);
+  for (int round = 0; round < 4; ++round) {
+    TemporaryFolder folder;
+    std::vector<std::string> flags = {"--data-dir", MnistData().path(),
+                                      "--epochs", "2", "--deterministic"};
+    for (const auto& [flag, values] : choices) {
+      if (random() % 2) continue;
+      flags.push_back(flag);
+      flags.push_back(values[random() % values.size()]);
+    }
+    CAPTURE(fmt::format("{}", fmt::join(flags, " ")));
+    const auto train = [&](const std::string& log, bool with_flags,
+                           const std::vector<std::string>& more) {
+      std::vector<std::string> arguments = {"train", "--log-dir", folder / log};
+      if (with_flags) {
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+      }
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      REQUIRE(RunMnist(arguments).code == 0);
+      const auto saved = CheckpointManager::ForReading(folder / log);
+      return TextOf(saved.PathOf(saved.Steps()->back()));
+    };
+    const std::string whole = train("whole", true, {});
+    train("parts", true, {"--max-steps", "7"});
+    const std::string record = TextOf(folder / "parts/run.json");
+    CHECK(train("parts", false, {}) == whole);
+    CHECK(TextOf(folder / "parts/run.json") == record);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
