@@ -116,4 +116,14 @@ Result<std::vector<CsvRow>> ParseCsv(std::string_view text,
   return CsvParser(text, path).Rows();
 }
 
+std::string CsvField(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
+  std::string field = "\"";
+  for (const char c : text) {
+    if (c == '"') field += '"';
+    field += c;
+  }
+  return field + '"';
+}
+
 }  // namespace sluice

@@ -33,6 +33,9 @@ struct CsvRow {
 Result<std::vector<CsvRow>> ParseCsv(std::string_view text,
                                      const std::string& path);
 
+// A field as ParseCsv reads it back: in quotes where it must be.
+std::string CsvField(std::string_view text);
+
 }  // namespace sluice
 
 #endif  // SLUICE_IO_CSV_H_

@@ -160,6 +160,33 @@ ImageList ListImages(const std::string& directory,
   return list;
 }
 
+std::vector<std::string> ImagesBelow(const std::string& directory) {
+  std::vector<std::string> paths;
+  std::vector<std::string> folders = {directory};
+  while (!folders.empty()) {
+    const std::string folder = std::move(folders.back());
+    folders.pop_back();
+    for (const std::string& name :
+         FileSystem::Posix().List(folder).ValueOrThrow()) {
+      const std::string path = JoinPath(folder, name);
+      std::error_code none;
+      // A link to a folder may lead back here.
+      const auto status = std::filesystem::symlink_status(path, none);
+      if (std::filesystem::is_directory(status)) {
+        folders.push_back(path);
+      } else if (IsImageName(name)) {
+        paths.push_back(path);
+      }
+    }
+  }
+  if (paths.empty()) {
+    throw Error(Code::kNotFound,
+                fmt::format("no JPEG or PNG files in '{}'", directory));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
 std::vector<std::string> ClassesWithoutImages(const ImageList& list) {
   std::vector<bool> seen(list.class_names.size());
   for (const int64_t label : list.labels) {

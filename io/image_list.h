@@ -50,6 +50,10 @@ struct ImageList {
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names = {});
 
+// The images in a folder and the folders in it, sorted by path, without labels.
+// Throws Error for a folder that cannot be read; kNotFound where it has none.
+std::vector<std::string> ImagesBelow(const std::string& directory);
+
 // Names of the classes of which there is no image.
 std::vector<std::string> ClassesWithoutImages(const ImageList& list);
 

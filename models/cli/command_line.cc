@@ -9,6 +9,7 @@
 
 #include "engine/device.h"
 #include "graph/near_misses.h"
+#include "models/cli/flag_values.h"
 #include "models/cli/run_record.h"
 
 namespace sluice {
@@ -43,20 +44,6 @@ CLI::Validator Between(double least, double most) {
 // Whole numbers up to 2^53, which a double tells apart.
 constexpr double kLargest = 9007199254740992;
 constexpr double kMostEpochs = 1e6;
-
-std::pair<int64_t, int64_t> ParseSteps(const std::string& text) {
-  long long first = 0, last = 0;
-  int used = 0;
-  if (std::sscanf(text.c_str(), "steps=%lld:%lld%n", &first, &last, &used) !=
-          2 ||
-      static_cast<size_t>(used) != text.size() || first < 1 || last < first) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("wanted steps=FIRST:LAST, such as steps=100:110, "
-                            "got '{}'",
-                            text));
-  }
-  return {first, last};
-}
 
 std::string OneLine(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -359,16 +346,32 @@ class Reader {
         ->excludes(sub->add_option("--steps", line_.run.steps,
                                    "Steps in all, in place of --epochs")
                        ->check(Between(1, kLargest)));
-    sub->add_option("--optimizer", line_.optimizer,
+    sub->add_option("--optimizer", line_.optimizing.optimizer,
                     "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw "
                     "(default: the program's)")
         ->check(Parses(
             "NAME", [](const std::string& text) { optimizers::ByName(text); }));
-    sub->add_option("--learning-rate", line_.learning_rate,
+    sub->add_option("--learning-rate", line_.optimizing.learning_rate,
                     "A number or a schedule in epochs such as "
                     "5:0.1->0.4,15:0.4,20:0.04 (default: the optimizer's)")
         ->check(Parses("RATE",
                        [](const std::string& text) { Schedule(text, 1.0); }));
+    sub->add_option_function<std::string>(
+           "--learning-rate-for",
+           [this](const std::string& text) {
+             line_.optimizing.rate_factors = ParseRateFactors(text);
+           },
+           "PATTERN=FACTOR, several with commas between them: the rate of "
+           "these variables is so many times the others', such as conv*=0.1")
+        ->check(Parses("PATTERN=FACTOR", ParseRateFactors));
+    sub->add_option("--clip", line_.optimizing.clip,
+                    "Greatest norm of all gradients together; 0: any")
+        ->check(Between(0, kLargest))
+        ->capture_default_str();
+    sub->add_option("--accumulate", line_.optimizing.accumulate,
+                    "Batches whose mean gradient makes one update")
+        ->check(Between(1, kLargest))
+        ->capture_default_str();
     sub->add_option("--max-steps", line_.max_steps,
                     "Stop at this step and save; schedules still reckon with "
                     "--epochs")
@@ -426,12 +429,18 @@ class Reader {
                         "--log-dir runs/first --count 10");
     sub->add_option("--from", line_.exported,
                     "Folder that export wrote, to run instead of a checkpoint");
+    sub->add_flag("--csv", line_.csv,
+                  "The most probable classes as lines of CSV: file, rank, "
+                  "class, name, probability, error")
+        ->excludes("--json");
     sub->add_option("--count", line_.count, "Examples; 0: all")
         ->check(Between(0, kLargest))
         ->capture_default_str();
     if (!spec_.files.empty()) {
       sub->add_option("files", line_.run.files,
-                      spec_.files + " (default: the test data)");
+                      spec_.files +
+                          ", or folders of them (default: the "
+                          "test data)");
     }
   }
 

@@ -15,20 +15,29 @@
 
 namespace sluice {
 
+// What flags change of the spec's optimizer.
+struct OptimizerFlags {
+  std::string optimizer;      // empty: the spec's
+  std::string learning_rate;  // empty: the optimizer's
+  std::vector<std::pair<std::string, double>> rate_factors;  // by patterns
+  int64_t accumulate = 1;  // batches to an update
+  double clip = 0;         // the gradients' greatest norm; 0: any
+};
+
 struct CommandLine {
   enum class Command { kTrain, kEval, kPredict, kExport, kBench };
   Command command = Command::kTrain;
   RunContext run;
   TrainingOptions training;
   bool json = false;
-  bool verbose = false;       // train: what preparing the step took
-  bool summary = false;       // train: the model's layers
-  int threads = 0;            // 0: one per core
-  std::string optimizer;      // empty: the spec's
-  std::string learning_rate;  // empty: the optimizer's
+  bool verbose = false;  // train: what preparing the step took
+  bool summary = false;  // train: the model's layers
+  int threads = 0;       // 0: one per core
+  OptimizerFlags optimizing;
   std::optional<int64_t> max_steps;
   std::optional<int> patience;  // evaluations, of early stopping
   std::optional<std::pair<int64_t, int64_t>> profile;  // first and last step
+  bool csv = false;                                    // predict
   std::string exported;  // predict: a folder that export wrote
   int64_t count = 0;     // predict: examples, 0 for all
   std::string output;    // export: the folder to write

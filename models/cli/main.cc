@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "engine/threads.h"
+#include "io/image_list.h"
 #include "models/cli/command_line.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
@@ -35,17 +37,30 @@ std::string DatasetName(const TrainerSpec& spec, const RunContext& run) {
   return run.data_dir.empty() ? "synthetic" : run.data_dir;
 }
 
-// The spec with the optimizer and learning rate that flags ask for.
+// The spec with the optimizer that flags ask for.
 TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   TrainerSpec out = spec;
-  if (line.optimizer.empty() && line.learning_rate.empty()) return out;
-  out.optimizer = [given = spec.optimizer, optimizer = line.optimizer,
-                   rate = line.learning_rate](const RunContext& run) {
-    Optimizer base = given ? given(run) : optimizers::Adam();
-    if (!optimizer.empty()) {
-      base = optimizers::ByName(optimizer).WithExtrasOf(base);
+  out.optimizer = [given = spec.optimizer,
+                   flags = line.optimizing](const RunContext& run) {
+    Optimizer optimizer = given ? given(run) : optimizers::Adam();
+    if (!flags.optimizer.empty()) {
+      optimizer = optimizers::ByName(flags.optimizer).WithExtrasOf(optimizer);
     }
-    return rate.empty() ? base : base.WithLearningRate(Schedule(rate, run));
+    if (!flags.learning_rate.empty()) {
+      optimizer =
+          optimizer.WithLearningRate(Schedule(flags.learning_rate, run));
+    }
+    for (const auto& [patterns, factor] : flags.rate_factors) {
+      optimizer = optimizer.WithRateFactor(patterns, factor);
+    }
+    if (flags.accumulate > 1) {
+      optimizer = optimizer.With(gradients::Accumulate(flags.accumulate));
+    }
+    // What is clipped is the gradient that updates.
+    if (flags.clip > 0) {
+      optimizer = optimizer.With(gradients::ClipByGlobalNorm(flags.clip));
+    }
+    return optimizer;
   };
   return out;
 }
@@ -191,10 +206,26 @@ void PredictAll(const TrainerSpec& spec, const RunContext& named,
   }
 }
 
+// With the pictures below each folder in its place.
+std::vector<std::string> WithoutFolders(const std::vector<std::string>& files) {
+  std::vector<std::string> out;
+  for (const std::string& file : files) {
+    std::error_code none;
+    if (!std::filesystem::is_directory(file, none)) {
+      out.push_back(file);
+      continue;
+    }
+    const std::vector<std::string> below = ImagesBelow(file);
+    out.insert(out.end(), below.begin(), below.end());
+  }
+  return out;
+}
+
 int Predict(const TrainerSpec& spec, const CommandLine& line) {
-  Trainer trainer(spec, line.run, line.training);
   RunContext named = line.run;
   named.mode = Mode::kPredict;
+  named.files = WithoutFolders(line.run.files);
+  Trainer trainer(spec, named, line.training);
   std::unique_ptr<ExportedModel> model;
   if (!line.exported.empty()) {
     model = LoadExported(line.exported, line.training.session);
@@ -204,8 +235,9 @@ int Predict(const TrainerSpec& spec, const CommandLine& line) {
   }
   const BadExamples& bad = *line.run.bad_examples;
   PredictionPrinter printer({.json = line.json,
+                             .csv = line.csv,
                              .count = line.count,
-                             .files = line.run.files,
+                             .files = named.files,
                              .class_names = spec.class_names
                                                 ? spec.class_names(named)
                                                 : std::vector<std::string>(),

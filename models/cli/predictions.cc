@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "io/csv.h"
 #include "models/cli/console.h"
 #include "models/train/inference.h"
 
@@ -56,11 +57,21 @@ const Tensor& Probabilities(const Example& exports) {
 
 }  // namespace
 
+PredictionPrinter::PredictionPrinter(PredictionOptions options)
+    : options_(std::move(options)) {
+  if (options_.csv) console::Print("file,rank,class,name,probability,error");
+}
+
+std::string PredictionPrinter::Source() const {
+  return options_.files.empty() ? fmt::format("{}", next_)
+                                : options_.files[next_];
+}
+
 bool PredictionPrinter::Print(const Example& exports) {
   for (int64_t row = 0; row < RowsOf(exports); ++row) {
     PrintBad();
     if (Enough()) return false;
-    if (options_.files.empty()) {
+    if (options_.files.empty() && !options_.csv) {
       PrintExports(exports, row);
     } else {
       PrintClasses(exports, row);
@@ -79,7 +90,10 @@ void PredictionPrinter::PrintBad() {
     const std::string what = options_.bad->At(next_);
     if (what.empty()) return;
     const bool named = !options_.files.empty();
-    if (options_.json) {
+    if (options_.csv) {
+      console::Print(
+          fmt::format("{},,,,,{}", CsvField(Source()), CsvField(what)));
+    } else if (options_.json) {
       Json event = {{"event", "prediction"}};
       if (named) event["file"] = options_.files[next_];
       if (!named) event["index"] = next_;
@@ -122,12 +136,17 @@ void PredictionPrinter::PrintClasses(const Example& exports,
                       const double x = values.At(a), y = values.At(b);
                       return x != y ? x > y : a < b;
                     });
-  const std::string& file = options_.files[next_];
+  const std::string file = Source();
   Json top = Json::array();
   std::string text = file;
   for (int64_t i = 0; i < shown; ++i) {
     const int64_t number = order[i];
     const std::string name = ClassName(number);
+    if (options_.csv) {
+      console::Print(fmt::format("{},{},{},{},{},", CsvField(file), i + 1,
+                                 number, CsvField(name), values.At(number)));
+      continue;
+    }
     top.push_back({{"class", number}});
     if (!name.empty()) top.back()["name"] = name;
     top.back()["probability"] = values.At(number);
@@ -138,7 +157,7 @@ void PredictionPrinter::PrintClasses(const Example& exports,
     text = Json{{"event", "prediction"}, {"file", file}, {"top", top}}.dump(
         -1, ' ', false, kReplace);
   }
-  console::Print(text);
+  if (!options_.csv) console::Print(text);
 }
 
 std::string PredictionPrinter::ClassName(int64_t number) const {

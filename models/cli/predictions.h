@@ -13,6 +13,7 @@ namespace sluice {
 
 struct PredictionOptions {
   bool json = false;
+  bool csv = false;   // the most probable classes, whatever else is exported
   int64_t count = 0;  // examples; 0: all
   // The files the examples come from: then the five most probable classes of
   // each are printed, else all that the model exports.
@@ -25,8 +26,7 @@ struct PredictionOptions {
 // Prints to stdout: for people, or one JSON object per line.
 class PredictionPrinter {
  public:
-  explicit PredictionPrinter(PredictionOptions options)
-      : options_(std::move(options)) {}
+  explicit PredictionPrinter(PredictionOptions options);
 
   // The exports of a batch, and the bad examples before and within it. False
   // when enough examples are printed.
@@ -38,6 +38,8 @@ class PredictionPrinter {
   bool Enough() const { return options_.count > 0 && next_ >= options_.count; }
   // What is wrong with the next examples, up to the next good one.
   void PrintBad();
+  // The file or, without files, the number of the next example.
+  std::string Source() const;
   void PrintExports(const Example& exports, int64_t row) const;
   void PrintClasses(const Example& exports, int64_t row) const;
   std::string ClassName(int64_t number) const;  // may be empty

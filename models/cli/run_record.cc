@@ -155,9 +155,10 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
 
 bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
   static const std::set<std::string> kOfTraining = {
-      "batch-size",     "seed",          "deterministic", "precision",
-      "epochs",         "steps",         "optimizer",     "learning-rate",
-      "evaluate-every", "early-stopping"};
+      "batch-size",     "seed",           "deterministic",     "precision",
+      "epochs",         "steps",          "optimizer",         "learning-rate",
+      "evaluate-every", "early-stopping", "learning-rate-for", "clip",
+      "accumulate"};
   return name == kDataDir || Find(spec, name) != nullptr ||
          (train && kOfTraining.contains(name));
 }

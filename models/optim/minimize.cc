@@ -1,11 +1,15 @@
 // Optimizer::Minimize: gradients, hooks, updates.
 #include <fmt/format.h>
 
+#include <map>
+#include <utility>
+
 #include "graph/autograd.h"
 #include "graph/ops/control.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
+#include "models/optim/name_pattern.h"
 #include "models/optim/optimizers.h"
 
 namespace sluice {
@@ -49,6 +53,25 @@ std::vector<GradientAndVariable> GradientPairs(
                     loss.output().name(), FormatLocation(loss.location())));
   }
   return pairs;
+}
+
+// By the variables' names; 1 for those that are not there.
+std::map<std::string, double> RateFactors(
+    const std::vector<std::pair<std::string, double>>& by_patterns,
+    const std::vector<GradientAndVariable>& pairs) {
+  std::vector<std::string> names;
+  for (const auto& [gradient, variable] : pairs) {
+    names.push_back(variable.name());
+  }
+  std::map<std::string, double> factors;
+  for (const auto& [patterns, factor] : by_patterns) {
+    const auto selected = SelectNames(patterns, names);
+    if (!selected.ok()) {
+      throw Error(selected.status().WithContext("learning rates by name"));
+    }
+    for (const std::string& name : *selected) factors[name] = factor;
+  }
+  return factors;
 }
 
 std::vector<Output> MakeSlots(const UpdateRule& rule, const Output& variable) {
@@ -128,6 +151,12 @@ Optimizer Optimizer::WithLearningRate(LearningRate rate) const {
   return other;
 }
 
+Optimizer Optimizer::WithRateFactor(std::string patterns, double factor) const {
+  Optimizer other = *this;
+  other.rate_factors_.emplace_back(std::move(patterns), factor);
+  return other;
+}
+
 Optimizer Optimizer::WithRecompute(Recompute which) const {
   Optimizer other = *this;
   other.gradients_.recompute = which;
@@ -154,6 +183,7 @@ Optimizer Optimizer::WithLossScaling(const LossScaleOptions& options) const {
 Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
   Optimizer more = *this;
   more.hooks_ = other.hooks_;
+  more.rate_factors_ = other.rate_factors_;
   more.average_decay_ = other.average_decay_;
   more.loss_scaling_ = other.loss_scaling_;
   return more;
@@ -194,11 +224,17 @@ Operation Optimizer::Minimize(Operand loss,
                             : context.finite;
   }
 
+  const std::map<std::string, double> factors =
+      RateFactors(rate_factors_, pairs);
   std::vector<Operation> operations = context.operations;
   for (const auto& [gradient, variable] : pairs) {
     DeviceScope device(graph, variable.node().device());
+    const auto factor = factors.find(variable.name());
     const Update update = {variable, MakeSlots(rule_, variable), gradient,
-                           context.learning_rate, context.update_number};
+                           factor == factors.end()
+                               ? context.learning_rate
+                               : context.learning_rate * factor->second,
+                           context.update_number};
     operations.push_back(BuildUpdate(context.condition, rule_, update));
     if (average_decay_) {
       operations.push_back(

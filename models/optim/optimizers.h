@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/autograd.h"
@@ -58,6 +59,10 @@ class Optimizer {
   // The same with gradients that compute activations again rather than keep
   // them.
   Optimizer WithRecompute(Recompute which = Recompute::kAll) const;
+  // The same that updates the variables whose names match (name_pattern.h) with
+  // `factor` times the learning rate; of several that match a variable the one
+  // added last counts. Minimize throws Error for patterns that match none.
+  Optimizer WithRateFactor(std::string patterns, double factor) const;
   // The same that also keeps an average of each variable it updates, the
   // non-trainable variable "<variable>/average": after update n it becomes
   // d * average + (1 - d) * variable, d = min(decay, (n - 1) / (n + 9)), so
@@ -71,7 +76,8 @@ class Optimizer {
   // counts it, and the scale; the number of updates does not count it. Hooks
   // see gradients without the scale.
   Optimizer WithLossScaling(const LossScaleOptions& options = {}) const;
-  // The same with what `other` has by these: hooks, averages, loss scaling.
+  // The same with what `other` has by these: hooks, rate factors, averages,
+  // loss scaling.
   Optimizer WithExtrasOf(const Optimizer& other) const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
@@ -89,6 +95,7 @@ class Optimizer {
   LearningRate rate_;
   UpdateRule rule_;
   std::vector<GradientHook> hooks_;
+  std::vector<std::pair<std::string, double>> rate_factors_;
   GradientOptions gradients_;
   std::optional<double> average_decay_;
   std::optional<LossScaleOptions> loss_scaling_;

@@ -38,7 +38,7 @@ struct TrainingOptions {
   bool restart = false;
   // A file of weights (models/train/weights_file.h) to begin with, and which of
   // the model's variables keep their first values rather than be in it:
-  // patterns of names (models/train/name_pattern.h).
+  // patterns of names (models/optim/name_pattern.h).
   std::string weights;
   std::string reset;
   CheckpointChoice checkpoint;  // for what is not training

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "io/pth.h"
-#include "models/train/name_pattern.h"
+#include "models/optim/name_pattern.h"
 
 namespace sluice {
 namespace {

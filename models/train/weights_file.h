@@ -20,7 +20,7 @@
 namespace sluice {
 
 struct WeightsOptions {
-  // Patterns (models/train/name_pattern.h) of variables that keep the values
+  // Patterns (models/optim/name_pattern.h) of variables that keep the values
   // they have, such as a last layer for other classes: "fc/*,logits/*". The
   // file may lack them or have them with another dtype and shape.
   std::string reset = "";

@@ -110,7 +110,7 @@ def main():
 
     def expect(name, state):
         for key, tensor in state.items():
-            tensor = tensor.detach().clone(memory_format=torch.contiguous_format)
+            tensor = tensor.detach().contiguous().clone()
             golden[f"{name}/{key}"] = tensor
 
     def keep(name, data):

@@ -1,4 +1,4 @@
-#include "models/train/name_pattern.h"
+#include "models/optim/name_pattern.h"
 
 #include <fmt/format.h>
 

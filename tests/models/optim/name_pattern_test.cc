@@ -1,5 +1,5 @@
 // Patterns of names beside a matcher that tries everything.
-#include "models/train/name_pattern.h"
+#include "models/optim/name_pattern.h"
 
 #include <doctest/doctest.h>
 

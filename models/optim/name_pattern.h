@@ -3,8 +3,8 @@
 //   *     any characters, also none, also '/'
 //   ?     one character (one byte)
 //   else  itself
-#ifndef SLUICE_MODELS_TRAIN_NAME_PATTERN_H_
-#define SLUICE_MODELS_TRAIN_NAME_PATTERN_H_
+#ifndef SLUICE_MODELS_OPTIM_NAME_PATTERN_H_
+#define SLUICE_MODELS_OPTIM_NAME_PATTERN_H_
 
 #include <string>
 #include <string_view>
@@ -26,4 +26,4 @@ Result<std::vector<std::string>> SelectNames(
 
 }  // namespace sluice
 
-#endif  // SLUICE_MODELS_TRAIN_NAME_PATTERN_H_
+#endif  // SLUICE_MODELS_OPTIM_NAME_PATTERN_H_

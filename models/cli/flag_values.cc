@@ -1,0 +1,59 @@
+#include "models/cli/flag_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "engine/status.h"
+
+namespace sluice {
+namespace {
+
+std::pair<std::string, double> ParseRateFactor(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals != std::string::npos && equals > 0) {
+    const char* begin = text.c_str() + equals + 1;
+    char* end = nullptr;
+    const double factor = std::strtod(begin, &end);
+    if (end != begin && *end == '\0' && factor >= 0 && std::isfinite(factor)) {
+      return {text.substr(0, equals), factor};
+    }
+  }
+  throw Error(
+      Code::kInvalidArgument,
+      fmt::format("wanted PATTERN=FACTOR, such as fc/*=10, several with "
+                  "commas between them, got '{}'",
+                  text));
+}
+
+}  // namespace
+
+std::pair<int64_t, int64_t> ParseSteps(const std::string& text) {
+  long long first = 0, last = 0;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "steps=%lld:%lld%n", &first, &last, &used) !=
+          2 ||
+      static_cast<size_t>(used) != text.size() || first < 1 || last < first) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted steps=FIRST:LAST, such as steps=100:110, "
+                            "got '{}'",
+                            text));
+  }
+  return {first, last};
+}
+
+std::vector<std::pair<std::string, double>> ParseRateFactors(
+    const std::string& text) {
+  std::vector<std::pair<std::string, double>> factors;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    factors.push_back(ParseRateFactor(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return factors;
+}
+
+}  // namespace sluice
