@@ -179,10 +179,6 @@ std::vector<std::string> ImagesBelow(const std::string& directory) {
       }
     }
   }
-  if (paths.empty()) {
-    throw Error(Code::kNotFound,
-                fmt::format("no JPEG or PNG files in '{}'", directory));
-  }
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -51,7 +51,7 @@ ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names = {});
 
 // The images in a folder and the folders in it, sorted by path, without labels.
-// Throws Error for a folder that cannot be read; kNotFound where it has none.
+// Throws Error for a folder that cannot be read.
 std::vector<std::string> ImagesBelow(const std::string& directory);
 
 // Names of the classes of which there is no image.

@@ -206,16 +206,15 @@ void PredictAll(const TrainerSpec& spec, const RunContext& named,
   }
 }
 
-// With the pictures below each folder in its place.
+// With the pictures below each folder in its place; one without any stays, and
+// is told as a file that cannot be read.
 std::vector<std::string> WithoutFolders(const std::vector<std::string>& files) {
   std::vector<std::string> out;
   for (const std::string& file : files) {
     std::error_code none;
-    if (!std::filesystem::is_directory(file, none)) {
-      out.push_back(file);
-      continue;
-    }
-    const std::vector<std::string> below = ImagesBelow(file);
+    std::vector<std::string> below;
+    if (std::filesystem::is_directory(file, none)) below = ImagesBelow(file);
+    if (below.empty()) below = {file};
     out.insert(out.end(), below.begin(), below.end());
   }
   return out;

@@ -106,7 +106,7 @@ TEST_CASE("folders, odd names and bad files, as JSON and as CSV") {
   fs::create_directory(folder / "empty");
   const Outcome none = predict({folder / "empty"});
   CHECK(none.code == 1);
-  CHECK(Contains(none.err, "no JPEG or PNG files"));
+  CHECK(Contains(none.out, "/empty\n  cannot be read"));
 }
 
 TEST_CASE("of the test data, by their numbers") {
