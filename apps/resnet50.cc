@@ -154,8 +154,8 @@ int main(int argc, char** argv) {
                   "sub-folder per class, or with images and labels.csv; its "
                   "own sub-folders train and val are used where it has them",
                   "synthetic",
-                  {},
-                  /*is_path=*/true},
+                  {"synthetic", "cifar10"},
+                  Flag::Kind::kData},
                  {"model",
                   "v1.5 unless the name says v1; resnet20 and resnet56 are "
                   "for CIFAR",
@@ -187,7 +187,7 @@ int main(int argc, char** argv) {
                   "File with names of the classes for predictions, one a line",
                   "",
                   {},
-                  /*is_path=*/true}},
+                  Flag::Kind::kPath}},
        .files = "JPEG or PNG images to classify",
        .class_names = ClassNames,
        .defaults = Defaults,

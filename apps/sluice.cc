@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <system_error>
 
 #include "apps/sluice/commands.h"
 #include "engine/status.h"
@@ -147,6 +149,11 @@ int Run(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw Error(Code::kUnavailable,
+                  "the results cannot be printed: " +
+                      std::generic_category().message(errno));
+    }
     return options.exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help

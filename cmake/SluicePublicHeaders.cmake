@@ -67,6 +67,7 @@ set(SLUICE_PUBLIC_HEADERS
   models/nn/metrics.h
   models/optim/gradient_hooks.h
   models/optim/loss_scale.h
+  models/optim/name_pattern.h
   models/optim/optimizers.h
   models/optim/schedule.h
   models/run_context.h

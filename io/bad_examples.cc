@@ -8,7 +8,7 @@ bool BadExamples::IsOne(const Status& error) {
   switch (error.code()) {
     case Code::kDataLoss:
     case Code::kNotFound:
-    case Code::kUnavailable:
+    case Code::kFailedPrecondition:
     case Code::kUnimplemented:
       return true;
     default:

@@ -21,7 +21,9 @@ class BadExamples {
   explicit BadExamples(int64_t limit) : limit_(limit) {}
 
   // Whether an error says that one example is bad: kDataLoss, kNotFound,
-  // kUnavailable and kUnimplemented, which is a format that the build lacks.
+  // kFailedPrecondition, which is a file that must not be read, and
+  // kUnimplemented, a format that the build lacks. Not kUnavailable: that may
+  // pass, and then the example would have been good.
   static bool IsOne(const Status& error);
 
   // Notes the one at a place of its pipeline, from 0. The error, which then

@@ -311,6 +311,13 @@ Result<std::optional<CheckpointManager::Restored>>
 CheckpointManager::RestoreBest() const {
   for (int attempt = 1;; ++attempt) {
     SLUICE_ASSIGN_OR_RETURN(const auto best, BestStep());
+    // One that cannot be read might be it.
+    SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+    for (const int64_t step : steps) {
+      const Status header =
+          ReadSafetensorsHeader(PathOf(step), *files_).status();
+      if (header.code() != Code::kNotFound) SLUICE_RETURN_IF_ERROR(header);
+    }
     if (!best) return std::optional<Restored>();
     auto restored = RestoreStep(*best);
     const bool gone = restored.status().code() == Code::kNotFound;

@@ -80,8 +80,9 @@ class Dataset {
   // fn may change the example in place. It must be a pure function of it and
   // must not touch tensors it has kept; it may throw. With `bad`, examples for
   // which it throws what says that they are bad are noted there and passed
-  // over; a batch then holds the next ones. Only one map of a pipeline may have
-  // it, and behind that come only maps, Batch and Prefetch.
+  // over; the message tells one from another, so it names the example. A batch
+  // then holds the next ones. Only one map of a pipeline may have it, and
+  // behind that come only maps, Batch and Prefetch.
   Dataset Map(std::function<void(Example&)> fn,
               std::shared_ptr<BadExamples> bad = nullptr) const;
   Dataset Map(RowwiseMap map) const;

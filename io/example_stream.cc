@@ -163,8 +163,7 @@ Result<int64_t> MapStream::Skip(int64_t n) {
 // one below.
 Status MapStream::PassOver(int64_t n) {
   if (bad_ == nullptr) return input_->PassOver(n);
-  place_ += static_cast<uint64_t>(n);
-  return input_->PassOver(n);
+  return Skip(n).status();
 }
 
 RowwiseMapStream::RowwiseMapStream(StreamPtr<Example> input, RowwiseMap map)
@@ -178,7 +177,7 @@ Status RowwiseMapStream::StartEpoch(uint64_t epoch) {
 
 Status RowwiseMapStream::Apply(Example* example) {
   const int64_t passed_over = example->passed_over();
-  const Status status = CatchErrors([&] { map_.apply(*example); });
+  Status status = CatchErrors([&] { map_.apply(*example); });
   example->set_passed_over(passed_over);
   return status;
 }

@@ -120,12 +120,15 @@ class PosixFileSystem : public FileSystem {
     Descriptor fd(Retry([&] { return open(path.c_str(), kFlags); }));
     struct stat info {};
     if (fd.get() < 0 || fstat(fd.get(), &info) < 0) {
-      return FileError(errno, "open", path);
+      const bool forbidden = errno == EACCES || errno == EPERM;
+      Status error = FileError(errno, "open", path);
+      if (forbidden) return FailedPrecondition(error.message());
+      return error;
     }
-    if (S_ISDIR(info.st_mode)) return FileError(EISDIR, "read", path);
     if (!S_ISREG(info.st_mode)) {
-      return Unavailable(fmt::format(
-          "cannot read '{}': it is a pipe or a device, not a file", path));
+      return DataLoss(
+          fmt::format("cannot read '{}': it is a {}, not a file", path,
+                      S_ISDIR(info.st_mode) ? "folder" : "pipe or a device"));
     }
     std::string bytes;
     bytes.resize(std::min<size_t>(limit, std::max<off_t>(info.st_size, 0)));

@@ -43,8 +43,9 @@ class FileSystem {
   // The machine's own; lives as long as the process.
   static FileSystem& Posix();
 
-  // The first `limit` bytes, fewer when the file is shorter. kUnavailable for
-  // what is no file, such as a pipe, which may never end.
+  // The first `limit` bytes, fewer when the file is shorter. kDataLoss for what
+  // is no file, such as a pipe, which may never end; kFailedPrecondition
+  // without the permission.
   virtual Result<std::string> ReadPrefix(const std::string& path,
                                          size_t limit) = 0;
   virtual Result<size_t> Size(const std::string& path) = 0;  // bytes

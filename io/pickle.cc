@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little,
               "the numbers of a pickle are little-endian");
 
 // Every value takes a byte at least, so that their number fits an Id.
-constexpr size_t kMaxBytes = size_t{64} << 20;
+constexpr size_t kMaxBytes = size_t{8} << 20;
 constexpr int kMaxProtocol = 5;
 constexpr Id kNoValue = ~Id{0};
 

@@ -169,7 +169,8 @@ Result<std::vector<NamedTensor>> StateDictReader::Read() {
     if (!tensor.ok()) {
       return tensor.status().WithContext(fmt::format("tensor '{}'", key.text));
     }
-    tensors.push_back({std::string(key.text), *std::move(tensor)});
+    tensors.push_back(
+        {std::string(key.text), std::move(tensor).ValueOrThrow()});
   }
   return tensors;
 }

@@ -153,9 +153,10 @@ std::optional<Difference> DifferenceOf(const std::string& key,
   if (first) difference.json["first"] = *first;
   if (second) difference.json["second"] = *second;
   if (!first || !second) {
-    difference.text = fmt::format("{} only in the {} file",
-                                  Shortened(first ? *first : *second),
-                                  first ? "first" : "second");
+    const std::string* const only = first ? first : second;
+    difference.text =
+        fmt::format("{} only in the {} file", Shortened(only ? *only : ""),
+                    first ? "first" : "second");
     return difference;
   }
   // Long ones begin shortly before what differs.
@@ -200,14 +201,14 @@ Summary PrintDifferences(const TensorFile& first, const TensorFile& second,
     if (!difference) continue;
     ++summary.differing_tensors;
     json ? PrintJson(difference->json)
-         : fmt::print("{}: {}\n", name, difference->text);
+         : fmt::print("{}: {}\n", Printable(name), difference->text);
   }
   for (const auto& [key, pair] : metadata) {
     const auto difference = DifferenceOf(key, pair);
     if (!difference) continue;
     ++summary.differing_metadata;
     json ? PrintJson(difference->json)
-         : fmt::print("metadata {}: {}\n", key, difference->text);
+         : fmt::print("metadata {}: {}\n", Printable(key), difference->text);
   }
   return summary;
 }

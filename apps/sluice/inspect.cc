@@ -73,14 +73,14 @@ void ListTensors(const TensorFile& file) {
   }
   for (const TensorFile::Item& tensor : file.tensors) {
     std::string line = fmt::format(
-        "{:<{}}  {:<8}  {:<{}}  {}", tensor.name, name_width,
+        "{:<{}}  {:<8}  {:<{}}  {}", Printable(tensor.name), name_width,
         NameOf(tensor.dtype), tensor.shape.ToString(), shape_width,
         tensor.values ? StatisticsText(StatisticsOf(*tensor.values)) : "");
     line.erase(line.find_last_not_of(' ') + 1);
     fmt::print("{}\n", line);
   }
   for (const auto& [key, value] : file.metadata) {
-    fmt::print("metadata {} = {}\n", key, Shortened(value));
+    fmt::print("metadata {} = {}\n", Printable(key), Shortened(value));
   }
   const Total total = TotalOf(file);
   fmt::print("{} tensors, {} elements, {} bytes\n", file.tensors.size(),

@@ -6,6 +6,8 @@
 #include <span>
 #include <type_traits>
 
+#include "engine/convert.h"
+
 namespace sluice::tool {
 namespace {
 
@@ -24,6 +26,15 @@ inline bool Nan(X x) {
     return std::isnan(x);
   } else {
     return false;
+  }
+}
+
+template <typename X>
+Number Exactly(X x) {
+  if constexpr (std::is_floating_point_v<X>) {
+    return x;
+  } else {
+    return Convert<int64_t>(x);
   }
 }
 
@@ -47,8 +58,8 @@ Statistics Compute(std::span<const T> values) {
   }
   s.finite = static_cast<int64_t>(values.size()) - s.nan - s.infinite;
   if (s.finite == 0) return s;
-  s.min = min;
-  s.max = max;
+  s.min = Exactly(min);
+  s.max = Exactly(max);
   const auto count = static_cast<double>(s.finite);
   s.mean = sum / count;
   // Rounding must not give equal values a deviation.

@@ -48,13 +48,17 @@ Result<TensorFile> ReadVerified(const std::string& path) {
   return file;
 }
 
-std::string Shortened(std::string text) {
-  constexpr size_t kWidth = 100;
-  if (text.size() > kWidth) text = text.substr(0, kWidth) + "...";
+std::string Printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(),
       [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }, ' ');
   return text;
+}
+
+std::string Shortened(std::string text) {
+  constexpr size_t kWidth = 100;
+  if (text.size() > kWidth) text = text.substr(0, kWidth) + "...";
+  return Printable(std::move(text));
 }
 
 }  // namespace sluice::tool

@@ -37,6 +37,8 @@ Result<TensorFile> ReadVerified(const std::string& path);
 
 // One line of printable characters, cut where it is long.
 std::string Shortened(std::string text);
+// With spaces for control characters, which might forge lines.
+std::string Printable(std::string text);
 
 }  // namespace sluice::tool
 

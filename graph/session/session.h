@@ -173,8 +173,9 @@ class Session {
                        const std::vector<Operation>& targets = {});
 
   // Variables by handle. Writing checks dtype and shape and copies; reading
-  // copies, into `value` without taking memory where that is of the variable's
-  // type. Throws Error for uninitialised or unknown ones.
+  // copies, into the memory of `value` where that is of the variable's type, so
+  // that tensors which share it see it. Throws Error for uninitialised or
+  // unknown ones.
   Tensor Read(const Output& variable) const;
   void Read(const Output& variable, Tensor* value) const;
   void Write(const Output& variable, const Tensor& value);

@@ -103,8 +103,9 @@ class Reader {
     FlagValues values;
     if (!given_.config.empty()) values = FromConfig(given_.config, flags);
     for (const auto& [name, value] : values) flags.Give(name, value);
-    const std::string& log_dir = line_.training.log_dir;
-    if (!log_dir.empty() && !line_.training.restart &&
+    const std::string log_dir = flags.values["log-dir"].value_or("");
+    const bool restart = flags.values["restart"].has_value();
+    if (!log_dir.empty() && !restart &&
         line_.command != CommandLine::Command::kBench) {
       values.merge(FromRecord(log_dir, flags, spec_, &line_.notes));
     }
@@ -146,6 +147,9 @@ class Reader {
       return {{},
               Usage("no trained model: give --log-dir, the folder it was "
                     "trained in, or --weights FILE")};
+    }
+    if (!line_.training.reset.empty() && line_.training.weights.empty()) {
+      return {{}, Usage("--reset needs --weights")};
     }
     if (line_.output.empty()) {
       if (line_.command == CommandLine::Command::kExport &&
@@ -241,7 +245,9 @@ class Reader {
       std::string& value = line_.run.flags[flag.name];
       CLI::Option* option = sub->add_option("--" + flag.name, value, flag.help);
       option->capture_default_str();
-      if (!flag.choices.empty()) option->check(CLI::IsMember(flag.choices));
+      if (flag.kind == Flag::Kind::kText && !flag.choices.empty()) {
+        option->check(CLI::IsMember(flag.choices));
+      }
     }
     sub->add_option("--weights", line_.training.weights,
                     "Safetensors or PyTorch's .pth file to take the model's "
@@ -407,8 +413,7 @@ class Reader {
     sub->add_option("--reset", line_.training.reset,
                     "Variables to leave at their first values, such as "
                     "'fc/*' for a head of another size; patterns, separated by "
-                    "commas")
-        ->needs("--weights");
+                    "commas");
     sub->add_flag("--summary", line_.summary,
                   "Show the model's layers, parameters and multiply-adds");
     sub->add_flag("--verbose", line_.verbose,

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <system_error>
 
 #include "engine/thread_annotations.h"
 
@@ -57,17 +58,23 @@ void ClearStatus() {
 }
 
 void Print(std::string_view line) {
-  bool closed = false;
+  int failed = 0;
   {
     MutexLock lock(mutex);
-    if (output_error != 0) return;
+    if (output_error == EPIPE) return;
+    std::clearerr(stdout);
     const bool written =
         std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
         std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
-    if (!written) output_error = errno;
-    closed = output_error == EPIPE;
+    if (written) return;
+    if (errno != output_error) failed = errno;
+    output_error = errno;
   }
-  if (closed) Note("nobody reads stdout any more: going on without");
+  if (failed == EPIPE) {
+    Note("nobody reads stdout any more: going on without");
+  } else if (failed != 0) {
+    Note("stdout: " + std::generic_category().message(failed));
+  }
 }
 
 int OutputError() {

@@ -21,9 +21,9 @@ void SetStatus(std::string_view line);
 void ClearStatus();
 
 // Prints a line of results to stdout, at once. One that cannot be written is
-// dropped, which OutputError tells; where the reader has gone a note says so.
+// dropped, which a note and OutputError tell.
 void Print(std::string_view line);
-// The errno of the first that was dropped; 0: none was.
+// The errno of the last that was dropped; 0: none was.
 int OutputError();
 
 // Notes of the trainer's, as Note prints them.

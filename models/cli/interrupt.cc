@@ -12,9 +12,11 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-std::atomic<int> noted{0};
+std::atomic<int> noted{0};      // the first
+std::atomic<unsigned> seen{0};  // by their bits
 std::atomic<const char*> first_line{nullptr};
 static_assert(std::atomic<int>::is_always_lock_free &&
+                  std::atomic<unsigned>::is_always_lock_free &&
                   std::atomic<const char*>::is_always_lock_free,
               "a signal handler may only touch lock-free atomics");
 
@@ -27,6 +29,7 @@ void Say(const char* line) {
 }
 
 void Note(int signal) {
+  const bool again = (seen.fetch_or(1u << signal) >> signal & 1) != 0;
   int first = 0;
   if (noted.compare_exchange_strong(first, signal)) {
     const int error = errno;
@@ -35,7 +38,7 @@ void Note(int signal) {
     return;
   }
   // A session that ends may send one of each.
-  if (signal == SIGHUP || (signal != first && signal != SIGINT)) return;
+  if (signal == SIGHUP || (!again && signal != SIGINT)) return;
   Say("the second signal: ending at once; what was saved before is kept");
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;

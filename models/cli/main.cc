@@ -101,20 +101,39 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
   console::Print(result.dump());
 }
 
-// Lists what --skip-bad passed over.
-void ReportBad(const BadExamples& bad) {
-  constexpr size_t kMost = 10;
-  const std::vector<std::string> messages = bad.messages();
-  if (messages.empty()) return;
-  console::Note(
-      fmt::format("passed over as they cannot be read: {}", messages.size()));
-  for (size_t i = 0; i < std::min(messages.size(), kMost); ++i) {
-    console::Note("  " + messages[i]);
+// Lists what --skip-bad passed over, also when an error ends the run.
+class BadReport {
+ public:
+  explicit BadReport(const BadExamples& bad) : bad_(bad) {}
+  BadReport(const BadReport&) = delete;
+  BadReport& operator=(const BadReport&) = delete;
+  ~BadReport() {
+    if (printed_) return;
+    try {
+      Print();
+    } catch (...) {
+      // The error that is under way says more.
+    }
   }
-  if (messages.size() > kMost) {
-    console::Note(fmt::format("  and {} more", messages.size() - kMost));
+  void Print() const {
+    printed_ = true;
+    constexpr size_t kMost = 10;
+    const std::vector<std::string> messages = bad_.messages();
+    if (messages.empty()) return;
+    console::Note(
+        fmt::format("passed over as they cannot be read: {}", messages.size()));
+    for (size_t i = 0; i < std::min(messages.size(), kMost); ++i) {
+      console::Note("  " + messages[i]);
+    }
+    if (messages.size() > kMost) {
+      console::Note(fmt::format("  and {} more", messages.size() - kMost));
+    }
   }
-}
+
+ private:
+  const BadExamples& bad_;
+  mutable bool printed_ = false;
+};
 
 int ReportInterrupt(const CommandLine& line, int64_t step,
                     const std::string& checkpoint) {
@@ -164,8 +183,9 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
   if (!options.log_dir.empty()) {
     trainer.AddHook(std::make_unique<RecordRun>(line.record));
   }
+  const BadReport bad(*line.run.bad_examples);
   const TrainingResult result = trainer.Train();
-  ReportBad(*line.run.bad_examples);
+  bad.Print();
   if (InterruptSignal() != 0) {
     return ReportInterrupt(line, result.steps, result.checkpoint);
   }
@@ -179,8 +199,9 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
 
 int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
   Trainer trainer(spec, line.run, line.training);
+  const BadReport bad(*line.run.bad_examples);
   const std::optional<Evaluation> evaluation = trainer.Evaluate();
-  ReportBad(*line.run.bad_examples);
+  bad.Print();
   if (!evaluation) return 128 + InterruptSignal();
   PrintResult(spec, line, *evaluation,
               static_cast<double>(evaluation->examples) /
@@ -249,14 +270,20 @@ int Predict(const TrainerSpec& spec, const CommandLine& line) {
     throw;
   }
   printer.PrintRest();
-  if (bad.count() == 0) return 0;
-  console::Note(fmt::format("{} that could not be read", bad.count()));
-  return 1;
+  if (printer.bad() > 0) {
+    console::Note(fmt::format("{} that could not be read", printer.bad()));
+  }
+  if (InterruptSignal() != 0) return 128 + InterruptSignal();
+  return printer.bad() > 0 ? 1 : 0;
 }
 
 int Export(const TrainerSpec& spec, const CommandLine& line) {
   Trainer trainer(spec, line.run, line.training);
   trainer.Export(line.output);
+  if (InterruptSignal() != 0) {
+    console::Note("the export was complete already: " + line.output);
+    return 128 + InterruptSignal();
+  }
   if (line.json) {
     console::Print(Json{{"event", "export"}, {"path", line.output}}.dump());
   } else {
@@ -349,7 +376,7 @@ int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
     const int code = Run(spec, parsed.line);
     // A reader that has gone has had what it wanted.
     const int unprinted = console::OutputError();
-    if (unprinted == 0 || unprinted == EPIPE) return code;
+    if (unprinted == 0 || unprinted == EPIPE || code != 0) return code;
     return fail(fmt::format("the results cannot be printed: {}",
                             std::generic_category().message(unprinted)));
   } catch (const std::bad_alloc&) {

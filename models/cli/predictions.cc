@@ -89,6 +89,7 @@ void PredictionPrinter::PrintBad() {
   for (; options_.bad != nullptr && !Enough(); ++next_) {
     const std::string what = options_.bad->At(next_);
     if (what.empty()) return;
+    ++bad_;
     const bool named = !options_.files.empty();
     if (options_.csv) {
       console::Print(

@@ -33,6 +33,8 @@ class PredictionPrinter {
   bool Print(const Example& exports);
   // The bad examples after the last batch.
   void PrintRest();
+  // How many bad ones were printed.
+  int64_t bad() const { return bad_; }
 
  private:
   bool Enough() const { return options_.count > 0 && next_ >= options_.count; }
@@ -46,6 +48,7 @@ class PredictionPrinter {
 
   PredictionOptions options_;
   int64_t next_ = 0;
+  int64_t bad_ = 0;
 };
 
 }  // namespace sluice

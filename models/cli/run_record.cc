@@ -138,9 +138,10 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     return found == flags.values.end() ? std::nullopt : found->second;
   };
   // Those have a folder of their own.
-  const bool other_data = std::any_of(
-      spec.flags.begin(), spec.flags.end(),
-      [&](const Flag& flag) { return flag.is_path && given(flag.name); });
+  const bool other_data =
+      std::any_of(spec.flags.begin(), spec.flags.end(), [&](const Flag& flag) {
+        return flag.kind == Flag::Kind::kData && given(flag.name);
+      });
   for (const auto& [name, value] : record->flags) {
     if (!IsRecorded(name, spec, flags.train)) continue;
     if (MayAdd(flags, name)) {
@@ -166,7 +167,10 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
 FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
   for (auto& [name, value] : flags) {
     const Flag* own = Find(spec, name);
-    const bool path = name == kDataDir || (own != nullptr && own->is_path);
+    const bool path =
+        name == kDataDir || (own != nullptr && own->kind != Flag::Kind::kText &&
+                             std::find(own->choices.begin(), own->choices.end(),
+                                       value) == own->choices.end());
     std::error_code none;
     if (path && std::filesystem::exists(value, none)) {
       value = std::filesystem::absolute(value, none);

@@ -3,6 +3,7 @@
 #ifndef SLUICE_MODELS_TRAIN_MODEL_SPEC_H_
 #define SLUICE_MODELS_TRAIN_MODEL_SPEC_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -66,9 +67,16 @@ struct ModelSpec {
 struct Flag {
   std::string name;
   std::string help;
-  std::string value;                      // when it is not given
-  std::vector<std::string> choices = {};  // empty: anything
-  bool is_path = false;  // a file or folder, if there is one of that name
+  std::string value;  // when it is not given
+  // What the value may be; of kPath and kData, what is no path. Empty:
+  // anything.
+  std::vector<std::string> choices = {};
+  enum class Kind : uint8_t {
+    kText,
+    kPath,  // a file or folder, or one of the choices
+    kData,  // the same: what is trained on or evaluated
+  };
+  Kind kind = Kind::kText;
 };
 
 struct TrainerSpec {

@@ -1,10 +1,13 @@
 #include "models/train/save_checkpoints.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <system_error>
 #include <utility>
 
 #include "engine/caught.h"
@@ -18,28 +21,50 @@ constexpr int kNice = 10;
 
 }  // namespace
 
-void CheckpointWriter::Start(Checkpoint checkpoint) {
+void CheckpointWriter::Start(Checkpoint checkpoint,
+                             std::set<std::string> finite) {
   SLUICE_CHECK(!busy());
   Join();
   done_ = false;
-  thread_ = std::thread([this, checkpoint = std::move(checkpoint)]() mutable {
-    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
-    try {
-      Result<std::string> path = manager_.Save(checkpoint);
-      status_ = path.status();
-      if (path.ok()) path_ = *std::move(path);
-    } catch (...) {
-      status_ = CaughtStatus();
-    }
-    checkpoint = {};
+  const auto shared = std::make_shared<Checkpoint>(std::move(checkpoint));
+  const auto write = [this, shared, finite = std::move(finite)] {
+    Write(*shared, finite);
+    *shared = {};
     done_ = true;
-  });
+  };
+  try {
+    thread_ = std::thread([write] {
+      setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
+      write();
+    });
+  } catch (const std::system_error&) {
+    write();
+  }
 }
 
-Result<std::string> CheckpointWriter::Wait() {
+void CheckpointWriter::Write(const Checkpoint& checkpoint,
+                             const std::set<std::string>& finite) noexcept {
+  try {
+    written_.not_finite.clear();
+    for (const auto& [name, tensor] : checkpoint.tensors) {
+      if (finite.contains(name) &&
+          !AllFinite(tensor.dtype(), tensor.raw(), tensor.elements())) {
+        written_.not_finite = name;
+        return;
+      }
+    }
+    Result<std::string> path = manager_.Save(checkpoint);
+    status_ = path.status();
+    if (path.ok()) written_.path = *std::move(path);
+  } catch (...) {
+    status_ = CaughtStatus();
+  }
+}
+
+Result<CheckpointWriter::Written> CheckpointWriter::Wait() {
   Join();
   SLUICE_RETURN_IF_ERROR(std::exchange(status_, {}));
-  return path_;
+  return written_;
 }
 
 void SaveCheckpoints::Begin(TrainingRun& run) {
@@ -59,7 +84,7 @@ bool SaveCheckpoints::Due(const TrainingRun& run) const {
 
 void SaveCheckpoints::AfterStep(TrainingRun& run) {
   if (writer_.busy()) return;
-  Wait();  // which returns at once, and throws if the save failed
+  Wait(run);  // which returns at once, and throws if the save failed
   if (!Due(run)) return;
   run.Finish();
   // Else NanStop has a look at it first.
@@ -78,12 +103,10 @@ void SaveCheckpoints::OnError(TrainingRun& run) noexcept {
     return;  // the first error is thrown; after this one nothing is sound
   }
   try {
-    (void)writer_.Wait();
+    // What failed before is tried once more.
+    if (!writer_.Wait().ok()) saved_step_ = -1;
     snapshot_.reset();
-    if (run.examples() > 0 && run.sound() &&
-        std::isfinite(run.newest_loss().value)) {
-      End(run);
-    }
+    if (run.examples() > 0 && run.sound()) End(run);
   } catch (...) {
     // The error that ended the training is thrown.
   }
@@ -91,18 +114,24 @@ void SaveCheckpoints::OnError(TrainingRun& run) noexcept {
 
 void SaveCheckpoints::End(TrainingRun& run) {
   if (saved_step_ != run.step()) Save(run, std::nullopt);
-  Wait();
+  Wait(run);
 }
 
-void SaveCheckpoints::Wait() {
-  Result<std::string> written = writer_.Wait();
+void SaveCheckpoints::Wait(TrainingRun& run) {
+  Result<CheckpointWriter::Written> result = writer_.Wait();
   snapshot_.reset();
-  std::string path = std::move(written).ValueOrThrow();
-  if (!path.empty()) last_path_ = std::move(path);
+  if (!result.ok()) saved_step_ = -1;
+  const CheckpointWriter::Written written = std::move(result).ValueOrThrow();
+  if (!written.path.empty()) last_path_ = written.path;
+  if (!written.not_finite.empty() && told_step_ != saved_step_) {
+    told_step_ = saved_step_;
+    run.options().Note(fmt::format("step {} is not saved: '{}' is not finite",
+                                   saved_step_, written.not_finite));
+  }
 }
 
 void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
-  Wait();
+  Wait(run);
   run.RenewSnapshot();
   snapshot_ = run.snapshot();
   Checkpoint checkpoint = *snapshot_;  // shares the tensors
@@ -112,7 +141,11 @@ void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
       checkpoint.state.extra[HookStateKey(name)] = hook->SaveState();
     }
   }
-  writer_.Start(std::move(checkpoint));
+  std::set<std::string> finite;
+  for (const Output& variable : run.graph().TrainableVariables()) {
+    finite.insert(variable.name());
+  }
+  writer_.Start(std::move(checkpoint), std::move(finite));
   saved_step_ = run.step();
   saved_at_ = Clock::now();
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,33 +27,42 @@ class CheckpointWriter {
   ~CheckpointWriter() { Join(); }
 
   // Nothing else may be under way. The tensors' bytes must stay as they are
-  // until Wait has returned or busy is false.
-  void Start(Checkpoint checkpoint);
+  // until Wait has returned or busy is false. Nothing is written where one of
+  // the tensors named in `finite` has an element that is not. Where no thread
+  // can be had the calling one writes.
+  void Start(Checkpoint checkpoint, std::set<std::string> finite);
   bool busy() const { return thread_.joinable() && !done_.load(); }
-  // Waits for the one under way; the newest one's path, "" before the first.
+  // Waits for the one under way.
+  struct Written {
+    std::string path;        // of the newest; "" before the first
+    std::string not_finite;  // the tensor for which the last was not written
+  };
   // The error of one that failed, once.
-  Result<std::string> Wait();
+  Result<Written> Wait();
 
  private:
   void Join() {
     if (thread_.joinable()) thread_.join();
   }
+  void Write(const Checkpoint& checkpoint,
+             const std::set<std::string>& finite) noexcept;
 
   CheckpointManager manager_;  // the thread's while it runs
   std::thread thread_;
   std::atomic<bool> done_{false};
   // The thread's until it is joined.
   Status status_;
-  std::string path_;
+  Written written_;
 };
 
 // Saves after every evaluation, as often as options.save_every says, at the
 // end, and when training ends by an error that leaves the variables as the
-// last step made them. Keeps the newest few and the best. The step that begins
-// a save takes a copy of the variables longer, which is memory that NanStop
-// needs, too (TrainingRun::RenewSnapshot); a save that comes while one is being
-// written waits for it or, if it is only due by time or steps, is put off.
-// It is the last hook, so that it saves what the others have decided.
+// last step made them. One with a trainable variable that is not finite would
+// be of no use, and is not written. Keeps the newest few and the best. The step
+// that begins a save takes a copy of the variables longer, which is memory that
+// NanStop needs, too (TrainingRun::RenewSnapshot); a save that comes while one
+// is being written waits for it or, if it is only due by time or steps, is put
+// off. It is the last hook, so that it saves what the others have decided.
 class SaveCheckpoints : public Hook {
  public:
   // `others`, not owned, have states to save.
@@ -74,13 +84,14 @@ class SaveCheckpoints : public Hook {
   // Starts, once the one before is written.
   void Save(TrainingRun& run, std::optional<double> metric);
   // Throws the Error of a save that failed.
-  void Wait();
+  void Wait(TrainingRun& run);
 
   // Its tensors' bytes are being written while it is held.
   std::shared_ptr<const Checkpoint> snapshot_;
   CheckpointWriter writer_;
   std::vector<const Hook*> others_;
-  int64_t saved_step_ = -1;  // of the newest save begun
+  int64_t saved_step_ = -1;  // of the newest save begun, unless it failed
+  int64_t told_step_ = -1;   // of which it was said that it is not finite
   Clock::time_point saved_at_;
   std::string last_path_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -111,8 +112,9 @@ void Summaries::AfterEvaluation(TrainingRun& run,
   }
   ThrowIfError(eval_->Flush());
   for (const Output& variable : run.graph().TrainableVariables()) {
-    ThrowIfError(train_->Histogram(variable.name(), run.step(),
-                                   run.session().Read(variable)));
+    ThrowIfError(
+        train_->Histogram(variable.name(), run.step(),
+                          std::as_const(run).session().Read(variable)));
   }
   ThrowIfError(train_->Flush());
 }

@@ -26,9 +26,13 @@ int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
   const double every =
       run.options().evaluate_every * run.context().steps_per_epoch;
   if (!(every > 0)) return run.total_steps();
-  const double passed = std::floor((static_cast<double>(step) + 1e-6) / every);
-  const auto next = std::max(
-      step + 1, static_cast<int64_t>(std::llround((passed + 1) * every)));
+  const double passed = std::floor((static_cast<double>(step) + 0.5) / every);
+  const double wanted = (passed + 1) * every;
+  if (wanted > static_cast<double>(run.total_steps() - 1)) {
+    return run.total_steps();  // which is rounded up
+  }
+  const auto next =
+      std::max(step + 1, static_cast<int64_t>(std::llround(wanted)));
   return std::min(next, run.total_steps());
 }
 

@@ -207,8 +207,8 @@ void TrainingRun::TrainOnBatch(bool measure) {
   if (measure || !started.under_way()) {
     Collect(std::exchange(under_way_, {}), step_);
   }
-  if (measure) Measure(started.Wait());
   sound_ = sound;
+  if (measure) Measure(started.Wait());
 }
 
 void TrainingRun::Finish() {

@@ -134,7 +134,8 @@ class TrainingRun {
 
   // The whole state as it was when it was last renewed; null before. Renewing
   // copies the variables, into the same memory unless somebody holds the one
-  // before, and does nothing where it is of the present.
+  // before, and does nothing where it is of the present. Tensors taken out of
+  // it share its memory: hold the pointer as long as these are looked at.
   std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
   bool snapshot_held() const { return snapshot_.use_count() > 1; }
   void RenewSnapshot();
@@ -163,7 +164,12 @@ class TrainingRun {
   const RunContext& context() const { return context_; }
   const TrainingOptions& options() const { return options_; }
   const Graph& graph() const { return graph_; }
-  Session& session() { return *session_; }
+  const Session& session() const { return *session_; }
+  // Who asks for this one may write variables.
+  Session& session() {
+    snapshot_is_old_ = true;
+    return *session_;
+  }
   const ModelSpec& model() const { return model_; }
   const LearningRate& learning_rate() const { return learning_rate_; }
   // Variables that the model made, without the optimizer's.

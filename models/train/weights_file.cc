@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "io/pth.h"
+#include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
 
 namespace sluice {
@@ -99,8 +100,9 @@ Spelling DropPrefixes(const std::vector<Output>& variables,
 // Whether a checkpoint has such a tensor beside the model's variables.
 bool IsTrainingState(std::string_view name, const Names& variables) {
   const size_t slash = name.rfind('/');
-  return name == "global_step" || (slash != std::string_view::npos &&
-                                   variables.contains(name.substr(0, slash)));
+  return name == "global_step" || IsLossScaleState(std::string(name)) ||
+         (slash != std::string_view::npos &&
+          variables.contains(name.substr(0, slash)));
 }
 
 }  // namespace

@@ -334,7 +334,7 @@ Outcome CompareWith(const Tool& tool, const Tensors& tensors,
       tool.Write("a.safetensors", {{"weights", kWeights}, {"bias", kBias}},
                  {{"epoch", "3"}});
   const std::string second = tool.Write("b.safetensors", tensors, metadata);
-  const Outcome outcome = tool.Inspect(flags + " " + first + " " + second);
+  Outcome outcome = tool.Inspect(flags + " " + first + " " + second);
   CHECK_EQ(outcome.err, "");
   return outcome;
 }
@@ -484,8 +484,9 @@ TEST_CASE("damaged files are not compared") {
   const std::string whole = tool.Write("whole.safetensors", bytes);
   const std::string bad =
       tool.Write("bad.safetensors", Flipped(bytes, 8 * bytes.size() - 1));
-  for (const std::string& files : {whole + " " + bad, bad + " " + whole}) {
-    const Outcome outcome = tool.Inspect(files);
+  for (const auto& [first, second] :
+       {std::pair(whole, bad), std::pair(bad, whole)}) {
+    const Outcome outcome = tool.Inspect(fmt::format("{} {}", first, second));
     CheckError(outcome, "bad.safetensors");
     CHECK_EQ(outcome.out, "");
   }

@@ -91,6 +91,19 @@ TEST_CASE("the record of a relative folder holds elsewhere, too") {
   CHECK(RunMnist({"eval", "--log-dir", folder / "log"}).code == 0);
 }
 
+TEST_CASE("a word is no path, though there is a folder of that name") {
+  TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "synthetic");
+  const std::string line = fmt::format(
+      "cd {} && {}/resnet50 train --data synthetic --model resnet20 --steps 1 "
+      "--batch-size 4 --log-dir log",
+      folder.path(), SLUICE_BIN_DIR);
+  REQUIRE(RunProgram("/bin/sh", {"-c", line}).code == 0);
+  CHECK(RunProgram(SLUICE_BIN_DIR "/resnet50",
+                   {"eval", "--log-dir", folder / "log"})
+            .code == 0);
+}
+
 TEST_CASE("a record that is none, or another program's, is told") {
   TemporaryFolder folder;
   const std::string log = folder / "log";
@@ -146,10 +159,23 @@ TEST_CASE("--config: flags of a file come behind those of the command line") {
   CHECK(testing::Lines(
             RunMnist({"predict", "--config", file, "--log-dir", log}).out) ==
         3);
+  // It may name the folder, whose record then counts.
+  std::ofstream(file) << Json{{"log-dir", log}};
+  CHECK(
+      LastObject(RunMnist({"eval", "--json", "--config", file}).out)["model"] ==
+      "mlp");
+  std::ofstream(file) << Json{{"log-dir", log},
+                              {"restart", true},
+                              {"data-dir", MnistData().path()},
+                              {"model", "softmax"},
+                              {"steps", 1}};
+  CHECK(Contains(RunMnist({"train", "--json", "--config", file}).out,
+                 "\"batch_size\":100"));
+  std::filesystem::copy_file(log + "/run.json", folder / "run.json");
   // A run.json is one.
-  const Outcome same = RunMnist({"train", "--config", log + "/run.json",
+  const Outcome same = RunMnist({"train", "--config", folder / "run.json",
                                  "--json", "--log-dir", folder / "again"});
-  CHECK(LastObject(same.out)["steps"] == 6);
+  CHECK(LastObject(same.out)["steps"] == 1);
 
   std::ofstream(file) << "{\"modle\": \"mlp\"}";
   CheckMnistError(RunMnist({"train", "--config", file}), 1,

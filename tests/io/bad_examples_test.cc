@@ -32,8 +32,11 @@ struct Read {
     if (broken.contains(number)) {
       throw Error(Code::kDataLoss, "number " + std::to_string(number));
     }
+    const uint64_t mark = example.contains("mark")
+                              ? static_cast<uint64_t>(example["mark"].IntAt(0))
+                              : 0;
     example = {{"x", example["x"]},
-               {"key", Tensor::Scalar(static_cast<int64_t>(key))}};
+               {"key", Tensor::Scalar(static_cast<int64_t>(key ^ mark))}};
   }
 };
 
@@ -52,10 +55,19 @@ struct Pipeline {
   std::set<int64_t> broken;
   int64_t batch = 1;
   int64_t prefetch = 0;
+  bool augmented = false;  // below the map that reads
 
+  // Marks each example with the key of a random map of its own.
+  Dataset Input() const {
+    if (!augmented) return numbers;
+    return numbers.MapRandom(8, [](Example& example, uint64_t key) {
+      example.Set("mark", Tensor::Scalar(static_cast<int64_t>(key)));
+    });
+  }
   Dataset Make(int64_t allowed) const {
     auto bad = std::make_shared<BadExamples>(allowed);
-    Dataset out = numbers.MapRandom(5, Read{broken}, bad)
+    Dataset out = Input()
+                      .MapRandom(5, Read{broken}, bad)
                       .Map([](Example&) {})
                       .Batch(batch);
     return prefetch > 0 ? out.Prefetch(prefetch) : out;
@@ -77,12 +89,13 @@ Pipeline Random(std::mt19937& random) {
   }
   pipeline.batch = draw(1, 9);
   pipeline.prefetch = draw(0, 3);
+  pipeline.augmented = draw(0, 1) == 1;
   return pipeline;
 }
 
 // The good ones, with the key that each has where nothing is broken.
 Batches Expected(const Pipeline& pipeline) {
-  Iterator all = pipeline.numbers.MapRandom(5, Read{}).MakeIterator();
+  Iterator all = pipeline.Input().MapRandom(5, Read{}).MakeIterator();
   Batches batches;
   Example example;
   while (*all.Next(&example)) {
@@ -144,6 +157,34 @@ TEST_CASE("a batch of another size goes on behind the same example") {
   ThrowIfError(later.Restore(batches.SavePosition()));
   REQUIRE(*later.Next(&batch));
   CHECK(batch["x"].IntAt(0) == 11);
+}
+
+TEST_CASE("batches that cannot be read are passed over whole") {
+  const auto make = [] {
+    return Numbers(40).Batch(4).Map(
+        [](Example& batch) {
+          const int64_t first = batch["x"].IntAt(0);
+          if (first == 4 || first == 8 || first == 20) {
+            throw Error(Code::kDataLoss, "batch " + std::to_string(first));
+          }
+        },
+        std::make_shared<BadExamples>(10));
+  };
+  std::vector<int64_t> whole;
+  std::vector<std::string> positions;
+  Iterator batches = make().MakeIterator();
+  Example batch;
+  for (positions.push_back(batches.SavePosition()); *batches.Next(&batch);
+       positions.push_back(batches.SavePosition())) {
+    whole.push_back(batch["x"].IntAt(0));
+  }
+  CHECK(whole == std::vector<int64_t>{0, 12, 16, 24, 28, 32, 36});
+  for (size_t at = 0; at < whole.size(); ++at) {
+    Iterator later = make().MakeIterator();
+    ThrowIfError(later.Restore(positions[at]));
+    REQUIRE(*later.Next(&batch));
+    CHECK(batch["x"].IntAt(0) == whole[at]);
+  }
 }
 
 TEST_CASE("no more than are allowed; one that comes again is not another") {

@@ -170,5 +170,17 @@ TEST_CASE("a loss that never is finite ends training") {
   CHECK(Contains(error, "step 15: the loss is inf"));
 }
 
+TEST_CASE("a checkpoint of float16 training is a file of weights") {
+  TemporaryFolder folder;
+  TrainingOptions half = {.log_dir = folder / "half"};
+  half.session.precision = Precision::kFloat16;
+  Trainer(ToySpec(), ToyRun(1), half).Train();
+  const auto saved = CheckpointManager::ForReading(folder / "half");
+  TrainingOptions options;
+  options.weights = saved.PathOf(10);
+  const TrainingResult result = Trainer(ToySpec(), ToyRun(2), options).Train();
+  CHECK(result.steps == 20);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <thread>
 
@@ -107,7 +108,7 @@ TEST_CASE("a slow disk neither stops training nor sees what it does") {
 
 TEST_CASE("saved beside training or not, a resume gives the same bits") {
   const auto train = [](const std::string& log, SaveEvery every,
-                        std::vector<double> epochs) {
+                        const std::vector<double>& epochs) {
     for (const double e : epochs) {
       Trainer(ToySpec(), ToyRun(e),
               {.log_dir = log,
@@ -136,6 +137,32 @@ TEST_CASE("saved beside training or not, a resume gives the same bits") {
   }
 }
 
+TEST_CASE("variables that are not finite are not saved, nor lose what was") {
+  Saving on({.steps = 1, .seconds = 0});
+  SaveCheckpoints save(on.Manager(), {});
+  save.Begin(on.run);
+  REQUIRE(on.run.Step(false));
+  save.AfterStep(on.run);
+  REQUIRE(on.run.Step(false));
+  const Output weights = on.run.graph().Get("fc1/weights");
+  const Tensor sound = on.run.session().Read(weights);
+  Tensor broken = sound.Clone();
+  broken.data<float>()[broken.elements() / 2] = INFINITY;
+  on.run.session().Write(weights, broken);
+  save.AfterEvaluation(on.run, *on.run.Evaluate());
+  save.End(on.run);
+  save.OnError(on.run);
+  CHECK(*on.Reading().Steps() == std::vector<int64_t>{1});
+  CHECK(save.last_path() == on.Reading().PathOf(1));
+  // What a hook writes is saved, also where the snapshot is of the same step.
+  on.run.RenewSnapshot();
+  on.run.session().Write(weights, sound);
+  save.AfterEvaluation(on.run, *on.run.Evaluate());
+  save.End(on.run);
+  CHECK(SameTensors(on.Reading().RestoreStep(2)->checkpoint.tensors,
+                    Values(on.run)));
+}
+
 TEST_CASE("by time") {
   Saving on({.steps = 0, .seconds = 0.02});
   SaveCheckpoints save(on.Manager(), {});
@@ -146,7 +173,6 @@ TEST_CASE("by time") {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   CHECK(on.Reading().Steps()->size() >= 2);
-  CHECK(on.Reading().Steps()->front() > 1);
 }
 
 TEST_CASE("an evaluation's save waits for the one under way") {
@@ -222,7 +248,7 @@ TEST_CASE("an error that leaves the variables alone loses no step") {
   // Of the input.
   TrainerSpec spec = ToySpec();
   spec.input = [](const RunContext& run) {
-    const Dataset points = testing::Points(run);
+    Dataset points = testing::Points(run);
     if (!run.training()) return points;
     return points.Map([n = std::make_shared<int>(0)](Example&) {
       if (++*n == 7) throw Error(Code::kDataLoss, "a bad picture");

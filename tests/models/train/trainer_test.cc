@@ -169,6 +169,41 @@ TEST_CASE("each evaluation is of the newest checkpoint") {
   CHECK(trainer.Evaluate()->step == 30);
 }
 
+TEST_CASE("an epoch that is no whole number of steps is evaluated once") {
+  class Steps : public Hook {
+   public:
+    explicit Steps(std::vector<int64_t>* steps) : steps_(steps) {}
+    void AfterEvaluation(TrainingRun& run, const Evaluation&) override {
+      steps_->push_back(run.step());
+    }
+
+   private:
+    std::vector<int64_t>* steps_;
+  };
+  for (const int64_t batch : {7, 30, 60, 99, 120}) {
+    for (const double every : {0.5, 1.0, 2.0}) {
+      CAPTURE(batch);
+      CAPTURE(every);
+      RunContext run = ToyRun(6);
+      run.batch_size = batch;
+      std::vector<int64_t> steps, expected;
+      Trainer trainer(ToySpec(), run, {.evaluate_every = every});
+      trainer.AddHook(std::make_unique<Steps>(&steps));
+      trainer.Train();
+      const double per_epoch = 250.0 / static_cast<double>(batch);
+      const auto total = static_cast<int64_t>(std::ceil(6 * per_epoch - 1e-9));
+      for (double e = every; e < 6; e += every) {
+        expected.push_back(
+            std::min<int64_t>(total, std::llround(e * per_epoch)));
+      }
+      if (expected.empty() || expected.back() != total) {
+        expected.push_back(total);
+      }
+      CHECK(steps == expected);
+    }
+  }
+}
+
 TEST_CASE("what the evaluation lacks is missed before the first step") {
   TemporaryFolder folder;
   TrainerSpec spec = ToySpec();
@@ -188,7 +223,7 @@ TEST_CASE("an evaluation that fails leaves what was trained behind") {
   TemporaryFolder folder;
   TrainerSpec spec = ToySpec();
   spec.input = [](const RunContext& run) {
-    const Dataset points = testing::Points(run);
+    Dataset points = testing::Points(run);
     if (run.training()) return points;
     return points.Map([](Example& batch) {
       if (batch["x"].shape()[0] > 1)
