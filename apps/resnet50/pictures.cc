@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -102,7 +103,9 @@ SplitList TrainingPictures(const RunContext& run) {
 
 int64_t Classes(const RunContext& run) {
   if (const double given = FlagNumber(run, "classes", 0, 1e6); given > 0) {
-    return static_cast<int64_t>(given);
+    if (given == std::floor(given)) return static_cast<int64_t>(given);
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--classes: wanted a whole number, got {}", given));
   }
   if (SourceOf(run) == Source::kFolder) {
     if (const size_t known = run.class_names.size()) {

@@ -62,6 +62,7 @@ class Reader {
  public:
   explicit Reader(const TrainerSpec& spec)
       : spec_(spec), app_("Trains and runs the model " + spec.name) {
+    app_.name(spec.name);
     app_.require_subcommand(1);
     app_.set_version_flag("--version",
                           fmt::format("{} {}", spec.name, SLUICE_VERSION));

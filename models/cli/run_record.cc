@@ -146,7 +146,10 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     if (!IsRecorded(name, spec, flags.train)) continue;
     if (MayAdd(flags, name)) {
       if (name != kDataDir || !other_data) values[name] = value;
-    } else if (const auto now = given(name); now && *now != value) {
+      continue;
+    }
+    const auto now = given(name);
+    if (now && WithAbsolutePaths({{name, *now}}, spec).at(name) != value) {
       notes->push_back(fmt::format("--{} is {}, the training in '{}' had {}",
                                    name, *now, log_dir, value));
     }
@@ -156,10 +159,10 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
 
 bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
   static const std::set<std::string> kOfTraining = {
-      "batch-size",     "seed",           "deterministic",     "precision",
-      "epochs",         "steps",          "optimizer",         "learning-rate",
-      "evaluate-every", "early-stopping", "learning-rate-for", "clip",
-      "accumulate"};
+      "batch-size",     "seed",           "deterministic", "precision",
+      "epochs",         "steps",          "optimizer",     "learning-rate",
+      "evaluate-every", "early-stopping", "skip-bad",      "learning-rate-for",
+      "clip",           "accumulate"};
   return name == kDataDir || Find(spec, name) != nullptr ||
          (train && kOfTraining.contains(name));
 }

@@ -1,6 +1,7 @@
 // `sluice inspect` on safetensors files: what it says of their values, that no
 // damage goes unseen, and in what two of them differ.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <algorithm>
