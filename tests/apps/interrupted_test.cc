@@ -90,8 +90,11 @@ TEST_CASE("a second signal ends at once and says so") {
     process.Kill(first);
     wait_for("saving after this step");
     process.Kill(second);
-    // One of each may be what ends a session.
-    if (first == SIGHUP) process.Kill(second);
+    // One of each may be what ends a session. Two that come at once are one.
+    for (int more = 0; first == SIGHUP && more < 3; ++more) {
+      pause();
+      process.Kill(second);
+    }
     CHECK(process.Wait() == -second);
     close(reader);
     CHECK(Contains(process.err(), "ending at once"));
@@ -164,17 +167,20 @@ TEST_CASE("killed again and again while it saves, it loses next to nothing") {
                          const std::vector<std::string>& more) {
     std::vector<std::string> arguments =
         OnMnist("train",
-                {"--deterministic", "--steps", "20000", "--evaluate-every", "0",
-                 "--log-dir", folder / log},
+                {"--deterministic", "--threads", "1", "--steps", "1000000",
+                 "--evaluate-every", "0", "--log-dir", folder / log},
                 "softmax");
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   };
+  // As many as fit into a while, where programs start slowly.
   constexpr int kKills = 100;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(90);
   std::mt19937 random(7);
   int64_t step = 0;
   int under_way = 0;
-  for (int kill = 0; kill < kKills; ++kill) {
+  for (int kill = 0; kill < kKills && std::chrono::steady_clock::now() < end;
+       ++kill) {
     const Process process(kMnist,
                           train("killed", {"--save-every", "1", "--json"}));
     REQUIRE(process.WaitFor("\"event\":\"start\""));
@@ -191,16 +197,16 @@ TEST_CASE("killed again and again while it saves, it loses next to nothing") {
   }
   MESSAGE("killed ", under_way, " times under way, then at step ", step);
   CHECK(under_way > 0);
-  CHECK(step > 0);
   // And then goes on as if nothing had been.
-  CHECK(RunMnist(train("killed", {})).code == 0);
-  CHECK(RunMnist(train("whole", {})).code == 0);
+  const std::string last = std::to_string(step + 30);
+  CHECK(RunMnist(train("killed", {"--max-steps", last})).code == 0);
+  CHECK(RunMnist(train("whole", {"--max-steps", last})).code == 0);
   const auto tensors = [&](const std::string& log) {
     std::map<std::string, Tensor> out;
     const auto newest = CheckpointManager::ForReading(folder / log)
                             .RestoreNewest()
                             .ValueOrThrow();
-    CHECK(newest->checkpoint.state.step == 20000);
+    CHECK(newest->checkpoint.state.step == step + 30);
     for (const auto& [name, tensor] : newest->checkpoint.tensors) {
       out[name] = tensor;
     }
