@@ -186,7 +186,7 @@ TEST_CASE("killed again and again while it saves, it loses next to nothing") {
     // Before the first save, and, however slow the machine, beside some.
     REQUIRE(process.WaitFor(random() % 2 != 0 ? "\"event\":\"start\""
                                               : "\"event\":\"first_step\""));
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 100000));
     process.Kill(SIGKILL);
     if (process.Wait() == -SIGKILL) ++under_way;
     const auto newest = CheckpointManager::ForReading(folder / "killed")
