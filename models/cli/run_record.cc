@@ -34,28 +34,29 @@ Result<FlagValues> FlagsOf(const JsonObject& json) {
   return flags;
 }
 
-Result<RunRecord> Parse(const std::string& text) {
+Status Parse(const std::string& text, RunRecord* record) {
   SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
   SLUICE_ASSIGN_OR_RETURN(const std::string format, json.String("format"));
   SLUICE_ASSIGN_OR_RETURN(const int64_t version, json.Int("version"));
   if (format != kFormat || version != 1) {
     return Unimplemented(fmt::format("{} {} is not known", format, version));
   }
-  RunRecord record;
-  SLUICE_ASSIGN_OR_RETURN(record.program, json.String("program"));
-  SLUICE_ASSIGN_OR_RETURN(record.version, json.String("sluice"));
-  SLUICE_ASSIGN_OR_RETURN(record.model, json.String("model"));
+  SLUICE_ASSIGN_OR_RETURN(record->program, json.String("program"));
+  SLUICE_ASSIGN_OR_RETURN(record->version, json.String("sluice"));
+  SLUICE_ASSIGN_OR_RETURN(record->model, json.String("model"));
   SLUICE_ASSIGN_OR_RETURN(const JsonObject flags, json.Object("flags"));
-  SLUICE_ASSIGN_OR_RETURN(record.flags, FlagsOf(flags));
-  return record;
+  SLUICE_ASSIGN_OR_RETURN(record->flags, FlagsOf(flags));
+  return {};
 }
 
 RunRecord ParseOrThrow(const std::string& text, const std::string& path) {
-  Result<RunRecord> record = Parse(text);
-  if (record.ok()) return *std::move(record);
-  throw Error(Code::kDataLoss,
-              fmt::format("'{}' is no record of a training: {}", path,
-                          record.status().message()));
+  RunRecord record;
+  if (const Status parsed = Parse(text, &record); !parsed.ok()) {
+    throw Error(Code::kDataLoss,
+                fmt::format("'{}' is no record of a training: {}", path,
+                            parsed.message()));
+  }
+  return record;
 }
 
 // The flags of a JSON file.
