@@ -20,6 +20,11 @@ bool IsGzip(std::string_view bytes) {
   return bytes.substr(0, 2) == "\x1f\x8b";
 }
 
+uint32_t Crc32(uint32_t crc, std::string_view bytes) {
+  return static_cast<uint32_t>(
+      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
 struct GzipReader::State {
   z_stream stream{};
   std::string_view rest;  // not given to zlib yet

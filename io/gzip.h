@@ -3,6 +3,7 @@
 #define SLUICE_IO_GZIP_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -33,6 +34,9 @@ class GzipReader {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// The CRC-32 of gzip and zip of bytes that follow those of `crc`, 0 at first.
+uint32_t Crc32(uint32_t crc, std::string_view bytes);
 
 }  // namespace sluice
 

@@ -1,7 +1,6 @@
 #include "io/safetensors.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +9,8 @@
 #include <numeric>
 #include <optional>
 #include <set>
+
+#include "io/gzip.h"
 
 namespace sluice {
 namespace {
@@ -50,11 +51,6 @@ std::optional<DType> DTypeInFile(std::string_view name) {
     if (d.name == name) return d.dtype;
   }
   return std::nullopt;
-}
-
-uint32_t Crc32(uint32_t crc, std::string_view bytes) {
-  return static_cast<uint32_t>(
-      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 // The one spelling of a checksum: damage that turned "a" into "A" shows.

@@ -1,12 +1,13 @@
 #include "io/zip.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <optional>
+
+#include "io/gzip.h"
 
 namespace sluice {
 namespace {
@@ -224,11 +225,6 @@ Status CheckApart(std::vector<Record> records) {
   return {};
 }
 
-uint32_t Crc32(std::string_view bytes) {
-  return static_cast<uint32_t>(
-      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
-
 }  // namespace
 
 bool IsZip(std::string_view bytes) {
@@ -273,7 +269,7 @@ Result<std::string_view> ZipArchive::Read(std::string_view name) const {
         "torch.save writes them, are supported",
         name, entry.method));
   }
-  if (Crc32(entry.data) != entry.crc) {
+  if (Crc32(0, entry.data) != entry.crc) {
     return DataLoss(fmt::format(
         "the checksum of entry '{}' is wrong; the file is damaged{}", name,
         entry.crc == 0 ? ", or was saved without checksums" : ""));

@@ -217,7 +217,6 @@ class Reader {
     RunRecord record;
     record.program = spec_.name;
     record.version = SLUICE_VERSION;
-    record.model = spec_.model_name ? spec_.model_name(line_.run) : spec_.name;
     for (const auto& [name, value] : Flags().values) {
       if (value && IsRecorded(name, spec_, /*train=*/true)) {
         record.flags[name] = *value;

@@ -42,7 +42,7 @@ struct CommandLine {
   int64_t count = 0;     // predict: examples, 0 for all
   std::string output;    // export: the folder to write
   BenchmarkOptions benchmark;
-  RunRecord record;                // train: for the folder
+  RunRecord record;                // train: for the folder, but for the model
   std::vector<std::string> notes;  // for people, before it runs
 };
 

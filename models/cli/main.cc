@@ -146,12 +146,13 @@ int ReportInterrupt(const CommandLine& line, int64_t step,
         {"checkpoint",
          checkpoint}}.dump());
   }
-  console::Note(checkpoint.empty()
-                    ? fmt::format("{} at step {}: nothing was saved, there is "
-                                  "no --log-dir",
-                                  InterruptName(signal), step)
-                    : fmt::format("{} at step {}: saved {}",
-                                  InterruptName(signal), step, checkpoint));
+  std::string what = "saved " + checkpoint;
+  if (checkpoint.empty()) {
+    what = "nothing was saved";
+    if (line.training.log_dir.empty()) what += ", there is no --log-dir";
+  }
+  console::Note(
+      fmt::format("{} at step {}: {}", InterruptName(signal), step, what));
   return 128 + signal;
 }
 
@@ -179,9 +180,10 @@ int Train(const TrainerSpec& spec, const CommandLine& line) {
   }
   if (options.log_dir.empty()) {
     console::Note("nothing will be saved: there is no --log-dir");
-  }
-  if (!options.log_dir.empty()) {
-    trainer.AddHook(std::make_unique<RecordRun>(line.record));
+  } else {
+    RunRecord record = line.record;
+    record.model = ModelName(spec, line.run);
+    trainer.AddHook(std::make_unique<RecordRun>(std::move(record)));
   }
   const BadReport bad(*line.run.bad_examples);
   const TrainingResult result = trainer.Train();
@@ -266,10 +268,10 @@ int Predict(const TrainerSpec& spec, const CommandLine& line) {
     PredictAll(spec, named, trainer, model.get(),
                [&](const Example& exports) { return printer.Print(exports); });
   } catch (const Error&) {
-    printer.PrintRest();  // of what is all bad nothing else is said
+    printer.PrintBad();  // of what is all bad nothing else is said
     throw;
   }
-  printer.PrintRest();
+  printer.PrintBad();
   if (printer.bad() > 0) {
     console::Note(fmt::format("{} that could not be read", printer.bad()));
   }

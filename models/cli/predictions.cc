@@ -81,10 +81,6 @@ bool PredictionPrinter::Print(const Example& exports) {
   return true;
 }
 
-void PredictionPrinter::PrintRest() {
-  PrintBad();
-}
-
 void PredictionPrinter::PrintBad() {
   for (; options_.bad != nullptr && !Enough(); ++next_) {
     const std::string what = options_.bad->At(next_);

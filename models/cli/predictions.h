@@ -31,15 +31,14 @@ class PredictionPrinter {
   // The exports of a batch, and the bad examples before and within it. False
   // when enough examples are printed.
   bool Print(const Example& exports);
-  // The bad examples after the last batch.
-  void PrintRest();
+  // The bad ones among the next examples, up to the next good one; after the
+  // last batch, those that are left.
+  void PrintBad();
   // How many bad ones were printed.
   int64_t bad() const { return bad_; }
 
  private:
   bool Enough() const { return options_.count > 0 && next_ >= options_.count; }
-  // What is wrong with the next examples, up to the next good one.
-  void PrintBad();
   // The file or, without files, the number of the next example.
   std::string Source() const;
   void PrintExports(const Example& exports, int64_t row) const;

@@ -84,7 +84,8 @@ bool SaveCheckpoints::Due(const TrainingRun& run) const {
 
 void SaveCheckpoints::AfterStep(TrainingRun& run) {
   if (writer_.busy()) return;
-  Wait(run);  // which returns at once, and throws if the save failed
+  // Which returns at once, and throws if the save failed.
+  if (snapshot_ != nullptr) Wait(run);
   if (!Due(run)) return;
   run.Finish();
   // Else NanStop has a look at it first.
