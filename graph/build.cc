@@ -273,14 +273,15 @@ Output Graph::Variable(const std::string& name, const Initializer& initializer,
                             "another name or scope ({})",
                             scope_ + name, FormatLocation(location)));
   }
-  Output variable = Add({"Variable",
-                         {},
-                         {{"dtype", initializer.dtype},
-                          {"shape", initializer.shape},
-                          {"trainable", options.trainable}},
-                         name},
-                        location)
-                        .output(0);
+  Output variable =
+      Add({"Variable",
+           {},
+           {{"dtype", initializer.dtype},
+            {"shape", initializer.shape},
+            {"trainable", options.trainable && !Frozen(scope_ + name)}},
+           name},
+          location)
+          .output(0);
   // Not below any control input: initialisation runs by itself.
   const std::vector<Node*> controls = std::exchange(controls_, {});
   LocationScope at(*this, location);

@@ -211,6 +211,13 @@ class Graph {
   Output Variable(const std::string& name, const Initializer& initializer,
                   const VariableOptions& options = {},
                   Location location = Location::current());
+  // Variables made from now on whose names `frozen` accepts are not trainable,
+  // and statistics among them are not updated by their layers: fine-tuning
+  // leaves them as they are. Null: none.
+  void Freeze(std::function<bool(std::string_view name)> frozen) {
+    frozen_ = std::move(frozen);
+  }
+  bool Frozen(std::string_view name) const { return frozen_ && frozen_(name); }
   Output Constant(Tensor value, const std::string& name = "const",
                   Location location = Location::current());
   // A scalar. Throws Error if dtype cannot hold it.
@@ -282,6 +289,7 @@ class Graph {
   std::unordered_map<std::string, Node*> by_name_;
   mutable std::unordered_map<std::string, int> next_suffix_;
   std::vector<Operation> updates_;
+  std::function<bool(std::string_view name)> frozen_;
   uint64_t version_ = 0;
   int next_id_ = 0;
   std::string scope_;            // "tower/fc1/" or empty

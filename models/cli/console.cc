@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "engine/thread_annotations.h"
 
@@ -84,6 +85,22 @@ int OutputError() {
 
 void Reporter::Note(std::string_view line) {
   console::Note(line);
+}
+
+void Reporter::Evaluating(int64_t done, int64_t all) {
+  const Clock::time_point now = Clock::now();
+  if (!std::exchange(evaluating_, done < all)) shown_ = now;
+  const Clock::duration interval = IsTerminal() ? kStatusRenewal : interval_;
+  // What is shown at its end is its result.
+  if (!evaluating_ || now - shown_ < interval) return;
+  shown_ = now;
+  const std::string line = fmt::format("evaluating: {} of {} examples",
+                                       WithThousands(done), WithThousands(all));
+  if (IsTerminal()) {
+    SetStatus(line);
+  } else {
+    console::Note(line);
+  }
 }
 
 std::string WithThousands(long long number) {

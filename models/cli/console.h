@@ -3,12 +3,17 @@
 #ifndef SLUICE_MODELS_CLI_CONSOLE_H_
 #define SLUICE_MODELS_CLI_CONSOLE_H_
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "models/train/reporter.h"
 
 namespace sluice::console {
+
+// Between renewals of a status line.
+inline constexpr std::chrono::milliseconds kStatusRenewal(200);
 
 // Is stderr a terminal, so that a status line can be overwritten?
 bool IsTerminal();
@@ -26,10 +31,20 @@ void Print(std::string_view line);
 // The errno of the last that was dropped; 0: none was.
 int OutputError();
 
-// Notes of the trainer's, as Note prints them.
+// Notes of the trainer's, as Note prints them. Evaluations are shown in the
+// status line or, where there is none, as a note every `interval`.
 class Reporter : public sluice::Reporter {
  public:
+  using Clock = std::chrono::steady_clock;
+  explicit Reporter(Clock::duration interval = std::chrono::seconds(10))
+      : interval_(interval) {}
   void Note(std::string_view line) override;
+  void Evaluating(int64_t done, int64_t all) override;
+
+ private:
+  Clock::duration interval_;
+  bool evaluating_ = false;
+  Clock::time_point shown_;
 };
 
 // "1,234,567"

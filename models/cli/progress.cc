@@ -12,9 +12,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between renewals of the status line.
-constexpr std::chrono::milliseconds kRenewal(200);
-
 }  // namespace
 
 std::string Describe(
@@ -81,7 +78,7 @@ std::string Progress::Line(TrainingRun& run) {
 void Progress::AfterStep(TrainingRun& run) {
   if (console::IsTerminal()) {
     const Clock::time_point now = Clock::now();
-    if (now - shown_ < kRenewal) return;
+    if (now - shown_ < console::kStatusRenewal) return;
     shown_ = now;
     console::SetStatus(Line(run));
   } else if (Measures(run, run.step())) {

@@ -155,7 +155,9 @@ Output BatchNorm(const Scope& scope, Operand x,
   const Output offset = variable("offset", 0, true);
   const Output mean = variable("running_mean", 0, false);
   const Output variance = variable("running_variance", 1, false);
-  if (!options.training) {
+  const bool frozen = layer.graph().Frozen(mean.name()) ||
+                      layer.graph().Frozen(variance.name());
+  if (!options.training || frozen) {
     return Activate(
         options.activation,
         BatchNormInference(x, scale, offset, mean, variance, options.epsilon));

@@ -71,7 +71,8 @@ Output GlobalAvgPool(Operand x);
 
 struct BatchNormOptions {
   // Whether to normalise by the batch and to update the running statistics
-  // (Graph::updates, which Minimize runs), or to normalise by these.
+  // (Graph::updates, which Minimize runs), or to normalise by these. Where they
+  // are frozen (Graph::Freeze), always by these.
   bool training = false;
   double momentum = 0.9;  // of the running statistics
   double epsilon = 1e-5;

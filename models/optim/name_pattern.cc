@@ -48,6 +48,15 @@ bool MatchesPattern(std::string_view name, std::string_view pattern) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
+bool MatchesAny(std::string_view name, std::string_view patterns) {
+  while (!patterns.empty()) {
+    const size_t end = std::min(patterns.find(','), patterns.size());
+    if (MatchesPattern(name, patterns.substr(0, end))) return true;
+    patterns.remove_prefix(std::min(end + 1, patterns.size()));
+  }
+  return false;
+}
+
 Result<std::vector<std::string>> SelectNames(
     std::string_view patterns, const std::vector<std::string>& names) {
   std::vector<bool> selected(names.size());

@@ -17,6 +17,9 @@ namespace sluice {
 // Whether the whole name is as the pattern says.
 bool MatchesPattern(std::string_view name, std::string_view pattern);
 
+// Whether it is as one of the patterns says, which have commas between them.
+bool MatchesAny(std::string_view name, std::string_view patterns);
+
 // Those of `names`, in their order, that match one of `patterns`, which has
 // commas between them; none for "". kInvalidArgument for an empty pattern
 // beside a comma, and for one that matches none of the names: the error says

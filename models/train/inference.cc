@@ -100,18 +100,35 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
   }
 }
 
-std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
+std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
   const auto begin = std::chrono::steady_clock::now();
-  PrepareEvaluation();
+  const std::vector<Output> needed = TensorsOf(figures_);
+  if (watch.each && watched_ == nullptr) {
+    std::vector<Output> fetches = needed;
+    for (const auto& [name, output] : model_.exports) fetches.push_back(output);
+    watched_ =
+        std::make_unique<BatchStep>(*session_, *features_, std::move(fetches));
+  }
+  BatchStep& step = watch.each ? *watched_ : *evaluate_;
+  PrepareEvaluation(step);
   MetricsOverSet figures(figures_);
   Evaluation evaluation;
   Iterator batches = input_.MakeIterator();
   Example batch;
   while (batches.Next(&batch).ValueOrThrow()) {
-    if (Stopped(stop)) return std::nullopt;
+    if (Stopped(watch.stop)) return std::nullopt;
     const int64_t rows = RowsOf(batch);
-    figures.Add(evaluate_->Run(batch), rows);
+    const std::span<const Tensor> values = step.Run(batch);
+    figures.Add(values.first(needed.size()), rows);
     evaluation.examples += rows;
+    if (watch.each &&
+        !watch.each(batch, ExportsOf(values.subspan(needed.size())))) {
+      return std::nullopt;
+    }
+    if (watch.reporter != nullptr) {
+      watch.reporter->Evaluating(evaluation.examples,
+                                 input_.examples_per_epoch());
+    }
   }
   evaluation.set = set_;
   evaluation.values = figures.Values();
@@ -121,8 +138,12 @@ std::optional<Evaluation> Inference::Evaluate(const StopToken* stop) {
   return evaluation;
 }
 
-StepInfo Inference::PrepareEvaluation() {
-  return evaluate_->Prepare(FullBatch(input_));
+Example Inference::ExportsOf(std::span<const Tensor> values) const {
+  Example exports;
+  for (size_t i = 0; i < values.size(); ++i) {
+    exports.Set(model_.exports[i].first, values[i]);
+  }
+  return exports;
 }
 
 StepInfo Inference::PreparePrediction() {
@@ -139,12 +160,7 @@ void Inference::Predict(const OnBatch& fn, const StopToken* stop) {
   Iterator batches = input_.MakeIterator();
   Example batch;
   while (!Stopped(stop) && batches.Next(&batch).ValueOrThrow()) {
-    const std::span<const Tensor> values = predict_->Run(batch);
-    Example exports;
-    for (size_t i = 0; i < values.size(); ++i) {
-      exports.Set(model_.exports[i].first, values[i]);
-    }
-    if (!fn(batch, exports)) return;
+    if (!fn(batch, ExportsOf(predict_->Run(batch)))) return;
   }
 }
 

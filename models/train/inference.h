@@ -34,6 +34,23 @@ struct Evaluation {
   const double* Find(std::string_view name) const;
 };
 
+// Gets each batch with the model's exports for it; returns whether to go on.
+using OnBatch =
+    std::function<bool(const Example& batch, const Example& exports)>;
+
+// What an evaluation asks and tells on its way. None is owned, each may be
+// missing.
+struct EvaluationWatch {
+  const StopToken* stop = nullptr;
+  Reporter* reporter = nullptr;
+  OnBatch each = nullptr;  // has the exports computed, too
+};
+
+// How many examples the largest batch of an input has.
+int64_t FullBatch(const Dataset& input);
+// How many examples a batch holds.
+int64_t RowsOf(const Example& batch);
+
 // One thread at a time.
 class Inference {
  public:
@@ -55,14 +72,12 @@ class Inference {
   // trains the same model.
   void CopyVariables(const Graph& graph, const Session& session);
 
-  // The whole set, the last batch as large as it is. nullopt when `stop`,
-  // unless null, cut it short.
-  std::optional<Evaluation> Evaluate(const StopToken* stop = nullptr);
+  // The whole set, the last batch as large as it is. nullopt when `watch` cut
+  // it short.
+  std::optional<Evaluation> Evaluate(const EvaluationWatch& watch = {});
 
-  // Calls fn for each batch with it and with the model's exports, until fn
-  // returns false or `stop`, unless null, says so.
-  using OnBatch =
-      std::function<bool(const Example& batch, const Example& exports)>;
+  // Calls fn for each batch, until it returns false or `stop`, unless null,
+  // says so.
   void Predict(const OnBatch& fn, const StopToken* stop = nullptr);
 
   // The exports for one batch, in the model's order; the next call overwrites
@@ -72,7 +87,7 @@ class Inference {
   }
   // Plan for full batches (BatchStep::Prepare).
   StepInfo PreparePrediction();
-  StepInfo PrepareEvaluation();
+  StepInfo PrepareEvaluation() { return PrepareEvaluation(*evaluate_); }
   // First values for all variables.
   void Initialize() { session_->Initialize(); }
 
@@ -87,6 +102,12 @@ class Inference {
   }
 
  private:
+  StepInfo PrepareEvaluation(BatchStep& step) const {
+    return step.Prepare(FullBatch(input_));
+  }
+  // Of the model's exports, whose values they are.
+  Example ExportsOf(std::span<const Tensor> values) const;
+
   RunContext run_;
   std::string set_;
   Dataset input_;
@@ -96,13 +117,9 @@ class Inference {
   NamedMetrics figures_;  // "loss", then the model's metrics
   std::unique_ptr<Session> session_;
   std::unique_ptr<BatchStep> evaluate_;  // fetches what the figures need
+  std::unique_ptr<BatchStep> watched_;   // the same and the exports, once asked
   std::unique_ptr<BatchStep> predict_;   // fetches the exports
 };
-
-// How many examples the largest batch of an input has.
-int64_t FullBatch(const Dataset& input);
-// How many examples a batch holds.
-int64_t RowsOf(const Example& batch);
 
 }  // namespace sluice
 

@@ -4,6 +4,7 @@
 #ifndef SLUICE_MODELS_TRAIN_REPORTER_H_
 #define SLUICE_MODELS_TRAIN_REPORTER_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,9 @@ class Reporter {
   virtual ~Reporter() = default;
   // One line, without its end.
   virtual void Note(std::string_view line) = 0;
+  // How many examples of an evaluation are done. Called after each batch; who
+  // shows it chooses how often.
+  virtual void Evaluating(int64_t /*done*/, int64_t /*all*/) {}
 };
 
 // Is asked between steps, and between batches of an evaluation or prediction,

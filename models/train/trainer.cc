@@ -280,11 +280,11 @@ Trainer::TrainedModel Trainer::Trained(Mode mode) {
   return model;
 }
 
-std::optional<Evaluation> Trainer::Evaluate() {
+std::optional<Evaluation> Trainer::Evaluate(const OnBatch& each) {
   const TrainedModel model = Trained(Mode::kEval);
   model.inference->Freeze();
-  std::optional<Evaluation> evaluation =
-      model.inference->Evaluate(options_.stop);
+  std::optional<Evaluation> evaluation = model.inference->Evaluate(
+      {.stop = options_.stop, .reporter = options_.reporter, .each = each});
   if (evaluation) {
     evaluation->step = model.step;
     evaluation->checkpoint = model.checkpoint;
@@ -292,7 +292,7 @@ std::optional<Evaluation> Trainer::Evaluate() {
   return evaluation;
 }
 
-void Trainer::Predict(const Inference::OnBatch& fn) {
+void Trainer::Predict(const OnBatch& fn) {
   const TrainedModel model = Trained(Mode::kPredict);
   model.inference->Freeze();
   model.inference->Predict(fn, options_.stop);

@@ -47,10 +47,11 @@ class Trainer {
   TrainingResult Train();
 
   // With options.weights, or else options.checkpoint of those in
-  // options.log_dir. The step is 0 for weights. nullopt: cut short by
+  // options.log_dir. The step is 0 for weights. `each`, unless null, gets the
+  // batches and what the model exports for them. nullopt: cut short by it or by
   // options.stop.
-  std::optional<Evaluation> Evaluate();
-  void Predict(const Inference::OnBatch& fn);
+  std::optional<Evaluation> Evaluate(const OnBatch& each = nullptr);
+  void Predict(const OnBatch& fn);
   // Of the training whose checkpoint that is, as it recorded them; else empty.
   std::vector<std::string> ClassNames() const;
   // Writes a folder that LoadExported (models/train/export.h) reads.

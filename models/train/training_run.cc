@@ -9,6 +9,7 @@
 
 #include "graph/compile/extract.h"
 #include "models/optim/loss_scale.h"
+#include "models/optim/name_pattern.h"
 
 namespace sluice {
 namespace {
@@ -81,6 +82,15 @@ std::string Difference(const std::vector<std::string>& before,
                      *was, *is);
 }
 
+// Patterns that match none are a mistake; so is nothing left to train, which
+// Minimize says.
+void CheckFrozen(const std::string& patterns,
+                 const std::vector<Output>& variables) {
+  std::vector<std::string> names;
+  for (const Output& variable : variables) names.push_back(variable.name());
+  ThrowIfError(SelectNames(patterns, names).status().WithContext("freeze"));
+}
+
 }  // namespace
 
 SaveEvery ParseSaveEvery(const std::string& text) {
@@ -129,6 +139,9 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   features_ = std::make_unique<Features>(graph_, input_.Sample());
   CheckBatchSize(spec, input_, context_);
+  graph_.Freeze([patterns = options_.freeze](std::string_view name) {
+    return MatchesAny(name, patterns);
+  });
   Scope root(graph_);
   model_ = spec.model(root, *features_, context_);
   if (!model_.loss.valid()) {
@@ -137,6 +150,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
         fmt::format("{}: the model function returned no loss", spec.name));
   }
   model_variables_ = graph_.Variables();
+  CheckFrozen(options_.freeze, model_variables_);
   const Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
   train_ = optimizer.Minimize(model_.loss);
@@ -318,7 +332,8 @@ LoadedWeights TrainingRun::LoadWeights() {
 std::optional<Evaluation> TrainingRun::Evaluate() {
   Finish();
   inference_->CopyVariables(graph_, *session_);
-  std::optional<Evaluation> evaluation = inference_->Evaluate(options_.stop);
+  std::optional<Evaluation> evaluation = inference_->Evaluate(
+      {.stop = options_.stop, .reporter = options_.reporter});
   if (evaluation) evaluation->step = step_;
   return evaluation;
 }

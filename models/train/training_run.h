@@ -41,6 +41,9 @@ struct TrainingOptions {
   // patterns of names (models/optim/name_pattern.h).
   std::string weights;
   std::string reset;
+  // Variables that training leaves as they are, statistics among them too:
+  // patterns of names. They have no decay, no slots and no gradient.
+  std::string freeze;
   CheckpointChoice checkpoint;  // for what is not training
   int keep_checkpoints = 5;
   SaveEvery save_every;
