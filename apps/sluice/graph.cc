@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <set>
+#include <string>
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
@@ -14,6 +15,7 @@
 #include "graph/compile/memory_report.h"
 #include "graph/passes/pipeline.h"
 #include "graph/session/step_builder.h"
+#include "graph/text/dot.h"
 #include "graph/text/text.h"
 #include "graph/text/text_tensor.h"
 #include "io/file.h"
@@ -84,6 +86,10 @@ void RequireShapes(const Graph& graph) {
   }
 }
 
+const char* CommentMark(const GraphOptions& options) {
+  return options.dot.empty() ? "#" : "//";
+}
+
 // What the fusion pass did, before the graph: as comments, or objects.
 void PrintFusions(const std::vector<passes::Fusion>& fusions,
                   const GraphOptions& options) {
@@ -96,14 +102,14 @@ void PrintFusions(const std::vector<passes::Fusion>& fusions,
                  {"merged", fusion.merged},
                  {"bytes_saved", fusion.bytes_saved}});
     } else {
-      fmt::print("{} {} {} saves {} bytes: {}\n", options.dot ? "//" : "#",
+      fmt::print("{} {} {} saves {} bytes: {}\n", CommentMark(options),
                  fusion.op, fusion.node, fusion.bytes_saved,
                  fmt::join(fusion.merged, ", "));
     }
   }
   if (!options.json) {
     fmt::print("{} {} fused nodes save {} bytes of memory traffic a step\n",
-               options.dot ? "//" : "#", fusions.size(), total);
+               CommentMark(options), fusions.size(), total);
   }
 }
 
@@ -187,8 +193,10 @@ Json NodeJson(const Node& node) {
 }
 
 void Print(const Graph& graph, const GraphOptions& options) {
-  if (options.dot) {
+  if (options.dot == "full") {
     fmt::print("{}", PrintDot(graph));
+  } else if (!options.dot.empty()) {
+    fmt::print("{}", PrintOverview(graph, std::stoi(options.dot)));
   } else if (options.json) {
     for (const Node* node : graph.TopologicalOrder())
       PrintJson(NodeJson(*node));
@@ -305,8 +313,7 @@ void ShowGraph(const GraphOptions& options) {
       continue;
     }
     for (const auto& [device, part] : Parts(graph)) {
-      if (!options.json)
-        fmt::print("{} {}\n", options.dot ? "//" : "#", device);
+      if (!options.json) fmt::print("{} {}\n", CommentMark(options), device);
       Print(*part, options);
     }
     return;

@@ -90,7 +90,20 @@ TEST_CASE("graph prints what was saved") {
   CHECK_EQ(nodes[0]["name"], "x");
   CHECK_EQ(nodes[0]["outputs"][0]["shape"], Json({-1, 4}));
   CHECK_EQ(nodes[5]["device"], "/cpu:1");
-  CHECK(Contains(tool.Run("graph --dot " + file).out, "digraph {"));
+
+  // Constants are no boxes of the overview, so its constant has none.
+  const std::string overview = tool.Run("graph --dot " + file).out;
+  CHECK_EQ(overview.rfind("// 6 nodes as 5 boxes\ndigraph {\n", 0), 0);
+  CHECK_EQ(tool.Run("graph --dot=60 " + file).out, overview);
+  CHECK_EQ(
+      tool.Run("graph --dot=1 " + file).out.rfind("// 6 nodes as 1 box\n", 0),
+      0);
+  CHECK_EQ(tool.Run("graph --dot=full " + file).out,
+           PrintDot(*ParseGraph(text).ValueOrThrow()));
+  // Passes leave gaps among the nodes' numbers.
+  CHECK(
+      Contains(tool.Run("graph --dot --keep mat_mul --pass prune " + file).out,
+               "as 4 boxes\n"));
 }
 
 // A saved step of one feed and one fetch, with `from` replaced by `to`.
@@ -310,6 +323,8 @@ TEST_CASE("whatever is wrong is said in one line") {
       {"graph --nope " + graph, 2, "--nope"},
       {"graph --pass nope " + graph, 2, "nope not in {prune,"},
       {"graph --dot --json " + graph, 2, "excludes"},
+      {"graph --dot=half " + graph, 2, "half not in {full}"},
+      {"graph --dot=0 " + graph, 2, "0 not in range 1"},
       {"graph --memory --pass fuse " + graph, 2, "excludes"},
       {"graph --memory --precision fp8 " + graph, 1, "got 'fp8'"},
       {"graph /nowhere", 1, "cannot open '/nowhere'"},

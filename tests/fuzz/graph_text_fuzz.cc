@@ -1,6 +1,7 @@
 // Any text makes a graph or an error; a graph survives being printed and read
 // again, and the passes that run no kernels.
 #include "graph/passes/passes.h"
+#include "graph/text/dot.h"
 #include "graph/text/text.h"
 #include "tests/support/described.h"
 
@@ -15,6 +16,7 @@ void Check(std::string_view text) {
   SLUICE_CHECK(again.ok());
   SLUICE_CHECK(PrintGraph(**again) == printed);
   PrintDot(**again);
+  PrintOverview(**again);
 
   Graph& step = **again;
   if (!passes::Verify(step).ok()) return;
