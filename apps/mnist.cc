@@ -8,6 +8,8 @@
 #include "io/datasets.h"
 #include "models/cli/console.h"
 #include "models/cli/main.h"
+#include "models/nn/class_weights.h"
+#include "models/nn/losses.h"
 #include "models/nn/metrics.h"
 #include "models/zoo/mnist_networks.h"
 
@@ -20,6 +22,8 @@ constexpr int64_t kSyntheticTraining = 20'000;
 constexpr int64_t kSyntheticTest = 5'000;
 constexpr uint64_t kTrainingSequence = 1;
 constexpr uint64_t kTestSequence = 2;
+
+constexpr int64_t kClasses = 10;
 
 Dataset Digits(const RunContext& run) {
   if (!run.files.empty()) return mnist::Pictures(run);
@@ -47,7 +51,12 @@ Dataset Input(const RunContext& run) {
 ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
   const Output logits =
       MnistNetwork(scope, run.flag("model"), in["image"], run.training());
-  return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+  const std::string& weights = run.flag("class-weights");
+  return {.loss = losses::SparseSoftmaxCrossEntropy(
+              logits, in["label"], {},
+              run.training() && !weights.empty()
+                  ? ParseClassWeights(weights, kClasses, {})
+                  : std::vector<double>()),
           .metrics = {{"accuracy", Accuracy(logits, in["label"])}},
           .exports = {{"probabilities", Softmax(logits)},
                       {"digit", ArgMax(logits)}}};
@@ -77,7 +86,11 @@ int main(int argc, char** argv) {
        .flags = {{"model",
                   "Softmax regression, perceptron or convolutions",
                   "cnn",
-                  {"softmax", "mlp", "cnn"}}},
+                  {"softmax", "mlp", "cnn"}},
+                 {"class-weights",
+                  "Of the loss in training: DIGIT=WEIGHT, several with commas "
+                  "between them (default: all 1)",
+                  ""}},
        .files = "JPEG or PNG pictures of a digit each",
        .defaults = Defaults,
        .model_name = [](const RunContext& run) { return run.flag("model"); },

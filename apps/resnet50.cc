@@ -44,7 +44,8 @@ ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
   const double smoothing =
       run.training() ? FlagNumber(run, "label-smoothing", 0, 1) : 0;
   const Output loss = losses::SparseSoftmaxCrossEntropy(
-      logits, label, {.label_smoothing = smoothing});
+      logits, label, {.label_smoothing = smoothing},
+      run.training() ? ClassWeights(run) : std::vector<double>());
   ModelSpec spec = {.loss = loss,
                     .metrics = {{"accuracy", Accuracy(logits, label)}},
                     .exports = {{"probabilities", Softmax(logits)},
@@ -162,6 +163,11 @@ int main(int argc, char** argv) {
                   "resnet50", ResNetNames()},
                  {"classes", "How many; 0: as the data have", "0"},
                  {"label-smoothing", "Of training (default: 0.1, CIFAR 0)", ""},
+                 {"class-weights",
+                  "Of the loss in training: CLASS=WEIGHT, several with commas "
+                  "between them, or balanced, by how many pictures each has "
+                  "(default: all 1)",
+                  ""},
                  {"weight-decay",
                   "L2, except of biases and batch norm (default: 5e-5, CIFAR "
                   "5e-4)",
@@ -190,6 +196,7 @@ int main(int argc, char** argv) {
                   Flag::Kind::kPath}},
        .files = "JPEG or PNG images to classify",
        .class_names = ClassNames,
+       .example_names = ExampleNames,
        .defaults = Defaults,
        .model_name = [](const RunContext& run) { return run.flag("model"); },
        .dataset_name = [](const RunContext& run) { return run.flag("data"); },

@@ -14,6 +14,7 @@
 #include "io/image.h"
 #include "io/image_list.h"
 #include "models/cli/console.h"
+#include "models/nn/class_weights.h"
 #include "models/zoo/resnet.h"
 
 namespace sluice::resnet50 {
@@ -101,19 +102,36 @@ SplitList TrainingPictures(const RunContext& run) {
 
 }  // namespace
 
+namespace {
+
+// How many classes the data have; nullopt where they say nothing of it.
+std::optional<int64_t> ClassesOfData(const RunContext& run) {
+  if (SourceOf(run) != Source::kFolder) return std::nullopt;
+  if (const size_t known = run.class_names.size()) {
+    return static_cast<int64_t>(known);
+  }
+  return TrainingPictures(run).training.classes;
+}
+
+}  // namespace
+
 int64_t Classes(const RunContext& run) {
-  if (const double given = FlagNumber(run, "classes", 0, 1e6); given > 0) {
-    if (given == std::floor(given)) return static_cast<int64_t>(given);
+  const double given = FlagNumber(run, "classes", 0, 1e6);
+  if (given != std::floor(given)) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--classes: wanted a whole number, got {}", given));
   }
-  if (SourceOf(run) == Source::kFolder) {
-    if (const size_t known = run.class_names.size()) {
-      return static_cast<int64_t>(known);
-    }
-    return TrainingPictures(run).training.classes;
+  // Pictures alone, for a model that was trained elsewhere, say nothing.
+  const bool asked =
+      given > 0 && (!run.files.empty() || run.mode == Mode::kPredict);
+  const auto of_data = asked ? std::nullopt : ClassesOfData(run);
+  if (given == 0) return of_data.value_or(Small(run) ? 10 : kImageNetClasses);
+  if (of_data && static_cast<double>(*of_data) > given) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--classes {:g}: '{}' has {} classes", given,
+                            run.flag("data"), *of_data));
   }
-  return Small(run) ? 10 : kImageNetClasses;
+  return static_cast<int64_t>(given);
 }
 
 namespace {
@@ -257,6 +275,35 @@ Dataset Examples(const RunContext& run) {
   return cifar.MapRandom(run.seed, [](Example& example, uint64_t key) {
     example["image"] = RandomPadCrop(example["image"], 4, key);
   });
+}
+
+std::vector<double> ClassWeights(const RunContext& run) {
+  const std::string& text = run.flag("class-weights");
+  if (text.empty()) return {};
+  const int64_t classes = Classes(run);
+  if (text != "balanced") {
+    return ParseClassWeights(text, classes, ClassNames(run));
+  }
+  if (SourceOf(run) != Source::kFolder) {
+    throw Error(Code::kInvalidArgument,
+                "--class-weights balanced is for --data FOLDER; of other data "
+                "all classes have as many pictures");
+  }
+  std::vector<int64_t> counts(classes);
+  for (const int64_t label : TrainingPictures(run).training.labels) {
+    ++counts[label];
+  }
+  return BalancedWeights(counts);
+}
+
+std::vector<std::string> ExampleNames(const RunContext& run) {
+  std::vector<std::string> names;
+  if (SourceOf(run) != Source::kFolder) return names;
+  const ImageList list = OtherPictures(run);
+  for (size_t i = 0; i < list.paths.size(); ++i) {
+    names.emplace_back(list.Relative(i));
+  }
+  return names;
 }
 
 std::string EvaluatedOn(const RunContext& run) {

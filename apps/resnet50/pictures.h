@@ -38,6 +38,13 @@ int64_t Classes(const RunContext& run);
 // Their names, for people; none where they are not known.
 std::vector<std::string> ClassNames(const RunContext& run);
 
+// As --class-weights says, one for each class; none where it says nothing.
+std::vector<double> ClassWeights(const RunContext& run);
+
+// The files that an evaluation reads, from their folder on; none where it does
+// not read files.
+std::vector<std::string> ExampleNames(const RunContext& run);
+
 // What an evaluation is of: "test", "validation" or "training".
 std::string EvaluatedOn(const RunContext& run);
 

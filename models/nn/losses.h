@@ -3,14 +3,23 @@
 #ifndef SLUICE_MODELS_NN_LOSSES_H_
 #define SLUICE_MODELS_NN_LOSSES_H_
 
+#include <vector>
+
 #include "graph/graph.h"
 #include "graph/ops/loss.h"
 
 namespace sluice::losses {
 
-// Of logits [n, classes] and int32 or int64 labels [n].
+// Of logits [n, classes] and int32 or int64 labels [n]. With class weights, one
+// for each class, the WeightedMean of the examples' losses by ClassWeightsOf
+// the labels. That is PyTorch's CrossEntropyLoss(weight=...) unless labels are
+// smoothed: here the whole loss of an example then has the weight of its label,
+// there each class that the label is smoothed over brings its own. The mean of
+// several batches' losses is not that of all their examples, since batches
+// differ in weight.
 Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
-                                 const CrossEntropyOptions& options = {});
+                                 const CrossEntropyOptions& options = {},
+                                 const std::vector<double>& class_weights = {});
 // Of logits and probabilities of one shape [n, classes].
 Output SoftmaxCrossEntropy(Operand logits, Operand labels,
                            const CrossEntropyOptions& options = {});
@@ -20,6 +29,16 @@ Output SigmoidCrossEntropy(Operand logits, Operand labels);
 // d^2 / 2 where |d| <= delta, delta (|d| - delta / 2) elsewhere, d being the
 // difference (Huber, 1964).
 Output Huber(Operand predictions, Operand targets, double delta = 1);
+
+// sum(values * weights) / sum(weights), a scalar; 0, and with it the gradient
+// of the values, where all weights are 0. Floating point of one dtype and
+// shape; values finite, weights not negative.
+Output WeightedMean(Operand values, Operand weights);
+
+// float32 [n]: of each int32 or int64 label [n] the weight of its class; a
+// label outside [0, classes) fails the step. Throws Error(kInvalidArgument) for
+// weights that are none (CheckClassWeights).
+Output ClassWeightsOf(Operand labels, const std::vector<double>& weights);
 
 }  // namespace sluice::losses
 

@@ -11,6 +11,8 @@
 namespace sluice {
 namespace {
 
+constexpr char kFactor[] = "learning_rate_factor";
+
 Output Float64(const Output& step, double value) {
   return step.graph().Constant(value, DType::kFloat64);
 }
@@ -34,6 +36,15 @@ bool IsRate(double rate) {
   return std::isfinite(rate) && rate >= 0;
 }
 
+Output FindOrMakeFactor(Graph& graph) {
+  const Output found = LearningRateFactor(graph);
+  if (found.valid()) return found;
+  NameScope root{Scope(graph)};
+  DeviceScope anywhere(graph, "");
+  return graph.Variable(kFactor, Ones({}, DType::kFloat64),
+                        {.trainable = false});
+}
+
 }  // namespace
 
 LearningRate::LearningRate(double constant)
@@ -45,6 +56,19 @@ LearningRate::LearningRate(double constant)
 
 Output LearningRate::At(const Output& step) const {
   return Cast(build_(step), DType::kFloat32);
+}
+
+Output LearningRateFactor(const Graph& graph) {
+  const Node* node = graph.Find(kFactor);
+  if (node == nullptr) return {};
+  if (node->Is("Variable") && node->output_type(0).dtype == DType::kFloat64 &&
+      node->output_type(0).shape.scalar()) {
+    return node->output(0);
+  }
+  throw Error(Code::kInvalidArgument,
+              fmt::format("'{}' is the name of what learning rates are "
+                          "multiplied by; give {} another ({})",
+                          kFactor, node->Describe(), node->location()));
 }
 
 namespace schedules {
@@ -120,5 +144,17 @@ LearningRate Polynomial(double rate, int64_t steps, double final_rate,
           }};
 }
 
+LearningRate Plateau(const LearningRate& rate) {
+  return {fmt::format("plateau({})", rate.description()),
+          [rate](const Output& step) {
+            return rate.At64(step) * FindOrMakeFactor(step.graph());
+          }};
+}
+
 }  // namespace schedules
+
+bool IsLearningRateFactor(std::string_view name) {
+  return name == kFactor;
+}
+
 }  // namespace sluice

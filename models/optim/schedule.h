@@ -72,8 +72,19 @@ LearningRate Cosine(double rate, int64_t steps, double final_rate = 0);
 // from there.
 LearningRate Polynomial(double rate, int64_t steps, double final_rate = 0,
                         double power = 1);
+// rate times the graph's LearningRateFactor, which it makes, 1 at first.
+// Training goes on with the factor that it had reached, since that is a
+// variable; ReduceOnPlateau (models/train/plateau.h) lowers it.
+LearningRate Plateau(const LearningRate& rate);
 
 }  // namespace schedules
+
+// The non-trainable float64 scalar variable "learning_rate_factor" of a graph;
+// not valid() where schedules::Plateau was not built in it. Throws
+// Error(kInvalidArgument) where something else has that name.
+Output LearningRateFactor(const Graph& graph);
+bool IsLearningRateFactor(std::string_view name);
+
 }  // namespace sluice
 
 #endif  // SLUICE_MODELS_OPTIM_SCHEDULE_H_

@@ -101,6 +101,10 @@ struct TrainerSpec {
   // the same alone.
   std::function<std::vector<std::string>(const RunContext& run)> class_names =
       nullptr;
+  // Of what an evaluation is of, what its examples are called, such as their
+  // files, in the order of the input. Null or an empty list: not known.
+  std::function<std::vector<std::string>(const RunContext& run)> example_names =
+      nullptr;
   // Sets epochs and batch_size, which flags then override; may look at
   // run.flags and run.data_dir.
   std::function<void(RunContext& run)> defaults = nullptr;

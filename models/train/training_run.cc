@@ -26,21 +26,26 @@ Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
              : optimizer.WithRecompute(options.recompute);
 }
 
-// A checkpoint fits at any precision: the loss scale's state begins anew where
-// the checkpoint has none, and is left aside where this training has none.
-void WithoutLossScale(std::vector<Output>* variables,
-                      std::vector<NamedTensor>* tensors) {
-  const auto in_variables = [](const Output& variable) {
-    return IsLossScaleState(variable.name());
-  };
-  const auto in_tensors = [](const NamedTensor& tensor) {
-    return IsLossScaleState(tensor.name);
-  };
-  const bool here =
-      std::any_of(variables->begin(), variables->end(), in_variables);
-  const bool there = std::any_of(tensors->begin(), tensors->end(), in_tensors);
-  if (!there) std::erase_if(*variables, in_variables);
-  if (!here) std::erase_if(*tensors, in_tensors);
+// A checkpoint fits at any precision, and with and without a plateau schedule:
+// state of these begins anew where the checkpoint has none, and is left aside
+// where this training has none.
+void WithoutOptionalState(std::vector<Output>* variables,
+                          std::vector<NamedTensor>* tensors) {
+  for (bool (*optional)(std::string_view) :
+       {IsLossScaleState, IsLearningRateFactor}) {
+    const auto in_variables = [&](const Output& variable) {
+      return optional(variable.name());
+    };
+    const auto in_tensors = [&](const NamedTensor& tensor) {
+      return optional(tensor.name);
+    };
+    const bool here =
+        std::any_of(variables->begin(), variables->end(), in_variables);
+    const bool there =
+        std::any_of(tensors->begin(), tensors->end(), in_tensors);
+    if (!there) std::erase_if(*variables, in_variables);
+    if (!here) std::erase_if(*tensors, in_tensors);
+  }
 }
 
 // Epochs, schedules and rates are reckoned with the run's batch size, so the
@@ -303,7 +308,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   ThrowIfError(batches.Restore(state.dataset_position).WithContext(source));
   std::vector<Output> variables = graph_.Variables();
   std::vector<NamedTensor> tensors = checkpoint.tensors;
-  WithoutLossScale(&variables, &tensors);
+  WithoutOptionalState(&variables, &tensors);
   if (Status fits = WriteVariables(*session_, variables, tensors,
                                    Extra::kRefused, source);
       !fits.ok()) {

@@ -9,6 +9,7 @@
 #include "io/pth.h"
 #include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
+#include "models/optim/schedule.h"
 
 namespace sluice {
 namespace {
@@ -100,7 +101,8 @@ Spelling DropPrefixes(const std::vector<Output>& variables,
 // Whether a checkpoint has such a tensor beside the model's variables.
 bool IsTrainingState(std::string_view name, const Names& variables) {
   const size_t slash = name.rfind('/');
-  return name == "global_step" || IsLossScaleState(std::string(name)) ||
+  return name == "global_step" || IsLossScaleState(name) ||
+         IsLearningRateFactor(name) ||
          (slash != std::string_view::npos &&
           variables.contains(name.substr(0, slash)));
 }

@@ -163,6 +163,7 @@ TEST_CASE("labels by number and by name do not mix") {
   CheckResNet50Error(train({}), 1,
                      "pictures of class 5, training has 4 classes");
   CHECK(train({"--classes", "6"}).code == 0);
+  CheckResNet50Error(train({"--classes", "3"}), 1, "has 4 classes");
   fs::remove_all(folder / "val");
   WriteClasses(folder / "val", {"a", "b"}, 1);
   CheckResNet50Error(train({}), 1, "training has numbers of a labels.csv");

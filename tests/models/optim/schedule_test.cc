@@ -3,9 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "graph/compile/evaluate.h"
+#include "graph/session/session.h"
 #include "tests/support/error_text.h"
 
 namespace sluice {
@@ -118,6 +121,65 @@ TEST_CASE("schedules in steps") {
   const double joined = 0.5 * (1 + std::cos(0.1 * 3.14159265358979));
   CheckRates(WarmUp(10, Cosine(1, 100), 0.1),
              {{0, 0.1}, {5, 0.5 * (0.1 + joined)}, {10, joined}, {50, 0.5}});
+}
+
+TEST_CASE("a plateau's rate is what its variable makes of the schedule's") {
+  const LearningRate rate = schedules::Plateau(schedules::Cosine(1, 100, 0.2));
+  CHECK(rate.description() == "plateau(cosine(1 to 0.2 over 100 steps))");
+  Graph graph;
+  CHECK_FALSE(LearningRateFactor(graph).valid());
+  const Output step = graph.Placeholder("step", DType::kInt64, {});
+  Output value, nested;
+  {
+    NameScope tower(graph, "tower");
+    DeviceScope device(graph, "/cpu:1");
+    value = rate.At(step);
+    nested = schedules::WarmUp(10, rate).At(step);
+  }
+  const Output factor = LearningRateFactor(graph);
+  REQUIRE(factor.valid());
+  CHECK(graph.Variables() == std::vector<Output>{factor});
+  CHECK(graph.TrainableVariables().empty());
+  CHECK(factor.name() == "learning_rate_factor");
+  CHECK(factor.dtype() == DType::kFloat64);
+  CHECK(factor.shape().scalar());
+  CHECK(factor.node().device().empty());
+
+  const auto at = [&](const Output& of, int64_t n, double times) {
+    return Evaluate(of, {{step, Tensor::Scalar<int64_t>(n)},
+                         {factor, Tensor::Scalar(times)}})
+        .ValueOrThrow()
+        .At(0);
+  };
+  // The product is rounded to float32 once.
+  for (const double times : {1.0, 0.1, 0.25, 1e-3, 0.0}) {
+    for (const int64_t n : {0, 25, 50, 99, 100, 500}) {
+      CAPTURE(times);
+      CAPTURE(n);
+      const double done = std::min(static_cast<double>(n) / 100, 1.0);
+      const double cosine = 0.2 + 0.4 * (1 + std::cos(3.14159265358979 * done));
+      CHECK(at(value, n, times) ==
+            doctest::Approx(cosine * times).epsilon(1e-6));
+      if (n >= 10) CHECK(at(nested, n, times) == at(value, n, times));
+    }
+  }
+  CHECK(at(nested, 5, 0.5) == doctest::Approx(at(value, 10, 0.5) / 2));
+
+  // Through the session: 1 at first.
+  Session session(graph, {.devices = {"/cpu:0", "/cpu:1"}});
+  session.Initialize();
+  const std::vector<Feed> feeds = {{step, Tensor::Scalar<int64_t>(50)}};
+  CHECK(session.Run(feeds, value).At(0) == doctest::Approx(0.6));
+  session.Write(factor, Tensor::Scalar(0.5));
+  CHECK(session.Run(feeds, value).At(0) == doctest::Approx(0.3));
+}
+
+TEST_CASE("another node with the name of a plateau's variable is told") {
+  Graph graph;
+  const Output step = graph.Placeholder("step", DType::kInt64, {});
+  graph.Variable("learning_rate_factor", Ones({}));  // float32
+  CHECK(Contains(ErrorOf([&] { schedules::Plateau(0.1).At(step); }),
+                 "Variable 'learning_rate_factor'"));
 }
 
 TEST_CASE("schedules that make no sense are refused") {
