@@ -1,15 +1,19 @@
 // The tool: prints and rewrites saved graphs, lists what checkpoints and event
-// files hold, compares checkpoints, lists the ops, and looks at the machine.
+// files hold, compares checkpoints and trainings, lists the ops, and looks at
+// the machine.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "apps/sluice/commands.h"
 #include "engine/status.h"
+#include "graph/text/dot.h"
 
 namespace sluice::tool {
 namespace {
@@ -21,6 +25,8 @@ constexpr int kDifferent = 1;  // as cmp(1), without a message
 struct Options {
   GraphOptions graph;
   std::string file, other_file, op;
+  std::vector<std::string> log_dirs;
+  std::string report = "report.html";
   bool quick = false;
   bool json = false;
   bool markdown = false;
@@ -46,8 +52,13 @@ void AddGraph(CLI::App& app, Options& options) {
       ->add_option("--keep", options.graph.keep,
                    "Node that pruning keeps, several")
       ->allow_extra_args(false);
-  CLI::Option* dot =
-      graph->add_flag("--dot", options.graph.dot, "Print Graphviz");
+  CLI::Option* dot = graph->add_flag(
+      fmt::format("--dot{{{}}}", kOverviewBoxes), options.graph.dot,
+      fmt::format("Print Graphviz: layers, their gradients and the optimizer "
+                  "in about {} boxes; --dot=N in about N, --dot=full every "
+                  "node",
+                  kOverviewBoxes));
+  dot->check(CLI::IsMember({"full"}) | CLI::Range(1, 100'000));
   CLI::Option* memory =
       graph->add_flag("--memory", options.graph.memory,
                       "Prepare it as a step and print what it keeps in memory");
@@ -93,6 +104,19 @@ void AddInspect(CLI::App& app, Options& options) {
   });
 }
 
+void AddReport(CLI::App& app, Options& options) {
+  CLI::App* report = app.add_subcommand(
+      "report", "Writes a page with the curves of one or more trainings");
+  report
+      ->add_option("log_dir", options.log_dirs,
+                   "Folder of a training, several: its --log-dir")
+      ->required();
+  report->add_option("--output", options.report, "The page, HTML")
+      ->capture_default_str();
+  report->callback(
+      [&options] { WriteReport(options.log_dirs, options.report); });
+}
+
 void AddOps(CLI::App& app, Options& options) {
   CLI::App* ops = app.add_subcommand("ops", "Lists every op, or one in detail");
   CLI::Option* name = ops->add_option("name", options.op, "Such as MatMul");
@@ -130,11 +154,13 @@ int Usage(const std::string& message) {
 
 int Run(int argc, char** argv) {
   Options options;
-  CLI::App app("Looks at Sluice's graphs, checkpoints, events and ops");
+  CLI::App app(
+      "Looks at Sluice's graphs, checkpoints, events, trainings and ops");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   AddGraph(app, options);
   AddInspect(app, options);
+  AddReport(app, options);
   AddOps(app, options);
   AddDoctor(app, options);
   const std::vector<CLI::App*> commands =
@@ -144,7 +170,7 @@ int Run(int argc, char** argv) {
         return c->get_name() == argv[1];
       })) {
     return Usage(fmt::format(
-        "unknown command '{}'; there are graph, inspect, ops, doctor",
+        "unknown command '{}'; there are graph, inspect, report, ops, doctor",
         argv[1]));
   }
   try {

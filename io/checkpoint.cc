@@ -327,7 +327,8 @@ CheckpointManager::RestoreBest() const {
   }
 }
 
-Result<std::string> CheckpointManager::SetAside() {
+Result<std::string> CheckpointManager::SetAside(
+    std::span<const std::string_view> beside) {
   SLUICE_RETURN_IF_ERROR(CheckSaves());
   SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
   if (steps.empty()) return std::string();
@@ -340,6 +341,11 @@ Result<std::string> CheckpointManager::SetAside() {
     const std::string path = PathOf(step);
     SLUICE_RETURN_IF_ERROR(files_->Rename(
         path, JoinPath(folder, path.substr(path.rfind('/') + 1))));
+  }
+  for (const std::string_view name : beside) {
+    const std::string path = JoinPath(directory_, name);
+    if (!files_->Exists(path)) continue;
+    SLUICE_RETURN_IF_ERROR(files_->Rename(path, JoinPath(folder, name)));
   }
   metrics_.clear();
   SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(folder));

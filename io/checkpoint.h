@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/status.h"
@@ -98,8 +100,9 @@ class CheckpointManager {
   std::string PathOf(int64_t step) const;
 
   // Moves all checkpoints to a new sub-folder ("previous-1", ...), for a run
-  // that starts anew; returns its path, or "" when there was nothing to move.
-  Result<std::string> SetAside();
+  // that starts anew, and with them those files and folders of these names that
+  // there are; returns its path, or "" when there was no checkpoint.
+  Result<std::string> SetAside(std::span<const std::string_view> beside = {});
 
  private:
   CheckpointManager(std::string directory, Options options);

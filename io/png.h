@@ -1,4 +1,4 @@
-// Writes and reads PNG images. Internal to io.
+// Writes and reads PNG images. Internal to the library.
 #ifndef SLUICE_IO_PNG_H_
 #define SLUICE_IO_PNG_H_
 

@@ -76,6 +76,7 @@ const Rooms& MayUse() {
     model("optim", {"models"});
     model("zoo", {"models", "models/nn"});
     model("train", {"models", "models/nn", "models/optim"});
+    model("report", {"models", "models/train"});
     model("cli", {"models/*"});
     return all;
   }();

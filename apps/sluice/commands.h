@@ -16,7 +16,9 @@ struct GraphOptions {
   std::vector<std::string> keep;     // nodes that "prune" needs
   bool memory = false;             // plan the step and say what lives in memory
   std::string precision = "fp32";  // of that step
-  bool dot = false;
+  // Graphviz, of about so many boxes ("60") or of every node ("full"); empty:
+  // none.
+  std::string dot;
   bool json = false;
 };
 // Prints a saved graph, after passes, as text, Graphviz or one JSON object per
@@ -36,6 +38,11 @@ void Inspect(const std::string& path, bool quick, bool json);
 // and 0 equals -0.
 bool Compare(const std::string& first, const std::string& second, bool quick,
              bool json);
+
+// Writes a page that lays the scalars of trainings, which they keep in their
+// folders, over each other. A folder given twice counts once.
+void WriteReport(const std::vector<std::string>& log_dirs,
+                 const std::string& output);
 
 // Lists every op, or describes one.
 void ListOps(const std::string& name, bool json);

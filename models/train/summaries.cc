@@ -47,22 +47,30 @@ EventGraph ToEventGraph(const Graph& graph) {
 }
 
 void Summaries::Begin(TrainingRun& run) {
-  auto train = EventWriter::Open(JoinPath(log_dir_, "train"));
+  const bool fresh = run.resumed_from().empty();
+  log_ = ScalarLog::Open(log_dir_, run.step(), fresh).ValueOrThrow();
+  if (!log_->warning().empty()) run.options().Note(log_->warning());
+  OpenEvents(run);
+  throughput_.Start(run);
+}
+
+void Summaries::OpenEvents(const TrainingRun& run) {
+  auto train = EventWriter::Open(JoinPath(log_dir_, train_.name));
   if (!train.ok() && train.status().code() == Code::kUnimplemented) {
     run.options().Note("no TensorBoard events: " + train.status().message());
     return;
   }
-  train_ = std::move(train).ValueOrThrow();
-  eval_ = EventWriter::Open(JoinPath(log_dir_, "eval")).ValueOrThrow();
+  train_.events = std::move(train).ValueOrThrow();
+  eval_.events =
+      EventWriter::Open(JoinPath(log_dir_, eval_.name)).ValueOrThrow();
   // TensorBoard wants one graph a folder.
   if (run.resumed_from().empty()) {
-    ThrowIfError(train_->Graph(ToEventGraph(run.graph())));
+    ThrowIfError(train_.events->Graph(ToEventGraph(run.graph())));
   }
-  throughput_.Start(run);
 }
 
 bool Summaries::Measures(const TrainingRun& /*run*/, int64_t step) const {
-  return train_ && step % every_ == 0;
+  return step % every_ == 0;
 }
 
 void Summaries::WriteImages(const TrainingRun& run) {
@@ -70,59 +78,72 @@ void Summaries::WriteImages(const TrainingRun& run) {
     if (!IsImages(tensor)) continue;
     const Shape& shape = tensor.shape();
     for (int64_t i = 0; i < std::min(kImages, shape[0]); ++i) {
-      IgnoreUnimplemented(
-          train_->Image(fmt::format("{}/{}", name, i), run.step(),
-                        tensor.Rows(i, i + 1).Reshaped(shape.Slice(1, 4))));
+      IgnoreUnimplemented(train_.events->Image(
+          fmt::format("{}/{}", name, i), run.step(),
+          tensor.Rows(i, i + 1).Reshaped(shape.Slice(1, 4))));
     }
   }
 }
 
+void Summaries::AddScalar(const TrainingRun& run, const Set& set,
+                          const std::string& name, double value) {
+  if (set.events) ThrowIfError(set.events->Scalar(name, run.step(), value));
+  ThrowIfError(log_->Add({.seconds = log_->seconds() + run.training_seconds(),
+                          .step = run.step(),
+                          .set = set.name,
+                          .name = name,
+                          .value = value}));
+}
+
+void Summaries::Flush() {
+  for (const Set* set : {&train_, &eval_}) {
+    if (set->events) ThrowIfError(set->events->Flush());
+  }
+  ThrowIfError(log_->Flush());
+}
+
 void Summaries::AfterStep(TrainingRun& run) {
-  if (!train_) return;
-  if (!images_written_) {
+  if (train_.events && !images_written_) {
     WriteImages(run);
     images_written_ = true;
   }
-  const int64_t step = run.step();
-  if (!Measures(run, step)) return;
+  if (!Measures(run, run.step())) return;
   const Measurement& measured = run.measurement();
-  ThrowIfError(train_->Scalar("loss", step, measured.loss));
-  ThrowIfError(train_->Scalar("learning_rate", step, measured.learning_rate));
-  if (measured.loss_scale) {
-    ThrowIfError(train_->Scalar("loss_scale", step, *measured.loss_scale));
-  }
-  ThrowIfError(
-      train_->Scalar("examples_per_second", step, throughput_.Since(run)));
-  for (const auto& [name, value] : measured.metrics) {
-    ThrowIfError(train_->Scalar(name, step, value));
-  }
+  const auto add = [&](const std::string& name, double value) {
+    AddScalar(run, train_, name, value);
+  };
+  add("loss", measured.loss);
+  add("learning_rate", measured.learning_rate);
+  if (measured.loss_scale) add("loss_scale", *measured.loss_scale);
+  add("examples_per_second", throughput_.Since(run));
+  for (const auto& [name, value] : measured.metrics) add(name, value);
   for (const auto& [name, value] : measured.summaries) {
-    ThrowIfError(value.shape().scalar()
-                     ? train_->Scalar(name, step, value.At(0))
-                     : train_->Histogram(name, step, value));
+    if (value.shape().scalar()) {
+      add(name, value.At(0));
+    } else if (train_.events) {
+      ThrowIfError(train_.events->Histogram(name, run.step(), value));
+    }
   }
-  ThrowIfError(train_->Flush());
+  Flush();
 }
 
 void Summaries::AfterEvaluation(TrainingRun& run,
                                 const Evaluation& evaluation) {
-  if (!train_) return;
   for (const auto& [name, value] : evaluation.values) {
-    ThrowIfError(eval_->Scalar(name, run.step(), value));
+    AddScalar(run, eval_, name, value);
   }
-  ThrowIfError(eval_->Flush());
-  for (const Output& variable : run.graph().TrainableVariables()) {
-    ThrowIfError(
-        train_->Histogram(variable.name(), run.step(),
-                          std::as_const(run).session().Read(variable)));
+  if (train_.events) {
+    for (const Output& variable : run.graph().TrainableVariables()) {
+      ThrowIfError(train_.events->Histogram(
+          variable.name(), run.step(),
+          std::as_const(run).session().Read(variable)));
+    }
   }
-  ThrowIfError(train_->Flush());
+  Flush();
 }
 
 void Summaries::End(TrainingRun& /*run*/) {
-  if (!train_) return;
-  ThrowIfError(train_->Flush());
-  ThrowIfError(eval_->Flush());
+  Flush();
 }
 
 }  // namespace sluice

@@ -1,20 +1,23 @@
-// Training's curves for TensorBoard, in <log_dir>/train and <log_dir>/eval.
+// Training's curves: for TensorBoard in <log_dir>/train and <log_dir>/eval, and
+// the scalars among them in <log_dir>/scalars.csv.
 #ifndef SLUICE_MODELS_TRAIN_SUMMARIES_H_
 #define SLUICE_MODELS_TRAIN_SUMMARIES_H_
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "io/event_file.h"
 #include "models/train/hook.h"
+#include "models/train/scalar_log.h"
 #include "models/train/throughput.h"
 
 namespace sluice {
 
 // Every `every` steps loss, learning rate, examples per second, metrics and the
 // model's summaries; after each evaluation its figures, and histograms of the
-// trainable variables; once the graph and a few input images. Does nothing but
-// say so where the build lacks event files.
+// trainable variables; once the graph and a few input images. Where the build
+// lacks event files it says so, and the scalars alone are kept.
 class Summaries : public Hook {
  public:
   Summaries(std::string log_dir, int64_t every)
@@ -26,11 +29,23 @@ class Summaries : public Hook {
   void End(TrainingRun& run) override;
 
  private:
+  struct Set {
+    std::string name;
+    std::unique_ptr<EventWriter> events = nullptr;  // null: not to be had
+  };
+
+  void OpenEvents(const TrainingRun& run);
   void WriteImages(const TrainingRun& run);
+  // Of the last step, to wherever scalars go.
+  void AddScalar(const TrainingRun& run, const Set& set,
+                 const std::string& name, double value);
+  void Flush();
 
   std::string log_dir_;
   int64_t every_;
-  std::unique_ptr<EventWriter> train_, eval_;  // null: not to be had
+  Set train_ = {"train"};
+  Set eval_ = {"eval"};
+  std::unique_ptr<ScalarLog> log_;
   bool images_written_ = false;
   Throughput throughput_;
 };

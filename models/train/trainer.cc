@@ -36,6 +36,11 @@ int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
   return std::min(next, run.total_steps());
 }
 
+// What lies beside the checkpoints of a training and is of it alone: events,
+// scalars, the step, what the program was told (models/cli/run_record.h).
+constexpr std::string_view kBeside[] = {"train", "eval", "scalars.csv",
+                                        "step.graph", "run.json"};
+
 // An error of a device or file system that is gone, and what is left.
 Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
   if (options.log_dir.empty()) return error;
@@ -136,13 +141,19 @@ TrainingResult Trainer::Train() {
   if (!options_.log_dir.empty()) {
     saved = OpenManager(options_);
     if (options_.restart) {
-      const std::string moved = saved->SetAside().ValueOrThrow();
+      const std::string moved = saved->SetAside(kBeside).ValueOrThrow();
       if (!moved.empty()) {
-        options_.Note("earlier checkpoints are now in " + moved);
+        options_.Note("the earlier training is now in " + moved);
       }
     }
   }
   TrainingRun run(spec_, context, options_);
+  if (run.context().steps_per_epoch < 1) {
+    options_.Note(fmt::format(
+        "there are {:g} examples to train on, fewer than the batch size, {}",
+        run.context().steps_per_epoch * static_cast<double>(run_.batch_size),
+        run_.batch_size));
+  }
   Begin(run, saved);
   if (saved) {
     // For `sluice graph`: what is done, fused and kept in memory.

@@ -344,12 +344,32 @@ TEST_CASE("restart sets the earlier training aside") {
   TemporaryFolder folder;
   TrainFor(folder / "log", 2, 20);
   const Checkpoint first = Newest(folder / "log");
+  // All that is of the one training, so that nobody takes it for the other's.
+  FileSystem& files = FileSystem::Posix();
+  std::map<std::string, std::string> beside;
+  REQUIRE(files.WriteAtomically(folder / "log/run.json", "{}").ok());
+  for (const char* name : {"run.json", "step.graph", "scalars.csv"}) {
+    beside[name] = files.Read(JoinPath(folder / "log", name)).ValueOrThrow();
+  }
+  REQUIRE(files.WriteAtomically(folder / "log/notes.txt", "mine").ok());
   TrainingOptions options;
   options.restart = true;
   const TrainingResult result = TrainFor(folder / "log", 2, 10, options);
   CHECK(result.steps == 10);
   CHECK(Newest(folder / "log").state.step == 10);
   CheckEqual(Newest(folder / "log/previous-1"), first);
+  for (const auto& [name, text] : beside) {
+    CAPTURE(name);
+    CHECK(
+        files.Read(JoinPath(folder / "log/previous-1", name)).ValueOrThrow() ==
+        text);
+  }
+  CHECK_FALSE(files.Exists(folder / "log/run.json"));
+  CHECK(files.Exists(folder / "log/notes.txt"));
+  if (files.Exists(folder / "log/train")) {  // with event files
+    CHECK(files.List(folder / "log/previous-1/train")->size() == 1);
+    CHECK(files.List(folder / "log/train")->size() == 1);
+  }
 }
 
 TEST_CASE("weights alone begin a training at step 0") {

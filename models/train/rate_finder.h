@@ -1,0 +1,49 @@
+// Looks for a good learning rate: trains a little while the rate grows from
+// much too small to much too large, and sees where the loss falls and where it
+// diverges (Smith, "Cyclical Learning Rates for Training Neural Networks",
+// 2017, section 3.3).
+#ifndef SLUICE_MODELS_TRAIN_RATE_FINDER_H_
+#define SLUICE_MODELS_TRAIN_RATE_FINDER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "models/train/model_spec.h"
+#include "models/train/training_run.h"
+
+namespace sluice {
+
+// Step i of them, from 0, has rate least * (most / least)^(i / (steps - 1)).
+struct RateSweep {
+  double least = 1e-7;
+  double most = 10;
+  int64_t steps = 100;
+};
+
+struct RateCurve {
+  // For each step that was done its rate, the loss of its batch before the
+  // step, and the exponential average of the losses so far.
+  std::vector<double> rates;
+  std::vector<double> losses;
+  std::vector<double> smoothed;
+  // The rate where the smoothed loss falls steepest against the logarithm of
+  // the rate; nullopt when it never falls.
+  std::optional<double> suggested;
+  // Whether the last loss, or the smoothed one, is not finite, or the smoothed
+  // loss had become more than four times its least: what would have followed
+  // was left out.
+  bool diverged = false;
+};
+
+// Trains the spec's model with its optimizer, from its first values or those of
+// options.weights; saves nothing. Ends early where the loss diverges, at the
+// end of the input, and when options.stop says so. Throws Error:
+// kInvalidArgument for a sweep that is not of 0 < least < most, both normal
+// float32 numbers, or has fewer than two steps.
+RateCurve FindRate(const TrainerSpec& spec, const RunContext& run,
+                   const TrainingOptions& options, const RateSweep& sweep = {});
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_RATE_FINDER_H_
