@@ -22,6 +22,9 @@ struct OptimizerFlags {
   std::vector<std::pair<std::string, double>> rate_factors;  // by patterns
   int64_t accumulate = 1;  // batches to an update
   double clip = 0;         // the gradients' greatest norm; 0: any
+  // Evaluations without a better one before the rate is lowered.
+  std::optional<int> plateau;
+  double plateau_factor = 0.1;
 };
 
 struct CommandLine {
@@ -34,9 +37,13 @@ struct CommandLine {
   bool summary = false;  // train: the model's layers
   int threads = 0;       // 0: one per core
   OptimizerFlags optimizing;
+  int64_t overfit_batches = 0;           // train: 0 for all
+  bool fast_dev_run = false;             // train
+  std::optional<std::string> find_rate;  // train: a page to write
   std::optional<int64_t> max_steps;
   std::optional<int> patience;  // evaluations, of early stopping
   std::optional<std::pair<int64_t, int64_t>> profile;  // first and last step
+  std::string report;                                  // eval: a page to write
   bool csv = false;                                    // predict
   std::string exported;  // predict: a folder that export wrote
   int64_t count = 0;     // predict: examples, 0 for all

@@ -50,9 +50,11 @@ std::string Progress::Line(TrainingRun& run) {
   if (const double rate = throughput_.Since(run); rate > 0) {
     examples_per_second_ = rate;
   }
-  std::string line =
-      fmt::format("epoch {:.2f}/{:g}, step {}/{}", run.epoch(),
-                  run.context().epochs, run.step(), run.total_steps());
+  // The last step may go beyond the last epoch's end.
+  const double epochs = run.context().epochs;
+  std::string line = fmt::format("epoch {:.2f}/{:g}, step {}/{}",
+                                 std::min(run.epoch(), epochs), epochs,
+                                 run.step(), run.total_steps());
   const Measurement& measured = run.measurement();
   if (measured.step > 0) {
     line +=

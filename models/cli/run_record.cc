@@ -163,7 +163,8 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
       "batch-size",     "seed",           "deterministic", "precision",
       "epochs",         "steps",          "optimizer",     "learning-rate",
       "evaluate-every", "early-stopping", "skip-bad",      "learning-rate-for",
-      "clip",           "accumulate"};
+      "clip",           "accumulate",     "freeze",        "plateau",
+      "plateau-factor", "overfit-batches"};
   return name == kDataDir || Find(spec, name) != nullptr ||
          (train && kOfTraining.contains(name));
 }

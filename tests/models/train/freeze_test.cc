@@ -212,7 +212,8 @@ TEST_CASE("a head on frozen batch normalisation, against a loop") {
   // What is not trained is not differentiated either.
   const auto step = run.StepGraph();
   for (const auto& node : step->nodes()) {
-    CHECK(node->op().name.find("BatchNormGrad") == std::string::npos);
+    CHECK(std::string(node->op().name).find("BatchNormGrad") ==
+          std::string::npos);
   }
 }
 

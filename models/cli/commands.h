@@ -1,0 +1,19 @@
+// The commands of a training program, one file each. Internal to models/cli.
+#ifndef SLUICE_MODELS_CLI_COMMANDS_H_
+#define SLUICE_MODELS_CLI_COMMANDS_H_
+
+#include "models/cli/command_line.h"
+
+namespace sluice::commands {
+
+// Each does what its command line says, prints results to stdout and returns
+// the exit code. Throws Error.
+int Train(const TrainerSpec& spec, const CommandLine& line);
+int Evaluate(const TrainerSpec& spec, const CommandLine& line);
+int Predict(const TrainerSpec& spec, const CommandLine& line);
+int Export(const TrainerSpec& spec, const CommandLine& line);
+int Bench(const TrainerSpec& spec, const CommandLine& line);
+
+}  // namespace sluice::commands
+
+#endif  // SLUICE_MODELS_CLI_COMMANDS_H_

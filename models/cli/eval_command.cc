@@ -1,0 +1,39 @@
+#include <algorithm>
+
+#include "models/cli/commands.h"
+#include "models/cli/console.h"
+#include "models/cli/eval_report.h"
+#include "models/cli/interrupt.h"
+#include "models/cli/results.h"
+#include "models/train/trainer.h"
+
+namespace sluice::commands {
+
+int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
+  Trainer trainer(spec, line.run, line.training);
+  std::optional<EvalReport> report;
+  OnBatch each;
+  if (!line.report.empty()) {
+    RunContext named = line.run;
+    named.mode = Mode::kEval;
+    named.class_names = trainer.ClassNames();
+    report.emplace(spec, line, named);
+    each = [&](const Example& batch, const Example& exports) {
+      report->Add(batch, exports);
+      return true;
+    };
+  }
+  const BadReport bad(*line.run.bad_examples);
+  const std::optional<Evaluation> evaluation = trainer.Evaluate(each);
+  console::ClearStatus();
+  bad.Print();
+  if (!evaluation) return 128 + InterruptSignal();
+  if (report) report->Write(*evaluation);
+  PrintResult(spec, line, *evaluation,
+              static_cast<double>(evaluation->examples) /
+                  std::max(evaluation->seconds, 1e-9),
+              evaluation->seconds);
+  return 0;
+}
+
+}  // namespace sluice::commands

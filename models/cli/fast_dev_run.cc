@@ -1,0 +1,224 @@
+#include "models/cli/fast_dev_run.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>  // NOLINT: mkdtemp is POSIX's
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "engine/caught.h"
+#include "io/file.h"
+#include "models/cli/console.h"
+#include "models/train/export.h"
+#include "models/train/first_batches.h"
+#include "models/train/hooks.h"
+#include "models/train/trainer.h"
+
+namespace sluice {
+namespace {
+
+// A new folder that is removed with the object.
+class ThrowawayFolder {
+ public:
+  ThrowawayFolder() {
+    std::error_code error;
+    const auto parent = std::filesystem::temp_directory_path(error);
+    path_ = (parent / "sluice-dev-run-XXXXXX").string();
+    if (!error && ::mkdtemp(path_.data()) == nullptr) {
+      error = {errno, std::generic_category()};
+    }
+    if (error) {
+      throw Error(Code::kUnavailable,
+                  fmt::format("no temporary folder '{}' can be made (TMPDIR "
+                              "says where): {}",
+                              path_, error.message()));
+    }
+  }
+  ThrowawayFolder(const ThrowawayFolder&) = delete;
+  ThrowawayFolder& operator=(const ThrowawayFolder&) = delete;
+  ~ThrowawayFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(std::string_view name) const {
+    return JoinPath(path_, name);
+  }
+
+ private:
+  std::string path_;
+};
+
+// Tensors of new memory.
+Example Copy(const Example& example) {
+  Example copy;
+  for (const auto& [name, tensor] : example) copy.Set(name, tensor.Clone());
+  return copy;
+}
+
+// Whether rounding may be all that two predictions differ by. Each may round
+// elsewhere, as normalisation is folded into the weights of a frozen model;
+// 16-bit numbers keep 8 bits. Of integers, such as the most probable class, few
+// may then be others.
+bool Agree(const Tensor& a, const Tensor& b, Precision precision) {
+  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
+  const bool coarse = precision != Precision::kFloat32 || SizeOf(a.dtype()) < 4;
+  double largest = 0;
+  for (int64_t i = 0; i < a.elements(); ++i) {
+    if (std::isfinite(a.At(i))) largest = std::max(largest, std::abs(a.At(i)));
+  }
+  const double tolerance =
+      IsFloating(a.dtype()) ? (coarse ? 0.05 : 1e-3) * largest : 0;
+  int64_t others = 0;
+  for (int64_t i = 0; i < a.elements(); ++i) {
+    const double x = a.At(i), y = b.At(i);
+    const bool same = x == y || (std::isnan(x) && std::isnan(y)) ||
+                      std::abs(x - y) <= tolerance;
+    if (!same) ++others;
+  }
+  return others <= (IsFloating(a.dtype()) ? 0 : a.elements() / 20 + 1);
+}
+
+class DevRun {
+ public:
+  DevRun(const TrainerSpec& spec, const RunContext& run,
+         const TrainingOptions& options)
+      : spec_(FirstBatches(spec, 1)), run_(run), options_(options) {
+    run_.steps = kSteps;
+    options_.log_dir = folder_ / "log";
+    options_.restart = false;
+    options_.checkpoint = {};
+    options_.save_every = {.steps = 0, .seconds = 0};
+    options_.evaluate_every = 0;  // at the end
+    options_.log_every = 1;
+    // An evaluation comes with every training, so that after one it is known.
+    spec_.model = [this, model = spec_.model](Scope& scope, const Features& in,
+                                              const RunContext& context) {
+      ModelSpec built = model(scope, in, context);
+      if (!context.training()) has_exports_ = !built.exports.empty();
+      return built;
+    };
+  }
+  DevRun(const DevRun&) = delete;
+  DevRun& operator=(const DevRun&) = delete;
+
+  void Run() {
+    for (const Stage& stage : Stages()) {
+      if (stage.of_exports && !has_exports_) {
+        Note("the model has no exports to predict or to export");
+        break;
+      }
+      RunStage(stage);
+      if (const std::string reason = options_.StopReason(); !reason.empty()) {
+        Note("ended early: " + reason);
+        return;
+      }
+    }
+    Note("all is well");
+  }
+
+ private:
+  static constexpr int64_t kSteps = 3, kFirstSteps = 2;
+
+  struct Stage {
+    std::string name;
+    bool of_exports;
+    std::function<void()> run;
+  };
+  std::vector<Stage> Stages() {
+    return {
+        {fmt::format("{} training steps", kFirstSteps), false,
+         [this] { TrainTo(kFirstSteps); }},
+        {"resuming for one more step", false,
+         [this] {
+           // Checkpoints come before weights from now on. Whose path they have
+           // is no news.
+           options_.weights.clear();
+           options_.reset.clear();
+           options_.reporter = nullptr;
+           TrainTo(kSteps);
+         }},
+        {"evaluation", false,
+         [this] { Trainer(spec_, run_, options_).Evaluate(); }},
+        {"prediction", true, [this] { Predict(); }},
+        {"export", true,
+         [this] { Trainer(spec_, run_, options_).Export(folder_ / "export"); }},
+        {"prediction of the exported model", true, [this] { Compare(); }},
+    };
+  }
+
+  static void Note(const std::string& line) {
+    console::Note("fast dev run: " + line);
+  }
+
+  static void RunStage(const Stage& stage) {
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      stage.run();
+    } catch (...) {
+      throw Error(CaughtStatus().WithContext("fast dev run: " + stage.name));
+    }
+    const std::chrono::duration<double> took =
+        std::chrono::steady_clock::now() - begin;
+    Note(fmt::format("{}: {:.1f} s", stage.name, took.count()));
+  }
+
+  void TrainTo(int64_t step) {
+    Trainer trainer(spec_, run_, options_);
+    trainer.AddHook(std::make_unique<StopAtStep>(step));
+    const TrainingResult result = trainer.Train();
+    if (!options_.StopReason().empty()) return;
+    if (result.steps < step) {
+      throw Error(Code::kFailedPrecondition,
+                  fmt::format("wanted {} steps: {}", step, result.stop_reason));
+    }
+    if (result.checkpoint.empty()) {
+      throw Error(Code::kFailedPrecondition, "no checkpoint was saved");
+    }
+  }
+
+  void Predict() {
+    Trainer(spec_, run_, options_)
+        .Predict([&](const Example& batch, const Example& exports) {
+          batch_ = Copy(batch);
+          predicted_ = Copy(exports);
+          return false;
+        });
+  }
+
+  void Compare() {
+    const auto model = LoadExported(folder_ / "export", options_.session);
+    const Example exported = model->Predict(batch_);
+    for (const auto& [name, tensor] : predicted_) {
+      if (Agree(tensor, exported[name], options_.session.precision)) continue;
+      throw Error(Code::kInternal,
+                  fmt::format("'{}' is {}, but {} before it was exported", name,
+                              exported[name].ToString(), tensor.ToString()));
+    }
+  }
+
+  const ThrowawayFolder folder_;
+  TrainerSpec spec_;
+  RunContext run_;
+  TrainingOptions options_;
+  bool has_exports_ = false;
+  Example batch_, predicted_;  // of the saved model
+};
+
+}  // namespace
+
+void FastDevRun(const TrainerSpec& spec, const RunContext& run,
+                const TrainingOptions& options) {
+  DevRun(spec, run, options).Run();
+}
+
+}  // namespace sluice

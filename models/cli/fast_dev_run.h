@@ -1,0 +1,24 @@
+// A rehearsal: whether a program gets through all that it may be asked for,
+// before hours go by.
+#ifndef SLUICE_MODELS_CLI_FAST_DEV_RUN_H_
+#define SLUICE_MODELS_CLI_FAST_DEV_RUN_H_
+
+#include "models/run_context.h"
+#include "models/train/model_spec.h"
+#include "models/train/training_run.h"
+
+namespace sluice {
+
+// Trains two steps and saves them, resumes for a third, and evaluates the saved
+// model on one batch; then, of a model that has exports, predicts for one
+// batch, exports the model, loads it and compares its predictions. Notes each
+// stage and its time. Uses a new folder below the system's temporary one, which
+// is gone on return, in place of options.log_dir, and no other checkpoint.
+// options.stop ends it early, which is noted. Throws Error that says in which
+// stage.
+void FastDevRun(const TrainerSpec& spec, const RunContext& run,
+                const TrainingOptions& options);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_CLI_FAST_DEV_RUN_H_

@@ -1,0 +1,86 @@
+#include "models/cli/results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "models/cli/console.h"
+#include "models/cli/progress.h"
+
+namespace sluice {
+
+using Json = nlohmann::ordered_json;
+
+std::string ModelName(const TrainerSpec& spec, const RunContext& run) {
+  return spec.model_name ? spec.model_name(run) : spec.name;
+}
+
+std::string DatasetName(const TrainerSpec& spec, const RunContext& run) {
+  if (spec.dataset_name) return spec.dataset_name(run);
+  return run.data_dir.empty() ? "synthetic" : run.data_dir;
+}
+
+void PrintResult(const TrainerSpec& spec, const CommandLine& line,
+                 const Evaluation& evaluation, double examples_per_second,
+                 double seconds) {
+  const std::string model = ModelName(spec, line.run);
+  const std::string dataset = DatasetName(spec, line.run);
+  if (!line.json) {
+    console::Print(fmt::format(
+        "{} on {}: {} {} ({} examples) after {} steps; {} examples/s, "
+        "{:.1f} s",
+        model, dataset, evaluation.set, Describe(evaluation.values),
+        console::WithThousands(evaluation.examples), evaluation.step,
+        console::WithThousands(std::llround(examples_per_second)), seconds));
+    return;
+  }
+  Json result = {{"event", "result"},
+                 {"model", model},
+                 {"dataset", dataset},
+                 {"steps", evaluation.step},
+                 {"evaluated_on", evaluation.set}};
+  // Without metrics, the loss.
+  const size_t first = evaluation.values.size() > 1 ? 1 : 0;
+  for (size_t i = first; i < evaluation.values.size(); ++i) {
+    const auto& [name, value] = evaluation.values[i];
+    result[fmt::format("{}_{}", evaluation.set, name)] = value;
+  }
+  if (const int64_t bad = line.run.bad_examples->count(); bad > 0) {
+    result["bad_examples"] = bad;
+  }
+  if (!evaluation.checkpoint.empty()) {
+    result["checkpoint"] = evaluation.checkpoint;
+  }
+  result["examples_per_second"] = examples_per_second;
+  result["seconds"] = seconds;
+  console::Print(result.dump());
+}
+
+BadReport::~BadReport() {
+  if (printed_) return;
+  try {
+    Print();
+  } catch (...) {
+    // The error that is under way says more.
+  }
+}
+
+void BadReport::Print() const {
+  printed_ = true;
+  constexpr size_t kMost = 10;
+  const std::vector<std::string> messages = bad_.messages();
+  if (messages.empty()) return;
+  console::Note(
+      fmt::format("passed over as they cannot be read: {}", messages.size()));
+  for (size_t i = 0; i < std::min(messages.size(), kMost); ++i) {
+    console::Note("  " + messages[i]);
+  }
+  if (messages.size() > kMost) {
+    console::Note(fmt::format("  and {} more", messages.size() - kMost));
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+// What the commands of a training program print when they are done. Internal to
+// models/cli.
+#ifndef SLUICE_MODELS_CLI_RESULTS_H_
+#define SLUICE_MODELS_CLI_RESULTS_H_
+
+#include <string>
+
+#include "io/bad_examples.h"
+#include "models/cli/command_line.h"
+#include "models/train/inference.h"
+
+namespace sluice {
+
+// For reports.
+std::string ModelName(const TrainerSpec& spec, const RunContext& run);
+std::string DatasetName(const TrainerSpec& spec, const RunContext& run);
+
+// Prints to stdout what was reached.
+void PrintResult(const TrainerSpec& spec, const CommandLine& line,
+                 const Evaluation& evaluation, double examples_per_second,
+                 double seconds);
+
+// Lists what --skip-bad passed over, also when an error ends the run.
+class BadReport {
+ public:
+  explicit BadReport(const BadExamples& bad) : bad_(bad) {}
+  BadReport(const BadReport&) = delete;
+  BadReport& operator=(const BadReport&) = delete;
+  ~BadReport();
+  void Print() const;
+
+ private:
+  const BadExamples& bad_;
+  mutable bool printed_ = false;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_CLI_RESULTS_H_

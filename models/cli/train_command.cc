@@ -1,0 +1,167 @@
+#include "models/cli/commands.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "io/file.h"
+#include "models/cli/console.h"
+#include "models/cli/fast_dev_run.h"
+#include "models/cli/interrupt.h"
+#include "models/cli/progress.h"
+#include "models/cli/results.h"
+#include "models/report/rate_page.h"
+#include "models/train/first_batches.h"
+#include "models/train/hooks.h"
+#include "models/train/plateau.h"
+#include "models/train/rate_finder.h"
+#include "models/train/trainer.h"
+
+namespace sluice::commands {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The spec with the optimizer that flags ask for.
+TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
+  TrainerSpec out = spec;
+  out.optimizer = [given = spec.optimizer,
+                   flags = line.optimizing](const RunContext& run) {
+    Optimizer optimizer = given ? given(run) : optimizers::Adam();
+    if (!flags.optimizer.empty()) {
+      optimizer = optimizers::ByName(flags.optimizer).WithExtrasOf(optimizer);
+    }
+    if (!flags.learning_rate.empty()) {
+      optimizer =
+          optimizer.WithLearningRate(Schedule(flags.learning_rate, run));
+    }
+    if (flags.plateau) {
+      optimizer = optimizer.WithLearningRate(
+          schedules::Plateau(optimizer.learning_rate()));
+    }
+    for (const auto& [patterns, factor] : flags.rate_factors) {
+      optimizer = optimizer.WithRateFactor(patterns, factor);
+    }
+    if (flags.accumulate > 1) {
+      optimizer = optimizer.With(gradients::Accumulate(flags.accumulate));
+    }
+    // What is clipped is the gradient that updates.
+    if (flags.clip > 0) {
+      optimizer = optimizer.With(gradients::ClipByGlobalNorm(flags.clip));
+    }
+    return optimizer;
+  };
+  return out;
+}
+
+int ReportInterrupt(const CommandLine& line, int64_t step,
+                    const std::string& checkpoint) {
+  const int signal = InterruptSignal();
+  if (line.json) {
+    console::Print(Json{
+        {"event", "interrupted"},
+        {"signal", InterruptName(signal)},
+        {"steps", step},
+        {"checkpoint",
+         checkpoint}}.dump());
+  }
+  std::string what = "saved " + checkpoint;
+  if (checkpoint.empty()) {
+    what = "nothing was saved";
+    if (line.training.log_dir.empty()) what += ", there is no --log-dir";
+  }
+  console::Note(
+      fmt::format("{} at step {}: {}", InterruptName(signal), step, what));
+  return 128 + signal;
+}
+
+// Raises the learning rate and says where the loss fell fastest.
+int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
+  const RateCurve curve = FindRate(spec, line.run, line.training);
+  if (InterruptSignal() != 0) return 128 + InterruptSignal();
+  const std::string& path = *line.find_rate;
+  const std::string title = fmt::format("{} {}: learning rates", spec.name,
+                                        ModelName(spec, line.run));
+  ThrowIfError(FileSystem::Posix().WriteAtomically(
+      path, report::RatePage(curve, title)));
+  if (line.json) {
+    Json result = {{"event", "find_rate"},
+                   {"steps", curve.rates.size()},
+                   {"diverged", curve.diverged},
+                   {"path", path}};
+    if (curve.suggested) result["suggested"] = *curve.suggested;
+    console::Print(result.dump());
+    return 0;
+  }
+  const std::string found =
+      curve.suggested
+          ? fmt::format("at a learning rate of {:.2g} the loss fell fastest",
+                        *curve.suggested)
+          : "at none of the learning rates the loss fell";
+  console::Print(
+      fmt::format("{}; {} steps from {:.2g} to {:.2g}{}; wrote {}", found,
+                  curve.rates.size(), curve.rates.front(), curve.rates.back(),
+                  curve.diverged ? ", where it diverged" : "", path));
+  return 0;
+}
+
+}  // namespace
+
+int Train(const TrainerSpec& given, const CommandLine& line) {
+  const TrainingOptions& options = line.training;
+  TrainerSpec spec = WithFlags(given, line);
+  if (line.overfit_batches > 0) {
+    spec = OverfitBatches(spec, line.overfit_batches);
+  }
+  if (line.find_rate) return SearchRate(spec, line);
+  if (line.fast_dev_run) {
+    FastDevRun(spec, line.run, options);
+    return InterruptSignal() == 0 ? 0 : 128 + InterruptSignal();
+  }
+  Trainer trainer(spec, line.run, options);
+  if (line.profile) {
+    const auto [first, last] = *line.profile;
+    const std::string name = fmt::format("trace-{}-{}.json", first, last);
+    trainer.AddHook(std::make_unique<Profile>(
+        first, last,
+        options.log_dir.empty() ? name : JoinPath(options.log_dir, name)));
+  }
+  if (line.max_steps) {
+    trainer.AddHook(std::make_unique<StopAtStep>(*line.max_steps));
+  }
+  if (line.optimizing.plateau) {
+    trainer.AddHook(std::make_unique<ReduceOnPlateau>(
+        PlateauOptions{.patience = *line.optimizing.plateau,
+                       .factor = line.optimizing.plateau_factor}));
+  }
+  if (line.patience) {
+    trainer.AddHook(std::make_unique<EarlyStopping>(*line.patience));
+  }
+  if (line.summary) trainer.AddHook(std::make_unique<ShowSummary>());
+  if (line.verbose) trainer.AddHook(std::make_unique<PassTimes>());
+  trainer.AddHook(std::make_unique<Progress>(options.log_every));
+  if (line.json) {
+    trainer.AddHook(std::make_unique<JsonEvents>(options.log_every));
+  }
+  if (options.log_dir.empty()) {
+    console::Note("nothing will be saved: there is no --log-dir");
+  } else {
+    RunRecord record = line.record;
+    record.model = ModelName(spec, line.run);
+    trainer.AddHook(std::make_unique<RecordRun>(std::move(record)));
+  }
+  const BadReport bad(*line.run.bad_examples);
+  const TrainingResult result = trainer.Train();
+  bad.Print();
+  if (InterruptSignal() != 0) {
+    return ReportInterrupt(line, result.steps, result.checkpoint);
+  }
+  if (!result.stop_reason.empty()) {
+    console::Note("stopped early: " + result.stop_reason);
+  }
+  PrintResult(spec, line, *result.evaluation, result.examples_per_second,
+              result.seconds);
+  return 0;
+}
+
+}  // namespace sluice::commands
