@@ -20,7 +20,9 @@ namespace {
 
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
-constexpr int kDifferent = 1;  // as cmp(1), without a message
+// As cmp(1).
+constexpr int kDifferent = 1;  // without a message
+constexpr int kTrouble = 2;
 
 struct Options {
   GraphOptions graph;
@@ -31,6 +33,7 @@ struct Options {
   bool json = false;
   bool markdown = false;
   int exit_code = 0;  // of the command that ran
+  int failure = kFailure;
 };
 
 void AddGraph(CLI::App& app, Options& options) {
@@ -79,7 +82,8 @@ constexpr char kInspectHelp[] =
     "A checkpoint's checksum is verified. Of a damaged one the tensors are\n"
     "listed as far as the header can be read, and the exit code is 1.\n"
     "Of two checkpoints the differences are listed: the exit code is 0 if\n"
-    "there are none, 1 if there are. NaN equals NaN, and 0 equals -0.";
+    "there are none, 1 if there are, 2 if one of them cannot be read. NaN\n"
+    "equals NaN, and 0 equals -0.";
 
 void AddInspect(CLI::App& app, Options& options) {
   CLI::App* inspect = app.add_subcommand(
@@ -97,10 +101,12 @@ void AddInspect(CLI::App& app, Options& options) {
   inspect->callback([&options, other] {
     if (other->empty()) {
       Inspect(options.file, options.quick, options.json);
-    } else if (!Compare(options.file, options.other_file, options.quick,
-                        options.json)) {
-      options.exit_code = kDifferent;
+      return;
     }
+    options.failure = kTrouble;
+    const bool equal =
+        Compare(options.file, options.other_file, options.quick, options.json);
+    if (!equal) options.exit_code = kDifferent;
   });
 }
 
@@ -187,7 +193,7 @@ int Run(int argc, char** argv) {
   } catch (const Error& error) {
     std::fflush(stdout);
     fmt::print(stderr, "sluice: {}\n", OneLine(error.what()));
-    return kFailure;
+    return options.failure;
   }
 }
 

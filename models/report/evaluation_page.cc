@@ -126,11 +126,18 @@ std::string MatrixCell(const Classification& classification, int64_t label,
 }
 
 std::string ConfusionMatrix(const Classification& classification) {
-  std::string html =
+  const int64_t classes = classification.classes();
+  // Columns are narrow: long names stand upright.
+  constexpr size_t kShort = 3;
+  bool upright = false;
+  for (int64_t i = 0; i < classes; ++i) {
+    upright = upright || classification.ClassName(i).size() > kShort;
+  }
+  std::string html = fmt::format(
       "<h2>Confusion matrix</h2>\n<p class=\"dim\">A row for each label, a "
       "column for each prediction.</p>\n<div class=\"scroll\">"
-      "<table class=\"matrix\">\n<thead><tr><td></td>";
-  const int64_t classes = classification.classes();
+      "<table class=\"matrix{}\">\n<thead><tr><td></td>",
+      upright ? " upright" : "");
   for (int64_t i = 0; i < classes; ++i) {
     Append(html, "<th scope=\"col\">{}</th>", ClassHtml(classification, i));
   }

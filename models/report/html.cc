@@ -55,7 +55,7 @@ th span, td span { color: var(--dim); font-size: .8rem; }
 .facts { margin-top: 1.5rem; }
 .facts td { text-align: left; }
 .matrix th, .matrix td { padding: .2rem .45rem; white-space: nowrap; }
-.matrix thead th[scope=col] { writing-mode: vertical-rl; text-align: left; }
+.upright thead th[scope=col] { writing-mode: vertical-rl; text-align: left; }
 .grid { display: grid; gap: 1rem; }
 .charts {
   grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr));

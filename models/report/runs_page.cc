@@ -135,7 +135,6 @@ std::vector<std::string> RowOf(const RunCurves& run,
     cells.push_back(curve.empty() ? "" : Figure(curve.rbegin()->second));
     cells.push_back(Best(name, curve));
   }
-  cells.push_back(run.facts.note);
   return cells;
 }
 
@@ -149,10 +148,16 @@ std::string RunTable(const std::vector<RunCurves>& runs) {
     columns.push_back({.heading = name + ", last"});
     columns.push_back({.heading = name + ", best"});
   }
-  columns.push_back({.heading = "note", .text = true});
+  const bool notes =
+      std::any_of(runs.begin(), runs.end(),
+                  [](const RunCurves& run) { return !run.facts.note.empty(); });
+  if (notes) columns.push_back({.heading = "note", .text = true});
   Rows rows;
   rows.reserve(runs.size());
-  for (const RunCurves& run : runs) rows.push_back(RowOf(run, figures));
+  for (const RunCurves& run : runs) {
+    rows.push_back(RowOf(run, figures));
+    if (notes) rows.back().push_back(run.facts.note);
+  }
   return Table(columns, rows);
 }
 
@@ -204,7 +209,7 @@ std::vector<Chart> ChartsOf(const std::vector<RunCurves>& runs) {
 }
 
 std::string RunsPage(const std::vector<RunCurves>& runs) {
-  std::string body = RunTable(runs) + FlagTable(runs) +
+  std::string body = "<h1>Trainings</h1>\n" + RunTable(runs) + FlagTable(runs) +
                      "<h2>Curves</h2>\n<div class=\"grid charts\">\n";
   for (const Chart& chart : ChartsOf(runs)) body += ToSvg(chart) + "\n";
   return Page("Trainings", body + "</div>\n");

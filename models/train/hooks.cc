@@ -47,7 +47,8 @@ void EarlyStopping::AfterEvaluation(TrainingRun& run,
 
 void EarlyStopping::StopWhenDue(TrainingRun& run) const {
   if (waited_ < patience_) return;
-  run.Stop(fmt::format("no better for {} evaluations", waited_));
+  run.Stop(fmt::format("no better for {} evaluation{}", waited_,
+                       waited_ == 1 ? "" : "s"));
 }
 
 std::string EarlyStopping::StateName() const {

@@ -101,8 +101,8 @@ void ReduceOnPlateau::Reduce(TrainingRun& run, int64_t step) const {
   if (!run.snapshot_held()) run.RenewSnapshot();
   run.options().Note(fmt::format(
       "the learning rate is multiplied by {:g} from step {}: no better for {} "
-      "evaluations; it is now {:g} times its schedule",
-      now / before, step + 1, bad_, now));
+      "evaluation{}; it is now {:g} times its schedule",
+      now / before, step + 1, bad_, bad_ == 1 ? "" : "s", now));
 }
 
 std::string ReduceOnPlateau::StateName() const {

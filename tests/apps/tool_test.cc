@@ -345,8 +345,8 @@ TEST_CASE("whatever is wrong is said in one line") {
       {"inspect /nowhere", 1, "/nowhere"},
       {"inspect /nowhere.safetensors", 1, "/nowhere"},
       {"inspect a b c", 2, "c"},
-      {"inspect " + graph + " " + graph, 1, "only safetensors files can be"},
-      {"inspect a.tfevents a.tfevents", 1, "only safetensors files can be"},
+      {"inspect " + graph + " " + graph, 2, "only safetensors files can be"},
+      {"inspect a.tfevents a.tfevents", 2, "only safetensors files can be"},
 #ifdef SLUICE_HAVE_PROTOBUF
       {"inspect " + graph, 1, "neither a safetensors nor an event file"},
 #endif

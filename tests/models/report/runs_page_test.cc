@@ -201,9 +201,9 @@ TEST_CASE("the table of trainings") {
                                                     "",
                                                     "",
                                                     "no run.json"});
-  CHECK(Cells(RunsPage({{"empty", {}}})) ==
-        Strings{"training", "model", "steps", "seconds", "note", "empty", "",
-                "0", "0.0", ""});
+  CHECK(Cells(RunsPage({{"empty", {}}})) == Strings{"training", "model",
+                                                    "steps", "seconds", "empty",
+                                                    "", "0", "0.0"});
 }
 
 TEST_CASE("the flags that differ") {
@@ -272,7 +272,7 @@ TEST_CASE("no text breaks the page") {
       CHECK(WellFormed(page));
       CHECK(page.find("<script") == page.npos);
     }
-    CHECK(Cells(RunsPage({run})).size() == 2 * 7);
+    CHECK(Cells(RunsPage({run})).size() == (text.empty() ? 2 * 6 : 2 * 7));
     CHECK(Contains(RunsPage({run}), Escape(text)));
   }
 }
