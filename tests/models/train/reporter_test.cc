@@ -100,5 +100,57 @@ TEST_CASE("a stop token cuts evaluation and prediction short") {
   CHECK(batches == 2);
 }
 
+TEST_CASE("an evaluation tells how far it is, and shows its batches") {
+  class Progress : public Notes {
+   public:
+    void Evaluating(int64_t done, int64_t all) override {
+      steps.emplace_back(done, all);
+    }
+    std::vector<std::pair<int64_t, int64_t>> steps;
+  };
+  TemporaryFolder folder;
+  TrainingOptions options = {.log_dir = folder / "log"};
+  Progress progress;
+  options.reporter = &progress;
+  RunContext run = ToyRun(1);
+  run.batch_size = 120;  // of 250
+  Trainer trainer(ToySpec(), run, options);
+  trainer.Train();
+  const std::vector<std::pair<int64_t, int64_t>> wanted = {
+      {120, 250}, {240, 250}, {250, 250}};
+  CHECK(progress.steps == wanted);
+
+  // The exports are those of a prediction, the figures those without a look.
+  std::vector<Tensor> predicted;
+  trainer.Predict([&](const Example&, const Example& exports) {
+    predicted.push_back(exports["probabilities"].Clone());
+    return true;
+  });
+  size_t seen = 0;
+  int64_t right = 0;
+  const auto evaluation = trainer.Evaluate([&](const Example& batch,
+                                               const Example& exports) {
+    const Tensor& probabilities = exports["probabilities"];
+    CHECK(probabilities.BitEqual(predicted.at(seen++)));
+    for (int64_t row = 0; row < probabilities.shape()[0]; ++row) {
+      int64_t best = 0;
+      for (int64_t i = 1; i < 3; ++i) {
+        if (probabilities.At(3 * row + i) > probabilities.At(3 * row + best)) {
+          best = i;
+        }
+      }
+      right += best == batch["label"].IntAt(row) ? 1 : 0;
+    }
+    return true;
+  });
+  CHECK(seen == 3);
+  CHECK(*evaluation->Find("accuracy") ==
+        doctest::Approx(static_cast<double>(right) / 250));
+  CHECK(evaluation->values == trainer.Evaluate()->values);
+  CHECK_FALSE(
+      trainer.Evaluate([](const Example&, const Example&) { return false; })
+          .has_value());
+}
+
 }  // namespace
 }  // namespace sluice
