@@ -64,9 +64,11 @@ const Rooms& MayUse() {
     add("graph", "session", {"engine/*", "graph/*"});
 
     add("io", "", {"engine/*", "graph/*"});
-    add("dist", "", {"engine/*", "graph/*", "io"});
+    add("dist", "net", {"engine"});
+    add("dist", "collective", {"engine", "dist", "dist/net"});
+    add("dist", "", {"engine/*", "graph/*", "io", "dist/*"});
 
-    const std::set<std::string> below = {"engine/*", "graph/*", "io", "dist"};
+    const std::set<std::string> below = {"engine/*", "graph/*", "io", "dist/*"};
     const auto model = [&](const char* room, std::set<std::string> may) {
       may.insert(below.begin(), below.end());
       add("models", room, std::move(may));

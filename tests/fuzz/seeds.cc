@@ -1,9 +1,12 @@
 // fuzz_seeds DIR: writes the fuzzers' first inputs to DIR/<fuzzer>/.
 #include <zlib.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 
+#include "dist/net/frame.h"
 #include "io/event_proto.h"
 #include "io/fault_file_system.h"
 #include "io/file.h"
@@ -60,6 +63,12 @@ std::string Events() {
   return file;
 }
 
+std::string EncodedFrame(const dist::Frame& frame) {
+  std::array<std::byte, dist::kFrameBytes> header;
+  dist::Encode(frame, header);
+  return {reinterpret_cast<const char*>(header.data()), header.size()};
+}
+
 void Seed(const std::string& folder, const std::string& name,
           const std::string& bytes) {
   FileSystem& files = FileSystem::Posix();
@@ -107,6 +116,10 @@ void WriteSeeds(const std::string& dir) {
     Seed(dir + "/event_fuzz", "events", Events());
   }
   Seed(dir + "/graph_text_fuzz", "graph", kGraph);
+  Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
+  Seed(dir + "/frame_fuzz", "reduce",
+       EncodedFrame(
+           dist::FrameOf(dist::FrameKind::kReduce, DType::kFloat32, 100)));
 }
 
 }  // namespace

@@ -1,0 +1,144 @@
+// The launcher: runs a program as the several processes of a job.
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "apps/sluicerun/job.h"
+#include "apps/sluicerun/output.h"
+#include "engine/status.h"
+
+namespace sluice::launcher {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kMostProcesses = 4096;
+
+constexpr char kHelp[] =
+    "PROGRAM runs once per rank, found as a shell finds it; what follows it "
+    "are\n"
+    "its own arguments. Each process is told its rank, the job's size and "
+    "where\n"
+    "to meet the others by SLUICE_* variables.\n"
+    "\n"
+    "Output: each line of a rank's stdout and stderr comes whole behind\n"
+    "\"[rank] \", an unfinished last one is ended, and lines of more than 4 "
+    "MiB\n"
+    "are cut. Rank 0 reads the launcher's standard input unless that is a\n"
+    "terminal; the others' is empty.\n"
+    "\n"
+    "Cores: without --pin every process may use all, so choose the program's\n"
+    "--threads. With it each has its share, and one thread per core is right.\n"
+    "\n"
+    "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to every rank, each "
+    "time\n"
+    "once; after a second one, ranks that go on are killed as --timeout-kill\n"
+    "says. The first rank that fails ends the others. The exit code is its\n"
+    "own, 128 + N where signal N ended it, 127 where the program is not "
+    "found,\n"
+    "126 where it cannot be run, 2 for wrong usage.";
+
+std::string OneLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+int Fail(int code, const std::string& message) {
+  std::fflush(stdout);
+  Say(OneLine(message));
+  return code;
+}
+
+// A pipe of ours that became descriptor 0, 1 or 2 would be taken for one of
+// the standard streams.
+void OpenStandardStreams() {
+  int descriptor = 0;
+  do {
+    descriptor = open("/dev/null", O_RDWR);
+  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+  if (descriptor >= 0) close(descriptor);
+}
+
+void AddOptions(CLI::App& app, JobOptions& options) {
+  app.prefix_command();
+  app.add_option("-n,--processes", options.size, "Number of processes")
+      ->required()
+      ->check(CLI::Range(1, kMostProcesses));
+  CLI::Option* tag =
+      app.add_flag("--tag-output,!--no-tag-output", options.tag_output,
+                   "Put \"[rank] \" before each line (default)");
+  app.add_option("--output-dir", options.output_dir,
+                 "Write rank-N.out and rank-N.err there, untagged, instead")
+      ->excludes(tag);
+  app.add_option("--timeout-kill", options.timeout_kill,
+                 "Seconds from SIGTERM to SIGKILL when the job is ended")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  app.add_flag("--pin", options.pin,
+               "Give each process its share of the CPUs, neighbours by number");
+  app.set_version_flag("--version", "sluicerun " SLUICE_VERSION);
+  app.footer(kHelp);
+}
+
+int Run(int argc, char** argv) {
+  JobOptions options;
+  bool dry_run = false;
+  CLI::App app("Runs a program as the processes of one job on this machine");
+  AddOptions(app, options);
+  app.add_flag("--dry-run", dry_run,
+               "Print what would run, one line per rank, and end");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return Fail(kUsage,
+                std::string(error.what()) + "; sluicerun --help says more");
+  }
+  options.command = app.remaining();
+  if (!options.command.empty() && options.command[0] == "--") {
+    options.command.erase(options.command.begin());
+  } else if (!options.command.empty() && options.command[0][0] == '-') {
+    return Fail(kUsage, fmt::format("unknown option '{}'; sluicerun --help "
+                                    "says more",
+                                    options.command[0]));
+  }
+  if (options.command.empty()) {
+    return Fail(kUsage, "no program to run; sluicerun --help says more");
+  }
+  if (std::getenv("SLUICE_RANK") != nullptr) {
+    return Fail(kUsage,
+                "SLUICE_RANK is set: this is a process of a job itself, and "
+                "jobs do not nest");
+  }
+  if (!dry_run) return RunJob(options);
+  PrintJob(options);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  return Fail(kFailure, "what would run cannot be printed: " +
+                            std::generic_category().message(errno));
+}
+
+int Main(int argc, char** argv) {
+  try {
+    OpenStandardStreams();
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    return Fail(kFailure, error.what());
+  }
+}
+
+}  // namespace
+}  // namespace sluice::launcher
+
+int main(int argc, char** argv) {
+  return sluice::launcher::Main(argc, argv);
+}

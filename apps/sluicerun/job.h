@@ -1,0 +1,36 @@
+// A job: its processes from the first start to the last end.
+#ifndef SLUICE_APPS_SLUICERUN_JOB_H_
+#define SLUICE_APPS_SLUICERUN_JOB_H_
+
+#include <string>
+#include <vector>
+
+namespace sluice::launcher {
+
+struct JobOptions {
+  std::vector<std::string> command;
+  int size = 1;
+  bool tag_output = true;
+  std::string output_dir;   // empty: to our own stdout and stderr
+  double timeout_kill = 5;  // seconds from SIGTERM to SIGKILL
+  bool pin = false;
+};
+
+inline constexpr int kFailure = 1;  // of ours, not of a rank
+// 128 + a signal's number, for what a signal has ended: as shells count.
+inline constexpr int kSignalBase = 128;
+// As shells say it.
+inline constexpr int kNotFound = 127;
+inline constexpr int kNotRunnable = 126;
+
+// Runs the job and says on stderr why it failed. The exit code: 0 where every
+// process ended with 0, else that of the first that did not. Throws Error
+// where it cannot begin.
+int RunJob(const JobOptions& options);
+
+// Prints what RunJob would run, one line per rank in the shell's words.
+void PrintJob(const JobOptions& options);
+
+}  // namespace sluice::launcher
+
+#endif  // SLUICE_APPS_SLUICERUN_JOB_H_

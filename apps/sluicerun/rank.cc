@@ -1,0 +1,231 @@
+#include "apps/sluicerun/rank.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <system_error>
+
+#include "engine/status.h"
+
+namespace sluice::launcher {
+namespace {
+
+constexpr int kMostCpus = 8192;  // Linux's limit
+
+struct CpuSetDeleter {
+  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+};
+using CpuSet = std::unique_ptr<cpu_set_t, CpuSetDeleter>;
+
+CpuSet EmptyCpuSet() {
+  CpuSet set(CPU_ALLOC(kMostCpus));
+  CPU_ZERO_S(CPU_ALLOC_SIZE(kMostCpus), set.get());
+  return set;
+}
+
+struct Pipe {
+  dist::Descriptor read, write;
+};
+
+// Its ends are not inherited. Not open where there is none to be had (errno).
+Pipe OpenPipe() {
+  int ends[2] = {-1, -1};
+  if (pipe2(ends, O_CLOEXEC) != 0) return {};
+  return {dist::Descriptor(ends[0]), dist::Descriptor(ends[1])};
+}
+
+struct RankPipes {
+  Pipe out, err, token;
+  Pipe failure;  // an errno of the child's, where the program cannot be run
+};
+
+// In the child, of one thread: what may be done is not restricted.
+class Child {
+ public:
+  Child(const JobPlan& plan, int rank, pid_t parent, const SignalQueue& signals,
+        RankPipes& pipes)
+      : plan_(plan),
+        rank_(rank),
+        parent_(parent),
+        signals_(signals),
+        pipes_(pipes) {}
+
+  // Returns, with errno, where it fails.
+  void Run() {
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) return;
+    if (getppid() != parent_) _exit(1);  // it died before
+    setpgid(0, 0);
+    if (!ConnectStreams() || !SetEnvironment()) return;
+    if (plan_.pin && !Pin()) return;
+    if (setrlimit(RLIMIT_NOFILE, &plan_.open_files) != 0) return;
+    std::vector<std::string> command = plan_.command;
+    std::vector<char*> argv;
+    for (std::string& argument : command) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    signals_.RestoreInChild();
+    execvp(argv[0], argv.data());
+  }
+
+ private:
+  bool ConnectStreams() {
+    if (rank_ != 0 || isatty(STDIN_FILENO) == 1) {
+      const dist::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (dup2(nothing.get(), STDIN_FILENO) < 0) return false;
+    }
+    return dup2(pipes_.out.write.get(), STDOUT_FILENO) >= 0 &&
+           dup2(pipes_.err.write.get(), STDERR_FILENO) >= 0;
+  }
+
+  bool SetEnvironment() {
+    for (const auto& [name, value] : RankVariables(plan_, rank_)) {
+      if (setenv(name.c_str(), value.c_str(), 1) != 0) return false;
+    }
+    unsetenv("SLUICE_LISTEN_FD");
+    return (rank_ != 0 || Inherit("SLUICE_LISTEN_FD", plan_.listen_fd)) &&
+           Inherit("SLUICE_TOKEN_FD", pipes_.token.read.get());
+  }
+
+  static bool Inherit(const char* name, int descriptor) {
+    return fcntl(descriptor, F_SETFD, 0) == 0 &&
+           setenv(name, std::to_string(descriptor).c_str(), 1) == 0;
+  }
+
+  bool Pin() {
+    const CpuSet set = EmptyCpuSet();
+    const size_t bytes = CPU_ALLOC_SIZE(kMostCpus);
+    for (const int cpu : RankCpus(plan_, rank_)) {
+      CPU_SET_S(static_cast<size_t>(cpu), bytes, set.get());
+    }
+    return sched_setaffinity(0, bytes, set.get()) == 0;
+  }
+
+  const JobPlan& plan_;
+  const int rank_;
+  const pid_t parent_;
+  const SignalQueue& signals_;
+  RankPipes& pipes_;
+};
+
+// The errno that the child reports; 0 once it has become the program.
+int AwaitExec(RankPipes& pipes) {
+  pipes.failure.write = {};
+  int error = 0;
+  ssize_t bytes = 0;
+  do {
+    bytes = read(pipes.failure.read.get(), &error, sizeof error);
+  } while (bytes < 0 && errno == EINTR);
+  return bytes == sizeof error ? error : 0;
+}
+
+bool SetNonBlocking(const dist::Descriptor& descriptor) {
+  return fcntl(descriptor.get(), F_SETFL, O_NONBLOCK) == 0;
+}
+
+// Small enough for an empty pipe to take it whole.
+bool WriteToken(const std::string& token, Pipe& pipe) {
+  const ssize_t bytes = write(pipe.write.get(), token.data(), token.size());
+  pipe.write = {};  // so that the reader finds the end
+  return bytes == static_cast<ssize_t>(token.size());
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> RankVariables(
+    const JobPlan& plan, int rank) {
+  const std::string size = std::to_string(plan.size);
+  const std::string number = std::to_string(rank);
+  return {{"SLUICE_SIZE", size},
+          {"SLUICE_RANK", number},
+          {"SLUICE_LOCAL_SIZE", size},
+          {"SLUICE_LOCAL_RANK", number},
+          {"SLUICE_COORDINATOR", plan.coordinator}};
+}
+
+std::vector<int> RankCpus(const JobPlan& plan, int rank) {
+  const auto cpus = static_cast<int64_t>(plan.cpus.size());
+  const int64_t begin = rank * cpus / plan.size;
+  const int64_t end = std::max(begin + 1, (rank + 1) * cpus / plan.size);
+  return {plan.cpus.begin() + begin, plan.cpus.begin() + end};
+}
+
+std::vector<int> AllowedCpus() {
+  const CpuSet set = EmptyCpuSet();
+  const size_t bytes = CPU_ALLOC_SIZE(kMostCpus);
+  if (sched_getaffinity(0, bytes, set.get()) != 0) {
+    throw Error(Code::kUnavailable,
+                "the CPUs that may be used are not to be had: " +
+                    std::generic_category().message(errno));
+  }
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < kMostCpus; ++cpu) {
+    if (CPU_ISSET_S(static_cast<size_t>(cpu), bytes, set.get())) {
+      cpus.push_back(cpu);
+    }
+  }
+  return cpus;
+}
+
+std::string NewToken() {
+  std::array<uint8_t, 32> bytes;
+  if (getrandom(bytes.data(), bytes.size(), 0) !=
+      static_cast<ssize_t>(bytes.size())) {
+    throw Error(Code::kUnavailable, "no random bytes for the job's token: " +
+                                        std::generic_category().message(errno));
+  }
+  std::string token;
+  for (const uint8_t byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
+  Started started;
+  RankPipes pipes;
+  for (Pipe* pipe : {&pipes.out, &pipes.err, &pipes.token, &pipes.failure}) {
+    *pipe = OpenPipe();
+    if (pipe->read.get() < 0) {
+      started.error = errno;
+      return started;
+    }
+  }
+  if (!SetNonBlocking(pipes.out.read) || !SetNonBlocking(pipes.err.read) ||
+      !WriteToken(plan.token, pipes.token)) {
+    started.error = errno;
+    return started;
+  }
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    Child(plan, rank, parent, signals, pipes).Run();
+    const int error = errno;
+    const ssize_t told = write(pipes.failure.write.get(), &error, sizeof error);
+    _exit(told == sizeof error ? 127 : 126);
+  }
+  if (pid < 0) {
+    started.error = errno;
+    return started;
+  }
+  setpgid(pid, pid);  // both sides, as either may be first
+  started.error = AwaitExec(pipes);
+  if (started.error != 0) {
+    waitpid(pid, nullptr, 0);
+    return started;
+  }
+  started.pid = pid;
+  started.out = std::move(pipes.out.read);
+  started.err = std::move(pipes.err.read);
+  return started;
+}
+
+}  // namespace sluice::launcher

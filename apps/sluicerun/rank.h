@@ -1,0 +1,58 @@
+// One process of a job: what it is told, and how it is started.
+#ifndef SLUICE_APPS_SLUICERUN_RANK_H_
+#define SLUICE_APPS_SLUICERUN_RANK_H_
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/sluicerun/signals.h"
+#include "dist/net/descriptor.h"
+
+namespace sluice::launcher {
+
+// What all ranks of a job have in common.
+struct JobPlan {
+  std::vector<std::string> command;  // the program, found as a shell finds it
+  int size = 1;
+  std::string coordinator;  // host:port
+  std::string token;        // 64 hexadecimal digits
+  int listen_fd = -1;       // listening at the coordinator's address
+  bool pin = false;
+  std::vector<int> cpus;   // that this process may use, for `pin`
+  rlimit open_files = {};  // what the ranks get
+};
+
+// The variables of dist/launch_info.h, but for the descriptors'.
+std::vector<std::pair<std::string, std::string>> RankVariables(
+    const JobPlan& plan, int rank);
+
+// The rank's share of the CPUs, as many as the others have or one less; where
+// ranks outnumber CPUs one, which some then share.
+std::vector<int> RankCpus(const JobPlan& plan, int rank);
+
+// The CPUs that this process may use, ascending.
+std::vector<int> AllowedCpus();
+
+// 32 random bytes in hexadecimal. Throws Error.
+std::string NewToken();
+
+struct Started {
+  pid_t pid = -1;  // leader of a process group of its own
+  int error = 0;   // errno where it could not be started; no pid then
+  dist::Descriptor out,
+      err;  // to read its stdout and stderr from, not blocking
+};
+
+// Starts the rank; returns once the program runs. It inherits nothing of ours
+// but its own descriptors and what we were given, and it gets SIGTERM when we
+// die. Rank 0 reads our stdin unless that is a terminal, whose keys are for us
+// (a process group in the background may not read it); others read nothing.
+Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals);
+
+}  // namespace sluice::launcher
+
+#endif  // SLUICE_APPS_SLUICERUN_RANK_H_

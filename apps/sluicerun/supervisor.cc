@@ -1,0 +1,207 @@
+#include "apps/sluicerun/supervisor.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "apps/sluicerun/job.h"
+
+namespace sluice::launcher {
+
+Supervisor::Supervisor(double timeout_kill,
+                       const std::vector<std::unique_ptr<Sink>>& sinks,
+                       SignalQueue& signals)
+    : timeout_kill_(timeout_kill), sinks_(sinks), signals_(signals) {}
+
+Supervisor::~Supervisor() {
+  KillAll();
+  for (const RunningRank& rank : ranks_) waitpid(rank.pid, nullptr, 0);
+}
+
+void Supervisor::Add(RunningRank rank) {
+  ranks_.push_back(std::move(rank));
+  ++running_;
+}
+
+int Supervisor::Run() {
+  while (running_ > 0 || !OutputDone()) {
+    Poll();
+    if (kill_at_ && Clock::now() >= *kill_at_) KillAll();
+    if (killed_ && running_ == 0) CloseSilent();
+  }
+  return Report();
+}
+
+void Supervisor::Poll() {
+  polled_.clear();
+  readers_.clear();
+  polled_.push_back({signals_.descriptor(), POLLIN, 0});
+  for (RunningRank& rank : ranks_) {
+    for (Stream* stream : {&rank.out, &rank.err}) {
+      if (!stream->wants_read()) continue;
+      polled_.push_back({stream->descriptor(), POLLIN, 0});
+      readers_.push_back(stream);
+    }
+  }
+  for (const auto& sink : sinks_) {
+    if (sink->pending()) polled_.push_back({sink->descriptor(), POLLOUT, 0});
+  }
+  const timespec wait = TimeLeft();
+  if (ppoll(polled_.data(), polled_.size(), kill_at_ ? &wait : nullptr,
+            nullptr) < 0) {
+    return;  // EINTR
+  }
+  if (polled_[0].revents != 0) TakeSignals();
+  // Each time another begins: who writes most must not be the only one heard.
+  ++turn_;
+  for (size_t k = 0; k < readers_.size(); ++k) {
+    const size_t i = (turn_ + k) % readers_.size();
+    if (polled_[1 + i].revents != 0 && readers_[i]->wants_read()) {
+      readers_[i]->Read();
+    }
+  }
+  for (const auto& sink : sinks_) sink->Flush();
+  for (RunningRank& rank : ranks_) {
+    rank.out.CloseIfUnheard();
+    rank.err.CloseIfUnheard();
+  }
+}
+
+timespec Supervisor::TimeLeft() const {
+  if (!kill_at_) return {};
+  const auto left = std::max(Clock::duration(0), *kill_at_ - Clock::now());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+  return {.tv_sec = seconds.count(),
+          .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
+}
+
+void Supervisor::TakeSignals() {
+  while (const auto arrival = signals_.Next()) {
+    if (arrival->signal == SIGCHLD) {
+      NoteEnds(arrival->pid);
+    } else if (arrival->signal == SIGTSTP) {
+      Suspend();
+    } else if (arrival->signal == SIGCONT) {
+      SignalAll(SIGCONT);
+    } else {
+      Interrupt(arrival->signal);
+    }
+  }
+}
+
+void Supervisor::Interrupt(int signal) {
+  if (interrupt_ == 0) interrupt_ = signal;
+  ++interrupts_;
+  given_up_ = running_ == 0;
+  SignalAll(signal);
+  SignalAll(SIGCONT);  // one that stands still would not hear it
+  if (interrupts_ > 1) StartCountdown();
+}
+
+// Ctrl-Z: the shell wants to see us stopped, and the ranks are to stop too.
+void Supervisor::Suspend() {
+  SignalAll(SIGTSTP);
+  kill(getpid(), SIGSTOP);
+}
+
+// Children that end together give one SIGCHLD, which names the first.
+void Supervisor::NoteEnds(pid_t first) {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].pid == first) NoteEnd(i);
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) NoteEnd(i);
+  if (running_ == 0) StartCountdown();
+}
+
+void Supervisor::NoteEnd(size_t i) {
+  RunningRank& rank = ranks_[i];
+  if (rank.code) return;
+  siginfo_t info = {};
+  const auto pid = static_cast<id_t>(rank.pid);
+  if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+  if (info.si_pid == 0) return;  // it runs
+  --running_;
+  rank.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+  rank.code = info.si_status + (rank.signal == 0 ? 0 : kSignalBase);
+  if (*rank.code == 0) return;
+  if (!first_failure_) first_failure_ = i;
+  if (interrupt_ == 0 || *rank.code != kSignalBase + interrupt_) EndOthers();
+}
+
+void Supervisor::EndOthers() {
+  if (std::exchange(ending_, true)) return;
+  SignalAll(SIGTERM);
+  SignalAll(SIGCONT);
+  StartCountdown();
+}
+
+void Supervisor::StartCountdown() {
+  if (killed_ || kill_at_) return;
+  kill_at_ =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_kill_);
+}
+
+void Supervisor::KillAll() {
+  killed_ = true;
+  kill_at_.reset();
+  SignalAll(SIGKILL);
+}
+
+void Supervisor::SignalAll(int signal) const {
+  for (const RunningRank& rank : ranks_) kill(-rank.pid, signal);
+}
+
+bool Supervisor::OutputDone() const {
+  if (given_up_) return true;
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const RunningRank& rank) {
+                       return !rank.out.open() && !rank.err.open();
+                     }) &&
+         std::none_of(sinks_.begin(), sinks_.end(),
+                      [](const auto& sink) { return sink->pending(); });
+}
+
+// All that wrote are dead but for processes that have left their group; these
+// are not waited for.
+void Supervisor::CloseSilent() {
+  for (RunningRank& rank : ranks_) {
+    for (Stream* stream : {&rank.out, &rank.err}) {
+      while (stream->wants_read() && stream->Read()) {
+      }
+      if (stream->wants_read()) stream->Close();
+    }
+  }
+}
+
+int Supervisor::Report() const {
+  int code = 0;
+  for (const auto& sink : sinks_) {
+    if (sink->error() == 0) continue;
+    Say(fmt::format("cannot write {}: {}", sink->name(),
+                    std::generic_category().message(sink->error())));
+    code = kFailure;
+  }
+  if (!first_failure_) return code;
+  const RunningRank& rank = ranks_[*first_failure_];
+  if (interrupt_ != 0 && rank.code == kSignalBase + interrupt_) {
+    return *rank.code;  // as it was told
+  }
+  const auto lines = rank.tail->Lines();
+  std::string report =
+      fmt::format("rank {} ended {}", *first_failure_,
+                  rank.signal != 0 ? "by " + SignalName(rank.signal)
+                                   : fmt::format("with code {}", *rank.code));
+  if (!lines.empty()) report += "; its last lines:";
+  for (const std::string& line : lines) report += "\n  " + line;
+  Say(report);
+  return *rank.code;
+}
+
+}  // namespace sluice::launcher

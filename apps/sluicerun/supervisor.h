@@ -1,0 +1,96 @@
+// Watches the processes of a job: passes on what they print and the signals
+// that come for them, and ends the rest when one has failed.
+#ifndef SLUICE_APPS_SLUICERUN_SUPERVISOR_H_
+#define SLUICE_APPS_SLUICERUN_SUPERVISOR_H_
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/sluicerun/output.h"
+#include "apps/sluicerun/signals.h"
+
+namespace sluice::launcher {
+
+// A rank that runs, or has ended.
+struct RunningRank {
+  pid_t pid;  // and its process group
+  Stream out, err;
+  std::unique_ptr<Tail> tail;  // of err
+  std::optional<int> code =
+      {};          // once ended: its exit code, or 128 + the signal
+  int signal = 0;  // that ended it
+};
+
+// One thread, one loop around poll(2). A rank stays a zombie until the end, so
+// that its number cannot become another's while we still signal its group.
+//
+// - The first rank that fails ends the others: SIGTERM, and SIGKILL when the
+//   time is up. A rank that ends as the interrupt asked for has not failed.
+// - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
+//   it comes. From the second on time runs too, and when none is left but
+//   output that nobody reads, it ends us.
+// - When all ranks have ended, processes that they left behind and that hold
+//   their output have as much time to end; then they are killed.
+class Supervisor {
+ public:
+  // `timeout_kill` in seconds. The others outlive this.
+  Supervisor(double timeout_kill,
+             const std::vector<std::unique_ptr<Sink>>& sinks,
+             SignalQueue& signals);
+  ~Supervisor();  // kills what is left and reaps
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Ranks in order.
+  void Add(RunningRank rank);
+  // Until every rank has ended and what they printed is written. The exit code
+  // of the job.
+  int Run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Poll();
+  void TakeSignals();
+  void Interrupt(int signal);
+  void Suspend();
+  void NoteEnds(pid_t first);
+  void NoteEnd(size_t rank);
+  void EndOthers();
+  void StartCountdown();
+  timespec TimeLeft() const;
+  void KillAll();
+  void SignalAll(int signal) const;
+  bool OutputDone() const;
+  void CloseSilent();
+  int Report() const;
+
+  const std::chrono::duration<double> timeout_kill_;
+  const std::vector<std::unique_ptr<Sink>>& sinks_;
+  SignalQueue& signals_;
+  std::vector<RunningRank> ranks_;
+  size_t running_ = 0;
+  std::optional<size_t> first_failure_;
+  int interrupt_ = 0;      // the first that came
+  int interrupts_ = 0;     // how many
+  bool ending_ = false;    // SIGTERM was sent to all
+  bool killed_ = false;    // and SIGKILL
+  bool given_up_ = false;  // on output that nobody reads
+  std::optional<Clock::time_point> kill_at_;
+  // Of one Poll, kept for their memory.
+  std::vector<pollfd> polled_;
+  std::vector<Stream*> readers_;
+  size_t turn_ = 0;
+};
+
+}  // namespace sluice::launcher
+
+#endif  // SLUICE_APPS_SLUICERUN_SUPERVISOR_H_

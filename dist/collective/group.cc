@@ -1,0 +1,147 @@
+#include "dist/collective/group.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "dist/collective/forming.h"
+#include "dist/collective/reduce.h"
+
+namespace sluice::dist {
+namespace {
+
+Status CheckInfo(const LaunchInfo& info) {
+  if (info.size >= 1 && info.rank >= 0 && info.rank < info.size) return {};
+  return InvalidArgument(
+      fmt::format("there is no rank {} of {}", info.rank, info.size));
+}
+
+// Of bytes without a dtype.
+Frame BytesFrame(FrameKind kind, int64_t bytes) {
+  Frame frame;
+  frame.kind = kind;
+  frame.count = frame.bytes = static_cast<uint64_t>(bytes);
+  return frame;
+}
+
+}  // namespace
+
+Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
+    : rank_(info.rank),
+      size_(info.size),
+      local_rank_(info.local_rank),
+      local_size_(info.local_size),
+      peer_timeout_(options.peer_timeout),
+      links_(std::move(links)) {}
+
+std::unique_ptr<Group> Group::Alone() {
+  return std::unique_ptr<Group>(new Group(LaunchInfo(), GroupOptions(), {}));
+}
+
+Result<std::unique_ptr<Group>> Group::Join(LaunchInfo info,
+                                           const GroupOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckInfo(info));
+  Links links;
+  if (info.size > 1) {
+    SLUICE_ASSIGN_OR_RETURN(
+        links, FormRing(info, After(options.join_timeout), options.note));
+  } else if (info.listen_fd >= 0) {
+    close(info.listen_fd);
+  }
+  std::unique_ptr<Group> group(new Group(info, options, std::move(links)));
+  // Not before the others are in too.
+  SLUICE_RETURN_IF_ERROR(group->Barrier("join"));
+  group->bytes_sent_ = 0;
+  return group;
+}
+
+// A signature is the name and whatever else must be the same and has no place
+// of its own in a frame.
+template <typename Body>
+Status Group::Collective(Frame frame, std::string_view signature, Body body) {
+  SLUICE_RETURN_IF_ERROR(broken_);
+  if (frame.bytes > kMaxPayload) {
+    return InvalidArgument(
+        fmt::format("{} bytes, of at most {}", frame.bytes, kMaxPayload));
+  }
+  frame.rank = rank_;
+  frame.run = run_++;
+  frame.key = Key(signature);
+  frame_ = frame;
+  return size_ == 1 ? Status::Ok() : body();
+}
+
+// The first error; what the others are told of it says which rank it is from.
+Status Group::Break(std::string_view operation, std::string_view name,
+                    Status error) {
+  if (error.ok() || !broken_.ok()) return error;
+  broken_ = links_.Fail(
+      rank_, size_,
+      error.WithContext(fmt::format("{} in {} '{}'", RankName(rank_, size_),
+                                    operation, name)));
+  return broken_;
+}
+
+Status Group::AllReduce(std::string_view name, DType dtype, void* data,
+                        int64_t count, Reduction how) {
+  const bool mean = how == Reduction::kMean;
+  const auto run = [&]() -> Status {
+    if (!kReducible.Contains(dtype) || (mean && !IsFloating(dtype))) {
+      return InvalidArgument(
+          fmt::format("{} has no {}", NameOf(dtype), mean ? "mean" : "sum"));
+    }
+    if (count < 0) return InvalidArgument(fmt::format("{} elements", count));
+    return Collective(
+        FrameOf(FrameKind::kReduce, dtype, static_cast<uint64_t>(count)),
+        fmt::format("{}/{}", mean ? "mean" : "sum", name), [&] {
+          return Reduce(dtype, static_cast<std::byte*>(data), count, mean);
+        });
+  };
+  return Break("all-reduce", name, run());
+}
+
+Status Group::AllReduce(std::string_view name, Tensor* tensor, Reduction how) {
+  return AllReduce(name, tensor->dtype(), tensor->raw(), tensor->elements(),
+                   how);
+}
+
+Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
+                        int root) {
+  const auto run = [&]() -> Status {
+    if (bytes < 0 || root < 0 || root >= size_) {
+      return InvalidArgument(
+          fmt::format("{} bytes from rank {} of {}", bytes, root, size_));
+    }
+    const Frame frame = BytesFrame(FrameKind::kBroadcast, bytes);
+    return Collective(frame, fmt::format("{}/{}", root, name), [&] {
+      return Spread(static_cast<std::byte*>(data), bytes, root);
+    });
+  };
+  return Break("broadcast", name, run());
+}
+
+Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
+                        void* all) {
+  const auto run = [&]() -> Status {
+    if (each < 0) return InvalidArgument(fmt::format("{} bytes each", each));
+    const Frame frame = BytesFrame(FrameKind::kGather, each);
+    auto* const to = static_cast<std::byte*>(all);
+    std::byte* const place = to + rank_ * each;
+    if (each > 0 && place != mine) {
+      std::memcpy(place, mine, static_cast<size_t>(each));
+    }
+    return Collective(frame, name, [&] { return Gather(each, to); });
+  };
+  return Break("all-gather", name, run());
+}
+
+Status Group::Barrier(std::string_view name) {
+  return Break("barrier", name,
+               Collective(BytesFrame(FrameKind::kBarrier, 0), name,
+                          [&] { return GreetAll(); }));
+}
+
+}  // namespace sluice::dist

@@ -1,0 +1,132 @@
+// The processes of a job, connected, and what they do together.
+#ifndef SLUICE_DIST_COLLECTIVE_GROUP_H_
+#define SLUICE_DIST_COLLECTIVE_GROUP_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "dist/collective/links.h"
+#include "dist/launch_info.h"
+#include "dist/net/frame.h"
+#include "dist/net/socket.h"
+#include "engine/dtype.h"
+#include "engine/status.h"
+#include "engine/tensor.h"
+
+namespace sluice::dist {
+
+struct GroupOptions {
+  // For all processes to have come.
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
+  // A peer that moves less than a piece (256 KiB) within this time of a
+  // collective is an error that names it. It is also how far the processes may
+  // be apart when they begin one.
+  std::chrono::milliseconds peer_timeout = std::chrono::seconds(60);
+  // Told, while joining, who waits for whom (every 10 s) and which strangers
+  // were refused (a line a second at most), without a newline. May be empty.
+  std::function<void(std::string_view)> note;
+};
+
+enum class Reduction { kSum, kMean };
+
+// One process's membership in its job.
+//
+// The collectives are called by every process, in the same order and with the
+// same name, dtype, count, reduction and root; each waits for the others. Where
+// they differ, every process gets kFailedPrecondition that names both sides.
+// Where a process ends or is silent, every other gets kUnavailable or
+// kDeadlineExceeded that names it. Any error breaks the group: the connections
+// are closed, so that the others learn of it at once, data is unspecified, and
+// every later call returns the first error. Arguments that are wrong on their
+// own (a dtype that cannot be added, a count below 0) break it too: the others
+// wait for this process.
+//
+// One thread at a time. The bits of a result are the same on every process and
+// a function of the inputs and the number of processes.
+class Group {
+ public:
+  // Returns when all have come. Takes info.listen_fd. Errors say who is
+  // missing: "rank 0 of 4 waits for ranks 2, 3".
+  static Result<std::unique_ptr<Group>> Join(LaunchInfo info,
+                                             const GroupOptions& options);
+  // A group of one, without connections.
+  static std::unique_ptr<Group> Alone();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+
+  // The sum or mean over the processes of `count` elements, in place; as a ring
+  // (Patarasuk and Yuan, 2009). Half types are added in float32 and rounded
+  // after each addition; their mean is that of inputs divided first, since the
+  // sum may be beyond their range. Integers have a sum only; it wraps.
+  Status AllReduce(std::string_view name, DType dtype, void* data,
+                   int64_t count, Reduction how);
+  Status AllReduce(std::string_view name, Tensor* tensor, Reduction how);
+  // The bytes of `root`, for all.
+  Status Broadcast(std::string_view name, void* data, int64_t bytes, int root);
+  // all[rank * each, ...) becomes the `each` bytes of that rank, of size()
+  // together. `mine` may be where they go.
+  Status AllGather(std::string_view name, const void* mine, int64_t each,
+                   void* all);
+  // Returns when every process has called it.
+  Status Barrier(std::string_view name);
+
+  // By the collectives so far, headers included.
+  int64_t bytes_sent() const { return bytes_sent_; }
+  // The error that broke the group, or ok.
+  const Status& status() const { return broken_; }
+
+ private:
+  // A cut of the data into chunks, one a process, and of those into pieces.
+  class Cut;
+  // What moves through the ring, piece by piece.
+  struct Flow {
+    int64_t pieces = 0;
+    int64_t lag = 0;  // piece i may be sent when i - lag has arrived
+    std::function<Bytes(int64_t)> out;
+    std::function<MutableBytes(int64_t)> in;
+    std::function<void(int64_t)> arrived;
+  };
+
+  Group(const LaunchInfo& info, const GroupOptions& options, Links links);
+
+  // Runs a collective's body, unless the group is broken or of one.
+  template <typename Body>
+  Status Collective(Frame frame, std::string_view signature, Body body);
+  // An error of a collective breaks the group.
+  Status Break(std::string_view operation, std::string_view name, Status error);
+
+  // One round: sends the header, and `first` behind it, to the next; receives
+  // the header of the one before, and checks that it is the same collective.
+  Status Greet(Bytes first = {});
+  // As many rounds as it takes until every process has greeted.
+  Status GreetAll();
+  Status Move(std::span<const Bytes> out, MutableBytes in);
+  // All of a flow, of which `sent` pieces went with the header.
+  Status MoveAround(const Flow& flow, int64_t sent);
+  Status Reduce(DType dtype, std::byte* data, int64_t count, bool mean);
+  Status Gather(int64_t each, std::byte* all);
+  Status Spread(std::byte* data, int64_t bytes, int root);
+
+  const int rank_, size_, local_rank_, local_size_;
+  const std::chrono::milliseconds peer_timeout_;
+  Links links_;
+  Status broken_;
+  uint64_t run_ = 0;  // collectives begun
+  Frame frame_;       // of the one under way
+  int64_t bytes_sent_ = 0;
+  std::vector<std::byte> arriving_;  // a piece that is to be added
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_GROUP_H_

@@ -1,0 +1,86 @@
+// Who connects: the first frame of a connection between the processes of a job,
+// and the door at which strangers are refused.
+//
+// The payload is of fixed size, texts padded with zeros:
+//
+//   offset  size
+//        0    64  token    what the processes of the job know
+//       64    32  version  of Sluice
+//       96    64  address  of the sender, as others reach it
+//      160     4  port     where it listens, little-endian
+//      164     1  lane     what the connection is for
+//      165     3  zeros
+//
+// The frame's rank is the sender's and its count the size of its job.
+#ifndef SLUICE_DIST_COLLECTIVE_HELLO_H_
+#define SLUICE_DIST_COLLECTIVE_HELLO_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dist/net/socket.h"
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+enum class Lane : uint8_t { kForming, kData, kErrors };
+
+struct Hello {
+  int rank = 0;
+  int size = 1;
+  Lane lane = Lane::kForming;
+  std::string token;    // up to 64 bytes
+  std::string version;  // up to 32
+  std::string address;  // up to 64
+  int port = 0;
+};
+
+Status SendHello(const Hello& hello, Socket& to, Deadline deadline);
+
+struct Guest {
+  Hello hello;
+  Socket socket;
+};
+
+// Lets in who says hello with the token and size of the job. Strangers are
+// refused without a word: those of another token or size, those that send
+// anything else, or not all of a hello within 2 s. All that wait at the door
+// are heard at once, up to 16, so that a silent one holds nobody up.
+class Door {
+ public:
+  // `own` is this process's hello; `note` is told of refusals and may be empty.
+  Door(Listener listener, Hello own,
+       std::function<void(std::string_view)> note);
+
+  int port() const { return listener_.port(); }
+  // The next one. kDeadlineExceeded where nobody comes; kFailedPrecondition
+  // where one of this job has another version of Sluice.
+  Result<Guest> Admit(Deadline deadline);
+  // Says that a guest was sent away, and why.
+  void Refuse(std::string_view who, std::string_view why);
+
+ private:
+  struct Waiting {
+    Socket socket;
+    Deadline until;
+  };
+
+  // Takes those that have connected; waits for the first, but only a moment
+  // where others are waiting already.
+  Status TakeIn(Deadline deadline);
+
+  Listener listener_;
+  const Hello own_;
+  const std::function<void(std::string_view)> note_;
+  std::vector<Waiting> waiting_;
+  Deadline quiet_until_;  // no line about refusals before
+  int unsaid_ = 0;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_HELLO_H_

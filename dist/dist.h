@@ -1,0 +1,50 @@
+// Horovod's verbs, for programs below the trainer: one group per process.
+//
+//   dist::Init();
+//   Tensor mean = dist::AllReduce("gradient", local);
+//   if (dist::Rank() == 0) ...
+//   dist::Shutdown();
+//
+// They throw Error. One thread at a time uses them: collectives are matched in
+// the order in which each process calls them, which threads would make a matter
+// of chance. Tensors may be of any threads.
+#ifndef SLUICE_DIST_DIST_H_
+#define SLUICE_DIST_DIST_H_
+
+#include <string_view>
+
+#include "dist/collective/group.h"
+#include "engine/tensor.h"
+
+namespace sluice::dist {
+
+// Joins the job of which the launcher has told this process (launch_info.h);
+// without a launcher the process is a job of its own. kFailedPrecondition
+// between an Init and its Shutdown. A launched process joins once.
+void Init(const GroupOptions& options = {});
+// Leaves; the peers' next collectives with this process fail. Nothing where
+// there was no Init.
+void Shutdown();
+
+// Of the processes of the job, and of those on this host. These and all below
+// are kFailedPrecondition before Init.
+int Rank();
+int Size();
+int LocalRank();
+int LocalSize();
+
+// The mean or sum of all processes' tensors, which are of one shape and dtype:
+// floating, or int32 and int64 with kSum.
+Tensor AllReduce(std::string_view name, const Tensor& tensor,
+                 Reduction how = Reduction::kMean);
+// Shape [n, ...] of each becomes [size * n, ...]: the tensors of all, one
+// behind another by rank. Scalars become a vector.
+Tensor AllGather(std::string_view name, const Tensor& tensor);
+// The tensor of `root`. The others' give its dtype and shape.
+Tensor Broadcast(std::string_view name, const Tensor& tensor, int root);
+// Returns when all processes have called it.
+void Barrier(std::string_view name = "barrier");
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_DIST_H_

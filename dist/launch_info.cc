@@ -1,0 +1,195 @@
+#include "dist/launch_info.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+namespace sluice::dist {
+namespace {
+
+constexpr const char* kSize = "SLUICE_SIZE";
+constexpr const char* kRank = "SLUICE_RANK";
+constexpr const char* kLocalSize = "SLUICE_LOCAL_SIZE";
+constexpr const char* kLocalRank = "SLUICE_LOCAL_RANK";
+constexpr const char* kCoordinator = "SLUICE_COORDINATOR";
+constexpr const char* kListenFd = "SLUICE_LISTEN_FD";
+constexpr const char* kTokenFd = "SLUICE_TOKEN_FD";
+
+constexpr int kMaximumPort = 65535;
+constexpr size_t kTokenDigits = 64;
+
+// nullopt where it is not set.
+std::optional<std::string_view> Variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+bool IsSet(const char* name) {
+  return Variable(name).has_value();
+}
+
+Status Senseless(const char* name, std::string_view wanted) {
+  return InvalidArgument(fmt::format("{}={} is not {}", name,
+                                     Variable(name).value_or(""), wanted));
+}
+
+// Nothing but digits, in [least, most].
+std::optional<int> ParseInteger(std::string_view text, int least, int most) {
+  int value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || text[0] == '-') {
+    return std::nullopt;
+  }
+  if (value < least || value > most) return std::nullopt;
+  return value;
+}
+
+// The variable must be set.
+Result<int> Integer(const char* name, int least, int most) {
+  if (const auto value =
+          ParseInteger(Variable(name).value_or(""), least, most)) {
+    return *value;
+  }
+  if (most == std::numeric_limits<int>::max()) {
+    return Senseless(name, fmt::format("a number from {}", least));
+  }
+  return Senseless(name, fmt::format("a number from {} to {}", least, most));
+}
+
+Result<int> OpenDescriptor(const char* name) {
+  return Integer(name, 0, std::numeric_limits<int>::max());
+}
+
+// All that are missing, in one error.
+Status CheckSet(const std::vector<const char*>& names) {
+  std::vector<const char*> missing;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(missing),
+               [](const char* name) { return !IsSet(name); });
+  if (missing.empty()) return {};
+  return InvalidArgument(
+      fmt::format("{} not set, though other variables of a launcher are",
+                  fmt::join(missing, ", ")));
+}
+
+// "host:port", "[::1]:port"
+Status ReadCoordinator(LaunchInfo* info) {
+  const std::string_view text = Variable(kCoordinator).value_or("");
+  const Status senseless =
+      Senseless(kCoordinator, "host:port, or [address]:port for IPv6");
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return senseless;
+  const auto port = ParseInteger(text.substr(colon + 1), 1, kMaximumPort);
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find_first_of(":[]") != std::string_view::npos) {
+    return senseless;
+  }
+  if (host.empty() || !port) return senseless;
+  info->host = std::string(host);
+  info->port = *port;
+  return {};
+}
+
+Status ReadListener(LaunchInfo* info) {
+  if (info->rank != 0) {
+    return InvalidArgument(
+        fmt::format("{} is set for rank {}; only rank 0 "
+                    "listens",
+                    kListenFd, info->rank));
+  }
+  SLUICE_ASSIGN_OR_RETURN(info->listen_fd, OpenDescriptor(kListenFd));
+  int listens = 0;
+  socklen_t size = sizeof(listens);
+  if (getsockopt(info->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) <
+          0 ||
+      listens == 0) {
+    return Senseless(kListenFd, "the descriptor of a socket that listens");
+  }
+  return {};
+}
+
+// To the end, or one character more than a token has; closes the descriptor.
+Status ReadUpToOneMore(int descriptor, std::string* text) {
+  text->assign(kTokenDigits + 1, '\0');
+  size_t length = 0;
+  int error = 0;
+  while (length < text->size()) {
+    const ssize_t n =
+        read(descriptor, text->data() + length, text->size() - length);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) error = errno;
+    if (n <= 0) break;
+    length += static_cast<size_t>(n);
+  }
+  close(descriptor);
+  if (error != 0) {
+    return InvalidArgument(fmt::format("{}={} cannot be read: {}", kTokenFd,
+                                       descriptor, std::strerror(error)));
+  }
+  text->resize(length);
+  return {};
+}
+
+// What was read is in no message: it may be most of a secret.
+Status ReadToken(LaunchInfo* info) {
+  SLUICE_ASSIGN_OR_RETURN(const int descriptor, OpenDescriptor(kTokenFd));
+  std::string& token = info->token;
+  SLUICE_RETURN_IF_ERROR(ReadUpToOneMore(descriptor, &token));
+  const bool digits =
+      token.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+  if (token.size() != kTokenDigits || !digits) {
+    return InvalidArgument(fmt::format(
+        "{}={} gives {} characters{}, not a token of {} "
+        "hexadecimal digits",
+        kTokenFd, descriptor,
+        token.size() > kTokenDigits ? "too many" : std::to_string(token.size()),
+        digits ? "" : ", other ones among them", kTokenDigits));
+  }
+  return {};
+}
+
+Status ReadPlace(LaunchInfo* info) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  SLUICE_RETURN_IF_ERROR(CheckSet({kSize, kRank, kLocalSize, kLocalRank}));
+  SLUICE_ASSIGN_OR_RETURN(info->size, Integer(kSize, 1, kMost));
+  SLUICE_ASSIGN_OR_RETURN(info->rank, Integer(kRank, 0, info->size - 1));
+  SLUICE_ASSIGN_OR_RETURN(info->local_size, Integer(kLocalSize, 1, info->size));
+  SLUICE_ASSIGN_OR_RETURN(info->local_rank,
+                          Integer(kLocalRank, 0, info->local_size - 1));
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
+  const std::vector<const char*> names = {
+      kSize, kRank, kLocalSize, kLocalRank, kCoordinator, kListenFd, kTokenFd};
+  if (std::none_of(names.begin(), names.end(), IsSet)) {
+    return std::optional<LaunchInfo>();
+  }
+  LaunchInfo info;
+  SLUICE_RETURN_IF_ERROR(ReadPlace(&info));
+  if (info.size > 1) {
+    SLUICE_RETURN_IF_ERROR(CheckSet({kCoordinator, kTokenFd}));
+    if (info.rank == 0) SLUICE_RETURN_IF_ERROR(CheckSet({kListenFd}));
+  }
+  if (IsSet(kCoordinator)) SLUICE_RETURN_IF_ERROR(ReadCoordinator(&info));
+  if (IsSet(kListenFd)) SLUICE_RETURN_IF_ERROR(ReadListener(&info));
+  // Last: it can be read once.
+  if (IsSet(kTokenFd)) SLUICE_RETURN_IF_ERROR(ReadToken(&info));
+  return std::optional(std::move(info));
+}
+
+}  // namespace sluice::dist

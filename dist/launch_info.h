@@ -1,0 +1,44 @@
+// What a launcher tells each process of a job: who it is, and where to meet.
+//
+//   SLUICE_SIZE, SLUICE_RANK               processes of the job, and which one
+//   SLUICE_LOCAL_SIZE, SLUICE_LOCAL_RANK   the same of those on this host
+//   SLUICE_COORDINATOR                     host:port where rank 0 listens
+//   SLUICE_LISTEN_FD                       rank 0's: that socket, listening
+//   SLUICE_TOKEN_FD                        a descriptor to read the job's token
+//                                          from, to its end: 64 hexadecimal
+//                                          digits; never an argument or a
+//                                          variable, which others can read
+//
+// A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
+// for the listener of other ranks than 0 and, where SLUICE_SIZE is 1, the last
+// three.
+#ifndef SLUICE_DIST_LAUNCH_INFO_H_
+#define SLUICE_DIST_LAUNCH_INFO_H_
+
+#include <optional>
+#include <string>
+
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+struct LaunchInfo {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  // Where rank 0 listens. A job of one process may have none of the rest.
+  std::string host;
+  int port = 0;
+  int listen_fd = -1;  // rank 0's; it belongs to who joins
+  std::string token;   // what processes of this job know, and no other
+};
+
+// From the environment; nullopt where no launcher has set any of it. Waits for
+// the whole token and closes its descriptor, so that it can be called once.
+// kInvalidArgument naming the variables that are missing or make no sense.
+Result<std::optional<LaunchInfo>> ReadLaunchInfo();
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_LAUNCH_INFO_H_

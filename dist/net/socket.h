@@ -1,0 +1,81 @@
+// TCP streams between the processes of a job, with a limit on every wait.
+#ifndef SLUICE_DIST_NET_SOCKET_H_
+#define SLUICE_DIST_NET_SOCKET_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "dist/net/descriptor.h"
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+using Bytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+// A connected stream, closed with its owner. Movable; one thread at a time.
+// Errors name peer(): kUnavailable where the stream has ended or failed,
+// kDeadlineExceeded with how many bytes were done. After an error the stream is
+// somewhere inside what was sent or received, and only good for being closed.
+// No signal is raised where the peer is gone (SIGPIPE).
+class Socket {
+ public:
+  Socket() = default;               // not connected
+  explicit Socket(int descriptor);  // takes it: a stream's
+
+  // To a host's name or address. Tries again until the deadline where nobody
+  // listens yet. A name is looked up by the system, which knows no deadline.
+  // kNotFound where there is no such host.
+  static Result<Socket> Connect(const std::string& host, int port,
+                                Deadline deadline);
+
+  bool connected() const { return descriptor_.get() >= 0; }
+  int descriptor() const { return descriptor_.get(); }
+  // For messages: the address until who uses it knows better ("rank 3").
+  const std::string& peer() const { return peer_; }
+  void set_peer(std::string name) { peer_ = std::move(name); }
+  // Address of this end as its peer sees it, without the port.
+  Result<std::string> LocalAddress() const;
+
+  // All of the bytes, the pieces one behind another. That they are sent does
+  // not say that the peer has read them.
+  Status Send(std::span<const Bytes> pieces, Deadline deadline);
+  Status Send(Bytes bytes, Deadline deadline) {
+    return Send({&bytes, 1}, deadline);
+  }
+  Status Receive(MutableBytes bytes, Deadline deadline);
+
+ private:
+  Descriptor descriptor_;
+  std::string peer_;
+};
+
+// Sends to one and receives from the other, or the same, at once: whoever waits
+// for a peer to take bytes still takes those that it sends. The pieces of `in`
+// must not overlap those of `out`. The first error of either ends both.
+Status Exchange(Socket& to, std::span<const Bytes> out, Socket& from,
+                std::span<const MutableBytes> in, Deadline deadline);
+
+// A socket that peers connect to. Movable.
+class Listener {
+ public:
+  // On a port of the system's choice. "127.0.0.1" is for this host alone.
+  static Result<Listener> Open(const std::string& address);
+  explicit Listener(int descriptor);  // takes it: one that listens
+
+  int descriptor() const { return descriptor_.get(); }
+  int port() const { return port_; }
+  // The next that connects, whoever that is. kDeadlineExceeded where nobody
+  // does, kResourceExhausted where this process has too many files open.
+  Result<Socket> Accept(Deadline deadline);
+
+ private:
+  Descriptor descriptor_;
+  int port_ = 0;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_NET_SOCKET_H_

@@ -1,0 +1,114 @@
+// A job whose processes are threads.
+#ifndef SLUICE_TESTS_DIST_COLLECTIVE_RANKS_H_
+#define SLUICE_TESTS_DIST_COLLECTIVE_RANKS_H_
+
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/collective/group.h"
+#include "dist/launch_info.h"
+#include "dist/net/socket.h"
+#include "engine/status.h"
+
+namespace sluice::dist::testing {
+
+// Ends the program where a scope takes longer than a minute: a test that hangs
+// is a deadlock, and says so.
+class Watchdog {
+ public:
+  Watchdog() : thread_([this] { Watch(); }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void Watch() {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, std::chrono::seconds(60),
+                          [this] { return done_; })) {
+      return;
+    }
+    std::fputs("the ranks hang\n", stderr);
+    std::abort();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+inline const std::string& Token() {
+  static const std::string token(64, '7');
+  return token;
+}
+
+// What a launcher on this host would tell the ranks of a job.
+inline std::vector<LaunchInfo> Launch(int size) {
+  Listener listener = Listener::Open("127.0.0.1").ValueOrThrow();
+  std::vector<LaunchInfo> infos;
+  for (int rank = 0; rank < size; ++rank) {
+    LaunchInfo info;
+    info.rank = info.local_rank = rank;
+    info.size = info.local_size = size;
+    info.host = "127.0.0.1";
+    info.port = listener.port();
+    info.token = Token();
+    if (rank == 0) info.listen_fd = dup(listener.descriptor());
+    infos.push_back(info);
+  }
+  return infos;
+}
+
+inline void InThreads(int count, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) threads.emplace_back(body, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+using Groups = std::vector<std::unique_ptr<Group>>;
+
+// A group of each rank; throws where one cannot join.
+inline Groups JoinAll(int size, const GroupOptions& options = {}) {
+  const std::vector<LaunchInfo> infos = Launch(size);
+  Groups groups(infos.size());
+  std::vector<Status> statuses(infos.size());
+  InThreads(size, [&](int rank) {
+    const auto i = static_cast<size_t>(rank);
+    auto group = Group::Join(infos[i], options);
+    statuses[i] = group.status();
+    if (group.ok()) groups[i] = *std::move(group);
+  });
+  for (const Status& status : statuses) ThrowIfError(status);
+  return groups;
+}
+
+// Each rank's thread does `body`; what it returned.
+inline std::vector<Status> OnAll(Groups& groups,
+                                 const std::function<Status(Group&)>& body) {
+  std::vector<Status> statuses(groups.size());
+  InThreads(static_cast<int>(groups.size()), [&](int rank) {
+    const auto i = static_cast<size_t>(rank);
+    statuses[i] = body(*groups[i]);
+  });
+  return statuses;
+}
+
+}  // namespace sluice::dist::testing
+
+#endif  // SLUICE_TESTS_DIST_COLLECTIVE_RANKS_H_

@@ -1,0 +1,366 @@
+// The collectives against sums of their own, and what errors tell.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "dist/collective/group.h"
+#include "engine/dtype.h"
+#include "engine/tensor.h"
+#include "tests/dist/collective/ranks.h"
+
+namespace sluice::dist {
+namespace {
+
+using testing::Groups;
+using testing::JoinAll;
+using testing::OnAll;
+using testing::Watchdog;
+
+size_t At(int rank) {
+  return static_cast<size_t>(rank);
+}
+
+void CheckOk(const std::vector<Status>& statuses) {
+  for (const Status& status : statuses) CHECK(status.ToString() == "ok");
+}
+
+// Relative to the sum of magnitudes: a unit of rounding per addition.
+double UnitOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return 0x1p-53;
+    case DType::kFloat16:
+      return 0x1p-11;
+    case DType::kBFloat16:
+      return 0x1p-8;
+    default:
+      return 0x1p-24;
+  }
+}
+
+// A tensor a rank, of which some elements are NaN or infinite.
+std::vector<Tensor> RandomTensors(DType dtype, int64_t count, int size,
+                                  std::mt19937& random) {
+  std::uniform_real_distribution<double> value(-100, 100);
+  std::vector<Tensor> tensors;
+  for (int rank = 0; rank < size; ++rank) {
+    Tensor wide(DType::kFloat64, {count});
+    for (double& x : wide.values<double>()) {
+      x = std::floor(value(random) * 16) / 16;
+    }
+    if (IsFloating(dtype) && count > 0 && random() % 3 == 0) {
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      const double special[] = {kInfinity, -kInfinity, std::nan("")};
+      const auto place = random() % static_cast<uint64_t>(count);
+      wide.data<double>()[place] = special[random() % 3];
+    }
+    tensors.push_back(wide.Cast(dtype));
+  }
+  return tensors;
+}
+
+bool Near(double got, double want, double slack) {
+  if (std::isnan(want)) return std::isnan(got);
+  if (std::isinf(want)) return got == want;
+  return std::abs(got - want) <= slack;
+}
+
+int64_t Wrong(const Tensor& got, const std::vector<Tensor>& inputs,
+              Reduction how) {
+  const auto size = static_cast<double>(inputs.size());
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < got.elements(); ++i) {
+    double sum = 0, magnitude = 0;
+    for (const Tensor& input : inputs) {
+      sum += input.At(i);
+      magnitude += std::abs(input.At(i));
+    }
+    if (how == Reduction::kMean) sum /= size;
+    const double slack =
+        IsFloating(got.dtype()) ? magnitude * size * UnitOf(got.dtype()) : 0;
+    wrong += !Near(got.At(i), sum, slack);
+  }
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("all-reduce is the sum or mean, the same bits on every rank") {
+  std::mt19937 random(1);
+  const DType dtypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
+                          DType::kBFloat16, DType::kInt32,   DType::kInt64};
+  for (int size = 1; size <= 6; ++size) {
+    const Watchdog watchdog;
+    Groups groups = JoinAll(size);
+    for (int run = 0; run < 50; ++run) {
+      const DType dtype = dtypes[random() % 6];
+      // Small ones, which go with their header, and larger than a piece.
+      const uint64_t most = run % 3 == 0 ? 8 : run % 3 == 1 ? 5000 : 100'000;
+      const auto count = static_cast<int64_t>(random() % (most + 1));
+      const Reduction how = IsFloating(dtype) && random() % 2 == 0
+                                ? Reduction::kMean
+                                : Reduction::kSum;
+      const auto inputs = RandomTensors(dtype, count, size, random);
+      std::vector<Tensor> results;
+      for (const Tensor& input : inputs) results.push_back(input.Clone());
+      CAPTURE(size);
+      CAPTURE(NameOf(dtype));
+      CAPTURE(count);
+      CheckOk(OnAll(groups, [&](Group& group) {
+        return group.AllReduce("x", &results[At(group.rank())], how);
+      }));
+      CHECK(Wrong(results[0], inputs, how) == 0);
+      for (const Tensor& result : results) {
+        CHECK(result.BitEqual(results[0]));
+      }
+    }
+  }
+}
+
+TEST_CASE("all-reduce: integers wrap, a mean of halves stays in range") {
+  const Watchdog watchdog;
+  Groups groups = JoinAll(3);
+  std::vector<int64_t> most(3, std::numeric_limits<int64_t>::max());
+  std::vector<Half> large(3, Half(60000.f));
+  CheckOk(OnAll(groups, [&](Group& group) {
+    const size_t i = At(group.rank());
+    SLUICE_RETURN_IF_ERROR(
+        group.AllReduce("i", DType::kInt64, &most[i], 1, Reduction::kSum));
+    return group.AllReduce("h", DType::kFloat16, &large[i], 1,
+                           Reduction::kMean);
+  }));
+  for (const int64_t x : most) {
+    CHECK(x == std::numeric_limits<int64_t>::max() - 2);
+  }
+  for (const Half x : large) CHECK(float(x) == doctest::Approx(60000));
+}
+
+TEST_CASE("all-reduce sends 2 (n-1) / n of the data, and a header") {
+  for (int size = 1; size <= 5; ++size) {
+    for (const int64_t count : {0, 1, 7, 1000, 300'000}) {
+      const Watchdog watchdog;
+      Groups groups = JoinAll(size);
+      std::vector<std::vector<float>> data(
+          At(size), std::vector<float>(static_cast<size_t>(count), 1.f));
+      CheckOk(OnAll(groups, [&](Group& group) {
+        return group.AllReduce("x", DType::kFloat32,
+                               data[At(group.rank())].data(), count,
+                               Reduction::kSum);
+      }));
+      int64_t sent = 0;
+      for (const auto& group : groups) {
+        sent += group->bytes_sent();
+        // Chunks differ by an element at most.
+        const int64_t fair = size == 1 ? 0 : 2 * (size - 1) * count * 4 / size;
+        const int64_t headers = 48 * (size == 1    ? 0
+                                      : count == 0 ? size - 1
+                                                   : 1);
+        CHECK(std::abs(group->bytes_sent() - headers - fair) <= 8 * size);
+      }
+      const int64_t headers = 48 * (size == 1    ? 0
+                                    : count == 0 ? size * (size - 1)
+                                                 : size);
+      CHECK(sent == 2 * (size - 1) * count * 4 + headers);
+    }
+  }
+}
+
+TEST_CASE("broadcast, all-gather and barrier, in random order") {
+  std::mt19937 random(2);
+  for (int size = 1; size <= 6; ++size) {
+    const Watchdog watchdog;
+    Groups groups = JoinAll(size);
+    for (int run = 0; run < 30; ++run) {
+      const size_t bytes = random() % (run % 2 == 0 ? 10 : 900'000);
+      const auto signed_bytes = static_cast<int64_t>(bytes);
+      std::vector<std::string> mine(At(size));
+      std::string all;
+      for (std::string& text : mine) {
+        for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(random());
+        all += text;
+      }
+      if (run % 3 == 0) {
+        std::vector<std::string> got(At(size), std::string(all.size(), '\0'));
+        CheckOk(OnAll(groups, [&](Group& group) {
+          const size_t i = At(group.rank());
+          char* const to = got[i].data();
+          const char* from = mine[i].data();
+          if (run % 2 == 0) {  // in place
+            std::memcpy(to + i * bytes, from, bytes);
+            from = to + i * bytes;
+          }
+          return group.AllGather("g", from, signed_bytes, to);
+        }));
+        for (const std::string& text : got) CHECK((text == all));
+      } else if (run % 3 == 1) {
+        const int root = static_cast<int>(random() % At(size));
+        const std::string want = mine[At(root)];
+        CheckOk(OnAll(groups, [&](Group& group) {
+          return group.Broadcast("b", mine[At(group.rank())].data(),
+                                 signed_bytes, root);
+        }));
+        for (const std::string& text : mine) CHECK((text == want));
+      } else {
+        std::atomic<int> came = 0;
+        std::vector<int> seen(At(size));
+        CheckOk(OnAll(groups, [&](Group& group) {
+          ++came;
+          const Status status = group.Barrier("wait");
+          seen[At(group.rank())] = came;
+          return status;
+        }));
+        for (const int n : seen) CHECK(n == size);
+      }
+    }
+  }
+}
+
+namespace {
+
+// Every rank has an error that names two ranks, and has it again.
+void CheckMismatch(Groups& groups, const std::function<Status(Group&)>& body) {
+  const std::vector<Status> statuses = OnAll(groups, body);
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    CAPTURE(statuses[i].ToString());
+    CHECK(statuses[i].code() == Code::kFailedPrecondition);
+    const std::string& message = statuses[i].message();
+    const size_t first = message.find("rank ");
+    CHECK(first != std::string::npos);
+    CHECK(message.find("rank ", first + 1) != std::string::npos);
+    CHECK(groups[i]->Barrier("later").message() == message);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("another name, count, dtype, order or root is everyone's error") {
+  for (int size = 2; size <= 5; ++size) {
+    for (int odd = 0; odd < size; ++odd) {
+      for (int what = 0; what < 8; ++what) {
+        CAPTURE(size);
+        CAPTURE(odd);
+        CAPTURE(what);
+        const Watchdog watchdog;
+        Groups groups = JoinAll(size);
+        const int64_t count = (what + odd) % 2 == 0 ? 5 : 500'000;
+        CheckMismatch(groups, [&](Group& group) -> Status {
+          std::vector<double> data(static_cast<size_t>(count) + 1, 1.0);
+          const bool other = group.rank() == odd;
+          const auto reduce = [&](const char* name, DType dtype, int64_t n,
+                                  Reduction how) {
+            return group.AllReduce(name, dtype, data.data(), n, how);
+          };
+          const DType f32 = DType::kFloat32;
+          if (!other && what < 6) {
+            SLUICE_RETURN_IF_ERROR(reduce("a", f32, count, Reduction::kSum));
+            return reduce("b", f32, count, Reduction::kSum);
+          }
+          switch (what) {
+            case 0:
+              return reduce("c", f32, count, Reduction::kSum);
+            case 1:
+              return reduce("a", f32, count + 1, Reduction::kSum);
+            case 2:
+              return reduce("a", DType::kInt32, count, Reduction::kSum);
+            case 3:  // the second first
+              return reduce("b", f32, count, Reduction::kSum);
+            case 4:
+              return reduce("a", f32, count, Reduction::kMean);
+            case 5:
+              return reduce("a", f32, 0, Reduction::kSum);
+            case 6:
+              return group.Broadcast("a", data.data(), count,
+                                     other ? 0 : size - 1);
+            default:
+              return other ? group.Barrier("a")
+                           : reduce("a", f32, count, Reduction::kSum);
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("what can never work breaks the group for all") {
+  const Watchdog watchdog;
+  Groups groups = JoinAll(3);
+  const auto statuses = OnAll(groups, [&](Group& group) {
+    float data = 1;
+    if (group.rank() == 1) {
+      return group.AllReduce("x", DType::kBool, &data, 1, Reduction::kSum);
+    }
+    return group.AllReduce("x", DType::kFloat32, &data, 1, Reduction::kSum);
+  });
+  for (const Status& status : statuses) {
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(status.message() == "rank 1 of 3 in all-reduce 'x': bool has no sum");
+  }
+}
+
+TEST_CASE("a rank that ends is everyone's error, and is named") {
+  std::mt19937 random(3);
+  for (int run = 0; run < 60; ++run) {
+    const Watchdog watchdog;
+    const int size = 2 + run % 5;
+    const int dies = static_cast<int>(random() % At(size));
+    const int after = static_cast<int>(random() % 4);
+    const auto count = static_cast<int64_t>(random() % 400'000);
+    Groups groups = JoinAll(size);
+    const auto statuses = OnAll(groups, [&](Group& group) -> Status {
+      const int rank = group.rank();
+      std::vector<float> data(static_cast<size_t>(count), 1.f);
+      for (int i = 0; i < 6; ++i) {
+        if (rank == dies && i == after) {
+          groups[At(rank)].reset();
+          return {};
+        }
+        SLUICE_RETURN_IF_ERROR(group.AllReduce(
+            "x", DType::kFloat32, data.data(), count, Reduction::kSum));
+      }
+      return {};
+    });
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank == dies) continue;
+      CAPTURE(statuses[At(rank)].ToString());
+      CHECK(statuses[At(rank)].code() == Code::kUnavailable);
+      CHECK(statuses[At(rank)].message().find("rank " + std::to_string(dies) +
+                                              " of") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a silent rank is named by all others") {
+  const Watchdog watchdog;
+  GroupOptions options;
+  options.peer_timeout = std::chrono::milliseconds(300);
+  Groups groups = JoinAll(4, options);
+  std::atomic<int> done = 0;
+  const auto statuses = OnAll(groups, [&](Group& group) -> Status {
+    if (group.rank() == 2) {
+      while (done < 3) std::this_thread::yield();
+      return {};
+    }
+    float data = 1;
+    Status status =
+        group.AllReduce("x", DType::kFloat32, &data, 1, Reduction::kSum);
+    ++done;
+    return status;
+  });
+  for (const int rank : {0, 1, 3}) {
+    CHECK(statuses[At(rank)].code() == Code::kDeadlineExceeded);
+    CHECK(statuses[At(rank)].message().find("nothing from rank 2 of 4") !=
+          std::string::npos);
+  }
+}
+
+}  // namespace sluice::dist

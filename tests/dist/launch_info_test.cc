@@ -1,0 +1,237 @@
+#include "dist/launch_info.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "dist/net/socket.h"
+
+namespace sluice::dist {
+namespace {
+
+const std::string kToken(64, 'a');
+
+constexpr const char* kNames[] = {"SLUICE_SIZE",       "SLUICE_RANK",
+                                  "SLUICE_LOCAL_SIZE", "SLUICE_LOCAL_RANK",
+                                  "SLUICE_LISTEN_FD",  "SLUICE_COORDINATOR",
+                                  "SLUICE_TOKEN_FD"};
+
+// A descriptor that gives the text and then its end.
+int PipeWith(const std::string& text) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  REQUIRE(write(ends[1], text.data(), text.size()) ==
+          static_cast<ssize_t>(text.size()));
+  close(ends[1]);
+  return ends[0];
+}
+
+bool IsOpen(int descriptor) {
+  return fcntl(descriptor, F_GETFD) >= 0;
+}
+
+// The variables of a job's rank, and none in the environment afterwards.
+struct Environment {
+  explicit Environment(int rank) : token(PipeWith(kToken)) {
+    variables = {{"SLUICE_SIZE", "4"},
+                 {"SLUICE_RANK", std::to_string(rank)},
+                 {"SLUICE_LOCAL_SIZE", "2"},
+                 {"SLUICE_LOCAL_RANK", "1"},
+                 {"SLUICE_COORDINATOR", "127.0.0.1:4000"},
+                 {"SLUICE_TOKEN_FD", std::to_string(token)}};
+    if (rank == 0) {
+      variables["SLUICE_LISTEN_FD"] = std::to_string(listener.descriptor());
+    }
+  }
+  ~Environment() {
+    for (const char* name : kNames) unsetenv(name);
+    if (IsOpen(token)) close(token);
+  }
+  Result<std::optional<LaunchInfo>> Read() const {
+    for (const char* name : kNames) unsetenv(name);
+    for (const auto& [name, value] : variables) {
+      setenv(name.c_str(), value.c_str(), 1);
+    }
+    return ReadLaunchInfo();
+  }
+  std::string ErrorOf() const {
+    const auto info = Read();
+    REQUIRE_FALSE(info.ok());
+    CHECK(info.status().code() == Code::kInvalidArgument);
+    return info.status().message();
+  }
+
+  Listener listener = Listener::Open("127.0.0.1").ValueOrThrow();
+  int token;
+  std::map<std::string, std::string> variables;
+};
+
+// The error where one variable of rank 1 is this.
+std::string ErrorWith(const std::string& name, const std::string& value) {
+  Environment environment(1);
+  environment.variables[name] = value;
+  return environment.ErrorOf();
+}
+
+TEST_CASE("without a launcher there is nothing") {
+  for (const char* name : kNames) unsetenv(name);
+  const auto info = ReadLaunchInfo();
+  REQUIRE(info.ok());
+  CHECK_FALSE(info->has_value());
+}
+
+TEST_CASE("what a launcher says") {
+  const Environment environment(3);
+  const auto info = environment.Read();
+  REQUIRE(info.ok());
+  REQUIRE(info->has_value());
+  const LaunchInfo& job = **info;
+  CHECK(job.size == 4);
+  CHECK(job.rank == 3);
+  CHECK(job.local_size == 2);
+  CHECK(job.local_rank == 1);
+  CHECK(job.host == "127.0.0.1");
+  CHECK(job.port == 4000);
+  CHECK(job.listen_fd == -1);
+  CHECK(job.token == kToken);
+  CHECK_FALSE(IsOpen(environment.token));
+}
+
+TEST_CASE("rank 0 has the listener, and keeps it open") {
+  const Environment environment(0);
+  const auto info = environment.Read();
+  REQUIRE(info.ok());
+  CHECK((*info)->listen_fd == environment.listener.descriptor());
+  CHECK(IsOpen(environment.listener.descriptor()));
+}
+
+TEST_CASE("a job of one process meets nobody") {
+  Environment environment(0);
+  environment.variables = {{"SLUICE_SIZE", "1"},
+                           {"SLUICE_RANK", "0"},
+                           {"SLUICE_LOCAL_SIZE", "1"},
+                           {"SLUICE_LOCAL_RANK", "0"}};
+  const auto info = environment.Read();
+  REQUIRE(info.ok());
+  CHECK((*info)->size == 1);
+  CHECK((*info)->host.empty());
+  CHECK((*info)->token.empty());
+  environment.variables["SLUICE_SIZE"] = "2";
+  CHECK(environment.ErrorOf() ==
+        "SLUICE_COORDINATOR, SLUICE_TOKEN_FD not set, though other variables "
+        "of a launcher are");
+}
+
+TEST_CASE("each variable that is missing is named") {
+  for (const auto& variable : Environment(0).variables) {
+    Environment environment(0);
+    environment.variables.erase(variable.first);
+    CHECK(environment.ErrorOf() ==
+          variable.first +
+              " not set, though other variables of a launcher are");
+  }
+  for (const char* name : kNames) {
+    Environment environment(1);
+    environment.variables = {{name, "1"}};
+    CHECK(environment.ErrorOf().find("not set") != std::string::npos);
+  }
+}
+
+TEST_CASE("integers are only digits, and in range") {
+  for (const char* text : {"", " 4", "4 ", "+4", "-1", "-0", "0x4", "4.0",
+                           "four", "99999999999999999999", "2147483648"}) {
+    for (const char* name : {"SLUICE_SIZE", "SLUICE_RANK", "SLUICE_LOCAL_SIZE",
+                             "SLUICE_LOCAL_RANK", "SLUICE_TOKEN_FD"}) {
+      const std::string error = ErrorWith(name, text);
+      CHECK(error.starts_with(std::string(name) + "=" + text + " is not "));
+    }
+  }
+  CHECK(ErrorWith("SLUICE_SIZE", "0") ==
+        "SLUICE_SIZE=0 is not a number from 1");
+  CHECK(ErrorWith("SLUICE_RANK", "4") ==
+        "SLUICE_RANK=4 is not a number from 0 to 3");
+  CHECK(ErrorWith("SLUICE_LOCAL_SIZE", "5") ==
+        "SLUICE_LOCAL_SIZE=5 is not a number from 1 to 4");
+  CHECK(ErrorWith("SLUICE_LOCAL_RANK", "2") ==
+        "SLUICE_LOCAL_RANK=2 is not a number from 0 to 1");
+}
+
+TEST_CASE("coordinators are a host and a port") {
+  struct Good {
+    const char* text;
+    const char* host;
+    int port;
+  };
+  for (const Good& good : {Good{"a.b:1", "a.b", 1}, Good{"[::1]:2", "::1", 2},
+                           Good{"10.0.0.1:65535", "10.0.0.1", 65535}}) {
+    Environment environment(1);
+    environment.variables["SLUICE_COORDINATOR"] = good.text;
+    const auto info = environment.Read();
+    REQUIRE(info.ok());
+    CHECK((*info)->host == good.host);
+    CHECK((*info)->port == good.port);
+  }
+  for (const char* text :
+       {"", "host", ":4000", "host:", "host:0", "host:65536", "host:4000x",
+        "host: 1", "::1:4000", "[]:4000", "[::1]4000", "[::1:4000", "a]:1"}) {
+    CHECK(ErrorWith("SLUICE_COORDINATOR", text) ==
+          std::string("SLUICE_COORDINATOR=") + text +
+              " is not host:port, or [address]:port for IPv6");
+  }
+}
+
+TEST_CASE("the listener is rank 0's and listens") {
+  CHECK(ErrorWith("SLUICE_LISTEN_FD", "5") ==
+        "SLUICE_LISTEN_FD is set for rank 1; only rank 0 listens");
+  const int ordinary = PipeWith("");
+  const int quiet = socket(AF_INET, SOCK_STREAM, 0);
+  REQUIRE(quiet >= 0);
+  for (const std::string& text :
+       {std::to_string(ordinary), std::to_string(quiet),
+        std::string("1000000")}) {
+    Environment environment(0);
+    environment.variables["SLUICE_LISTEN_FD"] = text;
+    CHECK(environment.ErrorOf() ==
+          "SLUICE_LISTEN_FD=" + text +
+              " is not the descriptor of a socket that listens");
+  }
+  close(ordinary);
+  close(quiet);
+}
+
+TEST_CASE("tokens are 64 hexadecimal digits and nothing else") {
+  const std::string all = "0123456789abcdefABCDEF0123456789";
+  const auto check_refused = [](const std::string& text) {
+    const int descriptor = PipeWith(text);
+    const std::string error =
+        ErrorWith("SLUICE_TOKEN_FD", std::to_string(descriptor));
+    CHECK(error.find("not a token of 64 hexadecimal digits") !=
+          std::string::npos);
+    CHECK(error.find("aa") == std::string::npos);  // it stays secret
+    CHECK_FALSE(IsOpen(descriptor));
+  };
+  check_refused("");
+  check_refused(std::string(63, 'a'));
+  check_refused(kToken + "\n");
+  check_refused(kToken + "a");
+  check_refused(std::string(63, 'a').append("g"));
+  check_refused(std::string(63, 'a').append(1, '\0'));
+  check_refused(std::string(10'000, 'a'));
+  CHECK(ErrorWith("SLUICE_TOKEN_FD", "1000000").find("cannot be read") !=
+        std::string::npos);
+  Environment environment(1);
+  const std::string mixed = all + all;
+  environment.variables["SLUICE_TOKEN_FD"] = std::to_string(PipeWith(mixed));
+  const auto info = environment.Read();
+  REQUIRE(info.ok());
+  CHECK((*info)->token == mixed);
+}
+
+}  // namespace
+}  // namespace sluice::dist
