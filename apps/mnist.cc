@@ -89,7 +89,8 @@ int main(int argc, char** argv) {
                   {"softmax", "mlp", "cnn"}},
                  {"class-weights",
                   "Of the loss in training: DIGIT=WEIGHT, several with commas "
-                  "between them (default: all 1)",
+                  "between them; evaluations are not weighted (default: all "
+                  "1)",
                   ""}},
        .files = "JPEG or PNG pictures of a digit each",
        .defaults = Defaults,

@@ -165,8 +165,8 @@ int main(int argc, char** argv) {
                  {"label-smoothing", "Of training (default: 0.1, CIFAR 0)", ""},
                  {"class-weights",
                   "Of the loss in training: CLASS=WEIGHT, several with commas "
-                  "between them, or balanced, by how many pictures each has "
-                  "(default: all 1)",
+                  "between them, or balanced, by how many pictures each has; "
+                  "evaluations are not weighted (default: all 1)",
                   ""},
                  {"weight-decay",
                   "L2, except of biases and batch norm (default: 5e-5, CIFAR "

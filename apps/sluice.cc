@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <string>
 #include <system_error>
@@ -61,7 +62,17 @@ void AddGraph(CLI::App& app, Options& options) {
                   "in about {} boxes; --dot=N in about N, --dot=full every "
                   "node",
                   kOverviewBoxes));
-  dot->check(CLI::IsMember({"full"}) | CLI::Range(1, 100'000));
+  dot->check(CLI::Validator(
+      [](std::string& text) -> std::string {
+        int boxes = 0;
+        const char* end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, boxes);
+        const bool number = error == std::errc() && stop == end && boxes >= 1;
+        if (number || text == "full") return {};
+        return fmt::format("--dot: wanted full or a number of boxes, got '{}'",
+                           text);
+      },
+      "full|N"));
   CLI::Option* memory =
       graph->add_flag("--memory", options.graph.memory,
                       "Prepare it as a step and print what it keeps in memory");

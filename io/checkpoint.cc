@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -328,24 +329,28 @@ CheckpointManager::RestoreBest() const {
 }
 
 Result<std::string> CheckpointManager::SetAside(
-    std::span<const std::string_view> beside) {
+    const std::vector<std::string>& beside) {
   SLUICE_RETURN_IF_ERROR(CheckSaves());
   SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
-  if (steps.empty()) return std::string();
+  std::vector<std::string> names;
+  for (const int64_t step : steps) {
+    const std::string path = PathOf(step);
+    names.push_back(path.substr(path.rfind('/') + 1));
+  }
+  std::copy_if(beside.begin(), beside.end(), std::back_inserter(names),
+               [&](const std::string& name) {
+                 return files_->Exists(JoinPath(directory_, name));
+               });
+  if (names.empty()) return std::string();
   std::string folder;
   for (int n = 1; folder.empty() || files_->Exists(folder); ++n) {
     folder = JoinPath(directory_, fmt::format("previous-{}", n));
   }
   SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(folder));
-  for (int64_t step : steps) {
-    const std::string path = PathOf(step);
-    SLUICE_RETURN_IF_ERROR(files_->Rename(
-        path, JoinPath(folder, path.substr(path.rfind('/') + 1))));
-  }
-  for (const std::string_view name : beside) {
-    const std::string path = JoinPath(directory_, name);
-    if (!files_->Exists(path)) continue;
-    SLUICE_RETURN_IF_ERROR(files_->Rename(path, JoinPath(folder, name)));
+  for (const std::string& name : names) {
+    const std::string to = JoinPath(folder, name);
+    SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(ParentDirectory(to)));
+    SLUICE_RETURN_IF_ERROR(files_->Rename(JoinPath(directory_, name), to));
   }
   metrics_.clear();
   SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(folder));

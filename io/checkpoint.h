@@ -100,9 +100,10 @@ class CheckpointManager {
   std::string PathOf(int64_t step) const;
 
   // Moves all checkpoints to a new sub-folder ("previous-1", ...), for a run
-  // that starts anew, and with them those files and folders of these names that
-  // there are; returns its path, or "" when there was no checkpoint.
-  Result<std::string> SetAside(std::span<const std::string_view> beside = {});
+  // that starts anew, and with them those that there are of the files `beside`,
+  // whose paths are from the folder on; returns its path, or "" when there was
+  // nothing to move.
+  Result<std::string> SetAside(const std::vector<std::string>& beside = {});
 
  private:
   CheckpointManager(std::string directory, Options options);

@@ -121,10 +121,10 @@ int64_t Classes(const RunContext& run) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--classes: wanted a whole number, got {}", given));
   }
-  // Pictures alone, for a model that was trained elsewhere, say nothing.
-  const bool asked =
-      given > 0 && (!run.files.empty() || run.mode == Mode::kPredict);
-  const auto of_data = asked ? std::nullopt : ClassesOfData(run);
+  // What is trained is checked; other pictures have the classes of a model that
+  // may have been trained elsewhere.
+  const bool ask = given == 0 || run.training();
+  const auto of_data = ask ? ClassesOfData(run) : std::nullopt;
   if (given == 0) return of_data.value_or(Small(run) ? 10 : kImageNetClasses);
   if (of_data && static_cast<double>(*of_data) > given) {
     throw Error(Code::kInvalidArgument,

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/utf8.h"
 #include "graph/text/fold.h"
 
 namespace sluice {
@@ -19,32 +20,6 @@ namespace {
 
 using Box = FoldedGraph::Box;
 constexpr int kNone = FoldedGraph::kNone;
-
-// The bytes of the character that begins the text, which is not empty; 0 if
-// that is no UTF-8 (RFC 3629).
-size_t CharacterLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = byte(0);
-  const size_t length = lead < 0x80                   ? 1
-                        : lead >= 0xc2 && lead < 0xe0 ? 2
-                        : lead >= 0xe0 && lead < 0xf0 ? 3
-                        : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                      : 0;
-  if (length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    // Longer than need be, a surrogate, or beyond U+10FFFF.
-    const uint8_t least = i > 1          ? 0x80
-                          : lead == 0xe0 ? 0xa0
-                          : lead == 0xf0 ? 0x90
-                                         : 0x80;
-    const uint8_t most = i > 1          ? 0xbf
-                         : lead == 0xed ? 0x9f
-                         : lead == 0xf4 ? 0x8f
-                                        : 0xbf;
-    if (byte(i) < least || byte(i) > most) return 0;
-  }
-  return length;
-}
 
 // Lines, quoted as Graphviz has it. What cannot be drawn is shown as "\\x0a";
 // a bare "&" would begin an entity such as "&lt;".
@@ -54,8 +29,9 @@ std::string Label(const std::vector<std::string>& lines) {
     if (!text.empty()) text += "\\n";
     while (!line.empty()) {
       const auto byte = static_cast<uint8_t>(line[0]);
-      const size_t length = CharacterLength(line);
-      if (length == 0 || byte < 0x20 || byte == 0x7f) {
+      bool valid = false;
+      const size_t length = CharacterBytes(line, valid);
+      if (!valid || byte < 0x20 || byte == 0x7f) {
         text += fmt::format("\\\\x{:02x}", byte);
       } else if (byte == '"' || byte == '\\') {
         text += fmt::format("\\{}", line[0]);
@@ -64,7 +40,7 @@ std::string Label(const std::vector<std::string>& lines) {
       } else {
         text += line.substr(0, length);
       }
-      line.remove_prefix(std::max<size_t>(length, 1));
+      line.remove_prefix(valid ? length : 1);
     }
   }
   return "\"" + text + "\"";

@@ -202,12 +202,14 @@ class Commands {
                     "Variables to leave as they are, such as 'conv*,layer1/*'; "
                     "batch normalisation with frozen running statistics "
                     "normalises by these");
-    sub->add_option("--plateau", line_.optimizing.plateau,
-                    "Lower the learning rate after more than this many "
-                    "evaluations without a better one")
-        ->check(Between(0, kLargest));
+    CLI::Option* plateau =
+        sub->add_option("--plateau", line_.optimizing.plateau,
+                        "Lower the learning rate after more than this many "
+                        "evaluations without a better one")
+            ->check(Between(0, kLargest));
     sub->add_option("--plateau-factor", line_.optimizing.plateau_factor,
                     "What --plateau multiplies the rate by")
+        ->needs(plateau)
         ->check(Parses("FACTOR",
                        [](const std::string& text) {
                          ReduceOnPlateau(

@@ -70,7 +70,12 @@ class Reader {
     }
     std::vector<std::string> further;
     for (const auto& [name, value] : values) {
-      further.push_back(fmt::format("--{}={}", name, value));
+      const CLI::Option* option =
+          app_.get_subcommands()[0]->get_option("--" + name);
+      // "true" stands for a flag without a value.
+      const bool bare = value == "true" && option->get_expected_min() == 0;
+      further.push_back(bare ? "--" + name
+                             : fmt::format("--{}={}", name, value));
     }
     return further;
   }

@@ -28,11 +28,11 @@ int Evaluate(const TrainerSpec& spec, const CommandLine& line) {
   console::ClearStatus();
   bad.Print();
   if (!evaluation) return 128 + InterruptSignal();
-  if (report) report->Write(*evaluation);
   PrintResult(spec, line, *evaluation,
               static_cast<double>(evaluation->examples) /
                   std::max(evaluation->seconds, 1e-9),
               evaluation->seconds);
+  if (report) report->Write(*evaluation);
   return 0;
 }
 

@@ -50,12 +50,7 @@ EvalReport::EvalReport(const TrainerSpec& spec, const CommandLine& line,
       classes_(
           spec.class_names ? spec.class_names(run) : std::vector<std::string>(),
           kWorst) {
-  const std::string folder = ParentDirectory(line.report);
-  if (!FileSystem::Posix().Exists(folder)) {
-    throw Error(Code::kNotFound,
-                fmt::format("--report {}: there is no folder '{}'", line.report,
-                            folder));
-  }
+  CheckPage("--report", line.report);
 }
 
 void EvalReport::Add(const Example& batch, const Example& exports) {
@@ -79,17 +74,23 @@ void EvalReport::Write(const Evaluation& evaluation) const {
        fmt::format("{} data, {} examples", evaluation.set,
                    console::WithThousands(evaluation.examples))},
       {"variables", evaluation.checkpoint.empty() ? line_.training.weights
-                                                  : evaluation.checkpoint},
-      {"steps trained", console::WithThousands(evaluation.step)},
-      {"figures", Describe(evaluation.values)},
-      {"Sluice", SLUICE_VERSION}};
+                                                  : evaluation.checkpoint}};
+  if (!evaluation.checkpoint.empty()) {
+    page.facts.emplace_back("steps trained",
+                            console::WithThousands(evaluation.step));
+  }
+  page.facts.emplace_back("figures", Describe(evaluation.values));
+  page.facts.emplace_back("Sluice", SLUICE_VERSION);
   // Those that were passed over have no place among what was evaluated.
   for (size_t i = 0; i < names_.size(); ++i) {
     if (line_.run.bad_examples->At(static_cast<int64_t>(i)).empty()) {
       page.example_names.push_back(names_[i]);
     }
   }
-  page.charts = CurvesOf(line_.training.log_dir);
+  // Other weights were trained elsewhere.
+  if (!evaluation.checkpoint.empty()) {
+    page.charts = CurvesOf(line_.training.log_dir);
+  }
   ThrowIfError(FileSystem::Posix().WriteAtomically(
       line_.report, report::EvaluationPage(page, classes_)));
   console::Note("wrote " + line_.report);

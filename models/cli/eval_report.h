@@ -16,7 +16,7 @@ namespace sluice {
 class EvalReport {
  public:
   // `run` is as the evaluation has it: with the training's class names. Throws
-  // Error where the folder to write to is not there.
+  // Error where the page cannot be written.
   EvalReport(const TrainerSpec& spec, const CommandLine& line,
              const RunContext& run);
 

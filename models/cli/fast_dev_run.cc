@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "engine/caught.h"
@@ -91,9 +92,14 @@ bool Agree(const Tensor& a, const Tensor& b, Precision precision) {
 class DevRun {
  public:
   DevRun(const TrainerSpec& spec, const RunContext& run,
-         const TrainingOptions& options)
-      : spec_(FirstBatches(spec, 1)), run_(run), options_(options) {
-    run_.steps = kSteps;
+         const TrainingOptions& options, int64_t steps,
+         std::function<void(Trainer&)> add_hooks)
+      : spec_(FirstBatches(spec, 1)),
+        run_(run),
+        options_(options),
+        steps_(steps),
+        add_hooks_(std::move(add_hooks)) {
+    run_.steps = steps_ + 1;
     options_.log_dir = folder_ / "log";
     options_.restart = false;
     options_.checkpoint = {};
@@ -127,8 +133,6 @@ class DevRun {
   }
 
  private:
-  static constexpr int64_t kSteps = 3, kFirstSteps = 2;
-
   struct Stage {
     std::string name;
     bool of_exports;
@@ -136,8 +140,8 @@ class DevRun {
   };
   std::vector<Stage> Stages() {
     return {
-        {fmt::format("{} training steps", kFirstSteps), false,
-         [this] { TrainTo(kFirstSteps); }},
+        {fmt::format("{} training steps", steps_), false,
+         [this] { TrainTo(steps_); }},
         {"resuming for one more step", false,
          [this] {
            // Checkpoints come before weights from now on. Whose path they have
@@ -145,7 +149,7 @@ class DevRun {
            options_.weights.clear();
            options_.reset.clear();
            options_.reporter = nullptr;
-           TrainTo(kSteps);
+           TrainTo(steps_ + 1);
          }},
         {"evaluation", false,
          [this] { Trainer(spec_, run_, options_).Evaluate(); }},
@@ -174,6 +178,7 @@ class DevRun {
 
   void TrainTo(int64_t step) {
     Trainer trainer(spec_, run_, options_);
+    if (add_hooks_) add_hooks_(trainer);
     trainer.AddHook(std::make_unique<StopAtStep>(step));
     const TrainingResult result = trainer.Train();
     if (!options_.StopReason().empty()) return;
@@ -210,6 +215,8 @@ class DevRun {
   TrainerSpec spec_;
   RunContext run_;
   TrainingOptions options_;
+  int64_t steps_;
+  std::function<void(Trainer&)> add_hooks_;
   bool has_exports_ = false;
   Example batch_, predicted_;  // of the saved model
 };
@@ -217,8 +224,9 @@ class DevRun {
 }  // namespace
 
 void FastDevRun(const TrainerSpec& spec, const RunContext& run,
-                const TrainingOptions& options) {
-  DevRun(spec, run, options).Run();
+                const TrainingOptions& options, int64_t steps,
+                const std::function<void(Trainer&)>& add_hooks) {
+  DevRun(spec, run, options, steps, add_hooks).Run();
 }
 
 }  // namespace sluice

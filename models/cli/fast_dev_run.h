@@ -3,21 +3,25 @@
 #ifndef SLUICE_MODELS_CLI_FAST_DEV_RUN_H_
 #define SLUICE_MODELS_CLI_FAST_DEV_RUN_H_
 
+#include <cstdint>
+#include <functional>
+
 #include "models/run_context.h"
 #include "models/train/model_spec.h"
-#include "models/train/training_run.h"
+#include "models/train/trainer.h"
 
 namespace sluice {
 
-// Trains two steps and saves them, resumes for a third, and evaluates the saved
-// model on one batch; then, of a model that has exports, predicts for one
+// Trains `steps` steps and saves them, resumes for one more, and evaluates the
+// saved model on one batch; then, of a model that has exports, predicts for one
 // batch, exports the model, loads it and compares its predictions. Notes each
 // stage and its time. Uses a new folder below the system's temporary one, which
 // is gone on return, in place of options.log_dir, and no other checkpoint.
-// options.stop ends it early, which is noted. Throws Error that says in which
-// stage.
+// options.stop ends it early, which is noted. `add_hooks`, unless null, gets
+// each of the two trainings. Throws Error that says in which stage.
 void FastDevRun(const TrainerSpec& spec, const RunContext& run,
-                const TrainingOptions& options);
+                const TrainingOptions& options, int64_t steps = 2,
+                const std::function<void(Trainer&)>& add_hooks = nullptr);
 
 }  // namespace sluice
 

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <vector>
 
+#include "io/file.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 
@@ -21,6 +24,19 @@ std::string ModelName(const TrainerSpec& spec, const RunContext& run) {
 std::string DatasetName(const TrainerSpec& spec, const RunContext& run) {
   if (spec.dataset_name) return spec.dataset_name(run);
   return run.data_dir.empty() ? "synthetic" : run.data_dir;
+}
+
+void CheckPage(std::string_view flag, const std::string& path) {
+  const std::string folder = ParentDirectory(path);
+  std::error_code none;
+  if (!FileSystem::Posix().Exists(folder)) {
+    throw Error(Code::kNotFound, fmt::format("{} {}: there is no folder '{}'",
+                                             flag, path, folder));
+  }
+  if (path.empty() || std::filesystem::is_directory(path, none)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} '{}': wanted a file to write", flag, path));
+  }
 }
 
 void PrintResult(const TrainerSpec& spec, const CommandLine& line,

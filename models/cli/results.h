@@ -4,6 +4,7 @@
 #define SLUICE_MODELS_CLI_RESULTS_H_
 
 #include <string>
+#include <string_view>
 
 #include "io/bad_examples.h"
 #include "models/cli/command_line.h"
@@ -14,6 +15,10 @@ namespace sluice {
 // For reports.
 std::string ModelName(const TrainerSpec& spec, const RunContext& run);
 std::string DatasetName(const TrainerSpec& spec, const RunContext& run);
+
+// Throws Error where a page cannot be written to `path`, the value of `flag`,
+// as far as can be seen before the work for it is done.
+void CheckPage(std::string_view flag, const std::string& path);
 
 // Prints to stdout what was reached.
 void PrintResult(const TrainerSpec& spec, const CommandLine& line,

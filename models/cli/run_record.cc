@@ -9,6 +9,7 @@
 
 #include "engine/json_object.h"
 #include "graph/near_misses.h"
+#include "io/checkpoint.h"
 #include "io/file.h"
 
 namespace sluice {
@@ -18,6 +19,8 @@ constexpr char kFile[] = "run.json";
 constexpr char kFormat[] = "sluice.run";
 
 constexpr char kDataDir[] = "data-dir";
+constexpr char kWeights[] = "weights";
+constexpr char kReset[] = "reset";
 
 const Flag* Find(const TrainerSpec& spec, const std::string& name) {
   for (const Flag& flag : spec.flags) {
@@ -143,8 +146,12 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
       std::any_of(spec.flags.begin(), spec.flags.end(), [&](const Flag& flag) {
         return flag.kind == Flag::Kind::kData && given(flag.name);
       });
+  // A training that has begun has its variables from a checkpoint.
+  const auto steps = CheckpointManager::ForReading(log_dir).Steps();
+  const bool begun = steps.ok() && !steps->empty();
   for (const auto& [name, value] : record->flags) {
     if (!IsRecorded(name, spec, flags.train)) continue;
+    if (begun && (name == kWeights || name == kReset)) continue;
     if (MayAdd(flags, name)) {
       if (name != kDataDir || !other_data) values[name] = value;
       continue;
@@ -160,11 +167,16 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
 
 bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
   static const std::set<std::string> kOfTraining = {
-      "batch-size",     "seed",           "deterministic", "precision",
-      "epochs",         "steps",          "optimizer",     "learning-rate",
-      "evaluate-every", "early-stopping", "skip-bad",      "learning-rate-for",
-      "clip",           "accumulate",     "freeze",        "plateau",
-      "plateau-factor", "overfit-batches"};
+      "batch-size",     "seed",
+      "deterministic",  "precision",
+      "epochs",         "steps",
+      "optimizer",      "learning-rate",
+      "evaluate-every", "early-stopping",
+      "skip-bad",       "learning-rate-for",
+      "clip",           "accumulate",
+      "freeze",         "plateau",
+      "plateau-factor", "overfit-batches",
+      kWeights,         kReset};
   return name == kDataDir || Find(spec, name) != nullptr ||
          (train && kOfTraining.contains(name));
 }
@@ -172,10 +184,10 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
 FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
   for (auto& [name, value] : flags) {
     const Flag* own = Find(spec, name);
-    const bool path =
-        name == kDataDir || (own != nullptr && own->kind != Flag::Kind::kText &&
-                             std::find(own->choices.begin(), own->choices.end(),
-                                       value) == own->choices.end());
+    const bool path = name == kDataDir || name == kWeights ||
+                      (own != nullptr && own->kind != Flag::Kind::kText &&
+                       std::find(own->choices.begin(), own->choices.end(),
+                                 value) == own->choices.end());
     std::error_code none;
     if (path && std::filesystem::exists(value, none)) {
       value = std::filesystem::absolute(value, none);

@@ -77,13 +77,11 @@ int ReportInterrupt(const CommandLine& line, int64_t step,
 
 // Raises the learning rate and says where the loss fell fastest.
 int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
-  const RateCurve curve = FindRate(spec, line.run, line.training);
-  if (InterruptSignal() != 0) return 128 + InterruptSignal();
   const std::string& path = *line.find_rate;
-  const std::string title = fmt::format("{} {}: learning rates", spec.name,
-                                        ModelName(spec, line.run));
-  ThrowIfError(FileSystem::Posix().WriteAtomically(
-      path, report::RatePage(curve, title)));
+  CheckPage("--find-rate", path);
+  const RateCurve curve = FindRate(spec, line.run, line.training,
+                                   {.batches = line.optimizing.accumulate});
+  if (InterruptSignal() != 0) return 128 + InterruptSignal();
   if (line.json) {
     Json result = {{"event", "find_rate"},
                    {"steps", curve.rates.size()},
@@ -91,17 +89,50 @@ int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
                    {"path", path}};
     if (curve.suggested) result["suggested"] = *curve.suggested;
     console::Print(result.dump());
-    return 0;
+  } else {
+    const std::string found =
+        curve.suggested
+            ? fmt::format("at a learning rate of {:.2g} the loss fell fastest",
+                          *curve.suggested)
+            : "at none of the learning rates the loss fell";
+    const std::string range =
+        curve.rates.empty()
+            ? ""
+            : fmt::format(" from {:.2g} to {:.2g}{}", curve.rates.front(),
+                          curve.rates.back(),
+                          curve.diverged ? ", where it diverged" : "");
+    console::Print(
+        fmt::format("{}; {} steps{}", found, curve.rates.size(), range));
   }
-  const std::string found =
-      curve.suggested
-          ? fmt::format("at a learning rate of {:.2g} the loss fell fastest",
-                        *curve.suggested)
-          : "at none of the learning rates the loss fell";
-  console::Print(
-      fmt::format("{}; {} steps from {:.2g} to {:.2g}{}; wrote {}", found,
-                  curve.rates.size(), curve.rates.front(), curve.rates.back(),
-                  curve.diverged ? ", where it diverged" : "", path));
+  const std::string title = fmt::format("{} {}: learning rates", spec.name,
+                                        ModelName(spec, line.run));
+  ThrowIfError(FileSystem::Posix().WriteAtomically(
+      path, report::RatePage(curve, title)));
+  console::Note("wrote " + path);
+  return 0;
+}
+
+// Those that stop training and lower its rate.
+void AddJudges(const CommandLine& line, Trainer& trainer) {
+  if (line.optimizing.plateau) {
+    trainer.AddHook(std::make_unique<ReduceOnPlateau>(
+        PlateauOptions{.patience = *line.optimizing.plateau,
+                       .factor = line.optimizing.plateau_factor}));
+  }
+  if (line.patience) {
+    trainer.AddHook(std::make_unique<EarlyStopping>(*line.patience));
+  }
+}
+
+int Rehearse(const TrainerSpec& spec, const CommandLine& line) {
+  // So many that the variables change.
+  const int64_t steps = 2 * line.optimizing.accumulate;
+  FastDevRun(spec, line.run, line.training, steps,
+             [&](Trainer& trainer) { AddJudges(line, trainer); });
+  if (InterruptSignal() != 0) return 128 + InterruptSignal();
+  if (line.json) {
+    console::Print(Json{{"event", "fast_dev_run"}, {"ok", true}}.dump());
+  }
   return 0;
 }
 
@@ -114,10 +145,7 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
     spec = OverfitBatches(spec, line.overfit_batches);
   }
   if (line.find_rate) return SearchRate(spec, line);
-  if (line.fast_dev_run) {
-    FastDevRun(spec, line.run, options);
-    return InterruptSignal() == 0 ? 0 : 128 + InterruptSignal();
-  }
+  if (line.fast_dev_run) return Rehearse(spec, line);
   Trainer trainer(spec, line.run, options);
   if (line.profile) {
     const auto [first, last] = *line.profile;
@@ -129,14 +157,7 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
   if (line.max_steps) {
     trainer.AddHook(std::make_unique<StopAtStep>(*line.max_steps));
   }
-  if (line.optimizing.plateau) {
-    trainer.AddHook(std::make_unique<ReduceOnPlateau>(
-        PlateauOptions{.patience = *line.optimizing.plateau,
-                       .factor = line.optimizing.plateau_factor}));
-  }
-  if (line.patience) {
-    trainer.AddHook(std::make_unique<EarlyStopping>(*line.patience));
-  }
+  AddJudges(line, trainer);
   if (line.summary) trainer.AddHook(std::make_unique<ShowSummary>());
   if (line.verbose) trainer.AddHook(std::make_unique<PassTimes>());
   trainer.AddHook(std::make_unique<Progress>(options.log_every));

@@ -114,10 +114,10 @@ std::vector<double> ParseClassWeights(
     std::string_view text, int64_t classes,
     const std::vector<std::string>& class_names) {
   const auto names = static_cast<int64_t>(class_names.size());
-  if (classes < 1 || (names != 0 && names != classes)) {
+  if (classes < 1 || names > classes) {
     throw Error(Code::kInvalidArgument,
-                fmt::format("class weights: wanted classes and a name for each "
-                            "or none, got {} classes and {} names",
+                fmt::format("class weights: wanted classes and at most a name "
+                            "for each, got {} classes and {} names",
                             classes, names));
   }
   Parser parser(classes, class_names);
@@ -138,10 +138,12 @@ void CheckClassWeights(std::span<const double> weights) {
                             "negative and not beyond float32, class {} has {}",
                             wrong - weights.begin(), *wrong));
   }
-  if (std::all_of(weights.begin(), weights.end(),
-                  [](double w) { return static_cast<float>(w) == 0; })) {
+  if (std::all_of(weights.begin(), weights.end(), [](double w) {
+        return w < std::numeric_limits<float>::min();
+      })) {
     throw Error(Code::kInvalidArgument,
-                "class weights: no class has a weight that is not 0");
+                "class weights: no class has a weight that is not 0, to "
+                "float32");
   }
 }
 

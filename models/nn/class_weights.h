@@ -25,7 +25,7 @@ std::vector<double> BalancedWeights(std::span<const int64_t> counts);
 // "=", but of a class with "," in its name only the number can be written.
 // Classes that are not mentioned weigh 1. So "2=5,cat=0.5".
 //
-// `class_names` has a name for each class or is empty. Throws
+// `class_names` has names of the first classes, or of all. Throws
 // Error(kInvalidArgument) that names the entry: for a class there is not, one
 // given twice, a name that several classes have, and for what is no weight
 // (CheckClassWeights).
@@ -34,7 +34,7 @@ std::vector<double> ParseClassWeights(
     const std::vector<std::string>& class_names);
 
 // Throws Error(kInvalidArgument) unless each weight is a number that is not
-// negative and not beyond float32, and one of them, as float32, is not 0.
+// negative and not beyond float32, and one of them is a normal float32.
 void CheckClassWeights(std::span<const double> weights);
 
 }  // namespace sluice

@@ -67,7 +67,8 @@ std::map<std::string, double> RateFactors(
   for (const auto& [patterns, factor] : by_patterns) {
     const auto selected = SelectNames(patterns, names);
     if (!selected.ok()) {
-      throw Error(selected.status().WithContext("learning rates by name"));
+      throw Error(selected.status().WithContext(
+          "learning rates of the variables that are trained"));
     }
     for (const std::string& name : *selected) factors[name] = factor;
   }

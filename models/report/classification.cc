@@ -103,15 +103,10 @@ std::vector<int64_t> Classification::Predict(
                               examples_ + i, label, width - 1));
     }
     const float* row = probabilities.data<float>() + i * width;
-    const float* wrong = std::find_if_not(
-        row, row + width, [](float p) { return std::isfinite(p); });
-    if (wrong != row + width) {
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("evaluation: example {} has probability {} for "
-                              "class {}",
-                              examples_ + i, *wrong, wrong - row));
-    }
-    predicted.push_back(std::max_element(row, row + width) - row);
+    const bool finite =
+        std::all_of(row, row + width, [](float p) { return std::isfinite(p); });
+    predicted.push_back(finite ? std::max_element(row, row + width) - row
+                               : kNone);
   }
   return predicted;
 }
@@ -128,6 +123,10 @@ void Classification::Add(const Tensor& labels, const Tensor& probabilities,
     const float* row = probabilities.data<float>() + i * width;
     Tally& tally = tallies_[static_cast<size_t>(label)];
     ++tally.examples;
+    if (predicted == kNone) {
+      ++undecided_;
+      continue;
+    }
     tally.confidence += row[predicted];
     ++tallies_[static_cast<size_t>(predicted)].predicted;
     ++counts_[{label, predicted}];

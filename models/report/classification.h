@@ -56,8 +56,9 @@ class Classification {
   // [n,classes], and null or the images, uint8|float32 [n,h,w,1|3], of which
   // those of the worst mistakes are copied, floats stretched from the least to
   // the greatest of the picture. What is most probable is predicted, of equals
-  // the first. Throws Error, and adds nothing: kInvalidArgument for other
-  // tensors, other classes than before or a probability that is not finite,
+  // the first, and nothing where a probability is not finite: such an example
+  // is wrong, but no confusion. Throws Error, and adds nothing:
+  // kInvalidArgument for other tensors or other classes than before,
   // kOutOfRange for a label that is no class.
   void Add(const Tensor& labels, const Tensor& probabilities,
            const Tensor* images);
@@ -66,6 +67,8 @@ class Classification {
   int64_t classes() const { return static_cast<int64_t>(tallies_.size()); }
   int64_t examples() const { return examples_; }
   int64_t correct() const { return correct_; }
+  // Those for which nothing was predicted.
+  int64_t undecided() const { return undecided_; }
   // Correct ones among all, and the mean probability of what was predicted,
   // which is the same for a model that knows what it knows. NaN without any.
   double Accuracy() const;
@@ -85,6 +88,7 @@ class Classification {
   bool HasName(int64_t number) const;
 
  private:
+  static constexpr int64_t kNone = -1;
   struct Tally {
     int64_t examples = 0;
     int64_t predicted = 0;
@@ -93,7 +97,7 @@ class Classification {
 
   void CheckBatch(const Tensor& labels, const Tensor& probabilities,
                   const Tensor* images) const;
-  // The most probable class of each row.
+  // The most probable class of each row, or kNone.
   std::vector<int64_t> Predict(const Tensor& labels,
                                const Tensor& probabilities) const;
   void Keep(Mistake mistake, const Tensor* images, int64_t row);
@@ -102,6 +106,7 @@ class Classification {
   size_t worst_;
   int64_t examples_ = 0;
   int64_t correct_ = 0;
+  int64_t undecided_ = 0;
   std::vector<Tally> tallies_;  // by class
   // By label and prediction. Of a thousand classes few pairs occur.
   std::map<std::pair<int64_t, int64_t>, int64_t> counts_;

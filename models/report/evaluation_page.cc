@@ -50,6 +50,10 @@ std::string Headline(const Classification& classification) {
   add("accuracy", Percent(classification.Accuracy(), 2));
   add("wrong",
       fmt::format("{} of {}", examples - classification.correct(), examples));
+  if (const int64_t undecided = classification.undecided(); undecided > 0) {
+    add("of these, probabilities that are no numbers",
+        fmt::format("{}", undecided));
+  }
   add("mean F1 of the classes", Percent(classification.MacroF1()));
   add("mean confidence", Percent(classification.Confidence()));
   return html + "</dl>\n";

@@ -22,14 +22,29 @@ void RequirePositive(int64_t batches) {
               fmt::format("wanted at least one batch, got {}", batches));
 }
 
+// At most `count` examples of a batch.
+Example Part(const Example& batch, int64_t first, int64_t count) {
+  const int64_t rows = RowsOf(batch);
+  if (first == 0 && count >= rows) return batch;
+  Example part;
+  for (const auto& [name, tensor] : batch) {
+    part.Set(name, tensor.Rows(first, std::min(first + count, rows)));
+  }
+  return part;
+}
+
 std::vector<Example> Read(const Dataset& input, int64_t batches) {
   const int64_t pass = CeilDiv(input.examples_per_epoch(), input.batch_size());
+  int64_t left = input.examples_per_epoch();
   std::vector<Example> read;
   Iterator iterator = input.MakeIterator();
   Example batch;
   while (static_cast<int64_t>(read.size()) < std::min(batches, pass) &&
          iterator.Next(&batch).ValueOrThrow()) {
-    read.push_back(std::exchange(batch, {}));
+    // Where batches go over from one pass into the next, without that one's.
+    read.push_back(Part(batch, 0, left));
+    left -= RowsOf(read.back());
+    batch = {};
   }
   return read;
 }
@@ -40,17 +55,6 @@ std::string PipelineOf(const Dataset& input) {
       .ValueOrThrow()
       .String("pipeline")
       .ValueOrThrow();
-}
-
-// At most `count` examples of a batch.
-Example Part(const Example& batch, int64_t first, int64_t count) {
-  const int64_t rows = RowsOf(batch);
-  if (first == 0 && count >= rows) return batch;
-  Example part;
-  for (const auto& [name, tensor] : batch) {
-    part.Set(name, tensor.Rows(first, std::min(first + count, rows)));
-  }
-  return part;
 }
 
 // The input's first batches, or those of a pass if these are fewer. Take would

@@ -27,14 +27,15 @@ double RateAt(const RateSweep& sweep, int64_t step) {
 
 // RateAt in a graph.
 LearningRate Exponential(const RateSweep& sweep) {
-  return {
-      fmt::format("{} => {} over {} steps", sweep.least, sweep.most,
-                  sweep.steps),
-      [sweep](const Output& step) {
-        const Output passed =
-            Cast(step, DType::kFloat64) / static_cast<double>(sweep.steps - 1);
-        return sweep.least * Exp(std::log(sweep.most / sweep.least) * passed);
-      }};
+  return {fmt::format("{} => {} over {} steps", sweep.least, sweep.most,
+                      sweep.steps),
+          [sweep](const Output& step) {
+            const Output passed = Floor(Cast(step, DType::kFloat64) /
+                                        static_cast<double>(sweep.batches)) /
+                                  static_cast<double>(sweep.steps - 1);
+            return sweep.least *
+                   Exp(std::log(sweep.most / sweep.least) * passed);
+          }};
 }
 
 void Check(const RateSweep& sweep) {
@@ -43,13 +44,14 @@ void Check(const RateSweep& sweep) {
            rate <= std::numeric_limits<float>::max();
   };
   if (is_rate(sweep.least) && is_rate(sweep.most) && sweep.least < sweep.most &&
-      sweep.steps >= 2) {
+      sweep.steps >= 2 && sweep.batches >= 1) {
     return;
   }
   throw Error(Code::kInvalidArgument,
               fmt::format("wanted learning rates from one to a greater one in "
-                          "two steps at least, got {} to {} in {}",
-                          sweep.least, sweep.most, sweep.steps));
+                          "two steps at least, got {} to {} in {} of {} "
+                          "batches",
+                          sweep.least, sweep.most, sweep.steps, sweep.batches));
 }
 
 // The average of the values so far, with weights that fall by kDecay from one
@@ -78,9 +80,11 @@ std::optional<double> Steepest(const RateCurve& curve) {
   const size_t ignored = std::max<size_t>(1, count / 20);
   std::optional<double> rate;
   double steepest = 0;
+  double least = std::numeric_limits<double>::infinity();  // before i
   // Neighbours are equally far apart in the logarithm of the rate.
   for (size_t i = first; i + ignored < count; ++i) {
-    const double fall = curve.smoothed[i - 1] - curve.smoothed[i + 1];
+    least = std::min(least, curve.smoothed[i - 1]);
+    const double fall = least - curve.smoothed[i + 1];
     if (fall > steepest) {
       steepest = fall;
       rate = curve.rates[i];
@@ -114,12 +118,21 @@ RateCurve FindRate(const TrainerSpec& spec, const RunContext& run,
   RateCurve curve;
   Smoothed smoothed;
   double least = std::numeric_limits<double>::infinity();
-  for (int64_t step = 0;
-       step < sweep.steps && !curve.diverged && options.StopReason().empty() &&
-       training.Step(/*measure=*/false);
-       ++step) {
+  // The mean loss of a step's batches; nullopt when it is to end.
+  const auto train = [&]() -> std::optional<double> {
+    double sum = 0;
+    for (int64_t i = 0; i < sweep.batches; ++i) {
+      if (!options.StopReason().empty()) return std::nullopt;
+      if (!training.Step(/*measure=*/false)) return std::nullopt;
+      sum += training.loss();
+    }
+    return sum / static_cast<double>(sweep.batches);
+  };
+  for (int64_t step = 0; step < sweep.steps && !curve.diverged; ++step) {
+    const std::optional<double> loss = train();
+    if (!loss) break;
     curve.rates.push_back(RateAt(sweep, step));
-    curve.losses.push_back(training.loss());
+    curve.losses.push_back(*loss);
     const double average = smoothed.Add(curve.losses.back());
     curve.smoothed.push_back(average);
     least = std::min(least, average);

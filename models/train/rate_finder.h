@@ -19,16 +19,20 @@ struct RateSweep {
   double least = 1e-7;
   double most = 10;
   int64_t steps = 100;
+  // Batches in a step, as many as the optimizer accumulates: the rate is one
+  // for all of them, and the loss is their mean.
+  int64_t batches = 1;
 };
 
 struct RateCurve {
-  // For each step that was done its rate, the loss of its batch before the
+  // For each step that was done its rate, the loss of its batches before the
   // step, and the exponential average of the losses so far.
   std::vector<double> rates;
   std::vector<double> losses;
   std::vector<double> smoothed;
-  // The rate where the smoothed loss falls steepest against the logarithm of
-  // the rate; nullopt when it never falls.
+  // The rate where the smoothed loss falls steepest below its least so far
+  // against the logarithm of the rate: a loss that has jumped and comes back
+  // falls, too. nullopt when it never falls.
   std::optional<double> suggested;
   // Whether the last loss, or the smoothed one, is not finite, or the smoothed
   // loss had become more than four times its least: what would have followed
@@ -40,7 +44,7 @@ struct RateCurve {
 // options.weights; saves nothing. Ends early where the loss diverges, at the
 // end of the input, and when options.stop says so. Throws Error:
 // kInvalidArgument for a sweep that is not of 0 < least < most, both normal
-// float32 numbers, or has fewer than two steps.
+// float32 numbers, or has fewer than two steps or no batch in one.
 RateCurve FindRate(const TrainerSpec& spec, const RunContext& run,
                    const TrainingOptions& options, const RateSweep& sweep = {});
 

@@ -36,10 +36,22 @@ int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
   return std::min(next, run.total_steps());
 }
 
-// What lies beside the checkpoints of a training and is of it alone: events,
-// scalars, the step, what the program was told (models/cli/run_record.h).
-constexpr std::string_view kBeside[] = {"train", "eval", "scalars.csv",
-                                        "step.graph", "run.json"};
+// What lies beside the checkpoints of a training and is of it alone: scalars,
+// the step, what the program was told (models/cli/run_record.h), events.
+std::vector<std::string> FilesBeside(const std::string& log_dir) {
+  std::vector<std::string> files = {"scalars.csv", "step.graph", "run.json"};
+  for (const char* folder : {"train", "eval"}) {
+    const auto names = FileSystem::Posix().List(JoinPath(log_dir, folder));
+    if (!names.ok()) continue;  // there are none
+    // Folders of these names may hold anything, such as pictures.
+    for (const std::string& name : *names) {
+      if (name.starts_with("events.out.tfevents")) {
+        files.push_back(JoinPath(folder, name));
+      }
+    }
+  }
+  return files;
+}
 
 // An error of a device or file system that is gone, and what is left.
 Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
@@ -112,6 +124,10 @@ void Trainer::Begin(TrainingRun& run,
     }
     options_.Note(fmt::format("beginning with the {} tensors of {}{}",
                               loaded.tensors, options_.weights, how));
+  } else if (!options_.freeze.empty()) {
+    options_.Note(
+        "what is frozen stays at its random first values: there are no weights "
+        "to begin with");
   }
 }
 
@@ -140,12 +156,6 @@ TrainingResult Trainer::Train() {
   std::optional<CheckpointManager> saved;
   if (!options_.log_dir.empty()) {
     saved = OpenManager(options_);
-    if (options_.restart) {
-      const std::string moved = saved->SetAside(kBeside).ValueOrThrow();
-      if (!moved.empty()) {
-        options_.Note("the earlier training is now in " + moved);
-      }
-    }
   }
   TrainingRun run(spec_, context, options_);
   if (run.context().steps_per_epoch < 1) {
@@ -155,6 +165,13 @@ TrainingResult Trainer::Train() {
         run_.batch_size));
   }
   Begin(run, saved);
+  if (saved && options_.restart) {  // now that what was asked for can be
+    const std::string moved =
+        saved->SetAside(FilesBeside(options_.log_dir)).ValueOrThrow();
+    if (!moved.empty()) {
+      options_.Note("the earlier training is now in " + moved);
+    }
+  }
   if (saved) {
     // For `sluice graph`: what is done, fused and kept in memory.
     ThrowIfError(FileSystem::Posix().WriteAtomically(

@@ -314,8 +314,9 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
       !fits.ok()) {
     throw Error(fits.code(),
                 fits.message() +
-                    "; nothing was changed. Use the model and optimizer it was "
-                    "saved with, another --log-dir, or --restart");
+                    "; nothing was changed. Use the model, optimizer and "
+                    "frozen variables it was saved with, another --log-dir "
+                    "with --weights, or --restart");
   }
   batches_ = std::move(batches);
   step_ = state.step;

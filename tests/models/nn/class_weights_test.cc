@@ -121,8 +121,12 @@ TEST_CASE("class weights that make no sense are told which") {
   CHECK(Contains(error("0=0,1=0,2=0,3=1e-60"), "not 0"));
   CHECK(
       Contains(ErrorOf([] { ParseClassWeights("0=1", 0, {}); }), "0 classes"));
-  CHECK(Contains(ErrorOf([] { ParseClassWeights("0=1", 3, {"a"}); }),
-                 "3 classes and 1 names"));
+  CHECK(Contains(ErrorOf([] {
+                   ParseClassWeights("0=1", 2, {"a", "b", "c"});
+                 }),
+                 "2 classes and 3 names"));
+  // Names of some: the others have numbers.
+  CHECK(ParseClassWeights("a=2,2=3", 3, {"a"}) == std::vector<double>{2, 1, 3});
 }
 
 constexpr int64_t kClasses = 5;

@@ -256,13 +256,6 @@ TEST_CASE("report: a bad example is named, and nothing of its batch counts") {
         error_of(bad, good),
         "example 3 has label " + std::to_string(wrong) + ", wanted 0 to 1"));
   }
-  for (const float wrong :
-       {std::nanf(""), std::numeric_limits<float>::infinity()}) {
-    const Tensor bad = Tensor::Array<float>({2, 2}, {0, wrong, 0, 1});
-    CHECK(code_of(labels, bad) == Code::kInvalidArgument);
-    CHECK(Contains(error_of(labels, bad), "example 2 has probability"));
-    CHECK(Contains(error_of(labels, bad), "for class 1"));
-  }
   const Tensor three = Tensor::Zeros(DType::kFloat32, {2, 3});
   CHECK(Contains(error_of(labels, three), "wanted float32[n,2]"));
   CHECK(Contains(error_of(labels, Tensor::Zeros(DType::kFloat64, {2, 2})),
@@ -285,6 +278,31 @@ TEST_CASE("report: a bad example is named, and nothing of its batch counts") {
                             Tensor::Zeros(DType::kFloat32, {0, 0}), nullptr);
                  }),
                  "wanted float32[n,classes]"));
+}
+
+TEST_CASE("probabilities that are no numbers are wrong and predict nothing") {
+  for (const float wrong :
+       {std::nanf(""), std::numeric_limits<float>::infinity(),
+        -std::numeric_limits<float>::infinity()}) {
+    Classification classification({}, 5);
+    const Tensor labels = Tensor::Array<int64_t>({4}, {1, 0, 1, 1});
+    classification.Add(
+        labels,
+        Tensor::Array<float>({4, 2}, {0, wrong, wrong, 1, 0.25, 0.75, 1, 0}),
+        nullptr);
+    CHECK(classification.examples() == 4);
+    CHECK(classification.undecided() == 2);
+    CHECK(classification.correct() == 1);
+    CHECK(classification.Accuracy() == 0.25);
+    CHECK(classification.Figures(1).examples == 3);
+    CHECK(classification.Figures(1).predicted == 1);
+    CHECK(classification.Figures(0).predicted == 1);
+    CHECK(classification.Figures(0).recall == 0);
+    CHECK(classification.Confusions().size() == 1);
+    const auto mistakes = classification.WorstMistakes();
+    REQUIRE(mistakes.size() == 1);
+    CHECK(mistakes[0].number == 3);
+  }
 }
 
 }  // namespace

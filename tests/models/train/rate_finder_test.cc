@@ -158,6 +158,38 @@ TEST_CASE("a negative loss that falls has not diverged") {
   CHECK(curve.suggested.has_value());
 }
 
+TEST_CASE("a loss that jumps and comes back has not fallen") {
+  // Slowly down, up at step 61, and back by step 66 to what it had been before.
+  const auto loss = [](const Output& w) {
+    const Output step = Cast(GlobalStep(w.graph()), DType::kFloat32);
+    const Output late = Select(Less(step, 66), 0 * step + 3, 0 * step + 1.2);
+    return Select(Less(step, 61), 2 - step / 60, late) + 0 * w;
+  };
+  const RateCurve curve = FindRate(ScalarSpec(loss), Run(), {});
+  REQUIRE(curve.rates.size() == 100);
+  CHECK(curve.losses[63] == 3);
+  REQUIRE(curve.suggested.has_value());
+  CHECK(*curve.suggested < curve.rates[62]);
+}
+
+TEST_CASE("of several batches to a step the mean counts, at one rate") {
+  const RateSweep sweep = {
+      .least = 1e-3, .most = 1e-1, .steps = 20, .batches = 3};
+  TrainerSpec spec = Quadratic(2);
+  spec.optimizer = [](const RunContext&) {
+    return optimizers::Sgd(1).With(gradients::Accumulate(3));
+  };
+  const RateCurve curve = FindRate(spec, Run(), {}, sweep);
+  double w = 1;
+  REQUIRE(curve.rates.size() == 20);
+  for (int i = 0; i < 20; ++i) {
+    CHECK(curve.rates[i] ==
+          doctest::Approx(1e-3 * std::pow(100, i / 19.0)).epsilon(1e-6));
+    CHECK(curve.losses[i] == doctest::Approx(w * w).epsilon(1e-5));
+    w -= curve.rates[i] * 2 * w;
+  }
+}
+
 TEST_CASE("a loss that never falls suggests nothing") {
   // Constant but for its gradient, which is 1.
   const auto constant = [](const Output& w) {

@@ -352,6 +352,8 @@ TEST_CASE("restart sets the earlier training aside") {
     beside[name] = files.Read(JoinPath(folder / "log", name)).ValueOrThrow();
   }
   REQUIRE(files.WriteAtomically(folder / "log/notes.txt", "mine").ok());
+  REQUIRE(files.MakeDirectories(folder / "log/train").ok());
+  REQUIRE(files.WriteAtomically(folder / "log/train/picture.png", "mine").ok());
   TrainingOptions options;
   options.restart = true;
   const TrainingResult result = TrainFor(folder / "log", 2, 10, options);
@@ -366,10 +368,19 @@ TEST_CASE("restart sets the earlier training aside") {
   }
   CHECK_FALSE(files.Exists(folder / "log/run.json"));
   CHECK(files.Exists(folder / "log/notes.txt"));
-  if (files.Exists(folder / "log/train")) {  // with event files
-    CHECK(files.List(folder / "log/previous-1/train")->size() == 1);
-    CHECK(files.List(folder / "log/train")->size() == 1);
+  CHECK(files.Exists(folder / "log/train/picture.png"));
+  if (files.Exists(folder / "log/eval")) {  // with event files
+    for (const char* part : {"train", "eval"}) {
+      CHECK(files.List(JoinPath(folder / "log/previous-1", part))->size() == 1);
+      CHECK(files.List(JoinPath(folder / "log", part))->size() ==
+            (part == std::string("train") ? 2 : 1));
+    }
   }
+  // One that cannot begin moves nothing.
+  options.freeze = "nobody/*";
+  CHECK_THROWS_AS(TrainFor(folder / "log", 2, 10, options), Error);
+  CHECK_FALSE(files.Exists(folder / "log/previous-2"));
+  CHECK(Newest(folder / "log").state.step == 10);
 }
 
 TEST_CASE("weights alone begin a training at step 0") {
