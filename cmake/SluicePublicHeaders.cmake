@@ -2,6 +2,8 @@
 # What is not here may change from one version to the next, and is not
 # installed. A public header that includes another one is an error.
 set(SLUICE_PUBLIC_HEADERS
+  dist/collective/options.h
+  dist/dist.h
   engine/accelerator.h
   engine/attributes.h
   engine/caught.h
@@ -61,6 +63,7 @@ set(SLUICE_PUBLIC_HEADERS
   io/image_list.h
   io/safetensors.h
   models/cli/main.h
+  models/nn/class_weights.h
   models/nn/initializers.h
   models/nn/layers.h
   models/nn/losses.h
@@ -74,10 +77,13 @@ set(SLUICE_PUBLIC_HEADERS
   models/train/batch_step.h
   models/train/checkpoint_choice.h
   models/train/export.h
+  models/train/first_batches.h
   models/train/hook.h
   models/train/hooks.h
   models/train/inference.h
   models/train/model_spec.h
+  models/train/plateau.h
+  models/train/rate_finder.h
   models/train/reporter.h
   models/train/throughput.h
   models/train/trainer.h

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "engine/dtype.h"
 #include "engine/shape.h"

@@ -13,7 +13,7 @@
 
 #include <string_view>
 
-#include "dist/collective/group.h"
+#include "dist/collective/options.h"
 #include "engine/tensor.h"
 
 namespace sluice::dist {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dist/collective/links.h"
+#include "dist/collective/options.h"
 #include "dist/launch_info.h"
 #include "dist/net/frame.h"
 #include "dist/net/socket.h"
@@ -19,20 +20,6 @@
 #include "engine/tensor.h"
 
 namespace sluice::dist {
-
-struct GroupOptions {
-  // For all processes to have come.
-  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
-  // A peer that moves less than a piece (256 KiB) within this time of a
-  // collective is an error that names it. It is also how far the processes may
-  // be apart when they begin one.
-  std::chrono::milliseconds peer_timeout = std::chrono::seconds(60);
-  // Told, while joining, who waits for whom (every 10 s) and which strangers
-  // were refused (a line a second at most), without a newline. May be empty.
-  std::function<void(std::string_view)> note;
-};
-
-enum class Reduction { kSum, kMean };
 
 // One process's membership in its job.
 //
