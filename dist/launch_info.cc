@@ -85,7 +85,7 @@ Status CheckSet(const std::vector<const char*>& names) {
 // "host:port", "[::1]:port"
 Status ReadCoordinator(LaunchInfo* info) {
   const std::string_view text = Variable(kCoordinator).value_or("");
-  const Status senseless =
+  Status senseless =
       Senseless(kCoordinator, "host:port, or [address]:port for IPv6");
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return senseless;

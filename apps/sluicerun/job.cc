@@ -67,7 +67,8 @@ class Outputs {
 
   Stream OfRank(int rank, dist::Descriptor pipe, bool is_error, Tail* tail) {
     if (!options_.output_dir.empty()) {
-      Sink* sink = sinks_[static_cast<size_t>(2 * rank + is_error)].get();
+      Sink* sink =
+          sinks_[2 * static_cast<size_t>(rank) + (is_error ? 1 : 0)].get();
       return {std::move(pipe), Stream::Form::kBytes, "", sink, tail};
     }
     std::string prefix = options_.tag_output ? fmt::format("[{}] ", rank) : "";

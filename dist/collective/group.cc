@@ -41,7 +41,7 @@ std::unique_ptr<Group> Group::Alone() {
   return std::unique_ptr<Group>(new Group(LaunchInfo(), GroupOptions(), {}));
 }
 
-Result<std::unique_ptr<Group>> Group::Join(LaunchInfo info,
+Result<std::unique_ptr<Group>> Group::Join(const LaunchInfo& info,
                                            const GroupOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckInfo(info));
   Links links;

@@ -39,7 +39,7 @@ class Group {
  public:
   // Returns when all have come. Takes info.listen_fd. Errors say who is
   // missing: "rank 0 of 4 waits for ranks 2, 3".
-  static Result<std::unique_ptr<Group>> Join(LaunchInfo info,
+  static Result<std::unique_ptr<Group>> Join(const LaunchInfo& info,
                                              const GroupOptions& options);
   // A group of one, without connections.
   static std::unique_ptr<Group> Alone();

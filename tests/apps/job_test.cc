@@ -23,9 +23,10 @@ using testing::Outcome;
 
 // This program as the ranks of a job, which run the case of that name below.
 Outcome RunRanks(int size, const std::string& test_case) {
+  const std::string folder = SLUICE_BIN_DIR;
   return testing::RunProgram(
-      SLUICE_BIN_DIR "/sluicerun",
-      {"-n", std::to_string(size), SLUICE_BIN_DIR "/apps_tests", "--no-skip",
+      folder + "/sluicerun",
+      {"-n", std::to_string(size), folder + "/apps_tests", "--no-skip",
        "--minimal", "--test-case=" + test_case});
 }
 

@@ -31,7 +31,7 @@ class Trainings {
  public:
   // With two curves of the loss and one of the learning rate.
   std::string Add(const std::string& name) const {
-    const std::string log_dir = folder_ / name;
+    std::string log_dir = folder_ / name;
     const auto log = ScalarLog::Open(log_dir, 0, true).ValueOrThrow();
     for (int64_t step = 1; step <= 3; ++step) {
       const auto value = static_cast<double>(step);

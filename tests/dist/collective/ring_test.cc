@@ -215,7 +215,7 @@ TEST_CASE("broadcast, all-gather and barrier, in random order") {
         std::vector<int> seen(At(size));
         CheckOk(OnAll(groups, [&](Group& group) {
           ++came;
-          const Status status = group.Barrier("wait");
+          Status status = group.Barrier("wait");
           seen[At(group.rank())] = came;
           return status;
         }));

@@ -138,7 +138,7 @@ std::string BytesOf(const std::string& img) {
   const size_t from = img.find(begin) + begin.size();
   const std::string text = img.substr(from, img.find('"', from) - from);
   CHECK(text.size() % 4 == 0);
-  const std::string bytes = FromBase64(text);
+  std::string bytes = FromBase64(text);
   CHECK(bytes.ends_with("IEND\xAE\x42\x60\x82"));  // and no byte of padding
   return bytes;
 }
