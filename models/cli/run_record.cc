@@ -197,10 +197,13 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
 }
 
 void RecordRun::Begin(TrainingRun& run) {
-  nlohmann::ordered_json json = {
-      {"format", kFormat},          {"version", 1},
-      {"program", record_.program}, {"sluice", record_.version},
-      {"model", record_.model},     {"flags", record_.flags}};
+  nlohmann::ordered_json json = {{"format", kFormat},
+                                 {"version", 1},
+                                 {"program", record_.program},
+                                 {"sluice", record_.version},
+                                 {"model", record_.model},
+                                 {"flags", record_.flags},
+                                 {"class_names", run.class_names()}};
   ThrowIfError(FileSystem::Posix().WriteAtomically(
       JoinPath(run.options().log_dir, kFile),
       json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +

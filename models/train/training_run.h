@@ -174,6 +174,8 @@ class TrainingRun {
     return *session_;
   }
   const ModelSpec& model() const { return model_; }
+  // As TrainerSpec::class_names has them.
+  const std::vector<std::string>& class_names() const { return class_names_; }
   const LearningRate& learning_rate() const { return learning_rate_; }
   // Variables that the model made, without the optimizer's.
   const std::vector<Output>& model_variables() const {

@@ -54,6 +54,8 @@ struct Learnt {
     REQUIRE(trained.code == 0);
     REQUIRE(LastObject(trained.out)["test_accuracy"] == 1);
     CHECK(LastObject(trained.out)["evaluated_on"] == "test");
+    CHECK(nlohmann::json::parse(testing::TextOf(
+              log + "/run.json"))["class_names"] == nlohmann::json(classes));
   }
   Outcome Train(const std::vector<std::string>& more) const {
     return With("train", data, more);
