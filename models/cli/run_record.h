@@ -3,7 +3,8 @@
 //
 //   run.json := {"format": "sluice.run", "version": 1, "program": NAME,
 //                "sluice": VERSION, "model": NAME,
-//                "flags": {NAME: VALUE as text, ...}, "class_names": [NAME, ...]}
+//                "flags": {NAME: VALUE as text, ...},
+//                "class_names": [NAME, ...]}
 //
 // The names of the classes are for people and other programs: checkpoints have
 // their own.
