@@ -224,11 +224,12 @@ TEST_CASE("half precision goes on bit for bit after stops in the middle") {
   TemporaryFolder folder;
   constexpr int64_t kSteps = 36;
   const auto train = [&](const std::string& log) {
-    return OnMnist("train",
-                   {"--precision", "fp16", "--deterministic", "--steps",
-                    std::to_string(kSteps), "--json", "--log-every", "1",
-                    "--save-every", "7", "--log-dir", folder / log},
-                   "cnn");
+    return OnMnist(
+        "train",
+        {"--precision", "fp16", "--batch-size", "20", "--deterministic",
+         "--steps", std::to_string(kSteps), "--json", "--log-every", "1",
+         "--save-every", "7", "--log-dir", folder / log},
+        "cnn");
   };
   REQUIRE(RunMnist(train("whole")).code == 0);
   // It stops where the signal finds it; a killed one goes on from its last
