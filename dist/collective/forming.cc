@@ -17,6 +17,7 @@
 #include "dist/collective/hello.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/frame.h"
+#include "dist/net/little_endian.h"
 
 namespace sluice::dist {
 namespace {
@@ -80,10 +81,8 @@ std::vector<std::byte> Encoded(const std::vector<Place>& places) {
   for (const Place& place : places) {
     std::memcpy(at, place.address.data(),
                 std::min<size_t>(place.address.size(), 64));
-    for (int i = 0; i < 4; ++i) {
-      at[64 + i] = static_cast<std::byte>(place.port >> (8 * i));
-    }
-    at += kPlaceBytes;
+    at += 64;
+    Put(static_cast<uint32_t>(place.port), &at);
   }
   return bytes;
 }
@@ -93,7 +92,8 @@ Place PlaceAt(const std::vector<std::byte>& bytes, int rank) {
   Place place;
   place.address.assign(reinterpret_cast<const char*>(at), 64);
   place.address.resize(std::min<size_t>(place.address.find('\0'), 64));
-  place.port = std::to_integer<int>(at[64]) | std::to_integer<int>(at[65]) << 8;
+  at += 64;
+  place.port = static_cast<int>(Take<uint32_t>(&at) & 0xffff);
   return place;
 }
 

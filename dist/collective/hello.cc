@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "dist/net/frame.h"
+#include "dist/net/little_endian.h"
 
 namespace sluice::dist {
 namespace {
@@ -28,10 +29,10 @@ constexpr std::chrono::milliseconds kBetweenLines = std::chrono::seconds(1);
 
 using Packet = std::array<std::byte, kHello>;
 
-void Put(const std::string& text, size_t size, std::byte* to) {
+void PutText(const std::string& text, size_t size, std::byte* to) {
   std::memcpy(to, text.data(), std::min(text.size(), size));
 }
-std::string Take(const std::byte* from, size_t size) {
+std::string TakeText(const std::byte* from, size_t size) {
   std::string text(reinterpret_cast<const char*>(from), size);
   text.resize(std::min(text.find('\0'), size));
   return text;
@@ -41,13 +42,11 @@ Hello Parse(const Frame& frame, const std::byte* payload) {
   Hello hello;
   hello.rank = frame.rank;
   hello.size = static_cast<int>(std::min<uint64_t>(frame.count, INT32_MAX));
-  hello.token = Take(payload, kToken);
-  hello.version = Take(payload + 64, kVersion);
-  hello.address = Take(payload + 96, kAddress);
-  uint32_t port = 0;
-  for (int i = 3; i >= 0; --i) {
-    port = port << 8 | std::to_integer<uint32_t>(payload[160 + i]);
-  }
+  hello.token = TakeText(payload, kToken);
+  hello.version = TakeText(payload + 64, kVersion);
+  hello.address = TakeText(payload + 96, kAddress);
+  const std::byte* at = payload + 160;
+  const auto port = Take<uint32_t>(&at);
   hello.port = port > 65535 ? -1 : static_cast<int>(port);
   hello.lane = static_cast<Lane>(payload[164]);
   return hello;
@@ -109,12 +108,11 @@ Status SendHello(const Hello& hello, Socket& to, Deadline deadline) {
   frame.bytes = kPayload;
   Encode(frame, std::span(packet).first<kFrameBytes>());
   std::byte* const payload = packet.data() + kFrameBytes;
-  Put(hello.token, kToken, payload);
-  Put(hello.version, kVersion, payload + 64);
-  Put(hello.address, kAddress, payload + 96);
-  for (int i = 0; i < 4; ++i) {
-    payload[160 + i] = static_cast<std::byte>(hello.port >> (8 * i));
-  }
+  PutText(hello.token, kToken, payload);
+  PutText(hello.version, kVersion, payload + 64);
+  PutText(hello.address, kAddress, payload + 96);
+  std::byte* at = payload + 160;
+  Put(static_cast<uint32_t>(hello.port), &at);
   payload[164] = static_cast<std::byte>(hello.lane);
   return to.Send(Bytes(packet), deadline);
 }

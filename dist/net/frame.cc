@@ -3,31 +3,16 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <concepts>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "dist/net/little_endian.h"
 
 namespace sluice::dist {
 namespace {
 
 constexpr uint32_t kMagic = 0x49554c53;  // "SLUI"
-
-// Put and Take move along the header, so that both list its fields in order.
-template <std::unsigned_integral T>
-void Put(T value, std::byte** at) {
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    *(*at)++ = static_cast<std::byte>(uint64_t{value} >> (8 * i));
-  }
-}
-template <std::unsigned_integral T>
-T Take(const std::byte** at) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) {
-    value |= std::to_integer<uint64_t>(*(*at)++) << (8 * i);
-  }
-  return static_cast<T>(value);
-}
 
 constexpr std::array<std::string_view, kNumFrameKinds> kKindNames = {
     "hello", "peers", "reduce", "broadcast", "gather", "barrier", "error"};

@@ -171,8 +171,8 @@ Socket::Socket(int descriptor) : descriptor_(descriptor) {
   if (!connected()) return;
   descriptor_.MakePrivateAndNonBlocking();
   // Small frames are waited for. A host that dies without a word is noticed.
-  // Buffer sizes are the system's: to fix them ends its tuning, and half the
-  // speed of large transfers on loopback was lost.
+  // Buffer sizes are the system's: to fix them ends its tuning, which made
+  // large transfers on loopback slower (docs/performance.md).
   SetOption(descriptor, IPPROTO_TCP, TCP_NODELAY);
   SetOption(descriptor, SOL_SOCKET, SO_KEEPALIVE);
   const auto address = PeerAddressOf(descriptor);

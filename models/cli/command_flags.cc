@@ -359,7 +359,7 @@ class Commands {
 
 void AddCommands(const TrainerSpec& spec, CLI::App& app, CommandLine& line,
                  GivenFlags& given) {
-  // The options' callbacks use it for as long as the app is there.
+  // Which goes: the options' callbacks hold on to the line alone.
   Commands(spec, app, line, given).AddAll();
 }
 

@@ -11,6 +11,7 @@
 #include "graph/ops/state.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/optimizers.h"
+#include "models/optim/root_scalar.h"
 
 namespace sluice {
 namespace {
@@ -124,20 +125,9 @@ Operation MoveAverage(const MinimizeContext& context, const Output& variable,
 }  // namespace
 
 Output GlobalStep(Graph& graph) {
-  if (Node* node = graph.Find("global_step")) {
-    if (node->Is("Variable") && node->output_type(0).dtype == DType::kInt64 &&
-        node->output_type(0).shape.scalar()) {
-      return node->output(0);
-    }
-    throw Error(Code::kInvalidArgument,
-                fmt::format("'global_step' is the name of training's counter; "
-                            "give {} another ({})",
-                            node->Describe(), node->location()));
-  }
-  NameScope root{Scope(graph)};
-  DeviceScope anywhere(graph, "");
-  return graph.Variable("global_step", Zeros({}, DType::kInt64),
-                        {.trainable = false});
+  return FindOrMakeRootScalar(
+      graph, {"global_step", DType::kInt64, "training's counter"},
+      Zeros({}, DType::kInt64));
 }
 
 Optimizer Optimizer::With(GradientHook hook) const {

@@ -7,11 +7,13 @@
 #include <numbers>
 
 #include "graph/ops/elementwise.h"
+#include "models/optim/root_scalar.h"
 
 namespace sluice {
 namespace {
 
-constexpr char kFactor[] = "learning_rate_factor";
+constexpr RootScalar kFactor = {"learning_rate_factor", DType::kFloat64,
+                                "what learning rates are multiplied by"};
 
 Output Float64(const Output& step, double value) {
   return step.graph().Constant(value, DType::kFloat64);
@@ -36,15 +38,6 @@ bool IsRate(double rate) {
   return std::isfinite(rate) && rate >= 0;
 }
 
-Output FindOrMakeFactor(Graph& graph) {
-  const Output found = LearningRateFactor(graph);
-  if (found.valid()) return found;
-  NameScope root{Scope(graph)};
-  DeviceScope anywhere(graph, "");
-  return graph.Variable(kFactor, Ones({}, DType::kFloat64),
-                        {.trainable = false});
-}
-
 }  // namespace
 
 LearningRate::LearningRate(double constant)
@@ -59,16 +52,7 @@ Output LearningRate::At(const Output& step) const {
 }
 
 Output LearningRateFactor(const Graph& graph) {
-  const Node* node = graph.Find(kFactor);
-  if (node == nullptr) return {};
-  if (node->Is("Variable") && node->output_type(0).dtype == DType::kFloat64 &&
-      node->output_type(0).shape.scalar()) {
-    return node->output(0);
-  }
-  throw Error(Code::kInvalidArgument,
-              fmt::format("'{}' is the name of what learning rates are "
-                          "multiplied by; give {} another ({})",
-                          kFactor, node->Describe(), node->location()));
+  return FindRootScalar(graph, kFactor);
 }
 
 namespace schedules {
@@ -147,14 +131,16 @@ LearningRate Polynomial(double rate, int64_t steps, double final_rate,
 LearningRate Plateau(const LearningRate& rate) {
   return {fmt::format("plateau({})", rate.description()),
           [rate](const Output& step) {
-            return rate.At64(step) * FindOrMakeFactor(step.graph());
+            return rate.At64(step) *
+                   FindOrMakeRootScalar(step.graph(), kFactor,
+                                        Ones({}, DType::kFloat64));
           }};
 }
 
 }  // namespace schedules
 
 bool IsLearningRateFactor(std::string_view name) {
-  return name == kFactor;
+  return name == kFactor.name;
 }
 
 }  // namespace sluice
