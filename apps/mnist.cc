@@ -41,10 +41,7 @@ Dataset Digits(const RunContext& run) {
 
 Dataset Input(const RunContext& run) {
   Dataset digits = Digits(run);
-  if (run.training()) {
-    digits =
-        digits.Shard(run.rank, run.size).Shuffle(60'000, run.seed).Repeat();
-  }
+  if (run.training()) digits = digits.Shuffle(60'000, run.seed).Repeat();
   return digits.Map(ScaleTo01("image")).Batch(run.batch_size).Prefetch(2);
 }
 

@@ -13,6 +13,8 @@ set(SLUICE_PUBLIC_HEADERS
   engine/kernel.h
   engine/number.h
   engine/precision.h
+  engine/reduction.h
+  engine/runtime/collective.h
   engine/runtime/executor_mode.h
   engine/runtime/plan.h
   engine/runtime/rendezvous.h
@@ -29,6 +31,7 @@ set(SLUICE_PUBLIC_HEADERS
   graph/op.h
   graph/ops/activation.h
   graph/ops/array.h
+  graph/ops/collective.h
   graph/ops/control.h
   graph/ops/conv.h
   graph/ops/dropout.h
@@ -90,5 +93,6 @@ set(SLUICE_PUBLIC_HEADERS
   models/train/training_run.h
   models/train/variable_values.h
   models/train/weights_file.h
+  models/train/workers.h
   models/zoo/mnist_networks.h
   models/zoo/resnet.h)

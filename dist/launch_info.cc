@@ -20,6 +20,7 @@ constexpr const char* kSize = "SLUICE_SIZE";
 constexpr const char* kRank = "SLUICE_RANK";
 constexpr const char* kLocalSize = "SLUICE_LOCAL_SIZE";
 constexpr const char* kLocalRank = "SLUICE_LOCAL_RANK";
+constexpr const char* kPinned = "SLUICE_PINNED";
 constexpr const char* kCoordinator = "SLUICE_COORDINATOR";
 constexpr const char* kListenFd = "SLUICE_LISTEN_FD";
 constexpr const char* kTokenFd = "SLUICE_TOKEN_FD";
@@ -168,14 +169,19 @@ Status ReadPlace(LaunchInfo* info) {
   SLUICE_ASSIGN_OR_RETURN(info->local_size, Integer(kLocalSize, 1, info->size));
   SLUICE_ASSIGN_OR_RETURN(info->local_rank,
                           Integer(kLocalRank, 0, info->local_size - 1));
+  if (IsSet(kPinned)) {
+    SLUICE_ASSIGN_OR_RETURN(const int pinned, Integer(kPinned, 1, 1));
+    info->pinned = pinned == 1;
+  }
   return {};
 }
 
 }  // namespace
 
 Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
-  const std::vector<const char*> names = {
-      kSize, kRank, kLocalSize, kLocalRank, kCoordinator, kListenFd, kTokenFd};
+  const std::vector<const char*> names = {kSize,      kRank,   kLocalSize,
+                                          kLocalRank, kPinned, kCoordinator,
+                                          kListenFd,  kTokenFd};
   if (std::none_of(names.begin(), names.end(), IsSet)) {
     return std::optional<LaunchInfo>();
   }

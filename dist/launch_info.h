@@ -2,6 +2,8 @@
 //
 //   SLUICE_SIZE, SLUICE_RANK               processes of the job, and which one
 //   SLUICE_LOCAL_SIZE, SLUICE_LOCAL_RANK   the same of those on this host
+//   SLUICE_PINNED                          1 where the processes of this host
+//                                          have cores of their own
 //   SLUICE_COORDINATOR                     host:port where rank 0 listens
 //   SLUICE_LISTEN_FD                       rank 0's: that socket, listening
 //   SLUICE_TOKEN_FD                        a descriptor to read the job's token
@@ -10,8 +12,8 @@
 //                                          variable, which others can read
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for the listener of other ranks than 0 and, where SLUICE_SIZE is 1, the last
-// three.
+// for SLUICE_PINNED, the listener of other ranks than 0 and, where SLUICE_SIZE
+// is 1, the last three.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
 #define SLUICE_DIST_LAUNCH_INFO_H_
 
@@ -27,6 +29,7 @@ struct LaunchInfo {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
+  bool pinned = false;
   // Where rank 0 listens. A job of one process may have none of the rest.
   std::string host;
   int port = 0;

@@ -26,6 +26,7 @@
 namespace sluice {
 
 class Accelerator;
+class Collective;
 class Exchange;
 
 // What kind of device; its place in a machine is the device name's index.
@@ -81,6 +82,7 @@ struct StepKey {
 // What stays the same during one step.
 struct StepContext : StepKey {
   Exchange* exchange = nullptr;        // null for a step on one device
+  Collective* collective = nullptr;    // null where there is one worker
   Accelerator* accelerator = nullptr;  // null on the host
   // On an accelerator: the queue that kernels add their work to (a
   // cudaStream_t), and the key in device memory. Kernels read the key there,

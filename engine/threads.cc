@@ -60,11 +60,11 @@ bool SpinUntil(const Ready& ready) {
   return ready();
 }
 
-int Cores() {
+}  // namespace
+
+int AvailableCores() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
-
-}  // namespace
 
 ScopedFlushDenormals::ScopedFlushDenormals() : saved_(FloatControl()) {
   if ((saved_ & kFlushBits) != kFlushBits) {
@@ -95,7 +95,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::Resize(int threads) {
   SLUICE_CHECK(threads >= 0);
   SLUICE_CHECK(!open_.exchange(true));
-  if (threads == 0) threads = Cores();
+  if (threads == 0) threads = AvailableCores();
   if (threads != threads_) {
     Stop();
     threads_ = threads;
@@ -107,7 +107,7 @@ void ThreadPool::Resize(int threads) {
 void ThreadPool::Start() {
   stop_ = false;
   // Spinning would take the core from the thread that has the work.
-  spin_ = threads_ <= Cores();
+  spin_ = threads_ <= AvailableCores();
   for (int i = 1; i < threads_; ++i) {
     workers_.emplace_back([this] { WorkerLoop(); });
   }

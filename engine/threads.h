@@ -141,6 +141,9 @@ class ThreadPool {
 // The process's compute threads: made on first use with one thread per core.
 ThreadPool& ComputeThreads();
 
+// That this process may use.
+int AvailableCores();
+
 // n = 0: one per core. No ParallelFor may be running.
 void SetComputeThreads(int n);
 

@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "graph/ops/activation.h"
 #include "graph/ops/array.h"
+#include "graph/ops/collective.h"
 #include "graph/ops/control.h"
 #include "graph/ops/conv.h"
 #include "graph/ops/dropout.h"

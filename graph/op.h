@@ -199,8 +199,11 @@ struct OpDef {
   GradientFn gradient = nullptr;  // required, or NotDifferentiable
 
   // Traits.
-  bool stateful = false;     // never folded or merged (random, variables)
-  bool sink = false;         // kept even when nothing uses it (Send, Fetch)
+  bool stateful = false;  // never folded or merged (random, variables)
+  bool sink = false;      // kept even when nothing uses it (Send, Fetch)
+  // All workers of a job run the nodes of such ops, in one order: each depends
+  // on the one before it, also where its result is not asked for.
+  bool collective = false;
   bool commutative = false;  // the two inputs may be swapped
   bool elementwise = false;  // y[i] depends on x[i] alone, after broadcasting
   bool broadcasts = false;   // its kernels spread either of two operands

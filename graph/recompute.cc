@@ -8,7 +8,7 @@ namespace {
 
 // A second run of the op may be had.
 bool Repeatable(const Node& node) {
-  return node.mutates() == 0 && !node.op().sink;
+  return node.mutates() == 0 && !node.op().sink && !node.op().collective;
 }
 
 int64_t BytesOf(const Output& output) {

@@ -20,6 +20,8 @@ class BadExamples {
   // comes again, in another epoch, is not another one.
   explicit BadExamples(int64_t limit) : limit_(limit) {}
 
+  int64_t limit() const { return limit_; }
+
   // Whether an error says that one example is bad: kDataLoss, kNotFound,
   // kFailedPrecondition, which is a file that must not be read, and
   // kUnimplemented, a format that the build lacks. Not kUnavailable: that may

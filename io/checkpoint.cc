@@ -132,6 +132,26 @@ std::optional<int64_t> StepOfName(std::string_view name) {
 
 }  // namespace
 
+std::string PrintTrainingState(const TrainingState& state) {
+  using Json = nlohmann::json;
+  return Json(ToMetadata(state))
+      .dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+Result<TrainingState> ParseTrainingState(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  Metadata metadata;
+  if (!json.is_object()) return DataLoss("not the state of a training");
+  for (const auto& [key, value] : json.items()) {
+    if (!value.is_string()) return DataLoss("not the state of a training");
+    metadata[key] = value.get<std::string>();
+  }
+  if (!metadata.contains(kFormat)) {
+    return DataLoss("not the state of a training");
+  }
+  return FromMetadata(metadata);
+}
+
 Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
                        FileSystem& files) {
   return WriteSafetensors(path, checkpoint.tensors,

@@ -27,6 +27,10 @@ struct TrainingState {
   std::map<std::string, std::string> extra;
 };
 
+// As text, and back; kDataLoss for what is no state.
+std::string PrintTrainingState(const TrainingState& state);
+Result<TrainingState> ParseTrainingState(const std::string& text);
+
 struct Checkpoint {
   TrainingState state;
   // Variables by name, optimizer slots as "<variable>/<slot>".

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "engine/ceil_div.h"
-#include "engine/json_object.h"
 #include "io/dataset_node.h"
 #include "io/prefetch.h"
 
@@ -19,11 +20,18 @@ using NodePtr = std::shared_ptr<const DatasetNode>;
 // Behind a map that passes over bad examples, where an element stands among all
 // is not known without reading them.
 void RefuseBadExamples(const DatasetNode& input, std::string_view what) {
-  if (!input.passes_over()) return;
+  if (input.bad_examples() == nullptr) return;
   throw Error(Code::kInvalidArgument,
               fmt::format("a map that may pass over bad examples comes before "
                           "{}; it must come after",
                           what));
+}
+
+// Workers read different examples, so they would pass over different ones.
+void RefusePassingOver(const BadExamples* bad) {
+  if (bad == nullptr || bad->limit() == 0) return;
+  throw Error(Code::kInvalidArgument,
+              "Share: passing over bad examples is for one worker");
 }
 
 // A step that has an input; says what the input says.
@@ -38,7 +46,11 @@ class DerivedNode : public DatasetNode {
     return input_->examples_per_element();
   }
   std::string description() const override { return input_->description(); }
-  bool passes_over() const override { return input_->passes_over(); }
+  const BadExamples* bad_examples() const override {
+    return input_->bad_examples();
+  }
+  int batches() const override { return input_->batches(); }
+  bool shared() const override { return input_->shared(); }
 
  protected:
   const NodePtr input_;
@@ -58,8 +70,8 @@ class OrderNode : public DerivedNode {
       : DerivedNode(std::move(input)),
         facts_(std::move(facts)),
         wrap_(std::move(wrap)) {}
-  StreamPtr<Example> Open(int64_t batch_limit) const override {
-    if (rows() == nullptr) return wrap_(input_->Open(batch_limit));
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    if (rows() == nullptr) return wrap_(input_->Open(opening));
     return std::make_unique<RowStream>(rows(), OpenOrder());
   }
   int64_t cardinality() const override { return facts_.cardinality; }
@@ -105,14 +117,15 @@ class MapNode : public DerivedNode {
         seed_(seed),
         bad_(std::move(bad)) {
     if (bad_ != nullptr) RefuseBadExamples(*input_, "a map that may, too");
+    if (input_->shared()) RefusePassingOver(bad_.get());
   }
-  StreamPtr<Example> Open(int64_t batch_limit) const override {
+  StreamPtr<Example> Open(const Opening& opening) const override {
     // So many in a row are one whole pass at least.
-    return std::make_unique<MapStream>(input_->Open(batch_limit), fn_, seed_,
-                                       bad_, 2 * examples_per_epoch());
+    return std::make_unique<MapStream>(input_->Open(opening), fn_, seed_, bad_,
+                                       2 * examples_per_epoch());
   }
-  bool passes_over() const override {
-    return bad_ != nullptr || input_->passes_over();
+  const BadExamples* bad_examples() const override {
+    return bad_ != nullptr ? bad_.get() : input_->bad_examples();
   }
 
  private:
@@ -125,8 +138,8 @@ class RowwiseMapNode : public DerivedNode {
  public:
   RowwiseMapNode(NodePtr input, RowwiseMap map)
       : DerivedNode(std::move(input)), map_(std::move(map)) {}
-  StreamPtr<Example> Open(int64_t batch_limit) const override {
-    return std::make_unique<RowwiseMapStream>(input_->Open(batch_limit), map_);
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    return std::make_unique<RowwiseMapStream>(input_->Open(opening), map_);
   }
 
  private:
@@ -137,9 +150,17 @@ class BatchNode : public DerivedNode {
  public:
   BatchNode(NodePtr input, int64_t n, bool drop_remainder)
       : DerivedNode(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
-  StreamPtr<Example> Open(int64_t batch_limit) const override {
-    return std::make_unique<BatchStream>(
-        input_->Open(batch_limit), std::min(n_, batch_limit), drop_remainder_);
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    const int64_t n = std::min(n_, opening.batch_limit);
+    // n * rank / size, where that product may be too large.
+    const auto first_row = [n, size = opening.size](int64_t rank) {
+      return n / size * rank + n % size * rank / size;
+    };
+    const BatchRows rows{.n = n,
+                         .begin = first_row(opening.rank),
+                         .end = first_row(opening.rank + 1)};
+    return std::make_unique<BatchStream>(input_->Open(opening), rows,
+                                         drop_remainder_);
   }
   int64_t cardinality() const override {
     const int64_t size = input_->cardinality();
@@ -149,6 +170,7 @@ class BatchNode : public DerivedNode {
   int64_t examples_per_element() const override {
     return n_ * input_->examples_per_element();
   }
+  int batches() const override { return input_->batches() + 1; }
 
  private:
   const int64_t n_;
@@ -159,12 +181,31 @@ class PrefetchNode : public DerivedNode {
  public:
   PrefetchNode(NodePtr input, int64_t depth)
       : DerivedNode(std::move(input)), depth_(depth) {}
-  StreamPtr<Example> Open(int64_t batch_limit) const override {
-    return std::make_unique<PrefetchStream>(input_->Open(batch_limit), depth_);
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    return std::make_unique<PrefetchStream>(input_->Open(opening), depth_);
   }
 
  private:
   const int64_t depth_;
+};
+
+// Says for which worker the Batch below is opened.
+class ShareNode : public DerivedNode {
+ public:
+  ShareNode(NodePtr input, int64_t rank, int64_t size)
+      : DerivedNode(std::move(input)), rank_(rank), size_(size) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    // Smaller batches are a sample, which is not shared out.
+    if (opening.batch_limit < examples_per_element()) {
+      return input_->Open(opening);
+    }
+    return input_->Open({.rank = rank_, .size = size_});
+  }
+  bool shared() const override { return true; }
+
+ private:
+  const int64_t rank_;
+  const int64_t size_;
 };
 
 void Require(bool condition, std::string_view who, int64_t got,
@@ -172,6 +213,21 @@ void Require(bool condition, std::string_view who, int64_t got,
   if (condition) return;
   throw Error(Code::kInvalidArgument,
               fmt::format("{}: got {}, wanted {}", who, got, wanted));
+}
+
+void CheckCanShare(const DatasetNode& node, int64_t size) {
+  const auto require = [](bool condition, const std::string& message) {
+    if (!condition) throw Error(Code::kInvalidArgument, "Share: " + message);
+  };
+  require(!node.shared(), "the batches are shared out already");
+  require(node.batches() > 0,
+          "the pipeline must end with Batch; maps and Prefetch may follow");
+  require(node.batches() == 1, "batches of batches cannot be shared out");
+  const int64_t n = node.examples_per_element();
+  require(n >= size, fmt::format("batches of {} cannot be shared out among {} "
+                                 "workers",
+                                 n, size));
+  RefusePassingOver(node.bad_examples());
 }
 
 // The examples in the first n elements.
@@ -187,35 +243,6 @@ NodePtr TakeNode(const NodePtr& input, int64_t n) {
       [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
         return std::make_unique<TakeStream<T>>(std::move(in), n);
       });
-}
-
-constexpr char kPassedOver[] = "passed_over";
-
-// What SavePosition writes.
-struct Position {
-  std::string pipeline;
-  int64_t examples = 0;     // in the elements consumed, full ones counted
-  int64_t passed_over = 0;  // bad ones before and within these
-};
-
-Result<Position> ReadPosition(const std::string& text) {
-  const auto read = [&]() -> Result<Position> {
-    SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
-    Position position;
-    SLUICE_ASSIGN_OR_RETURN(position.pipeline, json.String("pipeline"));
-    SLUICE_ASSIGN_OR_RETURN(position.examples, json.Int("examples"));
-    if (json.Has(kPassedOver)) {
-      SLUICE_ASSIGN_OR_RETURN(position.passed_over, json.Int(kPassedOver));
-    }
-    if (position.examples < 0 || position.passed_over < 0) {
-      return InvalidArgument("a number of examples is negative");
-    }
-    return position;
-  };
-  Result<Position> position = read();
-  SLUICE_RETURN_IF_ERROR(position.status().WithContext(
-      fmt::format("'{}' is not the position of a dataset", text)));
-  return position;
 }
 
 }  // namespace
@@ -272,7 +299,7 @@ Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {
 Dataset Dataset::Repeat(int64_t n) const {
   Require(n >= -1, "Repeat", n, "a number of passes, or -1 for ever");
   const int64_t size = node_->cardinality();
-  const bool infinite = size == kInfinite || (n < 0 && size > 0);
+  const bool infinite = n != 0 && (size == kInfinite || (n < 0 && size > 0));
   return Reordered(node_, infinite ? kInfinite : size * std::max<int64_t>(n, 0),
                    node_->examples_per_epoch(), fmt::format(" repeat({})", n),
                    [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
@@ -285,6 +312,7 @@ Dataset Dataset::Shard(int64_t index, int64_t count) const {
   Require(count > 0, "Shard", count, "a positive count");
   Require(index >= 0 && index < count, "Shard", index,
           fmt::format("an index below {}", count));
+  if (count == 1) return *this;
   const int64_t size = node_->cardinality();
   const int64_t part = size == kInfinite ? kInfinite
                        : size > index    ? (size - index - 1) / count + 1
@@ -307,12 +335,24 @@ Dataset Dataset::Take(int64_t n) const {
 
 Dataset Dataset::Batch(int64_t n, bool drop_remainder) const {
   Require(n > 0, "Batch", n, "a positive size");
+  if (node_->shared()) {
+    throw Error(Code::kInvalidArgument, "Batch: it must come before Share");
+  }
   return Dataset(std::make_shared<BatchNode>(node_, n, drop_remainder));
 }
 
 Dataset Dataset::Prefetch(int64_t depth) const {
   Require(depth > 0, "Prefetch", depth, "a positive depth");
   return Dataset(std::make_shared<PrefetchNode>(node_, depth));
+}
+
+Dataset Dataset::Share(int64_t rank, int64_t size) const {
+  Require(size > 0, "Share", size, "a positive number of workers");
+  Require(rank >= 0 && rank < size, "Share", rank,
+          fmt::format("a rank below {}", size));
+  if (size == 1) return *this;
+  CheckCanShare(*node_, size);
+  return Dataset(std::make_shared<ShareNode>(node_, rank, size));
 }
 
 int64_t Dataset::cardinality() const {
@@ -343,60 +383,13 @@ Example Dataset::First(int64_t batch_limit) const {
   Example example;
   Iterator first(TakeNode(node_, 1), batch_limit);
   if (!first.Next(&example).ValueOrThrow()) {
-    throw Error(Code::kInvalidArgument,
-                node_->passes_over() && node_->examples_per_epoch() > 0
-                    ? "no example of the dataset can be read"
-                    : "the dataset is empty");
+    throw Error(
+        Code::kInvalidArgument,
+        node_->bad_examples() != nullptr && node_->examples_per_epoch() > 0
+            ? "no example of the dataset can be read"
+            : "the dataset is empty");
   }
   return example;
-}
-
-Iterator::Iterator(NodePtr node, int64_t batch_limit)
-    : node_(std::move(node)), stream_(node_->Open(batch_limit)) {
-  ThrowIfError(stream_->StartEpoch(0));
-}
-
-Iterator::Iterator(Iterator&&) noexcept = default;
-Iterator& Iterator::operator=(Iterator&&) noexcept = default;
-Iterator::~Iterator() = default;
-
-Result<bool> Iterator::Next(Example* element) {
-  Result<bool> more = false;
-  SLUICE_RETURN_IF_ERROR(CatchErrors([&] { more = stream_->Next(element); }));
-  if (more.ok() && *more) {
-    ++consumed_;
-    passed_over_ += element->passed_over();
-  }
-  return more;
-}
-
-std::string Iterator::SavePosition() const {
-  nlohmann::json position = {
-      {"pipeline", node_->description()},
-      {"examples", consumed_ * node_->examples_per_element()}};
-  if (passed_over_ > 0) position[kPassedOver] = passed_over_;
-  return position.dump();
-}
-
-Status Iterator::Restore(const std::string& position) {
-  SLUICE_ASSIGN_OR_RETURN(const Position saved, ReadPosition(position));
-  if (saved.pipeline != node_->description()) {
-    return InvalidArgument(fmt::format(
-        "the position was saved by another input pipeline: '{}', now '{}'; "
-        "start anew or use the same data, seed and number of workers",
-        saved.pipeline, node_->description()));
-  }
-  const int64_t elements = saved.examples / node_->examples_per_element();
-  SLUICE_RETURN_IF_ERROR(stream_->StartEpoch(0));
-  consumed_ = 0;
-  SLUICE_ASSIGN_OR_RETURN(consumed_, stream_->Skip(elements));
-  if (consumed_ == elements) {
-    passed_over_ = saved.passed_over;
-    return stream_->PassOver(passed_over_);
-  }
-  return OutOfRange(
-      fmt::format("the position is behind element {}, the dataset has {}",
-                  elements, consumed_));
 }
 
 }  // namespace sluice

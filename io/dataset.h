@@ -63,11 +63,13 @@ class Iterator {
  private:
   friend class Dataset;
   Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit);
+  void AddTensors(Example* empty_share);
 
   std::shared_ptr<const DatasetNode> node_;
   std::unique_ptr<Stream<Example>> stream_;
   int64_t consumed_ = 0;     // elements
   int64_t passed_over_ = 0;  // bad examples before and within them
+  Example no_rows_;          // what a share of no examples is, once one came
 };
 
 // An immutable description; copies share it. All member functions are const
@@ -104,6 +106,21 @@ class Dataset {
   Dataset Take(int64_t n) const;
   // Computes up to `depth` elements ahead on a thread of its own.
   Dataset Prefetch(int64_t depth) const;
+
+  // What worker `rank` of `size` gets of every batch: of a Batch of n, its
+  // examples n * rank / size up to n * (rank + 1) / size (integer division),
+  // augmented as without workers. All workers together get each batch once.
+  // Where a batch is smaller than n (the end of a pass), the last workers get
+  // less, maybe nothing: a share of no examples has tensors whose first
+  // dimension is 0. All workers' iterators yield as many elements.
+  // cardinality, examples_per_epoch and batch_size stay those of the whole, and
+  // saved positions count whole batches: one restores for any number of workers
+  // (and without Share). Sample() is that of the whole, too.
+  // Maps behind Batch see the worker's share, and none of no examples. Other
+  // workers' examples are not mapped, but by maps before a Shuffle or Prefetch
+  // that comes before Batch. There must be one Batch, of `size` examples at
+  // least, and no map may pass over bad examples: BadExamples with limit 0.
+  Dataset Share(int64_t rank, int64_t size) const;
 
   // Elements the iterator yields, or kInfinite.
   int64_t cardinality() const;

@@ -15,7 +15,7 @@ class RowsNode : public DatasetNode {
   RowsNode(std::string name, Example columns)
       : name_(std::move(name)),
         rows_(std::make_shared<const Rows>(std::move(columns))) {}
-  StreamPtr<Example> Open(int64_t /*batch_limit*/) const override {
+  StreamPtr<Example> Open(const Opening& /*opening*/) const override {
     return std::make_unique<RowStream>(rows_, OpenOrder());
   }
   int64_t cardinality() const override { return rows_->size(); }

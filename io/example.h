@@ -2,6 +2,7 @@
 #ifndef SLUICE_IO_EXAMPLE_H_
 #define SLUICE_IO_EXAMPLE_H_
 
+#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -35,6 +36,11 @@ class Example {
   int64_t passed_over() const { return passed_over_; }
   void set_passed_over(int64_t n) { passed_over_ = n; }
 
+  // Of a share (Dataset::Share): the examples of the whole batch, over all
+  // workers. 0: it is no share.
+  int64_t whole_rows() const { return whole_rows_; }
+  void set_whole_rows(int64_t n) { whole_rows_ = n; }
+
   size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
   auto begin() { return entries_.begin(); }
@@ -46,6 +52,7 @@ class Example {
   const Tensor* Find(std::string_view name) const;
   std::vector<Entry> entries_;
   int64_t passed_over_ = 0;
+  int64_t whole_rows_ = 0;
 };
 
 // Stacks examples of the same names, dtypes and shapes, and adds up

@@ -41,6 +41,18 @@ Batcher* BatcherOf(Stream<Example>* input,
   return one_by_one->get();
 }
 
+// Runs a map, `fn`, on the example. Whatever it puts there stands for the same
+// examples: what was passed over and the size of the whole batch stay.
+Status Apply(Example* example, const std::function<void()>& fn) {
+  if (IsEmptyShare(*example)) return {};
+  const int64_t passed_over = example->passed_over();
+  const int64_t whole_rows = example->whole_rows();
+  Status status = CatchErrors(fn);
+  example->set_passed_over(passed_over);
+  example->set_whole_rows(whole_rows);
+  return status;
+}
+
 }  // namespace
 
 Status CatchErrors(const std::function<void()>& fn) {
@@ -140,8 +152,8 @@ Result<bool> MapStream::Next(Example* example) {
     const uint64_t place = place_++;
     const uint64_t key = HashKey(seed_, epoch_, place);
     passed_over += example->passed_over();
-    const Status status = CatchErrors([&] { fn_(*example, key); });
     example->set_passed_over(passed_over);
+    const Status status = Apply(example, [&] { fn_(*example, key); });
     if (status.ok()) return true;
     if (bad_ == nullptr || !BadExamples::IsOne(status)) return status;
     SLUICE_RETURN_IF_ERROR(bad_->Add(static_cast<int64_t>(place), status));
@@ -175,32 +187,25 @@ Status RowwiseMapStream::StartEpoch(uint64_t epoch) {
   return input_->StartEpoch(epoch);
 }
 
-Status RowwiseMapStream::Apply(Example* example) {
-  const int64_t passed_over = example->passed_over();
-  Status status = CatchErrors([&] { map_.apply(*example); });
-  example->set_passed_over(passed_over);
-  return status;
-}
-
 Result<bool> RowwiseMapStream::Next(Example* example) {
   SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(example));
   if (!more) return false;
-  SLUICE_RETURN_IF_ERROR(Apply(example));
+  SLUICE_RETURN_IF_ERROR(Apply(example, [&] { map_.apply(*example); }));
   return true;
 }
 
 Result<int64_t> RowwiseMapStream::NextBatch(int64_t n, Example* batch) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t count, batcher_->NextBatch(n, batch));
   if (count == 0) return 0;
-  SLUICE_RETURN_IF_ERROR(Apply(batch));
+  SLUICE_RETURN_IF_ERROR(Apply(batch, [&] { map_.apply(*batch); }));
   return count;
 }
 
-BatchStream::BatchStream(StreamPtr<Example> input, int64_t n,
+BatchStream::BatchStream(StreamPtr<Example> input, BatchRows rows,
                          bool drop_remainder)
     : input_(std::move(input)),
       batcher_(BatcherOf(input_.get(), &one_by_one_)),
-      n_(n),
+      rows_(rows),
       drop_remainder_(drop_remainder) {}
 
 Status BatchStream::StartEpoch(uint64_t epoch) {
@@ -208,13 +213,28 @@ Status BatchStream::StartEpoch(uint64_t epoch) {
 }
 
 Result<bool> BatchStream::Next(Example* batch) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t count, batcher_->NextBatch(n_, batch));
-  return drop_remainder_ ? count == n_ : count > 0;
+  // The other workers' rows are passed over, to know how many there are.
+  SLUICE_ASSIGN_OR_RETURN(int64_t whole, input_->Skip(rows_.begin));
+  int64_t own = 0;
+  if (whole == rows_.begin) {
+    SLUICE_ASSIGN_OR_RETURN(
+        own, batcher_->NextBatch(rows_.end - rows_.begin, batch));
+    whole += own;
+  }
+  if (whole == rows_.end) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t after,
+                            input_->Skip(rows_.n - rows_.end));
+    whole += after;
+  }
+  if (drop_remainder_ ? whole < rows_.n : whole == 0) return false;
+  if (own == 0) *batch = {};
+  if (!rows_.all()) batch->set_whole_rows(whole);
+  return true;
 }
 
 Result<int64_t> BatchStream::Skip(int64_t n) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n * n_));
-  return drop_remainder_ ? passed / n_ : CeilDiv(passed, n_);
+  SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n * rows_.n));
+  return drop_remainder_ ? passed / rows_.n : CeilDiv(passed, rows_.n);
 }
 
 }  // namespace sluice

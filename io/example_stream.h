@@ -2,6 +2,7 @@
 #ifndef SLUICE_IO_EXAMPLE_STREAM_H_
 #define SLUICE_IO_EXAMPLE_STREAM_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -21,6 +22,12 @@ class Batcher {
   // Up to n examples, stacked; returns how many, 0 at the end.
   virtual Result<int64_t> NextBatch(int64_t n, Example* batch) = 0;
 };
+
+// A share of no examples (Dataset::Share) comes without tensors, so that maps
+// behind Batch need not work on nothing; the iterator adds the tensors.
+inline bool IsEmptyShare(const Example& example) {
+  return example.whole_rows() > 0 && example.empty();
+}
 
 // Runs fn, which is the user's or allocates tensors, and turns what it throws
 // into a Status.
@@ -96,17 +103,24 @@ class RowwiseMapStream : public Stream<Example>, public Batcher {
   Result<int64_t> NextBatch(int64_t n, Example* batch) override;
 
  private:
-  Status Apply(Example* example);
-
   StreamPtr<Example> input_;
   std::unique_ptr<Batcher> one_by_one_;
   Batcher* batcher_;
   const RowwiseMap map_;
 };
 
+// Which rows [begin, end) of its batches a stream yields.
+struct BatchRows {
+  int64_t n;  // of a whole batch
+  int64_t begin;
+  int64_t end;
+
+  bool all() const { return end - begin == n; }
+};
+
 class BatchStream : public Stream<Example> {
  public:
-  BatchStream(StreamPtr<Example> input, int64_t n, bool drop_remainder);
+  BatchStream(StreamPtr<Example> input, BatchRows rows, bool drop_remainder);
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* batch) override;
   Result<int64_t> Skip(int64_t n) override;
@@ -116,7 +130,7 @@ class BatchStream : public Stream<Example> {
   StreamPtr<Example> input_;
   std::unique_ptr<Batcher> one_by_one_;
   Batcher* batcher_;
-  const int64_t n_;
+  const BatchRows rows_;
   const bool drop_remainder_;
 };
 

@@ -110,6 +110,17 @@ class ShardStream : public Stream<T> {
     gap_ = count_ - 1;
     return input_->Next(element);
   }
+  Result<int64_t> Skip(int64_t n) override {
+    // No input has more of ours, whatever a position says.
+    n = std::min(n, (INT64_MAX - gap_) / count_);
+    if (n <= 0) return 0;
+    const int64_t wanted = gap_ + 1 + (n - 1) * count_;
+    SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(wanted));
+    if (passed <= gap_) return 0;
+    const int64_t ours = (passed - gap_ - 1) / count_ + 1;
+    gap_ = count_ - 1;
+    return ours;
+  }
 
  private:
   StreamPtr<T> input_;
@@ -186,8 +197,8 @@ class RepeatStream : public Stream<T> {
     return false;
   }
   Result<int64_t> Skip(int64_t n) override {
+    if (n_ == 0 || size_ == 0) return 0;
     if (size_ == kInfinite) return input_->Skip(n);
-    if (size_ == 0) return 0;
     const int64_t at = pass_ * size_ + in_pass_;
     if (n_ >= 0) n = std::min(n, n_ * size_ - at);
     if (n <= 0) return 0;

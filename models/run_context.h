@@ -19,17 +19,18 @@ struct RunContext {
 
   std::string data_dir;  // --data-dir; empty: none was given
   // For the input function to give to Batch; training throws where the input
-  // has batches of another size.
+  // has batches of another size. Several workers share out each of them.
   int64_t batch_size = 100;
   double epochs = 1;
   int64_t steps = 0;  // to train in place of epochs; 0: epochs
   uint64_t seed = 1;
-  // This worker and the number of them.
+  // This worker and the number of them. The input and the graph must not depend
+  // on which it is.
   int64_t rank = 0;
   int64_t size = 1;
 
-  // Batches in a pass over this worker's training data, which may be a
-  // fraction; 0 until the input function has been called for training.
+  // Batches in a pass over the training data, which may be a fraction; 0 until
+  // the input function has been called for training.
   double steps_per_epoch = 0;
   // The step that training ends with: steps, or epochs * steps_per_epoch,
   // rounded up.

@@ -65,7 +65,7 @@ const Rooms& MayUse() {
 
     add("io", "", {"engine/*", "graph/*"});
     add("dist", "net", {"engine"});
-    add("dist", "collective", {"engine", "dist", "dist/net"});
+    add("dist", "collective", {"engine", "engine/runtime", "dist", "dist/net"});
     add("dist", "", {"engine/*", "graph/*", "io", "dist/*"});
 
     const std::set<std::string> below = {"engine/*", "graph/*", "io", "dist/*"};

@@ -187,7 +187,7 @@ ImageList Pictures(const RunContext& run) {
 
 Dataset Shuffled(const Dataset& examples, const RunContext& run) {
   if (!run.training()) return examples;
-  return examples.Shard(run.rank, run.size)
+  return examples
       .Shuffle(std::max<int64_t>(examples.cardinality(), 1), run.seed)
       .Repeat();
 }

@@ -146,11 +146,14 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
     const JobPlan& plan, int rank) {
   const std::string size = std::to_string(plan.size);
   const std::string number = std::to_string(rank);
-  return {{"SLUICE_SIZE", size},
-          {"SLUICE_RANK", number},
-          {"SLUICE_LOCAL_SIZE", size},
-          {"SLUICE_LOCAL_RANK", number},
-          {"SLUICE_COORDINATOR", plan.coordinator}};
+  std::vector<std::pair<std::string, std::string>> variables = {
+      {"SLUICE_SIZE", size},
+      {"SLUICE_RANK", number},
+      {"SLUICE_LOCAL_SIZE", size},
+      {"SLUICE_LOCAL_RANK", number},
+      {"SLUICE_COORDINATOR", plan.coordinator}};
+  if (plan.pin) variables.emplace_back("SLUICE_PINNED", "1");
+  return variables;
 }
 
 std::vector<int> RankCpus(const JobPlan& plan, int rank) {

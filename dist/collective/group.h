@@ -16,6 +16,7 @@
 #include "dist/net/frame.h"
 #include "dist/net/socket.h"
 #include "engine/dtype.h"
+#include "engine/runtime/collective.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
 
@@ -23,9 +24,8 @@ namespace sluice::dist {
 
 // One process's membership in its job.
 //
-// The collectives are called by every process, in the same order and with the
-// same name, dtype, count, reduction and root; each waits for the others. Where
-// they differ, every process gets kFailedPrecondition that names both sides.
+// Where the processes' collectives differ, every process gets
+// kFailedPrecondition that names both sides.
 // Where a process ends or is silent, every other gets kUnavailable or
 // kDeadlineExceeded that names it. Any error breaks the group: the connections
 // are closed, so that the others learn of it at once, data is unspecified, and
@@ -35,7 +35,7 @@ namespace sluice::dist {
 //
 // One thread at a time. The bits of a result are the same on every process and
 // a function of the inputs and the number of processes.
-class Group {
+class Group final : public Collective {
  public:
   // Returns when all have come. Takes info.listen_fd. Errors say who is
   // missing: "rank 0 of 4 waits for ranks 2, 3".
@@ -46,26 +46,23 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
 
-  // The sum or mean over the processes of `count` elements, in place; as a ring
-  // (Patarasuk and Yuan, 2009). Half types are added in float32 and rounded
-  // after each addition; their mean is that of inputs divided first, since the
-  // sum may be beyond their range. Integers have a sum only; it wraps.
+  // As a ring (Patarasuk and Yuan, 2009). Half types are added in float32 and
+  // rounded after each addition; their mean is that of inputs divided first,
+  // since the sum may be beyond their range. Integers have a sum only; it
+  // wraps.
   Status AllReduce(std::string_view name, DType dtype, void* data,
-                   int64_t count, Reduction how);
+                   int64_t count, Reduction how) override;
   Status AllReduce(std::string_view name, Tensor* tensor, Reduction how);
-  // The bytes of `root`, for all.
-  Status Broadcast(std::string_view name, void* data, int64_t bytes, int root);
-  // all[rank * each, ...) becomes the `each` bytes of that rank, of size()
-  // together. `mine` may be where they go.
+  Status Broadcast(std::string_view name, void* data, int64_t bytes,
+                   int root) override;
   Status AllGather(std::string_view name, const void* mine, int64_t each,
-                   void* all);
-  // Returns when every process has called it.
-  Status Barrier(std::string_view name);
+                   void* all) override;
+  Status Barrier(std::string_view name) override;
 
   // By the collectives so far, headers included.
   int64_t bytes_sent() const { return bytes_sent_; }

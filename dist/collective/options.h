@@ -6,6 +6,8 @@
 #include <functional>
 #include <string_view>
 
+#include "engine/reduction.h"
+
 namespace sluice::dist {
 
 struct GroupOptions {
@@ -20,7 +22,7 @@ struct GroupOptions {
   std::function<void(std::string_view)> note;
 };
 
-enum class Reduction { kSum, kMean };
+using sluice::Reduction;
 
 }  // namespace sluice::dist
 

@@ -17,6 +17,9 @@
 namespace sluice::dist {
 namespace {
 
+// After a deadline, for peers that were stopped and continued with this one.
+constexpr std::chrono::milliseconds kOnceMore(1000);
+
 void SetOption(int descriptor, int level, int option) {
   const int on = 1;  // refused by sockets that are not TCP's, which do without
   setsockopt(descriptor, level, option, &on, sizeof(on));
@@ -160,7 +163,9 @@ Status Exchange(Socket& to, std::span<const Bytes> out_pieces, Socket& from,
     size_t count = 0;
     if (!out.empty()) waiting[count++] = {to.descriptor(), out.kEvent, 0};
     if (!in.empty()) waiting[count++] = {from.descriptor(), in.kEvent, 0};
-    const int ready = Wait({waiting.data(), count}, deadline);
+    int ready = Wait({waiting.data(), count}, deadline);
+    // Where this process itself stood still, what has come since is there.
+    if (ready == 0) ready = Wait({waiting.data(), count}, After(kOnceMore));
     if (ready < 0) return Failure(errno, from.peer());
     if (ready == 0) return TooLate(to, out, from, in);
   }

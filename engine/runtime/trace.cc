@@ -91,7 +91,11 @@ Status FiniteCheck::AfterInstruction(const Plan& plan, uint32_t instruction,
     const TensorType& type = label.outputs[i];
     if (AllFinite(type.dtype, outputs[i], type.shape.elements())) continue;
     MutexLock lock(mutex_);
-    node_ = label.node;
+    if (node_.empty()) {
+      node_ = label.node;
+      op_ = label.op;
+    }
+    if (!ends_step_) return {};
     return OutOfRange(
         fmt::format("{} '{}': output {} {} holds a NaN or an infinity",
                     label.op, label.node, i, type.ToString()));
@@ -102,6 +106,17 @@ Status FiniteCheck::AfterInstruction(const Plan& plan, uint32_t instruction,
 std::string FiniteCheck::node() const {
   MutexLock lock(mutex_);
   return node_;
+}
+
+void FiniteCheck::Forget() {
+  MutexLock lock(mutex_);
+  node_.clear();
+  op_.clear();
+}
+
+std::string FiniteCheck::op() const {
+  MutexLock lock(mutex_);
+  return op_;
 }
 
 bool AllFinite(DType dtype, const void* data, int64_t n) {

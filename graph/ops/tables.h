@@ -30,6 +30,7 @@ std::span<const OpDef> SliceOps();              // slice.cc
 std::span<const OpDef> IndexOps();              // index.cc
 std::span<const OpDef> RandomOps();             // random.cc
 std::span<const OpDef> OptimizerOps();          // optimizer.cc
+std::span<const OpDef> CollectiveOps();         // collective.cc
 
 // An op that float16 is good enough for (HalfRule).
 constexpr OpDef Follows(OpDef op) {
@@ -39,12 +40,12 @@ constexpr OpDef Follows(OpDef op) {
 
 inline std::vector<std::span<const OpDef>> BuiltInOps() {
   return {
-      StateOps(),      ControlOps(), ElementwiseOps(), ElementwiseBinaryOps(),
-      ActivationOps(), FusedOps(),   ReduceOps(),      MatMulOps(),
-      ConvOps(),       PoolOps(),    NormOps(),        FusedNormOps(),
-      DropoutOps(),    SoftmaxOps(), LossOps(),        ShapeOps(),
-      ArrayOps(),      SliceOps(),   IndexOps(),       RandomOps(),
-      OptimizerOps()};
+      StateOps(),      ControlOps(),   ElementwiseOps(), ElementwiseBinaryOps(),
+      ActivationOps(), FusedOps(),     ReduceOps(),      MatMulOps(),
+      ConvOps(),       PoolOps(),      NormOps(),        FusedNormOps(),
+      DropoutOps(),    SoftmaxOps(),   LossOps(),        ShapeOps(),
+      ArrayOps(),      SliceOps(),     IndexOps(),       RandomOps(),
+      OptimizerOps(),  CollectiveOps()};
 }
 
 }  // namespace sluice

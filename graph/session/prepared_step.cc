@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/caught.h"
+#include "engine/runtime/collective.h"
 #include "graph/session/session_state.h"
 
 namespace sluice {
@@ -119,6 +120,10 @@ Result<uint64_t> PreparedStep::Impl::StartIn(
   const auto [step, observer] = session.Begin(counted);
   StepContext context;
   context.step = at_step.value_or(step);
+  context.collective = session.options.collective.get();
+  if (context.collective != nullptr && !at_step) {
+    context.replica = static_cast<uint32_t>(context.collective->rank());
+  }
   RunParts(lane, frame, {frame.feeds, run.fetches, slot}, context, observer,
            key);
   if (lane.stop.stopped()) {

@@ -32,6 +32,11 @@ Session::Session(const Graph& graph, const SessionOptions& options)
                 fmt::format("concurrent_runs is {}, wanted 1 or more",
                             options.concurrent_runs));
   }
+  if (options.concurrent_runs > 1 && options.collective != nullptr) {
+    throw Error(Code::kInvalidArgument,
+                "a session whose steps meet those of other workers has one run "
+                "at a time, for all to have the same order");
+  }
   std::vector<std::string>& names = impl_->options.devices;
   if (options.soft_placement && !AnyCpu(names)) {
     names.emplace_back("/cpu:0");

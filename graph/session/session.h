@@ -22,6 +22,7 @@
 
 namespace sluice {
 
+class Collective;
 class Observer;
 class PendingRun;
 class Rendezvous;
@@ -61,6 +62,12 @@ struct SessionOptions {
   // How tensors get from device to device (engine/runtime/rendezvous.h); null:
   // within this process.
   std::shared_ptr<Rendezvous> rendezvous = nullptr;
+  // The workers whose steps this session's meet (AllReduce); all of them run
+  // the same steps in the same order. Its rank is the replica that keys the
+  // randomness of steps, but for first values. Null: there is one worker. Not
+  // with concurrent runs. A collective under way ends before Cancel and the
+  // deadline do.
+  std::shared_ptr<Collective> collective = nullptr;
 };
 
 // What a step is fed: an output and its value.

@@ -26,6 +26,7 @@ void RegisterSliceKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);
+void RegisterCollectiveKernels(KernelTable& table);
 void RegisterWidenedKernels(KernelTable& table);  // half types of many families
 #if SLUICE_HAVE_ONEDNN
 void RegisterOnednnKernels(KernelTable& table);  // a library, not a family

@@ -26,6 +26,7 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterIndexKernels(table);
   cpu::RegisterRandomKernels(table);
   cpu::RegisterOptimizerKernels(table);
+  cpu::RegisterCollectiveKernels(table);
   cpu::RegisterWidenedKernels(table);
 #if SLUICE_HAVE_ONEDNN
   cpu::RegisterOnednnKernels(table);

@@ -261,6 +261,7 @@ class Commands {
                     "'fc/*' for a head of another size; patterns, separated by "
                     "commas");
     AddTrials(sub);
+    AddJob(sub);
     sub->add_flag("--summary", line_.summary,
                   "Show the model's layers, parameters and multiply-adds");
     sub->add_flag("--verbose", line_.verbose,
@@ -290,6 +291,20 @@ class Commands {
            "named); nothing is saved")
         ->expected(0, 1)
         ->excludes(fast);
+  }
+
+  // Of training by several processes.
+  void AddJob(CLI::App* sub) {
+    sub->add_option("--strategy", line_.job.strategy,
+                    "How the processes that sluicerun started train: ring, one "
+                    "model, each with its share of every batch; none, each by "
+                    "itself (default: ring where there are several)")
+        ->check(CLI::IsMember({"ring", "none"}));
+    sub->add_option("--peer-timeout", line_.job.peer_timeout,
+                    "Seconds after which a process that does not answer is "
+                    "given up, and the training with it")
+        ->check(Between(0.001, 1e6))
+        ->capture_default_str();
   }
 
   void AddEval() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/cli/benchmark.h"
+#include "models/cli/job.h"
 #include "models/cli/run_record.h"
 #include "models/train/model_spec.h"
 #include "models/train/training_run.h"
@@ -37,6 +38,7 @@ struct CommandLine {
   bool summary = false;  // train: the model's layers
   int threads = 0;       // 0: one per core
   OptimizerFlags optimizing;
+  JobFlags job;                          // train
   int64_t overfit_batches = 0;           // train: 0 for all
   bool fast_dev_run = false;             // train
   std::optional<std::string> find_rate;  // train: a page to write

@@ -20,6 +20,7 @@ constexpr std::string_view kErase = "\r\x1b[K";
 
 Mutex mutex;
 bool status_shown GUARDED_BY(mutex) = false;
+bool muted GUARDED_BY(mutex) = false;
 int output_error GUARDED_BY(mutex) = 0;
 
 void Write(std::string_view text) {
@@ -34,10 +35,28 @@ bool IsTerminal() {
   return terminal;
 }
 
-void Note(std::string_view line) {
-  MutexLock lock(mutex);
+namespace {
+
+void WriteNote(std::string_view line) REQUIRES(mutex) {
   Write(fmt::format("{}{}\n", status_shown ? kErase : "", line));
   status_shown = false;
+}
+
+}  // namespace
+
+void Note(std::string_view line) {
+  MutexLock lock(mutex);
+  if (!muted) WriteNote(line);
+}
+
+void NoteError(std::string_view line) {
+  MutexLock lock(mutex);
+  WriteNote(line);
+}
+
+void Mute() {
+  MutexLock lock(mutex);
+  muted = true;
 }
 
 void SetStatus(std::string_view line) {
@@ -48,6 +67,7 @@ void SetStatus(std::string_view line) {
     line = line.substr(0, size.ws_col - 1);
   }
   MutexLock lock(mutex);
+  if (muted) return;
   Write(fmt::format("{}{}", kErase, line));
   status_shown = true;
 }
@@ -72,9 +92,9 @@ void Print(std::string_view line) {
     output_error = errno;
   }
   if (failed == EPIPE) {
-    Note("nobody reads stdout any more: going on without");
+    NoteError("nobody reads stdout any more: going on without");
   } else if (failed != 0) {
-    Note("stdout: " + std::generic_category().message(failed));
+    NoteError("stdout: " + std::generic_category().message(failed));
   }
 }
 

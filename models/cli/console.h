@@ -20,6 +20,11 @@ bool IsTerminal();
 
 // Prints one line. Thread-safe, as all here.
 void Note(std::string_view line);
+// The same, also after Mute.
+void NoteError(std::string_view line);
+// For all but one of several processes that would say the same: notes and
+// status lines are dropped from now on.
+void Mute();
 
 // Replaces the status line. Where stderr is no terminal it does nothing.
 void SetStatus(std::string_view line);

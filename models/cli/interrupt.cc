@@ -33,7 +33,7 @@ void Note(int signal) {
   int first = 0;
   if (noted.compare_exchange_strong(first, signal)) {
     const int error = errno;
-    Say(first_line.load());
+    if (first_line.load() != nullptr) Say(first_line.load());
     errno = error;
     return;
   }
@@ -73,6 +73,15 @@ int InterruptSignal() {
 
 const char* InterruptName(int signal) {
   return signal == SIGINT ? "SIGINT" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
+}
+
+int InterruptNamed(std::string_view reason) {
+  for (const int signal : kSignals) {
+    if (reason.find(InterruptName(signal)) != std::string_view::npos) {
+      return signal;
+    }
+  }
+  return SIGTERM;
 }
 
 std::string InterruptToken::Reason() const {

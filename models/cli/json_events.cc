@@ -44,6 +44,7 @@ void JsonEvents::Begin(TrainingRun& run) {
          {"step", run.step()},
          {"total_steps", run.total_steps()},
          {"batch_size", run.context().batch_size},
+         {"workers", run.context().size},
          {"learning_rate", run.learning_rate().description()}});
 }
 

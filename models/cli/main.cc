@@ -11,12 +11,14 @@
 #include "models/cli/commands.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
+#include "models/cli/job.h"
 
 namespace sluice {
 namespace {
 
 // What the first signal does, for whom it is sent by.
-const char* OnSignal(const CommandLine& line) {
+const char* OnSignal(const CommandLine& line, const Job& job) {
+  if (!job.leads()) return nullptr;  // rank 0 says it
   if (line.command != CommandLine::Command::kTrain) return "ending";
   return line.training.log_dir.empty()
              ? "ending after this step; there is no --log-dir to save in"
@@ -28,13 +30,21 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   const InterruptToken interrupted;
   line.training.reporter = &reporter;
   line.training.stop = &interrupted;
+  const bool trains = line.command == CommandLine::Command::kTrain;
+  if (!trains) RequireAlone();
+  const Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
+  if (!job.leads()) console::Mute();
   for (const std::string& note : line.notes) console::Note(note);
-  SetComputeThreads(line.threads);
-  NoteInterrupts(OnSignal(line));
+  SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
+  NoteInterrupts(OnSignal(line, job));
   switch (line.command) {
-    case CommandLine::Command::kTrain:
+    case CommandLine::Command::kTrain: {
       IgnoreClosedPipes();
-      return commands::Train(spec, line);
+      line.training.session.collective = job.workers;
+      const int code = commands::Train(spec, line);
+      EndTogether(job);
+      return code;
+    }
     case CommandLine::Command::kEval:
       return commands::Evaluate(spec, line);
     case CommandLine::Command::kPredict:
@@ -55,7 +65,7 @@ int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
     constexpr size_t kMost = 800;
     if (message.size() > kMost) message = message.substr(0, kMost - 4) + " ...";
     console::ClearStatus();
-    console::Note(fmt::format("{}: {}", spec.name, message));
+    console::NoteError(fmt::format("{}: {}", spec.name, message));
     return 1;
   };
   try {

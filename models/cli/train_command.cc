@@ -22,6 +22,28 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Workers WorkersOf(const CommandLine& line) {
+  return Workers(line.training.session.collective.get());
+}
+
+// Whether this is the process that speaks.
+bool Leads(const CommandLine& line) {
+  return WorkersOf(line).leads();
+}
+
+// What one process tries must be asked of one.
+void CheckForOne(const CommandLine& line) {
+  if (!WorkersOf(line).several()) return;
+  for (const auto& [flag, given] :
+       {std::pair("--find-rate", line.find_rate.has_value()),
+        std::pair("--fast-dev-run", line.fast_dev_run)}) {
+    if (!given) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} is for one process, {} were started", flag,
+                            WorkersOf(line).size()));
+  }
+}
+
 // The spec with the optimizer that flags ask for.
 TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   TrainerSpec out = spec;
@@ -54,9 +76,13 @@ TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
   return out;
 }
 
-int ReportInterrupt(const CommandLine& line, int64_t step,
-                    const std::string& checkpoint) {
-  const int signal = InterruptSignal();
+// `reason` is of the process that had the signal; empty: of this one.
+int ReportInterrupt(const CommandLine& line, const std::string& reason,
+                    int64_t step, const std::string& checkpoint) {
+  const int signal =
+      reason.empty() ? InterruptSignal() : InterruptNamed(reason);
+  const int code = 128 + signal;
+  if (!Leads(line)) return code;
   if (line.json) {
     console::Print(Json{
         {"event", "interrupted"},
@@ -72,7 +98,7 @@ int ReportInterrupt(const CommandLine& line, int64_t step,
   }
   console::Note(
       fmt::format("{} at step {}: {}", InterruptName(signal), step, what));
-  return 128 + signal;
+  return code;
 }
 
 // Raises the learning rate and says where the loss fell fastest.
@@ -136,17 +162,10 @@ int Rehearse(const TrainerSpec& spec, const CommandLine& line) {
   return 0;
 }
 
-}  // namespace
-
-int Train(const TrainerSpec& given, const CommandLine& line) {
+// What is told of a training, and to whom.
+void AddReports(const TrainerSpec& spec, const CommandLine& line,
+                Trainer& trainer) {
   const TrainingOptions& options = line.training;
-  TrainerSpec spec = WithFlags(given, line);
-  if (line.overfit_batches > 0) {
-    spec = OverfitBatches(spec, line.overfit_batches);
-  }
-  if (line.find_rate) return SearchRate(spec, line);
-  if (line.fast_dev_run) return Rehearse(spec, line);
-  Trainer trainer(spec, line.run, options);
   if (line.profile) {
     const auto [first, last] = *line.profile;
     const std::string name = fmt::format("trace-{}-{}.json", first, last);
@@ -154,10 +173,6 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
         first, last,
         options.log_dir.empty() ? name : JoinPath(options.log_dir, name)));
   }
-  if (line.max_steps) {
-    trainer.AddHook(std::make_unique<StopAtStep>(*line.max_steps));
-  }
-  AddJudges(line, trainer);
   if (line.summary) trainer.AddHook(std::make_unique<ShowSummary>());
   if (line.verbose) trainer.AddHook(std::make_unique<PassTimes>());
   trainer.AddHook(std::make_unique<Progress>(options.log_every));
@@ -166,17 +181,40 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
   }
   if (options.log_dir.empty()) {
     console::Note("nothing will be saved: there is no --log-dir");
-  } else {
-    RunRecord record = line.record;
-    record.model = ModelName(spec, line.run);
-    trainer.AddHook(std::make_unique<RecordRun>(std::move(record)));
+    return;
   }
+  RunRecord record = line.record;
+  record.model = ModelName(spec, line.run);
+  trainer.AddHook(std::make_unique<RecordRun>(std::move(record)));
+}
+
+}  // namespace
+
+int Train(const TrainerSpec& given, const CommandLine& line) {
+  const TrainingOptions& options = line.training;
+  CheckForOne(line);
+  TrainerSpec spec = WithFlags(given, line);
+  if (line.overfit_batches > 0) {
+    spec = OverfitBatches(spec, line.overfit_batches);
+  }
+  if (line.find_rate) return SearchRate(spec, line);
+  if (line.fast_dev_run) return Rehearse(spec, line);
+  Trainer trainer(spec, line.run, options);
+  if (line.max_steps) {
+    trainer.AddHook(std::make_unique<StopAtStep>(*line.max_steps));
+  }
+  AddJudges(line, trainer);
+  if (Leads(line)) AddReports(spec, line, trainer);
   const BadReport bad(*line.run.bad_examples);
   const TrainingResult result = trainer.Train();
+  NoteInterrupts(nullptr);  // what can be saved is
   bad.Print();
-  if (InterruptSignal() != 0) {
-    return ReportInterrupt(line, result.steps, result.checkpoint);
+  const bool late = InterruptSignal() != 0 && !WorkersOf(line).several();
+  if (!result.interrupted.empty() || late) {
+    return ReportInterrupt(line, result.interrupted, result.steps,
+                           result.checkpoint);
   }
+  if (!Leads(line)) return 0;
   if (!result.stop_reason.empty()) {
     console::Note("stopped early: " + result.stop_reason);
   }

@@ -2,152 +2,56 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
+#include "engine/caught.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/index.h"
 #include "graph/ops/reduce.h"
+#include "models/nn/metric_states.h"
 
 namespace sluice {
 namespace {
-
-constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
-
-// One of the first for each of the second.
-void CheckPairs(const char* metric, std::span<const Tensor> values) {
-  if (values[0].elements() == values[1].elements()) return;
-  throw Error(Code::kInvalidArgument,
-              fmt::format("{}: {} predictions for {} labels", metric,
-                          values[0].elements(), values[1].elements()));
-}
-
-// Sums are kept in double: exact for counts.
-class MeanState final : public MetricState {
- public:
-  void Add(std::span<const Tensor> values, int64_t examples) override {
-    const Tensor& value = values[0];
-    if (value.shape().scalar()) {
-      // Of no examples it may be NaN, and weighs nothing.
-      if (examples > 0) sum_ += value.At(0) * static_cast<double>(examples);
-      count_ += examples;
-      return;
-    }
-    for (int64_t i = 0; i < value.elements(); ++i) sum_ += value.At(i);
-    count_ += value.elements();
-  }
-  double Value() const override {
-    return count_ == 0 ? kUndefined : sum_ / static_cast<double>(count_);
-  }
-
- private:
-  double sum_ = 0;
-  int64_t count_ = 0;
-};
-
-class PerplexityState final : public MetricState {
- public:
-  void Add(std::span<const Tensor> values, int64_t examples) override {
-    mean_.Add(values, examples);
-  }
-  double Value() const override { return std::exp(mean_.Value()); }
-
- private:
-  MeanState mean_;
-};
-
-// Of predictions and labels, int64 [n] each.
-class F1State final : public MetricState {
- public:
-  explicit F1State(int64_t classes) : counts_(static_cast<size_t>(classes)) {}
-
-  void Add(std::span<const Tensor> values, int64_t /*examples*/) override {
-    const int64_t* const predictions = values[0].data<int64_t>();
-    const int64_t* const labels = values[1].data<int64_t>();
-    const auto classes = static_cast<int64_t>(counts_.size());
-    CheckPairs("F1", values);
-    for (int64_t i = 0; i < values[0].elements(); ++i) {
-      if (labels[i] < 0 || labels[i] >= classes) {
-        throw Error(Code::kInvalidArgument,
-                    fmt::format("F1: label {} is none of {} classes", labels[i],
-                                classes));
-      }
-      ++counts_[labels[i]].labels;
-      ++counts_[predictions[i]].predictions;
-      if (labels[i] == predictions[i]) ++counts_[labels[i]].both;
-    }
-  }
-
-  double Value() const override {
-    double sum = 0;
-    int seen = 0;
-    for (const Count& count : counts_) {
-      const int64_t either = count.labels + count.predictions;
-      if (either == 0) continue;
-      ++seen;
-      sum += 2 * static_cast<double>(count.both) / static_cast<double>(either);
-    }
-    return seen == 0 ? kUndefined : sum / seen;
-  }
-
- private:
-  struct Count {
-    int64_t labels = 0, predictions = 0, both = 0;
-  };
-  std::vector<Count> counts_;  // by class
-};
-
-// By the ranks of all scores (Mann and Whitney's U).
-class CurveState final : public MetricState {
- public:
-  void Add(std::span<const Tensor> values, int64_t /*examples*/) override {
-    CheckPairs("AreaUnderCurve", values);
-    for (int64_t i = 0; i < values[0].elements(); ++i) {
-      const double label = values[1].At(i);
-      if (label != 0 && label != 1) {
-        throw Error(
-            Code::kInvalidArgument,
-            fmt::format("AreaUnderCurve: label {}, wanted 0 or 1", label));
-      }
-      (label == 1 ? positive_ : negative_).push_back(values[0].At(i));
-    }
-  }
-
-  double Value() const override {
-    const auto is_nan = [](double score) { return std::isnan(score); };
-    if (positive_.empty() || negative_.empty() ||
-        std::any_of(positive_.begin(), positive_.end(), is_nan) ||
-        std::any_of(negative_.begin(), negative_.end(), is_nan)) {
-      return kUndefined;
-    }
-    std::vector<double> negative = negative_;
-    std::sort(negative.begin(), negative.end());
-    // Of pairs, in halves.
-    double won = 0;
-    for (const double score : positive_) {
-      const auto [first, last] =
-          std::equal_range(negative.begin(), negative.end(), score);
-      won += static_cast<double>((first - negative.begin()) +
-                                 (last - negative.begin()));
-    }
-    return won / 2 / static_cast<double>(positive_.size()) /
-           static_cast<double>(negative.size());
-  }
-
- private:
-  std::vector<double> positive_, negative_;  // scores
-};
 
 Output AsInt64(Operand labels) {
   return labels.tensor().dtype() == DType::kInt64 ? labels.output()
                                                   : Cast(labels, DType::kInt64);
 }
 
+// Calls what may be a user's; its errors name the metric.
+template <typename Call>
+auto OfMetric(const std::string& name, Call call) {
+  try {
+    return call();
+  } catch (...) {
+    throw Error(CaughtStatus().WithContext(fmt::format("metric '{}'", name)));
+  }
+}
+
+// The numbers of one metric, whose count goes before them, off the front of
+// `state`.
+std::span<const double> TakeNumbers(std::span<const double>* state) {
+  if (state->empty()) {
+    throw Error(Code::kInvalidArgument, "its numbers are missing");
+  }
+  const auto count = static_cast<size_t>(CountOf(
+      "its numbers", state->front(), static_cast<int64_t>(state->size() - 1)));
+  const std::span<const double> numbers = state->subspan(1, count);
+  *state = state->subspan(1 + count);
+  return numbers;
+}
+
 }  // namespace
 
-Metric::Metric(const Output& values)
-    : Metric({values}, [] { return std::make_unique<MeanState>(); }) {}
+std::vector<double> MetricState::State() const {
+  throw Error(Code::kUnimplemented,
+              "its MetricState has no State, which several workers need");
+}
+
+void MetricState::Merge(std::span<const double> /*state*/) {
+  throw Error(Code::kUnimplemented,
+              "its MetricState has no Merge, which several workers need");
+}
+
+Metric::Metric(const Output& values) : Metric({values}, StartMean) {}
 
 Metric::Metric(std::vector<Output> tensors, Start start)
     : tensors_(std::move(tensors)), start_(std::move(start)) {}
@@ -185,17 +89,15 @@ Metric F1(Operand logits, Operand labels) {
                             shape.ToString()));
   }
   return {{ArgMax(logits), AsInt64(labels)},
-          [classes = shape[1]] { return std::make_unique<F1State>(classes); }};
+          [classes = shape[1]] { return StartF1(classes); }};
 }
 
 Metric AreaUnderCurve(Operand scores, Operand labels) {
-  return {{scores.output(), labels.output()},
-          [] { return std::make_unique<CurveState>(); }};
+  return {{scores.output(), labels.output()}, StartAreaUnderCurve};
 }
 
 Metric Perplexity(Operand cross_entropy) {
-  return {{cross_entropy.output()},
-          [] { return std::make_unique<PerplexityState>(); }};
+  return {{cross_entropy.output()}, StartPerplexity};
 }
 
 MetricsOverSet::MetricsOverSet(const NamedMetrics& metrics)
@@ -217,6 +119,37 @@ std::vector<std::pair<std::string, double>> MetricsOverSet::Values() const {
     values.emplace_back(metrics_[i].first, states_[i]->Value());
   }
   return values;
+}
+
+std::vector<double> MetricsOverSet::State() const {
+  std::vector<double> state;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    const std::vector<double> numbers =
+        OfMetric(metrics_[i].first, [&] { return states_[i]->State(); });
+    state.push_back(static_cast<double>(numbers.size()));
+    state.insert(state.end(), numbers.begin(), numbers.end());
+  }
+  return state;
+}
+
+void MetricsOverSet::Merge(std::span<const double> state) {
+  // Into copies: when the last metric's numbers make no sense, the first must
+  // not have changed.
+  std::vector<std::unique_ptr<MetricState>> merged;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    merged.push_back(OfMetric(metrics_[i].first, [&] {
+      std::unique_ptr<MetricState> copy = metrics_[i].second.Begin();
+      copy->Merge(states_[i]->State());
+      copy->Merge(TakeNumbers(&state));
+      return copy;
+    }));
+  }
+  if (!state.empty()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} numbers follow those of {} metrics",
+                            state.size(), states_.size()));
+  }
+  states_ = std::move(merged);
 }
 
 std::vector<Output> TensorsOf(const NamedMetrics& metrics) {

@@ -25,6 +25,13 @@ class MetricState {
   virtual void Add(std::span<const Tensor> values, int64_t examples) = 0;
   // Of all that was added; NaN where that is not defined, as of nothing.
   virtual double Value() const = 0;
+  // What it has seen, as numbers, for Merge. The default of both throws
+  // Error(kUnimplemented): such a metric is for one worker.
+  virtual std::vector<double> State() const;
+  // Adds what the state of another worker's (of the same metric) has seen, as
+  // though it had been added here. Throws Error(kInvalidArgument) for numbers
+  // that State cannot have returned, and has changed nothing then.
+  virtual void Merge(std::span<const double> state);
 };
 
 class Metric {
@@ -87,6 +94,15 @@ class MetricsOverSet {
   // The values of TensorsOf(metrics) for a batch.
   void Add(std::span<const Tensor> values, int64_t examples);
   std::vector<std::pair<std::string, double>> Values() const;
+  // What it has seen, as numbers, and the same of another worker added to it:
+  // the same metrics in the same order. Workers that merge the same states in
+  // the same order into a fresh one have the same values, to the bit. Both
+  // throw Error naming the metric that cannot be merged or whose numbers make
+  // no sense; nothing has changed then.
+  //
+  // For each metric how many numbers follow, then those of its state.
+  std::vector<double> State() const;
+  void Merge(std::span<const double> state);
 
  private:
   const NamedMetrics& metrics_;

@@ -11,6 +11,7 @@
 #include "graph/ops/state.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/optimizers.h"
+#include "models/optim/reduce_gradients.h"
 #include "models/optim/root_scalar.h"
 
 namespace sluice {
@@ -171,12 +172,19 @@ Optimizer Optimizer::WithLossScaling(const LossScaleOptions& options) const {
   return other;
 }
 
+Optimizer Optimizer::WithAllReduce(std::string weight) const {
+  Optimizer other = *this;
+  other.all_reduce_ = std::move(weight);
+  return other;
+}
+
 Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
   Optimizer more = *this;
   more.hooks_ = other.hooks_;
   more.rate_factors_ = other.rate_factors_;
   more.average_decay_ = other.average_decay_;
   more.loss_scaling_ = other.loss_scaling_;
+  more.all_reduce_ = other.all_reduce_;
   return more;
 }
 
@@ -185,6 +193,11 @@ Operation Optimizer::Minimize(Operand loss,
   Graph& graph = loss.graph();
   LocationScope location(graph, loss.location());
   CheckLoss(loss);
+  Output weight;
+  if (all_reduce_ && !all_reduce_->empty()) {
+    weight = graph.Get(*all_reduce_);
+    loss = Operand(loss.tensor() * Cast(weight, loss.tensor().dtype()));
+  }
   std::optional<LossScale> scale;
   std::vector<Output> seeds;
   if (loss_scaling_) {
@@ -199,6 +212,7 @@ Operation Optimizer::Minimize(Operand loss,
   NameScope names(graph, "train");
   MinimizeContext context = {graph,    step,     rate,           Output(),
                              Output(), step + 1, graph.updates()};
+  if (all_reduce_) ReduceGradients(pairs);
   if (scale) {
     const Output finite = scale->Unscale(pairs);
     for (const Operation& update : graph.updates()) {
@@ -207,6 +221,11 @@ Operation Optimizer::Minimize(Operand loss,
     context.operations.push_back(scale->Update(finite));
     context.finite = finite;
     context.update_number = step + 1 - scale->skipped();
+  }
+  if (all_reduce_) {
+    for (const Operation& reduced : ReduceUpdates(graph.updates(), weight)) {
+      context.operations.push_back(reduced);
+    }
   }
   for (const GradientHook& hook : hooks_) hook(context, pairs);
   if (context.finite.valid()) {

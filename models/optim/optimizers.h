@@ -76,8 +76,16 @@ class Optimizer {
   // counts it, and the scale; the number of updates does not count it. Hooks
   // see gradients without the scale.
   Optimizer WithLossScaling(const LossScaleOptions& options = {}) const;
+  // The same for one of several workers, each of which differentiates the loss
+  // of its share of a batch: gradients, and what Graph::updates write, become
+  // the means of all workers' (SessionOptions::collective), before the loss
+  // scale is taken out and before the hooks. With one worker it changes no
+  // value. `weight` names a float32 scalar of the graph, what this worker's
+  // share counts for, of mean 1 over the workers: loss and updates are taken
+  // times it. "": all count alike.
+  Optimizer WithAllReduce(std::string weight = "") const;
   // The same with what `other` has by these: hooks, rate factors, averages,
-  // loss scaling.
+  // loss scaling, all-reduce.
   Optimizer WithExtrasOf(const Optimizer& other) const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
@@ -99,6 +107,7 @@ class Optimizer {
   GradientOptions gradients_;
   std::optional<double> average_decay_;
   std::optional<LossScaleOptions> loss_scaling_;
+  std::optional<std::string> all_reduce_;  // the weight's name
 };
 
 // The int64 variable "global_step" of a graph, made when there is none: how

@@ -28,9 +28,11 @@ class Hook {
   // after an error.
   virtual void End(TrainingRun& /*run*/) {}
 
-  // What of it a checkpoint keeps, under which name; "": nothing. A training
-  // that is resumed gets it back before Begin. Restoring throws Error for a
-  // text that it did not write.
+  // What of it a checkpoint keeps, under which name; "": nothing. After a step
+  // that failed it is saved beside variables from up to `log_every` steps
+  // before, though not from before an evaluation. A training that is resumed
+  // gets it back before Begin. Restoring throws Error for a text that it did
+  // not write.
   virtual std::string StateName() const { return ""; }
   virtual std::string SaveState() const { return ""; }
   virtual void RestoreState(const std::string& /*state*/) {}

@@ -12,11 +12,37 @@ namespace sluice {
 namespace {
 
 constexpr char kEarlyStopping[] = "early_stopping";
+// What other workers' tensors come by.
+constexpr char kAllReduce[] = "AllReduce";
 
 }  // namespace
 
 std::string HookStateKey(const std::string& name) {
   return "hook." + name;
+}
+
+void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state) {
+  for (const Hook* hook : hooks) {
+    if (const std::string name = hook->StateName(); !name.empty()) {
+      state->extra[HookStateKey(name)] = hook->SaveState();
+    }
+  }
+}
+
+void RestoreHooks(const std::vector<Hook*>& hooks, const TrainingState& state,
+                  const std::string& source) {
+  for (Hook* hook : hooks) {
+    const std::string name = hook->StateName();
+    const auto saved = state.extra.find(HookStateKey(name));
+    if (name.empty() || saved == state.extra.end()) continue;
+    try {
+      hook->RestoreState(saved->second);
+    } catch (const Error& error) {
+      throw Error(Code::kDataLoss,
+                  fmt::format("'{}': the state of {} cannot be read: {}",
+                              source, name, error.what()));
+    }
+  }
 }
 
 double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation) {
@@ -83,6 +109,32 @@ bool EndedByEarlyStopping(const TrainingState& state) {
 
 // --- NanStop -----------------------------------------------------------------
 
+namespace {
+
+// Of all workers' first bad nodes the one of the earliest step. `step` 0: this
+// one found none. What `came` from other workers' tensors counts only where no
+// worker computed such a value itself.
+std::optional<std::string> FirstOf(const Workers& workers, int64_t step,
+                                   bool came, const std::string& node) {
+  const int64_t mine = 2 * step + (came ? 1 : 0);
+  std::vector<int64_t> found(static_cast<size_t>(workers.size()));
+  workers.Gather("bad step", &mine, sizeof(mine), found.data());
+  const std::vector<std::string> nodes = workers.Gather("bad node", node);
+  int first = -1;
+  for (int rank = 0; rank < workers.size(); ++rank) {
+    if (found[rank] > 0 && (first < 0 || found[rank] < found[first])) {
+      first = rank;
+    }
+  }
+  if (first < 0) return std::nullopt;
+  return fmt::format(
+      "'{}'{} in step {}", nodes[first],
+      workers.several() ? " on " + workers.Name(first) : std::string(),
+      found[first] / 2);
+}
+
+}  // namespace
+
 void NanStop::Begin(TrainingRun& run) {
   run.RenewSnapshot();
 }
@@ -112,41 +164,51 @@ void NanStop::Check(TrainingRun& run) {
   if (!bad_loss) return;
   // The step changed nothing; with a smaller scale the next may be finite.
   if (run.loss_scale().value_or(0) > kLeastLossScale) return;
+  run.MarkDiverged();
   const auto bad = FirstBad(run);
-  run.MarkUnsound();
   throw Error(
       Code::kOutOfRange,
       fmt::format("step {}: the loss is {}; {}. Lower the learning rate, clip "
                   "the gradients or check the input",
                   bad_loss->step, bad_loss->value,
-                  bad ? fmt::format("the first value that is not finite came "
-                                    "from '{}' in step {}",
-                                    bad->second, bad->first)
+                  bad ? "the first value that is not finite came from " + *bad
                       : "running the steps again gave finite values"));
 }
 
-std::optional<std::pair<int64_t, std::string>> NanStop::FirstBad(
-    TrainingRun& run) {
+std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   const int64_t failed = run.step();
-  const std::shared_ptr<const Checkpoint> snapshot = run.snapshot();
-  run.Restore(*snapshot, "snapshot");
-  for (const NamedTensor& variable : snapshot->tensors) {
+  // Each worker's may be of another step.
+  Checkpoint snapshot = *run.snapshot();
+  TakeFromFirst(run.workers(), &snapshot);
+  run.Restore(snapshot, "snapshot");
+  for (const NamedTensor& variable : snapshot.tensors) {
     const Tensor& value = variable.tensor;
     if (!AllFinite(value.dtype(), value.raw(), value.elements())) {
-      return std::pair(run.step(), variable.name);
+      return fmt::format("'{}' in step {}", variable.name, run.step());
     }
   }
-  FiniteCheck check;
+  // One that ends its step leaves the other workers waiting.
+  const Workers& workers = run.workers();
+  FiniteCheck check(/*ends_step=*/!workers.several());
+  int64_t bad_step = 0;
   run.session().SetObserver(&check);
   try {
     while (run.step() < failed && run.Step(/*measure=*/false)) {
+      if (check.node().empty() || bad_step > 0) continue;
+      // A share of no examples has a loss of its own that counts for nothing.
+      if (RowsOf(run.batch()) == 0 && check.op() != kAllReduce) {
+        check.Forget();
+      } else {
+        bad_step = run.step();
+      }
     }
   } catch (const Error&) {
-    // The check ends the step that it finds fault with.
+    run.session().SetObserver(nullptr);
+    if (workers.several()) throw;
+    bad_step = check.node().empty() ? 0 : run.step() + 1;
   }
   run.session().SetObserver(nullptr);
-  if (check.node().empty()) return std::nullopt;
-  return std::pair(run.step() + 1, check.node());
+  return FirstOf(workers, bad_step, check.op() == kAllReduce, check.node());
 }
 
 // --- Profile -----------------------------------------------------------------

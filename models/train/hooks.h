@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/runtime/trace.h"
 #include "models/train/hook.h"
@@ -66,9 +67,9 @@ class NanStop : public Hook {
  private:
   // Throws if a loss was bad.
   void Check(TrainingRun& run);
-  // The step and the node, found by running again; nullopt when the second run
-  // was finite.
-  std::optional<std::pair<int64_t, std::string>> FirstBad(TrainingRun& run);
+  // "'node' in step 7", found by running again; nullopt when the second run was
+  // finite. Waits for the other workers.
+  std::optional<std::string> FirstBad(TrainingRun& run);
 
   int64_t interval_;
 };
@@ -97,6 +98,12 @@ double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation);
 
 // Where TrainingState::extra has the state of a hook.
 std::string HookStateKey(const std::string& name);
+// Puts the states of the hooks into TrainingState::extra; gives them back what
+// is there of them. `source` is for messages; throws Error(kDataLoss) for what
+// cannot be read.
+void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state);
+void RestoreHooks(const std::vector<Hook*>& hooks, const TrainingState& state,
+                  const std::string& source);
 
 }  // namespace sluice
 

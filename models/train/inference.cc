@@ -55,11 +55,13 @@ int64_t RowsOf(const Example& batch) {
 Inference::Inference(const TrainerSpec& spec, RunContext run,
                      const SessionOptions& options)
     : run_(std::move(run)),
+      workers_(options.collective.get()),
       set_(spec.evaluated_on && run_.mode == Mode::kEval
                ? spec.evaluated_on(run_)
                : "test"),
       input_(FiniteInput(spec, run_)) {
   features_ = std::make_unique<Features>(graph_, input_.Sample());
+  input_ = input_.Share(workers_.rank(), workers_.size());
   Scope root(graph_);
   model_ = spec.model(root, *features_, run_);
   SessionOptions own = options;
@@ -69,6 +71,7 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
 
   figures_ = {{"loss", model_.loss}};
   figures_.insert(figures_.end(), model_.metrics.begin(), model_.metrics.end());
+  if (workers_.several()) (void)MetricsOverSet(figures_).State();  // can they?
   evaluate_ =
       std::make_unique<BatchStep>(*session_, *features_, TensorsOf(figures_));
   predict_ = std::make_unique<BatchStep>(*session_, *features_,
@@ -101,6 +104,8 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
 }
 
 std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
+  // Who ends it by that would leave the others waiting.
+  SLUICE_CHECK(!watch.each || !workers_.several());
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<Output> needed = TensorsOf(figures_);
   if (watch.each && watched_ == nullptr) {
@@ -118,12 +123,14 @@ std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
   while (batches.Next(&batch).ValueOrThrow()) {
     if (Stopped(watch.stop)) return std::nullopt;
     const int64_t rows = RowsOf(batch);
-    const std::span<const Tensor> values = step.Run(batch);
-    figures.Add(values.first(needed.size()), rows);
-    evaluation.examples += rows;
-    if (watch.each &&
-        !watch.each(batch, ExportsOf(values.subspan(needed.size())))) {
-      return std::nullopt;
+    evaluation.examples += workers_.several() ? batch.whole_rows() : rows;
+    if (rows > 0) {
+      const std::span<const Tensor> values = step.Run(batch);
+      figures.Add(values.first(needed.size()), rows);
+      if (watch.each &&
+          !watch.each(batch, ExportsOf(values.subspan(needed.size())))) {
+        return std::nullopt;
+      }
     }
     if (watch.reporter != nullptr) {
       watch.reporter->Evaluating(evaluation.examples,
@@ -131,7 +138,7 @@ std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
     }
   }
   evaluation.set = set_;
-  evaluation.values = figures.Values();
+  evaluation.values = workers_.Merged(figures_, std::move(figures)).Values();
   evaluation.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();
@@ -151,6 +158,7 @@ StepInfo Inference::PreparePrediction() {
 }
 
 void Inference::Predict(const OnBatch& fn, const StopToken* stop) {
+  SLUICE_CHECK(!workers_.several());
   if (model_.exports.empty()) {
     throw Error(Code::kInvalidArgument,
                 "the model has nothing to predict: its ModelSpec names no "

@@ -17,6 +17,7 @@
 #include "models/train/model_spec.h"
 #include "models/train/reporter.h"
 #include "models/train/variable_values.h"
+#include "models/train/workers.h"
 
 namespace sluice {
 
@@ -55,7 +56,8 @@ int64_t RowsOf(const Example& batch);
 class Inference {
  public:
   // Calls spec.input and spec.model with `run`, whose mode says for what; it
-  // must not be kTrain. Throws Error.
+  // must not be kTrain. Of several workers (options.collective) each evaluates
+  // its share of every batch. Throws Error.
   Inference(const TrainerSpec& spec, RunContext run,
             const SessionOptions& options);
 
@@ -73,7 +75,8 @@ class Inference {
   void CopyVariables(const Graph& graph, const Session& session);
 
   // The whole set, the last batch as large as it is. nullopt when `watch` cut
-  // it short.
+  // it short. Waits for the other workers, which have the same figures then;
+  // `watch.each` is for one worker, and so is Predict.
   std::optional<Evaluation> Evaluate(const EvaluationWatch& watch = {});
 
   // Calls fn for each batch, until it returns false or `stop`, unless null,
@@ -103,12 +106,13 @@ class Inference {
 
  private:
   StepInfo PrepareEvaluation(BatchStep& step) const {
-    return step.Prepare(FullBatch(input_));
+    return step.Prepare(workers_.ShareOf(FullBatch(input_)));
   }
   // Of the model's exports, whose values they are.
   Example ExportsOf(std::span<const Tensor> values) const;
 
   RunContext run_;
+  Workers workers_;
   std::string set_;
   Dataset input_;
   Graph graph_;

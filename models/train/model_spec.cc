@@ -57,9 +57,23 @@ Output Features::Varying(std::string_view name,
   return placeholder;
 }
 
+Output Features::AddScalar(Graph& graph, const std::string& name) {
+  for (const auto& [known, output] : placeholders_) {
+    if (known != name) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("the input must have no '{}'", name));
+  }
+  sample_.emplace_back();
+  placeholders_.emplace_back(name,
+                             graph.Placeholder(name, DType::kFloat32, {}));
+  return placeholders_.back().second;
+}
+
 std::vector<Shape> Features::ShapesFor(int64_t examples) const {
   std::vector<Shape> shapes = sample_;
-  for (Shape& shape : shapes) shape.set(0, examples);
+  for (Shape& shape : shapes) {
+    if (!shape.scalar()) shape.set(0, examples);
+  }
   return shapes;
 }
 

@@ -40,6 +40,9 @@ class Features {
   auto begin() const { return placeholders_.begin(); }
   auto end() const { return placeholders_.end(); }
   size_t size() const { return placeholders_.size(); }
+  // Adds a float32 scalar that comes with each batch. Throws Error where the
+  // name is taken.
+  Output AddScalar(Graph& graph, const std::string& name);
   // Shapes of a batch of so many examples, in the order of the placeholders:
   // what varies is as in the batch that the features were made of, which has
   // one example.
@@ -81,8 +84,9 @@ struct Flag {
 
 struct TrainerSpec {
   std::string name;  // of the program
-  // Batches of run.batch_size for run.mode. For training it usually shards by
-  // rank, shuffles by seed and repeats; otherwise it ends.
+  // Batches of run.batch_size for run.mode. For training it usually shuffles by
+  // seed and repeats; otherwise it ends. Several workers call it alike, and the
+  // trainer shares the batches out (Dataset::Share).
   std::function<Dataset(const RunContext& run)> input;
   // Builds the model below `scope`. Variables must have the same names in
   // every mode.

@@ -101,13 +101,22 @@ void SaveCheckpoints::OnError(TrainingRun& run) noexcept {
   try {
     run.Finish();
   } catch (...) {
-    return;  // the first error is thrown; after this one nothing is sound
+    // The first error is thrown; after this one the variables are not sound.
   }
   try {
     // What failed before is tried once more.
     if (!writer_.Wait().ok()) saved_step_ = -1;
     snapshot_.reset();
-    if (run.examples() > 0 && run.sound()) End(run);
+    if (run.examples() == 0 || run.diverged()) return;
+    if (run.sound()) {
+      End(run);
+    } else if (run.snapshot() != nullptr &&
+               run.snapshot()->state.step > std::max<int64_t>(saved_step_, 0)) {
+      // A step that failed, as where another worker is gone, leaves the state
+      // that NanStop kept from before it.
+      Write(run, std::nullopt);
+      Wait(run);
+    }
   } catch (...) {
     // The error that ended the training is thrown.
   }
@@ -134,20 +143,21 @@ void SaveCheckpoints::Wait(TrainingRun& run) {
 void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
   Wait(run);
   run.RenewSnapshot();
+  Write(run, metric);
+}
+
+void SaveCheckpoints::Write(const TrainingRun& run,
+                            std::optional<double> metric) {
   snapshot_ = run.snapshot();
   Checkpoint checkpoint = *snapshot_;  // shares the tensors
   checkpoint.state.metric = metric;
-  for (const Hook* hook : others_) {
-    if (const std::string name = hook->StateName(); !name.empty()) {
-      checkpoint.state.extra[HookStateKey(name)] = hook->SaveState();
-    }
-  }
+  SaveHooks(others_, &checkpoint.state);
   std::set<std::string> finite;
   for (const Output& variable : run.graph().TrainableVariables()) {
     finite.insert(variable.name());
   }
   writer_.Start(std::move(checkpoint), std::move(finite));
-  saved_step_ = run.step();
+  saved_step_ = snapshot_->state.step;
   saved_at_ = Clock::now();
 }
 

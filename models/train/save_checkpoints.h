@@ -83,6 +83,8 @@ class SaveCheckpoints : public Hook {
   bool Due(const TrainingRun& run) const;
   // Starts, once the one before is written.
   void Save(TrainingRun& run, std::optional<double> metric);
+  // Starts with the run's snapshot as it is; none is being written.
+  void Write(const TrainingRun& run, std::optional<double> metric);
   // Throws the Error of a save that failed.
   void Wait(TrainingRun& run);
 

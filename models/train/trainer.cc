@@ -53,7 +53,8 @@ std::vector<std::string> FilesBeside(const std::string& log_dir) {
   return files;
 }
 
-// An error of a device or file system that is gone, and what is left.
+// An error of a device, file system or other worker that is gone, and what is
+// left.
 Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
   if (options.log_dir.empty()) return error;
   const auto saved = CheckpointManager::ForReading(options.log_dir);
@@ -77,6 +78,11 @@ Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
                             "function",
                             spec_.name));
   }
+  if (!Workers(options_.session.collective.get()).leads()) {
+    options_.log_dir.clear();
+    options_.weights.clear();
+    options_.reporter = nullptr;
+  }
 }
 
 void Trainer::AddHook(std::unique_ptr<Hook> hook) {
@@ -92,7 +98,7 @@ void Trainer::Begin(TrainingRun& run,
         options_.Note(warning);
       }
       run.Restore(restored->checkpoint, restored->path);
-      RestoreHooks(restored->checkpoint, restored->path);
+      RestoreHooks(AddedHooks(), restored->checkpoint.state, restored->path);
       options_.Note(
           fmt::format("resuming from step {} of {} (--restart begins anew)",
                       run.step(), restored->path));
@@ -131,21 +137,25 @@ void Trainer::Begin(TrainingRun& run,
   }
 }
 
-void Trainer::RestoreHooks(const Checkpoint& checkpoint,
-                           const std::string& source) {
-  const auto& states = checkpoint.state.extra;
-  for (const auto& hook : hooks_) {
-    const std::string name = hook->StateName();
-    const auto state = states.find(HookStateKey(name));
-    if (name.empty() || state == states.end()) continue;
-    try {
-      hook->RestoreState(state->second);
-    } catch (const Error& error) {
-      throw Error(Code::kDataLoss,
-                  fmt::format("'{}': the state of {} cannot be read: {}",
-                              source, name, error.what()));
-    }
-  }
+std::vector<Hook*> Trainer::AddedHooks() const {
+  std::vector<Hook*> added;
+  for (const auto& hook : hooks_) added.push_back(hook.get());
+  return added;
+}
+
+void Trainer::BeginTogether(TrainingRun& run) {
+  const Workers& workers = run.workers();
+  if (!workers.several()) return;
+  const std::vector<Hook*> hooks = AddedHooks();
+  run.RenewSnapshot();
+  Checkpoint checkpoint = *run.snapshot();
+  SaveHooks({hooks.begin(), hooks.end()}, &checkpoint.state);
+  if (run.evaluated()) checkpoint.state.metric = 0;  // whatever it was
+  TakeFromFirst(workers, &checkpoint);
+  if (workers.leads()) return;
+  const std::string source = workers.Name(0);
+  run.Restore(checkpoint, checkpoint.state.step > 0 ? source : "");
+  RestoreHooks(hooks, checkpoint.state, source);
 }
 
 TrainingResult Trainer::Train() {
@@ -158,13 +168,14 @@ TrainingResult Trainer::Train() {
     saved = OpenManager(options_);
   }
   TrainingRun run(spec_, context, options_);
+  Begin(run, saved);
+  BeginTogether(run);
   if (run.context().steps_per_epoch < 1) {
     options_.Note(fmt::format(
         "there are {:g} examples to train on, fewer than the batch size, {}",
         run.context().steps_per_epoch * static_cast<double>(run_.batch_size),
         run_.batch_size));
   }
-  Begin(run, saved);
   if (saved && options_.restart) {  // now that what was asked for can be
     const std::string moved =
         saved->SetAside(FilesBeside(options_.log_dir)).ValueOrThrow();
@@ -186,7 +197,7 @@ TrainingResult Trainer::Train() {
   if (saved) {
     hooks.push_back(&summaries.emplace(options_.log_dir, options_.log_every));
   }
-  for (const auto& hook : hooks_) hooks.push_back(hook.get());
+  for (Hook* hook : AddedHooks()) hooks.push_back(hook);
   if (saved) {
     hooks.push_back(
         &save.emplace(*std::move(saved),
@@ -198,12 +209,17 @@ TrainingResult Trainer::Train() {
     RunSteps(run, hooks, &result);
   } catch (const Error& error) {
     for (Hook* hook : hooks) hook->OnError(run);
-    if (error.code() != Code::kUnavailable) throw;
+    if (error.code() != Code::kUnavailable &&
+        error.code() != Code::kDeadlineExceeded) {
+      throw;
+    }
     throw WithLastCheckpoint(error, options_);
   } catch (...) {
     for (Hook* hook : hooks) hook->OnError(run);
     throw;
   }
+  // Not before rank 0 has saved: who leaves may end the job.
+  run.workers().Barrier("trained");
   result.steps = run.step();
   result.stop_reason = run.stop_reason();
   if (save) result.checkpoint = save->last_path();
@@ -219,9 +235,10 @@ TrainingResult Trainer::Train() {
 
 void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                        TrainingResult* result) {
+  const Agreement agreement(run.workers(), options_.stop);
   for (Hook* hook : hooks) hook->Begin(run);
   const auto evaluate = [&] {
-    result->evaluation = run.Evaluate();
+    result->evaluation = run.Evaluate(&agreement);
     if (!result->evaluation) return;
     for (Hook* hook : hooks) hook->AfterEvaluation(run, *result->evaluation);
   };
@@ -230,33 +247,40 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   int64_t next_evaluation =
       NextEvaluation(run, missed ? run.step() - 1 : run.step());
   const auto evaluate_when_due = [&] {
-    if (run.step() < next_evaluation || !options_.StopReason().empty()) return;
+    if (run.step() < next_evaluation || !agreement.Reason().empty()) return;
     evaluate();
     next_evaluation = NextEvaluation(run, run.step());
   };
-  if (missed && run.step() < run.total_steps()) evaluate_when_due();
-  while (!run.stopped() && run.step() < run.total_steps()) {
+  // Whether to end now, and whether to measure the next step.
+  const auto decide = [&] {
     bool measure = false;
     for (const Hook* hook : hooks) {
       measure = measure || hook->Measures(run, run.step() + 1);
     }
-    if (!run.Step(measure)) {
+    return agreement.Decide(run.stop_reason(), measure);
+  };
+  if (missed && run.step() < run.total_steps()) evaluate_when_due();
+  Agreement::Decision next = decide();
+  if (!next.stop.empty()) run.Stop(next.stop);
+  while (!run.stopped() && run.step() < run.total_steps()) {
+    if (!run.Step(next.measure)) {
       run.Stop(fmt::format("the input ended after {} steps", run.step()));
       break;
     }
     for (Hook* hook : hooks) hook->AfterStep(run);
     evaluate_when_due();
-    if (const std::string reason = options_.StopReason(); !reason.empty()) {
-      run.Stop(reason);
-    }
+    next = decide();
+    if (!next.stop.empty()) run.Stop(next.stop);
   }
   run.Finish();
   const bool evaluated =
       result->evaluation && result->evaluation->step == run.step();
-  if (!options_.StopReason().empty()) {
+  result->interrupted = agreement.Reason();
+  if (!result->interrupted.empty()) {
     result->evaluation.reset();
   } else if (!evaluated) {
     evaluate();
+    if (!result->evaluation) result->interrupted = agreement.Reason();
   }
   for (Hook* hook : hooks) hook->End(run);
 }
@@ -295,8 +319,9 @@ Trainer::TrainedModel Trainer::Trained(Mode mode) {
     model.step = checkpoint.state.step;
     model.checkpoint = path;
   }
-  model.inference =
-      std::make_unique<Inference>(spec_, context, options_.session);
+  SessionOptions alone = options_.session;
+  alone.collective = nullptr;
+  model.inference = std::make_unique<Inference>(spec_, context, alone);
   if (chosen) {
     model.inference->SetVariables(chosen->restored.checkpoint.tensors,
                                   model.checkpoint);

@@ -30,6 +30,7 @@ struct TrainingResult {
   // While training, in this call.
   double examples_per_second = 0;
   std::string stop_reason;  // empty: all steps were done
+  std::string interrupted;  // options.stop's reason, of any worker; empty: none
   std::string checkpoint;   // the last one's path, if any was saved
 };
 
@@ -43,9 +44,14 @@ class Trainer {
   void AddHook(std::unique_ptr<Hook> hook);
 
   // Trains run.epochs epochs in all: resumes from options.log_dir where there
-  // is a checkpoint, and tells the reporter so.
+  // is a checkpoint, and tells the reporter so. Several workers
+  // (SessionOptions::collective) each call it: they share out every batch of
+  // run.batch_size and each evaluation, and end together. Rank 0 alone uses the
+  // folder and options.weights and has a reporter; hooks are called by all. Run
+  // it with the same spec, run and options on each.
   TrainingResult Train();
 
+  // One worker alone does what follows.
   // With options.weights, or else options.checkpoint of those in
   // options.log_dir. The step is 0 for weights. `each`, unless null, gets the
   // batches and what the model exports for them. nullopt: cut short by it or by
@@ -60,8 +66,10 @@ class Trainer {
  private:
   // Sets the state to begin with: a checkpoint's, the given weights or none.
   void Begin(TrainingRun& run, const std::optional<CheckpointManager>& saved);
-  // Gives the hooks what `checkpoint` kept of them.
-  void RestoreHooks(const Checkpoint& checkpoint, const std::string& source);
+  // Gives all workers the state that rank 0 begins with.
+  void BeginTogether(TrainingRun& run);
+  // Those that were added.
+  std::vector<Hook*> AddedHooks() const;
   void RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                 TrainingResult* result);
   // The model with training off and trained variables, and where those are

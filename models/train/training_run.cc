@@ -8,6 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "graph/compile/extract.h"
+#include "graph/ops/collective.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/shape.h"
+#include "graph/text/text.h"
 #include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
 
@@ -60,7 +64,8 @@ void CheckBatchSize(const TrainerSpec& spec, const Dataset& input,
                           spec.name, input.batch_size(), run.batch_size));
 }
 
-// Checkpoints hold them as JSON, which is UTF-8: better now than at a resume.
+// Checkpoints hold them as JSON, which is UTF-8, and so they go to other
+// workers: better now than at a resume.
 void CheckNames(const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
     try {
@@ -68,10 +73,23 @@ void CheckNames(const std::vector<std::string>& names) {
     } catch (const nlohmann::json::exception&) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("class number {} has a name that is not UTF-8, "
-                              "which no checkpoint can hold",
+                              "which neither checkpoints nor other workers "
+                              "can have",
                               i));
     }
   }
+}
+
+// A feature of each share of a batch: what it counts for among the workers,
+// its examples over the mean number of them, 1 where all have as many.
+constexpr char kShareWeight[] = "worker/share_weight";
+
+Tensor WeightOf(const Example& share, int workers) {
+  Tensor weight(DType::kFloat32, {});
+  *weight.data<float>() =
+      static_cast<float>(static_cast<double>(RowsOf(share)) * workers /
+                         static_cast<double>(share.whole_rows()));
+  return weight;
 }
 
 // How lists of classes differ.
@@ -94,6 +112,14 @@ void CheckFrozen(const std::string& patterns,
   std::vector<std::string> names;
   for (const Output& variable : variables) names.push_back(variable.name());
   ThrowIfError(SelectNames(patterns, names).status().WithContext("freeze"));
+}
+
+RunContext WithRank(const RunContext& run, const Workers& workers) {
+  if (!workers.several()) return run;
+  RunContext of_worker = run;
+  of_worker.rank = workers.rank();
+  of_worker.size = workers.size();
+  return of_worker;
 }
 
 }  // namespace
@@ -121,11 +147,16 @@ SaveEvery ParseSaveEvery(const std::string& text) {
 TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                          const TrainingOptions& options)
     : spec_(spec),
-      context_(context),
+      context_(WithRank(context, Workers(options.session.collective.get()))),
       options_(options),
-      input_(spec.input(context)),
+      workers_(options.session.collective.get()),
+      input_(spec.input(context_)),
       batches_(input_.MakeIterator()) {
   SLUICE_CHECK(context.training());
+  workers_.RequireSame("input", batches_.SavePosition());
+  workers_.RequireSame("seed", fmt::format("{}", context_.seed));
+  input_ = input_.Share(workers_.rank(), workers_.size());
+  batches_ = input_.MakeIterator();
   if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("wanted a positive batch size and epochs that are "
@@ -139,8 +170,15 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
         static_cast<double>(context_.steps) / context_.steps_per_epoch;
   }
 
+  workers_.RequireSame(
+      "batch size, number of steps, evaluations or reports",
+      fmt::format("{}, {}, {}, {}", context_.batch_size, total_steps(),
+                  options_.evaluate_every, options_.log_every));
+
   if (spec.class_names) class_names_ = spec.class_names(context_);
-  if (!options_.log_dir.empty()) CheckNames(class_names_);
+  if (!options_.log_dir.empty() || workers_.several()) {
+    CheckNames(class_names_);
+  }
 
   features_ = std::make_unique<Features>(graph_, input_.Sample());
   CheckBatchSize(spec, input_, context_);
@@ -156,18 +194,26 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   }
   model_variables_ = graph_.Variables();
   CheckFrozen(options_.freeze, model_variables_);
-  const Optimizer optimizer = OptimizerFor(spec, context_, options_);
+  Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
-  train_ = optimizer.Minimize(model_.loss);
+  if (workers_.several()) {
+    const Output weight = features_->AddScalar(graph_, kShareWeight);
+    train_ = optimizer.WithAllReduce(weight.name()).Minimize(model_.loss);
+    loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
+    workers_.RequireSame("graph", PrintGraph(graph_));
+  } else {
+    loss_ = model_.loss;
+    train_ = optimizer.Minimize(loss_);
+  }
 
   options_.session.seed = context_.seed;
   session_ = std::make_unique<Session>(graph_, options_.session);
   plain_ = std::make_unique<BatchStep>(*session_, *features_,
-                                       std::vector<Output>{model_.loss},
+                                       std::vector<Output>{loss_},
                                        std::vector<Operation>{train_});
-  info_ = plain_->Prepare(FullBatch(input_));
+  info_ = plain_->Prepare(workers_.ShareOf(FullBatch(input_)));
   session_->Initialize();
-  std::vector<Output> measured = {model_.loss, graph_.Get("learning_rate")};
+  std::vector<Output> measured = {loss_, graph_.Get("learning_rate")};
   for (const Output& tensor : TensorsOf(model_.metrics)) {
     measured.push_back(tensor);
   }
@@ -184,13 +230,21 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   inference_->PrepareEvaluation();
 }
 
+// A share of no examples counts for nothing, whatever its loss is.
+Output TrainingRun::JobLoss(const Output& weight) const {
+  const Output loss = Cast(model_.loss, DType::kFloat32);
+  return AllReduce(Select(Greater(weight, 0), loss * weight, ZerosLike(loss)),
+                   Reduction::kMean, "job_loss");
+}
+
 std::unique_ptr<Graph> TrainingRun::StepGraph() const {
   StepRequest request;
-  const std::vector<Shape> shapes = features_->ShapesFor(context_.batch_size);
+  const std::vector<Shape> shapes =
+      features_->ShapesFor(workers_.ShareOf(context_.batch_size));
   for (const auto& [name, placeholder] : *features_) {
     request.feeds.push_back({placeholder, shapes[request.feeds.size()]});
   }
-  request.fetches = {model_.loss};
+  request.fetches = {loss_};
   request.targets = {train_};
   return ExtractStep(graph_, request).ValueOrThrow();
 }
@@ -207,6 +261,9 @@ bool TrainingRun::Step(bool measure) {
   bool trained = false;
   Timed([&] {
     trained = batches_.Next(&batch_).ValueOrThrow();
+    if (trained && workers_.several()) {
+      batch_.Set(kShareWeight, WeightOf(batch_, workers_.size()));
+    }
     if (trained) TrainOnBatch(measure);
   });
   return trained;
@@ -221,7 +278,7 @@ void TrainingRun::TrainOnBatch(bool measure) {
   BatchStep::Pending started = (measure ? measuring_ : plain_)->Start(batch_);
   BatchStep::Pending before = std::exchange(under_way_, started);
   ++step_;
-  examples_ += RowsOf(batch_);
+  examples_ += workers_.several() ? batch_.whole_rows() : RowsOf(batch_);
   Collect(std::move(before), step_ - 1);
   if (measure || !started.under_way()) {
     Collect(std::exchange(under_way_, {}), step_);
@@ -249,7 +306,8 @@ void TrainingRun::Measure(std::span<const Tensor> results) {
   results = results.subspan(2);
   MetricsOverSet metrics(model_.metrics);
   metrics.Add(results, RowsOf(batch_));
-  measurement_.metrics = metrics.Values();
+  measurement_.metrics =
+      workers_.Merged(model_.metrics, std::move(metrics)).Values();
   results = results.last(model_.summaries.size());
   for (size_t i = 0; i < results.size(); ++i) {
     measurement_.summaries.emplace_back(model_.summaries[i].first,
@@ -274,7 +332,7 @@ void TrainingRun::RenewSnapshot() {
     snapshot_ = std::make_shared<Checkpoint>();
   }
   TrainingState& state = snapshot_->state;
-  state.step = step_;
+  state.step = 0;  // until it is whole
   state.seed = context_.seed;
   state.dataset_position = batches_.SavePosition();
   state.schedule = learning_rate_.description();
@@ -283,6 +341,7 @@ void TrainingRun::RenewSnapshot() {
   state.extra["program"] = spec_.name;
   state.class_names = class_names_;
   ReadVariables(*session_, graph_.Variables(), &snapshot_->tensors);
+  state.step = step_;
   snapshot_is_old_ = false;
 }
 
@@ -335,11 +394,11 @@ LoadedWeights TrainingRun::LoadWeights() {
       .ValueOrThrow();
 }
 
-std::optional<Evaluation> TrainingRun::Evaluate() {
+std::optional<Evaluation> TrainingRun::Evaluate(const StopToken* stop) {
   Finish();
   inference_->CopyVariables(graph_, *session_);
-  std::optional<Evaluation> evaluation = inference_->Evaluate(
-      {.stop = options_.stop, .reporter = options_.reporter});
+  std::optional<Evaluation> evaluation =
+      inference_->Evaluate({.stop = stop, .reporter = options_.reporter});
   if (evaluation) evaluation->step = step_;
   return evaluation;
 }

@@ -20,6 +20,7 @@
 #include "models/train/model_spec.h"
 #include "models/train/reporter.h"
 #include "models/train/weights_file.h"
+#include "models/train/workers.h"
 
 namespace sluice {
 
@@ -80,12 +81,15 @@ struct Measurement {
   std::vector<std::pair<std::string, Tensor>> summaries;
 };
 
-// One thread.
+// One thread. With several workers (SessionOptions::collective) each has its
+// share of every batch, and all have the same variables: those that call others
+// of this here, and Evaluate, wait for the others.
 class TrainingRun {
  public:
   // Calls the functions of `spec` for training and for evaluating, so that
   // what either needs is missed before the first step; initialises the
-  // variables. Throws Error.
+  // variables. Waits for the other workers, which must have the same input and
+  // graph. Throws Error.
   TrainingRun(const TrainerSpec& spec, const RunContext& context,
               const TrainingOptions& options);
 
@@ -122,8 +126,8 @@ class TrainingRun {
   }
   const Measurement& measurement() const { return measurement_; }
   const Example& batch() const { return batch_; }  // of the last step
-  // In this process: examples trained on, and how long that took, evaluations
-  // not counted.
+  // Since this process began: examples that all workers trained on, and how
+  // long that took, evaluations not counted.
   int64_t examples() const { return examples_; }
   double training_seconds() const { return training_seconds_; }
 
@@ -152,17 +156,23 @@ class TrainingRun {
   // Whether the variables are what step() steps made of them: not after a step
   // that failed.
   bool sound() const { return sound_; }
-  void MarkUnsound() { sound_ = false; }
+  // Because of a loss that was no number.
+  void MarkDiverged() {
+    sound_ = false;
+    diverged_ = true;
+  }
+  bool diverged() const { return diverged_; }
   // The model's variables alone, as options().weights and reset say.
   LoadedWeights LoadWeights();
 
   // Evaluates the present variables on the evaluation input. nullopt when
-  // options().stop cut it short.
-  std::optional<Evaluation> Evaluate();
+  // `stop`, unless null, cut it short, which it does for all workers.
+  std::optional<Evaluation> Evaluate(const StopToken* stop = nullptr);
 
   // Of the step on a full batch.
   const StepInfo& info() const { return info_; }
 
+  const Workers& workers() const { return workers_; }
   const TrainerSpec& spec() const { return spec_; }
   const RunContext& context() const { return context_; }
   const TrainingOptions& options() const { return options_; }
@@ -187,6 +197,8 @@ class TrainingRun {
   std::vector<Feed> Feeds() const { return plain_->FeedsOf(batch_); }
 
  private:
+  // Of the whole batch, from the loss of this worker's share.
+  Output JobLoss(const Output& weight) const;
   // Adds the time it takes to training_seconds().
   void Timed(const std::function<void()>& fn);
   void Collect(BatchStep::Pending ended, int64_t step);
@@ -195,12 +207,14 @@ class TrainingRun {
   const TrainerSpec& spec_;
   RunContext context_;
   TrainingOptions options_;
+  Workers workers_;
   std::vector<std::string> class_names_;
   Dataset input_;
   Iterator batches_;
   Graph graph_;
   std::unique_ptr<Features> features_;
   ModelSpec model_;
+  Output loss_;  // of the whole batch
   Operation train_;
   std::vector<Output> model_variables_;
   LearningRate learning_rate_ = 0;
@@ -212,6 +226,7 @@ class TrainingRun {
 
   int64_t step_ = 0;
   bool sound_ = true;
+  bool diverged_ = false;
   std::string resumed_from_;
   bool evaluated_ = false;
   std::shared_ptr<Checkpoint> snapshot_;

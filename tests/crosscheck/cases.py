@@ -48,7 +48,7 @@ def dtype_of(d, op, name="T"):
 
 UNARY = """Neg Abs Sign Square Exp Expm1 Log Log1p Sqrt Rsqrt Reciprocal Sin Cos
     Tan Asin Acos Atan Sinh Cosh Tanh Erf Floor Ceil Round IsNan IsInf IsFinite
-    LogicalNot Identity StopGradient Copy Sigmoid Softplus Softsign Relu Relu6
+    LogicalNot Identity StopGradient Copy AllReduce Sigmoid Softplus Softsign Relu Relu6
     LeakyRelu Elu Selu Gelu Silu ZerosLike OnesLike ShapeOf Rank Size""".split()
 WIDE = "Neg Abs Sign Square Floor Ceil Round Sin Cos Atan Tanh Erf Sigmoid " \
        "Softplus Softsign Relu Relu6 LeakyRelu Elu Selu Gelu Silu".split()

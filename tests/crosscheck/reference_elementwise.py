@@ -43,7 +43,8 @@ SIMPLE = {
 }
 CHOICES = {
     "Identity": torch.clone, "StopGradient": lambda x: x.detach().clone(),
-    "Copy": torch.clone, "Maximum": torch.maximum, "Minimum": torch.minimum,
+    "Copy": torch.clone, "AllReduce": torch.clone,  # over one worker
+    "Maximum": torch.maximum, "Minimum": torch.minimum,
     "Select": torch.where,
 }
 for functions, scale in ((SIMPLE, EACH), (CHOICES, EXACT)):

@@ -20,7 +20,7 @@ const std::string kToken(64, 'a');
 constexpr const char* kNames[] = {"SLUICE_SIZE",       "SLUICE_RANK",
                                   "SLUICE_LOCAL_SIZE", "SLUICE_LOCAL_RANK",
                                   "SLUICE_LISTEN_FD",  "SLUICE_COORDINATOR",
-                                  "SLUICE_TOKEN_FD"};
+                                  "SLUICE_TOKEN_FD",   "SLUICE_PINNED"};
 
 // A descriptor that gives the text and then its end.
 int PipeWith(const std::string& text) {
@@ -84,6 +84,18 @@ TEST_CASE("without a launcher there is nothing") {
   const auto info = ReadLaunchInfo();
   REQUIRE(info.ok());
   CHECK_FALSE(info->has_value());
+}
+
+TEST_CASE("whether the processes have cores of their own") {
+  for (const bool pinned : {false, true}) {
+    Environment environment(1);
+    if (pinned) environment.variables["SLUICE_PINNED"] = "1";
+    CHECK(environment.Read().ValueOrThrow()->pinned == pinned);
+  }
+  for (const char* other : {"0", "yes", "", "2"}) {
+    CHECK(ErrorWith("SLUICE_PINNED", other).find("SLUICE_PINNED") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("what a launcher says") {

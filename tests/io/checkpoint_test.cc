@@ -49,6 +49,36 @@ CheckpointManager Open(FaultFileSystem& files, int keep,
 
 using Steps = std::vector<int64_t>;
 
+TEST_CASE("a training's state makes the round trip as text") {
+  TrainingState state;
+  state.step = 1234567890123;
+  state.seed = std::numeric_limits<uint64_t>::max();
+  state.dataset_position = R"({"examples":7,"pipeline":"a \"b\""})";
+  state.schedule = "5:0.1->0.4";
+  state.loss_scale = 0.1;
+  state.metric = 1.0 / 3;
+  state.class_names = {"cat", "dög", ""};
+  state.extra = {{"hook.a", "{}"}, {"step", "not the step"}};
+  const std::string text = PrintTrainingState(state);
+  const TrainingState back = ParseTrainingState(text).ValueOrThrow();
+  CHECK(back.step == state.step);
+  CHECK(back.seed == state.seed);
+  CHECK(back.dataset_position == state.dataset_position);
+  CHECK(back.schedule == state.schedule);
+  CHECK(back.loss_scale == state.loss_scale);
+  CHECK(back.metric == state.metric);
+  CHECK(back.class_names == state.class_names);
+  CHECK(back.extra == state.extra);
+  CHECK(!ParseTrainingState(PrintTrainingState({})).ValueOrThrow().metric);
+  // What is cut short, or is something else, is no state.
+  for (size_t length = 0; length < text.size(); ++length) {
+    CHECK(!ParseTrainingState(text.substr(0, length)).ok());
+  }
+  for (const char* other : {"[]", "{}", "7", "{\"step\": 3}", "null"}) {
+    CHECK(!ParseTrainingState(other).ok());
+  }
+}
+
 TEST_CASE("training state and tensors make the round trip") {
   FaultFileSystem files;
   Checkpoint checkpoint = Make(1234567890123);

@@ -51,6 +51,7 @@ class Process {
   }
   std::string out() const { return TextOf(folder_ / "out"); }
   std::string err() const { return TextOf(folder_ / "err"); }
+  pid_t pid() const { return pid_; }
   void Kill(int signal) const { kill(pid_, signal); }
   // Returns once stdout holds `text`; false after half a minute.
   bool WaitFor(const std::string& text) const {

@@ -64,7 +64,7 @@ std::vector<NamedTensor> Newest(const std::string& log_dir) {
 TEST_CASE("a stop token ends training, which is saved and resumes") {
   TemporaryFolder folder;
   Trainer(ToySpec(), ToyRun(2), {.log_dir = folder / "whole"}).Train();
-  const StopAfter stop(7);  // asked once after each step
+  const StopAfter stop(8);  // asked once before each step
   TrainingOptions options = {.log_dir = folder / "parts"};
   options.stop = &stop;
   const TrainingResult stopped = Trainer(ToySpec(), ToyRun(2), options).Train();

@@ -1,0 +1,43 @@
+// What the workers of a job do together: each calls the same collectives in the
+// same order, and each waits for the others.
+#ifndef SLUICE_ENGINE_RUNTIME_COLLECTIVE_H_
+#define SLUICE_ENGINE_RUNTIME_COLLECTIVE_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "engine/dtype.h"
+#include "engine/reduction.h"
+#include "engine/status.h"
+
+namespace sluice {
+
+// One worker's membership. One thread at a time. `name` says which collective
+// it is: that of another name, dtype, count, reduction or root on another
+// worker is an error on all of them, and so is a worker that is gone. After an
+// error the data is unspecified and every later call returns that error.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+  virtual int rank() const = 0;  // this worker, from 0
+  virtual int size() const = 0;  // how many there are
+
+  // The sum or mean over the workers of `count` elements in the host's memory,
+  // in place; the same bits on every worker. Floating dtypes, or int32 and
+  // int64 with kSum.
+  virtual Status AllReduce(std::string_view name, DType dtype, void* data,
+                           int64_t count, Reduction how) = 0;
+  // The bytes of `root`, for all.
+  virtual Status Broadcast(std::string_view name, void* data, int64_t bytes,
+                           int root) = 0;
+  // all[rank * each, ...) becomes the `each` bytes of that rank, of size()
+  // together. `mine` may be where they go.
+  virtual Status AllGather(std::string_view name, const void* mine,
+                           int64_t each, void* all) = 0;
+  // Returns when every worker has called it.
+  virtual Status Barrier(std::string_view name) = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_RUNTIME_COLLECTIVE_H_

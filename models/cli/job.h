@@ -1,0 +1,44 @@
+// The other processes that train with this one. Internal to models/cli.
+#ifndef SLUICE_MODELS_CLI_JOB_H_
+#define SLUICE_MODELS_CLI_JOB_H_
+
+#include <memory>
+#include <string>
+
+#include "engine/runtime/collective.h"
+
+namespace sluice {
+
+struct JobFlags {
+  // How processes train one model; empty: as a ring where a launcher has
+  // started several.
+  std::string strategy;
+  // Seconds, of GroupOptions: rank 0 may be so long about a checkpoint, or its
+  // output blocked, while the others wait.
+  double peer_timeout = 600;
+};
+
+// What a launcher (sluicerun) says of the job that this process is of.
+struct Job {
+  // Null where this process is alone.
+  std::shared_ptr<Collective> workers;
+  // For --threads, where it is not given: this process's part of the host's
+  // cores; 0: one per core that it may use.
+  int threads = 0;
+
+  bool leads() const { return workers == nullptr || workers->rank() == 0; }
+};
+
+// Joins it, for training. Waits for the others. Throws Error, also where
+// several processes would each train by themselves in one folder, `log_dir`.
+Job JoinJob(const JobFlags& flags, const std::string& log_dir);
+// Throws Error where a launcher has started several processes, for a command
+// that is for one.
+void RequireAlone();
+// Returns when rank 0 is about to end, and the others may: a launcher ends
+// those that are left when one has failed.
+void EndTogether(const Job& job);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_CLI_JOB_H_

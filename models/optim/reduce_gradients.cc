@@ -1,0 +1,122 @@
+#include "models/optim/reduce_gradients.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "graph/ops/array.h"
+#include "graph/ops/collective.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/shape.h"
+#include "graph/ops/slice.h"
+#include "graph/ops/state.h"
+
+namespace sluice {
+namespace {
+
+// A tensor to be reduced, and the device that it is reduced on.
+struct Part {
+  Output value;  // of concrete shape; becomes the mean
+  std::string device;
+};
+
+size_t BytesOf(const Output& value) {
+  return static_cast<size_t>(value.shape().elements()) * SizeOf(value.dtype());
+}
+
+// One all-reduce for all of them.
+void ReduceBucket(const std::vector<Part*>& parts) {
+  Graph& graph = parts[0]->value.graph();
+  DeviceScope there(graph, parts[0]->device);
+  if (parts.size() == 1) {
+    parts[0]->value = AllReduce(parts[0]->value);
+    return;
+  }
+  std::vector<Output> flat;
+  for (const Part* part : parts) flat.push_back(Reshape(part->value, {-1}));
+  const Output bucket = AllReduce(Concat(flat, 0));
+  int64_t offset = 0;
+  for (Part* part : parts) {
+    const Shape shape = part->value.shape();
+    part->value = Reshape(Slice(bucket, {offset}, {shape.elements()}), shape);
+    offset += shape.elements();
+  }
+}
+
+void ReduceInBuckets(std::vector<Part>& parts, size_t bucket_bytes) {
+  struct Bucket {
+    std::vector<Part*> parts;
+    size_t bytes = 0;
+  };
+  std::map<std::pair<std::string, DType>, Bucket> open;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (BytesOf(part->value) >= bucket_bytes) {
+      ReduceBucket({&*part});
+      continue;
+    }
+    Bucket& bucket = open[{part->device, part->value.dtype()}];
+    bucket.parts.push_back(&*part);
+    bucket.bytes += BytesOf(part->value);
+    if (bucket.bytes < bucket_bytes) continue;
+    ReduceBucket(bucket.parts);
+    bucket = {};
+  }
+  for (const auto& [kind, bucket] : open) {
+    if (!bucket.parts.empty()) ReduceBucket(bucket.parts);
+  }
+}
+
+// The nodes that update something, those in groups, too. Of several that update
+// a variable, which have an order, the last: it has the final value.
+void FindUpdates(Node* node, std::vector<Node*>* updates) {
+  if (node->Is("NoOp")) {
+    for (Node* member : node->control_inputs()) FindUpdates(member, updates);
+  }
+  if (node->mutates() == 0 || !IsFloating(node->input(0).dtype())) return;
+  for (Node*& other : *updates) {
+    if (!(other->input(0) == node->input(0))) continue;
+    if (node->id() > other->id()) other = node;
+    return;
+  }
+  updates->push_back(node);
+}
+
+}  // namespace
+
+void ReduceGradients(std::vector<GradientAndVariable>& pairs,
+                     size_t bucket_bytes) {
+  if (pairs.empty()) return;
+  NameScope names(pairs[0].gradient.graph(), "reduce_gradients");
+  std::vector<Part> parts;
+  for (const auto& [gradient, variable] : pairs) {
+    parts.push_back({gradient, variable.node().device()});
+  }
+  ReduceInBuckets(parts, bucket_bytes);
+  for (size_t i = 0; i < pairs.size(); ++i) pairs[i].gradient = parts[i].value;
+}
+
+std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
+                                     const Output& weight,
+                                     size_t bucket_bytes) {
+  std::vector<Node*> nodes;
+  for (const Operation& update : updates) FindUpdates(&update.node(), &nodes);
+  if (nodes.empty()) return {};
+  NameScope names(nodes[0]->graph(), "reduce_updates");
+  std::vector<Part> parts;
+  for (const Node* node : nodes) {
+    Output value = node->output(0);
+    if (weight.valid()) {
+      value = Select(Greater(weight, 0), value * Cast(weight, value.dtype()),
+                     ZerosLike(value));
+    }
+    parts.push_back({value, node->input(0).node().device()});
+  }
+  ReduceInBuckets(parts, bucket_bytes);
+  std::vector<Operation> assigned;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    assigned.emplace_back(Assign(nodes[i]->input(0), parts[i].value));
+  }
+  return assigned;
+}
+
+}  // namespace sluice

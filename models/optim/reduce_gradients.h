@@ -1,0 +1,36 @@
+// What Minimize does where several workers train one model, each on its share
+// of every batch (Optimizer::WithAllReduce).
+#ifndef SLUICE_MODELS_OPTIM_REDUCE_GRADIENTS_H_
+#define SLUICE_MODELS_OPTIM_REDUCE_GRADIENTS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "graph/graph.h"
+#include "models/optim/gradient_hooks.h"
+
+namespace sluice {
+
+// Tensors of fewer bytes are joined until they have this many, so that they do
+// not each pay for a round of messages. Larger ones are not: joining copies
+// them twice, which takes longer than a round, about 20 us.
+inline constexpr size_t kBucketBytes = size_t{512} << 10;
+
+// Makes each gradient the mean of all workers'. They are reduced, and joined
+// where they are small and of one device and dtype, in the reverse of the order
+// given, which is about that in which differentiation has them ready.
+void ReduceGradients(std::vector<GradientAndVariable>& pairs,
+                     size_t bucket_bytes = kBucketBytes);
+
+// Makes the floating variables that `updates` (Graph::updates) write, such as
+// moving statistics, the mean of all workers', too. `weight` is a scalar, what
+// this worker's count for, of mean 1 over the workers; what counts for nothing
+// may be NaN. Empty: all count alike. Returns what does it, to be run with the
+// updates.
+std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
+                                     const Output& weight = Output(),
+                                     size_t bucket_bytes = kBucketBytes);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_OPTIM_REDUCE_GRADIENTS_H_

@@ -1,0 +1,94 @@
+// The processes that train one model together, as the trainer sees them: what
+// they share out, what they decide together. With one of them nothing is
+// exchanged.
+#ifndef SLUICE_MODELS_TRAIN_WORKERS_H_
+#define SLUICE_MODELS_TRAIN_WORKERS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/runtime/collective.h"
+#include "io/checkpoint.h"
+#include "models/nn/metrics.h"
+#include "models/train/reporter.h"
+
+namespace sluice {
+
+// One thread. What says that it waits for the others is called by all workers,
+// in the same order; it throws Error where one of them is gone or calls
+// something else.
+class Workers {
+ public:
+  // Null: there is one. Not owned.
+  explicit Workers(Collective* collective) : collective_(collective) {}
+
+  int rank() const { return several() ? collective_->rank() : 0; }
+  int size() const { return several() ? collective_->size() : 1; }
+  bool several() const {
+    return collective_ != nullptr && collective_->size() > 1;
+  }
+  // Whether this one owns the folder, and speaks to people.
+  bool leads() const { return rank() == 0; }
+  // "rank 1 of 4"
+  std::string Name(int rank) const;
+
+  // How many of a batch of n are this worker's (Dataset::Share).
+  int64_t ShareOf(int64_t n) const;
+
+  // The `each` bytes of all, one behind another by rank. Waits.
+  void Gather(std::string_view what, const void* mine, int64_t each,
+              void* all) const;
+  // The texts of all, by rank. Waits.
+  std::vector<std::string> Gather(std::string_view what,
+                                  std::string_view mine) const;
+  // Throws Error(kFailedPrecondition) unless `text`, which is `what` of the
+  // training, is the same on all of them. Waits.
+  void RequireSame(std::string_view what, std::string_view text) const;
+  // Of `mine`, which are those `metrics`, what all workers have seen; the same
+  // bits on all of them. Waits.
+  MetricsOverSet Merged(const NamedMetrics& metrics, MetricsOverSet mine) const;
+  // The bytes of rank 0. Waits.
+  void TakeFromFirst(std::string_view what, void* data, int64_t bytes) const;
+  void TakeFromFirst(std::string_view what, std::string* text) const;
+  // Waits until all are here.
+  void Barrier(std::string_view what) const;
+
+ private:
+  Collective* collective_;
+};
+
+// Makes a checkpoint rank 0's: its state, and its tensors, of which all workers
+// have those of the same names and shapes. Waits.
+void TakeFromFirst(const Workers& workers, Checkpoint* checkpoint);
+
+// What all workers decide together, at the same place. Each call waits for the
+// others.
+class Agreement final : public StopToken {
+ public:
+  // Neither is owned; without `mine` this worker has no reason of its own.
+  Agreement(const Workers& workers, const StopToken* mine)
+      : workers_(workers), mine_(mine) {}
+
+  // The token's of the first worker that has one, from then on.
+  std::string Reason() const override;
+
+  struct Decision {
+    std::string stop;      // why to end; empty: go on
+    bool measure = false;  // the next step
+  };
+  // Ends where a token or `stop` of any worker says so; whether to measure is
+  // what rank 0 `measures`.
+  Decision Decide(const std::string& stop, bool measures) const;
+
+ private:
+  const Workers& workers_;
+  const StopToken* mine_;
+  mutable std::string agreed_;  // Reason
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_WORKERS_H_

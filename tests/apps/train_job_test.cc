@@ -1,0 +1,249 @@
+// Several processes train one model: one voice, one folder, one end, whatever
+// happens to one of them.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "io/checkpoint.h"
+#include "tests/support/mnist_program.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::OnMnist;
+using testing::Outcome;
+using testing::Process;
+using testing::TemporaryFolder;
+
+constexpr const char* kLauncher = SLUICE_BIN_DIR "/sluicerun";
+
+// Of mnist train by so many processes.
+std::vector<std::string> Job(int size, const std::vector<std::string>& more,
+                             const std::string& command = "train") {
+  std::vector<std::string> arguments = {"-n", std::to_string(size),
+                                        testing::kMnist};
+  for (const std::string& each : OnMnist(command, more)) {
+    arguments.push_back(each);
+  }
+  return arguments;
+}
+
+Outcome RunJob(int size, const std::vector<std::string>& more,
+               const std::string& command = "train") {
+  return testing::RunProgram(kLauncher, Job(size, more, command));
+}
+
+// The events of a kind, which rank 0 alone prints.
+std::vector<nlohmann::ordered_json> EventsOf(const Outcome& outcome,
+                                             const std::string& kind) {
+  std::vector<nlohmann::ordered_json> events;
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    REQUIRE(line.starts_with("[0] "));
+    const auto event = nlohmann::ordered_json::parse(line.substr(4));
+    if (event["event"] == kind) events.push_back(event);
+  }
+  return events;
+}
+
+double AccuracyOf(const Outcome& outcome) {
+  const auto results = EventsOf(outcome, "result");
+  REQUIRE(results.size() == 1);
+  return results[0]["test_accuracy"];
+}
+
+std::map<std::string, Tensor> Newest(const std::string& log_dir) {
+  const auto restored =
+      CheckpointManager::ForReading(log_dir).RestoreNewest().ValueOrThrow();
+  REQUIRE(restored.has_value());
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, tensor] : restored->checkpoint.tensors) {
+    tensors[name] = tensor;
+  }
+  return tensors;
+}
+
+void CheckSame(const std::string& a, const std::string& b) {
+  const auto left = Newest(a), right = Newest(b);
+  REQUIRE(left.size() == right.size());
+  for (const auto& [name, tensor] : left) {
+    CAPTURE(name);
+    CHECK(tensor.BitEqual(right.at(name)));
+  }
+}
+
+// The process of a rank of a launcher's job.
+pid_t Rank(pid_t launcher, int rank) {
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", launcher));
+  pid_t child = 0;
+  while (file >> child) {
+    const std::string environment =
+        testing::TextOf(fmt::format("/proc/{}/environ", child));
+    if (environment.find(fmt::format("SLUICE_RANK={}", rank) + '\0') !=
+        std::string::npos) {
+      return child;
+    }
+  }
+  return 0;
+}
+
+TEST_CASE("processes train what one trains, and speak with one voice") {
+  std::vector<double> losses;  // of one process
+  for (const int size : {1, 2, 3}) {
+    TemporaryFolder folder;
+    const Outcome outcome =
+        RunJob(size, {"--log-dir", folder / "log", "--epochs", "3", "--json",
+                      "--log-every", "1"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const auto steps = EventsOf(outcome, "step");
+    REQUIRE(steps.size() == 30);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const double loss = steps[i]["loss"];
+      if (size == 1) losses.push_back(loss);
+      CHECK(loss == doctest::Approx(losses[i]).epsilon(1e-3));
+    }
+    CHECK(AccuracyOf(outcome) > 0.3);
+    CHECK(outcome.err.find("[1]") == std::string::npos);
+    // It is evaluated and trained further by one process.
+    CHECK(testing::RunMnist(OnMnist("eval", {"--log-dir", folder / "log"}))
+              .code == 0);
+    const Outcome further = testing::RunMnist(
+        OnMnist("train", {"--log-dir", folder / "log", "--epochs", "4"}));
+    CHECK(further.code == 0);
+    CHECK(Contains(further.err, "resuming from step 30"));
+  }
+}
+
+TEST_CASE("a job that is interrupted or killed goes on as if it had not been") {
+  std::mt19937 random(1);
+  TemporaryFolder folder;
+  const auto job = [&](const std::string& log) {
+    return Job(2, {"--log-dir", folder / log, "--epochs", "40", "--json",
+                   "--log-every", "1", "--save-every", "7", "--threads", "1",
+                   "--evaluate-every", "10"});
+  };
+  const Outcome whole = testing::RunProgram(kLauncher, job("whole"));
+  CAPTURE(whole.err);
+  REQUIRE(whole.code == 0);
+
+  int saved = 0;
+  for (const int signal : {SIGINT, SIGKILL, SIGTERM, SIGKILL, 0}) {
+    const Process process(kLauncher, job("parts"));
+    if (signal != 0) {
+      // The job, or one of its processes.
+      const auto step = static_cast<int64_t>(saved + 20 + random() % 40);
+      REQUIRE(process.WaitFor(fmt::format("\"step\":{}", step)));
+      const auto rank = static_cast<int>(random() % 2);
+      kill(signal == SIGINT ? process.pid() : Rank(process.pid(), rank),
+           signal);
+      CAPTURE(rank);
+      // Which end of a killed job the launcher hears of first is chance.
+      const int code = process.Wait();
+      CHECK((signal == SIGKILL ? code != 0 : code == 128 + signal));
+      if (signal == SIGKILL && rank == 1) {
+        CHECK(Contains(process.err(), "rank 1"));
+      }
+    } else {
+      CHECK(process.Wait() == 0);
+    }
+    CAPTURE(process.err());
+    const auto steps =
+        CheckpointManager::ForReading(folder / "parts").Steps().ValueOrThrow();
+    REQUIRE(!steps.empty());
+    CHECK(steps.back() > saved);
+    saved = static_cast<int>(steps.back());
+  }
+  CHECK(saved == 400);
+  CheckSame(folder / "parts", folder / "whole");
+}
+
+TEST_CASE("a process that stands still is given up and named") {
+  TemporaryFolder folder;
+  const Process process(
+      kLauncher, Job(2, {"--log-dir", folder / "log", "--epochs", "1000000",
+                         "--json", "--log-every", "1", "--peer-timeout", "3"}));
+  REQUIRE(process.WaitFor("\"step\":5,"));
+  const pid_t still = Rank(process.pid(), 1);
+  kill(still, SIGSTOP);
+  CHECK(process.Wait() != 0);
+  CHECK(Contains(process.err(), "rank 1 of 2"));
+}
+
+// All of its processes, by the launcher, longer than they wait for each other.
+TEST_CASE("a job that is stopped goes on when it is continued") {
+  const Process process(kLauncher,
+                        Job(2, {"--steps", "3000", "--json", "--log-every", "1",
+                                "--peer-timeout", "3"}));
+  REQUIRE(process.WaitFor("\"step\":20,"));
+  kill(process.pid(), SIGTSTP);
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  kill(process.pid(), SIGCONT);
+  CHECK(process.Wait() == 0);
+  CAPTURE(process.err());
+  CHECK(Contains(process.out(), "\"step\":3000,"));
+}
+
+TEST_CASE("what is for one process is refused for several") {
+  TemporaryFolder folder;
+  const auto refused = [](const Outcome& outcome, const std::string& part) {
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 1);
+    CHECK(Contains(outcome.err, part));
+  };
+  refused(RunJob(2, {"--find-rate", folder / "page"}), "for one process");
+  refused(RunJob(2, {"--fast-dev-run"}), "for one process");
+  refused(RunJob(2, {"--log-dir", folder / "log"}, "eval"), "for one process");
+  refused(RunJob(3, {"--batch-size", "2"}), "batches of 2");
+}
+
+TEST_CASE("each by itself, if that is asked for, but not in one folder") {
+  TemporaryFolder folder;
+  const Outcome refused =
+      RunJob(2, {"--strategy", "none", "--log-dir", folder / "log"});
+  CHECK(refused.code == 1);
+  CHECK(Contains(refused.err, "cannot have one --log-dir"));
+  const Outcome outcome =
+      RunJob(2, {"--strategy", "none", "--epochs", "1", "--json"});
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  for (const char* rank : {"[0] ", "[1] "}) {
+    CHECK(Contains(outcome.out, std::string(rank) + "{\"event\":\"result\""));
+  }
+}
+
+// Real digits; the synthetic ones above are learnt by anything.
+TEST_CASE("two processes learn MNIST as well as one") {
+  const char* root = std::getenv("SLUICE_TEST_DATA");
+  const std::filesystem::path data =
+      std::filesystem::path(
+          root != nullptr ? root : SLUICE_SOURCE_DIR "/../shared/data") /
+      "mnist";
+  if (!std::filesystem::exists(data)) {
+    MESSAGE("skipped: no " << data.string() << "; set SLUICE_TEST_DATA");
+    return;
+  }
+  double accuracy[2];
+  for (const int size : {1, 2}) {
+    const Outcome outcome = testing::RunProgram(
+        kLauncher,
+        {"-n", std::to_string(size), testing::kMnist, "train", "--data-dir",
+         data.string(), "--model", "mlp", "--epochs", "2", "--json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    accuracy[size - 1] = AccuracyOf(outcome);
+  }
+  CHECK(accuracy[1] > 0.94);
+  CHECK(accuracy[1] == doctest::Approx(accuracy[0]).epsilon(0.003));
+}
+
+}  // namespace
+}  // namespace sluice

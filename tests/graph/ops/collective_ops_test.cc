@@ -1,0 +1,176 @@
+// Ops in which workers meet: values, gradients, order, and what is keyed by
+// replica. Workers are threads.
+#include "graph/ops/collective.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "engine/threads.h"
+#include "graph/builder.h"
+#include "graph/session/session.h"
+#include "models/nn/initializers.h"
+#include "tests/dist/collective/ranks.h"
+#include "tests/support/error_text.h"
+
+namespace sluice {
+namespace {
+
+using dist::testing::InThreads;
+using dist::testing::JoinAll;
+using testing::Contains;
+using testing::ErrorOf;
+
+SessionOptions With(std::unique_ptr<dist::Group>& group) {
+  SessionOptions options;
+  options.collective = std::move(group);
+  return options;
+}
+
+Tensor Ramp(int rank, const Shape& shape) {
+  Tensor x(DType::kFloat32, shape);
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    x.data<float>()[i] = static_cast<float>((rank + 1) * (i % 13) - i % 5);
+  }
+  return x;
+}
+
+TEST_CASE("one worker's all-reduce changes nothing") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {3});
+  const Output y = AllReduce(x, Reduction::kSum) + AllReduce(x);
+  Session session(graph);
+  const Tensor value = session.Run({{x, Ramp(0, {3})}}, y);
+  for (int64_t i = 0; i < 3; ++i) CHECK(value.At(i) == 2 * Ramp(0, {3}).At(i));
+}
+
+TEST_CASE("values and gradients over workers") {
+  constexpr int kWorkers = 3;
+  const Shape shape = {5, 7};
+  auto groups = JoinAll(kWorkers);
+  std::vector<std::vector<Tensor>> results(kWorkers);
+  const dist::testing::Watchdog watchdog;
+  InThreads(kWorkers, [&](int rank) {
+    Graph graph;
+    const Output x = graph.Placeholder("x", DType::kFloat32, shape);
+    const Output sum = AllReduce(x, Reduction::kSum);
+    const Output mean = AllReduce(x);
+    // Each worker makes something else of them.
+    const Output loss =
+        Sum(sum * sum * (rank + 1.0f)) + Sum(mean * mean * mean);
+    const Output dx = Gradients({loss}, {x})[0];
+    Session session(graph, With(groups[static_cast<size_t>(rank)]));
+    results[static_cast<size_t>(rank)] =
+        session.Run({{x, Ramp(rank, shape)}}, {sum, mean, dx});
+  });
+  for (int64_t i = 0; i < shape.elements(); ++i) {
+    double sum = 0, of_sum = 0;
+    for (int rank = 0; rank < kWorkers; ++rank) {
+      sum += Ramp(rank, shape).At(i);
+    }
+    const double mean = sum / kWorkers;
+    // Of all losses added up, by any worker's x.
+    for (int rank = 0; rank < kWorkers; ++rank) of_sum += 2 * sum * (rank + 1);
+    const double dx = of_sum + 3 * mean * mean;
+    for (const auto& result : results) {
+      CHECK(result[0].At(i) == doctest::Approx(sum));
+      CHECK(result[1].At(i) == doctest::Approx(mean));
+      CHECK(result[2].At(i) == doctest::Approx(dx));
+    }
+  }
+}
+
+// Nothing but the order in which they were added says which of two comes first.
+TEST_CASE("collectives have one order on all workers") {
+  std::mt19937 random(1);
+  SetComputeThreads(2);
+  for (int trial = 0; trial < 20; ++trial) {
+    const int workers = 2 + trial % 2;
+    const uint32_t seed = random();
+    auto groups = JoinAll(workers);
+    std::vector<Tensor> sums(static_cast<size_t>(workers));
+    const dist::testing::Watchdog watchdog;
+    InThreads(workers, [&](int rank) {
+      std::mt19937 same(seed);
+      Graph graph;
+      std::vector<Output> values = {
+          graph.Placeholder("x", DType::kFloat32, {})};
+      const Output x = values[0];
+      for (int i = 0; i < 30; ++i) {
+        const Output a = values[same() % values.size()];
+        const Output b = values[same() % values.size()];
+        switch (same() % 3) {
+          case 0:
+            values.push_back(AllReduce(a));
+            break;
+          case 1:
+            values.push_back(Tanh(a + b));
+            break;
+          default:
+            values.push_back(a * 0.5f - b);
+        }
+      }
+      SessionOptions options = With(groups[static_cast<size_t>(rank)]);
+      // They may differ in how they run them.
+      options.executor =
+          rank == 0 ? ExecutorMode::kDataflow : ExecutorMode::kSerial;
+      options.fuse = rank != 1;
+      Session session(graph, options);
+      // The same x, so that all values are the same on all.
+      sums[static_cast<size_t>(rank)] =
+          session.Run({{x, Tensor::Scalar(0.75f)}}, Sum(Stack(values)));
+    });
+    for (const Tensor& sum : sums) {
+      CHECK(sum.At(0) == doctest::Approx(sums[0].At(0)).epsilon(1e-5));
+    }
+  }
+  SetComputeThreads(0);
+}
+
+TEST_CASE("steps' randomness differs by worker, first values do not") {
+  auto groups = JoinAll(2);
+  std::vector<std::vector<Tensor>> drawn(2);
+  InThreads(2, [&](int rank) {
+    Graph graph;
+    const Output first = graph.Variable(
+        "first", initializers::HeNormal()({10, 10}, DType::kFloat32));
+    const Output random = RandomUniform(graph, {100});
+    Session session(graph, With(groups[static_cast<size_t>(rank)]));
+    session.Initialize();
+    drawn[static_cast<size_t>(rank)] = session.Run({}, {first, random});
+  });
+  CHECK(drawn[0][0].BitEqual(drawn[1][0]));
+  CHECK(!drawn[0][1].BitEqual(drawn[1][1]));
+}
+
+TEST_CASE("what differs between workers is an error on both") {
+  auto groups = JoinAll(2);
+  std::vector<std::string> errors(2);
+  InThreads(2, [&](int rank) {
+    Graph graph;
+    const Output x = graph.Constant(Ramp(0, {3 + rank}));
+    const Output y = AllReduce(x);
+    Session session(graph, With(groups[static_cast<size_t>(rank)]));
+    errors[static_cast<size_t>(rank)] = ErrorOf([&] { session.Run({}, y); });
+  });
+  for (const std::string& error : errors) {
+    CAPTURE(error);
+    CHECK(Contains(error, "all_reduce"));
+    CHECK(Contains(error, "rank 0"));
+    CHECK(Contains(error, "rank 1"));
+  }
+}
+
+TEST_CASE("a session in a group has one run at a time") {
+  Graph graph;
+  SessionOptions options;
+  options.collective = dist::Group::Alone();
+  options.concurrent_runs = 2;
+  CHECK(Contains(ErrorOf([&] { Session session(graph, options); }),
+                 "one run at a time"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,175 @@
+// Which tensors are joined, and that each gets its own mean back.
+#include "models/optim/reduce_gradients.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "engine/runtime/collective.h"
+#include "graph/builder.h"
+#include "graph/session/session.h"
+#include "models/optim/optimizers.h"
+
+namespace sluice {
+namespace {
+
+// The other worker's tensors are twice this one's, so that the mean is 1.5 of
+// it. Keeps what was reduced.
+class Doubled final : public Collective {
+ public:
+  struct Call {
+    DType dtype;
+    int64_t count;
+  };
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  Status AllReduce(std::string_view, DType dtype, void* data, int64_t count,
+                   Reduction how) override {
+    calls.push_back({dtype, count});
+    const double factor = how == Reduction::kMean ? 1.5 : 3;
+    for (int64_t i = 0; i < count; ++i) {
+      if (dtype == DType::kFloat64) {
+        static_cast<double*>(data)[i] *= factor;
+      } else {
+        static_cast<float*>(data)[i] *= static_cast<float>(factor);
+      }
+    }
+    return {};
+  }
+  Status Broadcast(std::string_view, void*, int64_t, int) override {
+    return Internal("not to be called");
+  }
+  Status AllGather(std::string_view, const void*, int64_t, void*) override {
+    return Internal("not to be called");
+  }
+  Status Barrier(std::string_view) override {
+    return Internal("not to be called");
+  }
+  std::vector<Call> calls;
+};
+
+TEST_CASE("each gradient gets its own mean, in buckets of the size") {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 100; ++trial) {
+    Graph graph;
+    std::vector<GradientAndVariable> pairs;
+    std::vector<Tensor> values;
+    const auto count = static_cast<int>(1 + random() % 8);
+    size_t largest = 0, total = 0;
+    for (int i = 0; i < count; ++i) {
+      std::vector<int64_t> dims;
+      for (auto rank = random() % 3; rank > 0; --rank) {
+        dims.push_back(static_cast<int64_t>(random() % 6));  // none, too
+      }
+      const DType dtype = random() % 4 == 0 ? DType::kFloat64 : DType::kFloat32;
+      const Shape shape(dims);
+      Tensor value(dtype, shape);
+      for (int64_t e = 0; e < value.elements(); ++e) {
+        const auto number = static_cast<double>(random() % 100);
+        if (dtype == DType::kFloat64) {
+          value.data<double>()[e] = number;
+        } else {
+          value.data<float>()[e] = static_cast<float>(number);
+        }
+      }
+      pairs.push_back(
+          {graph.Constant(value) * 1,
+           graph.Variable("v" + std::to_string(i), Zeros(shape, dtype))});
+      values.push_back(value);
+      largest = std::max(largest, value.bytes());
+      total += value.bytes();
+    }
+    const size_t bucket = 1 + random() % 200;
+    ReduceGradients(pairs, bucket);
+    std::vector<Output> fetches;
+    for (const auto& pair : pairs) fetches.push_back(pair.gradient);
+
+    SessionOptions options;
+    const auto doubled = std::make_shared<Doubled>();
+    options.collective = doubled;
+    Session session(graph, options);
+    const std::vector<Tensor> means = session.Run({}, fetches);
+    CAPTURE(trial);
+    for (size_t i = 0; i < means.size(); ++i) {
+      REQUIRE(means[i].shape() == values[i].shape());
+      REQUIRE(means[i].dtype() == values[i].dtype());
+      for (int64_t e = 0; e < means[i].elements(); ++e) {
+        CHECK(means[i].At(e) == 1.5 * values[i].At(e));
+      }
+    }
+    // Everything went once; large tensors went alone, a bucket ended with the
+    // tensor that filled it, and what was left of each dtype made one more.
+    size_t reduced = 0, open = 0;
+    for (const auto& [dtype, elements] : doubled->calls) {
+      const size_t bytes = static_cast<size_t>(elements) * SizeOf(dtype);
+      CHECK(bytes < std::max(2 * bucket, largest + 1));
+      if (bytes < bucket) ++open;
+      reduced += bytes;
+    }
+    CHECK(reduced == total);
+    CHECK(open <= 2);
+  }
+}
+
+// The order is that of the graph, so the same in each prepared step.
+TEST_CASE("every prepared step has the same buckets") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {kUnknown, 3});
+  Output y = x;
+  for (int i = 0; i < 4; ++i) {
+    const Output w = graph.Variable("w" + std::to_string(i), Ones({3, 3}));
+    y = Tanh(MatMul(y, w));
+  }
+  const Output loss = Mean(y);
+  const Operation train = optimizers::Adam().WithAllReduce().Minimize(loss);
+  SessionOptions options;
+  const auto doubled = std::make_shared<Doubled>();
+  options.collective = doubled;
+  Session session(graph, options);
+  session.Initialize();
+  std::vector<std::vector<int64_t>> counts;
+  for (const int64_t rows : {1, 5, 32}) {
+    for (const bool measured : {false, true}) {
+      doubled->calls.clear();
+      std::vector<Output> fetches = {loss};
+      if (measured) fetches.push_back(Mean(x));
+      session.Run({{x, Tensor::Full(DType::kFloat32, {rows, 3}, 1)}}, fetches,
+                  {train});
+      counts.emplace_back();
+      for (const auto& call : doubled->calls) {
+        counts.back().push_back(call.count);
+      }
+    }
+  }
+  for (const auto& each : counts) CHECK(each == counts[0]);
+  CHECK(counts[0] == std::vector<int64_t>{4 * 9});
+}
+
+TEST_CASE("what updates write is averaged, unless it is a whole number") {
+  Graph graph;
+  const Output w = graph.Variable("w", Ones({2}));
+  const Output mean = graph.Variable("mean", Zeros({2}), {.trainable = false});
+  const Output count =
+      graph.Variable("count", Zeros({}, DType::kInt64), {.trainable = false});
+  const Output first = Assign(mean, mean + w);
+  graph.AddUpdate(Group(graph, {first, AssignAdd(count, 1)}));
+  // Again, and a second update of the same, after the first.
+  graph.AddUpdate(first);
+  graph.AddUpdate(AssignAdd(mean, first));
+  const Operation train =
+      optimizers::Sgd(0.5).WithAllReduce().Minimize(Sum(w * w));
+  SessionOptions options;
+  options.collective = std::make_shared<Doubled>();
+  Session session(graph, options);
+  session.Initialize();
+  session.Run({}, train);
+  // 1.5 times what this worker has: gradient 2, statistics 2.
+  CHECK(session.Read(w).At(0) == 1 - 0.5 * 3);
+  CHECK(session.Read(mean).At(1) == 3);
+  CHECK(session.Read(count).IntAt(0) == 1);
+}
+
+}  // namespace
+}  // namespace sluice

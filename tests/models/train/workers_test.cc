@@ -1,0 +1,298 @@
+// Several workers train one model: what one process trains, whatever their
+// number, and with the same variables everywhere.
+#include "models/train/workers.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "models/train/hooks.h"
+#include "tests/support/error_text.h"
+#include "tests/support/worker_threads.h"
+
+namespace sluice {
+namespace {
+
+using testing::CheckEqual;
+using testing::Contains;
+using testing::Plain;
+using testing::PlainSpec;
+using testing::Task;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::ToySpec;
+using testing::Trained;
+using testing::TrainWith;
+
+void CheckNear(const Tensor& a, const Tensor& b, double tolerance) {
+  REQUIRE(a.elements() == b.elements());
+  double largest = 0, apart = 0;
+  for (int64_t i = 0; i < a.elements(); ++i) {
+    largest = std::max(largest, std::abs(b.At(i)));
+    apart = std::max(apart, std::abs(a.At(i) - b.At(i)));
+  }
+  CHECK(apart <= tolerance * (1 + largest));
+}
+
+// To rounding.
+void CheckNear(const Trained& a, const Trained& b, double tolerance) {
+  REQUIRE(a.error == "");
+  REQUIRE(b.error == "");
+  REQUIRE(a.losses.size() == b.losses.size());
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    CAPTURE(i);
+    CHECK(a.losses[i] == doctest::Approx(b.losses[i]).epsilon(tolerance));
+  }
+  REQUIRE(a.variables.size() == b.variables.size());
+  for (const auto& [name, value] : a.variables) {
+    CAPTURE(name);
+    CheckNear(value, b.variables.at(name), tolerance);
+  }
+  REQUIRE(a.result.evaluation.has_value());
+  REQUIRE(b.result.evaluation.has_value());
+  CHECK(a.result.evaluation->examples == b.result.evaluation->examples);
+  const auto& values = b.result.evaluation->values;
+  REQUIRE(a.result.evaluation->values.size() == values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    CAPTURE(values[i].first);
+    CHECK(a.result.evaluation->values[i].second ==
+          doctest::Approx(values[i].second).epsilon(0.01));
+  }
+}
+
+// Some optimizer with some of what may come between gradient and update.
+Optimizer RandomOptimizer(std::mt19937& random) {
+  const auto draw = [&](int n) { return static_cast<int>(random() % n); };
+  Optimizer optimizer = optimizers::Momentum(0.05, 0.9);
+  switch (draw(3)) {
+    case 0:
+      optimizer = optimizers::Sgd(0.1);
+      break;
+    case 1:
+      optimizer = optimizers::RmsProp(0.01, {.epsilon = 1e-3});
+      break;
+  }
+  if (draw(3) == 0) optimizer = optimizer.With(gradients::WeightDecay(0.01));
+  if (draw(3) == 0) optimizer = optimizer.With(gradients::Accumulate(3));
+  if (draw(3) == 0) {
+    optimizer = optimizer.With(gradients::ClipByGlobalNorm(0.2));
+  }
+  if (draw(3) == 0) optimizer = optimizer.WithAverages(0.9);
+  if (draw(3) == 0) optimizer = optimizer.WithLossScaling({.initial = 256});
+  return optimizer;
+}
+
+TEST_CASE("any number of workers trains what one does") {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 12; ++trial) {
+    const int workers = 2 + static_cast<int>(random() % 3);
+    Task task;
+    task.run = ToyRun(2);
+    task.run.batch_size = workers + static_cast<int64_t>(random() % 30);
+    const uint32_t seed = random();
+    // Half of them end with a batch that some workers have nothing of.
+    const bool repeats = random() % 2 == 0;
+    task.spec = [&](int) {
+      TrainerSpec spec = PlainSpec();
+      spec.optimizer = [seed](const RunContext&) {
+        std::mt19937 same(seed);
+        return RandomOptimizer(same);
+      };
+      if (!repeats) {
+        spec.input = [](const RunContext& run) {
+          RunContext ends = run;
+          ends.mode = Mode::kEval;
+          return testing::Points(ends);
+        };
+      }
+      return spec;
+    };
+    CAPTURE(trial);
+    CAPTURE(workers);
+    CAPTURE(task.run.batch_size);
+    CAPTURE(repeats);
+    const Trained one = TrainWith(1, task)[0];
+    const std::vector<Trained> all = TrainWith(workers, task);
+    CheckNear(all[0], one, 2e-4);
+    for (const Trained& each : all) CheckEqual(each, all[0]);
+  }
+}
+
+// Dropout, statistics and half precision.
+TEST_CASE("all workers have the same variables after every step") {
+  std::mt19937 random(2);
+  for (const Precision precision :
+       {Precision::kFloat32, Precision::kFloat16, Precision::kBFloat16}) {
+    const int workers = 2 + static_cast<int>(random() % 2);
+    Task task{.spec = [](int) { return ToySpec(); }, .run = ToyRun(3)};
+    task.options = [&](int) {
+      TrainingOptions options;
+      options.session.precision = precision;
+      return options;
+    };
+    task.add_hooks = [](Trainer& trainer) {
+      trainer.AddHook(std::make_unique<EarlyStopping>(2));
+    };
+    const std::vector<Trained> all = TrainWith(workers, task);
+    for (const Trained& each : all) CheckEqual(each, all[0]);
+    CHECK(all[0].losses.back() < all[0].losses.front());
+  }
+}
+
+// By their examples: the mean is that of the whole batch.
+TEST_CASE("statistics are the mean of those of the shares") {
+  constexpr int64_t kBatch = 7;
+  Task task;
+  task.run = ToyRun(1);
+  task.run.batch_size = kBatch;
+  task.run.steps = 1;
+  task.spec = [](int) {
+    TrainerSpec spec = ToySpec();
+    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+      const Output x = layers::BatchNorm(scope / "norm", in["x"],
+                                         {.training = run.training()});
+      return ModelSpec{.loss = Mean(x * x)};
+    };
+    return spec;
+  };
+  const std::vector<Trained> all = TrainWith(2, task);
+  REQUIRE(all[0].error == "");
+  CheckEqual(all[1], all[0]);
+
+  RunContext run = task.run;
+  Example batch;
+  Iterator batches = testing::Points(run).MakeIterator();
+  REQUIRE(batches.Next(&batch).ValueOrThrow());
+  const double momentum = layers::BatchNormOptions().momentum;
+  for (int64_t c = 0; c < 3; ++c) {
+    double mean = 0;
+    for (int64_t i = 0; i < kBatch; ++i) {
+      mean += batch["x"].At(3 * i + c) / static_cast<double>(kBatch);
+    }
+    // It began at 0.
+    CHECK(all[0].variables.at("norm/running_mean").At(c) ==
+          doctest::Approx((1 - momentum) * mean).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("a training goes on with another number of workers") {
+  TemporaryFolder folder;
+  const auto train = [&](int workers, const std::string& log, int64_t stop) {
+    Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(6)};
+    task.options = [&](int) {
+      return TrainingOptions{.log_dir = folder / log};
+    };
+    task.add_hooks = [&](Trainer& trainer) {
+      trainer.AddHook(std::make_unique<StopAtStep>(stop));
+    };
+    const std::vector<Trained> all = TrainWith(workers, task);
+    for (const Trained& each : all) CheckEqual(each, all[0]);
+    return all[0];
+  };
+  train(2, "parts", 13);
+  train(3, "parts", 27);
+  train(1, "parts", 44);
+  Trained parts = train(4, "parts", 60);
+  CHECK(parts.result.steps == 60);
+  Trained whole = train(1, "whole", 60);
+  whole.losses.erase(whole.losses.begin(), whole.losses.begin() + 44);
+  CheckNear(parts, whole, 1e-3);
+  // Of the same number it has the same bits.
+  train(2, "two parts", 31);
+  parts = train(2, "two parts", 60);
+  whole = train(2, "two", 60);
+  whole.losses.erase(whole.losses.begin(), whole.losses.begin() + 31);
+  CheckEqual(parts, whole);
+}
+
+TEST_CASE("a metric that does not merge is refused before the first step") {
+  class Last : public MetricState {
+   public:
+    void Add(std::span<const Tensor> values, int64_t) override {
+      value_ = values[0].At(0);
+    }
+    double Value() const override { return value_; }
+
+   private:
+    double value_ = 0;
+  };
+  Task task{.spec =
+                [](int) {
+                  TrainerSpec spec = PlainSpec();
+                  spec.model = [](Scope& scope, const Features& in,
+                                  const RunContext& run) {
+                    ModelSpec model = Plain(scope, in, run);
+                    model.metrics.emplace_back(
+                        "last", Metric({model.loss}, [] {
+                          return std::make_unique<Last>();
+                        }));
+                    return model;
+                  };
+                  return spec;
+                },
+            .run = ToyRun(1)};
+  for (const Trained& each : TrainWith(2, task)) {
+    CAPTURE(each.error);
+    CHECK(Contains(each.error, "'last'"));
+    CHECK(each.losses.empty());
+  }
+}
+
+TEST_CASE("workers that were started differently are told apart") {
+  const auto errors = [](const std::function<void(int, TrainerSpec&)>& change) {
+    Task task{.run = ToyRun(1)};
+    task.spec = [&](int rank) {
+      TrainerSpec spec = PlainSpec();
+      change(rank, spec);
+      return spec;
+    };
+    std::string first;
+    for (const Trained& each : TrainWith(2, task)) {
+      CHECK(each.error != "");
+      if (first.empty()) first = each.error;
+    }
+    return first;
+  };
+  // The input of each is another, or is shared out by the program itself.
+  CHECK(Contains(errors([](int rank, TrainerSpec& spec) {
+                   spec.input = [rank](const RunContext& run) {
+                     RunContext other = run;
+                     other.seed += static_cast<uint64_t>(rank);
+                     return testing::Points(other);
+                   };
+                 }),
+                 "the input of rank 1 of 2"));
+  CHECK(Contains(errors([](int, TrainerSpec& spec) {
+                   spec.input = [](const RunContext& run) {
+                     return datasets::FromTensors(
+                                {{"x", Tensor(DType::kFloat32, {20, 3})},
+                                 {"label", Tensor::Zeros(DType::kInt64, {20})}})
+                         .Shard(run.rank, run.size)
+                         .Batch(run.batch_size);
+                   };
+                 }),
+                 "shared out"));
+  CHECK(Contains(errors([](int rank, TrainerSpec& spec) {
+                   if (rank == 1) spec.model = testing::Network;
+                 }),
+                 "the graph of rank 1 of 2"));
+  // Other options.
+  Task other{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+  other.options = [](int rank) {
+    return TrainingOptions{.log_every = 100 + rank};
+  };
+  for (const Trained& each : TrainWith(2, other)) {
+    CHECK(Contains(each.error, "reports of rank 1 of 2"));
+  }
+  // Fewer examples in a batch than workers.
+  Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+  task.run.batch_size = 2;
+  for (const Trained& each : TrainWith(3, task)) {
+    CHECK(Contains(each.error, "batches of 2"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,126 @@
+// Trainings by several workers, each a thread of this process.
+#ifndef SLUICE_TESTS_SUPPORT_WORKER_THREADS_H_
+#define SLUICE_TESTS_SUPPORT_WORKER_THREADS_H_
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/train/trainer.h"
+#include "models/train/variable_values.h"
+#include "tests/dist/collective/ranks.h"
+#include "tests/support/toy_training.h"
+
+namespace sluice::testing {
+
+// What one worker saw of a training.
+struct Trained {
+  std::vector<double> losses;  // of each step
+  std::map<std::string, Tensor> variables;
+  TrainingResult result;
+  std::string error;  // of Train; empty: none
+};
+
+// Called after every step of a worker.
+using OnStep = std::function<void(int rank, TrainingRun& run)>;
+
+class Watch : public Hook {
+ public:
+  Watch(int rank, const OnStep& after, Trained* trained)
+      : rank_(rank), after_(after), trained_(trained) {}
+  void AfterStep(TrainingRun& run) override {
+    trained_->losses.push_back(run.loss());
+    if (after_) after_(rank_, run);
+  }
+  void End(TrainingRun& run) override {
+    const auto values =
+        ReadVariables(std::as_const(run).session(), run.graph().Variables());
+    for (const NamedTensor& value : values) {
+      trained_->variables[value.name] = value.tensor;
+    }
+  }
+
+ private:
+  const int rank_;
+  const OnStep& after_;
+  Trained* const trained_;
+};
+
+// What each worker is to do: by rank, so that they can be made to differ.
+struct Task {
+  std::function<TrainerSpec(int rank)> spec;
+  RunContext run;
+  std::function<TrainingOptions(int rank)> options = [](int) {
+    return TrainingOptions();
+  };
+  std::function<void(Trainer& trainer)> add_hooks = nullptr;
+  OnStep after_step = nullptr;
+  std::chrono::milliseconds peer_timeout = std::chrono::seconds(20);
+};
+
+// By all of them; without a collective where there is one.
+inline std::vector<Trained> TrainWith(int workers, const Task& task) {
+  const dist::testing::Watchdog watchdog;
+  dist::testing::Groups groups(1);
+  if (workers > 1) {
+    groups =
+        dist::testing::JoinAll(workers, {.peer_timeout = task.peer_timeout});
+  }
+  std::vector<Trained> trained(static_cast<size_t>(workers));
+  dist::testing::InThreads(workers, [&](int rank) {
+    Trained& mine = trained[static_cast<size_t>(rank)];
+    try {
+      TrainingOptions options = task.options(rank);
+      options.session.collective = std::move(groups[static_cast<size_t>(rank)]);
+      Trainer trainer(task.spec(rank), task.run, options);
+      if (task.add_hooks) task.add_hooks(trainer);
+      trainer.AddHook(std::make_unique<Watch>(rank, task.after_step, &mine));
+      mine.result = trainer.Train();
+    } catch (const Error& error) {
+      mine.error = error.what();
+    }
+  });
+  return trained;
+}
+
+// As the toy, without what makes a share's result depend on its size.
+inline ModelSpec Plain(Scope& scope, const Features& in, const RunContext&) {
+  Output x =
+      layers::Dense(scope / "fc1", in["x"], {.units = 16, .activation = Tanh});
+  const Output logits = layers::Dense(scope / "logits", x, {.units = 3});
+  const Output probability =
+      Reshape(Slice(Softmax(logits), {0, 1}, {-1, 1}), {-1});
+  return {.loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+          .metrics = {{"accuracy", Accuracy(logits, in["label"])},
+                      {"f1", F1(logits, in["label"])},
+                      {"auc", AreaUnderCurve(probability,
+                                             Equal(in["label"], int64_t{1}))}}};
+}
+
+inline TrainerSpec PlainSpec() {
+  TrainerSpec spec = ToySpec();
+  spec.model = Plain;
+  return spec;
+}
+
+inline void CheckEqual(const Trained& a, const Trained& b) {
+  REQUIRE(a.error == "");
+  REQUIRE(b.error == "");
+  CHECK(a.result.steps == b.result.steps);
+  CHECK(a.losses == b.losses);
+  REQUIRE(a.variables.size() == b.variables.size());
+  for (const auto& [name, value] : a.variables) {
+    CAPTURE(name);
+    CHECK(value.BitEqual(b.variables.at(name)));
+  }
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_WORKER_THREADS_H_
