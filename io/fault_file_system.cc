@@ -29,6 +29,26 @@ class FaultFileSystem::Handle : public WritableFile {
   std::string path_;
 };
 
+// As of a POSIX file: reads what is there now, also after it was removed.
+class FaultFileSystem::Reader : public ReadableFile {
+ public:
+  Reader(FaultFileSystem* files, std::shared_ptr<File> file, uint64_t size)
+      : files_(files), file_(std::move(file)), size_(size) {}
+
+  uint64_t size() const override { return size_; }
+  Result<size_t> ReadAt(uint64_t offset, void* out, size_t n) const override {
+    MutexLock lock(files_->mutex_);
+    const std::string& bytes = file_->bytes;
+    if (offset >= bytes.size()) return size_t{0};
+    return bytes.copy(static_cast<char*>(out), n, offset);
+  }
+
+ private:
+  FaultFileSystem* files_;
+  std::shared_ptr<File> file_;
+  const uint64_t size_;
+};
+
 class FaultFileSystem::Held : public FileLock {
  public:
   Held(FaultFileSystem* files, std::string path, int process)
@@ -113,6 +133,15 @@ Result<std::string> FaultFileSystem::ReadPrefix(const std::string& path,
   const auto found = names_.find(path);
   if (found == names_.end()) return FileError(ENOENT, "open", path);
   return found->second->bytes.substr(0, limit);
+}
+
+Result<std::unique_ptr<ReadableFile>> FaultFileSystem::OpenRead(
+    const std::string& path) {
+  MutexLock lock(mutex_);
+  const auto found = names_.find(path);
+  if (found == names_.end()) return FileError(ENOENT, "open", path);
+  return std::unique_ptr<ReadableFile>(std::make_unique<Reader>(
+      this, found->second, found->second->bytes.size()));
 }
 
 Result<size_t> FaultFileSystem::Size(const std::string& path) {

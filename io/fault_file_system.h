@@ -41,6 +41,8 @@ class FaultFileSystem : public FileSystem {
 
   Result<std::string> ReadPrefix(const std::string& path,
                                  size_t limit) override;
+  Result<std::unique_ptr<ReadableFile>> OpenRead(
+      const std::string& path) override;
   Result<size_t> Size(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override;
@@ -63,6 +65,7 @@ class FaultFileSystem : public FileSystem {
   };
   using Names = std::map<std::string, std::shared_ptr<File>>;
   class Handle;
+  class Reader;
   class Held;
 
   // Counts an operation; the error it must end with, if any.

@@ -33,8 +33,8 @@ class Descriptor {
   ~Descriptor() {
     if (fd_ >= 0) close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
+  Descriptor& operator=(Descriptor&&) = delete;
   int get() const { return fd_; }
   int Release() { return std::exchange(fd_, -1); }
 
@@ -83,6 +83,52 @@ class PosixFileLock : public FileLock {
   Descriptor fd_;
 };
 
+// A file, not a pipe or a folder, for reading.
+Result<Descriptor> OpenRegular(const std::string& path, struct stat* info) {
+  // Opening a pipe would wait for who writes into it.
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  Descriptor fd(Retry([&] { return open(path.c_str(), kFlags); }));
+  if (fd.get() < 0 || fstat(fd.get(), info) < 0) {
+    const bool forbidden = errno == EACCES || errno == EPERM;
+    Status error = FileError(errno, "open", path);
+    if (forbidden) return FailedPrecondition(error.message());
+    return error;
+  }
+  if (!S_ISREG(info->st_mode)) {
+    return DataLoss(
+        fmt::format("cannot read '{}': it is a {}, not a file", path,
+                    S_ISDIR(info->st_mode) ? "folder" : "pipe or a device"));
+  }
+  return fd;
+}
+
+class PosixReadableFile : public ReadableFile {
+ public:
+  PosixReadableFile(Descriptor fd, uint64_t size, std::string path)
+      : fd_(std::move(fd)), size_(size), path_(std::move(path)) {}
+
+  uint64_t size() const override { return size_; }
+  Result<size_t> ReadAt(uint64_t offset, void* out, size_t n) const override {
+    auto* to = static_cast<char*>(out);
+    size_t done = 0;
+    while (done < n) {
+      const ssize_t got = Retry([&] {
+        return pread(fd_.get(), to + done, n - done,
+                     static_cast<off_t>(offset + done));
+      });
+      if (got < 0) return FileError(errno, "read", path_);
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    return done;
+  }
+
+ private:
+  const Descriptor fd_;
+  const uint64_t size_;
+  const std::string path_;
+};
+
 class PosixFileSystem : public FileSystem {
  public:
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
@@ -115,21 +161,8 @@ class PosixFileSystem : public FileSystem {
 
   Result<std::string> ReadPrefix(const std::string& path,
                                  size_t limit) override {
-    // Opening a pipe would wait for who writes into it.
-    constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
-    Descriptor fd(Retry([&] { return open(path.c_str(), kFlags); }));
     struct stat info {};
-    if (fd.get() < 0 || fstat(fd.get(), &info) < 0) {
-      const bool forbidden = errno == EACCES || errno == EPERM;
-      Status error = FileError(errno, "open", path);
-      if (forbidden) return FailedPrecondition(error.message());
-      return error;
-    }
-    if (!S_ISREG(info.st_mode)) {
-      return DataLoss(
-          fmt::format("cannot read '{}': it is a {}, not a file", path,
-                      S_ISDIR(info.st_mode) ? "folder" : "pipe or a device"));
-    }
+    SLUICE_ASSIGN_OR_RETURN(const Descriptor fd, OpenRegular(path, &info));
     std::string bytes;
     bytes.resize(std::min<size_t>(limit, std::max<off_t>(info.st_size, 0)));
     size_t done = 0;
@@ -148,6 +181,14 @@ class PosixFileSystem : public FileSystem {
     }
     bytes.resize(done);
     return bytes;
+  }
+
+  Result<std::unique_ptr<ReadableFile>> OpenRead(
+      const std::string& path) override {
+    struct stat info {};
+    SLUICE_ASSIGN_OR_RETURN(Descriptor fd, OpenRegular(path, &info));
+    return std::unique_ptr<ReadableFile>(std::make_unique<PosixReadableFile>(
+        std::move(fd), static_cast<uint64_t>(info.st_size), path));
   }
 
   Result<size_t> Size(const std::string& path) override {

@@ -4,6 +4,7 @@
 #define SLUICE_IO_FILE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,17 @@ class WritableFile {
   virtual Status Close() = 0;
 };
 
+// A file open for reading anywhere in it. Thread-safe.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  // Bytes, when it was opened.
+  virtual uint64_t size() const = 0;
+  // Up to n bytes from `offset` on into `out`; returns how many, fewer only
+  // where the file ends.
+  virtual Result<size_t> ReadAt(uint64_t offset, void* out, size_t n) const = 0;
+};
+
 // A file that is this process's: until the lock is destroyed, or the process
 // ends, however it ends.
 class FileLock {
@@ -48,6 +60,9 @@ class FileSystem {
   // without the permission.
   virtual Result<std::string> ReadPrefix(const std::string& path,
                                          size_t limit) = 0;
+  // Errors as ReadPrefix.
+  virtual Result<std::unique_ptr<ReadableFile>> OpenRead(
+      const std::string& path) = 0;
   virtual Result<size_t> Size(const std::string& path) = 0;  // bytes
   // Creates the file or empties an existing one.
   virtual Result<std::unique_ptr<WritableFile>> Create(
