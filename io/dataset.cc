@@ -10,6 +10,7 @@
 
 #include "engine/ceil_div.h"
 #include "io/dataset_node.h"
+#include "io/map_stream.h"
 #include "io/prefetch.h"
 
 namespace sluice {
@@ -56,6 +57,12 @@ class DerivedNode : public DatasetNode {
   const NodePtr input_;
 };
 
+// Behind a step that asks for all elements, whatever is needed.
+Opening All(Opening opening) {
+  opening.needed = {};
+  return opening;
+}
+
 // A step that changes which elements come and in which order: Wrap makes its
 // stream of T from the input's.
 template <typename Wrap>
@@ -71,7 +78,7 @@ class OrderNode : public DerivedNode {
         facts_(std::move(facts)),
         wrap_(std::move(wrap)) {}
   StreamPtr<Example> Open(const Opening& opening) const override {
-    if (rows() == nullptr) return wrap_(input_->Open(opening));
+    if (rows() == nullptr) return wrap_(input_->Open(All(opening)));
     return std::make_unique<RowStream>(rows(), OpenOrder());
   }
   int64_t cardinality() const override { return facts_.cardinality; }
@@ -110,18 +117,18 @@ Dataset Reordered(NodePtr input, Facts... facts) {
 
 class MapNode : public DerivedNode {
  public:
-  MapNode(NodePtr input, KeyedMap fn, uint64_t seed,
-          std::shared_ptr<BadExamples> bad)
+  MapNode(NodePtr input, KeyedMap fn, uint64_t seed, MapOptions options)
       : DerivedNode(std::move(input)),
         fn_(std::move(fn)),
         seed_(seed),
-        bad_(std::move(bad)) {
+        bad_(std::move(options.bad)),
+        threads_(options.threads) {
     if (bad_ != nullptr) RefuseBadExamples(*input_, "a map that may, too");
     if (input_->shared()) RefusePassingOver(bad_.get());
   }
   StreamPtr<Example> Open(const Opening& opening) const override {
     // So many in a row are one whole pass at least.
-    return std::make_unique<MapStream>(input_->Open(opening), fn_, seed_, bad_,
+    return std::make_unique<MapStream>(Attempts(opening), bad_,
                                        2 * examples_per_epoch());
   }
   const BadExamples* bad_examples() const override {
@@ -129,9 +136,19 @@ class MapNode : public DerivedNode {
   }
 
  private:
+  StreamPtr<Attempt> Attempts(const Opening& opening) const {
+    auto input = input_->Open(opening);
+    if (threads_ == 1) {
+      return std::make_unique<SerialAttempts>(std::move(input), fn_, seed_);
+    }
+    return std::make_unique<ParallelAttempts>(std::move(input), fn_, seed_,
+                                              threads_, opening.needed);
+  }
+
   const KeyedMap fn_;
   const uint64_t seed_;
   const std::shared_ptr<BadExamples> bad_;
+  const int threads_;
 };
 
 class RowwiseMapNode : public DerivedNode {
@@ -156,10 +173,11 @@ class BatchNode : public DerivedNode {
     const auto first_row = [n, size = opening.size](int64_t rank) {
       return n / size * rank + n % size * rank / size;
     };
-    const BatchRows rows{.n = n,
-                         .begin = first_row(opening.rank),
-                         .end = first_row(opening.rank + 1)};
-    return std::make_unique<BatchStream>(input_->Open(opening), rows,
+    Opening below = opening;
+    below.needed = {.n = n,
+                    .begin = first_row(opening.rank),
+                    .end = first_row(opening.rank + 1)};
+    return std::make_unique<BatchStream>(input_->Open(below), below.needed,
                                          drop_remainder_);
   }
   int64_t cardinality() const override {
@@ -182,7 +200,7 @@ class PrefetchNode : public DerivedNode {
   PrefetchNode(NodePtr input, int64_t depth)
       : DerivedNode(std::move(input)), depth_(depth) {}
   StreamPtr<Example> Open(const Opening& opening) const override {
-    return std::make_unique<PrefetchStream>(input_->Open(opening), depth_);
+    return std::make_unique<PrefetchStream>(input_->Open(All(opening)), depth_);
   }
 
  private:
@@ -269,9 +287,10 @@ RowwiseMap ScaleTo01(std::string name) {
 Dataset::Dataset(NodePtr node) : node_(std::move(node)) {}
 
 Dataset Dataset::Map(std::function<void(Example&)> fn,
-                     std::shared_ptr<BadExamples> bad) const {
+                     MapOptions options) const {
   return MapRandom(
-      0, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); }, std::move(bad));
+      0, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); },
+      std::move(options));
 }
 
 Dataset Dataset::Map(RowwiseMap map) const {
@@ -280,9 +299,11 @@ Dataset Dataset::Map(RowwiseMap map) const {
 
 Dataset Dataset::MapRandom(uint64_t seed,
                            std::function<void(Example&, uint64_t)> fn,
-                           std::shared_ptr<BadExamples> bad) const {
-  return Dataset(
-      std::make_shared<MapNode>(node_, std::move(fn), seed, std::move(bad)));
+                           MapOptions options) const {
+  Require(options.threads > 0, "Map", options.threads,
+          "a positive number of threads");
+  return Dataset(std::make_shared<MapNode>(node_, std::move(fn), seed,
+                                           std::move(options)));
 }
 
 Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {

@@ -31,6 +31,19 @@ class Stream;
 // Cardinality of a dataset that never ends.
 inline constexpr int64_t kInfinite = -1;
 
+// How a map is run.
+struct MapOptions {
+  // Examples for which it throws what says that they are bad are noted here and
+  // passed over; the message tells one from another, so it names the example.
+  // A batch then holds the next ones. Only one map of a pipeline may have it,
+  // and behind that come only maps, Batch and Prefetch.
+  std::shared_ptr<BadExamples> bad = nullptr;
+  // How many threads run it, each on an example of its own and ahead of what
+  // was asked for. With several it must be safe to call at the same time. They
+  // change neither the order nor which error comes first.
+  int threads = 1;
+};
+
 // A map that treats all examples of a batch alike, so that it gives the same
 // before and after Batch; Batch then applies it once per batch. It must put
 // new tensors into the example and leave the bytes of the old ones alone.
@@ -80,19 +93,14 @@ class Dataset {
   explicit Dataset(std::shared_ptr<const DatasetNode> node);
 
   // fn may change the example in place. It must be a pure function of it and
-  // must not touch tensors it has kept; it may throw. With `bad`, examples for
-  // which it throws what says that they are bad are noted there and passed
-  // over; the message tells one from another, so it names the example. A batch
-  // then holds the next ones. Only one map of a pipeline may have it, and
-  // behind that come only maps, Batch and Prefetch.
-  Dataset Map(std::function<void(Example&)> fn,
-              std::shared_ptr<BadExamples> bad = nullptr) const;
+  // must not touch tensors it has kept; it may throw.
+  Dataset Map(std::function<void(Example&)> fn, MapOptions options = {}) const;
   Dataset Map(RowwiseMap map) const;
   // For random augmentation: `key` is 64 random bits, a function of the seed,
   // the epoch and the element's place in it.
   Dataset MapRandom(uint64_t seed,
                     std::function<void(Example&, uint64_t key)> fn,
-                    std::shared_ptr<BadExamples> bad = nullptr) const;
+                    MapOptions options = {}) const;
   // Draws from a buffer of that many elements; a buffer as large as the
   // dataset gives a uniform permutation. Every epoch (pass of a Repeat behind
   // it) has another order, from (seed, epoch).
@@ -118,8 +126,9 @@ class Dataset {
   // (and without Share). Sample() is that of the whole, too.
   // Maps behind Batch see the worker's share, and none of no examples. Other
   // workers' examples are not mapped, but by maps before a Shuffle or Prefetch
-  // that comes before Batch. There must be one Batch, of `size` examples at
-  // least, and no map may pass over bad examples: BadExamples with limit 0.
+  // that comes before Batch, and by such on several threads before any change
+  // of the order. There must be one Batch, of `size` examples at least, and no
+  // map may pass over bad examples: BadExamples with limit 0.
   Dataset Share(int64_t rank, int64_t size) const;
 
   // Elements the iterator yields, or kInfinite.

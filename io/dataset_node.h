@@ -18,6 +18,8 @@ struct Opening {
   // `size` is not 1, there is one Batch, of `size` examples at least.
   int64_t rank = 0;
   int64_t size = 1;
+  // Which elements are asked for; the others are only skipped.
+  BatchRows needed = {};
 };
 
 // One step of a pipeline. Immutable, thread-safe, shared.

@@ -41,18 +41,6 @@ Batcher* BatcherOf(Stream<Example>* input,
   return one_by_one->get();
 }
 
-// Runs a map, `fn`, on the example. Whatever it puts there stands for the same
-// examples: what was passed over and the size of the whole batch stay.
-Status Apply(Example* example, const std::function<void()>& fn) {
-  if (IsEmptyShare(*example)) return {};
-  const int64_t passed_over = example->passed_over();
-  const int64_t whole_rows = example->whole_rows();
-  Status status = CatchErrors(fn);
-  example->set_passed_over(passed_over);
-  example->set_whole_rows(whole_rows);
-  return status;
-}
-
 }  // namespace
 
 Status CatchErrors(const std::function<void()>& fn) {
@@ -62,6 +50,16 @@ Status CatchErrors(const std::function<void()>& fn) {
   } catch (...) {
     return CaughtStatus();
   }
+}
+
+Status ApplyMap(Example* example, const std::function<void()>& fn) {
+  if (IsEmptyShare(*example)) return {};
+  const int64_t passed_over = example->passed_over();
+  const int64_t whole_rows = example->whole_rows();
+  Status status = CatchErrors(fn);
+  example->set_passed_over(passed_over);
+  example->set_whole_rows(whole_rows);
+  return status;
 }
 
 Rows::Rows(Example columns) : columns_(std::move(columns)) {
@@ -139,45 +137,6 @@ Result<int64_t> RowStream::NextBatch(int64_t n, Example* batch) {
   return static_cast<int64_t>(numbers_.size());
 }
 
-Status MapStream::StartEpoch(uint64_t epoch) {
-  epoch_ = epoch;
-  place_ = 0;
-  return input_->StartEpoch(epoch);
-}
-
-Result<bool> MapStream::Next(Example* example) {
-  for (int64_t passed_over = 0;; ++passed_over) {
-    SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(example));
-    if (!more) return false;
-    const uint64_t place = place_++;
-    const uint64_t key = HashKey(seed_, epoch_, place);
-    passed_over += example->passed_over();
-    example->set_passed_over(passed_over);
-    const Status status = Apply(example, [&] { fn_(*example, key); });
-    if (status.ok()) return true;
-    if (bad_ == nullptr || !BadExamples::IsOne(status)) return status;
-    SLUICE_RETURN_IF_ERROR(bad_->Add(static_cast<int64_t>(place), status));
-    if (passed_over + 1 >= most_in_a_row_) {
-      return Status(status.code(),
-                    "no example can be read: " + status.message());
-    }
-    *example = {};
-  }
-}
-
-Result<int64_t> MapStream::Skip(int64_t n) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n));
-  place_ += static_cast<uint64_t>(passed);
-  return passed;
-}
-
-// What was passed over was input of this map if it is the one that may, else of
-// one below.
-Status MapStream::PassOver(int64_t n) {
-  if (bad_ == nullptr) return input_->PassOver(n);
-  return Skip(n).status();
-}
-
 RowwiseMapStream::RowwiseMapStream(StreamPtr<Example> input, RowwiseMap map)
     : input_(std::move(input)),
       batcher_(BatcherOf(input_.get(), &one_by_one_)),
@@ -190,14 +149,14 @@ Status RowwiseMapStream::StartEpoch(uint64_t epoch) {
 Result<bool> RowwiseMapStream::Next(Example* example) {
   SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(example));
   if (!more) return false;
-  SLUICE_RETURN_IF_ERROR(Apply(example, [&] { map_.apply(*example); }));
+  SLUICE_RETURN_IF_ERROR(ApplyMap(example, [&] { map_.apply(*example); }));
   return true;
 }
 
 Result<int64_t> RowwiseMapStream::NextBatch(int64_t n, Example* batch) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t count, batcher_->NextBatch(n, batch));
   if (count == 0) return 0;
-  SLUICE_RETURN_IF_ERROR(Apply(batch, [&] { map_.apply(*batch); }));
+  SLUICE_RETURN_IF_ERROR(ApplyMap(batch, [&] { map_.apply(*batch); }));
   return count;
 }
 

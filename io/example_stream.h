@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "io/bad_examples.h"
 #include "io/example.h"
 #include "io/stream.h"
 
@@ -32,6 +31,11 @@ inline bool IsEmptyShare(const Example& example) {
 // Runs fn, which is the user's or allocates tensors, and turns what it throws
 // into a Status.
 Status CatchErrors(const std::function<void()>& fn);
+
+// Runs a map, `fn`, on the example. Whatever it puts there stands for the same
+// examples: what was passed over and the size of the whole batch stay. Not run
+// on a share of no examples.
+Status ApplyMap(Example* example, const std::function<void()>& fn);
 
 // Columns that have their first dimension in common. Immutable, thread-safe.
 class Rows {
@@ -64,35 +68,6 @@ class RowStream : public Stream<Example>, public Batcher {
   std::vector<int64_t> numbers_;  // of one batch
 };
 
-// The key is a function of the seed, the epoch and the place in it.
-using KeyedMap = std::function<void(Example&, uint64_t key)>;
-
-class MapStream : public Stream<Example> {
- public:
-  // `bad`, unless null, has the examples that fn cannot read, of which up to
-  // `most_in_a_row` may follow each other.
-  MapStream(StreamPtr<Example> input, KeyedMap fn, uint64_t seed,
-            std::shared_ptr<BadExamples> bad, int64_t most_in_a_row)
-      : input_(std::move(input)),
-        fn_(std::move(fn)),
-        seed_(seed),
-        bad_(std::move(bad)),
-        most_in_a_row_(most_in_a_row) {}
-  Status StartEpoch(uint64_t epoch) override;
-  Result<bool> Next(Example* example) override;
-  Result<int64_t> Skip(int64_t n) override;
-  Status PassOver(int64_t n) override;
-
- private:
-  StreamPtr<Example> input_;
-  const KeyedMap fn_;
-  const uint64_t seed_;
-  const std::shared_ptr<BadExamples> bad_;
-  const int64_t most_in_a_row_;
-  uint64_t epoch_ = 0;
-  uint64_t place_ = 0;
-};
-
 class RowwiseMapStream : public Stream<Example>, public Batcher {
  public:
   RowwiseMapStream(StreamPtr<Example> input, RowwiseMap map);
@@ -109,11 +84,11 @@ class RowwiseMapStream : public Stream<Example>, public Batcher {
   const RowwiseMap map_;
 };
 
-// Which rows [begin, end) of its batches a stream yields.
+// Of every n elements in turn, those from `begin` to before `end`.
 struct BatchRows {
-  int64_t n;  // of a whole batch
-  int64_t begin;
-  int64_t end;
+  int64_t n = 1;
+  int64_t begin = 0;
+  int64_t end = 1;
 
   bool all() const { return end - begin == n; }
 };

@@ -51,6 +51,9 @@ struct RunContext {
   // it may pass over. None unless the run allows some.
   std::shared_ptr<BadExamples> bad_examples = std::make_shared<BadExamples>(0);
 
+  // For MapOptions of that map, where it may run on several threads.
+  int input_threads = 1;
+
   // The program's own flags (TrainerSpec::flags) by name. Throws Error for one
   // that is not declared.
   const std::string& flag(const std::string& name) const;

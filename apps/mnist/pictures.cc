@@ -121,7 +121,7 @@ Dataset Pictures(const RunContext& run) {
         example = {{"image", LikeMnist(ReadImage(path).ValueOrThrow())},
                    {"label", example["label"]}};
       },
-      run.bad_examples);
+      {.bad = run.bad_examples, .threads = run.input_threads});
 }
 
 }  // namespace sluice::mnist

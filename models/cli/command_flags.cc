@@ -94,6 +94,11 @@ class Commands {
     sub->add_option("--threads", line_.threads, "0: one per core")
         ->check(Between(0, 1024))
         ->capture_default_str();
+    sub->add_option("--input-threads", line_.input_threads,
+                    "To read and decode examples on; 0: as many as --threads "
+                    "leaves cores, all but one on a GPU, at least 1")
+        ->check(Between(0, 1024))
+        ->capture_default_str();
     sub->add_option("--device", given_.device,
                     "Such as /gpu:0 (default: /cpu:0)")
         ->check(Parses("DEVICE", [command](const std::string& text) {

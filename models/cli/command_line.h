@@ -37,6 +37,7 @@ struct CommandLine {
   bool verbose = false;  // train: what preparing the step took
   bool summary = false;  // train: the model's layers
   int threads = 0;       // 0: one per core
+  int input_threads = 0;  // 0: what those leave
   OptimizerFlags optimizing;
   JobFlags job;                          // train
   int64_t overfit_batches = 0;           // train: 0 for all

@@ -45,6 +45,7 @@ void JsonEvents::Begin(TrainingRun& run) {
          {"total_steps", run.total_steps()},
          {"batch_size", run.context().batch_size},
          {"workers", run.context().size},
+         {"input_threads", run.context().input_threads},
          {"learning_rate", run.learning_rate().description()}});
 }
 
@@ -70,7 +71,9 @@ void JsonEvents::AfterStep(TrainingRun& run) {
   for (const auto& [name, value] : run.measurement().metrics) {
     event[name] = value;
   }
-  event["examples_per_second"] = throughput_.Since(run);
+  const Rates rates = throughput_.Since(run);
+  event["examples_per_second"] = rates.examples_per_second;
+  event["input_wait"] = rates.input_wait;
   Print(event);
 }
 

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <system_error>
 
+#include "engine/device.h"
 #include "engine/threads.h"
 #include "models/cli/command_line.h"
 #include "models/cli/commands.h"
@@ -25,6 +27,17 @@ const char* OnSignal(const CommandLine& line, const Job& job) {
              : "saving after this step; once more ends at once, without saving";
 }
 
+// Threads that read and decode examples.
+int InputThreads(const CommandLine& line, const Job& job) {
+  if (line.input_threads > 0) return line.input_threads;
+  const int cores = job.threads > 0 ? job.threads : AvailableCores();
+  const DeviceName device =
+      ParseDeviceName(line.training.session.devices[0]).ValueOrThrow();
+  const int computing =
+      device.type == DeviceType::kCuda ? 1 : ComputeThreads().threads();
+  return std::max(1, cores - computing);
+}
+
 int Run(const TrainerSpec& spec, CommandLine line) {
   console::Reporter reporter;
   const InterruptToken interrupted;
@@ -36,6 +49,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   if (!job.leads()) console::Mute();
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
+  line.run.input_threads = InputThreads(line, job);
   NoteInterrupts(OnSignal(line, job));
   switch (line.command) {
     case CommandLine::Command::kTrain: {

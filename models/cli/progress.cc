@@ -12,6 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of Rates::input_wait, what is worth saying.
+constexpr double kNotableWait = 0.1;
+
 }  // namespace
 
 std::string Describe(
@@ -47,9 +50,8 @@ bool Progress::Measures(const TrainingRun& run, int64_t step) const {
 }
 
 std::string Progress::Line(TrainingRun& run) {
-  if (const double rate = throughput_.Since(run); rate > 0) {
-    examples_per_second_ = rate;
-  }
+  const Rates now = throughput_.Since(run);
+  if (now.examples_per_second > 0) rates_ = now;
   // The last step may go beyond the last epoch's end.
   const double epochs = run.context().epochs;
   std::string line = fmt::format("epoch {:.2f}/{:g}, step {}/{}",
@@ -72,8 +74,13 @@ std::string Progress::Line(TrainingRun& run) {
   const auto left = static_cast<double>(run.total_steps() - run.step());
   line += fmt::format(
       ", {} examples/s, {} left",
-      console::WithThousands(static_cast<int64_t>(examples_per_second_)),
+      console::WithThousands(static_cast<int64_t>(rates_.examples_per_second)),
       console::Duration(left * seconds_per_step));
+  if (rates_.input_wait >= kNotableWait) {
+    line += fmt::format(
+        ", {:.0f} % of the time waiting for input (--input-threads {})",
+        100 * rates_.input_wait, run.context().input_threads);
+  }
   return line;
 }
 

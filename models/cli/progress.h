@@ -30,7 +30,7 @@ class Progress : public Hook {
 
   int64_t every_;
   Throughput throughput_;
-  double examples_per_second_ = 0;  // as last shown
+  Rates rates_;  // as last shown
   std::chrono::steady_clock::time_point shown_;
 };
 

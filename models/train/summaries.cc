@@ -115,7 +115,9 @@ void Summaries::AfterStep(TrainingRun& run) {
   add("loss", measured.loss);
   add("learning_rate", measured.learning_rate);
   if (measured.loss_scale) add("loss_scale", *measured.loss_scale);
-  add("examples_per_second", throughput_.Since(run));
+  const Rates rates = throughput_.Since(run);
+  add("examples_per_second", rates.examples_per_second);
+  add("input_wait", rates.input_wait);
   for (const auto& [name, value] : measured.metrics) add(name, value);
   for (const auto& [name, value] : measured.summaries) {
     if (value.shape().scalar()) {

@@ -8,16 +8,24 @@
 
 namespace sluice {
 
-// Examples per second between calls, evaluations not counted.
+// Evaluations not counted; all 0 when nothing was trained on.
+struct Rates {
+  double examples_per_second = 0;
+  // The part of the time, 0 to 1, in which training waited for its input.
+  double input_wait = 0;
+};
+
+// Rates between calls.
 class Throughput {
  public:
   void Start(const TrainingRun& run);
-  // Since Start or the last call; 0 when nothing was trained on.
-  double Since(const TrainingRun& run);
+  // Since Start or the last call.
+  Rates Since(const TrainingRun& run);
 
  private:
   int64_t examples_ = 0;
   double seconds_ = 0;
+  double waited_ = 0;
 };
 
 }  // namespace sluice

@@ -122,6 +122,15 @@ RunContext WithRank(const RunContext& run, const Workers& workers) {
   return of_worker;
 }
 
+// Adds the seconds that fn takes, if it does not throw.
+void Timed(double* seconds, const std::function<void()>& fn) {
+  const auto begin = std::chrono::steady_clock::now();
+  fn();
+  *seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+}
+
 }  // namespace
 
 SaveEvery ParseSaveEvery(const std::string& text) {
@@ -249,18 +258,11 @@ std::unique_ptr<Graph> TrainingRun::StepGraph() const {
   return ExtractStep(graph_, request).ValueOrThrow();
 }
 
-void TrainingRun::Timed(const std::function<void()>& fn) {
-  const auto begin = std::chrono::steady_clock::now();
-  fn();
-  training_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-          .count();
-}
-
 bool TrainingRun::Step(bool measure) {
   bool trained = false;
-  Timed([&] {
-    trained = batches_.Next(&batch_).ValueOrThrow();
+  Timed(&training_seconds_, [&] {
+    Timed(&input_seconds_,
+          [&] { trained = batches_.Next(&batch_).ValueOrThrow(); });
     if (trained && workers_.several()) {
       batch_.Set(kShareWeight, WeightOf(batch_, workers_.size()));
     }
@@ -290,7 +292,8 @@ void TrainingRun::TrainOnBatch(bool measure) {
 void TrainingRun::Finish() {
   if (!under_way_.valid()) return;
   const bool sound = std::exchange(sound_, false);
-  Timed([&] { Collect(std::exchange(under_way_, {}), step_); });
+  Timed(&training_seconds_,
+        [&] { Collect(std::exchange(under_way_, {}), step_); });
   sound_ = sound;
 }
 

@@ -130,6 +130,8 @@ class TrainingRun {
   // long that took, evaluations not counted.
   int64_t examples() const { return examples_; }
   double training_seconds() const { return training_seconds_; }
+  // Of these, how long it waited for batches.
+  double input_seconds() const { return input_seconds_; }
 
   // The loss scale now, in a training that scales the loss (--precision fp16).
   std::optional<double> loss_scale() const;
@@ -199,8 +201,6 @@ class TrainingRun {
  private:
   // Of the whole batch, from the loss of this worker's share.
   Output JobLoss(const Output& weight) const;
-  // Adds the time it takes to training_seconds().
-  void Timed(const std::function<void()>& fn);
   void Collect(BatchStep::Pending ended, int64_t step);
   void Measure(std::span<const Tensor> results);
 
@@ -238,6 +238,7 @@ class TrainingRun {
   Example batch_;
   int64_t examples_ = 0;
   double training_seconds_ = 0;
+  double input_seconds_ = 0;
   std::string stop_reason_;
 };
 

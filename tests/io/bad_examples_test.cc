@@ -55,6 +55,7 @@ struct Pipeline {
   std::set<int64_t> broken;
   int64_t batch = 1;
   int64_t prefetch = 0;
+  int threads = 1;
   bool augmented = false;  // below the map that reads
 
   // Marks each example with the key of a random map of its own.
@@ -66,10 +67,11 @@ struct Pipeline {
   }
   Dataset Make(int64_t allowed) const {
     auto bad = std::make_shared<BadExamples>(allowed);
-    Dataset out = Input()
-                      .MapRandom(5, Read{broken}, bad)
-                      .Map([](Example&) {})
-                      .Batch(batch);
+    Dataset out =
+        Input()
+            .MapRandom(5, Read{broken}, {.bad = bad, .threads = threads})
+            .Map([](Example&) {})
+            .Batch(batch);
     return prefetch > 0 ? out.Prefetch(prefetch) : out;
   }
 };
@@ -89,6 +91,7 @@ Pipeline Random(std::mt19937& random) {
   }
   pipeline.batch = draw(1, 9);
   pipeline.prefetch = draw(0, 3);
+  pipeline.threads = static_cast<int>(draw(1, 4));
   pipeline.augmented = draw(0, 1) == 1;
   return pipeline;
 }
@@ -168,7 +171,7 @@ TEST_CASE("batches that cannot be read are passed over whole") {
             throw Error(Code::kDataLoss, "batch " + std::to_string(first));
           }
         },
-        std::make_shared<BadExamples>(10));
+        {.bad = std::make_shared<BadExamples>(10)});
   };
   std::vector<int64_t> whole;
   std::vector<std::string> positions;
@@ -218,7 +221,8 @@ TEST_CASE("only what says that an example is bad is passed over") {
     const auto bad = std::make_shared<BadExamples>(100);
     Iterator numbers =
         Numbers(3)
-            .Map([code](Example&) { throw Error(code, "not its fault"); }, bad)
+            .Map([code](Example&) { throw Error(code, "not its fault"); },
+                 {.bad = bad})
             .MakeIterator();
     Example example;
     CHECK(numbers.Next(&example).status().code() == code);
@@ -229,7 +233,7 @@ TEST_CASE("only what says that an example is bad is passed over") {
 TEST_CASE("what is noted of them") {
   const auto bad = std::make_shared<BadExamples>(100);
   Iterator numbers =
-      Numbers(6).MapRandom(1, Read{{1, 4, 5}}, bad).MakeIterator();
+      Numbers(6).MapRandom(1, Read{{1, 4, 5}}, {.bad = bad}).MakeIterator();
   Example example;
   while (*numbers.Next(&example)) {
   }
@@ -242,12 +246,12 @@ TEST_CASE("what is noted of them") {
 
 TEST_CASE("where an element stands must be known without reading") {
   const auto bad = std::make_shared<BadExamples>(0);
-  const Dataset read = Numbers(6).MapRandom(1, Read{}, bad);
+  const Dataset read = Numbers(6).MapRandom(1, Read{}, {.bad = bad});
   CHECK(Contains(ErrorOf([&] { read.Shuffle(3, 1); }), "bad examples"));
   CHECK(Contains(ErrorOf([&] { read.Repeat(); }), "bad examples"));
   CHECK(Contains(ErrorOf([&] { read.Batch(2).Take(1); }), "bad examples"));
   CHECK(Contains(ErrorOf([&] { read.Shard(0, 2); }), "bad examples"));
-  CHECK(Contains(ErrorOf([&] { read.MapRandom(1, Read{}, bad); }),
+  CHECK(Contains(ErrorOf([&] { read.MapRandom(1, Read{}, {.bad = bad}); }),
                  "bad examples"));
 }
 

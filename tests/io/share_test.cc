@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -64,6 +65,7 @@ void AddBatchKey(Example& batch, uint64_t key) {
 
 struct Pipeline {
   Dataset dataset;
+  Dataset threaded;  // the same, with maps on several threads
   int64_t batch;
   std::string text;
 };
@@ -78,15 +80,18 @@ class Generator {
 
   Pipeline Make() {
     const int64_t n = Draw(0, 40);
-    Pipeline out{Numbers(n), Draw(1, 17), std::to_string(n)};
+    Pipeline out{Numbers(n), Numbers(n), Draw(1, 17), std::to_string(n)};
     scaled_ = false;
     if (Draw(0, 1) == 0) {
-      out.dataset = out.dataset.Map([](Example&) {});
+      const auto nothing = [](Example&) {};
+      out.dataset = out.dataset.Map(nothing);
+      out.threaded = out.threaded.Map(nothing, Threads());
       out.text += " one by one";
     }
     for (int64_t steps = Draw(0, 4); steps > 0; --steps) Add(&out, false);
     const bool drop = Draw(0, 3) == 0;
     out.dataset = out.dataset.Batch(out.batch, drop);
+    out.threaded = out.threaded.Batch(out.batch, drop);
     out.text += " batch " + std::to_string(out.batch) + (drop ? " drop" : "");
     for (int64_t steps = Draw(0, 3); steps > 0; --steps) Add(&out, true);
     return out;
@@ -96,11 +101,16 @@ class Generator {
   void Add(Pipeline* out, bool behind_batch) {
     const int64_t step = Draw(0, 8);
     const int64_t n = Draw(1, behind_batch ? 6 : 45);
-    out->dataset = With(out->dataset, step, n, behind_batch);
+    if (step == 5 && std::exchange(scaled_, true)) return;
+    out->dataset = With(out->dataset, step, n, behind_batch, {});
+    out->threaded = With(out->threaded, step, n, behind_batch, Threads());
     out->text += " " + std::to_string(step) + "," + std::to_string(n);
   }
 
-  Dataset With(const Dataset& d, int64_t step, int64_t n, bool behind_batch) {
+  MapOptions Threads() { return {.threads = static_cast<int>(Draw(1, 4))}; }
+
+  static Dataset With(const Dataset& d, int64_t step, int64_t n,
+                      bool behind_batch, const MapOptions& options) {
     const auto seed = static_cast<uint64_t>(n);
     switch (step) {
       case 0:
@@ -114,11 +124,11 @@ class Generator {
       case 4:
         return d.Prefetch(1 + n % 3);
       case 5:
-        return std::exchange(scaled_, true) ? d : d.Map(ScaleTo01("image"));
+        return d.Map(ScaleTo01("image"));
       case 6:
-        return d.Map(Renew);
+        return d.Map(Renew, options);
       default:
-        return d.MapRandom(seed, behind_batch ? AddBatchKey : AddKey);
+        return d.MapRandom(seed, behind_batch ? AddBatchKey : AddKey, options);
     }
   }
 
@@ -188,10 +198,13 @@ TEST_CASE("shares are the rows of the batches that there are without them") {
     const int64_t n = pipeline.batch;
     const int64_t size = generator.Draw(1, std::min<int64_t>(n, 7));
     CAPTURE(size);
+    const bool threads = generator.Draw(0, 1) == 1;
+    CAPTURE(threads);
     std::vector<int64_t> rows(whole.size());
     for (int64_t rank = 0; rank < size; ++rank) {
       CAPTURE(rank);
-      const Dataset dataset = pipeline.dataset.Share(rank, size);
+      const Dataset dataset =
+          (threads ? pipeline.threaded : pipeline.dataset).Share(rank, size);
       CHECK(dataset.cardinality() == pipeline.dataset.cardinality());
       CHECK(dataset.examples_per_epoch() ==
             pipeline.dataset.examples_per_epoch());
@@ -223,7 +236,9 @@ TEST_CASE("a saved position goes on with any number of workers") {
     const auto draw_share = [&](int64_t* rank, int64_t* size) {
       *size = generator.Draw(1, std::min<int64_t>(n, 7));
       *rank = generator.Draw(0, *size - 1);
-      return pipeline.dataset.Share(*rank, *size);
+      const bool threads = generator.Draw(0, 1) == 1;
+      return (threads ? pipeline.threaded : pipeline.dataset)
+          .Share(*rank, *size);
     };
     int64_t rank;
     int64_t size;
@@ -300,7 +315,7 @@ TEST_CASE("a share of nothing has names, dtypes and further dimensions") {
 }
 
 TEST_CASE("a worker maps its own examples alone") {
-  const auto calls = std::make_shared<int64_t>(0);
+  const auto calls = std::make_shared<std::atomic<int64_t>>(0);
   const auto count = [calls](Example&) { ++*calls; };
   const auto batch_and_share = [](const Dataset& dataset) {
     return dataset.Batch(5).Share(1, 3);  // rows 1 and 2
@@ -315,6 +330,12 @@ TEST_CASE("a worker maps its own examples alone") {
     // learn what a share of none looks like.
     CHECK(*calls == 9 * 2 + 1);
   }
+  // On several threads, too.
+  *calls = 0;
+  const Dataset threaded = batch_and_share(
+      Numbers(25).Shuffle(7, 1).Repeat(2).Map(count, {.threads = 3}));
+  CHECK(Read(threaded).size() == 10);
+  CHECK(*calls == 10 * 2);
 }
 
 TEST_CASE("one example to learn from, and the first share") {
@@ -352,7 +373,9 @@ TEST_CASE("an error of one's own examples comes out, others' do not") {
   };
   // Nothing is passed over with the limit 0.
   const Dataset batches =
-      Numbers(8).Map(broken, std::make_shared<BadExamples>(0)).Batch(4);
+      Numbers(8)
+          .Map(broken, {.bad = std::make_shared<BadExamples>(0)})
+          .Batch(4);
   CHECK(Read(batches.Share(1, 2)).size() == 2);
   CHECK(ErrorOf([&] { Read(batches.Share(0, 2)); }) == "five");
 }
@@ -413,10 +436,12 @@ TEST_CASE("what cannot be shared out") {
   const auto may = std::make_shared<BadExamples>(1);
   const auto map = [](Example&) {};
   const std::string why = "passing over bad examples is for one worker";
-  CHECK(Contains(error(numbers.Map(map, may).Batch(2).Prefetch(2), 1, 2), why));
-  CHECK(Contains(ErrorOf([&] { batches.Share(1, 2).Map(map, may); }), why));
-  batches.Share(1, 2).Map(map, std::make_shared<BadExamples>(0));
-  numbers.Map(map, may).Batch(2).Share(0, 1);
+  CHECK(Contains(
+      error(numbers.Map(map, {.bad = may}).Batch(2).Prefetch(2), 1, 2), why));
+  CHECK(Contains(ErrorOf([&] { batches.Share(1, 2).Map(map, {.bad = may}); }),
+                 why));
+  batches.Share(1, 2).Map(map, {.bad = std::make_shared<BadExamples>(0)});
+  numbers.Map(map, {.bad = may}).Batch(2).Share(0, 1);
 }
 
 }  // namespace

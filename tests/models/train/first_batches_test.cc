@@ -258,7 +258,7 @@ TEST_CASE("bad examples are passed over as ever, and told once") {
         if (number % 100 * 37 % 100 >= per_cent) return;
         throw Error(Code::kDataLoss, "bad: " + std::to_string(number));
       };
-      return data.Map(read, run.bad_examples).Batch(run.batch_size);
+      return data.Map(read, {.bad = run.bad_examples}).Batch(run.batch_size);
     };
     return spec;
   };

@@ -84,7 +84,8 @@ std::string Train(const std::string& log_dir, std::unique_ptr<Hook> hook = {}) {
 std::string Lasting(const std::string& log_dir) {
   std::string lines;
   for (const ScalarRow& row : ReadScalars(log_dir).ValueOrThrow()) {
-    const bool speed = row.name == "examples_per_second";
+    const bool speed =
+        row.name == "examples_per_second" || row.name == "input_wait";
     lines += fmt::format("{} {} {} {}\n", row.step, row.set, row.name,
                          speed ? 0 : row.value);
   }
@@ -103,8 +104,8 @@ TEST_CASE("a training's scalars") {
   std::string want, got;
   for (int64_t step = 1; step <= kSteps; ++step) {
     if (step % kLogEvery == 0) {
-      for (const char* name :
-           {"loss", "learning_rate", "examples_per_second", "accuracy"}) {
+      for (const char* name : {"loss", "learning_rate", "examples_per_second",
+                               "input_wait", "accuracy"}) {
         want += fmt::format("{} train {}\n", step, name);
       }
     }
