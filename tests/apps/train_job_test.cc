@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
@@ -13,6 +11,7 @@
 
 #include "io/checkpoint.h"
 #include "tests/support/mnist_program.h"
+#include "tests/support/real_data.h"
 
 namespace sluice {
 namespace {
@@ -222,21 +221,14 @@ TEST_CASE("each by itself, if that is asked for, but not in one folder") {
 
 // Real digits; the synthetic ones above are learnt by anything.
 TEST_CASE("two processes learn MNIST as well as one") {
-  const char* root = std::getenv("SLUICE_TEST_DATA");
-  const std::filesystem::path data =
-      std::filesystem::path(
-          root != nullptr ? root : SLUICE_SOURCE_DIR "/../shared/data") /
-      "mnist";
-  if (!std::filesystem::exists(data)) {
-    MESSAGE("skipped: no " << data.string() << "; set SLUICE_TEST_DATA");
-    return;
-  }
+  const auto data = testing::RealData("mnist");
+  if (!data) return;
   double accuracy[2];
   for (const int size : {1, 2}) {
     const Outcome outcome = testing::RunProgram(
         kLauncher,
         {"-n", std::to_string(size), testing::kMnist, "train", "--data-dir",
-         data.string(), "--model", "mlp", "--epochs", "2", "--json"});
+         *data, "--model", "mlp", "--epochs", "2", "--json"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     accuracy[size - 1] = AccuracyOf(outcome);

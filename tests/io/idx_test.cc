@@ -7,10 +7,10 @@
 #include <zlib.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include "io/gzip.h"
+#include "tests/support/real_data.h"
 
 namespace sluice {
 namespace {
@@ -163,15 +163,8 @@ TEST_CASE("the gzip reader delivers in pieces of any size") {
 
 // The four files as they were before compression, by their known MD5.
 TEST_CASE("the real MNIST") {
-  const char* root = std::getenv("SLUICE_TEST_DATA");
-  const std::filesystem::path folder =
-      std::filesystem::path(
-          root != nullptr ? root : SLUICE_SOURCE_DIR "/../shared/data") /
-      "mnist";
-  if (!std::filesystem::exists(folder)) {
-    MESSAGE("skipped: no " << folder.string() << "; set SLUICE_TEST_DATA");
-    return;
-  }
+  const auto folder = testing::RealData("mnist");
+  if (!folder) return;
   struct Known {
     const char* name;
     std::vector<uint32_t> dims;
@@ -188,7 +181,7 @@ TEST_CASE("the real MNIST") {
       {"t10k-labels-idx1-ubyte", {10000}, "27ae3e4e09519cfbb04c329615203637"},
   };
   for (const Known& known : files) {
-    const auto tensor = ReadIdx((folder / known.name).string() + ".gz");
+    const auto tensor = ReadIdx(*folder + "/" + known.name + ".gz");
     REQUIRE_MESSAGE(tensor.ok(), tensor.status().message());
     const std::string data(static_cast<const char*>(tensor->raw()),
                            tensor->bytes());
