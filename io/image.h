@@ -28,6 +28,11 @@ Result<Tensor> DecodeImage(std::string_view bytes, const std::string& path);
 // the files beside them that macOS keeps its own notes in.
 bool IsImageName(std::string_view name);
 
+// A rectangle of an image, in pixels.
+struct ImagePart {
+  int64_t top = 0, left = 0, height = 0, width = 0;
+};
+
 // In what follows images are uint8 [height,width,channels].
 
 // Linear interpolation between pixels; where it makes the image smaller, over
@@ -46,6 +51,21 @@ Tensor ResizeAndCrop(const Tensor& image, int64_t resize, int64_t crop);
 // side x side and flipped half of the time ("Going Deeper with Convolutions",
 // Szegedy et al., 2015). `key` decides (Dataset::MapRandom).
 Tensor RandomResizedCrop(const Tensor& image, int64_t side, uint64_t key);
+// Which part that is of an image of rows x columns, and whether it is flipped.
+struct RandomPart {
+  ImagePart part;
+  bool flip = false;
+};
+RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key);
+// The same of DecodeImage(bytes, path), to the bit, but of a JPEG little more
+// than the part is decoded. So damage outside the part may go unseen, but not
+// that a file was cut off.
+Result<Tensor> DecodeResizeAndCrop(std::string_view bytes,
+                                   const std::string& path, int64_t resize,
+                                   int64_t crop);
+Result<Tensor> DecodeRandomResizedCrop(std::string_view bytes,
+                                       const std::string& path, int64_t side,
+                                       uint64_t key);
 // Padded by `pad` zeros all around, cut to its size again at a random place and
 // flipped half of the time, as is usual for CIFAR (He et al., 2015).
 Tensor RandomPadCrop(const Tensor& image, int64_t pad, uint64_t key);

@@ -18,6 +18,7 @@
 #include "io/datasets.h"
 #include "io/png.h"
 #include "io/safetensors.h"
+#include "tests/support/real_data.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
@@ -186,6 +187,32 @@ TEST_CASE("augmentation is a function of its key and reaches every place") {
   CHECK(At(RandomResizedCrop(line, 4, 1), 3, 3) == 9);
 }
 
+TEST_CASE("a random resized crop is its part, resized, flipped or not") {
+  const Tensor photo = Picture();
+  const int64_t rows = photo.shape()[0], columns = photo.shape()[1];
+  const auto area = static_cast<double>(rows * columns);
+  int flips = 0;
+  for (uint64_t key = 0; key < 400; ++key) {
+    const RandomPart random = DrawRandomPart(rows, columns, key);
+    const auto [top, left, height, width] = random.part;
+    Tensor want = Resize(Crop(photo, top, left, height, width), 16, 16);
+    if (random.flip) want = FlipHorizontally(want);
+    CHECK(RandomResizedCrop(photo, 16, key).BitEqual(want));
+    flips += random.flip ? 1 : 0;
+    CHECK(top >= 0);
+    CHECK(left >= 0);
+    CHECK(top + height <= rows);
+    CHECK(left + width <= columns);
+    // But for the sides' rounding.
+    const auto h = static_cast<double>(height), w = static_cast<double>(width);
+    CHECK((h + 0.5) * (w + 0.5) >= 0.08 * area);
+    CHECK((w - 0.5) / (h + 0.5) <= 4.0 / 3);
+    CHECK((h - 0.5) / (w + 0.5) <= 4.0 / 3);
+  }
+  CHECK(flips > 150);
+  CHECK(flips < 250);
+}
+
 TEST_CASE("standardising is (x / 255 - mean) / deviation") {
   Example example = {{"image", Picture()}};
   Standardize("image", {0.5, 0.25, 0.125}, {0.5, 0.25, 2}).apply(example);
@@ -263,16 +290,11 @@ TEST_CASE("bad CIFAR-10 files are told") {
 }
 
 TEST_CASE("the real CIFAR-10") {
-  const char* data = std::getenv("SLUICE_TEST_DATA");
-  const std::string packed =
-      std::string(data != nullptr ? data : "../shared/data") + "/cifar10/";
-  if (!std::filesystem::exists(packed + "test_batch.bin.xz")) {
-    MESSAGE("skipped: no ", packed, "test_batch.bin.xz");
-    return;
-  }
+  const auto packed = testing::RealData("cifar10/test_batch.bin.xz");
+  if (!packed) return;
   TemporaryFolder folder;
-  const std::string command = fmt::format("xz -dc '{}test_batch.bin.xz' > '{}'",
-                                          packed, folder / "test_batch.bin");
+  const std::string command =
+      fmt::format("xz -dc '{}' > '{}'", *packed, folder / "test_batch.bin");
   REQUIRE(std::system(command.c_str()) == 0);
   const Dataset test = datasets::Cifar10(folder.path(), Mode::kEval);
   REQUIRE(test.cardinality() == 10'000);

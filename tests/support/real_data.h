@@ -11,16 +11,16 @@
 
 namespace sluice::testing {
 
-// The folder of that name in SLUICE_TEST_DATA, or in shared/data beside the
-// tree; nullopt, saying so, where there is none.
+// The folder or file of that name in SLUICE_TEST_DATA, or in shared/data beside
+// the tree; nullopt, saying so, where there is none.
 inline std::optional<std::string> RealData(const std::string& name) {
   const char* root = std::getenv("SLUICE_TEST_DATA");
-  const std::filesystem::path folder =
+  const std::filesystem::path path =
       std::filesystem::path(
           root != nullptr ? root : SLUICE_SOURCE_DIR "/../shared/data") /
       name;
-  if (std::filesystem::exists(folder)) return folder.string();
-  MESSAGE("skipped: no " << folder.string() << "; set SLUICE_TEST_DATA");
+  if (std::filesystem::exists(path)) return path.string();
+  MESSAGE("skipped: no " << path.string() << "; set SLUICE_TEST_DATA");
   return std::nullopt;
 }
 
