@@ -11,7 +11,6 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kCrcBytes = 4;
-constexpr size_t kHeadBytes = kLengthBytes + kCrcBytes;
 
 void AppendInteger(uint64_t value, size_t bytes, std::string* out) {
   for (size_t i = 0; i < bytes; ++i) {
@@ -44,22 +43,36 @@ void AppendRecord(std::string_view payload, std::string* file) {
   AppendInteger(MaskCrc(Crc32c(payload)), kCrcBytes, file);
 }
 
+Result<uint64_t> RecordLength(std::string_view bytes) {
+  if (bytes.size() < kRecordHeadBytes) {
+    return DataLoss("the file ends within the record");
+  }
+  if (!CrcFits(bytes, kLengthBytes)) {
+    return DataLoss("the checksum of the record's length is wrong");
+  }
+  return ReadInteger(bytes.substr(0, kLengthBytes));
+}
+
+Result<std::string_view> RecordPayload(std::string_view bytes) {
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t length, RecordLength(bytes));
+  const std::string_view body = bytes.substr(kRecordHeadBytes);
+  if (body.size() < kCrcBytes || length > body.size() - kCrcBytes) {
+    return DataLoss("the file ends within the record");
+  }
+  if (!CrcFits(body, length)) {
+    return DataLoss("the checksum of the record is wrong");
+  }
+  return body.substr(0, length);
+}
+
 Result<bool> RecordReader::Next(std::string_view* payload) {
   if (rest_.empty()) return false;
-  const auto bad = [&](std::string_view what) {
-    return DataLoss(
-        fmt::format("{} in the record at byte {}", what, position_));
-  };
-  if (rest_.size() < kHeadBytes) return bad("the file ends");
-  if (!CrcFits(rest_, kLengthBytes)) return bad("wrong checksum of the length");
-  const uint64_t length = ReadInteger(rest_.substr(0, kLengthBytes));
-  std::string_view body = rest_.substr(kHeadBytes);
-  if (body.size() < kCrcBytes || length > body.size() - kCrcBytes) {
-    return bad("the file ends");
+  const auto next = RecordPayload(rest_);
+  if (!next.ok()) {
+    return next.status().WithContext(fmt::format("byte {}", position_));
   }
-  if (!CrcFits(body, length)) return bad("wrong checksum");
-  *payload = body.substr(0, length);
-  const size_t size = kHeadBytes + length + kCrcBytes;
+  *payload = *next;
+  const size_t size = payload->size() + kRecordFrameBytes;
   rest_.remove_prefix(size);
   position_ += size;
   return true;

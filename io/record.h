@@ -8,6 +8,7 @@
 #define SLUICE_IO_RECORD_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,15 +16,26 @@
 
 namespace sluice {
 
+// Bytes of a record before its payload, and around it.
+inline constexpr size_t kRecordHeadBytes = 8 + 4;
+inline constexpr size_t kRecordFrameBytes = kRecordHeadBytes + 4;
+
 void AppendRecord(std::string_view payload, std::string* file);
+
+// The length of the payload of the record that `bytes` begin with. kDataLoss
+// where they end before it, or where its checksum is wrong.
+Result<uint64_t> RecordLength(std::string_view bytes);
+// The payload of that record. kDataLoss also where the bytes end within it or
+// its checksum is wrong.
+Result<std::string_view> RecordPayload(std::string_view bytes);
 
 // Walks the records of a file in memory, which must outlive it.
 class RecordReader {
  public:
   explicit RecordReader(std::string_view file) : rest_(file) {}
 
-  // The next payload, or false at the end. kDataLoss, with the byte position,
-  // when the file ends within a record or a checksum is wrong.
+  // The next payload, or false at the end. Errors of RecordPayload, with the
+  // byte position.
   Result<bool> Next(std::string_view* payload);
 
  private:

@@ -12,6 +12,7 @@
 #include "io/file.h"
 #include "io/record.h"
 #include "io/safetensors.h"
+#include "io/tf_example.h"
 #include "tests/support/pth_bytes.h"
 
 namespace sluice {
@@ -63,6 +64,21 @@ std::string Events() {
   return file;
 }
 
+std::string EncodedExample() {
+  const std::pair<std::string, TfFeature> features[] = {
+      {"image", std::vector<std::string>{"abc", ""}},
+      {"box", std::vector<float>{0.5f, -1}},
+      {"label", std::vector<int64_t>{7, -1}}};
+  return EncodeTfExample(features).ValueOrThrow();
+}
+
+std::string Records() {
+  std::string file;
+  AppendRecord(EncodedExample(), &file);
+  AppendRecord("", &file);
+  return file;
+}
+
 std::string EncodedFrame(const dist::Frame& frame) {
   std::array<std::byte, dist::kFrameBytes> header;
   dist::Encode(frame, header);
@@ -111,9 +127,11 @@ void WriteSeeds(const std::string& dir) {
   Seed(dir + "/pth_fuzz", "pickle", pickle);
   Seed(dir + "/pth_fuzz", "file",
        testing::PthFile(pickle, {{"0", std::string(24, 'a')}}));
-  // Without protobuf there are no events.
+  // Without protobuf there are neither events nor tf.Examples.
   if (EncodeVersionEvent({0, 0}).ok()) {
     Seed(dir + "/event_fuzz", "events", Events());
+    Seed(dir + "/records_fuzz", "records", Records());
+    Seed(dir + "/records_fuzz", "example", EncodedExample());
   }
   Seed(dir + "/graph_text_fuzz", "graph", kGraph);
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));

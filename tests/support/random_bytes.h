@@ -1,0 +1,36 @@
+// Random input for readers of files.
+#ifndef SLUICE_TESTS_SUPPORT_RANDOM_BYTES_H_
+#define SLUICE_TESTS_SUPPORT_RANDOM_BYTES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+
+namespace sluice::testing {
+
+// In [0, n).
+inline size_t Below(std::mt19937& random, size_t n) {
+  return std::uniform_int_distribution<size_t>(0, n - 1)(random);
+}
+
+// True once in so many.
+inline bool Once(std::mt19937& random, size_t in) {
+  return Below(random, in) == 0;
+}
+
+inline std::string RandomBytes(std::mt19937& random, size_t n) {
+  std::string bytes(n, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+// Of every magnitude.
+inline int64_t RandomInt(std::mt19937& random) {
+  const uint64_t bits = uint64_t{random()} << 32 | random();
+  return static_cast<int64_t>(bits >> Below(random, 64));
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_RANDOM_BYTES_H_
