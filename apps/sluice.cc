@@ -1,6 +1,6 @@
 // The tool: prints and rewrites saved graphs, lists what checkpoints and event
-// files hold, compares checkpoints and trainings, lists the ops, and looks at
-// the machine.
+// files hold, compares checkpoints and trainings, lists the ops, looks at the
+// machine, and makes and checks files of training data.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -172,7 +172,7 @@ int Usage(const std::string& message) {
 int Run(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Looks at Sluice's graphs, checkpoints, events, trainings and ops");
+      "Looks at Sluice's graphs, checkpoints, events, trainings, ops and data");
   app.require_subcommand(1);
   app.set_version_flag("--version", "sluice " SLUICE_VERSION);
   AddGraph(app, options);
@@ -180,6 +180,7 @@ int Run(int argc, char** argv) {
   AddReport(app, options);
   AddOps(app, options);
   AddDoctor(app, options);
+  AddData(app, options.exit_code);
   const std::vector<CLI::App*> commands =
       app.get_subcommands([](CLI::App*) { return true; });
   if (argc > 1 && argv[1][0] != '-' &&
@@ -187,7 +188,8 @@ int Run(int argc, char** argv) {
         return c->get_name() == argv[1];
       })) {
     return Usage(fmt::format(
-        "unknown command '{}'; there are graph, inspect, report, ops, doctor",
+        "unknown command '{}'; there are graph, inspect, report, ops, doctor, "
+        "data",
         argv[1]));
   }
   try {

@@ -6,6 +6,10 @@
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+
 namespace sluice::tool {
 
 struct GraphOptions {
@@ -51,6 +55,10 @@ std::string OpsPage();
 
 // Says what this machine has and what this build uses of it.
 void Doctor(bool json);
+
+// Adds the commands of `sluice data` (apps/sluice/data.h), which may set the
+// exit code when they run.
+void AddData(CLI::App& app, int& exit_code);
 
 }  // namespace sluice::tool
 

@@ -1,0 +1,40 @@
+// The commands of `sluice data`, on TFRecord files and what they are made
+// from. Each prints its results on stdout, how far it is on stderr every ten
+// seconds, and throws Error. At least one thread; results do not depend on how
+// many.
+#ifndef SLUICE_APPS_SLUICE_DATA_H_
+#define SLUICE_APPS_SLUICE_DATA_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice::tool {
+
+struct MakeDataOptions {
+  std::string folder;  // as ListImages reads it
+  std::string out;
+  std::string part = "train";
+  int64_t shards = 0;  // 0: by size
+  int threads = 1;
+  bool json = false;
+};
+// Writes the pictures of a folder as shards of image records, or those of them
+// that an earlier run did not come to.
+void MakeData(const MakeDataOptions& options);
+
+// Prints the features of the first records of a file, or of a folder's first
+// part.
+void ShowData(const std::string& path, int64_t records, bool json);
+
+// Looks at every record of files and folders, and prints which are bad. Returns
+// whether none is.
+bool CheckData(const std::vector<std::string>& paths, int threads, bool json);
+
+// Prints what the pictures of a part are like.
+void PrintDataStatistics(const std::string& folder, const std::string& part,
+                         int threads, bool json);
+
+}  // namespace sluice::tool
+
+#endif  // SLUICE_APPS_SLUICE_DATA_H_

@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "apps/sluice/data.h"
+#include "apps/sluice/data_parallel.h"
+#include "apps/sluice/data_plan.h"
+#include "apps/sluice/json.h"
+#include "engine/status.h"
+#include "io/file.h"
+#include "io/image_list.h"
+#include "io/image_records.h"
+#include "io/record_files.h"
+
+namespace sluice::tool {
+namespace {
+
+constexpr const char* kClassNames = "labels.txt";
+constexpr const char* kLock = "data.lock";
+constexpr size_t kBufferBytes = 4 << 20;
+
+FileSystem& Files() {
+  return FileSystem::Posix();
+}
+
+// The name of a file until it is whole (IsTemporaryName).
+std::string TemporaryName(const std::string& path) {
+  return fmt::format("{}.tmp-{}", path, getpid());
+}
+
+Status WriteRecords(const DataPlan& plan, int64_t shard,
+                    const std::string& path, Progress& progress,
+                    std::string* index) {
+  SLUICE_ASSIGN_OR_RETURN(const auto file, Files().Create(path));
+  std::vector<uint64_t> offsets;
+  uint64_t size = 0;  // of what was written before the buffer
+  std::string buffer;
+  const auto flush = [&] {
+    size += buffer.size();
+    Status status = file->Append(buffer);
+    buffer.clear();
+    return status;
+  };
+  for (int64_t i = plan.Begin(shard); i < plan.Begin(shard + 1); ++i) {
+    offsets.push_back(size + buffer.size());
+    SLUICE_RETURN_IF_ERROR(plan.Append(i, &buffer));
+    if (buffer.size() >= kBufferBytes) SLUICE_RETURN_IF_ERROR(flush());
+    progress.Add(1);
+  }
+  SLUICE_RETURN_IF_ERROR(flush());
+  *index = RecordIndexText(offsets, size);
+  SLUICE_RETURN_IF_ERROR(file->Sync());
+  return file->Close();
+}
+
+Status WriteShard(const DataPlan& plan, int64_t shard, Progress& progress) {
+  const std::string path = plan.PathOf(shard);
+  const std::string index_path = path + ".idx";
+  const std::string temporary = TemporaryName(path);
+  std::string index;
+  if (Status status = WriteRecords(plan, shard, temporary, progress, &index);
+      !status.ok()) {
+    // The first error is the one to report.
+    if (Files().Exists(temporary)) (void)Files().Remove(temporary);
+    return status;
+  }
+  // An old one would say that the shard is whole, or lead astray in it.
+  if (Files().Exists(index_path)) {
+    SLUICE_RETURN_IF_ERROR(Files().Remove(index_path));
+  }
+  SLUICE_RETURN_IF_ERROR(Files().Rename(temporary, path));
+  SLUICE_RETURN_IF_ERROR(Files().SyncDirectory(ParentDirectory(path)));
+  return Files().WriteAtomically(index_path, index);
+}
+
+std::unique_ptr<FileLock> Lock(const std::string& out) {
+  auto lock =
+      Files().Lock(JoinPath(out, kLock), fmt::format("process {}", getpid()));
+  if (lock.status().code() == Code::kFailedPrecondition) {
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("'{}' is being written by another run ({}); wait "
+                            "for its end or choose another folder",
+                            out, lock.status().message()));
+  }
+  return std::move(lock).ValueOrThrow();
+}
+
+// What a run that was killed has left. Call it under the lock.
+void RemoveTemporaries(const std::string& out) {
+  for (const std::string& name : Files().List(out).ValueOrThrow()) {
+    const bool ours = std::any_of(
+        kImageRecordParts.begin(), kImageRecordParts.end(),
+        [&](std::string_view part) { return name.starts_with(part); });
+    if ((ours || name.starts_with(kClassNames)) && IsTemporaryName(name)) {
+      ThrowIfError(Files().Remove(JoinPath(out, name)));
+    }
+  }
+}
+
+// Those of labels.txt; none where there is none yet, or no folder.
+std::vector<std::string> NamesIn(const std::string& out) {
+  if (!Files().Exists(out)) return {};
+  return ReadClassNames(out).ValueOrThrow();
+}
+
+// The pictures, their classes numbered as in OUT already.
+ImageList ListNumbered(const MakeDataOptions& options) {
+  const std::vector<std::string> names = NamesIn(options.out);
+  if (names.empty()) return ListImages(options.folder);
+  try {
+    return ListImages(options.folder, names);
+  } catch (const Error& error) {
+    throw Error(error.status().WithContext(
+        fmt::format("with the classes that '{}' has", options.out)));
+  }
+}
+
+// Another part's classes have names of labels.txt, or numbers alone.
+void CheckOtherParts(const MakeDataOptions& options) {
+  for (const std::string_view part : kImageRecordParts) {
+    const std::string plan = JoinPath(options.out, std::string(part) + ".json");
+    if (part == options.part || !Files().Exists(plan)) continue;
+    throw Error(
+        Code::kFailedPrecondition,
+        fmt::format("the classes of '{}' have names, those of '{}' have "
+                    "numbers alone; choose another folder, or write their "
+                    "names into '{}'",
+                    options.folder, plan, JoinPath(options.out, kClassNames)));
+  }
+}
+
+void WriteClassNames(const MakeDataOptions& options,
+                     const std::vector<std::string>& names) {
+  const std::vector<std::string> there = NamesIn(options.out);
+  if (there == names) return;
+  if (!there.empty()) {
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("'{}' was changed meanwhile; start this again",
+                            JoinPath(options.out, kClassNames)));
+  }
+  CheckOtherParts(options);
+  std::string text;
+  for (const std::string& name : names) {
+    const size_t end = name.find_first_of("\r\n");
+    if (end != std::string::npos) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}': a line ends within the name of the class "
+                              "'{}'; rename its folder",
+                              options.folder, name.substr(0, end)));
+    }
+    text += name + "\n";
+  }
+  ThrowIfError(
+      Files().WriteAtomically(JoinPath(options.out, kClassNames), text));
+}
+
+// Writes the shards that are not there and returns how many are.
+int64_t WriteMissing(const DataPlan& plan, int threads) {
+  std::vector<int64_t> missing;
+  int64_t pictures = 0;
+  for (int64_t s = 0; s < plan.shards(); ++s) {
+    if (plan.IsWhole(s)) continue;
+    missing.push_back(s);
+    pictures += plan.Begin(s + 1) - plan.Begin(s);
+  }
+  const auto n = static_cast<int64_t>(missing.size());
+  Progress progress(pictures, "pictures");
+  ThrowIfError(ForEach(n, threads, [&](int64_t i) {
+    return WriteShard(plan, missing[i], progress);
+  }));
+  return plan.shards() - n;
+}
+
+}  // namespace
+
+void MakeData(const MakeDataOptions& options) {
+  ImageList list = ListNumbered(options);
+  ThrowIfError(Files().MakeDirectories(options.out));
+  const auto lock = Lock(options.out);
+  RemoveTemporaries(options.out);
+  DataPlan plan(std::move(list), JoinPath(options.out, options.part));
+  plan.Cut(options.shards);
+  WriteClassNames(options, plan.list().class_names);
+  plan.Save();
+  const int64_t kept = WriteMissing(plan, options.threads);
+
+  size_t bytes = 0;
+  for (int64_t s = 0; s < plan.shards(); ++s) {
+    bytes += Files().Size(plan.PathOf(s)).ValueOrThrow();
+  }
+  if (options.json) {
+    PrintJson({{"part", options.part},
+               {"records", plan.records()},
+               {"bytes", bytes},
+               {"shards", plan.shards()},
+               {"kept", kept},
+               {"classes", plan.list().classes}});
+    return;
+  }
+  fmt::print("{}: {} records of {} classes, {} bytes in {} shards{}\n",
+             JoinPath(options.out, options.part), plan.records(),
+             plan.list().classes, bytes, plan.shards(),
+             kept == 0 ? "" : fmt::format(", {} of them made before", kept));
+}
+
+}  // namespace sluice::tool

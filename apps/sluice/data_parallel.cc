@@ -1,0 +1,72 @@
+#include "apps/sluice/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "engine/caught.h"
+
+namespace sluice::tool {
+
+Status ForEach(int64_t n, int threads,
+               const std::function<Status(int64_t)>& work) {
+  std::atomic<int64_t> next = 0;
+  std::atomic<bool> failed = false;
+  Mutex mutex;
+  int64_t lowest = n;  // that failed
+  Status error;
+  const auto run = [&] {
+    while (!failed) {
+      const int64_t i = next++;
+      if (i >= n) return;
+      Status status;
+      try {
+        status = work(i);
+      } catch (...) {
+        status = CaughtStatus();
+      }
+      if (status.ok()) continue;
+      failed = true;
+      MutexLock lock(mutex);
+      if (i > lowest) continue;
+      lowest = i;
+      error = std::move(status);
+    }
+  };
+  std::vector<std::thread> others;
+  for (int64_t t = 1; t < std::min<int64_t>(threads, n); ++t)
+    others.emplace_back(run);
+  run();
+  for (std::thread& thread : others) thread.join();
+  return error;
+}
+
+Progress::Progress(int64_t total, std::string what)
+    : total_(total), what_(std::move(what)), thread_([this] { Run(); }) {}
+
+Progress::~Progress() {
+  {
+    MutexLock lock(mutex_);
+    end_ = true;
+  }
+  ended_.NotifyAll();
+  thread_.join();
+}
+
+void Progress::Run() {
+  constexpr std::chrono::seconds kPeriod(10);
+  auto next = std::chrono::steady_clock::now() + kPeriod;
+  MutexLock lock(mutex_);
+  while (!end_) {
+    if (ended_.WaitUntil(mutex_, next)) continue;
+    fmt::print(stderr, "sluice data: {} of {} {}\n", done_.load(), total_,
+               what_);
+    next += kPeriod;
+  }
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,177 @@
+#include "apps/sluice/data_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "apps/sluice/json.h"
+#include "engine/ceil_div.h"
+#include "engine/json_object.h"
+#include "io/counter_random.h"
+#include "io/crc32c.h"
+#include "io/file.h"
+#include "io/image_records.h"
+#include "io/record.h"
+
+namespace sluice::tool {
+namespace {
+
+constexpr uint64_t kSeed = 0;
+// Few enough files for any file system, and enough of them to be shared out
+// among readers.
+constexpr int64_t kShardBytes = 128'000'000;
+
+FileSystem& Files() {
+  return FileSystem::Posix();
+}
+
+}  // namespace
+
+DataPlan::DataPlan(ImageList list, std::string base)
+    : list_(std::move(list)),
+      base_(std::move(base)),
+      order_(list_.paths.size()) {
+  std::iota(order_.begin(), order_.end(), uint32_t{0});
+  CounterRandom random(kSeed);
+  for (auto left = static_cast<uint32_t>(order_.size()); left > 1; --left) {
+    std::swap(order_[left - 1], order_[random.Below(left)]);
+  }
+  for (const uint32_t picture : order_) {
+    std::error_code none;
+    const auto size = std::filesystem::file_size(list_.paths[picture], none);
+    sizes_.push_back(none ? -1 : static_cast<int64_t>(size));
+  }
+}
+
+void DataPlan::Cut(int64_t shards) {
+  if (shards > records()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("got {} shards, wanted at most one per picture: "
+                            "'{}' has {}",
+                            shards, list_.directory, records()));
+  }
+  const std::vector<std::string> there = ShardsThere();
+  if (there.empty()) {
+    shards_ = shards == 0 ? DefaultShards() : shards;
+    return;
+  }
+  if (!Files().Exists(Path())) {
+    Refuse(fmt::format("'{}' is there without '{}'", there[0], Path()));
+  }
+  const std::vector<std::string> identities = SavedIdentities();
+  const auto cut = static_cast<int64_t>(identities.size());
+  if (shards != 0 && shards != cut) {
+    Refuse(
+        fmt::format("'{}' is one of {} shards, got --shards {}: leave it "
+                    "out",
+                    there[0], cut, shards));
+  }
+  shards_ = cut;
+  CheckShards(there, identities);
+}
+
+void DataPlan::Save() const {
+  Json identities = Json::array();
+  for (int64_t s = 0; s < shards_; ++s) identities.push_back(IdentityOf(s));
+  const Json plan = {{"records", records()}, {"shards", identities}};
+  ThrowIfError(Files().WriteAtomically(Path(), plan.dump() + "\n"));
+}
+
+std::string DataPlan::PathOf(int64_t shard) const {
+  return fmt::format("{}-{:05}-of-{:05}", base_, shard, shards_);
+}
+
+bool DataPlan::IsWhole(int64_t shard) const {
+  const std::string path = PathOf(shard);
+  return Files().Exists(path) && Files().Exists(path + ".idx");
+}
+
+Status DataPlan::Append(int64_t record, std::string* file) const {
+  const uint32_t picture = order_[record];
+  const std::string& path = list_.paths[picture];
+  const int64_t label = list_.labels[picture];
+  SLUICE_ASSIGN_OR_RETURN(const std::string encoded, Files().Read(path));
+  ImageRecord image = {encoded, label};
+  if (!list_.class_names.empty()) image.class_name = list_.class_names[label];
+  image.file = list_.Relative(picture);
+  const auto bytes = EncodeImageRecord(image);
+  if (!bytes.ok()) {
+    return bytes.status().WithContext(fmt::format("'{}'", path));
+  }
+  AppendRecord(*bytes, file);
+  return {};
+}
+
+int64_t DataPlan::DefaultShards() const {
+  int64_t bytes = 0;
+  for (const int64_t size : sizes_) bytes += std::max<int64_t>(size, 0);
+  return std::clamp<int64_t>(CeilDiv(bytes, kShardBytes), 1, records());
+}
+
+std::string DataPlan::IdentityOf(int64_t shard) const {
+  std::string text;
+  for (int64_t i = Begin(shard); i < Begin(shard + 1); ++i) {
+    text += fmt::format("{}\n{}\n{}\n", list_.Relative(order_[i]),
+                        list_.labels[order_[i]], sizes_[i]);
+  }
+  return fmt::format("{:08x}", Crc32c(text));
+}
+
+void DataPlan::CheckShards(const std::vector<std::string>& there,
+                           const std::vector<std::string>& identities) const {
+  std::vector<std::string> planned;
+  for (int64_t s = 0; s < shards_; ++s) {
+    planned.push_back(PathOf(s));
+    if (!std::binary_search(there.begin(), there.end(), planned[s])) continue;
+    // Too few pictures for so many shards leave some without any.
+    if (shards_ > records() || identities[s] != IdentityOf(s)) {
+      Refuse(fmt::format("'{}' was made from other pictures than '{}' has now",
+                         planned[s], list_.directory));
+    }
+  }
+  std::sort(planned.begin(), planned.end());
+  std::vector<std::string> strange;
+  std::set_difference(there.begin(), there.end(), planned.begin(),
+                      planned.end(), std::back_inserter(strange));
+  if (!strange.empty()) {
+    Refuse(fmt::format("'{}' is none of the {} shards of '{}'", strange[0],
+                       shards_, Path()));
+  }
+}
+
+std::vector<std::string> DataPlan::ShardsThere() const {
+  const std::string out = ParentDirectory(base_);
+  const std::string prefix =
+      std::filesystem::path(base_).filename().string() + "-";
+  std::vector<std::string> shards;
+  for (const std::string& name : Files().List(out).ValueOrThrow()) {
+    if (name.starts_with(prefix) && name.find("-of-") != std::string::npos &&
+        !name.ends_with(".idx") && !IsTemporaryName(name)) {
+      shards.push_back(base_ + name.substr(prefix.size() - 1));
+    }
+  }
+  return shards;
+}
+
+std::vector<std::string> DataPlan::SavedIdentities() const {
+  const auto plan = JsonObject::Parse(Files().Read(Path()).ValueOrThrow());
+  if (plan.ok()) {
+    auto identities = plan->Strings("shards");
+    if (identities.ok() && !identities->empty()) return *identities;
+  }
+  Refuse(fmt::format("'{}' is damaged", Path()));
+}
+
+void DataPlan::Refuse(const std::string& why) const {
+  throw Error(
+      Code::kFailedPrecondition,
+      fmt::format("{}; remove '{}' and the shards '{}-*', or choose another "
+                  "folder",
+                  why, Path(), base_));
+}
+
+}  // namespace sluice::tool

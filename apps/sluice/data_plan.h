@@ -1,0 +1,72 @@
+// Which pictures `sluice data make` writes into which shard. In OUT there are,
+// for a part of N shards:
+//   labels.txt                names of the classes, where they have any
+//   PART.json                 the plan, before any shard
+//   PART-00000-of-0000N       a shard, whole once it has this name,
+//   PART-00000-of-0000N.idx   and where its records are: after it
+//   data.lock                 held by who writes
+// So a run that ended at any instant can be taken up by another one.
+#ifndef SLUICE_APPS_SLUICE_DATA_PLAN_H_
+#define SLUICE_APPS_SLUICE_DATA_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/json_object.h"
+#include "engine/status.h"
+#include "io/image_list.h"
+
+namespace sluice::tool {
+
+// Immutable but for the number of shards; then thread-safe. Functions that
+// return no Status throw Error.
+class DataPlan {
+ public:
+  // Shuffles the list, always in the same way, and asks for the files' sizes.
+  // `base` is OUT/PART.
+  DataPlan(ImageList list, std::string base);
+
+  // Where none are wanted, 0, as many as were written before, or else one for
+  // each 128 MB of pictures. What was written before must be shards of this
+  // plan: kFailedPrecondition, saying what to do.
+  void Cut(int64_t shards);
+  // Writes PART.json.
+  void Save() const;
+
+  const ImageList& list() const { return list_; }
+  int64_t records() const { return static_cast<int64_t>(order_.size()); }
+  int64_t shards() const { return shards_; }
+  // A shard's first record.
+  int64_t Begin(int64_t shard) const { return records() * shard / shards_; }
+  std::string PathOf(int64_t shard) const;
+  // Has it been written, with its .idx?
+  bool IsWhole(int64_t shard) const;
+  // Appends a record, framed, to the bytes of a file. Errors name the picture.
+  Status Append(int64_t record, std::string* file) const;
+
+ private:
+  std::string Path() const { return base_ + ".json"; }
+  int64_t DefaultShards() const;
+  // A checksum of its pictures' names, labels and sizes.
+  std::string IdentityOf(int64_t shard) const;
+  void CheckShards(const std::vector<std::string>& there,
+                   const std::vector<std::string>& identities) const;
+  // Files that are shards of the part by their names, whoever wrote them.
+  std::vector<std::string> ShardsThere() const;
+  // The shards' identities in the PART.json that is there.
+  std::vector<std::string> SavedIdentities() const;
+  // The error that ends with what to do about it.
+  [[noreturn]] void Refuse(const std::string& why) const;
+
+  const ImageList list_;
+  const std::string base_;
+  std::vector<uint32_t> order_;  // of the list's pictures
+  std::vector<int64_t> sizes_;   // in this order, bytes; -1: unknown
+  int64_t shards_ = 1;
+};
+
+}  // namespace sluice::tool
+
+#endif  // SLUICE_APPS_SLUICE_DATA_PLAN_H_
