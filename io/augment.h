@@ -1,0 +1,67 @@
+// Random changes of training pictures, by name.
+#ifndef SLUICE_IO_AUGMENT_H_
+#define SLUICE_IO_AUGMENT_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/tensor.h"
+
+namespace sluice {
+
+// What is done to each picture, in the order written, such as
+// "randaugment(2,9),erasing(0.25)":
+//   text     = [part {"," part}]          blanks between tokens do not matter
+//   part     = name ["(" [number {"," number}] ")"]
+// Arguments left out have the values below, which are torchvision's.
+//   randaugment(num_ops=2, magnitude=9)
+//     That many operations (1 to 14) one after another, each drawn from 14:
+//     identity, shears, translations, rotation, brightness, colour, contrast,
+//     sharpness, posterize, solarize, autocontrast and equalize. Magnitude 0 to
+//     30 is how much; where there are two directions, one is drawn
+//     ("RandAugment: Practical automated data augmentation with a reduced
+//     search space", Cubuk et al., 2020; torchvision's RandAugment of a PIL
+//     image, with nearest pixels and black around).
+//   erasing(p=0.5)
+//     With probability p a rectangle of 2 to 33 % of the area and a ratio of
+//     height to width of 0.3 to 3.3 becomes the mean colour ("Random Erasing
+//     Data Augmentation", Zhong et al., 2020; torchvision's RandomErasing with
+//     value=0 behind Normalize).
+//   jitter(brightness, contrast=0, saturation=0, hue=0)
+//     Each times a factor from max(0, 1 - x) to 1 + x, at most 10; the hue
+//     turned by -x to x, at most 0.5, of the circle; in random order
+//     (torchvision's ColorJitter of a PIL image).
+class Augmentation {
+ public:
+  Augmentation() = default;  // changes nothing, as that of an empty text
+
+  // `mean` is that of the colours, 0 to 1 by channel, as for Standardize.
+  // kInvalidArgument naming the part that is wrong and what is possible.
+  static Result<Augmentation> Parse(std::string_view text,
+                                    const std::array<double, 3>& mean);
+  // With all arguments and without blanks; Parse makes the same of it.
+  std::string ToString() const;
+
+  // Of uint8 [height,width,3], of any size; throws Error for another. A
+  // function of the image and the key (Dataset::MapRandom). What a part draws
+  // does not depend on the others, but on how many of its name come before it.
+  Tensor Apply(const Tensor& image, uint64_t key) const;
+
+ private:
+  struct Part {
+    size_t kind = 0;  // in the table of augment.cc
+    std::vector<double> arguments;
+  };
+  class Parser;
+
+  std::vector<Part> parts_;
+  std::array<uint8_t, 3> mean_{};
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_AUGMENT_H_
