@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "apps/resnet50/pictures.h"
+#include "apps/resnet50/sizing.h"
 #include "graph/builder.h"
 #include "io/image.h"
 #include "models/cli/main.h"
@@ -21,17 +22,12 @@ namespace {
 using namespace sluice;            // NOLINT: a program
 using namespace sluice::resnet50;  // NOLINT: its own
 
-// Of ImageNet's and CIFAR-10's training pictures, red, green and blue.
-constexpr std::array<double, 3> kImageNetMean = {0.485, 0.456, 0.406};
-constexpr std::array<double, 3> kImageNetDeviation = {0.229, 0.224, 0.225};
-constexpr std::array<double, 3> kCifarMean = {0.4914, 0.4822, 0.4465};
-constexpr std::array<double, 3> kCifarDeviation = {0.2470, 0.2435, 0.2616};
-
 Dataset Input(const RunContext& run) {
-  const RowwiseMap standardize =
-      Small(run) ? Standardize("image", kCifarMean, kCifarDeviation)
-                 : Standardize("image", kImageNetMean, kImageNetDeviation);
-  return Examples(run).Map(standardize).Batch(run.batch_size).Prefetch(2);
+  const Colours& colours = ColoursOf(Small(run));
+  return Examples(run)
+      .Map(Standardize("image", colours.mean, colours.deviation))
+      .Batch(run.batch_size)
+      .Prefetch(2);
 }
 
 // --- Model -------------------------------------------------------------------
@@ -115,10 +111,16 @@ void Defaults(RunContext& run) {
     throw Error(Code::kInvalidArgument,
                 "--ema and --label-smoothing must be less than 1");
   }
+  AugmentationOf(small, run);
+  if (source == Source::kSynthetic && !run.flag("augment").empty()) {
+    throw Error(Code::kInvalidArgument,
+                "--augment changes pictures, not the noise of --data "
+                "synthetic");
+  }
   if (KeptBack(run) > 0) {
     if (source != Source::kFolder) {
       throw Error(Code::kInvalidArgument,
-                  "--validation-split is for --data FOLDER");
+                  "--validation-split is for --data with a folder of pictures");
     }
     if (const auto val = Part(run, "val")) {
       throw Error(Code::kInvalidArgument,
@@ -152,8 +154,9 @@ int main(int argc, char** argv) {
        .optimizer = Train,
        .flags = {{"data",
                   "synthetic, cifar10 (with --data-dir), or a folder with one "
-                  "sub-folder per class, or with images and labels.csv; its "
-                  "own sub-folders train and val are used where it has them",
+                  "sub-folder per class, or with images and labels.csv, whose "
+                  "own sub-folders train and val are used where it has them; "
+                  "or one of records, train-NNNNN-of-MMMMM and validation-...",
                   "synthetic",
                   {"synthetic", "cifar10"},
                   Flag::Kind::kData},
@@ -162,7 +165,17 @@ int main(int argc, char** argv) {
                   "for CIFAR",
                   "resnet50", ResNetNames()},
                  {"classes", "How many; 0: as the data have", "0"},
+                 {"label-offset",
+                  "The label of the first class in records; in some of "
+                  "ImageNet's it is 1",
+                  "0",
+                  {"0", "1"}},
                  {"label-smoothing", "Of training (default: 0.1, CIFAR 0)", ""},
+                 {"augment",
+                  "Random changes of training pictures beyond cropping and "
+                  "flipping, such as 'randaugment(2,9),erasing(0.25)' or "
+                  "'jitter(0.4,0.4,0.4,0.1)'",
+                  ""},
                  {"class-weights",
                   "Of the loss in training: CLASS=WEIGHT, several with commas "
                   "between them, or balanced, by how many pictures each has; "

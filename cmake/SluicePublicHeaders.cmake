@@ -52,6 +52,7 @@ set(SLUICE_PUBLIC_HEADERS
   graph/session/session.h
   graph/step_request.h
   graph/text/text.h
+  io/augment.h
   io/bad_examples.h
   io/checkpoint.h
   io/cifar.h
@@ -64,7 +65,11 @@ set(SLUICE_PUBLIC_HEADERS
   io/idx.h
   io/image.h
   io/image_list.h
+  io/image_records.h
+  io/record.h
+  io/record_files.h
   io/safetensors.h
+  io/tf_example.h
   models/cli/main.h
   models/nn/class_weights.h
   models/nn/initializers.h

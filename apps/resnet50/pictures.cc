@@ -10,9 +10,12 @@
 #include <set>
 #include <sstream>
 
+#include "apps/resnet50/records.h"
+#include "apps/resnet50/sizing.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/image_list.h"
+#include "io/image_records.h"
 #include "models/cli/console.h"
 #include "models/nn/class_weights.h"
 #include "models/zoo/resnet.h"
@@ -20,7 +23,6 @@
 namespace sluice::resnet50 {
 namespace {
 
-constexpr int64_t kResize = 256, kCrop = 224, kCifarSide = 32;
 // Or one batch, where that is more.
 constexpr int64_t kSyntheticPictures = 256;
 constexpr int64_t kImageNetClasses = 1000;
@@ -34,7 +36,8 @@ const std::vector<std::string> kCifarNames = {
 Source SourceOf(const RunContext& run) {
   const std::string& data = run.flag("data");
   if (data == "synthetic") return Source::kSynthetic;
-  return data == "cifar10" ? Source::kCifar10 : Source::kFolder;
+  if (data == "cifar10") return Source::kCifar10;
+  return HasImageRecords(data) ? Source::kRecords : Source::kFolder;
 }
 
 bool Small(const RunContext& run) {
@@ -106,11 +109,16 @@ namespace {
 
 // How many classes the data have; nullopt where they say nothing of it.
 std::optional<int64_t> ClassesOfData(const RunContext& run) {
-  if (SourceOf(run) != Source::kFolder) return std::nullopt;
+  const Source source = SourceOf(run);
+  if (source != Source::kFolder && source != Source::kRecords) {
+    return std::nullopt;
+  }
   if (const size_t known = run.class_names.size()) {
     return static_cast<int64_t>(known);
   }
-  return TrainingPictures(run).training.classes;
+  if (source == Source::kFolder) return TrainingPictures(run).training.classes;
+  const size_t named = RecordClassNames(run).size();
+  return named > 0 ? std::optional<int64_t>(named) : std::nullopt;
 }
 
 }  // namespace
@@ -226,31 +234,39 @@ Dataset SyntheticPictures(const RunContext& run) {
 // Reads the picture that an index stands for.
 class Reader {
  public:
-  Reader(ImageList list, bool small, bool training)
+  Reader(ImageList list, const Sizing& sizing)
       : list_(std::make_shared<const ImageList>(std::move(list))),
-        small_(small),
-        training_(training) {}
+        sizing_(sizing) {}
 
   void operator()(Example& example, uint64_t key) const {
     const std::string& path = list_->paths[example["index"].IntAt(0)];
-    const Tensor picture = ReadImage(path).ValueOrThrow();
-    const int64_t side = small_ ? kCifarSide : kCrop;
-    const int64_t resize = small_ ? kCifarSide : kResize;
-    example = {{"image", training_ ? RandomResizedCrop(picture, side, key)
-                                   : ResizeAndCrop(picture, resize, side)},
+    const std::string bytes = FileSystem::Posix().Read(path).ValueOrThrow();
+    example = {{"image", sizing_(bytes, path, key)},
                {"label", example["label"]}};
   }
 
  private:
   std::shared_ptr<const ImageList> list_;
-  bool small_, training_;
+  Sizing sizing_;
 };
+
+MapOptions ReadOptions(const RunContext& run) {
+  return {.bad = run.bad_examples, .threads = run.input_threads};
+}
 
 Dataset FromFiles(ImageList list, const RunContext& run) {
   const Dataset indices = Shuffled(Indices(list), run);
   return indices.MapRandom(run.seed,
-                           Reader(std::move(list), Small(run), run.training()),
-                           run.bad_examples);
+                           Reader(std::move(list), Sizing(Small(run), run)),
+                           ReadOptions(run));
+}
+
+Dataset FromRecords(const RunContext& run) {
+  const RecordPictures pictures(run);
+  return Shuffled(pictures.Numbers(), run)
+      .MapRandom(run.seed,
+                 pictures.ToPicture(Sizing(Small(run), run), Classes(run)),
+                 ReadOptions(run));
 }
 
 }  // namespace
@@ -267,14 +283,21 @@ Dataset Examples(const RunContext& run) {
       return SyntheticPictures(run);
     case Source::kFolder:
       return FromFiles(Pictures(run), run);
+    case Source::kRecords:
+      return FromRecords(run);
     case Source::kCifar10:
       break;
   }
   Dataset cifar = Shuffled(datasets::Cifar10(run.data_dir, run.mode), run);
   if (!run.training()) return cifar;
-  return cifar.MapRandom(run.seed, [](Example& example, uint64_t key) {
-    example["image"] = RandomPadCrop(example["image"], 4, key);
-  });
+  return cifar.MapRandom(run.seed,
+                         [augmentation = AugmentationOf(true, run)](
+                             Example& example, uint64_t key) {
+                           Tensor& image = example["image"];
+                           image = augmentation.Apply(
+                               RandomPadCrop(image, 4, key), key);
+                         },
+                         {.threads = run.input_threads});
 }
 
 std::vector<double> ClassWeights(const RunContext& run) {
@@ -286,8 +309,8 @@ std::vector<double> ClassWeights(const RunContext& run) {
   }
   if (SourceOf(run) != Source::kFolder) {
     throw Error(Code::kInvalidArgument,
-                "--class-weights balanced is for --data FOLDER; of other data "
-                "all classes have as many pictures");
+                "--class-weights balanced is for --data with a folder of "
+                "pictures; give numbers");
   }
   std::vector<int64_t> counts(classes);
   for (const int64_t label : TrainingPictures(run).training.labels) {
@@ -307,6 +330,7 @@ std::vector<std::string> ExampleNames(const RunContext& run) {
 }
 
 std::string EvaluatedOn(const RunContext& run) {
+  if (SourceOf(run) == Source::kRecords) return RecordsEvaluatedOn(run);
   if (SourceOf(run) != Source::kFolder || Part(run, "val")) return "test";
   const double kept_back = KeptBack(run);
   const ImageList all = BesideVal(run);
@@ -340,6 +364,8 @@ std::vector<std::string> ClassNames(const RunContext& run) {
       return kCifarNames;
     case Source::kFolder:
       return TrainingPictures(run).training.class_names;
+    case Source::kRecords:
+      return RecordClassNames(run);
     case Source::kSynthetic:
       break;
   }

@@ -1,5 +1,6 @@
 // The pictures that resnet50 trains on, evaluates on and predicts for, as its
-// flags say: synthetic ones, CIFAR-10's, or those of a folder.
+// flags say: synthetic ones, CIFAR-10's, or those of a folder, as files or in
+// records.
 #ifndef SLUICE_APPS_RESNET50_PICTURES_H_
 #define SLUICE_APPS_RESNET50_PICTURES_H_
 
@@ -13,7 +14,7 @@
 
 namespace sluice::resnet50 {
 
-enum class Source : uint8_t { kSynthetic, kCifar10, kFolder };
+enum class Source : uint8_t { kSynthetic, kCifar10, kFolder, kRecords };
 Source SourceOf(const RunContext& run);
 
 // Whether pictures are CIFAR-sized (32 x 32) rather than ImageNet-sized

@@ -19,27 +19,7 @@ using testing::LastObject;
 using testing::Outcome;
 using testing::RunResNet50;
 using testing::TemporaryFolder;
-
-// Pictures of one colour per class, under a folder for each of `classes`: class
-// names tell their colours.
-void WriteClasses(const std::string& folder,
-                  const std::vector<std::string>& classes, int count) {
-  for (const std::string& name : classes) {
-    std::filesystem::create_directories(fmt::format("{}/{}", folder, name));
-    uint32_t colour = 0;
-    for (const char c : name) colour = colour * 31 + static_cast<uint8_t>(c);
-    for (int i = 0; i < count; ++i) {
-      Tensor image(DType::kUInt8, {32, 32, 3});
-      for (int64_t k = 0; k < image.elements(); ++k) {
-        image.data<uint8_t>()[k] =
-            static_cast<uint8_t>((colour >> (8 * (k % 3))) + (k * 7 + i) % 16);
-      }
-      std::ofstream(fmt::format("{}/{}/{}.png", folder, name, i),
-                    std::ios::binary)
-          << EncodePng(image).ValueOrThrow();
-    }
-  }
-}
+using testing::WriteClasses;
 
 // Four classes that are learnt, in `train` and `val`.
 struct Learnt {
@@ -222,7 +202,7 @@ TEST_CASE("without pictures to test on, that is said, or some are kept back") {
   CheckResNet50Error(train({"--validation-split", "1"}), 2,
                      "a number from 0 to 0.9");
   CheckResNet50Error(RunResNet50({"train", "--validation-split", "0.1"}), 2,
-                     "is for --data FOLDER");
+                     "is for --data with a folder");
   CheckResNet50Error(train({"--validation-split", "0.0001"}), 1,
                      "too few pictures");
   WriteClasses(folder / "data/val", {"ant"}, 1);

@@ -1,0 +1,119 @@
+#include "apps/resnet50/records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "io/image_records.h"
+
+namespace sluice::resnet50 {
+namespace {
+
+std::string PartRead(const RunContext& run) {
+  if (run.training()) return "train";
+  try {
+    ImageRecordShards(run.flag("data"), "validation");
+    return "validation";
+  } catch (const Error& error) {
+    if (error.code() != Code::kNotFound) throw;
+    return "train";
+  }
+}
+
+int64_t LabelOffset(const RunContext& run) {
+  return run.flag("label-offset") == "1" ? 1 : 0;
+}
+
+// By the number that a class has in the records: the number that it has in
+// training. Empty where these are the same.
+std::vector<int64_t> Renumbering(const std::vector<std::string>& records,
+                                 const std::vector<std::string>& training) {
+  if (records.empty() || training.empty() || records == training) return {};
+  std::vector<int64_t> numbers;
+  for (const std::string& name : records) {
+    const auto found = std::find(training.begin(), training.end(), name);
+    if (found == training.end()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("the records have a class '{}', which is none of "
+                              "the {} that were trained",
+                              name, training.size()));
+    }
+    numbers.push_back(found - training.begin());
+  }
+  return numbers;
+}
+
+}  // namespace
+
+struct RecordPictures::State {
+  std::shared_ptr<const RecordFiles> files;
+  bool labels_matter;
+  int64_t label_offset;
+  std::vector<int64_t> renumbering;
+
+  // The class of a record; `place` is for messages.
+  int64_t ClassOf(int64_t label, int64_t classes,
+                  const std::string& place) const {
+    if (!labels_matter) return 0;
+    const int64_t number = label - label_offset;
+    const int64_t known = renumbering.empty()
+                              ? classes
+                              : static_cast<int64_t>(renumbering.size());
+    if (number < 0 || number >= known) {
+      throw Error(Code::kOutOfRange,
+                  fmt::format("{}: label {} is not in {}..{}, of {} classes; "
+                              "--classes says how many there are, "
+                              "--label-offset which number the first has",
+                              place, label, label_offset,
+                              label_offset + known - 1, known));
+    }
+    return renumbering.empty() ? number : renumbering[number];
+  }
+};
+
+RecordPictures::RecordPictures(const RunContext& run) {
+  ImageRecords records =
+      OpenImageRecords(run.flag("data"), PartRead(run), run.input_threads);
+  state_ = std::make_shared<const State>(
+      State{.files = std::move(records.files),
+            .labels_matter = run.mode != Mode::kPredict,
+            .label_offset = LabelOffset(run),
+            .renumbering = Renumbering(records.class_names, run.class_names)});
+}
+
+Dataset RecordPictures::Numbers() const {
+  return datasets::RecordNumbers(*state_->files);
+}
+
+std::function<void(Example&, uint64_t)> RecordPictures::ToPicture(
+    const Sizing& sizing, int64_t classes) const {
+  return [state = state_, sizing, classes](Example& example, uint64_t key) {
+    const int64_t number = example["record"].IntAt(0);
+    const std::string bytes = state->files->Read(number).ValueOrThrow();
+    const std::string place = state->files->PlaceOf(number);
+    const Result<ImageRecord> record = ParseImageRecord(bytes);
+    ThrowIfError(record.status().WithContext(place));
+    const int64_t label = state->ClassOf(record->label, classes, place);
+    example = {{"image", sizing(record->encoded, place, key)},
+               {"label", Tensor::Scalar(label)}};
+  };
+}
+
+std::vector<std::string> RecordClassNames(const RunContext& run) {
+  if (!run.class_names.empty()) return run.class_names;
+  return ReadClassNames(run.flag("data")).ValueOrThrow();
+}
+
+std::string RecordsEvaluatedOn(const RunContext& run) {
+  if (PartRead(run) != "train") return "test";
+  const ImageRecords records = OpenImageRecords(run.flag("data"), "train");
+  const std::string& trained_on = run.trained_on;
+  const bool known =
+      trained_on.find(records.files->identity()) != std::string::npos;
+  return known ? "training" : "test";
+}
+
+}  // namespace sluice::resnet50

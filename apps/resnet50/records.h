@@ -1,0 +1,44 @@
+// Pictures in records (io/image_records.h), a folder of which --data may name.
+#ifndef SLUICE_APPS_RESNET50_RECORDS_H_
+#define SLUICE_APPS_RESNET50_RECORDS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/resnet50/sizing.h"
+#include "io/dataset.h"
+#include "models/run_context.h"
+
+namespace sluice::resnet50 {
+
+// What run.mode reads: "train", else "validation" (or "val", "test"), else
+// "train", which an evaluation then is of. Nothing here throws but Error.
+class RecordPictures {
+ public:
+  explicit RecordPictures(const RunContext& run);
+
+  // Where the records are, in their order: what ToPicture is a map for.
+  Dataset Numbers() const;
+  // For Dataset::MapRandom, on any number of threads: "image" and "label" of a
+  // record. A label that is none of the `classes`, less --label-offset, is an
+  // error that names the record.
+  std::function<void(Example&, uint64_t key)> ToPicture(const Sizing& sizing,
+                                                        int64_t classes) const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+// As labels.txt has them; of data that training has read, as it had them.
+std::vector<std::string> RecordClassNames(const RunContext& run);
+
+// What an evaluation is of: "test" or "training".
+std::string RecordsEvaluatedOn(const RunContext& run);
+
+}  // namespace sluice::resnet50
+
+#endif  // SLUICE_APPS_RESNET50_RECORDS_H_

@@ -1,0 +1,253 @@
+// The resnet50 program on records that `sluice data make` made of folders of
+// pictures: the same figures as on the folders, under any number of threads,
+// after any interruption; and what is wrong with records.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "io/image_records.h"
+#include "io/record.h"
+#include "tests/support/resnet50_program.h"
+
+#if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::LastObject;
+using testing::Outcome;
+using testing::RunProgram;
+using testing::RunResNet50;
+using testing::TemporaryFolder;
+using testing::TextOf;
+using testing::WritePicture;
+
+const std::vector<std::string> kClasses = {"ant", "bee", "cat", "dog"};
+
+// 4 classes of 16 pictures in `train`, of 4 in `val`, as files and as records.
+struct Pictures {
+  TemporaryFolder folder;
+  std::string files = folder / "files", records = folder / "records";
+
+  Pictures() {
+    testing::WriteClasses(files + "/train", kClasses, 16);
+    testing::WriteClasses(files + "/val", kClasses, 4);
+    Make("train", "train", "3");
+    Make("val", "validation", "2");
+  }
+  void Make(const std::string& from, const std::string& part,
+            const std::string& shards) const {
+    const Outcome made = RunProgram(
+        SLUICE_BIN_DIR "/sluice", {"data", "make", files + "/" + from, records,
+                                   "--part", part, "--shards", shards});
+    REQUIRE_MESSAGE(made.code == 0, made.err);
+  }
+};
+
+Outcome Run(const std::string& command, const std::string& data,
+            const std::string& log, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments = {
+      command, "--data", data, "--model",   "resnet20", "--batch-size",
+      "16",    "--seed", "4",  "--log-dir", log,        "--threads",
+      "1"};
+  if (command == "train") arguments.emplace_back("--json");
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return RunResNet50(arguments);
+}
+
+// It ended with that code and said why; a training may have begun.
+void CheckEnd(const Outcome& outcome, int code, const std::string& part) {
+  CHECK(outcome.code == code);
+  CHECK(Contains(outcome.err, part));
+}
+
+// What evaluating prints: "loss 0.01, accuracy 97 % (16 examples)".
+std::string Figures(const std::string& data, const std::string& log) {
+  const Outcome outcome = Run("eval", data, log);
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const size_t begin = outcome.out.find(": ");
+  return outcome.out.substr(begin, outcome.out.find(')') + 1 - begin);
+}
+
+std::vector<NamedTensor> Tensors(const std::string& log) {
+  for (const auto& entry : fs::directory_iterator(log)) {
+    if (entry.path().filename().string().starts_with("checkpoint-6")) {
+      return ReadCheckpoint(entry.path()).ValueOrThrow().tensors;
+    }
+  }
+  FAIL("no checkpoint in " << log);
+  return {};
+}
+
+bool SameBits(const std::string& a, const std::string& b) {
+  const auto x = Tensors(a), y = Tensors(b);
+  return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                    [](const NamedTensor& p, const NamedTensor& q) {
+                      return p.name == q.name && p.tensor.BitEqual(q.tensor);
+                    });
+}
+
+TEST_CASE("records are evaluated as the files that they are of") {
+  const Pictures pictures;
+  const std::string log = pictures.folder / "log";
+  const Outcome trained = Run("train", pictures.files, log,
+                              {"--steps", "60", "--base-rate", "0.2"});
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  REQUIRE(LastObject(trained.out)["test_accuracy"] == 1);
+  CHECK(Figures(pictures.records, log) == Figures(pictures.files, log));
+  CHECK(Contains(Figures(pictures.records, log), "(16 examples)"));
+  // As those of classes that have other numbers there: names decide.
+  fs::remove_all(pictures.records);
+  fs::remove_all(pictures.files + "/val/ant");
+  fs::rename(pictures.files + "/val/bee", pictures.files + "/val/zzz");
+  pictures.Make("val", "test", "1");
+  CheckEnd(Run("eval", pictures.records, log), 1,
+           "a class 'zzz', which is none of the 4 that were trained");
+  fs::rename(pictures.files + "/val/zzz", pictures.files + "/val/bee");
+  fs::remove_all(pictures.records);
+  pictures.Make("val", "test", "1");
+  for (const char* end : {"", ".idx"}) {
+    const std::string shard = "-00000-of-00001" + std::string(end);
+    fs::rename(pictures.records + "/test" + shard,
+               pictures.records + "/val" + shard);
+  }
+  CHECK(Contains(Figures(pictures.records, log),
+                 "accuracy 100.00 % (12 examples)"));
+  // Predictions need no labels.
+  fs::remove(pictures.records + "/labels.txt");
+  const Outcome predicted = Run("predict", pictures.records, log, {"--json"});
+  CHECK(predicted.code == 0);
+  for (size_t i = 0; i < kClasses.size(); ++i) {
+    const std::string as = fmt::format("\"class\":{}}}", i);
+    CHECK((predicted.out.find(as) == std::string::npos) == (i == 0));
+  }
+}
+
+TEST_CASE("threads and interruptions change no bit of a training on records") {
+  const Pictures pictures;
+  const auto train = [&](const std::string& log, const char* threads,
+                         const char* steps,
+                         std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--steps", steps, "--input-threads", threads,
+                             "--deterministic", "--schedule", "constant",
+                             "--warm-up-epochs", "0"});
+    const Outcome outcome =
+        Run("train", pictures.records, pictures.folder / log, more);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK(Contains(outcome.out, fmt::format("\"input_threads\":{}", threads)));
+  };
+  train("one", "1", "6");
+  train("four", "4", "6");
+  CHECK(SameBits(pictures.folder / "one", pictures.folder / "four"));
+  // Augmented it is another training, which threads do not change either.
+  const std::vector<std::string> augment = {"--augment",
+                                            "randaugment(2,9),erasing"};
+  train("augmented", "1", "6", augment);
+  train("augmented by four", "4", "6", augment);
+  CHECK(SameBits(pictures.folder / "augmented",
+                 pictures.folder / "augmented by four"));
+  CHECK_FALSE(SameBits(pictures.folder / "one", pictures.folder / "augmented"));
+  // In three pieces, over the end of an epoch of four steps.
+  train("pieces", "3", "2");
+  train("pieces", "1", "5");
+  train("pieces", "2", "6");
+  CHECK(SameBits(pictures.folder / "one", pictures.folder / "pieces"));
+  // An evaluation of what was trained on says so.
+  fs::create_directory(pictures.folder / "seen");
+  for (const auto& entry : fs::directory_iterator(pictures.records)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("validation")) {
+      fs::copy(entry.path(), pictures.folder / "seen" + "/" + name);
+    }
+  }
+  CHECK(Contains(Figures(pictures.folder / "seen", pictures.folder / "one"),
+                 ": training loss "));
+  CHECK(Contains(Figures(pictures.records, pictures.folder / "one"),
+                 ": test loss "));
+}
+
+// A file of records of one picture with these labels.
+void WriteRecords(const std::string& path, const std::string& picture,
+                  const std::vector<int64_t>& labels) {
+  std::string file;
+  const std::string encoded = TextOf(picture);
+  for (const int64_t label : labels) {
+    AppendRecord(
+        EncodeImageRecord({.encoded = encoded, .label = label}).ValueOrThrow(),
+        &file);
+  }
+  std::ofstream(path, std::ios::binary) << file;
+}
+
+TEST_CASE("labels that begin with 1, and others") {
+  const TemporaryFolder folder;
+  const std::string picture = folder / "picture.png";
+  WritePicture(picture, 40, 36);
+  const std::string shard = folder / "train-00000-of-00001";
+  const auto train = [&](const char* offset) {
+    return Run("train", folder.path(), folder / "log",
+               {"--steps", "2", "--classes", "4", "--label-offset", offset});
+  };
+  WriteRecords(shard, picture, {1, 2, 3, 4, 1, 2, 3, 4});
+  CheckEnd(train("0"), 1, "label 4 is not in 0..3, of 4 classes");
+  CHECK(train("1").code == 0);
+  fs::remove_all(folder / "log");
+  WriteRecords(shard, picture, {0, 1, 2, 3, 0, 1, 2, 3});
+  CheckEnd(train("1"), 1, "label 0 is not in 1..4, of 4 classes");
+  CHECK(train("0").code == 0);
+  fs::remove_all(folder / "log");
+  WriteRecords(shard, picture, {0, 1, -1, 3, 0, 1, 2, 3});
+  CheckEnd(train("0"), 1, "label -1 is not in 0..3");
+}
+
+TEST_CASE("what is wrong with records is said") {
+  const Pictures pictures;
+  const std::string log = pictures.folder / "log";
+  const auto train = [&](std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--steps", "6"});
+    return Run("train", pictures.records, log, more);
+  };
+  // One record is damaged.
+  const std::string shard = pictures.records + "/train-00001-of-00003";
+  std::string bytes = TextOf(shard);
+  const std::string good = bytes;
+  bytes[bytes.size() / 2] ^= 0x10;
+  std::ofstream(shard, std::ios::binary) << bytes;
+  CheckEnd(train(), 1, "checksum");
+  CheckEnd(train(), 1, "train-00001-of-00003', byte ");
+  const Outcome skipped = train({"--skip-bad", "1"});
+  CHECK_MESSAGE(skipped.code == 0, skipped.err);
+  CHECK(Contains(skipped.err, "train-00001-of-00003', byte "));
+  fs::remove_all(log);
+  // A shard is cut off, or missing.
+  std::ofstream(shard, std::ios::binary) << good.substr(0, good.size() - 5);
+  CheckEnd(train(), 1, "train-00001-of-00003', byte ");
+  fs::remove(shard);
+  CheckEnd(train(), 1, "missing: train-00001-of-00003");
+  // What has no training part cannot be trained on.
+  for (const char* other : {"train-00000-of-00003", "train-00002-of-00003"}) {
+    fs::remove(pictures.records + "/" + other);
+  }
+  CheckEnd(train(), 1, "train");
+  pictures.Make("train", "train", "1");
+  CheckEnd(train({"--validation-split", "0.5"}), 2,
+           "--validation-split is for");
+  CheckEnd(train({"--class-weights", "balanced"}), 1,
+           "--class-weights balanced is for");
+  CheckEnd(Run("train", pictures.records, log,
+               {"--steps", "1", "--label-offset", "2"}),
+           2, "--label-offset");
+  CheckEnd(train({"--augment", "randaugmint"}), 2, "--augment");
+  CheckEnd(Run("train", "synthetic", log, {"--augment", "erasing"}), 2,
+           "--augment");
+}
+
+}  // namespace
+}  // namespace sluice
+#endif
