@@ -34,9 +34,9 @@ struct CommandLine {
   RunContext run;
   TrainingOptions training;
   bool json = false;
-  bool verbose = false;  // train: what preparing the step took
-  bool summary = false;  // train: the model's layers
-  int threads = 0;       // 0: one per core
+  bool verbose = false;   // train: what preparing the step took
+  bool summary = false;   // train: the model's layers
+  int threads = 0;        // 0: one per core
   int input_threads = 0;  // 0: what those leave
   OptimizerFlags optimizing;
   JobFlags job;                          // train

@@ -10,9 +10,13 @@
 
 #include "io/counter_random.h"
 #include "tests/support/error_text.h"
+#include "tests/support/plain_pictures.h"
 
 namespace sluice {
 namespace {
+
+using testing::Picture;
+using testing::Plain;
 
 using testing::Contains;
 using testing::ErrorOf;
@@ -32,21 +36,6 @@ std::string ParseError(std::string_view text) {
   const Status status = Augmentation::Parse(text, kMean).status();
   CHECK(status.code() == Code::kInvalidArgument);
   return status.message();
-}
-
-// Without a byte of 100 to 130, of which the mean colour is.
-Tensor Picture(int64_t height, int64_t width) {
-  Tensor image(DType::kUInt8, {height, width, 3});
-  CounterRandom random(3);
-  for (uint8_t& byte : image.values<uint8_t>()) {
-    const auto level = static_cast<uint8_t>(random.Below(220));
-    byte = level < 100 ? level : static_cast<uint8_t>(level + 31);
-  }
-  return image;
-}
-
-Tensor Plain(int64_t side, uint8_t level) {
-  return Tensor::Full(DType::kUInt8, {side, side, 3}, level);
 }
 
 TEST_CASE("texts and what they stand for") {

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "io/image.h"
 #include "io/jpeg.h"
 #include "io/png.h"
+#include "tests/support/random.h"
 #include "tests/support/real_data.h"
 
 #if SLUICE_HAVE_JPEG
@@ -23,17 +23,7 @@
 namespace sluice {
 namespace {
 
-class Random {
- public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  int64_t Between(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(engine_);
-  }
-  bool Chance(int64_t of) { return Between(1, of) == 1; }
-
- private:
-  std::mt19937 engine_;
-};
+using testing::Random;
 
 // How libjpeg is to write an image.
 struct Form {

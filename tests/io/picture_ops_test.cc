@@ -1,6 +1,7 @@
 // Changes of pictures: beside loops over their definitions, in integers or in
 // real numbers, and beside Pillow's own bytes.
 #include "io/picture_ops.h"
+#include "tests/support/random.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>
@@ -11,24 +12,11 @@
 #include <cstdlib>
 #include <functional>
 #include <numbers>
-#include <random>
 
 namespace sluice {
 namespace {
 
-class Random {
- public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  int64_t Between(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(engine_);
-  }
-  double Real(double low, double high) {
-    return std::uniform_real_distribution<double>(low, high)(engine_);
-  }
-
- private:
-  std::mt19937 engine_;
-};
+using testing::Random;
 
 // Of 0 to 24 rows and columns; noise, a narrow range, black and white, or one
 // colour.

@@ -14,26 +14,15 @@
 
 #include "io/counter_random.h"
 #include "io/picture_ops.h"
+#include "tests/support/plain_pictures.h"
 
 namespace sluice {
 namespace {
 
+using testing::Picture;
+using testing::Plain;
+
 constexpr std::array<uint8_t, 3> kFill = {124, 116, 104};
-
-// Without a byte of 100 to 130, of which the fill is.
-Tensor Picture(int64_t height, int64_t width) {
-  Tensor image(DType::kUInt8, {height, width, 3});
-  CounterRandom random(3);
-  for (uint8_t& byte : image.values<uint8_t>()) {
-    const auto level = static_cast<uint8_t>(random.Below(220));
-    byte = level < 100 ? level : static_cast<uint8_t>(level + 31);
-  }
-  return image;
-}
-
-Tensor Plain(int64_t side, uint8_t level) {
-  return Tensor::Full(DType::kUInt8, {side, side, 3}, level);
-}
 
 // Of `trials`, at most five standard deviations from what is expected.
 bool IsLikely(int64_t count, int64_t trials, double probability) {

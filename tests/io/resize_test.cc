@@ -5,25 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <vector>
 
 #include "io/image.h"
 #include "io/resample.h"
+#include "tests/support/random.h"
 
 namespace sluice {
 namespace {
 
-class Random {
- public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  int64_t Between(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(engine_);
-  }
-
- private:
-  std::mt19937 engine_;
-};
+using testing::Random;
 
 Tensor RandomImage(Random& random, int64_t height, int64_t width,
                    int64_t channels) {
