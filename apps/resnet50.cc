@@ -117,6 +117,10 @@ void Defaults(RunContext& run) {
                 "--augment changes pictures, not the noise of --data "
                 "synthetic");
   }
+  if (source != Source::kRecords && run.flag("label-offset") != "0") {
+    throw Error(Code::kInvalidArgument,
+                "--label-offset is for --data with a folder of records");
+  }
   if (KeptBack(run) > 0) {
     if (source != Source::kFolder) {
       throw Error(Code::kInvalidArgument,

@@ -108,8 +108,16 @@ void ThreadPool::Start() {
   stop_ = false;
   // Spinning would take the core from the thread that has the work.
   spin_ = threads_ <= AvailableCores();
-  for (int i = 1; i < threads_; ++i) {
-    workers_.emplace_back([this] { WorkerLoop(); });
+  try {
+    for (int i = 1; i < threads_; ++i) {
+      workers_.emplace_back([this] { WorkerLoop(); });
+    }
+  } catch (...) {
+    // Those that run wait for work, and must not outlive what they wait on.
+    Stop();
+    threads_ = 1;
+    open_ = false;
+    throw;
   }
 }
 

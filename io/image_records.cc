@@ -42,6 +42,11 @@ std::string_view TextIn(const TfExample& example,
   return text.ok() ? *text : std::string_view();
 }
 
+std::vector<std::string_view> SpellingsOf(std::string_view part) {
+  if (part == "validation") return {"validation", "val", "test"};
+  return {part};
+}
+
 std::vector<std::string> Lines(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {
@@ -93,18 +98,23 @@ Result<std::string> EncodeImageRecord(const ImageRecord& record) {
   return EncodeTfExample(features);
 }
 
-std::vector<std::string> ImageRecordShards(const std::string& folder,
-                                           std::string_view part) {
-  std::vector<std::string_view> spellings = {part};
-  if (part == "validation") spellings = {"validation", "val", "test"};
-  for (const std::string_view spelling : spellings) {
+std::vector<std::string> FindImageRecordShards(const std::string& folder,
+                                               std::string_view part) {
+  for (const std::string_view spelling : SpellingsOf(part)) {
     std::vector<std::string> shards = FindShards(folder, spelling);
     if (!shards.empty()) return shards;
   }
+  return {};
+}
+
+std::vector<std::string> ImageRecordShards(const std::string& folder,
+                                           std::string_view part) {
+  std::vector<std::string> shards = FindImageRecordShards(folder, part);
+  if (!shards.empty()) return shards;
   throw Error(
       Code::kNotFound,
       fmt::format("no records in '{}': wanted files such as {}-00000-of-00008",
-                  folder, fmt::join(spellings, "-00000-of-00008 or ")));
+                  folder, fmt::join(SpellingsOf(part), "-00000-of-00008 or ")));
 }
 
 bool HasImageRecords(const std::string& folder) {
@@ -139,7 +149,15 @@ Result<std::vector<std::string>> ReadClassNames(const std::string& folder) {
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           files.Read(JoinPath(folder, found[0])));
-  return Lines(text);
+  std::vector<std::string> lines = Lines(text);
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  if (const auto empty = std::find(lines.begin(), lines.end(), "");
+      empty != lines.end()) {
+    return InvalidArgument(fmt::format("'{}', line {}: wanted a class's name",
+                                       JoinPath(folder, found[0]),
+                                       empty - lines.begin() + 1));
+  }
+  return lines;
 }
 
 ImageRecords OpenImageRecords(const std::string& folder, std::string_view part,

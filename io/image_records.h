@@ -38,9 +38,12 @@ Result<std::string> EncodeImageRecord(const ImageRecord& record);
 inline constexpr std::array<std::string_view, 4> kImageRecordParts = {
     "train", "validation", "val", "test"};
 
-// The shards (FindShards) of a part. Where there are none of "validation",
-// those of "val", else those of "test", are meant. kNotFound where there are
-// none of these either. Throws Error.
+// The shards (FindShards) of a part; empty where there are none. Where there
+// are none of "validation", those of "val", else those of "test", are meant.
+// Throws Error.
+std::vector<std::string> FindImageRecordShards(const std::string& folder,
+                                               std::string_view part);
+// The same; kNotFound where there are none.
 std::vector<std::string> ImageRecordShards(const std::string& folder,
                                            std::string_view part);
 // Whether there is a shard of any part, be others missing or not.
@@ -48,8 +51,8 @@ bool HasImageRecords(const std::string& folder);
 
 // The names of the classes, by label: the lines of labels.txt or else, as
 // TensorFlow Datasets calls it, of label.labels.txt or the only other
-// *.labels.txt. Empty where there is no such file. kInvalidArgument where
-// several might be meant.
+// *.labels.txt, but for empty ones at its end. Empty where there is no such
+// file. kInvalidArgument where several might be meant or a name is empty.
 Result<std::vector<std::string>> ReadClassNames(const std::string& folder);
 
 struct ImageRecords {

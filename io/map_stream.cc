@@ -1,6 +1,9 @@
 #include "io/map_stream.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace sluice {
@@ -118,10 +121,22 @@ void ParallelAttempts::Run() {
   }
 }
 
-Result<bool> ParallelAttempts::Next(Attempt* attempt) {
-  while (running_.size() < static_cast<size_t>(threads_)) {
-    running_.emplace_back([this] { Run(); });
+// Fewer threads than were wanted do the same.
+Status ParallelAttempts::Start() {
+  try {
+    for (int i = 0; i < threads_; ++i) {
+      running_.emplace_back([this] { Run(); });
+    }
+  } catch (const std::system_error& error) {
+    if (!running_.empty()) return {};
+    return ResourceExhausted(fmt::format(
+        "cannot start a thread to read examples: {}", error.what()));
   }
+  return {};
+}
+
+Result<bool> ParallelAttempts::Next(Attempt* attempt) {
+  if (running_.empty()) SLUICE_RETURN_IF_ERROR(Start());
   MutexLock lock(mutex_);
   while (ahead_.empty()
              ? !ended_

@@ -73,6 +73,7 @@ class ParallelAttempts : public Stream<Attempt> {
   };
   using PiecePtr = std::shared_ptr<Piece>;
 
+  Status Start();
   void Run();
   bool MayRead() const REQUIRES(mutex_);
   Status ReadPiece(Piece* piece, bool* more);

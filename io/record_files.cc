@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <numeric>
 #include <optional>
@@ -139,31 +140,39 @@ std::optional<std::vector<uint64_t>> ParseIndex(std::string_view text,
   return offsets;
 }
 
-// Whether there is an index that fits the file; then it is in `file`.
-bool UseIndex(const ReadableFile& from, FileSystem& files, RecordFile* file) {
+// Whether the offsets are those of the file's records, as far as one look says.
+bool Fits(const std::vector<uint64_t>& offsets, const ReadableFile& from) {
+  if (offsets.size() == 1) return true;
+  // One of the same records in another order has the same size.
+  Window window(from);
+  const uint64_t last = offsets.end()[-2];
+  const auto length = LengthAt(window, last, from.size());
+  return length.ok() && last + *length + kRecordFrameBytes == from.size();
+}
+
+Status UseIndex(const ReadableFile& from, FileSystem& files,
+                const std::string& index, RecordFile* file) {
+  // One byte more than a fitting one can have.
   constexpr uint64_t kLongestLine = 2 * 20 + 2;
-  const uint64_t most = file->size / kRecordFrameBytes * kLongestLine;
-  const auto text = files.ReadPrefix(file->path + ".idx", most);
-  if (!text.ok()) return false;
-  auto offsets = ParseIndex(*text, file->size);
-  if (!offsets) return false;
-  if (offsets->size() > 1) {
-    // One of the same records in another order has the same size.
-    Window window(from);
-    const uint64_t last = offsets->end()[-2];
-    const auto length = LengthAt(window, last, file->size);
-    if (!length.ok() || last + *length + kRecordFrameBytes != file->size) {
-      return false;
-    }
+  const uint64_t most = file->size / kRecordFrameBytes * kLongestLine + 1;
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          files.ReadPrefix(index, most));
+  auto offsets = ParseIndex(text, file->size);
+  if (!offsets || !Fits(*offsets, from)) {
+    return DataLoss(fmt::format(
+        "'{}' does not fit '{}': one of them has changed; if no records are "
+        "missing there, remove the index",
+        index, file->path));
   }
   file->offsets = *std::move(offsets);
-  return true;
+  return {};
 }
 
 Status Learn(FileSystem& files, RecordFile* file) {
   SLUICE_ASSIGN_OR_RETURN(const auto opened, files.OpenRead(file->path));
   file->size = opened->size();
-  if (UseIndex(*opened, files, file)) return {};
+  const std::string index = file->path + ".idx";
+  if (files.Exists(index)) return UseIndex(*opened, files, index, file);
   return Walk(*opened, file);
 }
 
@@ -222,6 +231,28 @@ struct RecordFiles::State {
     if (open.size() > kMostOpen) open.pop_back();
     return shared;
   }
+
+  // Of records of the file, from its first to its last, what is behind their
+  // payloads.
+  Status AddChecksums(size_t file, std::string* text) {
+    constexpr size_t kMost = 16, kBytes = 4;
+    const std::vector<uint64_t>& offsets = files[file].offsets;
+    const size_t records = offsets.size() - 1;
+    if (records == 0) return {};
+    SLUICE_ASSIGN_OR_RETURN(const File opened, Open(file));
+    const size_t looked_at = std::min(kMost, records);
+    for (size_t i = 0; i < looked_at; ++i) {
+      const size_t after =
+          looked_at == 1 ? 1 : 1 + i * (records - 1) / (looked_at - 1);
+      std::array<char, kBytes> checksum{};
+      SLUICE_RETURN_IF_ERROR(opened
+                                 ->ReadAt(offsets[after] - kBytes,
+                                          checksum.data(), checksum.size())
+                                 .status());
+      text->append(checksum.data(), checksum.size());
+    }
+    return {};
+  }
 };
 
 RecordFiles::RecordFiles(std::unique_ptr<State> state)
@@ -268,7 +299,8 @@ Result<std::string> RecordFiles::Read(int64_t record) const {
   const size_t length = payload->size();
   if (length + kRecordFrameBytes != at.bytes) {
     return DataLoss(fmt::format(
-        "{}: the file has changed: the record has {} bytes, before it had {}",
+        "{}: the file has changed, or its .idx is wrong: the record has {} "
+        "bytes, it should have {}",
         PlaceOf(record), length, at.bytes - kRecordFrameBytes));
   }
   frame.erase(0, kRecordHeadBytes);
@@ -281,15 +313,17 @@ std::string RecordFiles::PlaceOf(int64_t record) const {
   return Place(state_->files[at.file].path, at.offset);
 }
 
-std::string RecordFiles::identity() const {
+Result<std::string> RecordFiles::Identity() const {
   std::string text;
-  for (const RecordFile& file : state_->files) {
+  for (size_t i = 0; i < state_->files.size(); ++i) {
+    const RecordFile& file = state_->files[i];
     const std::string_view offsets(
         reinterpret_cast<const char*>(file.offsets.data()),
         file.offsets.size() * sizeof(uint64_t));
     text += fmt::format("{}\n{}\n{:08x}\n",
                         file.path.substr(file.path.rfind('/') + 1), file.size,
                         Crc32c(offsets));
+    SLUICE_RETURN_IF_ERROR(state_->AddChecksums(i, &text));
   }
   return fmt::format("records-{:08x}", Crc32c(text));
 }
@@ -306,11 +340,12 @@ std::string RecordIndexText(const std::vector<uint64_t>& offsets,
 
 namespace datasets {
 
-Dataset RecordNumbers(const RecordFiles& records) {
+Dataset RecordNumbers(const RecordFiles& records, const std::string& meaning) {
   Tensor numbers(DType::kInt64, {records.size()});
   std::iota(numbers.values<int64_t>().begin(), numbers.values<int64_t>().end(),
             0);
-  return FromTensors({{"record", std::move(numbers)}}, records.identity());
+  return FromTensors({{"record", std::move(numbers)}},
+                     records.Identity().ValueOrThrow() + meaning);
 }
 
 }  // namespace datasets

@@ -17,13 +17,14 @@ namespace sluice {
 // Thread-safe. Keeps 8 bytes a record in memory and at most 64 files open.
 class RecordFiles {
  public:
-  // Learns where the records are. Of a file F that is F.idx, if that fits it:
-  // text, a line "OFFSET SIZE" for each record's frame, in bytes, as NVIDIA
-  // DALI's tfrecord2idx writes. Else F is walked from length to length, on
-  // `threads` threads, a file each; payloads are not looked at.
-  // Errors name the file and the byte: kNotFound, kDataLoss (a length's
-  // checksum is wrong, the file ends within a record), kUnimplemented (it is
-  // compressed). Of several files' errors the first file's is returned.
+  // Learns where the records are. Of a file F that says F.idx, where it is
+  // there: text, a line "OFFSET SIZE" for each record's frame, in bytes, as
+  // NVIDIA DALI's tfrecord2idx writes. Else F is walked from length to length,
+  // on `threads` threads, a file each; payloads are not looked at.
+  // Errors name the file and the byte: kNotFound, kDataLoss (F.idx does not fit
+  // F, so that records may be missing; a length's checksum is wrong; the file
+  // ends within a record), kUnimplemented (it is compressed). Of several files'
+  // errors the first file's is returned.
   static Result<std::shared_ptr<const RecordFiles>> Open(
       std::vector<std::string> paths, int threads = 1,
       FileSystem& files = FileSystem::Posix());
@@ -37,8 +38,9 @@ class RecordFiles {
   // For messages: "'dir/train-00003-of-00010', byte 1234".
   std::string PlaceOf(int64_t record) const;
   // Tells sets of records apart: a checksum of the files' names without their
-  // folders, their sizes and where their records begin.
-  std::string identity() const;
+  // folders, their sizes, where their records begin and the checksums of up to
+  // 16 records of each, which it reads. Errors as Read.
+  Result<std::string> Identity() const;
 
  private:
   struct State;
@@ -62,9 +64,11 @@ std::vector<std::string> FindShards(const std::string& folder,
 namespace datasets {
 
 // Where a record is, "record" (int64 []), in order; for a Dataset::Map that
-// reads it, which may run on many threads. Positions are of these records:
-// they cannot be restored with others.
-Dataset RecordNumbers(const RecordFiles& records);
+// reads it, which may run on many threads. Positions are of these records and
+// of `meaning`, what else decides what examples they are made into: they cannot
+// be restored with others. Throws Error where the records cannot be read.
+Dataset RecordNumbers(const RecordFiles& records,
+                      const std::string& meaning = "");
 
 }  // namespace datasets
 }  // namespace sluice

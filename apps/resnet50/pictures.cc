@@ -241,7 +241,7 @@ class Reader {
   void operator()(Example& example, uint64_t key) const {
     const std::string& path = list_->paths[example["index"].IntAt(0)];
     const std::string bytes = FileSystem::Posix().Read(path).ValueOrThrow();
-    example = {{"image", sizing_(bytes, path, key)},
+    example = {{"image", sizing_(bytes, path, key).ValueOrThrow()},
                {"label", example["label"]}};
   }
 

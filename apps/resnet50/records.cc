@@ -5,26 +5,42 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "io/image_records.h"
+#include "models/cli/console.h"
 
 namespace sluice::resnet50 {
 namespace {
 
+// Not silently the wrong part: one that lacks a shard is an error.
 std::string PartRead(const RunContext& run) {
+  const std::string& folder = run.flag("data");
   if (run.training()) return "train";
-  try {
-    ImageRecordShards(run.flag("data"), "validation");
-    return "validation";
-  } catch (const Error& error) {
-    if (error.code() != Code::kNotFound) throw;
-    return "train";
-  }
+  if (!FindImageRecordShards(folder, "validation").empty()) return "validation";
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    console::Note(fmt::format(
+        "'{}' has no records of \"validation\", so those of \"train\" are read",
+        folder));
+  });
+  return "train";
 }
 
 int64_t LabelOffset(const RunContext& run) {
   return run.flag("label-offset") == "1" ? 1 : 0;
+}
+
+// Two classes of one name cannot be told apart by it.
+void RequireUnique(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice == names.end()) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("the records number their classes otherwise than the "
+                          "training did, and '{}' is the name of two classes",
+                          *twice));
 }
 
 // By the number that a class has in the records: the number that it has in
@@ -32,6 +48,8 @@ int64_t LabelOffset(const RunContext& run) {
 std::vector<int64_t> Renumbering(const std::vector<std::string>& records,
                                  const std::vector<std::string>& training) {
   if (records.empty() || training.empty() || records == training) return {};
+  RequireUnique(records);
+  RequireUnique(training);
   std::vector<int64_t> numbers;
   for (const std::string& name : records) {
     const auto found = std::find(training.begin(), training.end(), name);
@@ -85,7 +103,11 @@ RecordPictures::RecordPictures(const RunContext& run) {
 }
 
 Dataset RecordPictures::Numbers() const {
-  return datasets::RecordNumbers(*state_->files);
+  return datasets::RecordNumbers(
+      *state_->files,
+      state_->label_offset == 0
+          ? ""
+          : fmt::format(" labels from {}", state_->label_offset));
 }
 
 std::function<void(Example&, uint64_t)> RecordPictures::ToPicture(
@@ -97,8 +119,10 @@ std::function<void(Example&, uint64_t)> RecordPictures::ToPicture(
     const Result<ImageRecord> record = ParseImageRecord(bytes);
     ThrowIfError(record.status().WithContext(place));
     const int64_t label = state->ClassOf(record->label, classes, place);
-    example = {{"image", sizing(record->encoded, place, key)},
-               {"label", Tensor::Scalar(label)}};
+    const std::string name(record->file.empty() ? "picture" : record->file);
+    const Result<Tensor> image = sizing(record->encoded, name, key);
+    ThrowIfError(image.status().WithContext(place));
+    example = {{"image", *image}, {"label", Tensor::Scalar(label)}};
   };
 }
 
@@ -109,10 +133,12 @@ std::vector<std::string> RecordClassNames(const RunContext& run) {
 
 std::string RecordsEvaluatedOn(const RunContext& run) {
   if (PartRead(run) != "train") return "test";
-  const ImageRecords records = OpenImageRecords(run.flag("data"), "train");
+  const ImageRecords records =
+      OpenImageRecords(run.flag("data"), "train", run.input_threads);
   const std::string& trained_on = run.trained_on;
   const bool known =
-      trained_on.find(records.files->identity()) != std::string::npos;
+      trained_on.find(records.files->Identity().ValueOrThrow()) !=
+      std::string::npos;
   return known ? "training" : "test";
 }
 

@@ -19,15 +19,14 @@ Augmentation AugmentationOf(bool small, const RunContext& run) {
   return *std::move(parsed);
 }
 
-Tensor Sizing::operator()(std::string_view bytes, const std::string& name,
-                          uint64_t key) const {
+Result<Tensor> Sizing::operator()(std::string_view bytes,
+                                  const std::string& name, uint64_t key) const {
   const int64_t side = small_ ? kCifarSide : kCrop;
   const int64_t resize = small_ ? kCifarSide : kResize;
-  if (!training_) {
-    return DecodeResizeAndCrop(bytes, name, resize, side).ValueOrThrow();
-  }
-  return augmentation_.Apply(
-      DecodeRandomResizedCrop(bytes, name, side, key).ValueOrThrow(), key);
+  if (!training_) return DecodeResizeAndCrop(bytes, name, resize, side);
+  SLUICE_ASSIGN_OR_RETURN(const Tensor part,
+                          DecodeRandomResizedCrop(bytes, name, side, key));
+  return augmentation_.Apply(part, key);
 }
 
 }  // namespace sluice::resnet50

@@ -35,9 +35,9 @@ class Sizing {
         augmentation_(AugmentationOf(small, run)) {}
 
   // A file's bytes as uint8 [side,side,3]; `name` is for messages, `key` random
-  // (Dataset::MapRandom). Throws Error, as DecodeImage.
-  Tensor operator()(std::string_view bytes, const std::string& name,
-                    uint64_t key) const;
+  // (Dataset::MapRandom). Errors of DecodeImage.
+  Result<Tensor> operator()(std::string_view bytes, const std::string& name,
+                            uint64_t key) const;
 
  private:
   bool small_, training_;

@@ -47,6 +47,11 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   if (!trains) RequireAlone();
   const Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
   if (!job.leads()) console::Mute();
+  if (job.workers != nullptr && line.run.bad_examples->limit() > 0) {
+    throw Error(Code::kInvalidArgument,
+                "--skip-bad is for one process: several would pass over "
+                "different examples");
+  }
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
   line.run.input_threads = InputThreads(line, job);

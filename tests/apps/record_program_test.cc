@@ -119,6 +119,10 @@ TEST_CASE("records are evaluated as the files that they are of") {
   }
   CHECK(Contains(Figures(pictures.records, log),
                  "accuracy 100.00 % (12 examples)"));
+  // Two of a name cannot be told apart.
+  std::ofstream(pictures.records + "/labels.txt") << "dog\nbee\nbee\n";
+  CheckEnd(Run("eval", pictures.records, log), 1,
+           "'bee' is the name of two classes");
   // Predictions need no labels.
   fs::remove(pictures.records + "/labels.txt");
   const Outcome predicted = Run("predict", pictures.records, log, {"--json"});
@@ -206,6 +210,25 @@ TEST_CASE("labels that begin with 1, and others") {
   CheckEnd(train("0"), 1, "label -1 is not in 0..3");
 }
 
+TEST_CASE("a training is not resumed on other labels") {
+  const TemporaryFolder folder;
+  const std::string picture = folder / "picture.png";
+  WritePicture(picture, 40, 36);
+  const auto train = [&](const char* steps, const char* offset) {
+    return Run("train", folder.path(), folder / "log",
+               {"--steps", steps, "--classes", "5", "--label-offset", offset});
+  };
+  const std::string shard = folder / "train-00000-of-00001";
+  WriteRecords(shard, picture, {1, 2, 3, 4, 1, 2, 3, 4});
+  CHECK(train("2", "0").code == 0);
+  CheckEnd(train("4", "1"), 1, "saved by another input pipeline");
+  // Of the same sizes.
+  WriteRecords(shard, picture, {4, 3, 2, 1, 4, 3, 2, 1});
+  CheckEnd(train("4", "0"), 1, "saved by another input pipeline");
+  WriteRecords(shard, picture, {1, 2, 3, 4, 1, 2, 3, 4});
+  CHECK(train("4", "0").code == 0);
+}
+
 TEST_CASE("what is wrong with records is said") {
   const Pictures pictures;
   const std::string log = pictures.folder / "log";
@@ -213,6 +236,16 @@ TEST_CASE("what is wrong with records is said") {
     more.insert(more.end(), {"--steps", "6"});
     return Run("train", pictures.records, log, more);
   };
+  // Without a shard to evaluate on, no other part is.
+  const std::string validation =
+      pictures.records + "/validation-00001-of-00002";
+  fs::rename(validation, pictures.folder / "away");
+  const auto says_missing = [](const Outcome& outcome) {
+    CheckEnd(outcome, 1, "missing: validation-00001-of-00002");
+  };
+  says_missing(train());
+  says_missing(Run("eval", pictures.records, log, {"--weights", "none"}));
+  fs::rename(pictures.folder / "away", validation);
   // One record is damaged.
   const std::string shard = pictures.records + "/train-00001-of-00003";
   std::string bytes = TextOf(shard);
@@ -225,8 +258,12 @@ TEST_CASE("what is wrong with records is said") {
   CHECK_MESSAGE(skipped.code == 0, skipped.err);
   CHECK(Contains(skipped.err, "train-00001-of-00003', byte "));
   fs::remove_all(log);
-  // A shard is cut off, or missing.
-  std::ofstream(shard, std::ios::binary) << good.substr(0, good.size() - 5);
+  // A shard is cut off, also between records, or missing.
+  for (const size_t left : {size_t{0}, good.size() - 5}) {
+    std::ofstream(shard, std::ios::binary) << good.substr(0, left);
+    CheckEnd(train(), 1, "does not fit");
+  }
+  fs::remove(shard + ".idx");
   CheckEnd(train(), 1, "train-00001-of-00003', byte ");
   fs::remove(shard);
   CheckEnd(train(), 1, "missing: train-00001-of-00003");

@@ -173,10 +173,12 @@ TEST_CASE("class names are the lines of labels.txt or its like") {
   CHECK(names().status().code() == Code::kInvalidArgument);
   CHECK(Contains(names().status().message(),
                  "coarse.labels.txt, fine.labels.txt"));
-  Write(folder / "label.labels.txt", "ant\r\n\r\nbee, honey\n");
-  CHECK(*names() == Strings{"ant", "", "bee, honey"});
+  Write(folder / "label.labels.txt", "ant\r\nbee, honey\r\n\r\n\n");
+  CHECK(*names() == Strings{"ant", "bee, honey"});
+  Write(folder / "label.labels.txt", "ant\n\nbee\n");
+  CHECK(Contains(names().status().message(), "label.labels.txt', line 2"));
   for (const auto& [text, lines] : std::vector<std::pair<std::string, Strings>>{
-           {"", {}}, {"\n", {""}}, {"a", {"a"}}, {"a\nb", {"a", "b"}}}) {
+           {"", {}}, {"\n", {}}, {"a", {"a"}}, {"a\nb", {"a", "b"}}}) {
     Write(folder / "labels.txt", text);
     CHECK(*names() == lines);
   }

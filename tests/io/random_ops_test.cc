@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "io/counter_random.h"
 #include "io/picture_ops.h"
 #include "tests/support/plain_pictures.h"
 

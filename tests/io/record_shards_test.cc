@@ -178,6 +178,12 @@ TEST_CASE("the numbers of records, and positions among them") {
     REQUIRE(files.WriteAtomically(path, bytes).ok());
   }
   REQUIRE(files.WriteAtomically("other/g", moved).ok());
+  std::string changed;
+  for (const char* payload : {"a", "bb", "ccx", "dd"}) {
+    AppendRecord(payload, &changed);
+  }
+  REQUIRE(files.MakeDirectories("changed").ok());
+  REQUIRE(files.WriteAtomically("changed/g", changed).ok());
   const auto open = [&](const std::vector<std::string>& paths) {
     return RecordFiles::Open(paths, 1, files).ValueOrThrow();
   };
@@ -196,9 +202,14 @@ TEST_CASE("the numbers of records, and positions among them") {
   CHECK(restores({"f", "g"}));
   CHECK(restores({"other/f", "g"}));
   CHECK(!restores({"f", "other/g"}));
+  CHECK(!restores({"f", "changed/g"}));
   CHECK(!restores({"g", "f"}));
   CHECK(!restores({"f", "g", "g"}));
-  CHECK(records->identity().starts_with("records-"));
+  CHECK(records->Identity()->starts_with("records-"));
+  // What examples are made of them counts, too.
+  Iterator other =
+      datasets::RecordNumbers(*records, " otherwise").MakeIterator();
+  CHECK(!other.Restore(iterator.SavePosition()).ok());
 }
 
 }  // namespace
