@@ -19,16 +19,20 @@ constexpr char kMakeHelp[] =
     "label, from 0. Pictures are in a random order, the same in every run, so\n"
     "that all classes are mixed in every shard.\n"
     "\n"
-    "Shards appear whole or not at all: after Ctrl-C, a full disk or a bad\n"
-    "picture, run it again to write those that are missing. A second part\n"
-    "beside the first has its classes numbered by the labels.txt there.";
+    "The first bytes of all pictures to write are looked at before any is.\n"
+    "Shards appear whole or not at all: after Ctrl-C or a full disk run it\n"
+    "again. Shards are kept if they are whole and of the same pictures, by\n"
+    "names, labels and sizes in bytes; the others are written. A picture that\n"
+    "was changed in place to one of the same size is not noticed: remove the\n"
+    "shards first. A second part beside the first has its classes numbered by\n"
+    "the labels.txt there.";
 
 constexpr char kCheckHelp[] =
     "A record is good if its checksums fit and it is a tf.Example with a\n"
     "label, of those in labels.txt where there is one, and a picture that can\n"
-    "be decoded. Prints where the first 20 bad ones are. The exit code is 1 "
-    "if\n"
-    "there are any.";
+    "be decoded. Prints where the first 20 bad ones are, and of what sluice\n"
+    "data make wrote whether records are missing. The exit code is 1 if there\n"
+    "is any such fault.";
 
 CLI::Option* AddThreads(CLI::App* app, int& threads) {
   return app->add_option("--threads", threads, "Threads; 0: one per core")

@@ -20,15 +20,17 @@ struct MakeDataOptions {
   bool json = false;
 };
 // Writes the pictures of a folder as shards of image records, or those of them
-// that an earlier run did not come to.
+// that an earlier run did not come to. Where pictures begin like no image it
+// names them on stderr and writes nothing. A picture that was changed in place
+// since an earlier run, to one of the same size, is not noticed.
 void MakeData(const MakeDataOptions& options);
 
 // Prints the features of the first records of a file, or of a folder's first
 // part.
 void ShowData(const std::string& path, int64_t records, bool json);
 
-// Looks at every record of files and folders, and prints which are bad. Returns
-// whether none is.
+// Looks at every record of files and folders, and prints which are bad and in
+// which folders records are missing. Returns whether there are no such.
 bool CheckData(const std::vector<std::string>& paths, int threads, bool json);
 
 // Prints what the pictures of a part are like.

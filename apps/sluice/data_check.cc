@@ -1,59 +1,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "apps/sluice/data.h"
+#include "apps/sluice/data_faults.h"
 #include "apps/sluice/data_parallel.h"
+#include "apps/sluice/data_plan.h"
 #include "apps/sluice/data_records.h"
 #include "apps/sluice/json.h"
+#include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
-#include "engine/thread_annotations.h"
 #include "io/file.h"
 #include "io/image_records.h"
 #include "io/record_files.h"
 
 namespace sluice::tool {
 namespace {
-
-// The first faults, in the order of their places, and how many there are.
-// Thread-safe.
-class Faults {
- public:
-  void Add(int64_t place, std::string message) {
-    MutexLock lock(mutex_);
-    ++count_;
-    first_.emplace(place, std::move(message));
-    if (first_.size() > kMost) first_.erase(std::prev(first_.end()));
-  }
-  void Print(bool json) const {
-    MutexLock lock(mutex_);
-    for (const auto& [place, message] : first_) {
-      if (json) {
-        PrintJson({{"bad", message}});
-      } else {
-        fmt::print("{}\n", message);
-      }
-    }
-    const int64_t more = count_ - static_cast<int64_t>(first_.size());
-    if (more > 0 && !json) fmt::print("and {} more\n", more);
-  }
-  int64_t count() const {
-    MutexLock lock(mutex_);
-    return count_;
-  }
-
- private:
-  static constexpr size_t kMost = 20;
-
-  mutable Mutex mutex_;
-  std::multimap<int64_t, std::string> first_ GUARDED_BY(mutex_);
-  int64_t count_ GUARDED_BY(mutex_) = 0;
-};
 
 // The classes of all files, whose folders must agree on them.
 std::vector<std::string> ClassNamesOf(const std::vector<std::string>& paths) {
@@ -95,18 +62,6 @@ std::shared_ptr<const RecordFiles> Open(const std::vector<std::string>& paths,
   return RecordFiles::Open(good, threads).ValueOrThrow();
 }
 
-struct LabelRange {
-  int64_t least = 0, most = -1;  // none
-  int64_t offset = 0;            // LabelOffset
-
-  std::string ToString() const {
-    if (most < least) return "no labels";
-    std::string text = fmt::format("labels {} to {}", least, most);
-    if (offset != 0) text += " (resnet50: --label-offset 1)";
-    return text;
-  }
-};
-
 LabelRange RangeOf(const std::vector<std::optional<int64_t>>& labels,
                    int64_t classes) {
   LabelRange range;
@@ -119,6 +74,53 @@ LabelRange RangeOf(const std::vector<std::optional<int64_t>>& labels,
   }
   if (any) range.offset = LabelOffset(range.least, range.most, classes);
   return range;
+}
+
+// Of the parts that `sluice data make` wrote into a folder, no records may be
+// missing. Files that are faults already are not told again.
+void CheckPlans(const std::string& folder, int threads, Faults& faults) {
+  for (const std::string_view part : kImageRecordParts) {
+    const std::optional<int64_t> planned = PlannedRecords(folder, part);
+    if (!planned) continue;
+    const auto files = RecordFiles::Open(FindShards(folder, part), threads);
+    if (!files.ok() || (*files)->size() == *planned) continue;
+    faults.Add(-1, fmt::format("'{}/{}.json' speaks of {} records, the files "
+                               "have {}; run sluice data make again",
+                               folder, part, *planned, (*files)->size()));
+  }
+}
+
+// A name of two classes, of the lines of labels.txt, from 1.
+struct Repeated {
+  std::string name;
+  int64_t first, again;
+};
+
+std::vector<Repeated> RepeatedOf(const std::vector<std::string>& names) {
+  std::vector<Repeated> repeated;
+  std::map<std::string, int64_t> lines;
+  int64_t line = 0;
+  for (const std::string& name : names) {
+    const auto [seen, is_new] = lines.emplace(name, ++line);
+    if (!is_new) repeated.push_back({name, seen->second, line});
+  }
+  return repeated;
+}
+
+// It is no fault: two of ImageNet's names are of two classes each.
+void PrintRepeated(const std::vector<Repeated>& repeated) {
+  constexpr size_t kMost = 10;
+  if (repeated.empty()) return;
+  fmt::print("the same name of several classes:");
+  for (size_t i = 0; i < std::min(kMost, repeated.size()); ++i) {
+    const auto& [name, first, again] = repeated[i];
+    fmt::print("{} '{}' in lines {} and {}", i == 0 ? "" : ",", Printable(name),
+               first, again);
+  }
+  if (repeated.size() > kMost) {
+    fmt::print(" and {} more", repeated.size() - kMost);
+  }
+  fmt::print("\n");
 }
 
 // Labels from 0 must be those of the classes that have names.
@@ -142,8 +144,11 @@ bool CheckData(const std::vector<std::string>& paths, int threads, bool json) {
     const std::vector<std::string> more = RecordPaths(path);
     shards.insert(shards.end(), more.begin(), more.end());
   }
-  const auto classes = static_cast<int64_t>(ClassNamesOf(shards).size());
+  const std::vector<std::string> names = ClassNamesOf(shards);
+  const std::vector<Repeated> repeated = RepeatedOf(names);
+  const auto classes = static_cast<int64_t>(names.size());
   Faults faults;
+  for (const std::string& path : paths) CheckPlans(path, threads, faults);
   const auto files = Open(shards, threads, faults);
   std::vector<std::optional<int64_t>> labels(files->size());
   {
@@ -165,8 +170,8 @@ bool CheckData(const std::vector<std::string>& paths, int threads, bool json) {
   if (classes > 0 && range.offset == 0) {
     CheckLabels(*files, labels, classes, faults);
   }
-  faults.Print(json);
   if (json) {
+    faults.PrintAsJson();
     Json line = {{"records", files->size()},
                  {"files", shards.size()},
                  {"bad", faults.count()}};
@@ -176,8 +181,14 @@ bool CheckData(const std::vector<std::string>& paths, int threads, bool json) {
       line["label_offset"] = range.offset;
     }
     if (classes > 0) line["classes"] = classes;
+    for (const auto& [name, first, again] : repeated) {
+      line["repeated_names"].push_back(
+          {{"name", name}, {"lines", {first, again}}});
+    }
     PrintJson(line);
   } else {
+    faults.Print(stdout);
+    PrintRepeated(repeated);
     fmt::print(
         "{} records in {} files, {} of {}, {}\n", files->size(), shards.size(),
         range.ToString(),

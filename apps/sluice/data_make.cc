@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "apps/sluice/data.h"
+#include "apps/sluice/data_faults.h"
 #include "apps/sluice/data_parallel.h"
 #include "apps/sluice/data_plan.h"
+#include "apps/sluice/data_records.h"
 #include "apps/sluice/json.h"
 #include "engine/status.h"
 #include "io/file.h"
@@ -67,7 +69,7 @@ Status WriteShard(const DataPlan& plan, int64_t shard, Progress& progress) {
     if (Files().Exists(temporary)) (void)Files().Remove(temporary);
     return status;
   }
-  // An old one would say that the shard is whole, or lead astray in it.
+  // Before the shard, so that an old one is never beside a new shard.
   if (Files().Exists(index_path)) {
     SLUICE_RETURN_IF_ERROR(Files().Remove(index_path));
   }
@@ -113,8 +115,15 @@ ImageList ListNumbered(const MakeDataOptions& options) {
   try {
     return ListImages(options.folder, names);
   } catch (const Error& error) {
-    throw Error(error.status().WithContext(
-        fmt::format("with the classes that '{}' has", options.out)));
+    const Code code = error.code();
+    if (code != Code::kInvalidArgument && code != Code::kOutOfRange) throw;
+    const std::string file = JoinPath(options.out, kClassNames);
+    throw Error(
+        code,
+        fmt::format("{}; the classes of training are those of '{}': "
+                    "choose another folder for the records, or remove "
+                    "that file if no records there need it",
+                    error.what(), Files().Exists(file) ? file : options.out));
   }
 }
 
@@ -132,8 +141,24 @@ void CheckOtherParts(const MakeDataOptions& options) {
   }
 }
 
-void WriteClassNames(const MakeDataOptions& options,
-                     const std::vector<std::string>& names) {
+// That of labels.txt. An error where a name is no line.
+std::string ClassNamesText(const ImageList& list) {
+  std::string text;
+  for (const std::string& name : list.class_names) {
+    const size_t end = name.find_first_of("\r\n");
+    if (end != std::string::npos) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}': a line ends within the name of the class "
+                              "'{}'; rename its folder",
+                              list.directory, name.substr(0, end)));
+    }
+    text += name + "\n";
+  }
+  return text;
+}
+
+void WriteClassNames(const MakeDataOptions& options, const ImageList& list) {
+  const std::vector<std::string>& names = list.class_names;
   const std::vector<std::string> there = NamesIn(options.out);
   if (there == names) return;
   if (!there.empty()) {
@@ -142,30 +167,51 @@ void WriteClassNames(const MakeDataOptions& options,
                             JoinPath(options.out, kClassNames)));
   }
   CheckOtherParts(options);
-  std::string text;
-  for (const std::string& name : names) {
-    const size_t end = name.find_first_of("\r\n");
-    if (end != std::string::npos) {
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("'{}': a line ends within the name of the class "
-                              "'{}'; rename its folder",
-                              options.folder, name.substr(0, end)));
-    }
-    text += name + "\n";
+  ThrowIfError(Files().WriteAtomically(JoinPath(options.out, kClassNames),
+                                       ClassNamesText(list)));
+}
+
+std::vector<int64_t> MissingShards(const DataPlan& plan) {
+  std::vector<int64_t> missing;
+  for (int64_t s = 0; s < plan.shards(); ++s) {
+    if (!plan.IsWhole(s)) missing.push_back(s);
   }
-  ThrowIfError(
-      Files().WriteAtomically(JoinPath(options.out, kClassNames), text));
+  return missing;
+}
+
+// Of the pictures that are to be written, names those that cannot be.
+void CheckPictures(const DataPlan& plan, int threads) {
+  std::vector<int64_t> records;
+  for (const int64_t s : MissingShards(plan)) {
+    for (int64_t i = plan.Begin(s); i < plan.Begin(s + 1); ++i) {
+      records.push_back(i);
+    }
+  }
+  const auto n = static_cast<int64_t>(records.size());
+  Faults faults;
+  Progress progress(n, "pictures looked at");
+  ThrowIfError(ForEach(n, threads, [&](int64_t i) -> Status {
+    Status status = plan.CheckBeginning(records[i]);
+    if (status.code() == Code::kUnimplemented) return status;  // none can be
+    if (!status.ok()) {
+      faults.Add(plan.PictureOf(records[i]), status.message());
+    }
+    progress.Add(1);
+    return {};
+  }));
+  if (faults.count() == 0) return;
+  faults.Print(stderr);
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{} of {} pictures in '{}' are bad, see above; mend "
+                          "or remove them: nothing was written",
+                          faults.count(), n, plan.list().directory));
 }
 
 // Writes the shards that are not there and returns how many are.
 int64_t WriteMissing(const DataPlan& plan, int threads) {
-  std::vector<int64_t> missing;
+  const std::vector<int64_t> missing = MissingShards(plan);
   int64_t pictures = 0;
-  for (int64_t s = 0; s < plan.shards(); ++s) {
-    if (plan.IsWhole(s)) continue;
-    missing.push_back(s);
-    pictures += plan.Begin(s + 1) - plan.Begin(s);
-  }
+  for (const int64_t s : missing) pictures += plan.Begin(s + 1) - plan.Begin(s);
   const auto n = static_cast<int64_t>(missing.size());
   Progress progress(pictures, "pictures");
   ThrowIfError(ForEach(n, threads, [&](int64_t i) {
@@ -174,36 +220,57 @@ int64_t WriteMissing(const DataPlan& plan, int threads) {
   return plan.shards() - n;
 }
 
-}  // namespace
+// Of labels without names, which need not begin at 0, those there are.
+LabelRange LabelsOf(const ImageList& list) {
+  const auto [least, most] =
+      std::minmax_element(list.labels.begin(), list.labels.end());
+  return {*least, *most, LabelOffset(*least, *most, 0)};
+}
 
-void MakeData(const MakeDataOptions& options) {
-  ImageList list = ListNumbered(options);
-  ThrowIfError(Files().MakeDirectories(options.out));
-  const auto lock = Lock(options.out);
-  RemoveTemporaries(options.out);
-  DataPlan plan(std::move(list), JoinPath(options.out, options.part));
-  plan.Cut(options.shards);
-  WriteClassNames(options, plan.list().class_names);
-  plan.Save();
-  const int64_t kept = WriteMissing(plan, options.threads);
-
+void PrintMade(const MakeDataOptions& options, const DataPlan& plan,
+               int64_t kept) {
   size_t bytes = 0;
   for (int64_t s = 0; s < plan.shards(); ++s) {
     bytes += Files().Size(plan.PathOf(s)).ValueOrThrow();
   }
+  const ImageList& list = plan.list();
+  const LabelRange labels = LabelsOf(list);
   if (options.json) {
-    PrintJson({{"part", options.part},
-               {"records", plan.records()},
-               {"bytes", bytes},
-               {"shards", plan.shards()},
-               {"kept", kept},
-               {"classes", plan.list().classes}});
+    Json line = {{"part", options.part},
+                 {"records", plan.records()},
+                 {"bytes", bytes},
+                 {"shards", plan.shards()},
+                 {"kept", kept},
+                 {"least_label", labels.least},
+                 {"most_label", labels.most}};
+    if (!list.class_names.empty()) line["classes"] = list.classes;
+    PrintJson(line);
     return;
   }
-  fmt::print("{}: {} records of {} classes, {} bytes in {} shards{}\n",
+  fmt::print("{}: {} records of {}, {} bytes in {} shards{}\n",
              JoinPath(options.out, options.part), plan.records(),
-             plan.list().classes, bytes, plan.shards(),
+             list.class_names.empty() ? labels.ToString()
+                                      : fmt::format("{} classes", list.classes),
+             bytes, plan.shards(),
              kept == 0 ? "" : fmt::format(", {} of them made before", kept));
+}
+
+}  // namespace
+
+void MakeData(const MakeDataOptions& options) {
+  DataPlan plan(ListNumbered(options), JoinPath(options.out, options.part));
+  // What can be refused is refused before OUT is touched.
+  plan.Cut(options.shards);
+  (void)ClassNamesText(plan.list());
+  CheckPictures(plan, options.threads);
+
+  ThrowIfError(Files().MakeDirectories(options.out));
+  const auto lock = Lock(options.out);
+  RemoveTemporaries(options.out);
+  plan.Cut(options.shards);  // another run may have written meanwhile
+  WriteClassNames(options, plan.list());
+  plan.Save();
+  PrintMade(options, plan, WriteMissing(plan, options.threads));
 }
 
 }  // namespace sluice::tool

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -38,15 +39,25 @@ Status ForEach(int64_t n, int threads,
     }
   };
   std::vector<std::thread> others;
-  for (int64_t t = 1; t < std::min<int64_t>(threads, n); ++t)
-    others.emplace_back(run);
+  try {
+    for (int64_t t = 1; t < std::min<int64_t>(threads, n); ++t)
+      others.emplace_back(run);
+  } catch (const std::exception&) {
+    // No more are to be had: those that run, and this one, do it all.
+  }
   run();
   for (std::thread& thread : others) thread.join();
   return error;
 }
 
 Progress::Progress(int64_t total, std::string what)
-    : total_(total), what_(std::move(what)), thread_([this] { Run(); }) {}
+    : total_(total), what_(std::move(what)) {
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::exception&) {
+    // The work matters more than what is said of it.
+  }
+}
 
 Progress::~Progress() {
   {
@@ -54,7 +65,7 @@ Progress::~Progress() {
     end_ = true;
   }
   ended_.NotifyAll();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Progress::Run() {

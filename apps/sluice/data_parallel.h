@@ -13,14 +13,16 @@
 
 namespace sluice::tool {
 
-// Calls work(i) for every i in [0, n) on `threads` threads, at least 1.
-// After an error no more are begun. Returns that of the lowest i, which is the
-// same one for any number of threads: numbers are given out in order, and what
-// was begun is ended. What `work` throws is an error like any other.
+// Calls work(i) for every i in [0, n) on `threads` threads, at least 1; on
+// fewer where the system has no more. After an error no more are begun. Returns
+// that of the lowest i, which is the same one for any number of threads:
+// numbers are given out in order, and what was begun is ended. What `work`
+// throws is an error like any other.
 Status ForEach(int64_t n, int threads,
                const std::function<Status(int64_t)>& work);
 
-// While it lives, says on stderr every ten seconds how much is done.
+// While it lives, says on stderr every ten seconds how much is done; nothing
+// where the system has no thread for it.
 class Progress {
  public:
   // "sluice data: 1200 of 50000 pictures"

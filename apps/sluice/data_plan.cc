@@ -16,6 +16,7 @@
 #include "io/file.h"
 #include "io/image_records.h"
 #include "io/record.h"
+#include "io/record_files.h"
 
 namespace sluice::tool {
 namespace {
@@ -55,20 +56,21 @@ void DataPlan::Cut(int64_t shards) {
                             shards, list_.directory, records()));
   }
   const std::vector<std::string> there = ShardsThere();
+  const std::vector<std::string> identities = SavedIdentities();
+  const auto cut = static_cast<int64_t>(identities.size());
   if (there.empty()) {
-    shards_ = shards == 0 ? DefaultShards() : shards;
+    shards_ = shards == 0 ? cut : shards;
+    if (shards == 0 && !AreOfAll(identities)) shards_ = DefaultShards();
     return;
   }
   if (!Files().Exists(Path())) {
     Refuse(fmt::format("'{}' is there without '{}'", there[0], Path()));
   }
-  const std::vector<std::string> identities = SavedIdentities();
-  const auto cut = static_cast<int64_t>(identities.size());
+  if (cut == 0) Refuse(fmt::format("'{}' is damaged", Path()));
   if (shards != 0 && shards != cut) {
-    Refuse(
-        fmt::format("'{}' is one of {} shards, got --shards {}: leave it "
-                    "out",
-                    there[0], cut, shards));
+    Refuse(fmt::format("'{}' is one of {} shards, got --shards {}", there[0],
+                       cut, shards),
+           "leave --shards out, or ");
   }
   shards_ = cut;
   CheckShards(there, identities);
@@ -87,23 +89,38 @@ std::string DataPlan::PathOf(int64_t shard) const {
 
 bool DataPlan::IsWhole(int64_t shard) const {
   const std::string path = PathOf(shard);
-  return Files().Exists(path) && Files().Exists(path + ".idx");
+  if (!Files().Exists(path) || !Files().Exists(path + ".idx")) return false;
+  const auto file = RecordFiles::Open({path});
+  return file.ok() && (*file)->size() == Begin(shard + 1) - Begin(shard);
+}
+
+Status DataPlan::CheckBeginning(int64_t record) const {
+  constexpr size_t kBytes = 64;
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string beginning,
+      Files().ReadPrefix(list_.paths[PictureOf(record)], kBytes));
+  return Encode(record, beginning).status();
 }
 
 Status DataPlan::Append(int64_t record, std::string* file) const {
-  const uint32_t picture = order_[record];
-  const std::string& path = list_.paths[picture];
-  const int64_t label = list_.labels[picture];
-  SLUICE_ASSIGN_OR_RETURN(const std::string encoded, Files().Read(path));
-  ImageRecord image = {encoded, label};
-  if (!list_.class_names.empty()) image.class_name = list_.class_names[label];
-  image.file = list_.Relative(picture);
-  const auto bytes = EncodeImageRecord(image);
-  if (!bytes.ok()) {
-    return bytes.status().WithContext(fmt::format("'{}'", path));
-  }
-  AppendRecord(*bytes, file);
+  SLUICE_ASSIGN_OR_RETURN(const std::string picture,
+                          Files().Read(list_.paths[PictureOf(record)]));
+  SLUICE_ASSIGN_OR_RETURN(const std::string bytes, Encode(record, picture));
+  AppendRecord(bytes, file);
   return {};
+}
+
+Result<std::string> DataPlan::Encode(int64_t record,
+                                     std::string_view picture) const {
+  const int64_t i = PictureOf(record);
+  ImageRecord image = {picture, list_.labels[i]};
+  if (!list_.class_names.empty()) {
+    image.class_name = list_.class_names[image.label];
+  }
+  image.file = list_.Relative(i);
+  auto bytes = EncodeImageRecord(image);
+  if (bytes.ok()) return bytes;
+  return bytes.status().WithContext(fmt::format("'{}'", list_.paths[i]));
 }
 
 int64_t DataPlan::DefaultShards() const {
@@ -119,6 +136,15 @@ std::string DataPlan::IdentityOf(int64_t shard) const {
                         list_.labels[order_[i]], sizes_[i]);
   }
   return fmt::format("{:08x}", Crc32c(text));
+}
+
+bool DataPlan::AreOfAll(const std::vector<std::string>& identities) const {
+  const auto n = static_cast<int64_t>(identities.size());
+  if (n != shards_ || n == 0 || n > records()) return false;
+  for (int64_t s = 0; s < n; ++s) {
+    if (identities[s] != IdentityOf(s)) return false;
+  }
+  return true;
 }
 
 void DataPlan::CheckShards(const std::vector<std::string>& there,
@@ -148,6 +174,7 @@ std::vector<std::string> DataPlan::ShardsThere() const {
   const std::string prefix =
       std::filesystem::path(base_).filename().string() + "-";
   std::vector<std::string> shards;
+  if (!Files().Exists(out)) return shards;
   for (const std::string& name : Files().List(out).ValueOrThrow()) {
     if (name.starts_with(prefix) && name.find("-of-") != std::string::npos &&
         !name.ends_with(".idx") && !IsTemporaryName(name)) {
@@ -158,20 +185,29 @@ std::vector<std::string> DataPlan::ShardsThere() const {
 }
 
 std::vector<std::string> DataPlan::SavedIdentities() const {
+  if (!Files().Exists(Path())) return {};
   const auto plan = JsonObject::Parse(Files().Read(Path()).ValueOrThrow());
-  if (plan.ok()) {
-    auto identities = plan->Strings("shards");
-    if (identities.ok() && !identities->empty()) return *identities;
-  }
-  Refuse(fmt::format("'{}' is damaged", Path()));
+  if (!plan.ok()) return {};
+  auto identities = plan->Strings("shards");
+  return identities.ok() ? *std::move(identities) : std::vector<std::string>();
 }
 
-void DataPlan::Refuse(const std::string& why) const {
+void DataPlan::Refuse(const std::string& why, const std::string& first) const {
   throw Error(
       Code::kFailedPrecondition,
-      fmt::format("{}; remove '{}' and the shards '{}-*', or choose another "
+      fmt::format("{}; {}remove '{}' and the shards '{}-*', or choose another "
                   "folder",
-                  why, Path(), base_));
+                  why, first, Path(), base_));
+}
+
+std::optional<int64_t> PlannedRecords(const std::string& folder,
+                                      std::string_view part) {
+  const auto text = Files().Read(JoinPath(folder, std::string(part) + ".json"));
+  if (!text.ok()) return std::nullopt;
+  const auto plan = JsonObject::Parse(*text);
+  if (!plan.ok() || !plan->Has("shards")) return std::nullopt;
+  const auto records = plan->Int("records");
+  return records.ok() ? std::optional(*records) : std::nullopt;
 }
 
 }  // namespace sluice::tool

@@ -5,13 +5,16 @@
 //   PART-00000-of-0000N       a shard, whole once it has this name,
 //   PART-00000-of-0000N.idx   and where its records are: after it
 //   data.lock                 held by who writes
-// So a run that ended at any instant can be taken up by another one.
+// So a run that ended at any instant can be taken up by another one. What tells
+// pictures apart is their names, labels and sizes: one that was changed in
+// place and has as many bytes as before is taken for the same.
 #ifndef SLUICE_APPS_SLUICE_DATA_PLAN_H_
 #define SLUICE_APPS_SLUICE_DATA_PLAN_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/json_object.h"
@@ -28,9 +31,9 @@ class DataPlan {
   // `base` is OUT/PART.
   DataPlan(ImageList list, std::string base);
 
-  // Where none are wanted, 0, as many as were written before, or else one for
-  // each 128 MB of pictures. What was written before must be shards of this
-  // plan: kFailedPrecondition, saying what to do.
+  // Where none are wanted, 0, as many as PART.json has of the same pictures, or
+  // else one for each 128 MB of pictures. What was written before must be
+  // shards of this plan: kFailedPrecondition, saying what to do. Only looks.
   void Cut(int64_t shards);
   // Writes PART.json.
   void Save() const;
@@ -41,24 +44,32 @@ class DataPlan {
   // A shard's first record.
   int64_t Begin(int64_t shard) const { return records() * shard / shards_; }
   std::string PathOf(int64_t shard) const;
-  // Has it been written, with its .idx?
+  // Has it been written, with its .idx, and does it have all its records?
   bool IsWhole(int64_t shard) const;
+  // Where in the list a record's picture is.
+  int64_t PictureOf(int64_t record) const { return order_[record]; }
+  // By its first bytes, would Append take the picture?
+  Status CheckBeginning(int64_t record) const;
   // Appends a record, framed, to the bytes of a file. Errors name the picture.
   Status Append(int64_t record, std::string* file) const;
 
  private:
   std::string Path() const { return base_ + ".json"; }
   int64_t DefaultShards() const;
+  Result<std::string> Encode(int64_t record, std::string_view picture) const;
   // A checksum of its pictures' names, labels and sizes.
   std::string IdentityOf(int64_t shard) const;
+  // Are these all shards' identities, in this order?
+  bool AreOfAll(const std::vector<std::string>& identities) const;
   void CheckShards(const std::vector<std::string>& there,
                    const std::vector<std::string>& identities) const;
   // Files that are shards of the part by their names, whoever wrote them.
   std::vector<std::string> ShardsThere() const;
-  // The shards' identities in the PART.json that is there.
+  // The shards' identities in PART.json; none where it is damaged or missing.
   std::vector<std::string> SavedIdentities() const;
-  // The error that ends with what to do about it.
-  [[noreturn]] void Refuse(const std::string& why) const;
+  // The error that ends with what to do about it: `first`, or start anew.
+  [[noreturn]] void Refuse(const std::string& why,
+                           const std::string& first = "") const;
 
   const ImageList list_;
   const std::string base_;
@@ -66,6 +77,11 @@ class DataPlan {
   std::vector<int64_t> sizes_;   // in this order, bytes; -1: unknown
   int64_t shards_ = 1;
 };
+
+// How many records the PART.json in a folder speaks of; nothing where there is
+// none, or not one of ours.
+std::optional<int64_t> PlannedRecords(const std::string& folder,
+                                      std::string_view part);
 
 }  // namespace sluice::tool
 

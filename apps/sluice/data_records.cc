@@ -38,4 +38,11 @@ Result<Tensor> ReadPicture(const RecordFiles& files, int64_t record,
   return picture.status().WithContext(files.PlaceOf(record));
 }
 
+std::string LabelRange::ToString() const {
+  if (most < least) return "no labels";
+  std::string text = fmt::format("labels {} to {}", least, most);
+  if (offset != 0) text += " (resnet50: --label-offset 1)";
+  return text;
+}
+
 }  // namespace sluice::tool

@@ -29,6 +29,14 @@ inline int64_t LabelOffset(int64_t least, int64_t most, int64_t classes) {
   return least == 1 && (classes == 0 || most == classes) ? 1 : 0;
 }
 
+struct LabelRange {
+  int64_t least = 0, most = -1;  // none
+  int64_t offset = 0;            // LabelOffset
+
+  // "labels 0 to 9"
+  std::string ToString() const;
+};
+
 }  // namespace sluice::tool
 
 #endif  // SLUICE_APPS_SLUICE_DATA_RECORDS_H_

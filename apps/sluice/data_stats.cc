@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "apps/sluice/data.h"
@@ -133,7 +134,17 @@ std::vector<Class> ClassesOf(const Pictures& pictures,
   return classes;
 }
 
-void PrintText(const Pictures& pictures, const std::vector<Class>& classes,
+// "test" of "DIR/some-test.tfrecord-00000-of-00001", as FindShards finds it.
+std::string PartOf(std::string shard) {
+  shard.resize(shard.rfind("-of-"));
+  shard.resize(shard.rfind('-'));
+  constexpr std::string_view kEnding = ".tfrecord";
+  if (shard.ends_with(kEnding)) shard.resize(shard.size() - kEnding.size());
+  return shard.substr(shard.find_last_of("-/") + 1);
+}
+
+void PrintText(const Pictures& pictures, const std::string& part,
+               const std::vector<Class>& classes,
                const std::array<Channel, 3>& channels) {
   const auto by_count = [](const Class& a, const Class& b) {
     return a.pictures < b.pictures;
@@ -151,7 +162,7 @@ void PrintText(const Pictures& pictures, const std::vector<Class>& classes,
     fmt::print("{:<18} {:>9.5f} {:>9.5f} {:>9.5f}\n", of, channels[0].*value,
                channels[1].*value, channels[2].*value);
   };
-  fmt::print("{:<18} {:>9}\n", "pictures", pictures.count);
+  fmt::print("{:<18} {:>9}  of '{}'\n", "pictures", pictures.count, part);
   fmt::print("{:<18} {:>9}\n", "classes", classes.size());
   line("  least pictures",
        *std::min_element(classes.begin(), classes.end(), by_count));
@@ -164,7 +175,8 @@ void PrintText(const Pictures& pictures, const std::vector<Class>& classes,
   numbers("deviation", &Channel::deviation);
 }
 
-void PrintAsJson(const Pictures& pictures, const std::vector<Class>& classes,
+void PrintAsJson(const Pictures& pictures, const std::string& part,
+                 const std::vector<Class>& classes,
                  const std::array<Channel, 3>& channels) {
   for (const Class& c : classes) {
     Json line = {{"label", c.label}, {"pictures", c.pictures}};
@@ -182,7 +194,8 @@ void PrintAsJson(const Pictures& pictures, const std::vector<Class>& classes,
     mean.push_back(channel.mean);
     deviation.push_back(channel.deviation);
   }
-  PrintJson({{"pictures", pictures.count},
+  PrintJson({{"part", part},
+             {"pictures", pictures.count},
              {"classes", classes.size()},
              {"height", range(pictures.height)},
              {"width", range(pictures.width)},
@@ -206,8 +219,10 @@ void PrintDataStatistics(const std::string& folder, const std::string& part,
   std::transform(pictures.histogram.begin(), pictures.histogram.end(),
                  channels.begin(), ChannelOf);
   const std::vector<Class> classes = ClassesOf(pictures, records.class_names);
-  json ? PrintAsJson(pictures, classes, channels)
-       : PrintText(pictures, classes, channels);
+  // Where there is no "validation", another is read.
+  const std::string found = PartOf(ImageRecordShards(folder, part).front());
+  json ? PrintAsJson(pictures, found, classes, channels)
+       : PrintText(pictures, found, classes, channels);
 }
 
 }  // namespace sluice::tool

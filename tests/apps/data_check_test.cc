@@ -216,6 +216,71 @@ TEST_CASE("a file in which records cannot be found is one that is bad") {
   CheckDataError({"check", folder.path()}, 1, "train");
 }
 
+TEST_CASE("records that are missing are one fault, of what make planned") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 10; ++round) {
+    const TemporaryFolder folder;
+    const std::string part = round % 2 == 0 ? "train" : "test";
+    const auto n = static_cast<int64_t>(random() % 9);
+    WriteShards(folder.path(), part, RandomRecords(n, 3, random), 2);
+    const std::string json = folder / part + ".json";
+    const auto check = [&] {
+      return RunData({"check", folder.path(), "--threads", "2"});
+    };
+    for (const auto planned : {n - 1, n, n + 1, int64_t{1} << 60}) {
+      WriteFile(json,
+                fmt::format(R"({{"records": {}, "shards": ["0"]}})", planned));
+      const Outcome outcome = check();
+      CHECK(outcome.code == (planned == n ? 0 : 1));
+      CHECK(testing::Lines(outcome.out) == (planned == n ? 1 : 2));
+      const std::string fault = fmt::format(
+          "'{}' speaks of {} records, the files have {};", json, planned, n);
+      const bool told = outcome.out.find(fault) != std::string::npos;
+      CHECK(told == (planned != n));
+    }
+    // Another program's.
+    for (const char* text : {"", "{}", R"({"records": 99})", "[1]",
+                             R"({"records": "9", "shards": []})"}) {
+      WriteFile(json, text);
+      CHECK(check().code == 0);
+    }
+  }
+  // A part none of whose shards is there.
+  const TemporaryFolder folder;
+  WriteShards(folder.path(), "train", RandomRecords(4, 2, random), 1);
+  WriteFile(folder / "validation.json", R"({"records": 5, "shards": ["0"]})");
+  CHECK(Contains(RunData({"check", folder.path()}).out,
+                 "validation.json' speaks of 5 records, the files have 0;"));
+}
+
+TEST_CASE("a name of two classes is told and is no fault") {
+  std::mt19937 random(8);
+  const TemporaryFolder folder;
+  WriteShards(folder.path(), "train", RandomRecords(5, 5, random), 1);
+  WriteFile(folder / "labels.txt", "crane\nb\nmaillot\ncrane\nmaillot\n");
+  const Outcome outcome = RunData({"check", folder.path()});
+  CHECK(outcome.code == 0);
+  CHECK(Contains(outcome.out,
+                 "the same name of several classes: 'crane' in lines 1 and 4, "
+                 "'maillot' in lines 3 and 5\n5 records"));
+  CHECK(DataObject({"check", folder.path()})["repeated_names"] ==
+        Json::parse(R"([{"name": "crane", "lines": [1, 4]},
+                        {"name": "maillot", "lines": [3, 5]}])"));
+  WriteFile(folder / "labels.txt", "a\nb\nc\nd\ne\n");
+  CHECK_FALSE(DataObject({"check", folder.path()}).contains("repeated_names"));
+  CHECK(testing::Lines(RunData({"check", folder.path()}).out) == 1);
+}
+
+TEST_CASE("a name cannot forge a line") {
+  std::mt19937 random(9);
+  const TemporaryFolder folder;
+  const std::string bad = folder / "x\nnone bad\n-00000-of-00001";
+  WriteFile(bad, "none");
+  const Outcome outcome = RunData({"check", bad});
+  CHECK(outcome.code == 1);
+  CHECK(testing::Lines(outcome.out) == 2);
+}
+
 TEST_CASE("labels that begin at 1 are no fault, and that is said") {
   std::mt19937 random(4);
   const TemporaryFolder folder;
@@ -276,6 +341,7 @@ TEST_CASE("statistics are those of a plain loop, for any threads") {
     }
     CHECK(lines[3]["name"] == "none of these");
     const Json& all = lines.back();
+    CHECK(all["part"] == "test");  // there is no "validation"
     CHECK(all["pictures"] == n);
     CHECK(all["height"]["least"] ==
           *std::min_element(heights.begin(), heights.end()));
@@ -293,8 +359,23 @@ TEST_CASE("statistics are those of a plain loop, for any threads") {
       CHECK(all["deviation"][c].get<double>() ==
             doctest::Approx(std::sqrt(variance)).epsilon(1e-9));
     }
-    CHECK(testing::Lines(
-              RunData({"stats", folder.path(), "--part", "test"}).out) == 9);
+    const Outcome text =
+        RunData({"stats", folder.path(), "--part", "validation"});
+    CHECK(testing::Lines(text.out) == 9);
+    CHECK(Contains(text.out, fmt::format("{}  of 'test'\n", n)));
+    // Of two parts that might be meant, the one that was read.
+    const Strings names = {"some-val.tfrecord", "my-data-validation",
+                           "validation.tfrecord"};
+    for (const std::string& name : names) {
+      std::filesystem::copy_file(folder / "test-00000-of-00001",
+                                 folder / name + "-00000-of-00001");
+      CHECK(DataObject(
+                {"stats", folder.path(), "--part", "validation"})["part"] ==
+            (name == names[0] ? "val" : "validation"));
+      if (name != names[0]) {
+        std::filesystem::remove(folder / name + "-00000-of-00001");
+      }
+    }
   }
 }
 

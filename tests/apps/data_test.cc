@@ -117,7 +117,7 @@ TEST_CASE("each picture is in one record, whatever the shards and threads") {
       return DataObject({"make", folder / "in", folder / out, "--shards",
                          std::to_string(shards), "--threads", threads});
     };
-    const Json made = make("a/b", "3");
+    const Json made = make("a/b", round % 2 == 0 ? "64" : "3");
     const Strings order =
         CheckMade(folder / "a/b", "train", shards, pictures, used);
     CHECK(made["records"] == count);
@@ -181,7 +181,7 @@ TEST_CASE("a run that is killed leaves whole shards, the next one the rest") {
   CHECK(Made(folder / "out") == want);
 }
 
-TEST_CASE("a picture that is none ends the run, mended it is taken up") {
+TEST_CASE("a picture that is none ends the run before anything is written") {
   std::mt19937 random(3);
   const TemporaryFolder folder;
   const Pictures pictures =
@@ -212,43 +212,141 @@ TEST_CASE("a picture that is none ends the run, mended it is taken up") {
       fs::remove(path);
       damage();
       CheckDataError(with_threads(threads), 1, name);
-      const Pictures there = Made(folder / "out");
-      int64_t shards = 0;
-      for (const auto& [file, bytes] : there) {
-        CHECK_FALSE(IsTemporaryName(file));
-        if (file == "train.json") continue;
-        CHECK(want.at(file) == bytes);
-        if (file.ends_with(".idx")) ++shards;
-      }
-      CHECK(shards < 5);
+      CHECK_FALSE(fs::exists(folder / "out"));
+      // A folder that was there before stays as it was.
+      fs::create_directory(folder / "out");
+      WriteFile(folder / "out/notes", "mine");
+      CheckDataError(with_threads(threads), 1, "1 of 40 pictures");
+      CHECK(FilesIn(folder / "out") == Pictures{{"notes", "mine"}});
+      fs::remove(folder / "out/notes");
       fs::remove(path);
       WriteFile(path, good);
-      Strings again = with_threads(threads);
-      CHECK(DataObject(again)["kept"] == shards);
+      CHECK(DataObject(with_threads(threads))["kept"] == 0);
       CHECK(Made(folder / "out") == want);
     }
   }
 }
 
-TEST_CASE("of several bad pictures the same one is named for any threads") {
-  std::mt19937 random(8);
+TEST_CASE("all bad pictures are told at once, the first twenty by name") {
+  std::mt19937 random(9);
+  for (const size_t bad : {1, 20, 21, 47}) {
+    const TemporaryFolder folder;
+    const Pictures pictures =
+        WritePictures(folder / "in", {"a", "b"}, 50, random);
+    Strings names;
+    for (const auto& [name, bytes] : pictures) names.push_back(name);
+    std::shuffle(names.begin(), names.end(), random);
+    names.resize(bad);
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) {
+      WriteFile(folder / "in/" + name, random() % 2 == 0 ? "" : "none");
+    }
+    std::string first;
+    for (const char* threads : {"1", "3", "64"}) {
+      const Outcome outcome = RunData(
+          {"make", folder / "in", folder / "out", "--threads", threads});
+      if (first.empty()) first = outcome.err;
+      CHECK(outcome.err == first);
+      testing::CheckError(outcome, "sluice", 1,
+                          fmt::format("{} of 50 pictures", bad));
+      CHECK(testing::Lines(outcome.err) ==
+            static_cast<int64_t>(std::min<size_t>(bad, 20) + (bad > 20) + 1));
+      const auto has = [&](const std::string& text) {
+        return outcome.err.find(text) != std::string::npos;
+      };
+      for (size_t i = 0; i < bad; ++i) {
+        CHECK(has(names[i] + "'") == (i < 20));
+      }
+      CHECK(has(fmt::format("\nand {} more\n", bad - 20)) == (bad > 20));
+      CHECK_FALSE(fs::exists(folder / "out"));
+    }
+  }
+}
+
+TEST_CASE("a folder that is the wrong one leaves no names of classes") {
+  std::mt19937 random(10);
   const TemporaryFolder folder;
-  const Pictures pictures = WritePictures(folder / "in", {"a"}, 60, random);
-  for (const auto& [name, bytes] : pictures) {
-    if (random() % 3 != 0) WriteFile(folder / "in/" + name, "none");
-  }
-  Strings errors;
+  const std::string out = folder / "out";
+  WritePictures(folder / "wrong", {"x"}, 3, random);
+  WriteFile(folder / "wrong/x/bad.png", "none");
+  const Pictures pictures = WritePictures(folder / "in", {"a", "b"}, 6, random);
+  CheckDataError({"make", folder / "wrong", out}, 1, "1 of 4 pictures");
+  CheckDataError({"make", folder / "wrong", out, "--shards", "9"}, 1,
+                 "wanted at most one per");
+  CHECK_FALSE(fs::exists(out));
+  DataObject({"make", folder / "in", out});
+  CheckMade(out, "train", 1, pictures, {"a", "b"});
+  // A name with the end of a line would be two of labels.txt.
+  WritePictures(folder / "lines", {"a\nb"}, 2, random);
+  CheckDataError({"make", folder / "lines", folder / "new"}, 1,
+                 "a line ends within");
+  CHECK_FALSE(fs::exists(folder / "new"));
+}
+
+TEST_CASE("a shard that lost records is written again") {
+  std::mt19937 random(11);
   for (int round = 0; round < 12; ++round) {
-    fs::remove_all(folder / "out");
-    const Outcome outcome =
-        RunData({"make", folder / "in", folder / "out", "--shards", "20",
-                 "--threads", round == 0 ? "1" : "4"});
-    CHECK(outcome.code == 1);
-    errors.push_back(outcome.err);
+    const TemporaryFolder folder;
+    WritePictures(folder / "in", {"a", "b"}, 20, random);
+    const std::string out = folder / "out";
+    const Strings make = {"make", folder / "in", out, "--shards", "3"};
+    REQUIRE(RunData(make).code == 0);
+    const Pictures made = Made(out);
+    const std::string shard = out + "/train-00001-of-00003";
+    const std::string bytes = TextOf(shard), index = TextOf(shard + ".idx");
+    RecordReader reader(bytes);
+    size_t length = 0, records = random() % 6;  // of 6 or 7
+    std::string_view payload;
+    for (size_t i = 0; i < records; ++i) {
+      REQUIRE(reader.Next(&payload).ValueOrThrow());
+      length += payload.size() + 16;
+    }
+    const bool within = round % 3 == 2;  // a record
+    WriteFile(shard, bytes.substr(0, length + (within ? 5 : 0)));
+    if (round % 3 == 1) {
+      size_t end = 0;
+      for (size_t i = 0; i < records; ++i) end = index.find('\n', end) + 1;
+      WriteFile(shard + ".idx", index.substr(0, end));
+    }
+    CAPTURE(records);
+    CHECK(DataObject(make)["kept"] == 2);
+    CHECK(Made(out) == made);
+    CHECK(RunData({"check", out}).code == 0);
   }
-  CHECK(
-      testing::Contains(errors[0], "this is no image: it begins like neither"));
-  CHECK(Strings(errors.size(), errors[0]) == errors);
+}
+
+TEST_CASE("a run that ended before its first shard is cut as it was") {
+  std::mt19937 random(12);
+  const TemporaryFolder folder;
+  WritePictures(folder / "in", {"a", "b"}, 20, random);
+  const std::string out = folder / "out";
+  const Strings make = {"make", folder / "in", out};
+  REQUIRE(RunData({"make", folder / "in", out, "--shards", "7"}).code == 0);
+  const Pictures made = Made(out);
+  const auto forget_shards = [&] {
+    for (const auto& [name, bytes] : made) {
+      if (name.starts_with("train-")) fs::remove(JoinPath(out, name));
+    }
+  };
+  forget_shards();
+  CHECK(DataObject(make)["shards"] == 7);
+  CHECK(Made(out) == made);
+  // Not where it was asked for otherwise, or of other pictures, or unreadable.
+  forget_shards();
+  const auto shards_after = [&](const std::string& plan, Strings arguments) {
+    fs::remove_all(out);
+    WriteFile(out + "/train.json", plan);
+    return DataObject(std::move(arguments))["shards"].get<int>();
+  };
+  const std::string plan = made.at("train.json");
+  Strings four = make;
+  four.insert(four.end(), {"--shards", "4"});
+  CHECK(shards_after(plan, make) == 7);
+  CHECK(shards_after(plan, four) == 4);
+  CHECK(shards_after("{", make) == 1);
+  CHECK(shards_after(R"({"records": 1, "shards": [4, 5]})", make) == 1);
+  WriteFile(folder / "in/a/more.png", RandomPng(random));
+  CHECK(shards_after(plan, make) == 1);
 }
 
 TEST_CASE("a full disk leaves whole shards") {
@@ -290,10 +388,18 @@ TEST_CASE("a second part has the classes of the first") {
   CHECK(DataObject({"check", out})["records"] == 21);
   WritePictures(folder / "val", {"d"}, 1, random);
   CheckDataError(validation, 1, "no class of that name, only a, b, c");
+  CheckDataError(validation, 1, "those of '" + out + "/labels.txt': choose");
   // Numbers alone, then names.
   WriteFile(folder / "numbers/x.png", RandomPng(random));
-  WriteFile(folder / "numbers/labels.csv", "x.png,4\n");
-  REQUIRE(RunData({"make", folder / "numbers", folder / "mixed"}).code == 0);
+  WriteFile(folder / "numbers/y.png", RandomPng(random));
+  WriteFile(folder / "numbers/labels.csv", "x.png,4\ny.png,1\n");
+  const Strings numbers = {"make", folder / "numbers", folder / "mixed"};
+  CHECK(testing::Contains(RunData(numbers).out,
+                          "/mixed/train: 2 records of labels 1 to 4 ("));
+  const Json object = DataObject(numbers);
+  CHECK(object["least_label"] == 1);
+  CHECK(object["most_label"] == 4);
+  CHECK_FALSE(object.contains("classes"));
   CHECK_FALSE(fs::exists(folder / "mixed/labels.txt"));
   CheckDataError({"make", folder / "train", folder / "mixed", "--part", "test"},
                  1, "numbers alone");
@@ -310,7 +416,9 @@ TEST_CASE("what is there already and is not of this run is not touched") {
   WriteFile(out + "/notes", "mine");
   REQUIRE(RunData(make).code == 0);
   const Pictures made = Made(out);
-  CheckDataError({"make", in, out, "--shards", "4"}, 1, "one of 3 shards, got");
+  CheckDataError({"make", in, out, "--shards", "4"}, 1,
+                 "one of 3 shards, got --shards 4; leave --shards out, or "
+                 "remove '");
   CHECK(DataObject({"make", in, out})["kept"] == 3);  // as many as before
   WriteFile(in + "/a/more.png", RandomPng(random));
   CheckDataError(make, 1, "was made from other pictures");
