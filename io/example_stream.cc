@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "engine/caught.h"
 #include "engine/ceil_div.h"
 
 namespace sluice {
@@ -42,25 +41,6 @@ Batcher* BatcherOf(Stream<Example>* input,
 }
 
 }  // namespace
-
-Status CatchErrors(const std::function<void()>& fn) {
-  try {
-    fn();
-    return {};
-  } catch (...) {
-    return CaughtStatus();
-  }
-}
-
-Status ApplyMap(Example* example, const std::function<void()>& fn) {
-  if (IsEmptyShare(*example)) return {};
-  const int64_t passed_over = example->passed_over();
-  const int64_t whole_rows = example->whole_rows();
-  Status status = CatchErrors(fn);
-  example->set_passed_over(passed_over);
-  example->set_whole_rows(whole_rows);
-  return status;
-}
 
 Rows::Rows(Example columns) : columns_(std::move(columns)) {
   if (columns_.empty()) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/caught.h"
 #include "io/example.h"
 #include "io/stream.h"
 
@@ -28,14 +29,31 @@ inline bool IsEmptyShare(const Example& example) {
   return example.whole_rows() > 0 && example.empty();
 }
 
-// Runs fn, which is the user's or allocates tensors, and turns what it throws
-// into a Status.
-Status CatchErrors(const std::function<void()>& fn);
+// Runs fn, which is the user's or allocates, and turns what it throws into a
+// Status. Allocates nothing itself.
+template <typename Fn>
+Status CatchErrors(const Fn& fn) {
+  try {
+    fn();
+    return {};
+  } catch (...) {
+    return CaughtStatus();
+  }
+}
 
 // Runs a map, `fn`, on the example. Whatever it puts there stands for the same
 // examples: what was passed over and the size of the whole batch stay. Not run
 // on a share of no examples.
-Status ApplyMap(Example* example, const std::function<void()>& fn);
+template <typename Fn>
+Status ApplyMap(Example* example, const Fn& fn) {
+  if (IsEmptyShare(*example)) return {};
+  const int64_t passed_over = example->passed_over();
+  const int64_t whole_rows = example->whole_rows();
+  Status status = CatchErrors(fn);
+  example->set_passed_over(passed_over);
+  example->set_whole_rows(whole_rows);
+  return status;
+}
 
 // Columns that have their first dimension in common. Immutable, thread-safe.
 class Rows {

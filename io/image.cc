@@ -35,8 +35,10 @@ int64_t Rounded(double x) {
   return std::lrint(x);
 }
 
-// Where the middle `crop` pixels of `size` begin; below 0 where these are less.
+// Where the middle `crop` pixels of `size` begin; below 0 where these are less,
+// and zeros come before and behind.
 int64_t Middle(int64_t size, int64_t crop) {
+  if (size < crop) return -((crop - size) / 2);
   return Rounded(static_cast<double>(size - crop) / 2);
 }
 

@@ -68,7 +68,6 @@ class Decoder {
     info_.err = jpeg_std_error(&errors_.manager);
     errors_.manager.error_exit = Fail;
     errors_.manager.emit_message = Warn;
-    jpeg_create_decompress(&info_);
   }
   ~Decoder() { jpeg_destroy_decompress(&info_); }
   Decoder(const Decoder&) = delete;
@@ -77,6 +76,7 @@ class Decoder {
   // Sets height(), width() and cmyk().
   bool Begin(std::string_view bytes) {
     if (setjmp(errors_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    jpeg_create_decompress(&info_);
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
                  bytes.size());
     jpeg_read_header(&info_, TRUE);
@@ -125,7 +125,13 @@ class Decoder {
   // What Read writes, and where in it the part begins.
   size_t row_bytes() const { return size_t{info_.output_width} * channels(); }
   size_t part_offset() const { return size_t{left_} * channels(); }
-  const char* message() const { return errors_.message; }
+  // After an error. A file is not damaged because it needs much memory.
+  Status error() const {
+    if (errors_.manager.msg_code == JERR_OUT_OF_MEMORY) {
+      return ResourceExhausted(errors_.message);
+    }
+    return DataLoss(errors_.message);
+  }
 
  private:
   // Of a progressive file that lacks its last scans the library guesses the
@@ -183,7 +189,7 @@ void InvertedCmykToRgb(uint8_t* pixels, int64_t n) {
 }
 
 Status BeginAny(Decoder& decoder, std::string_view bytes) {
-  if (!decoder.Begin(bytes)) return DataLoss(decoder.message());
+  if (!decoder.Begin(bytes)) return decoder.error();
   const int64_t height = decoder.height(), width = decoder.width();
   if (height * width <= kMaxPixels) return {};
   return DataLoss(fmt::format("{} x {} pixels are more than {}", width, height,
@@ -206,15 +212,15 @@ Status DecodeJpegRows(std::string_view bytes, const ImagePart& part,
                part.top + part.height <= decoder.height());
   SLUICE_CHECK(part.left >= 0 && part.width > 0 &&
                part.left + part.width <= decoder.width());
-  if (!decoder.Start(part)) return DataLoss(decoder.message());
+  if (!decoder.Start(part)) return decoder.error();
   std::vector<uint8_t> row(decoder.row_bytes());
   uint8_t* const pixels = row.data() + decoder.part_offset();
   for (int64_t y = 0; y < part.height; ++y) {
-    if (!decoder.Read(row.data())) return DataLoss(decoder.message());
+    if (!decoder.Read(row.data())) return decoder.error();
     if (decoder.cmyk()) InvertedCmykToRgb(pixels, part.width);
     take(pixels);
   }
-  if (!decoder.Finish()) return DataLoss(decoder.message());
+  if (!decoder.Finish()) return decoder.error();
   return {};
 }
 

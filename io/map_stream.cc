@@ -96,10 +96,13 @@ void ParallelAttempts::Run() {
       reading_ = true;
     }
     PiecePtr piece;
-    bool more = false;
+    bool more = false, to_map = false;
     Status status = CatchErrors([&] {
       piece = std::make_shared<Piece>();
       ThrowIfError(ReadPiece(piece.get(), &more));
+      to_map = piece->passed == 0;  // once it is in ahead_, Skip may change it
+      MutexLock lock(mutex_);
+      if (more) ahead_.push_back(piece);
     });
     {
       MutexLock lock(mutex_);
@@ -110,9 +113,8 @@ void ParallelAttempts::Run() {
         ended_ = true;
         return;
       }
-      ahead_.push_back(piece);
     }
-    if (piece->passed > 0) continue;
+    if (!to_map) continue;
     status = Map(fn_, seed_, epoch_, &piece->attempt);
     MutexLock lock(mutex_);
     piece->attempt.status = std::move(status);

@@ -1,5 +1,7 @@
 // What augmentation does to pictures, in Pillow's arithmetic: the bytes are
-// those that torchvision's functions of the same names make of a PIL image.
+// those that torchvision's functions of the same names make of a PIL image,
+// unless the compiler makes one operation of a * b + c, as GCC does on aarch64:
+// then some are next to them.
 #ifndef SLUICE_IO_PICTURE_OPS_H_
 #define SLUICE_IO_PICTURE_OPS_H_
 

@@ -219,9 +219,12 @@ struct RecordFiles::State {
     // Without the lock, since it may take long: two threads may open the same
     // file, which costs no more than that.
     const auto& [path, size, offsets] = files[file];
-    SLUICE_ASSIGN_OR_RETURN(auto opened, file_system->OpenRead(path));
+    // It was there before: not one bad record, which may be passed over.
+    auto reopened = file_system->OpenRead(path);
+    if (!reopened.ok()) return Unavailable(reopened.status().message());
+    auto opened = *std::move(reopened);
     if (opened->size() != size) {
-      return DataLoss(
+      return Unavailable(
           fmt::format("'{}' has changed: it has {} bytes, before it had {}",
                       path, opened->size(), size));
     }

@@ -14,7 +14,8 @@
 
 namespace sluice {
 
-// Thread-safe. Keeps 8 bytes a record in memory and at most 64 files open.
+// Thread-safe. Keeps 8 bytes a record in memory and, besides those being read,
+// at most 64 files open.
 class RecordFiles {
  public:
   // Learns where the records are. Of a file F that says F.idx, where it is
@@ -33,7 +34,8 @@ class RecordFiles {
   // Of all files.
   int64_t size() const;
   // The payload of a record, 0 to size() - 1 in the order of the files, its
-  // checksums verified: kDataLoss naming file and byte.
+  // checksums verified: kDataLoss naming file and byte; kUnavailable where the
+  // file is gone or has another size.
   Result<std::string> Read(int64_t record) const;
   // For messages: "'dir/train-00003-of-00010', byte 1234".
   std::string PlaceOf(int64_t record) const;

@@ -70,7 +70,7 @@ struct RecordPictures::State {
   std::shared_ptr<const RecordFiles> files;
   bool labels_matter;
   int64_t label_offset;
-  std::vector<int64_t> renumbering;
+  std::vector<int64_t> renumbering = {};
 
   // The class of a record; `place` is for messages.
   int64_t ClassOf(int64_t label, int64_t classes,
@@ -93,13 +93,18 @@ struct RecordPictures::State {
 };
 
 RecordPictures::RecordPictures(const RunContext& run) {
-  ImageRecords records =
-      OpenImageRecords(run.flag("data"), PartRead(run), run.input_threads);
-  state_ = std::make_shared<const State>(
-      State{.files = std::move(records.files),
-            .labels_matter = run.mode != Mode::kPredict,
-            .label_offset = LabelOffset(run),
-            .renumbering = Renumbering(records.class_names, run.class_names)});
+  const std::string& folder = run.flag("data");
+  State state = {
+      .files = RecordFiles::Open(ImageRecordShards(folder, PartRead(run)),
+                                 run.input_threads)
+                   .ValueOrThrow(),
+      .labels_matter = run.mode != Mode::kPredict,
+      .label_offset = LabelOffset(run)};
+  if (state.labels_matter) {
+    state.renumbering =
+        Renumbering(ReadClassNames(folder).ValueOrThrow(), run.class_names);
+  }
+  state_ = std::make_shared<const State>(std::move(state));
 }
 
 Dataset RecordPictures::Numbers() const {

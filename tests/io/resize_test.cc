@@ -181,5 +181,23 @@ TEST_CASE("every machine's loops give the portable ones' bytes") {
   }
 }
 
+// torchvision's CenterCrop: half of what is missing, rounded down, comes
+// before.
+TEST_CASE("a crop larger than the image has zeros around it") {
+  for (int64_t side = 1; side <= 9; ++side) {
+    const Tensor white = Tensor::Full(DType::kUInt8, {side, side, 3}, 255);
+    const Tensor crop = ResizeAndCrop(white, side, 9);
+    REQUIRE(crop.shape() == Shape{9, 9, 3});
+    const int64_t before = (9 - side) / 2;
+    for (int64_t y = 0; y < 9; ++y) {
+      for (int64_t x = 0; x < 9; ++x) {
+        const bool inside = y >= before && y < before + side && x >= before &&
+                            x < before + side;
+        CHECK(crop.data<uint8_t>()[(y * 9 + x) * 3] == (inside ? 255 : 0));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice
