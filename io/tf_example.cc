@@ -35,13 +35,6 @@ constexpr int kKindOf<int64_t> = kInts;
 constexpr std::string_view kKindNames[] = {"nothing", "byte strings", "floats",
                                            "integers"};
 
-bool IsUtf8(std::string_view text) {
-  bool valid = true;
-  while (valid && !text.empty())
-    text.remove_prefix(CharacterBytes(text, valid));
-  return valid;
-}
-
 }  // namespace
 
 #if SLUICE_HAVE_PROTOBUF
@@ -50,6 +43,13 @@ namespace {
 
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
+
+bool IsUtf8(std::string_view text) {
+  bool valid = true;
+  while (valid && !text.empty())
+    text.remove_prefix(CharacterBytes(text, valid));
+  return valid;
+}
 
 // The fields of a serialised message as views into it, where protobuf's own
 // parsers copy every string. What these refuse is refused.
