@@ -77,9 +77,8 @@ std::string Progress::Line(TrainingRun& run) {
       console::WithThousands(static_cast<int64_t>(rates_.examples_per_second)),
       console::Duration(left * seconds_per_step));
   if (rates_.input_wait >= kNotableWait) {
-    line += fmt::format(
-        ", {:.0f} % of the time waiting for input (--input-threads {})",
-        100 * rates_.input_wait, run.context().input_threads);
+    line += fmt::format(", {:.0f} % of the time waiting for input",
+                        100 * rates_.input_wait);
   }
   return line;
 }
