@@ -19,6 +19,11 @@ struct ImageRecord {
   std::string_view encoded;  // JPEG or PNG
   int64_t label = 0;         // as it is in the record, where some begin at 1
   std::string_view class_name = {}, file = {};  // empty where there is none
+
+  // What messages call the picture.
+  std::string name() const {
+    return std::string(file.empty() ? "picture" : file);
+  }
 };
 
 // One record, in the features of TensorFlow's ImageNet scripts or in those of

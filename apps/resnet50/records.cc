@@ -124,8 +124,7 @@ std::function<void(Example&, uint64_t)> RecordPictures::ToPicture(
     const Result<ImageRecord> record = ParseImageRecord(bytes);
     ThrowIfError(record.status().WithContext(place));
     const int64_t label = state->ClassOf(record->label, classes, place);
-    const std::string name(record->file.empty() ? "picture" : record->file);
-    const Result<Tensor> image = sizing(record->encoded, name, key);
+    const Result<Tensor> image = sizing(record->encoded, record->name(), key);
     ThrowIfError(image.status().WithContext(place));
     example = {{"image", *image}, {"label", Tensor::Scalar(label)}};
   };

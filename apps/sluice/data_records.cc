@@ -29,9 +29,7 @@ Result<Tensor> ReadPicture(const RecordFiles& files, int64_t record,
   SLUICE_ASSIGN_OR_RETURN(*bytes, files.Read(record));
   const auto decode = [&]() -> Result<Tensor> {
     SLUICE_ASSIGN_OR_RETURN(*image, ParseImageRecord(*bytes));
-    return DecodeImage(image->encoded, image->file.empty()
-                                           ? "picture"
-                                           : std::string(image->file));
+    return DecodeImage(image->encoded, image->name());
   };
   Result<Tensor> picture = decode();
   if (picture.ok()) return picture;

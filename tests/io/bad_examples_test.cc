@@ -9,20 +9,15 @@
 #include <set>
 
 #include "io/dataset.h"
-#include "io/datasets.h"
 #include "tests/support/error_text.h"
+#include "tests/support/numbers.h"
 
 namespace sluice {
 namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
-
-Dataset Numbers(int64_t n) {
-  Tensor x(DType::kInt64, {n});
-  for (int64_t i = 0; i < n; ++i) x.data<int64_t>()[i] = i;
-  return datasets::FromTensors({{"x", x}}, "numbers");
-}
+using testing::Numbers;
 
 // Reads a number; with the key, as augmentation would.
 struct Read {

@@ -14,20 +14,15 @@
 #include "engine/thread_annotations.h"
 #include "io/counter_random.h"
 #include "io/dataset.h"
-#include "io/datasets.h"
 #include "tests/support/error_text.h"
+#include "tests/support/numbers.h"
 
 namespace sluice {
 namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
-
-Dataset Numbers(int64_t n) {
-  Tensor x(DType::kInt64, {n});
-  for (int64_t i = 0; i < n; ++i) x.data<int64_t>()[i] = i;
-  return datasets::FromTensors({{"x", x}}, "numbers");
-}
+using testing::Numbers;
 
 // Gives other threads the processor, for some numbers.
 void Dawdle(int64_t number) {
