@@ -5,7 +5,7 @@
 #include "apps/mnist/pictures.h"
 #include "engine/status.h"
 #include "graph/builder.h"
-#include "io/datasets.h"
+#include "io/sources/datasets.h"
 #include "models/cli/console.h"
 #include "models/cli/main.h"
 #include "models/nn/class_weights.h"

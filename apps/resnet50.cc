@@ -12,7 +12,7 @@
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
 #include "graph/builder.h"
-#include "io/image.h"
+#include "io/images/image.h"
 #include "models/cli/main.h"
 #include "models/nn/losses.h"
 #include "models/nn/metrics.h"

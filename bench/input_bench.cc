@@ -25,10 +25,10 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
-#include "io/file.h"
-#include "io/image.h"
-#include "io/jpeg.h"
-#include "io/resample.h"
+#include "io/files/file.h"
+#include "io/images/image.h"
+#include "io/images/jpeg.h"
+#include "io/images/resample.h"
 
 namespace sluice {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "engine/status.h"
-#include "io/dataset.h"
-#include "io/image.h"
-#include "io/image_records.h"
+#include "io/pipeline/dataset.h"
+#include "io/images/image.h"
+#include "io/records/image_records.h"
 
 namespace sluice {
 namespace {

@@ -52,24 +52,24 @@ set(SLUICE_PUBLIC_HEADERS
   graph/session/session.h
   graph/step_request.h
   graph/text/text.h
-  io/augment.h
-  io/bad_examples.h
-  io/checkpoint.h
-  io/cifar.h
-  io/dataset.h
-  io/datasets.h
-  io/digits.h
-  io/event_file.h
+  io/images/augment.h
+  io/pipeline/bad_examples.h
+  io/checkpoints/checkpoint.h
+  io/sources/cifar.h
+  io/pipeline/dataset.h
+  io/sources/datasets.h
+  io/sources/digits.h
+  io/summaries/event_file.h
   io/example.h
-  io/file.h
-  io/idx.h
-  io/image.h
-  io/image_list.h
-  io/image_records.h
-  io/record.h
-  io/record_files.h
-  io/safetensors.h
-  io/tf_example.h
+  io/files/file.h
+  io/sources/idx.h
+  io/images/image.h
+  io/sources/image_list.h
+  io/records/image_records.h
+  io/files/record.h
+  io/records/record_files.h
+  io/checkpoints/safetensors.h
+  io/records/tf_example.h
   models/cli/main.h
   models/nn/class_weights.h
   models/nn/initializers.h

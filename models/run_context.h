@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "io/bad_examples.h"
-#include "io/datasets.h"
+#include "io/pipeline/bad_examples.h"
+#include "io/sources/datasets.h"
 
 namespace sluice {
 

@@ -419,7 +419,7 @@ TEST_CASE("an include against the layers is found") {
   CHECK(Violations("io/a.cc", "#include \"models/nn/layers.h\"\n").size() == 1);
   CHECK(Violations("models/a.cc", "#include \"kernels/cpu/b.h\"\n").size() ==
         1);
-  CHECK(Violations("models/a.cc", "#include \"io/idx.h\"\n").empty());
+  CHECK(Violations("models/a.cc", "#include \"io/sources/idx.h\"\n").empty());
   CHECK(Violations("apps/a.cc", "#include \"kernels/cpu/b.h\"\n").empty());
 }
 

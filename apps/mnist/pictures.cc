@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/image.h"
-#include "io/image_list.h"
+#include "io/images/image.h"
+#include "io/sources/image_list.h"
 
 namespace sluice::mnist {
 namespace {

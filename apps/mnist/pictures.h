@@ -3,7 +3,7 @@
 #define SLUICE_APPS_MNIST_PICTURES_H_
 
 #include "engine/tensor.h"
-#include "io/dataset.h"
+#include "io/pipeline/dataset.h"
 #include "models/run_context.h"
 
 namespace sluice::mnist {

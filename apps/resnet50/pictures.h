@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/dataset.h"
+#include "io/pipeline/dataset.h"
 #include "models/run_context.h"
 
 namespace sluice::resnet50 {

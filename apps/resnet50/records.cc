@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "io/image_records.h"
+#include "io/records/image_records.h"
 #include "models/cli/console.h"
 
 namespace sluice::resnet50 {

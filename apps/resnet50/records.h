@@ -1,4 +1,4 @@
-// Pictures in records (io/image_records.h), a folder of which --data may name.
+// Pictures in records (io/records/image_records.h), a folder of which --data may name.
 #ifndef SLUICE_APPS_RESNET50_RECORDS_H_
 #define SLUICE_APPS_RESNET50_RECORDS_H_
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/resnet50/sizing.h"
-#include "io/dataset.h"
+#include "io/pipeline/dataset.h"
 #include "models/run_context.h"
 
 namespace sluice::resnet50 {

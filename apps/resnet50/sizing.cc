@@ -1,6 +1,6 @@
 #include "apps/resnet50/sizing.h"
 
-#include "io/image.h"
+#include "io/images/image.h"
 
 namespace sluice::resnet50 {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "engine/tensor.h"
-#include "io/augment.h"
+#include "io/images/augment.h"
 #include "models/run_context.h"
 
 namespace sluice::resnet50 {

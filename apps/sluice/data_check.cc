@@ -15,9 +15,9 @@
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
-#include "io/file.h"
-#include "io/image_records.h"
-#include "io/record_files.h"
+#include "io/files/file.h"
+#include "io/records/image_records.h"
+#include "io/records/record_files.h"
 
 namespace sluice::tool {
 namespace {

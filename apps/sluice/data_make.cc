@@ -12,10 +12,10 @@
 #include "apps/sluice/data_records.h"
 #include "apps/sluice/json.h"
 #include "engine/status.h"
-#include "io/file.h"
-#include "io/image_list.h"
-#include "io/image_records.h"
-#include "io/record_files.h"
+#include "io/files/file.h"
+#include "io/sources/image_list.h"
+#include "io/records/image_records.h"
+#include "io/records/record_files.h"
 
 namespace sluice::tool {
 namespace {

@@ -12,11 +12,11 @@
 #include "engine/ceil_div.h"
 #include "engine/json_object.h"
 #include "io/counter_random.h"
-#include "io/crc32c.h"
-#include "io/file.h"
-#include "io/image_records.h"
-#include "io/record.h"
-#include "io/record_files.h"
+#include "io/files/crc32c.h"
+#include "io/files/file.h"
+#include "io/records/image_records.h"
+#include "io/files/record.h"
+#include "io/records/record_files.h"
 
 namespace sluice::tool {
 namespace {

@@ -19,7 +19,7 @@
 
 #include "engine/json_object.h"
 #include "engine/status.h"
-#include "io/image_list.h"
+#include "io/sources/image_list.h"
 
 namespace sluice::tool {
 

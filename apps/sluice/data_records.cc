@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "io/image.h"
+#include "io/images/image.h"
 
 namespace sluice::tool {
 

@@ -8,8 +8,8 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
-#include "io/image_records.h"
-#include "io/record_files.h"
+#include "io/records/image_records.h"
+#include "io/records/record_files.h"
 
 namespace sluice::tool {
 

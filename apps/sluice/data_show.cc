@@ -10,11 +10,11 @@
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
-#include "io/image.h"
-#include "io/jpeg.h"
-#include "io/png.h"
-#include "io/record_files.h"
-#include "io/tf_example.h"
+#include "io/images/image.h"
+#include "io/images/jpeg.h"
+#include "io/images/png.h"
+#include "io/records/record_files.h"
+#include "io/records/tf_example.h"
 
 namespace sluice::tool {
 namespace {

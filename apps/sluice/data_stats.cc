@@ -17,7 +17,7 @@
 #include "engine/ceil_div.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
-#include "io/image_records.h"
+#include "io/records/image_records.h"
 
 namespace sluice::tool {
 namespace {

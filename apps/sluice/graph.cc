@@ -18,7 +18,7 @@
 #include "graph/text/dot.h"
 #include "graph/text/text.h"
 #include "graph/text/text_tensor.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace sluice::tool {
 namespace {

@@ -7,7 +7,7 @@
 #include "apps/sluice/json.h"
 #include "apps/sluice/statistics.h"
 #include "apps/sluice/tensor_file.h"
-#include "io/event_file.h"
+#include "io/summaries/event_file.h"
 
 namespace sluice::tool {
 namespace {

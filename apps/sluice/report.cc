@@ -11,7 +11,7 @@
 #include "apps/sluice/commands.h"
 #include "engine/json_object.h"
 #include "engine/status.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "models/report/runs_page.h"
 #include "models/train/scalar_log.h"
 

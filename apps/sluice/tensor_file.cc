@@ -4,7 +4,7 @@
 #include <cctype>
 #include <utility>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 
 namespace sluice::tool {
 

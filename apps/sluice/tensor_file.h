@@ -9,7 +9,7 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
-#include "io/safetensors.h"
+#include "io/checkpoints/safetensors.h"
 
 namespace sluice::tool {
 

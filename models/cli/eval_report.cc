@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "io/file.h"
+#include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 #include "models/cli/results.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "engine/caught.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/train/export.h"
 #include "models/train/first_batches.h"

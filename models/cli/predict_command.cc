@@ -6,7 +6,7 @@
 #include <functional>
 #include <system_error>
 
-#include "io/image_list.h"
+#include "io/sources/image_list.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
 #include "models/cli/predictions.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "io/csv.h"
+#include "io/files/csv.h"
 #include "models/cli/console.h"
 #include "models/train/inference.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/bad_examples.h"
+#include "io/pipeline/bad_examples.h"
 #include "io/example.h"
 
 namespace sluice {

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "io/file.h"
+#include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/bad_examples.h"
+#include "io/pipeline/bad_examples.h"
 #include "models/cli/command_line.h"
 #include "models/train/inference.h"
 

@@ -9,8 +9,8 @@
 
 #include "engine/json_object.h"
 #include "graph/near_misses.h"
-#include "io/checkpoint.h"
-#include "io/file.h"
+#include "io/checkpoints/checkpoint.h"
+#include "io/files/file.h"
 
 namespace sluice {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/file.h"
+#include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/cli/fast_dev_run.h"
 #include "models/cli/interrupt.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "engine/utf8.h"
-#include "io/png.h"
+#include "io/images/png.h"
 
 namespace sluice::report {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 
 namespace sluice {
 

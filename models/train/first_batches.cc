@@ -10,7 +10,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/json_object.h"
-#include "io/datasets.h"
+#include "io/sources/datasets.h"
 #include "models/train/inference.h"
 
 namespace sluice {

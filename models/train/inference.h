@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "graph/session/session.h"
-#include "io/safetensors.h"
+#include "io/checkpoints/safetensors.h"
 #include "models/train/batch_step.h"
 #include "models/train/model_spec.h"
 #include "models/train/reporter.h"

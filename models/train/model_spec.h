@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "io/dataset.h"
+#include "io/pipeline/dataset.h"
 #include "models/nn/metrics.h"
 #include "models/optim/optimizers.h"
 #include "models/run_context.h"

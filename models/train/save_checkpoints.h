@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "models/train/hook.h"
 
 namespace sluice {

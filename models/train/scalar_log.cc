@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "io/csv.h"
+#include "io/files/csv.h"
 
 namespace sluice {
 namespace {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "engine/status.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace sluice {
 

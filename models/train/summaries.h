@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "io/event_file.h"
+#include "io/summaries/event_file.h"
 #include "models/train/hook.h"
 #include "models/train/scalar_log.h"
 #include "models/train/throughput.h"

@@ -13,7 +13,7 @@
 
 #include "graph/autograd.h"
 #include "graph/session/session.h"
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "models/train/batch_step.h"
 #include "models/train/checkpoint_choice.h"
 #include "models/train/inference.h"

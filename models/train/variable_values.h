@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graph/session/session.h"
-#include "io/safetensors.h"
+#include "io/checkpoints/safetensors.h"
 
 namespace sluice {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "io/pth.h"
+#include "io/checkpoints/pth.h"
 #include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/schedule.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/runtime/collective.h"
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "models/nn/metrics.h"
 #include "models/train/reporter.h"
 

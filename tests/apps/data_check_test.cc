@@ -13,10 +13,10 @@
 #include <set>
 #include <sstream>
 
-#include "io/image.h"
-#include "io/image_records.h"
-#include "io/record.h"
-#include "io/tf_example.h"
+#include "io/images/image.h"
+#include "io/records/image_records.h"
+#include "io/files/record.h"
+#include "io/records/tf_example.h"
 #include "tests/support/data_program.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_JPEG && SLUICE_HAVE_PROTOBUF

@@ -13,9 +13,9 @@
 #include <random>
 #include <set>
 
-#include "io/file.h"
-#include "io/record.h"
-#include "io/tf_example.h"
+#include "io/files/file.h"
+#include "io/files/record.h"
+#include "io/records/tf_example.h"
 #include "tests/support/data_program.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_JPEG && SLUICE_HAVE_PROTOBUF

@@ -19,7 +19,7 @@
 #include <regex>
 #include <sstream>
 
-#include "io/png.h"
+#include "io/images/png.h"
 #include "tests/support/idx_folder.h"
 #include "tests/support/program.h"
 #include "tests/support/pth_bytes.h"

@@ -14,9 +14,9 @@
 #include <random>
 #include <sstream>
 
-#include "io/checkpoint.h"
-#include "io/fault_file_system.h"
-#include "io/safetensors.h"
+#include "io/checkpoints/checkpoint.h"
+#include "io/files/fault_file_system.h"
+#include "io/checkpoints/safetensors.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 

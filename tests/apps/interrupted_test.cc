@@ -10,7 +10,7 @@
 #include <map>
 #include <random>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 

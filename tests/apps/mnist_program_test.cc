@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 

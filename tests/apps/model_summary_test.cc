@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "graph/builder.h"
-#include "io/datasets.h"
+#include "io/sources/datasets.h"
 #include "models/nn/layers.h"
 #include "models/zoo/mnist_networks.h"
 #include "models/zoo/resnet.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/png.h"
+#include "io/images/png.h"
 #include "tests/support/resnet50_program.h"
 
 #if SLUICE_HAVE_PNG

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/csv.h"
+#include "io/files/csv.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/resnet50_program.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoint.h"
-#include "io/image_records.h"
-#include "io/record.h"
+#include "io/checkpoints/checkpoint.h"
+#include "io/records/image_records.h"
+#include "io/files/record.h"
 #include "tests/support/resnet50_program.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF

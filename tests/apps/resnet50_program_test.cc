@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "io/checkpoint.h"
-#include "io/png.h"
+#include "io/checkpoints/checkpoint.h"
+#include "io/images/png.h"
 #include "tests/support/resnet50_program.h"
 
 namespace sluice {

@@ -13,7 +13,7 @@
 #include "graph/compile/extract.h"
 #include "graph/session/session.h"
 #include "graph/text/text.h"
-#include "io/safetensors.h"
+#include "io/checkpoints/safetensors.h"
 #include "models/optim/optimizers.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"

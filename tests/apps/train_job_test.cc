@@ -9,7 +9,7 @@
 #include <random>
 #include <sstream>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/real_data.h"
 

@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
-#include "io/checkpoint.h"
-#include "io/datasets.h"
-#include "io/file.h"
+#include "io/checkpoints/checkpoint.h"
+#include "io/sources/datasets.h"
+#include "io/files/file.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 

@@ -1,8 +1,8 @@
 // Any bytes make an IDX tensor or an error, and memory in proportion.
 #include <string_view>
 
-#include "io/gzip.h"
-#include "io/idx.h"
+#include "io/files/gzip.h"
+#include "io/sources/idx.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

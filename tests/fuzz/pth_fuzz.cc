@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/pth.h"
+#include "io/checkpoints/pth.h"
 #include "tests/support/pth_bytes.h"
 
 namespace sluice {

@@ -3,8 +3,8 @@
 // record. What was read survives being written and read again.
 #include <string_view>
 
-#include "io/record.h"
-#include "io/tf_example.h"
+#include "io/files/record.h"
+#include "io/records/tf_example.h"
 
 namespace sluice {
 namespace {

@@ -7,12 +7,12 @@
 #include <string>
 
 #include "dist/net/frame.h"
-#include "io/event_proto.h"
-#include "io/fault_file_system.h"
-#include "io/file.h"
-#include "io/record.h"
-#include "io/safetensors.h"
-#include "io/tf_example.h"
+#include "io/summaries/event_proto.h"
+#include "io/files/fault_file_system.h"
+#include "io/files/file.h"
+#include "io/files/record.h"
+#include "io/checkpoints/safetensors.h"
+#include "io/records/tf_example.h"
 #include "tests/support/pth_bytes.h"
 
 namespace sluice {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "io/digits.h"
+#include "io/sources/digits.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice::testing {

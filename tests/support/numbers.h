@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "io/datasets.h"
+#include "io/sources/datasets.h"
 
 namespace sluice::testing {
 

@@ -1,4 +1,4 @@
-// Zip archives, pickles and .pth files made by hand (io/pth.h).
+// Zip archives, pickles and .pth files made by hand (io/checkpoints/pth.h).
 #ifndef SLUICE_TESTS_SUPPORT_PTH_BYTES_H_
 #define SLUICE_TESTS_SUPPORT_PTH_BYTES_H_
 

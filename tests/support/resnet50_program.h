@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/tensor.h"
-#include "io/png.h"
+#include "io/images/png.h"
 #include "tests/support/program.h"
 
 namespace sluice::testing {

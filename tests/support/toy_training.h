@@ -4,7 +4,7 @@
 #define SLUICE_TESTS_SUPPORT_TOY_TRAINING_H_
 
 #include "graph/builder.h"
-#include "io/datasets.h"
+#include "io/sources/datasets.h"
 #include "models/nn/layers.h"
 #include "models/nn/metrics.h"
 #include "models/train/trainer.h"

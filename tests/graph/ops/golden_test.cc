@@ -11,7 +11,7 @@
 #include "graph/autograd.h"
 #include "graph/compile/evaluate.h"
 #include "graph/ops/loss.h"
-#include "io/safetensors.h"
+#include "io/checkpoints/safetensors.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include "graph/autograd.h"
 #include "graph/builder.h"
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
 #include "tests/kernels/cuda/emulation/gpu.h"

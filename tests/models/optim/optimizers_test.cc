@@ -11,7 +11,7 @@
 
 #include "graph/builder.h"
 #include "graph/session/session.h"
-#include "io/safetensors.h"
+#include "io/checkpoints/safetensors.h"
 #include "tests/support/error_text.h"
 
 namespace sluice {

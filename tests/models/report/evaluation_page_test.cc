@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/png.h"
+#include "io/images/png.h"
 #include "tests/support/error_text.h"
 
 namespace sluice::report {

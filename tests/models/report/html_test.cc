@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/png.h"
+#include "io/images/png.h"
 #include "tests/support/error_text.h"
 
 namespace sluice::report {

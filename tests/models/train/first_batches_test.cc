@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "graph/builder.h"
-#include "io/checkpoint.h"
-#include "io/datasets.h"
+#include "io/checkpoints/checkpoint.h"
+#include "io/sources/datasets.h"
 #include "models/nn/layers.h"
 #include "models/train/hooks.h"
 #include "models/train/trainer.h"

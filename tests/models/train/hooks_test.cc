@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "io/event_file.h"
+#include "io/summaries/event_file.h"
 #include "models/train/trainer.h"
 #include "tests/support/error_text.h"
 #include "tests/support/toy_training.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "graph/builder.h"
-#include "io/datasets.h"
+#include "io/sources/datasets.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/toy_training.h"

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "tests/support/error_text.h"
 #include "tests/support/stderr_text.h"
 #include "tests/support/toy_training.h"

@@ -10,7 +10,7 @@
 #include <map>
 #include <thread>
 
-#include "io/fault_file_system.h"
+#include "io/files/fault_file_system.h"
 #include "models/train/hooks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/toy_training.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "io/counter_random.h"
-#include "io/fault_file_system.h"
+#include "io/files/fault_file_system.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 

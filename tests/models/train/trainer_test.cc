@@ -9,7 +9,7 @@
 #include <map>
 
 #include "engine/threads.h"
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "models/train/hooks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/toy_training.h"

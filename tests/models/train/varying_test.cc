@@ -5,7 +5,7 @@
 #include <set>
 
 #include "graph/builder.h"
-#include "io/datasets.h"
+#include "io/sources/datasets.h"
 #include "models/nn/layers.h"
 #include "models/nn/metrics.h"
 #include "models/train/export.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "graph/builder.h"
-#include "io/pth.h"
+#include "io/checkpoints/pth.h"
 #include "models/nn/layers.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"

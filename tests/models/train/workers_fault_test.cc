@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "io/checkpoint.h"
+#include "io/checkpoints/checkpoint.h"
 #include "models/train/hooks.h"
 #include "models/train/workers.h"
 #include "tests/support/error_text.h"

@@ -13,7 +13,7 @@
 #include "graph/autograd.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
-#include "io/safetensors.h"
+#include "io/checkpoints/safetensors.h"
 #include "models/train/weights_file.h"
 #include "tests/support/temporary_folder.h"
 

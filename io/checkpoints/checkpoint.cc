@@ -1,0 +1,381 @@
+#include "io/checkpoints/checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace sluice {
+namespace {
+
+// Metadata keys. All but extra.* are always written.
+constexpr char kFormat[] = "sluice.checkpoint";
+constexpr char kFormatVersion[] = "1";
+constexpr char kStep[] = "step";
+constexpr char kSeed[] = "seed";
+constexpr char kDatasetPosition[] = "dataset_position";
+constexpr char kSchedule[] = "schedule";
+constexpr char kLossScale[] = "loss_scale";
+constexpr char kMetric[] = "metric";
+constexpr char kClassNames[] = "class_names";
+constexpr std::string_view kExtraPrefix = "extra.";
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kSuffix = ".safetensors";
+constexpr char kLock[] = "training.lock";
+
+// To read what was listed: whoever saves beside this removes old ones.
+constexpr int kAttempts = 10;
+
+std::string ThisProcess() {
+  char host[256] = "?";
+  gethostname(host, sizeof(host) - 1);
+  return fmt::format("process {} on {}", getpid(), host);
+}
+
+template <typename T>
+bool ParseNumber(const std::string& text, T* value) {
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && at == end;
+}
+
+Metadata ToMetadata(const TrainingState& state) {
+  // fmt prints the shortest text that reads back as the same double.
+  Metadata metadata = {{kFormat, kFormatVersion},
+                       {kStep, fmt::format("{}", state.step)},
+                       {kSeed, fmt::format("{}", state.seed)},
+                       {kDatasetPosition, state.dataset_position},
+                       {kSchedule, state.schedule},
+                       {kLossScale, fmt::format("{}", state.loss_scale)}};
+  if (!state.class_names.empty()) {
+    using Json = nlohmann::json;
+    metadata[kClassNames] = Json(state.class_names)
+                                .dump(-1, ' ', /*ensure_ascii=*/false,
+                                      Json::error_handler_t::replace);
+  }
+  if (state.metric) metadata[kMetric] = fmt::format("{}", *state.metric);
+  for (const auto& [key, value] : state.extra) {
+    metadata[std::string(kExtraPrefix) + key] = value;
+  }
+  return metadata;
+}
+
+Result<std::vector<std::string>> ParseNames(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const bool strings = json.is_array() && std::all_of(json.begin(), json.end(),
+                                                      [](const auto& name) {
+                                                        return name.is_string();
+                                                      });
+  if (strings) return json.get<std::vector<std::string>>();
+  return DataLoss("metadata 'class_names' is no list of names");
+}
+
+Result<TrainingState> FromMetadata(const Metadata& metadata) {
+  TrainingState state;
+  const auto format = metadata.find(kFormat);
+  if (format == metadata.end()) return state;
+  if (format->second != kFormatVersion) {
+    return Unimplemented(
+        fmt::format("checkpoint format {}; this program reads format {}",
+                    format->second, kFormatVersion));
+  }
+  std::string bad;
+  const auto number = [&]<typename T>(const char* key, T* value) {
+    const auto found = metadata.find(key);
+    if (found == metadata.end() || !ParseNumber(found->second, value)) {
+      bad = key;
+    }
+  };
+  const auto text = [&](const char* key, std::string* value) {
+    const auto found = metadata.find(key);
+    if (found != metadata.end()) *value = found->second;
+  };
+  number(kStep, &state.step);
+  number(kSeed, &state.seed);
+  number(kLossScale, &state.loss_scale);
+  text(kDatasetPosition, &state.dataset_position);
+  text(kSchedule, &state.schedule);
+  if (metadata.contains(kMetric)) number(kMetric, &state.metric.emplace());
+  if (metadata.contains(kClassNames)) {
+    SLUICE_ASSIGN_OR_RETURN(state.class_names,
+                            ParseNames(metadata.at(kClassNames)));
+  }
+  if (!bad.empty()) {
+    return DataLoss(fmt::format("metadata '{}' is no number", bad));
+  }
+  for (const auto& [key, value] : metadata) {
+    if (key.starts_with(kExtraPrefix)) {
+      state.extra[key.substr(kExtraPrefix.size())] = value;
+    }
+  }
+  return state;
+}
+
+std::optional<int64_t> StepOfName(std::string_view name) {
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
+      name.size() <= kPrefix.size() + kSuffix.size()) {
+    return std::nullopt;
+  }
+  name.remove_prefix(kPrefix.size());
+  name.remove_suffix(kSuffix.size());
+  int64_t step;
+  if (!ParseNumber(std::string(name), &step) || step < 0) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+std::string PrintTrainingState(const TrainingState& state) {
+  using Json = nlohmann::json;
+  return Json(ToMetadata(state))
+      .dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+Result<TrainingState> ParseTrainingState(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  Metadata metadata;
+  if (!json.is_object()) return DataLoss("not the state of a training");
+  for (const auto& [key, value] : json.items()) {
+    if (!value.is_string()) return DataLoss("not the state of a training");
+    metadata[key] = value.get<std::string>();
+  }
+  if (!metadata.contains(kFormat)) {
+    return DataLoss("not the state of a training");
+  }
+  return FromMetadata(metadata);
+}
+
+Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
+                       FileSystem& files) {
+  return WriteSafetensors(path, checkpoint.tensors,
+                          ToMetadata(checkpoint.state), files);
+}
+
+Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
+  SLUICE_ASSIGN_OR_RETURN(Safetensors file, ReadSafetensors(path, files));
+  if (file.metadata.contains(kFormat) && !file.checksummed) {
+    return DataLoss(fmt::format(
+        "'{}': its checksum is missing; the file is damaged", path));
+  }
+  auto state = FromMetadata(file.metadata);
+  if (!state.ok()) {
+    return state.status().WithContext(fmt::format("'{}'", path));
+  }
+  return Checkpoint{*std::move(state), std::move(file.tensors)};
+}
+
+CheckpointManager::CheckpointManager(std::string directory, Options options)
+    : options_(options),
+      files_(options.files != nullptr ? options.files : &FileSystem::Posix()),
+      directory_(std::move(directory)) {}
+
+Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
+                                                  Options options) {
+  if (options.keep < 1) {
+    return InvalidArgument(fmt::format(
+        "checkpoints: got {} to keep, wanted at least 1", options.keep));
+  }
+  CheckpointManager manager(directory, options);
+  FileSystem& files = *manager.files_;
+  SLUICE_RETURN_IF_ERROR(files.MakeDirectories(directory));
+  auto lock = files.Lock(JoinPath(directory, kLock), ThisProcess());
+  if (lock.status().code() == Code::kFailedPrecondition) {
+    return FailedPrecondition(fmt::format(
+        "'{}' belongs to a training that is under way ({}); wait for its end "
+        "or choose another folder",
+        directory, lock.status().message()));
+  }
+  SLUICE_ASSIGN_OR_RETURN(manager.lock_, std::move(lock));
+  SLUICE_ASSIGN_OR_RETURN(const auto names, files.List(directory));
+  for (const std::string& name : names) {
+    if (name.starts_with(kPrefix) && IsTemporaryName(name)) {
+      SLUICE_RETURN_IF_ERROR(files.Remove(JoinPath(directory, name)));
+    }
+  }
+  return manager;
+}
+
+CheckpointManager CheckpointManager::ForReading(const std::string& directory,
+                                                Options options) {
+  return CheckpointManager(directory, options);
+}
+
+Status CheckpointManager::CheckSaves() const {
+  if (lock_ != nullptr) return {};
+  return FailedPrecondition(
+      fmt::format("'{}' was opened for reading", directory_));
+}
+
+std::string CheckpointManager::PathOf(int64_t step) const {
+  return JoinPath(directory_, fmt::format("{}{}{}", kPrefix, step, kSuffix));
+}
+
+Result<std::vector<int64_t>> CheckpointManager::Steps() const {
+  if (lock_ == nullptr && !files_->Exists(directory_)) {
+    return std::vector<int64_t>();
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto names, files_->List(directory_));
+  std::vector<int64_t> steps;
+  for (const std::string& name : names) {
+    if (const auto step = StepOfName(name)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<double> CheckpointManager::MetricOf(int64_t step) const {
+  if (const auto known = metrics_.find(step); known != metrics_.end()) {
+    return known->second;
+  }
+  std::optional<double> metric;
+  const auto header = ReadSafetensorsHeader(PathOf(step), *files_);
+  if (header.ok()) {
+    const auto state = FromMetadata(header->metadata);
+    // NaN is no candidate for the best.
+    if (state.ok() && state->metric && *state->metric == *state->metric) {
+      metric = state->metric;
+    }
+  }
+  return metrics_[step] = metric;
+}
+
+Result<std::optional<int64_t>> CheckpointManager::BestStep() const {
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  std::optional<int64_t> best;
+  const double sign = options_.higher_is_better ? 1 : -1;
+  double best_value = 0;
+  for (int64_t step : steps) {
+    const std::optional<double> metric = MetricOf(step);
+    if (metric && (!best || sign * *metric >= best_value)) {
+      best = step;
+      best_value = sign * *metric;
+    }
+  }
+  return best;
+}
+
+Result<std::string> CheckpointManager::Save(const Checkpoint& checkpoint) {
+  SLUICE_RETURN_IF_ERROR(CheckSaves());
+  const int64_t step = checkpoint.state.step;
+  const std::string path = PathOf(step);
+  metrics_.erase(step);
+  SLUICE_RETURN_IF_ERROR(WriteCheckpoint(path, checkpoint, *files_));
+  SLUICE_RETURN_IF_ERROR(Prune(step));
+  return path;
+}
+
+Status CheckpointManager::Prune(int64_t saved) {
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  SLUICE_ASSIGN_OR_RETURN(const auto best, BestStep());
+  const size_t keep = static_cast<size_t>(options_.keep);
+  for (size_t i = 0; i + keep < steps.size(); ++i) {
+    if (steps[i] == saved || steps[i] == best) continue;
+    SLUICE_RETURN_IF_ERROR(files_->Remove(PathOf(steps[i])));
+    metrics_.erase(steps[i]);
+  }
+  return {};
+}
+
+Result<std::optional<CheckpointManager::Restored>>
+CheckpointManager::RestoreNewest() const {
+  std::vector<int64_t> steps;
+  std::vector<std::string> warnings;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    SLUICE_ASSIGN_OR_RETURN(steps, Steps());
+    if (steps.empty()) return std::optional<Restored>();
+    warnings.clear();
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      std::string path = PathOf(*step);
+      auto checkpoint = ReadCheckpoint(path, *files_);
+      if (checkpoint.ok()) {
+        return std::optional(Restored{*std::move(checkpoint), std::move(path),
+                                      std::move(warnings)});
+      }
+      if (checkpoint.status().code() == Code::kNotFound) continue;
+      warnings.push_back(fmt::format(
+          "checkpoint of step {} cannot be used, falling back to an older "
+          "one: {}",
+          *step, checkpoint.status().message()));
+    }
+    if (!warnings.empty()) break;
+  }
+  return DataLoss(fmt::format(
+      "none of the {} checkpoints in '{}' can be read; move them away or "
+      "choose another folder to start anew. The newest: {}",
+      steps.size(), directory_,
+      warnings.empty() ? "it is gone" : warnings.front()));
+}
+
+Result<CheckpointManager::Restored> CheckpointManager::RestoreStep(
+    int64_t step) const {
+  std::string path = PathOf(step);
+  auto checkpoint = ReadCheckpoint(path, *files_);
+  if (checkpoint.ok()) {
+    return Restored{*std::move(checkpoint), std::move(path), {}};
+  }
+  if (checkpoint.status().code() != Code::kNotFound) {
+    return checkpoint.status();
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  return NotFound(fmt::format("no checkpoint of step {} in '{}', only of: {}",
+                              step, directory_, fmt::join(steps, ", ")));
+}
+
+Result<std::optional<CheckpointManager::Restored>>
+CheckpointManager::RestoreBest() const {
+  for (int attempt = 1;; ++attempt) {
+    SLUICE_ASSIGN_OR_RETURN(const auto best, BestStep());
+    // One that cannot be read might be it.
+    SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+    for (const int64_t step : steps) {
+      const Status header =
+          ReadSafetensorsHeader(PathOf(step), *files_).status();
+      if (header.code() != Code::kNotFound) SLUICE_RETURN_IF_ERROR(header);
+    }
+    if (!best) return std::optional<Restored>();
+    auto restored = RestoreStep(*best);
+    const bool gone = restored.status().code() == Code::kNotFound;
+    if (gone && attempt < kAttempts) continue;
+    SLUICE_RETURN_IF_ERROR(restored.status());
+    return std::optional(*std::move(restored));
+  }
+}
+
+Result<std::string> CheckpointManager::SetAside(
+    const std::vector<std::string>& beside) {
+  SLUICE_RETURN_IF_ERROR(CheckSaves());
+  SLUICE_ASSIGN_OR_RETURN(const auto steps, Steps());
+  std::vector<std::string> names;
+  for (const int64_t step : steps) {
+    const std::string path = PathOf(step);
+    names.push_back(path.substr(path.rfind('/') + 1));
+  }
+  std::copy_if(beside.begin(), beside.end(), std::back_inserter(names),
+               [&](const std::string& name) {
+                 return files_->Exists(JoinPath(directory_, name));
+               });
+  if (names.empty()) return std::string();
+  std::string folder;
+  for (int n = 1; folder.empty() || files_->Exists(folder); ++n) {
+    folder = JoinPath(directory_, fmt::format("previous-{}", n));
+  }
+  SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(folder));
+  for (const std::string& name : names) {
+    const std::string to = JoinPath(folder, name);
+    SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(ParentDirectory(to)));
+    SLUICE_RETURN_IF_ERROR(files_->Rename(JoinPath(directory_, name), to));
+  }
+  metrics_.clear();
+  SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(folder));
+  SLUICE_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
+  return folder;
+}
+
+}  // namespace sluice

@@ -1,0 +1,129 @@
+// Checkpoints: one safetensors file per saved step, training state in its
+// metadata.
+#ifndef SLUICE_IO_CHECKPOINT_H_
+#define SLUICE_IO_CHECKPOINT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/status.h"
+#include "io/checkpoints/safetensors.h"
+
+namespace sluice {
+
+struct TrainingState {
+  int64_t step = 0;
+  uint64_t seed = 0;
+  std::string dataset_position;  // Iterator::SavePosition
+  std::string schedule;          // of the learning rate
+  double loss_scale = 1;
+  // What the checkpoint is judged by, when it was evaluated.
+  std::optional<double> metric;
+  std::vector<std::string> class_names;  // as their numbers go; none: unknown
+  std::map<std::string, std::string> extra;
+};
+
+// As text, and back; kDataLoss for what is no state.
+std::string PrintTrainingState(const TrainingState& state);
+Result<TrainingState> ParseTrainingState(const std::string& text);
+
+struct Checkpoint {
+  TrainingState state;
+  // Variables by name, optimizer slots as "<variable>/<slot>".
+  std::vector<NamedTensor> tensors;
+};
+
+// Atomic and checksummed.
+Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
+                       FileSystem& files = FileSystem::Posix());
+// kDataLoss when the file is damaged. A safetensors file that is no checkpoint
+// of ours is read too: its state is the default one.
+Result<Checkpoint> ReadCheckpoint(const std::string& path,
+                                  FileSystem& files = FileSystem::Posix());
+
+// The checkpoints of one folder, "checkpoint-<step>.safetensors". It keeps the
+// newest `keep` and the one with the best metric. Which is best is read from
+// the files' headers, so there is no index that could disagree with them. A
+// crash at any instant leaves every file whole. One thread. Of those that save
+// there is one at a time for a folder, in all processes; any number may read.
+class CheckpointManager {
+ public:
+  struct Options {
+    int keep = 5;
+    bool higher_is_better = true;
+    FileSystem* files = nullptr;  // not owned; Posix when null
+  };
+  struct Restored {
+    Checkpoint checkpoint;
+    std::string path;
+    // One line for every newer checkpoint that could not be read; print them.
+    std::vector<std::string> warnings;
+  };
+
+  // For saving. Creates the folder if need be, locks it ("training.lock") for
+  // as long as the manager lives, and removes temporary files that a crash left
+  // in it. kFailedPrecondition, naming the process, where another has it open
+  // for saving.
+  static Result<CheckpointManager> Open(const std::string& directory,
+                                        Options options);
+  static Result<CheckpointManager> Open(const std::string& directory) {
+    return Open(directory, Options());
+  }
+  // For reading: changes nothing, also beside one that saves. A folder that is
+  // not there holds no checkpoints.
+  static CheckpointManager ForReading(const std::string& directory,
+                                      Options options);
+  static CheckpointManager ForReading(const std::string& directory) {
+    return ForReading(directory, Options());
+  }
+
+  // Writes the checkpoint of state.step, replacing one of the same step, then
+  // removes those no longer kept. Returns its path. When writing fails all
+  // earlier ones are still there.
+  Result<std::string> Save(const Checkpoint& checkpoint);
+
+  // The newest checkpoint that can be read, or nullopt when there is none.
+  // kDataLoss when there are some and all are damaged.
+  Result<std::optional<Restored>> RestoreNewest() const;
+
+  // One of them: kNotFound, listing the steps there are, where it is none;
+  // kDataLoss where it is damaged. And that of BestStep, nullopt without any.
+  Result<Restored> RestoreStep(int64_t step) const;
+  Result<std::optional<Restored>> RestoreBest() const;
+
+  // Steps for which there is a file, ascending.
+  Result<std::vector<int64_t>> Steps() const;
+  // The step with the best metric (the newer of equals); nullopt without any.
+  Result<std::optional<int64_t>> BestStep() const;
+  std::string PathOf(int64_t step) const;
+
+  // Moves all checkpoints to a new sub-folder ("previous-1", ...), for a run
+  // that starts anew, and with them those that there are of the files `beside`,
+  // whose paths are from the folder on; returns its path, or "" when there was
+  // nothing to move.
+  Result<std::string> SetAside(const std::vector<std::string>& beside = {});
+
+ private:
+  CheckpointManager(std::string directory, Options options);
+  // Removes what is not kept; `saved` always is.
+  Status Prune(int64_t saved);
+  std::optional<double> MetricOf(int64_t step) const;
+
+  Status CheckSaves() const;
+
+  Options options_;
+  FileSystem* files_;
+  std::string directory_;
+  std::unique_ptr<FileLock> lock_;  // null: for reading
+  // Metrics read so far; a file's metric never changes unless Save replaces
+  // it.
+  mutable std::map<int64_t, std::optional<double>> metrics_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_CHECKPOINT_H_

@@ -1,0 +1,77 @@
+// Reader and writer of safetensors files (huggingface.co/docs/safetensors).
+//
+//   file    := header_length header data
+//   header_length := uint64, little-endian, at most 100 MB
+//   header  := JSON object, padded with spaces:
+//              { "__metadata__": { string: string, ... },       optional
+//                name: { "dtype": "F32", "shape": [2,3],
+//                        "data_offsets": [begin, end] }, ... }
+//   data    := the tensors' bytes, row-major, little-endian; offsets count
+//              from its start, without holes or overlaps
+//
+// Files written here carry a CRC-32 of header and data in their metadata
+// ("sluice.crc32", eight hexadecimal digits in small letters); the reader
+// checks it where it is present.
+#ifndef SLUICE_IO_SAFETENSORS_H_
+#define SLUICE_IO_SAFETENSORS_H_
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/tensor.h"
+#include "io/files/file.h"
+
+namespace sluice {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+struct Safetensors {
+  std::vector<NamedTensor> tensors;  // in the order of their data
+  Metadata metadata;                 // without the checksum
+  bool checksummed = false;          // had one, and it was right
+};
+
+// What the header says of one tensor.
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  size_t begin = 0;  // bytes from the start of the data
+  size_t end = 0;
+};
+struct SafetensorsHeader {
+  std::vector<TensorInfo> tensors;  // in the order of their data
+  Metadata metadata;
+  size_t data_bytes = 0;
+};
+
+// Atomic (FileSystem::WriteAtomically). kInvalidArgument for a name that is
+// empty, reserved or given twice. Strings must be UTF-8.
+Status WriteSafetensors(const std::string& path,
+                        std::span<const NamedTensor> tensors,
+                        const Metadata& metadata = {},
+                        FileSystem& files = FileSystem::Posix());
+
+// kDataLoss, naming the file and what is wrong, for anything malformed;
+// kUnimplemented for a dtype that DType lacks. The tensors own their memory.
+Result<Safetensors> ReadSafetensors(const std::string& path,
+                                    FileSystem& files = FileSystem::Posix());
+// The same from memory; `path` is only for messages.
+Result<Safetensors> ParseSafetensors(std::string_view bytes,
+                                     const std::string& path);
+// Names, dtypes and shapes without reading the data.
+Result<SafetensorsHeader> ReadSafetensorsHeader(
+    const std::string& path, FileSystem& files = FileSystem::Posix());
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_SAFETENSORS_H_

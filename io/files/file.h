@@ -1,0 +1,115 @@
+// The operating system's files behind one interface, so that tests can take
+// the disk away (io/files/fault_file_system.h).
+#ifndef SLUICE_IO_FILE_H_
+#define SLUICE_IO_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+
+namespace sluice {
+
+// A file open for writing. One thread at a time. The destructor closes it
+// without syncing.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+  // Hands the bytes to the operating system: they survive the end of the
+  // process, not the loss of power.
+  virtual Status Append(std::string_view bytes) = 0;
+  // Returns when all appended bytes are on the disk.
+  virtual Status Sync() = 0;
+  virtual Status Close() = 0;
+};
+
+// A file open for reading anywhere in it. Thread-safe.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  // Bytes, when it was opened.
+  virtual uint64_t size() const = 0;
+  // Up to n bytes from `offset` on into `out`; returns how many, fewer only
+  // where the file ends.
+  virtual Result<size_t> ReadAt(uint64_t offset, void* out, size_t n) const = 0;
+};
+
+// A file that is this process's: until the lock is destroyed, or the process
+// ends, however it ends.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
+// Thread-safe. Errors name the path and say what to do: kNotFound,
+// kResourceExhausted (disk full), kUnavailable (no permission, read-only).
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  // The machine's own; lives as long as the process.
+  static FileSystem& Posix();
+
+  // The first `limit` bytes, fewer when the file is shorter. kDataLoss for what
+  // is no file, such as a pipe, which may never end; kFailedPrecondition
+  // without the permission.
+  virtual Result<std::string> ReadPrefix(const std::string& path,
+                                         size_t limit) = 0;
+  // Errors as ReadPrefix.
+  virtual Result<std::unique_ptr<ReadableFile>> OpenRead(
+      const std::string& path) = 0;
+  virtual Result<size_t> Size(const std::string& path) = 0;  // bytes
+  // Creates the file or empties an existing one.
+  virtual Result<std::unique_ptr<WritableFile>> Create(
+      const std::string& path) = 0;
+  // Creates the file or writes behind its last byte.
+  virtual Result<std::unique_ptr<WritableFile>> OpenAppend(
+      const std::string& path) = 0;
+  // Atomic; replaces `to`.
+  virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  virtual Status Remove(const std::string& path) = 0;
+  // Makes creations, renames and removals in a folder survive a loss of power.
+  virtual Status SyncDirectory(const std::string& path) = 0;
+  // Names (not paths) in a folder, sorted.
+  virtual Result<std::vector<std::string>> List(const std::string& path) = 0;
+  virtual bool Exists(const std::string& path) = 0;
+  // Locks the file, created if need be, and writes `holder` into it. While
+  // another lock of it is held, here or in another process,
+  // kFailedPrecondition, the message being what that holder wrote. File systems
+  // that know no locks let everybody have one.
+  virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
+                                                 std::string_view holder) = 0;
+  // Creates the folder and its missing parents; an existing one is fine.
+  virtual Status MakeDirectories(const std::string& path) = 0;
+
+  Result<std::string> Read(const std::string& path);
+  // Writes the concatenated pieces so that at any instant, loss of power
+  // included, `path` holds its old content or all of the new one: a temporary
+  // file in the same folder, fsync, rename, fsync of the folder. A failure
+  // removes the temporary file; a crash may leave one (IsTemporaryName).
+  Status WriteAtomically(const std::string& path,
+                         std::span<const std::string_view> pieces);
+  Status WriteAtomically(const std::string& path, std::string_view bytes) {
+    return WriteAtomically(path, std::span(&bytes, 1));
+  }
+};
+
+// Is this a name that WriteAtomically gives its temporary files?
+bool IsTemporaryName(std::string_view name);
+
+// "a/b" of "a/b/c"; "." when there is no slash.
+std::string ParentDirectory(const std::string& path);
+std::string JoinPath(const std::string& directory, std::string_view name);
+
+// The Status of a failed system call: FileError(ENOSPC, "write", path).
+Status FileError(int error_number, std::string_view verb,
+                 const std::string& path);
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_FILE_H_

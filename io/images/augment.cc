@@ -1,0 +1,239 @@
+#include "io/images/augment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "graph/near_misses.h"
+#include "io/counter_random.h"
+#include "io/images/random_ops.h"
+
+namespace sluice {
+namespace {
+
+struct Argument {
+  std::string_view name;
+  double low, high;
+  bool whole;
+  double fallback;
+};
+
+using Colour = std::array<uint8_t, 3>;
+using Values = std::vector<double>;  // of all arguments
+
+struct Kind {
+  std::string_view name;
+  std::span<const Argument> arguments;
+  size_t required;  // of them
+  Tensor (*apply)(const Tensor& image, const Values& values, const Colour& mean,
+                  uint64_t key);
+};
+
+Tensor ApplyRandAugment(const Tensor& image, const Values& values,
+                        const Colour& /*mean*/, uint64_t key) {
+  return RandAugment(image, static_cast<int>(values[0]),
+                     static_cast<int>(values[1]), key);
+}
+
+Tensor ApplyErasing(const Tensor& image, const Values& values,
+                    const Colour& mean, uint64_t key) {
+  return RandomErasing(image, values[0], mean, key);
+}
+
+Tensor ApplyJitter(const Tensor& image, const Values& values,
+                   const Colour& /*mean*/, uint64_t key) {
+  return ColorJitter(image, {values[0], values[1], values[2], values[3]}, key);
+}
+
+constexpr std::array kRandAugmentArguments = {
+    Argument{"num_ops", 1, 14, true, 2},
+    Argument{"magnitude", 0, kMaxMagnitude, true, 9}};
+constexpr std::array kErasingArguments = {Argument{"p", 0, 1, false, 0.5}};
+constexpr std::array kJitterArguments = {
+    Argument{"brightness", 0, 10, false, 0},
+    Argument{"contrast", 0, 10, false, 0},
+    Argument{"saturation", 0, 10, false, 0}, Argument{"hue", 0, 0.5, false, 0}};
+
+// A kind's place is part of its key: another place would change what runs drew.
+constexpr std::array kKinds = {
+    Kind{"randaugment", kRandAugmentArguments, 0, ApplyRandAugment},
+    Kind{"erasing", kErasingArguments, 0, ApplyErasing},
+    Kind{"jitter", kJitterArguments, 1, ApplyJitter}};
+
+// "erasing(p)".
+std::string Usage(const Kind& kind) {
+  std::string names;
+  for (const Argument& argument : kind.arguments) {
+    if (!names.empty()) names += ',';
+    names += argument.name;
+  }
+  return fmt::format("{}({})", kind.name, names);
+}
+
+Status NoSuchKind(std::string_view name) {
+  std::vector<std::string_view> names;
+  std::string usages;
+  for (const Kind& kind : kKinds) {
+    names.push_back(kind.name);
+    if (!usages.empty()) usages += ", ";
+    usages += Usage(kind);
+  }
+  return InvalidArgument(fmt::format("there is no '{}'{}; wanted some of {}",
+                                     name, NearMisses(name, names), usages));
+}
+
+Result<double> ParseArgument(std::string_view text, const Kind& kind,
+                             const Argument& argument) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && at == end && value >= argument.low &&
+      value <= argument.high &&
+      !(argument.whole && value != std::trunc(value))) {
+    return value + 0.0;  // 0 for -0
+  }
+  return InvalidArgument(
+      fmt::format("{} of {} is '{}', wanted a {}number from {} to {}",
+                  argument.name, Usage(kind), text,
+                  argument.whole ? "whole " : "", argument.low, argument.high));
+}
+
+Status WrongCount(const Kind& kind, size_t got) {
+  const size_t most = kind.arguments.size();
+  return InvalidArgument(fmt::format("{} got {} argument{}, wanted {} to {}",
+                                     Usage(kind), got, got == 1 ? "" : "s",
+                                     kind.required, most));
+}
+
+}  // namespace
+
+// Of the grammar in augment.h.
+class Augmentation::Parser {
+ public:
+  explicit Parser(std::string_view text) : rest_(text) {}
+
+  Result<std::vector<Part>> Parts() {
+    std::vector<Part> parts;
+    SkipBlanks();
+    if (rest_.empty()) return parts;
+    do {
+      SLUICE_RETURN_IF_ERROR(ReadPart(parts.emplace_back()));
+    } while (Take(','));
+    if (rest_.empty()) return parts;
+    return Unexpected("',' or the end");
+  }
+
+ private:
+  Status ReadPart(Part& part) {
+    const std::string_view name = Word();
+    const auto* const kind =
+        std::find_if(kKinds.begin(), kKinds.end(),
+                     [&](const Kind& k) { return k.name == name; });
+    if (kind == kKinds.end()) return NoSuchKind(name);
+    SLUICE_ASSIGN_OR_RETURN(const auto texts, Arguments());
+    if (texts.size() < kind->required ||
+        texts.size() > kind->arguments.size()) {
+      return WrongCount(*kind, texts.size());
+    }
+    part.kind = static_cast<size_t>(kind - kKinds.begin());
+    for (size_t i = 0; i < kind->arguments.size(); ++i) {
+      double value = kind->arguments[i].fallback;
+      if (i < texts.size()) {
+        SLUICE_ASSIGN_OR_RETURN(
+            value, ParseArgument(texts[i], *kind, kind->arguments[i]));
+      }
+      part.arguments.push_back(value);
+    }
+    return Status::Ok();
+  }
+
+  Result<std::vector<std::string_view>> Arguments() {
+    std::vector<std::string_view> arguments;
+    if (!Take('(') || Take(')')) return arguments;
+    do {
+      arguments.push_back(Word());
+    } while (Take(','));
+    if (Take(')')) return arguments;
+    return Unexpected("',' or ')'");
+  }
+
+  // Up to the next "(", ")" or ",", without the blanks around; may be empty.
+  std::string_view Word() {
+    SkipBlanks();
+    const size_t end = std::min(rest_.find_first_of("(),"), rest_.size());
+    std::string_view word = rest_.substr(0, end);
+    rest_.remove_prefix(end);
+    while (word.ends_with(' ')) word.remove_suffix(1);
+    return word;
+  }
+
+  bool Take(char token) {
+    SkipBlanks();
+    if (!rest_.starts_with(token)) return false;
+    rest_.remove_prefix(1);
+    SkipBlanks();
+    return true;
+  }
+
+  void SkipBlanks() {
+    while (rest_.starts_with(' ')) rest_.remove_prefix(1);
+  }
+
+  Status Unexpected(std::string_view wanted) const {
+    const std::string got =
+        rest_.empty() ? "the end" : fmt::format("'{}'", rest_.substr(0, 12));
+    return InvalidArgument(fmt::format("wanted {}, got {}", wanted, got));
+  }
+
+  std::string_view rest_;  // that is still to be read
+};
+
+Result<Augmentation> Augmentation::Parse(std::string_view text,
+                                         const std::array<double, 3>& mean) {
+  Result<std::vector<Part>> parts = Parser(text).Parts();
+  if (!parts.ok()) {
+    return parts.status().WithContext(fmt::format("augmentation '{}'", text));
+  }
+  Augmentation augmentation;
+  augmentation.parts_ = *std::move(parts);
+  for (size_t c = 0; c < 3; ++c) {
+    augmentation.mean_[c] =
+        static_cast<uint8_t>(std::lrint(std::clamp(mean[c], 0.0, 1.0) * 255));
+  }
+  return augmentation;
+}
+
+std::string Augmentation::ToString() const {
+  std::string text;
+  for (const Part& part : parts_) {
+    if (!text.empty()) text += ',';
+    text += fmt::format("{}({})", kKinds[part.kind].name,
+                        fmt::join(part.arguments, ","));
+  }
+  return text;
+}
+
+Tensor Augmentation::Apply(const Tensor& image, uint64_t key) const {
+  if (image.dtype() != DType::kUInt8 || image.shape().rank() != 3 ||
+      image.shape()[2] != 3) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("augmentation '{}': the image is {}{}, wanted "
+                            "uint8[height,width,3]",
+                            ToString(), NameOf(image.dtype()),
+                            image.shape().ToString()));
+  }
+  Tensor augmented = image;
+  std::array<uint64_t, kKinds.size()> seen{};
+  for (const Part& part : parts_) {
+    const uint64_t part_key = HashKey(key, part.kind, seen[part.kind]++);
+    augmented =
+        kKinds[part.kind].apply(augmented, part.arguments, mean_, part_key);
+  }
+  return augmented;
+}
+
+}  // namespace sluice

@@ -1,0 +1,79 @@
+// Images from JPEG and PNG files, and what makes them fit a network.
+#ifndef SLUICE_IO_IMAGE_H_
+#define SLUICE_IO_IMAGE_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/status.h"
+#include "engine/tensor.h"
+#include "io/pipeline/dataset.h"
+#include "io/files/file.h"
+
+namespace sluice {
+
+// uint8 [height,width,3], whatever the file has: grey becomes three equal
+// channels, transparency is dropped. The bytes decide which format it is, not
+// the name. kDataLoss, naming the file, for what is no image, is damaged or has
+// more than 100 million pixels; kUnimplemented where the build lacks the
+// format's library.
+Result<Tensor> ReadImage(const std::string& path,
+                         FileSystem& files = FileSystem::Posix());
+// The same from memory; `path` is only for messages.
+Result<Tensor> DecodeImage(std::string_view bytes, const std::string& path);
+// Whether a file's name, without its folder, is that of an image: it ends in
+// .jpg, .jpeg or .png, whatever the case, and does not begin with "._", as do
+// the files beside them that macOS keeps its own notes in.
+bool IsImageName(std::string_view name);
+
+// A rectangle of an image, in pixels.
+struct ImagePart {
+  int64_t top = 0, left = 0, height = 0, width = 0;
+};
+
+// In what follows images are uint8 [height,width,channels].
+
+// Linear interpolation between pixels; where it makes the image smaller, over
+// all pixels that a new one covers. In steps and rounding as Pillow's BILINEAR,
+// which torchvision's Resize uses.
+Tensor Resize(const Tensor& image, int64_t height, int64_t width);
+// The rectangle of that corner and size; parts outside the image are 0.
+Tensor Crop(const Tensor& image, int64_t top, int64_t left, int64_t height,
+            int64_t width);
+Tensor FlipHorizontally(const Tensor& image);
+
+// torchvision's Resize(resize) and CenterCrop(crop): the shorter side becomes
+// `resize` pixels long, then the middle is cut out.
+Tensor ResizeAndCrop(const Tensor& image, int64_t resize, int64_t crop);
+// A random part, of 8 to 100 % of the area and of aspect ratio 3/4 to 4/3, made
+// side x side and flipped half of the time ("Going Deeper with Convolutions",
+// Szegedy et al., 2015). `key` decides (Dataset::MapRandom).
+Tensor RandomResizedCrop(const Tensor& image, int64_t side, uint64_t key);
+// Which part that is of an image of rows x columns, and whether it is flipped.
+struct RandomPart {
+  ImagePart part;
+  bool flip = false;
+};
+RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key);
+// The same of DecodeImage(bytes, path), to the bit, but of a JPEG little more
+// than the part is decoded. So damage outside the part may go unseen, but not
+// that a file was cut off.
+Result<Tensor> DecodeResizeAndCrop(std::string_view bytes,
+                                   const std::string& path, int64_t resize,
+                                   int64_t crop);
+Result<Tensor> DecodeRandomResizedCrop(std::string_view bytes,
+                                       const std::string& path, int64_t side,
+                                       uint64_t key);
+// Padded by `pad` zeros all around, cut to its size again at a random place and
+// flipped half of the time, as is usual for CIFAR (He et al., 2015).
+Tensor RandomPadCrop(const Tensor& image, int64_t pad, uint64_t key);
+
+// uint8 [..., 3] to float32: (x / 255 - mean) / deviation, by channel.
+RowwiseMap Standardize(std::string name, const std::array<double, 3>& mean,
+                       const std::array<double, 3>& deviation);
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_IMAGE_H_

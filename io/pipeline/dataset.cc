@@ -1,0 +1,416 @@
+#include "io/pipeline/dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/ceil_div.h"
+#include "io/pipeline/dataset_node.h"
+#include "io/pipeline/map_stream.h"
+#include "io/pipeline/prefetch.h"
+
+namespace sluice {
+namespace {
+
+using NodePtr = std::shared_ptr<const DatasetNode>;
+
+// Behind a map that passes over bad examples, where an element stands among all
+// is not known without reading them.
+void RefuseBadExamples(const DatasetNode& input, std::string_view what) {
+  if (input.bad_examples() == nullptr) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("a map that may pass over bad examples comes before "
+                          "{}; it must come after",
+                          what));
+}
+
+// Workers read different examples, so they would pass over different ones.
+void RefusePassingOver(const BadExamples* bad) {
+  if (bad == nullptr || bad->limit() == 0) return;
+  throw Error(Code::kInvalidArgument,
+              "Share: passing over bad examples is for one worker");
+}
+
+// A step that has an input; says what the input says.
+class DerivedNode : public DatasetNode {
+ public:
+  explicit DerivedNode(NodePtr input) : input_(std::move(input)) {}
+  int64_t cardinality() const override { return input_->cardinality(); }
+  int64_t examples_per_epoch() const override {
+    return input_->examples_per_epoch();
+  }
+  int64_t examples_per_element() const override {
+    return input_->examples_per_element();
+  }
+  std::string description() const override { return input_->description(); }
+  const BadExamples* bad_examples() const override {
+    return input_->bad_examples();
+  }
+  int batches() const override { return input_->batches(); }
+  bool shared() const override { return input_->shared(); }
+
+ protected:
+  const NodePtr input_;
+};
+
+// Behind a step that asks for all elements, whatever is needed.
+Opening All(Opening opening) {
+  opening.needed = {};
+  return opening;
+}
+
+// A step that changes which elements come and in which order: Wrap makes its
+// stream of T from the input's.
+template <typename Wrap>
+class OrderNode : public DerivedNode {
+ public:
+  struct Facts {
+    int64_t cardinality;
+    int64_t examples_per_epoch;
+    std::string description;
+  };
+  OrderNode(NodePtr input, Facts facts, Wrap wrap)
+      : DerivedNode(std::move(input)),
+        facts_(std::move(facts)),
+        wrap_(std::move(wrap)) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    if (rows() == nullptr) return wrap_(input_->Open(All(opening)));
+    return std::make_unique<RowStream>(rows(), OpenOrder());
+  }
+  int64_t cardinality() const override { return facts_.cardinality; }
+  int64_t examples_per_epoch() const override {
+    return facts_.examples_per_epoch;
+  }
+  std::string description() const override {
+    return input_->description() + facts_.description;
+  }
+  std::shared_ptr<const Rows> rows() const override { return input_->rows(); }
+  StreamPtr<int64_t> OpenOrder() const override {
+    return wrap_(input_->OpenOrder());
+  }
+
+ private:
+  const Facts facts_;
+  const Wrap wrap_;
+};
+
+template <typename Wrap>
+NodePtr ReorderedNode(NodePtr input, int64_t cardinality,
+                      int64_t examples_per_epoch, std::string description,
+                      Wrap wrap) {
+  return std::make_shared<OrderNode<Wrap>>(
+      std::move(input),
+      typename OrderNode<Wrap>::Facts{cardinality, examples_per_epoch,
+                                      std::move(description)},
+      std::move(wrap));
+}
+
+template <typename... Facts>
+Dataset Reordered(NodePtr input, Facts... facts) {
+  RefuseBadExamples(*input, "a change of the order");
+  return Dataset(ReorderedNode(std::move(input), std::move(facts)...));
+}
+
+class MapNode : public DerivedNode {
+ public:
+  MapNode(NodePtr input, KeyedMap fn, uint64_t seed, MapOptions options)
+      : DerivedNode(std::move(input)),
+        fn_(std::move(fn)),
+        seed_(seed),
+        bad_(std::move(options.bad)),
+        threads_(options.threads) {
+    if (bad_ != nullptr) RefuseBadExamples(*input_, "a map that may, too");
+    if (input_->shared()) RefusePassingOver(bad_.get());
+  }
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    // So many in a row are one whole pass at least.
+    return std::make_unique<MapStream>(Attempts(opening), bad_,
+                                       2 * examples_per_epoch());
+  }
+  const BadExamples* bad_examples() const override {
+    return bad_ != nullptr ? bad_.get() : input_->bad_examples();
+  }
+
+ private:
+  StreamPtr<Attempt> Attempts(const Opening& opening) const {
+    auto input = input_->Open(opening);
+    if (threads_ == 1) {
+      return std::make_unique<SerialAttempts>(std::move(input), fn_, seed_);
+    }
+    return std::make_unique<ParallelAttempts>(std::move(input), fn_, seed_,
+                                              threads_, opening.needed);
+  }
+
+  const KeyedMap fn_;
+  const uint64_t seed_;
+  const std::shared_ptr<BadExamples> bad_;
+  const int threads_;
+};
+
+class RowwiseMapNode : public DerivedNode {
+ public:
+  RowwiseMapNode(NodePtr input, RowwiseMap map)
+      : DerivedNode(std::move(input)), map_(std::move(map)) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    return std::make_unique<RowwiseMapStream>(input_->Open(opening), map_);
+  }
+
+ private:
+  const RowwiseMap map_;
+};
+
+class BatchNode : public DerivedNode {
+ public:
+  BatchNode(NodePtr input, int64_t n, bool drop_remainder)
+      : DerivedNode(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    const int64_t n = std::min(n_, opening.batch_limit);
+    // n * rank / size, where that product may be too large.
+    const auto first_row = [n, size = opening.size](int64_t rank) {
+      return n / size * rank + n % size * rank / size;
+    };
+    Opening below = opening;
+    below.needed = {.n = n,
+                    .begin = first_row(opening.rank),
+                    .end = first_row(opening.rank + 1)};
+    return std::make_unique<BatchStream>(input_->Open(below), below.needed,
+                                         drop_remainder_);
+  }
+  int64_t cardinality() const override {
+    const int64_t size = input_->cardinality();
+    if (size == kInfinite) return kInfinite;
+    return drop_remainder_ ? size / n_ : CeilDiv(size, n_);
+  }
+  int64_t examples_per_element() const override {
+    return n_ * input_->examples_per_element();
+  }
+  int batches() const override { return input_->batches() + 1; }
+
+ private:
+  const int64_t n_;
+  const bool drop_remainder_;
+};
+
+class PrefetchNode : public DerivedNode {
+ public:
+  PrefetchNode(NodePtr input, int64_t depth)
+      : DerivedNode(std::move(input)), depth_(depth) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    return std::make_unique<PrefetchStream>(input_->Open(All(opening)), depth_);
+  }
+
+ private:
+  const int64_t depth_;
+};
+
+// Says for which worker the Batch below is opened.
+class ShareNode : public DerivedNode {
+ public:
+  ShareNode(NodePtr input, int64_t rank, int64_t size)
+      : DerivedNode(std::move(input)), rank_(rank), size_(size) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    // Smaller batches are a sample, which is not shared out.
+    if (opening.batch_limit < examples_per_element()) {
+      return input_->Open(opening);
+    }
+    return input_->Open({.rank = rank_, .size = size_});
+  }
+  bool shared() const override { return true; }
+
+ private:
+  const int64_t rank_;
+  const int64_t size_;
+};
+
+void Require(bool condition, std::string_view who, int64_t got,
+             std::string_view wanted) {
+  if (condition) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: got {}, wanted {}", who, got, wanted));
+}
+
+void CheckCanShare(const DatasetNode& node, int64_t size) {
+  const auto require = [](bool condition, const std::string& message) {
+    if (!condition) throw Error(Code::kInvalidArgument, "Share: " + message);
+  };
+  require(!node.shared(), "the batches are shared out already");
+  require(node.batches() > 0,
+          "the pipeline must end with Batch; maps and Prefetch may follow");
+  require(node.batches() == 1, "batches of batches cannot be shared out");
+  const int64_t n = node.examples_per_element();
+  require(n >= size, fmt::format("batches of {} cannot be shared out among {} "
+                                 "workers",
+                                 n, size));
+  RefusePassingOver(node.bad_examples());
+}
+
+// The examples in the first n elements.
+int64_t ExamplesIn(const DatasetNode& node, int64_t n) {
+  return std::min(node.examples_per_epoch(), n * node.examples_per_element());
+}
+
+NodePtr TakeNode(const NodePtr& input, int64_t n) {
+  const int64_t size = input->cardinality();
+  const int64_t taken = size == kInfinite ? n : std::min(n, size);
+  return ReorderedNode(
+      input, taken, ExamplesIn(*input, taken), fmt::format(" take({})", n),
+      [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+        return std::make_unique<TakeStream<T>>(std::move(in), n);
+      });
+}
+
+}  // namespace
+
+RowwiseMap ScaleTo01(std::string name) {
+  return {[name = std::move(name)](Example& example) {
+    Tensor& image = example[name];
+    if (image.dtype() != DType::kUInt8) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("ScaleTo01: '{}' is {}, wanted uint8", name,
+                              NameOf(image.dtype())));
+    }
+    Tensor scaled(DType::kFloat32, image.shape());
+    const uint8_t* from = image.data<uint8_t>();
+    float* to = scaled.data<float>();
+    const int64_t n = image.elements();
+    for (int64_t i = 0; i < n; ++i) {
+      to[i] = static_cast<float>(from[i]) * (1.0f / 255);
+    }
+    image = std::move(scaled);
+  }};
+}
+
+Dataset::Dataset(NodePtr node) : node_(std::move(node)) {}
+
+Dataset Dataset::Map(std::function<void(Example&)> fn,
+                     MapOptions options) const {
+  return MapRandom(
+      0, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); },
+      std::move(options));
+}
+
+Dataset Dataset::Map(RowwiseMap map) const {
+  return Dataset(std::make_shared<RowwiseMapNode>(node_, std::move(map)));
+}
+
+Dataset Dataset::MapRandom(uint64_t seed,
+                           std::function<void(Example&, uint64_t)> fn,
+                           MapOptions options) const {
+  Require(options.threads > 0, "Map", options.threads,
+          "a positive number of threads");
+  return Dataset(std::make_shared<MapNode>(node_, std::move(fn), seed,
+                                           std::move(options)));
+}
+
+Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {
+  Require(buffer > 0 && buffer <= UINT32_MAX, "Shuffle", buffer,
+          "a buffer of 1 to 2^32-1 elements");
+  return Reordered(node_, node_->cardinality(), node_->examples_per_epoch(),
+                   fmt::format(" shuffle({},{})", buffer, seed),
+                   [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+                     return std::make_unique<ShuffleStream<T>>(std::move(in),
+                                                               buffer, seed);
+                   });
+}
+
+Dataset Dataset::Repeat(int64_t n) const {
+  Require(n >= -1, "Repeat", n, "a number of passes, or -1 for ever");
+  const int64_t size = node_->cardinality();
+  const bool infinite = n != 0 && (size == kInfinite || (n < 0 && size > 0));
+  return Reordered(node_, infinite ? kInfinite : size * std::max<int64_t>(n, 0),
+                   node_->examples_per_epoch(), fmt::format(" repeat({})", n),
+                   [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+                     return std::make_unique<RepeatStream<T>>(std::move(in), n,
+                                                              size);
+                   });
+}
+
+Dataset Dataset::Shard(int64_t index, int64_t count) const {
+  Require(count > 0, "Shard", count, "a positive count");
+  Require(index >= 0 && index < count, "Shard", index,
+          fmt::format("an index below {}", count));
+  if (count == 1) return *this;
+  const int64_t size = node_->cardinality();
+  const int64_t part = size == kInfinite ? kInfinite
+                       : size > index    ? (size - index - 1) / count + 1
+                                         : 0;
+  const int64_t examples = part == kInfinite
+                               ? node_->examples_per_epoch() / count
+                               : ExamplesIn(*node_, part);
+  return Reordered(
+      node_, part, examples, fmt::format(" shard({}/{})", index, count),
+      [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+        return std::make_unique<ShardStream<T>>(std::move(in), index, count);
+      });
+}
+
+Dataset Dataset::Take(int64_t n) const {
+  Require(n >= 0, "Take", n, "a number of elements");
+  RefuseBadExamples(*node_, "Take");
+  return Dataset(TakeNode(node_, n));
+}
+
+Dataset Dataset::Batch(int64_t n, bool drop_remainder) const {
+  Require(n > 0, "Batch", n, "a positive size");
+  if (node_->shared()) {
+    throw Error(Code::kInvalidArgument, "Batch: it must come before Share");
+  }
+  return Dataset(std::make_shared<BatchNode>(node_, n, drop_remainder));
+}
+
+Dataset Dataset::Prefetch(int64_t depth) const {
+  Require(depth > 0, "Prefetch", depth, "a positive depth");
+  return Dataset(std::make_shared<PrefetchNode>(node_, depth));
+}
+
+Dataset Dataset::Share(int64_t rank, int64_t size) const {
+  Require(size > 0, "Share", size, "a positive number of workers");
+  Require(rank >= 0 && rank < size, "Share", rank,
+          fmt::format("a rank below {}", size));
+  if (size == 1) return *this;
+  CheckCanShare(*node_, size);
+  return Dataset(std::make_shared<ShareNode>(node_, rank, size));
+}
+
+int64_t Dataset::cardinality() const {
+  return node_->cardinality();
+}
+
+int64_t Dataset::examples_per_epoch() const {
+  return node_->examples_per_epoch();
+}
+
+int64_t Dataset::batch_size() const {
+  return node_->examples_per_element();
+}
+
+Iterator Dataset::MakeIterator() const {
+  return Iterator(node_, INT64_MAX);
+}
+
+Example Dataset::First() const {
+  return First(INT64_MAX);
+}
+
+Example Dataset::Sample() const {
+  return First(1);
+}
+
+Example Dataset::First(int64_t batch_limit) const {
+  Example example;
+  Iterator first(TakeNode(node_, 1), batch_limit);
+  if (!first.Next(&example).ValueOrThrow()) {
+    throw Error(
+        Code::kInvalidArgument,
+        node_->bad_examples() != nullptr && node_->examples_per_epoch() > 0
+            ? "no example of the dataset can be read"
+            : "the dataset is empty");
+  }
+  return example;
+}
+
+}  // namespace sluice

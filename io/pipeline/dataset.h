@@ -1,0 +1,157 @@
+// Input pipelines: a Dataset describes a sequence of examples, an Iterator
+// walks it.
+//
+//   Dataset digits = datasets::Mnist(dir, Mode::kTrain)
+//       .Shuffle(60'000, seed).Repeat().Map(ScaleTo01("image")).Batch(100)
+//       .Prefetch(2);
+//   Iterator batches = digits.MakeIterator();
+//   Example batch;
+//   while (batches.Next(&batch).ValueOrThrow()) Use(batch["image"]);
+//
+// What an Iterator yields is a pure function of the pipeline and of how much
+// was consumed, on every machine: that count is all its saved position holds.
+#ifndef SLUICE_IO_DATASET_H_
+#define SLUICE_IO_DATASET_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/status.h"
+#include "io/pipeline/bad_examples.h"
+#include "io/example.h"
+
+namespace sluice {
+
+class DatasetNode;
+template <typename T>
+class Stream;
+
+// Cardinality of a dataset that never ends.
+inline constexpr int64_t kInfinite = -1;
+
+// How a map is run.
+struct MapOptions {
+  // Examples for which it throws what says that they are bad are noted here and
+  // passed over; the message tells one from another, so it names the example.
+  // A batch then holds the next ones. Only one map of a pipeline may have it,
+  // and behind that come only maps, Batch and Prefetch.
+  std::shared_ptr<BadExamples> bad = nullptr;
+  // How many threads run it, each on an example of its own and ahead of what
+  // was asked for. With several it must be safe to call at the same time. They
+  // change neither the order nor which error comes first.
+  int threads = 1;
+};
+
+// A map that treats all examples of a batch alike, so that it gives the same
+// before and after Batch; Batch then applies it once per batch. It must put
+// new tensors into the example and leave the bytes of the old ones alone.
+struct RowwiseMap {
+  std::function<void(Example&)> apply;
+};
+// uint8 -> float32, 0..255 -> 0..1.
+RowwiseMap ScaleTo01(std::string name);
+
+// Walks a dataset once. Movable; one thread at a time; several iterators of a
+// dataset are independent. Keeps the dataset alive. Destroying it stops its
+// prefetch thread.
+class Iterator {
+ public:
+  Iterator(Iterator&&) noexcept;
+  Iterator& operator=(Iterator&&) noexcept;
+  ~Iterator();
+
+  // The next element, or false at the end. What a Map function threw comes
+  // back as the Status.
+  Result<bool> Next(Example* element);
+
+  // What has been consumed, as one line of JSON: nothing that Prefetch holds
+  // ready counts. Restore gives an iterator of an equal pipeline that goes on
+  // exactly there. The batch size may differ: the position counts examples.
+  // kInvalidArgument when the text is no position or of another pipeline.
+  std::string SavePosition() const;
+  Status Restore(const std::string& position);
+
+ private:
+  friend class Dataset;
+  Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit);
+  void AddTensors(Example* empty_share);
+
+  std::shared_ptr<const DatasetNode> node_;
+  std::unique_ptr<Stream<Example>> stream_;
+  int64_t consumed_ = 0;     // elements
+  int64_t passed_over_ = 0;  // bad examples before and within them
+  Example no_rows_;          // what a share of no examples is, once one came
+};
+
+// An immutable description; copies share it. All member functions are const
+// and thread-safe, and throw Error(kInvalidArgument) for arguments that can
+// never work.
+class Dataset {
+ public:
+  explicit Dataset(std::shared_ptr<const DatasetNode> node);
+
+  // fn may change the example in place. It must be a pure function of it and
+  // must not touch tensors it has kept; it may throw.
+  Dataset Map(std::function<void(Example&)> fn, MapOptions options = {}) const;
+  Dataset Map(RowwiseMap map) const;
+  // For random augmentation: `key` is 64 random bits, a function of the seed,
+  // the epoch and the element's place in it.
+  Dataset MapRandom(uint64_t seed,
+                    std::function<void(Example&, uint64_t key)> fn,
+                    MapOptions options = {}) const;
+  // Draws from a buffer of that many elements; a buffer as large as the
+  // dataset gives a uniform permutation. Every epoch (pass of a Repeat behind
+  // it) has another order, from (seed, epoch).
+  Dataset Shuffle(int64_t buffer, uint64_t seed) const;
+  // n passes; for ever when n is -1.
+  Dataset Repeat(int64_t n = -1) const;
+  // Stacks n elements; the last batch of a pass may be smaller.
+  Dataset Batch(int64_t n, bool drop_remainder = false) const;
+  // Elements index, index + count, ...
+  Dataset Shard(int64_t index, int64_t count) const;
+  Dataset Take(int64_t n) const;
+  // Computes up to `depth` elements ahead on a thread of its own.
+  Dataset Prefetch(int64_t depth) const;
+
+  // What worker `rank` of `size` gets of every batch: of a Batch of n, its
+  // examples n * rank / size up to n * (rank + 1) / size (integer division),
+  // augmented as without workers. All workers together get each batch once.
+  // Where a batch is smaller than n (the end of a pass), the last workers get
+  // less, maybe nothing: a share of no examples has tensors whose first
+  // dimension is 0. All workers' iterators yield as many elements.
+  // cardinality, examples_per_epoch and batch_size stay those of the whole, and
+  // saved positions count whole batches: one restores for any number of workers
+  // (and without Share). Sample() is that of the whole, too.
+  // Maps behind Batch see the worker's share, and none of no examples. Other
+  // workers' examples are not mapped, but by maps before a Shuffle or Prefetch
+  // that comes before Batch, and by such on several threads before any change
+  // of the order. There must be one Batch, of `size` examples at least, and no
+  // map may pass over bad examples: BadExamples with limit 0.
+  Dataset Share(int64_t rank, int64_t size) const;
+
+  // Elements the iterator yields, or kInfinite.
+  int64_t cardinality() const;
+  // Examples (not batches) in one pass, Repeat not counted.
+  int64_t examples_per_epoch() const;
+  // Examples in an element, by what Batch was told; 1 without Batch. The last
+  // of a pass may have fewer.
+  int64_t batch_size() const;
+
+  Iterator MakeIterator() const;
+  // The first element. Throws Error, also when the dataset is empty.
+  Example First() const;
+  // The same with batches of one example, to learn names, dtypes and shapes
+  // without making a batch that may not fit into memory.
+  Example Sample() const;
+
+ private:
+  Example First(int64_t batch_limit) const;
+
+  std::shared_ptr<const DatasetNode> node_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_DATASET_H_

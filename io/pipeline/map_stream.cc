@@ -1,0 +1,225 @@
+#include "io/pipeline/map_stream.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+// How many elements a thread may be ahead of who asks for them.
+constexpr size_t kAheadPerThread = 2;
+
+Status Map(const KeyedMap& fn, uint64_t seed, uint64_t epoch,
+           Attempt* attempt) {
+  const uint64_t key = HashKey(seed, epoch, attempt->place);
+  return ApplyMap(&attempt->example, [&] { fn(attempt->example, key); });
+}
+
+}  // namespace
+
+Status SerialAttempts::StartEpoch(uint64_t epoch) {
+  epoch_ = epoch;
+  place_ = 0;
+  return input_->StartEpoch(epoch);
+}
+
+Result<bool> SerialAttempts::Next(Attempt* attempt) {
+  SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(&attempt->example));
+  if (!more) return false;
+  attempt->place = place_++;
+  attempt->status = Map(fn_, seed_, epoch_, attempt);
+  return true;
+}
+
+Result<int64_t> SerialAttempts::Skip(int64_t n) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n));
+  place_ += static_cast<uint64_t>(passed);
+  return passed;
+}
+
+ParallelAttempts::~ParallelAttempts() {
+  Stop();
+}
+
+void ParallelAttempts::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.NotifyAll();
+  for (std::thread& thread : running_) thread.join();
+  running_.clear();
+}
+
+Status ParallelAttempts::StartEpoch(uint64_t epoch) {
+  Stop();
+  epoch_ = epoch;
+  place_ = 0;
+  MutexLock lock(mutex_);
+  ahead_.clear();
+  error_ = {};
+  reading_ = ended_ = stop_ = false;
+  return input_->StartEpoch(epoch);
+}
+
+bool ParallelAttempts::MayRead() const {
+  const size_t most = kAheadPerThread * static_cast<size_t>(threads_);
+  return !reading_ && ahead_.size() < most;
+}
+
+// Reads what comes next; `more` says whether there was anything.
+Status ParallelAttempts::ReadPiece(Piece* piece, bool* more) {
+  const auto row =
+      static_cast<int64_t>(place_ % static_cast<uint64_t>(needed_.n));
+  if (row < needed_.begin || row >= needed_.end) {
+    const int64_t gap = row < needed_.begin ? needed_.begin - row
+                                            : needed_.n - row + needed_.begin;
+    SLUICE_ASSIGN_OR_RETURN(piece->passed, input_->Skip(gap));
+    *more = piece->passed > 0;
+    place_ += static_cast<uint64_t>(piece->passed);
+    return {};
+  }
+  SLUICE_ASSIGN_OR_RETURN(*more, input_->Next(&piece->attempt.example));
+  piece->attempt.place = place_++;
+  return {};
+}
+
+void ParallelAttempts::Run() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      while (!stop_ && !ended_ && !MayRead()) changed_.Wait(mutex_);
+      if (stop_ || ended_) return;
+      reading_ = true;
+    }
+    PiecePtr piece;
+    bool more = false, to_map = false;
+    Status status = CatchErrors([&] {
+      piece = std::make_shared<Piece>();
+      ThrowIfError(ReadPiece(piece.get(), &more));
+      to_map = piece->passed == 0;  // once it is in ahead_, Skip may change it
+      MutexLock lock(mutex_);
+      if (more) ahead_.push_back(piece);
+    });
+    {
+      MutexLock lock(mutex_);
+      reading_ = false;
+      changed_.NotifyAll();
+      if (!status.ok() || !more) {
+        error_ = status;
+        ended_ = true;
+        return;
+      }
+    }
+    if (!to_map) continue;
+    status = Map(fn_, seed_, epoch_, &piece->attempt);
+    MutexLock lock(mutex_);
+    piece->attempt.status = std::move(status);
+    piece->mapped = true;
+    changed_.NotifyAll();
+  }
+}
+
+// Fewer threads than were wanted do the same.
+Status ParallelAttempts::Start() {
+  try {
+    for (int i = 0; i < threads_; ++i) {
+      running_.emplace_back([this] { Run(); });
+    }
+  } catch (const std::system_error& error) {
+    if (!running_.empty()) return {};
+    return ResourceExhausted(fmt::format(
+        "cannot start a thread to read examples: {}", error.what()));
+  }
+  return {};
+}
+
+Result<bool> ParallelAttempts::Next(Attempt* attempt) {
+  if (running_.empty()) SLUICE_RETURN_IF_ERROR(Start());
+  MutexLock lock(mutex_);
+  while (ahead_.empty()
+             ? !ended_
+             : !ahead_.front()->mapped && ahead_.front()->passed == 0) {
+    changed_.Wait(mutex_);
+  }
+  if (ahead_.empty()) {
+    if (!error_.ok()) return error_;
+    return false;
+  }
+  SLUICE_CHECK(ahead_.front()->passed == 0);  // it was not to be needed
+  *attempt = std::move(ahead_.front()->attempt);
+  ahead_.pop_front();
+  changed_.NotifyAll();
+  return true;
+}
+
+Result<int64_t> ParallelAttempts::Skip(int64_t n) {
+  if (running_.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n));
+    place_ += static_cast<uint64_t>(passed);
+    return passed;
+  }
+  MutexLock lock(mutex_);
+  int64_t left = n;
+  while (left > 0) {
+    while (ahead_.empty() && !ended_) changed_.Wait(mutex_);
+    if (ahead_.empty()) {
+      if (!error_.ok()) return error_;
+      break;
+    }
+    Piece& first = *ahead_.front();
+    const int64_t passed = std::min(left, std::max<int64_t>(first.passed, 1));
+    left -= passed;
+    if (first.passed > passed) {
+      first.passed -= passed;
+      continue;
+    }
+    ahead_.pop_front();
+    changed_.NotifyAll();
+  }
+  return n - left;
+}
+
+Status ParallelAttempts::PassOver(int64_t n) {
+  SLUICE_CHECK(running_.empty());  // the threads have gone further
+  return input_->PassOver(n);
+}
+
+Status MapStream::StartEpoch(uint64_t epoch) {
+  return attempts_->StartEpoch(epoch);
+}
+
+Result<bool> MapStream::Next(Example* example) {
+  Attempt attempt;
+  for (int64_t passed_over = 0;; ++passed_over) {
+    attempt = {};
+    SLUICE_ASSIGN_OR_RETURN(const bool more, attempts_->Next(&attempt));
+    if (!more) return false;
+    passed_over += attempt.example.passed_over();
+    const Status& status = attempt.status;
+    if (status.ok()) {
+      *example = std::move(attempt.example);
+      example->set_passed_over(passed_over);
+      return true;
+    }
+    if (bad_ == nullptr || !BadExamples::IsOne(status)) return status;
+    SLUICE_RETURN_IF_ERROR(
+        bad_->Add(static_cast<int64_t>(attempt.place), status));
+    if (passed_over + 1 >= most_in_a_row_) {
+      return Status(status.code(),
+                    "no example can be read: " + status.message());
+    }
+  }
+}
+
+// What was passed over was input of this map if it is the one that may, else of
+// one below.
+Status MapStream::PassOver(int64_t n) {
+  if (bad_ == nullptr) return attempts_->PassOver(n);
+  return Skip(n).status();
+}
+
+}  // namespace sluice

@@ -1,0 +1,124 @@
+// Maps over streams of examples, on the caller's thread or on several. Internal
+// to io.
+#ifndef SLUICE_IO_MAP_STREAM_H_
+#define SLUICE_IO_MAP_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "engine/thread_annotations.h"
+#include "io/pipeline/bad_examples.h"
+#include "io/pipeline/example_stream.h"
+
+namespace sluice {
+
+// The key is a function of the seed, the epoch and the place in it.
+using KeyedMap = std::function<void(Example&, uint64_t key)>;
+
+// What a map made of one element of its input.
+struct Attempt {
+  Example example;
+  uint64_t place = 0;  // in the epoch
+  Status status;       // of the map
+};
+
+// Maps element by element as they are asked for.
+class SerialAttempts : public Stream<Attempt> {
+ public:
+  SerialAttempts(StreamPtr<Example> input, KeyedMap fn, uint64_t seed)
+      : input_(std::move(input)), fn_(std::move(fn)), seed_(seed) {}
+  Status StartEpoch(uint64_t epoch) override;
+  Result<bool> Next(Attempt* attempt) override;
+  Result<int64_t> Skip(int64_t n) override;
+  Status PassOver(int64_t n) override { return input_->PassOver(n); }
+
+ private:
+  StreamPtr<Example> input_;
+  const KeyedMap fn_;
+  const uint64_t seed_;
+  uint64_t epoch_ = 0;
+  uint64_t place_ = 0;
+};
+
+// The same in the same order, mapped ahead on `threads` threads, which one by
+// one take an element from the input. They start with the first Next, and end
+// when the stream is moved, ends or is destroyed. Elements that are not
+// `needed` are passed over in the input and can only be skipped.
+class ParallelAttempts : public Stream<Attempt> {
+ public:
+  ParallelAttempts(StreamPtr<Example> input, KeyedMap fn, uint64_t seed,
+                   int threads, BatchRows needed)
+      : input_(std::move(input)),
+        fn_(std::move(fn)),
+        seed_(seed),
+        threads_(threads),
+        needed_(needed) {}
+  ~ParallelAttempts() override;
+  Status StartEpoch(uint64_t epoch) override;
+  Result<bool> Next(Attempt* attempt) override;
+  Result<int64_t> Skip(int64_t n) override;
+  Status PassOver(int64_t n) override;
+
+ private:
+  // A piece of the input, in its order: elements that are not needed, or one
+  // that is being or has been mapped.
+  struct Piece {
+    int64_t passed = 0;  // 0: one to be mapped
+    Attempt attempt;
+    bool mapped = false;
+  };
+  using PiecePtr = std::shared_ptr<Piece>;
+
+  Status Start();
+  void Run();
+  bool MayRead() const REQUIRES(mutex_);
+  Status ReadPiece(Piece* piece, bool* more);
+  void Stop();
+
+  // Of the thread that reads, while reading_ is set, else of the caller's.
+  StreamPtr<Example> input_;
+  uint64_t place_ = 0;  // of its next element
+
+  const KeyedMap fn_;
+  const uint64_t seed_;
+  const int threads_;
+  const BatchRows needed_;
+  uint64_t epoch_ = 0;
+  std::vector<std::thread> running_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<PiecePtr> ahead_ GUARDED_BY(mutex_);
+  bool reading_ GUARDED_BY(mutex_) = false;
+  bool ended_ GUARDED_BY(mutex_) = false;  // nothing will be added to ahead_
+  Status error_ GUARDED_BY(mutex_);        // of the input, behind ahead_
+  bool stop_ GUARDED_BY(mutex_) = false;
+};
+
+// What the attempts succeeded in. `bad`, unless null, has those that the map
+// cannot read, of which up to `most_in_a_row` may follow each other.
+class MapStream : public Stream<Example> {
+ public:
+  MapStream(StreamPtr<Attempt> attempts, std::shared_ptr<BadExamples> bad,
+            int64_t most_in_a_row)
+      : attempts_(std::move(attempts)),
+        bad_(std::move(bad)),
+        most_in_a_row_(most_in_a_row) {}
+  Status StartEpoch(uint64_t epoch) override;
+  Result<bool> Next(Example* example) override;
+  Result<int64_t> Skip(int64_t n) override { return attempts_->Skip(n); }
+  Status PassOver(int64_t n) override;
+
+ private:
+  StreamPtr<Attempt> attempts_;
+  const std::shared_ptr<BadExamples> bad_;
+  const int64_t most_in_a_row_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_MAP_STREAM_H_

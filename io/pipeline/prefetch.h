@@ -1,0 +1,45 @@
+// A stream computed ahead on a thread. Internal to io.
+#ifndef SLUICE_IO_PREFETCH_H_
+#define SLUICE_IO_PREFETCH_H_
+
+#include <deque>
+#include <thread>
+
+#include "engine/thread_annotations.h"
+#include "io/pipeline/stream.h"
+
+namespace sluice {
+
+// The thread starts with the first Next and ends at the end of the epoch, at
+// an error, or when the stream is moved or destroyed; it owns the input while
+// it runs. An error is handed out after the elements before it.
+class PrefetchStream : public Stream<Example> {
+ public:
+  PrefetchStream(StreamPtr<Example> input, int64_t depth)
+      : input_(std::move(input)), depth_(static_cast<size_t>(depth)) {}
+  ~PrefetchStream() override;
+  Status StartEpoch(uint64_t epoch) override;
+  Result<bool> Next(Example* element) override;
+  Result<int64_t> Skip(int64_t n) override;
+  Status PassOver(int64_t n) override;
+
+ private:
+  void Run();
+  void Stop();
+
+  StreamPtr<Example> input_;
+  const size_t depth_;
+  std::thread thread_;
+  bool started_ = false;  // in this epoch
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Example> ready_ GUARDED_BY(mutex_);
+  Status error_ GUARDED_BY(mutex_);
+  bool ended_ GUARDED_BY(mutex_) = false;  // nothing will be added to ready_
+  bool stop_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_PREFETCH_H_

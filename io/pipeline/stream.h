@@ -1,0 +1,233 @@
+// Sequences that dataset iterators are made of. Internal to io.
+//
+// The reordering ones are templates: over examples in general, and over row
+// numbers where the examples are rows of tensors in memory, so that nothing is
+// copied until Batch gathers its rows.
+#ifndef SLUICE_IO_STREAM_H_
+#define SLUICE_IO_STREAM_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/status.h"
+#include "io/counter_random.h"
+#include "io/pipeline/dataset.h"
+
+namespace sluice {
+
+// Elements in order. What it yields is a pure function of the epoch and of the
+// number of elements consumed in it. One thread at a time. After an error only
+// StartEpoch may be called, but for those that a map passes over.
+template <typename T>
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Goes to the first element of an epoch. Must be called before Next.
+  virtual Status StartEpoch(uint64_t epoch) = 0;
+  // False at the end.
+  virtual Result<bool> Next(T* element) = 0;
+  // Passes over n elements; returns how many there were.
+  virtual Result<int64_t> Skip(int64_t n) {
+    T element;
+    for (int64_t i = 0; i < n; ++i) {
+      SLUICE_ASSIGN_OR_RETURN(const bool more, Next(&element));
+      if (!more) return i;
+    }
+    return n;
+  }
+  // Passes over n examples that yielded no element: below a Batch, single
+  // ones; below a map that passes over bad examples, elements of its input.
+  virtual Status PassOver(int64_t n) { return Skip(n).status(); }
+};
+
+template <typename T>
+using StreamPtr = std::unique_ptr<Stream<T>>;
+
+// 0, 1, ..., n - 1.
+class RangeStream : public Stream<int64_t> {
+ public:
+  explicit RangeStream(int64_t n) : n_(n) {}
+  Status StartEpoch(uint64_t) override {
+    next_ = 0;
+    return {};
+  }
+  Result<bool> Next(int64_t* element) override {
+    if (next_ == n_) return false;
+    *element = next_++;
+    return true;
+  }
+  Result<int64_t> Skip(int64_t n) override {
+    n = std::min(n, n_ - next_);
+    next_ += n;
+    return n;
+  }
+
+ private:
+  const int64_t n_;
+  int64_t next_ = 0;
+};
+
+template <typename T>
+class TakeStream : public Stream<T> {
+ public:
+  TakeStream(StreamPtr<T> input, int64_t n) : input_(std::move(input)), n_(n) {}
+  Status StartEpoch(uint64_t epoch) override {
+    left_ = n_;
+    return input_->StartEpoch(epoch);
+  }
+  Result<bool> Next(T* element) override {
+    if (left_ == 0) return false;
+    --left_;
+    return input_->Next(element);
+  }
+  Result<int64_t> Skip(int64_t n) override {
+    n = std::min(n, left_);
+    left_ -= n;
+    return input_->Skip(n);
+  }
+
+ private:
+  StreamPtr<T> input_;
+  const int64_t n_;
+  int64_t left_ = 0;
+};
+
+template <typename T>
+class ShardStream : public Stream<T> {
+ public:
+  ShardStream(StreamPtr<T> input, int64_t index, int64_t count)
+      : input_(std::move(input)), index_(index), count_(count) {}
+  Status StartEpoch(uint64_t epoch) override {
+    gap_ = index_;
+    return input_->StartEpoch(epoch);
+  }
+  Result<bool> Next(T* element) override {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(gap_));
+    if (passed < gap_) return false;
+    gap_ = count_ - 1;
+    return input_->Next(element);
+  }
+  Result<int64_t> Skip(int64_t n) override {
+    // No input has more of ours, whatever a position says.
+    n = std::min(n, (INT64_MAX - gap_) / count_);
+    if (n <= 0) return 0;
+    const int64_t wanted = gap_ + 1 + (n - 1) * count_;
+    SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(wanted));
+    if (passed <= gap_) return 0;
+    const int64_t ours = (passed - gap_ - 1) / count_ + 1;
+    gap_ = count_ - 1;
+    return ours;
+  }
+
+ private:
+  StreamPtr<T> input_;
+  const int64_t index_;
+  const int64_t count_;
+  int64_t gap_ = 0;  // foreign elements before the next of ours
+};
+
+// Draws from a buffer, which the input refills. With a buffer that holds all
+// of it this is the Fisher-Yates shuffle.
+template <typename T>
+class ShuffleStream : public Stream<T> {
+ public:
+  ShuffleStream(StreamPtr<T> input, int64_t buffer, uint64_t seed)
+      : input_(std::move(input)), capacity_(buffer), seed_(seed) {}
+  Status StartEpoch(uint64_t epoch) override {
+    random_ = CounterRandom(HashKey(seed_, epoch));
+    buffer_.clear();
+    filled_ = false;
+    return input_->StartEpoch(epoch);
+  }
+  Result<bool> Next(T* element) override {
+    if (!filled_) SLUICE_RETURN_IF_ERROR(Fill());
+    if (buffer_.empty()) return false;
+    std::swap(buffer_[random_.Below(static_cast<uint32_t>(buffer_.size()))],
+              buffer_.back());
+    *element = std::move(buffer_.back());
+    SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(&buffer_.back()));
+    if (!more) buffer_.pop_back();
+    return true;
+  }
+
+ private:
+  Status Fill() {
+    filled_ = true;
+    T element;
+    while (static_cast<int64_t>(buffer_.size()) < capacity_) {
+      SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(&element));
+      if (!more) break;
+      buffer_.push_back(std::move(element));
+    }
+    return {};
+  }
+
+  StreamPtr<T> input_;
+  const int64_t capacity_;
+  const uint64_t seed_;
+  CounterRandom random_{0};
+  std::vector<T> buffer_;
+  bool filled_ = false;
+};
+
+// Passes number epoch * n ... epoch * n + n - 1 of the input, or all of them.
+template <typename T>
+class RepeatStream : public Stream<T> {
+ public:
+  // n < 0: for ever. `size` is the input's cardinality.
+  RepeatStream(StreamPtr<T> input, int64_t n, int64_t size)
+      : input_(std::move(input)), n_(n), size_(size) {}
+  Status StartEpoch(uint64_t epoch) override {
+    first_pass_ = n_ > 0 ? epoch * static_cast<uint64_t>(n_) : 0;
+    return StartPass(0);
+  }
+  Result<bool> Next(T* element) override {
+    while (n_ < 0 || pass_ < n_) {
+      SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+      if (more) {
+        ++in_pass_;
+        return true;
+      }
+      if (in_pass_ == 0 || size_ == kInfinite) return false;
+      SLUICE_RETURN_IF_ERROR(StartPass(pass_ + 1));
+    }
+    return false;
+  }
+  Result<int64_t> Skip(int64_t n) override {
+    if (n_ == 0 || size_ == 0) return 0;
+    if (size_ == kInfinite) return input_->Skip(n);
+    const int64_t at = pass_ * size_ + in_pass_;
+    if (n_ >= 0) n = std::min(n, n_ * size_ - at);
+    if (n <= 0) return 0;
+    const int64_t pass = (at + n) / size_;
+    if (pass != pass_) SLUICE_RETURN_IF_ERROR(StartPass(pass));
+    const int64_t rest = (at + n) % size_ - in_pass_;
+    in_pass_ += rest;
+    if (n_ < 0 || pass_ < n_) {
+      SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(rest));
+      if (passed != rest) return Internal("Repeat: its input became shorter");
+    }
+    return n;
+  }
+
+ private:
+  Status StartPass(int64_t pass) {
+    pass_ = pass;
+    in_pass_ = 0;
+    return input_->StartEpoch(first_pass_ + static_cast<uint64_t>(pass));
+  }
+
+  StreamPtr<T> input_;
+  const int64_t n_;
+  const int64_t size_;
+  uint64_t first_pass_ = 0;
+  int64_t pass_ = 0;
+  int64_t in_pass_ = 0;  // elements consumed in it
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_STREAM_H_

@@ -1,0 +1,252 @@
+#include "io/sources/image_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <unordered_map>
+
+#include "engine/ceil_div.h"
+#include "io/counter_random.h"
+#include "io/files/crc32c.h"
+#include "io/files/csv.h"
+#include "io/sources/datasets.h"
+#include "io/files/file.h"
+#include "io/images/image.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kLabels = "labels.csv";
+// As large a class as a mistake might give; ImageNet's whole has 21,841.
+constexpr int64_t kMaxClasses = 1'000'000;
+
+// "a, b, c", or the first ten of more.
+std::string Enumeration(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 10;
+  const auto end = names.begin() + std::min(names.size(), kMost);
+  const std::string some =
+      fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  return names.size() > kMost
+             ? fmt::format("{} and {} more", some, names.size() - kMost)
+             : some;
+}
+
+// The beginning of a text, in one line whatever it has.
+std::string Shown(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+  const std::string shown = fmt::format("{:.100}", line);
+  return shown.size() < text.size() ? shown + "..." : shown;
+}
+
+[[noreturn]] void BadRow(const std::string& path, const CsvRow& row) {
+  const char* hint =
+      row.fields.size() > 2 ? "; a FILE with commas goes in quotes" : "";
+  throw Error(
+      Code::kDataLoss,
+      fmt::format("'{}', line {}: wanted FILE,LABEL with a label in "
+                  "0..{}, got '{}'{}",
+                  path, row.line, kMaxClasses - 1, Shown(row.text), hint));
+}
+
+// Nothing where the field is no whole number; for one beyond int64, -1, which
+// is no label either.
+std::optional<int64_t> WholeNumber(std::string_view field) {
+  constexpr const char* kBlanks = " \t";
+  field.remove_prefix(std::min(field.find_first_not_of(kBlanks), field.size()));
+  field = field.substr(0, field.find_last_not_of(kBlanks) + 1);
+  int64_t number = -1;
+  const char* end = field.data() + field.size();
+  const auto parsed = std::from_chars(field.data(), end, number);
+  if (parsed.ec == std::errc::invalid_argument || parsed.ptr != end) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+ImageList ReadLabels(const std::string& directory,
+                     const std::vector<std::string>& class_names) {
+  const std::string path = JoinPath(directory, kLabels);
+  const std::string text = FileSystem::Posix().Read(path).ValueOrThrow();
+  const std::vector<CsvRow> rows = ParseCsv(text, path).ValueOrThrow();
+  ImageList list;
+  std::unordered_map<std::string_view, int64_t> line_of;  // of each file
+  for (const CsvRow& row : rows) {
+    if (row.fields.size() != 2) BadRow(path, row);
+    const std::string& file = row.fields[0];
+    const std::optional<int64_t> label = WholeNumber(row.fields[1]);
+    if (!label && &row == &rows.front()) {
+      list.heading = row.text;
+      continue;
+    }
+    if (file.empty() || !label || *label < 0 || *label >= kMaxClasses) {
+      BadRow(path, row);
+    }
+    const auto [listed, is_new] = line_of.emplace(file, row.line);
+    if (!is_new) {  // it would be counted twice
+      throw Error(Code::kDataLoss,
+                  fmt::format("'{}', line {}: '{}' is in line {} already", path,
+                              row.line, Shown(file), listed->second));
+    }
+    list.Add(JoinPath(directory, file), *label);
+    list.classes = std::max(list.classes, *label + 1);
+  }
+  if (class_names.empty()) return list;
+  const auto known = static_cast<int64_t>(class_names.size());
+  if (list.classes > known) {
+    throw Error(Code::kOutOfRange,
+                fmt::format("'{}' has the label {}, training had {} classes",
+                            path, list.classes - 1, known));
+  }
+  list.classes = known;
+  list.class_names = class_names;
+  return list;
+}
+
+ImageList ListClasses(const std::string& directory,
+                      const std::vector<std::string>& class_names) {
+  FileSystem& files = FileSystem::Posix();
+  ImageList list;
+  list.class_names = class_names;
+  for (const std::string& name : files.List(directory).ValueOrThrow()) {
+    const std::string folder = JoinPath(directory, name);
+    const auto inside = files.List(folder);
+    if (!inside.ok()) continue;  // a file
+    std::vector<std::string> images;
+    std::copy_if(inside->begin(), inside->end(), std::back_inserter(images),
+                 IsImageName);
+    if (images.empty()) continue;
+    auto& names = list.class_names;
+    if (class_names.empty()) names.push_back(name);
+    const auto known = std::find(names.begin(), names.end(), name);
+    if (known == names.end()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("'{}': training had no class of that name, only "
+                              "{}",
+                              folder, Enumeration(names)));
+    }
+    for (const std::string& file : images) {
+      list.Add(JoinPath(folder, file), known - names.begin());
+    }
+  }
+  list.classes = static_cast<int64_t>(list.class_names.size());
+  return list;
+}
+
+}  // namespace
+
+std::string_view ImageList::Relative(size_t i) const {
+  std::string_view path = paths[i];
+  path.remove_prefix(directory.size());
+  return path.substr(std::min(path.find_first_not_of('/'), path.size()));
+}
+
+ImageList ListImages(const std::string& directory,
+                     const std::vector<std::string>& class_names) {
+  ImageList list = FileSystem::Posix().Exists(JoinPath(directory, kLabels))
+                       ? ReadLabels(directory, class_names)
+                       : ListClasses(directory, class_names);
+  list.directory = directory;
+  if (list.paths.empty()) {
+    throw Error(Code::kNotFound,
+                fmt::format("no images in '{}': wanted one sub-folder per "
+                            "class with JPEG or PNG files, or images and a "
+                            "labels.csv of lines FILE,LABEL",
+                            directory));
+  }
+  return list;
+}
+
+std::vector<std::string> ImagesBelow(const std::string& directory) {
+  std::vector<std::string> paths;
+  std::vector<std::string> folders = {directory};
+  while (!folders.empty()) {
+    const std::string folder = std::move(folders.back());
+    folders.pop_back();
+    for (const std::string& name :
+         FileSystem::Posix().List(folder).ValueOrThrow()) {
+      const std::string path = JoinPath(folder, name);
+      std::error_code none;
+      // A link to a folder may lead back here.
+      const auto status = std::filesystem::symlink_status(path, none);
+      if (std::filesystem::is_directory(status)) {
+        folders.push_back(path);
+      } else if (IsImageName(name)) {
+        paths.push_back(path);
+      }
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<std::string> ClassesWithoutImages(const ImageList& list) {
+  std::vector<bool> seen(list.class_names.size());
+  for (const int64_t label : list.labels) {
+    if (label < static_cast<int64_t>(seen.size())) seen[label] = true;
+  }
+  std::vector<std::string> missing;
+  for (size_t c = 0; c < seen.size(); ++c) {
+    if (!seen[c]) missing.push_back(list.class_names[c]);
+  }
+  return missing;
+}
+
+SplitList SplitImages(const ImageList& list, double fraction) {
+  if (fraction == 0) return {list, {}};
+  SplitList split;
+  const std::string whole = IdentityOf(list);
+  split.training.identity = fmt::format("{}-but-{}", whole, fraction);
+  split.validation.identity = fmt::format("{}-of-{}", whole, fraction);
+  for (ImageList* part : {&split.training, &split.validation}) {
+    part->directory = list.directory;
+    part->classes = list.classes;
+    part->class_names = list.class_names;
+    part->heading = list.heading;
+  }
+  for (size_t i = 0; i < list.paths.size(); ++i) {
+    // A checksum alone is linear: similar names have similar ones.
+    const uint64_t mixed = HashKey(0, Crc32c(list.Relative(i)));
+    const double at = static_cast<double>(mixed >> 11) * 0x1p-53;
+    (at < fraction ? split.validation : split.training)
+        .Add(list.paths[i], list.labels[i]);
+  }
+  return split;
+}
+
+std::string IdentityOf(const ImageList& list) {
+  constexpr size_t kSizes = 1000;  // to ask for more takes long on a network
+  if (!list.identity.empty()) return list.identity;
+  const size_t n = list.paths.size();
+  const size_t stride = CeilDiv(std::max<size_t>(n, 1), kSizes);
+  std::string text;
+  for (size_t i = 0; i < n; ++i) {
+    text += fmt::format("{}\n{}\n", list.Relative(i), list.labels[i]);
+    if (i % stride != 0) continue;
+    std::error_code none;
+    const auto size = std::filesystem::file_size(list.paths[i], none);
+    text += none ? "?\n" : fmt::format("{}\n", size);
+  }
+  return fmt::format("images-{:08x}", Crc32c(text));
+}
+
+Dataset Indices(const ImageList& list) {
+  return Indices(list, IdentityOf(list));
+}
+
+Dataset Indices(const ImageList& list, const std::string& identity) {
+  const auto n = static_cast<int64_t>(list.paths.size());
+  Tensor indices(DType::kInt64, {n});
+  Tensor labels(DType::kInt64, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    indices.data<int64_t>()[i] = i;
+    labels.data<int64_t>()[i] = list.labels[i];
+  }
+  return datasets::FromTensors(
+      {{"index", std::move(indices)}, {"label", std::move(labels)}}, identity);
+}
+
+}  // namespace sluice

@@ -1,0 +1,82 @@
+// Lists of image files with their classes.
+#ifndef SLUICE_IO_IMAGE_LIST_H_
+#define SLUICE_IO_IMAGE_LIST_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/pipeline/dataset.h"
+
+namespace sluice {
+
+struct ImageList {
+  std::string directory;  // that they are listed from; may be empty
+  std::vector<std::string> paths;
+  std::vector<int64_t> labels;  // of each path
+  // How many classes there are, and their names where these are known.
+  int64_t classes = 0;
+  std::vector<std::string> class_names = {};
+  // Of labels.csv, as it was written; empty: it has none.
+  std::string heading = {};
+  // Of a part (SplitImages): what IdentityOf says.
+  std::string identity = {};
+
+  void Add(std::string path, int64_t label) {
+    paths.push_back(std::move(path));
+    labels.push_back(label);
+  }
+  // A path from the directory on.
+  std::string_view Relative(size_t i) const;
+};
+
+// The images of a folder, in one of two forms:
+//   one sub-folder per class with JPEG or PNG files in it, the classes numbered
+//   in the order of the names (torchvision's ImageFolder), the images sorted by
+//   path;
+//   images beside a file labels.csv (RFC 4180: a FILE with commas or quotes
+//   goes in quotes) of a row FILE,LABEL per image, in its order, none twice.
+//   LABEL is the class, a number from 0; blanks around it do not matter. A
+//   first row whose LABEL is no whole number is a heading.
+// With `class_names`, those of a training, the classes are numbered by these;
+// a sub-folder of images that is none of them is an error, and so is a label
+// beyond them.
+// Throws Error: kNotFound where there are no images, kDataLoss naming the line
+// of labels.csv that is wrong, kOutOfRange naming the label, kInvalidArgument
+// naming the sub-folder.
+ImageList ListImages(const std::string& directory,
+                     const std::vector<std::string>& class_names = {});
+
+// The images in a folder and the folders in it, sorted by path, without labels.
+// Throws Error for a folder that cannot be read.
+std::vector<std::string> ImagesBelow(const std::string& directory);
+
+// Names of the classes of which there is no image.
+std::vector<std::string> ClassesWithoutImages(const ImageList& list);
+
+// All but about a `fraction` of the images, and these. Which they are depends
+// on their paths from the directory on alone: the same in every run and in a
+// copy of the folder, and whether others come or go.
+struct SplitList {
+  ImageList training, validation;
+};
+SplitList SplitImages(const ImageList& list, double fraction);
+
+// Tells lists apart: a checksum of the paths from the directory on, the labels
+// and some of the files' sizes. That of a part says of which list and which
+// one.
+std::string IdentityOf(const ImageList& list);
+
+// Where in a list an example stands, "index" (int64), and its "label"; for
+// Dataset::Map to read what is at paths[index]. Positions are of the list: they
+// cannot be restored with another one (IdentityOf).
+Dataset Indices(const ImageList& list);
+// The same of a list without files, such as one of drawn images.
+Dataset Indices(const ImageList& list, const std::string& identity);
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_IMAGE_LIST_H_

@@ -1,0 +1,327 @@
+// Checkpoints: state and tensors survive; the right files are kept; a crash at
+// any operation leaves the previous or the new one whole.
+#include "io/checkpoints/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "io/files/fault_file_system.h"
+
+namespace sluice {
+namespace {
+
+using Fault = FaultFileSystem::Fault;
+using Loss = FaultFileSystem::Loss;
+
+Checkpoint Make(int64_t step, std::optional<double> metric = std::nullopt) {
+  Checkpoint checkpoint;
+  checkpoint.state.step = step;
+  checkpoint.state.metric = metric;
+  checkpoint.tensors = {
+      {"weights", Tensor::Full(DType::kFloat32, {3, 5}, 0.5 * step)},
+      {"weights/momentum", Tensor::Full(DType::kFloat32, {3, 5}, step)},
+      {"global_step", Tensor::Scalar<int64_t>(step)}};
+  return checkpoint;
+}
+
+bool Whole(const Checkpoint& checkpoint) {
+  const Checkpoint wanted = Make(checkpoint.state.step);
+  if (checkpoint.tensors.size() != wanted.tensors.size()) return false;
+  int found = 0;
+  for (const NamedTensor& t : checkpoint.tensors) {
+    for (const NamedTensor& w : wanted.tensors) {
+      found += t.name == w.name && t.tensor.BitEqual(w.tensor);
+    }
+  }
+  return found == static_cast<int>(wanted.tensors.size());
+}
+
+CheckpointManager Open(FaultFileSystem& files, int keep,
+                       bool higher_is_better = true) {
+  auto manager = CheckpointManager::Open(
+      "run",
+      {.keep = keep, .higher_is_better = higher_is_better, .files = &files});
+  REQUIRE_MESSAGE(manager.ok(), manager.status().message());
+  return *std::move(manager);
+}
+
+using Steps = std::vector<int64_t>;
+
+TEST_CASE("a training's state makes the round trip as text") {
+  TrainingState state;
+  state.step = 1234567890123;
+  state.seed = std::numeric_limits<uint64_t>::max();
+  state.dataset_position = R"({"examples":7,"pipeline":"a \"b\""})";
+  state.schedule = "5:0.1->0.4";
+  state.loss_scale = 0.1;
+  state.metric = 1.0 / 3;
+  state.class_names = {"cat", "dög", ""};
+  state.extra = {{"hook.a", "{}"}, {"step", "not the step"}};
+  const std::string text = PrintTrainingState(state);
+  const TrainingState back = ParseTrainingState(text).ValueOrThrow();
+  CHECK(back.step == state.step);
+  CHECK(back.seed == state.seed);
+  CHECK(back.dataset_position == state.dataset_position);
+  CHECK(back.schedule == state.schedule);
+  CHECK(back.loss_scale == state.loss_scale);
+  CHECK(back.metric == state.metric);
+  CHECK(back.class_names == state.class_names);
+  CHECK(back.extra == state.extra);
+  CHECK(!ParseTrainingState(PrintTrainingState({})).ValueOrThrow().metric);
+  // What is cut short, or is something else, is no state.
+  for (size_t length = 0; length < text.size(); ++length) {
+    CHECK(!ParseTrainingState(text.substr(0, length)).ok());
+  }
+  for (const char* other : {"[]", "{}", "7", "{\"step\": 3}", "null"}) {
+    CHECK(!ParseTrainingState(other).ok());
+  }
+}
+
+TEST_CASE("training state and tensors make the round trip") {
+  FaultFileSystem files;
+  Checkpoint checkpoint = Make(1234567890123);
+  checkpoint.state.seed = std::numeric_limits<uint64_t>::max();
+  checkpoint.state.dataset_position = R"({"examples":7,"pipeline":"a \"b\""})";
+  checkpoint.state.schedule = "5:0.1->0.4";
+  checkpoint.state.loss_scale = 0.1;
+  checkpoint.state.metric = 1.0 / 3;
+  checkpoint.state.extra = {{"model", "cnn"}, {"step", "not the step"}};
+  REQUIRE(WriteCheckpoint("c", checkpoint, files).ok());
+  const auto read = ReadCheckpoint("c", files);
+  REQUIRE_MESSAGE(read.ok(), read.status().message());
+  CHECK(read->state.step == checkpoint.state.step);
+  CHECK(read->state.seed == checkpoint.state.seed);
+  CHECK(read->state.dataset_position == checkpoint.state.dataset_position);
+  CHECK(read->state.schedule == checkpoint.state.schedule);
+  CHECK(read->state.loss_scale == 0.1);
+  CHECK(read->state.metric == 1.0 / 3);
+  CHECK(read->state.extra == checkpoint.state.extra);
+  CHECK(Whole(*read));
+}
+
+TEST_CASE("a safetensors file of others gives weights and a default state") {
+  FaultFileSystem files;
+  REQUIRE(
+      WriteSafetensors("w", Make(3).tensors, {{"format", "pt"}}, files).ok());
+  const auto read = ReadCheckpoint("w", files);
+  REQUIRE(read.ok());
+  CHECK(read->state.step == 0);
+  CHECK(read->tensors.size() == 3);
+  REQUIRE(WriteSafetensors("x", {}, {{"sluice.checkpoint", "99"}}, files).ok());
+  CHECK(ReadCheckpoint("x", files).status().code() == Code::kUnimplemented);
+  REQUIRE(WriteSafetensors("y", {}, {{"sluice.checkpoint", "1"}, {"step", "z"}},
+                           files)
+              .ok());
+  CHECK(ReadCheckpoint("y", files).status().code() == Code::kDataLoss);
+}
+
+TEST_CASE("the newest and the best are kept") {
+  FaultFileSystem files;
+  CheckpointManager manager = Open(files, 2);
+  CHECK(!manager.RestoreNewest()->has_value());
+  CHECK(!manager.BestStep()->has_value());
+  const double metrics[] = {0.5, 0.9, 0.7, 0.8, 0.6};
+  for (int i = 0; i < 5; ++i) {
+    CHECK(manager.Save(Make(10 * (i + 1), metrics[i])).ok());
+  }
+  CHECK(*manager.Steps() == Steps{20, 40, 50});
+  CHECK(*manager.BestStep() == 20);
+  const auto newest = *manager.RestoreNewest();
+  CHECK(newest->checkpoint.state.step == 50);
+  CHECK(newest->path == "run/checkpoint-50.safetensors");
+  CHECK(newest->warnings.empty());
+  // Another process finds out by itself.
+  files.Restart(Loss::kNothing);
+  CheckpointManager later = Open(files, 2);
+  CHECK(*later.BestStep() == 20);
+  CHECK(later.Save(Make(60, 0.95)).ok());
+  CHECK(*later.Steps() == Steps{50, 60});
+  CHECK(later.Save(Make(70)).ok());
+  CHECK(later.Save(Make(80, std::nan(""))).ok());
+  CHECK(later.Save(Make(90)).ok());
+  CHECK(*later.Steps() == Steps{60, 80, 90});
+}
+
+TEST_CASE("lower may be better, and a step may be saved again") {
+  FaultFileSystem files;
+  CheckpointManager manager = Open(files, 1, false);
+  CHECK(manager.Save(Make(1, 0.1)).ok());
+  CHECK(manager.Save(Make(2, 0.3)).ok());
+  CHECK(manager.Save(Make(3, 0.2)).ok());
+  CHECK(*manager.Steps() == Steps{1, 3});
+  CHECK(manager.Save(Make(3, 0.05)).ok());
+  CHECK(*manager.BestStep() == 3);
+  CHECK(*manager.Steps() == Steps{3});
+  // A new run in an old folder must not lose what it has just saved.
+  CHECK(manager.Save(Make(2)).ok());
+  CHECK(*manager.Steps() == Steps{2, 3});
+}
+
+TEST_CASE("a damaged newest checkpoint is passed over with a warning") {
+  FaultFileSystem files;
+  CheckpointManager manager = Open(files, 5);
+  for (int64_t step : {1, 2, 10}) CHECK(manager.Save(Make(step)).ok());
+  std::string bytes = *files.Read(manager.PathOf(10));
+  bytes[bytes.size() - 3] ^= 1;
+  REQUIRE(files.WriteAtomically(manager.PathOf(10), bytes).ok());
+  auto restored = *manager.RestoreNewest();
+  REQUIRE(restored.has_value());
+  CHECK(restored->checkpoint.state.step == 2);
+  REQUIRE(restored->warnings.size() == 1);
+  CHECK(restored->warnings[0].find("step 10") != std::string::npos);
+  for (int64_t step : {1, 2}) {
+    REQUIRE(files.WriteAtomically(manager.PathOf(step), "junk").ok());
+  }
+  const Status status = manager.RestoreNewest().status();
+  CHECK(status.code() == Code::kDataLoss);
+}
+
+TEST_CASE("any flipped bit is noticed or changes nothing") {
+  FaultFileSystem files;
+  REQUIRE(WriteCheckpoint("c", Make(3, 0.5), files).ok());
+  const std::string bytes = *files.Read("c");
+  int errors = 0;
+  for (size_t i = 0; i < bytes.size() * 8; ++i) {
+    std::string bad = bytes;
+    bad[i / 8] ^= static_cast<char>(1 << (i % 8));
+    REQUIRE(files.WriteAtomically("c", bad).ok());
+    const auto read = ReadCheckpoint("c", files);
+    if (!read.ok()) {
+      ++errors;
+      continue;
+    }
+    CHECK(read->state.step == 3);
+    CHECK(read->state.metric == 0.5);
+    CHECK(Whole(*read));
+  }
+  CHECK(errors > static_cast<int>(bytes.size()) * 7);
+}
+
+TEST_CASE("foreign files are left alone, stale temporary ones removed") {
+  FaultFileSystem files;
+  REQUIRE(files.MakeDirectories("run").ok());
+  for (const char* name :
+       {"run/checkpoint-5.safetensors.tmp-1-2", "run/notes.tmp-1-2",
+        "run/checkpoint-.safetensors", "run/checkpoint-x.safetensors",
+        "run/checkpoint-7.safetensors.old"}) {
+    REQUIRE(files.WriteAtomically(name, "junk").ok());
+  }
+  CheckpointManager manager = Open(files, 1);
+  CHECK(files.List("run")->size() == 4);
+  CHECK(manager.Steps()->empty());
+}
+
+TEST_CASE("setting aside keeps everything, elsewhere") {
+  FaultFileSystem files;
+  CheckpointManager manager = Open(files, 5);
+  CHECK(*manager.SetAside() == "");
+  CHECK(manager.Save(Make(1)).ok());
+  CHECK(manager.Save(Make(2)).ok());
+  CHECK(*manager.SetAside() == "run/previous-1");
+  CHECK(manager.Steps()->empty());
+  CHECK(files.List("run/previous-1")->size() == 2);
+  CHECK(manager.Save(Make(1)).ok());
+  CHECK(*manager.SetAside() == "run/previous-2");
+}
+
+TEST_CASE("one saves, the others read and leave everything as it is") {
+  FaultFileSystem files;
+  CheckpointManager saving = Open(files, 2);
+  CHECK(saving.Save(Make(1)).ok());
+  // What a save that is under way has written.
+  const std::string temporary = "run/checkpoint-2.safetensors.tmp-1";
+  REQUIRE(IsTemporaryName("checkpoint-2.safetensors.tmp-1"));
+  REQUIRE(files.Create(temporary).ok());
+
+  const int before = files.operations();
+  CheckpointManager reading =
+      CheckpointManager::ForReading("run", {.files = &files});
+  CHECK(*reading.Steps() == Steps{1});
+  CHECK((*reading.RestoreNewest())->checkpoint.state.step == 1);
+  CHECK(reading.Save(Make(3)).status().code() == Code::kFailedPrecondition);
+  CHECK(reading.SetAside().status().code() == Code::kFailedPrecondition);
+  CHECK(files.operations() == before);
+  CHECK(files.Exists(temporary));
+  const CheckpointManager nowhere =
+      CheckpointManager::ForReading("nowhere", {.files = &files});
+  CHECK(!nowhere.RestoreNewest()->has_value());
+  CHECK(!files.Exists("nowhere"));
+
+  const Status second =
+      CheckpointManager::Open("run", {.files = &files}).status();
+  CHECK(second.code() == Code::kFailedPrecondition);
+  CHECK(second.message().starts_with(
+      "'run' belongs to a training that is under way (process "));
+  CHECK(files.Exists(temporary));
+  { const CheckpointManager ended = std::move(saving); }
+  CHECK(CheckpointManager::Open("run", {.files = &files}).ok());
+  CHECK(!files.Exists(temporary));
+}
+
+// Saves step 3 over steps 1 and 2 with a fault at operation n. True when n is
+// behind the last operation.
+bool SaveWithFault(int n, Fault fault, Loss loss) {
+  FaultFileSystem files;
+  {
+    CheckpointManager manager = Open(files, 2);
+    REQUIRE(manager.Save(Make(1, 0.1)).ok());
+    REQUIRE(manager.Save(Make(2, 0.2)).ok());
+    files.FailAt(files.operations() + n, fault);
+    const bool saved = manager.Save(Make(3, 0.3)).ok();
+    const bool faulted = files.failed();
+    files.Restart(loss);
+    CAPTURE(n);
+    CheckpointManager after = Open(files, 2);
+    const auto newest = *after.RestoreNewest();
+    REQUIRE(newest.has_value());
+    CHECK(newest->warnings.empty());
+    CHECK(Whole(newest->checkpoint));
+    CHECK((newest->checkpoint.state.step == 3 ||
+           (newest->checkpoint.state.step == 2 && !saved)));
+    for (int64_t step : after.Steps().ValueOrThrow()) {
+      CHECK(Whole(*ReadCheckpoint(after.PathOf(step), files)));
+    }
+    for (const std::string& name : files.List("run").ValueOrThrow()) {
+      CHECK(!IsTemporaryName(name));
+    }
+    // And the next save works.
+    CHECK(after.Save(Make(4)).ok());
+    return !faulted;
+  }
+}
+
+TEST_CASE("killed at any operation, the previous or the new one is whole") {
+  for (Fault fault : {Fault::kKill, Fault::kDiskFull}) {
+    for (Loss loss :
+         {Loss::kNothing, Loss::kUnsyncedData, Loss::kUnsyncedDataAndNames}) {
+      int n = 1;
+      while (!SaveWithFault(n, fault, loss)) ++n;
+      // create, head, three tensors, sync, rename, sync, remove
+      CHECK(n == 10);
+    }
+  }
+}
+
+TEST_CASE("a full disk and a read-only folder say so") {
+  FaultFileSystem files;
+  CheckpointManager manager = Open(files, 2);
+  CHECK(manager.Save(Make(1)).ok());
+  files.FailAt(files.operations() + 2, Fault::kDiskFull);
+  const Status full = manager.Save(Make(2)).status();
+  CHECK(full.code() == Code::kResourceExhausted);
+  CHECK(full.message().find("disk is full") != std::string::npos);
+  CHECK(*manager.Steps() == Steps{1});
+  files.Restart(Loss::kNothing);
+  files.SetReadOnly(true);
+  CHECK(manager.Save(Make(2)).status().message().find("read-only") !=
+        std::string::npos);
+  const auto other = CheckpointManager::Open("new", {.files = &files});
+  CHECK(other.status().code() == Code::kUnavailable);
+  CHECK(CheckpointManager::Open("run", {.keep = 0}).status().code() ==
+        Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace sluice

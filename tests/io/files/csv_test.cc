@@ -1,0 +1,265 @@
+// The CSV reader: each rule and each error by itself, random tables written in
+// random ways, and damaged ones.
+#include "io/files/csv.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/counter_random.h"
+
+namespace sluice {
+namespace {
+
+using Table = std::vector<std::vector<std::string>>;
+
+// Requires that the text is well-formed.
+Table Fields(std::string_view text) {
+  Table table;
+  for (CsvRow& row : ParseCsv(text, "f").ValueOrThrow()) {
+    table.push_back(std::move(row.fields));
+  }
+  return table;
+}
+
+TEST_CASE("rows and fields") {
+  CHECK(Fields("").empty());
+  CHECK((Fields("a") == Table{{"a"}}));
+  CHECK((Fields("a,b\nc,d\n") == Table{{"a", "b"}, {"c", "d"}}));
+  CHECK((Fields("a,b\nc,d") == Table{{"a", "b"}, {"c", "d"}}));
+  CHECK((Fields(",\n,,") == Table{{"", ""}, {"", "", ""}}));
+  CHECK((Fields(" a , b ") == Table{{" a ", " b "}}));
+  CHECK((Fields("\xff\x80,\xc3\xa9") == Table{{"\xff\x80", "\xc3\xa9"}}));
+}
+
+TEST_CASE("lines end in LF, CR LF or CR, and empty ones are no rows") {
+  const Table want = {{"a"}, {"b"}};
+  for (const char* text :
+       {"a\nb\n", "a\r\nb\r\n", "a\rb\r", "a\n\nb", "\na\r\n\r\n\nb\n\n",
+        "\r\r\na\r\r\nb", "a\n\rb\n\r"}) {
+    CAPTURE(text);
+    CHECK((Fields(text) == want));
+  }
+  CHECK(Fields("\n\r\n\r").empty());
+  CHECK((Fields(" \n") == Table{{" "}}));
+}
+
+TEST_CASE("quotes hold commas, line ends and quotes") {
+  CHECK((Fields("\"a,b\",c") == Table{{"a,b", "c"}}));
+  CHECK((Fields("\"\",\"\"\n\"\"") == Table{{"", ""}, {""}}));
+  CHECK((Fields("\"\"\"\"") == Table{{"\""}}));
+  CHECK((Fields("\"\"\"a\"\"\"\"\",b") == Table{{"\"a\"\"", "b"}}));
+  CHECK((Fields("\"a\r\nb\rc\nd\"\r\ne") == Table{{"a\r\nb\rc\nd"}, {"e"}}));
+  CHECK((Fields("a,\"b\"\r\n") == Table{{"a", "b"}}));
+}
+
+TEST_CASE("a byte order mark at the start is dropped, others are text") {
+  const std::string mark = "\xef\xbb\xbf";
+  CHECK(Fields(mark).empty());
+  CHECK((Fields(mark + "a") == Table{{"a"}}));
+  CHECK((Fields(mark + "\"a,b\"\n" + mark) == Table{{"a,b"}, {mark}}));
+  CHECK((Fields(mark + mark) == Table{{mark}}));
+  CHECK((Fields("\xef\xbb") == Table{{"\xef\xbb"}}));
+}
+
+TEST_CASE("rows know their lines and their text") {
+  const std::string text = "\n\"a\n\r\r\nb\",1\r\rc , 2\n\n\"d\"\n";
+  const auto rows = *ParseCsv(text, "f");
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].line == 2);
+  CHECK(rows[0].text == "\"a\n\r\r\nb\",1");
+  CHECK(rows[1].line == 7);
+  CHECK(rows[1].text == "c , 2");
+  CHECK(rows[2].line == 9);
+  CHECK(rows[2].text == "\"d\"");
+  CHECK(ParseCsv("\xef\xbb\xbf"
+                 "a",
+                 "f")
+            ->front()
+            .text == "a");
+}
+
+TEST_CASE("what is malformed is told with its line") {
+  constexpr std::string_view kOpen = "a quote is opened and never closed";
+  constexpr std::string_view kBehind = "text behind a closing quote";
+  constexpr std::string_view kMiddle = "a quote in the middle of a field";
+  constexpr std::string_view kNul = "a NUL byte";
+  struct Case {
+    std::string_view text;
+    int line;
+    std::string_view what;
+  };
+  using namespace std::string_view_literals;
+  for (const Case& bad : std::vector<Case>{{"\"", 1, kOpen},
+                                           {"a,\"b", 1, kOpen},
+                                           {"a\r\n\"b\n\nc\n", 2, kOpen},
+                                           {"\"a\n\"\"\n", 1, kOpen},
+                                           {"\"\"\"", 1, kOpen},
+                                           {"\"a\"b", 1, kBehind},
+                                           {"\"a\" ,b", 1, kBehind},
+                                           {"x\n\"a\nb\" \"c\"", 3, kBehind},
+                                           {"\"a\"\xef\xbb\xbf", 1, kBehind},
+                                           {"a\"b\"", 1, kMiddle},
+                                           {"a\rb, \"c\"", 2, kMiddle},
+                                           {"a\"", 1, kMiddle},
+                                           {"\0"sv, 1, kNul},
+                                           {"a\r\nb\r\"\0\""sv, 3, kNul},
+                                           {"\xff\xfe"
+                                            "a\0,\0"sv,
+                                            1, kNul}}) {
+    CAPTURE(bad.text);
+    const Status status = ParseCsv(bad.text, "x.csv").status();
+    CHECK(status.code() == Code::kDataLoss);
+    const std::string start = "'x.csv', line " + std::to_string(bad.line) +
+                              ": " + std::string(bad.what);
+    CAPTURE(status.message());
+    CHECK(status.message().starts_with(start));
+    CHECK(status.message().find('\n') == std::string::npos);
+  }
+}
+
+// --- Random tables -----------------------------------------------------------
+
+// A table, how it was written, and what is to be known of its rows.
+struct Written {
+  Table table;
+  std::string text;
+  std::vector<int64_t> lines;
+  std::vector<std::string> rows;
+};
+
+constexpr std::array<const char*, 12> kPieces = {
+    "a",  "b",  "Z",  "7",    " ",        ",",
+    "\"", "\r", "\n", "\r\n", "\xc3\xa9", "\xe6\x97\xa5"};
+
+std::string RandomField(CounterRandom& random) {
+  std::string field;
+  for (uint32_t n = random.Below(7); n > 0; --n) {
+    field += kPieces[random.Below(kPieces.size())];
+  }
+  return field;
+}
+
+// In quotes where that is needed, and sometimes where it is not.
+std::string WrittenField(const std::string& field, bool alone,
+                         CounterRandom& random) {
+  const bool needed = field.find_first_of(",\"\r\n") != std::string::npos ||
+                      (alone && field.empty());
+  if (!needed && random.Below(3) != 0) return field;
+  std::string quoted = "\"";
+  for (const char c : field) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+// The line of what is behind the text. LF ends one; CR does unless LF follows.
+int64_t LineBehind(const std::string& text) {
+  int64_t line = 1;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool pair = text.compare(i, 2, "\r\n") == 0;
+    if (text[i] == '\n' || (text[i] == '\r' && !pair)) ++line;
+  }
+  return line;
+}
+
+Written RandomTable(CounterRandom& random) {
+  Written all;
+  const auto line_end = [&] { return random.Below(2) == 0 ? "\n" : "\r\n"; };
+  for (uint32_t rows = random.Below(7); rows > 0; --rows) {
+    while (random.Below(8) == 0) all.text += line_end();  // empty lines
+    all.lines.push_back(LineBehind(all.text));
+    const uint32_t width = 1 + random.Below(4);
+    std::vector<std::string> fields;
+    std::string row;
+    for (uint32_t i = 0; i < width; ++i) {
+      if (i > 0) row += ',';
+      fields.push_back(RandomField(random));
+      row += WrittenField(fields.back(), width == 1, random);
+    }
+    all.text += row;
+    all.rows.push_back(row);
+    all.table.push_back(std::move(fields));
+    if (rows > 1 || random.Below(2) == 0) all.text += line_end();
+  }
+  if (random.Below(4) == 0) all.text.insert(0, "\xef\xbb\xbf");
+  return all;
+}
+
+TEST_CASE("random tables come back as they were written") {
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    CounterRandom random(HashKey(1, seed));
+    const Written written = RandomTable(random);
+    CAPTURE(seed);
+    CAPTURE(written.text);
+    const auto rows = ParseCsv(written.text, "f");
+    REQUIRE(rows.ok());
+    REQUIRE(rows->size() == written.table.size());
+    for (size_t i = 0; i < rows->size(); ++i) {
+      const CsvRow& row = (*rows)[i];
+      REQUIRE((row.fields == written.table[i]));
+      REQUIRE(row.line == written.lines[i]);
+      REQUIRE(row.text == written.rows[i]);
+    }
+  }
+}
+
+// Some bytes changed, put in or taken out, or the end cut off.
+std::string Damaged(std::string text, CounterRandom& random) {
+  for (uint32_t n = 1 + random.Below(3); n > 0 && !text.empty(); --n) {
+    const auto size = static_cast<uint32_t>(text.size());
+    const uint32_t at = random.Below(size);
+    switch (random.Below(5)) {
+      case 0:
+        text[at] = static_cast<char>(text[at] ^ (1 << random.Below(8)));
+        break;
+      case 1:
+        text[at] = static_cast<char>(random.Below(256));
+        break;
+      case 2:
+        text.insert(at, kPieces[random.Below(kPieces.size())]);
+        break;
+      case 3:
+        text.erase(at, 1 + random.Below(3));
+        break;
+      default:
+        text.resize(at);
+    }
+  }
+  return text;
+}
+
+TEST_CASE("damaged tables are rows or an error") {
+  int errors = 0, tables = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    CounterRandom random(HashKey(2, seed));
+    const std::string whole = RandomTable(random).text;
+    for (int i = 0; i < 5; ++i) {
+      const std::string text = Damaged(whole, random);
+      CAPTURE(text);
+      const auto rows = ParseCsv(text, "x.csv");
+      if (!rows.ok()) {
+        ++errors;
+        REQUIRE(rows.status().code() == Code::kDataLoss);
+        REQUIRE(rows.status().message().starts_with("'x.csv', line "));
+        continue;
+      }
+      ++tables;
+      int64_t line = 0;
+      for (const CsvRow& row : *rows) {
+        REQUIRE(row.line > line);
+        REQUIRE(!row.fields.empty());
+        REQUIRE(!row.text.empty());
+        line = row.line;
+      }
+      REQUIRE(line <= LineBehind(text));
+    }
+  }
+  CHECK(errors > 1000);
+  CHECK(tables > 1000);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,288 @@
+// Augmentations by name: their text, well-formed, wrong and damaged; that parts
+// neither change their image nor each other.
+#include "io/images/augment.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "io/counter_random.h"
+#include "tests/support/error_text.h"
+#include "tests/support/plain_pictures.h"
+
+namespace sluice {
+namespace {
+
+using testing::Picture;
+using testing::Plain;
+
+using testing::Contains;
+using testing::ErrorOf;
+
+constexpr std::array<double, 3> kMean = {0.485, 0.456, 0.406};
+constexpr std::array<uint8_t, 3> kMeanBytes = {124, 116, 104};
+
+Augmentation Parsed(std::string_view text) {
+  return Augmentation::Parse(text, kMean).ValueOrThrow();
+}
+
+std::string Canonical(std::string_view text) {
+  return Parsed(text).ToString();
+}
+
+std::string ParseError(std::string_view text) {
+  const Status status = Augmentation::Parse(text, kMean).status();
+  CHECK(status.code() == Code::kInvalidArgument);
+  return status.message();
+}
+
+TEST_CASE("texts and what they stand for") {
+  CHECK(Canonical("") == "");
+  CHECK(Canonical("  ") == "");
+  CHECK(Canonical("randaugment") == "randaugment(2,9)");
+  CHECK(Canonical("randaugment()") == "randaugment(2,9)");
+  CHECK(Canonical("randaugment( 3 )") == "randaugment(3,9)");
+  CHECK(Canonical(" randaugment ( 1 , 30 ) ") == "randaugment(1,30)");
+  CHECK(Canonical("erasing") == "erasing(0.5)");
+  CHECK(Canonical("erasing(.25)") == "erasing(0.25)");
+  CHECK(Canonical("erasing(-0)") == "erasing(0)");
+  CHECK(Canonical("erasing(1e-1)") == "erasing(0.1)");
+  CHECK(Canonical("jitter(0.4)") == "jitter(0.4,0,0,0)");
+  CHECK(Canonical("randaugment(2,9),erasing(0.25),jitter(0.4,0.4,0.4,0.1)") ==
+        "randaugment(2,9),erasing(0.25),jitter(0.4,0.4,0.4,0.1)");
+  CHECK(Canonical("erasing , erasing(1)") == "erasing(0.5),erasing(1)");
+  CHECK(Augmentation().ToString() == "");
+}
+
+TEST_CASE("errors name the part, what was got and what is possible") {
+  struct Case {
+    std::string_view text, said;
+  };
+  for (const auto& [text, said] : {
+           Case{"randaugmnet(2,9)",
+                "there is no 'randaugmnet'; did you mean 'randaugment'?"},
+           Case{"cutout",
+                "wanted some of randaugment(num_ops,magnitude), "
+                "erasing(p), jitter("},
+           Case{"erasing(0.1),", "there is no ''"},
+           Case{",erasing", "there is no ''"},
+           Case{"(2)", "there is no ''"},
+           Case{"erasing(1.5)",
+                "p of erasing(p) is '1.5', wanted a number "
+                "from 0 to 1"},
+           Case{"erasing(-0.1)", "is '-0.1'"},
+           Case{"erasing(nan)", "is 'nan'"},
+           Case{"erasing(1e999)", "is '1e999'"},
+           Case{"erasing(0.1 0.2)", "is '0.1 0.2'"},
+           Case{"erasing(0x1)", "is '0x1'"},
+           Case{"randaugment(2,31)",
+                "magnitude of randaugment(num_ops,magnitude) is '31', wanted a "
+                "whole number from 0 to 30"},
+           Case{"randaugment(0)", "wanted a whole number from 1 to 14"},
+           Case{"randaugment(2.5)", "num_ops of"},
+           Case{"randaugment(,9)", "is ''"},
+           Case{"jitter(0.4,0.4,0.4,0.6)",
+                "hue of jitter(brightness,contrast,saturation,hue) is '0.6', "
+                "wanted a number from 0 to 0.5"},
+           Case{"jitter", "got 0 arguments, wanted 1 to 4"},
+           Case{"erasing(0.1,2)", "erasing(p) got 2 arguments, wanted 0 to 1"},
+           Case{"erasing(0.1", "wanted ',' or ')', got the end"},
+           Case{"erasing(0.1(", "wanted ',' or ')', got '('"},
+           Case{"erasing(0.1)jitter(1)",
+                "wanted ',' or the end, got 'jitter(1)'"},
+       }) {
+    CAPTURE(text);
+    const std::string error = ParseError(text);
+    CHECK(error.starts_with(fmt::format("augmentation '{}': ", text)));
+    CHECK(Contains(error, std::string(said)));
+  }
+}
+
+struct RandomText {
+  std::string text, canonical;
+};
+
+// With blanks, with arguments left out and in several spellings.
+RandomText DrawText(CounterRandom& random) {
+  RandomText drawn;
+  std::string& text = drawn.text;
+  const auto blanks = [&] { return std::string(random.Below(3), ' '); };
+  const auto add_argument = [&](double value) {
+    text += blanks() + (random.Below(2) == 0 ? fmt::format("{}", value)
+                                             : fmt::format("{:.17e}", value));
+  };
+  for (uint32_t left = 1 + random.Below(4); left > 0; --left) {
+    const uint32_t kind = random.Below(3);
+    std::array<double, 4> values = {random.Next() * 0x1p-32, 0, 0, 0};
+    const std::string_view name =
+        std::array{"randaugment", "erasing", "jitter"}[kind];
+    const uint32_t most = std::array{2U, 1U, 4U}[kind];
+    if (kind == 0) values = {1.0 + random.Below(14), 9, 0, 0};
+    text += blanks() + std::string(name) + blanks() + "(";
+    add_argument(values[0]);
+    for (uint32_t i = 1; i < most && random.Below(2) == 0; ++i) {
+      values[i] = kind == 0 ? random.Below(31) : random.Next() * 0x1p-33;
+      text += blanks() + ",";
+      add_argument(values[i]);
+    }
+    text += blanks() + ")" + blanks() + (left > 1 ? "," : "");
+    drawn.canonical += fmt::format(
+        "{}({}){}", name, fmt::join(values.begin(), values.begin() + most, ","),
+        left > 1 ? "," : "");
+  }
+  return drawn;
+}
+
+TEST_CASE("random texts, as they are written and damaged") {
+  CounterRandom random(11);
+  int errors = 0;
+  for (int i = 0; i < 600; ++i) {
+    const RandomText drawn = DrawText(random);
+    REQUIRE(Canonical(drawn.text) == drawn.canonical);
+    std::string damaged = drawn.text;
+    for (uint32_t left = 1 + random.Below(4); left > 0; --left) {
+      const size_t at = random.Below(static_cast<uint32_t>(damaged.size() + 1));
+      const auto length = random.Below(4);
+      constexpr std::string_view kTokens("(),. -e9nrj\0\xff", 13);
+      if (random.Below(2) == 0) {
+        damaged.erase(at, length);
+      } else {
+        damaged.insert(at, length, kTokens[random.Below(13)]);
+      }
+    }
+    const auto parsed = Augmentation::Parse(damaged, kMean);
+    if (parsed.ok()) {
+      REQUIRE(Canonical(parsed->ToString()) == parsed->ToString());
+    } else {
+      ++errors;
+      REQUIRE(parsed.status().code() == Code::kInvalidArgument);
+      REQUIRE(parsed.status().message().starts_with("augmentation '"));
+    }
+  }
+  CHECK(errors > 100);
+  CHECK(errors < 600);
+}
+
+TEST_CASE("long texts") {
+  std::string parts = "erasing(0.5)";
+  for (int i = 0; i < 2000; ++i) parts += ",erasing(0.5)";
+  CHECK(Canonical(parts) == parts);
+  CHECK(Contains(ParseError(std::string(100000, '(')), "there is no ''"));
+  CHECK(Contains(ParseError("erasing(" + std::string(100000, ',') + ")"),
+                 "got 100001 arguments"));
+  CHECK(Contains(ParseError("erasing(" + std::string(100000, '9') + ")"),
+                 "wanted a number from 0 to 1"));
+}
+
+TEST_CASE("a function of image and key, of any size") {
+  const Augmentation all =
+      Parsed("randaugment(3,30),erasing(1),jitter(1,1,1,0.5),randaugment");
+  for (const auto& [height, width] :
+       {std::pair{0, 0}, {0, 5}, {1, 1}, {1, 40}, {40, 1}, {2, 3}, {31, 17}}) {
+    const Tensor image = Picture(height, width), before = image.Clone();
+    std::set<std::string> results;
+    for (uint64_t key = 0; key < 100; ++key) {
+      const Tensor augmented = all.Apply(image, key);
+      REQUIRE(augmented.shape() == image.shape());
+      REQUIRE(augmented.BitEqual(all.Apply(image.Clone(), key)));
+      REQUIRE(image.BitEqual(before));
+      results.emplace(reinterpret_cast<const char*>(augmented.raw()),
+                      augmented.bytes());
+    }
+    CHECK(results.size() >= (height * width > 100 ? 95 : 1));
+  }
+  const Tensor image = Picture(5, 4);
+  for (const char* nothing : {"", "erasing(0)", "jitter(0,0,0,0)"}) {
+    CHECK(Parsed(nothing).Apply(image, 1).BitEqual(image));
+  }
+}
+
+TEST_CASE("what is no picture is told") {
+  const Augmentation augmentation = Parsed("erasing");
+  for (const Tensor& wrong :
+       {Tensor(DType::kFloat32, {2, 2, 3}), Tensor(DType::kUInt8, {2, 2, 1}),
+        Tensor(DType::kUInt8, {2, 3}), Tensor(DType::kUInt8, {1, 2, 2, 3})}) {
+    CHECK(Contains(ErrorOf([&] { (void)augmentation.Apply(wrong, 1); }),
+                   "augmentation 'erasing(0.5)': the image is "));
+  }
+  CHECK(
+      Contains(ErrorOf([&] {
+                 (void)augmentation.Apply(Tensor(DType::kUInt8, {2, 2, 1}), 1);
+               }),
+               "uint8[2,2,1], wanted uint8[height,width,3]"));
+}
+
+// Whether the pixel whose first byte is the i-th is of the mean colour.
+bool IsMean(const Tensor& image, int64_t i) {
+  return std::equal(kMeanBytes.begin(), kMeanBytes.end(),
+                    image.data<uint8_t>() + i);
+}
+
+TEST_CASE("what a part draws does not depend on the others") {
+  constexpr int64_t kSide = 32;
+  const Tensor plain = Plain(kSide, 60);
+  const Augmentation jitter = Parsed("jitter(0.5)");
+  const Augmentation erasing = Parsed("erasing(0.5)");
+  const Augmentation after_jitter = Parsed("jitter(0.5),erasing(0.5)");
+  const Augmentation erasing_twice = Parsed("erasing(0.5),erasing(0.5)");
+  int64_t erased = 0, erased_again = 0;
+  for (uint64_t key = 0; key < 1000; ++key) {
+    const Tensor jittered = jitter.Apply(plain, key);
+    const Tensor once = erasing.Apply(plain, key);
+    const Tensor both = after_jitter.Apply(plain, key);
+    const Tensor twice = erasing_twice.Apply(plain, key);
+    int64_t wrong = 0, in_once = 0, in_twice = 0;
+    for (int64_t i = 0; i < plain.elements(); i += 3) {
+      const bool hole = IsMean(once, i);
+      in_once += hole ? 1 : 0;
+      in_twice += IsMean(twice, i) ? 1 : 0;
+      // The same hole, jittered around it; the first of two is that one, too.
+      wrong += IsMean(both, i) == hole ? 0 : 1;
+      wrong += hole || both.IntAt(i) == jittered.IntAt(i) ? 0 : 1;
+      wrong += !hole || IsMean(twice, i) ? 0 : 1;
+    }
+    REQUIRE(wrong == 0);
+    erased += in_once > 0 ? 1 : 0;
+    erased_again += in_once > 0 && in_twice > in_once ? 1 : 0;
+  }
+  CHECK(erased > 400);
+  // The second is another: half of them, less those that lie in the first.
+  CHECK(erased_again > 150);
+}
+
+TEST_CASE("parts of different names draw apart") {
+  const Tensor image = Picture(20, 20);  // which every operation changes
+  const Augmentation randaugment = Parsed("randaugment(1,9)");
+  const Augmentation erasing = Parsed("erasing(0.5)");
+  // Identity is the first of 14 operations, and erasing the lower half: one
+  // draw for both would erase all that are kept.
+  int64_t kept = 0, kept_and_erased = 0;
+  for (uint64_t key = 0; key < 3000; ++key) {
+    if (!randaugment.Apply(image, key).BitEqual(image)) continue;
+    ++kept;
+    kept_and_erased += erasing.Apply(image, key).BitEqual(image) ? 0 : 1;
+  }
+  CHECK(kept > 100);
+  CHECK(kept_and_erased > kept / 4);
+  CHECK(kept_and_erased < kept * 3 / 4);
+}
+
+TEST_CASE("the mean is rounded to a level") {
+  const Tensor image = Plain(40, 7);
+  for (const auto& [mean, level] :
+       {std::pair{0.0, 0}, {1.0, 255}, {0.5, 128}, {0.4, 102}}) {
+    const Augmentation erasing =
+        Augmentation::Parse("erasing(1)", {mean, mean, mean}).ValueOrThrow();
+    const Tensor result = erasing.Apply(image, 1);
+    std::set<int64_t> levels;
+    for (int64_t i = 0; i < result.elements(); ++i) {
+      levels.insert(result.IntAt(i));
+    }
+    CHECK((levels == std::set<int64_t>{7, level}));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

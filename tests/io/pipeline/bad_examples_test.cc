@@ -1,0 +1,254 @@
+// Examples that cannot be read are passed over: against a list of the others,
+// whatever the pipeline, wherever it is left and taken up again.
+#include "io/pipeline/bad_examples.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "io/pipeline/dataset.h"
+#include "tests/support/error_text.h"
+#include "tests/support/numbers.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
+using testing::Numbers;
+
+// Reads a number; with the key, as augmentation would.
+struct Read {
+  std::set<int64_t> broken;
+  void operator()(Example& example, uint64_t key) const {
+    const int64_t number = example["x"].IntAt(0);
+    if (broken.contains(number)) {
+      throw Error(Code::kDataLoss, "number " + std::to_string(number));
+    }
+    const uint64_t mark = example.contains("mark")
+                              ? static_cast<uint64_t>(example["mark"].IntAt(0))
+                              : 0;
+    example = {{"x", example["x"]},
+               {"key", Tensor::Scalar(static_cast<int64_t>(key ^ mark))}};
+  }
+};
+
+using Batches = std::vector<std::vector<std::pair<int64_t, int64_t>>>;
+
+std::vector<std::pair<int64_t, int64_t>> Values(const Example& batch) {
+  std::vector<std::pair<int64_t, int64_t>> values;
+  for (int64_t i = 0; i < batch["x"].elements(); ++i) {
+    values.emplace_back(batch["x"].IntAt(i), batch["key"].IntAt(i));
+  }
+  return values;
+}
+
+struct Pipeline {
+  Dataset numbers = Numbers(1);  // in order, shuffled, repeated
+  std::set<int64_t> broken;
+  int64_t batch = 1;
+  int64_t prefetch = 0;
+  int threads = 1;
+  bool augmented = false;  // below the map that reads
+
+  // Marks each example with the key of a random map of its own.
+  Dataset Input() const {
+    if (!augmented) return numbers;
+    return numbers.MapRandom(8, [](Example& example, uint64_t key) {
+      example.Set("mark", Tensor::Scalar(static_cast<int64_t>(key)));
+    });
+  }
+  Dataset Make(int64_t allowed) const {
+    auto bad = std::make_shared<BadExamples>(allowed);
+    Dataset out =
+        Input()
+            .MapRandom(5, Read{broken}, {.bad = bad, .threads = threads})
+            .Map([](Example&) {})
+            .Batch(batch);
+    return prefetch > 0 ? out.Prefetch(prefetch) : out;
+  }
+};
+
+Pipeline Random(std::mt19937& random) {
+  const auto draw = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random);
+  };
+  Pipeline pipeline;
+  const int64_t n = draw(1, 40);
+  pipeline.numbers = Numbers(n);
+  if (draw(0, 1)) pipeline.numbers = pipeline.numbers.Shuffle(draw(1, n), 3);
+  if (draw(0, 1)) pipeline.numbers = pipeline.numbers.Repeat(draw(1, 4));
+  const int64_t broken = draw(0, n - 1);  // one can be read
+  while (static_cast<int64_t>(pipeline.broken.size()) < broken) {
+    pipeline.broken.insert(draw(0, n - 1));
+  }
+  pipeline.batch = draw(1, 9);
+  pipeline.prefetch = draw(0, 3);
+  pipeline.threads = static_cast<int>(draw(1, 4));
+  pipeline.augmented = draw(0, 1) == 1;
+  return pipeline;
+}
+
+// The good ones, with the key that each has where nothing is broken.
+Batches Expected(const Pipeline& pipeline) {
+  Iterator all = pipeline.Input().MapRandom(5, Read{}).MakeIterator();
+  Batches batches;
+  Example example;
+  while (*all.Next(&example)) {
+    const int64_t x = example["x"].IntAt(0);
+    if (pipeline.broken.contains(x)) continue;
+    if (batches.empty() ||
+        static_cast<int64_t>(batches.back().size()) == pipeline.batch) {
+      batches.emplace_back();
+    }
+    batches.back().emplace_back(x, example["key"].IntAt(0));
+  }
+  return batches;
+}
+
+TEST_CASE("batches hold the next good ones, also after a resume anywhere") {
+  std::mt19937 random(11);
+  for (int round = 0; round < 400; ++round) {
+    CAPTURE(round);
+    const Pipeline pipeline = Random(random);
+    const Batches expected = Expected(pipeline);
+    std::vector<std::string> positions;
+    Batches got;
+    Iterator batches = pipeline.Make(1000).MakeIterator();
+    Example batch;
+    positions.push_back(batches.SavePosition());
+    while (*batches.Next(&batch)) {
+      got.push_back(Values(batch));
+      positions.push_back(batches.SavePosition());
+    }
+    REQUIRE(got == expected);
+    // Whether any may be passed over now does not matter until one is met.
+    const size_t at = random() % positions.size();
+    Iterator later = pipeline.Make(random() % 2 ? 1000 : 0).MakeIterator();
+    ThrowIfError(later.Restore(positions[at]));
+    CHECK(later.SavePosition() == positions[at]);
+    for (size_t i = at; i < expected.size(); ++i) {
+      Result<bool> more = later.Next(&batch);
+      if (!more.ok()) {  // none allowed
+        CHECK(Contains(more.status().message(), "number "));
+        break;
+      }
+      REQUIRE(*more);
+      REQUIRE(Values(batch) == expected[i]);
+    }
+  }
+}
+
+TEST_CASE("a batch of another size goes on behind the same example") {
+  Pipeline pipeline;
+  pipeline.numbers = Numbers(30);
+  pipeline.broken = {0, 4, 5, 17};
+  pipeline.batch = 4;
+  Iterator batches = pipeline.Make(10).MakeIterator();
+  Example batch;
+  REQUIRE(*batches.Next(&batch));
+  REQUIRE(*batches.Next(&batch));  // 1 2 3 6, 7 8 9 10
+  pipeline.batch = 2;
+  Iterator later = pipeline.Make(10).MakeIterator();
+  ThrowIfError(later.Restore(batches.SavePosition()));
+  REQUIRE(*later.Next(&batch));
+  CHECK(batch["x"].IntAt(0) == 11);
+}
+
+TEST_CASE("batches that cannot be read are passed over whole") {
+  const auto make = [] {
+    return Numbers(40).Batch(4).Map(
+        [](Example& batch) {
+          const int64_t first = batch["x"].IntAt(0);
+          if (first == 4 || first == 8 || first == 20) {
+            throw Error(Code::kDataLoss, "batch " + std::to_string(first));
+          }
+        },
+        {.bad = std::make_shared<BadExamples>(10)});
+  };
+  std::vector<int64_t> whole;
+  std::vector<std::string> positions;
+  Iterator batches = make().MakeIterator();
+  Example batch;
+  for (positions.push_back(batches.SavePosition()); *batches.Next(&batch);
+       positions.push_back(batches.SavePosition())) {
+    whole.push_back(batch["x"].IntAt(0));
+  }
+  CHECK(whole == std::vector<int64_t>{0, 12, 16, 24, 28, 32, 36});
+  for (size_t at = 0; at < whole.size(); ++at) {
+    Iterator later = make().MakeIterator();
+    ThrowIfError(later.Restore(positions[at]));
+    REQUIRE(*later.Next(&batch));
+    CHECK(batch["x"].IntAt(0) == whole[at]);
+  }
+}
+
+TEST_CASE("no more than are allowed; one that comes again is not another") {
+  Pipeline pipeline;
+  pipeline.numbers = Numbers(8).Repeat(3);
+  pipeline.broken = {2, 5};
+  pipeline.batch = 3;
+  const auto run = [&](int64_t allowed) {
+    Iterator batches = pipeline.Make(allowed).MakeIterator();
+    Example batch;
+    for (;;) {
+      Result<bool> more = batches.Next(&batch);
+      if (!more.ok()) return more.status().message();
+      if (!*more) return std::string();
+    }
+  };
+  CHECK(run(2) == "");
+  CHECK(run(0) == "number 2");
+  CHECK(run(1) ==
+        "number 5; 1 bad ones were passed over before it, as many as "
+        "may be");
+  pipeline.numbers = Numbers(8).Repeat();
+  for (int64_t i = 0; i < 8; ++i) pipeline.broken.insert(i);
+  CHECK(Contains(run(100), "no example can be read"));
+  CHECK(Contains(ErrorOf([&] { pipeline.Make(100).Sample(); }), "can be read"));
+}
+
+TEST_CASE("only what says that an example is bad is passed over") {
+  for (const Code code : {Code::kInvalidArgument, Code::kResourceExhausted,
+                          Code::kInternal, Code::kCancelled}) {
+    const auto bad = std::make_shared<BadExamples>(100);
+    Iterator numbers =
+        Numbers(3)
+            .Map([code](Example&) { throw Error(code, "not its fault"); },
+                 {.bad = bad})
+            .MakeIterator();
+    Example example;
+    CHECK(numbers.Next(&example).status().code() == code);
+    CHECK(bad->count() == 0);
+  }
+}
+
+TEST_CASE("what is noted of them") {
+  const auto bad = std::make_shared<BadExamples>(100);
+  Iterator numbers =
+      Numbers(6).MapRandom(1, Read{{1, 4, 5}}, {.bad = bad}).MakeIterator();
+  Example example;
+  while (*numbers.Next(&example)) {
+  }
+  CHECK(bad->count() == 3);
+  CHECK(bad->messages() ==
+        std::vector<std::string>{"number 1", "number 4", "number 5"});
+  CHECK(bad->At(4) == "number 4");
+  CHECK(bad->At(0) == "");
+}
+
+TEST_CASE("where an element stands must be known without reading") {
+  const auto bad = std::make_shared<BadExamples>(0);
+  const Dataset read = Numbers(6).MapRandom(1, Read{}, {.bad = bad});
+  CHECK(Contains(ErrorOf([&] { read.Shuffle(3, 1); }), "bad examples"));
+  CHECK(Contains(ErrorOf([&] { read.Repeat(); }), "bad examples"));
+  CHECK(Contains(ErrorOf([&] { read.Batch(2).Take(1); }), "bad examples"));
+  CHECK(Contains(ErrorOf([&] { read.Shard(0, 2); }), "bad examples"));
+  CHECK(Contains(ErrorOf([&] { read.MapRandom(1, Read{}, {.bad = bad}); }),
+                 "bad examples"));
+}
+
+}  // namespace
+}  // namespace sluice
