@@ -13,6 +13,7 @@
 #include "apps/resnet50/sizing.h"
 #include "graph/builder.h"
 #include "io/images/image.h"
+#include "io/images/mix.h"
 #include "models/cli/main.h"
 #include "models/nn/losses.h"
 #include "models/nn/metrics.h"
@@ -22,27 +23,59 @@ namespace {
 using namespace sluice;            // NOLINT: a program
 using namespace sluice::resnet50;  // NOLINT: its own
 
+// How the batches of a training are mixed, as --augment says.
+std::vector<BatchMix> MixesOf(const RunContext& run) {
+  return AugmentationOf(Small(run), run).batch();
+}
+
 Dataset Input(const RunContext& run) {
   const Colours& colours = ColoursOf(Small(run));
-  return Examples(run)
-      .Map(Standardize("image", colours.mean, colours.deviation))
-      .Batch(run.batch_size)
-      .Prefetch(2);
+  Dataset batches =
+      Examples(run)
+          .Map(Standardize("image", colours.mean, colours.deviation))
+          .Batch(run.batch_size);
+  if (auto ways = MixesOf(run); !ways.empty()) {
+    batches = batches.MapRandom(
+        run.seed, [ways = std::move(ways)](Example& batch, uint64_t key) {
+          MixBatch(ways, batch, key);
+        });
+  }
+  return batches.Prefetch(2);
 }
 
 // --- Model -------------------------------------------------------------------
 
+// Of a mixture that of its larger part, by which training accuracies go.
+Output MainLabel(const Features& in, const RunContext& run) {
+  if (MixesOf(run).empty()) return in["label"];
+  return Select(Greater(in["mixed_share"], 0.5), in["mixed_label"],
+                in["label"]);
+}
+
+Output Loss(const Output& logits, const Features& in, const RunContext& run) {
+  if (!run.training()) {
+    return losses::SparseSoftmaxCrossEntropy(logits, in["label"]);
+  }
+  const CrossEntropyOptions options = {
+      .label_smoothing = FlagNumber(run, "label-smoothing", 0, 1)};
+  const std::vector<double> weights = ClassWeights(run);
+  if (MixesOf(run).empty()) {
+    return losses::SparseSoftmaxCrossEntropy(logits, in["label"], options,
+                                             weights);
+  }
+  return losses::MixedSoftmaxCrossEntropy(logits,
+                                          {.label = in["label"],
+                                           .other = in["mixed_label"],
+                                           .share = in["mixed_share"]},
+                                          options, weights);
+}
+
 ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
-  const Output label = in["label"];
   const Output logits =
       ResNet(scope, run.flag("model"), in["image"],
              {.classes = Classes(run), .training = run.training()});
-  const double smoothing =
-      run.training() ? FlagNumber(run, "label-smoothing", 0, 1) : 0;
-  const Output loss = losses::SparseSoftmaxCrossEntropy(
-      logits, label, {.label_smoothing = smoothing},
-      run.training() ? ClassWeights(run) : std::vector<double>());
-  ModelSpec spec = {.loss = loss,
+  const Output label = MainLabel(in, run);
+  ModelSpec spec = {.loss = Loss(logits, in, run),
                     .metrics = {{"accuracy", Accuracy(logits, label)}},
                     .exports = {{"probabilities", Softmax(logits)},
                                 {"class", ArgMax(logits)}}};
@@ -117,9 +150,10 @@ void Defaults(RunContext& run) {
                 "--augment changes pictures, not the noise of --data "
                 "synthetic");
   }
-  if (source != Source::kRecords && run.flag("label-offset") != "0") {
+  if (source != Source::kRecords && run.flag("label-offset") == "1") {
     throw Error(Code::kInvalidArgument,
-                "--label-offset is for --data with a folder of records");
+                "--label-offset is for --data with a folder of records or tar "
+                "shards");
   }
   if (KeptBack(run) > 0) {
     if (source != Source::kFolder) {
@@ -160,7 +194,8 @@ int main(int argc, char** argv) {
                   "synthetic, cifar10 (with --data-dir), or a folder with one "
                   "sub-folder per class, or with images and labels.csv, whose "
                   "own sub-folders train and val are used where it has them; "
-                  "or one of records, train-NNNNN-of-MMMMM and validation-...",
+                  "or one of records, train-NNNNN-of-MMMMM and validation-..., "
+                  "or of WebDataset's tar shards, train-NNNNNN.tar",
                   "synthetic",
                   {"synthetic", "cifar10"},
                   Flag::Kind::kData},
@@ -170,15 +205,18 @@ int main(int argc, char** argv) {
                   "resnet50", ResNetNames()},
                  {"classes", "How many; 0: as the data have", "0"},
                  {"label-offset",
-                  "The label of the first class in records; in some of "
-                  "ImageNet's it is 1",
-                  "0",
-                  {"0", "1"}},
+                  "The label of the first class in records or tar shards; "
+                  "auto: 1 if the number of classes is a label, 0 if 0 is one, "
+                  "else as in the training or 0; up to 10,000 are looked at",
+                  "auto",
+                  {"auto", "0", "1"}},
                  {"label-smoothing", "Of training (default: 0.1, CIFAR 0)", ""},
                  {"augment",
                   "Random changes of training pictures beyond cropping and "
                   "flipping, such as 'randaugment(2,9),erasing(0.25)' or "
-                  "'jitter(0.4,0.4,0.4,0.1)'",
+                  "'jitter(0.4,0.4,0.4,0.1)'; mixup(0.2) and cutmix(1) mix "
+                  "those of a batch (of several processes each those of its "
+                  "share), and training accuracy then goes by the larger part",
                   ""},
                  {"class-weights",
                   "Of the loss in training: CLASS=WEIGHT, several with commas "

@@ -7,6 +7,11 @@
 // resize  that part alone, resized and flipped
 // whole   the whole image decoded, then RandomResizedCrop
 //
+// and of tf.Examples of 20 integers and 20 floats, which take no photographs:
+//
+// parse   in batches of 128 (ParseTfExamples)
+// stack   one by one (ParseTfExample), then made a batch of 128 (Stack)
+//
 // A round takes each photograph once; every round has parts of its own, the
 // same in every run. With --rectangles it prints these instead, for
 // bench/peers/image_decode.py.
@@ -17,18 +22,24 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "io/example.h"
 #include "io/files/file.h"
 #include "io/images/image.h"
 #include "io/images/jpeg.h"
 #include "io/images/resample.h"
+#include "io/records/tf_example.h"
 
 namespace sluice {
 namespace {
@@ -134,17 +145,80 @@ class Bench {
   const int64_t side_;
 };
 
-// Least, median and most of the rounds' rates.
-Json Measure(const Bench& bench, const std::string& what, int rounds) {
-  bench.Rate(what, 0);
+class ExampleBench {
+ public:
+  ExampleBench() {
+    for (int i = 0; i < kFeatures; ++i) {
+      specs_.push_back({fmt::format("integer_{:02}", i), DType::kInt64, {}});
+      specs_.push_back({fmt::format("float_{:02}", i), DType::kFloat32, {}});
+    }
+    std::mt19937 random(1);
+    for (int i = 0; i < kBatch; ++i) {
+      std::vector<std::pair<std::string, TfFeature>> features;
+      for (const FeatureSpec& spec : specs_) {
+        const auto value = static_cast<int64_t>(random() % 100'000);
+        if (spec.dtype == DType::kInt64) {
+          features.emplace_back(spec.name, std::vector<int64_t>{value});
+        } else {
+          features.emplace_back(
+              spec.name, std::vector<float>{static_cast<float>(value) / 8});
+        }
+      }
+      bytes_.push_back(EncodeTfExample(features).ValueOrThrow());
+    }
+    examples_.assign(bytes_.begin(), bytes_.end());
+  }
+
+  // Examples per second of one round.
+  double Rate(const std::string& what) const {
+    constexpr int kBatches = 200;
+    const auto begin = Clock::now();
+    for (int i = 0; i < kBatches; ++i) {
+      if (what == "parse") {
+        ParseTfExamples(examples_, specs_).ValueOrThrow();
+      } else {
+        ParseAndStack();
+      }
+    }
+    return kBatches * kBatch /
+           std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+ private:
+  static constexpr int kBatch = 128, kFeatures = 20;  // of each kind
+
+  void ParseAndStack() const {
+    std::vector<Example> examples;
+    for (const std::string_view bytes : examples_) {
+      examples.push_back(ParseTfExample(bytes, specs_).ValueOrThrow());
+    }
+    Stack(examples).ValueOrThrow();
+  }
+
+  std::vector<FeatureSpec> specs_;
+  std::vector<std::string> bytes_;
+  std::vector<std::string_view> examples_;  // of bytes_
+};
+
+bool IsOfExamples(const std::string& what) {
+  return what == "parse" || what == "stack";
+}
+std::string Unit(const std::string& what) {
+  return IsOfExamples(what) ? "examples" : "images";
+}
+
+// Least, median and most of the rounds' rates, after a round that warms up.
+Json Measure(const std::string& what, int rounds,
+             const std::function<double(int)>& rate) {
+  rate(0);
   std::vector<double> rates;
   for (int round = 0; round < rounds; ++round) {
-    rates.push_back(bench.Rate(what, round));
+    rates.push_back(rate(round));
   }
   std::sort(rates.begin(), rates.end());
   return {{"bench", what},
           {"rounds", rounds},
-          {"images_per_second", rates[rates.size() / 2]},
+          {fmt::format("{}_per_second", Unit(what)), rates[rates.size() / 2]},
           {"least", rates.front()},
           {"most", rates.back()}};
 }
@@ -155,31 +229,46 @@ int Main(int argc, char** argv) {
   int rounds = 11;
   bool rectangles = false, json = false;
   std::vector<std::string> which = {"crop", "decode", "resize", "whole"};
-  CLI::App app("Times decoding and resizing photographs, on one thread");
+  CLI::App app(
+      "Times decoding and resizing photographs, and parsing tf.Examples, on "
+      "one "
+      "thread");
   app.option_defaults()->always_capture_default();
-  app.add_option("folder", folder, "Of JPEG files")
-      ->required()
+  app.add_option("folder", folder, "Of JPEG files; parse and stack need none")
       ->check(CLI::ExistingDirectory);
   app.add_option("--side", side)->check(CLI::Range(1, 10'000));
   app.add_option("--rounds", rounds, "Over all photographs")
       ->check(CLI::Range(1, 10'000));
-  app.add_option("--which", which)->check(CLI::IsMember(which));
+  app.add_option("--which", which)
+      ->check(CLI::IsMember(
+          {"crop", "decode", "resize", "whole", "parse", "stack"}));
   app.add_flag("--rectangles", rectangles, "Print the parts and end");
   app.add_flag("--json", json, "One object a row");
   CLI11_PARSE(app, argc, argv);
-  const Bench bench(folder, side);
+  std::optional<Bench> images;
+  std::optional<ExampleBench> examples;
+  if (!folder.empty()) images.emplace(folder, side);
+  if (!images &&
+      (rectangles || !std::all_of(which.begin(), which.end(), IsOfExamples))) {
+    throw Error(InvalidArgument("which folder's photographs? none is given"));
+  }
   if (rectangles) {
-    bench.PrintRectangles(rounds);
+    images->PrintRectangles(rounds);
     return 0;
   }
+  if (std::any_of(which.begin(), which.end(), IsOfExamples)) examples.emplace();
   for (const std::string& what : which) {
-    const Json row = Measure(bench, what, rounds);
-    std::cout << (json ? row.dump()
-                       : fmt::format("{:8}{:9.1f} images/s ({:.1f} to {:.1f})",
-                                     what,
-                                     row["images_per_second"].get<double>(),
-                                     row["least"].get<double>(),
-                                     row["most"].get<double>()))
+    const Json row = Measure(what, rounds, [&](int round) {
+      return IsOfExamples(what) ? examples->Rate(what)
+                                : images->Rate(what, round);
+    });
+    const std::string unit = Unit(what);
+    std::cout << (json
+                      ? row.dump()
+                      : fmt::format("{:8}{:9.1f} {}/s ({:.1f} to {:.1f})", what,
+                                    row[unit + "_per_second"].get<double>(),
+                                    unit, row["least"].get<double>(),
+                                    row["most"].get<double>()))
               << std::endl;
   }
   return 0;

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "engine/status.h"
-#include "io/pipeline/dataset.h"
 #include "io/images/image.h"
+#include "io/pipeline/dataset.h"
 #include "io/records/image_records.h"
 
 namespace sluice {

@@ -52,24 +52,27 @@ set(SLUICE_PUBLIC_HEADERS
   graph/session/session.h
   graph/step_request.h
   graph/text/text.h
-  io/images/augment.h
-  io/pipeline/bad_examples.h
   io/checkpoints/checkpoint.h
-  io/sources/cifar.h
-  io/pipeline/dataset.h
-  io/sources/datasets.h
-  io/sources/digits.h
-  io/summaries/event_file.h
+  io/checkpoints/safetensors.h
   io/example.h
   io/files/file.h
-  io/sources/idx.h
-  io/images/image.h
-  io/sources/image_list.h
-  io/records/image_records.h
   io/files/record.h
+  io/images/augment.h
+  io/images/image.h
+  io/images/mix.h
+  io/pipeline/bad_examples.h
+  io/pipeline/dataset.h
+  io/records/file_datasets.h
+  io/records/image_records.h
   io/records/record_files.h
-  io/checkpoints/safetensors.h
   io/records/tf_example.h
+  io/records/tf_sequence_example.h
+  io/sources/cifar.h
+  io/sources/datasets.h
+  io/sources/digits.h
+  io/sources/idx.h
+  io/sources/image_list.h
+  io/summaries/event_file.h
   models/cli/main.h
   models/nn/class_weights.h
   models/nn/initializers.h

@@ -51,6 +51,10 @@ bool IsStrings(const Json& value) {
                      [](const Json& item) { return item.is_string(); });
 }
 
+bool IsInts(const Json& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), IsInt64);
+}
+
 }  // namespace
 
 Result<JsonObject> JsonObject::Parse(std::string_view text) {
@@ -97,6 +101,10 @@ Result<std::vector<std::string>> JsonObject::Strings(
     const std::string& name) const {
   return fields_->Get<std::vector<std::string>>(name, "a list of strings",
                                                 IsStrings);
+}
+
+Result<std::vector<int64_t>> JsonObject::Ints(const std::string& name) const {
+  return fields_->Get<std::vector<int64_t>>(name, "a list of int64", IsInts);
 }
 
 Result<JsonObject> JsonObject::Object(const std::string& name) const {

@@ -31,6 +31,7 @@ class JsonObject {
   Result<double> Double(const std::string& name) const;  // of any number
   Result<std::string> String(const std::string& name) const;
   Result<std::vector<std::string>> Strings(const std::string& name) const;
+  Result<std::vector<int64_t>> Ints(const std::string& name) const;
   Result<JsonObject> Object(const std::string& name) const;
 
  private:

@@ -29,8 +29,9 @@ struct RunContext {
   int64_t rank = 0;
   int64_t size = 1;
 
-  // Batches in a pass over the training data, which may be a fraction; 0 until
-  // the input function has been called for training.
+  // Batches in a pass over the training data, which may be a fraction; all
+  // steps where it is not known how many examples there are; 0 until the input
+  // function has been called for training.
   double steps_per_epoch = 0;
   // The step that training ends with: steps, or epochs * steps_per_epoch,
   // rounded up.

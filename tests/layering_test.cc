@@ -63,12 +63,20 @@ const Rooms& MayUse() {
         {"engine/*", "graph", "graph/ops", "graph/text", "graph/passes"});
     add("graph", "session", {"engine/*", "graph/*"});
 
-    add("io", "", {"engine/*", "graph/*"});
+    add("io", "", {"engine/*"});  // what an example is
+    // From here on each may use those before.
+    std::set<std::string> data = {"engine/*", "graph/*", "io"};
+    for (const char* room : {"files", "checkpoints", "pipeline", "images",
+                             "summaries", "sources", "records"}) {
+      add("io", room, data);
+      data.insert(std::string("io/") + room);
+    }
     add("dist", "net", {"engine"});
     add("dist", "collective", {"engine", "engine/runtime", "dist", "dist/net"});
-    add("dist", "", {"engine/*", "graph/*", "io", "dist/*"});
+    add("dist", "", {"engine/*", "graph/*", "io/*", "dist/*"});
 
-    const std::set<std::string> below = {"engine/*", "graph/*", "io", "dist/*"};
+    const std::set<std::string> below = {"engine/*", "graph/*", "io/*",
+                                         "dist/*"};
     const auto model = [&](const char* room, std::set<std::string> may) {
       may.insert(below.begin(), below.end());
       add("models", room, std::move(may));

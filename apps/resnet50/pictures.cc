@@ -10,12 +10,12 @@
 #include <set>
 #include <sstream>
 
+#include "apps/resnet50/picture_shards.h"
 #include "apps/resnet50/records.h"
 #include "apps/resnet50/sizing.h"
 #include "io/files/file.h"
 #include "io/images/image.h"
 #include "io/sources/image_list.h"
-#include "io/records/image_records.h"
 #include "models/cli/console.h"
 #include "models/nn/class_weights.h"
 #include "models/zoo/resnet.h"
@@ -37,7 +37,7 @@ Source SourceOf(const RunContext& run) {
   const std::string& data = run.flag("data");
   if (data == "synthetic") return Source::kSynthetic;
   if (data == "cifar10") return Source::kCifar10;
-  return HasImageRecords(data) ? Source::kRecords : Source::kFolder;
+  return HasPictureShards(data) ? Source::kRecords : Source::kFolder;
 }
 
 bool Small(const RunContext& run) {

@@ -1,6 +1,6 @@
 // The pictures that resnet50 trains on, evaluates on and predicts for, as its
-// flags say: synthetic ones, CIFAR-10's, or those of a folder, as files or in
-// records.
+// flags say: synthetic ones, CIFAR-10's, or those of a folder, as files, in
+// records or in tar archives.
 #ifndef SLUICE_APPS_RESNET50_PICTURES_H_
 #define SLUICE_APPS_RESNET50_PICTURES_H_
 
@@ -14,6 +14,7 @@
 
 namespace sluice::resnet50 {
 
+// Tar archives count as records.
 enum class Source : uint8_t { kSynthetic, kCifar10, kFolder, kRecords };
 Source SourceOf(const RunContext& run);
 

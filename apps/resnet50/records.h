@@ -1,4 +1,5 @@
-// Pictures in records (io/records/image_records.h), a folder of which --data may name.
+// Pictures in records or in tar archives, of either of which --data may name a
+// folder.
 #ifndef SLUICE_APPS_RESNET50_RECORDS_H_
 #define SLUICE_APPS_RESNET50_RECORDS_H_
 

@@ -13,9 +13,9 @@
 #include "apps/sluice/json.h"
 #include "engine/status.h"
 #include "io/files/file.h"
-#include "io/sources/image_list.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
+#include "io/sources/image_list.h"
 
 namespace sluice::tool {
 namespace {

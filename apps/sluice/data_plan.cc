@@ -14,8 +14,8 @@
 #include "io/counter_random.h"
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
-#include "io/records/image_records.h"
 #include "io/files/record.h"
+#include "io/records/image_records.h"
 #include "io/records/record_files.h"
 
 namespace sluice::tool {

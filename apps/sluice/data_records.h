@@ -14,7 +14,7 @@
 namespace sluice::tool {
 
 // A file itself; of a folder the shards of all parts, "train" first. Throws
-// Error.
+// Error, also for tar archives.
 std::vector<std::string> RecordPaths(const std::string& path);
 
 // The picture of a record, as DecodeImage; `image` views into `bytes`. Errors

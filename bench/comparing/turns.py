@@ -96,7 +96,8 @@ class Side:
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-        return 0
+        # What has ended has a status without memory.
+        raise self.failure("ended in the middle of a measurement")
 
     def close(self):
         self.process.kill()

@@ -1,7 +1,7 @@
 // Checkpoints: one safetensors file per saved step, training state in its
 // metadata.
-#ifndef SLUICE_IO_CHECKPOINT_H_
-#define SLUICE_IO_CHECKPOINT_H_
+#ifndef SLUICE_IO_CHECKPOINTS_CHECKPOINT_H_
+#define SLUICE_IO_CHECKPOINTS_CHECKPOINT_H_
 
 #include <cstdint>
 #include <map>
@@ -126,4 +126,4 @@ class CheckpointManager {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_CHECKPOINT_H_
+#endif  // SLUICE_IO_CHECKPOINTS_CHECKPOINT_H_

@@ -6,8 +6,8 @@
 //   pickle := instruction* "."
 //   instruction := push a value | join those on top into one | put them into
 //                  the container below | store in the memo, fetch from there
-#ifndef SLUICE_IO_PICKLE_H_
-#define SLUICE_IO_PICKLE_H_
+#ifndef SLUICE_IO_CHECKPOINTS_PICKLE_H_
+#define SLUICE_IO_CHECKPOINTS_PICKLE_H_
 
 #include <cstdint>
 #include <deque>
@@ -66,4 +66,4 @@ std::string Describe(const Pickle& pickle, Pickle::Id id);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PICKLE_H_
+#endif  // SLUICE_IO_CHECKPOINTS_PICKLE_H_

@@ -11,16 +11,16 @@
 //
 // No Python runs: names in the pickle that are not known here are passed over
 // with what they would make.
-#ifndef SLUICE_IO_PTH_H_
-#define SLUICE_IO_PTH_H_
+#ifndef SLUICE_IO_CHECKPOINTS_PTH_H_
+#define SLUICE_IO_CHECKPOINTS_PTH_H_
 
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/status.h"
-#include "io/files/file.h"
 #include "io/checkpoints/safetensors.h"
+#include "io/files/file.h"
 
 namespace sluice {
 
@@ -46,4 +46,4 @@ Result<std::vector<NamedTensor>> ParsePth(std::string_view bytes,
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PTH_H_
+#endif  // SLUICE_IO_CHECKPOINTS_PTH_H_

@@ -12,8 +12,8 @@
 // Files written here carry a CRC-32 of header and data in their metadata
 // ("sluice.crc32", eight hexadecimal digits in small letters); the reader
 // checks it where it is present.
-#ifndef SLUICE_IO_SAFETENSORS_H_
-#define SLUICE_IO_SAFETENSORS_H_
+#ifndef SLUICE_IO_CHECKPOINTS_SAFETENSORS_H_
+#define SLUICE_IO_CHECKPOINTS_SAFETENSORS_H_
 
 #include <map>
 #include <span>
@@ -74,4 +74,4 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_SAFETENSORS_H_
+#endif  // SLUICE_IO_CHECKPOINTS_SAFETENSORS_H_

@@ -1,7 +1,7 @@
 // An array that lies in somebody's bytes with any strides, and its copy in
 // order.
-#ifndef SLUICE_IO_STRIDED_VIEW_H_
-#define SLUICE_IO_STRIDED_VIEW_H_
+#ifndef SLUICE_IO_CHECKPOINTS_STRIDED_VIEW_H_
+#define SLUICE_IO_CHECKPOINTS_STRIDED_VIEW_H_
 
 #include <array>
 #include <cstdint>
@@ -34,4 +34,4 @@ Tensor Gather(const StridedView& view);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_STRIDED_VIEW_H_
+#endif  // SLUICE_IO_CHECKPOINTS_STRIDED_VIEW_H_

@@ -1,6 +1,6 @@
 // CRC-32C (Castagnoli), the checksum of TFRecord files.
-#ifndef SLUICE_IO_CRC32C_H_
-#define SLUICE_IO_CRC32C_H_
+#ifndef SLUICE_IO_FILES_CRC32C_H_
+#define SLUICE_IO_FILES_CRC32C_H_
 
 #include <cstdint>
 #include <string_view>
@@ -19,4 +19,4 @@ inline uint32_t MaskCrc(uint32_t crc) {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_CRC32C_H_
+#endif  // SLUICE_IO_FILES_CRC32C_H_

@@ -22,8 +22,11 @@ int64_t LineEnds(std::string_view text) {
 
 class CsvParser {
  public:
-  CsvParser(std::string_view text, const std::string& path)
-      : rest_(text), path_(path) {
+  CsvParser(std::string_view text, const std::string& path, char separator)
+      : rest_(text),
+        separator_(1, separator),
+        unquoted_end_(separator_ + "\r\n\""),
+        path_(path) {
     Take(kByteOrderMark);
   }
 
@@ -67,13 +70,14 @@ class CsvParser {
       SLUICE_ASSIGN_OR_RETURN(std::string field,
                               Take("\"") ? Quoted() : Unquoted());
       row.fields.push_back(std::move(field));
-    } while (Take(","));
+    } while (Take(separator_));
     row.text = from_here.substr(0, from_here.size() - rest_.size());
     return row;
   }
 
   Result<std::string> Unquoted() {
-    const size_t end = std::min(rest_.find_first_of(",\r\n\""), rest_.size());
+    const size_t end =
+        std::min(rest_.find_first_of(unquoted_end_), rest_.size());
     std::string field(rest_.substr(0, end));
     rest_.remove_prefix(end);
     if (!rest_.starts_with('"')) return field;
@@ -98,22 +102,26 @@ class CsvParser {
       closed = !Take("\"");
       if (!closed) field += '"';
     }
-    if (rest_.empty() || rest_.find_first_of(",\r\n") == 0) return field;
-    return Malformed(line_,
-                     "text behind a closing quote; wanted a comma or the end "
-                     "of the line");
+    // A quote would have been one of the field's.
+    if (rest_.empty() || rest_.find_first_of(unquoted_end_) == 0) return field;
+    return Malformed(
+        line_, fmt::format("text behind a closing quote; wanted a {} or the "
+                           "end of the line",
+                           separator_ == "," ? "comma" : "tab"));
   }
 
   std::string_view rest_;  // that is still to be read
-  int64_t line_ = 1;       // that it begins in
+  const std::string separator_;
+  const std::string unquoted_end_;  // bytes that are in no unquoted field
+  int64_t line_ = 1;                // that it begins in
   const std::string& path_;
 };
 
 }  // namespace
 
 Result<std::vector<CsvRow>> ParseCsv(std::string_view text,
-                                     const std::string& path) {
-  return CsvParser(text, path).Rows();
+                                     const std::string& path, char separator) {
+  return CsvParser(text, path, separator).Rows();
 }
 
 std::string CsvField(std::string_view text) {

@@ -1,6 +1,6 @@
 // A file system in memory that fails on command: the test double of FileSystem.
-#ifndef SLUICE_IO_FAULT_FILE_SYSTEM_H_
-#define SLUICE_IO_FAULT_FILE_SYSTEM_H_
+#ifndef SLUICE_IO_FILES_FAULT_FILE_SYSTEM_H_
+#define SLUICE_IO_FILES_FAULT_FILE_SYSTEM_H_
 
 #include <map>
 #include <memory>
@@ -89,4 +89,4 @@ class FaultFileSystem : public FileSystem {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_FAULT_FILE_SYSTEM_H_
+#endif  // SLUICE_IO_FILES_FAULT_FILE_SYSTEM_H_

@@ -1,7 +1,7 @@
 // The operating system's files behind one interface, so that tests can take
 // the disk away (io/files/fault_file_system.h).
-#ifndef SLUICE_IO_FILE_H_
-#define SLUICE_IO_FILE_H_
+#ifndef SLUICE_IO_FILES_FILE_H_
+#define SLUICE_IO_FILES_FILE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -112,4 +112,4 @@ Status FileError(int error_number, std::string_view verb,
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_FILE_H_
+#endif  // SLUICE_IO_FILES_FILE_H_

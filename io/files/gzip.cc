@@ -11,8 +11,19 @@ namespace {
 
 // zlib counts bytes in 32 bits.
 constexpr size_t kMaxChunk = std::numeric_limits<uInt>::max();
-// Window size, and 16 for a gzip header instead of zlib's.
-constexpr int kGzipWindow = 15 + 16;
+// The window's size is 2 to the power of this; more by 16 says that the data
+// have a gzip header instead of zlib's.
+constexpr int kWindowBits = 15, kGzipHeader = 16;
+
+// RFC 1950: deflate with a window of at most 32 KiB, and 31 divides the two
+// bytes.
+bool IsZlib(std::string_view bytes) {
+  if (bytes.size() < 2) return false;
+  const auto method = static_cast<uint8_t>(bytes[0]);
+  const auto flags = static_cast<uint8_t>(bytes[1]);
+  return (method & 0x0f) == 8 && method >> 4 <= 7 &&
+         (method * 256 + flags) % 31 == 0;
+}
 
 }  // namespace
 
@@ -20,67 +31,80 @@ bool IsGzip(std::string_view bytes) {
   return bytes.substr(0, 2) == "\x1f\x8b";
 }
 
+Compression CompressionOf(std::string_view bytes) {
+  if (IsGzip(bytes)) return Compression::kGzip;
+  return IsZlib(bytes) ? Compression::kZlib : Compression::kNone;
+}
+
 uint32_t Crc32(uint32_t crc, std::string_view bytes) {
   return static_cast<uint32_t>(
       crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-struct GzipReader::State {
+struct Inflater::State {
   z_stream stream{};
-  std::string_view rest;  // not given to zlib yet
-  bool ready = false;     // did inflateInit2 work?
-  bool ended = false;     // behind the last member
+  std::string_view format;  // for messages
+  bool ready = false;       // did inflateInit2 work?
+  bool between = false;     // behind one stream, and before the next
 };
 
-GzipReader::GzipReader(std::string_view compressed)
+Inflater::Inflater(Compression compression)
     : state_(std::make_unique<State>()) {
-  state_->rest = compressed;
-  state_->ready = inflateInit2(&state_->stream, kGzipWindow) == Z_OK;
+  SLUICE_CHECK(compression != Compression::kNone);
+  const bool gzip = compression == Compression::kGzip;
+  state_->format = gzip ? "gzip" : "zlib";
+  state_->ready = inflateInit2(&state_->stream, gzip ? kWindowBits + kGzipHeader
+                                                     : kWindowBits) == Z_OK;
 }
 
-GzipReader::~GzipReader() {
+Inflater::~Inflater() {
   if (state_->ready) inflateEnd(&state_->stream);
 }
 
-Result<size_t> GzipReader::Read(void* out, size_t n) {
-  if (!state_->ready) return ResourceExhausted("gzip: out of memory");
-  z_stream& stream = state_->stream;
+Result<size_t> Inflater::Inflate(std::string_view* in, void* out, size_t n) {
+  auto& [stream, format, ready, between] = *state_;
+  int result = ready ? Z_OK : Z_MEM_ERROR;
   // zlib refuses a null pointer even for no bytes.
   Bytef none;
   stream.next_out = out != nullptr ? static_cast<Bytef*>(out) : &none;
   size_t done = 0;
-  // One more call with no room left meets an end that follows directly.
-  while (!state_->ended) {
-    if (stream.avail_in == 0) {
-      const size_t chunk = std::min(state_->rest.size(), kMaxChunk);
-      stream.next_in =
-          reinterpret_cast<Bytef*>(const_cast<char*>(state_->rest.data()));
-      stream.avail_in = static_cast<uInt>(chunk);
-      state_->rest.remove_prefix(chunk);
-    }
+  // Until no byte moves, which zlib calls Z_BUF_ERROR: `in` is used or `out` is
+  // full. In the call with no room left it meets an end that follows directly.
+  while (result == Z_OK) {
+    const size_t chunk = std::min(in->size(), kMaxChunk);
     const size_t room = std::min(n - done, kMaxChunk);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in->data()));
+    stream.avail_in = static_cast<uInt>(chunk);
     stream.avail_out = static_cast<uInt>(room);
-    const int result = inflate(&stream, Z_NO_FLUSH);
+    result = inflate(&stream, Z_NO_FLUSH);
+    const size_t used = chunk - stream.avail_in;
+    in->remove_prefix(used);
     done += room - stream.avail_out;
+    if (used > 0) between = false;
     if (result == Z_STREAM_END) {
-      if (stream.avail_in == 0 && state_->rest.empty()) {
-        state_->ended = true;
-      } else if (inflateReset(&stream) != Z_OK) {
-        return Internal("gzip: cannot reset the decoder");
-      }
-    } else if (result == Z_BUF_ERROR) {
-      // No progress: either `out` is full or the data stop early.
-      if (done == n) break;
-      return DataLoss("the gzip data stop early; the file is truncated");
-    } else if (result != Z_OK) {
-      return DataLoss(
-          fmt::format("the gzip data are corrupt ({})",
-                      stream.msg != nullptr ? stream.msg : "invalid stream"));
-    } else if (done == n && room == 0) {
-      break;
+      between = true;
+      result = inflateReset(&stream);
     }
   }
-  return done;
+  if (result == Z_BUF_ERROR) return done;
+  if (result == Z_MEM_ERROR) {
+    return ResourceExhausted(fmt::format("{}: out of memory", format));
+  }
+  return DataLoss(
+      fmt::format("the {} data are corrupt ({})", format,
+                  stream.msg != nullptr ? stream.msg : "invalid stream"));
+}
+
+Status Inflater::CheckEnd() const {
+  if (state_->between) return {};
+  return DataLoss(fmt::format("the {} data stop early; the file is truncated",
+                              state_->format));
+}
+
+Result<size_t> GzipReader::Read(void* out, size_t n) {
+  SLUICE_ASSIGN_OR_RETURN(const size_t got, inflater_.Inflate(&rest_, out, n));
+  if (got < n) SLUICE_RETURN_IF_ERROR(inflater_.CheckEnd());
+  return got;
 }
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
-// Decompression of gzip data (RFC 1952) that is in memory.
-#ifndef SLUICE_IO_GZIP_H_
-#define SLUICE_IO_GZIP_H_
+// Decompression of gzip (RFC 1952) and zlib (RFC 1950) data.
+#ifndef SLUICE_IO_FILES_GZIP_H_
+#define SLUICE_IO_FILES_GZIP_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -11,28 +11,53 @@
 
 namespace sluice {
 
+enum class Compression : uint8_t { kNone, kGzip, kZlib };
+
 // Does this start like a gzip file?
 bool IsGzip(std::string_view bytes);
+// How a file that starts like this is compressed. zlib's header is two bytes,
+// and one of a thousand other files starts like it: ask only where nothing else
+// says what the file is.
+Compression CompressionOf(std::string_view bytes);
 
 // Deflate cannot expand by more than this: a bound on what to allocate.
 inline constexpr size_t kMaxGzipRatio = 1032;
 
-// Reads the decompressed bytes in order; checks every member's CRC-32 and
-// length when it ends. One thread at a time; `compressed` must outlive it.
+// Decompresses data that come in pieces. Several streams one after another, as
+// gzip's members are, make one. Checks each one's checksum, and gzip's length,
+// where it ends: what it held has been given out by then. One thread at a time.
+class Inflater {
+ public:
+  explicit Inflater(Compression compression);  // not kNone
+  ~Inflater();
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  // Up to n bytes into `out`; takes what it uses from the front of `*in`. Fewer
+  // than n only when all of that is used. kDataLoss when the data are corrupt,
+  // `*in` being what is behind the fault.
+  Result<size_t> Inflate(std::string_view* in, void* out, size_t n);
+  // kDataLoss where the data must not end behind what was used.
+  Status CheckEnd() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Reads decompressed gzip data in order. One thread at a time; `compressed`
+// must outlive it.
 class GzipReader {
  public:
-  explicit GzipReader(std::string_view compressed);
-  ~GzipReader();
-  GzipReader(const GzipReader&) = delete;
-  GzipReader& operator=(const GzipReader&) = delete;
+  explicit GzipReader(std::string_view compressed) : rest_(compressed) {}
 
   // Up to n bytes into `out`; fewer only at the end of the data. kDataLoss when
   // they are corrupt or stop early.
   Result<size_t> Read(void* out, size_t n);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::string_view rest_;  // not used yet
+  Inflater inflater_{Compression::kGzip};
 };
 
 // The CRC-32 of gzip and zip of bytes that follow those of `crc`, 0 at first.
@@ -40,4 +65,4 @@ uint32_t Crc32(uint32_t crc, std::string_view bytes);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_GZIP_H_
+#endif  // SLUICE_IO_FILES_GZIP_H_

@@ -4,8 +4,8 @@
 //   record := length masked_crc(length) payload masked_crc(payload)
 //   length := uint64, little-endian
 //   masked_crc(x) := uint32, little-endian: MaskCrc(Crc32c(x))
-#ifndef SLUICE_IO_RECORD_H_
-#define SLUICE_IO_RECORD_H_
+#ifndef SLUICE_IO_FILES_RECORD_H_
+#define SLUICE_IO_FILES_RECORD_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -45,4 +45,4 @@ class RecordReader {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_RECORD_H_
+#endif  // SLUICE_IO_FILES_RECORD_H_

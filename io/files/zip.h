@@ -9,8 +9,8 @@
 //   those
 //                that are all ones in `end`; an entry has its own in `extra`
 //   end       := "PK\5\6" ... comment         the archive's last bytes
-#ifndef SLUICE_IO_ZIP_H_
-#define SLUICE_IO_ZIP_H_
+#ifndef SLUICE_IO_FILES_ZIP_H_
+#define SLUICE_IO_FILES_ZIP_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -57,4 +57,4 @@ class ZipArchive {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_ZIP_H_
+#endif  // SLUICE_IO_FILES_ZIP_H_

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -20,6 +22,7 @@ struct Argument {
   double low, high;
   bool whole;
   double fallback;
+  bool above_low = false;  // `low` itself is not possible, nor is `high` told
 };
 
 using Colour = std::array<uint8_t, 3>;
@@ -31,6 +34,7 @@ struct Kind {
   size_t required;  // of them
   Tensor (*apply)(const Tensor& image, const Values& values, const Colour& mean,
                   uint64_t key);
+  std::optional<BatchMix::Kind> mix = std::nullopt;  // in place of `apply`
 };
 
 Tensor ApplyRandAugment(const Tensor& image, const Values& values,
@@ -57,12 +61,16 @@ constexpr std::array kJitterArguments = {
     Argument{"brightness", 0, 10, false, 0},
     Argument{"contrast", 0, 10, false, 0},
     Argument{"saturation", 0, 10, false, 0}, Argument{"hue", 0, 0.5, false, 0}};
+constexpr std::array kMixArguments = {
+    Argument{"alpha", 0, std::numeric_limits<double>::max(), false, 1, true}};
 
 // A kind's place is part of its key: another place would change what runs drew.
 constexpr std::array kKinds = {
     Kind{"randaugment", kRandAugmentArguments, 0, ApplyRandAugment},
     Kind{"erasing", kErasingArguments, 0, ApplyErasing},
-    Kind{"jitter", kJitterArguments, 1, ApplyJitter}};
+    Kind{"jitter", kJitterArguments, 1, ApplyJitter},
+    Kind{"mixup", kMixArguments, 0, nullptr, BatchMix::Kind::kMixup},
+    Kind{"cutmix", kMixArguments, 0, nullptr, BatchMix::Kind::kCutmix}};
 
 // "erasing(p)".
 std::string Usage(const Kind& kind) {
@@ -86,6 +94,19 @@ Status NoSuchKind(std::string_view name) {
                                      name, NearMisses(name, names), usages));
 }
 
+// "a whole number from 0 to 30".
+std::string Possible(const Argument& argument) {
+  const std::string range =
+      argument.above_low
+          ? fmt::format("greater than {}", argument.low)
+          : fmt::format("from {} to {}", argument.low, argument.high);
+  return fmt::format("a {}number {}",
+                     argument.whole       ? "whole "
+                     : argument.above_low ? "finite "
+                                          : "",
+                     range);
+}
+
 Result<double> ParseArgument(std::string_view text, const Kind& kind,
                              const Argument& argument) {
   double value = 0;
@@ -93,13 +114,13 @@ Result<double> ParseArgument(std::string_view text, const Kind& kind,
   const auto [at, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc() && at == end && value >= argument.low &&
       value <= argument.high &&
+      !(argument.above_low && value == argument.low) &&
       !(argument.whole && value != std::trunc(value))) {
     return value + 0.0;  // 0 for -0
   }
-  return InvalidArgument(
-      fmt::format("{} of {} is '{}', wanted a {}number from {} to {}",
-                  argument.name, Usage(kind), text,
-                  argument.whole ? "whole " : "", argument.low, argument.high));
+  return InvalidArgument(fmt::format("{} of {} is '{}', wanted {}",
+                                     argument.name, Usage(kind), text,
+                                     Possible(argument)));
 }
 
 Status WrongCount(const Kind& kind, size_t got) {
@@ -229,11 +250,21 @@ Tensor Augmentation::Apply(const Tensor& image, uint64_t key) const {
   Tensor augmented = image;
   std::array<uint64_t, kKinds.size()> seen{};
   for (const Part& part : parts_) {
+    if (kKinds[part.kind].apply == nullptr) continue;
     const uint64_t part_key = HashKey(key, part.kind, seen[part.kind]++);
     augmented =
         kKinds[part.kind].apply(augmented, part.arguments, mean_, part_key);
   }
   return augmented;
+}
+
+std::vector<BatchMix> Augmentation::batch() const {
+  std::vector<BatchMix> ways;
+  for (const Part& part : parts_) {
+    const auto& mix = kKinds[part.kind].mix;
+    if (mix) ways.push_back({*mix, part.arguments[0]});
+  }
+  return ways;
 }
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // Random changes of training pictures, by name.
-#ifndef SLUICE_IO_AUGMENT_H_
-#define SLUICE_IO_AUGMENT_H_
+#ifndef SLUICE_IO_IMAGES_AUGMENT_H_
+#define SLUICE_IO_IMAGES_AUGMENT_H_
 
 #include <array>
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "io/images/mix.h"
 
 namespace sluice {
 
-// What is done to each picture, in the order written, such as
-// "randaugment(2,9),erasing(0.25)":
+// What is done to each picture, in the order written, and to each batch of
+// pictures, such as "randaugment(2,9),erasing(0.25),mixup(0.2)":
 //   text     = [part {"," part}]          blanks between tokens do not matter
 //   part     = name ["(" [number {"," number}] ")"]
 // Arguments left out have the values below, which are torchvision's.
@@ -35,6 +36,9 @@ namespace sluice {
 //     Each times a factor from max(0, 1 - x) to 1 + x, at most 10; the hue
 //     turned by -x to x, at most 0.5, of the circle; in random order
 //     (torchvision's ColorJitter of a PIL image).
+//   mixup(alpha=1), cutmix(alpha=1)
+//     Of each batch, wherever they are written: all pictures are mixed with
+//     others (BatchMix); of several such parts each batch draws one.
 class Augmentation {
  public:
   Augmentation() = default;  // changes nothing, as that of an empty text
@@ -46,10 +50,13 @@ class Augmentation {
   // With all arguments and without blanks; Parse makes the same of it.
   std::string ToString() const;
 
-  // Of uint8 [height,width,3], of any size; throws Error for another. A
-  // function of the image and the key (Dataset::MapRandom). What a part draws
-  // does not depend on the others, but on how many of its name come before it.
+  // What is done to a picture: of uint8 [height,width,3], of any size; throws
+  // Error for another. A function of the image and the key
+  // (Dataset::MapRandom). What a part draws does not depend on the others, but
+  // on how many of its name come before it.
   Tensor Apply(const Tensor& image, uint64_t key) const;
+  // What is done to a batch: the ways for MixBatch. Empty: nothing.
+  std::vector<BatchMix> batch() const;
 
  private:
   struct Part {
@@ -64,4 +71,4 @@ class Augmentation {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_AUGMENT_H_
+#endif  // SLUICE_IO_IMAGES_AUGMENT_H_

@@ -1,6 +1,6 @@
 // Images from JPEG and PNG files, and what makes them fit a network.
-#ifndef SLUICE_IO_IMAGE_H_
-#define SLUICE_IO_IMAGE_H_
+#ifndef SLUICE_IO_IMAGES_IMAGE_H_
+#define SLUICE_IO_IMAGES_IMAGE_H_
 
 #include <array>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
-#include "io/pipeline/dataset.h"
 #include "io/files/file.h"
+#include "io/pipeline/dataset.h"
 
 namespace sluice {
 
@@ -76,4 +76,4 @@ RowwiseMap Standardize(std::string name, const std::array<double, 3>& mean,
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_IMAGE_H_
+#endif  // SLUICE_IO_IMAGES_IMAGE_H_

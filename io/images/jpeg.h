@@ -1,6 +1,6 @@
 // Reads JPEG images, whole or in part. Internal to io.
-#ifndef SLUICE_IO_JPEG_H_
-#define SLUICE_IO_JPEG_H_
+#ifndef SLUICE_IO_IMAGES_JPEG_H_
+#define SLUICE_IO_IMAGES_JPEG_H_
 
 #include <cstdint>
 #include <functional>
@@ -39,4 +39,4 @@ Status DecodeJpegRows(std::string_view bytes, const ImagePart& part,
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_JPEG_H_
+#endif  // SLUICE_IO_IMAGES_JPEG_H_

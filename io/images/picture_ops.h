@@ -2,8 +2,8 @@
 // those that torchvision's functions of the same names make of a PIL image,
 // unless the compiler makes one operation of a * b + c, as GCC does on aarch64:
 // then some are next to them.
-#ifndef SLUICE_IO_PICTURE_OPS_H_
-#define SLUICE_IO_PICTURE_OPS_H_
+#ifndef SLUICE_IO_IMAGES_PICTURE_OPS_H_
+#define SLUICE_IO_IMAGES_PICTURE_OPS_H_
 
 #include "engine/tensor.h"
 
@@ -49,4 +49,4 @@ Tensor Rotate(const Tensor& image, double degrees);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PICTURE_OPS_H_
+#endif  // SLUICE_IO_IMAGES_PICTURE_OPS_H_

@@ -1,6 +1,6 @@
 // Writes and reads PNG images. Internal to the library.
-#ifndef SLUICE_IO_PNG_H_
-#define SLUICE_IO_PNG_H_
+#ifndef SLUICE_IO_IMAGES_PNG_H_
+#define SLUICE_IO_IMAGES_PNG_H_
 
 #include <string>
 #include <string_view>
@@ -16,10 +16,10 @@ Result<std::string> EncodePng(const Tensor& image);
 
 bool IsPng(std::string_view bytes);
 // uint8 [height,width,3]; what is transparent shows its colour. kDataLoss for
-// damaged data or more than kMaxPixels (io/images/jpeg.h); kUnimplemented without
-// libpng.
+// damaged data or more than kMaxPixels (io/images/jpeg.h); kUnimplemented
+// without libpng.
 Result<Tensor> DecodePng(std::string_view bytes);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PNG_H_
+#endif  // SLUICE_IO_IMAGES_PNG_H_

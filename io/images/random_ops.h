@@ -1,7 +1,7 @@
-// The parts of an Augmentation (io/images/augment.h, which says what each does).
-// Images are uint8 [height,width,3]; `key` decides what is drawn.
-#ifndef SLUICE_IO_RANDOM_OPS_H_
-#define SLUICE_IO_RANDOM_OPS_H_
+// The parts of an Augmentation (io/images/augment.h, which says what each
+// does). Images are uint8 [height,width,3]; `key` decides what is drawn.
+#ifndef SLUICE_IO_IMAGES_RANDOM_OPS_H_
+#define SLUICE_IO_IMAGES_RANDOM_OPS_H_
 
 #include <array>
 #include <cstdint>
@@ -28,4 +28,4 @@ Tensor ColorJitter(const Tensor& image, const JitterRanges& ranges,
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_RANDOM_OPS_H_
+#endif  // SLUICE_IO_IMAGES_RANDOM_OPS_H_

@@ -1,6 +1,6 @@
 // Resizes a part of an image in one pass over its rows. Internal to io.
-#ifndef SLUICE_IO_RESAMPLE_H_
-#define SLUICE_IO_RESAMPLE_H_
+#ifndef SLUICE_IO_IMAGES_RESAMPLE_H_
+#define SLUICE_IO_IMAGES_RESAMPLE_H_
 
 #include <cstdint>
 
@@ -47,4 +47,4 @@ Tensor Resample(const Tensor& image, const Resampling& resampling);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_RESAMPLE_H_
+#endif  // SLUICE_IO_IMAGES_RESAMPLE_H_

@@ -1,8 +1,8 @@
-// The inner loops of Resampler (io/images/resample.h): weighted sums of pixels, in
-// Pillow's arithmetic. Weights are integers of kWeightBits fractional bits, and
-// the sums are rounded to bytes. Internal to io.
-#ifndef SLUICE_IO_RESAMPLE_LOOPS_H_
-#define SLUICE_IO_RESAMPLE_LOOPS_H_
+// The inner loops of Resampler (io/images/resample.h): weighted sums of pixels,
+// in Pillow's arithmetic. Weights are integers of kWeightBits fractional bits,
+// and the sums are rounded to bytes. Internal to io.
+#ifndef SLUICE_IO_IMAGES_RESAMPLE_LOOPS_H_
+#define SLUICE_IO_IMAGES_RESAMPLE_LOOPS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -49,4 +49,4 @@ const ResampleLoops& FastestResampleLoops();
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_RESAMPLE_LOOPS_H_
+#endif  // SLUICE_IO_IMAGES_RESAMPLE_LOOPS_H_

@@ -1,5 +1,5 @@
-// Resize (io/images/image.h) and what it is made of (io/images/resample.h): two passes of
-// weighted sums, across and then down.
+// Resize (io/images/image.h) and what it is made of (io/images/resample.h): two
+// passes of weighted sums, across and then down.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,6 +1,6 @@
 // Examples that cannot be read, which a pipeline may pass over.
-#ifndef SLUICE_IO_BAD_EXAMPLES_H_
-#define SLUICE_IO_BAD_EXAMPLES_H_
+#ifndef SLUICE_IO_PIPELINE_BAD_EXAMPLES_H_
+#define SLUICE_IO_PIPELINE_BAD_EXAMPLES_H_
 
 #include <cstdint>
 #include <map>
@@ -48,4 +48,4 @@ class BadExamples {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_BAD_EXAMPLES_H_
+#endif  // SLUICE_IO_PIPELINE_BAD_EXAMPLES_H_

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "engine/ceil_div.h"
 #include "io/pipeline/dataset_node.h"
 #include "io/pipeline/map_stream.h"
 #include "io/pipeline/prefetch.h"
@@ -16,17 +16,9 @@
 namespace sluice {
 namespace {
 
-using NodePtr = std::shared_ptr<const DatasetNode>;
-
-// Behind a map that passes over bad examples, where an element stands among all
-// is not known without reading them.
-void RefuseBadExamples(const DatasetNode& input, std::string_view what) {
-  if (input.bad_examples() == nullptr) return;
-  throw Error(Code::kInvalidArgument,
-              fmt::format("a map that may pass over bad examples comes before "
-                          "{}; it must come after",
-                          what));
-}
+// In a row, after which no more are tried, where a pass has nobody knows how
+// many examples.
+constexpr int64_t kManyBadExamples = 1 << 20;
 
 // Workers read different examples, so they would pass over different ones.
 void RefusePassingOver(const BadExamples* bad) {
@@ -35,58 +27,41 @@ void RefusePassingOver(const BadExamples* bad) {
               "Share: passing over bad examples is for one worker");
 }
 
-// A step that has an input; says what the input says.
-class DerivedNode : public DatasetNode {
- public:
-  explicit DerivedNode(NodePtr input) : input_(std::move(input)) {}
-  int64_t cardinality() const override { return input_->cardinality(); }
-  int64_t examples_per_epoch() const override {
-    return input_->examples_per_epoch();
-  }
-  int64_t examples_per_element() const override {
-    return input_->examples_per_element();
-  }
-  std::string description() const override { return input_->description(); }
-  const BadExamples* bad_examples() const override {
-    return input_->bad_examples();
-  }
-  int batches() const override { return input_->batches(); }
-  bool shared() const override { return input_->shared(); }
-
- protected:
-  const NodePtr input_;
+// What a step that changes the order makes of its input.
+struct OrderFacts {
+  int64_t cardinality;
+  int64_t examples_per_epoch;
+  std::string description;
+  bool counted = true;         // if the input is
+  bool epochs_differ = false;  // if the input's do not
 };
-
-// Behind a step that asks for all elements, whatever is needed.
-Opening All(Opening opening) {
-  opening.needed = {};
-  return opening;
-}
 
 // A step that changes which elements come and in which order: Wrap makes its
 // stream of T from the input's.
 template <typename Wrap>
 class OrderNode : public DerivedNode {
  public:
-  struct Facts {
-    int64_t cardinality;
-    int64_t examples_per_epoch;
-    std::string description;
-  };
-  OrderNode(NodePtr input, Facts facts, Wrap wrap)
+  OrderNode(NodePtr input, OrderFacts facts, Wrap wrap)
       : DerivedNode(std::move(input)),
         facts_(std::move(facts)),
         wrap_(std::move(wrap)) {}
   StreamPtr<Example> Open(const Opening& opening) const override {
-    if (rows() == nullptr) return wrap_(input_->Open(All(opening)));
+    if (rows() == nullptr) return wrap_(input_->Open(AllNeeded(opening)));
     return std::make_unique<RowStream>(rows(), OpenOrder());
   }
   int64_t cardinality() const override { return facts_.cardinality; }
   int64_t examples_per_epoch() const override {
     return facts_.examples_per_epoch;
   }
-  std::string description() const override {
-    return input_->description() + facts_.description;
+  std::string Describe(bool stages) const override {
+    return input_->Describe(stages) + facts_.description;
+  }
+  bool reorders_batches() const override {
+    return input_->batches() > 0 || input_->reorders_batches();
+  }
+  bool counted() const override { return facts_.counted && input_->counted(); }
+  bool epochs_differ() const override {
+    return facts_.epochs_differ || input_->epochs_differ();
   }
   std::shared_ptr<const Rows> rows() const override { return input_->rows(); }
   StreamPtr<int64_t> OpenOrder() const override {
@@ -94,61 +69,78 @@ class OrderNode : public DerivedNode {
   }
 
  private:
-  const Facts facts_;
+  const OrderFacts facts_;
   const Wrap wrap_;
 };
 
 template <typename Wrap>
-NodePtr ReorderedNode(NodePtr input, int64_t cardinality,
-                      int64_t examples_per_epoch, std::string description,
-                      Wrap wrap) {
-  return std::make_shared<OrderNode<Wrap>>(
-      std::move(input),
-      typename OrderNode<Wrap>::Facts{cardinality, examples_per_epoch,
-                                      std::move(description)},
-      std::move(wrap));
+NodePtr ReorderedNode(NodePtr input, OrderFacts facts, Wrap wrap) {
+  if (NodePtr mapped = input->mapped()) {
+    return input->MapOf(
+        ReorderedNode(std::move(mapped), std::move(facts), std::move(wrap)));
+  }
+  return std::make_shared<OrderNode<Wrap>>(std::move(input), std::move(facts),
+                                           std::move(wrap));
 }
 
-template <typename... Facts>
-Dataset Reordered(NodePtr input, Facts... facts) {
+template <typename Wrap>
+Dataset Reordered(NodePtr input, OrderFacts facts, Wrap wrap) {
   RefuseBadExamples(*input, "a change of the order");
-  return Dataset(ReorderedNode(std::move(input), std::move(facts)...));
+  return Dataset(
+      ReorderedNode(std::move(input), std::move(facts), std::move(wrap)));
 }
 
 class MapNode : public DerivedNode {
  public:
-  MapNode(NodePtr input, KeyedMap fn, uint64_t seed, MapOptions options)
+  // Without a seed it does not look at the key.
+  MapNode(NodePtr input, KeyedMap fn, std::optional<uint64_t> seed,
+          MapOptions options)
       : DerivedNode(std::move(input)),
         fn_(std::move(fn)),
         seed_(seed),
-        bad_(std::move(options.bad)),
-        threads_(options.threads) {
-    if (bad_ != nullptr) RefuseBadExamples(*input_, "a map that may, too");
-    if (input_->shared()) RefusePassingOver(bad_.get());
+        options_(std::move(options)) {
+    const BadExamples* bad = options_.bad.get();
+    if (bad != nullptr) RefuseBadExamples(*input_, "a map that may, too");
+    if (input_->shared()) RefusePassingOver(bad);
   }
   StreamPtr<Example> Open(const Opening& opening) const override {
-    // So many in a row are one whole pass at least.
-    return std::make_unique<MapStream>(Attempts(opening), bad_,
-                                       2 * examples_per_epoch());
+    // So many in a row are one whole pass at least, where that is known.
+    const int64_t pass = examples_per_epoch();
+    return std::make_unique<MapStream>(
+        Attempts(opening), options_.bad,
+        pass < 0 ? kManyBadExamples : Times(2, pass));
+  }
+  std::string Describe(bool stages) const override {
+    return input_->Describe(stages) + (stages ? " map" : "");
+  }
+  bool epochs_differ() const override {
+    return seed_.has_value() || input_->epochs_differ();
   }
   const BadExamples* bad_examples() const override {
-    return bad_ != nullptr ? bad_.get() : input_->bad_examples();
+    return options_.bad != nullptr ? options_.bad.get()
+                                   : input_->bad_examples();
+  }
+  NodePtr mapped() const override {
+    return seed_ || options_.bad != nullptr ? nullptr : input_;
+  }
+  NodePtr MapOf(NodePtr other) const override {
+    return std::make_shared<MapNode>(std::move(other), fn_, seed_, options_);
   }
 
  private:
   StreamPtr<Attempt> Attempts(const Opening& opening) const {
-    auto input = input_->Open(opening);
-    if (threads_ == 1) {
-      return std::make_unique<SerialAttempts>(std::move(input), fn_, seed_);
+    const uint64_t seed = seed_.value_or(0);
+    if (options_.threads == 1) {
+      return std::make_unique<SerialAttempts>(input_->Open(opening), fn_, seed);
     }
-    return std::make_unique<ParallelAttempts>(std::move(input), fn_, seed_,
-                                              threads_, opening.needed);
+    const Opening below = OnThread(opening);
+    return std::make_unique<ParallelAttempts>(input_->Open(below), fn_, seed,
+                                              options_.threads, below);
   }
 
   const KeyedMap fn_;
-  const uint64_t seed_;
-  const std::shared_ptr<BadExamples> bad_;
-  const int threads_;
+  const std::optional<uint64_t> seed_;
+  const MapOptions options_;
 };
 
 class RowwiseMapNode : public DerivedNode {
@@ -157,6 +149,10 @@ class RowwiseMapNode : public DerivedNode {
       : DerivedNode(std::move(input)), map_(std::move(map)) {}
   StreamPtr<Example> Open(const Opening& opening) const override {
     return std::make_unique<RowwiseMapStream>(input_->Open(opening), map_);
+  }
+  NodePtr mapped() const override { return input_; }
+  NodePtr MapOf(NodePtr other) const override {
+    return std::make_shared<RowwiseMapNode>(std::move(other), map_);
   }
 
  private:
@@ -169,26 +165,21 @@ class BatchNode : public DerivedNode {
       : DerivedNode(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
   StreamPtr<Example> Open(const Opening& opening) const override {
     const int64_t n = std::min(n_, opening.batch_limit);
-    // n * rank / size, where that product may be too large.
-    const auto first_row = [n, size = opening.size](int64_t rank) {
-      return n / size * rank + n % size * rank / size;
-    };
     Opening below = opening;
-    below.needed = {.n = n,
-                    .begin = first_row(opening.rank),
-                    .end = first_row(opening.rank + 1)};
+    below.needed = RowsOfShare(n, opening);
     return std::make_unique<BatchStream>(input_->Open(below), below.needed,
                                          drop_remainder_);
   }
   int64_t cardinality() const override {
-    const int64_t size = input_->cardinality();
-    if (size == kInfinite) return kInfinite;
-    return drop_remainder_ ? size / n_ : CeilDiv(size, n_);
+    return BatchesOf(input_->cardinality(), n_, drop_remainder_);
   }
   int64_t examples_per_element() const override {
-    return n_ * input_->examples_per_element();
+    return Times(n_, input_->examples_per_element());
   }
   int batches() const override { return input_->batches() + 1; }
+  int64_t least_batch() const override {
+    return Times(n_, input_->least_batch());
+  }
 
  private:
   const int64_t n_;
@@ -200,7 +191,8 @@ class PrefetchNode : public DerivedNode {
   PrefetchNode(NodePtr input, int64_t depth)
       : DerivedNode(std::move(input)), depth_(depth) {}
   StreamPtr<Example> Open(const Opening& opening) const override {
-    return std::make_unique<PrefetchStream>(input_->Open(All(opening)), depth_);
+    const Opening below = OnThread(AllNeeded(opening));
+    return std::make_unique<PrefetchStream>(input_->Open(below), depth_, below);
   }
 
  private:
@@ -217,7 +209,10 @@ class ShareNode : public DerivedNode {
     if (opening.batch_limit < examples_per_element()) {
       return input_->Open(opening);
     }
-    return input_->Open({.rank = rank_, .size = size_});
+    Opening share = opening;
+    share.rank = rank_;
+    share.size = size_;
+    return input_->Open(share);
   }
   bool shared() const override { return true; }
 
@@ -225,13 +220,6 @@ class ShareNode : public DerivedNode {
   const int64_t rank_;
   const int64_t size_;
 };
-
-void Require(bool condition, std::string_view who, int64_t got,
-             std::string_view wanted) {
-  if (condition) return;
-  throw Error(Code::kInvalidArgument,
-              fmt::format("{}: got {}, wanted {}", who, got, wanted));
-}
 
 void CheckCanShare(const DatasetNode& node, int64_t size) {
   const auto require = [](bool condition, const std::string& message) {
@@ -241,7 +229,7 @@ void CheckCanShare(const DatasetNode& node, int64_t size) {
   require(node.batches() > 0,
           "the pipeline must end with Batch; maps and Prefetch may follow");
   require(node.batches() == 1, "batches of batches cannot be shared out");
-  const int64_t n = node.examples_per_element();
+  const int64_t n = node.least_batch();
   require(n >= size, fmt::format("batches of {} cannot be shared out among {} "
                                  "workers",
                                  n, size));
@@ -250,20 +238,65 @@ void CheckCanShare(const DatasetNode& node, int64_t size) {
 
 // The examples in the first n elements.
 int64_t ExamplesIn(const DatasetNode& node, int64_t n) {
-  return std::min(node.examples_per_epoch(), n * node.examples_per_element());
+  const int64_t examples = Times(n, node.examples_per_element());
+  const int64_t pass = node.examples_per_epoch();
+  if (pass == kUnknownCardinality) return pass;
+  return pass == kInfinite ? examples : std::min(pass, examples);
 }
 
 NodePtr TakeNode(const NodePtr& input, int64_t n) {
   const int64_t size = input->cardinality();
-  const int64_t taken = size == kInfinite ? n : std::min(n, size);
+  const int64_t taken = size >= 0                     ? std::min(n, size)
+                        : n == 0 || size == kInfinite ? n
+                                                      : kUnknownCardinality;
   return ReorderedNode(
-      input, taken, ExamplesIn(*input, taken), fmt::format(" take({})", n),
+      input,
+      {.cardinality = taken,
+       .examples_per_epoch = taken < 0 ? taken : ExamplesIn(*input, taken),
+       .description = fmt::format(" take({})", n)},
       [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
         return std::make_unique<TakeStream<T>>(std::move(in), n);
       });
 }
 
 }  // namespace
+
+int64_t BatchesOf(int64_t examples, int64_t n, bool drop_remainder) {
+  if (examples < 0) return examples;
+  return examples / n + (examples % n > 0 && !drop_remainder ? 1 : 0);
+}
+
+BatchRows RowsOfShare(int64_t n, const Opening& opening) {
+  // n * rank / size, where that product may be too large.
+  const auto first_row = [n, size = opening.size](int64_t rank) {
+    return n / size * rank + n % size * rank / size;
+  };
+  return {.n = n,
+          .begin = first_row(opening.rank),
+          .end = first_row(opening.rank + 1)};
+}
+
+void Require(bool condition, std::string_view who, int64_t got,
+             std::string_view wanted) {
+  if (condition) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: got {}, wanted {}", who, got, wanted));
+}
+
+void RefuseBadExamples(const DatasetNode& input, std::string_view what) {
+  if (input.bad_examples() == nullptr) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("a map that may pass over bad examples comes before "
+                          "{}; it must come after",
+                          what));
+}
+
+void RequireExamples(const DatasetNode& input, std::string_view who) {
+  RefuseBadExamples(input, who);
+  if (input.batches() == 0) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: it must come before Batch", who));
+}
 
 RowwiseMap ScaleTo01(std::string name) {
   return {[name = std::move(name)](Example& example) {
@@ -288,9 +321,11 @@ Dataset::Dataset(NodePtr node) : node_(std::move(node)) {}
 
 Dataset Dataset::Map(std::function<void(Example&)> fn,
                      MapOptions options) const {
-  return MapRandom(
-      0, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); },
-      std::move(options));
+  Require(options.threads > 0, "Map", options.threads,
+          "a positive number of threads");
+  return Dataset(std::make_shared<MapNode>(
+      node_, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); },
+      std::nullopt, std::move(options)));
 }
 
 Dataset Dataset::Map(RowwiseMap map) const {
@@ -309,8 +344,11 @@ Dataset Dataset::MapRandom(uint64_t seed,
 Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {
   Require(buffer > 0 && buffer <= UINT32_MAX, "Shuffle", buffer,
           "a buffer of 1 to 2^32-1 elements");
-  return Reordered(node_, node_->cardinality(), node_->examples_per_epoch(),
-                   fmt::format(" shuffle({},{})", buffer, seed),
+  return Reordered(node_,
+                   {.cardinality = node_->cardinality(),
+                    .examples_per_epoch = node_->examples_per_epoch(),
+                    .description = fmt::format(" shuffle({},{})", buffer, seed),
+                    .epochs_differ = true},
                    [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
                      return std::make_unique<ShuffleStream<T>>(std::move(in),
                                                                buffer, seed);
@@ -320,12 +358,23 @@ Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {
 Dataset Dataset::Repeat(int64_t n) const {
   Require(n >= -1, "Repeat", n, "a number of passes, or -1 for ever");
   const int64_t size = node_->cardinality();
-  const bool infinite = n != 0 && (size == kInfinite || (n < 0 && size > 0));
-  return Reordered(node_, infinite ? kInfinite : size * std::max<int64_t>(n, 0),
-                   node_->examples_per_epoch(), fmt::format(" repeat({})", n),
+  const bool differs = node_->epochs_differ_in_size();
+  int64_t repeated = size;
+  if (n == 0 || size == 0) {
+    repeated = 0;
+  } else if (n < 0) {
+    repeated = kInfinite;
+  } else if (size > 0) {
+    repeated = Times(size, n);
+  }
+  return Reordered(node_,
+                   {.cardinality = repeated,
+                    .examples_per_epoch = node_->examples_per_epoch(),
+                    .description = fmt::format(" repeat({})", n),
+                    .counted = size != kUnknownCardinality},
                    [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
                      return std::make_unique<RepeatStream<T>>(std::move(in), n,
-                                                              size);
+                                                              size, differs);
                    });
 }
 
@@ -335,17 +384,21 @@ Dataset Dataset::Shard(int64_t index, int64_t count) const {
           fmt::format("an index below {}", count));
   if (count == 1) return *this;
   const int64_t size = node_->cardinality();
-  const int64_t part = size == kInfinite ? kInfinite
-                       : size > index    ? (size - index - 1) / count + 1
-                                         : 0;
-  const int64_t examples = part == kInfinite
-                               ? node_->examples_per_epoch() / count
-                               : ExamplesIn(*node_, part);
-  return Reordered(
-      node_, part, examples, fmt::format(" shard({}/{})", index, count),
-      [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
-        return std::make_unique<ShardStream<T>>(std::move(in), index, count);
-      });
+  const int64_t part = size < 0       ? size
+                       : size > index ? (size - index - 1) / count + 1
+                                      : 0;
+  const int64_t all = node_->examples_per_epoch();
+  const int64_t examples = part >= 0  ? ExamplesIn(*node_, part)
+                           : all >= 0 ? all / count
+                                      : all;
+  return Reordered(node_,
+                   {.cardinality = part,
+                    .examples_per_epoch = examples,
+                    .description = fmt::format(" shard({}/{})", index, count)},
+                   [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
+                     return std::make_unique<ShardStream<T>>(std::move(in),
+                                                             index, count);
+                   });
 }
 
 Dataset Dataset::Take(int64_t n) const {
@@ -355,7 +408,7 @@ Dataset Dataset::Take(int64_t n) const {
 }
 
 Dataset Dataset::Batch(int64_t n, bool drop_remainder) const {
-  Require(n > 0, "Batch", n, "a positive size");
+  Require(n > 0 && n <= kMostInBatch, "Batch", n, "a size of 1 to 2^53");
   if (node_->shared()) {
     throw Error(Code::kInvalidArgument, "Batch: it must come before Share");
   }
@@ -384,6 +437,10 @@ int64_t Dataset::examples_per_epoch() const {
   return node_->examples_per_epoch();
 }
 
+std::string Dataset::CacheTrouble() const {
+  return node_->cache_trouble();
+}
+
 int64_t Dataset::batch_size() const {
   return node_->examples_per_element();
 }
@@ -406,7 +463,7 @@ Example Dataset::First(int64_t batch_limit) const {
   if (!first.Next(&example).ValueOrThrow()) {
     throw Error(
         Code::kInvalidArgument,
-        node_->bad_examples() != nullptr && node_->examples_per_epoch() > 0
+        node_->bad_examples() != nullptr && node_->examples_per_epoch() != 0
             ? "no example of the dataset can be read"
             : "the dataset is empty");
   }

@@ -9,18 +9,23 @@
 //   while (batches.Next(&batch).ValueOrThrow()) Use(batch["image"]);
 //
 // What an Iterator yields is a pure function of the pipeline and of how much
-// was consumed, on every machine: that count is all its saved position holds.
-#ifndef SLUICE_IO_DATASET_H_
-#define SLUICE_IO_DATASET_H_
+// was consumed, on every machine. Its saved position is that count or, where
+// counting would not do (behind a Filter, say), where each stage stands; in
+// both cases no example is lost or comes twice in a run that goes on from it.
+#ifndef SLUICE_IO_PIPELINE_DATASET_H_
+#define SLUICE_IO_PIPELINE_DATASET_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "engine/number.h"
 #include "engine/status.h"
-#include "io/pipeline/bad_examples.h"
 #include "io/example.h"
+#include "io/pipeline/bad_examples.h"
 
 namespace sluice {
 
@@ -28,8 +33,10 @@ class DatasetNode;
 template <typename T>
 class Stream;
 
-// Cardinality of a dataset that never ends.
+// Cardinality of a dataset that never ends, and of one that must be read to
+// know it.
 inline constexpr int64_t kInfinite = -1;
+inline constexpr int64_t kUnknownCardinality = -2;
 
 // How a map is run.
 struct MapOptions {
@@ -42,6 +49,28 @@ struct MapOptions {
   // was asked for. With several it must be safe to call at the same time. They
   // change neither the order nor which error comes first.
   int threads = 1;
+};
+
+// How examples of different shapes become a batch.
+struct PaddingOptions {
+  // By the name of a tensor: what fills it up; 0 for the others.
+  std::map<std::string, Number> values = {};
+  bool drop_remainder = false;
+};
+
+// Where Cache keeps elements.
+struct CacheOptions {
+  // Of all that is kept: in memory of the elements, in a folder of the files,
+  // of other caches in it too. Elements beyond that are made anew.
+  uint64_t max_bytes = uint64_t{1} << 30;
+  // Of the local disk, where they outlive the process and serve others; empty:
+  // in memory.
+  std::string folder = {};
+  // With a folder: what is kept, in words that are others when it is something
+  // else: the data, and what the functions before do with them. Nothing else
+  // tells apart what the same steps make of sources of the same description,
+  // such as two sets of tensors of the same size.
+  std::string key = {};
 };
 
 // A map that treats all examples of a batch alike, so that it gives the same
@@ -62,14 +91,17 @@ class Iterator {
   Iterator& operator=(Iterator&&) noexcept;
   ~Iterator();
 
-  // The next element, or false at the end. What a Map function threw comes
-  // back as the Status.
+  // The next element, or false at the end. What a function of the user's threw
+  // comes back as the Status, and again until Restore.
   Result<bool> Next(Example* element);
 
   // What has been consumed, as one line of JSON: nothing that Prefetch holds
   // ready counts. Restore gives an iterator of an equal pipeline that goes on
-  // exactly there. The batch size may differ: the position counts examples.
-  // kInvalidArgument when the text is no position or of another pipeline.
+  // exactly there, behind an error at what failed. The batch size may differ,
+  // unless Shuffle, Repeat, Shard or Take comes behind Batch: the position is
+  // of examples, rounded down to whole batches where it is a count.
+  // kInvalidArgument when the text is no position or of another pipeline; the
+  // iterator is then at its begin, or where it was.
   std::string SavePosition() const;
   Status Restore(const std::string& position);
 
@@ -77,12 +109,16 @@ class Iterator {
   friend class Dataset;
   Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit);
   void AddTensors(Example* empty_share);
+  Status GoToBegin();
+  Status SkipTo(int64_t examples, int64_t passed_over);
 
   std::shared_ptr<const DatasetNode> node_;
   std::unique_ptr<Stream<Example>> stream_;
-  int64_t consumed_ = 0;     // elements
-  int64_t passed_over_ = 0;  // bad examples before and within them
-  Example no_rows_;          // what a share of no examples is, once one came
+  int64_t consumed_ = 0;       // elements
+  int64_t passed_over_ = 0;    // bad examples before and within them
+  Example no_rows_;            // what a share of no examples is, once one came
+  Status error_;               // that Next returned
+  std::vector<int64_t> mark_;  // before it, where positions are no counts
 };
 
 // An immutable description; copies share it. All member functions are const
@@ -105,15 +141,50 @@ class Dataset {
   // dataset gives a uniform permutation. Every epoch (pass of a Repeat behind
   // it) has another order, from (seed, epoch).
   Dataset Shuffle(int64_t buffer, uint64_t seed) const;
-  // n passes; for ever when n is -1.
+  // n passes; for ever when n is -1, unless passes are empty.
   Dataset Repeat(int64_t n = -1) const;
   // Stacks n elements; the last batch of a pass may be smaller.
   Dataset Batch(int64_t n, bool drop_remainder = false) const;
+  // The same for examples that differ in the sizes of their dimensions: each
+  // tensor is filled up behind its end to the largest of its batch.
+  Dataset PaddedBatch(int64_t n, PaddingOptions padding = {}) const;
+  // Padded batches of examples of about the same length: those whose length is
+  // below boundaries[0], at least that but below boundaries[1], ..., and the
+  // rest, in batches of batch_sizes[0], ... There is one size more than there
+  // are boundaries, which ascend. What is left at the end of a pass comes as
+  // smaller batches. (Positions restore for equal batch sizes.)
+  Dataset BucketByLength(std::function<int64_t(const Example&)> length,
+                         std::vector<int64_t> boundaries,
+                         std::vector<int64_t> batch_sizes,
+                         PaddingOptions padding = {}) const;
   // Elements index, index + count, ...
   Dataset Shard(int64_t index, int64_t count) const;
   Dataset Take(int64_t n) const;
   // Computes up to `depth` elements ahead on a thread of its own.
   Dataset Prefetch(int64_t depth) const;
+
+  // The following come before Batch and before maps that may pass over bad
+  // examples. What they are given to call must be a pure function. An iterator
+  // calls it from one thread at a time, several iterators at the same time.
+
+  // The examples for which `keep` is true.
+  Dataset Filter(std::function<bool(const Example&)> keep) const;
+  // In place of each example the dataset that `open` makes of it, `cycle` of
+  // them in turn, `block` elements each, as tf.data does: a dataset that ends
+  // makes room for the next example's. Random steps within it differ from one
+  // example to the next. A Prefetch at its end reads ahead in each at a time.
+  Dataset Interleave(std::function<Dataset(const Example&)> open, int64_t cycle,
+                     int64_t block = 1) const;
+  // The same one after the other.
+  Dataset FlatMap(std::function<Dataset(const Example&)> open) const;
+  // Keeps what came from its input the first time for later epochs and other
+  // iterators. What comes before must be the same in every epoch:
+  // kInvalidArgument behind Shuffle, MapRandom and Choose, and behind a
+  // generator that does not say that it is (GeneratorOptions).
+  Dataset Cache(CacheOptions options = {}) const;
+  // Says how many elements there are where that is not known. Iterators return
+  // kDataLoss where it is not true.
+  Dataset ExpectSize(int64_t n) const;
 
   // What worker `rank` of `size` gets of every batch: of a Batch of n, its
   // examples n * rank / size up to n * (rank + 1) / size (integer division),
@@ -125,18 +196,19 @@ class Dataset {
   // saved positions count whole batches: one restores for any number of workers
   // (and without Share). Sample() is that of the whole, too.
   // Maps behind Batch see the worker's share, and none of no examples. Other
-  // workers' examples are not mapped, but by maps before a Shuffle or Prefetch
-  // that comes before Batch, and by such on several threads before any change
-  // of the order. There must be one Batch, of `size` examples at least, and no
-  // map may pass over bad examples: BadExamples with limit 0.
+  // workers' examples are not mapped, but by maps before a Prefetch, a Filter
+  // or the like that comes before Batch, by random ones before a Shuffle, and
+  // for padded batches. There must be one Batch, of `size` examples at least,
+  // and no map may pass over bad examples: BadExamples with limit 0.
   Dataset Share(int64_t rank, int64_t size) const;
 
-  // Elements the iterator yields, or kInfinite.
+  // Elements the iterator yields, kInfinite or kUnknownCardinality.
   int64_t cardinality() const;
-  // Examples (not batches) in one pass, Repeat not counted.
+  // Examples (not batches) in one pass, Repeat not counted; or
+  // kUnknownCardinality, or kInfinite of a source that never ends.
   int64_t examples_per_epoch() const;
-  // Examples in an element, by what Batch was told; 1 without Batch. The last
-  // of a pass may have fewer.
+  // Examples in an element, by what Batch was told, the most where batches
+  // differ; 1 without Batch. The last of a pass may have fewer.
   int64_t batch_size() const;
 
   Iterator MakeIterator() const;
@@ -146,6 +218,13 @@ class Dataset {
   // without making a batch that may not fit into memory.
   Example Sample() const;
 
+  // Why a Cache in it does not keep all that comes, such as a full disk; ""
+  // while it does.
+  std::string CacheTrouble() const;
+
+  // For io alone.
+  const std::shared_ptr<const DatasetNode>& node() const { return node_; }
+
  private:
   Example First(int64_t batch_limit) const;
 
@@ -154,4 +233,4 @@ class Dataset {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_DATASET_H_
+#endif  // SLUICE_IO_PIPELINE_DATASET_H_

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "engine/ceil_div.h"
+#include "io/pipeline/dataset_node.h"
 
 namespace sluice {
 namespace {
@@ -172,8 +172,9 @@ Result<bool> BatchStream::Next(Example* batch) {
 }
 
 Result<int64_t> BatchStream::Skip(int64_t n) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n * rows_.n));
-  return drop_remainder_ ? passed / rows_.n : CeilDiv(passed, rows_.n);
+  SLUICE_ASSIGN_OR_RETURN(const int64_t passed,
+                          input_->Skip(Times(n, rows_.n)));
+  return BatchesOf(passed, rows_.n, drop_remainder_);
 }
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // Streams of examples: rows of tensors, maps, batches. Internal to io.
-#ifndef SLUICE_IO_EXAMPLE_STREAM_H_
-#define SLUICE_IO_EXAMPLE_STREAM_H_
+#ifndef SLUICE_IO_PIPELINE_EXAMPLE_STREAM_H_
+#define SLUICE_IO_PIPELINE_EXAMPLE_STREAM_H_
 
 #include <cstdint>
 #include <functional>
@@ -78,6 +78,8 @@ class RowStream : public Stream<Example>, public Batcher {
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* example) override;
   Result<int64_t> Skip(int64_t n) override { return order_->Skip(n); }
+  void Save(Mark* mark) const override { order_->Save(mark); }
+  Status Restore(MarkReader* mark) override { return order_->Restore(mark); }
   Result<int64_t> NextBatch(int64_t n, Example* batch) override;
 
  private:
@@ -93,6 +95,8 @@ class RowwiseMapStream : public Stream<Example>, public Batcher {
   Result<bool> Next(Example* example) override;
   Result<int64_t> Skip(int64_t n) override { return input_->Skip(n); }
   Status PassOver(int64_t n) override { return input_->PassOver(n); }
+  void Save(Mark* mark) const override { input_->Save(mark); }
+  Status Restore(MarkReader* mark) override { return input_->Restore(mark); }
   Result<int64_t> NextBatch(int64_t n, Example* batch) override;
 
  private:
@@ -118,6 +122,8 @@ class BatchStream : public Stream<Example> {
   Result<bool> Next(Example* batch) override;
   Result<int64_t> Skip(int64_t n) override;
   Status PassOver(int64_t n) override { return input_->PassOver(n); }
+  void Save(Mark* mark) const override { input_->Save(mark); }
+  Status Restore(MarkReader* mark) override { return input_->Restore(mark); }
 
  private:
   StreamPtr<Example> input_;
@@ -129,4 +135,4 @@ class BatchStream : public Stream<Example> {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_EXAMPLE_STREAM_H_
+#endif  // SLUICE_IO_PIPELINE_EXAMPLE_STREAM_H_

@@ -11,17 +11,22 @@
 #include "engine/json_object.h"
 #include "io/pipeline/dataset.h"
 #include "io/pipeline/dataset_node.h"
+#include "io/pipeline/mark.h"
 
 namespace sluice {
 namespace {
 
 constexpr char kPassedOver[] = "passed_over";
+constexpr char kMark[] = "at";
+constexpr char kBatch[] = "batch_size";
 
 // What SavePosition writes.
 struct Position {
   std::string pipeline;
   int64_t examples = 0;     // in the elements consumed, full ones counted
   int64_t passed_over = 0;  // bad ones before and within these
+  Mark mark;                // where counting would not do
+  int64_t batch_size = 0;   // 0: it does not matter
 };
 
 Result<Position> ReadPosition(const std::string& text) {
@@ -32,6 +37,12 @@ Result<Position> ReadPosition(const std::string& text) {
     SLUICE_ASSIGN_OR_RETURN(position.examples, json.Int("examples"));
     if (json.Has(kPassedOver)) {
       SLUICE_ASSIGN_OR_RETURN(position.passed_over, json.Int(kPassedOver));
+    }
+    if (json.Has(kBatch)) {
+      SLUICE_ASSIGN_OR_RETURN(position.batch_size, json.Int(kBatch));
+    }
+    if (json.Has(kMark)) {
+      SLUICE_ASSIGN_OR_RETURN(position.mark, json.Ints(kMark));
     }
     if (position.examples < 0 || position.passed_over < 0) {
       return InvalidArgument("a number of examples is negative");
@@ -68,7 +79,8 @@ Example WithoutRows(const Example& batch) {
 
 Iterator::Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit)
     : node_(std::move(node)),
-      stream_(node_->Open({.batch_limit = batch_limit})) {
+      stream_(node_->Open(
+          {.batch_limit = batch_limit, .marks = !node_->counted()})) {
   ThrowIfError(stream_->StartEpoch(0));
 }
 
@@ -77,14 +89,23 @@ Iterator& Iterator::operator=(Iterator&&) noexcept = default;
 Iterator::~Iterator() = default;
 
 Result<bool> Iterator::Next(Example* element) {
+  SLUICE_RETURN_IF_ERROR(error_);
   Result<bool> more = false;
-  SLUICE_RETURN_IF_ERROR(CatchErrors([&] { more = stream_->Next(element); }));
-  if (!more.ok() || !*more) return more;
+  error_ = CatchErrors([&] {
+    if (!node_->counted()) {
+      mark_.clear();
+      stream_->Save(&mark_);
+    }
+    more = stream_->Next(element);
+  });
+  if (error_.ok()) error_ = more.status();
+  if (error_.ok() && *more && IsEmptyShare(*element)) {
+    error_ = CatchErrors([&] { AddTensors(element); });
+  }
+  SLUICE_RETURN_IF_ERROR(error_);
+  if (!*more) return false;
   ++consumed_;
   passed_over_ += element->passed_over();
-  if (IsEmptyShare(*element)) {
-    SLUICE_RETURN_IF_ERROR(CatchErrors([&] { AddTensors(element); }));
-  }
   return true;
 }
 
@@ -97,8 +118,19 @@ void Iterator::AddTensors(Example* empty_share) {
 std::string Iterator::SavePosition() const {
   nlohmann::json position = {
       {"pipeline", node_->description()},
-      {"examples", consumed_ * node_->examples_per_element()}};
+      {"examples", Times(consumed_, node_->examples_per_element())}};
   if (passed_over_ > 0) position[kPassedOver] = passed_over_;
+  if (!node_->counted()) {
+    Mark mark = mark_;
+    if (error_.ok()) {
+      mark.clear();
+      stream_->Save(&mark);
+    }
+    position[kMark] = mark;
+  }
+  if (node_->reorders_batches()) {
+    position[kBatch] = node_->examples_per_element();
+  }
   return position.dump();
 }
 
@@ -110,17 +142,47 @@ Status Iterator::Restore(const std::string& position) {
         "start anew or use the same data and seed",
         saved.pipeline, node_->description()));
   }
-  const int64_t elements = saved.examples / node_->examples_per_element();
-  SLUICE_RETURN_IF_ERROR(stream_->StartEpoch(0));
-  consumed_ = 0;
-  SLUICE_ASSIGN_OR_RETURN(consumed_, stream_->Skip(elements));
-  if (consumed_ == elements) {
-    passed_over_ = saved.passed_over;
-    return stream_->PassOver(passed_over_);
+  if (node_->reorders_batches() && saved.batch_size > 0 &&
+      saved.batch_size != node_->examples_per_element()) {
+    return InvalidArgument(fmt::format(
+        "the position is of batches of {}, whose order is changed; it cannot "
+        "be restored for batches of {}",
+        saved.batch_size, node_->examples_per_element()));
   }
+  SLUICE_RETURN_IF_ERROR(GoToBegin());
+  Status status;
+  if (node_->counted()) {
+    status = SkipTo(saved.examples, saved.passed_over);
+  } else {
+    MarkReader mark(saved.mark);
+    status = stream_->Restore(&mark);
+    if (status.ok() && !mark.AtEnd()) {
+      status = InvalidArgument("the position has too many numbers");
+    }
+  }
+  if (!status.ok()) {
+    SLUICE_RETURN_IF_ERROR(GoToBegin());
+    return status;
+  }
+  consumed_ = saved.examples / node_->examples_per_element();
+  passed_over_ = saved.passed_over;
+  return {};
+}
+
+Status Iterator::GoToBegin() {
+  mark_.clear();
+  consumed_ = passed_over_ = 0;
+  error_ = stream_->StartEpoch(0);
+  return error_;
+}
+
+Status Iterator::SkipTo(int64_t examples, int64_t passed_over) {
+  const int64_t elements = examples / node_->examples_per_element();
+  SLUICE_ASSIGN_OR_RETURN(const int64_t skipped, stream_->Skip(elements));
+  if (skipped == elements) return stream_->PassOver(passed_over);
   return OutOfRange(
       fmt::format("the position is behind element {}, the dataset has {}",
-                  elements, consumed_));
+                  elements, skipped));
 }
 
 }  // namespace sluice

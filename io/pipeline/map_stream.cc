@@ -40,6 +40,17 @@ Result<int64_t> SerialAttempts::Skip(int64_t n) {
   return passed;
 }
 
+void SerialAttempts::Save(Mark* mark) const {
+  mark->push_back(static_cast<int64_t>(place_));
+  input_->Save(mark);
+}
+
+Status SerialAttempts::Restore(MarkReader* mark) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t place, mark->Next());
+  place_ = static_cast<uint64_t>(place);
+  return input_->Restore(mark);
+}
+
 ParallelAttempts::~ParallelAttempts() {
   Stop();
 }
@@ -50,14 +61,16 @@ void ParallelAttempts::Stop() {
     stop_ = true;
   }
   changed_.NotifyAll();
+  stop_input_->Set(true);
   for (std::thread& thread : running_) thread.join();
+  stop_input_->Set(false);
   running_.clear();
 }
 
 Status ParallelAttempts::StartEpoch(uint64_t epoch) {
   Stop();
   epoch_ = epoch;
-  place_ = 0;
+  place_ = first_ = 0;
   MutexLock lock(mutex_);
   ahead_.clear();
   error_ = {};
@@ -70,21 +83,43 @@ bool ParallelAttempts::MayRead() const {
   return !reading_ && ahead_.size() < most;
 }
 
-// Reads what comes next; `more` says whether there was anything.
+// Reads what comes next; `more` says whether there was anything. What is not
+// needed ends with its batch, since there a position may be saved.
 Status ParallelAttempts::ReadPiece(Piece* piece, bool* more) {
-  const auto row =
-      static_cast<int64_t>(place_ % static_cast<uint64_t>(needed_.n));
+  const auto row = static_cast<int64_t>((place_ - first_) %
+                                        static_cast<uint64_t>(needed_.n));
   if (row < needed_.begin || row >= needed_.end) {
-    const int64_t gap = row < needed_.begin ? needed_.begin - row
-                                            : needed_.n - row + needed_.begin;
-    SLUICE_ASSIGN_OR_RETURN(piece->passed, input_->Skip(gap));
+    const int64_t end = row < needed_.begin ? needed_.begin : needed_.n;
+    SLUICE_ASSIGN_OR_RETURN(piece->passed, input_->Skip(end - row));
     *more = piece->passed > 0;
     place_ += static_cast<uint64_t>(piece->passed);
-    return {};
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(*more, input_->Next(&piece->attempt.example));
+    piece->attempt.place = place_++;
   }
-  SLUICE_ASSIGN_OR_RETURN(*more, input_->Next(&piece->attempt.example));
-  piece->attempt.place = place_++;
+  if (marks_ && *more) SaveInput(&piece->end);
   return {};
+}
+
+void ParallelAttempts::SaveInput(Mark* mark) const {
+  mark->push_back(static_cast<int64_t>(place_));
+  input_->Save(mark);
+}
+
+void ParallelAttempts::Save(Mark* mark) const {
+  if (running_.empty()) {
+    SaveInput(mark);
+  } else {
+    SLUICE_CHECK(marks_);
+    mark->insert(mark->end(), mark_.begin(), mark_.end());
+  }
+}
+
+// A mark is where a batch ends, of whatever size batches were.
+Status ParallelAttempts::Restore(MarkReader* mark) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t place, mark->Next());
+  place_ = first_ = static_cast<uint64_t>(place);
+  return input_->Restore(mark);
 }
 
 void ParallelAttempts::Run() {
@@ -125,6 +160,8 @@ void ParallelAttempts::Run() {
 
 // Fewer threads than were wanted do the same.
 Status ParallelAttempts::Start() {
+  mark_.clear();
+  if (marks_) SaveInput(&mark_);
   try {
     for (int i = 0; i < threads_; ++i) {
       running_.emplace_back([this] { Run(); });
@@ -151,6 +188,7 @@ Result<bool> ParallelAttempts::Next(Attempt* attempt) {
   }
   SLUICE_CHECK(ahead_.front()->passed == 0);  // it was not to be needed
   *attempt = std::move(ahead_.front()->attempt);
+  mark_ = std::move(ahead_.front()->end);
   ahead_.pop_front();
   changed_.NotifyAll();
   return true;
@@ -177,6 +215,7 @@ Result<int64_t> ParallelAttempts::Skip(int64_t n) {
       first.passed -= passed;
       continue;
     }
+    mark_ = std::move(first.end);
     ahead_.pop_front();
     changed_.NotifyAll();
   }

@@ -1,7 +1,7 @@
 // Maps over streams of examples, on the caller's thread or on several. Internal
 // to io.
-#ifndef SLUICE_IO_MAP_STREAM_H_
-#define SLUICE_IO_MAP_STREAM_H_
+#ifndef SLUICE_IO_PIPELINE_MAP_STREAM_H_
+#define SLUICE_IO_PIPELINE_MAP_STREAM_H_
 
 #include <cstdint>
 #include <deque>
@@ -12,6 +12,7 @@
 
 #include "engine/thread_annotations.h"
 #include "io/pipeline/bad_examples.h"
+#include "io/pipeline/dataset_node.h"
 #include "io/pipeline/example_stream.h"
 
 namespace sluice {
@@ -35,6 +36,8 @@ class SerialAttempts : public Stream<Attempt> {
   Result<bool> Next(Attempt* attempt) override;
   Result<int64_t> Skip(int64_t n) override;
   Status PassOver(int64_t n) override { return input_->PassOver(n); }
+  void Save(Mark* mark) const override;
+  Status Restore(MarkReader* mark) override;
 
  private:
   StreamPtr<Example> input_;
@@ -47,21 +50,26 @@ class SerialAttempts : public Stream<Attempt> {
 // The same in the same order, mapped ahead on `threads` threads, which one by
 // one take an element from the input. They start with the first Next, and end
 // when the stream is moved, ends or is destroyed. Elements that are not
-// `needed` are passed over in the input and can only be skipped.
+// `needed` are passed over in the input, which was opened with `opening`, and
+// can only be skipped.
 class ParallelAttempts : public Stream<Attempt> {
  public:
   ParallelAttempts(StreamPtr<Example> input, KeyedMap fn, uint64_t seed,
-                   int threads, BatchRows needed)
+                   int threads, const Opening& opening)
       : input_(std::move(input)),
         fn_(std::move(fn)),
         seed_(seed),
         threads_(threads),
-        needed_(needed) {}
+        needed_(opening.needed),
+        marks_(opening.marks),
+        stop_input_(opening.stop) {}
   ~ParallelAttempts() override;
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Attempt* attempt) override;
   Result<int64_t> Skip(int64_t n) override;
   Status PassOver(int64_t n) override;
+  void Save(Mark* mark) const override;
+  Status Restore(MarkReader* mark) override;
 
  private:
   // A piece of the input, in its order: elements that are not needed, or one
@@ -70,6 +78,7 @@ class ParallelAttempts : public Stream<Attempt> {
     int64_t passed = 0;  // 0: one to be mapped
     Attempt attempt;
     bool mapped = false;
+    Mark end;  // where this stream is behind it
   };
   using PiecePtr = std::shared_ptr<Piece>;
 
@@ -78,17 +87,22 @@ class ParallelAttempts : public Stream<Attempt> {
   bool MayRead() const REQUIRES(mutex_);
   Status ReadPiece(Piece* piece, bool* more);
   void Stop();
+  void SaveInput(Mark* mark) const;
 
   // Of the thread that reads, while reading_ is set, else of the caller's.
   StreamPtr<Example> input_;
   uint64_t place_ = 0;  // of its next element
+  uint64_t first_ = 0;  // place of the first one of a batch
 
   const KeyedMap fn_;
   const uint64_t seed_;
   const int threads_;
   const BatchRows needed_;
+  const bool marks_;
+  const StopFlagPtr stop_input_;
   uint64_t epoch_ = 0;
   std::vector<std::thread> running_;
+  Mark mark_;  // where this stream is, while threads are running
 
   Mutex mutex_;
   CondVar changed_;
@@ -112,6 +126,8 @@ class MapStream : public Stream<Example> {
   Result<bool> Next(Example* example) override;
   Result<int64_t> Skip(int64_t n) override { return attempts_->Skip(n); }
   Status PassOver(int64_t n) override;
+  void Save(Mark* mark) const override { attempts_->Save(mark); }
+  Status Restore(MarkReader* mark) override { return attempts_->Restore(mark); }
 
  private:
   StreamPtr<Attempt> attempts_;
@@ -121,4 +137,4 @@ class MapStream : public Stream<Example> {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_MAP_STREAM_H_
+#endif  // SLUICE_IO_PIPELINE_MAP_STREAM_H_

@@ -15,7 +15,9 @@ void PrefetchStream::Stop() {
     stop_ = true;
   }
   changed_.NotifyAll();
+  stop_input_->Set(true);
   thread_.join();
+  stop_input_->Set(false);
 }
 
 Status PrefetchStream::StartEpoch(uint64_t epoch) {
@@ -30,10 +32,13 @@ Status PrefetchStream::StartEpoch(uint64_t epoch) {
 
 void PrefetchStream::Run() {
   for (;;) {
-    Example element;
+    Ready next;
     Result<bool> more = false;
     // Streams return errors, but memory may run out anywhere.
-    Status status = CatchErrors([&] { more = input_->Next(&element); });
+    Status status = CatchErrors([&] {
+      more = input_->Next(&next.element);
+      if (marks_ && more.ok() && *more) input_->Save(&next.end);
+    });
     if (status.ok()) status = more.status();
     MutexLock lock(mutex_);
     changed_.NotifyAll();
@@ -42,7 +47,7 @@ void PrefetchStream::Run() {
       ended_ = true;
       return;
     }
-    ready_.push_back(std::move(element));
+    ready_.push_back(std::move(next));
     while (!stop_ && ready_.size() >= depth_) changed_.Wait(mutex_);
     if (stop_) return;
   }
@@ -51,6 +56,8 @@ void PrefetchStream::Run() {
 Result<bool> PrefetchStream::Next(Example* element) {
   if (!started_) {
     started_ = true;
+    mark_.clear();
+    if (marks_) input_->Save(&mark_);
     thread_ = std::thread([this] { Run(); });
   }
   MutexLock lock(mutex_);
@@ -59,7 +66,8 @@ Result<bool> PrefetchStream::Next(Example* element) {
     if (!error_.ok()) return error_;
     return false;
   }
-  *element = std::move(ready_.front());
+  *element = std::move(ready_.front().element);
+  mark_ = std::move(ready_.front().end);
   ready_.pop_front();
   changed_.NotifyAll();
   return true;
@@ -67,6 +75,15 @@ Result<bool> PrefetchStream::Next(Example* element) {
 
 Result<int64_t> PrefetchStream::Skip(int64_t n) {
   return started_ ? Stream<Example>::Skip(n) : input_->Skip(n);
+}
+
+void PrefetchStream::Save(Mark* mark) const {
+  if (started_) {
+    SLUICE_CHECK(marks_);
+    mark->insert(mark->end(), mark_.begin(), mark_.end());
+  } else {
+    input_->Save(mark);
+  }
 }
 
 Status PrefetchStream::PassOver(int64_t n) {

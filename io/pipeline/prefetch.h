@@ -1,11 +1,12 @@
 // A stream computed ahead on a thread. Internal to io.
-#ifndef SLUICE_IO_PREFETCH_H_
-#define SLUICE_IO_PREFETCH_H_
+#ifndef SLUICE_IO_PIPELINE_PREFETCH_H_
+#define SLUICE_IO_PIPELINE_PREFETCH_H_
 
 #include <deque>
 #include <thread>
 
 #include "engine/thread_annotations.h"
+#include "io/pipeline/dataset_node.h"
 #include "io/pipeline/stream.h"
 
 namespace sluice {
@@ -15,13 +16,20 @@ namespace sluice {
 // it runs. An error is handed out after the elements before it.
 class PrefetchStream : public Stream<Example> {
  public:
-  PrefetchStream(StreamPtr<Example> input, int64_t depth)
-      : input_(std::move(input)), depth_(static_cast<size_t>(depth)) {}
+  // The input was opened with `opening`.
+  PrefetchStream(StreamPtr<Example> input, int64_t depth,
+                 const Opening& opening)
+      : input_(std::move(input)),
+        depth_(static_cast<size_t>(depth)),
+        marks_(opening.marks),
+        stop_input_(opening.stop) {}
   ~PrefetchStream() override;
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* element) override;
   Result<int64_t> Skip(int64_t n) override;
   Status PassOver(int64_t n) override;
+  void Save(Mark* mark) const override;
+  Status Restore(MarkReader* mark) override { return input_->Restore(mark); }
 
  private:
   void Run();
@@ -29,12 +37,19 @@ class PrefetchStream : public Stream<Example> {
 
   StreamPtr<Example> input_;
   const size_t depth_;
+  const bool marks_;
+  const StopFlagPtr stop_input_;
   std::thread thread_;
   bool started_ = false;  // in this epoch
+  Mark mark_;             // where this stream is, once it has started
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<Example> ready_ GUARDED_BY(mutex_);
+  struct Ready {
+    Example element;
+    Mark end;  // where this stream is behind it
+  };
+  std::deque<Ready> ready_ GUARDED_BY(mutex_);
   Status error_ GUARDED_BY(mutex_);
   bool ended_ GUARDED_BY(mutex_) = false;  // nothing will be added to ready_
   bool stop_ GUARDED_BY(mutex_) = false;
@@ -42,4 +57,4 @@ class PrefetchStream : public Stream<Example> {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PREFETCH_H_
+#endif  // SLUICE_IO_PIPELINE_PREFETCH_H_

@@ -3,8 +3,8 @@
 // The reordering ones are templates: over examples in general, and over row
 // numbers where the examples are rows of tensors in memory, so that nothing is
 // copied until Batch gathers its rows.
-#ifndef SLUICE_IO_STREAM_H_
-#define SLUICE_IO_STREAM_H_
+#ifndef SLUICE_IO_PIPELINE_STREAM_H_
+#define SLUICE_IO_PIPELINE_STREAM_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -15,8 +15,14 @@
 #include "engine/status.h"
 #include "io/counter_random.h"
 #include "io/pipeline/dataset.h"
+#include "io/pipeline/mark.h"
 
 namespace sluice {
+
+// The product of two numbers that are not negative, or the largest there is.
+constexpr int64_t Times(int64_t a, int64_t b) {
+  return b > 0 && a > INT64_MAX / b ? INT64_MAX : a * b;
+}
 
 // Elements in order. What it yields is a pure function of the epoch and of the
 // number of elements consumed in it. One thread at a time. After an error only
@@ -41,10 +47,25 @@ class Stream {
   // Passes over n examples that yielded no element: below a Batch, single
   // ones; below a map that passes over bad examples, elements of its input.
   virtual Status PassOver(int64_t n) { return Skip(n).status(); }
+
+  // Appends where it is in its epoch, which is behind what Next and Skip gave,
+  // whatever was read ahead. Not after an error.
+  virtual void Save(Mark* mark) const = 0;
+  // Goes there, of an equal stream in an equal epoch; only right after
+  // StartEpoch. kInvalidArgument for numbers that say no place.
+  virtual Status Restore(MarkReader* mark) = 0;
 };
 
 template <typename T>
 using StreamPtr = std::unique_ptr<Stream<T>>;
+
+// Skips exactly n elements, which were there when a position was saved.
+template <typename T>
+Status SkipAll(Stream<T>* stream, int64_t n) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t passed, stream->Skip(n));
+  if (passed == n) return {};
+  return OutOfRange("the position is behind the end of the input");
+}
 
 // 0, 1, ..., n - 1.
 class RangeStream : public Stream<int64_t> {
@@ -63,6 +84,11 @@ class RangeStream : public Stream<int64_t> {
     n = std::min(n, n_ - next_);
     next_ += n;
     return n;
+  }
+  void Save(Mark* mark) const override { mark->push_back(next_); }
+  Status Restore(MarkReader* mark) override {
+    SLUICE_ASSIGN_OR_RETURN(next_, mark->Next(0, n_));
+    return {};
   }
 
  private:
@@ -87,6 +113,14 @@ class TakeStream : public Stream<T> {
     n = std::min(n, left_);
     left_ -= n;
     return input_->Skip(n);
+  }
+  void Save(Mark* mark) const override {
+    mark->push_back(left_);
+    input_->Save(mark);
+  }
+  Status Restore(MarkReader* mark) override {
+    SLUICE_ASSIGN_OR_RETURN(left_, mark->Next(0, n_));
+    return input_->Restore(mark);
   }
 
  private:
@@ -121,6 +155,14 @@ class ShardStream : public Stream<T> {
     gap_ = count_ - 1;
     return ours;
   }
+  void Save(Mark* mark) const override {
+    mark->push_back(gap_);
+    input_->Save(mark);
+  }
+  Status Restore(MarkReader* mark) override {
+    SLUICE_ASSIGN_OR_RETURN(gap_, mark->Next(0, count_ - 1));
+    return input_->Restore(mark);
+  }
 
  private:
   StreamPtr<T> input_;
@@ -140,6 +182,7 @@ class ShuffleStream : public Stream<T> {
     random_ = CounterRandom(HashKey(seed_, epoch));
     buffer_.clear();
     filled_ = false;
+    drawn_ = 0;
     return input_->StartEpoch(epoch);
   }
   Result<bool> Next(T* element) override {
@@ -148,9 +191,17 @@ class ShuffleStream : public Stream<T> {
     std::swap(buffer_[random_.Below(static_cast<uint32_t>(buffer_.size()))],
               buffer_.back());
     *element = std::move(buffer_.back());
+    ++drawn_;
     SLUICE_ASSIGN_OR_RETURN(const bool more, input_->Next(&buffer_.back()));
     if (!more) buffer_.pop_back();
     return true;
+  }
+  // The buffer holds elements from anywhere before, so it is filled and drawn
+  // from again.
+  void Save(Mark* mark) const override { mark->push_back(drawn_); }
+  Status Restore(MarkReader* mark) override {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t drawn, mark->Next());
+    return SkipAll(this, drawn);
   }
 
  private:
@@ -171,17 +222,30 @@ class ShuffleStream : public Stream<T> {
   CounterRandom random_{0};
   std::vector<T> buffer_;
   bool filled_ = false;
+  int64_t drawn_ = 0;  // in the epoch
 };
+
+// Empty passes in a row after which a Repeat takes it that all are empty.
+inline constexpr int64_t kMostEmptyPasses = 100;
 
 // Passes number epoch * n ... epoch * n + n - 1 of the input, or all of them.
 template <typename T>
 class RepeatStream : public Stream<T> {
  public:
-  // n < 0: for ever. `size` is the input's cardinality.
-  RepeatStream(StreamPtr<T> input, int64_t n, int64_t size)
-      : input_(std::move(input)), n_(n), size_(size) {}
+  // n < 0: for ever. `size` is the input's cardinality, which may not be known;
+  // `passes_differ` says whether after an empty pass another one may have
+  // something.
+  RepeatStream(StreamPtr<T> input, int64_t n, int64_t size, bool passes_differ)
+      : input_(std::move(input)),
+        n_(n),
+        size_(size),
+        most_empty_(passes_differ ? kMostEmptyPasses : 1) {}
   Status StartEpoch(uint64_t epoch) override {
-    first_pass_ = n_ > 0 ? epoch * static_cast<uint64_t>(n_) : 0;
+    // No two passes of any epochs have the same number.
+    first_pass_ = n_ >= 0      ? epoch * static_cast<uint64_t>(n_)
+                  : epoch == 0 ? 0
+                               : HashKey(epoch, 0);
+    empty_ = 0;
     return StartPass(0);
   }
   Result<bool> Next(T* element) override {
@@ -191,16 +255,17 @@ class RepeatStream : public Stream<T> {
         ++in_pass_;
         return true;
       }
-      if (in_pass_ == 0 || size_ == kInfinite) return false;
-      SLUICE_RETURN_IF_ERROR(StartPass(pass_ + 1));
+      SLUICE_ASSIGN_OR_RETURN(const bool another, NextPass());
+      if (!another) return false;
     }
     return false;
   }
   Result<int64_t> Skip(int64_t n) override {
     if (n_ == 0 || size_ == 0) return 0;
     if (size_ == kInfinite) return input_->Skip(n);
+    if (size_ == kUnknownCardinality) return SkipPassByPass(n);
     const int64_t at = pass_ * size_ + in_pass_;
-    if (n_ >= 0) n = std::min(n, n_ * size_ - at);
+    if (n_ >= 0) n = std::min(n, Times(n_, size_) - at);
     if (n <= 0) return 0;
     const int64_t pass = (at + n) / size_;
     if (pass != pass_) SLUICE_RETURN_IF_ERROR(StartPass(pass));
@@ -212,17 +277,53 @@ class RepeatStream : public Stream<T> {
     }
     return n;
   }
+  void Save(Mark* mark) const override {
+    mark->push_back(pass_);
+    mark->push_back(in_pass_);
+    if (n_ < 0 || pass_ < n_) input_->Save(mark);
+  }
+  Status Restore(MarkReader* mark) override {
+    const int64_t most =
+        n_ < 0 ? MarkReader::kMost / std::max<int64_t>(size_, 1) : n_;
+    SLUICE_ASSIGN_OR_RETURN(const int64_t pass, mark->Next(0, most));
+    SLUICE_RETURN_IF_ERROR(StartPass(pass));
+    SLUICE_ASSIGN_OR_RETURN(in_pass_, mark->Next());
+    return n_ < 0 || pass < n_ ? input_->Restore(mark) : Status();
+  }
 
  private:
+  Result<int64_t> SkipPassByPass(int64_t n) {
+    int64_t left = n;
+    while (n_ < 0 || pass_ < n_) {
+      SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(left));
+      left -= passed;
+      in_pass_ += passed;
+      if (left == 0) break;
+      SLUICE_ASSIGN_OR_RETURN(const bool another, NextPass());
+      if (!another) break;
+    }
+    return n - left;
+  }
+  // Behind the end of a pass; false where none follows.
+  Result<bool> NextPass() {
+    if (size_ == kInfinite) return false;
+    empty_ = in_pass_ == 0 ? empty_ + 1 : 0;
+    if (empty_ >= most_empty_) return false;
+    SLUICE_RETURN_IF_ERROR(StartPass(pass_ + 1));
+    return n_ < 0 || pass_ < n_;
+  }
   Status StartPass(int64_t pass) {
     pass_ = pass;
     in_pass_ = 0;
+    if (n_ >= 0 && pass_ >= n_) return {};
     return input_->StartEpoch(first_pass_ + static_cast<uint64_t>(pass));
   }
 
   StreamPtr<T> input_;
   const int64_t n_;
   const int64_t size_;
+  const int64_t most_empty_;
+  int64_t empty_ = 0;  // passes in a row
   uint64_t first_pass_ = 0;
   int64_t pass_ = 0;
   int64_t in_pass_ = 0;  // elements consumed in it
@@ -230,4 +331,4 @@ class RepeatStream : public Stream<T> {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_STREAM_H_
+#endif  // SLUICE_IO_PIPELINE_STREAM_H_

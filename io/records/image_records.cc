@@ -98,35 +98,45 @@ Result<std::string> EncodeImageRecord(const ImageRecord& record) {
   return EncodeTfExample(features);
 }
 
-std::vector<std::string> FindImageRecordShards(const std::string& folder,
-                                               std::string_view part) {
+std::vector<std::string> FindImageShards(const ListedFolder& folder,
+                                         ShardKind kind,
+                                         std::string_view part) {
   for (const std::string_view spelling : SpellingsOf(part)) {
-    std::vector<std::string> shards = FindShards(folder, spelling);
+    std::vector<std::string> shards =
+        ShardsAmong(folder.names, kind, folder.path, spelling);
     if (!shards.empty()) return shards;
   }
   return {};
 }
 
-std::vector<std::string> ImageRecordShards(const std::string& folder,
-                                           std::string_view part) {
-  std::vector<std::string> shards = FindImageRecordShards(folder, part);
+std::vector<std::string> ImageShards(const ListedFolder& folder, ShardKind kind,
+                                     std::string_view part) {
+  std::vector<std::string> shards = FindImageShards(folder, kind, part);
   if (!shards.empty()) return shards;
-  throw Error(
-      Code::kNotFound,
-      fmt::format("no records in '{}': wanted files such as {}-00000-of-00008",
-                  folder, fmt::join(SpellingsOf(part), "-00000-of-00008 or ")));
+  const bool tars = kind == ShardKind::kTars;
+  const std::string rest = tars ? "-000000.tar" : "-00000-of-00008";
+  throw Error(Code::kNotFound,
+              fmt::format("no {} of \"{}\" in '{}': wanted files such as {}{}",
+                          tars ? "tar shards" : "records", part, folder.path,
+                          fmt::join(SpellingsOf(part), rest + " or "), rest));
 }
 
-bool HasImageRecords(const std::string& folder) {
-  if (!FileSystem::Posix().List(folder).ok()) return false;
-  return std::any_of(kImageRecordParts.begin(), kImageRecordParts.end(),
-                     [&](std::string_view part) {
-                       try {
-                         return !FindShards(folder, part).empty();
-                       } catch (const Error&) {  // a part, not a whole one
-                         return true;
-                       }
-                     });
+std::vector<std::string> ImageRecordShards(const std::string& folder,
+                                           std::string_view part) {
+  return ImageShards({folder, FileSystem::Posix().List(folder).ValueOrThrow()},
+                     ShardKind::kRecords, part);
+}
+
+bool HasImageShards(const ListedFolder& folder, ShardKind kind) {
+  return std::any_of(
+      kImageRecordParts.begin(), kImageRecordParts.end(),
+      [&](std::string_view part) {
+        try {
+          return !ShardsAmong(folder.names, kind, folder.path, part).empty();
+        } catch (const Error&) {  // a part, not a whole one
+          return true;
+        }
+      });
 }
 
 Result<std::vector<std::string>> ReadClassNames(const std::string& folder) {

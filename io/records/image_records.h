@@ -1,6 +1,6 @@
 // Pictures with their classes as TFRecord files of tf.Examples.
-#ifndef SLUICE_IO_IMAGE_RECORDS_H_
-#define SLUICE_IO_IMAGE_RECORDS_H_
+#ifndef SLUICE_IO_RECORDS_IMAGE_RECORDS_H_
+#define SLUICE_IO_RECORDS_IMAGE_RECORDS_H_
 
 #include <array>
 #include <cstdint>
@@ -43,16 +43,24 @@ Result<std::string> EncodeImageRecord(const ImageRecord& record);
 inline constexpr std::array<std::string_view, 4> kImageRecordParts = {
     "train", "validation", "val", "test"};
 
-// The shards (FindShards) of a part; empty where there are none. Where there
+// The names of the files of a folder, so that it need be listed only once.
+struct ListedFolder {
+  std::string path;
+  std::vector<std::string> names;
+};
+
+// The shards (ShardsAmong) of a part; empty where there are none. Where there
 // are none of "validation", those of "val", else those of "test", are meant.
 // Throws Error.
-std::vector<std::string> FindImageRecordShards(const std::string& folder,
-                                               std::string_view part);
+std::vector<std::string> FindImageShards(const ListedFolder& folder,
+                                         ShardKind kind, std::string_view part);
 // The same; kNotFound where there are none.
+std::vector<std::string> ImageShards(const ListedFolder& folder, ShardKind kind,
+                                     std::string_view part);
 std::vector<std::string> ImageRecordShards(const std::string& folder,
                                            std::string_view part);
 // Whether there is a shard of any part, be others missing or not.
-bool HasImageRecords(const std::string& folder);
+bool HasImageShards(const ListedFolder& folder, ShardKind kind);
 
 // The names of the classes, by label: the lines of labels.txt or else, as
 // TensorFlow Datasets calls it, of label.labels.txt or the only other
@@ -70,4 +78,4 @@ ImageRecords OpenImageRecords(const std::string& folder, std::string_view part,
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_IMAGE_RECORDS_H_
+#endif  // SLUICE_IO_RECORDS_IMAGE_RECORDS_H_

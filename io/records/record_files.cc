@@ -9,17 +9,14 @@
 #include <optional>
 #include <utility>
 
-#include "engine/thread_annotations.h"
-#include "engine/threads.h"
 #include "io/files/crc32c.h"
-#include "io/sources/datasets.h"
 #include "io/files/gzip.h"
+#include "io/files/open_files.h"
 #include "io/files/record.h"
+#include "io/sources/datasets.h"
 
 namespace sluice {
 namespace {
-
-constexpr size_t kMostOpen = 64;
 
 struct RecordFile {
   std::string path;
@@ -27,61 +24,25 @@ struct RecordFile {
   std::vector<uint64_t> offsets;  // of each record, and the end
 };
 
-std::string Place(const std::string& path, uint64_t offset) {
-  return fmt::format("'{}', byte {}", path, offset);
-}
-
-// The heads of records, in the order of the file. Of large records it reads
-// little more than these, of small ones many at once.
-class Window {
- public:
-  explicit Window(const ReadableFile& file) : file_(file) {}
-
-  // The bytes at `offset`, at least a head unless the file ends; valid until
-  // the next call.
-  Result<std::string_view> At(uint64_t offset) {
-    if (offset + kRecordHeadBytes > end_) {
-      const bool near = offset < end_ + bytes_.size();
-      bytes_.resize(near ? std::min(2 * bytes_.size(), kMost) : kLeast);
-      SLUICE_ASSIGN_OR_RETURN(
-          const size_t got, file_.ReadAt(offset, bytes_.data(), bytes_.size()));
-      begin_ = offset;
-      end_ = offset + got;
-    }
-    return std::string_view(bytes_).substr(offset - begin_, end_ - offset);
-  }
-
- private:
-  static constexpr size_t kLeast = 512;
-  static constexpr size_t kMost = size_t{64} << 10;
-
-  const ReadableFile& file_;
-  std::string bytes_;
-  uint64_t begin_ = 0, end_ = 0;  // in the file, of what was read
-};
-
 // An error where a file begins as compressed ones do.
 Status CheckPlain(std::string_view bytes) {
-  if (IsGzip(bytes)) {
-    return Unimplemented(
-        "the file is compressed by gzip; decompress it: gunzip < FILE > NEW");
-  }
-  // RFC 1950: the method is deflate, and 31 divides the first two bytes.
-  if (bytes.size() >= 2 && (bytes[0] & 0x0f) == 8 &&
-      (static_cast<uint8_t>(bytes[0]) * 256 + static_cast<uint8_t>(bytes[1])) %
-              31 ==
-          0) {
-    return Unimplemented(
-        "the file is compressed by zlib; decompress it: python3 -c 'import "
-        "sys, zlib; sys.stdout.buffer.write(zlib.decompress("
-        "sys.stdin.buffer.read()))' < FILE > NEW");
-  }
-  return {};
+  const Compression compression = CompressionOf(bytes);
+  if (compression == Compression::kNone) return {};
+  const bool gzip = compression == Compression::kGzip;
+  return Unimplemented(fmt::format(
+      "the file is compressed by {}: its records can only be read in order "
+      "(datasets::Records); for any other order decompress it: {} < FILE > NEW",
+      gzip ? "gzip" : "zlib",
+      gzip ? "gunzip"
+           : "python3 -c 'import sys, zlib; sys.stdout.buffer.write("
+             "zlib.decompress(sys.stdin.buffer.read()))'"));
 }
 
 // The length of the record at `offset`, all of which must be in the file.
-Result<uint64_t> LengthAt(Window& window, uint64_t offset, uint64_t size) {
-  SLUICE_ASSIGN_OR_RETURN(const std::string_view bytes, window.At(offset));
+Result<uint64_t> LengthAt(ForwardWindow& window, uint64_t offset,
+                          uint64_t size) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string_view bytes,
+                          window.At(offset, kRecordHeadBytes));
   auto length = RecordLength(bytes);
   if (!length.ok()) {
     // A whole record may begin like that, too.
@@ -96,12 +57,12 @@ Result<uint64_t> LengthAt(Window& window, uint64_t offset, uint64_t size) {
 }
 
 Status Walk(const ReadableFile& from, RecordFile* file) {
-  Window window(from);
+  ForwardWindow window(from);
   uint64_t at = 0;
   while (at < file->size) {
     const auto length = LengthAt(window, at, file->size);
     if (!length.ok()) {
-      return length.status().WithContext(Place(file->path, at));
+      return length.status().WithContext(PlaceInFile(file->path, at));
     }
     file->offsets.push_back(at);
     at += *length + kRecordFrameBytes;
@@ -144,7 +105,7 @@ std::optional<std::vector<uint64_t>> ParseIndex(std::string_view text,
 bool Fits(const std::vector<uint64_t>& offsets, const ReadableFile& from) {
   if (offsets.size() == 1) return true;
   // One of the same records in another order has the same size.
-  Window window(from);
+  ForwardWindow window(from);
   const uint64_t last = offsets.end()[-2];
   const auto length = LengthAt(window, last, from.size());
   return length.ok() && last + *length + kRecordFrameBytes == from.size();
@@ -184,55 +145,20 @@ struct RecordFiles::State {
     uint64_t offset;
     uint64_t bytes;  // of its frame
   };
-  using File = std::shared_ptr<const ReadableFile>;
 
-  FileSystem* file_system;
+  explicit State(FileSystem& file_system) : open(file_system) {}
+
   std::vector<RecordFile> files;
-  std::vector<int64_t> first;  // record of each file, and how many there are
-
-  Mutex mutex;
-  // By their place in `files`; the one used last comes first.
-  std::vector<std::pair<size_t, File>> open GUARDED_BY(mutex);
+  ItemNumbers numbers;
+  OpenFiles open;
 
   Record Find(int64_t record) const {
-    SLUICE_CHECK(record >= 0 && record < first.back());
-    // The last file that begins there: those before it are empty.
-    const auto after = std::upper_bound(first.begin(), first.end(), record);
-    const size_t file = after - first.begin() - 1;
+    const auto [file, i] = numbers.Find(record);
     const auto& offsets = files[file].offsets;
-    const size_t i = record - first[file];
     return {file, offsets[i], offsets[i + 1] - offsets[i]};
   }
-
-  File FindOpen(size_t file) {
-    MutexLock lock(mutex);
-    const auto found = std::find_if(open.begin(), open.end(), [&](auto& entry) {
-      return entry.first == file;
-    });
-    if (found == open.end()) return nullptr;
-    std::rotate(open.begin(), found, found + 1);
-    return open.front().second;
-  }
-
-  Result<File> Open(size_t file) {
-    if (File found = FindOpen(file)) return found;
-    // Without the lock, since it may take long: two threads may open the same
-    // file, which costs no more than that.
-    const auto& [path, size, offsets] = files[file];
-    // It was there before: not one bad record, which may be passed over.
-    auto reopened = file_system->OpenRead(path);
-    if (!reopened.ok()) return Unavailable(reopened.status().message());
-    auto opened = *std::move(reopened);
-    if (opened->size() != size) {
-      return Unavailable(
-          fmt::format("'{}' has changed: it has {} bytes, before it had {}",
-                      path, opened->size(), size));
-    }
-    File shared = std::move(opened);
-    MutexLock lock(mutex);
-    open.emplace(open.begin(), file, shared);
-    if (open.size() > kMostOpen) open.pop_back();
-    return shared;
+  Result<OpenFiles::File> Open(size_t file) {
+    return open.Get(file, files[file].path, files[file].size);
   }
 
   // Of records of the file, from its first to its last, what is behind their
@@ -242,7 +168,7 @@ struct RecordFiles::State {
     const std::vector<uint64_t>& offsets = files[file].offsets;
     const size_t records = offsets.size() - 1;
     if (records == 0) return {};
-    SLUICE_ASSIGN_OR_RETURN(const File opened, Open(file));
+    SLUICE_ASSIGN_OR_RETURN(const auto opened, Open(file));
     const size_t looked_at = std::min(kMost, records);
     for (size_t i = 0; i < looked_at; ++i) {
       const size_t after =
@@ -264,30 +190,20 @@ RecordFiles::~RecordFiles() = default;
 
 Result<std::shared_ptr<const RecordFiles>> RecordFiles::Open(
     std::vector<std::string> paths, int threads, FileSystem& files) {
-  auto state = std::make_unique<State>();
-  state->file_system = &files;
-  const auto count = static_cast<int64_t>(paths.size());
-  state->files.resize(count);
-  std::vector<Status> errors(count);
-  ThreadPool pool(static_cast<int>(
-      std::clamp<int64_t>(threads, 1, std::max<int64_t>(count, 1))));
-  pool.ParallelFor(count, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      state->files[i].path = std::move(paths[i]);
-      errors[i] = Learn(files, &state->files[i]);
-    }
-  });
-  for (const Status& error : errors) SLUICE_RETURN_IF_ERROR(error);
-  state->first = {0};
+  auto state = std::make_unique<State>(files);
+  state->files.resize(paths.size());
+  SLUICE_RETURN_IF_ERROR(ForEachFile(paths.size(), threads, [&](size_t i) {
+    state->files[i].path = std::move(paths[i]);
+    return Learn(files, &state->files[i]);
+  }));
   for (const RecordFile& file : state->files) {
-    const auto records = static_cast<int64_t>(file.offsets.size()) - 1;
-    state->first.push_back(state->first.back() + records);
+    state->numbers.AddFile(file.offsets.size() - 1);
   }
   return std::shared_ptr<const RecordFiles>(new RecordFiles(std::move(state)));
 }
 
 int64_t RecordFiles::size() const {
-  return state_->first.back();
+  return state_->numbers.size();
 }
 
 Result<std::string> RecordFiles::Read(int64_t record) const {
@@ -313,7 +229,7 @@ Result<std::string> RecordFiles::Read(int64_t record) const {
 
 std::string RecordFiles::PlaceOf(int64_t record) const {
   const State::Record at = state_->Find(record);
-  return Place(state_->files[at.file].path, at.offset);
+  return PlaceInFile(state_->files[at.file].path, at.offset);
 }
 
 Result<std::string> RecordFiles::Identity() const {
@@ -343,12 +259,16 @@ std::string RecordIndexText(const std::vector<uint64_t>& offsets,
 
 namespace datasets {
 
-Dataset RecordNumbers(const RecordFiles& records, const std::string& meaning) {
-  Tensor numbers(DType::kInt64, {records.size()});
+Dataset RecordNumbers(int64_t count, const std::string& identity) {
+  Tensor numbers(DType::kInt64, {count});
   std::iota(numbers.values<int64_t>().begin(), numbers.values<int64_t>().end(),
             0);
-  return FromTensors({{"record", std::move(numbers)}},
-                     records.Identity().ValueOrThrow() + meaning);
+  return FromTensors({{"record", std::move(numbers)}}, identity);
+}
+
+Dataset RecordNumbers(const RecordFiles& records, const std::string& meaning) {
+  return RecordNumbers(records.size(),
+                       records.Identity().ValueOrThrow() + meaning);
 }
 
 }  // namespace datasets

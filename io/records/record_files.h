@@ -1,6 +1,6 @@
 // The records of many TFRecord files (io/files/record.h), in any order.
-#ifndef SLUICE_IO_RECORD_FILES_H_
-#define SLUICE_IO_RECORD_FILES_H_
+#ifndef SLUICE_IO_RECORDS_RECORD_FILES_H_
+#define SLUICE_IO_RECORDS_RECORD_FILES_H_
 
 #include <cstdint>
 #include <memory>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/status.h"
-#include "io/pipeline/dataset.h"
 #include "io/files/file.h"
+#include "io/pipeline/dataset.h"
 
 namespace sluice {
 
@@ -63,6 +63,14 @@ std::vector<std::string> FindShards(const std::string& folder,
                                     std::string_view part,
                                     FileSystem& files = FileSystem::Posix());
 
+enum class ShardKind : uint8_t { kRecords, kTars };
+
+// FindShards or FindTarShards (io/records/tar_files.h) among these names of a
+// folder's files.
+std::vector<std::string> ShardsAmong(const std::vector<std::string>& names,
+                                     ShardKind kind, const std::string& folder,
+                                     std::string_view part);
+
 namespace datasets {
 
 // Where a record is, "record" (int64 []), in order; for a Dataset::Map that
@@ -71,8 +79,10 @@ namespace datasets {
 // be restored with others. Throws Error where the records cannot be read.
 Dataset RecordNumbers(const RecordFiles& records,
                       const std::string& meaning = "");
+// The same of `count` of anything, which `identity` tells apart.
+Dataset RecordNumbers(int64_t count, const std::string& identity);
 
 }  // namespace datasets
 }  // namespace sluice
 
-#endif  // SLUICE_IO_RECORD_FILES_H_
+#endif  // SLUICE_IO_RECORDS_RECORD_FILES_H_

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "io/records/record_files.h"
+#include "io/records/tar_files.h"
 
 namespace sluice {
 namespace {
@@ -14,7 +15,9 @@ namespace {
 // A shard's name around its number. Shards of one set differ in that alone.
 struct ShardName {
   std::string before, after;  // "train-" and "-of-00010"
-  int64_t number, count;
+  int64_t number = 0;
+  size_t digits = 0;  // of the number
+  std::optional<int64_t> count = {};
 };
 
 // These take the end of a text away, if it is that.
@@ -23,47 +26,76 @@ bool TakeEnd(std::string_view* text, std::string_view end) {
   text->remove_suffix(end.size());
   return true;
 }
-std::optional<int64_t> TakeDigits(std::string_view* text) {
-  constexpr size_t kFewest = 5;
+std::optional<int64_t> TakeDigits(std::string_view* text, size_t fewest) {
+  constexpr size_t kMost = 18;  // that are surely an int64_t
   const size_t begin = text->find_last_not_of("0123456789") + 1;
   const std::string_view digits = text->substr(begin);
+  if (digits.size() < fewest || digits.size() > kMost) return std::nullopt;
   int64_t number = 0;
-  const char* end = digits.data() + digits.size();
-  if (digits.size() < kFewest ||
-      std::from_chars(digits.data(), end, number).ec != std::errc()) {
-    return std::nullopt;
-  }
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
   text->remove_suffix(digits.size());
   return number;
 }
+// "train" or "old-train-" before it, of "train".
+bool TakePart(std::string_view* text, std::string_view part) {
+  return TakeEnd(text, part) && (text->empty() || text->ends_with('-'));
+}
 
-std::optional<ShardName> ParseShardName(std::string_view name,
-                                        std::string_view part) {
+std::optional<ShardName> ParseRecordShard(std::string_view name,
+                                          std::string_view part) {
   constexpr std::string_view kExtension = ".tfrecord";
+  constexpr size_t kFewest = 5;
   std::string_view rest = name;
   TakeEnd(&rest, kExtension);
-  const auto count = TakeDigits(&rest);
+  const auto count = TakeDigits(&rest, kFewest);
   if (!count || !TakeEnd(&rest, "-of-")) return std::nullopt;
   const std::string_view after = name.substr(rest.size());
-  const auto number = TakeDigits(&rest);
+  const auto number = TakeDigits(&rest, kFewest);
   if (!number || *number >= *count) return std::nullopt;
   const std::string_view before = rest;
   if (!TakeEnd(&rest, "-")) return std::nullopt;
   TakeEnd(&rest, kExtension);
-  if (TakeEnd(&rest, part) && (rest.empty() || rest.ends_with('-'))) {
-    return ShardName{std::string(before), std::string(after), *number, *count};
-  }
-  return std::nullopt;
+  if (!TakePart(&rest, part)) return std::nullopt;
+  return ShardName{std::string(before), std::string(after), *number,
+                   name.size() - before.size() - after.size(), count};
 }
 
-}  // namespace
+std::optional<ShardName> ParseTarShard(std::string_view name,
+                                       std::string_view part) {
+  constexpr size_t kFewest = 1;
+  std::string_view rest = name;
+  if (!TakeEnd(&rest, ".tar")) return std::nullopt;
+  std::string_view after = name.substr(rest.size());
+  auto number = TakeDigits(&rest, kFewest);
+  std::optional<int64_t> count;
+  if (number && TakeEnd(&rest, "-of-")) {
+    count = number;
+    after = name.substr(rest.size());
+    number = TakeDigits(&rest, kFewest);
+  }
+  if (!number || (count && *number >= *count)) return std::nullopt;
+  const std::string_view before = rest;
+  if (!TakeEnd(&rest, "-") || !TakePart(&rest, part)) return std::nullopt;
+  return ShardName{std::string(before), std::string(after), *number,
+                   name.size() - before.size() - after.size(), count};
+}
 
-std::vector<std::string> FindShards(const std::string& folder,
-                                    std::string_view part, FileSystem& files) {
+using Parse = std::optional<ShardName>(std::string_view name,
+                                       std::string_view part);
+
+// The names of a set by their numbers, and any of them.
+struct ShardSet {
   std::optional<ShardName> any;
   std::map<int64_t, std::string> shards;
-  for (const std::string& name : files.List(folder).ValueOrThrow()) {
-    const auto shard = ParseShardName(name, part);
+};
+
+ShardSet ReadSet(const std::vector<std::string>& names,
+                 const std::string& folder, std::string_view part,
+                 Parse* parse) {
+  ShardSet set;
+  auto& [any, shards] = set;
+  for (const std::string& name : names) {
+    const auto shard = parse(name, part);
     if (!shard) continue;
     if (!any) any = shard;
     const bool same =
@@ -76,27 +108,58 @@ std::vector<std::string> FindShards(const std::string& folder,
                               folder, part, shards.begin()->second, name));
     }
   }
-  if (!any) return {};
+  return set;
+}
+
+// Throws where shards are missing.
+void RequireAll(const std::string& folder, std::string_view part,
+                const ShardSet& set) {
   constexpr size_t kShown = 3;
-  const int64_t missing = any->count - static_cast<int64_t>(shards.size());
+  const auto& [any, shards] = set;
+  const int64_t count = any->count.value_or(shards.rbegin()->first + 1);
+  const int64_t missing = count - static_cast<int64_t>(shards.size());
+  if (missing == 0) return;
   std::vector<std::string> names;
-  for (int64_t i = 0; i < any->count && names.size() < kShown; ++i) {
+  for (int64_t i = 0; i < count && names.size() < kShown; ++i) {
     if (shards.contains(i)) continue;
-    names.push_back(fmt::format("{}{:05}{}", any->before, i, any->after));
+    names.push_back(
+        fmt::format("{}{:0{}}{}", any->before, i, any->digits, any->after));
   }
-  if (missing > 0) {
-    throw Error(
-        Code::kNotFound,
-        fmt::format(
-            "'{}' has {} of {} shards of '{}'; missing: {}{}", folder,
-            shards.size(), any->count, part, fmt::join(names, ", "),
-            missing > static_cast<int64_t>(names.size()) ? ", ..." : ""));
-  }
+  throw Error(
+      Code::kNotFound,
+      fmt::format("'{}' has {} of {} shards of '{}'; missing: {}{}", folder,
+                  shards.size(), count, part, fmt::join(names, ", "),
+                  missing > static_cast<int64_t>(names.size()) ? ", ..." : ""));
+}
+
+}  // namespace
+
+std::vector<std::string> ShardsAmong(const std::vector<std::string>& names,
+                                     ShardKind kind, const std::string& folder,
+                                     std::string_view part) {
+  const ShardSet set =
+      ReadSet(names, folder, part,
+              kind == ShardKind::kRecords ? ParseRecordShard : ParseTarShard);
+  if (!set.any) return {};
+  RequireAll(folder, part, set);
   std::vector<std::string> paths;
-  for (const auto& [number, name] : shards) {
+  for (const auto& [number, name] : set.shards) {
     paths.push_back(JoinPath(folder, name));
   }
   return paths;
+}
+
+std::vector<std::string> FindShards(const std::string& folder,
+                                    std::string_view part, FileSystem& files) {
+  return ShardsAmong(files.List(folder).ValueOrThrow(), ShardKind::kRecords,
+                     folder, part);
+}
+
+std::vector<std::string> FindTarShards(const std::string& folder,
+                                       std::string_view part,
+                                       FileSystem& files) {
+  return ShardsAmong(files.List(folder).ValueOrThrow(), ShardKind::kTars,
+                     folder, part);
 }
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
 // tf.Example, the usual payload of TFRecord files
 // (tensorflow/core/example/example.proto): features by name, each a list of
 // byte strings, of floats or of integers.
-#ifndef SLUICE_IO_TF_EXAMPLE_H_
-#define SLUICE_IO_TF_EXAMPLE_H_
+#ifndef SLUICE_IO_RECORDS_TF_EXAMPLE_H_
+#define SLUICE_IO_RECORDS_TF_EXAMPLE_H_
 
 #include <cstdint>
 #include <optional>
@@ -25,7 +25,6 @@ class TfExample {
  public:
   // kDataLoss for bytes that are no tf.Example: where protobuf's own parser
   // says so. Where a feature comes twice the last one counts, as there.
-  // kUnimplemented without protobuf.
   static Result<TfExample> Parse(std::string_view bytes);
 
   bool contains(std::string_view feature) const;
@@ -75,6 +74,12 @@ struct FeatureSpec {
 // kInvalidArgument naming the feature, what was got and what was wanted.
 Result<Example> ParseTfExample(std::string_view bytes,
                                std::span<const FeatureSpec> features);
+// The same of a batch: tensors [examples, ...], whose rows are equal to the
+// tensors ParseTfExample makes of each. A first dimension of kUnknown is that
+// of the longest, and what others have not is filled with `missing`, or zeros.
+// Errors name the example by its number in the batch.
+Result<Example> ParseTfExamples(std::span<const std::string_view> examples,
+                                std::span<const FeatureSpec> features);
 
 using TfFeature = std::variant<std::vector<std::string>, std::vector<float>,
                                std::vector<int64_t>>;
@@ -86,4 +91,4 @@ Result<std::string> EncodeTfExample(
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_TF_EXAMPLE_H_
+#endif  // SLUICE_IO_RECORDS_TF_EXAMPLE_H_

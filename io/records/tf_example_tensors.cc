@@ -1,124 +1,113 @@
-// The tensors of a tf.Example.
+// The tensors of tf.Examples.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "io/records/tf_example.h"
+#include "io/records/tf_example_column.h"
+#include "io/records/tf_example_wire.h"
 
 namespace sluice {
 namespace {
 
-bool AnyRows(const Shape& shape) {
-  return shape.rank() > 0 && shape[0] == kUnknown;
-}
+using tf_wire::ColumnNames;
+using tf_wire::FeatureColumn;
+using tf_wire::List;
 
-Status CheckSpec(const FeatureSpec& spec) {
-  const DType dtype = spec.dtype;
-  if (dtype != DType::kFloat32 && dtype != DType::kInt64 &&
-      dtype != DType::kUInt8) {
-    return InvalidArgument(fmt::format(
-        "feature '{}': wanted as {}, but features are float32, int64 or uint8",
-        spec.name, NameOf(dtype)));
+// The columns of a batch, filled example by example.
+class Columns {
+ public:
+  explicit Columns(std::span<const FeatureSpec> features)
+      : features_(features), names_(features) {}
+
+  // `examples` will come; without it, one, whose tensors have no dimension for
+  // them.
+  Status Start(std::optional<int64_t> examples) {
+    for (const FeatureSpec& spec : features_) {
+      SLUICE_ASSIGN_OR_RETURN(auto column, FeatureColumn::Make(spec));
+      SLUICE_RETURN_IF_ERROR(column->Start(examples));
+      columns_.push_back(std::move(column));
+    }
+    return {};
   }
-  Shape shape = spec.shape;
-  if (AnyRows(shape)) shape.set(0, 0);
-  if (std::any_of(shape.begin(), shape.end(), [](auto d) { return d < 0; })) {
-    return InvalidArgument(fmt::format(
-        "feature '{}': wanted of shape {}, but only the first dimension may be "
-        "unknown",
-        spec.name, spec.shape.ToString()));
+
+  Status Add(std::string_view example) {
+    size_t position = 0;
+    const bool valid = tf_wire::ForEachEntry(
+        example, 1,
+        [&](std::string_view entry) { return AddEntry(entry, position++); });
+    // Of the one or the other the parsed example knows what to say.
+    if (!valid) return TfExample::Parse(example).status();
+    for (const auto& column : columns_) {
+      Status status = column->EndRow();
+      if (status.ok()) continue;
+      if (status.code() != Code::kNotFound) return status;
+      return TfExample::Parse(example)
+          ->BytesList(features_[&column - columns_.data()].name)
+          .status();
+    }
+    return {};
   }
-  Status status = CheckTensorSize(dtype, shape);
-  if (status.ok() && spec.missing) status = CheckHolds(dtype, *spec.missing);
-  if (status.ok()) return status;
-  return status.WithContext(fmt::format("feature '{}'", spec.name));
-}
 
-// The tensor that a spec asks for, of the values there are.
-template <typename T>
-Status FromValues(const FeatureSpec& spec, std::span<const T> values,
-                  Tensor* out) {
-  const auto count = static_cast<int64_t>(values.size());
-  Shape shape = spec.shape;
-  if (AnyRows(shape)) {
-    const int64_t row = shape.elements(1, shape.rank());
-    shape.set(0, row > 0 ? count / row : 0);
+  Result<Example> Take() {
+    Example example;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      Tensor tensor;
+      SLUICE_RETURN_IF_ERROR(columns_[i]->Take(&tensor));
+      example.Set(features_[i].name, std::move(tensor));
+    }
+    return example;
   }
-  if (shape.elements() != count) {
-    return InvalidArgument(
-        fmt::format("feature '{}' holds {} {}, wanted {}{}", spec.name, count,
-                    spec.dtype == DType::kUInt8 ? "bytes" : "values",
-                    NameOf(spec.dtype), spec.shape.ToString()));
+
+ private:
+  // The name may come after the lists, so they are kept until the entry ends.
+  bool AddEntry(std::string_view entry, size_t position) {
+    lists_.clear();
+    std::string_view name;
+    const auto keep = [this](const List& list) {
+      lists_.push_back(list);
+      return true;
+    };
+    const auto keep_all = [&](std::string_view feature) {
+      return tf_wire::ForEachList(feature, keep);
+    };
+    if (!tf_wire::ParseEntry(entry, &name, keep_all)) return false;
+    size_t column = names_.Find(name, position);
+    if (column == ColumnNames::kNoColumn) {
+      return std::all_of(lists_.begin(), lists_.end(), tf_wire::IsList);
+    }
+    for (; column != ColumnNames::kNoColumn; column = names_.Next(column)) {
+      if (!columns_[column]->SetRow(lists_)) return false;
+    }
+    return true;
   }
-  *out = Tensor::Array<T>(shape, values);
-  return {};
-}
 
-// The tensor where there are none.
-Status Fill(const FeatureSpec& spec, Tensor* out) {
-  Shape shape = spec.shape;
-  if (AnyRows(shape)) shape.set(0, 0);
-  *out = Tensor::Full(spec.dtype, shape, *spec.missing);
-  return {};
-}
-
-// No values where the feature is not there and may be missing.
-template <typename T>
-Result<std::vector<T>> OrMissing(const FeatureSpec& spec,
-                                 Result<std::vector<T>> values) {
-  const bool missing = values.status().code() == Code::kNotFound;
-  if (missing && spec.missing) return std::vector<T>();
-  return values;
-}
-
-template <typename T>
-Status ParseNumbers(const FeatureSpec& spec, Result<std::vector<T>> found,
-                    Tensor* out) {
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<T> values,
-                          OrMissing(spec, std::move(found)));
-  if (values.empty() && spec.missing) return Fill(spec, out);
-  return FromValues<T>(spec, values, out);
-}
-
-Status ParseString(const FeatureSpec& spec, const TfExample& example,
-                   Tensor* out) {
-  SLUICE_ASSIGN_OR_RETURN(const auto strings,
-                          OrMissing(spec, example.BytesList(spec.name)));
-  if (strings.empty() && spec.missing) return Fill(spec, out);
-  if (strings.size() != 1) {
-    return InvalidArgument(fmt::format(
-        "feature '{}' holds {} byte strings, wanted one as {}{}", spec.name,
-        strings.size(), NameOf(spec.dtype), spec.shape.ToString()));
-  }
-  const auto* bytes = reinterpret_cast<const uint8_t*>(strings[0].data());
-  return FromValues<uint8_t>(spec, {bytes, strings[0].size()}, out);
-}
-
-Status ParseFeature(const FeatureSpec& spec, const TfExample& example,
-                    Tensor* out) {
-  SLUICE_RETURN_IF_ERROR(CheckSpec(spec));
-  switch (spec.dtype) {
-    case DType::kFloat32:
-      return ParseNumbers(spec, example.Floats(spec.name), out);
-    case DType::kInt64:
-      return ParseNumbers(spec, example.Ints(spec.name), out);
-    default:
-      return ParseString(spec, example, out);
-  }
-}
+  const std::span<const FeatureSpec> features_;
+  ColumnNames names_;
+  std::vector<std::unique_ptr<FeatureColumn>> columns_;
+  std::vector<List> lists_;
+};
 
 }  // namespace
 
 Result<Example> ParseTfExample(std::string_view bytes,
                                std::span<const FeatureSpec> features) {
-  SLUICE_ASSIGN_OR_RETURN(const TfExample parsed, TfExample::Parse(bytes));
-  Example example;
-  for (const FeatureSpec& spec : features) {
-    Tensor tensor;
-    SLUICE_RETURN_IF_ERROR(ParseFeature(spec, parsed, &tensor));
-    example.Set(spec.name, std::move(tensor));
+  Columns columns(features);
+  SLUICE_RETURN_IF_ERROR(columns.Start(std::nullopt));
+  SLUICE_RETURN_IF_ERROR(columns.Add(bytes));
+  return columns.Take();
+}
+
+Result<Example> ParseTfExamples(std::span<const std::string_view> examples,
+                                std::span<const FeatureSpec> features) {
+  Columns columns(features);
+  SLUICE_RETURN_IF_ERROR(columns.Start(static_cast<int64_t>(examples.size())));
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const Status status = columns.Add(examples[i]);
+    if (!status.ok()) return status.WithContext(fmt::format("example {}", i));
   }
-  return example;
+  return columns.Take();
 }
 
 }  // namespace sluice

@@ -3,8 +3,8 @@
 //   file   := record+
 //   record := label (1 byte, 0..9), red, green, blue (1,024 bytes each: 32 rows
 //             of 32 pixels)
-#ifndef SLUICE_IO_CIFAR_H_
-#define SLUICE_IO_CIFAR_H_
+#ifndef SLUICE_IO_SOURCES_CIFAR_H_
+#define SLUICE_IO_SOURCES_CIFAR_H_
 
 #include <string>
 #include <vector>
@@ -26,4 +26,4 @@ Result<Example> ReadCifar10(const std::vector<std::string>& paths,
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_CIFAR_H_
+#endif  // SLUICE_IO_SOURCES_CIFAR_H_

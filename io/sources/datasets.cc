@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "io/sources/cifar.h"
 #include "io/pipeline/dataset_node.h"
+#include "io/sources/cifar.h"
 #include "io/sources/digits.h"
 #include "io/sources/idx.h"
 
@@ -20,7 +20,7 @@ class RowsNode : public DatasetNode {
   }
   int64_t cardinality() const override { return rows_->size(); }
   int64_t examples_per_epoch() const override { return rows_->size(); }
-  std::string description() const override {
+  std::string Describe(bool /*stages*/) const override {
     return fmt::format("{}[{}]", name_, rows_->size());
   }
   std::shared_ptr<const Rows> rows() const override { return rows_; }

@@ -1,6 +1,7 @@
-// How people write the digits: skeletons for io/sources/digits.h. Internal to io.
-#ifndef SLUICE_IO_DIGIT_STROKES_H_
-#define SLUICE_IO_DIGIT_STROKES_H_
+// How people write the digits: skeletons for io/sources/digits.h. Internal to
+// io.
+#ifndef SLUICE_IO_SOURCES_DIGIT_STROKES_H_
+#define SLUICE_IO_SOURCES_DIGIT_STROKES_H_
 
 #include <span>
 
@@ -22,4 +23,4 @@ std::span<const Glyph> GlyphsOf(int digit);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_DIGIT_STROKES_H_
+#endif  // SLUICE_IO_SOURCES_DIGIT_STROKES_H_

@@ -1,8 +1,8 @@
 // Synthetic handwritten-like digits, for trying things without data: strokes
 // of a few writing variants per digit, bent and transformed at random, drawn
 // anti-aliased. All arithmetic is on integers: the same bytes everywhere.
-#ifndef SLUICE_IO_DIGITS_H_
-#define SLUICE_IO_DIGITS_H_
+#ifndef SLUICE_IO_SOURCES_DIGITS_H_
+#define SLUICE_IO_SOURCES_DIGITS_H_
 
 #include <cstdint>
 
@@ -25,4 +25,4 @@ Digits DrawDigits(int64_t count, uint64_t seed);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_DIGITS_H_
+#endif  // SLUICE_IO_SOURCES_DIGITS_H_

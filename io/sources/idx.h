@@ -6,8 +6,8 @@
 //   rank  := uint8
 //   dim   := uint32, big-endian; `rank` of them
 //   data  := product(dim) elements, big-endian, row-major; the file ends there
-#ifndef SLUICE_IO_IDX_H_
-#define SLUICE_IO_IDX_H_
+#ifndef SLUICE_IO_SOURCES_IDX_H_
+#define SLUICE_IO_SOURCES_IDX_H_
 
 #include <string>
 #include <string_view>
@@ -28,4 +28,4 @@ Result<Tensor> ParseIdx(std::string_view bytes, const std::string& path);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_IDX_H_
+#endif  // SLUICE_IO_SOURCES_IDX_H_

@@ -13,9 +13,9 @@
 #include "io/counter_random.h"
 #include "io/files/crc32c.h"
 #include "io/files/csv.h"
-#include "io/sources/datasets.h"
 #include "io/files/file.h"
 #include "io/images/image.h"
+#include "io/sources/datasets.h"
 
 namespace sluice {
 namespace {

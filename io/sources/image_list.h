@@ -1,6 +1,6 @@
 // Lists of image files with their classes.
-#ifndef SLUICE_IO_IMAGE_LIST_H_
-#define SLUICE_IO_IMAGE_LIST_H_
+#ifndef SLUICE_IO_SOURCES_IMAGE_LIST_H_
+#define SLUICE_IO_SOURCES_IMAGE_LIST_H_
 
 #include <cstdint>
 #include <memory>
@@ -79,4 +79,4 @@ Dataset Indices(const ImageList& list, const std::string& identity);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_IMAGE_LIST_H_
+#endif  // SLUICE_IO_SOURCES_IMAGE_LIST_H_

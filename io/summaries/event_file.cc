@@ -8,9 +8,9 @@
 #include <chrono>
 #include <iterator>
 
-#include "io/summaries/event_proto.h"
-#include "io/images/png.h"
 #include "io/files/record.h"
+#include "io/images/png.h"
+#include "io/summaries/event_proto.h"
 
 namespace sluice {
 namespace {

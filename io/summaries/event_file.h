@@ -4,8 +4,8 @@
 // tensorflow.Event (io/proto/event.proto); the first says "brain.Event:2".
 // Built without protobuf every function returns kUnimplemented; without libpng
 // Image does.
-#ifndef SLUICE_IO_EVENT_FILE_H_
-#define SLUICE_IO_EVENT_FILE_H_
+#ifndef SLUICE_IO_SUMMARIES_EVENT_FILE_H_
+#define SLUICE_IO_SUMMARIES_EVENT_FILE_H_
 
 #include <cstdint>
 #include <memory>
@@ -93,4 +93,4 @@ Result<EventFile> ParseEvents(std::string_view bytes);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_EVENT_FILE_H_
+#endif  // SLUICE_IO_SUMMARIES_EVENT_FILE_H_

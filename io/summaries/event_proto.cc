@@ -6,8 +6,8 @@
 
 #include <climits>
 
-#include "io/summaries/histogram.h"
 #include "io/proto/event.pb.h"
+#include "io/summaries/histogram.h"
 
 namespace sluice {
 namespace {

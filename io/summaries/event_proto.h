@@ -1,7 +1,7 @@
 // Serialised tensorflow.Event messages. Internal to io; the only place that
 // knows protobuf. Without it every function returns kUnimplemented.
-#ifndef SLUICE_IO_EVENT_PROTO_H_
-#define SLUICE_IO_EVENT_PROTO_H_
+#ifndef SLUICE_IO_SUMMARIES_EVENT_PROTO_H_
+#define SLUICE_IO_SUMMARIES_EVENT_PROTO_H_
 
 #include <string>
 #include <string_view>
@@ -35,4 +35,4 @@ Result<std::vector<EventRecord>> DecodeEvent(std::string_view bytes);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_EVENT_PROTO_H_
+#endif  // SLUICE_IO_SUMMARIES_EVENT_PROTO_H_

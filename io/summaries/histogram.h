@@ -1,6 +1,6 @@
 // The distribution of a tensor's values. Internal to io.
-#ifndef SLUICE_IO_HISTOGRAM_H_
-#define SLUICE_IO_HISTOGRAM_H_
+#ifndef SLUICE_IO_SUMMARIES_HISTOGRAM_H_
+#define SLUICE_IO_SUMMARIES_HISTOGRAM_H_
 
 #include <vector>
 
@@ -26,4 +26,4 @@ Histogram HistogramOf(const Tensor& values);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_HISTOGRAM_H_
+#endif  // SLUICE_IO_SUMMARIES_HISTOGRAM_H_

@@ -109,13 +109,15 @@ void Reporter::Note(std::string_view line) {
 
 void Reporter::Evaluating(int64_t done, int64_t all) {
   const Clock::time_point now = Clock::now();
-  if (!std::exchange(evaluating_, done < all)) shown_ = now;
+  const bool known = all >= 0;
+  if (!std::exchange(evaluating_, !known || done < all)) shown_ = now;
   const Clock::duration interval = IsTerminal() ? kStatusRenewal : interval_;
   // What is shown at its end is its result.
   if (!evaluating_ || now - shown_ < interval) return;
   shown_ = now;
-  const std::string line = fmt::format("evaluating: {} of {} examples",
-                                       WithThousands(done), WithThousands(all));
+  const std::string line =
+      fmt::format("evaluating: {}{} examples", WithThousands(done),
+                  known ? " of " + WithThousands(all) : "");
   if (IsTerminal()) {
     SetStatus(line);
   } else {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "io/pipeline/bad_examples.h"
 #include "io/example.h"
+#include "io/pipeline/bad_examples.h"
 
 namespace sluice {
 

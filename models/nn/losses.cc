@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
+#include "graph/ops/array.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/index.h"
 #include "graph/ops/reduce.h"
@@ -14,16 +17,21 @@ Output MeanAt(const Operand& of, const Output& x) {
   return Mean(Operand(x, of.location()));
 }
 
-void CheckOnePerClass(const std::vector<double>& weights,
+// For messages, `loss` is what the caller called.
+void CheckOnePerClass(std::string_view loss, const std::vector<double>& weights,
                       const Operand& logits) {
   const int64_t classes = logits.tensor().shape()[-1];
   const auto count = static_cast<int64_t>(weights.size());
   if (classes == kUnknown || classes == count) return;
   throw Error(Code::kInvalidArgument,
-              fmt::format("SparseSoftmaxCrossEntropy: {} class weights for the "
-                          "{} classes of '{}' ({})",
-                          count, classes, logits.tensor().name(),
+              fmt::format("{}: {} class weights for the {} classes of "
+                          "'{}' ({})",
+                          loss, count, classes, logits.tensor().name(),
                           FormatLocation(logits.location())));
+}
+
+Output CastTo(DType dtype, const Output& x) {
+  return x.dtype() == dtype ? x : Cast(x, dtype);
 }
 
 }  // namespace
@@ -34,12 +42,33 @@ Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
   const Output losses =
       sluice::SparseSoftmaxCrossEntropy(logits, labels, options);
   if (class_weights.empty()) return MeanAt(logits, losses);
-  CheckOnePerClass(class_weights, logits);
+  CheckOnePerClass("SparseSoftmaxCrossEntropy", class_weights, logits);
   LocationScope location(logits.graph(), logits.location());
   const Output weights = ClassWeightsOf(labels, class_weights);
-  return WeightedMean(losses, losses.dtype() == weights.dtype()
-                                  ? weights
-                                  : Cast(weights, losses.dtype()));
+  return WeightedMean(losses, CastTo(losses.dtype(), weights));
+}
+
+Output MixedSoftmaxCrossEntropy(Operand logits, const MixedLabels& labels,
+                                const CrossEntropyOptions& options,
+                                const std::vector<double>& class_weights) {
+  LocationScope location(logits.graph(), logits.location());
+  const auto losses_for = [&](const Output& of) {
+    return sluice::SparseSoftmaxCrossEntropy(logits, of, options);
+  };
+  const Output losses = losses_for(labels.label);
+  const Output others = losses_for(labels.other);
+  const Output share = CastTo(losses.dtype(), labels.share);
+  if (class_weights.empty()) {
+    return Mean((1 - share) * losses + share * others);
+  }
+  CheckOnePerClass("MixedSoftmaxCrossEntropy", class_weights, logits);
+  const auto weights_for = [&](const Output& of) {
+    return CastTo(losses.dtype(), ClassWeightsOf(of, class_weights));
+  };
+  return WeightedMean(Concat({losses, others}, 0),
+                      Concat({(1 - share) * weights_for(labels.label),
+                              share * weights_for(labels.other)},
+                             0));
 }
 
 Output SoftmaxCrossEntropy(Operand logits, Operand labels,

@@ -20,6 +20,19 @@ namespace sluice::losses {
 Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
                                  const CrossEntropyOptions& options = {},
                                  const std::vector<double>& class_weights = {});
+// Labels of examples that are mixtures of two (io/images/mix.h), all [n]:
+// `share`, floating point, is how much the one of label `other` has, 0 to 1.
+struct MixedLabels {
+  Output label, other;
+  Output share;
+};
+// SoftmaxCrossEntropy with the probabilities (1 - share) * onehot(label) +
+// share * onehot(other), without making them. With class weights the
+// WeightedMean over both losses of each example, each by the class's weight
+// times its part of the example: mixtures with nothing have the loss above.
+Output MixedSoftmaxCrossEntropy(Operand logits, const MixedLabels& labels,
+                                const CrossEntropyOptions& options = {},
+                                const std::vector<double>& class_weights = {});
 // Of logits and probabilities of one shape [n, classes].
 Output SoftmaxCrossEntropy(Operand logits, Operand labels,
                            const CrossEntropyOptions& options = {});

@@ -34,8 +34,12 @@ Example Part(const Example& batch, int64_t first, int64_t count) {
 }
 
 std::vector<Example> Read(const Dataset& input, int64_t batches) {
-  const int64_t pass = CeilDiv(input.examples_per_epoch(), input.batch_size());
-  int64_t left = input.examples_per_epoch();
+  // Where nobody knows how many there are, what is read tells, of an input that
+  // ends; of one that repeats as many are read as were asked for.
+  const int64_t examples = input.examples_per_epoch();
+  int64_t left = examples < 0 ? INT64_MAX : examples;
+  const int64_t pass =
+      examples < 0 ? INT64_MAX : CeilDiv(examples, input.batch_size());
   std::vector<Example> read;
   Iterator iterator = input.MakeIterator();
   Example batch;
@@ -61,10 +65,17 @@ std::string PipelineOf(const Dataset& input) {
 // not do: a Repeat behind it tells the stages before which pass it is, and
 // these shuffle and augment anew; nor can it follow a map that may pass over
 // bad examples.
-Dataset Kept(const Dataset& input, int64_t batches) {
+Dataset Kept(const Dataset& input, int64_t batches, int64_t workers) {
   const int64_t size = input.batch_size();
   const auto kept =
       std::make_shared<const std::vector<Example>>(Read(input, batches));
+  for (size_t i = 0; workers > 1 && i + 1 < kept->size(); ++i) {
+    if (RowsOf((*kept)[i]) == size) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("the first batches are for one process where their "
+                            "sizes differ: batch {} has {} examples of {}",
+                            i + 1, RowsOf((*kept)[i]), size));
+  }
   // Batches of numbers, each of which stands for an example, so that the
   // dataset knows how many examples a batch and a pass have. Only the last may
   // be smaller: one in the middle counts as full.
@@ -102,7 +113,7 @@ TrainerSpec OverfitBatches(const TrainerSpec& spec, int64_t batches) {
   TrainerSpec out = spec;
   out.input = [input = spec.input, batches](const RunContext& run) {
     if (run.mode == Mode::kPredict) return input(run);
-    const Dataset kept = Kept(input(ForTraining(run)), batches);
+    const Dataset kept = Kept(input(ForTraining(run)), batches, run.size);
     return run.training() ? kept.Repeat() : kept;
   };
   out.evaluated_on = [](const RunContext&) { return std::string("training"); };
@@ -117,7 +128,7 @@ TrainerSpec FirstBatches(const TrainerSpec& spec, int64_t batches) {
     const Dataset whole = input(run);
     // One that never ends is a fault, which the trainer tells.
     const bool stays = run.training() || whole.cardinality() == kInfinite;
-    return stays ? whole : Kept(whole, batches);
+    return stays ? whole : Kept(whole, batches, run.size);
   };
   return out;
 }

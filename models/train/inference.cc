@@ -43,7 +43,7 @@ const double* Evaluation::Find(std::string_view name) const {
 }
 
 int64_t FullBatch(const Dataset& input) {
-  return input.cardinality() == kInfinite
+  return input.cardinality() < 0
              ? input.batch_size()
              : std::min(input.batch_size(), input.examples_per_epoch());
 }

@@ -18,8 +18,8 @@ class Reporter {
   virtual ~Reporter() = default;
   // One line, without its end.
   virtual void Note(std::string_view line) = 0;
-  // How many examples of an evaluation are done. Called after each batch; who
-  // shows it chooses how often.
+  // How many examples of an evaluation are done, of how many (negative: nobody
+  // knows yet). Called after each batch; who shows it chooses how often.
   virtual void Evaluating(int64_t /*done*/, int64_t /*all*/) {}
 };
 

@@ -262,12 +262,17 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   if (missed && run.step() < run.total_steps()) evaluate_when_due();
   Agreement::Decision next = decide();
   if (!next.stop.empty()) run.Stop(next.stop);
+  std::string cache_trouble;
   while (!run.stopped() && run.step() < run.total_steps()) {
     if (!run.Step(next.measure)) {
       run.Stop(fmt::format("the input ended after {} steps", run.step()));
       break;
     }
     for (Hook* hook : hooks) hook->AfterStep(run);
+    if (next.measure && cache_trouble.empty()) {
+      cache_trouble = run.input().CacheTrouble();
+      if (!cache_trouble.empty()) options_.Note(cache_trouble);
+    }
     evaluate_when_due();
     next = decide();
     if (!next.stop.empty()) run.Stop(next.stop);

@@ -131,6 +131,19 @@ void Timed(double* seconds, const std::function<void()>& fn) {
           .count();
 }
 
+// All steps are one epoch of an input whose size only its end tells.
+double StepsPerEpoch(const Dataset& input, const RunContext& run) {
+  const int64_t examples = input.examples_per_epoch();
+  if (examples >= 0) {
+    return static_cast<double>(examples) / static_cast<double>(run.batch_size);
+  }
+  if (run.steps > 0) return static_cast<double>(run.steps);
+  throw Error(Code::kInvalidArgument,
+              "how many examples the input has is not known before they are "
+              "read: give the number of steps (--steps), or that of examples "
+              "with Dataset::ExpectSize");
+}
+
 }  // namespace
 
 SaveEvery ParseSaveEvery(const std::string& text) {
@@ -172,8 +185,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                             "not negative, got {} and {}",
                             context_.batch_size, context_.epochs));
   }
-  context_.steps_per_epoch = static_cast<double>(input_.examples_per_epoch()) /
-                             static_cast<double>(context_.batch_size);
+  context_.steps_per_epoch = StepsPerEpoch(input_, context_);
   if (context_.steps > 0) {
     context_.epochs =
         static_cast<double>(context_.steps) / context_.steps_per_epoch;

@@ -105,6 +105,7 @@ class TrainingRun {
   // Where it stands.
   // Steps completed, resumed ones too; of the last only the batch may be.
   int64_t step() const { return step_; }
+  const Dataset& input() const { return input_; }  // this worker's
   int64_t total_steps() const { return context_.total_steps(); }
   double epoch() const {
     return static_cast<double>(step_) / context_.steps_per_epoch;

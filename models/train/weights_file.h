@@ -53,8 +53,9 @@ Result<LoadedWeights> LoadWeightsWith(Session& session,
 Status LoadWeights(Session& session, const std::vector<Output>& variables,
                    const std::string& path);
 
-// The tensors of a file in PyTorch's own format (io/checkpoints/pth.h) or else in that of
-// safetensors, whoever wrote it. The errors are those of the two readers.
+// The tensors of a file in PyTorch's own format (io/checkpoints/pth.h) or else
+// in that of safetensors, whoever wrote it. The errors are those of the two
+// readers.
 Result<std::vector<NamedTensor>> ReadWeightTensors(const std::string& path);
 
 // Names and dimensions of the right-hand side of the table.

@@ -395,7 +395,7 @@ TEST_CASE("a second part has the classes of the first") {
   WriteFile(folder / "numbers/labels.csv", "x.png,4\ny.png,1\n");
   const Strings numbers = {"make", folder / "numbers", folder / "mixed"};
   CHECK(testing::Contains(RunData(numbers).out,
-                          "/mixed/train: 2 records of labels 1 to 4 ("));
+                          "/mixed/train: 2 records of labels 1 to 4,"));
   const Json object = DataObject(numbers);
   CHECK(object["least_label"] == 1);
   CHECK(object["most_label"] == 4);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "io/sources/digits.h"
 #include "io/images/png.h"
+#include "io/sources/digits.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 

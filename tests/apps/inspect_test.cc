@@ -15,8 +15,8 @@
 #include <sstream>
 
 #include "io/checkpoints/checkpoint.h"
-#include "io/files/fault_file_system.h"
 #include "io/checkpoints/safetensors.h"
+#include "io/files/fault_file_system.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
-#include "io/records/image_records.h"
 #include "io/files/record.h"
+#include "io/records/image_records.h"
 #include "tests/support/resnet50_program.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF

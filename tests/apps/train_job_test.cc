@@ -158,7 +158,8 @@ TEST_CASE("a job that is interrupted or killed goes on as if it had not been") {
     const auto steps =
         CheckpointManager::ForReading(folder / "parts").Steps().ValueOrThrow();
     REQUIRE(!steps.empty());
-    CHECK(steps.back() > saved);
+    // One that is killed may have written nothing since it began.
+    CHECK(steps.back() >= (signal == SIGKILL ? saved : saved + 1));
     saved = static_cast<int>(steps.back());
   }
   CHECK(saved == 400);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
-#include "io/sources/datasets.h"
 #include "io/files/file.h"
+#include "io/sources/datasets.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 

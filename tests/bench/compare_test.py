@@ -27,10 +27,20 @@ if not plan["rates"]:
     sys.exit("usage: ...\\nthere is no such model")
 print(json.dumps({"ready": True}), flush=True)
 # The first run finds that a block is of two steps.
-for rate, line in zip([5] + plan["rates"], sys.stdin):
-    steps = int(line.split()[1])
+rates = [5] + plan["rates"]
+for line in sys.stdin:
+    if not rates:
+        break
+    rate, steps = rates.pop(0), int(line.split()[1])
     if rate != 5:
         note_turn()
+    if plan.get("answers_when_gone") and not rates:
+        side = os.getpid()
+        if os.fork() == 0:
+            while os.getppid() == side:
+                time.sleep(0.01)
+        else:
+            os.kill(side, signal.SIGKILL)
     print(json.dumps({"seconds": steps / rate, "steps": steps}), flush=True)
 sys.exit("std::bad_alloc")
 """
@@ -46,7 +56,7 @@ for op, seconds in plan["kernels"].items():
                       "seconds": seconds[turns.count(build.name) - 1]}))
 """
 COMMON = """#!{python}
-import json, os, pathlib, sys
+import json, os, pathlib, signal, sys, time
 build = pathlib.Path(__file__).parent.parent
 plan = json.loads((build / "plan.json").read_text())
 def note_turn():
@@ -180,6 +190,12 @@ class Against(unittest.TestCase):
         self.build("old", rates=[100] * 2)
         self.one_line(self.compare_mlp(), "old ended in the middle of a")
         self.assertIn("std::bad_alloc", self.errors)
+        self.no_process_is_left()
+
+    def test_a_side_that_is_gone_has_no_memory_to_compare(self):
+        self.build("new", rates=[100] * 5)
+        self.build("old", rates=[100] * 5, answers_when_gone=True)
+        self.one_line(self.compare_mlp(), "old ended in the middle of a")
         self.no_process_is_left()
 
     def test_a_side_that_does_not_start_ends_the_run(self):

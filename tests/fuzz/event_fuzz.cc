@@ -2,8 +2,8 @@
 // checksums stop most inputs, and as the payload of one record.
 #include <string_view>
 
-#include "io/summaries/event_file.h"
 #include "io/files/record.h"
+#include "io/summaries/event_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -1,10 +1,12 @@
-// Any bytes make records or an error, and any payload a tf.Example or an error:
-// as a file, whose checksums stop most inputs, and as the payload of one
-// record. What was read survives being written and read again.
+// Any bytes make records or an error, and any payload a tf.Example, a
+// tf.SequenceExample or an error: as a file, whose checksums stop most inputs,
+// and as the payload of one record. What was read survives being written and
+// read again.
 #include <string_view>
 
 #include "io/files/record.h"
 #include "io/records/tf_example.h"
+#include "io/records/tf_sequence_example.h"
 
 namespace sluice {
 namespace {
@@ -45,7 +47,34 @@ void CheckTensors(std::string_view bytes, const TfExample& example) {
   }
 }
 
+// A batch is what each of its examples is.
+void CheckBatch(std::string_view bytes, const FeatureSpec& spec) {
+  const std::string_view batch[] = {bytes, bytes};
+  const auto one = ParseTfExample(bytes, {&spec, 1});
+  const auto both = ParseTfExamples(batch, {&spec, 1});
+  SLUICE_CHECK(one.status().code() == both.status().code());
+  if (!one.ok()) return;
+  const Example examples[] = {*one, *one};
+  const Example stacked = Stack(examples).ValueOrThrow();
+  SLUICE_CHECK(stacked[spec.name].BitEqual((*both)[spec.name]));
+}
+
+// The same bytes are none whether the context or the lists are wanted.
+void CheckSequence(std::string_view bytes, const FeatureSpec& spec) {
+  const auto context = ParseTfSequenceExample(bytes, {&spec, 1}, {});
+  const auto lists = ParseTfSequenceExample(bytes, {}, {&spec, 1});
+  SLUICE_CHECK((context.status().code() == Code::kDataLoss) ==
+               (lists.status().code() == Code::kDataLoss));
+  if (context.ok()) SLUICE_CHECK(ParseTfExample(bytes, {&spec, 1}).ok());
+  if (!lists.ok()) return;
+  const Tensor& tensor = (*lists)[spec.name];
+  if (tensor.elements() > 0) (void)tensor.At(tensor.elements() - 1);
+}
+
 void CheckPayload(std::string_view bytes) {
+  const FeatureSpec label{"label", DType::kInt64, {kUnknown}, 0};
+  CheckBatch(bytes, label);
+  CheckSequence(bytes, label);
   const auto example = TfExample::Parse(bytes);
   if (!example.ok()) return;
   CheckTensors(bytes, *example);

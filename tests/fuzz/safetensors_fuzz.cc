@@ -2,8 +2,8 @@
 // written and read again.
 #include <string_view>
 
-#include "io/files/fault_file_system.h"
 #include "io/checkpoints/safetensors.h"
+#include "io/files/fault_file_system.h"
 
 namespace sluice {
 namespace {

@@ -7,13 +7,14 @@
 #include <string>
 
 #include "dist/net/frame.h"
-#include "io/summaries/event_proto.h"
+#include "io/checkpoints/safetensors.h"
 #include "io/files/fault_file_system.h"
 #include "io/files/file.h"
 #include "io/files/record.h"
-#include "io/checkpoints/safetensors.h"
 #include "io/records/tf_example.h"
+#include "io/summaries/event_proto.h"
 #include "tests/support/pth_bytes.h"
+#include "tests/support/tar_bytes.h"
 
 namespace sluice {
 namespace {
@@ -133,6 +134,23 @@ void WriteSeeds(const std::string& dir) {
     Seed(dir + "/records_fuzz", "records", Records());
     Seed(dir + "/records_fuzz", "example", EncodedExample());
   }
+  std::string records;
+  for (const char* payload : {"a", "", "longer"}) {
+    AppendRecord(payload, &records);
+  }
+  Seed(dir + "/record_stream_fuzz", "plain", records);
+  Seed(dir + "/record_stream_fuzz", "gzip", Gzip(records) + Gzip(records));
+  Seed(dir + "/record_stream_fuzz", "text",
+       "\xef\xbb\xbf"
+       "a\r\n\nb\rc");
+  Seed(dir + "/record_stream_fuzz", "gzip_text", Gzip("a\r\n\nb\rc"));
+  const std::string member = testing::TarFile("a/b.jpg", "abc");
+  Seed(dir + "/tar_fuzz", "plain", member + member + testing::TarEnd());
+  Seed(dir + "/tar_fuzz", "pax",
+       testing::TarExtra('x', testing::PaxRecord("path", "long") +
+                                  testing::PaxRecord("size", "3")) +
+           member);
+  Seed(dir + "/tar_fuzz", "gnu", testing::TarExtra('L', "long") + member);
   Seed(dir + "/graph_text_fuzz", "graph", kGraph);
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
   Seed(dir + "/frame_fuzz", "reduce",

@@ -33,7 +33,7 @@ else()
       ${CMAKE_CURRENT_LIST_DIR}/consumer.cc^
       ${SLUICE_SOURCE}/tests/apps/readme_mnist.cc^
       ${SLUICE_SOURCE}/engine/status.cc^
-      ${SLUICE_SOURCE}/io/event_proto.cc^
+      ${SLUICE_SOURCE}/io/summaries/event_proto.cc^
       ${SLUICE_SOURCE}/models/cli/console.cc^)
   foreach(library libsluice.a libsluice_cli.a)
     file(COPY_FILE ${SLUICE_BUILD}/${library} ${WORK}/build/sluice/${library})

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/tensor.h"
-#include "io/images/png.h"
 #include "io/checkpoints/safetensors.h"
+#include "io/images/png.h"
 #include "tests/support/program.h"
 
 namespace sluice::testing {

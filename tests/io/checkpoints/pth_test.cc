@@ -10,9 +10,9 @@
 #include <map>
 #include <random>
 
-#include "io/files/fault_file_system.h"
 #include "io/checkpoints/pickle.h"
 #include "io/checkpoints/strided_view.h"
+#include "io/files/fault_file_system.h"
 #include "io/files/zip.h"
 #include "tests/support/error_text.h"
 #include "tests/support/pth_bytes.h"

@@ -18,9 +18,9 @@ namespace {
 using Table = std::vector<std::vector<std::string>>;
 
 // Requires that the text is well-formed.
-Table Fields(std::string_view text) {
+Table Fields(std::string_view text, char separator = ',') {
   Table table;
-  for (CsvRow& row : ParseCsv(text, "f").ValueOrThrow()) {
+  for (CsvRow& row : ParseCsv(text, "f", separator).ValueOrThrow()) {
     table.push_back(std::move(row.fields));
   }
   return table;
@@ -55,6 +55,19 @@ TEST_CASE("quotes hold commas, line ends and quotes") {
   CHECK((Fields("\"\"\"a\"\"\"\"\",b") == Table{{"\"a\"\"", "b"}}));
   CHECK((Fields("\"a\r\nb\rc\nd\"\r\ne") == Table{{"a\r\nb\rc\nd"}, {"e"}}));
   CHECK((Fields("a,\"b\"\r\n") == Table{{"a", "b"}}));
+}
+
+TEST_CASE("between tabs commas are text, between commas tabs") {
+  CHECK((Fields("a,b\tc\r\n\t\n", '\t') == Table{{"a,b", "c"}, {"", ""}}));
+  CHECK((Fields("\"a\tb\"\t\"c\"\"\"", '\t') == Table{{"a\tb", "c\""}}));
+  CHECK((Fields("a\tb,c") == Table{{"a\tb", "c"}}));
+  const auto error = [](char separator) {
+    return ParseCsv("\"a\"x", "f", separator).status().message();
+  };
+  CHECK(error('\t').ends_with("wanted a tab or the end of the line"));
+  CHECK(error(',').ends_with("wanted a comma or the end of the line"));
+  CHECK(!ParseCsv("\"a\",b", "f", '\t').ok());
+  CHECK(!ParseCsv("\"a\"\tb", "f", ',').ok());
 }
 
 TEST_CASE("a byte order mark at the start is dropped, others are text") {
@@ -126,14 +139,15 @@ TEST_CASE("what is malformed is told with its line") {
 
 // A table, how it was written, and what is to be known of its rows.
 struct Written {
+  char separator = ',';
   Table table;
   std::string text;
   std::vector<int64_t> lines;
   std::vector<std::string> rows;
 };
 
-constexpr std::array<const char*, 12> kPieces = {
-    "a",  "b",  "Z",  "7",    " ",        ",",
+constexpr std::array<const char*, 13> kPieces = {
+    "a",  "b",  "Z",  "7",    " ",        ",",           "\t",
     "\"", "\r", "\n", "\r\n", "\xc3\xa9", "\xe6\x97\xa5"};
 
 std::string RandomField(CounterRandom& random) {
@@ -145,9 +159,10 @@ std::string RandomField(CounterRandom& random) {
 }
 
 // In quotes where that is needed, and sometimes where it is not.
-std::string WrittenField(const std::string& field, bool alone,
+std::string WrittenField(const std::string& field, char separator, bool alone,
                          CounterRandom& random) {
-  const bool needed = field.find_first_of(",\"\r\n") != std::string::npos ||
+  const bool needed = field.find(separator) != std::string::npos ||
+                      field.find_first_of("\"\r\n") != std::string::npos ||
                       (alone && field.empty());
   if (!needed && random.Below(3) != 0) return field;
   std::string quoted = "\"";
@@ -167,6 +182,7 @@ int64_t LineBehind(const std::string& text) {
 
 Written RandomTable(CounterRandom& random) {
   Written all;
+  if (random.Below(2) == 0) all.separator = '\t';
   const auto line_end = [&] { return random.Below(2) == 0 ? "\n" : "\r\n"; };
   for (uint32_t rows = random.Below(7); rows > 0; --rows) {
     while (random.Below(8) == 0) all.text += line_end();  // empty lines
@@ -175,9 +191,9 @@ Written RandomTable(CounterRandom& random) {
     std::vector<std::string> fields;
     std::string row;
     for (uint32_t i = 0; i < width; ++i) {
-      if (i > 0) row += ',';
+      if (i > 0) row += all.separator;
       fields.push_back(RandomField(random));
-      row += WrittenField(fields.back(), width == 1, random);
+      row += WrittenField(fields.back(), all.separator, width == 1, random);
     }
     all.text += row;
     all.rows.push_back(row);
@@ -194,7 +210,7 @@ TEST_CASE("random tables come back as they were written") {
     const Written written = RandomTable(random);
     CAPTURE(seed);
     CAPTURE(written.text);
-    const auto rows = ParseCsv(written.text, "f");
+    const auto rows = ParseCsv(written.text, "f", written.separator);
     REQUIRE(rows.ok());
     REQUIRE(rows->size() == written.table.size());
     for (size_t i = 0; i < rows->size(); ++i) {
@@ -235,11 +251,11 @@ TEST_CASE("damaged tables are rows or an error") {
   int errors = 0, tables = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     CounterRandom random(HashKey(2, seed));
-    const std::string whole = RandomTable(random).text;
+    const Written whole = RandomTable(random);
     for (int i = 0; i < 5; ++i) {
-      const std::string text = Damaged(whole, random);
+      const std::string text = Damaged(whole.text, random);
       CAPTURE(text);
-      const auto rows = ParseCsv(text, "x.csv");
+      const auto rows = ParseCsv(text, "x.csv", whole.separator);
       if (!rows.ok()) {
         ++errors;
         REQUIRE(rows.status().code() == Code::kDataLoss);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "io/counter_random.h"
 #include "tests/support/error_text.h"
@@ -53,6 +54,9 @@ TEST_CASE("texts and what they stand for") {
   CHECK(Canonical("randaugment(2,9),erasing(0.25),jitter(0.4,0.4,0.4,0.1)") ==
         "randaugment(2,9),erasing(0.25),jitter(0.4,0.4,0.4,0.1)");
   CHECK(Canonical("erasing , erasing(1)") == "erasing(0.5),erasing(1)");
+  CHECK(Canonical("mixup") == "mixup(1)");
+  CHECK(Canonical("cutmix( 5e-324 ),mixup(1e308)") ==
+        "cutmix(5e-324),mixup(1e+308)");
   CHECK(Augmentation().ToString() == "");
 }
 
@@ -86,6 +90,17 @@ TEST_CASE("errors name the part, what was got and what is possible") {
            Case{"jitter(0.4,0.4,0.4,0.6)",
                 "hue of jitter(brightness,contrast,saturation,hue) is '0.6', "
                 "wanted a number from 0 to 0.5"},
+           Case{"mixup(0)",
+                "alpha of mixup(alpha) is '0', wanted a finite number greater "
+                "than "
+                "0"},
+           Case{"cutmix(-0)", "alpha of cutmix(alpha) is '-0', wanted"},
+           Case{"cutmix(-1)", "is '-1'"},
+           Case{"cutmix(nan)", "is 'nan'"},
+           Case{"mixup(inf)", "is 'inf'"},
+           Case{"mixup(1e999)", "is '1e999'"},
+           Case{"mixup(1,1)", "mixup(alpha) got 2 arguments, wanted 0 to 1"},
+           Case{"mixpu", "did you mean 'mixup'?"},
            Case{"jitter", "got 0 arguments, wanted 1 to 4"},
            Case{"erasing(0.1,2)", "erasing(p) got 2 arguments, wanted 0 to 1"},
            Case{"erasing(0.1", "wanted ',' or ')', got the end"},
@@ -267,6 +282,27 @@ TEST_CASE("parts of different names draw apart") {
   CHECK(kept > 100);
   CHECK(kept_and_erased > kept / 4);
   CHECK(kept_and_erased < kept * 3 / 4);
+}
+
+TEST_CASE("parts of batches are left to batches") {
+  using Kind = BatchMix::Kind;
+  const Tensor image = Picture(20, 20);
+  const Augmentation plain = Parsed("jitter(0.4),erasing(1)");
+  const Augmentation mixing =
+      Parsed("mixup(0.2),jitter(0.4),cutmix,erasing(1),mixup(3)");
+  for (uint64_t key = 0; key < 50; ++key) {
+    REQUIRE(mixing.Apply(image, key).BitEqual(plain.Apply(image, key)));
+  }
+  CHECK(plain.batch().empty());
+  CHECK(Augmentation().batch().empty());
+  const std::vector<BatchMix> ways = mixing.batch();
+  REQUIRE(ways.size() == 3);
+  for (const auto& [i, kind, alpha] : {std::tuple{0, Kind::kMixup, 0.2},
+                                       {1, Kind::kCutmix, 1.0},
+                                       {2, Kind::kMixup, 3.0}}) {
+    CHECK(ways[i].kind == kind);
+    CHECK(ways[i].alpha == alpha);
+  }
 }
 
 TEST_CASE("the mean is rounded to a level") {

@@ -15,9 +15,9 @@
 #include <set>
 #include <utility>
 
-#include "io/sources/datasets.h"
-#include "io/images/png.h"
 #include "io/checkpoints/safetensors.h"
+#include "io/images/png.h"
+#include "io/sources/datasets.h"
 #include "tests/support/real_data.h"
 #include "tests/support/temporary_folder.h"
 

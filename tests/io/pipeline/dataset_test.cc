@@ -12,8 +12,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "io/sources/datasets.h"
 #include "io/files/file.h"
+#include "io/sources/datasets.h"
 
 namespace sluice {
 namespace {

@@ -17,6 +17,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/watched_files.h"
 
 namespace sluice {
 namespace {
@@ -25,6 +26,7 @@ using testing::Below;
 using testing::Contains;
 using testing::RandomBytes;
 using testing::TemporaryFolder;
+using testing::WatchedFiles;
 
 // Small ones in most files, and such as need several reads to pass over.
 size_t RandomSize(std::mt19937& random) {
@@ -177,37 +179,6 @@ TEST_CASE("of 200 files at most 64 are open") {
   CHECK(read < static_cast<int>(set.records.size()));
 }
 
-// Counts what is read.
-class CountingFiles : public FaultFileSystem {
- public:
-  Result<std::unique_ptr<ReadableFile>> OpenRead(
-      const std::string& path) override {
-    SLUICE_ASSIGN_OR_RETURN(auto file, FaultFileSystem::OpenRead(path));
-    return std::unique_ptr<ReadableFile>(
-        std::make_unique<File>(this, std::move(file)));
-  }
-  size_t reads = 0, bytes = 0, opened = 0;
-
- private:
-  class File : public ReadableFile {
-   public:
-    File(CountingFiles* files, std::unique_ptr<ReadableFile> file)
-        : files_(files), file_(std::move(file)) {
-      ++files_->opened;
-    }
-    uint64_t size() const override { return file_->size(); }
-    Result<size_t> ReadAt(uint64_t offset, void* out, size_t n) const override {
-      ++files_->reads;
-      files_->bytes += n;
-      return file_->ReadAt(offset, out, n);
-    }
-
-   private:
-    CountingFiles* files_;
-    std::unique_ptr<ReadableFile> file_;
-  };
-};
-
 TEST_CASE("small records are passed in few reads, large ones are not read") {
   const auto file_of = [](int records, size_t size) {
     std::string bytes;
@@ -217,7 +188,7 @@ TEST_CASE("small records are passed in few reads, large ones are not read") {
     return bytes;
   };
   const std::string small = file_of(20'000, 100), large = file_of(200, 100'000);
-  CountingFiles files;
+  WatchedFiles files;
   Write(files, "small", small);
   CHECK(RecordFiles::Open({"small"}, 1, files).ok());
   CHECK(files.reads < 60);
@@ -435,6 +406,7 @@ TEST_CASE("compressed files are told from records that begin like them") {
   CHECK(gzip.code() == Code::kUnimplemented);
   CHECK(Contains(gzip.message(), "'gz', byte 0: the file is compressed"));
   CHECK(Contains(gzip.message(), "gunzip"));
+  CHECK(Contains(gzip.message(), "in order (datasets::Records)"));
   Write(files, "gz", one.bytes + std::string("\x1f\x8b\x08\0", 4) + one.bytes);
   CHECK(RecordFiles::Open({"gz"}, 1, files).status().code() == Code::kDataLoss);
   for (const int level : {1, 5, 6, 9}) {

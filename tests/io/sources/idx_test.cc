@@ -4,12 +4,12 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <cstdio>
 #include <filesystem>
 
 #include "io/files/gzip.h"
+#include "tests/support/compressed.h"
 #include "tests/support/real_data.h"
 
 namespace sluice {
@@ -28,18 +28,7 @@ std::string Idx(uint8_t type, const std::vector<uint32_t>& dims,
 }
 
 std::string Gzip(const std::string& bytes) {
-  z_stream stream{};
-  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8,
-                       Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(deflateBound(&stream, bytes.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = bytes.size();
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = out.size();
-  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
+  return testing::Compressed(bytes, Compression::kGzip);
 }
 
 std::string Bytes(int n) {

@@ -11,11 +11,11 @@
 #include <random>
 
 #include "io/files/crc32c.h"
-#include "io/summaries/event_proto.h"
 #include "io/files/fault_file_system.h"
-#include "io/summaries/histogram.h"
-#include "io/images/png.h"
 #include "io/files/record.h"
+#include "io/images/png.h"
+#include "io/summaries/event_proto.h"
+#include "io/summaries/histogram.h"
 
 namespace sluice {
 namespace {

@@ -1,0 +1,40 @@
+// Which label the first class has in records of pictures.
+#ifndef SLUICE_APPS_RESNET50_LABEL_OFFSET_H_
+#define SLUICE_APPS_RESNET50_LABEL_OFFSET_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "engine/status.h"
+#include "models/run_context.h"
+
+namespace sluice::resnet50 {
+
+// The labels of pictures, numbered from 0 to before `size`.
+struct LabelsOfPictures {
+  int64_t size = 0;
+  std::function<Result<int64_t>(int64_t number)> label;
+  std::function<std::string(int64_t number)> place;  // for messages
+};
+
+// The label that the first of `classes` has, 0 or 1: what --label-offset says
+// or, where that is "auto", what the labels tell: 0 is one of them only where
+// they begin with 0, `classes` only where they begin with 1. Looked at are
+// 1,000 pictures, spread evenly, and as long as neither was seen more, up to
+// 10,000, then as many of `others`; bad ones are passed over. Where neither is
+// seen, labels begin as those of the training did, unless the classes are
+// `renumbered` by their names; without any it is 0. All but a 0 that was seen
+// is said. Throws Error naming two pictures where both are seen, naming one
+// where the training had the other unless the classes are renumbered, and for
+// labels that cannot be read now.
+int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
+                    int64_t classes, bool renumbered,
+                    const std::function<LabelsOfPictures()>& others);
+
+// What a data set's description says of it: it tells trainings apart.
+std::string DescribeLabelOffset(int64_t offset);
+
+}  // namespace sluice::resnet50
+
+#endif  // SLUICE_APPS_RESNET50_LABEL_OFFSET_H_

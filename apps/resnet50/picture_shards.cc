@@ -1,0 +1,195 @@
+#include "apps/resnet50/picture_shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "io/files/file.h"
+#include "io/images/image.h"
+#include "io/records/image_records.h"
+#include "io/records/tar_files.h"
+
+namespace sluice::resnet50 {
+namespace {
+
+class Records : public PictureShards {
+ public:
+  explicit Records(std::shared_ptr<const RecordFiles> files)
+      : files_(std::move(files)) {}
+
+  int64_t size() const override { return files_->size(); }
+  Result<ShardPicture> Read(int64_t number) const override {
+    SLUICE_ASSIGN_OR_RETURN(const std::string bytes, files_->Read(number));
+    const Result<ImageRecord> record = ParseImageRecord(bytes);
+    if (!record.ok()) return record.status().WithContext(PlaceOf(number));
+    return ShardPicture{std::string(record->encoded), record->label,
+                        record->name()};
+  }
+  Result<int64_t> Label(int64_t number) const override {
+    SLUICE_ASSIGN_OR_RETURN(const std::string bytes, files_->Read(number));
+    const Result<ImageRecord> record = ParseImageRecord(bytes);
+    if (!record.ok()) return record.status().WithContext(PlaceOf(number));
+    return record->label;
+  }
+  std::string PlaceOf(int64_t number) const override {
+    return files_->PlaceOf(number);
+  }
+  Result<std::string> Identity() const override { return files_->Identity(); }
+
+ private:
+  std::shared_ptr<const RecordFiles> files_;
+};
+
+class Tars : public PictureShards {
+ public:
+  explicit Tars(std::shared_ptr<const TarFiles> files)
+      : files_(std::move(files)) {}
+
+  int64_t size() const override { return files_->size(); }
+  Result<ShardPicture> Read(int64_t number) const override {
+    SLUICE_ASSIGN_OR_RETURN(TarPicture picture, files_->Read(number));
+    return ShardPicture{std::move(picture.encoded), picture.label,
+                        std::move(picture.name)};
+  }
+  Result<int64_t> Label(int64_t number) const override {
+    return files_->Label(number);
+  }
+  std::string PlaceOf(int64_t number) const override {
+    return files_->PlaceOf(number);
+  }
+  Result<std::string> Identity() const override { return files_->Identity(); }
+
+ private:
+  std::shared_ptr<const TarFiles> files_;
+};
+
+bool IsFolder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
+// Whether ListImages (io/sources/image_list.h) would find pictures there, or in
+// its parts.
+bool HoldsPictures(const ListedFolder& folder) {
+  const auto has_pictures = [&](const std::string& name) {
+    if (name == "labels.csv") return true;
+    const std::string path = JoinPath(folder.path, name);
+    if (name.starts_with('.') || !IsFolder(path)) return false;
+    if (name == "train" || name == "val") return true;
+    const auto inside = FileSystem::Posix().List(path);
+    return inside.ok() &&
+           std::any_of(inside->begin(), inside->end(), IsImageName);
+  };
+  return std::any_of(folder.names.begin(), folder.names.end(), has_pictures);
+}
+
+// Throws where there are archives, of another name, and nothing else to read.
+void RequireNoOtherTars(const ListedFolder& folder) {
+  const auto is_tar = [](const std::string& name) {
+    return !name.starts_with('.') &&
+           (name.ends_with(".tar") || name.find(".tar.") != std::string::npos ||
+            name.ends_with(".tgz"));
+  };
+  const auto& names = folder.names;
+  const auto tar = std::find_if(names.begin(), names.end(), is_tar);
+  if (tar == names.end() ||
+      std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+        return name == "labels.csv" || IsImageName(name) ||
+               IsFolder(JoinPath(folder.path, name));
+      })) {
+    return;
+  }
+  throw Error(
+      Code::kInvalidArgument,
+      fmt::format("'{}': tar shards must be called train-000000.tar (or "
+                  "train-00000-of-00010.tar) and not be compressed; got '{}'",
+                  folder.path, *tar));
+}
+
+// Of which kind its shards are, if it has any.
+std::optional<ShardKind> KindOf(const ListedFolder& folder) {
+  const bool records = HasImageShards(folder, ShardKind::kRecords);
+  if (!HasImageShards(folder, ShardKind::kTars)) {
+    if (records) return ShardKind::kRecords;
+    RequireNoOtherTars(folder);
+    return std::nullopt;
+  }
+  if (records) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' holds shards of records and of tar archives; "
+                            "keep one of them there",
+                            folder.path));
+  }
+  if (HoldsPictures(folder)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' holds tar shards and folders of pictures: "
+                            "keep one",
+                            folder.path));
+  }
+  return ShardKind::kTars;
+}
+
+struct ShardFolder {
+  ListedFolder listed;
+  std::optional<ShardKind> kind;
+};
+
+// Of a folder that has not changed since, what it was the last time: a start
+// asks often, and one of many pictures takes long to list.
+std::shared_ptr<const ShardFolder> Look(const std::string& folder) {
+  using Time = std::filesystem::file_time_type;
+  static std::mutex mutex;
+  static std::map<std::string,
+                  std::pair<Time, std::shared_ptr<const ShardFolder>>>
+      known;
+  std::error_code none;
+  const Time time = std::filesystem::last_write_time(folder, none);
+  const std::lock_guard lock(mutex);
+  auto& [then, found] = known[folder];
+  if (!none && found && then == time) return found;
+  auto names = FileSystem::Posix().List(folder);
+  ShardFolder look = {.listed = {.path = folder, .names = {}}, .kind = {}};
+  if (names.ok()) {
+    look.listed.names = *std::move(names);
+    look.kind = KindOf(look.listed);
+  }
+  then = time;
+  return found = std::make_shared<const ShardFolder>(std::move(look));
+}
+
+}  // namespace
+
+bool HasPictureShards(const std::string& folder) {
+  return Look(folder)->kind.has_value();
+}
+
+bool HasPicturePart(const std::string& folder, std::string_view part) {
+  const auto look = Look(folder);
+  return look->kind &&
+         !FindImageShards(look->listed, *look->kind, part).empty();
+}
+
+std::shared_ptr<const PictureShards> OpenPictureShards(
+    const std::string& folder, std::string_view part, bool labels_matter,
+    int threads) {
+  const auto look = Look(folder);
+  const ShardKind kind = look->kind.value_or(ShardKind::kRecords);
+  const std::vector<std::string> shards = ImageShards(look->listed, kind, part);
+  if (kind == ShardKind::kRecords) {
+    return std::make_shared<const Records>(
+        RecordFiles::Open(shards, threads).ValueOrThrow());
+  }
+  return std::make_shared<const Tars>(
+      TarFiles::Open(shards,
+                     labels_matter ? TarLabels::kRead : TarLabels::kIgnored,
+                     threads)
+          .ValueOrThrow());
+}
+
+}  // namespace sluice::resnet50

@@ -1,0 +1,52 @@
+// The pictures of a folder of shards: of records (io/records/image_records.h),
+// or of tar archives (io/records/tar_files.h), such as WebDataset's.
+#ifndef SLUICE_APPS_RESNET50_PICTURE_SHARDS_H_
+#define SLUICE_APPS_RESNET50_PICTURE_SHARDS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/status.h"
+
+namespace sluice::resnet50 {
+
+struct ShardPicture {
+  std::string encoded;  // JPEG or PNG
+  int64_t label = 0;    // as it is there
+  std::string name;     // for messages
+};
+
+// Numbered from 0 to before size(). Thread-safe. Errors name the place.
+class PictureShards {
+ public:
+  virtual ~PictureShards() = default;
+  virtual int64_t size() const = 0;
+  virtual Result<ShardPicture> Read(int64_t number) const = 0;
+  // Of the picture, which is not decoded, though a record is read with it.
+  virtual Result<int64_t> Label(int64_t number) const = 0;
+  // For messages: the file, and where in it.
+  virtual std::string PlaceOf(int64_t number) const = 0;
+  // Tells sets of pictures apart.
+  virtual Result<std::string> Identity() const = 0;
+};
+
+// All of these throw Error, too, where there are shards of both kinds, tar
+// archives and pictures in folders or in a labels.csv, or nothing but archives
+// that are called otherwise than shards are. They list a folder again only once
+// its time has changed.
+
+// Whether there is a shard of any part, be others missing or not.
+bool HasPictureShards(const std::string& folder);
+// Whether there are those of a part, which are "val" or "test", too, where it
+// is "validation". Throws Error where only some are there.
+bool HasPicturePart(const std::string& folder, std::string_view part);
+// Throws Error, where there are none or they cannot be read.
+std::shared_ptr<const PictureShards> OpenPictureShards(
+    const std::string& folder, std::string_view part, bool labels_matter,
+    int threads);
+
+}  // namespace sluice::resnet50
+
+#endif  // SLUICE_APPS_RESNET50_PICTURE_SHARDS_H_

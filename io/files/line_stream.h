@@ -1,0 +1,53 @@
+// The lines of a text file from the first to the last, also of one that is
+// compressed by gzip. Internal to io.
+//
+//   file := [0xEF 0xBB 0xBF] {line end} [line]    the last line is not empty
+//   end  := LF | CR LF
+#ifndef SLUICE_IO_FILES_LINE_STREAM_H_
+#define SLUICE_IO_FILES_LINE_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/status.h"
+#include "io/files/byte_stream.h"
+#include "io/files/file.h"
+
+namespace sluice {
+
+// Holds little more than one line. A line is any bytes: a CR that no LF follows
+// is one of them. One thread at a time. After an error only Place may be
+// called.
+class LineStream {
+ public:
+  static constexpr size_t kLongest = size_t{64} << 20;
+
+  static Result<std::unique_ptr<LineStream>> Open(
+      const std::string& path, FileSystem& files = FileSystem::Posix(),
+      size_t longest = kLongest);
+
+  // The next line without its end; false where there is none. kDataLoss naming
+  // file and line where it has more than `longest` bytes, and of ByteStream.
+  Result<bool> Next(std::string* line);
+  // Passes over n lines; returns how many there were. Errors as Next.
+  Result<int64_t> Skip(int64_t n);
+  // Of the last line, for messages: "'f', line 3", counted from 1.
+  std::string Place() const;
+
+ private:
+  LineStream(std::string path, std::unique_ptr<ByteStream> bytes,
+             size_t longest)
+      : path_(std::move(path)), bytes_(std::move(bytes)), longest_(longest) {}
+
+  const std::string path_;
+  const std::unique_ptr<ByteStream> bytes_;
+  const size_t longest_;
+  int64_t number_ = 0;  // of the last line
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_FILES_LINE_STREAM_H_

@@ -1,0 +1,251 @@
+// Steps of a pipeline that choose, open, keep and pad examples.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "io/pipeline/cache_stream.h"
+#include "io/pipeline/dataset.h"
+#include "io/pipeline/dataset_node.h"
+#include "io/pipeline/disk_cache.h"
+#include "io/pipeline/filter_stream.h"
+#include "io/pipeline/interleave_stream.h"
+#include "io/pipeline/padded_batch.h"
+
+namespace sluice {
+namespace {
+
+// A step behind which nobody knows how many examples there are.
+class UncountedNode : public DerivedNode {
+ public:
+  using DerivedNode::DerivedNode;
+  // One that is read for ever yields for ever, or nothing.
+  int64_t cardinality() const override {
+    return input_->cardinality() > 0 ? kUnknownCardinality
+                                     : input_->cardinality();
+  }
+  int64_t examples_per_epoch() const override {
+    return input_->cardinality() == 0 ? 0 : kUnknownCardinality;
+  }
+  bool counted() const override { return false; }
+};
+
+class FilterNode : public UncountedNode {
+ public:
+  FilterNode(NodePtr input, Predicate keep)
+      : UncountedNode(std::move(input)), keep_(std::move(keep)) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    return std::make_unique<FilterStream>(input_->Open(AllNeeded(opening)),
+                                          keep_, opening.stop);
+  }
+  std::string Describe(bool stages) const override {
+    return input_->Describe(stages) + " filter";
+  }
+
+ private:
+  const Predicate keep_;
+};
+
+class InterleaveNode : public UncountedNode {
+ public:
+  InterleaveNode(NodePtr input, InterleaveStream::Open open, int64_t cycle,
+                 int64_t block)
+      : UncountedNode(std::move(input)),
+        open_(std::move(open)),
+        cycle_(cycle),
+        block_(block) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    return std::make_unique<InterleaveStream>(input_->Open(AllNeeded(opening)),
+                                              open_, cycle_, block_, opening);
+  }
+  // What is opened may be random, which is known when it is.
+  bool epochs_differ_in_size() const override { return true; }
+  std::string Describe(bool stages) const override {
+    return fmt::format("{} interleave({},{})", input_->Describe(stages), cycle_,
+                       block_);
+  }
+
+ private:
+  const InterleaveStream::Open open_;
+  const int64_t cycle_;
+  const int64_t block_;
+};
+
+class ExpectSizeNode : public DerivedNode {
+ public:
+  ExpectSizeNode(NodePtr input, int64_t n)
+      : DerivedNode(std::move(input)), n_(n) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    return std::make_unique<ExpectSizeStream>(input_->Open(AllNeeded(opening)),
+                                              n_);
+  }
+  int64_t cardinality() const override { return n_; }
+  int64_t examples_per_epoch() const override { return n_; }
+  std::string Describe(bool stages) const override {
+    return input_->Describe(stages) + (stages ? " size" : "");
+  }
+
+ private:
+  const int64_t n_;
+};
+
+class CacheNode : public DerivedNode {
+ public:
+  CacheNode(NodePtr input, std::unique_ptr<ExampleCache> cache, bool on_disk)
+      : DerivedNode(std::move(input)),
+        kept_(std::make_shared<CachedElements>()) {
+    kept_->examples = std::move(cache);
+    kept_->outlives_process = on_disk;
+    kept_->size = input_->cardinality();
+  }
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    Opening below = AllNeeded(opening);
+    below.cached = true;
+    return std::make_unique<CacheStream>(input_->Open(below), kept_);
+  }
+  std::string Describe(bool stages) const override {
+    return input_->Describe(stages) + (stages ? " cache" : "");
+  }
+  std::string cache_trouble() const override {
+    const std::string trouble = kept_->examples->Trouble();
+    return trouble.empty() ? input_->cache_trouble() : trouble;
+  }
+
+ private:
+  const std::shared_ptr<CachedElements> kept_;
+};
+
+// PaddedBatch and, where there are several buckets, BucketByLength.
+class BucketNode : public DerivedNode {
+ public:
+  BucketNode(NodePtr input, BucketStream::Buckets buckets,
+             PaddingOptions padding)
+      : DerivedNode(std::move(input)),
+        buckets_(std::move(buckets)),
+        padding_(std::move(padding)) {}
+  StreamPtr<Example> Open(const Opening& opening) const override {
+    return std::make_unique<BucketStream>(input_->Open(AllNeeded(opening)),
+                                          buckets_, padding_, opening);
+  }
+  int64_t cardinality() const override {
+    const int64_t size = input_->cardinality();
+    if (size > 0 && !one()) return kUnknownCardinality;
+    return BatchesOf(size, buckets_.sizes[0], padding_.drop_remainder);
+  }
+  int64_t examples_per_element() const override {
+    return *std::max_element(buckets_.sizes.begin(), buckets_.sizes.end());
+  }
+  std::string Describe(bool stages) const override {
+    if (one()) return input_->Describe(stages) + (stages ? " padded" : "");
+    return fmt::format("{} buckets({};{})", input_->Describe(stages),
+                       fmt::join(buckets_.boundaries, ","),
+                       fmt::join(buckets_.sizes, ","));
+  }
+  bool counted() const override { return one() && input_->counted(); }
+  int batches() const override { return 1; }
+  int64_t least_batch() const override {
+    return *std::min_element(buckets_.sizes.begin(), buckets_.sizes.end());
+  }
+
+ private:
+  bool one() const { return buckets_.sizes.size() == 1; }
+
+  const BucketStream::Buckets buckets_;
+  const PaddingOptions padding_;
+};
+
+}  // namespace
+
+void RefuseToCache(const DatasetNode& node) {
+  if (!node.epochs_differ()) return;
+  throw Error(Code::kInvalidArgument,
+              "Cache: what comes before it differs from epoch to epoch, but "
+              "would stay as it is in the first; Shuffle, MapRandom and Choose "
+              "must come after, and a generator must say that it does not "
+              "(same_in_every_epoch)");
+}
+
+Dataset Dataset::Filter(std::function<bool(const Example&)> keep) const {
+  RequireExamples(*node_, "Filter");
+  return Dataset(std::make_shared<FilterNode>(node_, std::move(keep)));
+}
+
+Dataset Dataset::Interleave(std::function<Dataset(const Example&)> open,
+                            int64_t cycle, int64_t block) const {
+  RequireExamples(*node_, "Interleave");
+  Require(cycle > 0 && cycle <= UINT16_MAX, "Interleave", cycle,
+          "a cycle of 1 to 65535");
+  Require(block > 0, "Interleave", block, "a positive block");
+  return Dataset(
+      std::make_shared<InterleaveNode>(node_, std::move(open), cycle, block));
+}
+
+Dataset Dataset::FlatMap(std::function<Dataset(const Example&)> open) const {
+  return Interleave(std::move(open), 1);
+}
+
+Dataset Dataset::ExpectSize(int64_t n) const {
+  RequireExamples(*node_, "ExpectSize");
+  Require(n >= 0, "ExpectSize", n, "a number of elements");
+  return Dataset(std::make_shared<ExpectSizeNode>(node_, n));
+}
+
+Dataset Dataset::Cache(CacheOptions options) const {
+  RequireExamples(*node_, "Cache");
+  RefuseToCache(*node_);
+  if (options.max_bytes == 0) {
+    throw Error(Code::kInvalidArgument, "Cache: got room for 0 bytes");
+  }
+  if (options.folder.empty()) {
+    return Dataset(std::make_shared<CacheNode>(
+        node_, MemoryCache(options.max_bytes), false));
+  }
+  if (options.key.empty()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("Cache: a cache in a folder, '{}', needs a key",
+                            options.folder));
+  }
+  return Dataset(std::make_shared<CacheNode>(
+      node_,
+      DiskCache(options.folder, options.key + "\n" + node_->description(),
+                options.max_bytes),
+      true));
+}
+
+Dataset Dataset::PaddedBatch(int64_t n, PaddingOptions padding) const {
+  RequireExamples(*node_, "PaddedBatch");
+  Require(n > 0 && n <= kMostInBatch, "PaddedBatch", n, "a size of 1 to 2^53");
+  return Dataset(std::make_shared<BucketNode>(
+      node_,
+      BucketStream::Buckets{.length = nullptr, .boundaries = {}, .sizes = {n}},
+      std::move(padding)));
+}
+
+Dataset Dataset::BucketByLength(std::function<int64_t(const Example&)> length,
+                                std::vector<int64_t> boundaries,
+                                std::vector<int64_t> batch_sizes,
+                                PaddingOptions padding) const {
+  RequireExamples(*node_, "BucketByLength");
+  Require(batch_sizes.size() == boundaries.size() + 1, "BucketByLength",
+          static_cast<int64_t>(batch_sizes.size()),
+          fmt::format("{} batch sizes for {} boundaries", boundaries.size() + 1,
+                      boundaries.size()));
+  for (const int64_t size : batch_sizes) {
+    Require(size > 0 && size <= kMostInBatch, "BucketByLength", size,
+            "batch sizes of 1 to 2^53");
+  }
+  for (size_t i = 1; i < boundaries.size(); ++i) {
+    Require(boundaries[i] > boundaries[i - 1], "BucketByLength", boundaries[i],
+            fmt::format("a boundary above {}", boundaries[i - 1]));
+  }
+  return Dataset(std::make_shared<BucketNode>(
+      node_,
+      BucketStream::Buckets{.length = std::move(length),
+                            .boundaries = std::move(boundaries),
+                            .sizes = std::move(batch_sizes)},
+      std::move(padding)));
+}
+
+}  // namespace sluice

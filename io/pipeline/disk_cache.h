@@ -1,0 +1,35 @@
+// Examples kept on the local disk, for the processes of this host and those of
+// later. Internal to io.
+#ifndef SLUICE_IO_PIPELINE_DISK_CACHE_H_
+#define SLUICE_IO_PIPELINE_DISK_CACHE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "io/files/file.h"
+#include "io/pipeline/example_cache.h"
+
+namespace sluice {
+
+// Keeps examples in a folder that any number of processes may use at the same
+// time and be killed in. `key` is all that decides the examples: under another
+// one none of them are found. The examples of all keys, and where they are,
+// take at most max_bytes of the folder; where that is not enough, keys that no
+// process has open are removed, those first whose last opening is longest ago.
+//
+// Nothing is synced: after a loss of power some examples may be gone, which
+// checksums tell. What is damaged counts as not there. Once an example cannot
+// be kept (the limit, a full disk, a folder that cannot be written), none is
+// any more by this cache, which still finds those that are there.
+//
+// Keeps some 60 bytes an example in memory, and at most 64 files open, besides
+// those that it writes.
+std::unique_ptr<ExampleCache> DiskCache(
+    const std::string& folder, std::string_view key, uint64_t max_bytes,
+    FileSystem& files = FileSystem::Posix());
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_PIPELINE_DISK_CACHE_H_

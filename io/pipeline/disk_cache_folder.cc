@@ -1,0 +1,234 @@
+#include "io/pipeline/disk_cache_folder.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <random>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kExamples = ".examples";
+constexpr std::string_view kIndex = ".index";
+constexpr std::string_view kLock = ".lock";
+constexpr std::string_view kUsed = ".used";
+constexpr size_t kDigits = 16;
+
+// Whoever holds the folder's lock lists and removes files, no more.
+constexpr std::chrono::milliseconds kLockPause{1};
+constexpr int kLockAttempts = 5000;
+
+// So many bytes more are reserved than are needed, so that this is seldom done.
+constexpr uint64_t kMostAhead = uint64_t{64} << 20;
+
+bool IsHex(std::string_view text) {
+  return text.size() == kDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// "HASH-WRITER" or "HASH" and the suffix of one of our files.
+struct Name {
+  std::string before;
+  std::string_view suffix;  // empty: it is none of them
+  std::string hash() const { return before.substr(0, kDigits); }
+};
+
+Name Parse(std::string_view name) {
+  for (const std::string_view suffix : {kExamples, kIndex, kLock, kUsed}) {
+    if (!name.ends_with(suffix)) continue;
+    const std::string_view before = name.substr(0, name.size() - suffix.size());
+    const bool ours = suffix == kUsed ? IsHex(before)
+                                      : before.size() == 2 * kDigits + 1 &&
+                                            IsHex(before.substr(0, kDigits)) &&
+                                            before[kDigits] == '-' &&
+                                            IsHex(before.substr(kDigits + 1));
+    if (ours) return {std::string(before), suffix};
+  }
+  return {};
+}
+
+// 0 where the text is none, as of a file that was being written.
+uint64_t NumberOf(std::string_view text) {
+  uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  return parsed.ec == std::errc() && parsed.ptr == end ? number : 0;
+}
+
+std::string RandomName(const std::string& hash) {
+  std::random_device random;
+  return fmt::format("{}-{:08x}{:08x}", hash, random(), random());
+}
+
+}  // namespace
+
+uint64_t DiskCacheFolder::Key::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : segments) sum += bytes;
+  return sum;
+}
+
+DiskCacheFolder::DiskCacheFolder(std::string folder, uint64_t key_hash,
+                                 uint64_t max_bytes, FileSystem& files)
+    : folder_(std::move(folder)),
+      hash_(fmt::format("{:016x}", key_hash)),
+      max_bytes_(max_bytes),
+      files_(files),
+      writer_(RandomName(hash_)) {}
+
+DiskCacheFolder::~DiskCacheFolder() {
+  // Who finds it free removes it as well.
+  if (lock_ != nullptr) (void)files_.Remove(own() + std::string(kLock));
+}
+
+std::string DiskCacheFolder::PathOf(std::string_view name) const {
+  return JoinPath(folder_, name);
+}
+
+std::string DiskCacheFolder::own() const {
+  return PathOf(writer_);
+}
+
+std::vector<std::string> DiskCacheFolder::Segments() const {
+  std::vector<std::string> segments;
+  const auto names = files_.List(folder_);
+  if (!names.ok()) return segments;
+  for (const std::string& name : *names) {
+    const Name parsed = Parse(name);
+    if (parsed.suffix == kIndex && parsed.hash() == hash_) {
+      segments.push_back(PathOf(parsed.before));
+    }
+  }
+  return segments;
+}
+
+Result<std::unique_ptr<FileLock>> DiskCacheFolder::LockFolder() const {
+  const std::string holder = fmt::format("process {}", getpid());
+  for (int attempt = 1;; ++attempt) {
+    auto lock = files_.Lock(PathOf(kLock.substr(1)), holder);
+    if (lock.status().code() != Code::kFailedPrecondition) return lock;
+    if (attempt == kLockAttempts) {
+      return Unavailable(fmt::format("'{}' has been locked by {} for {} tries",
+                                     folder_, lock.status().message(),
+                                     kLockAttempts));
+    }
+    std::this_thread::sleep_for(kLockPause);
+  }
+}
+
+void DiskCacheFolder::LookAtLock(const std::string& writer, Key* key) const {
+  const std::string path = PathOf(writer + std::string(kLock));
+  // Without permission nobody knows, and it must not be removed.
+  const auto lock = files_.Lock(path, "");
+  if (lock.ok()) {
+    (void)files_.Remove(path);
+    return;
+  }
+  key->in_use = true;
+  uint64_t& bytes = key->segments[writer];
+  bytes = std::max(bytes, NumberOf(lock.status().message()));
+}
+
+Result<DiskCacheFolder::Keys> DiskCacheFolder::LookAround() const {
+  SLUICE_ASSIGN_OR_RETURN(const auto names, files_.List(folder_));
+  Keys keys;
+  // Locks come behind the files, as their names are sorted.
+  for (const std::string& name : names) {
+    const Name parsed = Parse(name);
+    if (parsed.suffix.empty()) continue;
+    Key& key = keys[parsed.hash()];
+    if (parsed.suffix == kUsed) {
+      const auto text = files_.ReadPrefix(PathOf(name), 100);
+      key.used = text.ok() ? NumberOf(*text) : 0;
+    } else if (parsed.suffix == kLock) {
+      LookAtLock(parsed.before, &key);
+    } else {
+      const auto size = files_.Size(PathOf(name));
+      key.segments[parsed.before] += size.ok() ? *size : 0;
+    }
+  }
+  return keys;
+}
+
+Status DiskCacheFolder::MarkUsed(const Keys& keys) const {
+  uint64_t last = 0;
+  for (const auto& [hash, key] : keys) last = std::max(last, key.used);
+  SLUICE_ASSIGN_OR_RETURN(const auto file,
+                          files_.Create(PathOf(hash_ + std::string(kUsed))));
+  return file->Append(fmt::format("{}", last + 1));
+}
+
+Status DiskCacheFolder::Enter() {
+  SLUICE_RETURN_IF_ERROR(files_.MakeDirectories(folder_));
+  SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
+  SLUICE_ASSIGN_OR_RETURN(lock_, files_.Lock(own() + std::string(kLock), "0"));
+  SLUICE_ASSIGN_OR_RETURN(const Keys keys, LookAround());
+  return MarkUsed(keys);
+}
+
+void DiskCacheFolder::Remove(const std::string& hash, Key* key) const {
+  std::erase_if(key->segments, [&](const auto& segment) {
+    // The index goes first: what it points to is there.
+    const std::string path = PathOf(segment.first);
+    for (const std::string_view suffix : {kIndex, kExamples}) {
+      const Status removed = files_.Remove(path + std::string(suffix));
+      if (!removed.ok() && removed.code() != Code::kNotFound) return false;
+    }
+    return true;
+  });
+  if (key->segments.empty()) (void)files_.Remove(PathOf(hash + ".used"));
+}
+
+void DiskCacheFolder::MakeRoom(uint64_t bytes, Keys* keys) const {
+  std::vector<Keys::value_type*> unused;
+  uint64_t in_use = 0, all = 0;
+  for (auto& entry : *keys) {
+    all += entry.second.bytes();
+    if (entry.second.in_use || entry.first == hash_) {
+      in_use += entry.second.bytes();
+    } else {
+      unused.push_back(&entry);
+    }
+  }
+  if (in_use > max_bytes_ || bytes > max_bytes_ - in_use) return;
+  std::stable_sort(unused.begin(), unused.end(), [](auto* a, auto* b) {
+    return a->second.used < b->second.used;
+  });
+  for (auto* entry : unused) {
+    if (all + bytes <= max_bytes_) return;
+    const uint64_t before = entry->second.bytes();
+    Remove(entry->first, &entry->second);
+    all -= before - entry->second.bytes();
+  }
+}
+
+Status DiskCacheFolder::Reserve(uint64_t bytes) {
+  if (bytes <= reserved_) return {};
+  SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
+  SLUICE_ASSIGN_OR_RETURN(Keys keys, LookAround());
+  keys[hash_].segments.erase(writer_);
+  MakeRoom(bytes, &keys);
+  uint64_t others = 0;
+  for (const auto& [hash, key] : keys) others += key.bytes();
+  const uint64_t room = max_bytes_ - std::min(max_bytes_, others);
+  if (bytes > room) {
+    return ResourceExhausted(fmt::format(
+        "the limit of {} bytes is reached, by what is in use", max_bytes_));
+  }
+  const uint64_t ahead = std::min(kMostAhead, max_bytes_ / 64);
+  const uint64_t reserved = bytes + std::min(ahead, room - bytes);
+  // It stays locked: a lock is the file's, not that of what is in it.
+  SLUICE_ASSIGN_OR_RETURN(const auto file,
+                          files_.Create(own() + std::string(kLock)));
+  SLUICE_RETURN_IF_ERROR(file->Append(fmt::format("{}", reserved)));
+  reserved_ = reserved;
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,81 @@
+// Whose room it is in a folder of cached examples. Internal to io.
+//
+//   HASH-WRITER.examples  the examples that a DiskCache has added
+//   HASH-WRITER.index     where they are in it
+//   HASH-WRITER.lock      held as long as that DiskCache lives, also where it
+//                         has added none; holds how many bytes the two files
+//                         above may come to
+//   HASH.used             when the key was last opened, by a count of openings
+//   lock                  held by who looks at all of it or changes its room
+//
+// HASH is of the key, WRITER is random: 16 hexadecimal digits each. Other files
+// there are left alone.
+#ifndef SLUICE_IO_PIPELINE_DISK_CACHE_FOLDER_H_
+#define SLUICE_IO_PIPELINE_DISK_CACHE_FOLDER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+#include "io/files/file.h"
+
+namespace sluice {
+
+// One DiskCache's place in the folder. One thread at a time, but for the const
+// functions. The file system must outlive it.
+class DiskCacheFolder {
+ public:
+  DiskCacheFolder(std::string folder, uint64_t key_hash, uint64_t max_bytes,
+                  FileSystem& files);
+  // Its key is not in use any more, by this one.
+  ~DiskCacheFolder();
+
+  // Makes the folder where it is missing; from now on the key is in use. After
+  // an error it may be read, and be removed by others meanwhile.
+  Status Enter();
+  // Lets this one's files grow to `bytes` together, where they were allowed
+  // less, and removes keys that are not in use for it. kResourceExhausted where
+  // the limit does not allow it, or the disk is full.
+  Status Reserve(uint64_t bytes);
+
+  // This one's files, without what follows the dot.
+  std::string own() const;
+  // The same of all of this key that have an index.
+  std::vector<std::string> Segments() const;
+
+ private:
+  struct Key {
+    uint64_t used = 0;
+    bool in_use = false;
+    // Bytes of each segment, by its name before the dot: those that it has, or
+    // those that it may come to.
+    std::map<std::string, uint64_t> segments;
+    uint64_t bytes() const;
+  };
+  using Keys = std::map<std::string, Key>;  // by HASH
+
+  std::string PathOf(std::string_view name) const;
+  Result<std::unique_ptr<FileLock>> LockFolder() const;
+  // The functions below need the folder's lock.
+  Result<Keys> LookAround() const;
+  void LookAtLock(const std::string& writer, Key* key) const;
+  Status MarkUsed(const Keys& keys) const;
+  void Remove(const std::string& hash, Key* key) const;
+  void MakeRoom(uint64_t bytes, Keys* keys) const;
+
+  const std::string folder_;
+  const std::string hash_;
+  const uint64_t max_bytes_;
+  FileSystem& files_;
+  const std::string writer_;  // HASH-WRITER
+  std::unique_ptr<FileLock> lock_;
+  uint64_t reserved_ = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_PIPELINE_DISK_CACHE_FOLDER_H_

@@ -1,0 +1,138 @@
+#include "io/pipeline/example_bytes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+void AppendNumber(int64_t number, std::string* out) {
+  out->append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+void AppendText(std::string_view text, std::string* out) {
+  AppendNumber(static_cast<int64_t>(text.size()), out);
+  out->append(text);
+}
+
+Status Cut() {
+  return DataLoss("the bytes of an example end too early");
+}
+
+// What is left to be parsed.
+class Rest {
+ public:
+  explicit Rest(std::string_view bytes) : bytes_(bytes) {}
+
+  bool empty() const { return bytes_.empty(); }
+
+  Result<std::string_view> Take(size_t n) {
+    if (n > bytes_.size()) return Cut();
+    const std::string_view taken = bytes_.substr(0, n);
+    bytes_.remove_prefix(n);
+    return taken;
+  }
+  // None of them is negative.
+  Result<int64_t> TakeNumber() {
+    int64_t number = 0;
+    SLUICE_ASSIGN_OR_RETURN(const std::string_view taken, Take(sizeof(number)));
+    std::memcpy(&number, taken.data(), sizeof(number));
+    if (number < 0) {
+      return DataLoss(fmt::format(
+          "the bytes of an example have the number {}, wanted 0 or more",
+          number));
+    }
+    return number;
+  }
+  Result<std::string_view> TakeText() {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t length, TakeNumber());
+    return Take(static_cast<size_t>(length));
+  }
+
+ private:
+  std::string_view bytes_;
+};
+
+Result<Shape> TakeShape(Rest& rest) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t rank, rest.TakeNumber());
+  if (rank > Shape::kMaxRank) {
+    return DataLoss(
+        fmt::format("the bytes of an example have a tensor of {} dimensions, "
+                    "wanted at most {}",
+                    rank, Shape::kMaxRank));
+  }
+  Shape shape;
+  for (int64_t i = 0; i < rank; ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t dimension, rest.TakeNumber());
+    shape.push_back(dimension);
+  }
+  return shape;
+}
+
+Result<Tensor> TakeTensor(Rest& rest) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string_view name, rest.TakeText());
+  const auto dtype = ParseDType(name);
+  if (!dtype.ok()) return DataLoss(dtype.status().message());
+  SLUICE_ASSIGN_OR_RETURN(const Shape shape, TakeShape(rest));
+  // Before elements(), which could overflow.
+  if (const Status size = CheckTensorSize(*dtype, shape); !size.ok()) {
+    return DataLoss(size.message());
+  }
+  const size_t bytes = shape.elements() * SizeOf(*dtype);
+  SLUICE_ASSIGN_OR_RETURN(const std::string_view data, rest.Take(bytes));
+  // Another value is undefined behaviour where it is read.
+  if (*dtype == DType::kBool &&
+      std::any_of(data.begin(), data.end(),
+                  [](char c) { return c != 0 && c != 1; })) {
+    return DataLoss("the bytes of an example have a bool other than 0 and 1");
+  }
+  Tensor tensor(*dtype, shape);
+  if (bytes > 0) std::memcpy(tensor.raw(), data.data(), bytes);
+  return tensor;
+}
+
+}  // namespace
+
+void AppendExampleBytes(const Example& example, std::string* out) {
+  AppendNumber(example.passed_over(), out);
+  AppendNumber(example.whole_rows(), out);
+  AppendNumber(static_cast<int64_t>(example.size()), out);
+  for (const auto& [name, tensor] : example) {
+    AppendText(name, out);
+    AppendText(NameOf(tensor.dtype()), out);
+    AppendNumber(tensor.shape().rank(), out);
+    for (const int64_t dimension : tensor.shape()) {
+      AppendNumber(dimension, out);
+    }
+    if (tensor.bytes() > 0) {
+      out->append(static_cast<const char*>(tensor.raw()), tensor.bytes());
+    }
+  }
+}
+
+Result<Example> ParseExampleBytes(std::string_view bytes) {
+  Rest rest(bytes);
+  Example example;
+  SLUICE_ASSIGN_OR_RETURN(const int64_t passed_over, rest.TakeNumber());
+  example.set_passed_over(passed_over);
+  SLUICE_ASSIGN_OR_RETURN(const int64_t whole_rows, rest.TakeNumber());
+  example.set_whole_rows(whole_rows);
+  SLUICE_ASSIGN_OR_RETURN(const int64_t entries, rest.TakeNumber());
+  for (int64_t i = 0; i < entries; ++i) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string_view name, rest.TakeText());
+    SLUICE_ASSIGN_OR_RETURN(Tensor tensor, TakeTensor(rest));
+    if (example.contains(name)) {
+      return DataLoss(
+          fmt::format("the bytes of an example have '{}' twice", name));
+    }
+    example.Set(name, std::move(tensor));
+  }
+  if (!rest.empty()) return DataLoss("there are bytes behind an example");
+  return example;
+}
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+// Where Dataset::Cache keeps examples. Internal to io.
+#ifndef SLUICE_IO_PIPELINE_EXAMPLE_CACHE_H_
+#define SLUICE_IO_PIPELINE_EXAMPLE_CACHE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "io/example.h"
+
+namespace sluice {
+
+// Examples by number. It is never wrong, but may forget. Thread-safe. It shares
+// no memory with the examples that come and go: what is behind it in the
+// pipeline may change them in place (Dataset::Map), those put in as well as
+// those found.
+class ExampleCache {
+ public:
+  virtual ~ExampleCache() = default;
+
+  // What was added under that number; nothing where it is not there, or cannot
+  // be read any more. Throws Error only when memory runs out.
+  virtual std::optional<Example> Find(int64_t number) = 0;
+  // Keeps a copy where there is room and none is there. What cannot be kept is
+  // no error.
+  virtual void Add(int64_t number, const Example& example) = 0;
+  // Looks for what other processes have added since it was opened or called;
+  // for the start of a pass.
+  virtual void Refresh() {}
+  // Why some examples are not kept, one sentence: the first reason, always the
+  // same from then on. "" as long as all are.
+  virtual std::string Trouble() const = 0;
+};
+
+// Of up to that many bytes: of tensors, their names and what it takes to hold
+// them, about 400 bytes for a small one.
+std::unique_ptr<ExampleCache> MemoryCache(uint64_t max_bytes);
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_PIPELINE_EXAMPLE_CACHE_H_

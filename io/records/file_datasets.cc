@@ -1,0 +1,103 @@
+#include "io/records/file_datasets.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "io/files/crc32c.h"
+#include "io/files/file.h"
+#include "io/files/line_stream.h"
+#include "io/records/record_stream.h"
+#include "io/sources/datasets.h"
+
+namespace sluice {
+
+std::string_view BytesOf(const Tensor& tensor) {
+  if (tensor.dtype() != DType::kUInt8) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted bytes, which are uint8, got {}{}",
+                            NameOf(tensor.dtype()), tensor.shape().ToString()));
+  }
+  return {static_cast<const char*>(tensor.raw()), tensor.bytes()};
+}
+
+namespace datasets {
+namespace {
+
+// Of a stream with Open, Next and Skip of strings.
+template <typename StringStream>
+class Strings : public Generator {
+ public:
+  explicit Strings(const std::string& path)
+      : stream_(StringStream::Open(path).ValueOrThrow()) {}
+  bool Next(Example* example) override {
+    if (!stream_->Next(&string_).ValueOrThrow()) return false;
+    Tensor bytes(DType::kUInt8, {static_cast<int64_t>(string_.size())});
+    if (!string_.empty()) {
+      std::memcpy(bytes.raw(), string_.data(), string_.size());
+    }
+    *example = {{"bytes", std::move(bytes)}};
+    return true;
+  }
+  int64_t Skip(int64_t n) override { return stream_->Skip(n).ValueOrThrow(); }
+
+ private:
+  std::unique_ptr<StringStream> stream_;
+  std::string string_;
+};
+
+// Bytes at a file's begin that tell it apart from others of its size.
+constexpr size_t kTelling = 64 << 10;
+
+std::string IdentityOf(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) {
+    FileSystem& files = FileSystem::Posix();
+    const size_t size = files.Size(path).ValueOrThrow();
+    const std::string begin = files.ReadPrefix(path, kTelling).ValueOrThrow();
+    text += fmt::format("{} {} {:08x}\n", path.substr(path.rfind('/') + 1),
+                        size, Crc32c(begin));
+  }
+  return fmt::format("{:08x}", Crc32c(text));
+}
+
+template <typename StringStream>
+Dataset StringsOf(const char* what, const std::vector<std::string>& paths,
+                  const FileOptions& options) {
+  const auto count = static_cast<int64_t>(paths.size());
+  Dataset files = FromFunction(
+      count,
+      [](int64_t i) {
+        return Example{{"file", Tensor::Scalar(i)}};
+      },
+      fmt::format("{}({})", what, IdentityOf(paths)));
+  if (options.shuffle_seed && count > 0) {
+    files = files.Shuffle(count, *options.shuffle_seed);
+  }
+  return files.Interleave(
+      [paths](const Example& example) {
+        const std::string& path =
+            paths[static_cast<size_t>(example["file"].IntAt(0))];
+        return FromGenerator(
+            [path](uint64_t) {
+              return std::make_unique<Strings<StringStream>>(path);
+            },
+            {.same_in_every_epoch = true});
+      },
+      options.cycle);
+}
+
+}  // namespace
+
+Dataset Records(const std::vector<std::string>& paths, FileOptions options) {
+  return StringsOf<RecordFileStream>("records", paths, options);
+}
+
+Dataset TextLines(const std::vector<std::string>& paths, FileOptions options) {
+  return StringsOf<LineStream>("lines", paths, options);
+}
+
+}  // namespace datasets
+}  // namespace sluice
