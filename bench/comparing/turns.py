@@ -93,10 +93,11 @@ class Side:
     def peak_bytes(self):
         """The most memory the process has held, what it imports included."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status")
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-        # What has ended has a status without memory.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for line in status.read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        # What has ended has no memory, and at last no status.
         raise self.failure("ended in the middle of a measurement")
 
     def close(self):
