@@ -1,8 +1,12 @@
 // mnist: trains and runs networks that read handwritten digits.
+//
+//   mnist train --data-dir FOLDER --log-dir runs/first
+//   mnist predict --log-dir runs/first IMAGE...
 #include <algorithm>
 #include <mutex>
 
 #include "apps/mnist/pictures.h"
+#include "apps/mnist/records.h"
 #include "engine/status.h"
 #include "graph/builder.h"
 #include "io/sources/datasets.h"
@@ -23,7 +27,24 @@ constexpr int64_t kSyntheticTest = 5'000;
 constexpr uint64_t kTrainingSequence = 1;
 constexpr uint64_t kTestSequence = 2;
 
-constexpr int64_t kClasses = 10;
+bool OfShards(const RunContext& run) {
+  return run.files.empty() && !run.data_dir.empty() &&
+         mnist::HasShards(run.data_dir);
+}
+
+Dataset Shuffled(const Dataset& digits, const RunContext& run) {
+  if (!run.training()) return digits;
+  return digits.Shuffle(60'000, run.seed).Repeat();
+}
+
+Dataset FromShards(const RunContext& run) {
+  const mnist::RecordDigits records(run);
+  return Shuffled(records.Numbers(), run)
+      .Map([records](Example& example) { records.Read(example); },
+           {.bad = run.bad_examples,
+            .threads = run.input_threads,
+            .name = "decode"});
+}
 
 Dataset Digits(const RunContext& run) {
   if (!run.files.empty()) return mnist::Pictures(run);
@@ -40,8 +61,8 @@ Dataset Digits(const RunContext& run) {
 }
 
 Dataset Input(const RunContext& run) {
-  Dataset digits = Digits(run);
-  if (run.training()) digits = digits.Shuffle(60'000, run.seed).Repeat();
+  const Dataset digits =
+      OfShards(run) ? FromShards(run) : Shuffled(Digits(run), run);
   return digits.Map(ScaleTo01("image")).Batch(run.batch_size).Prefetch(2);
 }
 
@@ -52,7 +73,7 @@ ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
   return {.loss = losses::SparseSoftmaxCrossEntropy(
               logits, in["label"], {},
               run.training() && !weights.empty()
-                  ? ParseClassWeights(weights, kClasses, {})
+                  ? ParseClassWeights(weights, mnist::kClasses, {})
                   : std::vector<double>()),
           .metrics = {{"accuracy", Accuracy(logits, in["label"])}},
           .exports = {{"probabilities", Softmax(logits)},
@@ -60,6 +81,10 @@ ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
 }
 
 void Defaults(RunContext& run) {
+  if (run.files.empty() && !OfShards(run) && run.flag("label-offset") == "1") {
+    throw Error(Code::kInvalidArgument,
+                "--label-offset is for --data-dir with a folder of shards");
+  }
   run.batch_size = 100;
   run.epochs = run.flag("model") == "cnn" ? 5 : 20;
 }
@@ -84,6 +109,13 @@ int main(int argc, char** argv) {
                   "Softmax regression, perceptron or convolutions",
                   "cnn",
                   {"softmax", "mlp", "cnn"}},
+                 {"label-offset",
+                  "The label of the digit 0 in the shards of --data-dir, which "
+                  "may be records or tar archives, train-NNNNN-of-MMMMM and "
+                  "validation-..., of 28 x 28 grey pixels; auto: 1 if 10 is a "
+                  "label, 0 if 0 is one, else as in the training or 0",
+                  "auto",
+                  {"auto", "0", "1"}},
                  {"class-weights",
                   "Of the loss in training: DIGIT=WEIGHT, several with commas "
                   "between them; evaluations are not weighted (default: all "
@@ -92,8 +124,12 @@ int main(int argc, char** argv) {
        .files = "JPEG or PNG pictures of a digit each",
        .defaults = Defaults,
        .model_name = [](const RunContext& run) { return run.flag("model"); },
-       .dataset_name =
-           [](const RunContext& run) {
-             return run.data_dir.empty() ? "synthetic" : "mnist";
-           }});
+       .dataset_name = [](const RunContext& run) -> std::string {
+         if (run.data_dir.empty()) return "synthetic";
+         return OfShards(run) ? run.data_dir : "mnist";
+       },
+       .evaluated_on = [](const RunContext& run) -> std::string {
+         return OfShards(run) ? shards::ShardsEvaluatedOn(run, run.data_dir)
+                              : "test";
+       }});
 }

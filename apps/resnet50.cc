@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "apps/resnet50/picture_cache.h"
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
 #include "graph/builder.h"
@@ -28,11 +30,25 @@ std::vector<BatchMix> MixesOf(const RunContext& run) {
   return AugmentationOf(Small(run), run).batch();
 }
 
+// All crops of a picture are one example: "crops" [10,side,side,3], beside
+// "image", their middle one, which reports show.
+void NameCrops(Example& example) {
+  Tensor crops = example["image"];
+  const Shape& shape = crops.shape();
+  const Tensor middle = crops.Rows(kTenCropMiddle, kTenCropMiddle + 1);
+  example.Set("image", middle.Reshaped({shape[1], shape[2], shape[3]}));
+  example.Set("crops", std::move(crops));
+}
+
 Dataset Input(const RunContext& run) {
   const Colours& colours = ColoursOf(Small(run));
+  Dataset examples = Examples(run);
+  if (TenCrop(run)) {
+    examples = examples.Map(NameCrops).Map(
+        Standardize("crops", colours.mean, colours.deviation));
+  }
   Dataset batches =
-      Examples(run)
-          .Map(Standardize("image", colours.mean, colours.deviation))
+      examples.Map(Standardize("image", colours.mean, colours.deviation))
           .Batch(run.batch_size);
   if (auto ways = MixesOf(run); !ways.empty()) {
     batches = batches.MapRandom(
@@ -70,10 +86,26 @@ Output Loss(const Output& logits, const Features& in, const RunContext& run) {
                                           options, weights);
 }
 
-ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
+// Of ten crops, the logarithms of their mean probabilities, whose softmax these
+// are.
+Output Logits(Scope& scope, const Features& in, const RunContext& run) {
+  const ResNetOptions options = {.classes = Classes(run),
+                                 .training = run.training()};
+  const std::string& model = run.flag("model");
+  if (!TenCrop(run)) return ResNet(scope, model, in["image"], options);
+  const Output crops = in["crops"];
+  const Shape& shape = crops.shape();
   const Output logits =
-      ResNet(scope, run.flag("model"), in["image"],
-             {.classes = Classes(run), .training = run.training()});
+      ResNet(scope, model, Reshape(crops, {-1, shape[2], shape[3], shape[4]}),
+             options);
+  const Output probabilities =
+      Mean(Reshape(Softmax(logits), {-1, shape[1], options.classes}), {1});
+  // None becomes infinite.
+  return Log(Maximum(probabilities, std::numeric_limits<float>::min()));
+}
+
+ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
+  const Output logits = Logits(scope, in, run);
   const Output label = MainLabel(in, run);
   ModelSpec spec = {.loss = Loss(logits, in, run),
                     .metrics = {{"accuracy", Accuracy(logits, label)}},
@@ -155,6 +187,18 @@ void Defaults(RunContext& run) {
                 "--label-offset is for --data with a folder of records or tar "
                 "shards");
   }
+  const bool of_files = source == Source::kFolder || source == Source::kRecords;
+  for (const char* flag : {"exif", "ten-crop"}) {
+    if (of_files || !run.files.empty() || run.flag(flag) != "true") continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--{} is for --data with a folder", flag));
+  }
+  if (!of_files && run.files.empty() && !run.flag("cache").empty()) {
+    throw Error(Code::kInvalidArgument,
+                "--cache is for --data with a folder; other pictures are in "
+                "memory anyway");
+  }
+  PictureCache::Check(run);
   if (KeptBack(run) > 0) {
     if (source != Source::kFolder) {
       throw Error(Code::kInvalidArgument,
@@ -178,6 +222,9 @@ void Defaults(RunContext& run) {
                 "--data FOLDER");
   }
   run.batch_size = small ? 128 : 32;
+  if (run.flag("ten-crop") == "true") {  // of ten pictures each
+    run.batch_size = (run.batch_size + 9) / 10;
+  }
   run.epochs = source == Source::kSynthetic ? 1 : small ? 15 : 90;
 }
 
@@ -210,6 +257,37 @@ int main(int argc, char** argv) {
                   "else as in the training or 0; up to 10,000 are looked at",
                   "auto",
                   {"auto", "0", "1"}},
+                 {"exif",
+                  "Turn pictures as the orientation in their Exif data says; "
+                  "without, it is passed over, as PIL and torchvision do",
+                  "false",
+                  {},
+                  Flag::Kind::kSwitch},
+                 {"ten-crop",
+                  "Of eval: average the probabilities of ten crops of each "
+                  "picture, the corners and the middle, also flipped; batches "
+                  "then hold a tenth, unless --batch-size says otherwise",
+                  "",
+                  {},
+                  Flag::Kind::kSwitch},
+                 {"cache",
+                  "Where pictures of --data are kept once they have been read, "
+                  "for later epochs: memory, of each process, or a folder on a "
+                  "local disk, for all processes of this host, also later "
+                  "ones; what has changed since is read anew (default: none)",
+                  "",
+                  {"memory"},
+                  Flag::Kind::kPath},
+                 {"cache-stage",
+                  "What --cache keeps: the bytes of their files, or the "
+                  "decoded image before anything random, which takes several "
+                  "times the room and saves decoding",
+                  "bytes",
+                  {"bytes", "image"}},
+                 {"cache-limit",
+                  "The most that --cache takes, such as 500M, 20G or 1T "
+                  "(default: 20G in a folder, 4G in memory)",
+                  ""},
                  {"label-smoothing", "Of training (default: 0.1, CIFAR 0)", ""},
                  {"augment",
                   "Random changes of training pictures beyond cropping and "

@@ -15,6 +15,7 @@
 #include "apps/sluice/commands.h"
 #include "engine/status.h"
 #include "graph/text/dot.h"
+#include "io/remote/register.h"
 
 namespace sluice::tool {
 namespace {
@@ -212,6 +213,7 @@ int Run(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   try {
+    RegisterRemoteFiles();
     return Run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "sluice: %s\n", error.what());

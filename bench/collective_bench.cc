@@ -17,6 +17,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct Options {
   int64_t min = 4096, max = 100 << 20;  // bytes
   double factor = 8;
   double seconds = 1;  // a row
+  std::string transport = "auto";
   bool json = false;
 };
 
@@ -208,6 +210,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(1.1, 1e6));
   app.add_option("--seconds", options.seconds, "About, a row; 5 runs or more")
       ->check(CLI::Range(0.0, 3600.0));
+  app.add_option("--transport", options.transport,
+                 "Between neighbours: auto, tcp or shared memory");
   app.add_flag("--json", options.json, "One object a row");
   app.footer(R"(
 size           the result's bytes, whole elements a rank; 0 of a barrier
@@ -222,7 +226,10 @@ The exit code is 1 where a result is wrong.)");
   CLI11_PARSE(app, argc, argv);
   const auto info = ReadLaunchInfo().ValueOrThrow();
   if (!info) throw Error(InvalidArgument("start it with sluicerun -n N"));
-  const auto group = Group::Join(*info, {}).ValueOrThrow();
+  GroupOptions joining;
+  joining.transport = ParseTransport(options.transport).ValueOrThrow();
+  joining.note = [](std::string_view line) { std::cerr << line << '\n'; };
+  const auto group = Group::Join(*info, joining).ValueOrThrow();
   bool header = !options.json, right = true;
   for (const int64_t bytes : Sizes(options, group->size())) {
     const Json row = Measure(*group, options, bytes);

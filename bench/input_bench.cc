@@ -58,7 +58,7 @@ std::vector<Photograph> ReadPhotographs(const std::string& folder) {
     const std::string name = entry.path().filename().string();
     if (!IsImageName(name)) continue;
     std::string bytes =
-        FileSystem::Posix().Read(entry.path().string()).ValueOrThrow();
+        FileSystem::Default().Read(entry.path().string()).ValueOrThrow();
     if (!IsJpeg(bytes)) continue;
     const JpegSize size = ReadJpegSize(bytes).ValueOrThrow();
     photographs.push_back({name, std::move(bytes), size});

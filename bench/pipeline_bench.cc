@@ -5,12 +5,17 @@
 //   sluice data make ../shared/data/imagenet-samples /tmp/records
 //   pipeline_bench /tmp/records --threads 2
 //   bench/peers/input_pipeline.py /tmp/records --threads 2
+//
+// With --step-ms the one that takes the batches computes for so long for each
+// image, on a thread of its own: how much of the slower of the two is left when
+// both run.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -44,10 +49,49 @@ Dataset Pipeline(const ImageRecords& records, int threads, int64_t batch) {
       .Prefetch(2);
 }
 
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+using Seconds = std::chrono::duration<double>;
+
+// Keeps a core busy, as a step of training does.
+void Compute(Seconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+// Images per second over at least `images` of them; each takes `step` more.
+double Rate(Iterator& batches, int64_t images, Seconds step) {
+  const auto begin = std::chrono::steady_clock::now();
+  Example example;
+  int64_t seen = 0;
+  while (seen < images) {
+    batches.Next(&example).ValueOrThrow();
+    const int64_t batch = example["label"].elements();
+    if (step.count() > 0) Compute(step * batch);
+    seen += batch;
+  }
+  const Seconds seconds = std::chrono::steady_clock::now() - begin;
+  return static_cast<double>(seen) / seconds.count();
+}
+
+// The most memory that the process has held, in MB (Linux: VmHWM).
+double PeakMegabytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1000;
+  }
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   std::string folder;
   int threads = 2, rounds = 9;
   int64_t batch = 32;
+  double step_ms = 0;
   CLI::App app("Times an input pipeline over records");
   app.option_defaults()->always_capture_default();
   app.add_option("folder", folder, "With a part \"train\"")
@@ -57,29 +101,29 @@ int Main(int argc, char** argv) {
   app.add_option("--batch-size", batch)->check(CLI::Range(1, 4096));
   app.add_option("--rounds", rounds, "Over all records")
       ->check(CLI::Range(1, 1000));
+  app.add_option("--step-ms", step_ms, "A stand-in step, for each image")
+      ->check(CLI::Range(0.0, 1000.0));
   CLI11_PARSE(app, argc, argv);
   const ImageRecords records = OpenImageRecords(folder, "train");
-  const Dataset dataset = Pipeline(records, threads, batch);
-  Iterator batches = dataset.MakeIterator();
-  Example example;
-  std::vector<double> rates;
-  // The first round is to warm up.
-  for (int round = 0; round <= rounds; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
-    int64_t images = 0;
-    while (images < records.files->size()) {
-      batches.Next(&example).ValueOrThrow();
-      images += example["label"].elements();
-    }
-    const std::chrono::duration<double> seconds =
-        std::chrono::steady_clock::now() - begin;
-    if (round > 0)
-      rates.push_back(static_cast<double>(images) / seconds.count());
+  const int64_t images = records.files->size();
+  Iterator batches = Pipeline(records, threads, batch).MakeIterator();
+  const Seconds step(step_ms / 1000);
+  Rate(batches, images, Seconds(0));  // to warm up
+  std::vector<double> alone, together;
+  for (int round = 0; round < rounds; ++round) {
+    alone.push_back(Rate(batches, images, Seconds(0)));
+    if (step_ms > 0) together.push_back(Rate(batches, images, step));
   }
-  std::sort(rates.begin(), rates.end());
-  std::cout << fmt::format("sluice      {:9.1f} images/s ({:.1f} to {:.1f})\n",
-                           rates[rates.size() / 2], rates.front(),
-                           rates.back());
+  std::cout << fmt::format(
+      "sluice      {:9.1f} images/s ({:.1f} to {:.1f}); peak {:.0f} MB\n",
+      Median(alone), *std::min_element(alone.begin(), alone.end()),
+      *std::max_element(alone.begin(), alone.end()), PeakMegabytes());
+  if (step_ms > 0) {
+    const double slower = std::min(Median(alone), 1 / step.count());
+    std::cout << fmt::format(
+        "with a step {:9.1f} images/s: {:.3f} of the slower of the two\n",
+        Median(together), Median(together) / slower);
+  }
   return 0;
 }
 

@@ -19,14 +19,19 @@ if(NOT CUDNN_INCLUDE_DIR)
     "GPUs are by Sluice's own kernels alone")
   list(FILTER sources EXCLUDE REGEX "/cudnn[^/]*$")
 endif()
-# What kernels use of the engine is compiled in: the module sees no symbols of
-# the program that loads it.
-file(GLOB semantics CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/semantics/*.cc)
-set(engine attributes caught dtype kernel number runtime/transfer shape status
-  tensor)
-list(TRANSFORM engine PREPEND ${PROJECT_SOURCE_DIR}/engine/)
-list(TRANSFORM engine APPEND .cc)
-add_library(sluice_cuda MODULE ${sources} ${semantics} ${engine})
+# What kernels use of the engine is in libsluice.so, which a program has loaded
+# already or, linked with the static library, loads with the module: the two meet
+# in what the module's entry is handed (engine/module.h). Without it, that part
+# is compiled in.
+set(engine "")
+if(NOT TARGET sluice_shared)
+  file(GLOB engine CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/semantics/*.cc)
+  foreach(part attributes caught dtype kernel number runtime/transfer shape status
+      tensor)
+    list(APPEND engine ${PROJECT_SOURCE_DIR}/engine/${part}.cc)
+  endforeach()
+endif()
+add_library(sluice_cuda MODULE ${sources} ${engine})
 include(SluiceDeviceText)
 sluice_device_text(sluice_cuda)
 set_target_properties(sluice_cuda PROPERTIES
@@ -60,6 +65,11 @@ target_compile_options(sluice_cuda PRIVATE
 set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cuda/ops/random.cu
   PROPERTIES COMPILE_OPTIONS -fmad=false)
 target_link_libraries(sluice_cuda PRIVATE fmt::fmt CUDA::toolkit ${CMAKE_DL_LIBS})
+if(TARGET sluice_shared)
+  target_link_libraries(sluice_cuda PRIVATE sluice_shared)
+endif()
+install(TARGETS sluice_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  COMPONENT runtime)
 target_link_options(sluice_cuda PRIVATE -Wl,-z,defs
   -Wl,--version-script=${PROJECT_SOURCE_DIR}/kernels/cuda/module.map)
 set_target_properties(sluice_cuda PROPERTIES

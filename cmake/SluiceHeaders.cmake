@@ -29,9 +29,13 @@ add_custom_command(OUTPUT ${header_stamp}
 add_custom_target(sluice_headers ALL DEPENDS ${header_stamp})
 add_dependencies(sluice sluice_headers)
 
-target_include_directories(sluice PUBLIC
-  $<BUILD_INTERFACE:${SLUICE_HEADER_TREE}>
-  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+foreach(library sluice sluice_shared)
+  if(TARGET ${library})
+    target_include_directories(${library} PUBLIC
+      $<BUILD_INTERFACE:${SLUICE_HEADER_TREE}>
+      $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  endif()
+endforeach()
 
 # A project that adds this one with add_subdirectory installs itself, not us.
 if(NOT PROJECT_IS_TOP_LEVEL)
@@ -42,19 +46,16 @@ include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
 # A static library leaves linking what it uses to its user.
-set(package_dependencies "")
-get_target_property(library_type sluice TYPE)
-if(library_type STREQUAL "STATIC_LIBRARY")
-  list(APPEND package_dependencies Threads fmt ZLIB)
-  foreach(pair PROTOBUF:Protobuf PNG:PNG JPEG:JPEG ONEDNN:dnnl)
-    string(REPLACE ":" ";" pair ${pair})
-    list(GET pair 0 feature)
-    list(GET pair 1 package)
-    if(feature IN_LIST SLUICE_FEATURES)
-      list(APPEND package_dependencies ${package})
-    endif()
-  endforeach()
-endif()
+set(package_dependencies Threads fmt ZLIB)
+foreach(pair PROTOBUF:Protobuf PNG:PNG JPEG:JPEG ONEDNN:dnnl CURL:CURL
+    CRYPTO:OpenSSL EXPAT:EXPAT)
+  string(REPLACE ":" ";" pair ${pair})
+  list(GET pair 0 feature)
+  list(GET pair 1 package)
+  if(feature IN_LIST SLUICE_FEATURES)
+    list(APPEND package_dependencies ${package})
+  endif()
+endforeach()
 list(JOIN package_dependencies " " package_dependencies)
 configure_package_config_file(
   ${CMAKE_CURRENT_LIST_DIR}/sluiceConfig.cmake.in
@@ -64,11 +65,19 @@ write_basic_package_version_file(
   ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 
-install(TARGETS sluice sluice_cli EXPORT sluiceTargets)
-install(EXPORT sluiceTargets NAMESPACE sluice:: DESTINATION ${package_folder})
+# Two packages: `runtime`, the programs and what they load, and `development`.
+set(in_development DESTINATION ${package_folder} COMPONENT development)
+if(TARGET sluice_shared)
+  install(TARGETS sluice_shared sluice_cli_shared EXPORT sluiceSharedTargets
+    LIBRARY COMPONENT runtime NAMELINK_COMPONENT development)
+  install(EXPORT sluiceSharedTargets NAMESPACE sluice:: ${in_development})
+endif()
+install(TARGETS sluice sluice_cli EXPORT sluiceStaticTargets
+  ARCHIVE COMPONENT development)
+install(EXPORT sluiceStaticTargets NAMESPACE sluice:: ${in_development})
 install(DIRECTORY ${SLUICE_HEADER_TREE}/sluice
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(FILES ${PROJECT_BINARY_DIR}/sluiceConfig.cmake
               ${PROJECT_BINARY_DIR}/sluiceConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/Finddnnl.cmake
-  DESTINATION ${package_folder})
+  ${in_development})

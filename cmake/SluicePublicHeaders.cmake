@@ -25,6 +25,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/thread_annotations.h
   engine/threads.h
   engine/variable_store.h
+  engine/visibility.h
   graph/autograd.h
   graph/builder.h
   graph/graph.h
@@ -56,15 +57,21 @@ set(SLUICE_PUBLIC_HEADERS
   io/checkpoints/safetensors.h
   io/example.h
   io/files/file.h
+  io/files/file_version.h
   io/files/record.h
+  io/files/schemes.h
   io/images/augment.h
   io/images/image.h
   io/images/mix.h
   io/pipeline/bad_examples.h
   io/pipeline/dataset.h
+  io/pipeline/kept_examples.h
+  io/pipeline/stage_times.h
+  io/records/csv_dataset.h
   io/records/file_datasets.h
   io/records/image_records.h
   io/records/record_files.h
+  io/records/safetensors_dataset.h
   io/records/tf_example.h
   io/records/tf_sequence_example.h
   io/sources/cifar.h

@@ -62,8 +62,16 @@ function(sluice_build_id)
     COMPILE_DEFINITIONS SLUICE_BUILD_ID="${PROJECT_VERSION}-${hash}")
 endfunction()
 
+# A library's objects serve the static and the shared one alike, and show what
+# headers mark (engine/visibility.h).
+function(sluice_visibility target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 # Includes, defines and libraries of the library target.
 function(sluice_configure target)
+  sluice_visibility(${target})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target}
     PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
@@ -74,9 +82,12 @@ function(sluice_configure target)
   target_compile_definitions(${target} PRIVATE
     SLUICE_VERSION="${PROJECT_VERSION}" EIGEN_MPL2_ONLY
     EIGEN_DONT_PARALLELIZE)
-  foreach(feature ${SLUICE_FEATURES})
+  set(features ${SLUICE_FEATURES})
+  list(REMOVE_ITEM features CURL CRYPTO EXPAT)
+  foreach(feature ${features})
     target_compile_definitions(${target} PRIVATE SLUICE_HAVE_${feature}=1)
   endforeach()
+  sluice_remote_features(${PROJECT_SOURCE_DIR}/io/remote)
   if("PROTOBUF" IN_LIST SLUICE_FEATURES)
     sluice_protobuf(${target})
   endif()
@@ -89,6 +100,27 @@ function(sluice_configure target)
   if("JPEG" IN_LIST SLUICE_FEATURES)
     target_link_libraries(${target} PRIVATE JPEG::JPEG)
   endif()
+  if("CURL" IN_LIST SLUICE_FEATURES)
+    target_link_libraries(${target} PRIVATE CURL::libcurl)
+  endif()
+  if("CRYPTO" IN_LIST SLUICE_FEATURES)
+    target_link_libraries(${target} PRIVATE OpenSSL::Crypto)
+  endif()
+  if("EXPAT" IN_LIST SLUICE_FEATURES)
+    target_link_libraries(${target} PRIVATE EXPAT::EXPAT)
+  endif()
+endfunction()
+
+# Libraries that one room uses are switched in that room: nothing else is
+# compiled anew where they come or go.
+function(sluice_remote_features folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
+  foreach(feature CURL CRYPTO EXPAT)
+    if(feature IN_LIST SLUICE_FEATURES)
+      set_property(SOURCE ${sources} APPEND PROPERTY
+        COMPILE_DEFINITIONS SLUICE_HAVE_${feature}=1)
+    endif()
+  endforeach()
 endfunction()
 
 # Programs parse command lines and print: -O3 buys nothing there, and costs half
@@ -98,6 +130,7 @@ target_compile_options(sluice_unhurried INTERFACE $<$<CONFIG:Release>:-O1>)
 
 # The same of sluice_cli, which alone parses command lines.
 function(sluice_configure_cli target)
+  sluice_visibility(${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME cli)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PUBLIC sluice
@@ -116,7 +149,7 @@ function(sluice_protobuf target)
     return()
   endif()
   add_library(sluice_proto OBJECT ${protos})
-  set_target_properties(sluice_proto PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  sluice_visibility(sluice_proto)
   target_link_libraries(sluice_proto PUBLIC protobuf::libprotobuf)
   set(out ${PROJECT_BINARY_DIR}/generated)
   file(MAKE_DIRECTORY ${out})
@@ -165,8 +198,7 @@ function(sluice_isa_sources target folder)
       -mprefer-vector-width=512)
   foreach(isa ${isas})
     add_library(sluice_${isa} OBJECT ${sources})
-    set_target_properties(sluice_${isa} PROPERTIES
-      POSITION_INDEPENDENT_CODE ON)
+    sluice_visibility(sluice_${isa})
     target_compile_features(sluice_${isa} PRIVATE cxx_std_20)
     target_include_directories(sluice_${isa} PRIVATE ${PROJECT_SOURCE_DIR})
     target_compile_definitions(sluice_${isa} PRIVATE SLUICE_ISA=${isa})

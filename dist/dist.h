@@ -15,8 +15,10 @@
 
 #include "dist/collective/options.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice::dist {
+namespace SLUICE_PUBLIC sluice {
+namespace dist {
 
 // Joins the job of which the launcher has told this process (launch_info.h);
 // without a launcher the process is a job of its own. kFailedPrecondition
@@ -45,6 +47,7 @@ Tensor Broadcast(std::string_view name, const Tensor& tensor, int root);
 // Returns when all processes have called it.
 void Barrier(std::string_view name = "barrier");
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_DIST_H_

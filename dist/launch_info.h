@@ -21,8 +21,10 @@
 #include <string>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice::dist {
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
 
 struct LaunchInfo {
   int rank = 0;
@@ -42,6 +44,7 @@ struct LaunchInfo {
 // kInvalidArgument naming the variables that are missing or make no sense.
 Result<std::optional<LaunchInfo>> ReadLaunchInfo();
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_LAUNCH_INFO_H_

@@ -11,8 +11,9 @@
 
 #include "engine/kernel.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Work recorded once, to be run again with the same addresses.
 class CapturedWork {

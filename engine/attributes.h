@@ -16,8 +16,9 @@
 #include "engine/shape.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // The order of the alternatives is the order of AttrType, up to kTensor.
 using AttrVariant = std::variant<bool, int64_t, double, std::string, DType,
@@ -70,7 +71,7 @@ class AttrValue {
     return std::get<T>(v_);
   }
   // Tensors compare by bits.
-  friend bool operator==(const AttrValue& a, const AttrValue& b);
+  SLUICE_PUBLIC friend bool operator==(const AttrValue& a, const AttrValue& b);
   friend bool operator!=(const AttrValue& a, const AttrValue& b) {
     return !(a == b);
   }

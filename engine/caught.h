@@ -3,8 +3,9 @@
 #define SLUICE_ENGINE_CAUGHT_H_
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // The exception that is being handled: an Error's own status,
 // kResourceExhausted for std::bad_alloc, kInvalidArgument with what() for the

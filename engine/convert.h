@@ -9,8 +9,9 @@
 
 #include "engine/dtype.h"
 #include "engine/number.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // Floats out of an integer's range become the nearest in range, NaN 0; bool is
 // whether a number is not 0.

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
 
 struct CpuFeatures {
   std::string model;     // "AMD EPYC"; empty when unknown

@@ -13,8 +13,9 @@
 #include "engine/kernel.h"
 #include "engine/status.h"
 #include "engine/variable_store.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // "/cpu:1" is this process's, type cpu, index 1. Of a process of a cluster it
 // is "/job:worker/task:3/cpu:1".

@@ -11,8 +11,9 @@
 #include "engine/kernel.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Memory for tensors: the host's, or an accelerator's.
 class DeviceMemory {

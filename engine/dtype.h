@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 enum class DType : uint8_t {
   kFloat32,

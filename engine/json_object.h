@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 class JsonObject {
  public:

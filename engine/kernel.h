@@ -22,8 +22,9 @@
 #include "engine/status.h"
 #include "engine/tensor.h"
 #include "engine/thread_annotations.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 class Accelerator;
 class Collective;

@@ -12,24 +12,30 @@ namespace {
 
 constexpr const char* kFile = "libsluice_cuda.so";
 
-// The folder of the program or shared library that holds this code.
-std::filesystem::path OwnFolder() {
-  Dl_info info;
-  const auto here = reinterpret_cast<const void*>(&OwnFolder);
-  if (dladdr(here, &info) == 0 || info.dli_fname == nullptr) return {};
+// The folders of the program and of the shared library that holds this code, if
+// one does.
+std::vector<std::filesystem::path> OwnFolders() {
   std::error_code error;
+  std::vector<std::filesystem::path> folders;
+  const auto add = [&](const std::filesystem::path& file) {
+    if (!file.has_parent_path()) return;
+    const auto folder = file.parent_path();
+    if (folders.empty() || folders[0] != folder) folders.push_back(folder);
+  };
+  add(std::filesystem::read_symlink("/proc/self/exe", error));
+  Dl_info info;
+  const auto here = reinterpret_cast<const void*>(&OwnFolders);
   // A program started through PATH is known by its bare name.
-  const std::filesystem::path name = info.dli_fname;
-  const auto path =
-      name.has_parent_path()
-          ? std::filesystem::canonical(name, error)
-          : std::filesystem::read_symlink("/proc/self/exe", error);
-  return path.parent_path();
+  if (dladdr(here, &info) != 0 && info.dli_fname != nullptr &&
+      std::filesystem::path(info.dli_fname).has_parent_path()) {
+    add(std::filesystem::canonical(info.dli_fname, error));
+  }
+  return folders;
 }
 
 Status Load() {
   std::vector<std::string> places;
-  if (const auto folder = OwnFolder(); !folder.empty()) {
+  for (const std::filesystem::path& folder : OwnFolders()) {
     places.push_back((folder / kFile).string());
     places.push_back((folder.parent_path() / "lib" / kFile).string());
   }

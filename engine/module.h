@@ -6,8 +6,9 @@
 #include "engine/accelerator.h"
 #include "engine/kernel.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // What the engine hands to a module. Both must be built from the same sources:
 // the module compares `build` with its own before it looks at the rest.

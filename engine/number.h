@@ -11,8 +11,9 @@
 
 #include "engine/dtype.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 class Number {
  public:

@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "engine/dtype.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 enum class Precision : uint8_t {
   kFloat32,

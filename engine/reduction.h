@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_PUBLIC sluice {
 
 enum class Reduction : uint8_t { kSum, kMean };
 

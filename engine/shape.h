@@ -10,8 +10,9 @@
 #include <string>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 inline constexpr int64_t kUnknown = -1;
 
@@ -52,7 +53,7 @@ class Shape {
   // "[?,784]"; "[]" for a scalar.
   std::string ToString() const;
 
-  friend bool operator==(const Shape& a, const Shape& b);
+  SLUICE_PUBLIC friend bool operator==(const Shape& a, const Shape& b);
 
  private:
   std::array<int64_t, kMaxRank> dims_{};

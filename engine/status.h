@@ -12,7 +12,9 @@
 #include <utility>
 #include <variant>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_PUBLIC sluice {
 
 enum class Code : uint8_t {
   kOk,

@@ -13,8 +13,9 @@
 #include "engine/number.h"
 #include "engine/shape.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Alignment of every buffer and arena offset, bytes: one cache line, and the
 // widest vector register.

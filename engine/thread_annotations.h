@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "engine/visibility.h"
+
 #if defined(__clang__)
 #define SLUICE_THREAD_ATTRIBUTE_(x) __attribute__((x))
 #else
@@ -36,7 +38,7 @@
 #define NO_THREAD_SAFETY_ANALYSIS \
   SLUICE_THREAD_ATTRIBUTE_(no_thread_safety_analysis)
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 class CAPABILITY("mutex") Mutex {
  public:

@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "engine/thread_annotations.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // While it lives, the calling thread treats subnormal numbers as zero, on
 // input and output: arithmetic on them can be a hundred times slower. Workers

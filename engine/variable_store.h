@@ -17,8 +17,9 @@
 #include "engine/status.h"
 #include "engine/tensor.h"
 #include "engine/thread_annotations.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // A named tensor that outlives steps. Its buffer never moves, so Plans point
 // into it. `value` is in its device's memory and is read and written through

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Which activations are computed again when the gradient needs them, rather
 // than kept for it: less memory, the same results, most of them to the bit

@@ -17,9 +17,10 @@
 
 #include "engine/attributes.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "graph/op.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 class Graph;
 
@@ -42,7 +43,7 @@ class Output {
   friend bool operator==(const Output& a, const Output& b) {
     return a.node_ == b.node_ && a.index_ == b.index_;
   }
-  friend bool operator<(const Output& a, const Output& b);
+  SLUICE_PUBLIC friend bool operator<(const Output& a, const Output& b);
 
  private:
   Node* node_ = nullptr;

@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
 
 // "; did you mean 'MatMul' or 'MatMulBias'?": at most three of the names, the
 // nearest first, by the letters (of either case) that were left out, added,

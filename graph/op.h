@@ -19,8 +19,9 @@
 #include "engine/kernel.h"
 #include "engine/shape.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 class Node;
 class Output;

@@ -4,9 +4,10 @@
 
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // An output that gets its value from outside. The shape must be concrete.
 struct FeedShape {

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // The output whose bytes these are, seen through views.
 inline const Output& ViewRoot(const Output& output) {

@@ -6,8 +6,9 @@
 #include <cstdint>
 
 #include "engine/semantics/random.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // 64 random bits for each (seed, a, b); order matters.
 constexpr uint64_t HashKey(uint64_t seed, uint64_t a, uint64_t b = 0) {

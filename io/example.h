@@ -12,8 +12,9 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Before Batch one example, after it a batch of them (one more, leading
 // dimension). Copies share the tensors. Not thread-safe.

@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "io/pipeline/bad_examples.h"
 #include "io/sources/datasets.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct RunContext {
   Mode mode = Mode::kTrain;
@@ -29,12 +30,15 @@ struct RunContext {
   int64_t rank = 0;
   int64_t size = 1;
 
-  // Batches in a pass over the training data, which may be a fraction; all
-  // steps where it is not known how many examples there are; 0 until the input
-  // function has been called for training.
+  // Batches in a pass over the training data, which may be a fraction; 0 until
+  // the input function has been called for training. Where it is not known how
+  // many examples there are: all `steps`, or kEpochsEndWithInput, when an epoch
+  // ends where the input does.
   double steps_per_epoch = 0;
+  static constexpr double kEpochsEndWithInput = -1;
+  bool knows_total_steps() const { return steps > 0 || steps_per_epoch >= 0; }
   // The step that training ends with: steps, or epochs * steps_per_epoch,
-  // rounded up.
+  // rounded up. Throws Error where that is not known.
   int64_t total_steps() const;
 
   // Of what is evaluated or predicted, what its checkpoint says of the
@@ -52,7 +56,8 @@ struct RunContext {
   // it may pass over. None unless the run allows some.
   std::shared_ptr<BadExamples> bad_examples = std::make_shared<BadExamples>(0);
 
-  // For MapOptions of that map, where it may run on several threads.
+  // For MapOptions of that map, where it may run on several threads; 0: as many
+  // as help.
   int input_threads = 1;
 
   // The program's own flags (TrainerSpec::flags) by name. Throws Error for one

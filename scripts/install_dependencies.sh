@@ -10,9 +10,10 @@ set -eu
 required="g++ cmake ninja-build libeigen3-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev zlib1g-dev"
 optional="protobuf-compiler libprotobuf-dev libpng-dev
-  libdnnl-dev libjpeg62-turbo-dev doctest-dev"
+  libdnnl-dev libjpeg62-turbo-dev libcurl4-openssl-dev libssl-dev
+  libexpat1-dev doctest-dev"
 tools="git clang-16 clang-tidy-16 libclang-rt-16-dev clang-format
-  python3-torch python3-numpy python3-onnx"
+  python3-torch python3-numpy python3-onnx python3-botocore"
 
 case "${1-}" in
   "") wanted="$required $optional" ;;

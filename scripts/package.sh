@@ -33,16 +33,18 @@ mkdir -p $root/bin $root/lib $root/licences $root/scripts $root/bench
 for name in "${programs[@]}" "${benches[@]}" "${tests[@]}"; do
   cp build/release/bin/"$name" $root/bin/
 done
-cp build/cuda/bin/libsluice_cuda.so $root/lib/
+cp build/cuda/bin/libsluice_cuda.so build/release/bin/libsluice{,_cli}.so.?.? \
+  $root/lib/
 cp scripts/gpu_check.sh $root/scripts/
 cp -r bench/peers bench/comparing bench/compare $root/bench/
 cp README.md $root/
 cp LICENSE $root/licences/sluice
 
-# Debian's library packages, without glibc's, which every system has its own of.
+# Debian's library packages, without ours and glibc's, which every system has its
+# own of.
 mapfile -t libraries < <(
   ldd $root/bin/* $root/lib/libsluice_cuda.so | awk '$2 == "=>" { print $3 }' |
-    sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux.*)\.so'
+    sort -u | grep -vE '/(libsluice|libsluice_cli|libc|libm|libdl|librt|libpthread|ld-linux.*)\.so'
 )
 for library in "${libraries[@]}"; do
   cp -L "$library" $root/lib/

@@ -121,7 +121,9 @@ Dataset Pictures(const RunContext& run) {
         example = {{"image", LikeMnist(ReadImage(path).ValueOrThrow())},
                    {"label", example["label"]}};
       },
-      {.bad = run.bad_examples, .threads = run.input_threads});
+      {.bad = run.bad_examples,
+       .threads = run.input_threads,
+       .name = "decode"});
 }
 
 }  // namespace sluice::mnist

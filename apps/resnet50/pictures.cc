@@ -10,10 +10,12 @@
 #include <set>
 #include <sstream>
 
-#include "apps/resnet50/picture_shards.h"
+#include "apps/resnet50/picture_cache.h"
 #include "apps/resnet50/records.h"
 #include "apps/resnet50/sizing.h"
+#include "apps/shards/picture_shards.h"
 #include "io/files/file.h"
+#include "io/files/file_version.h"
 #include "io/images/image.h"
 #include "io/sources/image_list.h"
 #include "models/cli/console.h"
@@ -37,7 +39,7 @@ Source SourceOf(const RunContext& run) {
   const std::string& data = run.flag("data");
   if (data == "synthetic") return Source::kSynthetic;
   if (data == "cifar10") return Source::kCifar10;
-  return HasPictureShards(data) ? Source::kRecords : Source::kFolder;
+  return shards::HasPictureShards(data) ? Source::kRecords : Source::kFolder;
 }
 
 bool Small(const RunContext& run) {
@@ -59,7 +61,7 @@ double FlagNumber(const RunContext& run, const char* flag, double least,
 
 std::optional<std::string> Part(const RunContext& run, const char* name) {
   const std::string part = JoinPath(run.flag("data"), name);
-  if (FileSystem::Posix().Exists(part)) return part;
+  if (FileSystem::Default().Exists(part)) return part;
   return std::nullopt;
 }
 
@@ -234,39 +236,56 @@ Dataset SyntheticPictures(const RunContext& run) {
 // Reads the picture that an index stands for.
 class Reader {
  public:
-  Reader(ImageList list, const Sizing& sizing)
+  Reader(ImageList list, const RunContext& run)
       : list_(std::make_shared<const ImageList>(std::move(list))),
-        sizing_(sizing) {}
+        sizing_(Small(run), run),
+        cache_(PictureCache::Of(run)) {}
 
   void operator()(Example& example, uint64_t key) const {
     const std::string& path = list_->paths[example["index"].IntAt(0)];
-    const std::string bytes = FileSystem::Posix().Read(path).ValueOrThrow();
-    example = {{"image", sizing_(bytes, path, key).ValueOrThrow()},
-               {"label", example["label"]}};
+    example = {{"image", Image(path, key)}, {"label", example["label"]}};
   }
 
  private:
+  Tensor Image(const std::string& path, uint64_t key) const {
+    const auto read = [&] {
+      return FileSystem::Default().Read(path).ValueOrThrow();
+    };
+    if (cache_ == nullptr) return sizing_(read(), path, key).ValueOrThrow();
+    return cache_
+        ->Get(
+            {.name = FromRoot(path),
+             .version = [&] { return FileVersion(path); },
+             .read =
+                 [&] { return EncodedPicture{.bytes = read(), .name = path}; }},
+            sizing_, key)
+        .image;
+  }
+
   std::shared_ptr<const ImageList> list_;
   Sizing sizing_;
+  std::shared_ptr<PictureCache> cache_;
 };
 
 MapOptions ReadOptions(const RunContext& run) {
-  return {.bad = run.bad_examples, .threads = run.input_threads};
+  const auto cache = PictureCache::Of(run);
+  return {.bad = run.bad_examples,
+          .threads = run.input_threads,
+          .name = "decode",
+          .kept = cache == nullptr ? nullptr : cache->kept()};
 }
 
 Dataset FromFiles(ImageList list, const RunContext& run) {
-  const Dataset indices = Shuffled(Indices(list), run);
-  return indices.MapRandom(run.seed,
-                           Reader(std::move(list), Sizing(Small(run), run)),
+  const Dataset indices =
+      Shuffled(Indices(list, DescribeSizing(run) + IdentityOf(list)), run);
+  return indices.MapRandom(run.seed, Reader(std::move(list), run),
                            ReadOptions(run));
 }
 
 Dataset FromRecords(const RunContext& run) {
   const RecordPictures pictures(run);
   return Shuffled(pictures.Numbers(), run)
-      .MapRandom(run.seed,
-                 pictures.ToPicture(Sizing(Small(run), run), Classes(run)),
-                 ReadOptions(run));
+      .MapRandom(run.seed, pictures.ToPicture(run), ReadOptions(run));
 }
 
 }  // namespace
@@ -297,7 +316,7 @@ Dataset Examples(const RunContext& run) {
                            image = augmentation.Apply(
                                RandomPadCrop(image, 4, key), key);
                          },
-                         {.threads = run.input_threads});
+                         {.threads = run.input_threads, .name = "augment"});
 }
 
 std::vector<double> ClassWeights(const RunContext& run) {
@@ -353,7 +372,7 @@ std::string EvaluatedOn(const RunContext& run) {
 std::vector<std::string> ClassNames(const RunContext& run) {
   const std::string& path = run.flag("labels");
   if (!path.empty() && !run.training()) {
-    std::istringstream lines(FileSystem::Posix().Read(path).ValueOrThrow());
+    std::istringstream lines(FileSystem::Default().Read(path).ValueOrThrow());
     std::vector<std::string> names;
     for (std::string line; std::getline(lines, line);) names.push_back(line);
     return names;

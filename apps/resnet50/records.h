@@ -9,14 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "apps/resnet50/picture_cache.h"
 #include "apps/resnet50/sizing.h"
+#include "apps/shards/labelled_shards.h"
 #include "io/pipeline/dataset.h"
 #include "models/run_context.h"
 
 namespace sluice::resnet50 {
 
-// What run.mode reads: "train", else "validation" (or "val", "test"), else
-// "train", which an evaluation then is of. Nothing here throws but Error.
+// What run.mode reads of them. Nothing here throws but Error.
 class RecordPictures {
  public:
   explicit RecordPictures(const RunContext& run);
@@ -24,14 +25,18 @@ class RecordPictures {
   // Where the records are, in their order: what ToPicture is a map for.
   Dataset Numbers() const;
   // For Dataset::MapRandom, on any number of threads: "image" and "label" of a
-  // record. A label that is none of the `classes`, less --label-offset, is an
+  // record. A label that is none of the classes, less --label-offset, is an
   // error that names the record.
-  std::function<void(Example&, uint64_t key)> ToPicture(const Sizing& sizing,
-                                                        int64_t classes) const;
+  std::function<void(Example&, uint64_t key)> ToPicture(
+      const RunContext& run) const;
 
  private:
-  struct State;
-  std::shared_ptr<const State> state_;
+  std::function<void(Example&, uint64_t key)> FromCache(
+      std::shared_ptr<PictureCache> cache, const Sizing& sizing,
+      const RunContext& run) const;
+
+  shards::LabelledShards shards_;
+  std::string described_;
 };
 
 // As labels.txt has them; of data that training has read, as it had them.

@@ -1,6 +1,6 @@
 #include "apps/resnet50/sizing.h"
 
-#include "io/images/image.h"
+#include "engine/status.h"
 
 namespace sluice::resnet50 {
 
@@ -19,14 +19,40 @@ Augmentation AugmentationOf(bool small, const RunContext& run) {
   return *std::move(parsed);
 }
 
+bool TenCrop(const RunContext& run) {
+  if (run.flag("ten-crop") != "true") return false;
+  if (run.mode == Mode::kEval) return true;
+  throw Error(Code::kInvalidArgument, "--ten-crop is for eval");
+}
+
+std::string DescribeSizing(const RunContext& run) {
+  return run.flag("exif") == "true" ? "upright " : "";
+}
+
 Result<Tensor> Sizing::operator()(std::string_view bytes,
                                   const std::string& name, uint64_t key) const {
-  const int64_t side = small_ ? kCifarSide : kCrop;
-  const int64_t resize = small_ ? kCifarSide : kResize;
-  if (!training_) return DecodeResizeAndCrop(bytes, name, resize, side);
-  SLUICE_ASSIGN_OR_RETURN(const Tensor part,
-                          DecodeRandomResizedCrop(bytes, name, side, key));
+  if (ten_crop_) {
+    SLUICE_ASSIGN_OR_RETURN(const Tensor image, Decode(bytes, name));
+    return Size(image, key);
+  }
+  if (!training_) {
+    return DecodeResizeAndCrop(bytes, name, resize(), side(), decoding_);
+  }
+  SLUICE_ASSIGN_OR_RETURN(
+      const Tensor part,
+      DecodeRandomResizedCrop(bytes, name, side(), key, decoding_));
   return augmentation_.Apply(part, key);
+}
+
+Result<Tensor> Sizing::Decode(std::string_view bytes,
+                              const std::string& name) const {
+  return DecodeImage(bytes, name, decoding_);
+}
+
+Tensor Sizing::Size(const Tensor& image, uint64_t key) const {
+  if (ten_crop_) return ResizeAndTenCrop(image, resize(), side());
+  if (!training_) return ResizeAndCrop(image, resize(), side());
+  return augmentation_.Apply(RandomResizedCrop(image, side(), key), key);
 }
 
 }  // namespace sluice::resnet50

@@ -9,6 +9,7 @@
 
 #include "engine/tensor.h"
 #include "io/images/augment.h"
+#include "io/images/image.h"
 #include "models/run_context.h"
 
 namespace sluice::resnet50 {
@@ -26,21 +27,42 @@ const Colours& ColoursOf(bool small);
 // line.
 Augmentation AugmentationOf(bool small, const RunContext& run);
 
-// For training a random part, augmented, else the middle. Thread-safe.
+// Whether an evaluation is of ten crops of each picture (--ten-crop), of which
+// the probabilities are averaged. Throws Error, which is a wrong command line,
+// where it is none.
+bool TenCrop(const RunContext& run);
+
+// What tells inputs apart beside their files: flags that change what pictures
+// of files are.
+std::string DescribeSizing(const RunContext& run);
+
+// For training a random part, augmented, else the middle, or ten crops.
+// Thread-safe.
 class Sizing {
  public:
   Sizing(bool small, const RunContext& run)
       : small_(small),
         training_(run.training()),
+        ten_crop_(TenCrop(run)),
+        decoding_{.exif = run.flag("exif") == "true"},
         augmentation_(AugmentationOf(small, run)) {}
 
-  // A file's bytes as uint8 [side,side,3]; `name` is for messages, `key` random
+  // A file's bytes as uint8 [side,side,3], or [10,side,side,3] of ten crops, as
+  // ResizeAndTenCrop; `name` is for messages, `key` random
   // (Dataset::MapRandom). Errors of DecodeImage.
   Result<Tensor> operator()(std::string_view bytes, const std::string& name,
                             uint64_t key) const;
+  // The same in two steps: Size(*Decode(bytes, name), key). Without an error
+  // the second has the same bits; the first finds damage outside the part, too.
+  Result<Tensor> Decode(std::string_view bytes, const std::string& name) const;
+  Tensor Size(const Tensor& image, uint64_t key) const;
 
  private:
-  bool small_, training_;
+  int64_t side() const { return small_ ? kCifarSide : kCrop; }
+  int64_t resize() const { return small_ ? kCifarSide : kResize; }
+
+  bool small_, training_, ten_crop_;
+  DecodeOptions decoding_;
   Augmentation augmentation_;
 };
 

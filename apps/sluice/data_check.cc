@@ -42,12 +42,12 @@ std::vector<std::string> ClassNamesOf(const std::vector<std::string>& paths) {
 
 // The records of those files in which records can be found; the others are
 // faults, before all records.
-std::shared_ptr<const RecordFiles> Open(const std::vector<std::string>& paths,
-                                        int threads, Faults& faults) {
-  if (auto all = RecordFiles::Open(paths, threads); all.ok()) return *all;
+std::shared_ptr<const PictureFiles> Open(const std::vector<std::string>& paths,
+                                         int threads, Faults& faults) {
+  if (auto all = PictureFiles::Open(paths, threads); all.ok()) return *all;
   std::vector<std::string> good;
   for (const std::string& path : paths) {
-    const Status status = RecordFiles::Open({path}).status();
+    const Status status = PictureFiles::Open({path}, 1).status();
     if (status.ok()) {
       good.push_back(path);
     } else if (status.code() != Code::kDataLoss &&
@@ -59,7 +59,7 @@ std::shared_ptr<const RecordFiles> Open(const std::vector<std::string>& paths,
                                  status.message()));
     }
   }
-  return RecordFiles::Open(good, threads).ValueOrThrow();
+  return PictureFiles::Open(good, threads).ValueOrThrow();
 }
 
 LabelRange RangeOf(const std::vector<std::optional<int64_t>>& labels,
@@ -124,7 +124,7 @@ void PrintRepeated(const std::vector<Repeated>& repeated) {
 }
 
 // Labels from 0 must be those of the classes that have names.
-void CheckLabels(const RecordFiles& files,
+void CheckLabels(const PictureFiles& files,
                  const std::vector<std::optional<int64_t>>& labels,
                  int64_t classes, Faults& faults) {
   for (int64_t i = 0; i < files.size(); ++i) {
@@ -154,11 +154,11 @@ bool CheckData(const std::vector<std::string>& paths, int threads, bool json) {
   {
     Progress progress(files->size(), "records");
     ThrowIfError(ForEach(files->size(), threads, [&](int64_t i) -> Status {
-      std::string bytes;
-      ImageRecord record;
-      const Status status = ReadPicture(*files, i, &bytes, &record).status();
+      const auto picture = files->Read(i);
+      const Status status =
+          picture.ok() ? files->Decode(i, *picture).status() : picture.status();
       if (status.ok()) {
-        labels[i] = record.label;
+        labels[i] = picture->label;
       } else {
         faults.Add(i, status.message());
       }

@@ -11,8 +11,11 @@
 #include "apps/sluice/data_plan.h"
 #include "apps/sluice/data_records.h"
 #include "apps/sluice/json.h"
+#include "apps/sluice/temporary_file.h"
 #include "engine/status.h"
+#include "engine/tensor.h"
 #include "io/files/file.h"
+#include "io/images/jpeg.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
 #include "io/sources/image_list.h"
@@ -25,12 +28,7 @@ constexpr const char* kLock = "data.lock";
 constexpr size_t kBufferBytes = 4 << 20;
 
 FileSystem& Files() {
-  return FileSystem::Posix();
-}
-
-// The name of a file until it is whole (IsTemporaryName).
-std::string TemporaryName(const std::string& path) {
-  return fmt::format("{}.tmp-{}", path, getpid());
+  return FileSystem::Default();
 }
 
 Status WriteRecords(const DataPlan& plan, int64_t shard,
@@ -171,6 +169,12 @@ void WriteClassNames(const MakeDataOptions& options, const ImageList& list) {
                                        ClassNamesText(list)));
 }
 
+// Throws Error in a build that cannot write such pictures.
+void RequireJpeg() {
+  const Tensor pixel = Tensor::Full(DType::kUInt8, {1, 1, 3}, 0);
+  ThrowIfError(EncodeJpeg(pixel, 95).status());
+}
+
 std::vector<int64_t> MissingShards(const DataPlan& plan) {
   std::vector<int64_t> missing;
   for (int64_t s = 0; s < plan.shards(); ++s) {
@@ -244,6 +248,7 @@ void PrintMade(const MakeDataOptions& options, const DataPlan& plan,
                  {"least_label", labels.least},
                  {"most_label", labels.most}};
     if (!list.class_names.empty()) line["classes"] = list.classes;
+    if (options.resize > 0) line["resize"] = options.resize;
     PrintJson(line);
     return;
   }
@@ -258,10 +263,12 @@ void PrintMade(const MakeDataOptions& options, const DataPlan& plan,
 }  // namespace
 
 void MakeData(const MakeDataOptions& options) {
-  DataPlan plan(ListNumbered(options), JoinPath(options.out, options.part));
+  DataPlan plan(ListNumbered(options), JoinPath(options.out, options.part),
+                options.resize);
   // What can be refused is refused before OUT is touched.
   plan.Cut(options.shards);
   (void)ClassNamesText(plan.list());
+  if (options.resize > 0) RequireJpeg();
   CheckPictures(plan, options.threads);
 
   ThrowIfError(Files().MakeDirectories(options.out));

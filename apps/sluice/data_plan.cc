@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <numeric>
 #include <utility>
 
+#include "apps/sluice/data_resize.h"
 #include "apps/sluice/json.h"
+#include "apps/sluice/random_order.h"
 #include "engine/ceil_div.h"
 #include "engine/json_object.h"
-#include "io/counter_random.h"
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/record.h"
@@ -21,26 +21,26 @@
 namespace sluice::tool {
 namespace {
 
-constexpr uint64_t kSeed = 0;
 // Few enough files for any file system, and enough of them to be shared out
 // among readers.
 constexpr int64_t kShardBytes = 128'000'000;
 
 FileSystem& Files() {
-  return FileSystem::Posix();
+  return FileSystem::Default();
+}
+
+std::string ResizeText(int64_t resize) {
+  return resize == 0 ? "without --resize"
+                     : fmt::format("with --resize {}", resize);
 }
 
 }  // namespace
 
-DataPlan::DataPlan(ImageList list, std::string base)
+DataPlan::DataPlan(ImageList list, std::string base, int64_t resize)
     : list_(std::move(list)),
       base_(std::move(base)),
-      order_(list_.paths.size()) {
-  std::iota(order_.begin(), order_.end(), uint32_t{0});
-  CounterRandom random(kSeed);
-  for (auto left = static_cast<uint32_t>(order_.size()); left > 1; --left) {
-    std::swap(order_[left - 1], order_[random.Below(left)]);
-  }
+      resize_(resize),
+      order_(RandomOrder(list_.paths.size())) {
   for (const uint32_t picture : order_) {
     std::error_code none;
     const auto size = std::filesystem::file_size(list_.paths[picture], none);
@@ -56,7 +56,7 @@ void DataPlan::Cut(int64_t shards) {
                             shards, list_.directory, records()));
   }
   const std::vector<std::string> there = ShardsThere();
-  const std::vector<std::string> identities = SavedIdentities();
+  const auto [identities, resize] = Load();
   const auto cut = static_cast<int64_t>(identities.size());
   if (there.empty()) {
     shards_ = shards == 0 ? cut : shards;
@@ -72,6 +72,10 @@ void DataPlan::Cut(int64_t shards) {
                        cut, shards),
            "leave --shards out, or ");
   }
+  if (resize != resize_) {
+    Refuse(fmt::format("'{}' was made {}, got {}", there[0], ResizeText(resize),
+                       ResizeText(resize_)));
+  }
   shards_ = cut;
   CheckShards(there, identities);
 }
@@ -79,7 +83,8 @@ void DataPlan::Cut(int64_t shards) {
 void DataPlan::Save() const {
   Json identities = Json::array();
   for (int64_t s = 0; s < shards_; ++s) identities.push_back(IdentityOf(s));
-  const Json plan = {{"records", records()}, {"shards", identities}};
+  Json plan = {{"records", records()}, {"shards", identities}};
+  if (resize_ > 0) plan["resize"] = resize_;
   ThrowIfError(Files().WriteAtomically(Path(), plan.dump() + "\n"));
 }
 
@@ -103,8 +108,12 @@ Status DataPlan::CheckBeginning(int64_t record) const {
 }
 
 Status DataPlan::Append(int64_t record, std::string* file) const {
-  SLUICE_ASSIGN_OR_RETURN(const std::string picture,
-                          Files().Read(list_.paths[PictureOf(record)]));
+  const std::string& path = list_.paths[PictureOf(record)];
+  SLUICE_ASSIGN_OR_RETURN(std::string picture, Files().Read(path));
+  if (resize_ > 0) {
+    SLUICE_ASSIGN_OR_RETURN(picture,
+                            MakeSmaller(std::move(picture), resize_, path));
+  }
   SLUICE_ASSIGN_OR_RETURN(const std::string bytes, Encode(record, picture));
   AppendRecord(bytes, file);
   return {};
@@ -184,12 +193,15 @@ std::vector<std::string> DataPlan::ShardsThere() const {
   return shards;
 }
 
-std::vector<std::string> DataPlan::SavedIdentities() const {
+DataPlan::Saved DataPlan::Load() const {
   if (!Files().Exists(Path())) return {};
   const auto plan = JsonObject::Parse(Files().Read(Path()).ValueOrThrow());
   if (!plan.ok()) return {};
   auto identities = plan->Strings("shards");
-  return identities.ok() ? *std::move(identities) : std::vector<std::string>();
+  const auto resize =
+      plan->Has("resize") ? plan->Int("resize") : Result<int64_t>(0);
+  if (!identities.ok() || !resize.ok()) return {};
+  return {*std::move(identities), *resize};
 }
 
 void DataPlan::Refuse(const std::string& why, const std::string& first) const {

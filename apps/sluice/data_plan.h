@@ -1,7 +1,8 @@
 // Which pictures `sluice data make` writes into which shard. In OUT there are,
 // for a part of N shards:
 //   labels.txt                names of the classes, where they have any
-//   PART.json                 the plan, before any shard
+//   PART.json                 the plan, before any shard; with --resize N that,
+//                             too
 //   PART-00000-of-0000N       a shard, whole once it has this name,
 //   PART-00000-of-0000N.idx   and where its records are: after it
 //   data.lock                 held by who writes
@@ -28,12 +29,14 @@ namespace sluice::tool {
 class DataPlan {
  public:
   // Shuffles the list, always in the same way, and asks for the files' sizes.
-  // `base` is OUT/PART.
-  DataPlan(ImageList list, std::string base);
+  // `base` is OUT/PART. Pictures are written as MakeSmaller makes them for
+  // `resize`; where that is 0, as they are.
+  DataPlan(ImageList list, std::string base, int64_t resize);
 
   // Where none are wanted, 0, as many as PART.json has of the same pictures, or
-  // else one for each 128 MB of pictures. What was written before must be
-  // shards of this plan: kFailedPrecondition, saying what to do. Only looks.
+  // else one for each 128 MB of pictures, as large as they are now. What was
+  // written before must be shards of this plan, resized alike:
+  // kFailedPrecondition, saying what to do. Only looks.
   void Cut(int64_t shards);
   // Writes PART.json.
   void Save() const;
@@ -65,14 +68,19 @@ class DataPlan {
                    const std::vector<std::string>& identities) const;
   // Files that are shards of the part by their names, whoever wrote them.
   std::vector<std::string> ShardsThere() const;
-  // The shards' identities in PART.json; none where it is damaged or missing.
-  std::vector<std::string> SavedIdentities() const;
+  // What PART.json says; of one that is damaged or missing, nothing.
+  struct Saved {
+    std::vector<std::string> identities;  // of the shards
+    int64_t resize = 0;
+  };
+  Saved Load() const;
   // The error that ends with what to do about it: `first`, or start anew.
   [[noreturn]] void Refuse(const std::string& why,
                            const std::string& first = "") const;
 
   const ImageList list_;
   const std::string base_;
+  const int64_t resize_;
   std::vector<uint32_t> order_;  // of the list's pictures
   std::vector<int64_t> sizes_;   // in this order, bytes; -1: unknown
   int64_t shards_ = 1;

@@ -10,10 +10,12 @@
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
+#include "io/files/file.h"
 #include "io/images/image.h"
 #include "io/images/jpeg.h"
 #include "io/images/png.h"
 #include "io/records/record_files.h"
+#include "io/records/tar.h"
 #include "io/records/tf_example.h"
 
 namespace sluice::tool {
@@ -130,10 +132,105 @@ void Show(const RecordFiles& files, int64_t record, bool json) {
              {"features", all}});
 }
 
+// A file of an archive. Of a large one only how large it is.
+Feature Describe(const TarMember& member, const ReadableFile& archive) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  if (member.link) return {"", 1, "a link", {{"link", true}}};
+  if (member.size > kMostBytes) {
+    return {
+        "", 1, fmt::format("{} bytes", member.size), {{"bytes", member.size}}};
+  }
+  std::string bytes(member.size, '\0');
+  bytes.resize(
+      archive.ReadAt(member.offset, bytes.data(), bytes.size()).ValueOrThrow());
+  // A text's last line may end, too.
+  const auto text =
+      std::string_view(bytes).substr(0, bytes.find_last_not_of('\n') + 1);
+  if (text.empty() || !IsText(text)) return Describe(std::string_view(bytes));
+  Feature feature = Describe(text);
+  feature.json["bytes"] = member.size;
+  return feature;
+}
+
+// Shows the first samples of archives, and counts them all.
+class Samples {
+ public:
+  Samples(int64_t limit, bool json) : limit_(limit), json_(json) {}
+
+  void Take(const std::string& path) {
+    const auto archive = FileSystem::Default().OpenRead(path).ValueOrThrow();
+    TarReader reader(path, *archive);
+    std::string key;
+    for (TarMember member; reader.Next(&member).ValueOrThrow();) {
+      const size_t base = member.name.rfind('/') + 1;
+      const size_t dot = member.name.find('.', base);
+      if (dot == std::string::npos || dot == base) continue;  // of no sample
+      if (!begun_ || member.name.compare(0, dot, key) != 0) {
+        Finish();
+        key = member.name.substr(0, dot);
+        place_ = fmt::format("'{}', sample '{}'", path, key);
+        begun_ = true;
+      }
+      if (count_ >= limit_) continue;
+      files_.emplace_back(member.name.substr(dot + 1),
+                          Describe(member, *archive));
+    }
+    Finish();
+  }
+  int64_t count() const { return count_; }
+
+ private:
+  void Finish() {
+    if (!std::exchange(begun_, false)) return;
+    if (count_ < limit_) Print();
+    files_.clear();
+    ++count_;
+  }
+
+  void Print() const {
+    if (json_) {
+      Json files = Json::array();
+      for (const auto& [ending, file] : files_) {
+        Json entry = {{"ending", ending}};
+        entry.update(file.json);
+        files.push_back(std::move(entry));
+      }
+      PrintJson({{"sample", count_}, {"place", place_}, {"files", files}});
+      return;
+    }
+    size_t width = 0;
+    for (const auto& [ending, file] : files_) {
+      width = std::max(width, ending.size());
+    }
+    fmt::print("sample {}: {}\n", count_, Printable(place_));
+    for (const auto& [ending, file] : files_) {
+      fmt::print("  {:<{}}  {}\n", Printable(ending), width, file.text);
+    }
+  }
+
+  const int64_t limit_;
+  const bool json_;
+  int64_t count_ = 0;  // before the one that has begun
+  bool begun_ = false;
+  std::string place_;
+  std::vector<std::pair<std::string, Feature>> files_;  // by what follows "."
+};
+
 }  // namespace
 
 void ShowData(const std::string& path, int64_t records, bool json) {
-  const auto files = RecordFiles::Open(RecordPaths(path)).ValueOrThrow();
+  const std::vector<std::string> paths = RecordPaths(path);
+  const auto tars = std::partition_point(
+      paths.begin(), paths.end(), [](const auto& p) { return !IsTar(p); });
+  if (tars == paths.begin() && tars != paths.end()) {
+    Samples samples(records, json);
+    for (const std::string& tar : paths) samples.Take(tar);
+    if (json) return;
+    fmt::print("{} of {} samples\n", std::min(records, samples.count()),
+               samples.count());
+    return;
+  }
+  const auto files = RecordFiles::Open({paths.begin(), tars}).ValueOrThrow();
   const int64_t shown = std::min(records, files->size());
   for (int64_t i = 0; i < shown; ++i) Show(*files, i, json);
   if (!json) fmt::print("{} of {} records\n", shown, files->size());

@@ -42,12 +42,12 @@ struct Pictures {
   // How often a channel has each value.
   std::array<std::array<int64_t, 256>, 3> histogram{};
 
-  void Add(const ImageRecord& record, const Tensor& image) {
+  void Add(const EncodedPicture& picture, const Tensor& image) {
     ++count;
     height.Add(image.shape()[0]);
     width.Add(image.shape()[1]);
-    bytes.Add(static_cast<int64_t>(record.encoded.size()));
-    ++by_label[record.label];
+    bytes.Add(static_cast<int64_t>(picture.encoded.size()));
+    ++by_label[picture.label];
     const uint8_t* pixel = image.data<uint8_t>();
     const uint8_t* const end = pixel + image.elements();
     for (; pixel < end; pixel += 3) {
@@ -88,7 +88,7 @@ Channel ChannelOf(const std::array<int64_t, 256>& histogram) {
   return {mean, std::sqrt(squares / pixels)};
 }
 
-Pictures LookAt(const RecordFiles& files, int threads) {
+Pictures LookAt(const PictureFiles& files, int threads) {
   constexpr int64_t kBlock = 16;  // records, so that a histogram pays
   Mutex mutex;
   Pictures all;
@@ -97,11 +97,9 @@ Pictures LookAt(const RecordFiles& files, int threads) {
     Pictures some;
     const int64_t end = std::min((block + 1) * kBlock, files.size());
     for (int64_t i = block * kBlock; i < end; ++i) {
-      std::string bytes;
-      ImageRecord record;
-      SLUICE_ASSIGN_OR_RETURN(const Tensor image,
-                              ReadPicture(files, i, &bytes, &record));
-      some.Add(record, image);
+      SLUICE_ASSIGN_OR_RETURN(const EncodedPicture picture, files.Read(i));
+      SLUICE_ASSIGN_OR_RETURN(const Tensor image, files.Decode(i, picture));
+      some.Add(picture, image);
       progress.Add(1);
     }
     MutexLock lock(mutex);
@@ -134,12 +132,17 @@ std::vector<Class> ClassesOf(const Pictures& pictures,
   return classes;
 }
 
-// "test" of "DIR/some-test.tfrecord-00000-of-00001", as FindShards finds it.
+// "test" of "DIR/some-test.tfrecord-00000-of-00001", as FindShards finds it,
+// and of "DIR/some-test-000000.tar".
 std::string PartOf(std::string shard) {
-  shard.resize(shard.rfind("-of-"));
+  constexpr std::string_view kTar = ".tar", kRecords = ".tfrecord";
+  if (shard.ends_with(kTar)) shard.resize(shard.size() - kTar.size());
+  const size_t count = shard.rfind("-of-");
+  if (count != std::string::npos && count > shard.rfind('/')) {
+    shard.resize(count);
+  }
   shard.resize(shard.rfind('-'));
-  constexpr std::string_view kEnding = ".tfrecord";
-  if (shard.ends_with(kEnding)) shard.resize(shard.size() - kEnding.size());
+  if (shard.ends_with(kRecords)) shard.resize(shard.size() - kRecords.size());
   return shard.substr(shard.find_last_of("-/") + 1);
 }
 
@@ -208,8 +211,10 @@ void PrintAsJson(const Pictures& pictures, const std::string& part,
 
 void PrintDataStatistics(const std::string& folder, const std::string& part,
                          int threads, bool json) {
-  const ImageRecords records = OpenImageRecords(folder, part, threads);
-  const Pictures pictures = LookAt(*records.files, threads);
+  const std::vector<std::string> shards = PartPaths(folder, part);
+  const auto files = PictureFiles::Open(shards, threads).ValueOrThrow();
+  const std::vector<std::string> names = ReadClassNames(folder).ValueOrThrow();
+  const Pictures pictures = LookAt(*files, threads);
   if (pictures.count == 0) {
     throw Error(
         Code::kNotFound,
@@ -218,9 +223,9 @@ void PrintDataStatistics(const std::string& folder, const std::string& part,
   std::array<Channel, 3> channels;
   std::transform(pictures.histogram.begin(), pictures.histogram.end(),
                  channels.begin(), ChannelOf);
-  const std::vector<Class> classes = ClassesOf(pictures, records.class_names);
+  const std::vector<Class> classes = ClassesOf(pictures, names);
   // Where there is no "validation", another is read.
-  const std::string found = PartOf(ImageRecordShards(folder, part).front());
+  const std::string found = PartOf(shards.front());
   json ? PrintAsJson(pictures, found, classes, channels)
        : PrintText(pictures, found, classes, channels);
 }

@@ -300,7 +300,7 @@ std::vector<std::string> PassNames() {
 
 void ShowGraph(const GraphOptions& options) {
   const std::string text =
-      FileSystem::Posix().Read(options.path).ValueOrThrow();
+      FileSystem::Default().Read(options.path).ValueOrThrow();
   Result<std::unique_ptr<Graph>> parsed = ParseGraph(text);
   if (!parsed.ok()) throw Error(parsed.status().WithContext(options.path));
   Graph& graph = **parsed;

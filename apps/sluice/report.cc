@@ -97,7 +97,7 @@ Result<report::RunFacts> ParseFacts(const std::string& text) {
 
 // The curves are worth a page without them.
 report::RunFacts FactsOf(const std::string& folder) {
-  const auto text = FileSystem::Posix().Read(JoinPath(folder, "run.json"));
+  const auto text = FileSystem::Default().Read(JoinPath(folder, "run.json"));
   if (text.status().code() == Code::kNotFound) return {.note = "no run.json"};
   Result<report::RunFacts> facts =
       text.ok() ? ParseFacts(*text) : Result<report::RunFacts>(text.status());
@@ -120,7 +120,7 @@ void WriteReport(const std::vector<std::string>& log_dirs,
     runs.push_back({names[i], RowsOf(folders[i]), FactsOf(folders[i])});
   }
   ThrowIfError(
-      FileSystem::Posix().WriteAtomically(output, report::RunsPage(runs)));
+      FileSystem::Default().WriteAtomically(output, report::RunsPage(runs)));
   size_t curves = 0;
   for (const report::Chart& chart : report::ChartsOf(runs)) {
     curves += chart.series.size();

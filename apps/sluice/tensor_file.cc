@@ -14,7 +14,7 @@ bool IsSafetensors(const std::string& path) {
   if (path.find(".tfevents") != path.npos) return false;
   if (path.ends_with(".safetensors")) return true;
   const std::string begin =
-      FileSystem::Posix().ReadPrefix(path, 9).ValueOrThrow();
+      FileSystem::Default().ReadPrefix(path, 9).ValueOrThrow();
   return begin.size() == 9 && begin[8] == '{';
 }
 

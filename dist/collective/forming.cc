@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dist/collective/hello.h"
+#include "dist/collective/sharing.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/frame.h"
 #include "dist/net/little_endian.h"
@@ -233,7 +234,7 @@ class Forming {
     const int next = (info_.rank + 1) % size();
     if (next == 0) place = {info_.host, info_.port};
     Links links;
-    for (const Lane lane : {Lane::kData, Lane::kErrors}) {
+    for (const Lane lane : {Lane::kData, Lane::kErrors, Lane::kPulse}) {
       Result<Socket> socket =
           Socket::Connect(place.address, place.port, deadline_);
       if (!socket.ok()) {
@@ -243,8 +244,9 @@ class Forming {
       socket->set_peer(RankName(next, size()));
       hello_.lane = lane;
       SLUICE_RETURN_IF_ERROR(SendHello(hello_, *socket, deadline_));
-      (lane == Lane::kData ? links.next : links.next_errors) =
-          *std::move(socket);
+      (lane == Lane::kData     ? links.next
+       : lane == Lane::kErrors ? links.next_errors
+                               : links.next_pulse) = *std::move(socket);
     }
     SLUICE_RETURN_IF_ERROR(AdmitPrevious(links));
     return links;
@@ -253,7 +255,8 @@ class Forming {
   Status AdmitPrevious(Links& links) {
     const int previous = (info_.rank + size() - 1) % size();
     const std::string name = RankName(previous, size());
-    while (!links.previous.connected() || !links.previous_errors.connected()) {
+    while (!links.previous.connected() || !links.previous_errors.connected() ||
+           !links.previous_pulse.connected()) {
       Result<Guest> guest = door_->Admit(patience_.next());
       if (guest.status().code() == Code::kDeadlineExceeded) {
         SLUICE_RETURN_IF_ERROR(patience_.Waited(Ranks({previous})));
@@ -261,8 +264,9 @@ class Forming {
       }
       SLUICE_RETURN_IF_ERROR(guest.status());
       const Lane lane = guest->hello.lane;
-      Socket& place =
-          lane == Lane::kData ? links.previous : links.previous_errors;
+      Socket& place = lane == Lane::kData     ? links.previous
+                      : lane == Lane::kErrors ? links.previous_errors
+                                              : links.previous_pulse;
       if (guest->hello.rank != previous || lane == Lane::kForming ||
           place.connected()) {
         door_->Refuse(
@@ -286,14 +290,19 @@ class Forming {
 
 }  // namespace
 
-Result<Links> FormRing(const LaunchInfo& info, Deadline deadline,
-                       const Note& note) {
+Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
+  const Deadline deadline = After(options.join_timeout);
   std::optional<Listener> listener;
   if (info.listen_fd >= 0) listener.emplace(info.listen_fd);
   if (info.rank == 0 && !listener) {
     return InvalidArgument("rank 0 has no socket to listen on");
   }
-  return Forming(info, deadline, note).Run(std::move(listener));
+  SLUICE_ASSIGN_OR_RETURN(
+      Links links,
+      Forming(info, deadline, options.note).Run(std::move(listener)));
+  Status shared = ShareMemory(info, options, deadline, &links);
+  if (!shared.ok()) return links.Fail(info.rank, info.size, std::move(shared));
+  return links;
 }
 
 }  // namespace sluice::dist

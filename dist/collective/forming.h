@@ -3,15 +3,14 @@
 // Rank 0 listens where the launcher said. Every other rank listens on a port of
 // its own, connects to rank 0 and says hello; rank 0 answers, when all have
 // come, with the addresses of all, or with what has gone wrong. Then each rank
-// connects twice to the next one (links.h), with a hello again, and admits the
-// one before.
+// connects three times to the next one (links.h), with a hello again, and
+// admits the one before, and they agree on what the data goes through
+// (sharing.h).
 #ifndef SLUICE_DIST_COLLECTIVE_FORMING_H_
 #define SLUICE_DIST_COLLECTIVE_FORMING_H_
 
-#include <functional>
-#include <string_view>
-
 #include "dist/collective/links.h"
+#include "dist/collective/options.h"
 #include "dist/launch_info.h"
 #include "dist/net/socket.h"
 #include "engine/status.h"
@@ -20,8 +19,7 @@ namespace sluice::dist {
 
 // For a job of two or more. Takes info.listen_fd. kDeadlineExceeded says who is
 // missing: "rank 0 of 4 waits for ranks 2, 3".
-Result<Links> FormRing(const LaunchInfo& info, Deadline deadline,
-                       const std::function<void(std::string_view)>& note);
+Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options);
 
 }  // namespace sluice::dist
 

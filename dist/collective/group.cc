@@ -35,7 +35,11 @@ Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
       local_rank_(info.local_rank),
       local_size_(info.local_size),
       peer_timeout_(options.peer_timeout),
-      links_(std::move(links)) {}
+      links_(std::move(links)) {
+  if (size_ > 1) pulse_.emplace(links_.next_pulse, links_.previous_pulse);
+}
+
+Group::~Group() = default;
 
 std::unique_ptr<Group> Group::Alone() {
   return std::unique_ptr<Group>(new Group(LaunchInfo(), GroupOptions(), {}));
@@ -46,8 +50,7 @@ Result<std::unique_ptr<Group>> Group::Join(const LaunchInfo& info,
   SLUICE_RETURN_IF_ERROR(CheckInfo(info));
   Links links;
   if (info.size > 1) {
-    SLUICE_ASSIGN_OR_RETURN(
-        links, FormRing(info, After(options.join_timeout), options.note));
+    SLUICE_ASSIGN_OR_RETURN(links, FormRing(info, options));
   } else if (info.listen_fd >= 0) {
     close(info.listen_fd);
   }
@@ -78,11 +81,21 @@ Status Group::Collective(Frame frame, std::string_view signature, Body body) {
 Status Group::Break(std::string_view operation, std::string_view name,
                     Status error) {
   if (error.ok() || !broken_.ok()) return error;
+  pulse_.reset();
   broken_ = links_.Fail(
       rank_, size_,
       error.WithContext(fmt::format("{} in {} '{}'", RankName(rank_, size_),
                                     operation, name)));
   return broken_;
+}
+
+void Group::Leave(const Status& failure) {
+  if (!broken_.ok() || size_ == 1) return;
+  broken_ = Status(
+      failure.code(),
+      fmt::format("{} failed: {}", RankName(rank_, size_), failure.message()));
+  pulse_.reset();
+  links_.Leave(rank_, broken_);
 }
 
 Status Group::AllReduce(std::string_view name, DType dtype, void* data,

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "dist/collective/links.h"
 #include "dist/collective/options.h"
+#include "dist/collective/pulse.h"
 #include "dist/launch_info.h"
 #include "dist/net/frame.h"
 #include "dist/net/socket.h"
@@ -19,8 +21,10 @@
 #include "engine/runtime/collective.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice::dist {
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
 
 // One process's membership in its job.
 //
@@ -45,6 +49,7 @@ class Group final : public Collective {
   static std::unique_ptr<Group> Alone();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
+  ~Group() override;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -64,21 +69,35 @@ class Group final : public Collective {
                    void* all) override;
   Status Barrier(std::string_view name) override;
 
+  // For a process that has failed outside the collectives and will call no more
+  // of them: the others' fail with "rank 1 of 4 failed: <message>" and its
+  // code. Breaks the group; nothing where it is broken or of one.
+  void Leave(const Status& failure);
+
   // By the collectives so far, headers included.
   int64_t bytes_sent() const { return bytes_sent_; }
+  // Of this rank's two neighbours, how many it shares memory with for data: to
+  // the next, and from the one before.
+  int shared_links() const {
+    return (links_.to_next != nullptr) + (links_.from_previous != nullptr);
+  }
   // The error that broke the group, or ok.
   const Status& status() const { return broken_; }
 
  private:
+  static const Combine kPut;  // where it belongs, no more
   // A cut of the data into chunks, one a process, and of those into pieces.
   class Cut;
   // What moves through the ring, piece by piece.
   struct Flow {
     int64_t pieces = 0;
-    int64_t lag = 0;  // piece i may be sent when i - lag has arrived
+    // Piece i may be sent when this one has arrived; below 0: at any time.
+    std::function<int64_t(int64_t)> needs;
     std::function<Bytes(int64_t)> out;
     std::function<MutableBytes(int64_t)> in;
-    std::function<void(int64_t)> arrived;
+    // What is done with piece i; nothing: it goes where it is for.
+    std::function<const Combine&(int64_t)> combine =
+        [](int64_t) -> const Combine& { return kPut; };
   };
 
   Group(const LaunchInfo& info, const GroupOptions& options, Links links);
@@ -94,7 +113,8 @@ class Group final : public Collective {
   Status Greet(Bytes first = {});
   // As many rounds as it takes until every process has greeted.
   Status GreetAll();
-  Status Move(std::span<const Bytes> out, MutableBytes in);
+  Status Move(std::span<const Bytes> out, MutableBytes in,
+              const Combine& combine = kPut);
   // All of a flow, of which `sent` pieces went with the header.
   Status MoveAround(const Flow& flow, int64_t sent);
   Status Reduce(DType dtype, std::byte* data, int64_t count, bool mean);
@@ -104,13 +124,14 @@ class Group final : public Collective {
   const int rank_, size_, local_rank_, local_size_;
   const std::chrono::milliseconds peer_timeout_;
   Links links_;
+  std::optional<Pulse> pulse_;  // while the links are open
   Status broken_;
   uint64_t run_ = 0;  // collectives begun
   Frame frame_;       // of the one under way
   int64_t bytes_sent_ = 0;
-  std::vector<std::byte> arriving_;  // a piece that is to be added
 };
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_COLLECTIVE_GROUP_H_

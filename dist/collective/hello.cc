@@ -85,7 +85,7 @@ std::string Objection(const Result<Frame>& frame, const Hello& hello,
     return fmt::format("rank {} of a job of {}, but this one is of {}",
                        hello.rank, hello.size, own.size);
   }
-  if (hello.port < 0 || hello.lane > Lane::kErrors) return "no sense";
+  if (hello.port < 0 || hello.lane > Lane::kPulse) return "no sense";
   return {};
 }
 

@@ -27,7 +27,7 @@
 
 namespace sluice::dist {
 
-enum class Lane : uint8_t { kForming, kData, kErrors };
+enum class Lane : uint8_t { kForming, kData, kErrors, kPulse };
 
 struct Hello {
   int rank = 0;

@@ -7,23 +7,42 @@
 #include <string_view>
 
 #include "engine/reduction.h"
+#include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice::dist {
+namespace SLUICE_PUBLIC sluice {
+namespace dist {
+
+// How data gets from a rank to the next: through memory that they share, which
+// takes processes of one host, or through TCP.
+enum class Transport {
+  kAuto,    // memory wherever it can be, TCP elsewhere
+  kTcp,     // TCP to and from this rank
+  kShared,  // memory, or joining fails
+};
+
+// Of what users write: "auto", "tcp", "shared". kInvalidArgument for any other
+// word.
+Result<Transport> ParseTransport(std::string_view word);
 
 struct GroupOptions {
   // For all processes to have come.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
   // A peer that moves less than a piece (256 KiB) within this time of a
-  // collective is an error that names it. It is also how far the processes may
-  // be apart when they begin one.
+  // collective, and whose process then shows no sign of life for a second, is
+  // an error that names it. One that is alive is waited for, however long it
+  // does something else: nobody can tell whether that ends.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(60);
-  // Told, while joining, who waits for whom (every 10 s) and which strangers
-  // were refused (a line a second at most), without a newline. May be empty.
+  Transport transport = Transport::kAuto;
+  // Told, while joining, who waits for whom (every 10 s), which strangers were
+  // refused (a line a second at most), and why neighbours on one host cannot
+  // share memory, without a newline. May be empty.
   std::function<void(std::string_view)> note;
 };
 
 using sluice::Reduction;
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_COLLECTIVE_OPTIONS_H_

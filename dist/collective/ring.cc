@@ -11,6 +11,10 @@ namespace sluice::dist {
 namespace {
 
 constexpr int64_t kPieceBytes = 256 << 10;
+// Pieces of a chunk that go round together.
+constexpr int64_t kBlockPieces = 2;
+// Pieces that are sent before it is their turn.
+constexpr int64_t kAhead = 1;
 // A first piece of up to this many bytes goes with the header: the buffers of
 // the system take so much though nobody reads yet.
 constexpr int64_t kEagerBytes = 16 << 10;
@@ -32,36 +36,64 @@ Range Part(int64_t total, int64_t parts, int64_t i) {
 }  // namespace
 
 // `count` elements: a chunk a process, of as many pieces in each, which may be
-// empty. Step t of a ring is pieces [t * pieces(), (t + 1) * pieces()).
+// empty. In each of so many steps a process sends a chunk.
+//
+// All steps are taken with the first few pieces of every chunk, a block, then
+// all with the next ones: what is added, passed on and replaced in so few bytes
+// stays in the cache, where the whole does not. The flow is those pieces in
+// this order; what an element is added to is a matter of its chunk alone.
 class Group::Cut {
  public:
-  Cut(std::byte* data, int64_t count, int64_t element_bytes, int size)
+  Cut(std::byte* data, int64_t count, int64_t element_bytes, int size,
+      int64_t steps)
       : data_(data),
         count_(count),
         element_bytes_(element_bytes),
         size_(size),
+        steps_(steps),
         pieces_(PiecesOf(Part(count, size, 0).count * element_bytes)) {}
 
-  int64_t pieces() const { return pieces_; }
+  int64_t flow() const { return steps_ * pieces_; }
+  int64_t Step(int64_t i) const { return PlaceOf(i).step; }
+  // Which of the flow must have arrived before i can be sent; below 0: none.
+  int64_t Needs(int64_t i) const {
+    const Place place = PlaceOf(i);
+    return place.step == 0 ? -1 : i - place.block;
+  }
   // Piece i of a process whose chunk at step 0 is `first`, and which goes one
   // chunk back with every step.
   MutableBytes Piece(int64_t first, int64_t i) const {
-    const int64_t chunk = (first - i / pieces_ + 2 * size_) % size_;
+    const Place place = PlaceOf(i);
+    const int64_t chunk = (first - place.step + 2 * size_) % size_;
     const Range whole = Part(count_, size_, chunk);
-    const Range part = Part(whole.count, pieces_, i % pieces_);
+    const Range part = Part(whole.count, pieces_, place.piece);
     return {data_ + (whole.begin + part.begin) * element_bytes_,
             static_cast<size_t>(part.count * element_bytes_)};
   }
 
  private:
+  struct Place {
+    int64_t step, piece;  // of its chunk
+    int64_t block;        // pieces of a chunk in its block
+  };
+  Place PlaceOf(int64_t i) const {
+    const int64_t begin = i / (steps_ * kBlockPieces) * kBlockPieces;
+    const int64_t block = std::min(kBlockPieces, pieces_ - begin);
+    const int64_t within = i - begin * steps_;
+    return {within / block, begin + within % block, block};
+  }
+
   std::byte* data_;
   int64_t count_, element_bytes_;
-  int64_t size_, pieces_;
+  int64_t size_, steps_, pieces_;
 };
 
-Status Group::Move(std::span<const Bytes> out, MutableBytes in) {
-  SLUICE_RETURN_IF_ERROR(Exchange(links_.next, out, links_.previous, {&in, 1},
-                                  After(peer_timeout_)));
+const Combine Group::kPut;
+
+Status Group::Move(std::span<const Bytes> out, MutableBytes in,
+                   const Combine& combine) {
+  SLUICE_RETURN_IF_ERROR(
+      links_.Exchange(out, in, combine, After(peer_timeout_)));
   for (const Bytes& piece : out) {
     bytes_sent_ += static_cast<int64_t>(piece.size());
   }
@@ -84,18 +116,16 @@ Status Group::GreetAll() {
   return {};
 }
 
-// Sends one piece ahead where it may, so that there is something on the way
-// while a piece is added.
+// Sends ahead where it may, so that there is something on the way while a piece
+// is added.
 Status Group::MoveAround(const Flow& flow, int64_t sent) {
-  const int64_t ahead = flow.lag > 1 ? 1 : 0;
   for (int64_t i = 0; i < flow.pieces; ++i) {
-    std::array<Bytes, 2> out;
+    std::array<Bytes, kAhead + 1> out;
     size_t count = 0;
-    while (sent < std::min(i + 1 + ahead, flow.pieces)) {
-      out[count++] = flow.out(sent++);
-    }
-    SLUICE_RETURN_IF_ERROR(Move({out.data(), count}, flow.in(i)));
-    if (flow.arrived) flow.arrived(i);
+    const int64_t end = std::min(i + 1 + kAhead, flow.pieces);
+    while (sent < end && flow.needs(sent) < i) out[count++] = flow.out(sent++);
+    SLUICE_RETURN_IF_ERROR(
+        Move({out.data(), count}, flow.in(i), flow.combine(i)));
   }
   return {};
 }
@@ -112,28 +142,28 @@ Status Group::Reduce(DType dtype, std::byte* data, int64_t count, bool mean) {
   };
   if (mean && IsHalf(dtype)) DivideBy(dtype, data, count, size_);
   if (count == 0) return GreetAll();
-  const Cut cut(data, count, element_bytes, size_);
-  const int64_t adding = (size_ - 1) * cut.pieces();
-  const int64_t last_step = adding - cut.pieces();
+  const int64_t adding = size_ - 1;  // steps
+  const Cut cut(data, count, element_bytes, size_, 2 * adding);
   const auto mine = [&](int64_t i) { return cut.Piece(rank_, i); };
   const auto theirs = [&](int64_t i) { return cut.Piece(rank_ - 1, i); };
-  arriving_.resize(cut.Piece(0, 0).size());  // the largest
-
-  Flow flow;
-  flow.pieces = 2 * adding;
-  flow.lag = cut.pieces();
-  flow.out = mine;
-  flow.in = [&](int64_t i) {
-    return i < adding ? MutableBytes(arriving_).first(theirs(i).size())
-                      : theirs(i);
+  const Combine add = [&](MutableBytes sum, Bytes part) {
+    AddTo(dtype, sum.data(), part.data(), elements(sum));
   };
-  flow.arrived = [&](int64_t i) {
-    if (i >= adding) return;
-    const MutableBytes sum = theirs(i);
-    AddTo(dtype, sum.data(), arriving_.data(), elements(sum));
-    if (i >= last_step && mean && !IsHalf(dtype)) {
+  const Combine add_last = [&](MutableBytes sum, Bytes part) {
+    add(sum, part);
+    if (mean && !IsHalf(dtype)) {
       DivideBy(dtype, sum.data(), elements(sum), size_);
     }
+  };
+
+  Flow flow;
+  flow.pieces = cut.flow();
+  flow.needs = [&](int64_t i) { return cut.Needs(i); };
+  flow.out = mine;
+  flow.in = theirs;
+  flow.combine = [&](int64_t i) -> const Combine& {
+    const int64_t step = cut.Step(i);
+    return step >= adding ? kPut : step == adding - 1 ? add_last : add;
   };
   const Bytes first = mine(0);
   const bool eager = static_cast<int64_t>(first.size()) <= kEagerBytes;
@@ -144,10 +174,10 @@ Status Group::Reduce(DType dtype, std::byte* data, int64_t count, bool mean) {
 // The second half of the above.
 Status Group::Gather(int64_t each, std::byte* all) {
   if (each == 0) return GreetAll();
-  const Cut cut(all, each * size_, 1, size_);
+  const Cut cut(all, each * size_, 1, size_, size_ - 1);
   Flow flow;
-  flow.pieces = (size_ - 1) * cut.pieces();
-  flow.lag = cut.pieces();
+  flow.pieces = cut.flow();
+  flow.needs = [&](int64_t i) { return cut.Needs(i); };
   flow.out = [&](int64_t i) { return cut.Piece(rank_, i); };
   flow.in = [&](int64_t i) { return cut.Piece(rank_ - 1, i); };
   SLUICE_RETURN_IF_ERROR(Greet());

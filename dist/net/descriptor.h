@@ -8,7 +8,10 @@
 #include <span>
 #include <utility>
 
-namespace sluice::dist {
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
 
 // When to give up. What needs no wait is still done when it has passed.
 using Deadline = std::chrono::steady_clock::time_point;
@@ -45,6 +48,7 @@ class Descriptor {
 // has passed before, -1 with errno.
 int Wait(std::span<pollfd> waiting, Deadline deadline);
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_NET_DESCRIPTOR_H_

@@ -40,9 +40,10 @@ enum class FrameKind : uint8_t {
   kBroadcast,
   kGather,
   kBarrier,
-  kError,  // the payload says what has gone wrong
+  kError,   // the payload says what has gone wrong
+  kMemory,  // whether neighbours share some: dist/collective/sharing.h
 };
-inline constexpr int kNumFrameKinds = 7;
+inline constexpr int kNumFrameKinds = 8;
 std::string_view NameOf(FrameKind kind);  // "hello", "reduce"
 
 struct Frame {

@@ -9,8 +9,10 @@
 
 #include "dist/net/descriptor.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice::dist {
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
 
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
@@ -76,6 +78,7 @@ class Listener {
   int port_ = 0;
 };
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_NET_SOCKET_H_

@@ -9,8 +9,9 @@
 #include "engine/dtype.h"
 #include "engine/reduction.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // One worker's membership. One thread at a time. `name` says which collective
 // it is: that of another name, dtype, count, reduction or root on another

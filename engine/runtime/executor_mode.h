@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_PUBLIC sluice {
 
 enum class ExecutorMode : uint8_t {
   kAuto,      // serial unless independent branches of small nodes dominate

@@ -11,8 +11,9 @@
 #include "engine/device.h"
 #include "engine/kernel.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Where an operand's bytes are.
 struct Location {

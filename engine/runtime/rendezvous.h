@@ -10,8 +10,9 @@
 
 #include "engine/accelerator.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Names one run of one step, once and for all.
 struct RunKey {

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 namespace sluice {
 
@@ -35,9 +36,17 @@ Status ChromeTrace::AfterInstruction(const Plan& plan, uint32_t instruction,
   return {};
 }
 
+void ChromeTrace::AddSpan(const std::string& process, const std::string& row,
+                          const std::string& name, int64_t begin_ns,
+                          int64_t end_ns) {
+  MutexLock lock(mutex_);
+  spans_.push_back({process, row, name, begin_ns, end_ns});
+}
+
 void ChromeTrace::Clear() {
   MutexLock lock(mutex_);
   events_.clear();
+  spans_.clear();
 }
 
 size_t ChromeTrace::events() const {
@@ -50,28 +59,52 @@ std::string ChromeTrace::ToJson() const {
   MutexLock lock(mutex_);
   Json out = Json::array();
   std::map<std::string, int> processes;
-  std::map<uint64_t, int> threads;
-  for (const Event& event : events_) {
+  const auto process_of = [&](const std::string& name) {
     const auto [process, fresh] =
-        processes.emplace(event.device, static_cast<int>(processes.size()));
+        processes.emplace(name, static_cast<int>(processes.size()));
     if (fresh) {
       out.push_back({{"ph", "M"},
                      {"name", "process_name"},
                      {"pid", process->second},
-                     {"args", {{"name", event.device}}}});
+                     {"args", {{"name", name}}}});
     }
+    return process->second;
+  };
+  // Times are in microseconds there.
+  const auto add = [&](const std::string& name, int process, int row,
+                       int64_t begin_ns, int64_t end_ns, Json args) {
+    out.push_back({{"ph", "X"},
+                   {"name", name},
+                   {"pid", process},
+                   {"tid", row},
+                   {"ts", static_cast<double>(begin_ns) / 1e3},
+                   {"dur", static_cast<double>(end_ns - begin_ns) / 1e3},
+                   {"args", std::move(args)}});
+  };
+  std::map<uint64_t, int> threads;
+  for (const Event& event : events_) {
     const int thread =
         threads.emplace(event.thread, static_cast<int>(threads.size()))
             .first->second;
-    // Times are in microseconds there.
-    out.push_back(
-        {{"ph", "X"},
-         {"name", event.op},
-         {"pid", process->second},
-         {"tid", thread},
-         {"ts", static_cast<double>(event.begin_ns) / 1e3},
-         {"dur", static_cast<double>(event.end_ns - event.begin_ns) / 1e3},
-         {"args", {{"node", event.node}, {"outputs", event.types}}}});
+    add(event.op, process_of(event.device), thread, event.begin_ns,
+        event.end_ns, {{"node", event.node}, {"outputs", event.types}});
+  }
+  // In the order they were added; viewers tell rows apart over all processes.
+  std::map<std::pair<int, std::string>, int> rows;
+  for (const Span& span : spans_) {
+    const int process = process_of(span.process);
+    const auto [row, fresh] =
+        rows.emplace(std::pair(process, span.row),
+                     static_cast<int>(threads.size() + rows.size()));
+    if (fresh) {
+      out.push_back({{"ph", "M"},
+                     {"name", "thread_name"},
+                     {"pid", process},
+                     {"tid", row->second},
+                     {"args", {{"name", span.row}}}});
+    }
+    add(span.name, process, row->second, span.begin_ns, span.end_ns,
+        Json::object());
   }
   return Json{{"traceEvents", std::move(out)}}.dump();
 }

@@ -11,8 +11,9 @@
 #include "engine/runtime/plan.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Now, in nanoseconds of the steady clock.
 int64_t SteadyNowNs();
@@ -45,8 +46,13 @@ class ChromeTrace final : public Observer {
   Status AfterInstruction(const Plan& plan, uint32_t instruction,
                           int64_t begin_ns, int64_t end_ns,
                           void* const* outputs) override;
+  // What else went on: a row `row` of the process `process`, whose pieces do
+  // not overlap. Times are of SteadyNowNs.
+  void AddSpan(const std::string& process, const std::string& row,
+               const std::string& name, int64_t begin_ns, int64_t end_ns);
   // Drops what was collected.
   void Clear();
+  // Instructions.
   size_t events() const;
   std::string ToJson() const;
   Status Save(const std::string& path) const;
@@ -57,8 +63,13 @@ class ChromeTrace final : public Observer {
     int64_t begin_ns, end_ns;
     uint64_t thread;
   };
+  struct Span {
+    std::string process, row, name;
+    int64_t begin_ns, end_ns;
+  };
   mutable Mutex mutex_;
   std::vector<Event> events_ GUARDED_BY(mutex_);
+  std::vector<Span> spans_ GUARDED_BY(mutex_);
 };
 
 // Ends the step at the first output with a NaN or an infinity; then node() is

@@ -4,8 +4,9 @@
 #define SLUICE_ENGINE_RUNTIME_TRANSFER_H_
 
 #include "engine/kernel.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 void RegisterTransferKernels(KernelTable& table, DeviceType device);
 

@@ -9,15 +9,14 @@ AxisForm AxisFormOf(const KernelSpec& spec, int operand) {
   return {x.elements(0, axis), x[axis], x.elements(axis + 1, x.rank())};
 }
 
-std::vector<bool> ReducedDims(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
+std::vector<bool> ReducedDims(const Shape& x, const Shape& y,
+                              const Attributes& attrs) {
   std::vector<bool> reduced(x.rank(), false);
-  if (spec.attrs.Has("axes")) {
-    const std::vector<int64_t>& axes = spec.attrs.Ints("axes");
+  if (attrs.Has("axes")) {
+    const std::vector<int64_t>& axes = attrs.Ints("axes");
     if (axes.empty()) reduced.assign(x.rank(), true);
     for (int64_t a : axes) reduced[a < 0 ? a + x.rank() : a] = true;
   } else {
-    const Shape& y = spec.outputs[0].shape;
     for (int d = 1; d <= x.rank(); ++d) {
       reduced[x.rank() - d] = d > y.rank() || y[-d] == 1;
     }
@@ -40,7 +39,8 @@ std::vector<DimGroup> GroupDims(const Shape& x,
 }
 
 std::vector<DimGroup> GroupDims(const KernelSpec& spec) {
-  return GroupDims(spec.inputs[0].shape, ReducedDims(spec));
+  const Shape& x = spec.inputs[0].shape;
+  return GroupDims(x, ReducedDims(x, spec.outputs[0].shape, spec.attrs));
 }
 
 int64_t ReducedCount(const std::vector<DimGroup>& groups) {

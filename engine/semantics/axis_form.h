@@ -8,8 +8,9 @@
 
 #include "engine/kernel.h"
 #include "engine/shape.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // x seen as [outer, n, inner] about one dimension, or neighbouring ones taken
 // as one. Columns are [1, n, inner], rows [outer, n, 1], everything [1, n, 1].
@@ -20,10 +21,11 @@ struct AxisForm {
 // The form about the attribute `axis` of input `operand`.
 AxisForm AxisFormOf(const KernelSpec& spec, int operand);
 
-// Which of input 0's dimensions a reduction takes away: those of the attribute
-// `axes`, all if that is empty; without the attribute, those that output 0
-// lacks or has as 1 (SumTo, L2Loss).
-std::vector<bool> ReducedDims(const KernelSpec& spec);
+// Which of x's dimensions a reduction to y takes away: those of the attribute
+// `axes`, all if that is empty; without the attribute, those that y lacks or
+// has as 1 (SumTo, L2Loss).
+std::vector<bool> ReducedDims(const Shape& x, const Shape& y,
+                              const Attributes& attrs);
 
 // Neighbouring dimensions that are all reduced or all kept, as one.
 struct DimGroup {

@@ -22,8 +22,9 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 struct FusedStep {
   std::string function;

@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // `index` as text: a device may only know that it is beyond some number.
 Status IndexOutOfRange(std::string_view index, int64_t position, int64_t limit);

@@ -9,8 +9,9 @@
 
 #include "engine/kernel.h"
 #include "engine/shape.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // A copy between two strided arrays of the same dimensions. Strides and offsets
 // are in elements; strides may be negative or, on the `from` side, 0.

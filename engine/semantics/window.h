@@ -8,8 +8,9 @@
 #include "engine/attributes.h"
 #include "engine/shape.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // One direction. Element k of window o lies on input element
 // o * stride - pad_before + k * dilation, which is padding when that is outside

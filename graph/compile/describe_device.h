@@ -3,9 +3,10 @@
 #define SLUICE_GRAPH_COMPILE_DESCRIBE_DEVICE_H_
 
 #include "engine/device.h"
+#include "engine/visibility.h"
 #include "graph/passes/device_description.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // With the kernels that are registered by now.
 DeviceDescription DescribeDevice(const Device& device);

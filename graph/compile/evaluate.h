@@ -8,9 +8,10 @@
 
 #include "engine/kernel.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // The kernel spec of a node whose shapes are concrete.
 KernelSpec SpecOf(const Node& node, bool deterministic);

@@ -5,9 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/step_request.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // The requested part of the graph as a graph of its own: fed outputs become
 // placeholders of concrete shape, fetches and targets become sinks. Errors name

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "engine/runtime/plan.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 struct MemoryReport {
   struct Live {

@@ -5,9 +5,10 @@
 #ifndef SLUICE_GRAPH_OPS_ACTIVATION_H_
 #define SLUICE_GRAPH_OPS_ACTIVATION_H_
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 Output Sigmoid(Operand x);
 Output Softplus(Operand x);  // log(1 + exp(x))

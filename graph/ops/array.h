@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // The parts one after another along `axis`; their other dimensions agree.
 Output Concat(

@@ -9,9 +9,10 @@
 #include <string>
 
 #include "engine/reduction.h"
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // x added up over the workers, or its mean; of one dtype and shape on all of
 // them. The gradient is that of what each worker makes of the result, reduced

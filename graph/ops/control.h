@@ -4,9 +4,10 @@
 
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Does nothing, after its control inputs.
 Operation NoOp(Graph& graph, const std::vector<Operation>& after,

@@ -2,9 +2,10 @@
 #ifndef SLUICE_GRAPH_OPS_DROPOUT_H_
 #define SLUICE_GRAPH_OPS_DROPOUT_H_
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Training: sets each element to zero with probability `rate`, 0 <= rate < 1,
 // and divides the others by 1 - rate. Which ones depends on the session's

@@ -7,9 +7,10 @@
 
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // --- One operand -------------------------------------------------------------
 

@@ -6,9 +6,10 @@
 
 #include <cstdint>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // A new last dimension of `depth` elements: `on` at the index, else `off`, both
 // of which dtype must be able to hold.

@@ -2,9 +2,10 @@
 #ifndef SLUICE_GRAPH_OPS_LOSS_H_
 #define SLUICE_GRAPH_OPS_LOSS_H_
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct CrossEntropyOptions {
   // Labels become (1 - s) * label + s / classes (Szegedy et al., 2016).

@@ -2,9 +2,10 @@
 #ifndef SLUICE_GRAPH_OPS_MATMUL_H_
 #define SLUICE_GRAPH_OPS_MATMUL_H_
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct MatMulOptions {
   bool transpose_a = false;

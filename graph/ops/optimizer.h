@@ -7,9 +7,10 @@
 #ifndef SLUICE_GRAPH_OPS_OPTIMIZER_H_
 #define SLUICE_GRAPH_OPS_OPTIMIZER_H_
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // variable -= learning_rate * gradient.
 Output ApplySgd(Operand variable, Operand learning_rate, Operand gradient);

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "engine/attributes.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Zeros put around an image. kSame: as many as make the output's size
 // ceil(input / stride), the odd row or column at the end (TensorFlow's rule).

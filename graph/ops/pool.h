@@ -5,10 +5,11 @@
 #include <array>
 #include <cstdint>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "graph/ops/padding.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Pairs are (vertical, horizontal).
 struct PoolOptions {

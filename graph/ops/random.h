@@ -5,10 +5,11 @@
 #ifndef SLUICE_GRAPH_OPS_RANDOM_H_
 #define SLUICE_GRAPH_OPS_RANDOM_H_
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "graph/ops/shape.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Uniform on [lo, hi): float types, int32 and int64.
 Output RandomUniform(

@@ -8,10 +8,11 @@
 
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "graph/ops/shape.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 using Axes = std::vector<int64_t>;
 

@@ -6,9 +6,10 @@
 #include <initializer_list>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // A shape as the caller wrote it: dimensions, or an int64 vector of the graph
 // that must be known when a step is prepared. It becomes a constant of the

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // size[i] elements from begin[i] on, for every dimension; -1: to the end.
 Output Slice(Operand x, const std::vector<int64_t>& begin,

@@ -4,9 +4,10 @@
 
 #include <cstdint>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // exp(x) / sum(exp(x)) along an axis, computed without overflow.
 Output Softmax(Operand x, int64_t axis = -1);

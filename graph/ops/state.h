@@ -6,9 +6,10 @@
 #ifndef SLUICE_GRAPH_OPS_STATE_H_
 #define SLUICE_GRAPH_OPS_STATE_H_
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // variable = value; variable += value; variable -= value. Same dtype and shape.
 Output Assign(Operand variable, Operand value);

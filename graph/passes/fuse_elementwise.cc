@@ -13,6 +13,7 @@
 // are read as they were before.
 #include <algorithm>
 
+#include "engine/semantics/axis_form.h"
 #include "graph/passes/fuse_rules.h"
 #include "graph/passes/fused_cluster.h"
 
@@ -53,26 +54,11 @@ SumForm FormOf(const Node& node) {
     return SumForm::kNone;
   }
   const Shape& x = node.input(0).shape();
-  std::vector<bool> summed(x.rank());
-  if (node.Is("SumTo")) {
-    const Shape& y = node.output_type(0).shape;
-    const int lacking = x.rank() - y.rank();
-    for (int d = 0; d < x.rank(); ++d) {
-      summed[d] = d < lacking || y[d - lacking] != x[d];
-    }
-  } else {
-    const std::vector<int64_t>& axes = node.attrs().Ints("axes");
-    for (int64_t axis : axes) summed[axis < 0 ? axis + x.rank() : axis] = true;
-    if (axes.empty()) summed.assign(x.rank(), true);
-  }
-  std::vector<bool> order;  // of the dimensions that count
-  for (int d = 0; d < x.rank(); ++d) {
-    if (x[d] != 1) order.push_back(summed[d]);
-  }
-  if (std::count(order.begin(), order.end(), true) == 0) return SumForm::kNone;
-  if (std::is_sorted(order.begin(), order.end())) return SumForm::kTrailing;
-  const bool leading = std::is_sorted(order.rbegin(), order.rend());
-  return leading ? SumForm::kLeading : SumForm::kNone;
+  const std::vector<DimGroup> groups =
+      GroupDims(x, ReducedDims(x, node.output_type(0).shape, node.attrs()));
+  if (groups.empty() || groups.size() > 2) return SumForm::kNone;
+  if (groups.back().reduced) return SumForm::kTrailing;
+  return groups.size() == 2 ? SumForm::kLeading : SumForm::kNone;
 }
 
 class Fuser {

@@ -18,11 +18,13 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "graph/passes/device_description.h"
 #include "graph/traversal.h"
 
-namespace sluice::passes {
+namespace SLUICE_INTERNAL sluice {
+namespace passes {
 
 // The values of a node whose operands have these; an error if it fails.
 using Fold = std::function<Result<std::vector<Tensor>>(
@@ -147,6 +149,7 @@ std::vector<Node*> Schedule(const Graph& graph);
 Partitions Partition(const Graph& graph,
                      const DeviceDescriptions& devices = {});
 
-}  // namespace sluice::passes
+}  // namespace passes
+}  // namespace sluice
 
 #endif  // SLUICE_GRAPH_PASSES_PASSES_H_

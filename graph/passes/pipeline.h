@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/passes/passes.h"
 
-namespace sluice::passes {
+namespace SLUICE_INTERNAL sluice {
+namespace passes {
 
 // What passes may read beside the graph.
 struct Context {
@@ -45,6 +47,7 @@ struct PassReport {
 Status RunPipeline(Graph& graph, const Context& context,
                    std::vector<PassReport>* reports = nullptr);
 
-}  // namespace sluice::passes
+}  // namespace passes
+}  // namespace sluice
 
 #endif  // SLUICE_GRAPH_PASSES_PIPELINE_H_

@@ -17,10 +17,11 @@
 #include "engine/runtime/executor_mode.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "graph/step_request.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 class Collective;
 class Observer;

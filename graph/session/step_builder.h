@@ -10,11 +10,12 @@
 
 #include "engine/device.h"
 #include "engine/runtime/plan.h"
+#include "engine/visibility.h"
 #include "graph/compile/step_part.h"
 #include "graph/graph.h"
 #include "graph/session/session.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 struct BuiltStep {
   struct Part {

@@ -5,9 +5,10 @@
 
 #include <string>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // What fits a page so that names can still be read: ResNet-50 by its blocks.
 inline constexpr int kOverviewBoxes = 60;

@@ -34,9 +34,10 @@
 #include <string_view>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Parsing what was printed gives an equal graph (names, origins, devices,
 // attributes, types, tensors bit for bit); source locations are not kept.

@@ -5,9 +5,10 @@
 #include <string>
 
 #include "engine/attributes.h"
+#include "engine/visibility.h"
 #include "graph/text/text_scanner.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 std::string PrintValue(const AttrValue& value);
 

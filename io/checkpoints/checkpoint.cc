@@ -173,7 +173,7 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
 
 CheckpointManager::CheckpointManager(std::string directory, Options options)
     : options_(options),
-      files_(options.files != nullptr ? options.files : &FileSystem::Posix()),
+      files_(options.files != nullptr ? options.files : &FileSystem::Default()),
       directory_(std::move(directory)) {}
 
 Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,

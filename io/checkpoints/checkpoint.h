@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/checkpoints/safetensors.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct TrainingState {
   int64_t step = 0;
@@ -39,11 +40,11 @@ struct Checkpoint {
 
 // Atomic and checksummed.
 Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
-                       FileSystem& files = FileSystem::Posix());
+                       FileSystem& files = FileSystem::Default());
 // kDataLoss when the file is damaged. A safetensors file that is no checkpoint
 // of ours is read too: its state is the default one.
 Result<Checkpoint> ReadCheckpoint(const std::string& path,
-                                  FileSystem& files = FileSystem::Posix());
+                                  FileSystem& files = FileSystem::Default());
 
 // The checkpoints of one folder, "checkpoint-<step>.safetensors". It keeps the
 // newest `keep` and the one with the best metric. Which is best is read from

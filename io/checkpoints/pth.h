@@ -39,7 +39,7 @@ bool IsPth(std::string_view first_bytes);
 // tensors, objects other than a state dict, big-endian and compressed files,
 // and those of PyTorch before 1.6.
 Result<std::vector<NamedTensor>> ReadPth(
-    const std::string& path, FileSystem& files = FileSystem::Posix());
+    const std::string& path, FileSystem& files = FileSystem::Default());
 // The same from memory; `path` is only for messages.
 Result<std::vector<NamedTensor>> ParsePth(std::string_view bytes,
                                           const std::string& path);

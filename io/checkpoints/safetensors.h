@@ -23,9 +23,10 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct NamedTensor {
   std::string name;
@@ -59,18 +60,18 @@ struct SafetensorsHeader {
 Status WriteSafetensors(const std::string& path,
                         std::span<const NamedTensor> tensors,
                         const Metadata& metadata = {},
-                        FileSystem& files = FileSystem::Posix());
+                        FileSystem& files = FileSystem::Default());
 
 // kDataLoss, naming the file and what is wrong, for anything malformed;
 // kUnimplemented for a dtype that DType lacks. The tensors own their memory.
 Result<Safetensors> ReadSafetensors(const std::string& path,
-                                    FileSystem& files = FileSystem::Posix());
+                                    FileSystem& files = FileSystem::Default());
 // The same from memory; `path` is only for messages.
 Result<Safetensors> ParseSafetensors(std::string_view bytes,
                                      const std::string& path);
 // Names, dtypes and shapes without reading the data.
 Result<SafetensorsHeader> ReadSafetensorsHeader(
-    const std::string& path, FileSystem& files = FileSystem::Posix());
+    const std::string& path, FileSystem& files = FileSystem::Default());
 
 }  // namespace sluice
 

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
 
 // By the processor's own instruction, where it has one.
 uint32_t Crc32c(std::string_view bytes);

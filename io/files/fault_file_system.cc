@@ -227,7 +227,13 @@ Result<std::unique_ptr<FileLock>> FaultFileSystem::Lock(
   MutexLock lock(mutex_);
   if (read_only_) return FileError(EROFS, "create", path);
   const auto [held, taken] = locks_.emplace(path, holder);
-  if (!taken) return FailedPrecondition(held->second);
+  // The file holds what the holder wrote when it took it, or later.
+  const auto file = names_.find(path);
+  if (!taken) {
+    return FailedPrecondition(file == names_.end() ? held->second
+                                                   : file->second->bytes);
+  }
+  if (file != names_.end()) file->second->bytes = holder;
   return std::unique_ptr<FileLock>(
       std::make_unique<Held>(this, path, processes_));
 }

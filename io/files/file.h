@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // A file open for writing. One thread at a time. The destructor closes it
 // without syncing.
@@ -54,6 +55,9 @@ class FileSystem {
 
   // The machine's own; lives as long as the process.
   static FileSystem& Posix();
+  // That of paths as users write them: "scheme://rest" is for the file system
+  // registered for the scheme (io/files/schemes.h), any other path for Posix().
+  static FileSystem& Default();
 
   // The first `limit` bytes, fewer when the file is shorter. kDataLoss for what
   // is no file, such as a pipe, which may never end; kFailedPrecondition
@@ -87,13 +91,14 @@ class FileSystem {
   // Creates the folder and its missing parents; an existing one is fine.
   virtual Status MakeDirectories(const std::string& path) = 0;
 
+  // At any instant, loss of power included, `path` holds its old content or
+  // the concatenated pieces. By default: a temporary file in the same folder,
+  // fsync, rename, fsync of the folder. A failure removes the temporary file; a
+  // crash may leave one (IsTemporaryName).
+  virtual Status WriteAtomically(const std::string& path,
+                                 std::span<const std::string_view> pieces);
+
   Result<std::string> Read(const std::string& path);
-  // Writes the concatenated pieces so that at any instant, loss of power
-  // included, `path` holds its old content or all of the new one: a temporary
-  // file in the same folder, fsync, rename, fsync of the folder. A failure
-  // removes the temporary file; a crash may leave one (IsTemporaryName).
-  Status WriteAtomically(const std::string& path,
-                         std::span<const std::string_view> pieces);
   Status WriteAtomically(const std::string& path, std::string_view bytes) {
     return WriteAtomically(path, std::span(&bytes, 1));
   }

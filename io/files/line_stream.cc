@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
+}  // namespace
+
 Compression DetectInText(std::string_view head) {
   return IsGzip(head) ? Compression::kGzip : Compression::kNone;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<LineStream>> LineStream::Open(const std::string& path,
                                                      FileSystem& files,

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "engine/status.h"
@@ -17,6 +18,10 @@
 #include "io/files/file.h"
 
 namespace sluice {
+
+// For ByteStream: text is plain or compressed by gzip; it may begin as zlib's
+// streams do.
+Compression DetectInText(std::string_view head);
 
 // Holds little more than one line. A line is any bytes: a CR that no LF follows
 // is one of them. One thread at a time. After an error only Place may be
@@ -26,7 +31,7 @@ class LineStream {
   static constexpr size_t kLongest = size_t{64} << 20;
 
   static Result<std::unique_ptr<LineStream>> Open(
-      const std::string& path, FileSystem& files = FileSystem::Posix(),
+      const std::string& path, FileSystem& files = FileSystem::Default(),
       size_t longest = kLongest);
 
   // The next line without its end; false where there is none. kDataLoss naming

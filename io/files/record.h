@@ -13,8 +13,9 @@
 #include <string_view>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Bytes of a record before its payload, and around it.
 inline constexpr size_t kRecordHeadBytes = 8 + 4;

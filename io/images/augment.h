@@ -10,9 +10,10 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "io/images/mix.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // What is done to each picture, in the order written, and to each batch of
 // pictures, such as "randaugment(2,9),erasing(0.25),mixup(0.2)":

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <cstring>
 #include <functional>
 
-#include "io/counter_random.h"
+#include "io/images/crops.h"
 #include "io/images/jpeg.h"
+#include "io/images/orientation.h"
 #include "io/images/png.h"
 #include "io/images/resample.h"
 
@@ -22,88 +22,68 @@ Result<Tensor> Decode(std::string_view bytes) {
   return DataLoss("this is no image: it begins like neither JPEG nor PNG");
 }
 
+Orientation OrientationOf(std::string_view bytes,
+                          const DecodeOptions& options) {
+  return options.exif ? ReadOrientation(bytes) : Orientation();
+}
+
 Status InFile(const Status& status, const std::string& path) {
   return status.WithContext(fmt::format("'{}'", path));
-}
-
-bool Flips(CounterRandom& random) {
-  return random.Below(2) == 1;
-}
-
-// Half to even, as Python's round does.
-int64_t Rounded(double x) {
-  return std::lrint(x);
-}
-
-// Where the middle `crop` pixels of `size` begin; below 0 where these are less,
-// and zeros come before and behind.
-int64_t Middle(int64_t size, int64_t crop) {
-  if (size < crop) return -((crop - size) / 2);
-  return Rounded(static_cast<double>(size - crop) / 2);
-}
-
-// All of ResizeAndCrop but the zeros around what is smaller than the crop.
-Resampling CentreResampling(int64_t rows, int64_t columns, int64_t resize,
-                            int64_t crop) {
-  int64_t height = rows, width = columns;
-  int64_t& shorter = height < width ? height : width;
-  int64_t& longer = height < width ? width : height;
-  longer = resize * longer / shorter;
-  shorter = resize;
-  const ImagePart kept = {std::max<int64_t>(Middle(height, crop), 0),
-                          std::max<int64_t>(Middle(width, crop), 0),
-                          std::min(height, crop), std::min(width, crop)};
-  return {{0, 0, rows, columns}, height, width, kept};
-}
-
-void PadToSquare(Tensor* image, int64_t side) {
-  const int64_t height = image->shape()[0], width = image->shape()[1];
-  if (height == side && width == side) return;
-  *image = Crop(*image, Middle(height, side), Middle(width, side), side, side);
-}
-
-Resampling RandomResampling(int64_t rows, int64_t columns, int64_t side,
-                            uint64_t key) {
-  const RandomPart random = DrawRandomPart(rows, columns, key);
-  return {random.part, side, side, {0, 0, side, side}, random.flip};
 }
 
 // Of an image of that size.
 using ResamplingOf = std::function<Resampling(int64_t rows, int64_t columns)>;
 
 Result<Tensor> DecodeAndResampleJpeg(std::string_view bytes,
+                                     const Orientation& orientation,
                                      const ResamplingOf& resampling) {
   SLUICE_ASSIGN_OR_RETURN(const JpegSize size, ReadJpegSize(bytes));
-  Resampler resampler(resampling(size.height, size.width), 3);
-  SLUICE_RETURN_IF_ERROR(
-      DecodeJpegRows(bytes, resampler.needed(),
-                     [&](const uint8_t* row) { resampler.Add(row); }));
+  Resampler resampler(orientation.swaps_sides()
+                          ? resampling(size.width, size.height)
+                          : resampling(size.height, size.width),
+                      3);
+  const ImagePart& needed = resampler.needed();
+  if (orientation.upright()) {  // rows come in their order
+    SLUICE_RETURN_IF_ERROR(DecodeJpegRows(
+        bytes, needed, [&](const uint8_t* row) { resampler.Add(row); }));
+    return resampler.result();
+  }
+  const Result<Tensor> stored = DecodeJpegPart(
+      bytes, orientation.Stored(needed, size.height, size.width));
+  if (!stored.ok()) return stored.status();
+  const Tensor part = orientation.Upright(*stored);
+  resampler.AddAll(part.data<uint8_t>(), needed.width * 3);
   return resampler.result();
 }
 
 Result<Tensor> DecodeAndResample(std::string_view bytes,
                                  const std::string& path,
+                                 const DecodeOptions& options,
                                  const ResamplingOf& resampling) {
   if (!IsJpeg(bytes)) {
-    SLUICE_ASSIGN_OR_RETURN(const Tensor image, DecodeImage(bytes, path));
-    return Resample(image, resampling(image.shape()[0], image.shape()[1]));
+    const Result<Tensor> image = DecodeImage(bytes, path, options);
+    if (!image.ok()) return image.status();
+    return Resample(*image, resampling(image->shape()[0], image->shape()[1]));
   }
-  Result<Tensor> image = DecodeAndResampleJpeg(bytes, resampling);
+  Result<Tensor> image =
+      DecodeAndResampleJpeg(bytes, OrientationOf(bytes, options), resampling);
   if (image.ok()) return image;
   return InFile(image.status(), path);
 }
 
 }  // namespace
 
-Result<Tensor> DecodeImage(std::string_view bytes, const std::string& path) {
-  Result<Tensor> image = Decode(bytes);
-  if (image.ok()) return image;
+Result<Tensor> DecodeImage(std::string_view bytes, const std::string& path,
+                           const DecodeOptions& options) {
+  const Result<Tensor> image = Decode(bytes);
+  if (image.ok()) return OrientationOf(bytes, options).Upright(*image);
   return InFile(image.status(), path);
 }
 
-Result<Tensor> ReadImage(const std::string& path, FileSystem& files) {
+Result<Tensor> ReadImage(const std::string& path, FileSystem& files,
+                         const DecodeOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const std::string bytes, files.Read(path));
-  return DecodeImage(bytes, path);
+  return DecodeImage(bytes, path, options);
 }
 
 bool IsImageName(std::string_view name) {
@@ -150,71 +130,25 @@ Tensor FlipHorizontally(const Tensor& image) {
   return flipped;
 }
 
-Tensor ResizeAndCrop(const Tensor& image, int64_t resize, int64_t crop) {
-  const Resampling resampling =
-      CentreResampling(image.shape()[0], image.shape()[1], resize, crop);
-  Tensor cut = Resample(image, resampling);
-  PadToSquare(&cut, crop);
-  return cut;
-}
-
 Result<Tensor> DecodeResizeAndCrop(std::string_view bytes,
                                    const std::string& path, int64_t resize,
-                                   int64_t crop) {
-  Result<Tensor> image =
-      DecodeAndResample(bytes, path, [&](int64_t rows, int64_t columns) {
+                                   int64_t crop, const DecodeOptions& options) {
+  Result<Tensor> image = DecodeAndResample(
+      bytes, path, options, [&](int64_t rows, int64_t columns) {
         return CentreResampling(rows, columns, resize, crop);
       });
   if (image.ok()) PadToSquare(&*image, crop);
   return image;
 }
 
-RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key) {
-  CounterRandom random(key);
-  const auto area = static_cast<double>(rows * columns);
-  // The whole, cut to the nearest allowed ratio, when no draw fits.
-  ImagePart part;
-  part.height = std::min(rows, Rounded(static_cast<double>(columns) * 4 / 3));
-  part.width = std::min(columns, Rounded(static_cast<double>(rows) * 4 / 3));
-  part.top = (rows - part.height) / 2;
-  part.left = (columns - part.width) / 2;
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    const double target = area * (0.08 + 0.92 * random.Fraction());
-    const double ratio =
-        std::exp((2 * random.Fraction() - 1) * std::log(4.0 / 3));
-    const int64_t width = Rounded(std::sqrt(target * ratio));
-    const int64_t height = Rounded(std::sqrt(target / ratio));
-    if (width < 1 || height < 1 || width > columns || height > rows) continue;
-    part.top = random.Below(static_cast<uint32_t>(rows - height + 1));
-    part.left = random.Below(static_cast<uint32_t>(columns - width + 1));
-    part.height = height;
-    part.width = width;
-    break;
-  }
-  return {part, Flips(random)};
-}
-
-Tensor RandomResizedCrop(const Tensor& image, int64_t side, uint64_t key) {
-  return Resample(
-      image, RandomResampling(image.shape()[0], image.shape()[1], side, key));
-}
-
 Result<Tensor> DecodeRandomResizedCrop(std::string_view bytes,
                                        const std::string& path, int64_t side,
-                                       uint64_t key) {
-  return DecodeAndResample(bytes, path, [&](int64_t rows, int64_t columns) {
-    return RandomResampling(rows, columns, side, key);
-  });
-}
-
-Tensor RandomPadCrop(const Tensor& image, int64_t pad, uint64_t key) {
-  CounterRandom random(key);
-  const auto shift = static_cast<int32_t>(pad);
-  const int64_t top = random.Between(-shift, shift);
-  const int64_t left = random.Between(-shift, shift);
-  const Tensor part =
-      Crop(image, top, left, image.shape()[0], image.shape()[1]);
-  return Flips(random) ? FlipHorizontally(part) : part;
+                                       uint64_t key,
+                                       const DecodeOptions& options) {
+  return DecodeAndResample(bytes, path, options,
+                           [&](int64_t rows, int64_t columns) {
+                             return RandomResampling(rows, columns, side, key);
+                           });
 }
 
 RowwiseMap Standardize(std::string name, const std::array<double, 3>& mean,

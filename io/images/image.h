@@ -9,10 +9,20 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 #include "io/pipeline/dataset.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
+
+// How an image's file is read.
+struct DecodeOptions {
+  // Turned and mirrored as the Orientation in its Exif data says, a JPEG's or
+  // a PNG's, as by Pillow's ImageOps.exif_transpose. Without, and where there
+  // is none or it is damaged, pixels stay where the file has them, as PIL,
+  // torchvision and TensorFlow leave them.
+  bool exif = false;
+};
 
 // uint8 [height,width,3], whatever the file has: grey becomes three equal
 // channels, transparency is dropped. The bytes decide which format it is, not
@@ -20,9 +30,11 @@ namespace sluice {
 // more than 100 million pixels; kUnimplemented where the build lacks the
 // format's library.
 Result<Tensor> ReadImage(const std::string& path,
-                         FileSystem& files = FileSystem::Posix());
+                         FileSystem& files = FileSystem::Default(),
+                         const DecodeOptions& options = {});
 // The same from memory; `path` is only for messages.
-Result<Tensor> DecodeImage(std::string_view bytes, const std::string& path);
+Result<Tensor> DecodeImage(std::string_view bytes, const std::string& path,
+                           const DecodeOptions& options = {});
 // Whether a file's name, without its folder, is that of an image: it ends in
 // .jpg, .jpeg or .png, whatever the case, and does not begin with "._", as do
 // the files beside them that macOS keeps its own notes in.
@@ -47,6 +59,14 @@ Tensor FlipHorizontally(const Tensor& image);
 // torchvision's Resize(resize) and CenterCrop(crop): the shorter side becomes
 // `resize` pixels long, then the middle is cut out.
 Tensor ResizeAndCrop(const Tensor& image, int64_t resize, int64_t crop);
+// torchvision's Resize(resize) and TenCrop(crop), [10,crop,crop,channels]: the
+// corners, the upper left, upper right, lower left and lower right one, the
+// middle, and these five of the flipped image, as "ImageNet Classification with
+// Deep Convolutional Neural Networks" (Krizhevsky et al., 2012) averages over
+// them. Throws Error for a crop that is greater than `resize`.
+Tensor ResizeAndTenCrop(const Tensor& image, int64_t resize, int64_t crop);
+// Where in them the middle of the image as it is stands.
+inline constexpr int64_t kTenCropMiddle = 4;
 // A random part, of 8 to 100 % of the area and of aspect ratio 3/4 to 4/3, made
 // side x side and flipped half of the time ("Going Deeper with Convolutions",
 // Szegedy et al., 2015). `key` decides (Dataset::MapRandom).
@@ -57,15 +77,17 @@ struct RandomPart {
   bool flip = false;
 };
 RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key);
-// The same of DecodeImage(bytes, path), to the bit, but of a JPEG little more
-// than the part is decoded. So damage outside the part may go unseen, but not
-// that a file was cut off.
+// The same of DecodeImage(bytes, path, options), to the bit, but of a JPEG
+// little more than the part is decoded. So damage outside the part may go
+// unseen, but not that a file was cut off.
 Result<Tensor> DecodeResizeAndCrop(std::string_view bytes,
                                    const std::string& path, int64_t resize,
-                                   int64_t crop);
+                                   int64_t crop,
+                                   const DecodeOptions& options = {});
 Result<Tensor> DecodeRandomResizedCrop(std::string_view bytes,
                                        const std::string& path, int64_t side,
-                                       uint64_t key);
+                                       uint64_t key,
+                                       const DecodeOptions& options = {});
 // Padded by `pad` zeros all around, cut to its size again at a random place and
 // flipped half of the time, as is usual for CIFAR (He et al., 2015).
 Tensor RandomPadCrop(const Tensor& image, int64_t pad, uint64_t key);

@@ -224,14 +224,18 @@ Status DecodeJpegRows(std::string_view bytes, const ImagePart& part,
   return {};
 }
 
+Result<Tensor> DecodeJpegPart(std::string_view bytes, const ImagePart& part) {
+  Tensor image(DType::kUInt8, {part.height, part.width, 3});
+  uint8_t* to = image.data<uint8_t>();
+  SLUICE_RETURN_IF_ERROR(DecodeJpegRows(bytes, part, [&](const uint8_t* row) {
+    to = std::copy_n(row, part.width * 3, to);
+  }));
+  return image;
+}
+
 Result<Tensor> DecodeJpeg(std::string_view bytes) {
   SLUICE_ASSIGN_OR_RETURN(const JpegSize size, ReadJpegSize(bytes));
-  Tensor image(DType::kUInt8, {size.height, size.width, 3});
-  uint8_t* to = image.data<uint8_t>();
-  SLUICE_RETURN_IF_ERROR(DecodeJpegRows(
-      bytes, {0, 0, size.height, size.width},
-      [&](const uint8_t* row) { to = std::copy_n(row, size.width * 3, to); }));
-  return image;
+  return DecodeJpegPart(bytes, {0, 0, size.height, size.width});
 }
 #else
 namespace {
@@ -247,6 +251,9 @@ Result<JpegSize> ReadJpegSize(std::string_view) {
 }
 Status DecodeJpegRows(std::string_view, const ImagePart&,
                       const std::function<void(const uint8_t* row)>&) {
+  return NoLibrary();
+}
+Result<Tensor> DecodeJpegPart(std::string_view, const ImagePart&) {
   return NoLibrary();
 }
 Result<Tensor> DecodeJpeg(std::string_view) {

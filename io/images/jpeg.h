@@ -1,16 +1,19 @@
-// Reads JPEG images, whole or in part. Internal to io.
+// Reads JPEG images, whole or in part, and writes them. Internal to the
+// library.
 #ifndef SLUICE_IO_IMAGES_JPEG_H_
 #define SLUICE_IO_IMAGES_JPEG_H_
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "io/images/image.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 bool IsJpeg(std::string_view bytes);
 
@@ -36,6 +39,17 @@ Result<JpegSize> ReadJpegSize(std::string_view bytes);
 // error, what was taken is worthless.
 Status DecodeJpegRows(std::string_view bytes, const ImagePart& part,
                       const std::function<void(const uint8_t* row)>& take);
+// The same rows as an image, uint8 [part.height,part.width,3].
+Result<Tensor> DecodeJpegPart(std::string_view bytes, const ImagePart& part);
+
+// A baseline JFIF file of uint8 [height,width,3], RGB: quality 1 to 100 in
+// libjpeg's scale, colours at half the resolution (4:2:0), which are Pillow's
+// and cjpeg's defaults. An orientation of 2 to 8 (io/images/orientation.h)
+// goes with the pixels as Exif data of that alone. kInvalidArgument for another
+// tensor or quality, or more than 65,500 pixels a side; kUnimplemented without
+// libjpeg.
+Result<std::string> EncodeJpeg(const Tensor& image, int quality,
+                               int orientation = 1);
 
 }  // namespace sluice
 

@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/visibility.h"
 #include "io/example.h"
 #include "io/images/image.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 class CounterRandom;
 

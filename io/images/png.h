@@ -7,8 +7,9 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // uint8 [height,width,channels], 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 // kInvalidArgument for another tensor; kUnimplemented without libpng.

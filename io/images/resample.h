@@ -30,6 +30,9 @@ class Resampler {
   // The next row of needed(), from the top: needed().width * channels bytes.
   // Not to be called more than needed().height times.
   void Add(const uint8_t* row);
+  // All of these, the first of which is at `first`, each so many bytes behind
+  // the one before.
+  void AddAll(const uint8_t* first, int64_t row_bytes);
   // uint8 [kept.height,kept.width,channels], once all rows are added.
   const Tensor& result() const { return result_; }
 

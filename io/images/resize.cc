@@ -134,15 +134,17 @@ void Resampler::Add(const uint8_t* row) {
   }
 }
 
+void Resampler::AddAll(const uint8_t* first, int64_t row_bytes) {
+  for (int64_t y = 0; y < needed_.height; ++y) Add(first + y * row_bytes);
+}
+
 Tensor Resample(const Tensor& image, const Resampling& resampling) {
   const int64_t width = image.shape()[1], channels = image.shape()[2];
   Resampler resampler(resampling, channels);
   const ImagePart& needed = resampler.needed();
-  const uint8_t* row =
-      image.data<uint8_t>() + (needed.top * width + needed.left) * channels;
-  for (int64_t y = 0; y < needed.height; ++y, row += width * channels) {
-    resampler.Add(row);
-  }
+  resampler.AddAll(
+      image.data<uint8_t>() + (needed.top * width + needed.left) * channels,
+      width * channels);
   return resampler.result();
 }
 

@@ -10,8 +10,9 @@
 
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Of all pipelines that it is given to (Dataset::Map). Thread-safe.
 class BadExamples {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "io/pipeline/dataset_node.h"
+#include "io/pipeline/kept_examples.h"
 #include "io/pipeline/map_stream.h"
 #include "io/pipeline/prefetch.h"
 
@@ -29,6 +30,7 @@ void RefusePassingOver(const BadExamples* bad) {
 
 // What a step that changes the order makes of its input.
 struct OrderFacts {
+  const char* stage;
   int64_t cardinality;
   int64_t examples_per_epoch;
   std::string description;
@@ -45,7 +47,11 @@ class OrderNode : public DerivedNode {
       : DerivedNode(std::move(input)),
         facts_(std::move(facts)),
         wrap_(std::move(wrap)) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  // Rows in whatever order are read where they lie.
+  std::string stage() const override {
+    return rows() == nullptr ? facts_.stage : "tensors";
+  }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     if (rows() == nullptr) return wrap_(input_->Open(AllNeeded(opening)));
     return std::make_unique<RowStream>(rows(), OpenOrder());
   }
@@ -103,7 +109,8 @@ class MapNode : public DerivedNode {
     if (bad != nullptr) RefuseBadExamples(*input_, "a map that may, too");
     if (input_->shared()) RefusePassingOver(bad);
   }
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return options_.name; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     // So many in a row are one whole pass at least, where that is known.
     const int64_t pass = examples_per_epoch();
     return std::make_unique<MapStream>(
@@ -120,6 +127,11 @@ class MapNode : public DerivedNode {
     return options_.bad != nullptr ? options_.bad.get()
                                    : input_->bad_examples();
   }
+  std::string cache_trouble() const override {
+    const std::string trouble =
+        options_.kept == nullptr ? "" : options_.kept->Trouble();
+    return trouble.empty() ? input_->cache_trouble() : trouble;
+  }
   NodePtr mapped() const override {
     return seed_ || options_.bad != nullptr ? nullptr : input_;
   }
@@ -134,8 +146,9 @@ class MapNode : public DerivedNode {
       return std::make_unique<SerialAttempts>(input_->Open(opening), fn_, seed);
     }
     const Opening below = OnThread(opening);
-    return std::make_unique<ParallelAttempts>(input_->Open(below), fn_, seed,
-                                              options_.threads, below);
+    return std::make_unique<ParallelAttempts>(
+        input_->Open(below), fn_, seed,
+        MapThreads::Of(options_.threads, options_.max_threads), below);
   }
 
   const KeyedMap fn_;
@@ -147,7 +160,8 @@ class RowwiseMapNode : public DerivedNode {
  public:
   RowwiseMapNode(NodePtr input, RowwiseMap map)
       : DerivedNode(std::move(input)), map_(std::move(map)) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "map"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<RowwiseMapStream>(input_->Open(opening), map_);
   }
   NodePtr mapped() const override { return input_; }
@@ -163,7 +177,8 @@ class BatchNode : public DerivedNode {
  public:
   BatchNode(NodePtr input, int64_t n, bool drop_remainder)
       : DerivedNode(std::move(input)), n_(n), drop_remainder_(drop_remainder) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "batch"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     const int64_t n = std::min(n_, opening.batch_limit);
     Opening below = opening;
     below.needed = RowsOfShare(n, opening);
@@ -190,7 +205,8 @@ class PrefetchNode : public DerivedNode {
  public:
   PrefetchNode(NodePtr input, int64_t depth)
       : DerivedNode(std::move(input)), depth_(depth) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "prefetch"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     const Opening below = OnThread(AllNeeded(opening));
     return std::make_unique<PrefetchStream>(input_->Open(below), depth_, below);
   }
@@ -204,7 +220,8 @@ class ShareNode : public DerivedNode {
  public:
   ShareNode(NodePtr input, int64_t rank, int64_t size)
       : DerivedNode(std::move(input)), rank_(rank), size_(size) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return ""; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     // Smaller batches are a sample, which is not shared out.
     if (opening.batch_limit < examples_per_element()) {
       return input_->Open(opening);
@@ -236,6 +253,13 @@ void CheckCanShare(const DatasetNode& node, int64_t size) {
   RefusePassingOver(node.bad_examples());
 }
 
+void CheckThreads(const MapOptions& options) {
+  Require(options.threads >= 0, "Map", options.threads,
+          "a number of threads, or 0 to have it chosen");
+  Require(options.max_threads >= 0, "Map", options.max_threads,
+          "the most threads to choose, or 0 for one per core");
+}
+
 // The examples in the first n elements.
 int64_t ExamplesIn(const DatasetNode& node, int64_t n) {
   const int64_t examples = Times(n, node.examples_per_element());
@@ -251,7 +275,8 @@ NodePtr TakeNode(const NodePtr& input, int64_t n) {
                                                       : kUnknownCardinality;
   return ReorderedNode(
       input,
-      {.cardinality = taken,
+      {.stage = "take",
+       .cardinality = taken,
        .examples_per_epoch = taken < 0 ? taken : ExamplesIn(*input, taken),
        .description = fmt::format(" take({})", n)},
       [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
@@ -321,8 +346,7 @@ Dataset::Dataset(NodePtr node) : node_(std::move(node)) {}
 
 Dataset Dataset::Map(std::function<void(Example&)> fn,
                      MapOptions options) const {
-  Require(options.threads > 0, "Map", options.threads,
-          "a positive number of threads");
+  CheckThreads(options);
   return Dataset(std::make_shared<MapNode>(
       node_, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); },
       std::nullopt, std::move(options)));
@@ -335,8 +359,7 @@ Dataset Dataset::Map(RowwiseMap map) const {
 Dataset Dataset::MapRandom(uint64_t seed,
                            std::function<void(Example&, uint64_t)> fn,
                            MapOptions options) const {
-  Require(options.threads > 0, "Map", options.threads,
-          "a positive number of threads");
+  CheckThreads(options);
   return Dataset(std::make_shared<MapNode>(node_, std::move(fn), seed,
                                            std::move(options)));
 }
@@ -345,7 +368,8 @@ Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {
   Require(buffer > 0 && buffer <= UINT32_MAX, "Shuffle", buffer,
           "a buffer of 1 to 2^32-1 elements");
   return Reordered(node_,
-                   {.cardinality = node_->cardinality(),
+                   {.stage = "shuffle",
+                    .cardinality = node_->cardinality(),
                     .examples_per_epoch = node_->examples_per_epoch(),
                     .description = fmt::format(" shuffle({},{})", buffer, seed),
                     .epochs_differ = true},
@@ -368,7 +392,8 @@ Dataset Dataset::Repeat(int64_t n) const {
     repeated = Times(size, n);
   }
   return Reordered(node_,
-                   {.cardinality = repeated,
+                   {.stage = "repeat",
+                    .cardinality = repeated,
                     .examples_per_epoch = node_->examples_per_epoch(),
                     .description = fmt::format(" repeat({})", n),
                     .counted = size != kUnknownCardinality},
@@ -392,7 +417,8 @@ Dataset Dataset::Shard(int64_t index, int64_t count) const {
                            : all >= 0 ? all / count
                                       : all;
   return Reordered(node_,
-                   {.cardinality = part,
+                   {.stage = "shard",
+                    .cardinality = part,
                     .examples_per_epoch = examples,
                     .description = fmt::format(" shard({}/{})", index, count)},
                    [=]<typename T>(StreamPtr<T> in) -> StreamPtr<T> {
@@ -445,8 +471,8 @@ int64_t Dataset::batch_size() const {
   return node_->examples_per_element();
 }
 
-Iterator Dataset::MakeIterator() const {
-  return Iterator(node_, INT64_MAX);
+Iterator Dataset::MakeIterator(std::shared_ptr<StageTimes> times) const {
+  return Iterator(node_, INT64_MAX, std::move(times));
 }
 
 Example Dataset::First() const {
@@ -459,7 +485,7 @@ Example Dataset::Sample() const {
 
 Example Dataset::First(int64_t batch_limit) const {
   Example example;
-  Iterator first(TakeNode(node_, 1), batch_limit);
+  Iterator first(TakeNode(node_, 1), batch_limit, nullptr);
   if (!first.Next(&example).ValueOrThrow()) {
     throw Error(
         Code::kInvalidArgument,

@@ -24,12 +24,15 @@
 
 #include "engine/number.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/example.h"
 #include "io/pipeline/bad_examples.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 class DatasetNode;
+class KeptExamples;
+class StageTimes;
 template <typename T>
 class Stream;
 
@@ -46,9 +49,18 @@ struct MapOptions {
   // and behind that come only maps, Batch and Prefetch.
   std::shared_ptr<BadExamples> bad = nullptr;
   // How many threads run it, each on an example of its own and ahead of what
-  // was asked for. With several it must be safe to call at the same time. They
-  // change neither the order nor which error comes first.
+  // was asked for: at most two examples a thread. With several it must be safe
+  // to call at the same time. They change neither the order nor which error
+  // comes first. 0: as many as help, which is measured while it runs
+  // (io/pipeline/map_threads.h).
   int threads = 1;
+  // The most that `threads` = 0 may choose; 0: one per core of this process.
+  int max_threads = 0;
+  // What StageTimes calls it.
+  std::string name = "map";
+  // What its function keeps examples in (io/pipeline/kept_examples.h), for
+  // CacheTrouble.
+  std::shared_ptr<const KeptExamples> kept = nullptr;
 };
 
 // How examples of different shapes become a batch.
@@ -95,6 +107,13 @@ class Iterator {
   // comes back as the Status, and again until Restore.
   Result<bool> Next(Example* element);
 
+  // Goes to the first element of the next epoch, whatever was left of this one.
+  // That yields what the next pass of a Repeat in its place would: what is
+  // random draws anew. kDataLoss where this one had no element.
+  Status NextEpoch();
+  int64_t epoch() const { return static_cast<int64_t>(epoch_); }
+  int64_t consumed() const { return consumed_; }  // elements, in the epoch
+
   // What has been consumed, as one line of JSON: nothing that Prefetch holds
   // ready counts. Restore gives an iterator of an equal pipeline that goes on
   // exactly there, behind an error at what failed. The batch size may differ,
@@ -107,14 +126,16 @@ class Iterator {
 
  private:
   friend class Dataset;
-  Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit);
+  Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit,
+           std::shared_ptr<StageTimes> times);
   void AddTensors(Example* empty_share);
-  Status GoToBegin();
+  Status GoToBegin(uint64_t epoch);
   Status SkipTo(int64_t examples, int64_t passed_over);
 
   std::shared_ptr<const DatasetNode> node_;
   std::unique_ptr<Stream<Example>> stream_;
-  int64_t consumed_ = 0;       // elements
+  uint64_t epoch_ = 0;
+  int64_t consumed_ = 0;       // elements, in the epoch
   int64_t passed_over_ = 0;    // bad examples before and within them
   Example no_rows_;            // what a share of no examples is, once one came
   Status error_;               // that Next returned
@@ -211,15 +232,17 @@ class Dataset {
   // differ; 1 without Batch. The last of a pass may have fewer.
   int64_t batch_size() const;
 
-  Iterator MakeIterator() const;
+  // `times`, unless null, are told what its stages do
+  // (io/pipeline/stage_times.h).
+  Iterator MakeIterator(std::shared_ptr<StageTimes> times = nullptr) const;
   // The first element. Throws Error, also when the dataset is empty.
   Example First() const;
   // The same with batches of one example, to learn names, dtypes and shapes
   // without making a batch that may not fit into memory.
   Example Sample() const;
 
-  // Why a Cache in it does not keep all that comes, such as a full disk; ""
-  // while it does.
+  // Why a Cache in it, or what a map keeps examples in, does not keep all that
+  // comes, such as a full disk; "" while it does.
   std::string CacheTrouble() const;
 
   // For io alone.

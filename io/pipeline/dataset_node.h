@@ -11,6 +11,7 @@
 
 #include "io/pipeline/bad_examples.h"
 #include "io/pipeline/example_stream.h"
+#include "io/pipeline/stage_times.h"
 
 namespace sluice {
 
@@ -47,6 +48,13 @@ struct Opening {
   // Whether Stream::Save will be called: what reads ahead must remember marks.
   bool marks = false;
   StopFlagPtr stop = std::make_shared<StopFlag>(nullptr);
+  // Who wants to know what the stages take; null: nobody, and nothing is
+  // counted or measured.
+  std::shared_ptr<StageTimes> times = nullptr;
+  // What it opens: for Open the stage that reads it, whose input number `input`
+  // it is; for OpenStream itself. Null for the last of all and without `times`.
+  Stage* stage = nullptr;
+  int input = 0;
 };
 
 // More examples fit into no batch.
@@ -59,7 +67,10 @@ using NodePtr = std::shared_ptr<const DatasetNode>;
 class DatasetNode {
  public:
   virtual ~DatasetNode() = default;
-  virtual StreamPtr<Example> Open(const Opening& opening) const = 0;
+  // A stream of its elements, which tells opening.times of itself.
+  StreamPtr<Example> Open(const Opening& opening) const;
+  // What StageTimes calls it; empty where it is no stage of its own.
+  virtual std::string stage() const = 0;
   virtual int64_t cardinality() const = 0;
   virtual int64_t examples_per_epoch() const = 0;
   // Examples in one (full) element.
@@ -106,6 +117,9 @@ class DatasetNode {
   // null.
   virtual NodePtr mapped() const { return nullptr; }
   virtual NodePtr MapOf(NodePtr /*other*/) const { return nullptr; }
+
+ private:
+  virtual StreamPtr<Example> OpenStream(const Opening& opening) const = 0;
 };
 
 // A step that has an input; says what the input says.

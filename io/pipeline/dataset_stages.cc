@@ -9,9 +9,9 @@
 #include "io/pipeline/cache_stream.h"
 #include "io/pipeline/dataset.h"
 #include "io/pipeline/dataset_node.h"
-#include "io/pipeline/disk_cache.h"
 #include "io/pipeline/filter_stream.h"
 #include "io/pipeline/interleave_stream.h"
+#include "io/pipeline/open_cache.h"
 #include "io/pipeline/padded_batch.h"
 
 namespace sluice {
@@ -36,7 +36,8 @@ class FilterNode : public UncountedNode {
  public:
   FilterNode(NodePtr input, Predicate keep)
       : UncountedNode(std::move(input)), keep_(std::move(keep)) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "filter"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<FilterStream>(input_->Open(AllNeeded(opening)),
                                           keep_, opening.stop);
   }
@@ -56,7 +57,8 @@ class InterleaveNode : public UncountedNode {
         open_(std::move(open)),
         cycle_(cycle),
         block_(block) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "interleave"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<InterleaveStream>(input_->Open(AllNeeded(opening)),
                                               open_, cycle_, block_, opening);
   }
@@ -77,7 +79,8 @@ class ExpectSizeNode : public DerivedNode {
  public:
   ExpectSizeNode(NodePtr input, int64_t n)
       : DerivedNode(std::move(input)), n_(n) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return ""; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<ExpectSizeStream>(input_->Open(AllNeeded(opening)),
                                               n_);
   }
@@ -100,7 +103,8 @@ class CacheNode : public DerivedNode {
     kept_->outlives_process = on_disk;
     kept_->size = input_->cardinality();
   }
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "cache"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     Opening below = AllNeeded(opening);
     below.cached = true;
     return std::make_unique<CacheStream>(input_->Open(below), kept_);
@@ -125,7 +129,8 @@ class BucketNode : public DerivedNode {
       : DerivedNode(std::move(input)),
         buckets_(std::move(buckets)),
         padding_(std::move(padding)) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "batch"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<BucketStream>(input_->Open(AllNeeded(opening)),
                                           buckets_, padding_, opening);
   }
@@ -195,23 +200,9 @@ Dataset Dataset::ExpectSize(int64_t n) const {
 Dataset Dataset::Cache(CacheOptions options) const {
   RequireExamples(*node_, "Cache");
   RefuseToCache(*node_);
-  if (options.max_bytes == 0) {
-    throw Error(Code::kInvalidArgument, "Cache: got room for 0 bytes");
-  }
-  if (options.folder.empty()) {
-    return Dataset(std::make_shared<CacheNode>(
-        node_, MemoryCache(options.max_bytes), false));
-  }
-  if (options.key.empty()) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("Cache: a cache in a folder, '{}', needs a key",
-                            options.folder));
-  }
   return Dataset(std::make_shared<CacheNode>(
-      node_,
-      DiskCache(options.folder, options.key + "\n" + node_->description(),
-                options.max_bytes),
-      true));
+      node_, OpenCache("Cache", options, node_->description()),
+      !options.folder.empty()));
 }
 
 Dataset Dataset::PaddedBatch(int64_t n, PaddingOptions padding) const {

@@ -3,138 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "engine/semantics/random.h"
 #include "engine/thread_annotations.h"
-#include "io/files/record.h"
+#include "io/pipeline/cache_segment.h"
 #include "io/pipeline/disk_cache_folder.h"
-#include "io/pipeline/example_bytes.h"
 
 namespace sluice {
 namespace {
 
-// A segment is what one DiskCache has added, in two files of records
-// (io/files/record.h), which are only ever appended to:
-//
-//   examples := record(number example)*     io/pipeline/example_bytes.h
-//   index    := record(kFormat key) record(number offset bytes)*
-//
-// An entry of the index is appended when its example's record has been; all
-// have the same size, so that a damaged one hides no other. Numbers are 64 bits
-// in the machine's byte order.
-constexpr std::string_view kFormat = "sluice cached examples 1\n";
-
-struct IndexEntry {
-  int64_t number;
-  uint64_t offset, bytes;  // of the record in the examples
-};
-constexpr size_t kEntryBytes = sizeof(IndexEntry) + kRecordFrameBytes;
-constexpr size_t kLeastRecordBytes = kRecordFrameBytes + sizeof(int64_t);
-constexpr size_t kEntriesAtOnce = 4096;
-
 constexpr size_t kMostOpen = 64;
 
-// FNV-1a. Only names files by it: the index has the whole key.
-uint64_t HashOf(std::string_view key) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : key) {
-    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-  }
-  return hash;
-}
-
-std::string IndexHead(std::string_view key) {
-  std::string head;
-  AppendRecord(std::string(kFormat).append(key), &head);
-  return head;
-}
-
-template <typename T>
-std::string_view BytesOf(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
-
-std::string RecordOf(int64_t number, const Example& example) {
-  std::string payload(BytesOf(number)), record;
-  AppendExampleBytes(example, &payload);
-  AppendRecord(payload, &record);
-  return record;
-}
-
-// The example of a record that should be the number's.
-std::optional<Example> ExampleOf(int64_t number, std::string_view record) {
-  const auto payload = RecordPayload(record);
-  if (!payload.ok() || payload->size() + kRecordFrameBytes != record.size() ||
-      !payload->starts_with(BytesOf(number))) {
-    return {};
-  }
-  auto example = ParseExampleBytes(payload->substr(sizeof(number)));
-  if (!example.ok()) return {};
-  return *std::move(example);
-}
-
-std::string ExamplesPath(const std::string& segment) {
-  return segment + ".examples";
-}
-std::string IndexPath(const std::string& segment) {
-  return segment + ".index";
-}
-
-// Where examples are, of one index; reads on as the index grows.
-class IndexReader {
- public:
-  // The entries that came since, whose records are in the file of examples.
-  std::vector<IndexEntry> ReadOn(const std::string& segment,
-                                 std::string_view head, FileSystem& files) {
-    std::vector<IndexEntry> entries;
-    const auto index = files.OpenRead(IndexPath(segment));
-    if (!index.ok() || !CheckHead(**index, head)) return entries;
-    ReadEntries(**index, &entries);
-    // Looked up when the entries have been read: then it has their records.
-    const auto size = files.Size(ExamplesPath(segment));
-    const uint64_t end = size.ok() ? *size : 0;
-    std::erase_if(entries, [end](const IndexEntry& entry) {
-      return entry.bytes < kLeastRecordBytes || entry.offset > end ||
-             entry.bytes > end - entry.offset;
-    });
-    return entries;
-  }
-
- private:
-  // False where the index is another key's, or not whole yet.
-  bool CheckHead(const ReadableFile& index, std::string_view head) {
-    if (position_ > 0) return true;
-    std::string bytes(head.size(), '\0');
-    const auto got = index.ReadAt(0, bytes.data(), bytes.size());
-    if (!got.ok() || *got < head.size() || bytes != head) return false;
-    position_ = head.size();
-    return true;
-  }
-
-  void ReadEntries(const ReadableFile& index,
-                   std::vector<IndexEntry>* entries) {
-    std::string bytes;
-    for (size_t whole = 1; whole > 0; position_ += whole * kEntryBytes) {
-      bytes.resize(kEntriesAtOnce * kEntryBytes);
-      const auto got = index.ReadAt(position_, bytes.data(), bytes.size());
-      whole = got.ok() ? *got / kEntryBytes : 0;
-      for (size_t i = 0; i < whole; ++i) {
-        const auto payload = RecordPayload(
-            std::string_view(bytes).substr(i * kEntryBytes, kEntryBytes));
-        IndexEntry entry{};
-        if (!payload.ok() || payload->size() != sizeof(entry)) continue;
-        std::memcpy(&entry, payload->data(), sizeof(entry));
-        entries->push_back(entry);
-      }
-    }
-  }
-
-  uint64_t position_ = 0;  // behind the last whole entry; 0: before the head
-};
+// A segment is written anew without what nobody wants of it where that is this
+// part of it at least: what is written is then at most three times what is won.
+constexpr uint64_t kLeastWon = 4;  // one in so many bytes
+// Where there is no room, that is looked for again once so much of the limit
+// has turned out to be unwanted since.
+constexpr uint64_t kLookAgain = 16;  // one in so many bytes
 
 class OnDisk : public ExampleCache {
  public:
@@ -142,42 +32,62 @@ class OnDisk : public ExampleCache {
          FileSystem& files)
       : files_(files),
         path_(folder),
+        max_bytes_(max_bytes),
         head_(IndexHead(key)),
-        folder_(folder, HashOf(key), max_bytes, files),
-        own_{folder_.own(), nullptr} {
+        folder_(folder, HashName(key), max_bytes, files) {
     {
-      MutexLock lock(writing_);
+      MutexLock writing(writing_);
       if (const Status entered = folder_.Enter(); !entered.ok()) Stop(entered);
+      MutexLock lock(learning_);
+      BeginSegment();
     }
     Refresh();
   }
 
-  std::optional<Example> Find(int64_t number) override {
+  using ExampleCache::Find;
+  std::optional<Example> Find(int64_t number, const Accepts& accepts) override {
     while (const auto place = PlaceOf(number)) {
-      if (auto example = Read(number, *place)) return example;
+      auto example = ExampleOf(number, Read(*place));
+      if (example && (!accepts || accepts(*example))) return example;
       Forget(number, *place);
     }
     return std::nullopt;
   }
 
   void Add(int64_t number, const Example& example) override {
-    if (stopped() || PlaceOf(number)) return;
+    if (stopped() || full() || PlaceOf(number)) return;
     const std::string record = RecordOf(number, example);
     MutexLock lock(writing_);
     if (stopped()) return;
-    // A record that was torn stays the end of its file: what came behind it
-    // would not be where the index says.
-    if (const Status kept = Append(number, record); !kept.ok()) Stop(kept);
+    Status room = Reserve(record.size());
+    if (room.code() == Code::kResourceExhausted && Compact()) {
+      room = Reserve(record.size());
+    }
+    if (room.code() == Code::kResourceExhausted) return NoteFull(room);
+    if (room.ok()) {
+      NoteRoom();
+      room = Append(number, record);
+    }
+    if (!room.ok()) Stop(room);
   }
 
   void Refresh() override {
     MutexLock lock(learning_);
     for (const std::string& path : folder_.Segments()) {
-      if (path == own_.path) continue;
-      const auto [at, is_new] = others_.try_emplace(path);
-      if (is_new) at->second.segment.path = path;
+      const auto [at, is_new] = segments_.try_emplace(path);
+      if (is_new) at->second.path = path;
       Learn(&at->second);
     }
+  }
+
+  int64_t size() const override {
+    MutexLock lock(mutex_);
+    int64_t numbers = 0;
+    for (auto at = places_.begin(); at != places_.end();) {
+      ++numbers;
+      at = places_.equal_range(at->first).second;
+    }
+    return numbers;
   }
 
   std::string Trouble() const override {
@@ -188,26 +98,54 @@ class OnDisk : public ExampleCache {
  private:
   struct Segment {
     std::string path;  // of its files, without what follows the dot
-    std::shared_ptr<const ReadableFile> examples;  // null: opened to be read
-  };
-  struct Other {
-    Segment segment;
     IndexReader index;
+    bool ours = false;   // nothing is to be learnt from its index
     bool known = false;  // whether there are places in it
+    bool gone = false;   // written anew
+    // Null: opened to be read. Guarded by mutex_.
+    std::shared_ptr<const ReadableFile> examples = nullptr;
   };
   struct Place {
-    const Segment* segment;
+    Segment* segment;
     uint64_t offset, bytes;
     bool operator==(const Place&) const = default;
   };
+  using Wanted = std::vector<std::pair<int64_t, Place>>;
 
-  bool stopped() const { return !Trouble().empty(); }
+  bool stopped() const {
+    MutexLock lock(mutex_);
+    return stopped_;
+  }
 
   void Stop(const Status& why) {
+    NoteTrouble(why);
+    MutexLock lock(mutex_);
+    stopped_ = true;
+  }
+
+  void NoteTrouble(const Status& why) {
     MutexLock lock(mutex_);
     if (!trouble_.empty()) return;
     trouble_ = fmt::format("no more examples are kept in '{}': {}", path_,
                            why.message());
+  }
+
+  // Whether there was no room, and looking for it again would be in vain.
+  bool full() const {
+    MutexLock lock(mutex_);
+    return full_ && forgotten_ < max_bytes_ / kLookAgain;
+  }
+
+  void NoteFull(const Status& why) {
+    NoteTrouble(why);
+    MutexLock lock(mutex_);
+    full_ = true;
+    forgotten_ = 0;
+  }
+
+  void NoteRoom() {
+    MutexLock lock(mutex_);
+    full_ = false;
   }
 
   std::optional<Place> PlaceOf(int64_t number) const {
@@ -222,87 +160,177 @@ class OnDisk : public ExampleCache {
     const auto [begin, end] = places_.equal_range(number);
     const auto found = std::find_if(
         begin, end, [&](const auto& entry) { return entry.second == place; });
-    if (found != end) places_.erase(found);
+    if (found == end) return;
+    places_.erase(found);
+    forgotten_ += place.bytes;
   }
 
-  std::optional<Example> Read(int64_t number, const Place& place) const {
-    std::shared_ptr<const ReadableFile> file = place.segment->examples;
+  // A record, or what of it can be read.
+  std::string Read(const Place& place) const {
+    std::shared_ptr<const ReadableFile> file;
+    {
+      MutexLock lock(mutex_);
+      file = place.segment->examples;
+    }
     if (file == nullptr) {
       auto opened = files_.OpenRead(ExamplesPath(place.segment->path));
-      if (!opened.ok()) return std::nullopt;
+      if (!opened.ok()) return "";
       file = *std::move(opened);
     }
     std::string record(place.bytes, '\0');
     const auto got = file->ReadAt(place.offset, record.data(), record.size());
-    if (!got.ok() || *got < record.size()) return std::nullopt;
-    return ExampleOf(number, record);
+    record.resize(got.ok() ? *got : 0);
+    return record;
   }
 
-  void Learn(Other* other) REQUIRES(learning_) {
-    Segment& segment = other->segment;
-    const auto entries = other->index.ReadOn(segment.path, head_, files_);
+  void Learn(Segment* segment) REQUIRES(learning_) {
+    if (segment->ours || segment->gone) return;
+    const auto entries = segment->index.ReadOn(segment->path, head_, files_);
     if (entries.empty()) return;
-    // Before a place in it is known to others: after that it never changes.
-    if (!other->known && open_ < kMostOpen) {
-      auto opened = files_.OpenRead(ExamplesPath(segment.path));
+    std::shared_ptr<const ReadableFile> examples;
+    if (!segment->known && open_ < kMostOpen) {
+      auto opened = files_.OpenRead(ExamplesPath(segment->path));
       if (opened.ok()) {
-        segment.examples = *std::move(opened);
+        examples = *std::move(opened);
         ++open_;
       }
     }
-    other->known = true;
+    segment->known = true;
     MutexLock lock(mutex_);
+    if (examples != nullptr) segment->examples = std::move(examples);
     for (const auto& [number, offset, bytes] : entries) {
-      places_.emplace(number, Place{&segment, offset, bytes});
+      places_.emplace(number, Place{segment, offset, bytes});
     }
   }
 
+  void BeginSegment() REQUIRES(writing_, learning_) {
+    own_ = &segments_[folder_.own()];
+    own_->path = folder_.own();
+    own_->ours = true;
+    writer_.emplace(own_->path, head_, files_);
+  }
+
+  Status Reserve(uint64_t record_bytes) REQUIRES(writing_) {
+    return folder_.Reserve(writer_->BytesWith(record_bytes));
+  }
+
   Status Append(int64_t number, const std::string& record) REQUIRES(writing_) {
-    const size_t head = index_ == nullptr ? head_.size() : 0;
-    const uint64_t bytes = head + record.size() + kEntryBytes;
-    SLUICE_RETURN_IF_ERROR(folder_.Reserve(written_ + bytes));
-    if (index_ == nullptr) SLUICE_RETURN_IF_ERROR(Create());
-    const IndexEntry entry = {number, offset_, record.size()};
-    std::string entry_record;
-    AppendRecord(BytesOf(entry), &entry_record);
-    SLUICE_RETURN_IF_ERROR(examples_->Append(record));
-    SLUICE_RETURN_IF_ERROR(index_->Append(entry_record));
-    written_ += bytes;
-    offset_ += record.size();
+    SLUICE_ASSIGN_OR_RETURN(const IndexEntry entry,
+                            writer_->Append(number, record));
     MutexLock lock(mutex_);
-    places_.emplace(number, Place{&own_, entry.offset, entry.bytes});
+    own_->examples = writer_->examples();
+    places_.emplace(number, Place{own_, entry.offset, entry.bytes});
     return {};
   }
 
-  Status Create() REQUIRES(writing_) {
-    SLUICE_ASSIGN_OR_RETURN(examples_, files_.Create(ExamplesPath(own_.path)));
-    SLUICE_ASSIGN_OR_RETURN(own_.examples,
-                            files_.OpenRead(ExamplesPath(own_.path)));
-    SLUICE_ASSIGN_OR_RETURN(index_, files_.Create(IndexPath(own_.path)));
-    return index_->Append(head_);
+  // What is wanted of each segment: of each number the first place.
+  std::map<const Segment*, Wanted> WantedPlaces() const {
+    MutexLock lock(mutex_);
+    std::map<const Segment*, Wanted> wanted;
+    for (auto at = places_.begin(); at != places_.end();) {
+      wanted[at->second.segment].push_back(*at);
+      at = places_.equal_range(at->first).second;
+    }
+    return wanted;
+  }
+
+  // Whether it is worth while to write a segment of so many bytes anew.
+  bool IsWorthwhile(uint64_t bytes, const Wanted& wanted) const {
+    uint64_t kept = head_.size();
+    for (const auto& [number, place] : wanted) {
+      kept += place.bytes + kEntryBytes;
+    }
+    const uint64_t won = bytes - std::min(bytes, kept);
+    return won > 0 && won >= bytes / kLeastWon;
+  }
+
+  // Writes segments of this key anew that nobody adds to any more, without what
+  // was forgotten of them or is elsewhere. Whether there is more room then.
+  bool Compact() REQUIRES(writing_) {
+    Refresh();
+    MutexLock lock(learning_);
+    auto wanted = WantedPlaces();
+    if (IsWorthwhile(writer_->bytes(), wanted[own_])) {
+      if (!folder_.BeginSegment().ok()) return false;
+      BeginSegment();
+    }
+    const auto idle = folder_.IdleSegments();
+    if (!idle.ok()) return false;
+    bool won = false;
+    for (const auto& [path, bytes] : *idle) {
+      const auto found = segments_.find(path);
+      if (found == segments_.end()) {
+        won = RemoveRemains(path) || won;
+        continue;
+      }
+      Segment& segment = found->second;
+      if (segment.gone || !(segment.ours || segment.index.is_ours())) continue;
+      const Wanted& places = wanted[&segment];
+      if (IsWorthwhile(bytes, places)) won = Move(&segment, places) || won;
+    }
+    return won;
+  }
+
+  // Of a segment whose index is gone. Whether there were some.
+  bool RemoveRemains(const std::string& path) const {
+    return !files_.Exists(IndexPath(path)) && folder_.RemoveSegment(path).ok();
+  }
+
+  // Puts what is wanted of a segment into ours and removes it. False where it
+  // cannot be removed, or another process has done so.
+  bool Move(Segment* segment, const Wanted& places)
+      REQUIRES(writing_, learning_) {
+    auto opened = files_.OpenRead(ExamplesPath(segment->path));
+    // First, as there may be no room for both. What is open can be read on.
+    if (!opened.ok() || !folder_.RemoveSegment(segment->path).ok()) {
+      return false;
+    }
+    {
+      MutexLock lock(mutex_);
+      if (!segment->ours && segment->examples != nullptr) --open_;
+      segment->examples = *std::move(opened);
+    }
+    for (const auto& [number, place] : places) {
+      const std::string record = Read(place);
+      if (!ExampleOf(number, record)) continue;  // it is damaged
+      if (!Reserve(record.size()).ok()) break;
+      if (const Status kept = Append(number, record); !kept.ok()) {
+        Stop(kept);
+        break;
+      }
+    }
+    segment->gone = true;
+    MutexLock lock(mutex_);
+    std::erase_if(places_, [segment](const auto& entry) {
+      return entry.second.segment == segment;
+    });
+    segment->examples = nullptr;
+    return true;
   }
 
   FileSystem& files_;
   const std::string path_;
+  const uint64_t max_bytes_;
   const std::string head_;  // of an index of this key
 
-  // Where both are locked, mutex_ is the second.
+  // They are locked in this order.
+  Mutex writing_;
   Mutex learning_;
-  std::map<std::string, Other> others_ GUARDED_BY(learning_);  // by path
+  mutable Mutex mutex_;
+
+  DiskCacheFolder folder_;  // changed while writing_ is held
+  std::optional<SegmentWriter> writer_ GUARDED_BY(writing_);
+  // That it adds to; changed while learning_ is held as well.
+  Segment* own_ GUARDED_BY(writing_) = nullptr;
+  std::map<std::string, Segment> segments_ GUARDED_BY(learning_);  // by path
   size_t open_ GUARDED_BY(learning_) = 0;
 
-  Mutex writing_;
-  DiskCacheFolder folder_;  // changed while writing_ is held
-  Segment own_;             // its file is set before a place in it is known
-  std::unique_ptr<WritableFile> examples_ GUARDED_BY(writing_);
-  std::unique_ptr<WritableFile> index_ GUARDED_BY(writing_);
-  uint64_t offset_ GUARDED_BY(writing_) = 0;   // behind the last example
-  uint64_t written_ GUARDED_BY(writing_) = 0;  // bytes of both files
-
-  mutable Mutex mutex_;
   // Of what several have added there are several: one of them may be damaged.
   std::unordered_multimap<int64_t, Place> places_ GUARDED_BY(mutex_);
   std::string trouble_ GUARDED_BY(mutex_);
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  bool full_ GUARDED_BY(mutex_) = false;
+  uint64_t forgotten_ GUARDED_BY(mutex_) = 0;  // bytes, since it was full
 };
 
 }  // namespace

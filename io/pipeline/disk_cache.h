@@ -19,16 +19,22 @@ namespace sluice {
 // take at most max_bytes of the folder; where that is not enough, keys that no
 // process has open are removed, those first whose last opening is longest ago.
 //
+// What turned out not to be wanted (ExampleCache::Find), or is there twice, is
+// room as well: where there is no other, files of this key that no other living
+// cache adds to are written anew without it, if it is a quarter of them. Adding
+// waits for that, finding does not.
+//
 // Nothing is synced: after a loss of power some examples may be gone, which
 // checksums tell. What is damaged counts as not there. Once an example cannot
 // be kept (the limit, a full disk, a folder that cannot be written), none is
-// any more by this cache, which still finds those that are there.
+// any more by this cache, which still finds those that are there; but where it
+// was the limit, others are kept once there is room again.
 //
 // Keeps some 60 bytes an example in memory, and at most 64 files open, besides
 // those that it writes.
 std::unique_ptr<ExampleCache> DiskCache(
     const std::string& folder, std::string_view key, uint64_t max_bytes,
-    FileSystem& files = FileSystem::Posix());
+    FileSystem& files = FileSystem::Default());
 
 }  // namespace sluice
 

@@ -83,8 +83,13 @@ DiskCacheFolder::DiskCacheFolder(std::string folder, uint64_t key_hash,
       writer_(RandomName(hash_)) {}
 
 DiskCacheFolder::~DiskCacheFolder() {
+  GiveUpLock();
+}
+
+void DiskCacheFolder::GiveUpLock() {
   // Who finds it free removes it as well.
   if (lock_ != nullptr) (void)files_.Remove(own() + std::string(kLock));
+  lock_ = nullptr;
 }
 
 std::string DiskCacheFolder::PathOf(std::string_view name) const {
@@ -131,6 +136,7 @@ void DiskCacheFolder::LookAtLock(const std::string& writer, Key* key) const {
     return;
   }
   key->in_use = true;
+  key->written.insert(writer);
   uint64_t& bytes = key->segments[writer];
   bytes = std::max(bytes, NumberOf(lock.status().message()));
 }
@@ -172,6 +178,18 @@ Status DiskCacheFolder::Enter() {
   return MarkUsed(keys);
 }
 
+Status DiskCacheFolder::BeginSegment() {
+  SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
+  std::string writer = RandomName(hash_);
+  SLUICE_ASSIGN_OR_RETURN(
+      auto lock, files_.Lock(PathOf(writer + std::string(kLock)), "0"));
+  GiveUpLock();
+  writer_ = std::move(writer);
+  lock_ = std::move(lock);
+  reserved_ = 0;
+  return {};
+}
+
 void DiskCacheFolder::Remove(const std::string& hash, Key* key) const {
   std::erase_if(key->segments, [&](const auto& segment) {
     // The index goes first: what it points to is there.
@@ -206,6 +224,26 @@ void DiskCacheFolder::MakeRoom(uint64_t bytes, Keys* keys) const {
     Remove(entry->first, &entry->second);
     all -= before - entry->second.bytes();
   }
+}
+
+Result<std::vector<std::pair<std::string, uint64_t>>>
+DiskCacheFolder::IdleSegments() const {
+  SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
+  SLUICE_ASSIGN_OR_RETURN(Keys keys, LookAround());
+  const Key& key = keys[hash_];
+  std::vector<std::pair<std::string, uint64_t>> idle;
+  for (const auto& [name, bytes] : key.segments) {
+    if (!key.written.contains(name)) idle.emplace_back(PathOf(name), bytes);
+  }
+  return idle;
+}
+
+Status DiskCacheFolder::RemoveSegment(const std::string& segment) const {
+  SLUICE_ASSIGN_OR_RETURN(const auto held, LockFolder());
+  // As in Remove; one who was killed there may have left the examples.
+  Status removed = files_.Remove(segment + std::string(kIndex));
+  if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
+  return files_.Remove(segment + std::string(kExamples));
 }
 
 Status DiskCacheFolder::Reserve(uint64_t bytes) {

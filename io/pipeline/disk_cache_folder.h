@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/status.h"
@@ -37,10 +39,17 @@ class DiskCacheFolder {
   // Makes the folder where it is missing; from now on the key is in use. After
   // an error it may be read, and be removed by others meanwhile.
   Status Enter();
+  // Names new files its own; those of before are idle from now on. As Enter.
+  Status BeginSegment();
   // Lets this one's files grow to `bytes` together, where they were allowed
   // less, and removes keys that are not in use for it. kResourceExhausted where
   // the limit does not allow it, or the disk is full.
   Status Reserve(uint64_t bytes);
+
+  // Segments of this key that no living DiskCache adds to, and their bytes.
+  Result<std::vector<std::pair<std::string, uint64_t>>> IdleSegments() const;
+  // kNotFound where it is gone.
+  Status RemoveSegment(const std::string& segment) const;
 
   // This one's files, without what follows the dot.
   std::string own() const;
@@ -54,6 +63,7 @@ class DiskCacheFolder {
     // Bytes of each segment, by its name before the dot: those that it has, or
     // those that it may come to.
     std::map<std::string, uint64_t> segments;
+    std::set<std::string> written;  // of those, by a DiskCache that lives
     uint64_t bytes() const;
   };
   using Keys = std::map<std::string, Key>;  // by HASH
@@ -64,6 +74,7 @@ class DiskCacheFolder {
   Result<Keys> LookAround() const;
   void LookAtLock(const std::string& writer, Key* key) const;
   Status MarkUsed(const Keys& keys) const;
+  void GiveUpLock();
   void Remove(const std::string& hash, Key* key) const;
   void MakeRoom(uint64_t bytes, Keys* keys) const;
 
@@ -71,7 +82,7 @@ class DiskCacheFolder {
   const std::string hash_;
   const uint64_t max_bytes_;
   FileSystem& files_;
-  const std::string writer_;  // HASH-WRITER
+  std::string writer_;  // HASH-WRITER
   std::unique_ptr<FileLock> lock_;
   uint64_t reserved_ = 0;
 };

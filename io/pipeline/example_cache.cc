@@ -30,12 +30,18 @@ class InMemory : public ExampleCache {
  public:
   explicit InMemory(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  std::optional<Example> Find(int64_t number) override {
+  using ExampleCache::Find;
+  std::optional<Example> Find(int64_t number, const Accepts& accepts) override {
     Example shared;
     {
       MutexLock lock(mutex_);
       const auto found = examples_.find(number);
       if (found == examples_.end()) return std::nullopt;
+      if (accepts && !accepts(found->second)) {
+        bytes_ -= BytesOf(found->second);
+        examples_.erase(found);
+        return std::nullopt;
+      }
       shared = found->second;
     }
     return Clone(std::move(shared));
@@ -53,6 +59,11 @@ class InMemory : public ExampleCache {
     if (examples_.contains(number) || !HasRoom(bytes)) return;
     examples_.emplace(number, std::move(copy));
     bytes_ += bytes;
+  }
+
+  int64_t size() const override {
+    MutexLock lock(mutex_);
+    return static_cast<int64_t>(examples_.size());
   }
 
   std::string Trouble() const override {

@@ -3,6 +3,7 @@
 #define SLUICE_IO_PIPELINE_EXAMPLE_CACHE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,14 +21,21 @@ class ExampleCache {
   virtual ~ExampleCache() = default;
 
   // What was added under that number; nothing where it is not there, or cannot
-  // be read any more. Throws Error only when memory runs out.
-  virtual std::optional<Example> Find(int64_t number) = 0;
+  // be read any more. What is not accepted counts as not there from now on, and
+  // another one may be added; where several have been, it is the first that is.
+  // Throws Error only when memory runs out.
+  using Accepts = std::function<bool(const Example&)>;
+  virtual std::optional<Example> Find(int64_t number,
+                                      const Accepts& accepts) = 0;
+  std::optional<Example> Find(int64_t number) { return Find(number, nullptr); }
   // Keeps a copy where there is room and none is there. What cannot be kept is
   // no error.
   virtual void Add(int64_t number, const Example& example) = 0;
   // Looks for what other processes have added since it was opened or called;
   // for the start of a pass.
   virtual void Refresh() {}
+  // Under how many numbers examples are known to be there.
+  virtual int64_t size() const = 0;
   // Why some examples are not kept, one sentence: the first reason, always the
   // same from then on. "" as long as all are.
   virtual std::string Trouble() const = 0;

@@ -13,6 +13,8 @@ InterleaveStream::InterleaveStream(StreamPtr<Example> input, Open open,
       block_(block),
       cached_(opening.cached),
       stop_(opening.stop),
+      times_(opening.times),
+      stage_(opening.stage),
       slots_(static_cast<size_t>(cycle)) {}
 
 Status InterleaveStream::StartEpoch(uint64_t epoch) {
@@ -36,8 +38,13 @@ Status InterleaveStream::OpenSlot(Place place, const Example& element,
     slot->node = open_(element).node();
     RequireExamples(*slot->node, "a dataset that Interleave opens");
     if (cached_) RefuseToCache(*slot->node);
-    slot->stream =
-        slot->node->Open({.cached = cached_, .marks = true, .stop = stop_});
+    // Input 1, after the elements that are opened: one stage for all of them.
+    slot->stream = slot->node->Open({.cached = cached_,
+                                     .marks = true,
+                                     .stop = stop_,
+                                     .times = times_,
+                                     .stage = stage_,
+                                     .input = 1});
   }));
   // Random steps draw by it, and each element's are to draw something else.
   const uint64_t epoch = HashKey(epoch_, static_cast<uint64_t>(place.number));

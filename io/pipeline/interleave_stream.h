@@ -43,6 +43,8 @@ class InterleaveStream : public Stream<Example> {
   const int64_t block_;
   const bool cached_;
   const StopFlagPtr stop_;
+  const std::shared_ptr<StageTimes> times_;
+  Stage* const stage_;
 
   uint64_t epoch_ = 0;
   int64_t taken_ = 0;  // elements of the input

@@ -16,6 +16,7 @@
 namespace sluice {
 namespace {
 
+constexpr char kEpoch[] = "epoch";
 constexpr char kPassedOver[] = "passed_over";
 constexpr char kMark[] = "at";
 constexpr char kBatch[] = "batch_size";
@@ -23,6 +24,7 @@ constexpr char kBatch[] = "batch_size";
 // What SavePosition writes.
 struct Position {
   std::string pipeline;
+  int64_t epoch = 0;
   int64_t examples = 0;     // in the elements consumed, full ones counted
   int64_t passed_over = 0;  // bad ones before and within these
   Mark mark;                // where counting would not do
@@ -35,6 +37,9 @@ Result<Position> ReadPosition(const std::string& text) {
     Position position;
     SLUICE_ASSIGN_OR_RETURN(position.pipeline, json.String("pipeline"));
     SLUICE_ASSIGN_OR_RETURN(position.examples, json.Int("examples"));
+    if (json.Has(kEpoch)) {
+      SLUICE_ASSIGN_OR_RETURN(position.epoch, json.Int(kEpoch));
+    }
     if (json.Has(kPassedOver)) {
       SLUICE_ASSIGN_OR_RETURN(position.passed_over, json.Int(kPassedOver));
     }
@@ -44,7 +49,8 @@ Result<Position> ReadPosition(const std::string& text) {
     if (json.Has(kMark)) {
       SLUICE_ASSIGN_OR_RETURN(position.mark, json.Ints(kMark));
     }
-    if (position.examples < 0 || position.passed_over < 0) {
+    if (position.examples < 0 || position.passed_over < 0 ||
+        position.epoch < 0) {
       return InvalidArgument("a number of examples is negative");
     }
     return position;
@@ -77,10 +83,12 @@ Example WithoutRows(const Example& batch) {
 
 }  // namespace
 
-Iterator::Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit)
+Iterator::Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit,
+                   std::shared_ptr<StageTimes> times)
     : node_(std::move(node)),
-      stream_(node_->Open(
-          {.batch_limit = batch_limit, .marks = !node_->counted()})) {
+      stream_(node_->Open({.batch_limit = batch_limit,
+                           .marks = !node_->counted(),
+                           .times = std::move(times)})) {
   ThrowIfError(stream_->StartEpoch(0));
 }
 
@@ -109,6 +117,14 @@ Result<bool> Iterator::Next(Example* element) {
   return true;
 }
 
+Status Iterator::NextEpoch() {
+  SLUICE_RETURN_IF_ERROR(error_);
+  if (consumed_ == 0) {
+    return DataLoss(fmt::format("the dataset is empty in epoch {}", epoch_));
+  }
+  return GoToBegin(epoch_ + 1);
+}
+
 void Iterator::AddTensors(Example* empty_share) {
   // This worker may have read no example so far, so it reads the first one.
   if (no_rows_.empty()) no_rows_ = WithoutRows(Dataset(node_).Sample());
@@ -119,6 +135,7 @@ std::string Iterator::SavePosition() const {
   nlohmann::json position = {
       {"pipeline", node_->description()},
       {"examples", Times(consumed_, node_->examples_per_element())}};
+  if (epoch_ > 0) position[kEpoch] = epoch_;
   if (passed_over_ > 0) position[kPassedOver] = passed_over_;
   if (!node_->counted()) {
     Mark mark = mark_;
@@ -149,7 +166,7 @@ Status Iterator::Restore(const std::string& position) {
         "be restored for batches of {}",
         saved.batch_size, node_->examples_per_element()));
   }
-  SLUICE_RETURN_IF_ERROR(GoToBegin());
+  SLUICE_RETURN_IF_ERROR(GoToBegin(static_cast<uint64_t>(saved.epoch)));
   Status status;
   if (node_->counted()) {
     status = SkipTo(saved.examples, saved.passed_over);
@@ -161,7 +178,7 @@ Status Iterator::Restore(const std::string& position) {
     }
   }
   if (!status.ok()) {
-    SLUICE_RETURN_IF_ERROR(GoToBegin());
+    SLUICE_RETURN_IF_ERROR(GoToBegin(0));
     return status;
   }
   consumed_ = saved.examples / node_->examples_per_element();
@@ -169,10 +186,11 @@ Status Iterator::Restore(const std::string& position) {
   return {};
 }
 
-Status Iterator::GoToBegin() {
+Status Iterator::GoToBegin(uint64_t epoch) {
   mark_.clear();
+  epoch_ = epoch;
   consumed_ = passed_over_ = 0;
-  error_ = stream_->StartEpoch(0);
+  error_ = stream_->StartEpoch(epoch);
   return error_;
 }
 

@@ -6,11 +6,20 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/ceil_div.h"
+#include "engine/runtime/trace.h"
+
 namespace sluice {
 namespace {
 
 // How many elements a thread may be ahead of who asks for them.
 constexpr size_t kAheadPerThread = 2;
+
+// And *since_ns is now.
+double SecondsSince(int64_t* since_ns) {
+  const int64_t now = SteadyNowNs();
+  return 1e-9 * static_cast<double>(now - std::exchange(*since_ns, now));
+}
 
 Status Map(const KeyedMap& fn, uint64_t seed, uint64_t epoch,
            Attempt* attempt) {
@@ -61,6 +70,7 @@ void ParallelAttempts::Stop() {
     stop_ = true;
   }
   changed_.NotifyAll();
+  more_wanted_.NotifyAll();
   stop_input_->Set(true);
   for (std::thread& thread : running_) thread.join();
   stop_input_->Set(false);
@@ -75,11 +85,12 @@ Status ParallelAttempts::StartEpoch(uint64_t epoch) {
   ahead_.clear();
   error_ = {};
   reading_ = ended_ = stop_ = false;
+  window_ = {};
   return input_->StartEpoch(epoch);
 }
 
 bool ParallelAttempts::MayRead() const {
-  const size_t most = kAheadPerThread * static_cast<size_t>(threads_);
+  const size_t most = kAheadPerThread * static_cast<size_t>(wanted_);
   return !reading_ && ahead_.size() < most;
 }
 
@@ -122,16 +133,20 @@ Status ParallelAttempts::Restore(MarkReader* mark) {
   return input_->Restore(mark);
 }
 
-void ParallelAttempts::Run() {
+void ParallelAttempts::Run(int number) {
+  const bool timed = threads_.adapt != nullptr;
   for (;;) {
     {
       MutexLock lock(mutex_);
-      while (!stop_ && !ended_ && !MayRead()) changed_.Wait(mutex_);
+      while (!stop_ && !ended_ && (number >= wanted_ || !MayRead())) {
+        (number >= wanted_ ? more_wanted_ : changed_).Wait(mutex_);
+      }
       if (stop_ || ended_) return;
       reading_ = true;
     }
     PiecePtr piece;
     bool more = false, to_map = false;
+    int64_t begin_ns = timed ? SteadyNowNs() : 0;
     Status status = CatchErrors([&] {
       piece = std::make_shared<Piece>();
       ThrowIfError(ReadPiece(piece.get(), &more));
@@ -142,6 +157,7 @@ void ParallelAttempts::Run() {
     {
       MutexLock lock(mutex_);
       reading_ = false;
+      if (timed) window_.reading += SecondsSince(&begin_ns);
       changed_.NotifyAll();
       if (!status.ok() || !more) {
         error_ = status;
@@ -150,38 +166,93 @@ void ParallelAttempts::Run() {
       }
     }
     if (!to_map) continue;
-    status = Map(fn_, seed_, epoch_, &piece->attempt);
+    {
+      const InStage in(stage_);
+      status = Map(fn_, seed_, epoch_, &piece->attempt);
+    }
     MutexLock lock(mutex_);
+    if (timed) window_.mapping += SecondsSince(&begin_ns);
     piece->attempt.status = std::move(status);
     piece->mapped = true;
     changed_.NotifyAll();
   }
 }
 
-// Fewer threads than were wanted do the same.
 Status ParallelAttempts::Start() {
   mark_.clear();
   if (marks_) SaveInput(&mark_);
+  window_begin_ns_ = SteadyNowNs();
   try {
-    for (int i = 0; i < threads_; ++i) {
-      running_.emplace_back([this] { Run(); });
-    }
+    AddThreads();
   } catch (const std::system_error& error) {
-    if (!running_.empty()) return {};
     return ResourceExhausted(fmt::format(
         "cannot start a thread to read examples: {}", error.what()));
   }
   return {};
 }
 
+// Fewer threads than are wanted do the same; throws where there is none.
+void ParallelAttempts::AddThreads() {
+  int wanted = 0;
+  {
+    MutexLock lock(mutex_);
+    wanted = wanted_;
+  }
+  try {
+    for (int i = static_cast<int>(running_.size()); i < wanted; ++i) {
+      running_.emplace_back([this, i] { Run(i); });
+    }
+  } catch (const std::system_error&) {
+    if (running_.empty()) throw;
+  }
+  if (stage_ != nullptr) {
+    stage_->SetThreads(std::min(wanted, static_cast<int>(running_.size())),
+                       threads_.adapt != nullptr);
+  }
+}
+
+template <typename Ready>
+void ParallelAttempts::WaitUntil(const Ready& ready) {
+  if (ready()) return;
+  const Waiting waiting;
+  int64_t begin_ns = threads_.adapt ? SteadyNowNs() : 0;
+  while (!ready()) changed_.Wait(mutex_);
+  if (threads_.adapt) window_.waited += SecondsSince(&begin_ns);
+}
+
+// When a window is full: as many threads from now on as it calls for.
+void ParallelAttempts::Adapt() {
+  MapWindow window;
+  {
+    MutexLock lock(mutex_);
+    if (window_.elements < window_size_) return;
+    window = std::exchange(window_, {});
+  }
+  window.seconds = SecondsSince(&window_begin_ns_);
+  const int64_t batch = std::max<int64_t>(1, needed_.end - needed_.begin);
+  window_size_ = std::min(
+      2 * window_size_,
+      Times(batch, std::max<int64_t>(4, CeilDiv(kLeastWindow, batch))));
+  const int wanted = std::clamp(threads_.adapt(window), 1, threads_.most);
+  {
+    MutexLock lock(mutex_);
+    if (wanted == wanted_) return;
+    wanted_ = wanted;
+  }
+  changed_.NotifyAll();
+  more_wanted_.NotifyAll();
+  AddThreads();
+}
+
 Result<bool> ParallelAttempts::Next(Attempt* attempt) {
   if (running_.empty()) SLUICE_RETURN_IF_ERROR(Start());
+  if (threads_.adapt) Adapt();
   MutexLock lock(mutex_);
-  while (ahead_.empty()
-             ? !ended_
-             : !ahead_.front()->mapped && ahead_.front()->passed == 0) {
-    changed_.Wait(mutex_);
-  }
+  WaitUntil([&]() REQUIRES(mutex_) {
+    return ahead_.empty()
+               ? ended_
+               : ahead_.front()->mapped || ahead_.front()->passed > 0;
+  });
   if (ahead_.empty()) {
     if (!error_.ok()) return error_;
     return false;
@@ -190,6 +261,7 @@ Result<bool> ParallelAttempts::Next(Attempt* attempt) {
   *attempt = std::move(ahead_.front()->attempt);
   mark_ = std::move(ahead_.front()->end);
   ahead_.pop_front();
+  ++window_.elements;
   changed_.NotifyAll();
   return true;
 }
@@ -203,7 +275,7 @@ Result<int64_t> ParallelAttempts::Skip(int64_t n) {
   MutexLock lock(mutex_);
   int64_t left = n;
   while (left > 0) {
-    while (ahead_.empty() && !ended_) changed_.Wait(mutex_);
+    WaitUntil([&]() REQUIRES(mutex_) { return !ahead_.empty() || ended_; });
     if (ahead_.empty()) {
       if (!error_.ok()) return error_;
       break;

@@ -1,6 +1,7 @@
 #include "io/pipeline/prefetch.h"
 
 #include "io/pipeline/example_stream.h"
+#include "io/pipeline/stage.h"
 
 namespace sluice {
 
@@ -61,7 +62,10 @@ Result<bool> PrefetchStream::Next(Example* element) {
     thread_ = std::thread([this] { Run(); });
   }
   MutexLock lock(mutex_);
-  while (!ended_ && ready_.empty()) changed_.Wait(mutex_);
+  if (!ended_ && ready_.empty()) {
+    const Waiting waiting;
+    while (!ended_ && ready_.empty()) changed_.Wait(mutex_);
+  }
   if (ready_.empty()) {
     if (!error_.ok()) return error_;
     return false;

@@ -9,8 +9,8 @@
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/line_stream.h"
+#include "io/records/files_in_turn.h"
 #include "io/records/record_stream.h"
-#include "io/sources/datasets.h"
 
 namespace sluice {
 
@@ -21,6 +21,48 @@ std::string_view BytesOf(const Tensor& tensor) {
                             NameOf(tensor.dtype()), tensor.shape().ToString()));
   }
   return {static_cast<const char*>(tensor.raw()), tensor.bytes()};
+}
+
+namespace {
+
+// Bytes at a file's begin that tell it apart from others of its size.
+constexpr size_t kTelling = 64 << 10;
+
+}  // namespace
+
+std::string IdentityOfFiles(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) {
+    FileSystem& files = FileSystem::Default();
+    const size_t size = files.Size(path).ValueOrThrow();
+    const std::string begin = files.ReadPrefix(path, kTelling).ValueOrThrow();
+    text += fmt::format("{} {} {:08x}\n", path.substr(path.rfind('/') + 1),
+                        size, Crc32c(begin));
+  }
+  return fmt::format("{:08x}", Crc32c(text));
+}
+
+Dataset FilesInTurn(
+    const std::string& what, const std::vector<std::string>& paths,
+    const FileOptions& options,
+    const std::function<std::unique_ptr<Generator>(size_t i)>& open) {
+  const auto count = static_cast<int64_t>(paths.size());
+  Dataset files = datasets::FromFunction(
+      count,
+      [](int64_t i) {
+        return Example{{"file", Tensor::Scalar(i)}};
+      },
+      fmt::format("{}({})", what, IdentityOfFiles(paths)));
+  if (options.shuffle_seed && count > 0) {
+    files = files.Shuffle(count, *options.shuffle_seed);
+  }
+  return files.Interleave(
+      [open](const Example& example) {
+        const auto i = static_cast<size_t>(example["file"].IntAt(0));
+        return datasets::FromGenerator([open, i](uint64_t) { return open(i); },
+                                       {.same_in_every_epoch = true});
+      },
+      options.cycle);
 }
 
 namespace datasets {
@@ -48,45 +90,12 @@ class Strings : public Generator {
   std::string string_;
 };
 
-// Bytes at a file's begin that tell it apart from others of its size.
-constexpr size_t kTelling = 64 << 10;
-
-std::string IdentityOf(const std::vector<std::string>& paths) {
-  std::string text;
-  for (const std::string& path : paths) {
-    FileSystem& files = FileSystem::Posix();
-    const size_t size = files.Size(path).ValueOrThrow();
-    const std::string begin = files.ReadPrefix(path, kTelling).ValueOrThrow();
-    text += fmt::format("{} {} {:08x}\n", path.substr(path.rfind('/') + 1),
-                        size, Crc32c(begin));
-  }
-  return fmt::format("{:08x}", Crc32c(text));
-}
-
 template <typename StringStream>
 Dataset StringsOf(const char* what, const std::vector<std::string>& paths,
                   const FileOptions& options) {
-  const auto count = static_cast<int64_t>(paths.size());
-  Dataset files = FromFunction(
-      count,
-      [](int64_t i) {
-        return Example{{"file", Tensor::Scalar(i)}};
-      },
-      fmt::format("{}({})", what, IdentityOf(paths)));
-  if (options.shuffle_seed && count > 0) {
-    files = files.Shuffle(count, *options.shuffle_seed);
-  }
-  return files.Interleave(
-      [paths](const Example& example) {
-        const std::string& path =
-            paths[static_cast<size_t>(example["file"].IntAt(0))];
-        return FromGenerator(
-            [path](uint64_t) {
-              return std::make_unique<Strings<StringStream>>(path);
-            },
-            {.same_in_every_epoch = true});
-      },
-      options.cycle);
+  return FilesInTurn(what, paths, options, [paths](size_t i) {
+    return std::make_unique<Strings<StringStream>>(paths[i]);
+  });
 }
 
 }  // namespace

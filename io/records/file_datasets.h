@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "io/pipeline/dataset.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // The bytes of a tensor, as long as it lives. It must be uint8: throws
 // Error(kInvalidArgument).

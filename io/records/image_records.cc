@@ -123,7 +123,7 @@ std::vector<std::string> ImageShards(const ListedFolder& folder, ShardKind kind,
 
 std::vector<std::string> ImageRecordShards(const std::string& folder,
                                            std::string_view part) {
-  return ImageShards({folder, FileSystem::Posix().List(folder).ValueOrThrow()},
+  return ImageShards({folder, FileSystem::Default().List(folder).ValueOrThrow()},
                      ShardKind::kRecords, part);
 }
 
@@ -140,7 +140,7 @@ bool HasImageShards(const ListedFolder& folder, ShardKind kind) {
 }
 
 Result<std::vector<std::string>> ReadClassNames(const std::string& folder) {
-  FileSystem& files = FileSystem::Posix();
+  FileSystem& files = FileSystem::Default();
   SLUICE_ASSIGN_OR_RETURN(const auto names, files.List(folder));
   std::vector<std::string> found;
   std::copy_if(names.begin(), names.end(), std::back_inserter(found),

@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/records/record_files.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Views into the bytes that were parsed.
 struct ImageRecord {

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 #include "io/pipeline/dataset.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Thread-safe. Keeps 8 bytes a record in memory and, besides those being read,
 // at most 64 files open.
@@ -28,7 +29,7 @@ class RecordFiles {
   // errors the first file's is returned.
   static Result<std::shared_ptr<const RecordFiles>> Open(
       std::vector<std::string> paths, int threads = 1,
-      FileSystem& files = FileSystem::Posix());
+      FileSystem& files = FileSystem::Default());
   ~RecordFiles();
 
   // Of all files.
@@ -61,7 +62,7 @@ std::string RecordIndexText(const std::vector<uint64_t>& offsets,
 // kInvalidArgument where two sets of shards have that name.
 std::vector<std::string> FindShards(const std::string& folder,
                                     std::string_view part,
-                                    FileSystem& files = FileSystem::Posix());
+                                    FileSystem& files = FileSystem::Default());
 
 enum class ShardKind : uint8_t { kRecords, kTars };
 

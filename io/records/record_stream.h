@@ -24,7 +24,7 @@ class RecordFileStream {
   // The file may be compressed by gzip, in several members too, or zlib; its
   // first bytes tell, not its name.
   static Result<std::unique_ptr<RecordFileStream>> Open(
-      const std::string& path, FileSystem& files = FileSystem::Posix());
+      const std::string& path, FileSystem& files = FileSystem::Default());
 
   // False at the end.
   Result<bool> Next(std::string* payload);

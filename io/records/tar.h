@@ -22,9 +22,10 @@
 #include <utility>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/files/open_files.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 inline constexpr size_t kTarBlock = 512;
 

@@ -19,9 +19,10 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 enum class TarLabels : uint8_t { kRead, kIgnored };
 
@@ -42,7 +43,7 @@ class TarFiles {
   // files' errors the first file's is returned.
   static Result<std::shared_ptr<const TarFiles>> Open(
       const std::vector<std::string>& paths, TarLabels labels, int threads = 1,
-      FileSystem& files = FileSystem::Posix());
+      FileSystem& files = FileSystem::Default());
   ~TarFiles();
 
   // Samples of all files.
@@ -72,7 +73,7 @@ class TarFiles {
 // does, also where one below the highest N is missing.
 std::vector<std::string> FindTarShards(const std::string& folder,
                                        std::string_view part,
-                                       FileSystem& files = FileSystem::Posix());
+                                       FileSystem& files = FileSystem::Default());
 
 }  // namespace sluice
 

@@ -15,9 +15,10 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "io/example.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // A view of a serialised tf.Example, which must outlive it: nothing is copied
 // until it is asked for. Immutable, thread-safe.

@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/example.h"
 #include "io/records/tf_example.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Tensors of these names, in this order. Of a context feature as by
 // ParseTfExample; of a feature list [steps, shape...], where the spec's shape,

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/example.h"
 #include "io/files/file.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 inline constexpr int64_t kCifarSide = 32;
 inline constexpr int64_t kCifarClasses = 10;
@@ -22,7 +23,7 @@ inline constexpr int64_t kCifarClasses = 10;
 // int64 [n]. Errors name the file: kNotFound, kDataLoss (a length that is no
 // multiple of a record, or nothing), kOutOfRange (a label above 9).
 Result<Example> ReadCifar10(const std::vector<std::string>& paths,
-                            FileSystem& files = FileSystem::Posix());
+                            FileSystem& files = FileSystem::Default());
 
 }  // namespace sluice
 

@@ -86,7 +86,8 @@ class GeneratorNode : public DatasetNode {
  public:
   GeneratorNode(GeneratorStream::Make make, GeneratorOptions options)
       : make_(std::move(make)), options_(std::move(options)) {}
-  StreamPtr<Example> Open(const Opening& /*opening*/) const override {
+  std::string stage() const override { return "generator"; }
+  StreamPtr<Example> OpenStream(const Opening& /*opening*/) const override {
     auto stream =
         std::make_unique<GeneratorStream>(make_, options_.size == kInfinite);
     if (options_.size < 0) return stream;
@@ -177,8 +178,10 @@ class CombinedNode : public DatasetNode {
  protected:
   Streams OpenAll(const Opening& opening) const {
     Streams streams;
+    Opening below = AllNeeded(opening);
     for (const NodePtr& input : inputs_) {
-      streams.push_back(input->Open(AllNeeded(opening)));
+      streams.push_back(input->Open(below));
+      ++below.input;
     }
     return streams;
   }
@@ -201,7 +204,8 @@ class ZipNode : public CombinedNode {
  public:
   explicit ZipNode(Nodes inputs)
       : CombinedNode("zip", std::move(inputs), Least) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "zip"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<ZipStream>(OpenAll(opening));
   }
 };
@@ -210,7 +214,8 @@ class ConcatenateNode : public CombinedNode {
  public:
   explicit ConcatenateNode(Nodes inputs)
       : CombinedNode("concatenate", std::move(inputs), Sum) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "concatenate"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<ConcatenateStream>(OpenAll(opening));
   }
 };
@@ -221,7 +226,8 @@ class ChooseNode : public CombinedNode {
       : CombinedNode("choose", std::move(inputs), Sum),
         weights_(std::move(weights)),
         seed_(seed) {}
-  StreamPtr<Example> Open(const Opening& opening) const override {
+  std::string stage() const override { return "choose"; }
+  StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<ChooseStream>(OpenAll(opening), weights_, seed_);
   }
   std::string Describe(bool stages) const override {
@@ -246,7 +252,7 @@ Dataset FromFunction(int64_t n, std::function<Example(int64_t)> fn,
   return FromTensors({{"number", std::move(numbers)}}, std::move(identity))
       .Map([fn = std::move(fn)](
                Example& example) { example = fn(example["number"].IntAt(0)); },
-           {.threads = threads});
+           {.threads = threads, .name = "function"});
 }
 
 Dataset FromGenerator(

@@ -15,7 +15,8 @@ class RowsNode : public DatasetNode {
   RowsNode(std::string name, Example columns)
       : name_(std::move(name)),
         rows_(std::make_shared<const Rows>(std::move(columns))) {}
-  StreamPtr<Example> Open(const Opening& /*opening*/) const override {
+  std::string stage() const override { return "tensors"; }
+  StreamPtr<Example> OpenStream(const Opening& /*opening*/) const override {
     return std::make_unique<RowStream>(rows_, OpenOrder());
   }
   int64_t cardinality() const override { return rows_->size(); }
@@ -37,7 +38,7 @@ class RowsNode : public DatasetNode {
 std::string FindIdx(const std::string& dir, const std::string& name) {
   for (const char* extension : {"", ".gz"}) {
     std::string path = JoinPath(dir, name + extension);
-    if (FileSystem::Posix().Exists(path)) return path;
+    if (FileSystem::Default().Exists(path)) return path;
   }
   throw Error(
       Code::kNotFound,
@@ -51,8 +52,8 @@ std::string FindIdx(const std::string& dir, const std::string& name) {
 // The path of a file of CIFAR-10.
 std::string FindCifar10(const std::string& dir, const std::string& name) {
   std::string path = JoinPath(dir, name);
-  if (FileSystem::Posix().Exists(path)) return path;
-  if (FileSystem::Posix().Exists(path + ".xz")) {
+  if (FileSystem::Default().Exists(path)) return path;
+  if (FileSystem::Default().Exists(path + ".xz")) {
     throw Error(Code::kNotFound,
                 fmt::format("'{0}.xz' is compressed; unpack it: xz -dc {0}.xz "
                             "> FOLDER/{1}, all six, and give --data-dir FOLDER",

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "io/pipeline/dataset.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // What a model is run for; a data source picks its split by it.
 enum class Mode : uint8_t { kTrain, kEval, kPredict };
@@ -39,8 +40,9 @@ Dataset FromTensors(Example columns, std::string identity = "tensors");
 
 // fn(0), fn(1), ..., fn(n - 1). fn is a pure function that returns new tensors
 // each time, since maps may change them in place; where `threads` is more than
-// 1 it must be safe to call at the same time. Examples are not made before they
-// are needed: a Shuffle of all holds their numbers. `identity` as above.
+// 1, or 0, as MapOptions has it, it must be safe to call at the same time.
+// Examples are not made before they are needed: a Shuffle of all holds their
+// numbers. `identity` as above.
 Dataset FromFunction(int64_t n, std::function<Example(int64_t)> fn,
                      std::string identity = "function", int threads = 1);
 

@@ -7,8 +7,9 @@
 #include <cstdint>
 
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 inline constexpr int kDigitSize = 28;  // pixels, both ways
 

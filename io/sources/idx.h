@@ -14,14 +14,15 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // kDataLoss, naming the file and what is wrong, for anything malformed;
 // kUnimplemented for int16, which DType lacks.
 Result<Tensor> ReadIdx(const std::string& path,
-                       FileSystem& files = FileSystem::Posix());
+                       FileSystem& files = FileSystem::Default());
 // The same from memory; `path` is only for messages. Memory is taken in
 // proportion to bytes.size(), whatever the dimensions claim.
 Result<Tensor> ParseIdx(std::string_view bytes, const std::string& path);

@@ -70,7 +70,7 @@ std::optional<int64_t> WholeNumber(std::string_view field) {
 ImageList ReadLabels(const std::string& directory,
                      const std::vector<std::string>& class_names) {
   const std::string path = JoinPath(directory, kLabels);
-  const std::string text = FileSystem::Posix().Read(path).ValueOrThrow();
+  const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
   const std::vector<CsvRow> rows = ParseCsv(text, path).ValueOrThrow();
   ImageList list;
   std::unordered_map<std::string_view, int64_t> line_of;  // of each file
@@ -108,7 +108,7 @@ ImageList ReadLabels(const std::string& directory,
 
 ImageList ListClasses(const std::string& directory,
                       const std::vector<std::string>& class_names) {
-  FileSystem& files = FileSystem::Posix();
+  FileSystem& files = FileSystem::Default();
   ImageList list;
   list.class_names = class_names;
   for (const std::string& name : files.List(directory).ValueOrThrow()) {
@@ -146,7 +146,7 @@ std::string_view ImageList::Relative(size_t i) const {
 
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names) {
-  ImageList list = FileSystem::Posix().Exists(JoinPath(directory, kLabels))
+  ImageList list = FileSystem::Default().Exists(JoinPath(directory, kLabels))
                        ? ReadLabels(directory, class_names)
                        : ListClasses(directory, class_names);
   list.directory = directory;
@@ -167,7 +167,7 @@ std::vector<std::string> ImagesBelow(const std::string& directory) {
     const std::string folder = std::move(folders.back());
     folders.pop_back();
     for (const std::string& name :
-         FileSystem::Posix().List(folder).ValueOrThrow()) {
+         FileSystem::Default().List(folder).ValueOrThrow()) {
       const std::string path = JoinPath(folder, name);
       std::error_code none;
       // A link to a folder may lead back here.

@@ -9,9 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "io/pipeline/dataset.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct ImageList {
   std::string directory;  // that they are listed from; may be empty

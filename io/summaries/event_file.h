@@ -16,9 +16,10 @@
 
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // A graph as TensorBoard's graph tab shows it.
 struct EventGraph {
@@ -45,7 +46,7 @@ class EventWriter {
   // name (".eval").
   static Result<std::unique_ptr<EventWriter>> Open(
       const std::string& directory, const std::string& suffix = "",
-      FileSystem& files = FileSystem::Posix());
+      FileSystem& files = FileSystem::Default());
   ~EventWriter();
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
@@ -87,7 +88,7 @@ struct EventFile {
   std::string warning;
 };
 Result<EventFile> ReadEvents(const std::string& path,
-                             FileSystem& files = FileSystem::Posix());
+                             FileSystem& files = FileSystem::Default());
 // The same from memory.
 Result<EventFile> ParseEvents(std::string_view bytes);
 

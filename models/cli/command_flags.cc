@@ -71,6 +71,11 @@ class Commands {
                     "nothing is saved)");
     for (const Flag& flag : spec_.flags) {
       std::string& value = line_.run.flags[flag.name];
+      if (flag.kind == Flag::Kind::kSwitch) {
+        sub->add_flag("--" + flag.name, value, flag.help)
+            ->check(CLI::IsMember({"true", "false"}));
+        continue;
+      }
       CLI::Option* option = sub->add_option("--" + flag.name, value, flag.help);
       option->capture_default_str();
       if (flag.kind == Flag::Kind::kText && !flag.choices.empty()) {
@@ -94,11 +99,16 @@ class Commands {
     sub->add_option("--threads", line_.threads, "0: one per core")
         ->check(Between(0, 1024))
         ->capture_default_str();
-    sub->add_option("--input-threads", line_.input_threads,
-                    "To read and decode examples on; 0: as many as --threads "
-                    "leaves cores, all but one on a GPU, at least 1")
-        ->check(Between(0, 1024))
-        ->capture_default_str();
+    sub->add_option_function<std::string>(
+           "--input-threads",
+           [&line = line_](const std::string& text) {
+             line.input_threads = ParseInputThreads(text);
+           },
+           "To read and decode examples on; 0: as many as --threads leaves "
+           "cores, all but one on a GPU, at least 1; auto: as many as help, "
+           "measured meanwhile")
+        ->check(Parses("NUMBER|auto", ParseInputThreads))
+        ->default_str("0");
     sub->add_option("--device", given_.device,
                     "Such as /gpu:0 (default: /cpu:0)")
         ->check(Parses("DEVICE", [command](const std::string& text) {
@@ -309,6 +319,12 @@ class Commands {
                     "Seconds after which a process that does not answer is "
                     "given up, and the training with it")
         ->check(Between(0.001, 1e6))
+        ->capture_default_str();
+    sub->add_option("--transport", line_.job.transport,
+                    "What gradients go through from a process to the next: "
+                    "auto, memory that processes of one host share, TCP "
+                    "elsewhere; tcp; shared, an error where it cannot be")
+        ->check(CLI::IsMember({"auto", "tcp", "shared"}))
         ->capture_default_str();
   }
 

@@ -28,6 +28,9 @@ struct OptimizerFlags {
   double plateau_factor = 0.1;
 };
 
+// --input-threads auto: as many as help.
+inline constexpr int kAutomatic = -1;
+
 struct CommandLine {
   enum class Command { kTrain, kEval, kPredict, kExport, kBench };
   Command command = Command::kTrain;
@@ -37,7 +40,7 @@ struct CommandLine {
   bool verbose = false;   // train: what preparing the step took
   bool summary = false;   // train: the model's layers
   int threads = 0;        // 0: one per core
-  int input_threads = 0;  // 0: what those leave
+  int input_threads = 0;  // 0: what those leave; or kAutomatic
   OptimizerFlags optimizing;
   JobFlags job;                          // train
   int64_t overfit_batches = 0;           // train: 0 for all

@@ -8,9 +8,11 @@
 #include <string>
 #include <string_view>
 
+#include "engine/visibility.h"
 #include "models/train/reporter.h"
 
-namespace sluice::console {
+namespace SLUICE_INTERNAL sluice {
+namespace console {
 
 // Between renewals of a status line.
 inline constexpr std::chrono::milliseconds kStatusRenewal(200);
@@ -57,6 +59,7 @@ std::string WithThousands(long long number);
 // "42s", "3m07s", "2h05m"
 std::string Duration(double seconds);
 
-}  // namespace sluice::console
+}  // namespace console
+}  // namespace sluice
 
 #endif  // SLUICE_MODELS_CLI_CONSOLE_H_

@@ -91,7 +91,7 @@ void EvalReport::Write(const Evaluation& evaluation) const {
   if (!evaluation.checkpoint.empty()) {
     page.charts = CurvesOf(line_.training.log_dir);
   }
-  ThrowIfError(FileSystem::Posix().WriteAtomically(
+  ThrowIfError(FileSystem::Default().WriteAtomically(
       line_.report, report::EvaluationPage(page, classes_)));
   console::Note("wrote " + line_.report);
 }

@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <functional>
 
+#include "engine/visibility.h"
 #include "models/run_context.h"
 #include "models/train/model_spec.h"
 #include "models/train/trainer.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // Trains `steps` steps and saves them, resumes for one more, and evaluates the
 // saved model on one batch; then, of a model that has exports, predicts for one

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 #include "engine/status.h"
+#include "models/cli/command_line.h"
 
 namespace sluice {
 namespace {
@@ -54,6 +57,21 @@ std::vector<std::pair<std::string, double>> ParseRateFactors(
     begin = end + 1;
   }
   return factors;
+}
+
+int ParseInputThreads(const std::string& text) {
+  if (text == "auto") return kAutomatic;
+  constexpr int kMost = 1024;
+  int threads = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (error == std::errc() && end == text.data() + text.size() &&
+      threads >= 0 && threads <= kMost) {
+    return threads;
+  }
+  throw Error(Code::kInvalidArgument,
+              fmt::format("wanted a number from 0 to {} or auto, got '{}'",
+                          kMost, text));
 }
 
 }  // namespace sluice

@@ -18,6 +18,9 @@ std::pair<int64_t, int64_t> ParseSteps(const std::string& text);
 std::vector<std::pair<std::string, double>> ParseRateFactors(
     const std::string& text);
 
+// "3" or "auto", which is kAutomatic (models/cli/command_line.h).
+int ParseInputThreads(const std::string& text);
+
 }  // namespace sluice
 
 #endif  // SLUICE_MODELS_CLI_FLAG_VALUES_H_

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
-#include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
@@ -32,6 +32,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   dist::GroupOptions options;
   options.peer_timeout = std::chrono::milliseconds(
       static_cast<int64_t>(flags.peer_timeout * 1000));
+  options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
   options.note = [](std::string_view line) { console::Note(line); };
   job.workers = dist::Group::Join(*std::move(info), options).ValueOrThrow();
   return job;
@@ -44,6 +45,11 @@ void RequireAlone() {
               fmt::format("this command is for one process, {} were started; "
                           "train is for several",
                           info->size));
+}
+
+void TellFailure(const Job& job, std::string_view message) {
+  if (job.workers == nullptr) return;
+  job.workers->Leave(Status(Code::kUnavailable, std::string(message)));
 }
 
 void EndTogether(const Job& job) {

@@ -4,8 +4,9 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
-#include "engine/runtime/collective.h"
+#include "dist/collective/group.h"
 
 namespace sluice {
 
@@ -16,12 +17,14 @@ struct JobFlags {
   // Seconds, of GroupOptions: rank 0 may be so long about a checkpoint, or its
   // output blocked, while the others wait.
   double peer_timeout = 600;
+  // dist/collective/options.h: auto, tcp, shared.
+  std::string transport = "auto";
 };
 
 // What a launcher (sluicerun) says of the job that this process is of.
 struct Job {
   // Null where this process is alone.
-  std::shared_ptr<Collective> workers;
+  std::shared_ptr<dist::Group> workers;
   // For --threads, where it is not given: this process's part of the host's
   // cores; 0: one per core that it may use.
   int threads = 0;
@@ -35,6 +38,8 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir);
 // Throws Error where a launcher has started several processes, for a command
 // that is for one.
 void RequireAlone();
+// This process has failed: what the others are told of it.
+void TellFailure(const Job& job, std::string_view message);
 // Returns when rank 0 is about to end, and the others may: a launcher ends
 // those that are left when one has failed.
 void EndTogether(const Job& job);

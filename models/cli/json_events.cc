@@ -40,9 +40,11 @@ double ProcessSeconds() {
 
 void JsonEvents::Begin(TrainingRun& run) {
   throughput_.Start(run);
+  nlohmann::ordered_json total_steps;  // null where it is not known
+  if (run.knows_total_steps()) total_steps = run.total_steps();
   Print({{"event", "start"},
          {"step", run.step()},
-         {"total_steps", run.total_steps()},
+         {"total_steps", total_steps},
          {"batch_size", run.context().batch_size},
          {"workers", run.context().size},
          {"input_threads", run.context().input_threads},
@@ -50,7 +52,8 @@ void JsonEvents::Begin(TrainingRun& run) {
 }
 
 bool JsonEvents::Measures(const TrainingRun& run, int64_t step) const {
-  return step % every_ == 0 || step == run.total_steps();
+  return step % every_ == 0 ||
+         (run.knows_total_steps() && step == run.total_steps());
 }
 
 void JsonEvents::AfterStep(TrainingRun& run) {
@@ -74,6 +77,7 @@ void JsonEvents::AfterStep(TrainingRun& run) {
   const Rates rates = throughput_.Since(run);
   event["examples_per_second"] = rates.examples_per_second;
   event["input_wait"] = rates.input_wait;
+  if (!rates.input_stage.empty()) event["input_stage"] = rates.input_stage;
   Print(event);
 }
 

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <new>
 #include <system_error>
 
 #include "engine/device.h"
 #include "engine/threads.h"
+#include "io/remote/register.h"
 #include "models/cli/command_line.h"
 #include "models/cli/commands.h"
 #include "models/cli/console.h"
@@ -27,8 +29,9 @@ const char* OnSignal(const CommandLine& line, const Job& job) {
              : "saving after this step; once more ends at once, without saving";
 }
 
-// Threads that read and decode examples.
-int InputThreads(const CommandLine& line, const Job& job) {
+// Threads that read and decode examples, as RunContext has them.
+int ThreadsForInput(const CommandLine& line, const Job& job) {
+  if (line.input_threads == kAutomatic) return 0;
   if (line.input_threads > 0) return line.input_threads;
   const int cores = job.threads > 0 ? job.threads : AvailableCores();
   const DeviceName device =
@@ -54,13 +57,19 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   }
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
-  line.run.input_threads = InputThreads(line, job);
+  line.run.input_threads = ThreadsForInput(line, job);
   NoteInterrupts(OnSignal(line, job));
   switch (line.command) {
     case CommandLine::Command::kTrain: {
       IgnoreClosedPipes();
       line.training.session.collective = job.workers;
-      const int code = commands::Train(spec, line);
+      int code = 0;
+      try {
+        code = commands::Train(spec, line);
+      } catch (const std::exception& error) {
+        TellFailure(job, error.what());
+        throw;
+      }
       EndTogether(job);
       return code;
     }
@@ -88,6 +97,7 @@ int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
     return 1;
   };
   try {
+    RegisterRemoteFiles();
     const ParsedCommandLine parsed = ParseCommandLine(argc, argv, spec);
     if (parsed.exit_code) return *parsed.exit_code;
     const int code = Run(spec, parsed.line);

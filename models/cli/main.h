@@ -2,9 +2,10 @@
 #ifndef SLUICE_MODELS_CLI_MAIN_H_
 #define SLUICE_MODELS_CLI_MAIN_H_
 
+#include "engine/visibility.h"
 #include "models/train/model_spec.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Runs `<program> train|eval|predict|export|bench` with flags for data,
 // checkpoints, training and reports (--help lists them) and those of the spec.

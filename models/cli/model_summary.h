@@ -4,9 +4,10 @@
 
 #include <string>
 
+#include "engine/visibility.h"
 #include "models/train/training_run.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // For people, in lines of at most 100 characters, the last without its end:
 //

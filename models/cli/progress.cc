@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "models/cli/console.h"
 #include "models/cli/model_summary.h"
@@ -45,8 +46,27 @@ void ShowSummary::Begin(TrainingRun& run) {
   console::Note(SummaryOf(run));
 }
 
+void InputThreads::AfterStep(TrainingRun& run) {
+  const double epoch = std::floor(run.epoch());
+  if (epoch <= std::exchange(epoch_, epoch)) return;
+  Say(run);
+}
+
+void InputThreads::Say(const TrainingRun& run) {
+  std::string text;
+  for (const StageTime& stage : run.input_stages().Read()) {
+    if (!stage.chosen) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", stage.threads,
+                        stage.name);
+  }
+  if (text.empty() || text == said_) return;
+  console::Note("input threads that were chosen: " + text);
+  said_ = text;
+}
+
 bool Progress::Measures(const TrainingRun& run, int64_t step) const {
-  return step % every_ == 0 || step == run.total_steps();
+  return step % every_ == 0 ||
+         (run.knows_total_steps() && step == run.total_steps());
 }
 
 std::string Progress::Line(TrainingRun& run) {
@@ -54,9 +74,14 @@ std::string Progress::Line(TrainingRun& run) {
   if (now.examples_per_second > 0) rates_ = now;
   // The last step may go beyond the last epoch's end.
   const double epochs = run.context().epochs;
-  std::string line = fmt::format("epoch {:.2f}/{:g}, step {}/{}",
-                                 std::min(run.epoch(), epochs), epochs,
-                                 run.step(), run.total_steps());
+  const bool steps_known = run.knows_total_steps();
+  std::string line =
+      steps_known
+          ? fmt::format("epoch {:.2f}/{:g}, step {}/{}",
+                        std::min(run.epoch(), epochs), epochs, run.step(),
+                        run.total_steps())
+          : fmt::format("epoch {:g}/{:g}, step {}",
+                        std::min(run.epoch() + 1, epochs), epochs, run.step());
   const Measurement& measured = run.measurement();
   if (measured.step > 0) {
     line +=
@@ -66,19 +91,26 @@ std::string Progress::Line(TrainingRun& run) {
       line += fmt::format(", loss scale {:g}", *measured.loss_scale);
     }
   }
-  const double seconds_per_step =
-      run.examples() == 0 ? 0
-                          : run.training_seconds() *
-                                static_cast<double>(run.context().batch_size) /
-                                static_cast<double>(run.examples());
-  const auto left = static_cast<double>(run.total_steps() - run.step());
   line += fmt::format(
-      ", {} examples/s, {} left",
-      console::WithThousands(static_cast<int64_t>(rates_.examples_per_second)),
-      console::Duration(left * seconds_per_step));
+      ", {} examples/s",
+      console::WithThousands(static_cast<int64_t>(rates_.examples_per_second)));
+  if (steps_known) {
+    const double seconds_per_step =
+        run.examples() == 0
+            ? 0
+            : run.training_seconds() *
+                  static_cast<double>(run.context().batch_size) /
+                  static_cast<double>(run.examples());
+    const auto left = static_cast<double>(run.total_steps() - run.step());
+    line +=
+        fmt::format(", {} left", console::Duration(left * seconds_per_step));
+  }
   if (rates_.input_wait >= kNotableWait) {
     line += fmt::format(", {:.0f} % of the time waiting for input",
                         100 * rates_.input_wait);
+    if (!rates_.input_stage.empty()) {
+      line += fmt::format(", whose slowest stage is {}", rates_.input_stage);
+    }
   }
   return line;
 }

@@ -4,6 +4,7 @@
 #define SLUICE_MODELS_CLI_PROGRESS_H_
 
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -38,6 +39,21 @@ class Progress : public Hook {
 class PassTimes : public Hook {
  public:
   void Begin(TrainingRun& run) override;
+};
+
+// After each epoch, and at the end, how many threads the maps of the input run
+// on whose number is chosen (MapOptions::threads = 0), where that has changed.
+class InputThreads : public Hook {
+ public:
+  void Begin(TrainingRun& run) override { epoch_ = std::floor(run.epoch()); }
+  void AfterStep(TrainingRun& run) override;
+  void End(TrainingRun& run) override { Say(run); }
+
+ private:
+  void Say(const TrainingRun& run);
+
+  double epoch_ = 0;
+  std::string said_;
 };
 
 // Before the first step, the model's layers (models/cli/model_summary.h).

@@ -29,7 +29,7 @@ std::string DatasetName(const TrainerSpec& spec, const RunContext& run) {
 void CheckPage(std::string_view flag, const std::string& path) {
   const std::string folder = ParentDirectory(path);
   std::error_code none;
-  if (!FileSystem::Posix().Exists(folder)) {
+  if (!FileSystem::Default().Exists(folder)) {
     throw Error(Code::kNotFound, fmt::format("{} {}: there is no folder '{}'",
                                              flag, path, folder));
   }

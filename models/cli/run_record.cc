@@ -64,7 +64,7 @@ RunRecord ParseOrThrow(const std::string& text, const std::string& path) {
 
 // The flags of a JSON file.
 FlagValues ReadFlags(const std::string& path) {
-  const std::string text = FileSystem::Posix().Read(path).ValueOrThrow();
+  const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) {
     throw Error(Code::kDataLoss,
@@ -98,7 +98,7 @@ bool MayAdd(const CommandFlags& flags, const std::string& name) {
 
 std::optional<RunRecord> ReadRunRecord(const std::string& log_dir) {
   const std::string path = JoinPath(log_dir, kFile);
-  Result<std::string> text = FileSystem::Posix().Read(path);
+  Result<std::string> text = FileSystem::Default().Read(path);
   if (text.status().code() == Code::kNotFound) return std::nullopt;
   return ParseOrThrow(std::move(text).ValueOrThrow(), path);
 }
@@ -184,10 +184,12 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
 FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
   for (auto& [name, value] : flags) {
     const Flag* own = Find(spec, name);
-    const bool path = name == kDataDir || name == kWeights ||
-                      (own != nullptr && own->kind != Flag::Kind::kText &&
-                       std::find(own->choices.begin(), own->choices.end(),
-                                 value) == own->choices.end());
+    const bool path =
+        name == kDataDir || name == kWeights ||
+        (own != nullptr &&
+         (own->kind == Flag::Kind::kPath || own->kind == Flag::Kind::kData) &&
+         std::find(own->choices.begin(), own->choices.end(), value) ==
+             own->choices.end());
     std::error_code none;
     if (path && std::filesystem::exists(value, none)) {
       value = std::filesystem::absolute(value, none);
@@ -204,7 +206,7 @@ void RecordRun::Begin(TrainingRun& run) {
                                  {"model", record_.model},
                                  {"flags", record_.flags},
                                  {"class_names", run.class_names()}};
-  ThrowIfError(FileSystem::Posix().WriteAtomically(
+  ThrowIfError(FileSystem::Default().WriteAtomically(
       JoinPath(run.options().log_dir, kFile),
       json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
           "\n"));

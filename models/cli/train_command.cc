@@ -132,7 +132,7 @@ int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
   }
   const std::string title = fmt::format("{} {}: learning rates", spec.name,
                                         ModelName(spec, line.run));
-  ThrowIfError(FileSystem::Posix().WriteAtomically(
+  ThrowIfError(FileSystem::Default().WriteAtomically(
       path, report::RatePage(curve, title)));
   console::Note("wrote " + path);
   return 0;
@@ -175,6 +175,9 @@ void AddReports(const TrainerSpec& spec, const CommandLine& line,
   }
   if (line.summary) trainer.AddHook(std::make_unique<ShowSummary>());
   if (line.verbose) trainer.AddHook(std::make_unique<PassTimes>());
+  if (line.run.input_threads == 0) {
+    trainer.AddHook(std::make_unique<InputThreads>());
+  }
   trainer.AddHook(std::make_unique<Progress>(options.log_every));
   if (line.json) {
     trainer.AddHook(std::make_unique<JsonEvents>(options.log_every));

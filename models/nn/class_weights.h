@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_PUBLIC sluice {
 
 // For counts[i] examples of class i, weights by which all classes that occur
 // count the same: examples / (classes that occur * counts[i]), scikit-learn's

@@ -12,9 +12,11 @@
 
 #include <functional>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice::initializers {
+namespace SLUICE_PUBLIC sluice {
+namespace initializers {
 
 struct Rule {
   std::function<Initializer(const Shape& shape, DType dtype)> make;
@@ -45,6 +47,7 @@ Rule LecunNormal();
 // Uniform on +-sqrt(6 / fan_in).
 Rule HeUniform();
 
-}  // namespace sluice::initializers
+}  // namespace initializers
+}  // namespace sluice
 
 #endif  // SLUICE_MODELS_NN_INITIALIZERS_H_

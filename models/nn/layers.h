@@ -12,11 +12,13 @@
 #include <cstdint>
 #include <functional>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "graph/ops/padding.h"
 #include "models/nn/initializers.h"
 
-namespace sluice::layers {
+namespace SLUICE_PUBLIC sluice {
+namespace layers {
 
 // Relu, Tanh, Sigmoid, a lambda, ...; nullptr: none.
 using Activation = std::function<Output(Operand)>;
@@ -110,6 +112,7 @@ Output Embedding(const Scope& scope, Operand ids,
 // [n, a, b, ...] to [n, a * b * ...]; all but n must be known.
 Output Flatten(Operand x);
 
-}  // namespace sluice::layers
+}  // namespace layers
+}  // namespace sluice
 
 #endif  // SLUICE_MODELS_NN_LAYERS_H_

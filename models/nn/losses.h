@@ -5,10 +5,12 @@
 
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "graph/ops/loss.h"
 
-namespace sluice::losses {
+namespace SLUICE_PUBLIC sluice {
+namespace losses {
 
 // Of logits [n, classes] and int32 or int64 labels [n]. With class weights, one
 // for each class, the WeightedMean of the examples' losses by ClassWeightsOf
@@ -53,6 +55,7 @@ Output WeightedMean(Operand values, Operand weights);
 // weights that are none (CheckClassWeights).
 Output ClassWeightsOf(Operand labels, const std::vector<double>& weights);
 
-}  // namespace sluice::losses
+}  // namespace losses
+}  // namespace sluice
 
 #endif  // SLUICE_MODELS_NN_LOSSES_H_

@@ -12,9 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // What a metric has seen of one set.
 class MetricState {

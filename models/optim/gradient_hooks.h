@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct GradientAndVariable {
   Output gradient;  // the variable's dtype and shape

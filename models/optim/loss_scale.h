@@ -10,10 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "models/optim/gradient_hooks.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct LossScaleOptions {
   double initial = 32768;

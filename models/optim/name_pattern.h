@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Whether the whole name is as the pattern says.
 bool MatchesPattern(std::string_view name, std::string_view pattern);

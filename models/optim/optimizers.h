@@ -14,13 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/autograd.h"
 #include "graph/graph.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
 #include "models/optim/schedule.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // One variable's update, while it is being built.
 struct Update {

@@ -8,10 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "models/run_context.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // A number or a schedule. Immutable; holds no graph, so it can be built into
 // several.
@@ -51,6 +52,8 @@ class LearningRate {
 //
 // Throws Error(kInvalidArgument) that says at which character what was wanted.
 LearningRate Schedule(std::string_view text, double steps_per_epoch);
+// With run.steps_per_epoch; where that is not known (kEpochsEndWithInput) a
+// rate alone is all that can be.
 LearningRate Schedule(std::string_view text, const RunContext& run);
 
 // Schedules in steps. All throw Error(kInvalidArgument) for arguments that

@@ -146,6 +146,19 @@ LearningRate Schedule(std::string_view text, double steps_per_epoch) {
 }
 
 LearningRate Schedule(std::string_view text, const RunContext& run) {
+  if (run.steps_per_epoch == RunContext::kEpochsEndWithInput) {
+    const std::vector<Segment> segments = Parser(text).Parse();
+    if (segments.size() == 1 && segments[0].from == segments[0].to) {
+      return Schedule(text, 1.0);
+    }
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("learning rate '{}': how many steps an epoch has is "
+                    "not known, since it ends where the input does; "
+                    "give the number of steps (--steps), that of "
+                    "examples (Dataset::ExpectSize), or one rate",
+                    text));
+  }
   return Schedule(text, run.steps_per_epoch);
 }
 

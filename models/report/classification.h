@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "engine/tensor.h"
+#include "engine/visibility.h"
 
-namespace sluice::report {
+namespace SLUICE_INTERNAL sluice {
+namespace report {
 
 // An example that was taken for another class.
 struct Mistake {
@@ -114,6 +116,7 @@ class Classification {
   std::vector<Mistake> mistakes_;
 };
 
-}  // namespace sluice::report
+}  // namespace report
+}  // namespace sluice
 
 #endif  // SLUICE_MODELS_REPORT_CLASSIFICATION_H_

@@ -6,10 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "models/report/classification.h"
 #include "models/report/line_chart.h"
 
-namespace sluice::report {
+namespace SLUICE_INTERNAL sluice {
+namespace report {
 
 // What the page says beside the figures. All of it is text, none HTML.
 struct EvaluationFacts {
@@ -28,6 +30,7 @@ struct EvaluationFacts {
 std::string EvaluationPage(const EvaluationFacts& facts,
                            const Classification& classification);
 
-}  // namespace sluice::report
+}  // namespace report
+}  // namespace sluice
 
 #endif  // SLUICE_MODELS_REPORT_EVALUATION_PAGE_H_

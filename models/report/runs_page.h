@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "models/report/line_chart.h"
 #include "models/train/scalar_log.h"
 
-namespace sluice::report {
+namespace SLUICE_INTERNAL sluice {
+namespace report {
 
 // What is known of a training beside its scalars; all of it may be missing.
 struct RunFacts {
@@ -38,6 +40,7 @@ std::vector<Chart> ChartsOf(const std::vector<RunCurves>& runs);
 // the charts.
 std::string RunsPage(const std::vector<RunCurves>& runs);
 
-}  // namespace sluice::report
+}  // namespace report
+}  // namespace sluice
 
 #endif  // SLUICE_MODELS_REPORT_RUNS_PAGE_H_

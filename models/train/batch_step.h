@@ -6,10 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/session/session.h"
 #include "models/train/model_spec.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Not thread-safe. Must not outlive the session and the features.
 class BatchStep {

@@ -6,9 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "engine/visibility.h"
 #include "io/checkpoints/checkpoint.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct CheckpointChoice {
   enum class Kind : uint8_t {

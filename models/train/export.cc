@@ -67,7 +67,7 @@ T ValueOf(Result<T> read, const std::string& path,
 
 JsonObject ReadManifest(const std::string& path) {
   const Result<JsonObject> manifest =
-      JsonObject::Parse(FileSystem::Posix().Read(path).ValueOrThrow());
+      JsonObject::Parse(FileSystem::Default().Read(path).ValueOrThrow());
   const auto format = manifest.ok() ? manifest->String("format")
                                     : Result<std::string>(manifest.status());
   if (!format.ok() || *format != kFormat) {
@@ -134,7 +134,7 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
   for (const Output& variable : graph->Variables()) {
     variables.push_back(inference.graph().Get(variable.name()));
   }
-  FileSystem& files = FileSystem::Posix();
+  FileSystem& files = FileSystem::Default();
   ThrowIfError(files.MakeDirectories(directory));
   ThrowIfError(files.WriteAtomically(GraphPath(directory), PrintGraph(*graph)));
   ThrowIfError(WriteSafetensors(WeightsPath(directory),
@@ -152,7 +152,7 @@ std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
   std::unique_ptr<ExportedModel> model(new ExportedModel());
   model->info_ = InfoOf(manifest, path);
   Result<std::unique_ptr<Graph>> graph =
-      ParseGraph(FileSystem::Posix().Read(GraphPath(directory)).ValueOrThrow());
+      ParseGraph(FileSystem::Default().Read(GraphPath(directory)).ValueOrThrow());
   ThrowIfError(graph.status().WithContext(GraphPath(directory)));
   model->graph_ = *std::move(graph);
   for (const auto& [name, input] :

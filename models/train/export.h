@@ -17,11 +17,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/session/session.h"
 #include "io/example.h"
 #include "models/train/inference.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct ExportInfo {
   std::string program;

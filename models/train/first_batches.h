@@ -5,9 +5,10 @@
 
 #include <cstdint>
 
+#include "engine/visibility.h"
 #include "models/train/model_spec.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Both throw Error(kInvalidArgument) unless batches > 0. The input functions
 // they make read these batches when they are called, and keep them in memory;

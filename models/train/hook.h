@@ -4,9 +4,10 @@
 
 #include <string>
 
+#include "engine/visibility.h"
 #include "models/train/training_run.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Called by the thread that trains, in the order in which hooks were added.
 // What a hook throws ends training and leaves Trainer::Train.

@@ -193,7 +193,9 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   int64_t bad_step = 0;
   run.session().SetObserver(&check);
   try {
-    while (run.step() < failed && run.Step(/*measure=*/false)) {
+    // Between epochs there is none to look at.
+    while (run.step() < failed &&
+           (run.Step(/*measure=*/false) || run.between_epochs())) {
       if (check.node().empty() || bad_step > 0) continue;
       // A share of no examples has a loss of its own that counts for nothing.
       if (RowsOf(run.batch()) == 0 && check.op() != kAllReduce) {
@@ -217,6 +219,7 @@ void Profile::StartWhenDue(TrainingRun& run) {
   if (trace_ || saved_ || run.step() + 1 < first_) return;
   trace_ = std::make_unique<ChromeTrace>();
   run.session().SetObserver(trace_.get());
+  run.input_stages().Trace(true);
 }
 
 void Profile::AfterStep(TrainingRun& run) {
@@ -233,6 +236,13 @@ void Profile::End(TrainingRun& run) {
     return;
   }
   run.session().SetObserver(nullptr);
+  run.input_stages().Trace(false);
+  for (const StageSpan& span : run.input_stages().TakeSpans()) {
+    const std::string row =
+        span.thread == 0 ? span.stage
+                         : fmt::format("{} ({})", span.stage, span.thread + 1);
+    trace_->AddSpan("input", row, span.stage, span.begin_ns, span.end_ns);
+  }
   ThrowIfError(trace_->Save(path_));
   run.options().Note(fmt::format(
       "wrote a trace of {} kernel runs to {}; open it in ui.perfetto.dev",

@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "engine/runtime/trace.h"
+#include "engine/visibility.h"
 #include "models/train/hook.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Stops once `step` steps are completed.
 class StopAtStep : public Hook {
@@ -74,7 +75,9 @@ class NanStop : public Hook {
   int64_t interval_;
 };
 
-// Writes a Chrome trace of steps first to last to `path`.
+// Writes a Chrome trace of steps first to last to `path`, in which the process
+// "input" has a row for each thread of each stage of the input. What these do
+// is for later steps, where the input reads ahead.
 class Profile : public Hook {
  public:
   Profile(int64_t first, int64_t last, std::string path)

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/session/session.h"
 #include "io/checkpoints/safetensors.h"
 #include "models/train/batch_step.h"
@@ -19,7 +20,7 @@
 #include "models/train/variable_values.h"
 #include "models/train/workers.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // What a model achieves on a set.
 struct Evaluation {

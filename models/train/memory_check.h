@@ -7,8 +7,9 @@
 #include <string>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // Bytes that a step is going to take and does not hold yet.
 struct MemoryNeed {

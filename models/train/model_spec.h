@@ -10,13 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 #include "io/pipeline/dataset.h"
 #include "models/nn/metrics.h"
 #include "models/optim/optimizers.h"
 #include "models/run_context.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 using NamedOutputs = std::vector<std::pair<std::string, Output>>;
 
@@ -66,7 +67,7 @@ struct ModelSpec {
   NamedOutputs summaries = {};
 };
 
-// A command line flag of the program's own: --name VALUE.
+// A command line flag of the program's own: --name VALUE, or --name alone.
 struct Flag {
   std::string name;
   std::string help;
@@ -76,8 +77,9 @@ struct Flag {
   std::vector<std::string> choices = {};
   enum class Kind : uint8_t {
     kText,
-    kPath,  // a file or folder, or one of the choices
-    kData,  // the same: what is trained on or evaluated
+    kPath,    // a file or folder, or one of the choices
+    kData,    // the same: what is trained on or evaluated
+    kSwitch,  // "true" for --name, "false" for --name=false
   };
   Kind kind = Kind::kText;
 };

@@ -7,9 +7,10 @@
 #include <limits>
 #include <string>
 
+#include "engine/visibility.h"
 #include "models/train/hook.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct PlateauOptions {
   int patience = 10;    // bad evaluations in a row that change nothing

@@ -123,7 +123,9 @@ RateCurve FindRate(const TrainerSpec& spec, const RunContext& run,
     double sum = 0;
     for (int64_t i = 0; i < sweep.batches; ++i) {
       if (!options.StopReason().empty()) return std::nullopt;
-      if (!training.Step(/*measure=*/false)) return std::nullopt;
+      while (!training.Step(/*measure=*/false)) {
+        if (!training.between_epochs()) return std::nullopt;
+      }
       sum += training.loss();
     }
     return sum / static_cast<double>(sweep.batches);

@@ -9,10 +9,11 @@
 #include <optional>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "models/train/model_spec.h"
 #include "models/train/training_run.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Step i of them, from 0, has rate least * (most / least)^(i / (steps - 1)).
 struct RateSweep {

@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_PUBLIC sluice {
 
 // Hears what happens beside the results: where training resumes from, which
 // file is used, what could not be read or written. Called by the thread that

@@ -19,9 +19,10 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 struct ScalarRow {
   double seconds = 0;  // finite
@@ -34,7 +35,7 @@ struct ScalarRow {
 // is passed over. kNotFound without a file, kDataLoss naming the line for
 // another text than the above.
 Result<std::vector<ScalarRow>> ReadScalars(
-    const std::string& log_dir, FileSystem& files = FileSystem::Posix());
+    const std::string& log_dir, FileSystem& files = FileSystem::Default());
 
 // Appends to that file. One thread at a time. Rows are buffered until Flush,
 // and lost without it. Once writing has failed every call returns that error.
@@ -47,7 +48,7 @@ class ScalarLog {
   // the folder.
   static Result<std::unique_ptr<ScalarLog>> Open(
       const std::string& log_dir, int64_t step, bool fresh,
-      FileSystem& files = FileSystem::Posix());
+      FileSystem& files = FileSystem::Default());
 
   // Passes over a figure that was kept of the step that training resumes at:
   // its evaluation may be done twice. kInvalidArgument for NUL in a text, which

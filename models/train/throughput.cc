@@ -1,5 +1,7 @@
 #include "models/train/throughput.h"
 
+#include <utility>
+
 namespace sluice {
 
 void Throughput::Start(const TrainingRun& run) {
@@ -14,8 +16,18 @@ Rates Throughput::Since(const TrainingRun& run) {
   const double waited = run.input_seconds() - waited_;
   Start(run);
   if (seconds <= 0) return {};
+  // What threads that read ahead finish after a step that was measured says
+  // nothing of the others.
+  const int64_t measured = run.steps_with_measured_input();
+  if (std::exchange(measured_, measured) != measured) {
+    std::vector<StageTime> stages = run.input_stages().Read();
+    std::string busiest = BusiestStage(stages_, stages);
+    if (!busiest.empty()) busiest_ = std::move(busiest);
+    stages_ = std::move(stages);
+  }
   return {.examples_per_second = examples / seconds,
-          .input_wait = waited / seconds};
+          .input_wait = waited / seconds,
+          .input_stage = busiest_};
 }
 
 }  // namespace sluice

@@ -3,16 +3,22 @@
 #define SLUICE_MODELS_TRAIN_THROUGHPUT_H_
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "engine/visibility.h"
 #include "models/train/training_run.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Evaluations not counted; all 0 when nothing was trained on.
 struct Rates {
   double examples_per_second = 0;
   // The part of the time, 0 to 1, in which training waited for its input.
   double input_wait = 0;
+  // The stage of the input that was busiest (io/pipeline/stage_times.h), of
+  // what was measured; empty where nothing was so far.
+  std::string input_stage = {};
 };
 
 // Rates between calls.
@@ -26,6 +32,10 @@ class Throughput {
   int64_t examples_ = 0;
   double seconds_ = 0;
   double waited_ = 0;
+  // Of the input, when it was last known which was the busiest.
+  std::vector<StageTime> stages_;
+  int64_t measured_ = 0;
+  std::string busiest_;
 };
 
 }  // namespace sluice

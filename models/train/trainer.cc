@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "graph/text/text.h"
+#include "io/remote/register.h"
 #include "models/train/export.h"
 #include "models/train/hooks.h"
 #include "models/train/save_checkpoints.h"
@@ -21,8 +22,17 @@ CheckpointManager OpenManager(const TrainingOptions& options) {
   return CheckpointManager::Open(options.log_dir, manager).ValueOrThrow();
 }
 
+// Where epochs end with the input: whether one of those up to now, but not of
+// the `epochs` before, is one to evaluate after.
+bool EvaluationFalls(const TrainingRun& run, double epochs) {
+  const double every = run.options().evaluate_every;
+  return every > 0 &&
+         std::floor(run.epoch() / every) > std::floor(epochs / every);
+}
+
 // The first step after `step` at which to evaluate, at the latest the last one.
 int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
+  if (!run.knows_total_steps()) return INT64_MAX;
   const double every =
       run.options().evaluate_every * run.context().steps_per_epoch;
   if (!(every > 0)) return run.total_steps();
@@ -41,7 +51,7 @@ int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
 std::vector<std::string> FilesBeside(const std::string& log_dir) {
   std::vector<std::string> files = {"scalars.csv", "step.graph", "run.json"};
   for (const char* folder : {"train", "eval"}) {
-    const auto names = FileSystem::Posix().List(JoinPath(log_dir, folder));
+    const auto names = FileSystem::Default().List(JoinPath(log_dir, folder));
     if (!names.ok()) continue;  // there are none
     // Folders of these names may hold anything, such as pictures.
     for (const std::string& name : *names) {
@@ -72,6 +82,7 @@ Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
     : spec_(std::move(spec)),
       run_(std::move(run)),
       options_(std::move(options)) {
+  RegisterRemoteFiles();
   if (!spec_.input || !spec_.model) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("{}: a TrainerSpec needs an input and a model "
@@ -107,10 +118,13 @@ void Trainer::Begin(TrainingRun& run,
         options_.Note(fmt::format("the learning rate was {}, now it is {}",
                                   before, run.learning_rate().description()));
       }
-      if (run.step() >= run.total_steps()) {
-        options_.Note(
-            fmt::format("nothing is left to do: all {} steps were done before",
-                        run.total_steps()));
+      if (run.done()) {
+        options_.Note(fmt::format(
+            "nothing is left to do: all {} were done "
+            "before",
+            run.knows_total_steps()
+                ? fmt::format("{} steps", run.total_steps())
+                : fmt::format("{:g} epochs", run.context().epochs)));
       }
       if (!options_.weights.empty()) {
         options_.Note(fmt::format("{} is not used: a checkpoint comes first",
@@ -170,7 +184,7 @@ TrainingResult Trainer::Train() {
   TrainingRun run(spec_, context, options_);
   Begin(run, saved);
   BeginTogether(run);
-  if (run.context().steps_per_epoch < 1) {
+  if (run.knows_total_steps() && run.context().steps_per_epoch < 1) {
     options_.Note(fmt::format(
         "there are {:g} examples to train on, fewer than the batch size, {}",
         run.context().steps_per_epoch * static_cast<double>(run_.batch_size),
@@ -185,7 +199,7 @@ TrainingResult Trainer::Train() {
   }
   if (saved) {
     // For `sluice graph`: what is done, fused and kept in memory.
-    ThrowIfError(FileSystem::Posix().WriteAtomically(
+    ThrowIfError(FileSystem::Default().WriteAtomically(
         JoinPath(options_.log_dir, "step.graph"),
         PrintGraph(*run.StepGraph())));
   }
@@ -246,10 +260,16 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   const bool missed = run.step() > 0 && !run.evaluated();
   int64_t next_evaluation =
       NextEvaluation(run, missed ? run.step() - 1 : run.step());
+  double evaluated_epochs = run.epoch();
+  if (missed && run.between_epochs()) --evaluated_epochs;
   const auto evaluate_when_due = [&] {
-    if (run.step() < next_evaluation || !agreement.Reason().empty()) return;
+    const bool due =
+        run.step() >= next_evaluation ||
+        (!run.knows_total_steps() && EvaluationFalls(run, evaluated_epochs));
+    if (!due || !agreement.Reason().empty()) return;
     evaluate();
     next_evaluation = NextEvaluation(run, run.step());
+    evaluated_epochs = run.epoch();
   };
   // Whether to end now, and whether to measure the next step.
   const auto decide = [&] {
@@ -259,19 +279,20 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
     }
     return agreement.Decide(run.stop_reason(), measure);
   };
-  if (missed && run.step() < run.total_steps()) evaluate_when_due();
+  if (missed && !run.done()) evaluate_when_due();
   Agreement::Decision next = decide();
   if (!next.stop.empty()) run.Stop(next.stop);
   std::string cache_trouble;
-  while (!run.stopped() && run.step() < run.total_steps()) {
-    if (!run.Step(next.measure)) {
+  while (!run.stopped() && !run.done()) {
+    if (run.Step(next.measure)) {
+      for (Hook* hook : hooks) hook->AfterStep(run);
+      if (next.measure && cache_trouble.empty()) {
+        cache_trouble = run.input().CacheTrouble();
+        if (!cache_trouble.empty()) options_.Note(cache_trouble);
+      }
+    } else if (run.knows_total_steps()) {
       run.Stop(fmt::format("the input ended after {} steps", run.step()));
       break;
-    }
-    for (Hook* hook : hooks) hook->AfterStep(run);
-    if (next.measure && cache_trouble.empty()) {
-      cache_trouble = run.input().CacheTrouble();
-      if (!cache_trouble.empty()) options_.Note(cache_trouble);
     }
     evaluate_when_due();
     next = decide();

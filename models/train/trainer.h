@@ -15,11 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "models/train/hook.h"
 #include "models/train/inference.h"
 #include "models/train/training_run.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct TrainingResult {
   int64_t steps = 0;  // completed, resumed ones included
@@ -43,12 +44,12 @@ class Trainer {
   // summaries and before checkpoints are saved.
   void AddHook(std::unique_ptr<Hook> hook);
 
-  // Trains run.epochs epochs in all: resumes from options.log_dir where there
-  // is a checkpoint, and tells the reporter so. Several workers
-  // (SessionOptions::collective) each call it: they share out every batch of
-  // run.batch_size and each evaluation, and end together. Rank 0 alone uses the
-  // folder and options.weights and has a reporter; hooks are called by all. Run
-  // it with the same spec, run and options on each.
+  // Trains run.epochs epochs in all, or run.steps steps: resumes from
+  // options.log_dir where there is a checkpoint, and tells the reporter so.
+  // Several workers (SessionOptions::collective) each call it: they share out
+  // every batch of run.batch_size and each evaluation, and end together. Rank 0
+  // alone uses the folder and options.weights and has a reporter; hooks are
+  // called by all. Run it with the same spec, run and options on each.
   TrainingResult Train();
 
   // One worker alone does what follows.

@@ -30,6 +30,10 @@ Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
              : optimizer.WithRecompute(options.recompute);
 }
 
+// Steps from one during which the input's stages are measured to the next: the
+// clock is read for each element of each stage then.
+constexpr int64_t kStepsToMeasureInput = 8;
+
 // A checkpoint fits at any precision, and with and without a plateau schedule:
 // state of these begins anew where the checkpoint has none, and is left aside
 // where this training has none.
@@ -131,17 +135,23 @@ void Timed(double* seconds, const std::function<void()>& fn) {
           .count();
 }
 
-// All steps are one epoch of an input whose size only its end tells.
+// Where only its end tells how large the input is, all steps are one epoch, or
+// its end is that of an epoch.
 double StepsPerEpoch(const Dataset& input, const RunContext& run) {
   const int64_t examples = input.examples_per_epoch();
   if (examples >= 0) {
     return static_cast<double>(examples) / static_cast<double>(run.batch_size);
   }
   if (run.steps > 0) return static_cast<double>(run.steps);
+  const bool ends = input.cardinality() == kUnknownCardinality;
+  if (ends && run.epochs == std::floor(run.epochs)) {
+    return RunContext::kEpochsEndWithInput;
+  }
   throw Error(Code::kInvalidArgument,
               "how many examples the input has is not known before they are "
-              "read: give the number of steps (--steps), or that of examples "
-              "with Dataset::ExpectSize");
+              "read: give the number of steps (--steps), that of examples with "
+              "Dataset::ExpectSize, or a whole number of epochs and an input "
+              "that ends with each of them, without Repeat");
 }
 
 }  // namespace
@@ -178,7 +188,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   workers_.RequireSame("input", batches_.SavePosition());
   workers_.RequireSame("seed", fmt::format("{}", context_.seed));
   input_ = input_.Share(workers_.rank(), workers_.size());
-  batches_ = input_.MakeIterator();
+  batches_ = input_.MakeIterator(input_stages_);
   if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("wanted a positive batch size and epochs that are "
@@ -193,7 +203,10 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   workers_.RequireSame(
       "batch size, number of steps, evaluations or reports",
-      fmt::format("{}, {}, {}, {}", context_.batch_size, total_steps(),
+      fmt::format("{}, {}, {}, {}", context_.batch_size,
+                  knows_total_steps()
+                      ? fmt::format("{}", total_steps())
+                      : fmt::format("{} epochs", context_.epochs),
                   options_.evaluate_every, options_.log_every));
 
   if (spec.class_names) class_names_ = spec.class_names(context_);
@@ -272,6 +285,9 @@ std::unique_ptr<Graph> TrainingRun::StepGraph() const {
 
 bool TrainingRun::Step(bool measure) {
   bool trained = false;
+  const bool measure_input = step_ % kStepsToMeasureInput == 0;
+  input_stages_->Measure(measure_input);
+  if (measure_input) ++measured_inputs_;
   Timed(&training_seconds_, [&] {
     Timed(&input_seconds_,
           [&] { trained = batches_.Next(&batch_).ValueOrThrow(); });
@@ -280,6 +296,10 @@ bool TrainingRun::Step(bool measure) {
     }
     if (trained) TrainOnBatch(measure);
   });
+  if (!trained && !knows_total_steps()) {
+    snapshot_is_old_ = true;  // of the input's position
+    ThrowIfError(batches_.NextEpoch());
+  }
   return trained;
 }
 
@@ -378,7 +398,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
                     source, Difference(state.class_names, class_names_)));
   }
   // A new iterator first, so that a position that does not fit changes nothing.
-  Iterator batches = input_.MakeIterator();
+  Iterator batches = input_.MakeIterator(input_stages_);
   ThrowIfError(batches.Restore(state.dataset_position).WithContext(source));
   std::vector<Output> variables = graph_.Variables();
   std::vector<NamedTensor> tensors = checkpoint.tensors;

@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/autograd.h"
 #include "graph/session/session.h"
 #include "io/checkpoints/checkpoint.h"
+#include "io/pipeline/stage_times.h"
 #include "models/train/batch_step.h"
 #include "models/train/checkpoint_choice.h"
 #include "models/train/inference.h"
@@ -22,7 +24,7 @@
 #include "models/train/weights_file.h"
 #include "models/train/workers.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // When to save beside what evaluations and the end of training save.
 struct SaveEvery {
@@ -93,7 +95,8 @@ class TrainingRun {
   TrainingRun(const TrainerSpec& spec, const RunContext& context,
               const TrainingOptions& options);
 
-  // Trains on the next batch; false at the end of the input. With `measure`
+  // Trains on the next batch; false at the end of the input: where epochs end
+  // with it the next step is of the next epoch. With `measure`
   // also fills measurement(). On an accelerator the step is still under way on
   // return unless it is measured; the one before has ended. Throws Error.
   bool Step(bool measure);
@@ -106,9 +109,25 @@ class TrainingRun {
   // Steps completed, resumed ones too; of the last only the batch may be.
   int64_t step() const { return step_; }
   const Dataset& input() const { return input_; }  // this worker's
+  // Not where epochs end with the input.
   int64_t total_steps() const { return context_.total_steps(); }
+  bool knows_total_steps() const { return context_.knows_total_steps(); }
+  // The epochs that have ended, where these end with the input; else with the
+  // part of this one.
   double epoch() const {
-    return static_cast<double>(step_) / context_.steps_per_epoch;
+    return knows_total_steps()
+               ? static_cast<double>(step_) / context_.steps_per_epoch
+               : static_cast<double>(batches_.epoch());
+  }
+  // Whether all steps or epochs were done.
+  bool done() const {
+    return knows_total_steps() ? step_ >= total_steps()
+                               : epoch() >= context_.epochs;
+  }
+  // Whether an epoch has ended with the input and none of the next was read.
+  bool between_epochs() const {
+    return !knows_total_steps() && batches_.epoch() > 0 &&
+           batches_.consumed() == 0;
   }
   // Of the last step, which is waited for; 0 before the first. Throws Error.
   double loss() {
@@ -133,6 +152,10 @@ class TrainingRun {
   double training_seconds() const { return training_seconds_; }
   // Of these, how long it waited for batches.
   double input_seconds() const { return input_seconds_; }
+  // The stages of the training input, on this worker. They are measured during
+  // one step in eight.
+  StageTimes& input_stages() const { return *input_stages_; }
+  int64_t steps_with_measured_input() const { return measured_inputs_; }
 
   // The loss scale now, in a training that scales the loss (--precision fp16).
   std::optional<double> loss_scale() const;
@@ -211,6 +234,7 @@ class TrainingRun {
   Workers workers_;
   std::vector<std::string> class_names_;
   Dataset input_;
+  std::shared_ptr<StageTimes> input_stages_ = std::make_shared<StageTimes>();
   Iterator batches_;
   Graph graph_;
   std::unique_ptr<Features> features_;
@@ -240,6 +264,7 @@ class TrainingRun {
   int64_t examples_ = 0;
   double training_seconds_ = 0;
   double input_seconds_ = 0;
+  int64_t measured_inputs_ = 0;
   std::string stop_reason_;
 };
 

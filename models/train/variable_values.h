@@ -8,10 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/session/session.h"
 #include "io/checkpoints/safetensors.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // Copies, by name, into the memory of what was read before where it is still
 // of the same variables.

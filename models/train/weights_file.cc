@@ -133,7 +133,7 @@ std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors) {
 Result<std::vector<NamedTensor>> ReadWeightTensors(const std::string& path) {
   constexpr size_t kEnough = 64;  // bytes to know a format by
   SLUICE_ASSIGN_OR_RETURN(const std::string first_bytes,
-                          FileSystem::Posix().ReadPrefix(path, kEnough));
+                          FileSystem::Default().ReadPrefix(path, kEnough));
   if (IsPth(first_bytes)) return ReadPth(path);
   SLUICE_ASSIGN_OR_RETURN(Safetensors file, ReadSafetensors(path));
   return std::move(file.tensors);

@@ -14,10 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/session/session.h"
 #include "models/train/variable_values.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct WeightsOptions {
   // Patterns (models/optim/name_pattern.h) of variables that keep the values

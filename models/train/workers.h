@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "engine/runtime/collective.h"
+#include "engine/visibility.h"
 #include "io/checkpoints/checkpoint.h"
 #include "models/nn/metrics.h"
 #include "models/train/reporter.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // One thread. What says that it waits for the others is called by all workers,
 // in the same order; it throws Error where one of them is gone or calls

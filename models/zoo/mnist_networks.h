@@ -4,9 +4,10 @@
 
 #include <string>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 // float32 images [batch,28,28,1] in [0,1] to logits [batch,10]. `model`:
 //   softmax  one dense layer, 784-10

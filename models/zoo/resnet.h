@@ -22,9 +22,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace sluice {
+namespace SLUICE_PUBLIC sluice {
 
 struct ResNetOptions {
   int64_t classes = 1000;

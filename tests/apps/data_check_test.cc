@@ -18,7 +18,6 @@
 #include "io/records/image_records.h"
 #include "io/records/tf_example.h"
 #include "tests/support/data_program.h"
-#include "tests/support/tar_bytes.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_JPEG && SLUICE_HAVE_PROTOBUF
 
@@ -304,27 +303,6 @@ TEST_CASE("labels that begin at 1 are no fault, and that is said") {
   const Outcome outcome = RunData({"check", folder.path()});
   CHECK(outcome.code == 1);
   CHECK(Contains(outcome.out, "label 3, wanted 0 to 1"));
-}
-
-TEST_CASE("tar archives are no damaged records") {
-  const TemporaryFolder folder;
-  const std::string tar = testing::TarFile("a.jpg", "x") + testing::TarEnd();
-  WriteFile(folder / "train-000000.tar", tar);
-  WriteFile(folder / "shard", tar);
-  WriteFile(folder / "short", "x");
-  const auto says = [&](const char* command, const std::string& path,
-                        bool archive) {
-    const Outcome outcome = RunData({command, path});
-    CHECK(outcome.code == 1);
-    CHECK(Contains(outcome.out + outcome.err,
-                   "tar archives are read by resnet50 alone") == archive);
-  };
-  for (const char* command : {"check", "show"}) {
-    says(command, folder.path(), true);
-    says(command, folder / "train-000000.tar", true);
-    says(command, folder / "shard", true);
-    says(command, folder / "short", false);
-  }
 }
 
 TEST_CASE("statistics are those of a plain loop, for any threads") {

@@ -466,7 +466,9 @@ TEST_CASE("two runs at once are told, and so is wrong usage") {
   fs::create_directory(folder / "empty");
   CheckDataError({"make", folder / "empty", out}, 1, "no images in");
   CheckDataError({"make", in, in + "/a/000.png/out"}, 1, "cannot create");
-  CheckDataError({}, 2, "wanted make, show, check or stats, got nothing");
+  CheckDataError({}, 2,
+                 "wanted make, copy, show, check, stats or bench, got "
+                 "nothing");
   CheckDataError({"mkae"}, 2, "got 'mkae'");
   for (const char* command : {"show", "check", "stats"}) {
     CheckDataError({command, folder / "empty"}, 1, "train-00000-of-00008");

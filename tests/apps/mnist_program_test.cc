@@ -46,6 +46,10 @@ TEST_CASE("a wrong command line is told in one line, with code 2") {
       {"/null:1 computes nothing", {"eval", "--device", "/null:1"}},
       {"--precision: wanted fp32, tf32, fp16 or bf16, got 'fp8'",
        {"train", "--precision", "fp8"}},
+      {"wanted a number from 0 to 1024 or auto, got 'many'",
+       {"train", "--input-threads", "many"}},
+      {"or auto, got '3.5'", {"eval", "--input-threads", "3.5"}},
+      {"or auto, got '-1'", {"train", "--input-threads=-1"}},
       {"wanted steps=FIRST:LAST", {"train", "--profile", "1:2"}},
       {"no trained model", {"eval"}},
       {"no trained model", {"predict"}},
@@ -136,6 +140,8 @@ TEST_CASE("checkpoint, resume, evaluate, predict, export") {
   CHECK(second.code == 0);
   CHECK(Contains(second.err, "resuming from step 15 of "));
   CHECK(Contains(TextOf(folder / "log/trace-20-21.json"), "fc1"));
+  CHECK(Contains(second.out, "\"input_wait\":"));
+  CHECK(Contains(second.out, "\"input_stage\":\""));
   const Json trained = LastObject(second.out);
   CHECK(trained["steps"] == 40);
 

@@ -143,11 +143,18 @@ TEST_CASE("threads and interruptions change no bit of a training on records") {
     const Outcome outcome =
         Run("train", pictures.records, pictures.folder / log, more);
     REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-    CHECK(Contains(outcome.out, fmt::format("\"input_threads\":{}", threads)));
+    const bool chosen = std::string(threads) == "auto";
+    CHECK(Contains(outcome.out, fmt::format("\"input_threads\":{}",
+                                            chosen ? "0" : threads)));
+    CHECK((outcome.err.find("input threads that were chosen: ") !=
+           std::string::npos) == chosen);
+    if (chosen) CHECK(Contains(outcome.err, " decode"));
   };
   train("one", "1", "6");
   train("four", "4", "6");
   CHECK(SameBits(pictures.folder / "one", pictures.folder / "four"));
+  train("auto", "auto", "6");
+  CHECK(SameBits(pictures.folder / "one", pictures.folder / "auto"));
   // Augmented it is another training, which threads do not change either.
   const std::vector<std::string> augment = {"--augment",
                                             "randaugment(2,9),erasing"};
@@ -158,7 +165,7 @@ TEST_CASE("threads and interruptions change no bit of a training on records") {
   CHECK_FALSE(SameBits(pictures.folder / "one", pictures.folder / "augmented"));
   // In three pieces, over the end of an epoch of four steps.
   train("pieces", "3", "2");
-  train("pieces", "1", "5");
+  train("pieces", "auto", "5");
   train("pieces", "2", "6");
   CHECK(SameBits(pictures.folder / "one", pictures.folder / "pieces"));
   // An evaluation of what was trained on says so.

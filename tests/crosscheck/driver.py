@@ -117,6 +117,13 @@ class Driver:
             raise Refused(answer["error"])
         return answer["graph"], answer["names"]
 
+    def remote(self, request):
+        """An answer of remote_answers.h. Raises Refused or Died."""
+        answer = self._ask(request, b"")
+        if "error" in answer:
+            raise Refused(answer["error"])
+        return answer
+
     def close(self):
         if self.child is not None:
             self.child.kill()

@@ -1,9 +1,9 @@
 """The kinds of cases, by the names of their modules."""
 import importlib
 
-KINDS = ["ops", "graphs", "networks", "onnx"]
+KINDS = ["ops", "graphs", "networks", "onnx", "remote"]
 MODULES = {"ops": "ops", "graphs": "graphs", "networks": "networks",
-           "onnx": "onnx_nodes"}
+           "onnx": "onnx_nodes", "remote": "remote"}
 
 
 def module(kind):

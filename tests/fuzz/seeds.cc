@@ -13,6 +13,7 @@
 #include "io/files/record.h"
 #include "io/records/tf_example.h"
 #include "io/summaries/event_proto.h"
+#include "tests/support/exif_bytes.h"
 #include "tests/support/pth_bytes.h"
 #include "tests/support/tar_bytes.h"
 
@@ -107,6 +108,13 @@ u = Tile(t) {multiples = [2,1]}
 e = Const() {value = int8[0,16777216,16777216] {}}
 )";
 
+constexpr char kObjectList[] = R"(<?xml version="1.0" encoding="UTF-8"?>
+<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
+<IsTruncated>true</IsTruncated><EncodingType>url</EncodingType>
+<NextContinuationToken>a</NextContinuationToken>
+<Contents><Key>a%20b</Key><Size>7</Size><ETag>&quot;c&quot;</ETag></Contents>
+<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes></ListBucketResult>)";
+
 void WriteSeeds(const std::string& dir) {
   const std::string idx("\0\0\x08\2\0\0\0\2\0\0\0\3abcdef", 18);
   Seed(dir + "/idx_fuzz", "plain", idx);
@@ -151,7 +159,24 @@ void WriteSeeds(const std::string& dir) {
                                   testing::PaxRecord("size", "3")) +
            member);
   Seed(dir + "/tar_fuzz", "gnu", testing::TarExtra('L', "long") + member);
+  const std::string exif = testing::ExifData(6, /*big=*/true);
+  Seed(dir + "/exif_fuzz", "data", exif);
+  Seed(dir + "/exif_fuzz", "jpeg",
+       testing::JpegWithExif("\xff\xd8", testing::ExifData(8)));
+  Seed(dir + "/exif_fuzz", "png",
+       "\x89PNG\r\n\x1a\n" + testing::PngChunk("eXIf", exif));
   Seed(dir + "/graph_text_fuzz", "graph", kGraph);
+  Seed(dir + "/s3_xml_fuzz", "list", kObjectList);
+  Seed(dir + "/s3_xml_fuzz", "error",
+       "<Error><Code>SlowDown</Code><Message>a\nb</Message></Error>");
+  Seed(dir + "/s3_xml_fuzz", "upload",
+       "<InitiateMultipartUploadResult><UploadId>a</UploadId>"
+       "</InitiateMultipartUploadResult>");
+  Seed(dir + "/s3_xml_fuzz", "outcome",
+       "<CompleteMultipartUploadResult><ETag>&quot;a&lt;</ETag>"
+       "</CompleteMultipartUploadResult>");
+  Seed(dir + "/profiles_fuzz", "config",
+       "[profile \"a b\"]\nx = 1\ns3 =\n  y = 2\n\n[default]\n# c\nz: 3\n");
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
   Seed(dir + "/frame_fuzz", "reduce",
        EncodedFrame(

@@ -1,5 +1,5 @@
 # Configures, builds and runs one consumer project (see CMakeLists.txt here).
-# HOW=find installs the build tree first, to a prefix of its own.
+# HOW=find and HOW=shared install the build tree first, to a prefix of their own.
 
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
@@ -7,7 +7,7 @@ endfunction()
 
 set(options -D CMAKE_CXX_COMPILER=${COMPILER}
             -D SLUICE_TESTS=${SLUICE_SOURCE}/tests)
-if(HOW STREQUAL "find")
+if(NOT HOW STREQUAL "subdirectory")
   # A fresh prefix and build, or files of an earlier install would be found.
   file(REMOVE_RECURSE ${WORK})
   run(${CMAKE_COMMAND} --install ${SLUICE_BUILD} --prefix ${WORK}/prefix)
@@ -22,7 +22,7 @@ endif()
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/build -G ${GENERATOR}
     ${options})
 
-if(HOW STREQUAL "find" OR NOT GENERATOR MATCHES "Ninja")
+if(NOT HOW STREQUAL "subdirectory" OR NOT GENERATOR MATCHES "Ninja")
   run(${CMAKE_COMMAND} --build ${WORK}/build)
 else()
   # The library takes minutes to compile and is compiled already, so one file
@@ -49,3 +49,12 @@ else()
 endif()
 run(${WORK}/build/consumer)
 run(${WORK}/build/program --version)
+
+# The installed programs find the shared libraries that were installed beside
+# them, wherever the prefix goes.
+if(HOW STREQUAL "shared")
+  file(RENAME ${WORK}/prefix ${WORK}/moved)
+  run(${WORK}/moved/bin/mnist train --model softmax --steps 2
+      --log-dir ${WORK}/log --json)
+  run(${WORK}/moved/bin/sluice ops)
+endif()

@@ -21,12 +21,14 @@ namespace sluice::testing {
 
 using Values = std::vector<int64_t>;
 
-inline Dataset Add(const Dataset& dataset, int64_t n, int threads = 1) {
+// `threads` = 0: chosen, of up to `max_threads`.
+inline Dataset Add(const Dataset& dataset, int64_t n, int threads = 1,
+                   int max_threads = 0) {
   return dataset.Map(
       [n](Example& example) {
         example.Set("x", Tensor::Scalar(example["x"].IntAt(0) + n));
       },
-      {.threads = threads});
+      {.threads = threads, .max_threads = max_threads});
 }
 
 // Whether a position is a mark, not a count.
@@ -126,7 +128,7 @@ class Generators {
                     [](int64_t i) {
                       return Example{{"x", Tensor::Scalar(i)}};
                     },
-                    "function", static_cast<int>(Draw(1, 3))),
+                    "function", static_cast<int>(Draw(0, 3))),
                 values, "function"};
       case 2:
         return {datasets::FromGenerator(make, {.same_in_every_epoch = true}),
@@ -177,7 +179,8 @@ class Generators {
     Values made;
     switch (step) {
       case 0:
-        d = Add(d, n, static_cast<int>(Draw(1, 3)));
+        d = Add(d, n, static_cast<int>(Draw(0, 3)),
+                static_cast<int>(Draw(1, 4)));
         for (int64_t& x : values) x += n;
         return;
       case 1:
@@ -237,7 +240,8 @@ class Generators {
         return;
       default:
         d = d.MapRandom(static_cast<uint64_t>(n), AddKey,
-                        {.threads = static_cast<int>(Draw(1, 3))});
+                        {.threads = static_cast<int>(Draw(0, 3)),
+                         .max_threads = static_cast<int>(Draw(1, 4))});
         return;
     }
   }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "engine/visibility.h"
 #include "kernels/cpu/simd/batch_norm.h"
 #include "kernels/cpu/simd/chain.h"
 #include "kernels/cpu/simd/conv.h"
@@ -22,7 +23,7 @@
 #include "kernels/cpu/simd/random.h"
 #include "kernels/cpu/simd/winograd.h"
 
-namespace sluice {
+namespace SLUICE_INTERNAL sluice {
 
 enum class DType : uint8_t;
 

@@ -10,7 +10,9 @@ namespace sluice::cuda {
 namespace {
 
 Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
-  const ReducePlan plan(spec.inputs[0].shape, ReducedDims(spec));
+  const ReducePlan plan(
+      spec.inputs[0].shape,
+      ReducedDims(spec.inputs[0].shape, spec.outputs[0].shape, spec.attrs));
   const Reduction reduction =
       FindReduce(spec.op == "SumTo" ? "Sum" : spec.op, spec.inputs[0].dtype);
   return KernelOf(

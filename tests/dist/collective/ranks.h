@@ -83,19 +83,44 @@ inline void InThreads(int count, const std::function<void(int)>& body) {
 
 using Groups = std::vector<std::unique_ptr<Group>>;
 
+// What the ranks of a job send each other data through.
+enum class Wires {
+  kTcp,
+  kShared,
+  kMixed  // rank 0 by TCP, to and from; the others share
+};
+inline constexpr Wires kAllWires[] = {Wires::kTcp, Wires::kShared,
+                                      Wires::kMixed};
+inline Transport TransportOf(Wires wires, int rank) {
+  if (wires == Wires::kShared) return Transport::kShared;
+  return wires == Wires::kMixed && rank != 0 ? Transport::kAuto
+                                             : Transport::kTcp;
+}
+
 // A group of each rank; throws where one cannot join.
-inline Groups JoinAll(int size, const GroupOptions& options = {}) {
+inline Groups JoinAll(int size,
+                      const std::function<GroupOptions(int rank)>& options) {
   const std::vector<LaunchInfo> infos = Launch(size);
   Groups groups(infos.size());
   std::vector<Status> statuses(infos.size());
   InThreads(size, [&](int rank) {
     const auto i = static_cast<size_t>(rank);
-    auto group = Group::Join(infos[i], options);
+    auto group = Group::Join(infos[i], options(rank));
     statuses[i] = group.status();
     if (group.ok()) groups[i] = *std::move(group);
   });
   for (const Status& status : statuses) ThrowIfError(status);
   return groups;
+}
+inline Groups JoinAll(int size, const GroupOptions& options = {}) {
+  return JoinAll(size, [&](int) { return options; });
+}
+inline Groups JoinAll(int size, Wires wires, const GroupOptions& options = {}) {
+  return JoinAll(size, [&](int rank) {
+    GroupOptions mine = options;
+    mine.transport = TransportOf(wires, rank);
+    return mine;
+  });
 }
 
 // Each rank's thread does `body`; what it returned.

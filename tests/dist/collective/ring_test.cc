@@ -23,8 +23,10 @@ namespace {
 
 using testing::Groups;
 using testing::JoinAll;
+using testing::kAllWires;
 using testing::OnAll;
 using testing::Watchdog;
+using testing::Wires;
 
 size_t At(int rank) {
   return static_cast<size_t>(rank);
@@ -99,10 +101,11 @@ TEST_CASE("all-reduce is the sum or mean, the same bits on every rank") {
   std::mt19937 random(1);
   const DType dtypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
                           DType::kBFloat16, DType::kInt32,   DType::kInt64};
-  for (int size = 1; size <= 6; ++size) {
+  for (int job = 0; job < 18; ++job) {
+    const int size = 1 + job / 3;
     const Watchdog watchdog;
-    Groups groups = JoinAll(size);
-    for (int run = 0; run < 50; ++run) {
+    Groups groups = JoinAll(size, kAllWires[job % 3]);
+    for (int run = 0; run < 24; ++run) {
       const DType dtype = dtypes[random() % 6];
       // Small ones, which go with their header, and larger than a piece.
       const uint64_t most = run % 3 == 0 ? 8 : run % 3 == 1 ? 5000 : 100'000;
@@ -149,7 +152,7 @@ TEST_CASE("all-reduce sends 2 (n-1) / n of the data, and a header") {
   for (int size = 1; size <= 5; ++size) {
     for (const int64_t count : {0, 1, 7, 1000, 300'000}) {
       const Watchdog watchdog;
-      Groups groups = JoinAll(size);
+      Groups groups = JoinAll(size, kAllWires[At(size) % 3]);
       std::vector<std::vector<float>> data(
           At(size), std::vector<float>(static_cast<size_t>(count), 1.f));
       CheckOk(OnAll(groups, [&](Group& group) {
@@ -177,10 +180,11 @@ TEST_CASE("all-reduce sends 2 (n-1) / n of the data, and a header") {
 
 TEST_CASE("broadcast, all-gather and barrier, in random order") {
   std::mt19937 random(2);
-  for (int size = 1; size <= 6; ++size) {
+  for (int job = 0; job < 18; ++job) {
+    const int size = 1 + job / 3;
     const Watchdog watchdog;
-    Groups groups = JoinAll(size);
-    for (int run = 0; run < 30; ++run) {
+    Groups groups = JoinAll(size, kAllWires[job % 3]);
+    for (int run = 0; run < 12; ++run) {
       const size_t bytes = random() % (run % 2 == 0 ? 10 : 900'000);
       const auto signed_bytes = static_cast<int64_t>(bytes);
       std::vector<std::string> mine(At(size));
@@ -251,7 +255,7 @@ TEST_CASE("another name, count, dtype, order or root is everyone's error") {
         CAPTURE(odd);
         CAPTURE(what);
         const Watchdog watchdog;
-        Groups groups = JoinAll(size);
+        Groups groups = JoinAll(size, kAllWires[At(what + odd) % 3]);
         const int64_t count = (what + odd) % 2 == 0 ? 5 : 500'000;
         CheckMismatch(groups, [&](Group& group) -> Status {
           std::vector<double> data(static_cast<size_t>(count) + 1, 1.0);
@@ -315,7 +319,7 @@ TEST_CASE("a rank that ends is everyone's error, and is named") {
     const int dies = static_cast<int>(random() % At(size));
     const int after = static_cast<int>(random() % 4);
     const auto count = static_cast<int64_t>(random() % 400'000);
-    Groups groups = JoinAll(size);
+    Groups groups = JoinAll(size, kAllWires[At(run) / 5 % 3]);
     const auto statuses = OnAll(groups, [&](Group& group) -> Status {
       const int rank = group.rank();
       std::vector<float> data(static_cast<size_t>(count), 1.f);
@@ -339,27 +343,47 @@ TEST_CASE("a rank that ends is everyone's error, and is named") {
   }
 }
 
-TEST_CASE("a silent rank is named by all others") {
-  const Watchdog watchdog;
-  GroupOptions options;
-  options.peer_timeout = std::chrono::milliseconds(300);
-  Groups groups = JoinAll(4, options);
-  std::atomic<int> done = 0;
-  const auto statuses = OnAll(groups, [&](Group& group) -> Status {
-    if (group.rank() == 2) {
-      while (done < 3) std::this_thread::yield();
-      return {};
+TEST_CASE("a rank that leaves tells all others why") {
+  for (int run = 0; run < 12; ++run) {
+    const Watchdog watchdog;
+    const int size = 2 + run % 4;
+    const int leaves = run % size;
+    Groups groups = JoinAll(size, kAllWires[At(run) % 3]);
+    const auto statuses = OnAll(groups, [&](Group& group) -> Status {
+      float data = 1;
+      SLUICE_RETURN_IF_ERROR(group.Barrier("before"));
+      if (group.rank() == leaves) {
+        group.Leave(DataLoss("no file 'x'"));
+        group.Leave(DataLoss("later"));
+        return group.status();
+      }
+      return group.AllReduce("x", DType::kFloat32, &data, 1, Reduction::kSum);
+    });
+    for (const Status& status : statuses) {
+      CAPTURE(size);
+      CHECK(status.code() == Code::kDataLoss);
+      CHECK(status.message() ==
+            RankName(leaves, size) + " failed: no file 'x'");
     }
-    float data = 1;
-    Status status =
-        group.AllReduce("x", DType::kFloat32, &data, 1, Reduction::kSum);
-    ++done;
-    return status;
-  });
-  for (const int rank : {0, 1, 3}) {
-    CHECK(statuses[At(rank)].code() == Code::kDeadlineExceeded);
-    CHECK(statuses[At(rank)].message().find("nothing from rank 2 of 4") !=
-          std::string::npos);
+  }
+}
+
+// One that is stopped is not: processes_test.
+TEST_CASE("a rank that is long about something else is waited for") {
+  for (const Wires wires : kAllWires) {
+    const Watchdog watchdog;
+    GroupOptions options;
+    options.peer_timeout = std::chrono::milliseconds(20);
+    Groups groups = JoinAll(3, wires, options);
+    std::vector<float> sums(3, 1.F);
+    CheckOk(OnAll(groups, [&](Group& group) -> Status {
+      if (group.rank() == 2) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      }
+      return group.AllReduce("x", DType::kFloat32, &sums[At(group.rank())], 1,
+                             Reduction::kSum);
+    }));
+    CHECK(sums == std::vector<float>(3, 3.F));
   }
 }
 

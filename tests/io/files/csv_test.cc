@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "io/counter_random.h"
+#include "tests/support/compressed.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sluice {
 namespace {
@@ -219,6 +222,89 @@ TEST_CASE("random tables come back as they were written") {
       REQUIRE(row.line == written.lines[i]);
       REQUIRE(row.text == written.rows[i]);
     }
+  }
+}
+
+// As ParseCsv says, of bytes that come in pieces of any size.
+TEST_CASE("pieces of a table are the whole table") {
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    CounterRandom random(HashKey(3, seed));
+    Written written = RandomTable(random);
+    if (random.Below(3) == 0)
+      written.text += random.Below(2) == 0 ? "\"" : "\r";
+    CAPTURE(seed);
+    CAPTURE(written.text);
+    const auto whole = ParseCsv(written.text, "f", written.separator);
+    CsvParser parser("f", written.separator);
+    std::vector<CsvRow> rows;
+    Status error;
+    std::string_view rest = written.text;
+    while (error.ok() && !rest.empty()) {
+      const std::string piece(rest.substr(0, 1 + random.Below(4)));
+      const auto used = parser.Take(piece);
+      error = used.status();
+      if (!error.ok()) break;
+      REQUIRE((*used > 0 && *used <= piece.size()));
+      rest.remove_prefix(*used);
+      if (parser.whole()) rows.push_back(parser.row());
+    }
+    if (error.ok()) error = parser.End();
+    if (error.ok() && parser.whole()) rows.push_back(parser.row());
+    CHECK(error.message() == whole.status().message());
+    if (!whole.ok()) continue;
+    REQUIRE(rows.size() == whole->size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      CHECK(rows[i].fields == (*whole)[i].fields);
+      CHECK(rows[i].line == (*whole)[i].line);
+    }
+  }
+}
+
+TEST_CASE("a file's rows, plain and compressed, passed over or read") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CounterRandom random(HashKey(4, seed));
+    const Written written = RandomTable(random);
+    const testing::TemporaryFolder dir;
+    const std::string path = dir / "f";
+    const bool compressed = random.Below(2) == 0;
+    REQUIRE(FileSystem::Posix()
+                .WriteAtomically(
+                    path, compressed ? testing::Compressed(written.text,
+                                                           Compression::kGzip)
+                                     : written.text)
+                .ok());
+    const auto size = static_cast<int64_t>(written.table.size());
+    const int64_t passed = random.Below(static_cast<uint32_t>(size + 2));
+    auto stream = CsvStream::Open(path, written.separator).ValueOrThrow();
+    CHECK(stream->Skip(passed).ValueOrThrow() == std::min(passed, size));
+    CsvRow row;
+    for (int64_t i = passed; i < size; ++i) {
+      REQUIRE(stream->Next(&row).ValueOrThrow());
+      CHECK(row.fields == written.table[static_cast<size_t>(i)]);
+      CHECK(row.line == written.lines[static_cast<size_t>(i)]);
+      CHECK(row.text.empty());
+    }
+    CHECK(!stream->Next(&row).ValueOrThrow());
+  }
+}
+
+TEST_CASE("a row has a longest length, a file has none") {
+  const testing::TemporaryFolder dir;
+  const std::string path = dir / "f";
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "1234567,\"8\n\"\n";
+  REQUIRE(FileSystem::Posix().WriteAtomically(path, text).ok());
+  CsvRow row;
+  auto fits =
+      CsvStream::Open(path, ',', FileSystem::Posix(), 12).ValueOrThrow();
+  CHECK(fits->Skip(200'000).ValueOrThrow() == 100'000);
+  for (const uint64_t longest : {11, 8, 1}) {
+    auto stream =
+        CsvStream::Open(path, ',', FileSystem::Posix(), longest).ValueOrThrow();
+    const Status error = stream->Next(&row).status();
+    CHECK(error.code() == Code::kDataLoss);
+    CHECK(error.message() == "'" + path + "', line 1: the row is longer than " +
+                                 std::to_string(longest) + " bytes");
   }
 }
 

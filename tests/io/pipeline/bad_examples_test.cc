@@ -50,7 +50,7 @@ struct Pipeline {
   std::set<int64_t> broken;
   int64_t batch = 1;
   int64_t prefetch = 0;
-  int threads = 1;
+  int threads = 1;         // 0: chosen
   bool augmented = false;  // below the map that reads
 
   // Marks each example with the key of a random map of its own.
@@ -64,7 +64,8 @@ struct Pipeline {
     auto bad = std::make_shared<BadExamples>(allowed);
     Dataset out =
         Input()
-            .MapRandom(5, Read{broken}, {.bad = bad, .threads = threads})
+            .MapRandom(5, Read{broken},
+                       {.bad = bad, .threads = threads, .max_threads = 3})
             .Map([](Example&) {})
             .Batch(batch);
     return prefetch > 0 ? out.Prefetch(prefetch) : out;
@@ -86,7 +87,7 @@ Pipeline Random(std::mt19937& random) {
   }
   pipeline.batch = draw(1, 9);
   pipeline.prefetch = draw(0, 3);
-  pipeline.threads = static_cast<int>(draw(1, 4));
+  pipeline.threads = static_cast<int>(draw(0, 4));
   pipeline.augmented = draw(0, 1) == 1;
   return pipeline;
 }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -89,7 +90,9 @@ TEST_CASE("the limit holds, and what is in use stays") {
     CHECK(wrong == 0);
     for (Open& one : open) {
       const auto left = Found(*one.cache, one.key, 30);
-      CHECK(left == one.found);
+      // More where it has looked for room, and so at what others added.
+      CHECK(std::includes(left.begin(), left.end(), one.found.begin(),
+                          one.found.end()));
       const Cache other = DiskCache(folder.path(), one.key, limit);
       CHECK(Found(*other, one.key, 30).size() >= left.size());
     }

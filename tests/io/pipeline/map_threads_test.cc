@@ -37,6 +37,7 @@ TEST_CASE("the first error by place comes out, behind what came before") {
     std::set<int64_t> broken;
     for (int i = 0; i < 4; ++i) broken.insert(random() % 60);
     const int threads = 2 + static_cast<int>(random() % 4);
+    const bool chosen = random() % 3 == 0;
     Dataset dataset = Numbers(60).Map(
         [broken](Example& example) {
           const int64_t x = example["x"].IntAt(0);
@@ -45,7 +46,7 @@ TEST_CASE("the first error by place comes out, behind what came before") {
             throw Error(Code::kDataLoss, "number " + std::to_string(x));
           }
         },
-        {.threads = threads});
+        {.threads = chosen ? 0 : threads, .max_threads = threads});
     if (random() % 2 == 0) dataset = dataset.Prefetch(2);
     Iterator iterator = dataset.MakeIterator();
     Example example;
@@ -111,17 +112,19 @@ TEST_CASE("as many examples are mapped at once as there are threads") {
 }
 
 TEST_CASE("what is mapped ahead is bounded") {
-  std::atomic<int64_t> begun = 0;
-  const Dataset dataset =
-      Numbers(1000).Repeat().Map([&](Example&) { ++begun; }, {.threads = 3});
-  Iterator iterator = dataset.MakeIterator();
-  CHECK(begun == 0);  // nothing before the first is asked for
-  Example example;
-  for (int64_t asked = 1; asked <= 200; ++asked) {
-    REQUIRE(iterator.Next(&example).ValueOrThrow());
-    REQUIRE(begun >= asked);
-    REQUIRE(begun <= asked + 2 * 3);
-    if (asked % 16 == 0) std::this_thread::yield();
+  for (const int threads : {3, 0}) {
+    std::atomic<int64_t> begun = 0;
+    const Dataset dataset = Numbers(1000).Repeat().Map(
+        [&](Example&) { ++begun; }, {.threads = threads, .max_threads = 3});
+    Iterator iterator = dataset.MakeIterator();
+    CHECK(begun == 0);  // nothing before the first is asked for
+    Example example;
+    for (int64_t asked = 1; asked <= 200; ++asked) {
+      REQUIRE(iterator.Next(&example).ValueOrThrow());
+      REQUIRE(begun >= asked);
+      REQUIRE(begun <= asked + 2 * 3);
+      if (asked % 16 == 0) std::this_thread::yield();
+    }
   }
 }
 
@@ -129,13 +132,16 @@ TEST_CASE("an error of the input comes behind what it gave") {
   const auto read = [](Example& example) {
     if (example["x"].IntAt(0) == 7) throw Error(Code::kDataLoss, "seven");
   };
-  const Dataset dataset = Numbers(20).Map(read).Map(
-      [](Example& example) { Dawdle(example["x"].IntAt(0)); }, {.threads = 4});
-  Iterator iterator = dataset.MakeIterator();
-  Example example;
-  for (int i = 0; i < 7; ++i) REQUIRE(iterator.Next(&example).ValueOrThrow());
-  for (int again = 0; again < 2; ++again) {
-    CHECK(iterator.Next(&example).status().message() == "seven");
+  for (const int threads : {4, 0}) {
+    const Dataset dataset = Numbers(20).Map(read).Map(
+        [](Example& example) { Dawdle(example["x"].IntAt(0)); },
+        {.threads = threads});
+    Iterator iterator = dataset.MakeIterator();
+    Example example;
+    for (int i = 0; i < 7; ++i) REQUIRE(iterator.Next(&example).ValueOrThrow());
+    for (int again = 0; again < 2; ++again) {
+      CHECK(iterator.Next(&example).status().message() == "seven");
+    }
   }
 }
 
@@ -145,7 +151,7 @@ TEST_CASE("an iterator may be destroyed at any moment") {
         Numbers(30)
             .Repeat()
             .Map([](Example& example) { Dawdle(example["x"].IntAt(0)); },
-                 {.threads = 4})
+                 {.threads = asked % 3 == 0 ? 0 : 4, .max_threads = 4})
             .Batch(3)
             .Prefetch(2)
             .MakeIterator();
@@ -155,11 +161,11 @@ TEST_CASE("an iterator may be destroyed at any moment") {
 }
 
 TEST_CASE("a map needs threads") {
-  for (const int threads : {0, -1}) {
-    CHECK(Contains(
-        ErrorOf([&] { Numbers(1).Map([](Example&) {}, {.threads = threads}); }),
-        "a positive number of threads"));
-  }
+  const auto error = [](const MapOptions& options) {
+    return ErrorOf([&] { Numbers(1).Map([](Example&) {}, options); });
+  };
+  CHECK(Contains(error({.threads = -1}), "Map: got -1, wanted a number of"));
+  CHECK(Contains(error({.threads = 0, .max_threads = -2}), "got -2"));
 }
 
 }  // namespace

@@ -107,7 +107,10 @@ class Generator {
     out->text += " " + std::to_string(step) + "," + std::to_string(n);
   }
 
-  MapOptions Threads() { return {.threads = static_cast<int>(Draw(1, 4))}; }
+  MapOptions Threads() {
+    return {.threads = static_cast<int>(Draw(0, 4)),
+            .max_threads = static_cast<int>(Draw(1, 4))};
+  }
 
   static Dataset With(const Dataset& d, int64_t step, int64_t n,
                       bool behind_batch, const MapOptions& options) {

@@ -3,9 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <thread>
 
 #include "io/summaries/event_file.h"
 #include "models/train/trainer.h"
@@ -166,6 +171,50 @@ TEST_CASE("a profile is a Chrome trace of the steps asked for") {
     if (event.dump().find("fc1/mat_mul\"") != std::string::npos) ++matmuls;
   }
   CHECK(matmuls == 2);
+
+  // The input's stages have rows in a process of their own. What is read ahead
+  // may be ready already, so only of the input that is not must there be any.
+  const auto rows_of = [](const nlohmann::json& all) {
+    std::map<int, std::string> rows;
+    int input = -1;
+    for (const auto& event : all) {
+      if (event["name"] == "process_name" && event["args"]["name"] == "input") {
+        input = event["pid"];
+      }
+    }
+    for (const auto& event : all) {
+      if (event["name"] == "thread_name" && event["pid"] == input) {
+        rows[event["tid"]] = event["args"]["name"];
+      }
+    }
+    // Each piece is in its stage's row.
+    for (const auto& event : all) {
+      if (event["ph"] != "X" || event["pid"] != input) continue;
+      const std::string name = event["name"];
+      CHECK(rows[event["tid"]].starts_with(name));
+      CHECK(event["dur"].get<double>() >= 1);
+    }
+    std::set<std::string> names;
+    for (const auto& [number, name] : rows) names.insert(name);
+    return names;
+  };
+  TrainerSpec slow = ToySpec();
+  slow.input = [](const RunContext& run) {
+    const auto wait = [](Example&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    return testing::Points(run)
+        .Map(wait, {.name = "wait"})
+        .Map(wait, {.threads = 2, .name = "wait long"});
+  };
+  Trainer again(slow, ToyRun(1), options);
+  again.AddHook(std::make_unique<Profile>(3, 6, folder / "trace.json"));
+  again.Train();
+  std::ifstream second(folder / "trace.json");
+  const std::set<std::string> rows =
+      rows_of(nlohmann::json::parse(second)["traceEvents"]);
+  CHECK(rows.contains("wait"));
+  CHECK(rows.contains("wait long"));
 }
 
 #ifdef SLUICE_HAVE_PROTOBUF

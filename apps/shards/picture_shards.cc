@@ -1,4 +1,4 @@
-#include "apps/resnet50/picture_shards.h"
+#include "apps/shards/picture_shards.h"
 
 #include <fmt/format.h>
 
@@ -15,13 +15,14 @@
 #include "io/records/image_records.h"
 #include "io/records/tar_files.h"
 
-namespace sluice::resnet50 {
+namespace sluice::shards {
 namespace {
 
 class Records : public PictureShards {
  public:
-  explicit Records(std::shared_ptr<const RecordFiles> files)
-      : files_(std::move(files)) {}
+  Records(std::shared_ptr<const RecordFiles> files,
+          std::vector<std::string> paths)
+      : files_(std::move(files)), paths_(std::move(paths)) {}
 
   int64_t size() const override { return files_->size(); }
   Result<ShardPicture> Read(int64_t number) const override {
@@ -42,14 +43,17 @@ class Records : public PictureShards {
   }
   Result<std::string> Identity() const override { return files_->Identity(); }
 
+  const std::vector<std::string>& paths() const override { return paths_; }
+
  private:
   std::shared_ptr<const RecordFiles> files_;
+  const std::vector<std::string> paths_;
 };
 
 class Tars : public PictureShards {
  public:
-  explicit Tars(std::shared_ptr<const TarFiles> files)
-      : files_(std::move(files)) {}
+  Tars(std::shared_ptr<const TarFiles> files, std::vector<std::string> paths)
+      : files_(std::move(files)), paths_(std::move(paths)) {}
 
   int64_t size() const override { return files_->size(); }
   Result<ShardPicture> Read(int64_t number) const override {
@@ -65,8 +69,11 @@ class Tars : public PictureShards {
   }
   Result<std::string> Identity() const override { return files_->Identity(); }
 
+  const std::vector<std::string>& paths() const override { return paths_; }
+
  private:
   std::shared_ptr<const TarFiles> files_;
+  const std::vector<std::string> paths_;
 };
 
 bool IsFolder(const std::string& path) {
@@ -82,7 +89,7 @@ bool HoldsPictures(const ListedFolder& folder) {
     const std::string path = JoinPath(folder.path, name);
     if (name.starts_with('.') || !IsFolder(path)) return false;
     if (name == "train" || name == "val") return true;
-    const auto inside = FileSystem::Posix().List(path);
+    const auto inside = FileSystem::Default().List(path);
     return inside.ok() &&
            std::any_of(inside->begin(), inside->end(), IsImageName);
   };
@@ -153,7 +160,7 @@ std::shared_ptr<const ShardFolder> Look(const std::string& folder) {
   const std::lock_guard lock(mutex);
   auto& [then, found] = known[folder];
   if (!none && found && then == time) return found;
-  auto names = FileSystem::Posix().List(folder);
+  auto names = FileSystem::Default().List(folder);
   ShardFolder look = {.listed = {.path = folder, .names = {}}, .kind = {}};
   if (names.ok()) {
     look.listed.names = *std::move(names);
@@ -183,13 +190,14 @@ std::shared_ptr<const PictureShards> OpenPictureShards(
   const std::vector<std::string> shards = ImageShards(look->listed, kind, part);
   if (kind == ShardKind::kRecords) {
     return std::make_shared<const Records>(
-        RecordFiles::Open(shards, threads).ValueOrThrow());
+        RecordFiles::Open(shards, threads).ValueOrThrow(), shards);
   }
   return std::make_shared<const Tars>(
       TarFiles::Open(shards,
                      labels_matter ? TarLabels::kRead : TarLabels::kIgnored,
                      threads)
-          .ValueOrThrow());
+          .ValueOrThrow(),
+      shards);
 }
 
-}  // namespace sluice::resnet50
+}  // namespace sluice::shards

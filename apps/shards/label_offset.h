@@ -1,6 +1,6 @@
 // Which label the first class has in records of pictures.
-#ifndef SLUICE_APPS_RESNET50_LABEL_OFFSET_H_
-#define SLUICE_APPS_RESNET50_LABEL_OFFSET_H_
+#ifndef SLUICE_APPS_SHARDS_LABEL_OFFSET_H_
+#define SLUICE_APPS_SHARDS_LABEL_OFFSET_H_
 
 #include <cstdint>
 #include <functional>
@@ -9,7 +9,7 @@
 #include "engine/status.h"
 #include "models/run_context.h"
 
-namespace sluice::resnet50 {
+namespace sluice::shards {
 
 // The labels of pictures, numbered from 0 to before `size`.
 struct LabelsOfPictures {
@@ -32,9 +32,12 @@ int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
                     int64_t classes, bool renumbered,
                     const std::function<LabelsOfPictures()>& others);
 
+// For messages of labels that cannot be: which flags say how they are.
+std::string LabelFlags(const RunContext& run);
+
 // What a data set's description says of it: it tells trainings apart.
 std::string DescribeLabelOffset(int64_t offset);
 
-}  // namespace sluice::resnet50
+}  // namespace sluice::shards
 
-#endif  // SLUICE_APPS_RESNET50_LABEL_OFFSET_H_
+#endif  // SLUICE_APPS_SHARDS_LABEL_OFFSET_H_

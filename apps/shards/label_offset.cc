@@ -1,4 +1,4 @@
-#include "apps/resnet50/label_offset.h"
+#include "apps/shards/label_offset.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "io/pipeline/bad_examples.h"
 #include "models/cli/console.h"
 
-namespace sluice::resnet50 {
+namespace sluice::shards {
 namespace {
 
 // So many are looked at whatever they are, and so many at most.
@@ -59,14 +59,14 @@ void Look(const LabelsOfPictures& labels, int64_t classes, Seen* seen) {
 }
 
 // Throws Error where there is a picture of each numbering.
-void RequireOne(const Seen& seen, int64_t classes) {
+void RequireOne(const RunContext& run, const Seen& seen, int64_t classes) {
   if (!seen.zero || !seen.classes) return;
   throw Error(
       Code::kInvalidArgument,
       fmt::format("{}: label 0, and {}: label {}, which cannot both be of {} "
-                  "classes; --classes says how many there are, "
-                  "--label-offset which label the first has",
-                  *seen.zero, *seen.classes, classes, classes));
+                  "classes; {}",
+                  *seen.zero, *seen.classes, classes, classes,
+                  LabelFlags(run)));
 }
 
 // What the training began at, where that was of shards.
@@ -122,7 +122,7 @@ int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
   Seen seen;
   Look(labels, classes, &seen);
   if (!seen.tells()) Look(others(), classes, &seen);
-  RequireOne(seen, classes);
+  RequireOne(run, seen, classes);
   if (!seen.tells()) return Assumed(run, seen, classes, renumbered);
   const int64_t offset = seen.zero ? 0 : 1;
   if (!renumbered) RequireAsTrained(seen, offset, classes, run);
@@ -130,8 +130,15 @@ int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
   return offset;
 }
 
+std::string LabelFlags(const RunContext& run) {
+  return run.flags.contains("classes")
+             ? "--classes says how many there are, --label-offset which label "
+               "the first has"
+             : "--label-offset says which label the first has";
+}
+
 std::string DescribeLabelOffset(int64_t offset) {
   return offset == 0 ? "" : fmt::format(" labels from {}", offset);
 }
 
-}  // namespace sluice::resnet50
+}  // namespace sluice::shards

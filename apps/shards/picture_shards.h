@@ -1,16 +1,17 @@
 // The pictures of a folder of shards: of records (io/records/image_records.h),
 // or of tar archives (io/records/tar_files.h), such as WebDataset's.
-#ifndef SLUICE_APPS_RESNET50_PICTURE_SHARDS_H_
-#define SLUICE_APPS_RESNET50_PICTURE_SHARDS_H_
+#ifndef SLUICE_APPS_SHARDS_PICTURE_SHARDS_H_
+#define SLUICE_APPS_SHARDS_PICTURE_SHARDS_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/status.h"
 
-namespace sluice::resnet50 {
+namespace sluice::shards {
 
 struct ShardPicture {
   std::string encoded;  // JPEG or PNG
@@ -30,6 +31,8 @@ class PictureShards {
   virtual std::string PlaceOf(int64_t number) const = 0;
   // Tells sets of pictures apart.
   virtual Result<std::string> Identity() const = 0;
+  // Of the shards, in their order.
+  virtual const std::vector<std::string>& paths() const = 0;
 };
 
 // All of these throw Error, too, where there are shards of both kinds, tar
@@ -47,6 +50,6 @@ std::shared_ptr<const PictureShards> OpenPictureShards(
     const std::string& folder, std::string_view part, bool labels_matter,
     int threads);
 
-}  // namespace sluice::resnet50
+}  // namespace sluice::shards
 
-#endif  // SLUICE_APPS_RESNET50_PICTURE_SHARDS_H_
+#endif  // SLUICE_APPS_SHARDS_PICTURE_SHARDS_H_

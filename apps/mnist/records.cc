@@ -1,0 +1,89 @@
+#include "apps/mnist/records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "io/files/file.h"
+#include "io/images/image.h"
+#include "io/records/image_records.h"
+
+namespace sluice::mnist {
+namespace {
+
+constexpr int64_t kSide = 28;
+
+bool IsDigit(const std::string& name) {
+  return name.size() == 1 && name[0] >= '0' && name[0] <= '9';
+}
+
+// Other names than those of digits say nothing of what a label is.
+shards::TrainedClasses ClassesOf(const std::string& folder) {
+  const auto names = ReadClassNames(folder).ValueOrThrow();
+  shards::TrainedClasses classes = {.count = kClasses};
+  if (!std::all_of(names.begin(), names.end(), IsDigit)) return classes;
+  for (int64_t i = 0; i < kClasses; ++i) {
+    classes.names.push_back(std::to_string(i));
+  }
+  return classes;
+}
+
+}  // namespace
+
+bool HasShards(const std::string& folder) {
+  auto names = FileSystem::Default().List(folder);
+  if (!names.ok()) return false;  // which is for who reads it to say
+  const ListedFolder listed = {.path = folder, .names = *std::move(names)};
+  if (!HasImageShards(listed, ShardKind::kRecords) &&
+      !HasImageShards(listed, ShardKind::kTars)) {
+    return false;
+  }
+  for (const std::string& name : listed.names) {
+    if (name.find("-ubyte") == std::string::npos) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' holds shards and '{}': keep one of them "
+                            "there",
+                            folder, name));
+  }
+  return true;
+}
+
+Result<Tensor> DecodeDigit(std::string_view bytes, const std::string& name) {
+  SLUICE_ASSIGN_OR_RETURN(const Tensor picture, DecodeImage(bytes, name));
+  if (picture.shape() != Shape{kSide, kSide, 3}) {
+    return InvalidArgument(fmt::format(
+        "'{}' has {} x {} pixels, wanted {} x "
+        "{}",
+        name, picture.shape()[1], picture.shape()[0], kSide, kSide));
+  }
+  Tensor digit(DType::kUInt8, {kSide, kSide, 1});
+  const uint8_t* pixel = picture.data<uint8_t>();
+  for (uint8_t& grey : digit.values<uint8_t>()) {
+    if (pixel[0] != pixel[1] || pixel[0] != pixel[2]) {
+      return InvalidArgument(
+          fmt::format("'{}' has colours, wanted grey", name));
+    }
+    grey = *pixel;
+    pixel += 3;
+  }
+  return digit;
+}
+
+RecordDigits::RecordDigits(const RunContext& run)
+    : shards_(run, run.data_dir, ClassesOf(run.data_dir)) {}
+
+Dataset RecordDigits::Numbers() const {
+  return datasets::RecordNumbers(shards_.size(), shards_.Identity());
+}
+
+void RecordDigits::Read(Example& example) const {
+  const int64_t number = example["record"].IntAt(0);
+  const shards::ShardPicture picture = shards_.Read(number);
+  const Result<Tensor> digit = DecodeDigit(picture.encoded, picture.name);
+  ThrowIfError(digit.status().WithContext(shards_.PlaceOf(number)));
+  example = {{"image", *digit}, {"label", Tensor::Scalar(picture.label)}};
+}
+
+}  // namespace sluice::mnist

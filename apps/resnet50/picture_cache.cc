@@ -1,0 +1,184 @@
+#include "apps/resnet50/picture_cache.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "io/files/schemes.h"
+#include "io/records/file_datasets.h"
+#include "models/cli/console.h"
+
+namespace sluice::resnet50 {
+namespace {
+
+constexpr char kMemory[] = "memory";
+constexpr char kBytes[] = "bytes", kImage[] = "image", kLabel[] = "label",
+               kName[] = "name";
+constexpr uint64_t kDefaultMemory = uint64_t{4} << 30;
+constexpr uint64_t kDefaultFolder = uint64_t{20} << 30;
+
+// "20G": bytes, or so many times 1024, 1024^2, ...
+uint64_t ParseLimit(const std::string& text) {
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  const std::string_view rest(read.ptr, end - read.ptr);
+  const size_t unit = rest.empty() ? 0 : std::string_view("KMGT").find(rest);
+  const unsigned shift =
+      rest.empty() ? 0 : 10 * (static_cast<unsigned>(unit) + 1);
+  if (read.ec != std::errc() || rest.size() > 1 ||
+      unit == std::string_view::npos || number == 0 ||
+      number > (uint64_t{1} << 50) >> shift) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--cache-limit: wanted bytes such as 500M, 20G or "
+                            "1T, up to 1024T, got '{}'",
+                            text));
+  }
+  return number << shift;
+}
+
+std::string ShownBytes(uint64_t bytes) {
+  for (const auto& [shift, unit] :
+       {std::pair(40, 'T'), {30, 'G'}, {20, 'M'}, {10, 'K'}}) {
+    if (bytes >> shift > 0 && bytes % (uint64_t{1} << shift) == 0) {
+      return fmt::format("{}{}", bytes >> shift, unit);
+    }
+  }
+  return fmt::format("{} bytes", bytes);
+}
+
+Tensor Bytes(std::string_view text) {
+  Tensor bytes(DType::kUInt8, {static_cast<int64_t>(text.size())});
+  if (!text.empty()) std::memcpy(bytes.raw(), text.data(), text.size());
+  return bytes;
+}
+
+// What all that decides what is made of a file's bytes is, in words. What is
+// decoded depends on the libraries that this version was built with.
+std::string KeyOf(PictureCache::Stage stage, const RunContext& run) {
+  if (stage == PictureCache::Stage::kBytes) return "encoded pictures 1";
+  return fmt::format("decoded pictures 1 {}{}", SLUICE_VERSION,
+                     DescribeSizing(run).insert(0, " "));
+}
+
+std::shared_ptr<PictureCache> Open(const RunContext& run, uint64_t max_bytes) {
+  const std::string& where = run.flag("cache");
+  const auto stage = run.flag("cache-stage") == kImage
+                         ? PictureCache::Stage::kImage
+                         : PictureCache::Stage::kBytes;
+  const bool memory = where == kMemory;
+  const auto kept =
+      std::make_shared<KeptExamples>(CacheOptions{.max_bytes = max_bytes,
+                                                  .folder = memory ? "" : where,
+                                                  .key = KeyOf(stage, run)});
+  const char* what = stage == PictureCache::Stage::kImage
+                         ? "decoded pictures"
+                         : "the bytes of pictures";
+  console::Note(
+      memory ? fmt::format("--cache: {} are kept in memory, up to {} in each "
+                           "process",
+                           what, ShownBytes(max_bytes))
+             : fmt::format("--cache: {} are kept in '{}', up to {}; {} are "
+                           "there",
+                           what, where, ShownBytes(max_bytes),
+                           console::WithThousands(kept->size())));
+  return std::make_shared<PictureCache>(kept, stage);
+}
+
+// What the flags say, checked.
+uint64_t LimitOf(const RunContext& run) {
+  const std::string& where = run.flag("cache");
+  const std::string& limit = run.flag("cache-limit");
+  if (where.empty() && !limit.empty()) {
+    throw Error(Code::kInvalidArgument, "--cache-limit is for --cache");
+  }
+  for (const std::string& path : {where, run.flag("data")}) {
+    if (where.empty() || SchemeOf(path).empty()) continue;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--cache: '{}' is on no local file system, which "
+                            "is wanted of the cache and, to know whether they "
+                            "have changed, of the pictures",
+                            path));
+  }
+  if (!limit.empty()) return ParseLimit(limit);
+  return where == kMemory ? kDefaultMemory : kDefaultFolder;
+}
+
+}  // namespace
+
+void PictureCache::Check(const RunContext& run) {
+  (void)LimitOf(run);
+}
+
+std::shared_ptr<PictureCache> PictureCache::Of(const RunContext& run) {
+  const std::string& where = run.flag("cache");
+  if (where.empty()) return nullptr;
+  const uint64_t max_bytes = LimitOf(run);
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<PictureCache>> known;
+  const std::lock_guard lock(mutex);
+  auto& cache =
+      known[fmt::format("{}\n{}\n{}\n{}", where, max_bytes,
+                        run.flag("cache-stage"), DescribeSizing(run))];
+  if (cache == nullptr) cache = Open(run, max_bytes);
+  return cache;
+}
+
+PictureCache::PictureCache(std::shared_ptr<KeptExamples> kept, Stage stage)
+    : kept_(std::move(kept)), stage_(stage) {}
+
+Example PictureCache::Read(const Source& source, const Sizing& sizing,
+                           const std::string& context) const {
+  const EncodedPicture picture = source.read();
+  Example example = {{kLabel, Tensor::Scalar(picture.label)},
+                     {kName, Bytes(picture.name)}};
+  if (stage_ == Stage::kBytes) {
+    example.Set(kBytes, Bytes(picture.bytes));
+    return example;
+  }
+  const Result<Tensor> image = sizing.Decode(picture.bytes, picture.name);
+  ThrowIfError(context.empty() ? image.status()
+                               : image.status().WithContext(context));
+  example.Set(kImage, *image);
+  return example;
+}
+
+SizedPicture PictureCache::Get(const Source& source, const Sizing& sizing,
+                               uint64_t key, const std::string& context) {
+  const Result<std::string> version = source.version();
+  std::optional<Example> example;
+  if (version.ok()) example = kept_->Find(source.name, *version);
+  if (!example) {
+    example = Read(source, sizing, context);
+    const bool unchanged = version.ok() && [&] {
+      const Result<std::string> after = source.version();
+      return after.ok() && *after == *version;
+    }();
+    if (unchanged) kept_->Add(source.name, *version, *example);
+  }
+  const Example& picture = *example;
+  const Result<Tensor> image =
+      stage_ == Stage::kImage
+          ? Result<Tensor>(sizing.Size(picture[kImage], key))
+          : sizing(BytesOf(picture[kBytes]),
+                   std::string(BytesOf(picture[kName])), key);
+  ThrowIfError(context.empty() ? image.status()
+                               : image.status().WithContext(context));
+  return {*image, picture[kLabel].IntAt(0)};
+}
+
+std::string FromRoot(const std::string& place) {
+  if (place.starts_with('/') || place.starts_with("'/")) return place;
+  std::error_code none;
+  return JoinPath(std::filesystem::current_path(none).string(), place);
+}
+
+}  // namespace sluice::resnet50

@@ -1,0 +1,175 @@
+#include "apps/shards/labelled_shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "apps/shards/label_offset.h"
+#include "io/files/file_version.h"
+#include "io/records/image_records.h"
+#include "models/cli/console.h"
+
+namespace sluice::shards {
+namespace {
+
+// Not silently the wrong part: one that lacks a shard is an error.
+std::string PartRead(const RunContext& run, const std::string& folder) {
+  if (run.training()) return "train";
+  if (HasPicturePart(folder, "validation")) return "validation";
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    console::Note(fmt::format(
+        "'{}' has no shards of \"validation\", so those of \"train\" are read",
+        folder));
+  });
+  return "train";
+}
+
+bool LabelsMatter(const RunContext& run) {
+  return run.mode != Mode::kPredict;
+}
+
+std::shared_ptr<const PictureShards> Open(const RunContext& run,
+                                          const std::string& folder,
+                                          const std::string& part) {
+  return OpenPictureShards(folder, part, LabelsMatter(run), run.input_threads);
+}
+
+LabelsOfPictures LabelsOf(const std::shared_ptr<const PictureShards>& shards) {
+  const auto label = [shards](int64_t number) { return shards->Label(number); };
+  const auto place = [shards](int64_t number) {
+    return shards->PlaceOf(number);
+  };
+  return {.size = shards->size(), .label = label, .place = place};
+}
+
+// What a training looks at where its own labels do not tell how they begin.
+LabelsOfPictures OtherLabels(const RunContext& run, const std::string& folder) {
+  if (!run.training() || !HasPicturePart(folder, "validation")) return {};
+  return LabelsOf(Open(run, folder, "validation"));
+}
+
+// Two classes of one name cannot be told apart by it.
+void RequireUnique(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice == names.end()) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("the shards number their classes otherwise than the "
+                          "training did, and '{}' is the name of two classes",
+                          *twice));
+}
+
+// By the number that a class has in the records: the number that it has in
+// training. Empty where these are the same.
+std::vector<int64_t> Renumbering(const std::vector<std::string>& records,
+                                 const std::vector<std::string>& training) {
+  if (records.empty() || training.empty() || records == training) return {};
+  RequireUnique(records);
+  RequireUnique(training);
+  std::vector<int64_t> numbers;
+  for (const std::string& name : records) {
+    const auto found = std::find(training.begin(), training.end(), name);
+    if (found == training.end()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("the shards have a class '{}', which is none of "
+                              "the {} that were trained",
+                              name, training.size()));
+    }
+    numbers.push_back(found - training.begin());
+  }
+  return numbers;
+}
+
+}  // namespace
+
+struct LabelledShards::State {
+  std::shared_ptr<const PictureShards> shards;
+  bool labels_matter;
+  int64_t classes;    // of the shards
+  std::string flags;  // for messages: LabelFlags
+  std::vector<int64_t> renumbering = {};
+  int64_t label_offset = 0;
+
+  // The class of a picture; `place` is for messages.
+  int64_t ClassOf(int64_t label, const std::string& place) const {
+    if (!labels_matter) return 0;
+    const int64_t number = label - label_offset;
+    if (number < 0 || number >= classes) {
+      throw Error(
+          Code::kOutOfRange,
+          fmt::format("{}: label {} is not in {}..{}, of {} classes; {}", place,
+                      label, label_offset, label_offset + classes - 1, classes,
+                      flags));
+    }
+    return renumbering.empty() ? number : renumbering[number];
+  }
+};
+
+LabelledShards::LabelledShards(const RunContext& run, const std::string& folder,
+                               const TrainedClasses& classes) {
+  State state = {.shards = Open(run, folder, PartRead(run, folder)),
+                 .labels_matter = LabelsMatter(run),
+                 .classes = classes.count,
+                 .flags = LabelFlags(run)};
+  if (state.labels_matter) {
+    state.renumbering =
+        Renumbering(ReadClassNames(folder).ValueOrThrow(), classes.names);
+    if (!state.renumbering.empty()) {
+      state.classes = static_cast<int64_t>(state.renumbering.size());
+    }
+    state.label_offset = LabelOffset(run, LabelsOf(state.shards), state.classes,
+                                     !state.renumbering.empty(),
+                                     [&] { return OtherLabels(run, folder); });
+  }
+  state_ = std::make_shared<const State>(std::move(state));
+}
+
+int64_t LabelledShards::size() const {
+  return state_->shards->size();
+}
+
+std::string LabelledShards::Identity() const {
+  return state_->shards->Identity().ValueOrThrow() +
+         DescribeLabelOffset(state_->label_offset);
+}
+
+std::string LabelledShards::PlaceOf(int64_t number) const {
+  return state_->shards->PlaceOf(number);
+}
+
+ShardPicture LabelledShards::Read(int64_t number) const {
+  ShardPicture picture = ReadAsIs(number);
+  picture.label = ClassOf(picture.label, number);
+  return picture;
+}
+
+ShardPicture LabelledShards::ReadAsIs(int64_t number) const {
+  return state_->shards->Read(number).ValueOrThrow();
+}
+
+int64_t LabelledShards::ClassOf(int64_t label, int64_t number) const {
+  return state_->ClassOf(label, PlaceOf(number));
+}
+
+Result<std::string> LabelledShards::Version() const {
+  SLUICE_ASSIGN_OR_RETURN(std::string version, state_->shards->Identity());
+  for (const std::string& path : state_->shards->paths()) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string of_file, FileVersion(path));
+    version += "\n" + of_file;
+  }
+  return version;
+}
+
+std::string ShardsEvaluatedOn(const RunContext& run,
+                              const std::string& folder) {
+  if (PartRead(run, folder) != "train") return "test";
+  const std::string pictures =
+      Open(run, folder, "train")->Identity().ValueOrThrow();
+  const bool known = run.trained_on.find(pictures) != std::string::npos;
+  return known ? "training" : "test";
+}
+
+}  // namespace sluice::shards

@@ -1,0 +1,60 @@
+// The pictures of shards with the classes that they are of, as a training, an
+// evaluation or predictions read them.
+#ifndef SLUICE_APPS_SHARDS_LABELLED_SHARDS_H_
+#define SLUICE_APPS_SHARDS_LABELLED_SHARDS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/shards/picture_shards.h"
+#include "models/run_context.h"
+
+namespace sluice::shards {
+
+// The classes of a training.
+struct TrainedClasses {
+  int64_t count = 0;
+  // Shards that have names of their own number their classes otherwise, if
+  // these are in another order; empty: the numbers count.
+  std::vector<std::string> names = {};
+};
+
+// What run.mode reads of a folder's shards: "train", else "validation" (or
+// "val", "test"), else "train", which an evaluation then is of and which is
+// said. Nothing here throws but Error. Copies share what is open; thread-safe.
+class LabelledShards {
+ public:
+  // Labels are of no matter for predictions, else the flag --label-offset is
+  // asked (LabelOffset).
+  LabelledShards(const RunContext& run, const std::string& folder,
+                 const TrainedClasses& classes);
+
+  int64_t size() const;
+  // Tells sets of pictures and their labels apart.
+  std::string Identity() const;
+  // For messages: the file, and where in it.
+  std::string PlaceOf(int64_t number) const;
+  // Of the numbers 0 to before size(); its label is the class, 0 for
+  // predictions. Throws Error, naming the place, for what cannot be read and
+  // for a label that is none of the classes.
+  ShardPicture Read(int64_t number) const;
+  // The same in two steps: first with the label that it has there.
+  ShardPicture ReadAsIs(int64_t number) const;
+  int64_t ClassOf(int64_t label, int64_t number) const;
+  // Another one once the shards have changed (FileVersion, whose errors it
+  // has).
+  Result<std::string> Version() const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+// What an evaluation of a folder's shards is of: "test" or "training".
+std::string ShardsEvaluatedOn(const RunContext& run, const std::string& folder);
+
+}  // namespace sluice::shards
+
+#endif  // SLUICE_APPS_SHARDS_LABELLED_SHARDS_H_

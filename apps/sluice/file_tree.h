@@ -1,0 +1,44 @@
+// What is in a folder and the folders in it, of any file system.
+#ifndef SLUICE_APPS_SLUICE_FILE_TREE_H_
+#define SLUICE_APPS_SLUICE_FILE_TREE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/sluice/data_faults.h"
+#include "engine/status.h"
+
+namespace sluice::tool {
+
+enum class PathKind : uint8_t { kNone, kFile, kFolder };
+
+// What there is at a path: links are followed, and what is neither file nor
+// folder, such as a pipe, counts as a file, whose reader says so. An object
+// store has a folder where there are objects in it; where an object has the
+// same name, that counts unless it is empty. Errors as the file system says.
+Result<PathKind> KindOf(const std::string& path);
+
+struct FileTree {
+  // Paths from the root on, sorted; "" is the root itself, which is the only
+  // one where it is a file.
+  std::vector<std::string> files, folders;
+};
+
+// Lists a file or a folder, on `threads` threads; links to folders are
+// followed. What is in it and cannot be listed is a fault: a folder that cannot
+// be read, a link that leads back to a folder that it is in, a name that no
+// folder has room for ("", ".", ".." or one with a slash, of an object).
+// Throws Error, kNotFound, where there is no such root.
+FileTree ListTree(const std::string& root, int threads, Faults& faults);
+
+// The path of a file of the tree.
+std::string PathBelow(const std::string& root, std::string_view relative);
+
+// Whether a path is the folder or in it, whether they are there or not.
+bool IsInside(const std::string& path, const std::string& folder);
+
+}  // namespace sluice::tool
+
+#endif  // SLUICE_APPS_SLUICE_FILE_TREE_H_

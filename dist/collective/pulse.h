@@ -1,0 +1,37 @@
+// The sign of life of a process whose threads are busy with something else.
+#ifndef SLUICE_DIST_COLLECTIVE_PULSE_H_
+#define SLUICE_DIST_COLLECTIVE_PULSE_H_
+
+#include <array>
+#include <thread>
+
+#include "dist/net/socket.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice::dist {
+
+// Sends a byte into two sockets four times a second, from a thread of its own,
+// from construction to destruction. A peer that does not read them, or is gone,
+// disturbs nothing. A process that is stopped sends none.
+class Pulse {
+ public:
+  // Who has them must keep them open as long; nothing else is sent through
+  // them. They may be received from meanwhile.
+  Pulse(const Socket& a, const Socket& b);
+  Pulse(const Pulse&) = delete;
+  Pulse& operator=(const Pulse&) = delete;
+  ~Pulse();
+
+ private:
+  void Beat();
+
+  const std::array<int, 2> sockets_;
+  Mutex mutex_;
+  CondVar ends_;
+  bool ended_ GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_PULSE_H_

@@ -1,0 +1,87 @@
+// Datasets of the rows of tables in CSV files (io/files/csv.h).
+#ifndef SLUICE_IO_RECORDS_CSV_DATASET_H_
+#define SLUICE_IO_RECORDS_CSV_DATASET_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/dtype.h"
+#include "engine/number.h"
+#include "engine/visibility.h"
+#include "io/pipeline/dataset.h"
+#include "io/records/file_datasets.h"
+
+namespace SLUICE_PUBLIC sluice {
+
+// A column of a table, and what its values become: a number, or, where that is
+// said, the number of a word or text.
+struct CsvColumn {
+  std::string name;
+  // Of the numbers, which are read exactly, blanks around them left out:
+  // float32, float64 (decimal, also with an exponent; inf and nan), an integer
+  // type, or bool (0, 1, true, false).
+  DType dtype = DType::kFloat32;
+  // What stands for a value that is missing; without it that is an error.
+  std::optional<Number> missing = std::nullopt;
+  // Each value is one of these words: it becomes int64, the word's place in the
+  // list. `missing` may be such a place.
+  std::vector<std::string> words = {};
+  // The values are text: uint8 [length], and never missing.
+  bool text = false;
+};
+
+struct CsvOptions {
+  // What is read of the files; other columns are passed over.
+  std::vector<CsvColumn> columns = {};
+  // If it is not 0, columns that are not in `columns` are read, too, as what
+  // the first so many rows of the first file have: int64 where all are such
+  // numbers, else float32, or float64 where that can hold one of them that
+  // float32 cannot, else text. Missing values say nothing.
+  int64_t infer_rows = 0;
+  // The column whose values are the example's "label"; as `columns` say, or
+  // else int64. Empty: none.
+  std::string label = {};
+  // The names of the columns of files that do not begin with a row of them.
+  std::vector<std::string> header = {};
+  // Values that are missing ones, blanks around them left out.
+  std::vector<std::string> missing = {""};
+  // Between values. By default a tab in files called .tsv, .tab or the same
+  // with .gz, else a comma.
+  std::optional<char> separator = std::nullopt;
+  // In which order files are read.
+  FileOptions files = {};
+  // What reorders the rows before their values are read, such as Shuffle and
+  // Repeat: needed where bad rows may be passed over, behind which that cannot
+  // be done.
+  std::function<Dataset(const Dataset& rows)> order = nullptr;
+  // How values are read: on how many threads, and whether rows may be passed
+  // over that have too many or too few values or values that are none.
+  MapOptions values = {};
+};
+
+namespace datasets {
+
+// The rows of tables, plain or compressed by gzip, as the tensors that the
+// columns' names say, each of shape [] unless it is text. Files are read in
+// rows, and hold a header of the same names in the same order each. A row is
+// held in memory as a whole; one of more than 64 MiB is an error.
+//
+// Throws Error where a file is not there, kDataLoss where the first file's
+// header is malformed, empty or has a name twice, kInvalidArgument where a
+// column is asked for that it does not have, or options contradict each other.
+// An iterator returns kNotFound, kUnavailable and kDataLoss naming the file,
+// the line, the row (from 1, without the header) and the column where a value
+// is missing or none, and where a row has more or fewer values than the header.
+// What is malformed in quotes ends a file: nobody knows where the next row
+// begins. How many rows there are is not known before they have been read, but
+// by Dataset::ExpectSize. Positions are restored with files of the same names,
+// without their folders, sizes and first 64 KiB.
+Dataset Csv(const std::vector<std::string>& paths, CsvOptions options = {});
+
+}  // namespace datasets
+}  // namespace sluice
+
+#endif  // SLUICE_IO_RECORDS_CSV_DATASET_H_

@@ -1,0 +1,65 @@
+// What the rows of tables in CSV files become. Internal to io.
+#ifndef SLUICE_IO_RECORDS_CSV_TABLE_H_
+#define SLUICE_IO_RECORDS_CSV_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/tensor.h"
+#include "io/example.h"
+#include "io/records/csv_dataset.h"
+
+namespace sluice {
+
+using CsvValues = std::span<const std::string_view>;  // of a row
+
+// The columns of a table. Thread-safe, but for Infer.
+class CsvTable {
+ public:
+  // `place` is of the header, for messages. Throws Error as datasets::Csv does.
+  CsvTable(std::vector<std::string> header, const CsvOptions& options,
+           const std::string& place);
+
+  // For some rows, one after the other, before Read: chooses what columns are
+  // of which nothing is said. Throws Error for a row of another length.
+  void Infer(CsvValues row, const std::string& place);
+  // After these; throws Error where they said nothing of a column.
+  void EndInfer(const std::string& path);
+
+  // Throws Error(kDataLoss); `place` is of the row, for messages.
+  Example Read(CsvValues row, const std::string& place) const;
+
+ private:
+  // Each can hold what those before it can; of inferred columns.
+  enum class Seen : uint8_t { kNothing, kInt64, kFloat32, kFloat64, kText };
+  struct Column {
+    size_t at = 0;        // in a row
+    std::string feature;  // the tensor's name
+    CsvColumn as = {};    // what its values are
+    Tensor missing = {};  // where `as` has it
+    std::map<std::string, int64_t, std::less<>> words = {};
+    bool inferred = false;
+    Seen seen = Seen::kNothing;
+  };
+
+  void Add(size_t at, const CsvColumn& as, bool inferred);
+  bool IsMissing(std::string_view value) const;
+  void CheckLength(CsvValues row, const std::string& place) const;
+  Tensor Value(const Column& column, std::string_view value) const;
+
+  const std::vector<std::string> header_;
+  const std::string label_;
+  const std::set<std::string, std::less<>> missing_;
+  std::vector<Column> columns_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_RECORDS_CSV_TABLE_H_

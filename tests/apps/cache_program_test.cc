@@ -1,0 +1,113 @@
+// resnet50 --cache: wherever and by whomever pictures are kept, training gives
+// the bits that it gives without.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/cached_pictures.h"
+
+#if SLUICE_HAVE_PNG
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::CachedPictures;
+using testing::CheckResNet50Error;
+using testing::Contains;
+using testing::Process;
+using testing::RunResNet50;
+using testing::SameTensors;
+using Strings = std::vector<std::string>;
+using Tensors = std::vector<NamedTensor>;
+
+const std::string kResNet50 = SLUICE_BIN_DIR "/resnet50";
+
+TEST_CASE("in memory and in a folder, of either stage, filled and full") {
+  CachedPictures pictures;
+  const Tensors plain = pictures.Train({});
+  std::string err;
+  for (const std::string stage : {"bytes", "image"}) {
+    CAPTURE(stage);
+    CHECK(SameTensors(
+        plain,
+        pictures.Train({"--cache", "memory", "--cache-stage", stage}, &err)));
+    CHECK(Contains(err, "are kept in memory, up to 4G in each process"));
+    CHECK(SameTensors(plain, pictures.Train(pictures.Cached(stage), &err)));
+    CHECK(Contains(err, fmt::format("are kept in '{}', up to 20G; 0 are there",
+                                    pictures.cache)));
+    const uint64_t bytes = pictures.CacheBytes();
+    CHECK(bytes > 0);
+    // Training pictures and those of the evaluations, each once.
+    CHECK(SameTensors(plain, pictures.Train(pictures.Cached(stage), &err)));
+    CHECK(Contains(err, "up to 20G; 32 are there"));
+    CHECK(pictures.CacheBytes() == bytes);
+    fs::remove_all(pictures.cache);
+  }
+}
+
+TEST_CASE("a process killed while it fills, then two at once") {
+  CachedPictures pictures;
+  const Tensors plain = pictures.Train({});
+  {
+    const Process process(kResNet50,
+                          pictures.Arguments(pictures.Cached(), "1000000"));
+    for (int i = 0; i < 3000 && pictures.CacheBytes() == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    process.Kill(SIGKILL);
+    CHECK(process.Wait() == -SIGKILL);
+    REQUIRE(pictures.CacheBytes() > 0);
+  }
+  std::vector<std::unique_ptr<Process>> processes;
+  std::vector<int> runs;
+  for (int i = 0; i < 2; ++i) {
+    processes.push_back(std::make_unique<Process>(
+        kResNet50, pictures.Arguments(pictures.Cached())));
+    runs.push_back(pictures.runs);
+  }
+  for (const auto& process : processes) {
+    CHECK(process->Wait() == 0);
+    CHECK(process->err().find(" 0 are there") == std::string::npos);
+  }
+  for (const int run : runs) CHECK(SameTensors(plain, pictures.Trained(run)));
+}
+
+TEST_CASE("no room, and no folder: it is said, and nothing else is changed") {
+  CachedPictures pictures;
+  const Tensors plain = pictures.Train({});
+  std::string err;
+  for (const std::string& where : {pictures.cache, std::string("memory")}) {
+    CHECK(SameTensors(
+        plain, pictures.Train({"--cache", where, "--cache-limit", "9K",
+                               "--cache-stage", "image", "--log-every", "1"},
+                              &err)));
+    CHECK(Contains(err, "no more examples are kept in "));
+    CHECK(Contains(err, "the limit of 9216 bytes is reached"));
+  }
+  CHECK(pictures.CacheBytes() <= 9216);
+  CHECK(SameTensors(
+      plain,
+      pictures.Train({"--cache", "/proc/none", "--log-every", "1"}, &err)));
+  CHECK(Contains(err, "no more examples are kept in '/proc/none': "));
+  const auto refused = [&](const Strings& more, const std::string& part) {
+    CheckResNet50Error(RunResNet50(pictures.Arguments(more)), 2, part);
+  };
+  refused({"--cache", "memory", "--cache-limit", "0"}, "--cache-limit: wanted");
+  refused({"--cache", "memory", "--cache-limit", "2X"},
+          "wanted bytes such as 500M, 20G or 1T, up to 1024T, got '2X'");
+  refused({"--cache-limit", "1G"}, "--cache-limit is for --cache");
+  refused({"--cache", "s3://bucket/cache"}, "is on no local file system");
+  CheckResNet50Error(RunResNet50({"train", "--cache", "memory"}), 2,
+                     "--cache is for --data with a folder");
+}
+
+}  // namespace
+}  // namespace sluice
+#endif

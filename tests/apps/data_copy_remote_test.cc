@@ -1,0 +1,178 @@
+// `sluice data copy` to an object store and back: the store is in this process,
+// the tool finds it by its environment.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "tests/support/data_program.h"
+#include "tests/support/object_store.h"
+#include "tests/support/random_bytes.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using testing::Contains;
+using testing::DataObject;
+using testing::ObjectStore;
+using testing::Outcome;
+using testing::Process;
+using testing::RunData;
+using testing::TemporaryFolder;
+using testing::TextOf;
+using testing::WriteFile;
+
+// While it lives, programs use the store for s3://.
+class StoreSettings {
+ public:
+  explicit StoreSettings(const ObjectStore& store) {
+    const auto environment = store.environment();
+    for (const char* name : kNames) {
+      setenv(name, environment(name).value_or("").c_str(), 1);
+    }
+  }
+  ~StoreSettings() {
+    for (const char* name : kNames) unsetenv(name);
+  }
+  StoreSettings(const StoreSettings&) = delete;
+  StoreSettings& operator=(const StoreSettings&) = delete;
+
+ private:
+  static constexpr const char* kNames[] = {
+      "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+      "AWS_REGION", "AWS_ENDPOINT_URL_S3"};
+};
+
+// Whether the tool was built with what s3:// takes.
+bool KnowsStores() {
+  const Json libraries = testing::LastObject(
+      testing::RunProgram(testing::kTool, {"doctor", "--json"})
+          .out)["libraries"];
+  const bool all = libraries.value("crypto", "") == "present" &&
+                   libraries.value("curl", "") == "present" &&
+                   libraries.value("expat", "") == "present";
+  if (!all) MESSAGE("skipped: this build has no s3://");
+  return all;
+}
+
+// Bytes by path, of files alone.
+using Files = std::map<std::string, std::string>;
+Files FilesIn(const std::string& folder) {
+  Files files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_directory()) continue;
+    files[entry.path().lexically_relative(folder)] = TextOf(entry.path());
+  }
+  return files;
+}
+
+Files WriteFiles(const std::string& folder, int n, std::mt19937& random) {
+  const char* const folders[] = {"", "a/", "a/b c/", "%41+d/"};
+  for (int i = 0; i < n; ++i) {
+    const size_t sizes[] = {0, 1, 5000, random() % 100'000};
+    WriteFile(fmt::format("{}/{}{:03}", folder, folders[random() % 4], i),
+              testing::RandomBytes(random, sizes[random() % 4]));
+  }
+  return FilesIn(folder);
+}
+
+TEST_CASE("a folder comes back from an object store as it went there") {
+  if (!KnowsStores()) return;
+  std::mt19937 random(1);
+  ObjectStore store;
+  const StoreSettings settings(store);
+  store.SetPage(7);
+  const TemporaryFolder folder;
+  const Files want = WriteFiles(folder / "in", 40, random);
+  const auto n = static_cast<int64_t>(want.size());
+  const std::string there = "s3://b/some/where";
+  Json copied =
+      DataObject({"copy", folder / "in", there, "--threads", "3", "--check"});
+  CHECK(copied["copied"] == n);
+  for (const auto& [name, bytes] : want) {
+    REQUIRE(store.Has("some/where/" + name));
+    CHECK((store.Get("some/where/" + name).bytes == bytes));
+  }
+  CHECK(DataObject({"copy", folder / "in", there})["there"] == n);
+  copied = DataObject({"copy", there + "/", folder / "back", "--threads", "3"});
+  CHECK(copied["copied"] == n);
+  CHECK((FilesIn(folder / "back") == want));
+  CHECK(DataObject({"copy", there, folder / "back", "--check"})["there"] == n);
+  // To another place there, and a single file.
+  CHECK(DataObject({"copy", there, "s3://b/else"})["copied"] == n);
+  const auto& [name, bytes] = *want.rbegin();
+  REQUIRE(RunData({"copy", "s3://b/else/" + name, folder / "one"}).code == 0);
+  CHECK((TextOf(folder / "one") == bytes));
+  REQUIRE(RunData({"copy", folder / "one", "s3://b/new/"}).code == 0);
+  CHECK((store.Get("new/one").bytes == bytes));
+  for (const char* inside : {"s3://b/some/where/x", "s3://b/some", "s3://b"}) {
+    testing::CheckDataError({"copy", there, inside}, 1, "one is in the other");
+  }
+  testing::CheckDataError({"copy", "s3://b/none", folder / "x"}, 1,
+                          "'s3://b/none': no such file or folder");
+  store.SetPrivate(true);
+  testing::CheckDataError({"copy", folder / "in", there}, 1, "s3://b/some");
+}
+
+TEST_CASE("a name that leads out of the folder is none") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  store.Put("data/good", "1");
+  store.Put("data/../../out", "2");
+  store.Put("data/./x", "3");
+  store.Put("data/empty", "");  // where others are in it, no file
+  store.Put("data/empty/y", "4");
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      RunData({"copy", "s3://b/data", folder / "deep/deeper/to"});
+  CHECK(outcome.code == 1);
+  CHECK(Contains(outcome.err, "'..' can be no name"));
+  CHECK(Contains(outcome.err, "'.' can be no name"));
+  CHECK(FilesIn(folder.path()) ==
+        Files{{"deep/deeper/to/good", "1"}, {"deep/deeper/to/empty/y", "4"}});
+}
+
+TEST_CASE("a run that is killed leaves whole objects, the next one the rest") {
+  if (!KnowsStores()) return;
+  std::mt19937 random(2);
+  ObjectStore store;
+  const StoreSettings settings(store);
+  const TemporaryFolder folder;
+  const Files want = WriteFiles(folder / "in", 60, random);
+  const auto runs = [](const Process& process) {
+    siginfo_t info{};
+    waitid(P_PID, process.pid(), &info, WEXITED | WNOHANG | WNOWAIT);
+    return info.si_pid == 0;
+  };
+  int in_the_middle = 0;
+  for (const int at : {1, 15, 30}) {
+    store.ResetCounts();
+    const Process process(testing::kTool, {"data", "copy", folder / "in",
+                                           "s3://b/x", "--threads", "2"});
+    while (store.Count("PUT") < at && runs(process)) {
+    }
+    process.Kill(SIGKILL);
+    if (process.Wait() == -SIGKILL) ++in_the_middle;
+    for (const auto& [name, bytes] : want) {
+      if (!store.Has("x/" + name)) continue;
+      CHECK((store.Get("x/" + name).bytes == bytes));
+    }
+  }
+  CHECK(in_the_middle >= 1);
+  REQUIRE(RunData({"copy", folder / "in", "s3://b/x"}).code == 0);
+  for (const auto& [name, bytes] : want) {
+    REQUIRE(store.Has("x/" + name));
+    CHECK((store.Get("x/" + name).bytes == bytes));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

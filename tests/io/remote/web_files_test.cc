@@ -1,0 +1,207 @@
+// https:// and http:// for reading.
+#ifdef SLUICE_HAVE_CURL
+#include "io/remote/web_files.h"
+
+#include <doctest/doctest.h>
+
+#include <mutex>
+
+#include "io/remote/curl_client.h"
+#include "tests/support/error_text.h"
+#include "tests/support/http_server.h"
+#include "tests/support/slept_clock.h"
+
+namespace sluice::remote {
+namespace {
+
+using testing::Contains;
+using testing::HttpServer;
+using testing::ServedAnswer;
+using testing::ServedRequest;
+
+// A page of "0123...", with what servers of files do and leave.
+struct Page {
+  bool ranges = true;
+  bool length = true;  // says how long a whole body is
+  std::string etag = "\"e\"";
+  std::string modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+  std::string body;
+  ServedRequest last;  // what was asked
+
+  ServedAnswer operator()(const ServedRequest& request) {
+    last = request;
+    if (request.target.starts_with("/missing")) return {.status = 404};
+    if (request.target.starts_with("/moved")) {
+      return {.status = 302, .headers = {{"Location", "/page?secret=1"}}};
+    }
+    if (request.method != "GET") return {.status = 403};
+    ServedAnswer answer{.body = body, .no_length = !length};
+    if (!etag.empty()) answer.headers["ETag"] = etag;
+    if (!modified.empty()) answer.headers["Last-Modified"] = modified;
+    const std::string range = request.Header("range");
+    if (!ranges || range.empty()) return answer;
+    const size_t dash = range.find('-');
+    const size_t first = std::stoul(range.substr(6, dash - 6));
+    if (first >= body.size()) {
+      return {.status = 416,
+              .headers = {
+                  {"Content-Range", fmt::format("bytes */{}", body.size())}}};
+    }
+    const std::string end = range.substr(dash + 1);
+    const size_t last_byte =
+        std::min(end.empty() ? SIZE_MAX : std::stoul(end), body.size() - 1);
+    answer.status = 206;
+    answer.body = body.substr(first, last_byte - first + 1);
+    answer.headers["Content-Range"] =
+        fmt::format("bytes {}-{}/{}", first, last_byte, body.size());
+    return answer;
+  }
+};
+
+struct Fixture {
+  explicit Fixture(size_t size) {
+    for (size_t i = 0; i < size; ++i) {
+      body += static_cast<char>('0' + i % 10);
+    }
+    Change([&](Page& fresh) { fresh.body = body; });
+  }
+  std::string Url(const std::string& rest = "/page?secret=hush") const {
+    return server.url() + rest;
+  }
+  // With the page, which the server's threads use too.
+  template <typename Fn>
+  void Change(Fn fn) {
+    const std::lock_guard lock(mutex);
+    fn(page);
+  }
+  ServedRequest Last() {
+    const std::lock_guard lock(mutex);
+    return page.last;
+  }
+  std::mutex mutex;
+  Page page;
+  std::string body;  // the page's at first
+  HttpServer server{[this](const ServedRequest& r) {
+    const std::lock_guard lock(mutex);
+    return page(r);
+  }};
+  std::unique_ptr<HttpClient> client = MakeCurlClient().ValueOrThrow();
+  testing::SleptClock clock;
+  WebFiles files{*client,
+                 clock,
+                 {},
+                 {.head = 100, .block = 200, .blocks_ahead = 2, .part = 300}};
+};
+
+TEST_CASE("web: pages are read whole and in part") {
+  for (const size_t size : {0, 1, 99, 100, 101, 300, 301, 5000}) {
+    CAPTURE(size);
+    Fixture f(size);
+    CHECK(*f.files.Read(f.Url()) == f.body);
+    CHECK(*f.files.Size(f.Url()) == size);
+    CHECK(f.files.Exists(f.Url()));
+    CHECK(*f.files.ReadPrefix(f.Url(), 50) == f.body.substr(0, 50));
+    const auto file = *f.files.OpenRead(f.Url());
+    CHECK(file->size() == size);
+    std::string bytes(size + 3, '?');
+    for (size_t at = 0; at < size; at += 70) {
+      const size_t got = *file->ReadAt(at, bytes.data(), 90);
+      CHECK(bytes.substr(0, got) == f.body.substr(at, 90));
+    }
+    CHECK(f.Last().target == "/page?secret=hush");
+  }
+}
+
+TEST_CASE("web: redirections are followed") {
+  Fixture f(1000);
+  CHECK(*f.files.Read(f.Url("/moved")) == f.body);
+}
+
+TEST_CASE("web: a server without ranges gives whole files alone") {
+  for (const bool length : {true, false}) {
+    for (const size_t size : {0, 60, 100, 101, 5000}) {
+      CAPTURE(size);
+      Fixture f(size);
+      f.Change([&](Page& page) {
+        page.ranges = false;
+        page.length = length;
+      });
+      CHECK(*f.files.Read(f.Url()) == f.body);
+      CHECK(*f.files.ReadPrefix(f.Url(), 50) == f.body.substr(0, 50));
+      const auto file = f.files.OpenRead(f.Url());
+      if (size <= 100) {
+        REQUIRE(file.ok());
+        CHECK((*file)->size() == size);
+      } else {
+        CHECK(file.status().code() == Code::kUnimplemented);
+        CHECK(Contains(file.status().message(), "ranges"));
+      }
+    }
+  }
+}
+
+TEST_CASE("web: a page that changes while it is read is an error") {
+  for (const bool with_etag : {true, false}) {
+    Fixture f(2000);
+    if (!with_etag) f.Change([](Page& page) { page.etag.clear(); });
+    const auto file = *f.files.OpenRead(f.Url());
+    std::string out(10, '?');
+    CHECK(*file->ReadAt(500, out.data(), 10) == 10);
+    CHECK(f.Last().headers.contains("if-match") == with_etag);
+    CHECK(f.Last().headers.contains("if-unmodified-since") == !with_etag);
+    if (with_etag) f.Change([](Page& page) { page.etag = "\"f\""; });
+    if (!with_etag)
+      f.Change(
+          [](Page& page) { page.modified = "Sun, 06 Nov 1994 08:49:38 GMT"; });
+    CHECK(file->ReadAt(1500, out.data(), 10).status().code() ==
+          Code::kUnavailable);
+  }
+  // By its size alone; and a weak ETag is compared, not sent.
+  Fixture f(2000);
+  f.Change([](Page& page) {
+    page.etag.clear();
+    page.modified.clear();
+  });
+  const auto file = *f.files.OpenRead(f.Url());
+  f.Change([](Page& page) { page.body += "x"; });
+  std::string out(10, '?');
+  CHECK(!file->ReadAt(1500, out.data(), 10).ok());
+  f.Change([](Page& page) { page.etag = "W/\"e\""; });
+  const auto weak = *f.files.OpenRead(f.Url());
+  CHECK(weak->ReadAt(1500, out.data(), 10).ok());
+  CHECK(!f.Last().headers.contains("if-match"));
+  f.Change([](Page& page) { page.etag = "W/\"f\""; });
+  CHECK(!weak->ReadAt(900, out.data(), 10).ok());
+}
+
+TEST_CASE("web: errors show neither queries nor what else is secret") {
+  Fixture f(10);
+  const std::string missing = f.Url("/missing?X-Amz-Signature=hush");
+  std::vector<Status> errors = {f.files.Read(missing).status(),
+                                f.files.OpenRead(missing).status(),
+                                f.files.Size(missing).status()};
+  for (const Status& error : errors) CHECK(error.code() == Code::kNotFound);
+  CHECK(!f.files.Exists(missing));
+  errors.push_back(f.files.Create(missing).status());
+  errors.push_back(f.files.OpenAppend(missing).status());
+  errors.push_back(f.files.WriteAtomically(missing, "x"));
+  errors.push_back(f.files.Rename(missing, missing));
+  errors.push_back(f.files.Remove(missing));
+  errors.push_back(f.files.MakeDirectories(missing));
+  errors.push_back(f.files.Lock(missing, "").status());
+  for (size_t i = 3; i < errors.size(); ++i) {
+    CHECK(errors[i].code() == Code::kUnavailable);
+  }
+  errors.push_back(f.files.List(missing).status());
+  CHECK(errors.back().code() == Code::kUnimplemented);
+  errors.push_back(f.files.Read("http://user:hush@127.0.0.1/").status());
+  CHECK(errors.back().code() == Code::kInvalidArgument);
+  for (const Status& error : errors) {
+    CHECK(Contains(error.message(), "http://127.0.0.1"));
+    CHECK(error.message().find("hush") == std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::remote
+#endif

@@ -1,0 +1,247 @@
+// Epochs that end where the input does, since nobody knows how large it is:
+// against the same training on an input that says it.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/checkpoints/checkpoint.h"
+#include "models/train/hooks.h"
+#include "models/train/rate_finder.h"
+#include "models/train/trainer.h"
+#include "tests/support/error_text.h"
+#include "tests/support/toy_training.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
+using testing::kPoints;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::ToySpec;
+
+// The points, numbered, shuffled; kept of these are `kept`; with noise. Where
+// it is `counted` it says how many these are, and repeats.
+TrainerSpec Spec(int64_t kept, bool counted) {
+  TrainerSpec spec = ToySpec();
+  spec.optimizer = [](const RunContext& run) {
+    return optimizers::Momentum(Schedule("0.05", run), 0.9);
+  };
+  spec.input = [kept, counted](const RunContext& run) {
+    Dataset points = datasets::FromFunction(kPoints, [](int64_t i) {
+      Tensor x(DType::kFloat32, {3});
+      for (int64_t j = 0; j < 3; ++j) {
+        x.data<float>()[j] = (i % 3 == j ? 1.0f : 0.0f) +
+                             0.01f * static_cast<float>((i * (j + 3)) % 60);
+      }
+      return Example{{"x", x},
+                     {"label", Tensor::Scalar<int64_t>(i % 3)},
+                     {"number", Tensor::Scalar(i)}};
+    });
+    if (!run.training()) {
+      return points
+          .Map([](Example& e) {
+            e = {{"x", e["x"]}, {"label", e["label"]}};
+          })
+          .Batch(run.batch_size);
+    }
+    points = points.Shuffle(50, run.seed)
+                 .Filter([kept](const Example& e) {
+                   return e["number"].IntAt(0) < kept;
+                 })
+                 .MapRandom(run.seed, [](Example& e, uint64_t key) {
+                   Tensor x = e["x"].Clone();
+                   x.data<float>()[0] += 0.001f * static_cast<float>(key % 100);
+                   e = {{"x", x}, {"label", e["label"]}};
+                 });
+    if (counted) points = points.ExpectSize(kept).Repeat();
+    return points.Batch(run.batch_size).Prefetch(2);
+  };
+  return spec;
+}
+
+class Evaluations : public Hook {
+ public:
+  explicit Evaluations(std::vector<int64_t>* steps) : steps_(steps) {}
+  void AfterEvaluation(TrainingRun& run,
+                       const Evaluation& evaluation) override {
+    CHECK(evaluation.step == run.step());
+    steps_->push_back(evaluation.step);
+  }
+
+ private:
+  std::vector<int64_t>* steps_;
+};
+
+// Ends the process, as far as a test can.
+class Crash : public Hook {
+ public:
+  explicit Crash(int64_t step) : step_(step) {}
+  void AfterStep(TrainingRun& run) override {
+    if (run.step() == step_) throw Error(Code::kInternal, "crash");
+  }
+
+ private:
+  int64_t step_;
+};
+
+// The state that a folder's newest checkpoint has.
+Checkpoint Newest(const std::string& folder) {
+  const auto saved = CheckpointManager::ForReading(folder);
+  const std::vector<int64_t> steps = saved.Steps().ValueOrThrow();
+  REQUIRE_FALSE(steps.empty());
+  return ReadCheckpoint(saved.PathOf(steps.back())).ValueOrThrow();
+}
+
+bool SameTensors(const Checkpoint& a, const Checkpoint& b) {
+  if (a.tensors.size() != b.tensors.size()) return false;
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    if (a.tensors[i].name != b.tensors[i].name) return false;
+    if (!a.tensors[i].tensor.BitEqual(b.tensors[i].tensor)) return false;
+  }
+  return true;
+}
+
+TrainingOptions Into(const std::string& folder, double evaluate_every = 1) {
+  TrainingOptions options;
+  options.log_dir = folder;
+  options.evaluate_every = evaluate_every;
+  options.session.deterministic = true;
+  options.save_every = {.steps = 0, .seconds = 0};
+  return options;
+}
+
+TEST_CASE("each end of the input ends an epoch") {
+  TemporaryFolder folder;
+  for (const double every : {1.0, 2.0, 0.0, 0.5}) {
+    CAPTURE(every);
+    const std::string text = std::to_string(every);
+    std::vector<int64_t> evaluations, counted_evaluations;
+    Trainer counted(Spec(200, true), ToyRun(3),
+                    Into(folder / ("counted" + text), every));
+    counted.AddHook(std::make_unique<Evaluations>(&counted_evaluations));
+    CHECK(counted.Train().steps == 24);
+    Trainer trainer(Spec(200, false), ToyRun(3),
+                    Into(folder / ("ends" + text), every));
+    trainer.AddHook(std::make_unique<Evaluations>(&evaluations));
+    const TrainingResult result = trainer.Train();
+    CHECK(result.steps == 24);
+    CHECK(result.stop_reason.empty());
+    REQUIRE(result.evaluation.has_value());
+    CHECK(result.evaluation->step == 24);
+    CHECK(SameTensors(Newest(folder / ("counted" + text)),
+                      Newest(folder / ("ends" + text))));
+    // Not within epochs, of which nobody knows the middle.
+    if (every != 0.5) CHECK(evaluations == counted_evaluations);
+  }
+}
+
+TEST_CASE("a last batch that is smaller is one of its epoch") {
+  TemporaryFolder folder;
+  Trainer trainer(Spec(210, false), ToyRun(3), Into(folder / "log"));
+  std::vector<int64_t> evaluations;
+  trainer.AddHook(std::make_unique<Evaluations>(&evaluations));
+  CHECK(trainer.Train().steps == 27);
+  CHECK(evaluations == std::vector<int64_t>{9, 18, 27});
+}
+
+TEST_CASE("stopped at any step, the same training goes on") {
+  TemporaryFolder folder;
+  std::vector<int64_t> evaluations;
+  Trainer whole(Spec(110, false), ToyRun(3), Into(folder / "whole"));
+  whole.AddHook(std::make_unique<Evaluations>(&evaluations));
+  whole.Train();
+  const Checkpoint wanted = Newest(folder / "whole");
+  CHECK(evaluations == std::vector<int64_t>{5, 10, 15});
+  for (int64_t stop = 0; stop <= 15; ++stop) {
+    CAPTURE(stop);
+    const std::string log = folder / ("log" + std::to_string(stop));
+    std::vector<int64_t> before, after;
+    Trainer first(Spec(110, false), ToyRun(3), Into(log));
+    first.AddHook(std::make_unique<Evaluations>(&before));
+    first.AddHook(std::make_unique<StopAtStep>(stop));
+    CHECK(first.Train().steps == stop);
+    Trainer second(Spec(110, false), ToyRun(3), Into(log));
+    second.AddHook(std::make_unique<Evaluations>(&after));
+    const TrainingResult result = second.Train();
+    CHECK(result.steps == 15);
+    CHECK(result.stop_reason.empty());
+    CHECK(SameTensors(Newest(log), wanted));
+    // All of the whole training's, and those of where it was stopped.
+    before.insert(before.end(), after.begin(), after.end());
+    for (const int64_t step : evaluations) {
+      CHECK(std::count(before.begin(), before.end(), step) >= 1);
+    }
+  }
+}
+
+TEST_CASE("killed between checkpoints, the same training comes out") {
+  TemporaryFolder folder;
+  Trainer(Spec(110, false), ToyRun(3), Into(folder / "whole")).Train();
+  const Checkpoint wanted = Newest(folder / "whole");
+  for (int64_t killed = 1; killed <= 15; ++killed) {
+    CAPTURE(killed);
+    const std::string log = folder / ("log" + std::to_string(killed));
+    TrainingOptions options = Into(log);
+    options.save_every.steps = 2;
+    Trainer first(Spec(110, false), ToyRun(3), options);
+    first.AddHook(std::make_unique<Crash>(killed));
+    CHECK(Contains(ErrorOf([&] { first.Train(); }), "crash"));
+    const TrainingResult result =
+        Trainer(Spec(110, false), ToyRun(3), options).Train();
+    CHECK(result.steps == 15);
+    CHECK(SameTensors(Newest(log), wanted));
+    // More epochs are what a longer training has.
+    if (killed != 7) continue;
+    CHECK(Trainer(Spec(110, false), ToyRun(4), options).Train().steps == 20);
+    Trainer(Spec(110, false), ToyRun(4), Into(folder / "longer")).Train();
+    CHECK(SameTensors(Newest(log), Newest(folder / "longer")));
+  }
+}
+
+TEST_CASE("what must be known of such a training") {
+  const auto error = [](const TrainerSpec& spec, double epochs) {
+    return ErrorOf([&] { Trainer(spec, ToyRun(epochs), {}).Train(); });
+  };
+  CHECK(Contains(error(Spec(110, false), 1.5), "a whole number of epochs"));
+  CHECK(Contains(error(Spec(0, false), 2), "the dataset is empty"));
+  TrainerSpec endless = Spec(110, false);
+  endless.input = [input = endless.input](const RunContext& run) {
+    const Dataset ends = input(run);
+    return run.training() ? ends.Repeat() : ends;
+  };
+  CHECK(Contains(error(endless, 2), "without Repeat"));
+  TrainerSpec scheduled = Spec(110, false);
+  scheduled.optimizer = ToySpec().optimizer;
+  CHECK(Contains(error(scheduled, 2),
+                 "learning rate '2:0.01->0.1,10:0.1=>0.01': how many steps"));
+  scheduled.optimizer = [](const RunContext& run) {
+    return optimizers::Sgd(schedules::Cosine(0.1, run.total_steps()));
+  };
+  CHECK(Contains(error(scheduled, 2), "--steps"));
+  // With the number of steps they know.
+  RunContext run = ToyRun(2);
+  run.steps = 4;
+  CHECK(Trainer(scheduled, run, {}).Train().steps == 4);
+}
+
+TEST_CASE("a rate is searched for over several epochs") {
+  const RateCurve curve =
+      FindRate(Spec(110, false), ToyRun(1), {}, {.most = 0.01, .steps = 30});
+  CHECK(curve.rates.size() == 30);
+}
+
+TEST_CASE("a loss that is no number is found in any epoch") {
+  TrainerSpec spec = Spec(110, false);
+  spec.model = testing::TrappedSpec().model;  // in step 14, of the third
+  CHECK(Contains(ErrorOf([&] { Trainer(spec, ToyRun(4), {}).Train(); }),
+                 "'trap/log' in step 14"));
+}
+
+}  // namespace
+}  // namespace sluice

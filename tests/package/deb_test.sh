@@ -1,0 +1,42 @@
+#!/bin/sh
+# usage: deb_test.sh BUILD WORK. Packs the build as Debian packages and uses what
+# they hold, as it would be installed.
+set -eu
+
+build=$1
+work=$2
+rm -rf "$work"
+mkdir -p "$work"
+(cd "$build" && cpack -G DEB -B "$work" >"$work/log") || {
+  cat "$work/log" >&2
+  exit 1
+}
+fail() {
+  echo "deb_test: $*" >&2
+  exit 1
+}
+runtime=$(ls "$work"/sluice_*.deb)
+development=$(ls "$work"/libsluice-dev_*.deb)
+
+# What it loads is depended on, and nothing that only compiling needs.
+depends=$(dpkg-deb --field "$runtime" Depends)
+for library in libc6 libstdc++6 libfmt9 zlib1g; do
+  case ", $depends" in
+    *", $library"*) ;;
+    *) fail "does not depend on $library: $depends" ;;
+  esac
+done
+case $depends in *-dev*) fail "depends on what compiling needs: $depends" ;; esac
+dpkg-deb --field "$development" Depends | grep -q '^sluice (= ' ||
+  fail "libsluice-dev depends on another sluice"
+
+dpkg-deb --extract "$runtime" "$work/root"
+dpkg-deb --contents "$runtime" | grep -qE '\.(a|h|cmake)$' &&
+  fail "the programs' package has files for compiling"
+"$work/root/usr/bin/mnist" train --model softmax --steps 2 \
+  --log-dir "$work/run" --json
+ldd "$work/root/usr/bin/mnist" | grep "libsluice" | grep -v "=> $work/root/" &&
+  fail "another libsluice was loaded"
+dpkg-deb --extract "$development" "$work/root"
+test -e "$work/root/usr/include/sluice/sluice.h"
+find "$work/root/usr/lib" -name sluiceConfig.cmake | grep -q .
