@@ -321,6 +321,11 @@ TEST_CASE("what the guide names is there") {
                   .out;
     }
   }
+  for (const char* command : {"make", "copy", "bench", "check"}) {
+    help += testing::RunProgram(SLUICE_BIN_DIR "/sluice",
+                                {"data", command, "--help"})
+                .out;
+  }
   for (const std::string& flag : Found(prose, "(--[a-z][a-z-]*)")) {
     CAPTURE(flag);
     CHECK(std::regex_search(help, std::regex("\n +" + flag + "[ {]")));

@@ -26,9 +26,9 @@ std::unique_ptr<HttpClient> Client() {
 
 // What arrived, as a text.
 ServedAnswer Echo(const ServedRequest& request) {
-  std::string text = request.method + " " + request.target + "\n";
+  std::string text = fmt::format("{} {}\n", request.method, request.target);
   for (const auto& [name, value] : request.headers) {
-    if (name != "host") text += name + "=" + value + "\n";
+    if (name != "host") text += fmt::format("{}={}\n", name, value);
   }
   return {.headers = {{"X-Some", "  a b "}}, .body = text + request.body};
 }
