@@ -123,8 +123,9 @@ std::vector<std::string> ImageShards(const ListedFolder& folder, ShardKind kind,
 
 std::vector<std::string> ImageRecordShards(const std::string& folder,
                                            std::string_view part) {
-  return ImageShards({folder, FileSystem::Default().List(folder).ValueOrThrow()},
-                     ShardKind::kRecords, part);
+  return ImageShards(
+      {folder, FileSystem::Default().List(folder).ValueOrThrow()},
+      ShardKind::kRecords, part);
 }
 
 bool HasImageShards(const ListedFolder& folder, ShardKind kind) {

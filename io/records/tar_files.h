@@ -71,9 +71,9 @@ class TarFiles {
 //   [PREFIX-]PART-N.tar  or  [PREFIX-]PART-N-of-M.tar
 // sorted by N, from 0. Empty where there are none. Throws Error as FindShards
 // does, also where one below the highest N is missing.
-std::vector<std::string> FindTarShards(const std::string& folder,
-                                       std::string_view part,
-                                       FileSystem& files = FileSystem::Default());
+std::vector<std::string> FindTarShards(
+    const std::string& folder, std::string_view part,
+    FileSystem& files = FileSystem::Default());
 
 }  // namespace sluice
 

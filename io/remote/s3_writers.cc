@@ -102,7 +102,6 @@ class ObjectAppender : public WritableFile {
   Status Close() override { return Sync(); }
 
  private:
-
   S3Client& client_;
   const std::string path_;
   const UploadSizes sizes_;

@@ -151,8 +151,8 @@ std::unique_ptr<ExportedModel> LoadExported(const std::string& directory,
   const JsonObject manifest = ReadManifest(path);
   std::unique_ptr<ExportedModel> model(new ExportedModel());
   model->info_ = InfoOf(manifest, path);
-  Result<std::unique_ptr<Graph>> graph =
-      ParseGraph(FileSystem::Default().Read(GraphPath(directory)).ValueOrThrow());
+  Result<std::unique_ptr<Graph>> graph = ParseGraph(
+      FileSystem::Default().Read(GraphPath(directory)).ValueOrThrow());
   ThrowIfError(graph.status().WithContext(GraphPath(directory)));
   model->graph_ = *std::move(graph);
   for (const auto& [name, input] :
