@@ -35,10 +35,8 @@ function(sluice_shared_library target static)
     LINK_DEPENDS ${version_script}
     BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_link_options(${target} PRIVATE -Wl,--version-script=${version_script})
-  if(NOT SLUICE_SANITIZE)  # whose functions are the program's
-    target_link_options(${target} PRIVATE -Wl,-z,defs)
-  endif()
+  target_link_options(${target} PRIVATE -Wl,-z,defs
+    -Wl,--version-script=${version_script})
   # What the objects need: what the static library leaves to its user.
   get_target_property(needed ${static} LINK_LIBRARIES)
   list(FILTER needed EXCLUDE REGEX "BUILD_INTERFACE|^sluice$")
