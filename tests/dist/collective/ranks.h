@@ -97,9 +97,9 @@ inline Transport TransportOf(Wires wires, int rank) {
                                              : Transport::kTcp;
 }
 
-// A group of each rank; throws where one cannot join.
-inline Groups JoinAll(int size,
-                      const std::function<GroupOptions(int rank)>& options) {
+// A group of each rank, with options of its own; throws where one cannot join.
+inline Groups JoinEach(int size,
+                       const std::function<GroupOptions(int rank)>& options) {
   const std::vector<LaunchInfo> infos = Launch(size);
   Groups groups(infos.size());
   std::vector<Status> statuses(infos.size());
@@ -113,10 +113,10 @@ inline Groups JoinAll(int size,
   return groups;
 }
 inline Groups JoinAll(int size, const GroupOptions& options = {}) {
-  return JoinAll(size, [&](int) { return options; });
+  return JoinEach(size, [&](int) { return options; });
 }
 inline Groups JoinAll(int size, Wires wires, const GroupOptions& options = {}) {
-  return JoinAll(size, [&](int rank) {
+  return JoinEach(size, [&](int rank) {
     GroupOptions mine = options;
     mine.transport = TransportOf(wires, rank);
     return mine;
