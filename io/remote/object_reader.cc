@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "io/files/open_files.h"
@@ -155,6 +156,9 @@ Result<ObjectPiece> TakePiece(HttpResponse response, uint64_t offset,
 
 Status Refusal(std::string_view verb, const std::string& path,
                const HttpResponse& response) {
+  constexpr std::array<std::string_view, 6> kWhoWeAre = {
+      "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken",
+      "InvalidToken",       "TokenRefreshRequired",  "RequestTimeTooSkewed"};
   const S3Error error = ParseS3Error(response.body);
   const std::string head = fmt::format("cannot {} '{}': ", verb, path);
   std::string reason = fmt::format("the server answers {}", response.status);
@@ -164,6 +168,9 @@ Status Refusal(std::string_view verb, const std::string& path,
   switch (response.status) {
     case 401:
     case 403:
+      if (std::count(kWhoWeAre.begin(), kWhoWeAre.end(), error.code) > 0) {
+        return Unavailable(head + "the credentials are refused: " + reason);
+      }
       return FailedPrecondition(head + "permission denied: " + reason);
     case 404:
     case 410:

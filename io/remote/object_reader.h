@@ -63,7 +63,9 @@ Result<ObjectPiece> TakePiece(HttpResponse response, uint64_t offset,
 ObjectVersion VersionOf(const HttpResponse& response);
 
 // "cannot <verb> '<path>': ..." for a status that is not 2xx. A refusal for
-// want of permission is kFailedPrecondition, as FileSystem has it for reading.
+// want of permission is kFailedPrecondition, as FileSystem has it for reading;
+// one of the credentials themselves is kUnavailable, since it says nothing of
+// the object.
 Status Refusal(std::string_view verb, const std::string& path,
                const HttpResponse& response);
 

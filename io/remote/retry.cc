@@ -121,7 +121,7 @@ Result<HttpResponse> Retrier::Send(std::string_view what, const Make& make,
           set_clock = true;
           continue;
         }
-        return FailedPrecondition(fmt::format(
+        return Unavailable(fmt::format(
             "{}: the server refuses the time of the request; the clock here "
             "is {} seconds from its own",
             what, std::abs(clock_error_)));
@@ -133,7 +133,9 @@ Result<HttpResponse> Retrier::Send(std::string_view what, const Make& make,
     } else {
       const Status& error = response.status();
       if (error.code() != Code::kUnavailable) {
-        return Status(error.code(),
+        // No object's fault, so not what FileSystem means by it.
+        const bool trust = error.code() == Code::kFailedPrecondition;
+        return Status(trust ? Code::kUnavailable : error.code(),
                       fmt::format("{}: {}", what, error.message()));
       }
       reason = error.message();

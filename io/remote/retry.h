@@ -57,10 +57,10 @@ class Retrier {
 
   // The last answer: a refusal too, unless it is among those above. `what` is
   // for messages: "cannot read 's3://bucket/key'". kUnavailable with the last
-  // reason where the tries are used up. Where the server says that the clock
-  // here is wrong, its own is used from then on (Date); kFailedPrecondition
-  // where it says so again. Errors of `make`, and of HttpClient that are not
-  // worth another try.
+  // reason where the tries are used up, at once where the server's certificate
+  // is not trusted. Where the server says that the clock here is wrong, its own
+  // is used from then on (Date); kUnavailable where it says so again. Other
+  // errors of HttpClient, and those of `make`.
   Result<HttpResponse> Send(std::string_view what, const Make& make,
                             const Check& check = nullptr);
 

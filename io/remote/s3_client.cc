@@ -99,7 +99,11 @@ Result<HttpResponse> S3Client::Send(std::string_view what,
   SLUICE_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(request.body));
   const auto make = [&](std::time_t now) -> Result<HttpRequest> {
     auto settings = SettingsFor(request.object.bucket);
-    if (!settings.ok()) return settings.status().WithContext(what);
+    if (!settings.ok()) {
+      // No object's fault: it must not look as if that were missing.
+      const Status why = settings.status();
+      return Unavailable(fmt::format("{}: {}", what, why.message()));
+    }
     SLUICE_ASSIGN_OR_RETURN(const S3Address address,
                             AddressOf(*settings, request.object));
     HttpRequest http;

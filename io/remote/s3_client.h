@@ -32,8 +32,9 @@ struct S3Request {
 
 // Thread-safe. Paths are "s3://bucket/key". The settings are read at the first
 // request, and again where the server says that the credentials have expired:
-// their errors are those of each request until they are mended. A bucket of
-// Amazon's that is in another region than the settings say is asked there.
+// their errors are those of each request, as kUnavailable, until they are
+// mended. A bucket of Amazon's that is in another region than the settings say
+// is asked there.
 class S3Client : public ObjectReader {
  public:
   // The retrier outlives it.

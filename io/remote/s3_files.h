@@ -62,7 +62,7 @@ class S3Files : public FileSystem {
   Status Remove(const std::string& path) override;
   Status SyncDirectory(const std::string& path) override;
   Result<std::vector<std::string>> List(const std::string& path) override;
-  // False also where that cannot be found out.
+  // False also where that cannot be found out: ask Size for the reason.
   bool Exists(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
                                          std::string_view holder) override;

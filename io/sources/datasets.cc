@@ -34,11 +34,18 @@ class RowsNode : public DatasetNode {
   const std::shared_ptr<const Rows> rows_;
 };
 
+// Throws where that cannot be found out, such as on a server that is down.
+bool IsThere(const std::string& path) {
+  const Status found = FileSystem::Default().Size(path).status();
+  if (!found.ok() && found.code() != Code::kNotFound) throw Error(found);
+  return found.ok();
+}
+
 // `name` or `name`.gz in dir.
 std::string FindIdx(const std::string& dir, const std::string& name) {
   for (const char* extension : {"", ".gz"}) {
     std::string path = JoinPath(dir, name + extension);
-    if (FileSystem::Default().Exists(path)) return path;
+    if (IsThere(path)) return path;
   }
   throw Error(
       Code::kNotFound,
@@ -52,8 +59,8 @@ std::string FindIdx(const std::string& dir, const std::string& name) {
 // The path of a file of CIFAR-10.
 std::string FindCifar10(const std::string& dir, const std::string& name) {
   std::string path = JoinPath(dir, name);
-  if (FileSystem::Default().Exists(path)) return path;
-  if (FileSystem::Default().Exists(path + ".xz")) {
+  if (IsThere(path)) return path;
+  if (IsThere(path + ".xz")) {
     throw Error(Code::kNotFound,
                 fmt::format("'{0}.xz' is compressed; unpack it: xz -dc {0}.xz "
                             "> FOLDER/{1}, all six, and give --data-dir FOLDER",

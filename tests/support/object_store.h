@@ -207,6 +207,7 @@ class ObjectStore {
                      const Query& query) {
     if (private_) return Error(403, "AccessDenied");
     const std::string given = request.Header("authorization");
+    if (given.empty()) return Error(403, "AccessDenied");
     const std::string date = request.Header("x-amz-date");
     std::tm tm{};
     strptime(date.c_str(), "%Y%m%dT%H%M%SZ", &tm);

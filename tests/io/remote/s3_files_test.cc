@@ -227,11 +227,22 @@ TEST_CASE("s3: no credentials, and ones that come later") {
       },
       remote.clock);
   const Status error = files.Read("s3://b/k").status();
-  CHECK(error.code() == Code::kFailedPrecondition);
+  CHECK(error.code() == Code::kUnavailable);  // not the object's fault
   CHECK(Contains(error.message(), "cannot read 's3://b/k'"));
   CHECK(Contains(error.message(), "AWS_ACCESS_KEY_ID"));
   have = true;
   CHECK(*files.Read("s3://b/k") == "bytes");
+  // Wrong ones are no object's fault either.
+  S3Files wrong(
+      *remote.client,
+      [&](const char* name) {
+        const bool secret = std::string_view(name).starts_with("AWS_SECRET");
+        return secret ? std::optional<std::string>("wrong") : some(name);
+      },
+      remote.clock);
+  const Status refused = wrong.Read("s3://b/k").status();
+  CHECK(refused.code() == Code::kUnavailable);
+  CHECK(Contains(refused.message(), "the credentials are refused"));
 }
 
 TEST_CASE("s3: a clock that is wrong here is set by the server's") {
