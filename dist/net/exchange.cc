@@ -156,7 +156,11 @@ Status Sleep(Direction& out, Direction& in, Deadline* deadline,
 }  // namespace
 
 Status Exchange(Direction& out, Direction& in, Deadline deadline, Spin* spin) {
-  const Deadline::duration again = deadline - std::chrono::steady_clock::now();
+  // How long the caller waits, to be given again. Of a deadline that has passed
+  // only that: the time since may be longer than a duration holds.
+  const Deadline now = std::chrono::steady_clock::now();
+  const auto again =
+      deadline > now ? deadline - now : Deadline::duration::zero();
   while (!out.done() || !in.done()) {
     SLUICE_ASSIGN_OR_RETURN(bool moved, TryBoth(out, in));
     if (!moved && spin != nullptr && spin->Worthwhile()) {
