@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/places.h"
+
 namespace {
 
 namespace fs = std::filesystem;

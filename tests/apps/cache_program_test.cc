@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/places.h"
 #include "tests/support/cached_pictures.h"
 
 #if SLUICE_HAVE_PNG

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/places.h"
 #include "tests/support/cached_pictures.h"
 
 #if SLUICE_HAVE_PNG

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/places.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/program.h"
 #include "tests/support/resnet50_program.h"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/images/image.h"
+#include "tests/places.h"
 #include "tests/support/exif_bytes.h"
 #include "tests/support/random.h"
 #include "tests/support/resnet50_program.h"

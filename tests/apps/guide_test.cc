@@ -20,6 +20,7 @@
 #include <sstream>
 
 #include "io/images/png.h"
+#include "tests/places.h"
 #include "tests/support/idx_folder.h"
 #include "tests/support/program.h"
 #include "tests/support/pth_bytes.h"

@@ -17,6 +17,7 @@
 #include "io/checkpoints/checkpoint.h"
 #include "io/checkpoints/safetensors.h"
 #include "io/files/fault_file_system.h"
+#include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 

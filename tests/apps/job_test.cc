@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "dist/dist.h"
+#include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/program.h"
 

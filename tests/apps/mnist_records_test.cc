@@ -15,6 +15,7 @@
 #include "io/images/png.h"
 #include "io/records/image_records.h"
 #include "io/sources/idx.h"
+#include "tests/places.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/same_bits.h"
 #include "tests/support/tar_bytes.h"

@@ -2,6 +2,7 @@
 // that it runs.
 #define main ReadmeMain  // NOLINT: the program has a main of its own
 #include "tests/apps/readme_mnist.cc"
+#include "tests/places.h"
 #undef main
 
 #include <doctest/doctest.h>

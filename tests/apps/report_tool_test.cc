@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/train/scalar_log.h"
+#include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"

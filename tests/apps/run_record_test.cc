@@ -8,6 +8,7 @@
 #include <random>
 
 #include "io/checkpoints/checkpoint.h"
+#include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 

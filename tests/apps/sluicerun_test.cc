@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"

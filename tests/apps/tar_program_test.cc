@@ -11,6 +11,7 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "io/records/image_records.h"
+#include "tests/places.h"
 #include "tests/support/resnet50_program.h"
 #include "tests/support/tar_bytes.h"
 

@@ -15,6 +15,7 @@
 #include "graph/text/text.h"
 #include "io/checkpoints/safetensors.h"
 #include "models/optim/optimizers.h"
+#include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 

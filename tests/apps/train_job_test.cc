@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "io/checkpoints/checkpoint.h"
+#include "tests/places.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/real_data.h"
 

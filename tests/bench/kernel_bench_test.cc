@@ -11,6 +11,7 @@
 
 #include "bench/kernel_bench/bench.h"
 #include "engine/threads.h"
+#include "tests/places.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice::testing {

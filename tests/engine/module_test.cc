@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace sluice::testing {

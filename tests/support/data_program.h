@@ -11,6 +11,7 @@
 #include "engine/tensor.h"
 #include "io/checkpoints/safetensors.h"
 #include "io/images/png.h"
+#include "tests/places.h"
 #include "tests/support/program.h"
 
 namespace sluice::testing {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/places.h"
 #include "tests/support/idx_folder.h"
 #include "tests/support/program.h"
 

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "tests/places.h"
+
 namespace sluice::testing {
 
 // The folder or file of that name in SLUICE_TEST_DATA, or in shared/data beside

@@ -12,6 +12,7 @@
 #include "graph/compile/evaluate.h"
 #include "graph/ops/loss.h"
 #include "io/checkpoints/safetensors.h"
+#include "tests/places.h"
 
 namespace {
 

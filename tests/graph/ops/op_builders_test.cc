@@ -10,6 +10,7 @@
 #include <string>
 
 #include "graph/autograd.h"
+#include "tests/places.h"
 #include "tests/support/op_probe.h"
 
 namespace sluice::testing {

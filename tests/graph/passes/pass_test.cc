@@ -22,6 +22,7 @@
 #include "graph/builder.h"
 #include "graph/compile/evaluate.h"
 #include "graph/text/text.h"
+#include "tests/places.h"
 #include "tests/support/described.h"
 
 namespace sluice {

@@ -12,6 +12,7 @@
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
 #include "graph/session/session.h"
+#include "tests/places.h"
 
 namespace sluice {
 namespace {

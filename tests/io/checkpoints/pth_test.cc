@@ -14,6 +14,7 @@
 #include "io/checkpoints/strided_view.h"
 #include "io/files/fault_file_system.h"
 #include "io/files/zip.h"
+#include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/pth_bytes.h"
 

@@ -18,6 +18,7 @@
 #include "io/checkpoints/safetensors.h"
 #include "io/images/png.h"
 #include "io/sources/datasets.h"
+#include "tests/places.h"
 #include "tests/support/real_data.h"
 #include "tests/support/temporary_folder.h"
 

@@ -15,6 +15,7 @@
 #include "kernels/cuda/fused/runtime_compiler.h"
 #include "kernels/cuda/runtime/cubin_cache.h"
 #include "tests/kernels/cuda/emulation/fused/specs.h"
+#include "tests/places.h"
 
 namespace sluice::testing {
 namespace {

@@ -12,6 +12,7 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "io/checkpoints/safetensors.h"
+#include "tests/places.h"
 #include "tests/support/error_text.h"
 
 namespace sluice {

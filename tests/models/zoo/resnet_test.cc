@@ -15,6 +15,7 @@
 #include "graph/session/session.h"
 #include "io/checkpoints/safetensors.h"
 #include "models/train/weights_file.h"
+#include "tests/places.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
