@@ -17,7 +17,8 @@ if(SLUICE_SANITIZE)
 endif()
 
 # sluice_precompile(<target> <header>...): what most files include, the standard
-# library and fmt, and these headers are parsed once for the target.
+# library and fmt, and these headers are parsed once for the target. Ours in
+# angle brackets: by absolute paths they would be others in another checkout.
 # sluice_precompile(<target> REUSE <other>): or once for both. Files still include
 # what they use: builds without (stage `minimal`) would not compile.
 function(sluice_precompile target)
@@ -139,6 +140,7 @@ function(sluice_configure_cli target)
             $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> fmt::fmt)
   target_compile_definitions(${target} PRIVATE
     SLUICE_VERSION="${PROJECT_VERSION}")
+  sluice_precompile(${target} <CLI/CLI.hpp> <nlohmann/json.hpp>)
 endfunction()
 
 # Compiles io/proto/*.proto into the build tree and adds them to the target.
@@ -164,7 +166,7 @@ endfunction()
 # sluice_sources(<target> <folder> [EXCEPT <room>]) adds every .cc inside a folder
 # and its rooms, but for one room and for what sluice_isa_sources compiles. In
 # release builds only kernels are worth -O3; elsewhere it costs a fifth of the
-# compile time and buys nothing.
+# compile time and buys nothing. models/cli has what its target says.
 function(sluice_sources target folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
@@ -174,7 +176,7 @@ function(sluice_sources target folder)
     list(FILTER sources EXCLUDE REGEX "/${arg_EXCEPT}/")
   endif()
   target_sources(${target} PRIVATE ${sources})
-  if(NOT folder MATCHES "^kernels/")
+  if(NOT folder MATCHES "^(kernels|models/cli)")
     set_property(SOURCE ${sources} TARGET_DIRECTORY ${target}
       APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
   endif()
