@@ -19,6 +19,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/runtime/plan.h
   engine/runtime/rendezvous.h
   engine/runtime/trace.h
+  engine/runtime/waker.h
   engine/shape.h
   engine/status.h
   engine/tensor.h

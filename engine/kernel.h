@@ -29,6 +29,7 @@ namespace SLUICE_PUBLIC sluice {
 class Accelerator;
 class Collective;
 class Exchange;
+class Waker;
 
 // What kind of device; its place in a machine is the device name's index.
 enum class DeviceType : uint8_t {
@@ -148,6 +149,10 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual Status Run(const KernelContext& context) = 0;
+  // Of a wait for what an earlier instruction has started: whether Run would
+  // wait for nobody. If it would, `waker` is kept, and woken when that changes
+  // (engine/runtime/waker.h): Run is not called before, unless the step ends.
+  virtual bool Ready(const KernelContext&, Waker&) { return true; }
   virtual size_t workspace_bytes() const { return 0; }
   // Why a step that has this kernel cannot be captured once and replayed
   // without calling Run; empty when it can be.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/pause.h"
 #include "engine/threads.h"
 
@@ -62,6 +64,10 @@ Executor::Executor(const Plan& plan, Device& device, Arena& arena)
     pending_ = std::make_unique<std::atomic<uint32_t>[]>(n);
     ready_ = std::make_unique<std::atomic<int32_t>[]>(n);
   }
+  for (const Plan::Pending& pending : plan.pending) {
+    waits_.push_back(pending.wait);
+  }
+  std::sort(waits_.begin(), waits_.end());
   if (plan.checked) checked_ = std::make_unique<CheckedRun>(plan);
   if (device.variables().shared() && !plan.variables.empty()) {
     locks_ = std::make_unique<VariableLocks>(plan);
@@ -111,59 +117,101 @@ Status Executor::Bind() {
 
 Status Executor::Run(const StepBuffers& buffers, const StepContext& step,
                      StepStop& stop, Observer* observer) {
+  Begin(buffers, step, stop, observer);
+  Resume(/*waker=*/nullptr);
+  return stop.stopped() ? stop.status() : Status();
+}
+
+void Executor::Begin(const StepBuffers& buffers, const StepContext& step,
+                     StepStop& stop, Observer* observer) {
+  step_ = step;
+  stop_ = &stop;
+  observer_ = observer;
+  slot_ = buffers.slot;
+  reached_ = next_wait_ = next_segment_ = 0;
+  failed_ = kNoInstruction;
+  if (const Status status = Prepare(buffers); !status.ok()) stop.Stop(status);
+}
+
+Status Executor::CheckVariables() const {
   for (uint32_t i : plan_.reads) {
     const Variable& variable = *plan_.variables[i];
-    if (!variable.initialized) {
-      Status status = FailedPrecondition(fmt::format(
-          "variable '{}' is not initialised; call Session::Initialize or "
-          "restore a checkpoint first",
-          variable.name));
-      stop.Stop(status);
-      return status;
-    }
+    if (variable.initialized) continue;
+    return FailedPrecondition(fmt::format(
+        "variable '{}' is not initialised; call Session::Initialize or "
+        "restore a checkpoint first",
+        variable.name));
   }
-  if (Status status = Bind(); !status.ok()) {
-    stop.Stop(status);
-    return status;
-  }
-  step_ = step;
-  if (staging_ != nullptr) {
-    const Status status = RunQueued(buffers, stop, observer);
-    if (!status.ok()) stop.Stop(status);
-  } else {
-    RunOnHost(buffers, stop, observer);
-  }
-  if (stop.stopped()) return stop.status();
-  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
   return {};
 }
 
-void Executor::RunOnHost(const StepBuffers& buffers, StepStop& stop,
-                         Observer* observer) {
+Status Executor::Prepare(const StepBuffers& buffers) {
+  SLUICE_RETURN_IF_ERROR(CheckVariables());
+  SLUICE_RETURN_IF_ERROR(Bind());
+  if (staging_ != nullptr) return BeginQueued(buffers);
   for (const Patch& p : feeds_) {
     pointers_[p.location] = buffers.feeds[p.index];
   }
   for (const Patch& p : fetches_) {
     pointers_[p.location] = buffers.fetches[p.index];
   }
-  const uint32_t n = static_cast<uint32_t>(bound_.size());
-  BeginOrder();
-  ScopedFlushDenormals flush;
-  if (plan_.dataflow) {
-    RunDataflow(observer, stop);
-  } else if (checked_ != nullptr) {
-    RunChecked(observer, stop);
-  } else if (observer != nullptr || stop.has_deadline() || locks_ != nullptr) {
-    RunSerial<true>(0, n, observer, stop);
-  } else {
-    RunSerial<false>(0, n, nullptr, stop);
-  }
-  if (stop.stopped()) Settle();
+  if (checked_ != nullptr) checked_->Begin(arena_.data(), pointers_.data());
+  return {};
 }
 
-void Executor::BeginOrder() {
-  reached_ = 0;
-  failed_ = kNoInstruction;
+bool Executor::Resume(Waker* waker) {
+  if (!(staging_ != nullptr ? RunQueued(waker) : RunOnHost(waker))) {
+    return false;
+  }
+  if (stop_->stopped()) return true;
+  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
+  return true;
+}
+
+bool Executor::RunOnHost(Waker* waker) {
+  const ScopedFlushDenormals flush;
+  if (plan_.dataflow) {
+    if (!stop_->stopped()) RunDataflow(observer_, *stop_);
+  } else if (!RunUpTo(static_cast<uint32_t>(bound_.size()), observer_, waker)) {
+    return false;
+  }
+  if (stop_->stopped()) Settle();
+  return true;
+}
+
+// In order to `end`, or, false, to a wait whose time has not come.
+bool Executor::RunUpTo(uint32_t end, Observer* observer, Waker* waker) {
+  while (waker != nullptr && next_wait_ < waits_.size() &&
+         waits_[next_wait_] < end) {
+    RunInOrder(waits_[next_wait_], observer);
+    if (stop_->stopped()) return true;
+    if (!Ready(waits_[next_wait_], *waker)) return false;
+    ++next_wait_;
+  }
+  RunInOrder(end, observer);
+  return true;
+}
+
+void Executor::RunInOrder(uint32_t end, Observer* observer) {
+  if (checked_ != nullptr) {
+    RunChecked(end, observer, *stop_);
+  } else if (observer != nullptr || stop_->has_deadline() ||
+             locks_ != nullptr || staging_ != nullptr) {
+    RunSerial<true>(reached_, end, observer, *stop_);
+  } else {
+    RunSerial<false>(reached_, end, nullptr, *stop_);
+  }
+}
+
+// The kernel may be a user's: what it throws here it throws when it is run.
+bool Executor::Ready(uint32_t wait, Waker& waker) {
+  if (stop_->has_deadline() && stop_->past_deadline()) return true;
+  const Bound& bound = bound_[wait];
+  try {
+    return bound.kernel->Ready(bound.context, waker);
+  } catch (...) {
+    return true;
+  }
 }
 
 void Executor::Passed(uint32_t i, Call call) {
@@ -206,9 +254,8 @@ void Executor::RunSerial(uint32_t begin, uint32_t end, Observer* observer,
   }
 }
 
-void Executor::RunChecked(Observer* observer, StepStop& stop) {
-  checked_->Begin(arena_.data(), pointers_.data());
-  for (uint32_t i = 0; i < bound_.size() && !stop.stopped(); ++i) {
+void Executor::RunChecked(uint32_t end, Observer* observer, StepStop& stop) {
+  for (uint32_t i = reached_; i < end && !stop.stopped(); ++i) {
     const VariableLocks::Scope held(locks_.get(), i);
     checked_->Before(i);
     Call call = Call::kNone;

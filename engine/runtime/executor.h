@@ -19,6 +19,7 @@
 #include "engine/runtime/staging.h"
 #include "engine/runtime/trace.h"
 #include "engine/runtime/variable_locks.h"
+#include "engine/runtime/waker.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
 
@@ -80,6 +81,14 @@ class Executor {
   // returned by the next call that waits for the device.
   Status Run(const StepBuffers& buffers, const StepContext& step,
              StepStop& stop, Observer* observer);
+  // The same in pieces, each by any thread: Begin, then Resume until it returns
+  // true, when the run is over; an error has stopped the step. False: it cannot
+  // go on before `waker` is woken, or the step's deadline, and holds nothing
+  // but its arena. Without a waker it waits in place. What is given to Begin
+  // stays until the end.
+  void Begin(const StepBuffers& buffers, const StepContext& step,
+             StepStop& stop, Observer* observer);
+  bool Resume(Waker* waker);
   // On an accelerator, waits for the slot's last run and writes its fetches.
   Status Collect(const StepBuffers& buffers);
   // On an accelerator, waits for all that was added; what fails is left for a
@@ -110,13 +119,13 @@ class Executor {
   Status Bind();
   Status BindOnAccelerator();
   void MakeSegments();
-  void RunOnHost(const StepBuffers& buffers, StepStop& stop,
-                 Observer* observer);
-  Status RunQueued(const StepBuffers& buffers, StepStop& stop,
-                   Observer* observer);
-  Status AddStep(const StepBuffers& buffers, StepStop& stop,
-                 Observer* observer);
-  Status Enqueue(StepStop& stop, Observer* timed);
+  Status CheckVariables() const;
+  Status Prepare(const StepBuffers& buffers);
+  bool RunOnHost(Waker* waker);
+  Status BeginQueued(const StepBuffers& buffers);
+  bool RunQueued(Waker* waker);
+  Result<bool> AddStep(Waker* waker);
+  Result<bool> Enqueue(Observer* timed, Waker* waker);
   Status EnqueueSegment(Segment& segment, StepStop& stop, Observer* timed);
   Status Capture(Segment& segment, Observer* timed);
   Status MakeMarks();
@@ -131,13 +140,15 @@ class Executor {
   // With its variables' locks held.
   Status RunHeld(uint32_t instruction, Observer* observer, StepStop& stop,
                  Call* call);
-  void BeginOrder();
+  bool Ready(uint32_t wait, Waker& waker);
+  bool RunUpTo(uint32_t end, Observer* observer, Waker* waker);
+  void RunInOrder(uint32_t end, Observer* observer);
   void Passed(uint32_t instruction, Call call);
   template <bool kWatched>
   void RunSerial(uint32_t begin, uint32_t end, Observer* observer,
                  StepStop& stop);
   void Settle();
-  void RunChecked(Observer* observer, StepStop& stop);
+  void RunChecked(uint32_t end, Observer* observer, StepStop& stop);
   void RunDataflow(Observer* observer, StepStop& stop);
   void Work(Observer* observer, StepStop& stop);
 
@@ -145,11 +156,18 @@ class Executor {
   Device& device_;
   Arena& arena_;
   uint64_t generation_ = ~uint64_t{0};  // of the arena the pointers point into
+  // Of the run under way.
   StepContext step_;
-  // Of a run in order: how many instructions were called, and which of them
-  // failed, if one did.
+  StepStop* stop_ = nullptr;
+  Observer* observer_ = nullptr;
+  int slot_ = 0;
+  // If in order: how many instructions were called, which of them failed, if
+  // one did, the next of waits_, and on an accelerator of segments_.
   uint32_t reached_ = 0;
   uint32_t failed_ = kNoInstruction;
+  uint32_t next_wait_ = 0;
+  uint32_t next_segment_ = 0;
+  std::vector<uint32_t> waits_;  // of plan_.pending, in order
   std::vector<void*> pointers_;  // parallel to plan_.locations
   std::vector<Bound> bound_;     // parallel to plan_.instructions
   std::vector<Patch> feeds_, fetches_;

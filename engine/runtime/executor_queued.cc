@@ -69,37 +69,49 @@ void Executor::Drain() {
   device_.accelerator()->Drain();
 }
 
-Status Executor::RunQueued(const StepBuffers& buffers, StepStop& stop,
-                           Observer* observer) {
+Status Executor::BeginQueued(const StepBuffers& buffers) {
   Accelerator& accelerator = *device_.accelerator();
-  BeginOrder();
   SLUICE_RETURN_IF_ERROR(accelerator.Use());
   step_.accelerator = &accelerator;
   step_.stream = accelerator.stream(Accelerator::kCompute);
   step_.device_key = staging_->key();
-  const Status status = AddStep(buffers, stop, observer);
-  if (status.ok() && !stop.stopped()) return {};
-  if (!status.ok()) stop.Stop(status);
-  Settle();
-  // What was added goes on; it must not outlive this run's memory unnoticed.
-  const Status waited = accelerator.Synchronize();
-  return status.ok() ? waited : status;
+  SLUICE_RETURN_IF_ERROR(staging_->CopyIn(buffers.slot, buffers.feeds, step_));
+  if (observer_ == nullptr || observer_->reads_outputs()) return {};
+  SLUICE_RETURN_IF_ERROR(MakeMarks());
+  return accelerator.Record(marks_[0], Accelerator::kCompute);
 }
 
-// Adds all of a step to the queues.
-Status Executor::AddStep(const StepBuffers& buffers, StepStop& stop,
-                         Observer* observer) {
-  SLUICE_RETURN_IF_ERROR(staging_->CopyIn(buffers.slot, buffers.feeds, step_));
-  if (observer == nullptr) {
-    SLUICE_RETURN_IF_ERROR(Enqueue(stop, nullptr));
-  } else if (observer->reads_outputs()) {
-    RunSerial<true>(0, static_cast<uint32_t>(bound_.size()), observer, stop);
-  } else {
-    SLUICE_RETURN_IF_ERROR(MakeMarks());
-    SLUICE_RETURN_IF_ERROR(Enqueue(stop, observer));
-    if (!stop.stopped()) SLUICE_RETURN_IF_ERROR(ReportTimes(*observer));
+bool Executor::RunQueued(Waker* waker) {
+  Accelerator& accelerator = *device_.accelerator();
+  Status status = accelerator.Use();  // the thread may be another
+  if (status.ok() && !stop_->stopped()) {
+    const Result<bool> added = AddStep(waker);
+    if (added.ok() && !*added) return false;
+    status = added.status();
   }
-  return stop.stopped() ? Status() : staging_->CopyOut(buffers.slot);
+  if (!status.ok()) stop_->Stop(status);
+  if (!stop_->stopped()) return true;
+  Settle();
+  // What was added goes on; it must not outlive this run's memory unnoticed.
+  status = accelerator.Synchronize();
+  if (!status.ok()) stop_->Stop(status);
+  return true;
+}
+
+// Adds the rest of a step to the queues; false: as far as may be now.
+Result<bool> Executor::AddStep(Waker* waker) {
+  bool all;
+  if (observer_ != nullptr && observer_->reads_outputs()) {
+    all = RunUpTo(static_cast<uint32_t>(bound_.size()), observer_, waker);
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(all, Enqueue(observer_, waker));
+    if (all && observer_ != nullptr && !stop_->stopped()) {
+      SLUICE_RETURN_IF_ERROR(ReportTimes(*observer_));
+    }
+  }
+  if (!all || stop_->stopped()) return all;
+  SLUICE_RETURN_IF_ERROR(staging_->CopyOut(slot_));
+  return true;
 }
 
 Status Executor::Collect(const StepBuffers& buffers) {
@@ -109,21 +121,20 @@ Status Executor::Collect(const StepBuffers& buffers) {
 }
 
 // Adds the step's work to the compute queue, with marks for `timed`.
-Status Executor::Enqueue(StepStop& stop, Observer* timed) {
-  if (timed != nullptr) {
-    SLUICE_RETURN_IF_ERROR(
-        device_.accelerator()->Record(marks_[0], Accelerator::kCompute));
+Result<bool> Executor::Enqueue(Observer* timed, Waker* waker) {
+  for (; next_segment_ < segments_.size(); ++next_segment_) {
+    Segment& segment = segments_[next_segment_];
+    if (!RunUpTo(segment.begin, timed, waker)) return false;
+    if (stop_->stopped()) return true;
+    SLUICE_RETURN_IF_ERROR(EnqueueSegment(segment, *stop_, timed));
+    if (stop_->stopped()) return true;
   }
-  for (Segment& segment : segments_) {
-    RunSerial<true>(reached_, segment.begin, timed, stop);
-    if (stop.stopped()) return {};
-    SLUICE_RETURN_IF_ERROR(EnqueueSegment(segment, stop, timed));
-    if (stop.stopped()) return {};
+  if (!RunUpTo(static_cast<uint32_t>(bound_.size()), timed, waker)) {
+    return false;
   }
-  RunSerial<true>(reached_, static_cast<uint32_t>(bound_.size()), timed, stop);
   // A run that ended early has not made every kernel ready for capture.
-  if (!stop.stopped()) ran_before_ = true;
-  return {};
+  if (!stop_->stopped()) ran_before_ = true;
+  return true;
 }
 
 Status Executor::EnqueueSegment(Segment& segment, StepStop& stop,

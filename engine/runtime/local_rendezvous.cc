@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
-#include "engine/device.h"
 #include "engine/pause.h"
+#include "engine/runtime/exchange_buffers.h"
 
 namespace sluice {
 namespace {
@@ -19,58 +20,6 @@ constexpr size_t kSpare = 8;
 constexpr size_t kAhead = 2;
 
 using Clock = std::chrono::steady_clock;
-
-// Host memory that grows; an accelerator's is pinned.
-class Block {
- public:
-  Status Reserve(size_t bytes, Accelerator* accelerator) {
-    const bool pinned = accelerator != nullptr;
-    if (bytes <= bytes_ && (pinned_ || !pinned)) return {};
-    memory_.reset();
-    bytes_ = 0;
-    if (pinned) {
-      SLUICE_ASSIGN_OR_RETURN(memory_, accelerator->AllocatePinned(bytes));
-    } else {
-      SLUICE_ASSIGN_OR_RETURN(memory_, DeviceMemory(nullptr).Allocate(bytes));
-    }
-    bytes_ = bytes;
-    pinned_ = pinned;
-    return {};
-  }
-  void* data() const { return memory_.get(); }
-
- private:
-  std::shared_ptr<void> memory_;
-  size_t bytes_ = 0;
-  bool pinned_ = false;
-};
-
-// A place in the queue of an accelerator, which its incarnation tells from
-// others.
-class Mark {
- public:
-  Status Record(Accelerator& accelerator, uint64_t incarnation,
-                Accelerator::Queue queue) {
-    if (event_ == nullptr || incarnation_ != incarnation) {
-      SLUICE_ASSIGN_OR_RETURN(event_, accelerator.MakeEvent());
-      incarnation_ = incarnation;
-    }
-    set_ = true;
-    return accelerator.Record(event_, queue);
-  }
-  bool set() const { return set_; }
-  const Accelerator::Event& event() const { return event_; }
-  // Waits for it, and forgets it.
-  void Clear() {
-    if (set_) (void)event_->Wait().ok();  // a lost device does nothing more
-    set_ = false;
-  }
-
- private:
-  Accelerator::Event event_;
-  uint64_t incarnation_ = 0;
-  bool set_ = false;
-};
 
 void Copy(void* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -124,6 +73,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
 
   Status WaitReceived(const Edge& edge, const DeviceView& into) override {
     SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
+    if (std::exchange(slot->asked, false)) Forget(*slot);
     Status waited = WaitForSender(*slot);
     if (!Arrived(slot->state.load()) && TurnAway(*slot)) return waited;
     if (slot->sent != slot->wanted) {
@@ -141,6 +91,11 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     return {};
   }
 
+  bool Received(const Edge& edge, Waker& waker) override {
+    const Result<Slot*> slot = SlotOf(edge);
+    return !slot.ok() || Spin(**slot) || PastDeadline() || !Keep(**slot, waker);
+  }
+
   // --- For LocalRendezvous, under its lock -----------------------------------
 
   const RunKey& key() const { return key_; }
@@ -151,6 +106,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     MutexLock lock(mutex_);
     abort_status_ = {};
     aborted_.store(false);
+    while (asking_ != nullptr) Take(asking_);
   }
   // False when others of the run speak of another step.
   bool Join(int parts) {
@@ -179,6 +135,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     if (!abort_status_.ok()) return;
     abort_status_ = status;
     aborted_.store(true);
+    while (asking_ != nullptr) WakeFirst(asking_);
     changed_.NotifyAll();
   }
 
@@ -203,13 +160,17 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     std::atomic<State> state{State::kEmpty};
     // The sender's. Read by the receiver when it has arrived.
     Parcel sent;
-    Block buffer;
-    Mark produced, copied_out;  // from an accelerator
+    TransferBlock buffer;
+    TransferMark produced, copied_out;  // from an accelerator
     // The receiver's. Read by the sender when it is wanted.
     Parcel wanted;
     void* into = nullptr;
-    Block pinned;    // on the way to an accelerator
-    Mark copied_in;  // from `buffer` or `pinned`
+    TransferBlock pinned;    // on the way to an accelerator
+    TransferMark copied_in;  // from `buffer` or `pinned`
+    bool asked = false;      // Received has kept a waker
+    // Under mutex_: whom to wake, and the next of those that have one.
+    Waker* waker = nullptr;
+    Slot* next_asking = nullptr;
   };
 
   // What arrives can be seen by those that look and wakes those that sleep.
@@ -219,9 +180,49 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     slot.state.store(state);
     if (sleepers_.load() > 0) {
       MutexLock lock(mutex_);
+      if (Slot** const place = PlaceOf(slot)) WakeFirst(*place);
       changed_.NotifyAll();
     }
   }
+
+  // Keeps the waker, unless it is settled: as if its owner slept. Once it is
+  // woken nothing of its owner's is touched, since that takes the mutex.
+  bool Keep(Slot& slot, Waker& waker) {
+    sleepers_.fetch_add(1);
+    MutexLock lock(mutex_);
+    const bool settled = Settled(slot);
+    if (slot.waker != nullptr || settled) sleepers_.fetch_sub(1);
+    if (settled) return false;
+    if (slot.waker == nullptr) {
+      slot.next_asking = asking_;
+      asking_ = &slot;
+    }
+    slot.waker = &waker;
+    slot.asked = true;
+    return true;
+  }
+
+  void Forget(Slot& slot) {
+    MutexLock lock(mutex_);
+    if (Slot** const place = PlaceOf(slot)) Take(*place);
+  }
+
+  // Where the list of those that ask has this one; null where it has not. There
+  // are at most as many as parts.
+  Slot** PlaceOf(const Slot& slot) REQUIRES(mutex_) {
+    Slot** place = &asking_;
+    while (*place != nullptr && *place != &slot) place = &(*place)->next_asking;
+    return *place == nullptr ? nullptr : place;
+  }
+
+  Waker& Take(Slot*& place) REQUIRES(mutex_) {
+    Slot& slot = *place;
+    place = slot.next_asking;
+    sleepers_.fetch_sub(1);
+    return *std::exchange(slot.waker, nullptr);
+  }
+
+  void WakeFirst(Slot*& place) REQUIRES(mutex_) { Take(place).Wake(); }
 
   Result<Slot*> SlotOf(const Edge& edge) {
     if (edge.number >= 0 && edge.number < edges_) return &slots_[edge.number];
@@ -241,8 +242,18 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     return Arrived(slot.state.load()) || aborted_.load();
   }
 
-  Status WaitForSender(const Slot& slot) {
+  bool PastDeadline() const {
+    return deadline_ != Clock::time_point::max() && Clock::now() >= deadline_;
+  }
+
+  // Whether it is settled, within some microseconds.
+  bool Spin(const Slot& slot) const {
     for (int spin = 0; spin < kSpins && !Settled(slot); ++spin) Pause();
+    return Settled(slot);
+  }
+
+  Status WaitForSender(const Slot& slot) {
+    Spin(slot);
     if (Arrived(slot.state.load())) return {};
     Status status;
     sleepers_.fetch_add(1);
@@ -326,6 +337,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     for (int i = 0; i < edges; ++i) {
       slots_[i].sent = slots_[i].wanted = {};
       slots_[i].state.store(State::kEmpty);
+      slots_[i].asked = false;
     }
     edges_ = edges;
   }
@@ -340,9 +352,10 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   Clock::time_point deadline_ = Clock::time_point::max();
 
   std::atomic<bool> aborted_{false};
-  std::atomic<int> sleepers_{0};
+  std::atomic<int> sleepers_{0};  // and those that ask
   Mutex mutex_;
   CondVar changed_;
+  Slot* asking_ GUARDED_BY(mutex_) = nullptr;
   Status abort_status_ GUARDED_BY(mutex_);
 };
 

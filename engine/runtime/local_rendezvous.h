@@ -13,17 +13,19 @@
 namespace sluice {
 
 // Between two devices in the host's memory a tensor is copied once if it is
-// sent after the receiver has started, else twice; a waiting thread spins for
-// some microseconds, then sleeps. To and from accelerators tensors go by pinned
-// memory: the sending thread waits for nothing, the receiving one only for the
-// sender's thread to have come that far and, on the host, for the device to
-// have done it, whatever the deadline. Buffers are kept for later runs; who
-// joins a run that gets them waits for the copies of the one that had them.
+// sent after the receiver has started, else twice; who waits spins for some
+// microseconds, then sleeps or, asked by Received, is told to come back. To and
+// from accelerators tensors go by pinned memory: the sending thread waits for
+// nothing, the receiving one only for the sender's thread to have come that far
+// and, on the host, for the device to have done it, whatever the deadline.
+// Buffers are kept for later runs; who joins a run that gets them waits for the
+// copies of the one that had them.
 class LocalRendezvous final : public Rendezvous {
  public:
   explicit LocalRendezvous(uint64_t epoch = 0);
   ~LocalRendezvous() override;
 
+  bool tells() const override { return true; }
   RunKey NewRun() override;
   Result<Exchange*> Join(const RunKey& run, int edges, int parts,
                          TimePoint deadline) override;

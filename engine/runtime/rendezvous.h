@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/accelerator.h"
+#include "engine/runtime/waker.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
 
@@ -58,6 +59,14 @@ class Exchange {
   virtual Status StartReceive(const Edge& edge, const DeviceView& into) = 0;
   // What arrived of another size or sender than the edge's is an error.
   virtual Status WaitReceived(const Edge& edge, const DeviceView& into) = 0;
+
+  // Whether WaitSent and WaitReceived would return without waiting for another
+  // part: it has come so far, the run was aborted, the deadline has passed. If
+  // not, `waker` is kept, at most one for each, and woken from any thread when
+  // one of these is so; for the deadline it need not be. Not when all parts
+  // have left the run. May look for some microseconds before it says no.
+  virtual bool Sent(const Edge&, Waker&) { return true; }
+  virtual bool Received(const Edge&, Waker&) { return true; }
 };
 
 // Given to whoever prepares steps. Thread-safe.
@@ -65,6 +74,10 @@ class Rendezvous {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   virtual ~Rendezvous() = default;
+
+  // Whether its exchanges say in Sent and Received when a wait would wait.
+  // Otherwise each part that may wait needs a thread of its own.
+  virtual bool tells() const { return false; }
 
   // A key that no other run has, of the present epoch.
   virtual RunKey NewRun() = 0;

@@ -24,10 +24,21 @@ void Lanes::Stop(const Status& status) {
 
 Lane& Lanes::Take() {
   MutexLock lock(mutex_);
+  return Await(next_place_++);
+}
+
+Lane& Lanes::Take(uint64_t place) {
+  MutexLock lock(mutex_);
+  return Await(place);
+}
+
+Lane& Lanes::Await(uint64_t place) {
   while (true) {
     const auto free = std::find(taken_.begin(), taken_.end(), false);
-    if (want_all_ == 0 && free != taken_.end()) {
+    if (place == next_turn_ && want_all_ == 0 && free != taken_.end()) {
       *free = true;
+      ++next_turn_;
+      changed_.NotifyAll();  // there may be a lane for the next one, too
       return *lanes_[free - taken_.begin()];
     }
     changed_.Wait(mutex_);

@@ -1,15 +1,28 @@
 // Where the runs of a session take place: so many may be under way at once,
 // each in a lane of its own; more wait for their turn.
+//
+// A run keeps its lane, and with it its arenas, from its turn to its end, also
+// while it waits for another process: what it has computed cannot move. It
+// keeps nothing else then: its parts have given their threads back
+// (engine/runtime/step_threads.h; but for the one in which the caller of Run
+// waits, which is the caller's) and between instructions hold no lock.
+//
+// So the lanes are what runs could block each other with: were the only lane of
+// one process taken by run 1 and that of another by run 2, each would wait for
+// the other for good. Therefore turns have places in one line, and are granted
+// in that order. Where processes give the same runs places in the same order,
+// with none left out, the earliest run under way has its turn in each of them
+// sooner or later, since only earlier ones, which are over, came before.
 #ifndef SLUICE_GRAPH_SESSION_LANES_H_
 #define SLUICE_GRAPH_SESSION_LANES_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "engine/device.h"
 #include "engine/runtime/executor.h"
-#include "engine/runtime/step_threads.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice {
@@ -19,7 +32,6 @@ namespace sluice {
 struct Lane {
   int index = 0;
   std::map<const Device*, std::unique_ptr<Arena>> arenas;
-  StepThreads threads;
   StepStop stop;  // has a lock of its own: Cancel comes from other threads
 };
 
@@ -33,19 +45,29 @@ class Lanes {
   // Ends the runs under way.
   void Stop(const Status& status);
 
-  // Holds a lane for a scope: the first that is free, in no order among those
-  // that wait.
+  // Waits for the turn of a place in the line, the last or, where others give
+  // them out, that one of 0, 1, 2, ...: until those before it have had theirs
+  // and a lane is free. It is given back by any thread.
+  Lane& Take() EXCLUDES(mutex_);
+  Lane& Take(uint64_t place) EXCLUDES(mutex_);
+  void Give(const Lane& lane) EXCLUDES(mutex_);
+
+  // Holds a lane for a scope.
   class Turn {
    public:
-    explicit Turn(Lanes& lanes) : lanes_(lanes), lane_(lanes.Take()) {}
-    ~Turn() { lanes_.Give(lane_); }
+    explicit Turn(Lanes& lanes) : lanes_(lanes), lane_(&lanes.Take()) {}
+    ~Turn() {
+      if (lane_ != nullptr) lanes_.Give(*lane_);
+    }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
-    Lane& lane() const { return lane_; }
+    Lane& lane() const { return *lane_; }
+    // The lane is now given back by others.
+    void Release() { lane_ = nullptr; }
 
    private:
     Lanes& lanes_;
-    Lane& lane_;
+    Lane* lane_;
   };
   // Holds all of them, so that no run is under way; goes before those that wait
   // for one. Not for who holds a turn.
@@ -64,8 +86,7 @@ class Lanes {
   };
 
  private:
-  Lane& Take() EXCLUDES(mutex_);
-  void Give(const Lane& lane) EXCLUDES(mutex_);
+  Lane& Await(uint64_t place) REQUIRES(mutex_);
   void TakeAll() EXCLUDES(mutex_);
   void GiveAll() EXCLUDES(mutex_);
 
@@ -73,6 +94,8 @@ class Lanes {
   Mutex mutex_;
   CondVar changed_;
   std::vector<bool> taken_ GUARDED_BY(mutex_);  // parallel to lanes_
+  uint64_t next_place_ GUARDED_BY(mutex_) = 0;  // that Take gives out
+  uint64_t next_turn_ GUARDED_BY(mutex_) = 0;   // the place whose turn it is
   int want_all_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -31,16 +31,19 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
   for (const BuiltStep::Part& part : built.parts) {
     queued = queued || part.device->accelerator() != nullptr;
   }
+  // A collective is for one thread at a time, which may be the caller's.
+  goes_on = edges > 0 && !queued && s.rendezvous->tells() &&
+            s.options.collective == nullptr;
   if (frames.size() > 1) cut = std::move(built.cut);
   frames[0] = MakeFrame(std::move(built.parts), s.lanes.lane(0));
 }
 
 std::unique_ptr<PreparedStep::Impl::Frame> PreparedStep::Impl::MakeFrame(
-    std::vector<BuiltStep::Part> built, const Lane& lane) const {
-  auto frame = std::make_unique<Frame>();
+    std::vector<BuiltStep::Part> built, const Lane& lane) {
+  auto frame = std::make_unique<Frame>(*this);
   for (BuiltStep::Part& part : built) {
     frame->parts.push_back(
-        std::make_unique<Part>(Part{std::move(part.plan), nullptr}));
+        std::make_unique<Part>(*frame, std::move(part.plan)));
     frame->parts.back()->executor = std::make_unique<Executor>(
         frame->parts.back()->plan, *part.device, *lane.arenas.at(part.device));
   }
@@ -95,10 +98,15 @@ Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
   return {};
 }
 
-Result<uint64_t> PreparedStep::Impl::StartIn(
-    Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
-    std::span<Tensor> fetch_values, std::optional<uint64_t> at_step) {
+Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
+                                    std::span<const Tensor> feed_values,
+                                    std::span<Tensor> fetch_values,
+                                    std::optional<uint64_t> at_step,
+                                    int parts_here) {
   SLUICE_RETURN_IF_ERROR(CheckOperands(feed_values, fetch_values));
+  if (static_cast<int>(frame.parts.size()) > parts_here) {
+    SLUICE_RETURN_IF_ERROR(session.ReserveThreads(lane, parts_here));
+  }
   const int slot = static_cast<int>(frame.next_run % frame.runs.size());
   Begun& run = frame.runs[slot];
   if (run.under_way) SLUICE_RETURN_IF_ERROR(WaitIn(frame, run.number));
@@ -113,25 +121,40 @@ Result<uint64_t> PreparedStep::Impl::StartIn(
   const Clock::time_point deadline =
       limit.count() > 0 ? Clock::now() + limit : Clock::time_point::max();
   Rendezvous& rendezvous = *session.rendezvous;
-  const RunKey key = edges > 0 ? rendezvous.NewRun() : RunKey();
-  lane.stop.Begin(edges > 0 ? &rendezvous : nullptr, key, deadline);
+  frame.key = edges > 0 ? rendezvous.NewRun() : RunKey();
+  lane.stop.Begin(edges > 0 ? &rendezvous : nullptr, frame.key, deadline);
 
-  const bool counted = counts && !at_step;
-  const auto [step, observer] = session.Begin(counted);
-  StepContext context;
-  context.step = at_step.value_or(step);
-  context.collective = session.options.collective.get();
-  if (context.collective != nullptr && !at_step) {
-    context.replica = static_cast<uint32_t>(context.collective->rank());
+  frame.lane = &lane;
+  frame.buffers = {frame.feeds, run.fetches, slot};
+  frame.counted = counts && !at_step;
+  const auto [step, observer] = session.Begin(frame.counted);
+  frame.observer = observer;
+  frame.context = {};
+  frame.context.step = at_step.value_or(step);
+  frame.context.collective = session.options.collective.get();
+  if (frame.context.collective != nullptr && !at_step) {
+    frame.context.replica =
+        static_cast<uint32_t>(frame.context.collective->rank());
   }
-  RunParts(lane, frame, {frame.feeds, run.fetches, slot}, context, observer,
-           key);
+  return {};
+}
+
+Result<uint64_t> PreparedStep::Impl::EndRun(Frame& frame) {
+  Lane& lane = *frame.lane;
+  lane.stop.End();
+  // Not before: whoever stops the step aborts the run.
+  for (const auto& part : frame.parts) {
+    if (std::exchange(part->joined, false)) {
+      session.rendezvous->Leave(frame.key);
+    }
+  }
   if (lane.stop.stopped()) {
-    if (counted) session.GiveBack(step);
+    if (frame.counted) session.GiveBack(frame.context.step);
     // Other devices' parts may be under way, in the slot that is used next.
     for (const auto& part : frame.parts) part->executor->Drain();
     return lane.stop.status();
   }
+  Begun& run = frame.runs[frame.buffers.slot];
   run.number = frame.next_run++;
   run.under_way = true;
   // On the host the run is over.
@@ -139,40 +162,13 @@ Result<uint64_t> PreparedStep::Impl::StartIn(
   return run.number;
 }
 
-void PreparedStep::Impl::RunParts(Lane& lane, Frame& frame,
-                                  const StepBuffers& buffers,
-                                  const StepContext& context,
-                                  Observer* observer, const RunKey& run) {
-  const int parts = static_cast<int>(frame.parts.size());
-  lane.threads.Run(parts, [&](int64_t i, int64_t) {
-    if (i >= parts) return;  // an empty step
-    try {
-      RunPart(*frame.parts[i], buffers, context, observer, run, parts,
-              lane.stop);
-    } catch (...) {  // of a rendezvous
-      lane.stop.Stop(CaughtStatus());
-    }
-  });
-  lane.stop.End();
-  // Not before: whoever stops the step aborts the run.
-  for (const auto& part : frame.parts) {
-    if (std::exchange(part->joined, false)) session.rendezvous->Leave(run);
-  }
-}
-
-void PreparedStep::Impl::RunPart(Part& part, const StepBuffers& buffers,
-                                 StepContext context, Observer* observer,
-                                 const RunKey& run, int parts, StepStop& stop) {
-  if (edges > 0) {
-    const Result<Exchange*> joined =
-        session.rendezvous->Join(run, edges, parts, stop.deadline());
-    if (!joined.ok()) return stop.Stop(joined.status());
-    part.joined = true;
-    context.exchange = *joined;
-  }
-  context.seed = part.plan.seed;
-  // The first error is the step's; the others only follow from it.
-  (void)part.executor->Run(buffers, context, stop, observer).ok();
+Result<uint64_t> PreparedStep::Impl::StartIn(
+    Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
+    std::span<Tensor> fetch_values, std::optional<uint64_t> at_step) {
+  SLUICE_RETURN_IF_ERROR(BeginRun(lane, frame, feed_values, fetch_values,
+                                  at_step, /*parts_here=*/1));
+  RunParts(frame);
+  return EndRun(frame);
 }
 
 Status PreparedStep::Impl::WaitIn(Frame& frame, uint64_t number) {
@@ -204,19 +200,29 @@ Status PreparedStep::Impl::Run(std::span<const Tensor> feed_values,
 
 Result<uint64_t> PreparedStep::Impl::Start(std::span<const Tensor> feed_values,
                                            std::span<Tensor> fetch_values) {
-  const Lanes::Turn turn(session.lanes);
+  Lanes::Turn turn(session.lanes);
   SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(turn.lane()));
+  if (goes_on) return StartAlone(turn, *frame, feed_values, fetch_values);
   return StartIn(turn.lane(), *frame, feed_values, fetch_values, std::nullopt);
 }
 
-// On the host a run that was started is over, in whichever lane it was.
+// On the host a run that was started and does not go on is over, in whichever
+// lane it was.
 Status PreparedStep::Impl::Wait(uint64_t number) {
+  if (goes_on) {
+    return WaitAlone(*frames[number % frames.size()], number / frames.size());
+  }
   if (!queued) return {};
   const Lanes::Turn turn(session.lanes);
   return WaitIn(*frames[0], number);
 }
 
 bool PreparedStep::Impl::UnderWay(uint64_t number) {
+  if (goes_on) {
+    Frame& frame = *frames[number % frames.size()];
+    MutexLock lock(frame.mutex);
+    return frame.under_way && frame.started == number / frames.size();
+  }
   if (!queued) return false;
   const Lanes::Turn turn(session.lanes);
   const Begun& run = frames[0]->runs[number % frames[0]->runs.size()];

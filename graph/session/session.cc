@@ -52,7 +52,11 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   impl_->lanes.Open(options.concurrent_runs, impl_->devices);
 }
 
-Session::~Session() = default;
+// What was started and waits for others would have nobody to tell.
+Session::~Session() {
+  impl_->lanes.Stop(Cancelled("the session has ended"));
+  const Lanes::AllTurns alone(impl_->lanes);
+}
 
 Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
     const StepRequest& request) {

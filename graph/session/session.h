@@ -110,10 +110,14 @@ class PreparedStep {
   void Run(std::span<const Tensor> feeds, std::span<Tensor> fetches);
   // As Run, but returns the error.
   Status TryRun(std::span<const Tensor> feeds, std::span<Tensor> fetches);
-  // Begins a run; on an accelerator it is then under way. `feeds` may be reused
-  // at once, `fetches` are written when it is waited for. Runs happen in the
-  // order they were started. Two of a step can be under way: starting a third
-  // waits for the first. Throws Error.
+  // Begins a run. On an accelerator it is then under way: runs happen in the
+  // order they were started, and two of a step can be under way; starting a
+  // third waits for the first. On the host it is where tensors go from device
+  // to device by a rendezvous that holds no thread (Rendezvous::tells), beside
+  // others in the order of none: as many as the session has concurrent runs,
+  // one more waits. `feeds` may be reused at once, `fetches` are written when
+  // it has been waited for. Throws Error, also that of an earlier run that
+  // nobody has waited for.
   PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches);
 
   const std::vector<TensorType>& fetch_types() const;
@@ -136,11 +140,11 @@ class PendingRun {
  public:
   PendingRun() = default;
   bool valid() const { return step_ != nullptr; }
-  // Whether Wait would have to wait, for all that is known; never on the CPU.
+  // Whether Wait would have to wait, for all that is known.
   bool under_way() const;
-  // Returns when the run has ended and its fetches are written; meanwhile the
-  // session's other calls wait, too. Throws Error if it failed, unless a later
-  // Start has thrown that. More calls return at once.
+  // Returns when the run has ended and its fetches are written; meanwhile, on
+  // an accelerator, the session's other calls wait, too. Throws Error if it
+  // failed, unless a later Start has thrown that. More calls return at once.
   void Wait();
 
  private:
@@ -203,7 +207,8 @@ class Session {
   uint64_t step() const;
   void set_step(uint64_t step);
 
-  // Aborts the steps in flight, if any, with kCancelled. From any thread. What
+  // Aborts the steps in flight, if any, with kCancelled, also those that wait
+  // for other processes. From any thread. What
   // an accelerator was given to do is done.
   void Cancel();
 

@@ -13,6 +13,8 @@
 
 #include "engine/runtime/executor.h"
 #include "engine/runtime/local_rendezvous.h"
+#include "engine/runtime/step_threads.h"
+#include "engine/runtime/waker.h"
 #include "graph/session/lanes.h"
 #include "graph/session/session.h"
 #include "graph/session/step_builder.h"
@@ -28,6 +30,9 @@ struct Session::Impl {
   SessionOptions options;
   std::vector<std::unique_ptr<Device>> devices;
   std::shared_ptr<Rendezvous> rendezvous;  // may hold what is the devices'
+
+  // For the parts of runs but for those that a caller's thread runs.
+  StepThreads threads;
 
   // A lane is held while a step runs and, where the session has its devices to
   // itself (OwnTurn), while one is prepared and variables are touched. There is
@@ -75,6 +80,8 @@ struct Session::Impl {
   };
   Beginning Begin(bool counts) EXCLUDES(mutex);
   void GiveBack(uint64_t step) EXCLUDES(mutex);
+  // Makes threads for a run in that lane, whose caller runs some parts itself.
+  Status ReserveThreads(const Lane& lane, int mine);
 };
 
 // A turn where a session has its devices to itself: accelerators, and variables
@@ -89,11 +96,24 @@ class OwnTurn {
   std::optional<Lanes::Turn> turn_;
 };
 
-struct PreparedStep::Impl {
-  struct Part {
+struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
+  struct Frame;
+  struct Part final : StepThreads::Part {
+    Frame& frame;
     Plan plan;
     std::unique_ptr<Executor> executor;
-    bool joined = false;  // the run under way, at the rendezvous
+    bool begun = false;   // the run under way
+    bool joined = false;  // at the rendezvous
+
+    Part(Frame& f, Plan p) : frame(f), plan(std::move(p)) {}
+    // Goes on with the run: to its end, which an error may have brought about,
+    // or, false, until `waker` is woken, unless that is null.
+    bool GoOn(Waker* waker);
+    bool Resume() override { return GoOn(this); }
+    void Ended() override;
+
+   private:
+    bool Begin();
   };
   // A run that was begun, in the slot that its number gives.
   struct Begun {
@@ -106,10 +126,35 @@ struct PreparedStep::Impl {
   // What the runs of one lane use. Kernels and pointers into an arena are not
   // for two at a time, so each lane has Plans of its own.
   struct Frame {
+    Impl& step;
     std::vector<std::unique_ptr<Part>> parts;  // executors point to plans
     std::vector<void*> feeds;
     std::array<Begun, Staging::kSlots> runs;
     uint64_t next_run = 0;
+
+    // The run under way, as its parts see it.
+    Lane* lane = nullptr;
+    StepBuffers buffers;
+    StepContext context;
+    Observer* observer = nullptr;
+    RunKey key;
+    bool counted = false;
+
+    // Of runs that go on when Start has returned: their feeds, which the caller
+    // has back, and who keeps this until the end.
+    std::vector<Tensor> kept;
+    std::shared_ptr<Impl> keeper;
+
+    Mutex mutex;
+    CondVar changed;
+    int left GUARDED_BY(mutex) = 0;  // parts in the session's threads
+    // The last run that went on so: how manieth it is, and what became of it.
+    uint64_t started GUARDED_BY(mutex) = 0;
+    bool under_way GUARDED_BY(mutex) = false;
+    bool told GUARDED_BY(mutex) = false;
+    Status status GUARDED_BY(mutex);
+
+    explicit Frame(Impl& s) : step(s) {}
   };
 
   Session::Impl& session;
@@ -119,7 +164,10 @@ struct PreparedStep::Impl {
   std::vector<std::string> feed_names;
   int edges = 0;        // tensors that go from part to part
   bool counts = false;  // whether a run advances the step counter
-  bool queued = false;  // whether it may end later than it begins
+  bool queued = false;  // whether a device may end it later than it begins
+  // Whether a run goes on when Start has returned. Otherwise, without `queued`,
+  // it is over then.
+  bool goes_on = false;
   // By lane, each touched by who holds it; made when a lane first runs the
   // step, but for the first, which is there from the beginning.
   std::vector<std::unique_ptr<Frame>> frames;
@@ -137,20 +185,26 @@ struct PreparedStep::Impl {
 
  private:
   std::unique_ptr<Frame> MakeFrame(std::vector<BuiltStep::Part> built,
-                                   const Lane& lane) const;
+                                   const Lane& lane);
   Result<Frame*> FrameOf(const Lane& lane);
   Result<uint64_t> StartIn(Lane& lane, Frame& frame,
                            std::span<const Tensor> feed_values,
                            std::span<Tensor> fetch_values,
                            std::optional<uint64_t> at_step);
-  // Runs all parts, to their ends or until the lane is stopped.
-  void RunParts(Lane& lane, Frame& frame, const StepBuffers& buffers,
-                const StepContext& context, Observer* observer,
-                const RunKey& run);
-  // The part's share of a run. An error has stopped the step.
-  void RunPart(Part& part, const StepBuffers& buffers, StepContext context,
-               Observer* observer, const RunKey& run, int parts,
-               StepStop& stop);
+  // Who calls these holds the lane. After BeginRun come the parts, each to its
+  // end, and EndRun, which returns the run's number.
+  Status BeginRun(Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
+                  std::span<Tensor> fetch_values,
+                  std::optional<uint64_t> at_step, int parts_here);
+  void StartParts(Frame& frame, size_t begin);
+  void RunParts(Frame& frame);
+  Result<uint64_t> EndRun(Frame& frame);
+  // A run that goes on, in a turn that is kept till its end.
+  Result<uint64_t> StartAlone(Lanes::Turn& turn, Frame& frame,
+                              std::span<const Tensor> feed_values,
+                              std::span<Tensor> fetch_values);
+  void EndAlone(Frame& frame);
+  Status WaitAlone(Frame& frame, uint64_t number);
   Status WaitIn(Frame& frame, uint64_t number);
   Status CheckOperands(std::span<const Tensor> feed_values,
                        std::span<Tensor> fetch_values) const;

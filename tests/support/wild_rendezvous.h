@@ -27,6 +27,10 @@ class WildRendezvous final : public Rendezvous {
     // "planted", or, silently, nobody says so.
     double loss = 0;
     bool silently = false;
+    bool tells = true;  // or waits hold their threads
+    // How often who is to be told that a wait has ended is told, each time
+    // late; 0: never.
+    int wakes = 1;
   };
 
   explicit WildRendezvous(const Options& options)
@@ -51,6 +55,7 @@ class WildRendezvous final : public Rendezvous {
     return counts_;
   }
 
+  bool tells() const override { return options_.tells; }
   RunKey NewRun() override {
     MutexLock lock(mutex_);
     return {epoch_, ++last_run_};
@@ -95,6 +100,14 @@ class WildRendezvous final : public Rendezvous {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Who asked when a wait will have ended.
+  struct Asking {
+    Waker* waker = nullptr;
+    int wakes = 0;     // left
+    bool due = false;  // at `at`
+    TimePoint at;
+  };
+
   struct Ends {
     // The views are ours between start and wait.
     DeviceView from, into;
@@ -104,6 +117,7 @@ class WildRendezvous final : public Rendezvous {
     bool read = false;
     std::vector<char> bytes;
     size_t wanted = 0;
+    Asking sender, receiver;
   };
 
   struct Run final : Exchange {
@@ -129,6 +143,12 @@ class WildRendezvous final : public Rendezvous {
     }
     Status WaitReceived(const Edge& edge, const DeviceView&) override {
       return owner.WaitReceived(*this, edge);
+    }
+    bool Sent(const Edge& edge, Waker& waker) override {
+      return owner.Ask(*this, edge, &Ends::read, &Ends::sender, waker);
+    }
+    bool Received(const Edge& edge, Waker& waker) override {
+      return owner.Ask(*this, edge, &Ends::arrived, &Ends::receiver, waker);
     }
   };
 
@@ -202,13 +222,41 @@ class WildRendezvous final : public Rendezvous {
     return status.ok() ? run.abort : status;
   }
 
+  bool Ask(Run& run, const Edge& edge, bool Ends::*over, Asking Ends::*asking,
+           Waker& waker) {
+    MutexLock lock(mutex_);
+    Ends& ends = run.Of(edge);
+    if (!options_.tells || ends.*over || !run.abort.ok()) return true;
+    if (run.deadline <= Clock::now()) return true;
+    ends.*asking = {&waker, options_.wakes, false, {}};
+    return false;
+  }
+
+  // Wakes who asked, once what it asked for is over; when there is more to do.
+  TimePoint Tell(Asking& asking, bool over) REQUIRES(mutex_) {
+    if (asking.wakes == 0 || !over) return TimePoint::max();
+    if (asking.due && asking.at <= Clock::now()) {
+      asking.waker->Wake();
+      asking.due = false;
+      if (--asking.wakes == 0) return TimePoint::max();
+    }
+    if (!asking.due) asking.at = Soon();
+    asking.due = true;
+    return asking.at;
+  }
+
   // The wire: one thread that touches what was given away.
   void Carry() {
     MutexLock lock(mutex_);
     while (!stop_) {
       TimePoint next = Clock::now() + std::chrono::milliseconds(50);
       for (auto& [number, run] : runs_) {
-        for (Ends& ends : run->edges) next = std::min(next, Move(*run, ends));
+        for (Ends& ends : run->edges) {
+          next = std::min(next, Move(*run, ends));
+          const bool aborted = !run->abort.ok();
+          next = std::min(next, Tell(ends.sender, ends.read || aborted));
+          next = std::min(next, Tell(ends.receiver, ends.arrived || aborted));
+        }
       }
       changed_.WaitUntil(mutex_, next);
     }

@@ -281,5 +281,96 @@ TEST_CASE("buffers are their owner's after the wait") {
   }
 }
 
+// What Sent and Received promise, of a part that does not wait itself.
+class Bell final : public Waker {
+ public:
+  void Wake() override { ++rung_; }
+  int rung() const { return rung_; }
+  void Await() const {
+    while (rung_ == 0) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<int> rung_{0};
+};
+
+TEST_CASE("who asks is told when a wait would not wait") {
+  for (const auto& rendezvous : All()) {
+    REQUIRE(rendezvous->tells());
+    for (int i = 0; i < 200; ++i) {
+      const RunKey run = rendezvous->NewRun();
+      Bell bell, unused;
+      Part sender(*rendezvous, run), receiver(*rendezvous, run);
+      int64_t value = i, got = -1, aborted = 0;
+      REQUIRE(receiver.StartReceive(0, got).ok());
+      REQUIRE(receiver.StartReceive(1, aborted).ok());
+      std::thread other;
+      const bool late = i % 2 == 0;
+      if (late) {
+        CHECK_FALSE(receiver.exchange().Received(Part::EdgeOf(0), bell));
+        CHECK_FALSE(receiver.exchange().Received(Part::EdgeOf(0), bell));
+        CHECK(bell.rung() == 0);
+      }
+      other = std::thread([&] { CHECK(sender.Send(0, value).ok()); });
+      while (!receiver.exchange().Received(Part::EdgeOf(0), bell)) bell.Await();
+      CHECK(receiver.WaitReceived(0, got).ok());
+      CHECK(got == i);
+      other.join();
+      // And of an abort, present and past.
+      Bell ended;
+      const bool asked = i % 3 == 0;
+      if (asked) {
+        CHECK_FALSE(receiver.exchange().Received(Part::EdgeOf(1), ended));
+      }
+      rendezvous->Abort(run, DataLoss("the end"));
+      if (asked) ended.Await();
+      CHECK(receiver.exchange().Received(Part::EdgeOf(1), unused));
+      CHECK(receiver.WaitReceived(1, aborted).message() == "the end");
+      CHECK(unused.rung() == 0);
+    }
+  }
+}
+
+TEST_CASE("a wait after a question that nobody answered is as any other") {
+  LocalRendezvous rendezvous;
+  const RunKey run = rendezvous.NewRun();
+  Part sender(rendezvous, run), receiver(rendezvous, run);
+  int64_t got[2] = {0, 0};
+  Bell first, second;
+  for (const int edge : {0, 1}) {
+    REQUIRE(receiver.StartReceive(edge, got[edge]).ok());
+    Bell& bell = edge == 0 ? first : second;
+    CHECK_FALSE(receiver.exchange().Received(Part::EdgeOf(edge), bell));
+  }
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    CHECK(sender.Send(0, 5).ok());
+    CHECK(sender.Send(1, 6).ok());
+  });
+  CHECK(receiver.WaitReceived(0, got[0]).ok());
+  second.Await();
+  CHECK(receiver.WaitReceived(1, got[1]).ok());
+  other.join();
+  CHECK(got[0] == 5);
+  CHECK(got[1] == 6);
+  CHECK(first.rung() == 0);  // its owner has waited itself
+  CHECK(second.rung() == 1);
+}
+
+TEST_CASE("past the deadline nobody is told to wait") {
+  for (const auto& rendezvous : All()) {
+    const RunKey run = rendezvous->NewRun();
+    const auto soon =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+    Part part(*rendezvous, run, soon), other(*rendezvous, run, soon);
+    int64_t value = 0;
+    Bell bell;
+    REQUIRE(part.StartReceive(0, value).ok());
+    std::this_thread::sleep_until(soon);
+    CHECK(part.exchange().Received(Part::EdgeOf(0), bell));
+    CHECK(part.WaitReceived(0, value).code() == Code::kDeadlineExceeded);
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -331,6 +331,31 @@ TEST_CASE("a prepared step allocates nothing") {
   }
 }
 
+TEST_CASE("a run that waits for other devices allocates nothing, either") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {64});
+  const Output a = Exp(x), b = a * 3, y = b + a;
+  b.node().set_device("/cpu:1");
+  SessionOptions options;
+  options.devices = {"/cpu:0", "/cpu:1"};
+  Session session(graph, options);
+  PreparedStep step = session.Prepare({{x, {64}}}, {y});
+  const std::vector<Tensor> feeds = {Ramp({64})};
+  std::vector<Tensor> fetches = step.MakeFetches();
+  const auto run = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      step.Start(feeds, fetches).Wait();
+      step.Run(feeds, fetches);
+    }
+  };
+  run(20);
+  allocations = 0;
+  counting = true;
+  run(200);
+  counting = false;
+  CHECK(allocations == 0);
+}
+
 TEST_CASE("concurrent runs are correct and take turns") {
   Graph graph;
   Output count = graph.Variable("count", Zeros({1}, DType::kInt64));

@@ -1,0 +1,163 @@
+// The parts of a run: on the caller's thread and the session's, or on those
+// alone, while the caller goes on.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/caught.h"
+#include "engine/threads.h"
+#include "graph/session/session_state.h"
+
+namespace sluice {
+
+// A part that blocks in a wait needs a thread of its own. One that gives it
+// back does not, so there are no more than work at once.
+Status Session::Impl::ReserveThreads(const Lane& lane, int mine) {
+  const int parts = static_cast<int>(devices.size());  // the most
+  int wanted = (lane.index + 1) * parts - mine;
+  if (rendezvous->tells()) {
+    wanted = std::min(wanted, std::max(parts, ComputeThreads().threads()));
+  }
+  try {
+    threads.Reserve(wanted);
+  } catch (...) {
+    return CaughtStatus();
+  }
+  return {};
+}
+
+bool PreparedStep::Impl::Part::Begin() {
+  const Impl& step = frame.step;
+  StepStop& stop = frame.lane->stop;
+  StepContext context = frame.context;
+  if (step.edges > 0) {
+    const Result<Exchange*> exchange = step.session.rendezvous->Join(
+        frame.key, step.edges, static_cast<int>(frame.parts.size()),
+        stop.deadline());
+    if (!exchange.ok()) {
+      stop.Stop(exchange.status());
+      return false;
+    }
+    joined = true;
+    context.exchange = *exchange;
+  }
+  context.seed = plan.seed;
+  executor->Begin(frame.buffers, context, stop, frame.observer);
+  return true;
+}
+
+// The first error is the step's; the others only follow from it.
+bool PreparedStep::Impl::Part::GoOn(Waker* waker) {
+  try {
+    if (!std::exchange(begun, true) && !Begin()) return true;
+    return executor->Resume(waker);
+  } catch (...) {  // of a rendezvous
+    frame.lane->stop.Stop(CaughtStatus());
+    return true;
+  }
+}
+
+void PreparedStep::Impl::Part::Ended() {
+  {
+    MutexLock lock(frame.mutex);
+    if (--frame.left > 0) return;
+    frame.changed.NotifyAll();
+    if (frame.keeper == nullptr) return;
+  }
+  frame.step.EndAlone(frame);
+}
+
+// Those from `begin` on, in the session's threads.
+void PreparedStep::Impl::StartParts(Frame& frame, size_t begin) {
+  for (const auto& part : frame.parts) part->begun = false;
+  if (begin >= frame.parts.size()) return;
+  {
+    MutexLock lock(frame.mutex);
+    frame.left = static_cast<int>(frame.parts.size() - begin);
+  }
+  // By its end the run may be another.
+  const auto deadline = frame.lane->stop.deadline();
+  for (size_t i = begin, end = frame.parts.size(); i < end; ++i) {
+    session.threads.Start(*frame.parts[i], deadline);
+  }
+}
+
+// The caller's thread waits anyway.
+void PreparedStep::Impl::RunParts(Frame& frame) {
+  StartParts(frame, /*begin=*/1);
+  if (frame.parts.empty()) return;  // an empty step
+  frame.parts[0]->GoOn(/*waker=*/nullptr);
+  if (frame.parts.size() == 1) return;
+  MutexLock lock(frame.mutex);
+  while (frame.left > 0) frame.changed.Wait(frame.mutex);
+}
+
+Result<uint64_t> PreparedStep::Impl::StartAlone(
+    Lanes::Turn& turn, Frame& frame, std::span<const Tensor> feed_values,
+    std::span<Tensor> fetch_values) {
+  {
+    MutexLock lock(frame.mutex);
+    if (!frame.status.ok() && !std::exchange(frame.told, true)) {
+      return frame.status;
+    }
+  }
+  while (frame.kept.size() < feed_types.size()) {
+    const TensorType& type = feed_types[frame.kept.size()];
+    frame.kept.emplace_back(type.dtype, type.shape);
+  }
+  SLUICE_RETURN_IF_ERROR(BeginRun(turn.lane(), frame, feed_values, fetch_values,
+                                  std::nullopt, /*parts_here=*/0));
+  for (size_t i = 0; i < feed_values.size(); ++i) {
+    if (feed_values[i].bytes() == 0) continue;
+    std::memcpy(frame.kept[i].raw(), feed_values[i].raw(),
+                feed_values[i].bytes());
+    frame.feeds[i] = frame.kept[i].raw();
+  }
+  uint64_t number = 0;
+  {
+    MutexLock lock(frame.mutex);
+    number = ++frame.started;
+    frame.under_way = true;
+    frame.told = false;
+    frame.status = {};
+  }
+  const auto lane = static_cast<uint64_t>(turn.lane().index);
+  frame.keeper = shared_from_this();
+  turn.Release();
+  StartParts(frame, /*begin=*/0);
+  return number * frames.size() + lane;
+}
+
+// The last part has ended, on whichever thread.
+void PreparedStep::Impl::EndAlone(Frame& frame) {
+  Lanes& lanes = session.lanes;
+  const Lane& lane = *frame.lane;
+  Status status;
+  try {
+    status = EndRun(frame).status();
+  } catch (...) {  // of a rendezvous
+    status = CaughtStatus();
+  }
+  std::shared_ptr<Impl> keeper = std::move(frame.keeper);
+  {
+    MutexLock lock(frame.mutex);
+    frame.status = std::move(status);
+    frame.under_way = false;
+    frame.changed.NotifyAll();
+  }
+  // The session keeps this at least until it has all lanes.
+  keeper.reset();
+  lanes.Give(lane);
+}
+
+Status PreparedStep::Impl::WaitAlone(Frame& frame, uint64_t number) {
+  MutexLock lock(frame.mutex);
+  while (frame.under_way && frame.started == number) {
+    frame.changed.Wait(frame.mutex);
+  }
+  if (frame.started != number) return {};  // a later one has thrown its error
+  frame.told = true;
+  return frame.status;
+}
+
+}  // namespace sluice
