@@ -82,6 +82,11 @@ class CheckpointManager {
     return ForReading(directory, Options());
   }
 
+  // Whom opening it does not keep out (FileLock); empty: nobody.
+  std::string warning() const {
+    return lock_ == nullptr ? std::string() : lock_->warning();
+  }
+
   // Writes the checkpoint of state.step, replacing one of the same step, then
   // removes those no longer kept. Returns its path. When writing fails all
   // earlier ones are still there.

@@ -290,6 +290,11 @@ Result<std::string> FileSystem::Read(const std::string& path) {
   return ReadPrefix(path, std::numeric_limits<size_t>::max());
 }
 
+Result<std::string> FileSystem::Version(const std::string& path) {
+  return Unimplemented(fmt::format(
+      "'{}': nothing tells whether such a file has changed", path));
+}
+
 Status FileSystem::WriteAtomically(const std::string& path,
                                    std::span<const std::string_view> pieces) {
   static std::atomic<int> count = 0;

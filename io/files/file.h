@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,13 +39,20 @@ class ReadableFile {
   // Up to n bytes from `offset` on into `out`; returns how many, fewer only
   // where the file ends.
   virtual Result<size_t> ReadAt(uint64_t offset, void* out, size_t n) const = 0;
+  // Opens the same version again, which asks nobody, as of an object in a
+  // store; null where the path must be opened. May outlive the file, not its
+  // file system.
+  using Reopen = std::function<std::unique_ptr<ReadableFile>()>;
+  virtual Reopen reopen() const { return nullptr; }
 };
 
 // A file that is this process's: until the lock is destroyed, or the process
-// ends, however it ends.
+// ends, however it ends (in an object store a while after that). Thread-safe.
 class FileLock {
  public:
   virtual ~FileLock() = default;
+  // Whom it does not keep out, in one line; empty: nobody.
+  virtual std::string warning() const { return {}; }
 };
 
 // Thread-safe. Errors name the path and say what to do: kNotFound,
@@ -68,6 +76,8 @@ class FileSystem {
   virtual Result<std::unique_ptr<ReadableFile>> OpenRead(
       const std::string& path) = 0;
   virtual Result<size_t> Size(const std::string& path) = 0;  // bytes
+  // What FileVersion (io/files/file_version.h) says. By default kUnimplemented.
+  virtual Result<std::string> Version(const std::string& path);
   // Creates the file or empties an existing one.
   virtual Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) = 0;
@@ -84,8 +94,10 @@ class FileSystem {
   virtual bool Exists(const std::string& path) = 0;
   // Locks the file, created if need be, and writes `holder` into it. While
   // another lock of it is held, here or in another process,
-  // kFailedPrecondition, the message being what that holder wrote. File systems
-  // that know no locks let everybody have one.
+  // kFailedPrecondition, the message being what that holder wrote. In an object
+  // store a lock can be lost, to a program that found it not renewed: then
+  // nothing can be written in its folder any more. File systems that know no
+  // locks let everybody have one.
   virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
                                                  std::string_view holder) = 0;
   // Creates the folder and its missing parents; an existing one is fine.

@@ -22,10 +22,7 @@ constexpr int64_t Nanoseconds(const timespec& time) {
 }  // namespace
 
 Result<std::string> FileVersion(const std::string& path) {
-  if (!SchemeOf(path).empty()) {
-    return Unimplemented(fmt::format(
-        "'{}': nothing tells whether such a file has changed", path));
-  }
+  if (!SchemeOf(path).empty()) return FileSystem::Default().Version(path);
   // Before the file is looked at: what comes after is younger for certain.
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);

@@ -13,8 +13,9 @@ namespace SLUICE_PUBLIC sluice {
 // changed: its size, its number (inode), and the times of the last modification
 // and of the last change of any kind, of which nobody can set the latter back.
 // A file that was written less than 20 ms ago, within which a time may stay the
-// same, has none yet: kFailedPrecondition. kNotFound, kUnavailable;
-// kUnimplemented for paths with a scheme (io/files/schemes.h).
+// same, has none yet: kFailedPrecondition. kNotFound, kUnavailable. For a path
+// with a scheme (io/files/schemes.h) its file system's Version: an object's is
+// its size and ETag, and asks the server; kUnimplemented where there is none.
 Result<std::string> FileVersion(const std::string& path);
 
 }  // namespace sluice

@@ -18,26 +18,46 @@ OpenFiles::File OpenFiles::Find(size_t number) {
   return open_.front().second;
 }
 
+void OpenFiles::Saw(size_t number, const ReadableFile& file) {
+  ReadableFile::Reopen reopen = file.reopen();
+  if (reopen == nullptr) return;
+  MutexLock lock(mutex_);
+  reopen_.emplace(number, std::move(reopen));
+}
+
+Result<OpenFiles::File> OpenFiles::Open(size_t number, const std::string& path,
+                                        uint64_t size) {
+  ReadableFile::Reopen reopen;
+  {
+    MutexLock lock(mutex_);
+    const auto seen = reopen_.find(number);
+    if (seen != reopen_.end()) reopen = seen->second;
+  }
+  if (reopen != nullptr) return File(reopen());
+  auto reopened = file_system_->OpenRead(path);
+  // It was there before: not one bad record, which may be passed over.
+  if (!reopened.ok()) return Unavailable(reopened.status().message());
+  File opened = *std::move(reopened);
+  if (opened->size() != size) {
+    return Unavailable(
+        fmt::format("'{}' has changed: it has {} bytes, before it had {}", path,
+                    opened->size(), size));
+  }
+  Saw(number, *opened);
+  return opened;
+}
+
 Result<OpenFiles::File> OpenFiles::Get(size_t number, const std::string& path,
                                        uint64_t size) {
   constexpr size_t kMostOpen = 64;
   if (File found = Find(number)) return found;
   // Without the lock, since it may take long: two threads may open the same
   // file, which costs no more than that.
-  auto reopened = file_system_->OpenRead(path);
-  // It was there before: not one bad record, which may be passed over.
-  if (!reopened.ok()) return Unavailable(reopened.status().message());
-  auto opened = *std::move(reopened);
-  if (opened->size() != size) {
-    return Unavailable(
-        fmt::format("'{}' has changed: it has {} bytes, before it had {}", path,
-                    opened->size(), size));
-  }
-  File shared = std::move(opened);
+  SLUICE_ASSIGN_OR_RETURN(File opened, Open(number, path, size));
   MutexLock lock(mutex_);
-  open_.emplace(open_.begin(), number, shared);
+  open_.emplace(open_.begin(), number, opened);
   if (open_.size() > kMostOpen) open_.pop_back();
-  return shared;
+  return opened;
 }
 
 Result<std::string_view> ForwardWindow::At(uint64_t offset, size_t least) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,11 +15,14 @@
 
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 
 namespace sluice {
 
-// Keeps at most 64 files open, those used last. Thread-safe.
+// Keeps at most 64 files open, those used last, and of those that can be opened
+// again without asking (ReadableFile::reopen) that, so that their version stays
+// the one that was seen first. Thread-safe.
 class OpenFiles {
  public:
   using File = std::shared_ptr<const ReadableFile>;
@@ -29,14 +33,18 @@ class OpenFiles {
   // when it was looked at first. kUnavailable where it is gone or has another
   // size now.
   Result<File> Get(size_t number, const std::string& path, uint64_t size);
+  // The file of that number has been opened: Get gives the same version.
+  void Saw(size_t number, const ReadableFile& file);
 
  private:
   File Find(size_t number);
+  Result<File> Open(size_t number, const std::string& path, uint64_t size);
 
   FileSystem* file_system_;
   Mutex mutex_;
   // By their numbers; the one used last comes first.
   std::vector<std::pair<size_t, File>> open_ GUARDED_BY(mutex_);
+  std::map<size_t, ReadableFile::Reopen> reopen_ GUARDED_BY(mutex_);
 };
 
 // The bytes of a file from its first to its last, by pieces that lie apart. Of
@@ -73,17 +81,21 @@ class ItemNumbers {
   std::vector<int64_t> first_ = {0};  // of each file, and how many there are
 };
 
-// Calls learn(i) for i from 0 to count - 1 on so many threads; the error of the
-// least i that failed.
-Status ForEachFile(size_t count, int threads,
-                   const std::function<Status(size_t)>& learn);
-
 // How messages call a byte of a file: "'dir/file', byte 1234".
 std::string PlaceInFile(const std::string& path, uint64_t offset);
 
 // How messages show text of a file: control characters, which would command a
 // terminal, as "\x1b".
 std::string Escaped(std::string_view text);
+
+}  // namespace sluice
+
+namespace SLUICE_INTERNAL sluice {
+
+// Calls learn(i) for i from 0 to count - 1 on so many threads; the error of the
+// least i that failed.
+Status ForEachFile(size_t count, int threads,
+                   const std::function<Status(size_t)>& learn);
 
 }  // namespace sluice
 

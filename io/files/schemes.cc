@@ -52,6 +52,10 @@ class SchemeFileSystem : public FileSystem {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
     return files->Size(path);
   }
+  Result<std::string> Version(const std::string& path) override {
+    SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
+    return files->Version(path);
+  }
   Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));

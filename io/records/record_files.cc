@@ -1,6 +1,7 @@
 #include "io/records/record_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -129,8 +130,10 @@ Status UseIndex(const ReadableFile& from, FileSystem& files,
   return {};
 }
 
-Status Learn(FileSystem& files, RecordFile* file) {
+Status Learn(FileSystem& files, size_t number, RecordFile* file,
+             OpenFiles* open) {
   SLUICE_ASSIGN_OR_RETURN(const auto opened, files.OpenRead(file->path));
+  open->Saw(number, *opened);
   file->size = opened->size();
   const std::string index = file->path + ".idx";
   if (files.Exists(index)) return UseIndex(*opened, files, index, file);
@@ -148,6 +151,7 @@ struct RecordFiles::State {
 
   explicit State(FileSystem& file_system) : open(file_system) {}
 
+  int threads = 1;
   std::vector<RecordFile> files;
   ItemNumbers numbers;
   OpenFiles open;
@@ -191,10 +195,11 @@ RecordFiles::~RecordFiles() = default;
 Result<std::shared_ptr<const RecordFiles>> RecordFiles::Open(
     std::vector<std::string> paths, int threads, FileSystem& files) {
   auto state = std::make_unique<State>(files);
+  state->threads = threads;
   state->files.resize(paths.size());
   SLUICE_RETURN_IF_ERROR(ForEachFile(paths.size(), threads, [&](size_t i) {
     state->files[i].path = std::move(paths[i]);
-    return Learn(files, &state->files[i]);
+    return Learn(files, i, &state->files[i], &state->open);
   }));
   for (const RecordFile& file : state->files) {
     state->numbers.AddFile(file.offsets.size() - 1);
@@ -233,17 +238,20 @@ std::string RecordFiles::PlaceOf(int64_t record) const {
 }
 
 Result<std::string> RecordFiles::Identity() const {
-  std::string text;
-  for (size_t i = 0; i < state_->files.size(); ++i) {
+  const size_t files = state_->files.size();
+  std::vector<std::string> texts(files);
+  const auto describe = [&](size_t i) -> Status {
     const RecordFile& file = state_->files[i];
     const std::string_view offsets(
         reinterpret_cast<const char*>(file.offsets.data()),
         file.offsets.size() * sizeof(uint64_t));
-    text += fmt::format("{}\n{}\n{:08x}\n",
-                        file.path.substr(file.path.rfind('/') + 1), file.size,
-                        Crc32c(offsets));
-    SLUICE_RETURN_IF_ERROR(state_->AddChecksums(i, &text));
-  }
+    texts[i] = fmt::format("{}\n{}\n{:08x}\n",
+                           file.path.substr(file.path.rfind('/') + 1),
+                           file.size, Crc32c(offsets));
+    return state_->AddChecksums(i, &texts[i]);
+  };
+  SLUICE_RETURN_IF_ERROR(ForEachFile(files, state_->threads, describe));
+  const std::string text = fmt::format("{}", fmt::join(texts, ""));
   return fmt::format("records-{:08x}", Crc32c(text));
 }
 

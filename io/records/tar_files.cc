@@ -1,6 +1,7 @@
 #include "io/records/tar_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -92,6 +93,7 @@ struct TarFiles::State {
   // Of samples from the first to the last.
   Status AddContents(const TarShard& shard, std::string* text);
 
+  int threads = 1;
   std::vector<TarShard> shards;
   ItemNumbers numbers;
   OpenFiles open;
@@ -124,11 +126,12 @@ Result<std::shared_ptr<const TarFiles>> TarFiles::Open(
     const std::vector<std::string>& paths, TarLabels labels, int threads,
     FileSystem& files) {
   auto state = std::make_unique<State>(files);
+  state->threads = threads;
   for (const std::string& path : paths) {
     state->shards.push_back({.path = path});
   }
   SLUICE_RETURN_IF_ERROR(ForEachFile(paths.size(), threads, [&](size_t i) {
-    return LearnTarSamples(files, labels, &state->shards[i]);
+    return LearnTarSamples(files, labels, i, &state->open, &state->shards[i]);
   }));
   for (const TarShard& shard : state->shards) {
     state->numbers.AddFile(shard.samples.size());
@@ -165,19 +168,23 @@ std::string TarFiles::PlaceOf(int64_t sample) const {
 }
 
 Result<std::string> TarFiles::Identity() const {
-  std::string text;
-  for (const TarShard& shard : state_->shards) {
+  const size_t shards = state_->shards.size();
+  std::vector<std::string> texts(shards);
+  const auto describe = [&](size_t i) -> Status {
+    const TarShard& shard = state_->shards[i];
     std::string extents;
     for (const TarSample& sample : shard.samples) {
       for (const auto& [offset, size] : {sample.picture, sample.label}) {
         extents += fmt::format("{} {}\n", offset, size);
       }
     }
-    text += fmt::format("{}\n{}\n{:08x}\n",
-                        shard.path.substr(shard.path.rfind('/') + 1),
-                        shard.size, Crc32c(extents));
-    SLUICE_RETURN_IF_ERROR(state_->AddContents(shard, &text));
-  }
+    texts[i] = fmt::format("{}\n{}\n{:08x}\n",
+                           shard.path.substr(shard.path.rfind('/') + 1),
+                           shard.size, Crc32c(extents));
+    return state_->AddContents(shard, &texts[i]);
+  };
+  SLUICE_RETURN_IF_ERROR(ForEachFile(shards, state_->threads, describe));
+  const std::string text = fmt::format("{}", fmt::join(texts, ""));
   return fmt::format("tars-{:08x}", Crc32c(text));
 }
 

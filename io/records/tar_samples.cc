@@ -186,8 +186,10 @@ std::string PlaceOfTarSample(const std::string& path, std::string_view key) {
   return fmt::format("'{}', sample '{}'", path, Escaped(key));
 }
 
-Status LearnTarSamples(FileSystem& files, TarLabels labels, TarShard* shard) {
+Status LearnTarSamples(FileSystem& files, TarLabels labels, size_t number,
+                       OpenFiles* open, TarShard* shard) {
   SLUICE_ASSIGN_OR_RETURN(const auto opened, files.OpenRead(shard->path));
+  open->Saw(number, *opened);
   shard->size = opened->size();
   TarReader reader(shard->path, *opened);
   Samples samples(labels, shard);

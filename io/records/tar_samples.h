@@ -11,6 +11,7 @@
 
 #include "engine/status.h"
 #include "io/files/file.h"
+#include "io/files/open_files.h"
 #include "io/records/tar_files.h"
 
 namespace sluice {
@@ -43,8 +44,10 @@ struct TarShard {
   }
 };
 
-// Where its samples are in the archive shard->path. Errors as TarFiles::Open's.
-Status LearnTarSamples(FileSystem& files, TarLabels labels, TarShard* shard);
+// Where its samples are in the archive shard->path, which is number `number` of
+// `open`. Errors as TarFiles::Open's.
+Status LearnTarSamples(FileSystem& files, TarLabels labels, size_t number,
+                       OpenFiles* open, TarShard* shard);
 
 // "n01/0001" of "n01/0001.seg.png".
 std::string_view TarKeyOf(std::string_view name);

@@ -60,16 +60,25 @@ struct Source {
 class ObjectFile : public ReadableFile {
  public:
   ObjectFile(std::shared_ptr<const Source> source, std::string head,
-             FetchThreads& threads, const ReadSizes& sizes)
+             FetchThreads& threads, const ReadSizes& sizes, bool ranged)
       : source_(std::move(source)),
         head_(std::move(head)),
         sizes_(sizes),
+        threads_(threads),
+        ranged_(ranged),
         readahead_(head_.size(), size(), sizes, threads,
                    [from = source_](uint64_t offset, uint64_t n) {
                      return from->Fetch(offset, n);
                    }) {}
 
   uint64_t size() const override { return source_->version.size; }
+
+  Reopen reopen() const override {
+    if (!ranged_) return nullptr;  // it was read as a whole
+    return [source = source_, &threads = threads_, sizes = sizes_] {
+      return std::make_unique<ObjectFile>(source, "", threads, sizes, true);
+    };
+  }
 
   Result<size_t> ReadAt(uint64_t offset, void* out, size_t n) const override {
     if (offset >= size()) return size_t{0};
@@ -92,6 +101,8 @@ class ObjectFile : public ReadableFile {
   const std::shared_ptr<const Source> source_;
   const std::string head_;  // the first bytes
   const ReadSizes sizes_;
+  FetchThreads& threads_;
+  const bool ranged_;
   mutable Readahead readahead_;
 };
 
@@ -116,7 +127,7 @@ Result<std::unique_ptr<ReadableFile>> OpenObject(ObjectReader& reader,
   }
   auto source = std::make_shared<const Source>(reader, path, head.version);
   return std::unique_ptr<ReadableFile>(std::make_unique<ObjectFile>(
-      std::move(source), std::move(head.bytes), threads, sizes));
+      std::move(source), std::move(head.bytes), threads, sizes, head.ranged));
 }
 
 Result<std::string> ReadObject(ObjectReader& reader, const std::string& path,

@@ -154,6 +154,17 @@ Result<ObjectPiece> TakePiece(HttpResponse response, uint64_t offset,
   return piece;
 }
 
+Result<std::string> TextOf(const ObjectVersion& version,
+                           const std::string& path) {
+  if (IsStrong(version.etag)) {
+    return fmt::format("{} {}", version.size, version.etag);
+  }
+  return Unimplemented(fmt::format(
+      "'{}': the server gives no ETag, so that nothing tells whether it has "
+      "changed",
+      path));
+}
+
 Status Refusal(std::string_view verb, const std::string& path,
                const HttpResponse& response) {
   constexpr std::array<std::string_view, 6> kWhoWeAre = {

@@ -62,6 +62,11 @@ Result<ObjectPiece> TakePiece(HttpResponse response, uint64_t offset,
 // What the headers of an answer of status 2xx say of the whole object.
 ObjectVersion VersionOf(const HttpResponse& response);
 
+// FileVersion of it (io/files/file_version.h): its size and strong ETag, since
+// times are of whole seconds; kUnimplemented without one.
+Result<std::string> TextOf(const ObjectVersion& version,
+                           const std::string& path);
+
 // "cannot <verb> '<path>': ..." for a status that is not 2xx. A refusal for
 // want of permission is kFailedPrecondition, as FileSystem has it for reading;
 // one of the credentials themselves is kUnavailable, since it says nothing of

@@ -97,7 +97,13 @@ Result<HttpResponse> S3Client::Send(std::string_view what,
                                     const S3Request& request,
                                     const Retrier::Check& check) {
   SLUICE_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(request.body));
+  const bool changes = request.method != "GET" && request.method != "HEAD" &&
+                       !request.changes_nothing;
   const auto make = [&](std::time_t now) -> Result<HttpRequest> {
+    if (changes && may_change_ != nullptr) {
+      const Status may = may_change_(request.object);
+      if (!may.ok()) return may.WithContext(std::string(what));
+    }
     auto settings = SettingsFor(request.object.bucket);
     if (!settings.ok()) {
       // No object's fault: it must not look as if that were missing.

@@ -28,6 +28,7 @@ struct S3Request {
   NamedValues headers;    // signed
   std::string_view body;  // the caller keeps it
   size_t body_limit = size_t{16} << 20;
+  bool changes_nothing = false;  // that others see, though it is no GET or HEAD
 };
 
 // Thread-safe. Paths are "s3://bucket/key". The settings are read at the first
@@ -37,9 +38,15 @@ struct S3Request {
 // is asked there.
 class S3Client : public ObjectReader {
  public:
+  // Whether an object may be changed; asked before each try.
+  using MayChange = std::function<Status(const ObjectPath&)>;
+
   // The retrier outlives it.
-  S3Client(Retrier& retrier, Environment environment)
-      : retrier_(retrier), environment_(std::move(environment)) {}
+  S3Client(Retrier& retrier, Environment environment,
+           MayChange may_change = nullptr)
+      : retrier_(retrier),
+        environment_(std::move(environment)),
+        may_change_(std::move(may_change)) {}
 
   Result<ObjectPiece> Get(const std::string& path, uint64_t offset, uint64_t n,
                           const ObjectVersion* version) override;
@@ -71,6 +78,7 @@ class S3Client : public ObjectReader {
 
   Retrier& retrier_;
   const Environment environment_;
+  const MayChange may_change_;
   Mutex mutex_;
   std::optional<S3Settings> settings_ GUARDED_BY(mutex_);
   std::map<std::string, std::string> regions_ GUARDED_BY(mutex_);  // learnt

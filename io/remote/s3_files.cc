@@ -8,6 +8,28 @@
 #include "io/remote/url.h"
 
 namespace sluice::remote {
+namespace {
+
+class LeaseLock : public FileLock {
+ public:
+  LeaseLock(HeldLeases& leases, Lease lease, Clock& clock,
+            std::chrono::seconds length)
+      : leases_(leases),
+        warning_(lease.warning()),
+        held_(std::make_shared<HeldLease>(std::move(lease), clock, length)) {
+    leases_.Add(held_);
+  }
+  ~LeaseLock() override { leases_.Remove(held_); }
+
+  std::string warning() const override { return warning_; }
+
+ private:
+  HeldLeases& leases_;
+  const std::string warning_;
+  const std::shared_ptr<HeldLease> held_;
+};
+
+}  // namespace
 
 Result<std::string> S3Files::ReadPrefix(const std::string& path, size_t limit) {
   return ReadObject(client_, path, limit, options_.read);
@@ -22,6 +44,11 @@ Result<size_t> S3Files::Size(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const ObjectVersion version, client_.Head(path));
   if (version.size != ObjectVersion::kUnknownSize) return version.size;
   return Unavailable("cannot read '" + path + "': its size is unknown");
+}
+
+Result<std::string> S3Files::Version(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const ObjectVersion version, client_.Head(path));
+  return TextOf(version, path);
 }
 
 Result<std::unique_ptr<WritableFile>> S3Files::Create(const std::string& path) {
@@ -92,9 +119,22 @@ bool S3Files::Exists(const std::string& path) {
          !inside->common_prefixes.empty();
 }
 
-Result<std::unique_ptr<FileLock>> S3Files::Lock(const std::string&,
-                                                std::string_view) {
-  return std::make_unique<FileLock>();
+RetryPolicy S3Files::LeaseRetries(const S3Options& options) {
+  RetryPolicy policy = options.retry;
+  policy.deadline = std::min<std::chrono::milliseconds>(
+      policy.deadline, std::chrono::milliseconds(options.lease) / 4);
+  policy.longest_wait = std::min(policy.longest_wait, policy.deadline / 4);
+  return policy;
+}
+
+Result<std::unique_ptr<FileLock>> S3Files::Lock(const std::string& path,
+                                                std::string_view holder) {
+  SLUICE_RETURN_IF_ERROR(ParseObject(path).status());
+  Lease lease(lease_client_, clock_, path, holder, options_.lease);
+  SLUICE_RETURN_IF_ERROR(lease.Acquire(patient_lease_client_));
+  std::unique_ptr<FileLock> lock = std::make_unique<LeaseLock>(
+      leases_, std::move(lease), clock_, options_.lease);
+  return lock;
 }
 
 Status S3Files::MakeDirectories(const std::string& path) {

@@ -13,6 +13,7 @@
 #include "io/files/file.h"
 #include "io/remote/credentials.h"
 #include "io/remote/fetch_threads.h"
+#include "io/remote/held_lease.h"
 #include "io/remote/http.h"
 #include "io/remote/readahead.h"
 #include "io/remote/retry.h"
@@ -27,6 +28,9 @@ struct S3Options {
   UploadSizes upload;
   // Between puts of a file that is appended to.
   std::chrono::milliseconds append_interval = std::chrono::seconds(30);
+  // Of a lock, which is renewed four times in it. That of a program that was
+  // killed keeps others out for so long.
+  std::chrono::seconds lease{60};
 };
 
 // Objects as files, "a/b" being the file b in the folder a. What an object
@@ -37,7 +41,9 @@ struct S3Options {
 //    it, one that does not exist is empty, and none need be made.
 //  - Rename copies, then removes: each is atomic, both are not. Objects of 5
 //    GiB at most, and no folders.
-//  - There are no locks: everybody gets one.
+//  - A lock is a lease (lease.h), renewed by a thread. Once it is lost every
+//    change in the folder that it lies in is kUnavailable. Lock waits for the
+//    end of a lease that nobody renews.
 // The client and the clock outlive it, and it outlives its files.
 class S3Files : public FileSystem {
  public:
@@ -46,7 +52,13 @@ class S3Files : public FileSystem {
       : options_(options),
         clock_(clock),
         retrier_(client, clock, options.retry),
-        client_(retrier_, std::move(environment)),
+        lease_retrier_(client, clock, LeaseRetries(options)),
+        patient_lease_client_(retrier_, environment),
+        lease_client_(lease_retrier_, environment),
+        client_(retrier_, std::move(environment),
+                [this](const ObjectPath& object) {
+                  return leases_.Check(object, options_.retry.deadline);
+                }),
         threads_(options.read.threads_ahead) {}
 
   Result<std::string> ReadPrefix(const std::string& path,
@@ -54,6 +66,7 @@ class S3Files : public FileSystem {
   Result<std::unique_ptr<ReadableFile>> OpenRead(
       const std::string& path) override;
   Result<size_t> Size(const std::string& path) override;
+  Result<std::string> Version(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenAppend(
@@ -72,9 +85,14 @@ class S3Files : public FileSystem {
   using FileSystem::WriteAtomically;
 
  private:
+  // Renewing must not take long: the next try finds the server as well.
+  static RetryPolicy LeaseRetries(const S3Options& options);
+
   const S3Options options_;
   Clock& clock_;
-  Retrier retrier_;
+  Retrier retrier_, lease_retrier_;
+  S3Client patient_lease_client_, lease_client_;  // they need no lock
+  HeldLeases leases_;
   S3Client client_;
   FetchThreads threads_;  // ends first: it uses the rest
 };

@@ -79,9 +79,11 @@ S3Upload::~S3Upload() {
 Status S3Upload::Abort() {
   open_ = false;
   return client_
-      .Send(
-          fmt::format("cannot give up writing '{}'", path_),
-          {.method = "DELETE", .object = object_, .query = {{"uploadId", id_}}})
+      .Send(fmt::format("cannot give up writing '{}'", path_),
+            {.method = "DELETE",
+             .object = object_,
+             .query = {{"uploadId", id_}},
+             .changes_nothing = true})
       .status();
 }
 

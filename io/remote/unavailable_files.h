@@ -27,6 +27,9 @@ class UnavailableFiles : public FileSystem {
     return Error(path);
   }
   Result<size_t> Size(const std::string& path) override { return Error(path); }
+  Result<std::string> Version(const std::string& path) override {
+    return Error(path);
+  }
   Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override {
     return Error(path);

@@ -66,6 +66,11 @@ Result<size_t> WebFiles::Size(const std::string& path) {
       fmt::format("cannot read '{}': its size is unknown", WithoutQuery(path)));
 }
 
+Result<std::string> WebFiles::Version(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const ObjectVersion version, reader_.Head(path));
+  return TextOf(version, WithoutQuery(path));
+}
+
 Result<std::unique_ptr<WritableFile>> WebFiles::Create(
     const std::string& path) {
   return ReadOnly("write", path);

@@ -49,6 +49,7 @@ class WebFiles : public FileSystem {
   Result<std::unique_ptr<ReadableFile>> OpenRead(
       const std::string& path) override;
   Result<size_t> Size(const std::string& path) override;
+  Result<std::string> Version(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenAppend(

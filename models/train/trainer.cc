@@ -102,6 +102,7 @@ void Trainer::AddHook(std::unique_ptr<Hook> hook) {
 
 void Trainer::Begin(TrainingRun& run,
                     const std::optional<CheckpointManager>& saved) {
+  if (saved && !saved->warning().empty()) options_.Note(saved->warning());
   if (saved && !options_.restart) {
     const auto restored = saved->RestoreNewest().ValueOrThrow();
     if (restored) {

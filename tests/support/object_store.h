@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -33,9 +34,18 @@ enum class StoreFault {
   kReplace,     // the object by as many "!", before
 };
 
+// What it makes of If-None-Match and If-Match where objects are changed.
+enum class Conditions {
+  kHonoured,
+  kRefused,  // NotImplemented
+  kIgnored,
+  kRefusedToDelete,  // as Amazon did first
+};
+
 struct StoredObject {
   std::string bytes, etag;
   std::map<std::string, std::string> metadata;  // x-amz-meta-...
+  std::time_t put = 0;
 };
 
 // One bucket, "b", at the endpoint of `server()`, by paths. Refuses requests
@@ -69,6 +79,13 @@ class ObjectStore {
   }
   void SetClock(std::time_t ahead) {
     Locked([&] { clock_ = ahead; });
+  }
+  void SetConditions(Conditions conditions) {
+    Locked([&] { conditions_ = conditions; });
+  }
+  // Answers name no times.
+  void SetTimeless(bool is) {
+    Locked([&] { timeless_ = is; });
   }
   void SetPrivate(bool is) {
     Locked([&] { private_ = is; });
@@ -202,6 +219,15 @@ class ObjectStore {
                                 code)};
   }
 
+  static std::string HttpDate(std::time_t time) {
+    char text[64];
+    std::tm gmt{};
+    gmtime_r(&time, &gmt);
+    strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &gmt);
+    return text;
+  }
+  std::time_t Now() const { return std::time(nullptr) + clock_; }
+
   // Signs what arrived again.
   ServedAnswer Check(const ServedRequest& request, const std::string& path,
                      const Query& query) {
@@ -211,14 +237,10 @@ class ObjectStore {
     const std::string date = request.Header("x-amz-date");
     std::tm tm{};
     strptime(date.c_str(), "%Y%m%dT%H%M%SZ", &tm);
-    const std::time_t time = timegm(&tm), now = std::time(nullptr) + clock_;
+    const std::time_t time = timegm(&tm), now = Now();
     if (std::abs(time - now) > 15 * 60) {
       ServedAnswer answer = Error(403, "RequestTimeTooSkewed");
-      char text[64];
-      std::tm gmt{};
-      gmtime_r(&now, &gmt);
-      strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &gmt);
-      answer.headers["Date"] = text;
+      answer.headers["Date"] = HttpDate(now);
       return answer;
     }
     remote::SigningRequest signing;
@@ -264,6 +286,7 @@ class ObjectStore {
     if (get || request.method == "HEAD") return Read(request, key);
     if (request.method == "DELETE" && !query.contains("uploadId")) {
       ++counts_["DELETE"];
+      if (auto refused = Unmet(request, key)) return *refused;
       objects_.erase(key);
       return {.status = 204};
     }
@@ -283,6 +306,10 @@ class ObjectStore {
     ServedAnswer answer;
     answer.headers = object.metadata;
     answer.headers["ETag"] = object.etag;
+    if (!timeless_) {
+      answer.headers["Last-Modified"] = HttpDate(object.put);
+      answer.headers["Date"] = HttpDate(Now());
+    }
     answer.body = object.bytes;
     const std::string range = request.Header("range");
     if (range.empty()) return answer;
@@ -306,14 +333,40 @@ class ObjectStore {
 
   void Store(const std::string& key, std::string bytes,
              std::map<std::string, std::string> metadata) {
-    objects_[key] = {std::move(bytes), fmt::format("\"v{}\"", ++version_),
-                     std::move(metadata)};
+    // Of the content, as S3 has it: the same bytes have the same one.
+    const std::string etag =
+        "\"" + remote::Sha256Hex(bytes).ValueOrThrow().substr(0, 32) + "\"";
+    objects_[key] = {std::move(bytes), etag, std::move(metadata), Now()};
+  }
+
+  // The answer where a condition does not hold.
+  std::optional<ServedAnswer> Unmet(const ServedRequest& request,
+                                    const std::string& key) {
+    const std::string match = request.Header("if-match");
+    const std::string none = request.Header("if-none-match");
+    if (match.empty() && none.empty()) return std::nullopt;
+    if (conditions_ == Conditions::kIgnored) return std::nullopt;
+    if (conditions_ == Conditions::kRefused ||
+        (conditions_ == Conditions::kRefusedToDelete &&
+         request.method == "DELETE") ||
+        (!none.empty() && none != "*")) {
+      return Error(501, "NotImplemented");
+    }
+    const auto found = objects_.find(key);
+    if (!none.empty()) {
+      if (found == objects_.end()) return std::nullopt;
+      return Error(412, "PreconditionFailed");
+    }
+    if (found == objects_.end()) return Error(404, "NoSuchKey");
+    if (found->second.etag == match) return std::nullopt;
+    return Error(412, "PreconditionFailed");
   }
 
   ServedAnswer Write(const ServedRequest& request, const std::string& key) {
     const std::string source = Decoded(request.Header("x-amz-copy-source"));
     if (source.empty()) {
       ++counts_["PUT"];
+      if (auto refused = Unmet(request, key)) return *refused;
       Store(key, request.body, {});
       return {.headers = {{"ETag", objects_[key].etag}}};
     }
@@ -412,14 +465,15 @@ class ObjectStore {
       }
       last = key;
       const std::string encoded = remote::EncodeQueryPart(key);
-      body += folder ? fmt::format(
-                           "<CommonPrefixes><Prefix>{}</Prefix>"
-                           "</CommonPrefixes>",
-                           encoded)
-                     : fmt::format(
-                           "<Contents><Key>{}</Key><Size>{}</Size>"
-                           "<ETag>&quot;v&quot;</ETag></Contents>",
-                           encoded, objects_[key].bytes.size());
+      body +=
+          folder ? fmt::format(
+                       "<CommonPrefixes><Prefix>{}</Prefix>"
+                       "</CommonPrefixes>",
+                       encoded)
+                 : fmt::format(
+                       "<Contents><Key>{}</Key><Size>{}</Size>"
+                       "<ETag>{}</ETag></Contents>",
+                       encoded, objects_[key].bytes.size(), objects_[key].etag);
     }
     return {.body = body + rest + "</ListBucketResult>"};
   }
@@ -431,7 +485,8 @@ class ObjectStore {
   Faults faults_;
   size_t page_ = 1000;
   std::time_t clock_ = 0;
-  bool private_ = false;
+  Conditions conditions_ = Conditions::kHonoured;
+  bool private_ = false, timeless_ = false;
   int number_ = 0, version_ = 0;
   std::atomic<int> at_once_ = 0, most_ = 0;
   HttpServer server_;  // last: its threads use the rest

@@ -6,6 +6,8 @@
 #include <cstdlib>
 
 #include "io/files/file.h"
+#include "io/files/file_version.h"
+#include "io/files/path_kind.h"
 #include "io/remote/unavailable_files.h"
 #include "tests/support/error_text.h"
 #if defined(SLUICE_HAVE_CURL) && defined(SLUICE_HAVE_CRYPTO) && \
@@ -26,6 +28,7 @@ TEST_CASE("remote files: what a build lacks is one error of every call") {
       files.Read(path).status(),
       files.OpenRead(path).status(),
       files.Size(path).status(),
+      files.Version(path).status(),
       files.Create(path).status(),
       files.OpenAppend(path).status(),
       files.Rename(path, path),
@@ -64,6 +67,15 @@ TEST_CASE("remote files: registered once, paths lead there") {
   REQUIRE(files.WriteAtomically("s3://b/dir/k", "bytes").ok());
   CHECK(*files.Read("s3://b/dir/k") == "bytes");
   CHECK(*files.List("s3://b/dir") == std::vector<std::string>{"k"});
+  const auto version = FileVersion("s3://b/dir/k");
+  REQUIRE(version.ok());
+  CHECK(*version == *FileVersion("s3://b/dir/k"));
+  REQUIRE(files.WriteAtomically("s3://b/dir/k", "other").ok());
+  CHECK(*version != *FileVersion("s3://b/dir/k"));
+  CHECK(FileVersion("s3://b/none").status().code() == Code::kNotFound);
+  CHECK(IsFolder("s3://b/dir"));
+  CHECK(!IsFolder("s3://b/dir/k"));
+  CHECK(!IsFolder("s3://b/none"));
   const std::string url = store.server().url();
   // Not signed, so refused; but asked.
   CHECK(files.Read(url + "/b/dir/k").status().code() ==

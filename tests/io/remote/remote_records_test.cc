@@ -12,6 +12,7 @@
 #include "io/images/image.h"
 #include "io/images/png.h"
 #include "io/records/record_files.h"
+#include "tests/support/error_text.h"
 #include "tests/support/plain_pictures.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/remote_files.h"
@@ -64,6 +65,41 @@ TEST_CASE("remote: records at random, from several shards") {
     REQUIRE(payload.ok());
     CHECK(*payload == payloads[static_cast<size_t>(i)]);
   }
+}
+
+TEST_CASE("remote: more shards than are kept open are read without opening") {
+  RemoteFiles remote;
+  std::mt19937 random(5);
+  std::vector<std::string> paths, payloads;
+  for (int shard = 0; shard < 100; ++shard) {
+    std::string bytes;
+    for (int i = 0; i < 3; ++i) {
+      payloads.push_back(RandomBytes(random, 50 + Below(random, 200)));
+      AppendRecord(payloads.back(), &bytes);
+    }
+    paths.push_back(fmt::format("s3://b/train-{:03}", shard));
+    remote.store.Put(paths.back().substr(7), bytes);
+  }
+  const auto records = RecordFiles::Open(paths, 4, remote.files).ValueOrThrow();
+  std::vector<int64_t> order(payloads.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  remote.store.ResetCounts();
+  for (const int64_t i : order) {
+    REQUIRE(records->Read(i).ValueOrThrow() == payloads[i]);
+  }
+  // One a record, and a few that were read ahead.
+  CHECK(remote.store.Count("GET") <= 330);
+  CHECK(remote.store.Count("HEAD") == 0);
+  // Another of the same size is not taken for it, whenever it was opened.
+  std::string other = remote.store.Get("train-007").bytes;
+  std::reverse(other.begin(), other.end());
+  remote.store.Put("train-007", other);
+  const Status changed = records->Read(7 * 3).status();
+  CHECK(changed.code() == Code::kUnavailable);
+  CHECK(testing::Contains(changed.message(),
+                          "'s3://b/train-007' was replaced while it was read"));
+  CHECK(records->Read(8 * 3).ok());
 }
 
 TEST_CASE("remote: safetensors there and back") {

@@ -1,0 +1,45 @@
+#include "io/files/path_kind.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "io/files/file.h"
+#include "io/files/schemes.h"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+
+Result<PathKind> KindOf(const std::string& path) {
+  if (SchemeOf(path).empty()) {
+    std::error_code none;
+    const fs::file_type type = fs::status(path, none).type();
+    if (type == fs::file_type::not_found) return PathKind::kNone;
+    return type == fs::file_type::directory ? PathKind::kFolder
+                                            : PathKind::kFile;
+  }
+  const auto size = FileSystem::Default().Size(path);
+  if (size.ok() && *size > 0) return PathKind::kFile;
+  const Code missing = size.status().code();
+  // A bucket itself is no object's path.
+  if (!size.ok() && missing != Code::kNotFound &&
+      missing != Code::kInvalidArgument) {
+    return size.status();
+  }
+  // Some programs put an empty object where there is a folder.
+  const auto names = FileSystem::Default().List(path);
+  if (names.ok() && !names->empty()) return PathKind::kFolder;
+  const Code code = names.status().code();
+  // A web server lists nothing.
+  if (names.ok() || code == Code::kNotFound || code == Code::kUnimplemented) {
+    return size.ok() ? PathKind::kFile : PathKind::kNone;
+  }
+  return names.status();
+}
+
+bool IsFolder(const std::string& path) {
+  const auto kind = KindOf(path);
+  return kind.ok() && *kind == PathKind::kFolder;
+}
+
+}  // namespace sluice
