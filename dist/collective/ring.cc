@@ -6,6 +6,7 @@
 
 #include "dist/collective/group.h"
 #include "dist/collective/reduce.h"
+#include "engine/ceil_div.h"
 
 namespace sluice::dist {
 namespace {
@@ -20,7 +21,7 @@ constexpr int64_t kAhead = 1;
 constexpr int64_t kEagerBytes = 16 << 10;
 
 int64_t PiecesOf(int64_t bytes) {
-  return std::max<int64_t>((bytes + kPieceBytes - 1) / kPieceBytes, 1);
+  return std::max<int64_t>(CeilDiv(bytes, kPieceBytes), 1);
 }
 
 // Part `i` of `total` cut into `parts`: those before i, and those up to it, by

@@ -12,6 +12,8 @@
 #include <span>
 #include <string>
 
+#include "engine/pause.h"
+
 namespace sluice::dist {
 namespace {
 
@@ -21,14 +23,6 @@ constexpr std::chrono::milliseconds kOnceMore(1000);
 // To sleep and be woken takes about as long, and the peer's core is then free
 // for whoever else has work.
 constexpr std::chrono::microseconds kSpin(40);
-
-void Pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 Result<bool> TryBoth(Direction& out, Direction& in) {
   bool moved = false;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/ceil_div.h"
+
 namespace sluice {
 namespace {
 
@@ -32,7 +34,7 @@ Status Place(std::string_view padding, WindowDim* d) {
   d->output = kUnknown;
   if (d->input < 0 || d->window < 0) return {};
   if (padding == "SAME") {
-    d->output = (d->input + d->stride - 1) / d->stride;
+    d->output = CeilDiv(d->input, d->stride);
     const int64_t total = std::max<int64_t>(
         (d->output - 1) * d->stride + d->extent() - d->input, 0);
     d->pad_before = total / 2;

@@ -4,6 +4,7 @@
 // none of their own.
 #include <fmt/format.h>
 
+#include "engine/ceil_div.h"
 #include "graph/graph.h"
 #include "graph/ops/channels.h"
 #include "graph/ops/tables.h"
@@ -15,7 +16,7 @@ namespace {
 // i / 8.
 Shape MaskShape(const Shape& x) {
   const int64_t elements = x.concrete() ? x.elements() : kUnknown;
-  return {elements == kUnknown ? kUnknown : (elements + 7) / 8};
+  return {elements == kUnknown ? kUnknown : CeilDiv(elements, 8)};
 }
 
 Status RequireShape(InferContext& c, int input, const Shape& wanted) {

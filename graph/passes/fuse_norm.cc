@@ -16,6 +16,7 @@
 // be written. kernels/cpu/norm/batch_norm.h counts the bytes.
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "graph/passes/fuse_rules.h"
 
 namespace sluice::passes {
@@ -64,8 +65,9 @@ void FuseForward(NodeMerger& merger, Node& relu, Fusions* done) {
   merged.inputs = norm->inputs();
   if (addend.valid()) merged.inputs.push_back(addend);
   merged.types = norm->output_types();
-  const int64_t elements = relu.output_type(0).shape.elements();
-  merged.types.push_back({DType::kUInt8, {(elements + 7) / 8}});
+  const int64_t mask_bytes =
+      CeilDiv(relu.output_type(0).shape.elements(), int64_t{8});
+  merged.types.push_back({DType::kUInt8, {mask_bytes}});
   merged.outputs[relu.output(0)] = 0;
   for (int i = 1; i < norm->num_outputs(); ++i) {
     merged.outputs[norm->output(i)] = i;
@@ -73,7 +75,7 @@ void FuseForward(NodeMerger& merger, Node& relu, Fusions* done) {
   // The ReLU read and wrote, the addition read the normalised x once more.
   const int64_t passes = addend.valid() ? 4 : 2;
   MergeAs(merger, members, relu, merged,
-          passes * BytesOf(before) - (elements + 7) / 8, done);
+          passes * BytesOf(before) - mask_bytes, done);
 }
 
 // BatchNormGrads whose dy is g, in order.

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "engine/ceil_div.h"
 #include "graph/passes/passes.h"
 
 namespace sluice::passes {
@@ -17,7 +18,7 @@ namespace {
 class WriteSets {
  public:
   WriteSets(size_t nodes, size_t writes)
-      : words_((writes + 63) / 64), bits_(nodes * words_) {}
+      : words_(CeilDiv(writes, size_t{64})), bits_(nodes * words_) {}
   void Insert(int node, int write) {
     bits_[node * words_ + write / 64] |= uint64_t{1} << (write % 64);
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/ceil_div.h"
 #include "io/images/image.h"
 #include "io/images/resample.h"
 
@@ -68,7 +69,7 @@ ResampleKernel TriangleKernel(int64_t from, int64_t to, Range kept) {
     kernel.taps = std::max(kernel.taps, kernel.sources.back().count);
   }
   constexpr int64_t kGroup = ResampleKernel::kTapGroup;
-  kernel.taps = (kernel.taps + kGroup - 1) / kGroup * kGroup;
+  kernel.taps = RoundUp(kernel.taps, kGroup);
   kernel.weights.resize(kernel.sources.size() * kernel.taps);
   std::vector<double> scratch;
   int32_t* weights = kernel.weights.data();

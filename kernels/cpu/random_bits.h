@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "engine/kernel.h"
 #include "engine/semantics/random.h"
 #include "engine/threads.h"
@@ -26,7 +27,7 @@ void ForRandomBits(const RandomStream& stream, int64_t n, const Fn& fn) {
     for (int64_t i = begin; i < end; i += kAtOnce) {
       const int64_t count = std::min(kAtOnce, end - i);
       Simd().random.bits(stream.key().data(), stream.salt(), i / 4,
-                         (count + 3) / 4, bits);
+                         CeilDiv(count, 4), bits);
       fn(i, count, static_cast<const uint32_t*>(bits));
     }
   });

@@ -90,7 +90,7 @@ WinogradTiles BackpropInputTiles(const ConvGeometry& g);
 // Floats from one point of a transformed tile to the next: a little more than
 // its matrix, or a tile's 36 stores would fall on few cache sets.
 inline int64_t WinogradPointStep(int64_t matrix_floats) {
-  return (matrix_floats + 15) / 16 * 16 + 16;
+  return RoundUp(matrix_floats, 16) + 16;
 }
 
 }  // namespace sluice::cpu

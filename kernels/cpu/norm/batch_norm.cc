@@ -34,7 +34,7 @@ BatchNormGeometry GeometryOf(const KernelSpec& spec) {
   g.channels = x[-1];
   g.rows = x.elements(0, x.rank() - 1);
   const int64_t rows = (1 << 14) / std::max<int64_t>(g.channels, 1);
-  g.block_rows = std::max<int64_t>((rows + 7) / 8 * 8, 32);
+  g.block_rows = std::max<int64_t>(RoundUp(rows, 8), 32);
   if (spec.attrs.Has("epsilon")) g.epsilon = spec.attrs.Float("epsilon");
   if (spec.attrs.Has("momentum")) g.momentum = spec.attrs.Float("momentum");
   return g;

@@ -2,6 +2,7 @@
 // loops run over the channels.
 #include <algorithm>
 
+#include "engine/ceil_div.h"
 #include "kernels/cpu/norm/batch_norm.h"
 
 namespace sluice::cpu {
@@ -31,7 +32,7 @@ void Moments(const T* x, int64_t rows, int64_t channels, C* __restrict mean,
 template <typename T, typename C = ComputeType<T>>
 void Normalize(const simd::BatchNormBlock<T, C>& b) {
   const int64_t n = b.rows * b.channels;
-  if (b.mask != nullptr) std::fill(b.mask, b.mask + (n + 7) / 8, uint8_t{0});
+  if (b.mask != nullptr) std::fill(b.mask, b.mask + CeilDiv(n, 8), uint8_t{0});
   for (int64_t r = 0; r < b.rows; ++r) {
     const int64_t row = r * b.channels;
     for (int64_t c = 0; c < b.channels; ++c) {
