@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/thousands.h"
 #include "io/files/schemes.h"
 #include "io/records/file_datasets.h"
 #include "models/cli/console.h"
@@ -89,7 +90,7 @@ std::shared_ptr<PictureCache> Open(const RunContext& run, uint64_t max_bytes) {
              : fmt::format("--cache: {} are kept in '{}', up to {}; {} are "
                            "there",
                            what, where, ShownBytes(max_bytes),
-                           console::WithThousands(kept->size())));
+                           WithThousands(kept->size())));
   return std::make_shared<PictureCache>(kept, stage);
 }
 

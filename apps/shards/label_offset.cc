@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "engine/thousands.h"
 #include "io/pipeline/bad_examples.h"
 #include "models/cli/console.h"
 
@@ -107,7 +108,7 @@ int64_t Assumed(const RunContext& run, const Seen& seen, int64_t classes,
     NoteOnce(
         fmt::format("neither 0 nor {} is among {} labels, so that they "
                     "are taken to begin at 0; --label-offset 1 if not",
-                    classes, console::WithThousands(seen.labels)));
+                    classes, WithThousands(seen.labels)));
   }
   return 0;
 }

@@ -18,13 +18,32 @@
 namespace sluice::shards {
 namespace {
 
-class Records : public PictureShards {
+// Of either kind of files, at `paths`.
+template <typename Files>
+class ShardFiles : public PictureShards {
  public:
-  Records(std::shared_ptr<const RecordFiles> files,
-          std::vector<std::string> paths)
+  ShardFiles(std::shared_ptr<const Files> files, std::vector<std::string> paths)
       : files_(std::move(files)), paths_(std::move(paths)) {}
 
   int64_t size() const override { return files_->size(); }
+  std::string PlaceOf(int64_t number) const override {
+    return files_->PlaceOf(number);
+  }
+  Result<std::string> Identity() const override { return files_->Identity(); }
+
+  const std::vector<std::string>& paths() const override { return paths_; }
+
+ protected:
+  std::shared_ptr<const Files> files_;
+
+ private:
+  const std::vector<std::string> paths_;
+};
+
+class Records : public ShardFiles<RecordFiles> {
+ public:
+  using ShardFiles::ShardFiles;
+
   Result<ShardPicture> Read(int64_t number) const override {
     SLUICE_ASSIGN_OR_RETURN(const std::string bytes, files_->Read(number));
     const Result<ImageRecord> record = ParseImageRecord(bytes);
@@ -38,24 +57,12 @@ class Records : public PictureShards {
     if (!record.ok()) return record.status().WithContext(PlaceOf(number));
     return record->label;
   }
-  std::string PlaceOf(int64_t number) const override {
-    return files_->PlaceOf(number);
-  }
-  Result<std::string> Identity() const override { return files_->Identity(); }
-
-  const std::vector<std::string>& paths() const override { return paths_; }
-
- private:
-  std::shared_ptr<const RecordFiles> files_;
-  const std::vector<std::string> paths_;
 };
 
-class Tars : public PictureShards {
+class Tars : public ShardFiles<TarFiles> {
  public:
-  Tars(std::shared_ptr<const TarFiles> files, std::vector<std::string> paths)
-      : files_(std::move(files)), paths_(std::move(paths)) {}
+  using ShardFiles::ShardFiles;
 
-  int64_t size() const override { return files_->size(); }
   Result<ShardPicture> Read(int64_t number) const override {
     SLUICE_ASSIGN_OR_RETURN(TarPicture picture, files_->Read(number));
     return ShardPicture{std::move(picture.encoded), picture.label,
@@ -64,16 +71,6 @@ class Tars : public PictureShards {
   Result<int64_t> Label(int64_t number) const override {
     return files_->Label(number);
   }
-  std::string PlaceOf(int64_t number) const override {
-    return files_->PlaceOf(number);
-  }
-  Result<std::string> Identity() const override { return files_->Identity(); }
-
-  const std::vector<std::string>& paths() const override { return paths_; }
-
- private:
-  std::shared_ptr<const TarFiles> files_;
-  const std::vector<std::string> paths_;
 };
 
 bool IsFolder(const std::string& path) {

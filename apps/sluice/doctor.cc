@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/resource.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "kernels/cpu/simd/simd.h"
+#include "models/train/memory_check.h"
 
 namespace sluice::tool {
 namespace {
@@ -30,12 +30,6 @@ int64_t MemoryInfo(const std::string& key) {
     std::getline(file, name);
   }
   return 0;
-}
-
-int64_t PeakMemory() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
 }
 
 std::string Size(int64_t bytes) {
@@ -124,7 +118,7 @@ struct Report {
   const size_t ops = OpTable::Global().All().size();
   const std::map<std::string, int> providers = Providers();
   const std::string self_test = SelfTest();
-  const int64_t peak = PeakMemory();
+  const int64_t peak = static_cast<int64_t>(PeakMemory());
 };
 
 void PrintText(const Report& report) {

@@ -180,6 +180,12 @@ Status CastPadShape(InferContext& c) {
   return {};
 }
 
+constexpr FixedList<AttrDef, 10> kStridedAttrs = {{"begin", AttrType::kInts},
+                                                  {"end", AttrType::kInts},
+                                                  {"strides", AttrType::kInts},
+                                                  {"begin_mask", 0},
+                                                  {"end_mask", 0}};
+
 constexpr OpDef kSliceOps[] = {
     {.name = "Slice",
      .doc =
@@ -199,11 +205,7 @@ constexpr OpDef kSliceOps[] = {
      .doc = "NumPy's x[begin:end:stride] for the leading dimensions.",
      .inputs = {{"x"}},
      .types = {{"T", kAnyType}},
-     .attrs = {{"begin", AttrType::kInts},
-               {"end", AttrType::kInts},
-               {"strides", AttrType::kInts},
-               {"begin_mask", 0},
-               {"end_mask", 0}},
+     .attrs = kStridedAttrs,
      .shape = StridedSliceShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {PutSlice(dy[0], node.input(0), node.attrs())};
@@ -224,11 +226,7 @@ constexpr OpDef kSliceOps[] = {
      .made_by = MadeBy::kGradients,
      .inputs = {{"dy"}, {"shape", "int64"}},
      .types = {{"T", kAnyType}},
-     .attrs = {{"begin", AttrType::kInts},
-               {"end", AttrType::kInts},
-               {"strides", AttrType::kInts},
-               {"begin_mask", 0},
-               {"end_mask", 0}},
+     .attrs = kStridedAttrs,
      .shape = StridedSliceGradientShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {

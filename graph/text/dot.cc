@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/thousands.h"
 #include "engine/utf8.h"
 #include "graph/text/fold.h"
 
@@ -48,12 +49,7 @@ std::string Label(const std::vector<std::string>& lines) {
 
 // "3,212,288 parameters"
 std::string Counted(int64_t n, std::string_view what) {
-  std::string digits = std::to_string(n);
-  for (size_t at = digits.size(); at > 3;) {
-    at -= 3;
-    digits.insert(at, 1, ',');
-  }
-  return fmt::format("{} {}{}", digits, what, n == 1 ? "" : "s");
+  return fmt::format("{} {}{}", WithThousands(n), what, n == 1 ? "" : "s");
 }
 
 // Shapes, counts and the assignments of running statistics serve others.

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/thousands.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice::console {
@@ -123,15 +124,6 @@ void Reporter::Evaluating(int64_t done, int64_t all) {
   } else {
     console::Note(line);
   }
-}
-
-std::string WithThousands(long long number) {
-  std::string digits = fmt::format("{}", number);
-  const size_t first = digits[0] == '-' ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3; i -= 3) {
-    digits.insert(i - 3, ",");
-  }
-  return digits;
 }
 
 std::string Duration(double seconds) {

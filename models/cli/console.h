@@ -54,8 +54,6 @@ class Reporter : public sluice::Reporter {
   Clock::time_point shown_;
 };
 
-// "1,234,567"
-std::string WithThousands(long long number);
 // "42s", "3m07s", "2h05m"
 std::string Duration(double seconds);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/thousands.h"
 #include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
@@ -70,14 +71,12 @@ void EvalReport::Write(const Evaluation& evaluation) const {
   page.facts = {
       {"model", model},
       {"data", DatasetName(spec_, line_.run)},
-      {"evaluated on",
-       fmt::format("{} data, {} examples", evaluation.set,
-                   console::WithThousands(evaluation.examples))},
+      {"evaluated on", fmt::format("{} data, {} examples", evaluation.set,
+                                   WithThousands(evaluation.examples))},
       {"variables", evaluation.checkpoint.empty() ? line_.training.weights
                                                   : evaluation.checkpoint}};
   if (!evaluation.checkpoint.empty()) {
-    page.facts.emplace_back("steps trained",
-                            console::WithThousands(evaluation.step));
+    page.facts.emplace_back("steps trained", WithThousands(evaluation.step));
   }
   page.facts.emplace_back("figures", Describe(evaluation.values));
   page.facts.emplace_back("Sluice", SLUICE_VERSION);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "engine/thousands.h"
 #include "graph/compile/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/traversal.h"
@@ -251,7 +252,7 @@ std::string Shortened(const std::string& text, size_t width) {
 }
 
 std::string Amount(int64_t number) {
-  return number == 0 ? "-" : console::WithThousands(number);
+  return number == 0 ? "-" : WithThousands(number);
 }
 
 Cells CellsOf(const Layer& layer, int64_t examples) {
@@ -306,9 +307,9 @@ std::string Totals(const TrainingRun& run, const std::vector<Layer>& layers) {
       "multiply-adds  {} for one example, forward\n"
       "memory         arena {} (step of {} examples), variables {} (the "
       "model's {})",
-      console::WithThousands(all), console::WithThousands(trainable),
-      console::WithThousands(all - trainable),
-      console::WithThousands(multiply_adds),
+      WithThousands(all), WithThousands(trainable),
+      WithThousands(all - trainable),
+      WithThousands(multiply_adds),
       FormatBytes(run.info().arena_bytes), examples,
       BytesOf(run.graph().Variables()), BytesOf(run.model_variables()));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/thousands.h"
 #include "models/cli/console.h"
 #include "models/cli/model_summary.h"
 
@@ -93,7 +94,7 @@ std::string Progress::Line(TrainingRun& run) {
   }
   line += fmt::format(
       ", {} examples/s",
-      console::WithThousands(static_cast<int64_t>(rates_.examples_per_second)));
+      WithThousands(static_cast<int64_t>(rates_.examples_per_second)));
   if (steps_known) {
     const double seconds_per_step =
         run.examples() == 0
@@ -130,7 +131,7 @@ void Progress::AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) {
   console::Note(fmt::format("epoch {:.2f}, step {}: {} {} ({} examples, {})",
                             run.epoch(), run.step(), evaluation.set,
                             Describe(evaluation.values),
-                            console::WithThousands(evaluation.examples),
+                            WithThousands(evaluation.examples),
                             console::Duration(evaluation.seconds)));
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "engine/thousands.h"
 #include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
@@ -49,8 +50,8 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
         "{} on {}: {} {} ({} examples) after {} steps; {} examples/s, "
         "{:.1f} s",
         model, dataset, evaluation.set, Describe(evaluation.values),
-        console::WithThousands(evaluation.examples), evaluation.step,
-        console::WithThousands(std::llround(examples_per_second)), seconds));
+        WithThousands(evaluation.examples), evaluation.step,
+        WithThousands(std::llround(examples_per_second)), seconds));
     return;
   }
   Json result = {{"event", "result"},

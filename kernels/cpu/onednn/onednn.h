@@ -13,14 +13,17 @@
 #ifndef SLUICE_KERNELS_CPU_ONEDNN_ONEDNN_H_
 #define SLUICE_KERNELS_CPU_ONEDNN_ONEDNN_H_
 
+#include <algorithm>
 #include <atomic>
 #include <dnnl.hpp>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "engine/ceil_div.h"
 #include "engine/kernel.h"
+#include "engine/threads.h"
 
 namespace sluice::cpu {
 
@@ -114,6 +117,32 @@ struct OnednnSlices {
 };
 // At most `most` slices, of equal size but the last.
 OnednnSlices OnednnSlicesOf(int64_t n, int64_t most);
+
+// A kernel whose slices run in parallel, each by its call:
+// run(call, context, begin of the slice, scratchpad) -> dnnl_status_t.
+template <typename SliceFn>
+KernelPtr OnednnSlicedKernel(const KernelSpec& spec, const OnednnSlices& slices,
+                             std::vector<OnednnCall> calls, SliceFn run) {
+  size_t scratchpad = 0;
+  for (const OnednnCall& call : calls) {
+    scratchpad = std::max(scratchpad, call.scratchpad_bytes());
+  }
+  return KernelOf(
+      [=, node = spec.node,
+       shared = std::make_shared<std::vector<OnednnCall>>(std::move(calls))](
+          const KernelContext& c) -> Status {
+        OnednnStatus status;
+        ParallelFor(slices.count(), 1, [&](int64_t begin, int64_t end) {
+          for (int64_t s = begin; s < end; ++s) {
+            status.Note(
+                run((*shared)[s], c, slices.begin(s),
+                    static_cast<char*>(c.workspace()) + s * scratchpad));
+          }
+        });
+        return status.ToStatus(node);
+      },
+      slices.count() * scratchpad);
+}
 
 // A row of the kernel table. make() may throw dnnl::error; a spec that it
 // throws for, or returns null for, is not supported.

@@ -43,33 +43,24 @@ KernelPtr Make(const KernelSpec& spec) {
   const OnednnOnThisThread scope;
   const Product p = ProductOf(spec);
   const OnednnSlices slices = SlicesOf(p);
-  const auto calls = std::make_shared<std::vector<OnednnCall>>();
-  size_t scratchpad = 0;
+  std::vector<OnednnCall> calls;
   for (int64_t s = 0; s < slices.count(); ++s) {
     const auto desc =
         DescOf(p, slices.size(s));  // made anew only if it differs
-    calls->emplace_back(dnnl::matmul(desc), desc,
-                        std::vector<OnednnCall::Argument>{
-                            {DNNL_ARG_SRC, desc.src_desc()},
-                            {DNNL_ARG_WEIGHTS, desc.weights_desc()},
-                            {DNNL_ARG_DST, desc.dst_desc()}});
-    scratchpad = std::max(scratchpad, calls->back().scratchpad_bytes());
+    calls.emplace_back(dnnl::matmul(desc), desc,
+                       std::vector<OnednnCall::Argument>{
+                           {DNNL_ARG_SRC, desc.src_desc()},
+                           {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+                           {DNNL_ARG_DST, desc.dst_desc()}});
   }
-  return KernelOf(
-      [=, node = spec.node](const KernelContext& c) -> Status {
-        OnednnStatus status;
-        ParallelFor(slices.count(), 1, [&](int64_t begin, int64_t end) {
-          for (int64_t s = begin; s < end; ++s) {
-            const int64_t row = slices.begin(s);
-            status.Note((*calls)[s].Run(
-                {c.input<float>(0) + row * (p.transpose_a ? 1 : p.k),
-                 c.input<float>(1), c.output<float>(0) + row * p.n},
-                static_cast<char*>(c.workspace()) + s * scratchpad));
-          }
-        });
-        return status.ToStatus(node);
-      },
-      slices.count() * scratchpad);
+  return OnednnSlicedKernel(
+      spec, slices, std::move(calls),
+      [p](OnednnCall& call, const KernelContext& c, int64_t row,
+          void* scratchpad) {
+        return call.Run({c.input<float>(0) + row * (p.transpose_a ? 1 : p.k),
+                         c.input<float>(1), c.output<float>(0) + row * p.n},
+                        scratchpad);
+      });
 }
 
 }  // namespace

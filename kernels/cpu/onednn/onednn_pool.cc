@@ -46,33 +46,24 @@ bool Supports(const KernelSpec& spec) {
 KernelPtr Make(const KernelSpec& spec) {
   const OnednnOnThisThread scope;
   const OnednnSlices slices = OnednnSlicesOf(spec.inputs[0].shape[0], kSlices);
-  const auto calls = std::make_shared<std::vector<OnednnCall>>();
-  size_t scratchpad = 0;
+  std::vector<OnednnCall> calls;
   for (int64_t s = 0; s < slices.count(); ++s) {
     const auto desc = DescOf(spec, slices.size(s));
-    calls->emplace_back(
+    calls.emplace_back(
         dnnl::pooling_forward(desc), desc,
         std::vector<OnednnCall::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
                                           {DNNL_ARG_DST, desc.dst_desc()}});
-    scratchpad = std::max(scratchpad, calls->back().scratchpad_bytes());
   }
   const int64_t in = spec.inputs[0].shape.elements(1, 4);
   const int64_t out = spec.outputs[0].shape.elements(1, 4);
-  return KernelOf(
-      [=, node = spec.node](const KernelContext& c) -> Status {
-        OnednnStatus status;
-        ParallelFor(slices.count(), 1, [&](int64_t begin, int64_t end) {
-          for (int64_t s = begin; s < end; ++s) {
-            const int64_t image = slices.begin(s);
-            status.Note((*calls)[s].Run(
-                {c.input<float>(0) + image * in,
-                 c.output<float>(0) + image * out},
-                static_cast<char*>(c.workspace()) + s * scratchpad));
-          }
-        });
-        return status.ToStatus(node);
-      },
-      slices.count() * scratchpad);
+  return OnednnSlicedKernel(
+      spec, slices, std::move(calls),
+      [in, out](OnednnCall& call, const KernelContext& c, int64_t image,
+                void* scratchpad) {
+        return call.Run(
+            {c.input<float>(0) + image * in, c.output<float>(0) + image * out},
+            scratchpad);
+      });
 }
 
 }  // namespace
