@@ -12,7 +12,7 @@ namespace sluice {
 
 const Tensor* ConstantValue(const Output& output) {
   const Node& node = output.node();
-  return node.Is("Const") ? &node.attrs().TensorOf("value") : nullptr;
+  return node.IsConstant() ? &node.attrs().TensorOf("value") : nullptr;
 }
 
 std::string FormatLocation(const std::source_location& location) {
@@ -122,7 +122,7 @@ Output Graph::Get(std::string_view output_name) const {
 std::vector<Output> Graph::Variables() const {
   std::vector<Output> variables;
   for (const auto& node : nodes_) {
-    if (node->Is("Variable")) variables.push_back(node->output(0));
+    if (node->IsVariable()) variables.push_back(node->output(0));
   }
   return variables;
 }
@@ -138,9 +138,7 @@ std::vector<Output> Graph::TrainableVariables() const {
 std::vector<Node*> Graph::Initializers() const {
   std::vector<Node*> initializers;
   for (const auto& node : nodes_) {
-    if (node->Is("Assign") && node->attrs().Bool("initializer")) {
-      initializers.push_back(node.get());
-    }
+    if (node->IsInitializer()) initializers.push_back(node.get());
   }
   return initializers;
 }

@@ -106,6 +106,17 @@ class Node {
   const std::string& origin() const { return origin_; }
   const OpDef& op() const { return *op_; }
   bool Is(std::string_view op_name) const { return op_->name == op_name; }
+  bool IsConstant() const { return op_->kind == OpKind::kConstant; }
+  bool IsVariable() const { return op_->kind == OpKind::kVariable; }
+  bool IsPlaceholder() const { return op_->kind == OpKind::kPlaceholder; }
+  bool IsFetch() const { return op_->kind == OpKind::kFetch; }
+  bool IsSend() const { return op_->kind == OpKind::kSend; }
+  bool IsReceive() const { return op_->kind == OpKind::kReceive; }
+  // Whether it gives a variable its first value.
+  bool IsInitializer() const {
+    return mutates() > 0 && attrs_.Has("initializer") &&
+           attrs_.Bool("initializer");
+  }
   // Whether a kernel runs for it.
   bool IsInstruction() const {
     return op_->instruction && (!op_->view || op_->runs);
@@ -302,7 +313,7 @@ class Graph {
 // "model.cc:41"
 std::string FormatLocation(const std::source_location& location);
 
-// The value of a Const's output; null for any other.
+// The value of a constant; null of any other output.
 const Tensor* ConstantValue(const Output& output);
 
 // A place for names: `scope / "conv1"` is where a layer puts its nodes.

@@ -54,6 +54,14 @@ const ArgDef& OpDef::InputArg(int i, int given) const {
   return inputs[std::max(i - repeats, variadic)];
 }
 
+std::string_view OpDef::ScalarFunction(const Attributes& node_attrs) const {
+  if (scalar_approximate != nullptr && node_attrs.Bool("approximate")) {
+    return scalar_approximate;
+  }
+  if (scalar != nullptr) return scalar;
+  return elementwise ? name : "";
+}
+
 Outputs NotDifferentiable(const Node& node, const Outputs&) {
   return Outputs(node.num_inputs());
 }
@@ -84,32 +92,12 @@ const Tensor* InferContext::constant(int input) const {
 
 namespace {
 
-// The elements of an integer vector as far as they are known. Shape operands
-// are built from constants, Shape and, in gradients, Concat and Slice of these.
-bool PartialValue(const Output& vector, int depth, Shape* out) {
-  const Node& node = vector.node();
-  if (depth == 0) return false;
-  if (node.Is("Const")) {
-    const Tensor& value = node.attrs().TensorOf("value");
-    if (value.shape().rank() > 1) return false;
-    for (int64_t i = 0; i < value.elements(); ++i) {
-      out->push_back(value.IntAt(i));
-    }
-    return true;
-  }
-  if (node.Is("ShapeOf")) {
-    for (int64_t d : node.input(0).shape()) out->push_back(d);
-    return true;
-  }
-  if (node.Is("Identity") || node.Is("Cast")) {
-    return PartialValue(node.input(0), depth - 1, out);
-  }
-  if (node.Is("Concat")) {
-    return std::all_of(
-        node.inputs().begin(), node.inputs().end(),
-        [&](const Output& part) { return PartialValue(part, depth - 1, out); });
-  }
-  return false;
+// Shape operands are built from constants, ShapeOf and, in gradients, Concat
+// and Slice of these.
+bool PartialValue(const Output& vector, int depth, Shape* elements) {
+  const PartialFn partial = vector.node().op().partial;
+  return depth > 0 && partial != nullptr &&
+         partial(vector.node(), depth - 1, elements);
 }
 
 }  // namespace
@@ -161,6 +149,13 @@ Status BroadcastShape(InferContext& c) {
 Status ScalarShape(InferContext& c) {
   for (int i = 0; i < c.node().op().outputs.size(); ++i) c.SetOutput(i, {});
   return {};
+}
+
+bool PartialOfInputs(const Node& node, int depth, Shape* elements) {
+  return std::all_of(node.inputs().begin(), node.inputs().end(),
+                     [&](const Output& input) {
+                       return PartialValue(input, depth, elements);
+                     });
 }
 
 OpTable& OpTable::Global() {

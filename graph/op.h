@@ -179,6 +179,26 @@ enum class HalfRule : uint8_t {
   kFollow,
 };
 
+// Appends the elements of a node's output, an integer vector or scalar, as far
+// as they are known while the graph is built, kUnknown for each other one; it
+// looks through `depth` more nodes. False: nothing is known of them.
+using PartialFn = bool (*)(const Node& node, int depth, Shape* elements);
+
+// The multiplications of a node, each with an addition.
+using MultiplyAddsFn = int64_t (*)(const Node& node);
+
+// What stands in a step for something outside it, if the op does.
+enum class OpKind : uint8_t {
+  kComputation,  // nothing
+  kConstant,     // its attribute `value`
+  kVariable,     // what the device's store has under the node's origin
+  kPlaceholder,  // what the caller feeds
+  kFetch,        // the caller's buffer `index`, for input 0
+  // An edge to another part of the step, or from it: its start and its wait.
+  kSend,
+  kReceive,
+};
+
 // Who adds nodes of an op to graphs.
 enum class MadeBy : uint8_t {
   kUsers,      // by its builder, a function of the op's name in graph/ops/
@@ -192,6 +212,7 @@ struct OpDef {
   MadeBy made_by = MadeBy::kUsers;
   // The builder, where it is a method: "Graph::Variable".
   const char* builder = nullptr;
+  OpKind kind = OpKind::kComputation;
   FixedList<ArgDef, 8> inputs = {};
   FixedList<ArgDef, 6> outputs = {{"y"}};
   FixedList<TypeVar, 3> types = {{"T", kFloating}};
@@ -241,10 +262,31 @@ struct OpDef {
   bool (*initializes)(const Node& node) = nullptr;
 
   // The function of engine/semantics/scalar.h that computes each element, where
-  // it is not called as the elementwise op is; and the one in its place when
-  // the attribute `approximate` is set.
+  // it is not called as the elementwise op is (of a variadic op: that joins
+  // the operands, from left to right); and the one in its place when the
+  // attribute `approximate` is set.
   const char* scalar = nullptr;
   const char* scalar_approximate = nullptr;
+
+  // Output 0 is the sum of input 0 over the dimensions that ReducedDims
+  // (engine/semantics/axis_form.h) says, or their mean.
+  bool sums = false;
+  bool averages = false;
+
+  // Other ops, for the fusion pass. Of a loss: the op that yields its gradient
+  // from its inputs, its outputs but the first, and dloss; and the one that
+  // yields its outputs and that gradient, from its inputs and dloss.
+  const char* gradient_op = nullptr;
+  const char* with_gradient = nullptr;
+  // Of a normalisation: the ops that take the ReLU behind it along, and the
+  // addition between, whose addend is their last input.
+  const char* with_relu = nullptr;
+  const char* with_add_relu = nullptr;
+  // Of those: the last output has a bit for each positive element of output 0.
+  bool relu_mask = false;
+
+  PartialFn partial = nullptr;             // null: nothing is known
+  MultiplyAddsFn multiply_adds = nullptr;  // null: none worth counting
 
   // How recomputation has output 0 again where that takes less than running the
   // op again; null: by running it again. The other outputs are small, and kept.
@@ -260,6 +302,8 @@ struct OpDef {
                ? mutates
                : mutates * static_cast<int>(node_attrs.Int(mutates_attr));
   }
+  // The scalar function of a node with these attributes, or "".
+  std::string_view ScalarFunction(const Attributes& node_attrs) const;
   // Whether a node may have `given` inputs.
   bool TakesInputs(int given) const;
   // What input i of `given` is; TakesInputs(given) holds.
@@ -304,6 +348,10 @@ class InferContext {
 Status SameShape(InferContext& c);       // every output like input 0
 Status BroadcastShape(InferContext& c);  // output 0: inputs broadcast together
 Status ScalarShape(InferContext& c);     // every output []
+
+// PartialFns that many ops share.
+// The inputs' elements, one input after the other.
+bool PartialOfInputs(const Node& node, int depth, Shape* elements);
 
 // All op definitions. Thread-compatible: register before building graphs.
 class OpTable {

@@ -32,7 +32,7 @@ void Feed(const std::string& feed, Graph& graph) {
   const size_t equals = feed.rfind('=');
   const std::string name = feed.substr(0, equals);
   Node* node = equals == feed.npos ? nullptr : graph.Find(name);
-  if (node == nullptr || !node->Is("Placeholder")) {
+  if (node == nullptr || !node->IsPlaceholder()) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("--feed {}: wanted PLACEHOLDER=DIMENSIONS, such as "
                             "image=32,784",
@@ -211,7 +211,7 @@ std::unique_ptr<Graph> StepOf(std::unique_ptr<Graph> graph,
                               const std::vector<std::string>& keep) {
   const auto& nodes = graph->nodes();
   if (std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
-        return node->Is("Fetch") || node->name() == passes::kTargets;
+        return node->IsFetch() || node->name() == passes::kTargets;
       })) {
     return graph;
   }
@@ -219,7 +219,7 @@ std::unique_ptr<Graph> StepOf(std::unique_ptr<Graph> graph,
   std::set<const Node*> used;
   for (const auto& node : nodes) {
     for (const Output& input : node->inputs()) used.insert(&input.node());
-    if (!node->Is("Placeholder")) continue;
+    if (!node->IsPlaceholder()) continue;
     const Shape& shape = node->attrs().ShapeOf("shape");
     if (!shape.concrete()) {
       throw Error(
@@ -234,8 +234,7 @@ std::unique_ptr<Graph> StepOf(std::unique_ptr<Graph> graph,
     request.fetches.push_back(graph->Get(name));
   }
   for (const auto& node : nodes) {
-    if (keep.empty() && !used.contains(node.get()) && !node->Is("NoOp") &&
-        node->num_outputs() > 0) {
+    if (keep.empty() && !used.contains(node.get()) && node->num_outputs() > 0) {
       request.fetches.push_back(node->output(0));
     }
   }

@@ -25,7 +25,7 @@ KernelSpec SpecOf(const Node& node, bool deterministic) {
 Result<std::vector<Tensor>> EvaluateNode(const Node& node,
                                          const std::vector<Tensor>& inputs,
                                          const StepContext& step) {
-  if (node.Is("Const")) {
+  if (node.IsConstant()) {
     return std::vector<Tensor>{node.attrs().TensorOf("value")};
   }
   if (node.op().view) {

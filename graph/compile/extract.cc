@@ -70,7 +70,7 @@ std::string FeedName(int i) {
   return fmt::format("{}{}", kFeed, i);
 }
 bool IsFeed(const Node& node) {
-  return node.Is("Placeholder") && node.name().starts_with(kFeed);
+  return node.IsPlaceholder() && node.name().starts_with(kFeed);
 }
 
 // Sets the element that `node` stands for. A step read from a file may hold
@@ -125,7 +125,7 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
                               {}, {type});
     // Another node that is fed still runs where it is waited for; a placeholder
     // has nothing to run.
-    step->ReplaceUses(fed, feed.output(0), fed.node().Is("Placeholder"));
+    step->ReplaceUses(fed, feed.output(0), fed.node().IsPlaceholder());
   }
   return step;
 }
@@ -143,7 +143,7 @@ int64_t FeedIndex(const Node& node) {
 
 Status CheckFed(const Graph& step) {
   for (const auto& node : step.nodes()) {
-    if (node->Is("Placeholder") && !IsFeed(*node)) {
+    if (node->IsPlaceholder() && !IsFeed(*node)) {
       return InvalidArgument(
           fmt::format("{}: it must be fed; add it to the feeds ({})",
                       node->Describe(), node->location()));
@@ -165,7 +165,7 @@ Result<std::vector<TensorType>> FeedTypes(const Graph& step) {
 Result<std::vector<TensorType>> FetchTypes(const Graph& step) {
   std::vector<TensorType> types;
   for (const auto& node : step.nodes()) {
-    if (!node->Is("Fetch")) continue;
+    if (!node->IsFetch()) continue;
     SLUICE_RETURN_IF_ERROR(SetType(*node, node->attrs().Int("index"),
                                    node->input(0).type(), &types));
   }

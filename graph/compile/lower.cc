@@ -82,7 +82,7 @@ class Lowering {
     for (const Node* control : node.control_inputs()) Depend(*control, &after);
     if (node.op().view) {
       storage_of_[node.output(0)] = storage_of_.at(node.input(0));
-    } else if (node.Is("Const")) {
+    } else if (node.IsConstant()) {
       storage_of_[node.output(0)] =
           NewStorage(node.output(0), Location::Kind::kConstant,
                      static_cast<uint32_t>(plan_.constants.size()));
@@ -90,7 +90,7 @@ class Lowering {
           Tensor value,
           device_.memory().Upload(node.attrs().TensorOf("value")));
       plan_.constants.push_back(std::move(value));
-    } else if (node.Is("Variable")) {
+    } else if (node.IsVariable()) {
       SLUICE_ASSIGN_OR_RETURN(
           Variable * variable,
           device_.variables().Declare(node.origin(), node.output_type(0)));
@@ -98,7 +98,7 @@ class Lowering {
           NewStorage(node.output(0), Location::Kind::kVariable,
                      static_cast<uint32_t>(plan_.variables.size()));
       plan_.variables.push_back(variable);
-    } else if (node.Is("Placeholder")) {
+    } else if (node.IsPlaceholder()) {
       const int64_t feed = FeedIndex(node);
       if (feed < 0) {
         return InvalidArgument(node.Describe() + ": it is no feed");
@@ -157,7 +157,7 @@ class Lowering {
     for (int i = 0; i < node.num_outputs(); ++i) {
       operands_.push_back(OutputStorage(node, i, position, &waits));
     }
-    if (node.Is("Fetch")) {
+    if (node.IsFetch()) {
       instruction.num_outputs = 1;
       const auto index = static_cast<uint32_t>(node.attrs().Int("index"));
       SetBytes(index, node.input(0).type(), &plan_.fetch_bytes);

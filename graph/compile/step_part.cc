@@ -41,11 +41,8 @@ Result<StepSettings> ReadSettings(const JsonObject& json) {
 
 constexpr int kMost = 1 << 20;  // more feeds and edges than any step has
 
-bool IsSend(const Node& node) {
-  return node.Is("SendStart") || node.Is("SendWait");
-}
 bool HasEdge(const Node& node) {
-  return IsSend(node) || node.Is("RecvStart") || node.Is("RecvWait");
+  return node.IsSend() || node.IsReceive();
 }
 
 // From `least` up to kMost.
@@ -87,15 +84,15 @@ Status CheckPart(const StepPart& part) {
       }
     }
     Status known;
-    if (node->Is("Placeholder")) {
+    if (node->IsPlaceholder()) {
       known = CheckNumber(*node, "feed", FeedIndex(*node));
-    } else if (node->Is("Fetch")) {
+    } else if (node->IsFetch()) {
       known = CheckNumber(*node, "fetch", node->attrs().Int("index"));
     } else if (HasEdge(*node)) {
       const int64_t edge = node->attrs().Int("edge");
       known = CheckNumber(*node, "edge", edge, part.edges);
       const bool start = node->op().wait != nullptr;
-      if (start && !started.emplace(edge, IsSend(*node)).second) {
+      if (start && !started.emplace(edge, node->IsSend()).second) {
         known = InvalidArgument(fmt::format("{}: edge {} is another's, too",
                                             node->Describe(), edge));
       }
@@ -123,7 +120,7 @@ int NumberEdges(const passes::Partitions& parts,
       const auto number = static_cast<int64_t>(edges.size());
       const std::string& key = node->attrs().String("key");
       Ends& ends = edges.emplace(key, Ends{number}).first->second;
-      (IsSend(*node) ? ends.sender : ends.receiver) = incarnation;
+      (node->IsSend() ? ends.sender : ends.receiver) = incarnation;
     }
   }
   for (const auto& [device, part] : parts) {

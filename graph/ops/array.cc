@@ -196,6 +196,7 @@ constexpr OpDef kArrayOps[] = {
      .attrs = {{"axis", AttrType::kInt}},
      .shape = ConcatShape,
      .gradient = ConcatGradient,
+     .partial = PartialOfInputs,
      .half = HalfRule::kFollow,
      .probes =
          {{.inputs = {{.shape = {2, 3}}, {.shape = {2, 1}}, {.shape = {2, 4}}},

@@ -10,15 +10,107 @@ Status ShapeFromAttr(InferContext& c) {
   return {};
 }
 
+// y = x.
+constexpr OpDef SameOp(const char* name, const char* doc, GradientFn gradient) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"}},
+          .types = {{"T", kAnyType}},
+          .gradient = gradient,
+          .half = HalfRule::kFollow,
+          .probes = {{.inputs = {{.shape = {2, 3}}}}}};
+}
+
+Outputs PassOn(const Node&, const Outputs& dy) {
+  return {dy[0]};
+}
+
+constexpr OpDef IdentityOp() {
+  OpDef op = SameOp("Identity", "y = x.", PassOn);
+  op.view = true;
+  op.partial = PartialOfInputs;
+  return op;
+}
+constexpr OpDef StopGradientOp() {
+  OpDef op =
+      SameOp("StopGradient", "y = x, with no gradient.", NotDifferentiable);
+  op.view = true;
+  return op;
+}
+constexpr OpDef CopyOp() {
+  OpDef op = SameOp(
+      "Copy", "y = x in memory of its own. Made of variables about to change.",
+      PassOn);
+  op.made_by = MadeBy::kEngine;
+  return op;
+}
+
 // Of an edge between two parts of a step: its name, its number among those of
 // the step, and the incarnations of the devices at its ends (PartitionStep).
 constexpr FixedList<AttrDef, 10> kEdge = {
     {"key", AttrType::kString}, {"edge", -1}, {"sender", 0}, {"receiver", 0}};
 
+// Both ends of such an edge, each a start and a wait: made by the partitioner.
+constexpr OpDef EdgeOp(const char* name, const char* doc, OpKind kind) {
+  return {.name = name,
+          .doc = doc,
+          .made_by = MadeBy::kEngine,
+          .kind = kind,
+          .inputs = {{"x"}},
+          .types = {{"T", kAnyType}},
+          .attrs = kEdge,
+          .gradient = NotDifferentiable,
+          .stateful = true};
+}
+
+constexpr OpDef SendStartOp() {
+  OpDef op = EdgeOp("SendStart",
+                    "Begins to hand x to the RecvWait of the same key; y is x.",
+                    OpKind::kSend);
+  op.view = true;
+  op.runs = true;
+  op.wait = "SendWait";
+  return op;
+}
+constexpr OpDef SendWaitOp() {
+  OpDef op = EdgeOp("SendWait",
+                    "Waits until x, which is being sent, may be overwritten.",
+                    OpKind::kSend);
+  op.outputs = {};
+  op.sink = true;
+  return op;
+}
+constexpr OpDef RecvStartOp() {
+  OpDef op = EdgeOp(
+      "RecvStart",
+      "Gives room to the tensor that the SendStart of the same key sends.",
+      OpKind::kReceive);
+  op.inputs = {};
+  op.outputs = {{"y", "dtype"}};
+  op.types = {};
+  op.attrs = {{"key", AttrType::kString},
+              {"dtype", AttrType::kDType},
+              {"shape", AttrType::kShape},
+              {"edge", -1},
+              {"sender", 0},
+              {"receiver", 0}};
+  op.shape = ShapeFromAttr;
+  op.wait = "RecvWait";
+  return op;
+}
+constexpr OpDef RecvWaitOp() {
+  OpDef op =
+      EdgeOp("RecvWait", "Waits until x has come; y is x.", OpKind::kReceive);
+  op.view = true;
+  op.runs = true;
+  return op;
+}
+
 constexpr OpDef kControlOps[] = {
     {.name = "Const",
      .doc = "A constant tensor.",
      .builder = "Graph::Constant",
+     .kind = OpKind::kConstant,
      .outputs = {{"y", "float32"}},
      .types = {},
      .attrs = {{"value", AttrType::kTensor}},
@@ -29,10 +121,19 @@ constexpr OpDef kControlOps[] = {
        return {};
      },
      .gradient = NotDifferentiable,
-     .instruction = false},
+     .instruction = false,
+     .partial = [](const Node& node, int, Shape* elements) -> bool {
+       const Tensor& value = node.attrs().TensorOf("value");
+       if (value.shape().rank() > 1) return false;
+       for (int64_t i = 0; i < value.elements(); ++i) {
+         elements->push_back(value.IntAt(i));
+       }
+       return true;
+     }},
     {.name = "Placeholder",
      .doc = "A value fed at each step.",
      .builder = "Graph::Placeholder",
+     .kind = OpKind::kPlaceholder,
      .outputs = {{"y", "dtype"}},
      .types = {},
      .attrs = {{"dtype", AttrType::kDType}, {"shape", AttrType::kShape}},
@@ -43,6 +144,7 @@ constexpr OpDef kControlOps[] = {
     {.name = "Fetch",
      .doc = "Copies x into the caller's buffer `index`. Made by Session.",
      .made_by = MadeBy::kEngine,
+     .kind = OpKind::kFetch,
      .inputs = {{"x"}},
      .outputs = {},
      .types = {{"T", kAnyType}},
@@ -57,83 +159,13 @@ constexpr OpDef kControlOps[] = {
      .gradient = NotDifferentiable,
      .stateful = true,
      .instruction = false},
-    {.name = "Identity",
-     .doc = "y = x.",
-     .inputs = {{"x"}},
-     .types = {{"T", kAnyType}},
-     .gradient = [](const Node&, const Outputs& dy) -> Outputs {
-       return {dy[0]};
-     },
-     .view = true,
-     .half = HalfRule::kFollow,
-     .probes = {{.inputs = {{.shape = {2, 3}}}}}},
-    {.name = "StopGradient",
-     .doc = "y = x, with no gradient.",
-     .inputs = {{"x"}},
-     .types = {{"T", kAnyType}},
-     .gradient = NotDifferentiable,
-     .view = true,
-     .half = HalfRule::kFollow,
-     .probes = {{.inputs = {{.shape = {2, 3}}}}}},
-    {.name = "Copy",
-     .doc = "y = x in memory of its own. Made of variables about to change.",
-     .made_by = MadeBy::kEngine,
-     .inputs = {{"x"}},
-     .types = {{"T", kAnyType}},
-     .gradient = [](const Node&, const Outputs& dy) -> Outputs {
-       return {dy[0]};
-     },
-     .half = HalfRule::kFollow,
-     .probes = {{.inputs = {{.shape = {2, 3}}}}}},
-    // Both ends of an edge between two parts, each a start and a wait: made by
-    // the partitioner.
-    {.name = "SendStart",
-     .doc = "Begins to hand x to the RecvWait of the same key; y is x.",
-     .made_by = MadeBy::kEngine,
-     .inputs = {{"x"}},
-     .types = {{"T", kAnyType}},
-     .attrs = kEdge,
-     .gradient = NotDifferentiable,
-     .stateful = true,
-     .view = true,
-     .runs = true,
-     .wait = "SendWait"},
-    {.name = "SendWait",
-     .doc = "Waits until x, which is being sent, may be overwritten.",
-     .made_by = MadeBy::kEngine,
-     .inputs = {{"x"}},
-     .outputs = {},
-     .types = {{"T", kAnyType}},
-     .attrs = kEdge,
-     .gradient = NotDifferentiable,
-     .stateful = true,
-     .sink = true},
-    {.name = "RecvStart",
-     .doc =
-         "Gives room to the tensor that the SendStart of the same key sends.",
-     .made_by = MadeBy::kEngine,
-     .outputs = {{"y", "dtype"}},
-     .types = {},
-     .attrs = {{"key", AttrType::kString},
-               {"dtype", AttrType::kDType},
-               {"shape", AttrType::kShape},
-               {"edge", -1},
-               {"sender", 0},
-               {"receiver", 0}},
-     .shape = ShapeFromAttr,
-     .gradient = NotDifferentiable,
-     .stateful = true,
-     .wait = "RecvWait"},
-    {.name = "RecvWait",
-     .doc = "Waits until x has come; y is x.",
-     .made_by = MadeBy::kEngine,
-     .inputs = {{"x"}},
-     .types = {{"T", kAnyType}},
-     .attrs = kEdge,
-     .gradient = NotDifferentiable,
-     .stateful = true,
-     .view = true,
-     .runs = true},
+    IdentityOp(),
+    StopGradientOp(),
+    CopyOp(),
+    SendStartOp(),
+    SendWaitOp(),
+    RecvStartOp(),
+    RecvWaitOp(),
 };
 
 }  // namespace

@@ -180,20 +180,70 @@ constexpr FixedList<AttrDef, 10> kDepthwiseAttrs = {
     {"padding", "SAME"},
     {"explicit_padding", Ints{0, 0, 0, 0}}};
 
+// Of a node whose filter is input 1 and whose y, or dy, is given.
+int64_t MultiplyAdds(const Node& node, const Output& y) {
+  // Filters are [height, width, channels per group, outputs], depthwise ones
+  // have a group for each channel.
+  return y.shape().elements() *
+         node.input(1).shape().elements(0, IsDepthwise(node) ? 2 : 3);
+}
+
+constexpr OpDef ForwardOp(const char* name, const char* doc,
+                          FixedList<AttrDef, 10> attrs,
+                          FixedList<Probe, 6> probes) {
+  return {
+      .name = name,
+      .doc = doc,
+      .inputs = {{"x"}, {"filter"}},
+      .attrs = attrs,
+      .shape = ForwardShape,
+      .gradient = ForwardGradient,
+      .multiply_adds =
+          [](const Node& node) { return MultiplyAdds(node, node.output(0)); },
+      .half = HalfRule::kPrefer,
+      .probes = probes};
+}
+
+// Forward it is a transposed convolution.
+constexpr OpDef BackpropInputOp(const char* name, const char* doc,
+                                FixedList<AttrDef, 10> attrs,
+                                FixedList<Probe, 6> probes) {
+  return {
+      .name = name,
+      .doc = doc,
+      .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
+      .outputs = {{"dx"}},
+      .attrs = attrs,
+      .shape = BackpropInputShape,
+      .gradient = BackpropInputGradient,
+      .multiply_adds =
+          [](const Node& node) { return MultiplyAdds(node, node.input(0)); },
+      .half = HalfRule::kPrefer,
+      .probes = probes};
+}
+
+constexpr OpDef BackpropFilterOp(const char* name, const char* doc,
+                                 FixedList<AttrDef, 10> attrs,
+                                 FixedList<Probe, 6> probes) {
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"}, {"dy"}, {"filter_shape", "int64"}},
+          .outputs = {{"dfilter"}},
+          .attrs = attrs,
+          .shape = BackpropFilterShape,
+          .gradient = BackpropFilterGradient,
+          .half = HalfRule::kPrefer,
+          .probes = probes};
+}
+
 constexpr OpDef kConvOps[] = {
-    {.name = "Conv2D",
-     .doc = "Convolves NHWC images with an HWIO filter.",
-     .inputs = {{"x"}, {"filter"}},
-     .attrs = kConvAttrs,
-     .shape = ForwardShape,
-     .gradient = ForwardGradient,
-     .half = HalfRule::kPrefer,
-     .probes = {{.inputs = {{.shape = {2, 7, 6, 4}}, {.shape = {3, 2, 2, 6}}},
-                 .attrs = kStrided},
-                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 4}}},
-                 .attrs = kDilated},
-                {.inputs = {{.shape = {3, 4, 5, 3}},
-                            {.shape = {1, 1, 3, 4}}}}}},
+    ForwardOp("Conv2D", "Convolves NHWC images with an HWIO filter.",
+              kConvAttrs,
+              {{.inputs = {{.shape = {2, 7, 6, 4}}, {.shape = {3, 2, 2, 6}}},
+                .attrs = kStrided},
+               {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 4}}},
+                .attrs = kDilated},
+               {.inputs = {{.shape = {3, 4, 5, 3}}, {.shape = {1, 1, 3, 4}}}}}),
     // The fusion pass makes the next two, after gradients were taken. Their
     // probes are a window of every kind: grouped, one pixel, Winograd's.
     {.name = "Conv2DBias",
@@ -240,76 +290,56 @@ constexpr OpDef kConvOps[] = {
                             {.shape = {64}},
                             {.shape = {1, 9, 10, 64}}},
                  .attrs = {{"relu", true}}}}},
-    {.name = "Conv2DBackpropInput",
-     .doc = "The gradient of Conv2D with respect to x, whose shape is given.",
-     .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
-     .outputs = {{"dx"}},
-     .attrs = kConvAttrs,
-     .shape = BackpropInputShape,
-     .gradient = BackpropInputGradient,
-     .half = HalfRule::kPrefer,
-     .probes = {{.inputs = {{.shape = {2, 4, 6, 6}},
-                            {.shape = {3, 2, 2, 6}},
-                            {.shape = {4}, .values = kXShape4}},
-                 .attrs = kStrided},
-                {.inputs = {{.shape = {1, 4, 7, 4}},
-                            {.shape = {3, 2, 3, 4}},
-                            {.shape = {4}, .values = {1, 5, 6, 3}}},
-                 .attrs = kDilated}}},
-    {.name = "Conv2DBackpropFilter",
-     .doc = "The gradient of Conv2D with respect to the filter, whose shape is "
-            "given.",
-     .inputs = {{"x"}, {"dy"}, {"filter_shape", "int64"}},
-     .outputs = {{"dfilter"}},
-     .attrs = kConvAttrs,
-     .shape = BackpropFilterShape,
-     .gradient = BackpropFilterGradient,
-     .half = HalfRule::kPrefer,
-     .probes = {{.inputs = {{.shape = {2, 7, 6, 4}},
-                            {.shape = {2, 4, 6, 6}},
-                            {.shape = {4}, .values = kFilterShape}},
-                 .attrs = kStrided},
-                {.inputs = {{.shape = {1, 5, 6, 3}},
-                            {.shape = {1, 4, 7, 4}},
-                            {.shape = {4}, .values = {3, 2, 3, 4}}},
-                 .attrs = kDilated}}},
-    {.name = "DepthwiseConv2D",
-     .doc = "Convolves each channel of NHWC images with filters of its own.",
-     .inputs = {{"x"}, {"filter"}},
-     .attrs = kDepthwiseAttrs,
-     .shape = ForwardShape,
-     .gradient = ForwardGradient,
-     .half = HalfRule::kPrefer,
-     .probes = {{.inputs = {{.shape = {2, 7, 6, 3}}, {.shape = {3, 2, 3, 2}}},
-                 .attrs = kValidStrided},
-                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 1}}},
-                 .attrs = kDilated}}},
-    {.name = "DepthwiseConv2DBackpropInput",
-     .doc = "The gradient of DepthwiseConv2D with respect to x, whose shape is "
-            "given.",
-     .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
-     .outputs = {{"dx"}},
-     .attrs = kDepthwiseAttrs,
-     .shape = BackpropInputShape,
-     .gradient = BackpropInputGradient,
-     .half = HalfRule::kPrefer,
-     .probes = {{.inputs = {{.shape = {2, 3, 5, 6}},
-                            {.shape = {3, 2, 3, 2}},
-                            {.shape = {4}, .values = kXShape3}},
-                 .attrs = kValidStrided}}},
-    {.name = "DepthwiseConv2DBackpropFilter",
-     .doc = "The gradient of DepthwiseConv2D with respect to the filter, whose "
-            "shape is given.",
-     .inputs = {{"x"}, {"dy"}, {"filter_shape", "int64"}},
-     .outputs = {{"dfilter"}},
-     .attrs = kDepthwiseAttrs,
-     .shape = BackpropFilterShape,
-     .gradient = BackpropFilterGradient,
-     .half = HalfRule::kPrefer,
-     .probes = {{.inputs = {{.shape = {2, 7, 6, 3}},
-                            {.shape = {2, 3, 5, 6}},
-                            {.shape = {4}, .values = kDepthwiseShape}},
-                 .attrs = kValidStrided}}},
+    BackpropInputOp(
+        "Conv2DBackpropInput",
+        "The gradient of Conv2D with respect to x, whose shape is given.",
+        kConvAttrs,
+        {{.inputs = {{.shape = {2, 4, 6, 6}},
+                     {.shape = {3, 2, 2, 6}},
+                     {.shape = {4}, .values = kXShape4}},
+          .attrs = kStrided},
+         {.inputs = {{.shape = {1, 4, 7, 4}},
+                     {.shape = {3, 2, 3, 4}},
+                     {.shape = {4}, .values = {1, 5, 6, 3}}},
+          .attrs = kDilated}}),
+    BackpropFilterOp(
+        "Conv2DBackpropFilter",
+        "The gradient of Conv2D with respect to the filter, whose shape is "
+        "given.",
+        kConvAttrs,
+        {{.inputs = {{.shape = {2, 7, 6, 4}},
+                     {.shape = {2, 4, 6, 6}},
+                     {.shape = {4}, .values = kFilterShape}},
+          .attrs = kStrided},
+         {.inputs = {{.shape = {1, 5, 6, 3}},
+                     {.shape = {1, 4, 7, 4}},
+                     {.shape = {4}, .values = {3, 2, 3, 4}}},
+          .attrs = kDilated}}),
+    ForwardOp("DepthwiseConv2D",
+              "Convolves each channel of NHWC images with filters of its own.",
+              kDepthwiseAttrs,
+              {{.inputs = {{.shape = {2, 7, 6, 3}}, {.shape = {3, 2, 3, 2}}},
+                .attrs = kValidStrided},
+               {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 1}}},
+                .attrs = kDilated}}),
+    BackpropInputOp(
+        "DepthwiseConv2DBackpropInput",
+        "The gradient of DepthwiseConv2D with respect to x, whose shape is "
+        "given.",
+        kDepthwiseAttrs,
+        {{.inputs = {{.shape = {2, 3, 5, 6}},
+                     {.shape = {3, 2, 3, 2}},
+                     {.shape = {4}, .values = kXShape3}},
+          .attrs = kValidStrided}}),
+    BackpropFilterOp(
+        "DepthwiseConv2DBackpropFilter",
+        "The gradient of DepthwiseConv2D with respect to the filter, whose "
+        "shape is given.",
+        kDepthwiseAttrs,
+        {{.inputs = {{.shape = {2, 7, 6, 3}},
+                     {.shape = {2, 3, 5, 6}},
+                     {.shape = {4}, .values = kDepthwiseShape}},
+          .attrs = kValidStrided}}),
 };
 
 Output Convolution(const char* op, std::vector<Operand> inputs,

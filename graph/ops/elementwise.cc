@@ -63,6 +63,7 @@ constexpr OpDef CastOp() {
       },
       -100, 100, kAnyType);
   op.outputs = {{"y", "to"}};
+  op.partial = PartialOfInputs;
   op.attrs = {{"to", AttrType::kDType}};
   op.probes = {
       {.inputs = {{.shape = {37}}}, .attrs = {{"to", DType::kFloat64}}},
@@ -191,6 +192,7 @@ constexpr OpDef AddNOp() {
           },
           .elementwise = true,
           .inplace = {0},
+          .scalar = "Add",
           .probes = {{.inputs = {{.shape = {5, 3}}}},
                      {.inputs = {
                           {.shape = {37}}, {.shape = {37}}, {.shape = {37}}}}}};

@@ -99,6 +99,7 @@ constexpr OpDef OpWithRelu(const char* name, const char* doc,
           .shape = ForwardShape,
           .gradient = NotDifferentiable,
           .inplace = add ? FixedList<int, 4>{5, 0} : FixedList<int, 4>{0},
+          .relu_mask = true,
           .probes = {{.inputs = {kForwardOperands, operands}},
                      {.inputs = {kOddForwardOperands, operands}}}};
 }

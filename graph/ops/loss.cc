@@ -13,8 +13,9 @@
 namespace sluice {
 namespace {
 
+// One class per row, not a distribution over them.
 bool IsSparse(const Node& node) {
-  return std::string_view(node.op().name).starts_with("Sparse");
+  return IsInteger(node.input(1).dtype());
 }
 
 Status CheckLabels(InferContext& c) {
@@ -126,7 +127,7 @@ Outputs CrossEntropyGradient(const Node& node, const Outputs& dy) {
   Output dlogits, dlabels;
   if (dy[0].valid()) {
     dlogits = node.graph()
-                  .Add({std::string(node.op().name) + "Grad",
+                  .Add({node.op().gradient_op,
                         {logits, labels, max, scale, dy[0]},
                         node.attrs()})
                   .output(0);
@@ -168,7 +169,8 @@ constexpr Labels kDense = {{"labels"}, {{"T", kFloating}}, kProbabilities};
 constexpr Labels kSparse = {
     {"labels", "L"}, {{"T", kFloating}, {"L", kIndex}}, kClasses};
 
-constexpr OpDef CrossEntropyOp(const char* name, const char* doc,
+constexpr OpDef CrossEntropyOp(const char* name, const char* gradient_op,
+                               const char* with_gradient, const char* doc,
                                const Labels& labels) {
   return {.name = name,
           .doc = doc,
@@ -178,6 +180,8 @@ constexpr OpDef CrossEntropyOp(const char* name, const char* doc,
           .attrs = kSmoothing,
           .shape = CrossEntropyShape,
           .gradient = CrossEntropyGradient,
+          .gradient_op = gradient_op,
+          .with_gradient = with_gradient,
           .probes = {{.inputs = {kLogits, labels.probe}},
                      {.inputs = {kLogits, labels.probe}, .attrs = kSmooth},
                      {.inputs = {kFarLogits, labels.probe}, .attrs = kSmooth}}};
@@ -223,7 +227,8 @@ constexpr OpDef CrossEntropyWithGradOp(const char* name, const char* doc,
 }
 
 constexpr OpDef kLossOps[] = {
-    CrossEntropyOp("SoftmaxCrossEntropy",
+    CrossEntropyOp("SoftmaxCrossEntropy", "SoftmaxCrossEntropyGrad",
+                   "SoftmaxCrossEntropyWithGrad",
                    "-sum(labels * log_softmax(logits)) per row; "
                    "softmax(logits) is scale * exp(logits - max).",
                    kDense),
@@ -231,7 +236,8 @@ constexpr OpDef kLossOps[] = {
         "SoftmaxCrossEntropyGrad",
         "The gradient of SoftmaxCrossEntropy with respect to the logits.",
         kDense),
-    CrossEntropyOp("SparseSoftmaxCrossEntropy",
+    CrossEntropyOp("SparseSoftmaxCrossEntropy", "SparseSoftmaxCrossEntropyGrad",
+                   "SparseSoftmaxCrossEntropyWithGrad",
                    "SoftmaxCrossEntropy with one class per row as the label.",
                    kSparse),
     CrossEntropyGradOp("SparseSoftmaxCrossEntropyGrad",

@@ -75,6 +75,11 @@ Outputs ProductGradient(const Node& node, const Outputs& dy) {
   return {SumToShapeOf(da, a), SumToShapeOf(db, b)};
 }
 
+int64_t MultiplyAdds(const Node& node) {
+  const int inner = node.attrs().Bool("transpose_a") ? -2 : -1;
+  return node.output(0).shape().elements() * node.input(0).shape()[inner];
+}
+
 constexpr OpDef kMatMulOps[] = {
     {.name = "MatMul",
      .doc = "Matrix product of a and b, each transposed on request.",
@@ -82,6 +87,7 @@ constexpr OpDef kMatMulOps[] = {
      .attrs = {{"transpose_a", false}, {"transpose_b", false}},
      .shape = ProductShape,
      .gradient = ProductGradient,
+     .multiply_adds = MultiplyAdds,
      .half = HalfRule::kPrefer,
      .probes = {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}}},
                 {.inputs = {{.shape = {5, 3}}, {.shape = {5, 4}}},
@@ -96,6 +102,7 @@ constexpr OpDef kMatMulOps[] = {
      .attrs = {{"transpose_a", false}, {"transpose_b", false}},
      .shape = ProductShape,
      .gradient = ProductGradient,
+     .multiply_adds = MultiplyAdds,
      .half = HalfRule::kPrefer,
      .probes = {{.inputs = {{.shape = {2, 3, 5}}, {.shape = {2, 5, 4}}}},
                 {.inputs = {{.shape = {2, 1, 5, 3}}, {.shape = {3, 4, 5}}},

@@ -193,6 +193,16 @@ constexpr OpDef GivenOp(const char* name, const char* doc, MadeBy made_by,
                                  Positive({4})}}}};
 }
 
+constexpr OpDef ApplyOp() {
+  OpDef op =
+      GivenOp("BatchNormApply",
+              "BatchNorm's y once more, from the statistics that it found.",
+              MadeBy::kEngine, "inv_std", {}, ApplyGradient);
+  op.with_relu = "BatchNormApplyRelu";
+  op.with_add_relu = "BatchNormApplyAddRelu";
+  return op;
+}
+
 constexpr OpDef kNormOps[] = {
     {.name = "BatchNorm",
      .doc = "Normalises each channel by the statistics of the batch.",
@@ -214,6 +224,8 @@ constexpr OpDef kNormOps[] = {
        return {};
      },
      .gradient = BatchNormGradient,
+     .with_relu = "BatchNormRelu",
+     .with_add_relu = "BatchNormAddRelu",
      .again = BatchNormAgain,
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {6, 4}},
@@ -254,9 +266,7 @@ constexpr OpDef kNormOps[] = {
     GivenOp("BatchNormInference",
             "Normalises each channel by given statistics.", MadeBy::kUsers,
             "variance", kEpsilon, InferenceGradient),
-    GivenOp("BatchNormApply",
-            "BatchNorm's y once more, from the statistics that it found.",
-            MadeBy::kEngine, "inv_std", {}, ApplyGradient),
+    ApplyOp(),
     {.name = "LayerNorm",
      .doc = "Normalises each row over the last dimension.",
      .inputs = {{"x"}, {"scale", kComputeOfT}, {"offset", kComputeOfT}},

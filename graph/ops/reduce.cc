@@ -179,9 +179,17 @@ constexpr OpDef Reduction(const char* name, const char* doc,
                      Over({2, 3, 2, 3}, {1, 3}, false)}};
 }
 
+constexpr OpDef SumOp() {
+  OpDef op = Reduction("Sum", "Sum over axes; integers wrap around.",
+                       SumGradient, kNumeric);
+  op.sums = true;
+  return op;
+}
+
 // A mean lies among its operands, so half can hold it as a pool's.
 constexpr OpDef MeanOp() {
   OpDef op = Reduction("Mean", "Mean over axes.", MeanGradient, kFloating);
+  op.averages = true;
   op.half = HalfRule::kFollow;
   return op;
 }
@@ -281,6 +289,7 @@ constexpr OpDef SumToOp() {
           .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
             return {BroadcastToShapeOf(dy[0], node.input(0)), Output()};
           },
+          .sums = true,
           .probes = {Undoing({4, 3}, {3}), Undoing({2, 3, 4}, {3, 1}),
                      Undoing({2, 3, 20}, {2, 1, 20}), Undoing({2, 3}, {2, 3}),
                      Undoing({2, 3, 2}, {1, 3, 1})}};
@@ -327,8 +336,7 @@ constexpr OpDef AllFiniteScaledOp() {
 }
 
 constexpr OpDef kReduceOps[] = {
-    Reduction("Sum", "Sum over axes; integers wrap around.", SumGradient,
-              kNumeric),
+    SumOp(),
     MeanOp(),
     ProdOp(),
     ProdGradOp(),

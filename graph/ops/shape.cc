@@ -221,6 +221,19 @@ constexpr OpDef ShapeFactOp(const char* name, const char* doc, ShapeFn shape) {
       .probes = {{.inputs = {{.shape = {2, 3}}}}, {.inputs = {{.shape = {}}}}}};
 }
 
+constexpr OpDef ShapeOfOp() {
+  OpDef op = ShapeFactOp("ShapeOf", "x's dimensions as a vector.",
+                         [](InferContext& c) -> Status {
+                           c.SetOutput(0, {c.input(0).rank()});
+                           return {};
+                         });
+  op.partial = [](const Node& node, int, Shape* elements) -> bool {
+    for (int64_t d : node.input(0).shape()) elements->push_back(d);
+    return true;
+  };
+  return op;
+}
+
 constexpr OpDef kShapeOps[] = {
     {.name = "Reshape",
      .doc = "The elements of x in another shape; one dimension may be -1.",
@@ -300,11 +313,7 @@ constexpr OpDef kShapeOps[] = {
      .probes =
          {{.inputs = {{.values = {2}}, {.values = {9}}, {.values = {3}}}},
           {.inputs = {{.values = {5}}, {.values = {-4}}, {.values = {-2}}}}}},
-    ShapeFactOp("ShapeOf", "x's dimensions as a vector.",
-                [](InferContext& c) -> Status {
-                  c.SetOutput(0, {c.input(0).rank()});
-                  return {};
-                }),
+    ShapeOfOp(),
     ShapeFactOp("Rank", "The number of x's dimensions.", ScalarShape),
     ShapeFactOp("Size", "The number of x's elements.", ScalarShape),
 };

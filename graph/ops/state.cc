@@ -106,6 +106,7 @@ constexpr OpDef kStateOps[] = {
     {.name = "Variable",
      .doc = "Reads a variable, a value that outlives the step.",
      .builder = "Graph::Variable",
+     .kind = OpKind::kVariable,
      .outputs = {{"y", "dtype"}},
      .types = {},
      .attrs = {{"dtype", AttrType::kDType},

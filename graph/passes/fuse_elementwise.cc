@@ -50,9 +50,7 @@ int64_t ChoiceBytes(const FusedCluster& cluster) {
 enum class SumForm : uint8_t { kNone, kLeading, kTrailing };
 
 SumForm FormOf(const Node& node) {
-  if (!node.Is("Sum") && !node.Is("Mean") && !node.Is("SumTo")) {
-    return SumForm::kNone;
-  }
+  if (!node.op().sums && !node.op().averages) return SumForm::kNone;
   const Shape& x = node.input(0).shape();
   const std::vector<DimGroup> groups =
       GroupDims(x, ReducedDims(x, node.output_type(0).shape, node.attrs()));
@@ -224,7 +222,7 @@ class Fuser {
     merged.attrs.Set("sum_shape", sum.output_type(0).shape);
     const auto count = static_cast<double>(cluster->shape().elements()) /
                        static_cast<double>(results);
-    merged.attrs.Set("sum_scale", sum.Is("Mean") ? 1 / count : 1.0);
+    merged.attrs.Set("sum_scale", sum.op().averages ? 1 / count : 1.0);
     MergeAs(merger_, members, sum, merged,
             (written ? 1 : 2) * BytesOf(value) + ChoiceBytes(*cluster), done_);
   }

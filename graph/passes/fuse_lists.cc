@@ -56,7 +56,7 @@ void FuseCasts(NodeMerger& merger, Fusions* done) {
   const Groups groups = GroupsOf(
       merger,
       [](const Node& node) {
-        return node.Is("Cast") && node.input(0).node().Is("Variable") &&
+        return node.Is("Cast") && node.input(0).node().IsVariable() &&
                node.input(0).dtype() == DType::kFloat32 &&
                IsHalf(node.output_type(0).dtype) &&
                node.control_inputs().empty();
@@ -85,7 +85,7 @@ void FuseAssigns(NodeMerger& merger, Fusions* done) {
   const Groups groups = GroupsOf(
       merger,
       [&](const Node& node) {
-        return node.Is("Assign") && !node.attrs().Bool("initializer") &&
+        return node.Is("Assign") && !node.IsInitializer() &&
                BytesOf(node.input(1)) <= kMostAssignedBytes &&
                // Another variable's bytes are read before that one's update.
                !IsVariable(node.input(1)) &&

@@ -7,11 +7,10 @@ namespace sluice::passes {
 namespace {
 
 void FuseLoss(NodeMerger& merger, Node& loss, Fusions* done) {
-  const std::string name = loss.op().name;
   Node* gradient = nullptr;
   for (const NodeMerger::Use& use : merger.UsesOf(loss.output(1))) {
     Node& user = *use.user;
-    if (use.input == 2 && user.Is(name + "Grad") &&
+    if (use.input == 2 && user.Is(loss.op().gradient_op) &&
         user.input(0) == loss.input(0) && user.input(1) == loss.input(1) &&
         user.input(3) == loss.output(2) && user.attrs() == loss.attrs()) {
       gradient = &user;
@@ -19,7 +18,7 @@ void FuseLoss(NodeMerger& merger, Node& loss, Fusions* done) {
   }
   if (gradient == nullptr || !merger.CanMerge({&loss, gradient})) return;
   NodeMerger::Merged merged;
-  merged.op = &OpTable::Global().Get(name + "WithGrad");
+  merged.op = &OpTable::Global().Get(loss.op().with_gradient);
   merged.attrs = loss.attrs();
   merged.inputs = {loss.input(0), loss.input(1), gradient->input(4)};
   merged.types = loss.output_types();
@@ -34,10 +33,7 @@ void FuseLoss(NodeMerger& merger, Node& loss, Fusions* done) {
 
 void FuseLosses(NodeMerger& merger, Fusions* done) {
   for (Node* node : merger.Order()) {
-    if (node->Is("SoftmaxCrossEntropy") ||
-        node->Is("SparseSoftmaxCrossEntropy")) {
-      FuseLoss(merger, *node, done);
-    }
+    if (node->op().with_gradient != nullptr) FuseLoss(merger, *node, done);
   }
 }
 

@@ -30,11 +30,9 @@ bool SameShapes(const Node& add) {
   return add.input(0).shape() == add.input(1).shape();
 }
 
-// Recomputation has normalised tensors again by BatchNormApply.
+// By BatchNorm, or by BatchNormApply, which recomputation does it again with.
 bool IsNormalized(const Output& output) {
-  const Node& node = output.node();
-  return (node.Is("BatchNorm") || node.Is("BatchNormApply")) &&
-         output.index() == 0;
+  return output.node().op().with_relu != nullptr && output.index() == 0;
 }
 
 void FuseForward(NodeMerger& merger, Node& relu, Fusions* done) {
@@ -59,8 +57,8 @@ void FuseForward(NodeMerger& merger, Node& relu, Fusions* done) {
   if (!merger.CanMerge(members)) return;
 
   NodeMerger::Merged merged;
-  merged.op = &OpTable::Global().Get(std::string(norm->op().name) +
-                                     (addend.valid() ? "AddRelu" : "Relu"));
+  merged.op = &OpTable::Global().Get(addend.valid() ? norm->op().with_add_relu
+                                                    : norm->op().with_relu);
   merged.attrs = norm->attrs();
   merged.inputs = norm->inputs();
   if (addend.valid()) merged.inputs.push_back(addend);
@@ -74,8 +72,8 @@ void FuseForward(NodeMerger& merger, Node& relu, Fusions* done) {
   }
   // The ReLU read and wrote, the addition read the normalised x once more.
   const int64_t passes = addend.valid() ? 4 : 2;
-  MergeAs(merger, members, relu, merged,
-          passes * BytesOf(before) - mask_bytes, done);
+  MergeAs(merger, members, relu, merged, passes * BytesOf(before) - mask_bytes,
+          done);
 }
 
 // BatchNormGrads whose dy is g, in order.
@@ -111,12 +109,9 @@ NodeMerger::Merged GradOf(const Node& norm_grad, const Output& mask,
 // Where y, the first output of one of the ops above, is positive; or nothing.
 Output MaskOf(const NodeMerger& merger, const Output& y) {
   const Node& node = y.node();
-  const std::string_view op = node.op().name;
-  if (y.index() != 0 || !op.starts_with("BatchNorm") || !op.ends_with("Relu")) {
-    return {};
-  }
+  if (y.index() != 0 || !node.op().relu_mask) return {};
   // Of what is computed again for its own gradient alone the first has one too.
-  if (op == "BatchNormApplyRelu" && UsedOnce(merger, y)) {
+  if (node.Is("BatchNormApplyRelu") && UsedOnce(merger, y)) {
     const Node& first = node.input(3).node();
     if (first.Is("BatchNormRelu") && first.origin() == node.origin()) {
       return first.output(5);

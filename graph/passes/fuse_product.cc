@@ -24,8 +24,8 @@ Node* OnlyUsedAt(const NodeMerger& merger, const Node& node, int input,
 // Whether nobody else wants the bytes; otherwise they would be copied first.
 bool CanTakeOver(const NodeMerger& merger, const Output& addend) {
   return merger.UsesOf(addend).size() == 1 && !IsVariable(addend) &&
-         !addend.node().op().view && !addend.node().Is("Const") &&
-         !addend.node().Is("Placeholder");
+         !addend.node().op().view && !addend.node().IsConstant() &&
+         !addend.node().IsPlaceholder();
 }
 
 // Merges `product` and `sum`, and a ReLU that is all that follows, into one of

@@ -5,20 +5,6 @@
 namespace sluice::passes {
 namespace {
 
-// The scalar function that a node computes, or empty.
-std::string FunctionOf(const Node& node) {
-  const OpDef& op = node.op();
-  const char* name = op.scalar;
-  if (name == nullptr && op.elementwise) name = op.name;
-  if (op.scalar_approximate != nullptr && node.attrs().Bool("approximate")) {
-    name = op.scalar_approximate;
-  }
-  if (name == nullptr) return "";
-  const FusedFunction* function = FindFusedFunction(name);
-  const bool fits = function != nullptr && function->arity == node.num_inputs();
-  return fits ? name : "";
-}
-
 std::vector<double> ParamsOf(const Node& node) {
   std::vector<double> params;
   for (const char* name : {"alpha", "lo", "hi"}) {
@@ -50,12 +36,17 @@ void Number(FusedCluster* cluster) {
 // Adds a node's steps; the value is the last one's. False if it cannot be.
 bool AddNode(Node& node, const NodeMerger& merger, DType dtype,
              FusedCluster* cluster) {
-  const std::string name = FunctionOf(node);
-  if (name.empty() && !node.Is("AddN")) return false;
-  FusedStep step = {name, {}, ParamsOf(node)};
+  const std::string name(node.op().ScalarFunction(node.attrs()));
+  const FusedFunction* function = FindFusedFunction(name);
+  if (function == nullptr) return false;
+  const bool joins = node.op().inputs[0].variadic;
+  if (joins ? node.num_inputs() < 2 : node.num_inputs() != function->arity) {
+    return false;
+  }
+  std::vector<int> operands;
   for (const Output& input : node.inputs()) {
     if (input.dtype() == dtype) {
-      step.operands.push_back(AddInput(input, &cluster->inputs));
+      operands.push_back(AddInput(input, &cluster->inputs));
       continue;
     }
     // A choice joins if it is made for this node alone, on the same device.
@@ -65,17 +56,16 @@ bool AddNode(Node& node, const NodeMerger& merger, DType dtype,
         !AddNode(choice, merger, dtype, cluster)) {
       return false;
     }
-    step.operands.push_back(~static_cast<int>(cluster->steps.size() - 1));
+    operands.push_back(~static_cast<int>(cluster->steps.size() - 1));
   }
-  if (node.Is("AddN")) {
-    int sum = step.operands[0];
-    for (size_t i = 1; i < step.operands.size(); ++i) {
-      cluster->steps.push_back({"Add", {sum, step.operands[i]}, {}});
-      sum = ~static_cast<int>(cluster->steps.size() - 1);
+  if (joins) {
+    int joined = operands[0];
+    for (size_t i = 1; i < operands.size(); ++i) {
+      cluster->steps.push_back({name, {joined, operands[i]}, {}});
+      joined = ~static_cast<int>(cluster->steps.size() - 1);
     }
-    if (step.operands.size() < 2) return false;
   } else {
-    cluster->steps.push_back(std::move(step));
+    cluster->steps.push_back({name, std::move(operands), ParamsOf(node)});
   }
   cluster->members.push_back(&node);
   return true;

@@ -50,7 +50,7 @@ class Partitioner {
 
  private:
   static bool Replicated(const Node& node) {
-    return node.Is("Const") && node.control_inputs().empty();
+    return node.IsConstant() && node.control_inputs().empty();
   }
 
   // A control edge needs no message of its own where a tensor comes anyway.

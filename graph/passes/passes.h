@@ -87,7 +87,7 @@ Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 // settled by the control edges of the reader: it must not change.
 inline bool IsVariable(const Output& output) {
   const Node& root = ViewRoot(output).node();
-  return root.Is("Variable") || root.mutates() > 0;
+  return root.IsVariable() || root.mutates() > 0;
 }
 
 // Lets the nodes whose records say that it does them no harm (HalfRule) compute

@@ -50,10 +50,10 @@ Status Place(Graph& graph, const DeviceDescriptions& devices) {
     SLUICE_RETURN_IF_ERROR(CheckRequest(*node, devices));
     SLUICE_ASSIGN_OR_RETURN(std::string device, DeviceOfVariables(*node));
     if (device.empty()) device = node->device();
-    if (device.empty() && node->Is("Const")) continue;
+    if (device.empty() && node->IsConstant()) continue;
     for (const Output& input : node->inputs()) {
       if (!device.empty()) break;
-      if (!input.node().Is("Const")) device = input.node().device();
+      if (!input.node().IsConstant()) device = input.node().device();
     }
     node->set_device(device.empty() ? devices[0].name : device);
     for (const Output& input : node->inputs()) {

@@ -113,7 +113,7 @@ class Mixer {
   // False for a number that half would take for 0 or infinity, such as an
   // epsilon or the -1e9 of a mask: what uses it stays in float32.
   bool Holds(const Output& x) const {
-    if (!x.node().Is("Const") || x.shape().elements() != 1) return true;
+    if (!x.node().IsConstant() || x.shape().elements() != 1) return true;
     const Tensor& value = x.node().attrs().TensorOf("value");
     const double exact = value.At(0), rounded = value.Cast(half_).At(0);
     return (exact == 0) == (rounded == 0) &&
@@ -194,7 +194,7 @@ class Mixer {
         graph_.UniqueName(x.name().substr(0, x.name().find(':')) + "/" +
                           std::string(NameOf(dtype)));
     Node* node;
-    if (x.node().Is("Const")) {
+    if (x.node().IsConstant()) {
       const Tensor value = x.node().attrs().TensorOf("value").Cast(dtype);
       node = &graph_.AddRaw(name, name, OpTable::Global().Get("Const"),
                             {{"value", value}}, {}, {type});

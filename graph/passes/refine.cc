@@ -11,7 +11,7 @@ namespace sluice::passes {
 namespace {
 
 bool IsConst(const Output& output) {
-  return output.node().Is("Const");
+  return output.node().IsConstant();
 }
 
 class Refiner {
@@ -29,7 +29,7 @@ class Refiner {
       SLUICE_RETURN_IF_ERROR(Graph::Infer(*node));
       SLUICE_RETURN_IF_ERROR(CheckConcrete(*node));
       if (Foldable(*node)) Fold(*node);
-      if (node->Is("Const")) GiveUpControls(*node);
+      if (node->IsConstant()) GiveUpControls(*node);
     }
     if (graph_.nodes().size() > before) graph_.Renumber(new_order_);
     return {};
@@ -55,12 +55,12 @@ class Refiner {
     }
     const std::vector<Node*> controls = node.control_inputs();
     if (std::none_of(controls.begin(), controls.end(),
-                     [](const Node* c) { return c->Is("Const"); })) {
+                     [](const Node* c) { return c->IsConstant(); })) {
       return;
     }
     node.set_control_inputs({});
     for (Node* control : controls) {
-      if (!control->Is("Const")) {
+      if (!control->IsConstant()) {
         node.AddControlInput(control);
       } else if (auto it = given_up_.find(control); it != given_up_.end()) {
         for (Node* inherited : it->second) node.AddControlInput(inherited);
@@ -78,7 +78,7 @@ class Refiner {
     for (const TensorType& type : node.output_types()) {
       if (type.shape.concrete()) continue;
       std::string why = "it depends on values known only when the step runs";
-      if (node.Is("Placeholder")) {
+      if (node.IsPlaceholder()) {
         why = "feed it";
       } else {
         for (const Output& input : node.inputs()) {
@@ -100,7 +100,7 @@ class Refiner {
 
   bool Foldable(const Node& node) const {
     const OpDef& op = node.op();
-    if (op.stateful || op.sink || op.mutates > 0 || node.Is("Const") ||
+    if (op.stateful || op.sink || op.mutates > 0 || node.IsConstant() ||
         node.num_outputs() == 0) {
       return false;
     }

@@ -189,7 +189,7 @@ Output Replacement(Node& node, const RulesByOp& rules) {
   }
   // Who reads a variable matters: node, not its users, does so (see
   // OrderVariables).
-  if (found.valid() && found.node().Is("Variable")) {
+  if (found.valid() && found.node().IsVariable()) {
     node.Become(OpTable::Global().Get("Identity"), {}, {found});
     return {};
   }

@@ -102,7 +102,7 @@ class Orderer {
       writes_.push_back(node);
       for (int i = 0; i < node->mutates(); ++i) {
         Node& variable = node->input(i).node();
-        if (!variable.Is("Variable")) {
+        if (!variable.IsVariable()) {
           return InvalidArgument(
               fmt::format("{}: updates '{}', a {}, wanted a Variable ({})",
                           node->Describe(), node->input(i).name(),

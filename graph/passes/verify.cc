@@ -62,7 +62,7 @@ Status CheckRecord(const Node& node) {
                                    node.num_inputs()));
   }
   for (int i = 0; i < node.mutates(); ++i) {
-    if (!node.input(i).node().Is("Variable")) {
+    if (!node.input(i).node().IsVariable()) {
       return Fault(node,
                    fmt::format("updates input {}, which is {}, wanted a "
                                "Variable",
@@ -139,9 +139,8 @@ using Channels = std::map<std::string, Channel>;
 
 Status CollectChannels(const Graph& graph, Channels* channels) {
   for (const auto& node : graph.nodes()) {
-    const bool send = node->Is("SendStart");
-    if (!send && !node->Is("RecvStart")) {
-      if (!node->Is("SendWait") && !node->Is("RecvWait")) continue;
+    if (!node->IsSend() && !node->IsReceive()) continue;
+    if (node->op().wait == nullptr) {
       if (!WaitsFor(*node, node->input(0).node())) {
         return Fault(*node, fmt::format("waits for {}",
                                         node->input(0).node().Describe()));
@@ -150,7 +149,7 @@ Status CollectChannels(const Graph& graph, Channels* channels) {
     }
     const std::string& key = node->attrs().String("key");
     Channel& channel = (*channels)[key];
-    const Node*& end = send ? channel.send : channel.recv;
+    const Node*& end = node->IsSend() ? channel.send : channel.recv;
     if (end != nullptr) {
       return Fault(
           *node, fmt::format("{} has the key '{}' too", end->Describe(), key));

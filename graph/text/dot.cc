@@ -92,7 +92,7 @@ std::string Ops(const Box& box) {
 int64_t Parameters(const Box& box) {
   int64_t parameters = 0;
   for (const Node* value : box.values) {
-    if (value->Is("Variable") && value->attrs().Bool("trainable")) {
+    if (value->IsVariable() && value->attrs().Bool("trainable")) {
       parameters += value->output_type(0).shape.elements();
     }
   }
@@ -188,7 +188,7 @@ class Printer {
     if (box.part != Part::kForward) {
       style = ", style=\"filled,dashed\", fillcolor=gray95, color=gray60";
     } else if (box.nodes.size() == 1 &&
-               (box.nodes[0]->Is("Placeholder") || box.nodes[0]->op().sink)) {
+               (box.nodes[0]->IsPlaceholder() || box.nodes[0]->op().sink)) {
       style = ", shape=ellipse, fillcolor=white";
     }
     text_ += fmt::format("{}b{} [label={}{}];\n", indent, index,

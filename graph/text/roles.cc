@@ -115,7 +115,7 @@ const Node* Roles::VariableAbove(const Node& node) const {
   for (std::string_view name = ScopeOf(node.name()); !name.empty();
        name = ScopeOf(name)) {
     const Node* above = graph_.Find(name);
-    if (above != nullptr && above->Is("Variable")) return above;
+    if (above != nullptr && above->IsVariable()) return above;
   }
   return nullptr;
 }

@@ -27,7 +27,7 @@ std::string_view DifferentiatedName(std::string_view name);
 
 // Variables and constants, which pictures list and do not draw.
 inline bool IsValue(const Node& node) {
-  return node.Is("Variable") || node.Is("Const");
+  return node.IsVariable() || node.IsConstant();
 }
 
 // Points into the graph, which must stay as it is. The constructor throws Error

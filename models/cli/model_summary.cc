@@ -19,26 +19,6 @@
 namespace sluice {
 namespace {
 
-// Of the whole batch.
-int64_t MultiplyAdds(const Node& node) {
-  const bool depthwise =
-      node.Is("DepthwiseConv2D") || node.Is("DepthwiseConv2DBackpropInput");
-  if (depthwise || node.Is("Conv2D") || node.Is("Conv2DBackpropInput")) {
-    // In a forward pass the gradient is a transposed convolution.
-    const bool transposed = node.num_inputs() == 3;
-    const Output y = transposed ? node.input(0) : node.output(0);
-    // Filters are [height, width, channels per group, outputs], depthwise ones
-    // have a group for each channel.
-    return y.shape().elements() *
-           node.input(1).shape().elements(0, depthwise ? 2 : 3);
-  }
-  if (node.Is("MatMul") || node.Is("BatchMatMul")) {
-    const int inner = node.attrs().Bool("transpose_a") ? -2 : -1;
-    return node.output(0).shape().elements() * node.input(0).shape()[inner];
-  }
-  return 0;
-}
-
 // --- The forward pass --------------------------------------------------------
 
 // What the loss of a full batch needs, with concrete shapes.
@@ -46,7 +26,7 @@ std::unique_ptr<Graph> ForwardPass(const TrainingRun& run) {
   std::unique_ptr<Graph> step = run.StepGraph();
   std::vector<const Node*> fetches;
   for (const auto& node : step->nodes()) {
-    if (node->Is("Fetch")) fetches.push_back(node.get());
+    if (node->IsFetch()) fetches.push_back(node.get());
   }
   const auto needed = Needed(fetches);
   step->Remove([&](const Node& node) { return !needed.contains(&node); });
@@ -72,7 +52,7 @@ using Nodes = std::unordered_set<const Node*>;
 Nodes FedNodes(const Graph& forward) {
   Nodes fed;
   for (const Node* node : forward.TopologicalOrder()) {
-    const bool begins = node->op().stateful && !node->Is("Variable");
+    const bool begins = node->op().stateful && !node->IsVariable();
     const bool goes_on =
         std::any_of(node->inputs().begin(), node->inputs().end(),
                     [&](const Output& x) { return fed.contains(&x.node()); });
@@ -122,7 +102,7 @@ class LayerNames {
   std::string Of(const Node& node) const {
     if (std::string layer = Enclosing(node); !layer.empty()) return layer;
     for (const Output& input : node.inputs()) {
-      if (!input.node().Is("Variable")) continue;
+      if (!input.node().IsVariable()) continue;
       std::string layer = LayerOf(input);
       if (parameters_.contains(layer) && !at_home_.contains(layer)) {
         return layer;
@@ -192,9 +172,11 @@ class Rows {
     network_ = Needed(roots);
   }
 
-  // Multiply-adds, if they are in proportion to the examples.
+  // Multiply-adds of the whole batch, if they are in proportion to the
+  // examples.
   int64_t Cost(const Node& node) const {
-    return fed_.contains(&node) ? MultiplyAdds(node) : 0;
+    const MultiplyAddsFn count = node.op().multiply_adds;
+    return count != nullptr && fed_.contains(&node) ? count(node) : 0;
   }
 
   // Of a node in no layer.
@@ -308,8 +290,7 @@ std::string Totals(const TrainingRun& run, const std::vector<Layer>& layers) {
       "memory         arena {} (step of {} examples), variables {} (the "
       "model's {})",
       WithThousands(all), WithThousands(trainable),
-      WithThousands(all - trainable),
-      WithThousands(multiply_adds),
+      WithThousands(all - trainable), WithThousands(multiply_adds),
       FormatBytes(run.info().arena_bytes), examples,
       BytesOf(run.graph().Variables()), BytesOf(run.model_variables()));
 }

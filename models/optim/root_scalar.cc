@@ -7,7 +7,7 @@ namespace sluice {
 Output FindRootScalar(const Graph& graph, const RootScalar& scalar) {
   const Node* node = graph.Find(scalar.name);
   if (node == nullptr) return {};
-  if (node->Is("Variable") && node->output_type(0).dtype == scalar.dtype &&
+  if (node->IsVariable() && node->output_type(0).dtype == scalar.dtype &&
       node->output_type(0).shape.scalar()) {
     return node->output(0);
   }
