@@ -54,6 +54,9 @@ struct TensorType {
 // Everything a kernel may depend on when it is made.
 struct KernelSpec {
   std::string op;
+  // The function of engine/semantics/scalar.h that computes each element; ""
+  // of an op that has none.
+  std::string scalar;
   std::string node;    // name, for messages
   std::string origin;  // the node's name when it was built: randomness's key
   Attributes attrs;

@@ -27,12 +27,23 @@ struct ConvGeometry {
   int64_t taps() const { return h.window * w.window; }
 };
 
+// Which of its three products an op is: y of x and filter, dx of dy and filter,
+// dfilter of x and dy.
+enum class ConvPass : uint8_t { kForward, kInput, kFilter };
+
+inline ConvPass ConvPassOf(const KernelSpec& spec) {
+  return spec.op.ends_with("BackpropInput")    ? ConvPass::kInput
+         : spec.op.ends_with("BackpropFilter") ? ConvPass::kFilter
+                                               : ConvPass::kForward;
+}
+
 inline Result<ConvGeometry> ConvGeometryOf(const KernelSpec& spec) {
-  const bool depthwise = spec.op.starts_with("Depthwise");
-  const bool to_input = spec.op.ends_with("BackpropInput");
-  const bool to_filter = spec.op.ends_with("BackpropFilter");
-  const Shape& x = (to_input ? spec.outputs[0] : spec.inputs[0]).shape;
-  const Shape& filter = (to_filter ? spec.outputs[0] : spec.inputs[1]).shape;
+  const bool depthwise = !spec.attrs.Has("groups");
+  const ConvPass pass = ConvPassOf(spec);
+  const Shape& x =
+      (pass == ConvPass::kInput ? spec.outputs[0] : spec.inputs[0]).shape;
+  const Shape& filter =
+      (pass == ConvPass::kFilter ? spec.outputs[0] : spec.inputs[1]).shape;
   SLUICE_ASSIGN_OR_RETURN(const Window2D window,
                           WindowOf(spec.attrs, x, filter[0], filter[1]));
   ConvGeometry g;

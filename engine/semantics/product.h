@@ -26,9 +26,8 @@ inline Product ProductOf(const KernelSpec& spec) {
 enum class Added : uint8_t { kNothing, kBias, kMatrix };
 
 inline Added AddedTo(const KernelSpec& spec) {
-  return spec.op == "MatMulBias"  ? Added::kBias
-         : spec.op == "MatMulAdd" ? Added::kMatrix
-                                  : Added::kNothing;
+  if (spec.inputs.size() < 3) return Added::kNothing;
+  return spec.inputs[2].shape.rank() == 1 ? Added::kBias : Added::kMatrix;
 }
 
 // Is max(0, .) taken in the end, of a product or a convolution?

@@ -9,6 +9,7 @@ namespace sluice {
 KernelSpec SpecOf(const Node& node, bool deterministic) {
   KernelSpec spec;
   spec.op = node.op().name;
+  spec.scalar = node.op().ScalarFunction(node.attrs());
   spec.node = node.name();
   spec.origin = node.origin();
   spec.attrs = node.attrs();

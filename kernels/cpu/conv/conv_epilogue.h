@@ -4,6 +4,8 @@
 #define SLUICE_KERNELS_CPU_CONV_CONV_EPILOGUE_H_
 
 #include "engine/kernel.h"
+#include "engine/semantics/conv_geometry.h"
+#include "engine/semantics/product.h"
 
 namespace sluice::cpu {
 
@@ -16,14 +18,14 @@ struct ConvEpilogue {
   bool relu = false;
 };
 
-// The epilogues of a kernel's runs; empty ones unless the op is Conv2DBias or
-// Conv2DBiasAdd.
+// The epilogues of a kernel's runs. The third operand of a convolution forward
+// is a bias, the fourth an addend; without them they are empty.
 class ConvEpilogueOf {
  public:
   explicit ConvEpilogueOf(const KernelSpec& spec)
-      : bias_(spec.op.starts_with("Conv2DBias")),
-        addend_(spec.op == "Conv2DBiasAdd"),
-        relu_(bias_ && spec.attrs.Bool("relu")) {}
+      : bias_(HasOperand(spec, 2)),
+        addend_(HasOperand(spec, 3)),
+        relu_(HasRelu(spec)) {}
 
   ConvEpilogue operator()(const KernelContext& c) const {
     return {bias_ ? c.input<float>(2) : nullptr,
@@ -31,6 +33,11 @@ class ConvEpilogueOf {
   }
 
  private:
+  static bool HasOperand(const KernelSpec& spec, size_t i) {
+    return ConvPassOf(spec) == sluice::ConvPass::kForward &&
+           spec.inputs.size() > i;
+  }
+
   bool bias_, addend_, relu_;
 };
 

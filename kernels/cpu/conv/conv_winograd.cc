@@ -391,9 +391,9 @@ bool WinogradServes(const KernelSpec& spec) {
   };
   return g->groups == 1 && plain(g->h) && plain(g->w) && enough(g->in) &&
          enough(g->out) &&
-         ForwardTiles(*g).count() >= (spec.op.ends_with("BackpropFilter")
-                                          ? kMinTilesForFilter
-                                          : kMinTiles);
+         ForwardTiles(*g).count() >=
+             (ConvPassOf(spec) == sluice::ConvPass::kFilter ? kMinTilesForFilter
+                                                            : kMinTiles);
 }
 
 WinogradTiles ForwardTiles(const ConvGeometry& g) {

@@ -236,18 +236,18 @@ Result<KernelPtr> MakeFastBiasAdd(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterMatMulKernels(KernelTable& table) {
-  for (const char* op : {"MatMul", "BatchMatMul", "MatMulBias", "MatMulAdd"}) {
-    const bool sum = std::string_view(op).starts_with("MatMul") &&
-                     std::string_view(op) != "MatMul";
-    table.Register({.op = op,
-                    .dtypes = kFloating,
-                    .make = sum ? MakeReferenceSum : MakeReference});
+  const auto add = [&](const char* op, auto make) {
+    table.Register({.op = op, .dtypes = kFloating, .make = make});
     table.Register({.op = op,
                     .priority = 10,
                     .provider = "simd",
                     .dtypes = kFloatDouble,
                     .make = MakeGemm});
-  }
+  };
+  add("MatMul", MakeReference);
+  add("BatchMatMul", MakeReference);
+  add("MatMulBias", MakeReferenceSum);
+  add("MatMulAdd", MakeReferenceSum);
   table.Register({.op = "BiasAdd", .dtypes = kFloating, .make = MakeBiasAdd});
   table.Register({.op = "BiasAdd",
                   .priority = 10,

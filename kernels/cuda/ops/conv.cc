@@ -14,12 +14,6 @@ bool Supports(const KernelSpec& spec) {
 
 }  // namespace
 
-ConvPass ConvPassOf(const KernelSpec& spec) {
-  return spec.op.ends_with("BackpropInput")    ? ConvPass::kInput
-         : spec.op.ends_with("BackpropFilter") ? ConvPass::kFilter
-                                               : ConvPass::kForward;
-}
-
 ProductShape ConvProductOf(const ConvGeometry& g, ConvPass pass) {
   const int64_t y_pixels = g.images * g.h.output * g.w.output;
   ProductShape shape;

@@ -15,8 +15,6 @@ namespace sluice::cuda {
 //   y[pixel, o] = sum over (tap, i) of x's patches and the filter,
 //   dx[pixel, i] = sum over (tap, o) of dy's windows and the filter,
 //   dfilter[(tap, i), o] = sum over pixels of x's patches and dy.
-enum class ConvPass : uint8_t { kForward, kInput, kFilter };
-ConvPass ConvPassOf(const KernelSpec& spec);
 ProductShape ConvProductOf(const ConvGeometry& geometry, ConvPass pass);
 
 // `a` and `b` are the operands in the op's order: x or dy, then the filter or

@@ -13,15 +13,6 @@
 namespace sluice::cuda {
 namespace {
 
-// What engine/semantics/scalar.h calls the function that a node computes.
-std::string FunctionOf(const KernelSpec& spec) {
-  if (spec.op == "BiasAdd") return "Add";
-  if (spec.attrs.Has("approximate") && spec.attrs.Bool("approximate")) {
-    return spec.op == "Gelu" ? "GeluTanh" : "GeluTanhGrad";
-  }
-  return spec.op;
-}
-
 OpParams ParamsOf(const KernelSpec& spec) {
   OpParams params;
   if (spec.attrs.Has("alpha")) params.a = spec.attrs.Float("alpha");
@@ -54,12 +45,11 @@ KernelPtr UnaryKernelOf(const KernelSpec& spec, UnaryLauncher launch) {
 }
 
 Result<KernelPtr> MakeUnary(const KernelSpec& spec) {
-  return UnaryKernelOf(spec, FindUnary(FunctionOf(spec), spec.inputs[0].dtype));
+  return UnaryKernelOf(spec, FindUnary(spec.scalar, spec.inputs[0].dtype));
 }
 
 Result<KernelPtr> MakeBinary(const KernelSpec& spec) {
-  const BinaryLauncher launch =
-      FindBinary(FunctionOf(spec), spec.inputs[0].dtype);
+  const BinaryLauncher launch = FindBinary(spec.scalar, spec.inputs[0].dtype);
   return KernelOf([launch, shape = OperandsOf(spec),
                    params = ParamsOf(spec)](const KernelContext& c) {
     return launch(c.input<void>(0), c.input<void>(1), c.output<void>(0), shape,

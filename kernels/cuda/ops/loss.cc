@@ -26,7 +26,7 @@ Result<KernelPtr> MakeCrossEntropy(const KernelSpec& spec,
     o.bad = bad;
     return launch(shape, o, StreamOf(c));
   };
-  if (!spec.op.starts_with("Sparse")) {
+  if (!IsInteger(spec.inputs[1].dtype)) {
     return KernelOf(
         [run, launch = FindCrossEntropy(dtype)](const KernelContext& c) {
           return run(launch, c, nullptr);

@@ -16,6 +16,7 @@
 
 #include "engine/kernel.h"
 #include "engine/tensor.h"
+#include "graph/op.h"
 #include "tests/kernels/cuda/emulation/emulator.h"
 #include "tests/support/kernel_run.h"
 
@@ -70,7 +71,9 @@ inline std::vector<Tensor> CpuResults(const std::string& op,
                                       const Attributes& attrs,
                                       const std::vector<Tensor>& inputs,
                                       std::vector<TensorType> outputs) {
-  KernelSpec spec{.op = op, .node = op, .origin = op, .attrs = attrs};
+  const std::string scalar(OpTable::Global().Get(op).ScalarFunction(attrs));
+  KernelSpec spec{
+      .op = op, .scalar = scalar, .node = op, .origin = op, .attrs = attrs};
   for (const Tensor& t : inputs) spec.inputs.push_back({t.dtype(), t.shape()});
   spec.outputs = std::move(outputs);
   const auto all = KernelTable::Global().FindAll(spec, DeviceType::kCpu);
