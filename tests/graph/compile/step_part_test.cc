@@ -8,10 +8,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <thread>
 
 #include "engine/runtime/executor.h"
 #include "engine/runtime/local_rendezvous.h"
-#include "engine/runtime/step_threads.h"
 #include "graph/builder.h"
 #include "graph/compile/describe_device.h"
 #include "graph/compile/evaluate.h"
@@ -88,17 +88,21 @@ class Worker {
     const auto never = std::chrono::steady_clock::time_point::max();
     const RunKey run = rendezvous_.NewRun();
     stop_.Begin(&rendezvous_, run, never);
-    threads_.Run(static_cast<int>(plans_.size()), [&](int64_t i, int64_t) {
-      StepContext context;
-      context.seed = plans_[i]->seed;
-      context.step = step;
-      context.exchange = *rendezvous_.Join(
-          run, edges_, static_cast<int>(plans_.size()), never);
-      (void)executors_[i]
-          ->Run({feeds, fetches, 0}, context, stop_, nullptr)
-          .ok();
-      rendezvous_.Leave(run);
-    });
+    std::vector<std::thread> threads;  // each part holds its own
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      threads.emplace_back([&, i] {
+        StepContext context;
+        context.seed = plans_[i]->seed;
+        context.step = step;
+        context.exchange = *rendezvous_.Join(
+            run, edges_, static_cast<int>(plans_.size()), never);
+        (void)executors_[i]
+            ->Run({feeds, fetches, 0}, context, stop_, nullptr)
+            .ok();
+        rendezvous_.Leave(run);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
     stop_.End();
     ThrowIfError(stop_.stopped() ? stop_.status() : Status());
   }
@@ -107,7 +111,6 @@ class Worker {
   int edges_ = 0;
   LocalRendezvous rendezvous_;
   StepStop stop_;
-  StepThreads threads_;
   std::vector<std::unique_ptr<Plan>> plans_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<Executor>> executors_;
