@@ -291,8 +291,8 @@ Result<std::string> FileSystem::Read(const std::string& path) {
 }
 
 Result<std::string> FileSystem::Version(const std::string& path) {
-  return Unimplemented(fmt::format(
-      "'{}': nothing tells whether such a file has changed", path));
+  return Unimplemented(
+      fmt::format("'{}': nothing tells whether such a file has changed", path));
 }
 
 Status FileSystem::WriteAtomically(const std::string& path,
