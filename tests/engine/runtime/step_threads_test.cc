@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "engine/pause.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice {
@@ -66,16 +67,14 @@ TEST_CASE("parts that hold their threads run side by side, each round once") {
   for (int round = 0; round < 300; ++round) {
     const int parts = 1 + round % 4;
     threads.Reserve(parts);
-    Count count;
-    std::atomic<int> arrived{0};
+    Count count, arrived;
     std::deque<TestPart> all(static_cast<size_t>(parts));
     for (TestPart& part : all) {
       part.count = &count;
       // Each part waits for the others: serial execution would hang here.
       part.resume = [&](TestPart&) {
-        ++arrived;
-        while (arrived < parts) std::this_thread::yield();
-        return true;
+        arrived.Add();
+        return arrived.Await(parts);
       };
       threads.Start(part);
     }
@@ -123,7 +122,7 @@ TEST_CASE("parts that wait hold no thread, and end in any order") {
 TEST_CASE("a waker may come at any time, often, and from any thread") {
   StepThreads threads;
   threads.Reserve(2);
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < 400; ++round) {
     Count count;
     std::atomic<bool> come{false};
     TestPart part;
@@ -131,7 +130,7 @@ TEST_CASE("a waker may come at any time, often, and from any thread") {
     part.resume = [&](TestPart&) {
       const bool there = come;
       // Between the look and the return the other thread may wake it.
-      for (int i = 0; i < round % 50; ++i) std::this_thread::yield();
+      for (int i = 0; i < round % 50 * 20; ++i) Pause();
       return there;
     };
     threads.Start(part);
