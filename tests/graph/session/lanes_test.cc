@@ -79,7 +79,8 @@ TEST_CASE("processes with few lanes run what waits for each other") {
       for (int i = 0; i < kRuns; ++i) order.push_back(i);
       std::shuffle(order.begin(), order.end(), random);
       for (const int i : order) {
-        Exchanging& part = parts[static_cast<size_t>(p * kRuns + i)];
+        Exchanging& part =
+            parts[static_cast<size_t>(p) * kRuns + static_cast<size_t>(i)];
         part.process = &processes[p];
         part.rendezvous = &rendezvous;
         part.run = runs[static_cast<size_t>(i)];

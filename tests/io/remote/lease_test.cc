@@ -91,7 +91,7 @@ struct Actor {
     lease = std::make_unique<Lease>(client, clock, kPath, name, kLength);
   }
   Status Acquire() {
-    const Status status = lease->Acquire(client);
+    Status status = lease->Acquire(client);
     acquired = status.ok();
     return status;
   }
