@@ -23,8 +23,8 @@ OpParams ParamsOf(const KernelSpec& spec) {
     params.b = high.real();
     DispatchDType(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
       if constexpr (std::is_integral_v<T>) {
-        params.low = NearestIn<T>(low);
-        params.high = NearestIn<T>(high);
+        params.low = NearestIn<T>(low);    // NOLINT: int8 is a number here
+        params.high = NearestIn<T>(high);  // NOLINT
       }
     });
   }
