@@ -1,8 +1,7 @@
 // The program in README.md: that it compiles as a user would write it, and
 // that it runs.
 #define main ReadmeMain  // NOLINT: the program has a main of its own
-#include "tests/apps/readme_mnist.cc"
-#include "tests/places.h"
+#include "tests/apps/readme_mnist.cc"  // NOLINT
 #undef main
 
 #include <doctest/doctest.h>
@@ -11,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/places.h"
 #include "tests/support/idx_folder.h"
 
 namespace {
