@@ -14,9 +14,9 @@
 #include "io/checkpoints/safetensors.h"
 #include "tests/places.h"
 
+namespace sluice {
 namespace {
 
-using namespace sluice;
 using Json = nlohmann::json;
 
 struct Golden {
@@ -124,7 +124,7 @@ void CheckCase(const Golden& golden, const std::string& name, DType dtype,
   const std::vector<Output> gradients = Gradients({outputs[0]}, inputs, {dy});
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string key = fmt::format("grad_in{}", i);
-    if (!golden.tensors.contains(name + "/" + key)) continue;
+    if (!golden.tensors.contains(fmt::format("{}/{}", name, key))) continue;
     INFO(name, " ", key);
     REQUIRE(gradients[i].valid());
     CheckClose(fmt::format("{} {} {}", name, key, NameOf(dtype)),
@@ -264,3 +264,4 @@ TEST_CASE("ten steps of every optimizer agree with PyTorch") {
 }
 
 }  // namespace
+}  // namespace sluice
