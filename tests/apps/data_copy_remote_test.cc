@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "tests/support/data_program.h"
 #include "tests/support/object_store.h"
@@ -152,12 +154,18 @@ TEST_CASE("a run that is killed leaves whole objects, the next one the rest") {
     waitid(P_PID, process.pid(), &info, WEXITED | WNOHANG | WNOWAIT);
     return info.si_pid == 0;
   };
+  // Slow enough to be seen on a machine that is busy.
+  store.Fail([](const auto&, int) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return testing::StoreFault::kNone;
+  });
   int in_the_middle = 0;
   for (const int at : {1, 15, 30}) {
     store.ResetCounts();
     const Process process(testing::kTool, {"data", "copy", folder / "in",
                                            "s3://b/x", "--threads", "2"});
     while (store.Count("PUT") < at && runs(process)) {
+      std::this_thread::yield();
     }
     process.Kill(SIGKILL);
     if (process.Wait() == -SIGKILL) ++in_the_middle;
@@ -167,6 +175,7 @@ TEST_CASE("a run that is killed leaves whole objects, the next one the rest") {
     }
   }
   CHECK(in_the_middle >= 1);
+  store.Fail(nullptr);
   REQUIRE(RunData({"copy", folder / "in", "s3://b/x"}).code == 0);
   for (const auto& [name, bytes] : want) {
     REQUIRE(store.Has("x/" + name));
