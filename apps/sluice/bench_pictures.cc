@@ -10,6 +10,7 @@
 #include "apps/sluice/file_tree.h"
 #include "apps/sluice/random_order.h"
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
 #include "io/images/image.h"
 #include "io/records/image_records.h"
 

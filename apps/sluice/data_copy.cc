@@ -14,6 +14,7 @@
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
 #include "io/files/schemes.h"
 
 namespace sluice::tool {

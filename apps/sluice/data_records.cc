@@ -9,6 +9,7 @@
 
 #include "apps/sluice/file_tree.h"
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
 #include "io/images/image.h"
 
 namespace sluice::tool {

@@ -10,6 +10,7 @@
 
 #include "apps/sluice/data_parallel.h"
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
 #include "io/files/schemes.h"
 
 namespace sluice::tool {
@@ -87,33 +88,6 @@ std::vector<std::string> Inside(const std::string& root,
 }
 
 }  // namespace
-
-Result<PathKind> KindOf(const std::string& path) {
-  if (IsLocal(path)) {
-    std::error_code none;
-    const fs::file_type type = fs::status(path, none).type();
-    if (type == fs::file_type::not_found) return PathKind::kNone;
-    return type == fs::file_type::directory ? PathKind::kFolder
-                                            : PathKind::kFile;
-  }
-  const auto size = FileSystem::Default().Size(path);
-  if (size.ok() && *size > 0) return PathKind::kFile;
-  const Code missing = size.status().code();
-  // A bucket itself is no object's path.
-  if (!size.ok() && missing != Code::kNotFound &&
-      missing != Code::kInvalidArgument) {
-    return size.status();
-  }
-  // Some programs put an empty object where there is a folder.
-  const auto names = FileSystem::Default().List(path);
-  if (names.ok() && !names->empty()) return PathKind::kFolder;
-  const Code code = names.status().code();
-  // A web server lists nothing.
-  if (names.ok() || code == Code::kNotFound || code == Code::kUnimplemented) {
-    return size.ok() ? PathKind::kFile : PathKind::kNone;
-  }
-  return names.status();
-}
 
 FileTree ListTree(const std::string& root, int threads, Faults& faults) {
   FileTree tree;

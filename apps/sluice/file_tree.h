@@ -2,7 +2,6 @@
 #ifndef SLUICE_APPS_SLUICE_FILE_TREE_H_
 #define SLUICE_APPS_SLUICE_FILE_TREE_H_
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,14 +10,6 @@
 #include "engine/status.h"
 
 namespace sluice::tool {
-
-enum class PathKind : uint8_t { kNone, kFile, kFolder };
-
-// What there is at a path: links are followed, and what is neither file nor
-// folder, such as a pipe, counts as a file, whose reader says so. An object
-// store has a folder where there are objects in it; where an object has the
-// same name, that counts unless it is empty. Errors as the file system says.
-Result<PathKind> KindOf(const std::string& path);
 
 struct FileTree {
   // Paths from the root on, sorted; "" is the root itself, which is the only
