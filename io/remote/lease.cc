@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
+#include "engine/json_object.h"
 #include "io/remote/object_reader.h"
 
 namespace sluice::remote {
@@ -17,6 +17,7 @@ constexpr char kFormat[] = "sluice.lease";
 // Both times of the server are whole seconds, rounded down.
 constexpr int64_t kRounding = 1;
 constexpr size_t kMostBytes = 4096;
+constexpr int64_t kMostSeconds = 86'400;  // no lease is meant to last longer
 
 std::string RandomId() {
   std::random_device random;
@@ -73,24 +74,25 @@ Result<std::optional<Lease::Found>> Lease::Read(S3Client& client) const {
   const auto date = ParseHttpDate(response.Header("date"));
   const auto put = ParseHttpDate(response.Header("last-modified"));
   if (date && put) found.age = *date - *put;
-  const auto json = nlohmann::json::parse(response.body, nullptr, false);
-  const auto text = [&](const char* name) {
-    const auto value = json.find(name);
-    const bool is = value != json.end() && value->is_string();
-    return is ? value->get<std::string>() : std::string();
-  };
-  const auto number = [&](const char* name) -> int64_t {
-    const auto value = json.find(name);
-    const bool is = value != json.end() && value->is_number_integer();
-    return is ? value->get<int64_t>() : -1;
-  };
-  if (json.is_object() && text("format") == kFormat && number("seconds") >= 0) {
-    found.id = text("id");
-    found.holder = text("holder");
-    found.seconds = number("seconds");
-    found.renewal = number("renewal");
-  }
+  // Anybody may have written it: what is not exactly a lease has no id.
+  if (!ReadFields(response.body, &found).ok()) found.id.clear();
   return std::optional<Found>(std::move(found));
+}
+
+Status Lease::ReadFields(std::string_view body, Found* found) {
+  SLUICE_ASSIGN_OR_RETURN(const JsonObject fields, JsonObject::Parse(body));
+  SLUICE_ASSIGN_OR_RETURN(const std::string format, fields.String("format"));
+  SLUICE_ASSIGN_OR_RETURN(found->id, fields.String("id"));
+  SLUICE_ASSIGN_OR_RETURN(found->seconds, fields.Int("seconds"));
+  if (fields.Has("holder")) {
+    SLUICE_ASSIGN_OR_RETURN(found->holder, fields.String("holder"));
+  }
+  if (fields.Has("renewal")) {
+    SLUICE_ASSIGN_OR_RETURN(found->renewal, fields.Int("renewal"));
+  }
+  const bool sound = format == kFormat && found->seconds >= 0 &&
+                     found->seconds <= kMostSeconds;
+  return sound ? Status() : InvalidArgument("it is no lease");
 }
 
 Result<Lease::Put> Lease::PutWith(S3Client& client, const std::string* etag) {

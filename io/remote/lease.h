@@ -80,6 +80,7 @@ class Lease {
   enum class Put { kDone, kRefused, kUnknownCondition };
 
   Result<std::optional<Found>> Read(S3Client& client) const;
+  static Status ReadFields(std::string_view body, Found* found);
   // `etag`: of what it replaces; null: nothing.
   Result<Put> PutWith(S3Client& client, const std::string* etag);
   Result<Put> PutIfAllowed(S3Client& client, const std::string* etag);

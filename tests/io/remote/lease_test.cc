@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -185,8 +186,24 @@ TEST_CASE("lease: what is removed or is none of ours") {
   world.store.Put("run/training.lock", "something else");
   CheckHeld(b.Acquire(), "is no lock of Sluice's; remove it");
   CheckHeld(a.lease->Renew(), "is no lock of Sluice's");
-  world.store.Put("run/training.lock", "{\"format\": \"sluice.lease\"}");
-  CheckHeld(b.Acquire(), "is no lock of Sluice's; remove it");
+  // Anybody may have written it: what is missing, of another type, or longer
+  // than any time.
+  for (const char* fields :
+       {"", R"(,"id":"x","holder":"y")",
+        R"(,"id":"x","holder":"y","seconds":-1)",
+        R"(,"id":"x","holder":"y","seconds":"60")",
+        R"(,"id":"x","holder":"y","seconds":60.5)",
+        R"(,"id":7,"holder":"y","seconds":60)",
+        R"(,"id":"x","holder":"y","seconds":100000)",
+        R"(,"id":"x","holder":"y","seconds":9223372036854775807)",
+        R"(,"id":"x","holder":"y","seconds":18446744073709551615)",
+        R"(,"id":"x","holder":"y","seconds":1e300)"}) {
+    CAPTURE(std::string(fields));
+    world.store.Put(
+        "run/training.lock",
+        std::string(R"({"format":"sluice.lease","renewal":1)") + fields + "}");
+    CheckHeld(b.Acquire(), "is no lock of Sluice's; remove it");
+  }
   World other;
   Actor d(other, "d");
   REQUIRE(d.Acquire().ok());
