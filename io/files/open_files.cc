@@ -1,6 +1,7 @@
 #include "io/files/open_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -93,6 +94,15 @@ Status ForEachFile(size_t count, int threads,
   });
   for (const Status& error : errors) SLUICE_RETURN_IF_ERROR(error);
   return {};
+}
+
+Result<std::string> TextOfFiles(
+    size_t count, int threads,
+    const std::function<Status(size_t, std::string*)>& describe) {
+  std::vector<std::string> texts(count);
+  SLUICE_RETURN_IF_ERROR(ForEachFile(
+      count, threads, [&](size_t i) { return describe(i, &texts[i]); }));
+  return fmt::format("{}", fmt::join(texts, ""));
 }
 
 std::string PlaceInFile(const std::string& path, uint64_t offset) {

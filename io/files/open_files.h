@@ -15,7 +15,6 @@
 
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
-#include "engine/visibility.h"
 #include "io/files/file.h"
 
 namespace sluice {
@@ -81,21 +80,23 @@ class ItemNumbers {
   std::vector<int64_t> first_ = {0};  // of each file, and how many there are
 };
 
+// Calls learn(i) for i from 0 to count - 1 on so many threads; the error of the
+// least i that failed.
+Status ForEachFile(size_t count, int threads,
+                   const std::function<Status(size_t)>& learn);
+
+// What describe(i, &text) writes of each file, one behind another, by so many
+// threads.
+Result<std::string> TextOfFiles(
+    size_t count, int threads,
+    const std::function<Status(size_t, std::string*)>& describe);
+
 // How messages call a byte of a file: "'dir/file', byte 1234".
 std::string PlaceInFile(const std::string& path, uint64_t offset);
 
 // How messages show text of a file: control characters, which would command a
 // terminal, as "\x1b".
 std::string Escaped(std::string_view text);
-
-}  // namespace sluice
-
-namespace SLUICE_INTERNAL sluice {
-
-// Calls learn(i) for i from 0 to count - 1 on so many threads; the error of the
-// least i that failed.
-Status ForEachFile(size_t count, int threads,
-                   const std::function<Status(size_t)>& learn);
 
 }  // namespace sluice
 

@@ -1,7 +1,6 @@
 #include "io/records/record_files.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -238,20 +237,19 @@ std::string RecordFiles::PlaceOf(int64_t record) const {
 }
 
 Result<std::string> RecordFiles::Identity() const {
-  const size_t files = state_->files.size();
-  std::vector<std::string> texts(files);
-  const auto describe = [&](size_t i) -> Status {
+  const auto describe = [&](size_t i, std::string* text) -> Status {
     const RecordFile& file = state_->files[i];
     const std::string_view offsets(
         reinterpret_cast<const char*>(file.offsets.data()),
         file.offsets.size() * sizeof(uint64_t));
-    texts[i] = fmt::format("{}\n{}\n{:08x}\n",
-                           file.path.substr(file.path.rfind('/') + 1),
-                           file.size, Crc32c(offsets));
-    return state_->AddChecksums(i, &texts[i]);
+    *text = fmt::format("{}\n{}\n{:08x}\n",
+                        file.path.substr(file.path.rfind('/') + 1), file.size,
+                        Crc32c(offsets));
+    return state_->AddChecksums(i, text);
   };
-  SLUICE_RETURN_IF_ERROR(ForEachFile(files, state_->threads, describe));
-  const std::string text = fmt::format("{}", fmt::join(texts, ""));
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string text,
+      TextOfFiles(state_->files.size(), state_->threads, describe));
   return fmt::format("records-{:08x}", Crc32c(text));
 }
 

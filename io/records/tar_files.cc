@@ -1,7 +1,6 @@
 #include "io/records/tar_files.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -168,9 +167,7 @@ std::string TarFiles::PlaceOf(int64_t sample) const {
 }
 
 Result<std::string> TarFiles::Identity() const {
-  const size_t shards = state_->shards.size();
-  std::vector<std::string> texts(shards);
-  const auto describe = [&](size_t i) -> Status {
+  const auto describe = [&](size_t i, std::string* text) -> Status {
     const TarShard& shard = state_->shards[i];
     std::string extents;
     for (const TarSample& sample : shard.samples) {
@@ -178,13 +175,14 @@ Result<std::string> TarFiles::Identity() const {
         extents += fmt::format("{} {}\n", offset, size);
       }
     }
-    texts[i] = fmt::format("{}\n{}\n{:08x}\n",
-                           shard.path.substr(shard.path.rfind('/') + 1),
-                           shard.size, Crc32c(extents));
-    return state_->AddContents(shard, &texts[i]);
+    *text = fmt::format("{}\n{}\n{:08x}\n",
+                        shard.path.substr(shard.path.rfind('/') + 1),
+                        shard.size, Crc32c(extents));
+    return state_->AddContents(shard, text);
   };
-  SLUICE_RETURN_IF_ERROR(ForEachFile(shards, state_->threads, describe));
-  const std::string text = fmt::format("{}", fmt::join(texts, ""));
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string text,
+      TextOfFiles(state_->shards.size(), state_->threads, describe));
   return fmt::format("tars-{:08x}", Crc32c(text));
 }
 
