@@ -442,7 +442,7 @@ TEST_CASE("an include against the rooms of a folder is found") {
   CHECK(count("graph/passes/a.cc", "graph/compile/evaluate.h") == 1);
   CHECK(count("graph/compile/a.cc", "graph/session/session.h") == 1);
   CHECK(count("graph/session/a.cc", "graph/compile/lower.h") == 0);
-  CHECK(count("kernels/cpu/gemm/a.cc", "kernels/cpu/conv/conv_pass.h") == 1);
+  CHECK(count("kernels/cpu/gemm/a.cc", "kernels/cpu/conv/direct_conv.h") == 1);
   CHECK(count("kernels/cpu/conv/a.cc", "kernels/cpu/gemm/gemm.h") == 0);
   CHECK(count("kernels/cuda/device/a.h", "kernels/cuda/ops/reduce.h") == 1);
   CHECK(count("kernels/cuda/ops/a.cc", "kernels/cuda/vendor/cudnn.h") == 1);

@@ -5,7 +5,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
-#include "kernels/cpu/conv/conv_pass.h"
+#include "kernels/cpu/conv/direct_conv.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
 

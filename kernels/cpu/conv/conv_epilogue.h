@@ -34,8 +34,7 @@ class ConvEpilogueOf {
 
  private:
   static bool HasOperand(const KernelSpec& spec, size_t i) {
-    return ConvPassOf(spec) == sluice::ConvPass::kForward &&
-           spec.inputs.size() > i;
+    return ConvPassOf(spec) == ConvPass::kForward && spec.inputs.size() > i;
   }
 
   bool bias_, addend_, relu_;

@@ -5,9 +5,9 @@
 
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
-#include "kernels/cpu/conv/conv_pass.h"
 #include "kernels/cpu/conv/conv_patches.h"
 #include "kernels/cpu/conv/conv_product.h"
+#include "kernels/cpu/conv/direct_conv.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/gemm_tile.h"
 #include "kernels/cpu/simd/simd.h"
@@ -22,7 +22,7 @@ namespace {
 // Piece i covers images [i / row_blocks * images_each, ...) and, of each grid,
 // block i % row_blocks of its rows.
 struct ConvJob {
-  ConvPass pass;
+  DirectConv direct;
   int64_t images = 0, groups = 0;
   int64_t source_image = 0, result_image = 0;  // floats
   int64_t images_each = 1, row_blocks = 1;
@@ -37,17 +37,17 @@ int64_t PanelsOf(int64_t channels) {
   return CeilDiv(channels, width);
 }
 
-ConvJob JobOf(const ConvGeometry& g, ConvPass pass) {
+ConvJob JobOf(const ConvGeometry& g, DirectConv direct) {
   ConvJob job;
   job.images = g.images;
   job.groups = g.groups;
-  job.source_image = pass.source.h * pass.source.w * pass.source.channels;
+  job.source_image = direct.source.h * direct.source.w * direct.source.channels;
   job.images_each = CeilDiv(g.images, kConvPieces);
   int64_t rows = 1;
-  for (const ConvPhase& phase : pass.phases) {
+  for (const ConvPhase& phase : direct.phases) {
     job.packed.push_back(job.packed_group);
     job.packed_group +=
-        Aligned(PanelsOf(pass.result_channels) * phase.k * Simd().conv.width);
+        Aligned(PanelsOf(direct.result_channels) * phase.k * Simd().conv.width);
     rows = std::max(rows, phase.rows);
   }
   job.row_blocks =
@@ -56,29 +56,29 @@ ConvJob JobOf(const ConvGeometry& g, ConvPass pass) {
           : std::clamp<int64_t>(kConvPieces / std::max<int64_t>(g.images, 1), 1,
                                 rows);
   job.images_each = std::max<int64_t>(job.images_each, 1);
-  job.pass = std::move(pass);
+  job.direct = std::move(direct);
   return job;
 }
 
 // Brings the filter into panels, phase by phase and tap by tap.
 void PackFilter(const ConvJob& job, const float* filter, float* packed) {
-  const ConvPass& pass = job.pass;
-  const int64_t in = pass.source.group_channels;
+  const DirectConv& direct = job.direct;
+  const int64_t in = direct.source.group_channels;
   const int64_t width = Simd().conv.width;
   const auto pack = Simd().gemm_f32.pack;
   for (int64_t group = 0; group < job.groups; ++group) {
-    for (size_t p = 0; p < pass.phases.size(); ++p) {
-      const ConvPhase& phase = pass.phases[p];
+    for (size_t p = 0; p < direct.phases.size(); ++p) {
+      const ConvPhase& phase = direct.phases[p];
       float* panels = packed + group * job.packed_group + job.packed[p];
       const int64_t taps = static_cast<int64_t>(phase.taps.size());
-      const int64_t per_tap = std::max<int64_t>(in * pass.result_channels, 1);
+      const int64_t per_tap = std::max<int64_t>(in * direct.result_channels, 1);
       ParallelFor(taps, std::max<int64_t>((1 << 14) / per_tap, 1),
                   [&](int64_t begin, int64_t end) {
                     for (int64_t t = begin; t < end; ++t) {
-                      pack(filter + phase.taps[t] * pass.tap_step +
-                               group * pass.group_step,
-                           pass.row_step, pass.column_step, in,
-                           pass.result_channels, panels + t * in * width,
+                      pack(filter + phase.taps[t] * direct.tap_step +
+                               group * direct.group_step,
+                           direct.row_step, direct.column_step, in,
+                           direct.result_channels, panels + t * in * width,
                            phase.k * width);
                     }
                   });
@@ -90,29 +90,29 @@ void PackFilter(const ConvJob& job, const float* filter, float* packed) {
 void RunImage(const ConvJob& job, int64_t group, int64_t block,
               const float* image, const float* packed, float* copy, float* y,
               const ConvEpilogue& epilogue) {
-  const ConvPass& pass = job.pass;
-  for (size_t p = 0; p < pass.phases.size(); ++p) {
-    const ConvPhase& phase = pass.phases[p];
+  const DirectConv& direct = job.direct;
+  for (size_t p = 0; p < direct.phases.size(); ++p) {
+    const ConvPhase& phase = direct.phases[p];
     const int64_t begin = phase.rows * block / job.row_blocks;
     const int64_t end = phase.rows * (block + 1) / job.row_blocks;
     if (begin == end) continue;
     // All phases of a whole image share one copy.
-    if (pass.source.copied && (job.row_blocks > 1 || p == 0)) {
+    if (direct.source.copied && (job.row_blocks > 1 || p == 0)) {
       const bool whole = job.row_blocks == 1;
-      pass.source.CopyRows(
+      direct.source.CopyRows(
           image, group, whole ? 0 : begin * phase.row_stride + phase.first_row,
-          whole ? pass.source.height
+          whole ? direct.source.height
                 : (end - 1) * phase.row_stride + phase.end_row,
           copy);
     }
     simd::ConvForward conv;
-    conv.grid = pass.Grid(phase, pass.source.Base(image, copy));
+    conv.grid = direct.Grid(phase, direct.source.Base(image, copy));
     conv.grid.image += begin * conv.grid.row_step;
     conv.grid.rows = end - begin;
     conv.filter = packed + group * job.packed_group + job.packed[p];
     conv.k = phase.k;
-    conv.channels = pass.result_channels;
-    const int64_t channel = group * pass.result_channels;
+    conv.channels = direct.result_channels;
+    const int64_t channel = group * direct.result_channels;
     const int64_t offset = channel + phase.y_offset + begin * phase.y_row_step;
     conv.y = y + offset;
     conv.bias = epilogue.bias == nullptr ? nullptr : epilogue.bias + channel;
@@ -127,7 +127,7 @@ void RunImage(const ConvJob& job, int64_t group, int64_t block,
 
 void RunJob(const ConvJob& job, const float* source, const float* packed,
             float* result, const ConvEpilogue& epilogue, float* copies) {
-  const int64_t copy_floats = Aligned(job.pass.source.copy_floats());
+  const int64_t copy_floats = Aligned(job.direct.source.copy_floats());
   ParallelFor(job.pieces(), 1, [&](int64_t first, int64_t last) {
     for (int64_t piece = first; piece < last; ++piece) {
       const int64_t begin = piece / job.row_blocks * job.images_each;
@@ -150,7 +150,7 @@ KernelPtr KernelOfJob(ConvJob job, const KernelSpec& spec) {
   const ConvEpilogueOf epilogue(spec);
   const int64_t packed_floats = job.groups * job.packed_group;
   const int64_t copies_floats =
-      job.pieces() * Aligned(job.pass.source.copy_floats());
+      job.pieces() * Aligned(job.direct.source.copy_floats());
   if (const Tensor* filter = ConstantInput(spec, 1)) {
     Tensor packed(DType::kFloat32, {packed_floats});
     PackFilter(job, filter->data<float>(), packed.data<float>());
@@ -210,7 +210,7 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
                            spec);
   }
   if (PatchesServe(g, spec)) return KernelOfPatches(g, spec);
-  ConvJob job = JobOf(g, ForwardPass(g));
+  ConvJob job = JobOf(g, ForwardConv(g));
   job.result_image = g.y_image();
   return KernelOfJob(std::move(job), spec);
 }
@@ -227,7 +227,7 @@ Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
                             .ldc = g.in},
                            spec);
   }
-  ConvJob job = JobOf(g, BackpropInputPass(g));
+  ConvJob job = JobOf(g, BackpropInputConv(g));
   job.result_image = g.x_image();
   return KernelOfJob(std::move(job), spec);
 }

@@ -9,9 +9,9 @@
 
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
-#include "kernels/cpu/conv/conv_pass.h"
 #include "kernels/cpu/conv/conv_patches.h"
 #include "kernels/cpu/conv/conv_product.h"
+#include "kernels/cpu/conv/direct_conv.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/simd.h"
 
@@ -24,7 +24,7 @@ namespace {
 // Piece i covers images [i / splits * images_each, ...) and block i % splits of
 // the runs.
 struct FilterJob {
-  ConvPass pass;
+  DirectConv direct;
   int64_t images = 0, groups = 0;
   int64_t x_image = 0, y_image = 0;  // floats
   int64_t out = 0, y_channels = 0;
@@ -36,8 +36,8 @@ struct FilterJob {
   int64_t sums() const { return CeilDiv(images, images_each); }
   int64_t pieces() const { return sums() * splits; }
   int64_t scratch_floats() const {
-    return Aligned(pass.source.copy_floats()) +
-           Aligned(block_rows * pass.phases[0].columns * Simd().conv.width);
+    return Aligned(direct.source.copy_floats()) +
+           Aligned(block_rows * direct.phases[0].columns * Simd().conv.width);
   }
   // One sum goes straight to the result.
   int64_t partial_floats() const {
@@ -47,7 +47,7 @@ struct FilterJob {
 
 FilterJob FilterJobOf(const ConvGeometry& g) {
   FilterJob job;
-  job.pass = ForwardPass(g);
+  job.direct = ForwardConv(g);
   job.images = g.images;
   job.groups = g.groups;
   job.x_image = g.x_image();
@@ -60,7 +60,7 @@ FilterJob FilterJobOf(const ConvGeometry& g) {
       (int64_t{1} << 22) / std::max<int64_t>(job.filter_floats, 1), 1,
       std::min(kConvPieces, std::max<int64_t>(g.images, 1)));
   job.images_each = std::max<int64_t>(CeilDiv(g.images, sums), 1);
-  const std::vector<simd::ConvRun>& runs = job.pass.phases[0].runs;
+  const std::vector<simd::ConvRun>& runs = job.direct.phases[0].runs;
   job.splits = std::clamp<int64_t>(
       kConvPieces / 2 / std::max<int64_t>(job.sums(), 1), 1,
       std::max<int64_t>(static_cast<int64_t>(runs.size()), 1));
@@ -79,8 +79,8 @@ FilterJob FilterJobOf(const ConvGeometry& g) {
 
 void RunFilterPiece(const FilterJob& job, int64_t piece, const float* x,
                     const float* dy, float* sum, float* scratch) {
-  const ConvPhase& phase = job.pass.phases[0];
-  const ConvSource& source = job.pass.source;
+  const ConvPhase& phase = job.direct.phases[0];
+  const ConvSource& source = job.direct.source;
   const int64_t num_runs = static_cast<int64_t>(phase.runs.size());
   const int64_t split = piece % job.splits;
   const int64_t first_run = num_runs * split / job.splits;
@@ -98,7 +98,7 @@ void RunFilterPiece(const FilterJob& job, int64_t piece, const float* x,
       const float* in = x + image * job.x_image;
       if (source.copied) source.CopyRows(in, group, 0, source.height, copy);
       simd::ConvFilterGrad conv;
-      conv.grid = job.pass.Grid(phase, source.Base(in, copy));
+      conv.grid = job.direct.Grid(phase, source.Base(in, copy));
       conv.grid.runs += first_run;
       conv.grid.num_runs = end_run - first_run;
       conv.dy = dy + image * job.y_image + group * job.out;

@@ -14,7 +14,7 @@
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/conv/conv_epilogue.h"
-#include "kernels/cpu/conv/conv_pass.h"
+#include "kernels/cpu/conv/direct_conv.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/gemm_tile.h"
 
@@ -391,9 +391,9 @@ bool WinogradServes(const KernelSpec& spec) {
   };
   return g->groups == 1 && plain(g->h) && plain(g->w) && enough(g->in) &&
          enough(g->out) &&
-         ForwardTiles(*g).count() >=
-             (ConvPassOf(spec) == sluice::ConvPass::kFilter ? kMinTilesForFilter
-                                                            : kMinTiles);
+         ForwardTiles(*g).count() >= (ConvPassOf(spec) == ConvPass::kFilter
+                                          ? kMinTilesForFilter
+                                          : kMinTiles);
 }
 
 WinogradTiles ForwardTiles(const ConvGeometry& g) {

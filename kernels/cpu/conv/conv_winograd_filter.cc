@@ -10,8 +10,8 @@
 
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
-#include "kernels/cpu/conv/conv_pass.h"
 #include "kernels/cpu/conv/conv_winograd.h"
+#include "kernels/cpu/conv/direct_conv.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/simd/gemm_tile.h"
 

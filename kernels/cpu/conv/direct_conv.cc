@@ -1,4 +1,4 @@
-#include "kernels/cpu/conv/conv_pass.h"
+#include "kernels/cpu/conv/direct_conv.h"
 
 #include <algorithm>
 
@@ -143,44 +143,44 @@ void ConvSource::CopyRows(const float* image, int64_t group, int64_t begin,
   }
 }
 
-ConvPass ForwardPass(const ConvGeometry& g) {
+DirectConv ForwardConv(const ConvGeometry& g) {
   const std::vector<Line> h = ForwardLines(g.h), w = ForwardLines(g.w);
-  ConvPass pass;
-  pass.source = {.h = g.h.input,
-                 .w = g.w.input,
-                 .channels = g.x_channels(),
-                 .group_channels = g.in};
-  Frame(h, w, &pass.source);
-  pass.phases.push_back(
-      PhaseOf(pass.source, h[0], w[0], g.w.window, g.w.output, g.y_channels()));
-  pass.result_channels = g.out;
-  pass.tap_step = g.in * g.y_channels();
-  pass.group_step = g.out;
-  pass.row_step = g.y_channels();
-  pass.column_step = 1;
-  return pass;
+  DirectConv direct;
+  direct.source = {.h = g.h.input,
+                   .w = g.w.input,
+                   .channels = g.x_channels(),
+                   .group_channels = g.in};
+  Frame(h, w, &direct.source);
+  direct.phases.push_back(PhaseOf(direct.source, h[0], w[0], g.w.window,
+                                  g.w.output, g.y_channels()));
+  direct.result_channels = g.out;
+  direct.tap_step = g.in * g.y_channels();
+  direct.group_step = g.out;
+  direct.row_step = g.y_channels();
+  direct.column_step = 1;
+  return direct;
 }
 
-ConvPass BackpropInputPass(const ConvGeometry& g) {
+DirectConv BackpropInputConv(const ConvGeometry& g) {
   const std::vector<Line> h = BackpropLines(g.h), w = BackpropLines(g.w);
-  ConvPass pass;
-  pass.source = {.h = g.h.output,
-                 .w = g.w.output,
-                 .channels = g.y_channels(),
-                 .group_channels = g.out};
-  Frame(h, w, &pass.source);
+  DirectConv direct;
+  direct.source = {.h = g.h.output,
+                   .w = g.w.output,
+                   .channels = g.y_channels(),
+                   .group_channels = g.out};
+  Frame(h, w, &direct.source);
   for (const Line& row : h) {
     for (const Line& column : w) {
-      pass.phases.push_back(PhaseOf(pass.source, row, column, g.w.window,
-                                    g.w.input, g.x_channels()));
+      direct.phases.push_back(PhaseOf(direct.source, row, column, g.w.window,
+                                      g.w.input, g.x_channels()));
     }
   }
-  pass.result_channels = g.in;
-  pass.tap_step = g.in * g.y_channels();
-  pass.group_step = g.out;
-  pass.row_step = 1;
-  pass.column_step = g.y_channels();
-  return pass;
+  direct.result_channels = g.in;
+  direct.tap_step = g.in * g.y_channels();
+  direct.group_step = g.out;
+  direct.row_step = 1;
+  direct.column_step = g.y_channels();
+  return direct;
 }
 
 }  // namespace sluice::cpu

@@ -5,8 +5,8 @@
 // filter turned around. With stride s it falls into s * s of them, one for the
 // input pixels of each remainder modulo the strides, each with the taps that
 // meet such pixels; so no zeros are multiplied.
-#ifndef SLUICE_KERNELS_CPU_CONV_CONV_PASS_H_
-#define SLUICE_KERNELS_CPU_CONV_CONV_PASS_H_
+#ifndef SLUICE_KERNELS_CPU_CONV_DIRECT_CONV_H_
+#define SLUICE_KERNELS_CPU_CONV_DIRECT_CONV_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -56,7 +56,7 @@ struct ConvPhase {
   int64_t y_offset = 0, y_row_step = 0, y_pixel_step = 0;
 };
 
-struct ConvPass {
+struct DirectConv {
   ConvSource source;
   std::vector<ConvPhase> phases;
   int64_t result_channels = 0;  // per group
@@ -90,9 +90,9 @@ inline bool FillsPanels(const KernelSpec& spec) {
   return g.ok() && (g->groups == 1 || std::min(g->in, g->out) >= 4);
 }
 
-ConvPass ForwardPass(const ConvGeometry& geometry);
-ConvPass BackpropInputPass(const ConvGeometry& geometry);
+DirectConv ForwardConv(const ConvGeometry& geometry);
+DirectConv BackpropInputConv(const ConvGeometry& geometry);
 
 }  // namespace sluice::cpu
 
-#endif  // SLUICE_KERNELS_CPU_CONV_CONV_PASS_H_
+#endif  // SLUICE_KERNELS_CPU_CONV_DIRECT_CONV_H_
