@@ -338,6 +338,7 @@ TEST_CASE("a run that waits for other devices allocates nothing, either") {
   b.node().set_device("/cpu:1");
   SessionOptions options;
   options.devices = {"/cpu:0", "/cpu:1"};
+  options.executor = ExecutorMode::kSerial;  // a checked one copies operands
   Session session(graph, options);
   PreparedStep step = session.Prepare({{x, {64}}}, {y});
   const std::vector<Tensor> feeds = {Ramp({64})};
