@@ -101,13 +101,11 @@ uint64_t LimitOf(const RunContext& run) {
   if (where.empty() && !limit.empty()) {
     throw Error(Code::kInvalidArgument, "--cache-limit is for --cache");
   }
-  for (const std::string& path : {where, run.flag("data")}) {
-    if (where.empty() || SchemeOf(path).empty()) continue;
+  if (!SchemeOf(where).empty()) {
     throw Error(Code::kInvalidArgument,
-                fmt::format("--cache: '{}' is on no local file system, which "
-                            "is wanted of the cache and, to know whether they "
-                            "have changed, of the pictures",
-                            path));
+                fmt::format("--cache: wanted a folder of this machine, got "
+                            "'{}'",
+                            where));
   }
   if (!limit.empty()) return ParseLimit(limit);
   return where == kMemory ? kDefaultMemory : kDefaultFolder;
@@ -177,7 +175,9 @@ SizedPicture PictureCache::Get(const Source& source, const Sizing& sizing,
 }
 
 std::string FromRoot(const std::string& place) {
-  if (place.starts_with('/') || place.starts_with("'/")) return place;
+  const std::string_view bare =
+      std::string_view(place).substr(place.starts_with('\'') ? 1 : 0);
+  if (bare.starts_with('/') || !SchemeOf(bare).empty()) return place;
   std::error_code none;
   return JoinPath(std::filesystem::current_path(none).string(), place);
 }

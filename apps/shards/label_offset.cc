@@ -7,8 +7,10 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "engine/thousands.h"
+#include "io/files/open_files.h"
 #include "io/pipeline/bad_examples.h"
 #include "models/cli/console.h"
 
@@ -44,18 +46,30 @@ struct Seen {
 };
 
 // Adds what is among these. Throws Error for a label that may be there later.
+// Several are read at a time, since a server may be far away.
 void Look(const LabelsOfPictures& labels, int64_t classes, Seen* seen) {
-  for (int64_t i = 0; i < std::min(labels.size, kMost); ++i) {
-    if (i >= kAlways && seen->tells()) break;
-    const int64_t number = Spread(i, labels.size);
-    const Result<int64_t> label = labels.label(number);
-    if (!label.ok()) {
-      if (!BadExamples::IsOne(label.status())) ThrowIfError(label.status());
-      continue;
+  constexpr int kReads = 16;
+  for (int64_t begin = 0; begin < std::min(labels.size, kMost);
+       begin += kAlways) {
+    if (begin > 0 && seen->tells()) break;
+    const int64_t n = std::min(kAlways, labels.size - begin);
+    std::vector<Result<int64_t>> read(n, int64_t{0});
+    ThrowIfError(ForEachFile(n, kReads, [&](size_t i) -> Status {
+      const auto at = begin + static_cast<int64_t>(i);
+      read[i] = labels.label(Spread(at, labels.size));
+      return {};
+    }));
+    for (int64_t i = 0; i < n; ++i) {
+      const Result<int64_t>& label = read[i];
+      if (!label.ok()) {
+        if (!BadExamples::IsOne(label.status())) ThrowIfError(label.status());
+        continue;
+      }
+      ++seen->labels;
+      const int64_t number = Spread(begin + i, labels.size);
+      if (*label == 0) seen->zero = labels.place(number);
+      if (*label == classes) seen->classes = labels.place(number);
     }
-    ++seen->labels;
-    if (*label == 0) seen->zero = labels.place(number);
-    if (*label == classes) seen->classes = labels.place(number);
   }
 }
 

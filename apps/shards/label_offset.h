@@ -14,16 +14,16 @@ namespace sluice::shards {
 // The labels of pictures, numbered from 0 to before `size`.
 struct LabelsOfPictures {
   int64_t size = 0;
-  std::function<Result<int64_t>(int64_t number)> label;
-  std::function<std::string(int64_t number)> place;  // for messages
+  std::function<Result<int64_t>(int64_t number)> label;  // on any thread
+  std::function<std::string(int64_t number)> place;      // for messages
 };
 
 // The label that the first of `classes` has, 0 or 1: what --label-offset says
 // or, where that is "auto", what the labels tell: 0 is one of them only where
 // they begin with 0, `classes` only where they begin with 1. Looked at are
-// 1,000 pictures, spread evenly, and as long as neither was seen more, up to
-// 10,000, then as many of `others`; bad ones are passed over. Where neither is
-// seen, labels begin as those of the training did, unless the classes are
+// 1,000 pictures, spread evenly, and as long as neither was seen 1,000 more, up
+// to 10,000, then as many of `others`; bad ones are passed over. Where neither
+// is seen, labels begin as those of the training did, unless the classes are
 // `renumbered` by their names; without any it is 0. All but a 0 that was seen
 // is said. Throws Error naming two pictures where both are seen, naming one
 // where the training had the other unless the classes are renumbered, and for

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
 #include "io/images/image.h"
 #include "io/records/image_records.h"
 #include "io/records/tar_files.h"
@@ -73,9 +74,10 @@ class Tars : public ShardFiles<TarFiles> {
   }
 };
 
-bool IsFolder(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored);
+bool IsTar(const std::string& name) {
+  return !name.starts_with('.') &&
+         (name.ends_with(".tar") || name.find(".tar.") != std::string::npos ||
+          name.ends_with(".tgz"));
 }
 
 // Whether ListImages (io/sources/image_list.h) would find pictures there, or in
@@ -84,7 +86,8 @@ bool HoldsPictures(const ListedFolder& folder) {
   const auto has_pictures = [&](const std::string& name) {
     if (name == "labels.csv") return true;
     const std::string path = JoinPath(folder.path, name);
-    if (name.starts_with('.') || !IsFolder(path)) return false;
+    // To ask a server of each shard would take long.
+    if (name.starts_with('.') || IsTar(name) || !IsFolder(path)) return false;
     if (name == "train" || name == "val") return true;
     const auto inside = FileSystem::Default().List(path);
     return inside.ok() &&
@@ -95,17 +98,12 @@ bool HoldsPictures(const ListedFolder& folder) {
 
 // Throws where there are archives, of another name, and nothing else to read.
 void RequireNoOtherTars(const ListedFolder& folder) {
-  const auto is_tar = [](const std::string& name) {
-    return !name.starts_with('.') &&
-           (name.ends_with(".tar") || name.find(".tar.") != std::string::npos ||
-            name.ends_with(".tgz"));
-  };
   const auto& names = folder.names;
-  const auto tar = std::find_if(names.begin(), names.end(), is_tar);
+  const auto tar = std::find_if(names.begin(), names.end(), IsTar);
   if (tar == names.end() ||
       std::any_of(names.begin(), names.end(), [&](const std::string& name) {
         return name == "labels.csv" || IsImageName(name) ||
-               IsFolder(JoinPath(folder.path, name));
+               (!IsTar(name) && IsFolder(JoinPath(folder.path, name)));
       })) {
     return;
   }

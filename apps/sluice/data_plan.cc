@@ -14,6 +14,7 @@
 #include "engine/json_object.h"
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
 #include "io/files/record.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
@@ -41,11 +42,8 @@ DataPlan::DataPlan(ImageList list, std::string base, int64_t resize)
       base_(std::move(base)),
       resize_(resize),
       order_(RandomOrder(list_.paths.size())) {
-  for (const uint32_t picture : order_) {
-    std::error_code none;
-    const auto size = std::filesystem::file_size(list_.paths[picture], none);
-    sizes_.push_back(none ? -1 : static_cast<int64_t>(size));
-  }
+  const std::vector<int64_t> sizes = SizesOf(list_.paths);
+  for (const uint32_t picture : order_) sizes_.push_back(sizes[picture]);
 }
 
 void DataPlan::Cut(int64_t shards) {

@@ -12,6 +12,7 @@
 #include "engine/json_object.h"
 #include "engine/status.h"
 #include "io/files/file.h"
+#include "io/files/schemes.h"
 #include "models/report/runs_page.h"
 #include "models/train/scalar_log.h"
 
@@ -47,7 +48,12 @@ std::vector<std::string> NamesOf(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) paths.push_back(PartsOf(folder));
   const size_t common = CommonParts(paths);
   std::vector<std::string> names;
-  for (const std::vector<std::string>& parts : paths) {
+  for (size_t n = 0; n < folders.size(); ++n) {
+    if (common == 0 && !SchemeOf(folders[n]).empty()) {
+      names.push_back(folders[n]);  // whose "//" is no path's
+      continue;
+    }
+    const std::vector<std::string>& parts = paths[n];
     fs::path name;
     for (size_t i = common; i < parts.size(); ++i) name /= parts[i];
     names.push_back(name.empty() ? "." : name.string());

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -107,14 +106,6 @@ std::string ChromeTrace::ToJson() const {
         Json::object());
   }
   return Json{{"traceEvents", std::move(out)}}.dump();
-}
-
-Status ChromeTrace::Save(const std::string& path) const {
-  std::ofstream file(path, std::ios::binary);
-  file << ToJson();
-  file.close();
-  if (!file) return Unavailable(fmt::format("cannot write trace '{}'", path));
-  return {};
 }
 
 Status FiniteCheck::AfterInstruction(const Plan& plan, uint32_t instruction,

@@ -54,8 +54,7 @@ class ChromeTrace final : public Observer {
   void Clear();
   // Instructions.
   size_t events() const;
-  std::string ToJson() const;
-  Status Save(const std::string& path) const;
+  std::string ToJson() const;  // the whole file
 
  private:
   struct Event {

@@ -1,9 +1,11 @@
 #include "io/files/path_kind.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
 #include "io/files/file.h"
+#include "io/files/open_files.h"
 #include "io/files/schemes.h"
 
 namespace sluice {
@@ -40,6 +42,23 @@ Result<PathKind> KindOf(const std::string& path) {
 bool IsFolder(const std::string& path) {
   const auto kind = KindOf(path);
   return kind.ok() && *kind == PathKind::kFolder;
+}
+
+std::vector<int64_t> SizesOf(const std::vector<std::string>& paths) {
+  constexpr int kRequests = 32;  // at a time, of a server that is far away
+  const bool local =
+      std::all_of(paths.begin(), paths.end(),
+                  [](const auto& path) { return SchemeOf(path).empty(); });
+  std::vector<int64_t> sizes(paths.size(), -1);
+  ThrowIfError(
+      ForEachFile(paths.size(), local ? 1 : kRequests, [&](size_t i) -> Status {
+        const auto size = FileSystem::Default().Size(paths[i]);
+        if (size.ok()) sizes[i] = static_cast<int64_t>(*size);
+        // Of a server that does not answer nothing is known.
+        return size.status().code() == Code::kUnavailable ? size.status()
+                                                          : Status();
+      }));
+  return sizes;
 }
 
 }  // namespace sluice

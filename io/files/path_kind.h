@@ -1,9 +1,10 @@
-// What there is at a path.
+// What there is at a path, and how large it is.
 #ifndef SLUICE_IO_FILES_PATH_KIND_H_
 #define SLUICE_IO_FILES_PATH_KIND_H_
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/status.h"
 #include "engine/visibility.h"
@@ -20,6 +21,10 @@ Result<PathKind> KindOf(const std::string& path);
 
 // Whether it is a folder for certain.
 bool IsFolder(const std::string& path);
+
+// Bytes of each file, -1 of what is none or may not be read. Throws Error for a
+// server that does not answer.
+std::vector<int64_t> SizesOf(const std::vector<std::string>& paths);
 
 }  // namespace sluice
 

@@ -14,6 +14,8 @@
 #include "io/files/crc32c.h"
 #include "io/files/csv.h"
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
+#include "io/files/schemes.h"
 #include "io/images/image.h"
 #include "io/sources/datasets.h"
 
@@ -136,6 +138,15 @@ ImageList ListClasses(const std::string& directory,
   return list;
 }
 
+// A link to a folder may lead back to one that it is in. To ask a server of
+// each picture would take long.
+bool IsFolderWithoutLink(const std::string& path) {
+  if (!SchemeOf(path).empty()) return !IsImageName(path) && IsFolder(path);
+  std::error_code none;
+  const auto status = std::filesystem::symlink_status(path, none);
+  return std::filesystem::is_directory(status);
+}
+
 }  // namespace
 
 std::string_view ImageList::Relative(size_t i) const {
@@ -169,10 +180,7 @@ std::vector<std::string> ImagesBelow(const std::string& directory) {
     for (const std::string& name :
          FileSystem::Default().List(folder).ValueOrThrow()) {
       const std::string path = JoinPath(folder, name);
-      std::error_code none;
-      // A link to a folder may lead back here.
-      const auto status = std::filesystem::symlink_status(path, none);
-      if (std::filesystem::is_directory(status)) {
+      if (IsFolderWithoutLink(path)) {
         folders.push_back(path);
       } else if (IsImageName(name)) {
         paths.push_back(path);
@@ -222,13 +230,15 @@ std::string IdentityOf(const ImageList& list) {
   if (!list.identity.empty()) return list.identity;
   const size_t n = list.paths.size();
   const size_t stride = CeilDiv(std::max<size_t>(n, 1), kSizes);
+  std::vector<std::string> asked;
+  for (size_t i = 0; i < n; i += stride) asked.push_back(list.paths[i]);
+  const std::vector<int64_t> sizes = SizesOf(asked);
   std::string text;
   for (size_t i = 0; i < n; ++i) {
     text += fmt::format("{}\n{}\n", list.Relative(i), list.labels[i]);
     if (i % stride != 0) continue;
-    std::error_code none;
-    const auto size = std::filesystem::file_size(list.paths[i], none);
-    text += none ? "?\n" : fmt::format("{}\n", size);
+    const int64_t size = sizes[i / stride];
+    text += size < 0 ? "?\n" : fmt::format("{}\n", size);
   }
   return fmt::format("images-{:08x}", Crc32c(text));
 }

@@ -87,6 +87,11 @@ Status EventWriter::Flush() {
   return error_;
 }
 
+Status EventWriter::Sync() {
+  if (Flush().ok()) error_ = file_->Sync();
+  return error_;
+}
+
 Status EventWriter::Scalar(const std::string& tag, int64_t step, double value) {
   return Add(EncodeScalarEvent({WallTime(), step}, tag, value));
 }

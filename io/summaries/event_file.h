@@ -60,6 +60,8 @@ class EventWriter {
   Status Graph(const EventGraph& graph);
 
   Status Flush();
+  // The same, to the disk.
+  Status Sync();
   const std::string& path() const { return path_; }
 
  private:
@@ -69,7 +71,7 @@ class EventWriter {
   std::string path_;
   std::unique_ptr<WritableFile> file_;
   std::string pending_;
-  Status error_;  // of the last Flush; half a record may be in the file
+  Status error_;  // of the last of them; half a record may be in the file
 };
 
 // One value of an event file, for people.

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <functional>
-#include <system_error>
 
+#include "io/files/path_kind.h"
 #include "io/sources/image_list.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
@@ -38,9 +37,8 @@ void PredictAll(const TrainerSpec& spec, const RunContext& named,
 std::vector<std::string> WithoutFolders(const std::vector<std::string>& files) {
   std::vector<std::string> out;
   for (const std::string& file : files) {
-    std::error_code none;
     std::vector<std::string> below;
-    if (std::filesystem::is_directory(file, none)) below = ImagesBelow(file);
+    if (IsFolder(file)) below = ImagesBelow(file);
     if (below.empty()) below = {file};
     out.insert(out.end(), below.begin(), below.end());
   }

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <vector>
 
 #include "engine/thousands.h"
 #include "io/files/file.h"
+#include "io/files/path_kind.h"
+#include "io/files/schemes.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 
@@ -29,12 +29,12 @@ std::string DatasetName(const TrainerSpec& spec, const RunContext& run) {
 
 void CheckPage(std::string_view flag, const std::string& path) {
   const std::string folder = ParentDirectory(path);
-  std::error_code none;
-  if (!FileSystem::Default().Exists(folder)) {
+  // An object store has every folder.
+  if (SchemeOf(path).empty() && !FileSystem::Default().Exists(folder)) {
     throw Error(Code::kNotFound, fmt::format("{} {}: there is no folder '{}'",
                                              flag, path, folder));
   }
-  if (path.empty() || std::filesystem::is_directory(path, none)) {
+  if (path.empty() || IsFolder(path)) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("{} '{}': wanted a file to write", flag, path));
   }

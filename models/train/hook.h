@@ -37,6 +37,10 @@ class Hook {
   virtual std::string StateName() const { return ""; }
   virtual std::string SaveState() const { return ""; }
   virtual void RestoreState(const std::string& /*state*/) {}
+  // What was written up to now survives whatever happens to the process or the
+  // machine from its return on: the next checkpoint is what a resumed training
+  // goes on from, without holes. Errors come with the next writing.
+  virtual void SyncFiles() const {}
 };
 
 }  // namespace sluice

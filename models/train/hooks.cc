@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/json_object.h"
+#include "io/files/file.h"
 #include "models/optim/loss_scale.h"
 
 namespace sluice {
@@ -243,7 +244,9 @@ void Profile::End(TrainingRun& run) {
                          : fmt::format("{} ({})", span.stage, span.thread + 1);
     trace_->AddSpan("input", row, span.stage, span.begin_ns, span.end_ns);
   }
-  ThrowIfError(trace_->Save(path_));
+  ThrowIfError(FileSystem::Default()
+                   .WriteAtomically(path_, trace_->ToJson())
+                   .WithContext("--profile"));
   run.options().Note(fmt::format(
       "wrote a trace of {} kernel runs to {}; open it in ui.perfetto.dev",
       trace_->events(), path_));

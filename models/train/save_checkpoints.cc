@@ -152,6 +152,7 @@ void SaveCheckpoints::Write(const TrainingRun& run,
   Checkpoint checkpoint = *snapshot_;  // shares the tensors
   checkpoint.state.metric = metric;
   SaveHooks(others_, &checkpoint.state);
+  for (const Hook* hook : others_) hook->SyncFiles();
   std::set<std::string> finite;
   for (const Output& variable : run.graph().TrainableVariables()) {
     finite.insert(variable.name());

@@ -200,4 +200,9 @@ Status ScalarLog::Flush() {
   return error_;
 }
 
+Status ScalarLog::Sync() {
+  if (Flush().ok()) error_ = file_->Sync();
+  return error_;
+}
+
 }  // namespace sluice

@@ -57,6 +57,8 @@ class ScalarLog {
   // Hands the rows to the operating system: they survive the end of the
   // process, not the loss of power.
   Status Flush();
+  // The same, and they survive that as well.
+  Status Sync();
 
   // Of the last row that was kept; 0: none was.
   double seconds() const { return seconds_; }
@@ -75,7 +77,7 @@ class ScalarLog {
   std::string warning_;
   std::unique_ptr<WritableFile> file_;
   std::string pending_;
-  Status error_;  // of the last Flush; half a row may be in the file
+  Status error_;  // of the last of them; half a row may be in the file
 };
 
 }  // namespace sluice

@@ -148,4 +148,12 @@ void Summaries::End(TrainingRun& /*run*/) {
   Flush();
 }
 
+void Summaries::SyncFiles() const {
+  if (log_ == nullptr) return;
+  for (const Set* set : {&train_, &eval_}) {
+    if (set->events) (void)set->events->Sync();
+  }
+  (void)log_->Sync();
+}
+
 }  // namespace sluice

@@ -27,6 +27,7 @@ class Summaries : public Hook {
   void AfterStep(TrainingRun& run) override;
   void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
   void End(TrainingRun& run) override;
+  void SyncFiles() const override;
 
  private:
   struct Set {

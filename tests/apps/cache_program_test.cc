@@ -104,7 +104,8 @@ TEST_CASE("no room, and no folder: it is said, and nothing else is changed") {
   refused({"--cache", "memory", "--cache-limit", "2X"},
           "wanted bytes such as 500M, 20G or 1T, up to 1024T, got '2X'");
   refused({"--cache-limit", "1G"}, "--cache-limit is for --cache");
-  refused({"--cache", "s3://bucket/cache"}, "is on no local file system");
+  refused({"--cache", "s3://bucket/cache"},
+          "wanted a folder of this machine, got 's3://bucket/cache'");
   CheckResNet50Error(RunResNet50({"train", "--cache", "memory"}), 2,
                      "--cache is for --data with a folder");
 }

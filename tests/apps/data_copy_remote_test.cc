@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <random>
@@ -15,6 +14,7 @@
 #include "tests/support/data_program.h"
 #include "tests/support/object_store.h"
 #include "tests/support/random_bytes.h"
+#include "tests/support/store_program.h"
 
 namespace sluice {
 namespace {
@@ -23,46 +23,15 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using testing::Contains;
 using testing::DataObject;
+using testing::KnowsStores;
 using testing::ObjectStore;
 using testing::Outcome;
 using testing::Process;
 using testing::RunData;
+using testing::StoreSettings;
 using testing::TemporaryFolder;
 using testing::TextOf;
 using testing::WriteFile;
-
-// While it lives, programs use the store for s3://.
-class StoreSettings {
- public:
-  explicit StoreSettings(const ObjectStore& store) {
-    const auto environment = store.environment();
-    for (const char* name : kNames) {
-      setenv(name, environment(name).value_or("").c_str(), 1);
-    }
-  }
-  ~StoreSettings() {
-    for (const char* name : kNames) unsetenv(name);
-  }
-  StoreSettings(const StoreSettings&) = delete;
-  StoreSettings& operator=(const StoreSettings&) = delete;
-
- private:
-  static constexpr const char* kNames[] = {
-      "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-      "AWS_REGION", "AWS_ENDPOINT_URL_S3"};
-};
-
-// Whether the tool was built with what s3:// takes.
-bool KnowsStores() {
-  const Json libraries = testing::LastObject(
-      testing::RunProgram(testing::kTool, {"doctor", "--json"})
-          .out)["libraries"];
-  const bool all = libraries.value("crypto", "") == "present" &&
-                   libraries.value("curl", "") == "present" &&
-                   libraries.value("expat", "") == "present";
-  if (!all) MESSAGE("skipped: this build has no s3://");
-  return all;
-}
 
 // Bytes by path, of files alone.
 using Files = std::map<std::string, std::string>;
