@@ -15,6 +15,7 @@
 
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
+#include "engine/visibility.h"
 #include "io/files/file.h"
 
 namespace sluice {
@@ -81,9 +82,9 @@ class ItemNumbers {
 };
 
 // Calls learn(i) for i from 0 to count - 1 on so many threads; the error of the
-// least i that failed.
-Status ForEachFile(size_t count, int threads,
-                   const std::function<Status(size_t)>& learn);
+// least i that failed. Programs use it, too.
+SLUICE_INTERNAL Status ForEachFile(size_t count, int threads,
+                                   const std::function<Status(size_t)>& learn);
 
 // What describe(i, &text) writes of each file, one behind another, by so many
 // threads.
