@@ -9,9 +9,14 @@
 
 #include "dist/collective/forming.h"
 #include "dist/collective/reduce.h"
+#include "engine/threads.h"
 
 namespace sluice::dist {
 namespace {
+
+// What takes less time than to wake a thread is left for the wait, or for the
+// next that is larger.
+constexpr int64_t kBesideBytes = 64 << 10;
 
 Status CheckInfo(const LaunchInfo& info) {
   if (info.size >= 1 && info.rank >= 0 && info.rank < info.size) return {};
@@ -34,8 +39,14 @@ Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
       size_(info.size),
       local_rank_(info.local_rank),
       local_size_(info.local_size),
+      cores_(info.pinned ? AvailableCores()
+                         : AvailableCores() / info.local_size),
       peer_timeout_(options.peer_timeout),
-      links_(std::move(links)) {
+      overlap_(options.overlap),
+      links_(std::move(links)),
+      queue_([this](const ReduceQueue::Item& i) {
+        return AllReduceNow(i.name, i.dtype, i.data, i.count, i.how);
+      }) {
   if (size_ > 1) pulse_.emplace(links_.next_pulse, links_.previous_pulse);
 }
 
@@ -90,6 +101,7 @@ Status Group::Break(std::string_view operation, std::string_view name,
 }
 
 void Group::Leave(const Status& failure) {
+  queue_.Finish();
   if (!broken_.ok() || size_ == 1) return;
   broken_ = Status(
       failure.code(),
@@ -100,6 +112,35 @@ void Group::Leave(const Status& failure) {
 
 Status Group::AllReduce(std::string_view name, DType dtype, void* data,
                         int64_t count, Reduction how) {
+  queue_.Finish();
+  return AllReduceNow(name, dtype, data, count, how);
+}
+
+Status Group::StartAllReduce(std::string_view name, DType dtype, void* data,
+                             int64_t count, Reduction how) {
+  if (size_ == 1) return AllReduceNow(name, dtype, data, count, how);
+  const auto bytes = count * static_cast<int64_t>(SizeOf(dtype));
+  return queue_.Start({name, dtype, data, count, how},
+                      bytes >= kBesideBytes && Beside());
+}
+
+Status Group::WaitAllReduce(const void* data) {
+  return size_ == 1 ? Status() : queue_.Wait(data);
+}
+
+// Between processes of one host it is cores that move the bytes, and a thread
+// without one of its own only takes turns with those that compute.
+bool Group::Beside() const {
+  if (overlap_ != Overlap::kAuto) return overlap_ == Overlap::kOn;
+  return local_size_ < size_ || cores_ > ComputeThreads().threads();
+}
+
+bool Group::AllReduced(const void* data, Waker& waker) {
+  return size_ == 1 || queue_.Ready(data, waker);
+}
+
+Status Group::AllReduceNow(std::string_view name, DType dtype, void* data,
+                           int64_t count, Reduction how) {
   const bool mean = how == Reduction::kMean;
   const auto run = [&]() -> Status {
     if (!kReducible.Contains(dtype) || (mean && !IsFloating(dtype))) {
@@ -123,6 +164,7 @@ Status Group::AllReduce(std::string_view name, Tensor* tensor, Reduction how) {
 
 Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
                         int root) {
+  queue_.Finish();
   const auto run = [&]() -> Status {
     if (bytes < 0 || root < 0 || root >= size_) {
       return InvalidArgument(
@@ -138,6 +180,7 @@ Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
 
 Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
                         void* all) {
+  queue_.Finish();
   const auto run = [&]() -> Status {
     if (each < 0) return InvalidArgument(fmt::format("{} bytes each", each));
     const Frame frame = BytesFrame(FrameKind::kGather, each);
@@ -152,6 +195,7 @@ Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
 }
 
 Status Group::Barrier(std::string_view name) {
+  queue_.Finish();
   return Break("barrier", name,
                Collective(BytesFrame(FrameKind::kBarrier, 0), name,
                           [&] { return GreetAll(); }));

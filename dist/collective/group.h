@@ -14,6 +14,7 @@
 #include "dist/collective/links.h"
 #include "dist/collective/options.h"
 #include "dist/collective/pulse.h"
+#include "dist/collective/reduce_queue.h"
 #include "dist/launch_info.h"
 #include "dist/net/frame.h"
 #include "dist/net/socket.h"
@@ -63,6 +64,11 @@ class Group final : public Collective {
   Status AllReduce(std::string_view name, DType dtype, void* data,
                    int64_t count, Reduction how) override;
   Status AllReduce(std::string_view name, Tensor* tensor, Reduction how);
+  // Every other call first finishes what was started.
+  Status StartAllReduce(std::string_view name, DType dtype, void* data,
+                        int64_t count, Reduction how) override;
+  Status WaitAllReduce(const void* data) override;
+  bool AllReduced(const void* data, Waker& waker) override;
   Status Broadcast(std::string_view name, void* data, int64_t bytes,
                    int root) override;
   Status AllGather(std::string_view name, const void* mine, int64_t each,
@@ -117,18 +123,26 @@ class Group final : public Collective {
               const Combine& combine = kPut);
   // All of a flow, of which `sent` pieces went with the header.
   Status MoveAround(const Flow& flow, int64_t sent);
+  // Whether what is started is done by the queue's thread.
+  bool Beside() const;
+  Status AllReduceNow(std::string_view name, DType dtype, void* data,
+                      int64_t count, Reduction how);
   Status Reduce(DType dtype, std::byte* data, int64_t count, bool mean);
   Status Gather(int64_t each, std::byte* all);
   Status Spread(std::byte* data, int64_t bytes, int root);
 
   const int rank_, size_, local_rank_, local_size_;
+  const int cores_;  // this process's part of the host's
   const std::chrono::milliseconds peer_timeout_;
+  const Overlap overlap_;
   Links links_;
   std::optional<Pulse> pulse_;  // while the links are open
   Status broken_;
   uint64_t run_ = 0;  // collectives begun
   Frame frame_;       // of the one under way
   int64_t bytes_sent_ = 0;
+  // Has all of the above to itself while there is something in it.
+  ReduceQueue queue_;
 };
 
 }  // namespace dist

@@ -12,4 +12,12 @@ Result<Transport> ParseTransport(std::string_view word) {
       fmt::format("transport '{}' is none of auto, tcp, shared", word));
 }
 
+Result<Overlap> ParseOverlap(std::string_view word) {
+  if (word == "auto") return Overlap::kAuto;
+  if (word == "on") return Overlap::kOn;
+  if (word == "off") return Overlap::kOff;
+  return InvalidArgument(
+      fmt::format("overlap '{}' is none of auto, on, off", word));
+}
+
 }  // namespace sluice::dist

@@ -25,6 +25,18 @@ enum class Transport {
 // word.
 Result<Transport> ParseTransport(std::string_view word);
 
+// Whether reductions that a step starts go on beside what it computes, by a
+// thread of the group's, or are done where the step waits for them.
+enum class Overlap {
+  kAuto,  // where that thread waits for a network, or has a core to itself
+  kOn,
+  kOff,
+};
+
+// Of what users write: "auto", "on", "off". kInvalidArgument for any other
+// word.
+Result<Overlap> ParseOverlap(std::string_view word);
+
 struct GroupOptions {
   // For all processes to have come.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
@@ -34,6 +46,7 @@ struct GroupOptions {
   // does something else: nobody can tell whether that ends.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(60);
   Transport transport = Transport::kAuto;
+  Overlap overlap = Overlap::kAuto;
   // Told, while joining, who waits for whom (every 10 s), which strangers were
   // refused (a line a second at most), and why neighbours on one host cannot
   // share memory, without a newline. May be empty.

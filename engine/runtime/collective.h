@@ -8,6 +8,7 @@
 
 #include "engine/dtype.h"
 #include "engine/reduction.h"
+#include "engine/runtime/waker.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
 
@@ -28,6 +29,18 @@ class Collective {
   // int64 with kSum.
   virtual Status AllReduce(std::string_view name, DType dtype, void* data,
                            int64_t count, Reduction how) = 0;
+  // The same in two halves, beside what this worker computes meanwhile: the
+  // data and the name are in use from a start that succeeds until its wait,
+  // which is of the data. Any number may be under way; they are done in the
+  // order of their starts, before any other collective. By any threads, but one
+  // start at a time. The default does it all at the start.
+  virtual Status StartAllReduce(std::string_view name, DType dtype, void* data,
+                                int64_t count, Reduction how) {
+    return AllReduce(name, dtype, data, count, how);
+  }
+  virtual Status WaitAllReduce(const void*) { return {}; }
+  // Whether that would return at once; if not, `waker` is woken when it would.
+  virtual bool AllReduced(const void*, Waker&) { return true; }
   // The bytes of `root`, for all.
   virtual Status Broadcast(std::string_view name, void* data, int64_t bytes,
                            int root) = 0;

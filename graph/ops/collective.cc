@@ -29,6 +29,25 @@ constexpr OpDef kCollectiveOps[] = {
      .probes = {{.inputs = {{.shape = {2, 3}}}},
                 {.inputs = {{.shape = {2, 3}}}, .attrs = {{"mean", true}}},
                 {.inputs = {{.shape = {0, 3}}}}}},
+    // What a step makes of it (passes::StartCollectives).
+    {.name = "AllReduceStart",
+     .doc = "Begins the AllReduce of x; y is where its result will be.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"x"}},
+     .attrs = {{"mean", false}},
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .collective = true,
+     .wait = "AllReduceWait",
+     .inplace = {0}},
+    {.name = "AllReduceWait",
+     .doc = "Waits until x has been reduced; y is x.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"x"}},
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .view = true,
+     .runs = true},
 };
 
 }  // namespace

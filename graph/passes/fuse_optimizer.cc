@@ -9,7 +9,9 @@
 // read as they are.
 //
 // The price: all gradients of a list live until the last of them is there. So
-// a list is closed when its gradients reach kMostGradientBytes.
+// a list is closed when its gradients reach kMostGradientBytes, and takes those
+// alone that come from one collective: while the next is under way, they are
+// applied.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -27,6 +29,8 @@ struct Update {
   Output gradient;  // without the decay and the scale
   double decay = 0;
   Output scale = {};  // invalid where there is none
+  // That the gradient comes from, if that is all that the update waits for.
+  const Node* collective = nullptr;
   std::vector<Node*> gradient_nodes = {};
 
   std::vector<Node*> Members() const {
@@ -157,6 +161,13 @@ void TakeHalf(const NodeMerger& merger, Update* update) {
   update->gradient = half;
 }
 
+// The collective that these bytes are a part of, or null.
+const Node* CollectiveOf(const Output& gradient) {
+  const Node* node = &gradient.node();
+  while (node->op().view || node->Is("Slice")) node = &node->input(0).node();
+  return node->op().collective ? node : nullptr;
+}
+
 // Operands: variables, scalars, the gradient and, optional, `apply`.
 int GradientInput(const Node& apply) {
   return apply.op().inputs.size() - 2;
@@ -170,10 +181,14 @@ bool SameScalars(const Node& a, const Node& b) {
   return true;
 }
 
+// `apply` is computed from all gradients.
+bool HasCondition(const Node& apply) {
+  return apply.num_inputs() - 1 > GradientInput(apply);
+}
+
 Output Condition(NodeMerger& merger, const Node& first) {
-  const int last = first.num_inputs() - 1;
-  return last > GradientInput(first)
-             ? first.input(last)
+  return HasCondition(first)
+             ? first.input(first.num_inputs() - 1)
              : merger.AddConstant(first, "apply", Tensor::Scalar(true));
 }
 
@@ -190,6 +205,7 @@ struct List {
            first.device() == apply.device() &&
            first.input(0).dtype() == apply.input(0).dtype() &&
            SameScalars(first, apply) && updates[0].scale == update.scale &&
+           updates[0].collective == update.collective &&
            (update.decay == 0 || decay == 0 || update.decay == decay) &&
            gradient_bytes < kMostGradientBytes;
   }
@@ -291,6 +307,9 @@ void FuseOptimizers(NodeMerger& merger, Fusions* done) {
   for (Update& update : updates) {
     TakeScale(merger, &update);
     TakeHalf(merger, &update);
+    if (!update.scale.valid() && !HasCondition(*update.apply)) {
+      update.collective = CollectiveOf(update.gradient);
+    }
     auto list = std::find_if(
         lists.begin(), lists.end(),
         [&](const List& candidate) { return candidate.Takes(update); });

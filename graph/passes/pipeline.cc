@@ -59,6 +59,8 @@ constexpr Pass kPipeline[] = {
        return Status::Ok();
      },
      [](const Context& c) { return c.fuse; }},
+    {"start_collectives", "a start and a wait of each",
+     Plain<StartCollectives>},
     {"schedule", "one order for all devices",
      [](Graph& g, const Context&) {
        g.Renumber(Schedule(g));

@@ -1,5 +1,7 @@
 #include <map>
 #include <queue>
+#include <unordered_set>
+#include <vector>
 
 #include "graph/passes/passes.h"
 #include "graph/traversal.h"
@@ -17,6 +19,7 @@ class Scheduler {
   explicit Scheduler(const Graph& graph) : graph_(graph), countdown_(graph) {
     for (const auto& node : graph.nodes()) {
       for (const Output& input : node->inputs()) ++uses_[ViewRoot(input)];
+      if (node->op().wait != nullptr) Hurry(*node);
     }
   }
 
@@ -24,21 +27,31 @@ class Scheduler {
     auto later = [](const Node* a, const Node* b) { return a->id() > b->id(); };
     std::priority_queue<Node*, std::vector<Node*>, decltype(later)> ready(
         later);
-    std::vector<Node*> freeing;  // taken first, oldest last
+    std::queue<Node*> waits;     // taken last
+    std::vector<Node*> at_once;  // taken first, oldest last
     auto offer = [&](Node* node) {
-      Frees(*node) ? freeing.push_back(node) : ready.push(node);
+      if (IsWait(*node)) {
+        waits.push(node);
+      } else if (early_.contains(node) || Frees(*node)) {
+        at_once.push_back(node);
+      } else {
+        ready.push(node);
+      }
     };
     countdown_.Start([&](Node* node) { ready.push(node); });
     std::vector<Node*> order;
     order.reserve(graph_.nodes().size());
-    while (!ready.empty() || !freeing.empty()) {
+    while (!ready.empty() || !at_once.empty() || !waits.empty()) {
       Node* node;
-      if (!freeing.empty()) {
-        node = freeing.back();
-        freeing.pop_back();
-      } else {
+      if (!at_once.empty()) {
+        node = at_once.back();
+        at_once.pop_back();
+      } else if (!ready.empty()) {
         node = ready.top();
         ready.pop();
+      } else {
+        node = waits.front();
+        waits.pop();
       }
       order.push_back(node);
       for (const Output& input : node->inputs()) --uses_[ViewRoot(input)];
@@ -49,6 +62,30 @@ class Scheduler {
   }
 
  private:
+  static bool IsWait(const Node& node) {
+    return node.num_inputs() > 0 && node.input(0).node().op().wait != nullptr;
+  }
+
+  // What goes on beside other nodes starts as soon as it can, and so does what
+  // only brings its operand together.
+  void Hurry(const Node& start) {
+    early_.insert(&start);
+    if (start.num_inputs() == 0) return;
+    const Node* node = &start.input(0).node();
+    const auto pass_views = [&] {
+      for (; node->op().view; node = &node->input(0).node()) {
+        early_.insert(node);
+      }
+    };
+    pass_views();
+    const Node& joined = *node;
+    early_.insert(&joined);
+    for (const Output& input : joined.inputs()) {
+      node = &input.node();
+      pass_views();
+    }
+  }
+
   // Whether running the node now leaves fewer bytes alive.
   bool Frees(const Node& node) const {
     int64_t change = 0;
@@ -72,6 +109,7 @@ class Scheduler {
   Countdown countdown_;
   // Not yet run, by what the buffer is: views share their input's.
   std::map<Output, int> uses_;
+  std::unordered_set<const Node*> early_;  // taken as soon as they can be
 };
 
 }  // namespace

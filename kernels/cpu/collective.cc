@@ -2,6 +2,7 @@
 #include "engine/runtime/collective.h"
 
 #include <cstring>
+#include <memory>
 
 #include "kernels/cpu/kernels.h"
 
@@ -25,11 +26,50 @@ Result<KernelPtr> MakeAllReduce(const KernelSpec& spec) {
       });
 }
 
+// Its output is the sum when the wait for it has returned.
+Result<KernelPtr> MakeAllReduceStart(const KernelSpec& spec) {
+  const TensorType type = spec.inputs[0];
+  const Reduction how =
+      spec.attrs.Bool("mean") ? Reduction::kMean : Reduction::kSum;
+  return KernelOf(
+      [type, how, name = spec.origin](const KernelContext& c) -> Status {
+        void* const result = c.output<char>(0);
+        if (type.bytes() > 0 && result != c.input<char>(0)) {
+          std::memcpy(result, c.input<char>(0), type.bytes());
+        }
+        Collective* const workers = c.step().collective;
+        if (workers == nullptr) return {};
+        return workers->StartAllReduce(name, type.dtype, result,
+                                       type.shape.elements(), how);
+      });
+}
+
+class AllReduceWait final : public Kernel {
+ public:
+  Status Run(const KernelContext& c) override {
+    Collective* const workers = c.step().collective;
+    if (workers == nullptr) return {};
+    return workers->WaitAllReduce(c.input<char>(0));
+  }
+  bool Ready(const KernelContext& c, Waker& waker) override {
+    Collective* const workers = c.step().collective;
+    return workers == nullptr || workers->AllReduced(c.input<char>(0), waker);
+  }
+};
+
 }  // namespace
 
 void RegisterCollectiveKernels(KernelTable& table) {
   table.Register(
       {.op = "AllReduce", .dtypes = kFloating, .make = MakeAllReduce});
+  table.Register({.op = "AllReduceStart",
+                  .dtypes = kFloating,
+                  .make = MakeAllReduceStart});
+  table.Register({.op = "AllReduceWait",
+                  .dtypes = kFloating,
+                  .make = [](const KernelSpec&) -> Result<KernelPtr> {
+                    return KernelPtr(std::make_unique<AllReduceWait>());
+                  }});
 }
 
 }  // namespace sluice::cpu

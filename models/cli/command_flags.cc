@@ -326,6 +326,12 @@ class Commands {
                     "elsewhere; tcp; shared, an error where it cannot be")
         ->check(CLI::IsMember({"auto", "tcp", "shared"}))
         ->capture_default_str();
+    sub->add_option("--overlap", line_.job.overlap,
+                    "Reduce gradients while others are computed: on; off, "
+                    "afterwards; auto, on where processes are on several hosts "
+                    "or leave a core free")
+        ->check(CLI::IsMember({"auto", "on", "off"}))
+        ->capture_default_str();
   }
 
   void AddEval() {

@@ -33,6 +33,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.peer_timeout = std::chrono::milliseconds(
       static_cast<int64_t>(flags.peer_timeout * 1000));
   options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
+  options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
   options.note = [](std::string_view line) { console::Note(line); };
   job.workers = dist::Group::Join(*std::move(info), options).ValueOrThrow();
   return job;

@@ -17,8 +17,9 @@ struct JobFlags {
   // Seconds, of GroupOptions: rank 0 may be so long about a checkpoint, or its
   // output blocked, while the others wait.
   double peer_timeout = 600;
-  // dist/collective/options.h: auto, tcp, shared.
+  // dist/collective/options.h: auto, tcp, shared; auto, on, off.
   std::string transport = "auto";
+  std::string overlap = "auto";
 };
 
 // What a launcher (sluicerun) says of the job that this process is of.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kEarlyStopping[] = "early_stopping";
 // What other workers' tensors come by.
-constexpr char kAllReduce[] = "AllReduce";
+constexpr char kAllReduce[] = "AllReduceWait";
 
 }  // namespace
 

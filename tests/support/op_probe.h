@@ -255,9 +255,10 @@ inline std::vector<ResizedProbe> Resized(const OpDef& op, const Probe& probe,
 }
 
 // Ops that compute nothing themselves: values come from outside, or they exist
-// for their effect on the outside, or they pass on what goes to other devices.
+// for their effect on the outside, or they pass on what goes to other devices,
+// or are a half of what another op does.
 inline bool NeedsProbe(const OpDef& op) {
-  return !op.inputs.empty() && !op.sink && !op.runs;
+  return !op.inputs.empty() && !op.sink && !op.runs && op.wait == nullptr;
 }
 
 // Faults of one op, at most a few of which are kept.

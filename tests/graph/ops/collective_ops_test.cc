@@ -5,9 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <map>
 #include <random>
 
+#include "engine/runtime/trace.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
@@ -82,51 +82,136 @@ TEST_CASE("values and gradients over workers") {
   }
 }
 
+// A graph of elementwise ops and collectives, the same for a seed.
+Output RandomGraph(uint32_t seed, const Output& x) {
+  std::mt19937 random(seed);
+  std::vector<Output> values = {x};
+  for (int i = 0; i < 30; ++i) {
+    const Output a = values[random() % values.size()];
+    const Output b = values[random() % values.size()];
+    switch (random() % 4) {
+      case 0:
+        values.push_back(AllReduce(a));
+        break;
+      case 1:
+        values.push_back(Tanh(a + b));
+        break;
+      case 2: {  // as gradients are joined
+        const int64_t n = a.shape().elements();
+        const Output both = AllReduce(
+            Concat({Reshape(a, {-1}), Reshape(b, {-1})}, 0), Reduction::kMean);
+        values.push_back(Slice(both, {n}, {n}) - Slice(both, {0}, {n}));
+        break;
+      }
+      default:
+        values.push_back(a * 0.5f - b);
+    }
+  }
+  return Stack(values);
+}
+
 // Nothing but the order in which they were added says which of two comes first.
-TEST_CASE("collectives have one order on all workers") {
+// All workers have the same x, so that every mean is what one worker has alone.
+TEST_CASE("collectives have one order on all workers, whoever does them") {
   std::mt19937 random(1);
   SetComputeThreads(2);
-  for (int trial = 0; trial < 20; ++trial) {
-    const int workers = 2 + trial % 2;
+  constexpr dist::Overlap kOverlaps[] = {dist::Overlap::kOn,
+                                         dist::Overlap::kOff};
+  for (int trial = 0; trial < 40; ++trial) {
+    const int workers = 2 + trial % 3;
     const uint32_t seed = random();
-    auto groups = JoinAll(workers);
-    std::vector<Tensor> sums(static_cast<size_t>(workers));
+    const int64_t n = trial % 4 == 0 ? 20000 : trial % 7;  // also none
+    Graph alone;
+    const Output x0 = alone.Placeholder("x", DType::kFloat32, {n});
+    const Output y0 = RandomGraph(seed, x0);
+    Session reference(alone, {.simplify = false, .fuse = false});
+    const Tensor wanted = reference.Run({{x0, Ramp(0, {n})}}, y0);
+    auto groups = dist::testing::JoinEach(workers, [&](int rank) {
+      dist::GroupOptions options;
+      options.overlap = kOverlaps[(trial + rank) % 2];
+      return options;
+    });
+    std::vector<Tensor> values(static_cast<size_t>(workers));
     const dist::testing::Watchdog watchdog;
     InThreads(workers, [&](int rank) {
-      std::mt19937 same(seed);
       Graph graph;
-      std::vector<Output> values = {
-          graph.Placeholder("x", DType::kFloat32, {})};
-      const Output x = values[0];
-      for (int i = 0; i < 30; ++i) {
-        const Output a = values[same() % values.size()];
-        const Output b = values[same() % values.size()];
-        switch (same() % 3) {
-          case 0:
-            values.push_back(AllReduce(a));
-            break;
-          case 1:
-            values.push_back(Tanh(a + b));
-            break;
-          default:
-            values.push_back(a * 0.5f - b);
-        }
-      }
+      const Output x = graph.Placeholder("x", DType::kFloat32, {n});
+      const Output y = RandomGraph(seed, x);
       SessionOptions options = With(groups[static_cast<size_t>(rank)]);
       // They may differ in how they run them.
       options.executor =
           rank == 0 ? ExecutorMode::kDataflow : ExecutorMode::kSerial;
       options.fuse = rank != 1;
       Session session(graph, options);
-      // The same x, so that all values are the same on all.
-      sums[static_cast<size_t>(rank)] =
-          session.Run({{x, Tensor::Scalar(0.75f)}}, Sum(Stack(values)));
+      for (int run = 0; run < 3; ++run) {
+        values[static_cast<size_t>(rank)] = session.Run({{x, Ramp(0, {n})}}, y);
+      }
     });
-    for (const Tensor& sum : sums) {
-      CHECK(sum.At(0) == doctest::Approx(sums[0].At(0)).epsilon(1e-5));
+    for (const Tensor& value : values) {
+      REQUIRE(value.elements() == wanted.elements());
+      bool same = true;
+      for (int64_t i = 0; i < value.elements(); ++i) {
+        same &=
+            value.At(i) == doctest::Approx(wanted.At(i)).epsilon(1e-4).scale(1);
+      }
+      CHECK(same);
     }
   }
   SetComputeThreads(0);
+}
+
+// Fails a step at its nth instruction.
+class FailingObserver final : public Observer {
+ public:
+  explicit FailingObserver(int at) : left_(at) {}
+  Status AfterInstruction(const Plan&, uint32_t, int64_t, int64_t,
+                          void* const*) override {
+    return left_-- == 0 ? Cancelled("no more") : Status();
+  }
+  int left_;
+};
+
+// At every place, also between a start and its wait: what is under way ends,
+// both ranks have an error, and nothing hangs.
+TEST_CASE("a step that fails with reductions under way") {
+  const dist::testing::Watchdog watchdog;
+  int failed = 0;
+  for (int at = 0; at < 200; ++at) {
+    auto groups = dist::testing::JoinEach(2, [&](int) {
+      dist::GroupOptions options;
+      options.overlap = dist::Overlap::kOn;
+      return options;
+    });
+    bool fails[2] = {false, false};
+    InThreads(2, [&](int rank) {
+      Graph graph;
+      const Shape shape = {20000};
+      const Output x = graph.Placeholder("x", DType::kFloat32, shape);
+      const Output y = RandomGraph(17, x);
+      dist::Group& group = *groups[static_cast<size_t>(rank)];
+      Session session(graph, With(groups[static_cast<size_t>(rank)]));
+      FailingObserver observer(rank == 1 ? at : -1);
+      session.SetObserver(&observer);
+      const std::string error = ErrorOf([&] {
+        session.Run({{x, Ramp(0, shape)}}, y);
+      });
+      fails[rank] = error != "(no error)";
+      if (rank == 1 && fails[rank]) {
+        CHECK(Contains(error, "no more"));
+        group.Leave(Cancelled(error));
+      }
+      // As the next step would.
+      const Status next = group.Barrier("next");
+      if (rank == 0) {
+        fails[0] |= !next.ok();
+        CHECK(group.status().ok() == !fails[0]);
+      }
+    });
+    CHECK(fails[0] == fails[1]);
+    if (!fails[1]) break;  // it has fewer instructions
+    ++failed;
+  }
+  CHECK(failed > 30);
 }
 
 TEST_CASE("steps' randomness differs by worker, first values do not") {

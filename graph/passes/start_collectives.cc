@@ -1,0 +1,42 @@
+#include <unordered_map>
+#include <vector>
+
+#include "graph/passes/passes.h"
+
+namespace sluice::passes {
+
+// The node becomes the wait, so that who uses its result stays as it is. Starts
+// keep the order of the collectives among themselves, and so do waits: one that
+// is needed has all earlier ones needed, too.
+void StartCollectives(Graph& graph) {
+  std::vector<Node*> waits;
+  for (const auto& node : graph.nodes()) {
+    if (node->Is("AllReduce")) waits.push_back(node.get());
+  }
+  if (waits.empty()) return;
+  const OpDef& start_op = OpTable::Global().Get("AllReduceStart");
+  const OpDef& wait_op = OpTable::Global().Get("AllReduceWait");
+  std::unordered_map<const Node*, Node*> starts;
+  for (Node* wait : waits) {
+    Node& start = graph.AddRaw(wait->name() + "/start", wait->origin(),
+                               start_op, {{"mean", wait->attrs().Bool("mean")}},
+                               {wait->input(0)}, {wait->output_type(0)});
+    start.set_device(wait->device());
+    start.set_location(wait->location());
+    starts[wait] = &start;
+  }
+  for (Node* wait : waits) {
+    Node& start = *starts.at(wait);
+    std::vector<Node*> earlier;  // waits
+    for (Node* control : wait->control_inputs()) {
+      const auto collective = starts.find(control);
+      if (collective != starts.end()) earlier.push_back(control);
+      start.AddControlInput(collective != starts.end() ? collective->second
+                                                       : control);
+    }
+    wait->Become(wait_op, {}, {start.output(0)});
+    wait->set_control_inputs(earlier);
+  }
+}
+
+}  // namespace sluice::passes
