@@ -110,7 +110,8 @@ TEST_CASE("starts by one thread, waits by others") {
       return;
     }
     for (int i = 0; i < kEach; ++i) {
-      const auto mine = static_cast<size_t>(i * kThreads + thread);
+      const int mine_of_all = i * kThreads + thread;
+      const auto mine = static_cast<size_t>(mine_of_all);
       while (!started[mine]) std::this_thread::yield();
       const Status status = queue.Wait(&data[mine]);
       if (!status.ok()) data[mine] = -1;
