@@ -34,6 +34,22 @@ Frame BytesFrame(FrameKind kind, int64_t bytes) {
 
 }  // namespace
 
+class Group::Timer {
+ public:
+  explicit Timer(Group& group) : group_(group) {}
+  ~Timer() {
+    const std::chrono::duration<double> taken = Clock::now() - begin_;
+    group_.seconds_ += taken.count();
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Group& group_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
 Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
     : rank_(info.rank),
       size_(info.size),
@@ -112,6 +128,7 @@ void Group::Leave(const Status& failure) {
 
 Status Group::AllReduce(std::string_view name, DType dtype, void* data,
                         int64_t count, Reduction how) {
+  const Timer timer(*this);
   queue_.Finish();
   return AllReduceNow(name, dtype, data, count, how);
 }
@@ -125,7 +142,9 @@ Status Group::StartAllReduce(std::string_view name, DType dtype, void* data,
 }
 
 Status Group::WaitAllReduce(const void* data) {
-  return size_ == 1 ? Status() : queue_.Wait(data);
+  if (size_ == 1) return {};
+  const Timer timer(*this);
+  return queue_.Wait(data);
 }
 
 // Between processes of one host it is cores that move the bytes, and a thread
@@ -164,6 +183,7 @@ Status Group::AllReduce(std::string_view name, Tensor* tensor, Reduction how) {
 
 Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
                         int root) {
+  const Timer timer(*this);
   queue_.Finish();
   const auto run = [&]() -> Status {
     if (bytes < 0 || root < 0 || root >= size_) {
@@ -180,6 +200,7 @@ Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
 
 Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
                         void* all) {
+  const Timer timer(*this);
   queue_.Finish();
   const auto run = [&]() -> Status {
     if (each < 0) return InvalidArgument(fmt::format("{} bytes each", each));
@@ -195,6 +216,7 @@ Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
 }
 
 Status Group::Barrier(std::string_view name) {
+  const Timer timer(*this);
   queue_.Finish();
   return Break("barrier", name,
                Collective(BytesFrame(FrameKind::kBarrier, 0), name,

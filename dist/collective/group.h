@@ -74,6 +74,7 @@ class Group final : public Collective {
   Status AllGather(std::string_view name, const void* mine, int64_t each,
                    void* all) override;
   Status Barrier(std::string_view name) override;
+  double seconds() const override { return seconds_; }
 
   // For a process that has failed outside the collectives and will call no more
   // of them: the others' fail with "rank 1 of 4 failed: <message>" and its
@@ -91,6 +92,8 @@ class Group final : public Collective {
   const Status& status() const { return broken_; }
 
  private:
+  // Adds how long it lives to seconds_.
+  class Timer;
   static const Combine kPut;  // where it belongs, no more
   // A cut of the data into chunks, one a process, and of those into pieces.
   class Cut;
@@ -141,6 +144,7 @@ class Group final : public Collective {
   uint64_t run_ = 0;  // collectives begun
   Frame frame_;       // of the one under way
   int64_t bytes_sent_ = 0;
+  double seconds_ = 0;  // the caller's, not the queue's
   // Has all of the above to itself while there is something in it.
   ReduceQueue queue_;
 };

@@ -50,6 +50,10 @@ class Collective {
                            int64_t each, void* all) = 0;
   // Returns when every worker has called it.
   virtual Status Barrier(std::string_view name) = 0;
+
+  // For how long these calls have kept their callers so far; 0 where that is
+  // not measured.
+  virtual double seconds() const { return 0; }
 };
 
 }  // namespace sluice

@@ -326,6 +326,12 @@ class Commands {
                     "elsewhere; tcp; shared, an error where it cannot be")
         ->check(CLI::IsMember({"auto", "tcp", "shared"}))
         ->capture_default_str();
+    sub->add_option("--compress-gradients", given_.compress,
+                    "What gradients are rounded to on their way between "
+                    "processes: none, bf16, or fp16, which wants --precision "
+                    "fp16 and its loss scaling; half the bytes")
+        ->check(CLI::IsMember({"none", "fp16", "bf16"}))
+        ->default_str("none");
     sub->add_option("--overlap", line_.job.overlap,
                     "Reduce gradients while others are computed: on; off, "
                     "afterwards; auto, on where processes are on several hosts "

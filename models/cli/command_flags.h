@@ -20,7 +20,7 @@ namespace sluice {
 struct GivenFlags {
   std::optional<double> epochs;
   std::optional<int64_t> batch_size;
-  std::string profile, device, precision, config;
+  std::string profile, device, precision, compress, config;
 };
 
 // Adds train, eval, predict, export and bench with their flags, which are

@@ -100,6 +100,10 @@ class Reader {
       line_.training.session.precision =
           ParsePrecision(given_.precision).ValueOrThrow();
     }
+    if (!given_.compress.empty() && given_.compress != "none") {
+      line_.training.gradients_between =
+          *HalfTypeOf(ParsePrecision(given_.compress).ValueOrThrow());
+    }
     line_.training.session.seed = line_.run.seed;
     if (line_.command == CommandLine::Command::kPredict) {
       line_.run.bad_examples = std::make_shared<BadExamples>(INT64_MAX);

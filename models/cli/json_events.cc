@@ -77,6 +77,7 @@ void JsonEvents::AfterStep(TrainingRun& run) {
   const Rates rates = throughput_.Since(run);
   event["examples_per_second"] = rates.examples_per_second;
   event["input_wait"] = rates.input_wait;
+  if (run.workers().several()) event["exchange_wait"] = rates.exchange_wait;
   if (!rates.input_stage.empty()) event["input_stage"] = rates.input_stage;
   Print(event);
 }

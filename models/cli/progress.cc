@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of Rates::input_wait, what is worth saying.
+// Of Rates' waits, what is worth saying.
 constexpr double kNotableWait = 0.1;
 
 }  // namespace
@@ -112,6 +112,10 @@ std::string Progress::Line(TrainingRun& run) {
     if (!rates_.input_stage.empty()) {
       line += fmt::format(", whose slowest stage is {}", rates_.input_stage);
     }
+  }
+  if (rates_.exchange_wait >= kNotableWait) {
+    line += fmt::format(", {:.0f} % for other processes",
+                        100 * rates_.exchange_wait);
   }
   return line;
 }

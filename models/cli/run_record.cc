@@ -166,17 +166,27 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
 }
 
 bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
-  static const std::set<std::string> kOfTraining = {
-      "batch-size",     "seed",
-      "deterministic",  "precision",
-      "epochs",         "steps",
-      "optimizer",      "learning-rate",
-      "evaluate-every", "early-stopping",
-      "skip-bad",       "learning-rate-for",
-      "clip",           "accumulate",
-      "freeze",         "plateau",
-      "plateau-factor", "overfit-batches",
-      kWeights,         kReset};
+  static const std::set<std::string> kOfTraining = {"batch-size",
+                                                    "seed",
+                                                    "deterministic",
+                                                    "precision",
+                                                    "epochs",
+                                                    "steps",
+                                                    "optimizer",
+                                                    "learning-rate",
+                                                    "evaluate-every",
+                                                    "early-stopping",
+                                                    "skip-bad",
+                                                    "learning-rate-for",
+                                                    "clip",
+                                                    "accumulate",
+                                                    "freeze",
+                                                    "plateau",
+                                                    "plateau-factor",
+                                                    "overfit-batches",
+                                                    "compress-gradients",
+                                                    kWeights,
+                                                    kReset};
   return name == kDataDir || Find(spec, name) != nullptr ||
          (train && kOfTraining.contains(name));
 }

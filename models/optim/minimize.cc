@@ -172,9 +172,15 @@ Optimizer Optimizer::WithLossScaling(const LossScaleOptions& options) const {
   return other;
 }
 
-Optimizer Optimizer::WithAllReduce(std::string weight) const {
+Optimizer Optimizer::WithAllReduce(AllReduceOptions options) const {
+  if (options.between != DType::kFloat32 && !IsHalf(options.between)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("WithAllReduce: gradients travel as float32, "
+                            "float16 or bfloat16, not {}",
+                            NameOf(options.between)));
+  }
   Optimizer other = *this;
-  other.all_reduce_ = std::move(weight);
+  other.all_reduce_ = std::move(options);
   return other;
 }
 
@@ -194,8 +200,8 @@ Operation Optimizer::Minimize(Operand loss,
   LocationScope location(graph, loss.location());
   CheckLoss(loss);
   Output weight;
-  if (all_reduce_ && !all_reduce_->empty()) {
-    weight = graph.Get(*all_reduce_);
+  if (all_reduce_ && !all_reduce_->weight.empty()) {
+    weight = graph.Get(all_reduce_->weight);
     loss = Operand(loss.tensor() * Cast(weight, loss.tensor().dtype()));
   }
   std::optional<LossScale> scale;
@@ -212,7 +218,7 @@ Operation Optimizer::Minimize(Operand loss,
   NameScope names(graph, "train");
   MinimizeContext context = {graph,    step,     rate,           Output(),
                              Output(), step + 1, graph.updates()};
-  if (all_reduce_) ReduceGradients(pairs);
+  if (all_reduce_) ReduceGradients(pairs, all_reduce_->between);
   if (scale) {
     const Output finite = scale->Unscale(pairs);
     for (const Operation& update : graph.updates()) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/dtype.h"
 #include "engine/visibility.h"
 #include "graph/autograd.h"
 #include "graph/graph.h"
@@ -22,6 +23,20 @@
 #include "models/optim/schedule.h"
 
 namespace SLUICE_PUBLIC sluice {
+
+// What Optimizer::WithAllReduce does.
+struct AllReduceOptions {
+  // Names a float32 scalar of the graph, what this worker's share counts for,
+  // of mean 1 over the workers: loss and updates are taken times it. Empty: all
+  // count alike.
+  std::string weight = {};
+  // What float32 gradients are rounded to between workers: kFloat16 or
+  // kBFloat16 halve the bytes. They are divided by the number of workers first,
+  // added in float32 and rounded after each addition. kFloat16 has more digits,
+  // but what is beyond 65,504 becomes infinite, and what is below 6e-8 zero:
+  // it wants loss scaling. kFloat32: as they are.
+  DType between = DType::kFloat32;
+};
 
 // One variable's update, while it is being built.
 struct Update {
@@ -81,10 +96,8 @@ class Optimizer {
   // of its share of a batch: gradients, and what Graph::updates write, become
   // the means of all workers' (SessionOptions::collective), before the loss
   // scale is taken out and before the hooks. With one worker it changes no
-  // value. `weight` names a float32 scalar of the graph, what this worker's
-  // share counts for, of mean 1 over the workers: loss and updates are taken
-  // times it. "": all count alike.
-  Optimizer WithAllReduce(std::string weight = "") const;
+  // value but for `between`.
+  Optimizer WithAllReduce(AllReduceOptions options = {}) const;
   // The same with what `other` has by these: hooks, rate factors, averages,
   // loss scaling, all-reduce.
   Optimizer WithExtrasOf(const Optimizer& other) const;
@@ -108,7 +121,7 @@ class Optimizer {
   GradientOptions gradients_;
   std::optional<double> average_decay_;
   std::optional<LossScaleOptions> loss_scaling_;
-  std::optional<std::string> all_reduce_;  // the weight's name
+  std::optional<AllReduceOptions> all_reduce_;
 };
 
 // The int64 variable "global_step" of a graph, made when there is none: how

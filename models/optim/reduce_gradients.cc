@@ -24,6 +24,10 @@ size_t BytesOf(const Output& value) {
   return static_cast<size_t>(value.shape().elements()) * SizeOf(value.dtype());
 }
 
+Output As(DType dtype, const Output& value) {
+  return value.dtype() == dtype ? value : Cast(value, dtype);
+}
+
 // One all-reduce for all of them.
 void ReduceBucket(const std::vector<Part*>& parts) {
   Graph& graph = parts[0]->value.graph();
@@ -83,16 +87,23 @@ void FindUpdates(Node* node, std::vector<Node*>* updates) {
 
 }  // namespace
 
-void ReduceGradients(std::vector<GradientAndVariable>& pairs,
+void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
                      size_t bucket_bytes) {
   if (pairs.empty()) return;
   NameScope names(pairs[0].gradient.graph(), "reduce_gradients");
   std::vector<Part> parts;
   for (const auto& [gradient, variable] : pairs) {
-    parts.push_back({gradient, variable.node().device()});
+    DeviceScope there(gradient.graph(), variable.node().device());
+    parts.push_back(
+        {gradient.dtype() == DType::kFloat32 ? As(between, gradient) : gradient,
+         variable.node().device()});
   }
   ReduceInBuckets(parts, bucket_bytes);
-  for (size_t i = 0; i < pairs.size(); ++i) pairs[i].gradient = parts[i].value;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    Output& gradient = pairs[i].gradient;
+    DeviceScope there(gradient.graph(), parts[i].device);
+    gradient = As(gradient.dtype(), parts[i].value);
+  }
 }
 
 std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "engine/dtype.h"
 #include "graph/graph.h"
 #include "models/optim/gradient_hooks.h"
 
@@ -18,8 +19,11 @@ inline constexpr size_t kBucketBytes = size_t{512} << 10;
 
 // Makes each gradient the mean of all workers'. They are reduced, and joined
 // where they are small and of one device and dtype, in the reverse of the order
-// given, which is about that in which differentiation has them ready.
+// given, which is about that in which differentiation has them ready. Those of
+// float32 are rounded to `between` for that, and so are the means; buckets are
+// of bytes as they travel.
 void ReduceGradients(std::vector<GradientAndVariable>& pairs,
+                     DType between = DType::kFloat32,
                      size_t bucket_bytes = kBucketBytes);
 
 // Makes the floating variables that `updates` (Graph::updates) write, such as

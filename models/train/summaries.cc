@@ -118,6 +118,7 @@ void Summaries::AfterStep(TrainingRun& run) {
   const Rates rates = throughput_.Since(run);
   add("examples_per_second", rates.examples_per_second);
   add("input_wait", rates.input_wait);
+  if (run.workers().several()) add("exchange_wait", rates.exchange_wait);
   for (const auto& [name, value] : measured.metrics) add(name, value);
   for (const auto& [name, value] : measured.summaries) {
     if (value.shape().scalar()) {

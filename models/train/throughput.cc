@@ -8,12 +8,14 @@ void Throughput::Start(const TrainingRun& run) {
   examples_ = run.examples();
   seconds_ = run.training_seconds();
   waited_ = run.input_seconds();
+  exchanged_ = run.exchange_seconds();
 }
 
 Rates Throughput::Since(const TrainingRun& run) {
   const auto examples = static_cast<double>(run.examples() - examples_);
   const double seconds = run.training_seconds() - seconds_;
   const double waited = run.input_seconds() - waited_;
+  const double exchanged = run.exchange_seconds() - exchanged_;
   Start(run);
   if (seconds <= 0) return {};
   // What threads that read ahead finish after a step that was measured says
@@ -27,6 +29,7 @@ Rates Throughput::Since(const TrainingRun& run) {
   }
   return {.examples_per_second = examples / seconds,
           .input_wait = waited / seconds,
+          .exchange_wait = exchanged / seconds,
           .input_stage = busiest_};
 }
 

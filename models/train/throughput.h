@@ -16,6 +16,9 @@ struct Rates {
   double examples_per_second = 0;
   // The part of the time, 0 to 1, in which training waited for its input.
   double input_wait = 0;
+  // And in which its steps exchanged tensors with other workers, or waited for
+  // them.
+  double exchange_wait = 0;
   // The stage of the input that was busiest (io/pipeline/stage_times.h), of
   // what was measured; empty where nothing was so far.
   std::string input_stage = {};
@@ -32,6 +35,7 @@ class Throughput {
   int64_t examples_ = 0;
   double seconds_ = 0;
   double waited_ = 0;
+  double exchanged_ = 0;
   // Of the input, when it was last known which was the busiest.
   std::vector<StageTime> stages_;
   int64_t measured_ = 0;

@@ -232,7 +232,10 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   learning_rate_ = optimizer.learning_rate();
   if (workers_.several()) {
     const Output weight = features_->AddScalar(graph_, kShareWeight);
-    train_ = optimizer.WithAllReduce(weight.name()).Minimize(model_.loss);
+    train_ = optimizer
+                 .WithAllReduce({.weight = weight.name(),
+                                 .between = options_.gradients_between})
+                 .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
     workers_.RequireSame("graph", PrintGraph(graph_));
   } else {
@@ -288,6 +291,7 @@ bool TrainingRun::Step(bool measure) {
   const bool measure_input = step_ % kStepsToMeasureInput == 0;
   input_stages_->Measure(measure_input);
   if (measure_input) ++measured_inputs_;
+  const double exchanged = workers_.seconds();
   Timed(&training_seconds_, [&] {
     Timed(&input_seconds_,
           [&] { trained = batches_.Next(&batch_).ValueOrThrow(); });
@@ -296,6 +300,7 @@ bool TrainingRun::Step(bool measure) {
     }
     if (trained) TrainOnBatch(measure);
   });
+  exchange_seconds_ += workers_.seconds() - exchanged;
   if (!trained && !knows_total_steps()) {
     snapshot_is_old_ = true;  // of the input's position
     ThrowIfError(batches_.NextEpoch());

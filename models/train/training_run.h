@@ -56,6 +56,8 @@ struct TrainingOptions {
   int64_t log_every = 100;  // steps
   // Activations that gradients compute again instead of keeping them.
   Recompute recompute = Recompute::kNone;
+  // AllReduceOptions::between, where there are several workers.
+  DType gradients_between = DType::kFloat32;
   SessionOptions session;
   // Neither is owned. Without a reporter nothing is said, without a token
   // nothing ends training early but its hooks.
@@ -152,6 +154,9 @@ class TrainingRun {
   double training_seconds() const { return training_seconds_; }
   // Of these, how long it waited for batches.
   double input_seconds() const { return input_seconds_; }
+  // And for how long its steps exchanged tensors with other workers, or waited
+  // for them, beside no computation.
+  double exchange_seconds() const { return exchange_seconds_; }
   // The stages of the training input, on this worker. They are measured during
   // one step in eight.
   StageTimes& input_stages() const { return *input_stages_; }
@@ -264,6 +269,7 @@ class TrainingRun {
   int64_t examples_ = 0;
   double training_seconds_ = 0;
   double input_seconds_ = 0;
+  double exchange_seconds_ = 0;
   int64_t measured_inputs_ = 0;
   std::string stop_reason_;
 };

@@ -36,6 +36,9 @@ class Workers {
   // "rank 1 of 4"
   std::string Name(int rank) const;
 
+  // Collective::seconds.
+  double seconds() const { return several() ? collective_->seconds() : 0; }
+
   // How many of a batch of n are this worker's (Dataset::Share).
   int64_t ShareOf(int64_t n) const;
 

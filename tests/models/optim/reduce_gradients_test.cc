@@ -82,7 +82,7 @@ TEST_CASE("each gradient gets its own mean, in buckets of the size") {
       total += value.bytes();
     }
     const size_t bucket = 1 + random() % 200;
-    ReduceGradients(pairs, bucket);
+    ReduceGradients(pairs, DType::kFloat32, bucket);
     std::vector<Output> fetches;
     for (const auto& pair : pairs) fetches.push_back(pair.gradient);
 

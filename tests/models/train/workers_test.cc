@@ -5,8 +5,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <random>
+#include <thread>
 
 #include "models/train/hooks.h"
 #include "tests/support/error_text.h"
@@ -61,6 +63,11 @@ void CheckNear(const Trained& a, const Trained& b, double tolerance) {
           doctest::Approx(values[i].second).epsilon(0.01));
   }
 }
+
+// Of a training: how long its steps took, and their input and exchanges.
+struct TrainingSeconds {
+  double all = 0, input = 0, exchange = 0;
+};
 
 // Some optimizer with some of what may come between gradient and update.
 Optimizer RandomOptimizer(std::mt19937& random) {
@@ -130,6 +137,8 @@ TEST_CASE("all workers have the same variables after every step") {
     task.options = [&](int) {
       TrainingOptions options;
       options.session.precision = precision;
+      options.gradients_between =
+          HalfTypeOf(precision).value_or(DType::kBFloat16);
       return options;
     };
     task.add_hooks = [](Trainer& trainer) {
@@ -138,6 +147,44 @@ TEST_CASE("all workers have the same variables after every step") {
     const std::vector<Trained> all = TrainWith(workers, task);
     for (const Trained& each : all) CheckEqual(each, all[0]);
     CHECK(all[0].losses.back() < all[0].losses.front());
+  }
+}
+
+// One of them reads slowly; the others say that they wait for it.
+TEST_CASE("a training says for how long it waits for other workers") {
+  for (const int workers : {1, 3}) {
+    std::vector<TrainingSeconds> seconds(static_cast<size_t>(workers));
+    Task task;
+    task.run = ToyRun(1);
+    task.spec = [](int rank) {
+      TrainerSpec spec = PlainSpec();
+      spec.input = [rank](const RunContext& run) {
+        return testing::Points(run).Map([rank](Example&) {
+          if (rank != 1) return;
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        });
+      };
+      return spec;
+    };
+    task.after_step = [&](int rank, TrainingRun& run) {
+      seconds[static_cast<size_t>(rank)] = {
+          run.training_seconds(), run.input_seconds(), run.exchange_seconds()};
+    };
+    for (const Trained& each : TrainWith(workers, task)) {
+      CHECK(each.error == "");
+    }
+    for (int rank = 0; rank < workers; ++rank) {
+      CAPTURE(rank);
+      const TrainingSeconds& mine = seconds[static_cast<size_t>(rank)];
+      CHECK(mine.all >= mine.input + mine.exchange);
+      if (workers == 1) {
+        CHECK(mine.exchange == 0);
+      } else if (rank == 1) {
+        CHECK(mine.input > 0.02);
+      } else {
+        CHECK(mine.exchange > 0.5 * seconds[1].input);
+      }
+    }
   }
 }
 
