@@ -196,7 +196,8 @@ class Commands {
                                    "Steps in all, in place of --epochs")
                        ->check(Between(1, kLargest)));
     sub->add_option("--optimizer", line_.optimizing.optimizer,
-                    "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw "
+                    "sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw, "
+                    "lars or lamb "
                     "(default: the program's)")
         ->check(Parses(
             "NAME", [](const std::string& text) { optimizers::ByName(text); }));

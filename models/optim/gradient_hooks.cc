@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "graph/ops/elementwise.h"
-#include "graph/ops/loss.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
+#include "models/optim/squared_norm.h"
 
 namespace sluice {
 namespace {
@@ -16,11 +16,6 @@ void Require(bool holds, const char* hook, double got, const char* wanted) {
   if (holds) return;
   throw Error(Code::kInvalidArgument,
               fmt::format("{}: wanted {}, got {}", hook, wanted, got));
-}
-
-// sum(x^2) as float64.
-Output SquaredNorm(const Output& x) {
-  return 2 * Cast(L2Loss(x), DType::kFloat64);
 }
 
 // min(1, max_norm / norm), float64. A norm of NaN stays visible.

@@ -96,9 +96,12 @@ Optimizer ByName(std::string_view name) {
   if (name == "adagrad") return Adagrad(0.01);
   if (name == "adam") return Adam();
   if (name == "adamw") return AdamW();
+  if (name == "lars") return Lars(1.0);
+  if (name == "lamb") return Lamb();
   throw Error(Code::kNotFound,
               fmt::format("unknown optimizer '{}': there are sgd, momentum, "
-                          "nesterov, rmsprop, adagrad, adam and adamw",
+                          "nesterov, rmsprop, adagrad, adam, adamw, lars and "
+                          "lamb",
                           name));
 }
 

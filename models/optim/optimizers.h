@@ -163,8 +163,38 @@ struct AdamWOptions {
 };
 Optimizer AdamW(LearningRate rate = 0.001, const AdamWOptions& options = {});
 
-// "sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam" or "adamw", with
-// its customary learning rate. Throws Error(kNotFound) listing them.
+// For large batches: how far a variable w moves goes by its own norm.
+
+// You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks"
+// (2017): Momentum with the gradient g' = ratio * (g + weight_decay * w) in
+// place of g, ratio = trust * |w| / (|g| + weight_decay * |w| + epsilon), or 1
+// where |w| or |g| is 0. (The rate is not part of the velocity, as in
+// Momentum.)
+struct LarsOptions {
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+  double trust = 0.001;
+  double epsilon = 1e-8;
+  bool nesterov = false;
+  NamePredicate exclude = IsBiasOrNorm;  // these have ratio 1 and no decay
+};
+Optimizer Lars(LearningRate rate, const LarsOptions& options = {});
+
+// You et al., "Large Batch Optimization for Deep Learning" (2020): Adam's
+// direction r, with its correction of the first steps, plus weight_decay * w,
+// times the rate and |w| / |r|, or 1 where either is 0.
+struct LambOptions {
+  double weight_decay = 0.01;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  NamePredicate exclude = IsBiasOrNorm;  // these are Adam's
+};
+Optimizer Lamb(LearningRate rate = 0.001, const LambOptions& options = {});
+
+// "sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw", "lars"
+// or "lamb", with its customary learning rate. Throws Error(kNotFound) listing
+// them.
 Optimizer ByName(std::string_view name);
 
 }  // namespace optimizers

@@ -159,7 +159,8 @@ TEST_CASE("of accumulated gradients those that overflow are left out") {
 }
 
 TEST_CASE("a power of two changes no bits") {
-  for (const char* name : {"sgd", "momentum", "rmsprop", "adagrad", "adamw"}) {
+  for (const char* name :
+       {"sgd", "momentum", "rmsprop", "adagrad", "adamw", "lars", "lamb"}) {
     CAPTURE(name);
     Line scaled(optimizers::ByName(name).WithLossScaling());
     Line plain(optimizers::ByName(name));

@@ -256,8 +256,8 @@ TEST_CASE("what cannot be trained is said") {
 }
 
 TEST_CASE("every optimizer of the command line brings the loss down") {
-  for (const char* name :
-       {"sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw"}) {
+  for (const char* name : {"sgd", "momentum", "nesterov", "rmsprop", "adagrad",
+                           "adam", "adamw", "lars", "lamb"}) {
     CAPTURE(name);
     Graph graph;
     const Output w =

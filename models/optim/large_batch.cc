@@ -1,0 +1,75 @@
+// Optimizers for large batches.
+#include "graph/ops/elementwise.h"
+#include "graph/ops/optimizer.h"
+#include "graph/ops/shape.h"
+#include "graph/ops/state.h"
+#include "models/optim/optimizers.h"
+#include "models/optim/squared_norm.h"
+
+namespace sluice::optimizers {
+namespace {
+
+bool Adapts(const NamePredicate& exclude, const Output& variable) {
+  return !exclude || !exclude(variable.name());
+}
+
+// above / below, or 1 where `numbers`, no negative ones, are not both positive.
+Output RatioOr1(const Output& above, const Output& below, const Output& a,
+                const Output& b) {
+  const Output both = LogicalAnd(Greater(a, 0), Greater(b, 0));
+  return Select(both, above / below, OnesLike(above));
+}
+
+}  // namespace
+
+Optimizer Lars(LearningRate rate, const LarsOptions& options) {
+  return {std::move(rate),
+          {"lars", {{"velocity"}}, [options](const Update& u) {
+             Output g = u.gradient;
+             if (Adapts(options.exclude, u.variable)) {
+               const double decay = options.weight_decay;
+               const Output of_w = Sqrt(SquaredNorm(u.variable));
+               const Output of_g = Sqrt(SquaredNorm(g));
+               const Output ratio =
+                   RatioOr1(options.trust * of_w,
+                            of_g + decay * of_w + options.epsilon, of_w, of_g);
+               g = (g + decay * u.variable) * Cast(ratio, g.dtype());
+             }
+             return ApplyMomentum(
+                 u.variable, u.slots[0], u.learning_rate, g,
+                 {.momentum = options.momentum, .nesterov = options.nesterov});
+           }}};
+}
+
+Optimizer Lamb(LearningRate rate, const LambOptions& options) {
+  return {std::move(rate),
+          {"lamb", {{"m"}, {"v"}}, [options](const Update& u) {
+             const DType dtype = u.variable.dtype();
+             const Output& g = u.gradient;
+             // 1 - beta^number, by which means of few gradients are too small.
+             const auto corrected = [&](const Output& mean, double beta) {
+               const Output number = Cast(u.number, DType::kFloat64);
+               const Output whole = 1 - Pow(OnesLike(number) * beta, number);
+               return mean / Cast(whole, dtype);
+             };
+             const auto mean = [&](const Output& slot, double beta,
+                                   const Output& value) {
+               return Assign(slot, beta * slot + (1 - beta) * value);
+             };
+             const Output m = mean(u.slots[0], options.beta1, g);
+             const Output v = mean(u.slots[1], options.beta2, Square(g));
+             Output step =
+                 corrected(m, options.beta1) /
+                 (Sqrt(corrected(v, options.beta2)) + options.epsilon);
+             Output rate_of_it = Cast(u.learning_rate, DType::kFloat64);
+             if (Adapts(options.exclude, u.variable)) {
+               step = step + options.weight_decay * u.variable;
+               const Output of_w = Sqrt(SquaredNorm(u.variable));
+               const Output of_step = Sqrt(SquaredNorm(step));
+               rate_of_it = rate_of_it * RatioOr1(of_w, of_step, of_w, of_step);
+             }
+             return AssignSub(u.variable, step * Cast(rate_of_it, dtype));
+           }}};
+}
+
+}  // namespace sluice::optimizers
