@@ -327,6 +327,19 @@ class Commands {
                     "elsewhere; tcp; shared, an error where it cannot be")
         ->check(CLI::IsMember({"auto", "tcp", "shared"}))
         ->capture_default_str();
+    sub->add_option("--batch-size-per-worker", line_.job.batch_size_per_worker,
+                    "Examples of a step in each process, in place of "
+                    "--batch-size, which is that of all together")
+        ->check(Between(1, kLargest / 4096))
+        ->excludes("--batch-size");
+    sub->add_option_function<std::string>(
+           "--scale-learning-rate",
+           [&job = line_.job](const std::string& how) {
+             job.scale_learning_rate = how == "linear";
+           },
+           "linear: the learning rate times the number of processes (default: "
+           "none)")
+        ->check(CLI::IsMember({"none", "linear"}));
     sub->add_option("--compress-gradients", given_.compress,
                     "What gradients are rounded to on their way between "
                     "processes: none, bf16, or fp16, which wants --precision "

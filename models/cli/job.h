@@ -2,6 +2,7 @@
 #ifndef SLUICE_MODELS_CLI_JOB_H_
 #define SLUICE_MODELS_CLI_JOB_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +21,10 @@ struct JobFlags {
   // dist/collective/options.h: auto, tcp, shared; auto, on, off.
   std::string transport = "auto";
   std::string overlap = "auto";
+  // Examples of a step in each process; 0: RunContext::batch_size is the job's.
+  int64_t batch_size_per_worker = 0;
+  // Whether the learning rate is times the number of processes.
+  bool scale_learning_rate = false;
 };
 
 // What a launcher (sluicerun) says of the job that this process is of.

@@ -55,6 +55,11 @@ int Run(const TrainerSpec& spec, CommandLine line) {
                 "--skip-bad is for one process: several would pass over "
                 "different examples");
   }
+  const int workers = job.workers == nullptr ? 1 : job.workers->size();
+  if (line.job.batch_size_per_worker > 0) {
+    line.run.batch_size = workers * line.job.batch_size_per_worker;
+  }
+  if (line.job.scale_learning_rate) line.optimizing.rate_scale = workers;
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
   line.run.input_threads = ThreadsForInput(line, job);

@@ -185,6 +185,8 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
                                                     "plateau-factor",
                                                     "overfit-batches",
                                                     "compress-gradients",
+                                                    "batch-size-per-worker",
+                                                    "scale-learning-rate",
                                                     kWeights,
                                                     kReset};
   return name == kDataDir || Find(spec, name) != nullptr ||

@@ -57,6 +57,10 @@ TrainerSpec WithFlags(const TrainerSpec& spec, const CommandLine& line) {
       optimizer =
           optimizer.WithLearningRate(Schedule(flags.learning_rate, run));
     }
+    if (flags.rate_scale != 1) {
+      optimizer = optimizer.WithLearningRate(
+          schedules::Scaled(optimizer.learning_rate(), flags.rate_scale));
+    }
     if (flags.plateau) {
       optimizer = optimizer.WithLearningRate(
           schedules::Plateau(optimizer.learning_rate()));

@@ -128,6 +128,12 @@ LearningRate Polynomial(double rate, int64_t steps, double final_rate,
           }};
 }
 
+LearningRate Scaled(const LearningRate& rate, double factor) {
+  return {
+      fmt::format("{} * {}", factor, rate.description()),
+      [rate, factor](const Output& step) { return rate.At64(step) * factor; }};
+}
+
 LearningRate Plateau(const LearningRate& rate) {
   return {fmt::format("plateau({})", rate.description()),
           [rate](const Output& step) {

@@ -75,6 +75,8 @@ LearningRate Cosine(double rate, int64_t steps, double final_rate = 0);
 // from there.
 LearningRate Polynomial(double rate, int64_t steps, double final_rate = 0,
                         double power = 1);
+// rate times a number.
+LearningRate Scaled(const LearningRate& rate, double factor);
 // rate times the graph's LearningRateFactor, which it makes, 1 at first.
 // Training goes on with the factor that it had reached, since that is a
 // variable; ReduceOnPlateau (models/train/plateau.h) lowers it.

@@ -123,6 +123,31 @@ TEST_CASE("processes train what one trains, and speak with one voice") {
   }
 }
 
+TEST_CASE("what is given for each process is that times their number") {
+  TemporaryFolder folder;
+  const auto train = [&](const std::string& log,
+                         const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--log-dir", folder / log,  "--steps",
+                                    "6",         "--optimizer", "momentum"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = RunJob(2, all);
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 0);
+  };
+  train("job", {"--batch-size", "12", "--learning-rate", "0.125"});
+  train("each", {"--batch-size-per-worker", "6", "--learning-rate", "0.0625",
+                 "--scale-learning-rate", "linear"});
+  train("half", {"--batch-size", "12", "--learning-rate", "0.0625"});
+  CheckSame(folder / "job", folder / "each");
+  CHECK(!Newest(folder / "half")
+             .at("fc1/weights")
+             .BitEqual(Newest(folder / "each").at("fc1/weights")));
+  const Outcome both =
+      RunJob(2, {"--batch-size", "12", "--batch-size-per-worker", "6"});
+  CHECK(both.code == 2);
+  CHECK(Contains(both.err, "--batch-size-per-worker"));
+}
+
 TEST_CASE("a job that is interrupted or killed goes on as if it had not been") {
   std::mt19937 random(1);
   TemporaryFolder folder;

@@ -66,6 +66,12 @@ TEST_CASE("the schedule string of the documentation") {
               {5000, 0.04}});
 }
 
+TEST_CASE("a schedule times a number") {
+  const LearningRate rate = schedules::Scaled(Schedule("2:0.1->0.3", 10.0), 4);
+  CheckRates(rate, {{0, 0.4}, {10, 0.8}, {20, 1.2}, {1000, 1.2}});
+  CHECK(rate.description() == "4 * 2:0.1->0.3");
+}
+
 TEST_CASE("exponential segments, fractions and spaces") {
   const LearningRate rate = Schedule(" 0.5 : 1 => 0.01 , 1:0.5->0 ", 100.0);
   CheckRates(rate, {{0, 1},
