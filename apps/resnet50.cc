@@ -90,7 +90,8 @@ Output Loss(const Output& logits, const Features& in, const RunContext& run) {
 // are.
 Output Logits(Scope& scope, const Features& in, const RunContext& run) {
   const ResNetOptions options = {.classes = Classes(run),
-                                 .training = run.training()};
+                                 .training = run.training(),
+                                 .synchronized = run.sync_batch_norm};
   const std::string& model = run.flag("model");
   if (!TenCrop(run)) return ResNet(scope, model, in["image"], options);
   const Output crops = in["crops"];

@@ -29,6 +29,9 @@ struct RunContext {
   // on which it is.
   int64_t rank = 0;
   int64_t size = 1;
+  // Whether batch normalisation is to be by the batches of all of them
+  // (layers::BatchNormOptions::synchronized): asked for, and there are several.
+  bool sync_batch_norm = false;
 
   // Batches in a pass over the training data, which may be a fraction; 0 until
   // the input function has been called for training. Where it is not known how

@@ -340,6 +340,10 @@ class Commands {
            "linear: the learning rate times the number of processes (default: "
            "none)")
         ->check(CLI::IsMember({"none", "linear"}));
+    sub->add_flag("--sync-batch-norm", line_.job.sync_batch_norm,
+                  "Batch normalisation by the batches of all processes "
+                  "together, in models that look at it (resnet50 does): for "
+                  "small batches in each");
     sub->add_option("--compress-gradients", given_.compress,
                     "What gradients are rounded to on their way between "
                     "processes: none, bf16, or fp16, which wants --precision "

@@ -25,6 +25,7 @@ struct JobFlags {
   int64_t batch_size_per_worker = 0;
   // Whether the learning rate is times the number of processes.
   bool scale_learning_rate = false;
+  bool sync_batch_norm = false;  // RunContext
 };
 
 // What a launcher (sluicerun) says of the job that this process is of.

@@ -59,6 +59,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   if (line.job.batch_size_per_worker > 0) {
     line.run.batch_size = workers * line.job.batch_size_per_worker;
   }
+  line.run.sync_batch_norm = line.job.sync_batch_norm && workers > 1;
   if (line.job.scale_learning_rate) line.optimizing.rate_scale = workers;
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);

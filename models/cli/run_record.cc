@@ -187,6 +187,7 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
                                                     "compress-gradients",
                                                     "batch-size-per-worker",
                                                     "scale-learning-rate",
+                                                    "sync-batch-norm",
                                                     kWeights,
                                                     kReset};
   return name == kDataDir || Find(spec, name) != nullptr ||

@@ -4,12 +4,14 @@
 
 #include "graph/ops/conv.h"
 #include "graph/ops/dropout.h"
+#include "graph/ops/elementwise.h"
 #include "graph/ops/index.h"
 #include "graph/ops/matmul.h"
 #include "graph/ops/norm.h"
 #include "graph/ops/pool.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
+#include "models/nn/group_moments.h"
 
 namespace sluice::layers {
 namespace {
@@ -162,11 +164,27 @@ Output BatchNorm(const Scope& scope, Operand x,
         options.activation,
         BatchNormInference(x, scale, offset, mean, variance, options.epsilon));
   }
+  const auto update = [&](const Output& running, const Output& value) {
+    layer.graph().AddUpdate(Assign(running, value));
+  };
+  if (options.synchronized) {
+    const GroupMoments group = GroupMomentsOf(x.output());
+    const Output unbiased =
+        group.variance * group.rows / Maximum(group.rows - 1, 1);
+    const auto moved = [&](const Output& running, const Output& batch) {
+      return options.momentum * running + (1 - options.momentum) * batch;
+    };
+    update(mean, moved(mean, group.mean));
+    update(variance, moved(variance, unbiased));
+    return Activate(options.activation,
+                    BatchNormInference(x, scale, offset, group.mean,
+                                       group.variance, options.epsilon));
+  }
   const BatchNormOutputs normalized = sluice::BatchNorm(
       x, scale, offset, mean, variance,
       {.epsilon = options.epsilon, .momentum = options.momentum});
-  layer.graph().AddUpdate(Assign(mean, normalized.new_running_mean));
-  layer.graph().AddUpdate(Assign(variance, normalized.new_running_variance));
+  update(mean, normalized.new_running_mean);
+  update(variance, normalized.new_running_variance);
   return Activate(options.activation, normalized.y);
 }
 

@@ -79,6 +79,10 @@ struct BatchNormOptions {
   double momentum = 0.9;  // of the running statistics
   double epsilon = 1e-5;
   Activation activation = nullptr;
+  // In training, by the batches of all workers together
+  // (SessionOptions::collective) rather than each by its own: the same as of
+  // one worker with all of it, for four exchanges a layer and a step.
+  bool synchronized = false;
 };
 // Over all dimensions but the last. Variables over it: scale, offset and, not
 // trainable, running_mean and running_variance.

@@ -94,8 +94,10 @@ class Builder {
 
   Output Norm(const Scope& scope, const Output& x,
               const layers::Activation& activation = nullptr) const {
-    return layers::BatchNorm(
-        scope, x, {.training = options_.training, .activation = activation});
+    return layers::BatchNorm(scope, x,
+                             {.training = options_.training,
+                              .activation = activation,
+                              .synchronized = options_.synchronized});
   }
 
   Output Stem(const Scope& scope, const Output& x) const {

@@ -29,7 +29,9 @@ namespace SLUICE_PUBLIC sluice {
 
 struct ResNetOptions {
   int64_t classes = 1000;
-  bool training = false;  // of batch normalisation
+  // Of batch normalisation: layers::BatchNormOptions.
+  bool training = false;
+  bool synchronized = false;
 };
 
 // The logits, [n, classes], of images [n, height, width, channels]. Throws

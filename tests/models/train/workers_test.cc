@@ -127,6 +127,57 @@ TEST_CASE("any number of workers trains what one does") {
   }
 }
 
+// Batch normalisation by the whole batch, also where some workers have nothing
+// of it.
+TEST_CASE("synchronised batch normalisation is that of one worker") {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 8; ++trial) {
+    const int workers = 2 + static_cast<int>(random() % 3);
+    Task task;
+    task.run = ToyRun(2);
+    task.run.batch_size = 5 + static_cast<int64_t>(random() % 30);
+    const bool ends = random() % 2 == 0;
+    const auto spec = [&](bool synchronized) {
+      return [=](int) {
+        TrainerSpec toy = ToySpec();
+        toy.model = [synchronized](Scope& scope, const Features& in,
+                                   const RunContext& run) {
+          Output x = layers::Dense(scope / "fc1", in["x"], {.units = 16});
+          x = layers::BatchNorm(scope / "norm", x,
+                                {.training = run.training(),
+                                 .activation = Tanh,
+                                 .synchronized = synchronized});
+          const Output logits =
+              layers::Dense(scope / "logits", x, {.units = 3});
+          return ModelSpec{
+              .loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+              .metrics = {{"accuracy", Accuracy(logits, in["label"])}}};
+        };
+        if (ends) {
+          toy.input = [](const RunContext& run) {
+            RunContext once = run;
+            once.mode = Mode::kEval;
+            return testing::Points(once);
+          };
+        }
+        return toy;
+      };
+    };
+    CAPTURE(trial);
+    CAPTURE(workers);
+    CAPTURE(task.run.batch_size);
+    // The layer's own op, and what it is made of, by one worker; and by
+    // several.
+    task.spec = spec(false);
+    const Trained one = TrainWith(1, task)[0];
+    task.spec = spec(true);
+    CheckNear(TrainWith(1, task)[0], one, 2e-4);
+    const std::vector<Trained> all = TrainWith(workers, task);
+    CheckNear(all[0], one, 2e-4);
+    for (const Trained& each : all) CheckEqual(each, all[0]);
+  }
+}
+
 // Dropout, statistics and half precision.
 TEST_CASE("all workers have the same variables after every step") {
   std::mt19937 random(2);
