@@ -1,9 +1,6 @@
 #include "engine/runtime/trace.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -106,52 +103,6 @@ std::string ChromeTrace::ToJson() const {
         Json::object());
   }
   return Json{{"traceEvents", std::move(out)}}.dump();
-}
-
-Status FiniteCheck::AfterInstruction(const Plan& plan, uint32_t instruction,
-                                     int64_t, int64_t, void* const* outputs) {
-  const Plan::Label& label = plan.labels[instruction];
-  for (size_t i = 0; i < label.outputs.size(); ++i) {
-    const TensorType& type = label.outputs[i];
-    if (AllFinite(type.dtype, outputs[i], type.shape.elements())) continue;
-    MutexLock lock(mutex_);
-    if (node_.empty()) {
-      node_ = label.node;
-      op_ = label.op;
-    }
-    if (!ends_step_) return {};
-    return OutOfRange(
-        fmt::format("{} '{}': output {} {} holds a NaN or an infinity",
-                    label.op, label.node, i, type.ToString()));
-  }
-  return {};
-}
-
-std::string FiniteCheck::node() const {
-  MutexLock lock(mutex_);
-  return node_;
-}
-
-void FiniteCheck::Forget() {
-  MutexLock lock(mutex_);
-  node_.clear();
-  op_.clear();
-}
-
-std::string FiniteCheck::op() const {
-  MutexLock lock(mutex_);
-  return op_;
-}
-
-bool AllFinite(DType dtype, const void* data, int64_t n) {
-  if (!IsFloating(dtype)) return true;
-  return DispatchFloating(dtype, [&]<typename T>(TypeTag<T>) {
-    const T* values = static_cast<const T*>(data);
-    for (int64_t i = 0; i < n; ++i) {
-      if (!std::isfinite(static_cast<ComputeType<T>>(values[i]))) return false;
-    }
-    return true;
-  });
 }
 
 }  // namespace sluice

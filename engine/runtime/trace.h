@@ -71,28 +71,6 @@ class ChromeTrace final : public Observer {
   std::vector<Span> spans_ GUARDED_BY(mutex_);
 };
 
-// Ends the step at the first output with a NaN or an infinity; then node() is
-// its name. Or only notes it: where other workers wait for this step.
-class FiniteCheck final : public Observer {
- public:
-  explicit FiniteCheck(bool ends_step = true) : ends_step_(ends_step) {}
-  Status AfterInstruction(const Plan& plan, uint32_t instruction,
-                          int64_t begin_ns, int64_t end_ns,
-                          void* const* outputs) override;
-  std::string node() const;
-  std::string op() const;  // of that node
-  // Looks for the first one anew.
-  void Forget();
-
- private:
-  const bool ends_step_;
-  mutable Mutex mutex_;
-  std::string node_ GUARDED_BY(mutex_), op_ GUARDED_BY(mutex_);
-};
-
-// Whether all elements of a floating-point array are finite; true for others.
-bool AllFinite(DType dtype, const void* data, int64_t n);
-
 }  // namespace sluice
 
 #endif  // SLUICE_ENGINE_RUNTIME_TRACE_H_

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/session/session_state.h"
 
@@ -186,11 +187,11 @@ void Session::Cancel() {
   impl_->lanes.Stop(Cancelled("the step was cancelled"));
 }
 
-void Session::SetObserver(Observer* observer) {
+Observer* Session::SetObserver(Observer* observer) {
   // The one before may go when this returns.
   const Lanes::AllTurns alone(impl_->lanes);
   MutexLock lock(impl_->mutex);
-  impl_->observer = observer;
+  return std::exchange(impl_->observer, observer);
 }
 
 const SessionOptions& Session::options() const {

@@ -213,12 +213,13 @@ class Session {
   void Cancel();
 
   // Told of every kernel run from now on; null: none. Not owned. A step with an
-  // observer is slower.
-  void SetObserver(Observer* observer);
+  // observer is slower. Returns the one before.
+  Observer* SetObserver(Observer* observer);
 
   // The first node, in schedule order, whose output holds a NaN or an infinity
-  // when the step is run with these feeds; variables are left unchanged.
-  // Empty when all are finite. An error where others may change the variables.
+  // when the step is run with these feeds; variables and the step's number are
+  // left unchanged. Empty when all are finite. An error where others may change
+  // the variables, and if the step fails for another reason.
   std::string FindNonFinite(const std::vector<Feed>& feeds,
                             const std::vector<Output>& fetches);
 

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/json_object.h"
+#include "engine/runtime/finite_check.h"
+#include "graph/session/find_non_finite.h"
 #include "io/files/file.h"
 #include "models/optim/loss_scale.h"
 
@@ -166,14 +168,20 @@ void NanStop::Check(TrainingRun& run) {
   // The step changed nothing; with a smaller scale the next may be finite.
   if (run.loss_scale().value_or(0) > kLeastLossScale) return;
   run.MarkDiverged();
-  const auto bad = FirstBad(run);
+  std::string cause = "running the steps again gave finite values";
+  try {
+    if (const auto bad = FirstBad(run)) {
+      cause = "the first value that is not finite came from " + *bad;
+    }
+  } catch (const Error& error) {
+    if (run.workers().several()) throw;  // the others have it from this one
+    cause = fmt::format("running the steps again failed: {}", error.what());
+  }
   throw Error(
       Code::kOutOfRange,
       fmt::format("step {}: the loss is {}; {}. Lower the learning rate, clip "
                   "the gradients or check the input",
-                  bad_loss->step, bad_loss->value,
-                  bad ? "the first value that is not finite came from " + *bad
-                      : "running the steps again gave finite values"));
+                  bad_loss->step, bad_loss->value, cause));
 }
 
 std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
@@ -183,8 +191,7 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   TakeFromFirst(run.workers(), &snapshot);
   run.Restore(snapshot, "snapshot");
   for (const NamedTensor& variable : snapshot.tensors) {
-    const Tensor& value = variable.tensor;
-    if (!AllFinite(value.dtype(), value.raw(), value.elements())) {
+    if (!AllFinite(variable.tensor)) {
       return fmt::format("'{}' in step {}", variable.name, run.step());
     }
   }
@@ -192,8 +199,7 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   const Workers& workers = run.workers();
   FiniteCheck check(/*ends_step=*/!workers.several());
   int64_t bad_step = 0;
-  run.session().SetObserver(&check);
-  try {
+  const bool ended = EndedBy(check, run.session(), [&] {
     // Between epochs there is none to look at.
     while (run.step() < failed &&
            (run.Step(/*measure=*/false) || run.between_epochs())) {
@@ -205,12 +211,8 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
         bad_step = run.step();
       }
     }
-  } catch (const Error&) {
-    run.session().SetObserver(nullptr);
-    if (workers.several()) throw;
-    bad_step = check.node().empty() ? 0 : run.step() + 1;
-  }
-  run.session().SetObserver(nullptr);
+  });
+  if (ended) bad_step = run.step() + 1;
   return FirstOf(workers, bad_step, check.op() == kAllReduce, check.node());
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/caught.h"
+#include "engine/runtime/finite_check.h"
 #include "models/train/hooks.h"
 
 namespace sluice {
@@ -47,8 +48,7 @@ void CheckpointWriter::Write(const Checkpoint& checkpoint,
   try {
     written_.not_finite.clear();
     for (const auto& [name, tensor] : checkpoint.tensors) {
-      if (finite.contains(name) &&
-          !AllFinite(tensor.dtype(), tensor.raw(), tensor.elements())) {
+      if (finite.contains(name) && !AllFinite(tensor)) {
         written_.not_finite = name;
         return;
       }

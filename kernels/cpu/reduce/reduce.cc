@@ -13,7 +13,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/convert.h"
-#include "engine/runtime/trace.h"
+#include "engine/runtime/finite_check.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/reduce/reducers.h"

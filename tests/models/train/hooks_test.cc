@@ -22,9 +22,11 @@ namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
+using testing::Points;
 using testing::TemporaryFolder;
 using testing::ToyRun;
 using testing::ToySpec;
+using testing::TrappedSpec;
 
 struct Record {
   int begins = 0, ends = 0;
@@ -86,6 +88,26 @@ TEST_CASE("no better for some evaluations stops early") {
   const TrainingResult result = trainer.Train();
   CHECK(result.steps == 40);
   CHECK(Contains(result.stop_reason, "no better for 3 evaluations"));
+}
+
+TEST_CASE("the step that diverged is named, and whether running again failed") {
+  TrainerSpec spec = TrappedSpec();
+  CHECK(Contains(ErrorOf([&] { Trainer(spec, ToyRun(3), {}).Train(); }),
+                 "came from 'trap/log' in step 14"));
+  // Reads its input once: of the second reading it fails.
+  int batches = 0;
+  spec.input = [&](const RunContext& run) {
+    if (!run.training()) return Points(run);
+    return Points(run).Map([&](Example&) {
+      if (++batches == 20) throw Error(Code::kDataLoss, "the disk is gone");
+    });
+  };
+  const std::string error =
+      ErrorOf([&] { Trainer(spec, ToyRun(3), {}).Train(); });
+  CHECK(Contains(error, "step 14: the loss is"));
+  CHECK(Contains(error, "running the steps again failed"));
+  CHECK(Contains(error, "the disk is gone"));
+  CHECK(batches == 20);
 }
 
 TEST_CASE("what is no number is neither better nor the best for ever") {

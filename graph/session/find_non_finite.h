@@ -1,0 +1,20 @@
+// Steps run under a look for what is not finite.
+#ifndef SLUICE_GRAPH_SESSION_FIND_NON_FINITE_H_
+#define SLUICE_GRAPH_SESSION_FIND_NON_FINITE_H_
+
+#include <functional>
+
+#include "engine/runtime/finite_check.h"
+#include "graph/session/session.h"
+
+namespace sluice {
+
+// Calls `steps`, which runs steps of the session, with `check` in the place of
+// its observer. Whether the check ended them; all else that `steps` throws goes
+// to the caller.
+bool EndedBy(FiniteCheck& check, Session& session,
+             const std::function<void()>& steps);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_SESSION_FIND_NON_FINITE_H_
