@@ -71,11 +71,14 @@ SLUICE_OPTIMIZER_FN Update<T> UpdateOf(const OptimizerParams& params,
 }
 
 // Each rule changes parameter p, of gradient g, and its slots, which come in
-// the order of the op's inputs; those it has not are not read.
+// the order of the op's inputs; those it has not are not read. kName is the op
+// for one variable; that for a list has "List" behind it. kCountsSteps: the
+// step's number follows the learning rate.
 
 struct Sgd {
   static constexpr const char* kName = "ApplySgd";
   static constexpr int kSlots = 0;
+  static constexpr bool kCountsSteps = false;
   template <typename T>
   SLUICE_OPTIMIZER_FN void operator()(const Update<T>& u, T g, T& p, T&,
                                       T&) const {
@@ -86,6 +89,7 @@ struct Sgd {
 struct Momentum {
   static constexpr const char* kName = "ApplyMomentum";
   static constexpr int kSlots = 1;
+  static constexpr bool kCountsSteps = false;
   template <typename T>
   SLUICE_OPTIMIZER_FN void operator()(const Update<T>& u, T g, T& p,
                                       T& velocity, T&) const {
@@ -99,6 +103,7 @@ struct RmsPropOf {
   static constexpr const char* kName =
       kMomentum ? "ApplyRmsPropMomentum" : "ApplyRmsProp";
   static constexpr int kSlots = kMomentum ? 2 : 1;
+  static constexpr bool kCountsSteps = false;
   template <typename T>
   SLUICE_OPTIMIZER_FN void operator()(const Update<T>& u, T g, T& p,
                                       T& mean_square, T& velocity) const {
@@ -114,6 +119,7 @@ using RmsPropMomentum = RmsPropOf<true>;
 struct Adagrad {
   static constexpr const char* kName = "ApplyAdagrad";
   static constexpr int kSlots = 1;
+  static constexpr bool kCountsSteps = false;
   template <typename T>
   SLUICE_OPTIMIZER_FN void operator()(const Update<T>& u, T g, T& p,
                                       T& accumulator, T&) const {
@@ -122,10 +128,11 @@ struct Adagrad {
   }
 };
 
-// ApplyAdamW too: weight_decay is 0 in ApplyAdam.
+// weight_decay is 0 here, an attribute of ApplyAdamW alone.
 struct Adam {
   static constexpr const char* kName = "ApplyAdam";
   static constexpr int kSlots = 2;
+  static constexpr bool kCountsSteps = true;
   template <typename T>
   SLUICE_OPTIMIZER_FN void operator()(const Update<T>& u, T g, T& p, T& m,
                                       T& v) const {
@@ -135,6 +142,12 @@ struct Adam {
                          (scalar::Sqrt()(v) / u.correction_root + u.epsilon);
   }
 };
+struct AdamW : Adam {
+  static constexpr const char* kName = "ApplyAdamW";
+};
+
+using Rules = scalar::OpList<Sgd, Momentum, RmsProp, RmsPropMomentum, Adagrad,
+                             Adam, AdamW>;
 
 }  // namespace optimizer
 }  // namespace sluice

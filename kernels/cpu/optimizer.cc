@@ -52,46 +52,48 @@ simd::OptimizerStep StepOf(const Update<float>& u) {
 struct Rule {
   const char* op;
   int slots;
-  bool counts_steps;  // the step's number follows the learning rate
+  bool counts_steps;
   Loop<float> f32;
   Loop<double> f64;
   Loop<float> simd;
 };
 
+// With the vector table's loop for the rule R.
+template <typename R>
+constexpr Rule RuleOf(Loop<float> simd) {
+  return {R::kName,       R::kSlots,       R::kCountsSteps,
+          Each<R, float>, Each<R, double>, simd};
+}
+
+void SimdAdam(const Update<float>& u, const float* g, float* p, float* m,
+              float* v, int64_t n) {
+  Simd().adam(StepOf(u), g, m, v, p, n);
+}
+
 constexpr Rule kRules[] = {
-    {"ApplySgd", 0, false, Each<optimizer::Sgd, float>,
-     Each<optimizer::Sgd, double>,
-     [](const Update<float>& u, const float* g, float* p, float*, float*,
-        int64_t n) { Simd().sgd(StepOf(u), g, p, n); }},
-    {"ApplyMomentum", 1, false, Each<optimizer::Momentum, float>,
-     Each<optimizer::Momentum, double>,
-     [](const Update<float>& u, const float* g, float* p, float* velocity,
-        float*, int64_t n) { Simd().momentum(StepOf(u), g, velocity, p, n); }},
-    {"ApplyRmsProp", 1, false, Each<optimizer::RmsProp, float>,
-     Each<optimizer::RmsProp, double>,
-     [](const Update<float>& u, const float* g, float* p, float* mean_square,
-        float*, int64_t n) {
-       Simd().rmsprop(StepOf(u), g, mean_square, nullptr, p, n);
-     }},
-    {"ApplyRmsPropMomentum", 2, false, Each<optimizer::RmsPropMomentum, float>,
-     Each<optimizer::RmsPropMomentum, double>,
-     [](const Update<float>& u, const float* g, float* p, float* mean_square,
-        float* velocity, int64_t n) {
-       Simd().rmsprop(StepOf(u), g, mean_square, velocity, p, n);
-     }},
-    {"ApplyAdagrad", 1, false, Each<optimizer::Adagrad, float>,
-     Each<optimizer::Adagrad, double>,
-     [](const Update<float>& u, const float* g, float* p, float* accumulator,
-        float*,
-        int64_t n) { Simd().adagrad(StepOf(u), g, accumulator, p, n); }},
-    {"ApplyAdam", 2, true, Each<optimizer::Adam, float>,
-     Each<optimizer::Adam, double>,
-     [](const Update<float>& u, const float* g, float* p, float* m, float* v,
-        int64_t n) { Simd().adam(StepOf(u), g, m, v, p, n); }},
-    {"ApplyAdamW", 2, true, Each<optimizer::Adam, float>,
-     Each<optimizer::Adam, double>,
-     [](const Update<float>& u, const float* g, float* p, float* m, float* v,
-        int64_t n) { Simd().adam(StepOf(u), g, m, v, p, n); }},
+    RuleOf<optimizer::Sgd>([](const Update<float>& u, const float* g, float* p,
+                              float*, float*,
+                              int64_t n) { Simd().sgd(StepOf(u), g, p, n); }),
+    RuleOf<optimizer::Momentum>(
+        [](const Update<float>& u, const float* g, float* p, float* velocity,
+           float*,
+           int64_t n) { Simd().momentum(StepOf(u), g, velocity, p, n); }),
+    RuleOf<optimizer::RmsProp>([](const Update<float>& u, const float* g,
+                                  float* p, float* mean_square, float*,
+                                  int64_t n) {
+      Simd().rmsprop(StepOf(u), g, mean_square, nullptr, p, n);
+    }),
+    RuleOf<optimizer::RmsPropMomentum>(
+        [](const Update<float>& u, const float* g, float* p, float* mean_square,
+           float* velocity, int64_t n) {
+          Simd().rmsprop(StepOf(u), g, mean_square, velocity, p, n);
+        }),
+    RuleOf<optimizer::Adagrad>(
+        [](const Update<float>& u, const float* g, float* p, float* accumulator,
+           float*,
+           int64_t n) { Simd().adagrad(StepOf(u), g, accumulator, p, n); }),
+    RuleOf<optimizer::Adam>(SimdAdam),
+    RuleOf<optimizer::AdamW>(SimdAdam),
 };
 
 // A gradient that is half, scaled or decayed first goes through a buffer that

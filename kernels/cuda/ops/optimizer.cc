@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/semantics/optimizer_operands.h"
@@ -18,8 +19,9 @@ namespace {
 // captured step, whose operands stay where they are, holds no copy.
 class OptimizerStep final : public Kernel {
  public:
-  static Result<KernelPtr> Make(const KernelSpec& spec) {
-    std::unique_ptr<OptimizerStep> step(new OptimizerStep(spec));
+  static Result<KernelPtr> Make(const KernelSpec& spec,
+                                const OptimizerRule& rule) {
+    std::unique_ptr<OptimizerStep> step(new OptimizerStep(spec, rule));
     SLUICE_ASSIGN_OR_RETURN(step->pinned_, AllocatePinned(step->table_bytes()));
     SLUICE_ASSIGN_OR_RETURN(step->device_,
                             AllocateOnDevice(step->table_bytes()));
@@ -43,10 +45,10 @@ class OptimizerStep final : public Kernel {
   }
 
  private:
-  explicit OptimizerStep(const KernelSpec& spec)
-      : at_(spec, OptimizerSlots(spec.op), spec.attrs.Has("beta1")),
+  OptimizerStep(const KernelSpec& spec, const OptimizerRule& rule)
+      : at_(spec, rule.slots, rule.counts_steps),
         params_(OptimizerParamsOf(spec.attrs)),
-        launch_(FindOptimizer(spec.op, spec.inputs[0].dtype)),
+        launch_(rule.launcher(spec.inputs[0].dtype)),
         tensors_(at_.variables) {
     for (int i = 0; i < at_.variables; ++i) {
       tensors_[i].elements = spec.inputs[i].shape.elements();
@@ -100,11 +102,12 @@ class OptimizerStep final : public Kernel {
 }  // namespace
 
 void RegisterOptimizerKernels(KernelTable& table) {
-  for (const std::string op :
-       {"ApplySgd", "ApplyMomentum", "ApplyRmsProp", "ApplyRmsPropMomentum",
-        "ApplyAdagrad", "ApplyAdam", "ApplyAdamW"}) {
-    RegisterOwn(table, op, kFloatDouble, OptimizerStep::Make);
-    RegisterOwn(table, op + "List", kFloatDouble, OptimizerStep::Make);
+  for (const OptimizerRule& rule : OptimizerRules()) {
+    const auto make = [&rule](const KernelSpec& spec) {
+      return OptimizerStep::Make(spec, rule);
+    };
+    RegisterOwn(table, rule.op, kFloatDouble, make);
+    RegisterOwn(table, rule.op + std::string("List"), kFloatDouble, make);
   }
 }
 

@@ -111,25 +111,12 @@ Status LaunchOptimizer(const OptimizerList& list, const OptimizerParams& params,
                 stream, OptimizerKernel<Rule, T>, list, params);
 }
 
-using Rules = scalar::OpList<optimizer::Sgd, optimizer::Momentum,
-                             optimizer::RmsProp, optimizer::RmsPropMomentum,
-                             optimizer::Adagrad, optimizer::Adam>;
-
-// Under which name the rules have what an op does.
-std::string_view RuleOf(std::string_view op) {
-  if (op.ends_with("List")) op.remove_suffix(4);
-  return op == "ApplyAdamW" ? "ApplyAdam" : op;
-}
-
-template <typename T, typename... Rs>
-OptimizerLauncher Among(std::string_view rule, scalar::OpList<Rs...>) {
-  OptimizerLauncher found = nullptr;
-  ((found = rule == Rs::kName ? LaunchOptimizer<Rs, T> : found), ...);
-  return found;
-}
 template <typename... Rs>
-int SlotsAmong(std::string_view rule, scalar::OpList<Rs...>) {
-  return ((rule == Rs::kName ? Rs::kSlots : 0) + ...);
+std::span<const OptimizerRule> RulesOf(scalar::OpList<Rs...>) {
+  static constexpr OptimizerRule kRules[] = {
+      {Rs::kName, Rs::kSlots, Rs::kCountsSteps, LaunchOptimizer<Rs, float>,
+       LaunchOptimizer<Rs, double>}...};
+  return kRules;
 }
 
 }  // namespace
@@ -143,19 +130,8 @@ int64_t PlanOptimizer(std::span<OptimizerTensor> tensors) {
   return chunks;
 }
 
-OptimizerLauncher FindOptimizer(std::string_view op, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return Among<float>(RuleOf(op), Rules());
-    case DType::kFloat64:
-      return Among<double>(RuleOf(op), Rules());
-    default:
-      return nullptr;
-  }
-}
-
-int OptimizerSlots(std::string_view op) {
-  return SlotsAmong(RuleOf(op), Rules());
+std::span<const OptimizerRule> OptimizerRules() {
+  return RulesOf(optimizer::Rules());
 }
 
 }  // namespace sluice::cuda

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "engine/dtype.h"
 #include "engine/semantics/optimizer.h"
@@ -37,7 +36,7 @@ struct OptimizerList {
   int64_t chunks = 0;
   // Device scalars.
   const float* learning_rate = nullptr;
-  const int64_t* step = nullptr;  // of ApplyAdam and ApplyAdamW: 1 at first
+  const int64_t* step = nullptr;  // where the rule counts them: 1 at first
   const bool* apply = nullptr;    // false leaves all as it is; or null
   // What gradients are multiplied by, before their decay; or null.
   const float* gradient_scale = nullptr;
@@ -46,11 +45,22 @@ struct OptimizerList {
 using OptimizerLauncher = Status (*)(const OptimizerList& list,
                                      const OptimizerParams& params,
                                      cudaStream_t stream);
-// Of the graph's op for one variable, "ApplyMomentum", or for a list,
-// "ApplyMomentumList". Null if there is none, or for another dtype.
-OptimizerLauncher FindOptimizer(std::string_view op, DType dtype);
-// How many slots each of its variables has.
-int OptimizerSlots(std::string_view op);
+// What serves an op for one variable, and that for a list.
+struct OptimizerRule {
+  const char* op;     // of one variable
+  int slots;          // of each variable
+  bool counts_steps;  // OptimizerList::step is read
+  OptimizerLauncher f32, f64;
+
+  // Of the variables' dtype; null if there is none.
+  OptimizerLauncher launcher(DType dtype) const {
+    return dtype == DType::kFloat32   ? f32
+           : dtype == DType::kFloat64 ? f64
+                                      : nullptr;
+  }
+};
+// Of all the rules.
+std::span<const OptimizerRule> OptimizerRules();
 
 }  // namespace sluice::cuda
 

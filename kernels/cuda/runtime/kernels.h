@@ -45,7 +45,7 @@ void RegisterCudnnConvKernels(KernelTable& table);
 
 // Adds a kernel of ours for `op`, of these dtypes of its input 0 (or output 0).
 inline void RegisterOwn(KernelTable& table, std::string op, DTypeSet dtypes,
-                        Result<KernelPtr> (*make)(const KernelSpec&),
+                        decltype(KernelDef::make) make,
                         bool (*supports)(const KernelSpec&) = nullptr) {
   table.Register({.op = std::move(op),
                   .device = DeviceType::kCuda,
