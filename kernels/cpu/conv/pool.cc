@@ -295,14 +295,16 @@ void AvgPoolGrad(const PoolGeometry& g, const T* dy, T* dx) {
 
 // --- Kernels -----------------------------------------------------------------
 
-// run(TypeTag, geometry, context); x's shape is that of input 0, or of output 0
-// for the gradient that is given a shape.
+// What has the shape of the images: input 0, or output 0 where an op is given
+// no x, but its shape.
+using ImagesOf = const std::vector<TensorType> KernelSpec::*;
+
+// run(TypeTag, geometry, context).
 template <typename Run>
-auto Maker(Run run) {
-  return [run](const KernelSpec& spec) -> Result<KernelPtr> {
-    const Shape& x =
-        (spec.op == "AvgPoolGrad" ? spec.outputs : spec.inputs)[0].shape;
-    SLUICE_ASSIGN_OR_RETURN(const PoolGeometry g, GeometryOf(spec, x));
+auto Maker(Run run, ImagesOf images) {
+  return [run, images](const KernelSpec& spec) -> Result<KernelPtr> {
+    SLUICE_ASSIGN_OR_RETURN(const PoolGeometry g,
+                            GeometryOf(spec, (spec.*images)[0].shape));
     return DispatchFloating(
         spec.inputs[0].dtype, [&]<typename T>(TypeTag<T> tag) {
           return Result<KernelPtr>(
@@ -314,8 +316,9 @@ auto Maker(Run run) {
 }  // namespace
 
 void RegisterPoolKernels(KernelTable& table) {
-  auto add = [&](const char* op, auto run) {
-    table.Register({.op = op, .dtypes = kFloating, .make = Maker(run)});
+  auto add = [&](const char* op, auto run,
+                 ImagesOf images = &KernelSpec::inputs) {
+    table.Register({.op = op, .dtypes = kFloating, .make = Maker(run, images)});
   };
   add("MaxPool", []<typename T>(TypeTag<T>, const PoolGeometry& g,
                                 const KernelContext& c) {
@@ -353,10 +356,13 @@ void RegisterPoolKernels(KernelTable& table) {
                                 const KernelContext& c) {
     AvgPool(g, c.input<T>(0), c.output<T>(0));
   });
-  add("AvgPoolGrad", []<typename T>(TypeTag<T>, const PoolGeometry& g,
-                                    const KernelContext& c) {
-    AvgPoolGrad(g, c.input<T>(0), c.output<T>(0));
-  });
+  add(
+      "AvgPoolGrad",
+      []<typename T>(TypeTag<T>, const PoolGeometry& g,
+                     const KernelContext& c) {
+        AvgPoolGrad(g, c.input<T>(0), c.output<T>(0));
+      },
+      &KernelSpec::outputs);
 }
 
 }  // namespace sluice::cpu

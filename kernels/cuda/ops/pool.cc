@@ -6,9 +6,7 @@
 namespace sluice::cuda {
 namespace {
 
-Result<KernelPtr> MakePool(const KernelSpec& spec) {
-  const bool given_shape = spec.op == "AvgPoolGrad";
-  const Shape& x = (given_shape ? spec.outputs : spec.inputs)[0].shape;
+Result<KernelPtr> MakePool(const KernelSpec& spec, const Shape& x) {
   const std::vector<int64_t>& window = spec.attrs.Ints("window");
   SLUICE_ASSIGN_OR_RETURN(const Window2D w,
                           WindowOf(spec.attrs, x, window[0], window[1]));
@@ -25,14 +23,16 @@ Result<KernelPtr> MakePool(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterPoolKernels(KernelTable& table) {
-  for (const char* op : {"MaxPool", "MaxPoolGrad", "MaxPoolGradGrad", "AvgPool",
-                         "AvgPoolGrad"}) {
-    table.Register({.op = op,
-                    .device = DeviceType::kCuda,
-                    .provider = "own",
-                    .dtypes = kFloating,
-                    .make = MakePool});
+  for (const char* op :
+       {"MaxPool", "MaxPoolGrad", "MaxPoolGradGrad", "AvgPool"}) {
+    RegisterOwn(table, op, kFloating, [](const KernelSpec& spec) {
+      return MakePool(spec, spec.inputs[0].shape);
+    });
   }
+  // Is given no x, but its shape.
+  RegisterOwn(table, "AvgPoolGrad", kFloating, [](const KernelSpec& spec) {
+    return MakePool(spec, spec.outputs[0].shape);
+  });
 }
 
 }  // namespace sluice::cuda

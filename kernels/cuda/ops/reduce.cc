@@ -55,8 +55,8 @@ Result<KernelPtr> MakeArg(const KernelSpec& spec) {
 // --- AllFinite ---------------------------------------------------------------
 
 // Of AllFinite, and of AllFiniteScaled, whose first operand is the scale.
-Result<KernelPtr> MakeAllFinite(const KernelSpec& spec) {
-  const int first = spec.op == "AllFiniteScaled" ? 1 : 0;
+// `first`: of the arrays.
+Result<KernelPtr> MakeAllFinite(const KernelSpec& spec, int first) {
   return KernelOf([lists = ListsOf(std::span(spec.inputs).subspan(first)),
                    first](const KernelContext& c) mutable -> Status {
     bool* y = c.output<bool>(0);
@@ -91,8 +91,10 @@ void RegisterReduceKernels(KernelTable& table) {
   for (const char* op : {"ArgMax", "ArgMin"}) {
     RegisterOwn(table, op, kNumeric, MakeArg);
   }
-  RegisterOwn(table, "AllFinite", kFloating, MakeAllFinite);
-  RegisterOwn(table, "AllFiniteScaled", DType::kFloat32, MakeAllFinite);
+  RegisterOwn(table, "AllFinite", kFloating,
+              [](const KernelSpec& spec) { return MakeAllFinite(spec, 0); });
+  RegisterOwn(table, "AllFiniteScaled", DType::kFloat32,
+              [](const KernelSpec& spec) { return MakeAllFinite(spec, 1); });
 }
 
 }  // namespace sluice::cuda
