@@ -19,6 +19,17 @@ struct CrossEntropyGeometry {
   int64_t rows = 0, classes = 0;
   double smoothing = 0;
 
+  // What smoothing leaves of a label, and what it gives to each class.
+  template <typename C>
+  struct Parts {
+    C keep, spread;
+  };
+  template <typename C>
+  Parts<C> Smoothing() const {
+    return {static_cast<C>(1 - smoothing),
+            static_cast<C>(smoothing / static_cast<double>(classes))};
+  }
+
   int64_t grain() const {
     return std::max<int64_t>((1 << 13) / std::max<int64_t>(classes, 1), 1);
   }
@@ -60,36 +71,38 @@ RowSums<C> RowSumsOf(const T* x, int64_t n) {
 
 // --- Dense labels ------------------------------------------------------------
 
-// The loss of one row.
-template <typename T, typename C = ComputeType<T>>
-C DenseLoss(const CrossEntropyGeometry& g, const T* x, const T* labels,
-            const RowSums<C>& row) {
-  const C keep = static_cast<C>(1 - g.smoothing);
-  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
-  C loss = 0;
-  for (int64_t i = 0; i < g.classes; ++i) {
-    loss += (keep * static_cast<C>(labels[i]) + spread) *
-            (row.log_sum - (static_cast<C>(x[i]) - row.max));
-  }
-  return loss;
-}
+// A label for each class.
+template <typename T>
+struct DenseLabel {
+  using C = ComputeType<T>;
+  const T* labels;  // of the row
 
-template <typename T, typename C = ComputeType<T>>
-void DenseGrad(const CrossEntropyGeometry& g, const T* x, const T* labels,
-               const RowSums<C>& row, C dloss, T* dx) {
-  const C keep = static_cast<C>(1 - g.smoothing);
-  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
-  C total = static_cast<C>(g.smoothing);
-  for (int64_t i = 0; i < g.classes; ++i) {
-    total += keep * static_cast<C>(labels[i]);
+  C Loss(const CrossEntropyGeometry& g, const T* x,
+         const RowSums<C>& row) const {
+    const auto [keep, spread] = g.Smoothing<C>();
+    C loss = 0;
+    for (int64_t i = 0; i < g.classes; ++i) {
+      loss += (keep * static_cast<C>(labels[i]) + spread) *
+              (row.log_sum - (static_cast<C>(x[i]) - row.max));
+    }
+    return loss;
   }
-  total *= row.scale;
-  for (int64_t i = 0; i < g.classes; ++i) {
-    const C e = scalar::Exp()(static_cast<C>(x[i]) - row.max);
-    const C label = keep * static_cast<C>(labels[i]) + spread;
-    dx[i] = T(dloss * (e * total - label));
+
+  void Grad(const CrossEntropyGeometry& g, const T* x, const RowSums<C>& row,
+            C dloss, T* dx) const {
+    const auto [keep, spread] = g.Smoothing<C>();
+    C total = static_cast<C>(g.smoothing);
+    for (int64_t i = 0; i < g.classes; ++i) {
+      total += keep * static_cast<C>(labels[i]);
+    }
+    total *= row.scale;
+    for (int64_t i = 0; i < g.classes; ++i) {
+      const C e = scalar::Exp()(static_cast<C>(x[i]) - row.max);
+      const C label = keep * static_cast<C>(labels[i]) + spread;
+      dx[i] = T(dloss * (e * total - label));
+    }
   }
-}
+};
 
 // Which of the loss and its gradient an op computes.
 enum class Wanted : uint8_t { kLoss, kGrad, kBoth };
@@ -124,41 +137,35 @@ struct CrossEntropyOperands {
   }
 };
 
-// One row: loss(sums) and grad(sums, dloss) as far as wanted.
-template <typename T, typename Loss, typename Grad>
+// One row: its loss and gradient by the label's kind, as far as wanted.
+template <typename T, typename Label>
 void CrossEntropyRow(const CrossEntropyGeometry& g,
-                     const CrossEntropyOperands<T>& o, int64_t r, Loss loss,
-                     Grad grad) {
+                     const CrossEntropyOperands<T>& o, int64_t r,
+                     const Label& label) {
   using C = ComputeType<T>;
+  const int64_t at = r * g.classes;
+  const T* x = o.logits + at;
   RowSums<C> sums;
   if (o.loss_out != nullptr) {
-    sums = RowSumsOf(o.logits + r * g.classes, g.classes);
-    o.loss_out[r] = T(loss(sums));
+    sums = RowSumsOf(x, g.classes);
+    o.loss_out[r] = T(label.Loss(g, x, sums));
     o.max_out[r] = T(sums.max);
     o.scale_out[r] = T(sums.scale);
   } else {
     sums = {static_cast<C>(o.max[r]), static_cast<C>(o.scale[r]), 0};
   }
-  if (o.dlogits != nullptr) grad(sums, static_cast<C>(o.dloss[r]));
+  if (o.dlogits != nullptr) {
+    label.Grad(g, x, sums, static_cast<C>(o.dloss[r]), o.dlogits + at);
+  }
 }
 
 template <typename T>
 void DenseRows(const CrossEntropyGeometry& g, Wanted wanted,
                const KernelContext& k) {
-  using C = ComputeType<T>;
   const CrossEntropyOperands<T> o(wanted, k);
   ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const int64_t at = r * g.classes;
-      const T* labels = k.input<T>(1) + at;
-      CrossEntropyRow(
-          g, o, r,
-          [&](const RowSums<C>& sums) {
-            return DenseLoss(g, o.logits + at, labels, sums);
-          },
-          [&](const RowSums<C>& sums, C dloss) {
-            DenseGrad(g, o.logits + at, labels, sums, dloss, o.dlogits + at);
-          });
+      CrossEntropyRow(g, o, r, DenseLabel<T>{k.input<T>(1) + r * g.classes});
     }
   });
 }
@@ -187,110 +194,104 @@ class BadRow {
   int64_t rows_;
 };
 
-template <typename T, typename C = ComputeType<T>>
-C SparseLoss(const CrossEntropyGeometry& g, const T* x, int64_t label,
-             const RowSums<C>& row) {
-  const C keep = static_cast<C>(1 - g.smoothing);
-  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
-  C loss = keep * (row.log_sum - (static_cast<C>(x[label]) - row.max));
-  if (spread != 0) {
-    for (int64_t i = 0; i < g.classes; ++i) {
-      loss += spread * (row.log_sum - (static_cast<C>(x[i]) - row.max));
-    }
-  }
-  return loss;
-}
+struct SparseLabel {
+  int64_t label;
 
-template <typename T, typename C = ComputeType<T>>
-void SparseGrad(const CrossEntropyGeometry& g, const T* x, int64_t label,
-                const RowSums<C>& row, C dloss, T* dx) {
-  const C keep = static_cast<C>(1 - g.smoothing);
-  const C spread = static_cast<C>(g.smoothing / static_cast<double>(g.classes));
-  const C of_label = static_cast<C>(x[label]);  // dx may be x
-  for (int64_t i = 0; i < g.classes; ++i) {
-    const C p = row.scale * scalar::Exp()(static_cast<C>(x[i]) - row.max);
-    dx[i] = T(dloss * (p - spread));
+  template <typename T, typename C>
+  C Loss(const CrossEntropyGeometry& g, const T* x,
+         const RowSums<C>& row) const {
+    const auto [keep, spread] = g.Smoothing<C>();
+    C loss = keep * (row.log_sum - (static_cast<C>(x[label]) - row.max));
+    if (spread != 0) {
+      for (int64_t i = 0; i < g.classes; ++i) {
+        loss += spread * (row.log_sum - (static_cast<C>(x[i]) - row.max));
+      }
+    }
+    return loss;
   }
-  const C p = row.scale * scalar::Exp()(of_label - row.max);
-  dx[label] = T(dloss * (p - spread - keep));
+
+  template <typename T, typename C>
+  void Grad(const CrossEntropyGeometry& g, const T* x, const RowSums<C>& row,
+            C dloss, T* dx) const {
+    const auto [keep, spread] = g.Smoothing<C>();
+    const C of_label = static_cast<C>(x[label]);  // dx may be x
+    for (int64_t i = 0; i < g.classes; ++i) {
+      const C p = row.scale * scalar::Exp()(static_cast<C>(x[i]) - row.max);
+      dx[i] = T(dloss * (p - spread));
+    }
+    const C p = row.scale * scalar::Exp()(of_label - row.max);
+    dx[label] = T(dloss * (p - spread - keep));
+  }
+};
+
+// Calls begin(first row, last row) for a run of rows, then row(r, label) for
+// each of them whose label is a class.
+template <typename L, typename Begin, typename Row>
+Status ForEachLabel(const CrossEntropyGeometry& g, const L* labels, Begin begin,
+                    Row row) {
+  BadRow bad(g.rows);
+  ParallelFor(g.rows, g.grain(), [&](int64_t first, int64_t last) {
+    begin(first, last);
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t label = static_cast<int64_t>(labels[r]);
+      if (label < 0 || label >= g.classes) {
+        bad.Report(r);
+      } else {
+        row(r, label);
+      }
+    }
+  });
+  return bad.ToStatus(labels, g.classes);
 }
 
 template <typename T, typename L>
 Status SparseRows(const CrossEntropyGeometry& g, Wanted wanted,
                   const KernelContext& k) {
-  using C = ComputeType<T>;
   const CrossEntropyOperands<T> o(wanted, k);
-  const L* labels = k.input<L>(1);
-  BadRow bad(g.rows);
-  ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t label = static_cast<int64_t>(labels[r]);
-      if (label < 0 || label >= g.classes) {
-        bad.Report(r);
-        continue;
-      }
-      const int64_t at = r * g.classes;
-      CrossEntropyRow(
-          g, o, r,
-          [&](const RowSums<C>& sums) {
-            return SparseLoss(g, o.logits + at, label, sums);
-          },
-          [&](const RowSums<C>& sums, C dloss) {
-            SparseGrad(g, o.logits + at, label, sums, dloss, o.dlogits + at);
-          });
-    }
-  });
-  return bad.ToStatus(labels, g.classes);
+  return ForEachLabel(
+      g, k.input<L>(1), [](int64_t, int64_t) {},
+      [&](int64_t r, int64_t label) {
+        CrossEntropyRow(g, o, r, SparseLabel{label});
+      });
 }
 
 // float32 by vector code.
 template <typename L>
 Status FastSparseRows(const CrossEntropyGeometry& g, Wanted wanted,
                       const KernelContext& k) {
-  const auto keep = static_cast<float>(1 - g.smoothing);
-  const auto spread =
-      static_cast<float>(g.smoothing / static_cast<double>(g.classes));
+  const auto [keep, spread] = g.Smoothing<float>();
   const auto classes = static_cast<float>(g.classes);
   const CrossEntropyOperands<float> o(wanted, k);
-  const L* labels = k.input<L>(1);
-  BadRow bad(g.rows);
-  ParallelFor(g.rows, g.grain(), [&](int64_t begin, int64_t end) {
+  const auto sums_of = [&](int64_t first, int64_t last) {
+    if (o.loss_out == nullptr) return;
+    // The sums, of which the rows make their scales.
+    Simd().sum_exp(o.logits + first * g.classes, o.max_out + first,
+                   o.scale_out + first, last - first, g.classes);
+  };
+  const auto row = [&, keep = keep, spread = spread](int64_t r, int64_t label) {
+    const float* x = o.logits + r * g.classes;
+    const float max = o.loss_out != nullptr ? o.max_out[r] : o.max[r];
+    float scale;
     if (o.loss_out != nullptr) {
-      // The sums, of which the rows make their scales.
-      Simd().sum_exp(o.logits + begin * g.classes, o.max_out + begin,
-                     o.scale_out + begin, end - begin, g.classes);
+      const float log_sum = scalar::Log()(o.scale_out[r]);
+      float loss = keep * (log_sum - (x[label] - max));
+      if (spread != 0) {
+        loss += spread *
+                (classes * log_sum - Simd().shifted_sum(x, max, g.classes));
+      }
+      o.loss_out[r] = loss;
+      o.scale_out[r] = scale = 1 / o.scale_out[r];
+    } else {
+      scale = o.scale[r];
     }
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t label = static_cast<int64_t>(labels[r]);
-      if (label < 0 || label >= g.classes) {
-        bad.Report(r);
-        continue;
-      }
-      const float* x = o.logits + r * g.classes;
-      const float max = o.loss_out != nullptr ? o.max_out[r] : o.max[r];
-      float scale;
-      if (o.loss_out != nullptr) {
-        const float log_sum = scalar::Log()(o.scale_out[r]);
-        float loss = keep * (log_sum - (x[label] - max));
-        if (spread != 0) {
-          loss += spread *
-                  (classes * log_sum - Simd().shifted_sum(x, max, g.classes));
-        }
-        o.loss_out[r] = loss;
-        o.scale_out[r] = scale = 1 / o.scale_out[r];
-      } else {
-        scale = o.scale[r];
-      }
-      if (o.dlogits != nullptr) {
-        const float dloss = o.dloss[r];
-        float* dx = o.dlogits + r * g.classes;
-        Simd().shifted_exp(x, max, dloss * scale, dloss * spread, dx,
-                           g.classes);
-        dx[label] -= dloss * keep;
-      }
+    if (o.dlogits != nullptr) {
+      const float dloss = o.dloss[r];
+      float* dx = o.dlogits + r * g.classes;
+      Simd().shifted_exp(x, max, dloss * scale, dloss * spread, dx, g.classes);
+      dx[label] -= dloss * keep;
     }
-  });
-  return bad.ToStatus(labels, g.classes);
+  };
+  return ForEachLabel(g, k.input<L>(1), sums_of, row);
 }
 
 // --- The others --------------------------------------------------------------
