@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "apps/sluice/commands.h"
@@ -15,21 +14,15 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "kernels/cpu/simd/simd.h"
+#include "models/train/machine_memory.h"
 #include "models/train/memory_check.h"
 
 namespace sluice::tool {
 namespace {
 
-// A line of /proc/meminfo in bytes; 0 when unknown.
-int64_t MemoryInfo(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  for (std::string name; file >> name;) {
-    int64_t kilobytes = 0;
-    file >> kilobytes;
-    if (name == key + ":") return kilobytes * 1024;
-    std::getline(file, name);
-  }
-  return 0;
+// 0 when unknown.
+int64_t Known(size_t bytes) {
+  return bytes == MachineMemory::kUnknown ? 0 : static_cast<int64_t>(bytes);
 }
 
 std::string Size(int64_t bytes) {
@@ -111,8 +104,9 @@ struct Report {
   const CpuFeatures& cpu = Cpu();
   const std::string isa = Simd().isa;
   const int threads = ComputeThreads().threads();
-  const int64_t total = MemoryInfo("MemTotal");
-  const int64_t available = MemoryInfo("MemAvailable");
+  const MachineMemory memory = ReadMachineMemory();
+  const int64_t total = Known(memory.total);
+  const int64_t available = Known(memory.available);
   const std::map<std::string, std::string> libraries = Libraries();
   const Gpus gpus = FindGpus();
   const size_t ops = OpTable::Global().All().size();

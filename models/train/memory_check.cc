@@ -3,33 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
+
+#include "models/train/machine_memory.h"
 
 namespace sluice {
-namespace {
-
-// The number of kB that a line "key:   123 kB" of a file in /proc gives, in
-// bytes; `fallback` without such a line.
-size_t ProcBytes(const char* path, const std::string& key, size_t fallback) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key + ":")) {
-      return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
-    }
-  }
-  return fallback;
-}
-
-// The number in a file of the control group; `fallback` where there is none
-// ("max").
-size_t GroupBytes(const char* path, size_t fallback) {
-  std::ifstream file(path);
-  size_t bytes = 0;
-  return file >> bytes ? bytes : fallback;
-}
-
-}  // namespace
 
 Status CheckMemory(const MemoryNeed& need) {
   return CheckMemory(need, AvailableMemory());
@@ -55,12 +32,7 @@ Status CheckMemory(const MemoryNeed& need, size_t available) {
 }
 
 size_t AvailableMemory() {
-  constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
-  const size_t machine = ProcBytes("/proc/meminfo", "MemAvailable", kUnknown);
-  const size_t limit = GroupBytes("/sys/fs/cgroup/memory.max", kUnknown);
-  const size_t used = GroupBytes("/sys/fs/cgroup/memory.current", 0);
-  if (limit == kUnknown) return machine;
-  return std::min(machine, limit - std::min(limit, used));
+  return ReadMachineMemory().available;
 }
 
 size_t PeakMemory() {

@@ -25,8 +25,8 @@ Status CheckMemory(const MemoryNeed& need);
 // The same against `available` bytes, of a GPU's memory for example.
 Status CheckMemory(const MemoryNeed& need, size_t available);
 
-// Bytes that can be taken without swapping: MemAvailable, or what the process's
-// control group leaves where that is less. SIZE_MAX where neither is known.
+// Bytes that this process may take without swapping (machine_memory.h).
+// SIZE_MAX where that is not known.
 size_t AvailableMemory();
 // The most bytes of memory that this process has held at a time; 0 where that
 // is not known.
