@@ -42,10 +42,11 @@ cp tests/apps/readme_mnist.cc "$root/tests/apps/"
 cp /etc/resolv.conf "$root/etc/" 2>/dev/null || :
 mount -t proc proc "$root/proc" 2>/dev/null || : # fewer facts for the doctor
 
+# With nothing of this system's environment but a proxy.
 inside() {
   echo "+ $*"
-  DEBIAN_FRONTEND=noninteractive chroot "$root" \
-    /usr/bin/env PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
+  chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+    DEBIAN_FRONTEND=noninteractive ${http_proxy:+http_proxy="$http_proxy"} "$@"
 }
 quietly() {
   inside "$@" >"$work/log" 2>&1 || {
