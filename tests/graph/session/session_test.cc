@@ -8,7 +8,6 @@
 #include <new>
 #include <thread>
 
-#include "engine/runtime/trace.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
 #include "tests/support/checked.h"
@@ -438,47 +437,6 @@ TEST_CASE("the plan cache is bounded and prepared steps survive it") {
   std::vector<Tensor> fetches = step.MakeFetches();
   step.Run(feeds, fetches);
   CHECK(fetches[0].At(0) == 6);
-}
-
-TEST_CASE("the first non-finite node is named and variables are untouched") {
-  Graph graph;
-  Output x = graph.Placeholder("x", DType::kFloat32, {2});
-  Output v = graph.Variable("v", Zeros({2}));
-  Output bad = Log(x - 1.0f);
-  Output written = AssignAdd(v, bad);
-  Output loss = Sum(written);
-  Session session(graph);
-  session.Initialize();
-  const Tensor fine = Tensor::Full(DType::kFloat32, {2}, 2);
-  CHECK(session.FindNonFinite({{x, fine}}, {loss}).empty());
-  const Tensor zero = Tensor::Full(DType::kFloat32, {2}, 0);
-  CHECK(session.FindNonFinite({{x, zero}}, {loss}) == bad.node().name());
-  CHECK(session.Read(v).At(0) == 0);
-  CHECK(session.step() == 0);
-}
-
-TEST_CASE("a step that fails for another reason was not found to be finite") {
-  Graph graph;
-  Output x = graph.Placeholder("x", DType::kFloat32, {2});
-  Output label = graph.Placeholder("label", DType::kInt64, {1});
-  Output v = graph.Variable("v", Zeros({2}));
-  Output written = AssignAdd(v, x);
-  Output loss =
-      Mean(SparseSoftmaxCrossEntropy(Reshape(written, {1, 2}), label));
-  Session session(graph);
-  session.Initialize();
-  ChromeTrace trace;
-  session.SetObserver(&trace);
-  const Tensor ones = Tensor::Full(DType::kFloat32, {2}, 1);
-  const Tensor no_class = Tensor::Full(DType::kInt64, {1}, 2);
-  CHECK(
-      Contains(ErrorOf([&] {
-                 session.FindNonFinite({{x, ones}, {label, no_class}}, {loss});
-               }),
-               "label"));
-  CHECK(session.Read(v).At(0) == 0);
-  CHECK(session.step() == 0);
-  CHECK(session.SetObserver(nullptr) == &trace);
 }
 
 TEST_CASE("a deadline and a cancel end a step; the session goes on") {
