@@ -48,7 +48,7 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 # A static library leaves linking what it uses to its user.
 set(package_dependencies Threads fmt ZLIB)
 foreach(pair PROTOBUF:Protobuf PNG:PNG JPEG:JPEG ONEDNN:dnnl CURL:CURL
-    CRYPTO:OpenSSL EXPAT:EXPAT)
+    CRYPTO:OpenSSL TLS:OpenSSL EXPAT:EXPAT)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 feature)
   list(GET pair 1 package)
@@ -56,6 +56,7 @@ foreach(pair PROTOBUF:Protobuf PNG:PNG JPEG:JPEG ONEDNN:dnnl CURL:CURL
     list(APPEND package_dependencies ${package})
   endif()
 endforeach()
+list(REMOVE_DUPLICATES package_dependencies)
 list(JOIN package_dependencies " " package_dependencies)
 configure_package_config_file(
   ${CMAKE_CURRENT_LIST_DIR}/sluiceConfig.cmake.in

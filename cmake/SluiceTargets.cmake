@@ -86,11 +86,17 @@ function(sluice_configure target)
     SLUICE_VERSION="${PROJECT_VERSION}" EIGEN_MPL2_ONLY
     EIGEN_DONT_PARALLELIZE)
   set(features ${SLUICE_FEATURES})
-  list(REMOVE_ITEM features CURL CRYPTO EXPAT)
+  list(REMOVE_ITEM features CURL CRYPTO EXPAT TLS)
   foreach(feature ${features})
     target_compile_definitions(${target} PRIVATE SLUICE_HAVE_${feature}=1)
   endforeach()
   sluice_remote_features(${PROJECT_SOURCE_DIR}/io/remote)
+  if("TLS" IN_LIST SLUICE_FEATURES)
+    set_property(SOURCE ${PROJECT_SOURCE_DIR}/dist/net/authority.cc
+      ${PROJECT_SOURCE_DIR}/dist/net/tls.cc
+      APPEND PROPERTY COMPILE_DEFINITIONS SLUICE_HAVE_TLS=1)
+    target_link_libraries(${target} PRIVATE OpenSSL::SSL OpenSSL::Crypto)
+  endif()
   if("PROTOBUF" IN_LIST SLUICE_FEATURES)
     sluice_protobuf(${target})
   endif()

@@ -24,9 +24,12 @@ constexpr const char* kPinned = "SLUICE_PINNED";
 constexpr const char* kCoordinator = "SLUICE_COORDINATOR";
 constexpr const char* kListenFd = "SLUICE_LISTEN_FD";
 constexpr const char* kTokenFd = "SLUICE_TOKEN_FD";
+constexpr const char* kCredentialsFd = "SLUICE_CREDENTIALS_FD";
+constexpr const char* kPlaintext = "SLUICE_ALLOW_PLAINTEXT";
 
 constexpr int kMaximumPort = 65535;
 constexpr size_t kTokenDigits = 64;
+constexpr size_t kCredentialBytes = size_t{64} << 10;
 
 // nullopt where it is not set.
 std::optional<std::string_view> Variable(const char* name) {
@@ -121,9 +124,10 @@ Status ReadListener(LaunchInfo* info) {
   return {};
 }
 
-// To the end, or one character more than a token has; closes the descriptor.
-Status ReadUpToOneMore(int descriptor, std::string* text) {
-  text->assign(kTokenDigits + 1, '\0');
+// To the end, or one character more than `longest`; closes the descriptor.
+Status ReadUpToOneMore(const char* name, int descriptor, size_t longest,
+                       std::string* text) {
+  text->assign(longest + 1, '\0');
   size_t length = 0;
   int error = 0;
   while (length < text->size()) {
@@ -136,7 +140,7 @@ Status ReadUpToOneMore(int descriptor, std::string* text) {
   }
   close(descriptor);
   if (error != 0) {
-    return InvalidArgument(fmt::format("{}={} cannot be read: {}", kTokenFd,
+    return InvalidArgument(fmt::format("{}={} cannot be read: {}", name,
                                        descriptor, std::strerror(error)));
   }
   text->resize(length);
@@ -147,7 +151,8 @@ Status ReadUpToOneMore(int descriptor, std::string* text) {
 Status ReadToken(LaunchInfo* info) {
   SLUICE_ASSIGN_OR_RETURN(const int descriptor, OpenDescriptor(kTokenFd));
   std::string& token = info->token;
-  SLUICE_RETURN_IF_ERROR(ReadUpToOneMore(descriptor, &token));
+  SLUICE_RETURN_IF_ERROR(
+      ReadUpToOneMore(kTokenFd, descriptor, kTokenDigits, &token));
   const bool digits =
       token.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
   if (token.size() != kTokenDigits || !digits) {
@@ -158,6 +163,20 @@ Status ReadToken(LaunchInfo* info) {
         token.size() > kTokenDigits ? "too many" : std::to_string(token.size()),
         digits ? "" : ", other ones among them", kTokenDigits));
   }
+  return {};
+}
+
+Status ReadCredentialsText(LaunchInfo* info) {
+  SLUICE_ASSIGN_OR_RETURN(const int descriptor, OpenDescriptor(kCredentialsFd));
+  std::string text;
+  SLUICE_RETURN_IF_ERROR(
+      ReadUpToOneMore(kCredentialsFd, descriptor, kCredentialBytes, &text));
+  Result<Credentials> credentials = ParseCredentials(text);
+  if (!credentials.ok()) {
+    return credentials.status().WithContext(
+        fmt::format("{}={}", kCredentialsFd, descriptor));
+  }
+  info->credentials = *std::move(credentials);
   return {};
 }
 
@@ -179,9 +198,9 @@ Status ReadPlace(LaunchInfo* info) {
 }  // namespace
 
 Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
-  const std::vector<const char*> names = {kSize,      kRank,   kLocalSize,
-                                          kLocalRank, kPinned, kCoordinator,
-                                          kListenFd,  kTokenFd};
+  const std::vector<const char*> names = {
+      kSize,        kRank,     kLocalSize, kLocalRank,     kPinned,
+      kCoordinator, kListenFd, kTokenFd,   kCredentialsFd, kPlaintext};
   if (std::none_of(names.begin(), names.end(), IsSet)) {
     return std::optional<LaunchInfo>();
   }
@@ -193,8 +212,13 @@ Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
   }
   if (IsSet(kCoordinator)) SLUICE_RETURN_IF_ERROR(ReadCoordinator(&info));
   if (IsSet(kListenFd)) SLUICE_RETURN_IF_ERROR(ReadListener(&info));
-  // Last: it can be read once.
+  if (IsSet(kPlaintext)) {
+    SLUICE_RETURN_IF_ERROR(Integer(kPlaintext, 1, 1).status());
+    info.allow_plaintext = true;
+  }
+  // Last: they can be read once.
   if (IsSet(kTokenFd)) SLUICE_RETURN_IF_ERROR(ReadToken(&info));
+  if (IsSet(kCredentialsFd)) SLUICE_RETURN_IF_ERROR(ReadCredentialsText(&info));
   return std::optional(std::move(info));
 }
 

@@ -11,15 +11,22 @@
 //                                          digits; never an argument or a
 //                                          variable, which others can read
 //
+//   SLUICE_CREDENTIALS_FD                  a descriptor to read the process's
+//                                          certificate, key and authority from
+//                                          (dist/net/credentials.h), to its end
+//   SLUICE_ALLOW_PLAINTEXT                 1 where other hosts may be talked to
+//                                          without
+//
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for SLUICE_PINNED, the listener of other ranks than 0 and, where SLUICE_SIZE
-// is 1, the last three.
+// for SLUICE_PINNED, the last two, the listener of other ranks than 0 and,
+// where SLUICE_SIZE is 1, coordinator, listener and token.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
 #define SLUICE_DIST_LAUNCH_INFO_H_
 
 #include <optional>
 #include <string>
 
+#include "dist/net/credentials.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
 
@@ -37,6 +44,8 @@ struct LaunchInfo {
   int port = 0;
   int listen_fd = -1;  // rank 0's; it belongs to who joins
   std::string token;   // what processes of this job know, and no other
+  std::optional<Credentials> credentials;
+  bool allow_plaintext = false;
 };
 
 // From the environment; nullopt where no launcher has set any of it. Waits for

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,9 +18,12 @@
 
 #include "dist/collective/hello.h"
 #include "dist/collective/sharing.h"
+#include "dist/net/address.h"
+#include "dist/net/credentials.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/frame.h"
 #include "dist/net/little_endian.h"
+#include "dist/net/tls.h"
 
 namespace sluice::dist {
 namespace {
@@ -98,11 +103,50 @@ Place PlaceAt(const std::vector<std::byte>& bytes, int rank) {
   return place;
 }
 
+Status NoCredentials(const std::string& where) {
+  return FailedPrecondition(
+      fmt::format("{} is not this host, and there are no credentials to go "
+                  "there encrypted; --allow-plaintext goes without",
+                  where));
+}
+
+Status RequireLoopback(const Socket& socket) {
+  SLUICE_ASSIGN_OR_RETURN(const Address peer,
+                          PeerAddressOf(socket.descriptor()));
+  return IsLoopback(peer) ? Status::Ok() : NoCredentials(HostOf(peer));
+}
+
+// Whoever could reach it would be heard.
+Status RequireLoopback(const Listener& listener) {
+  SLUICE_ASSIGN_OR_RETURN(const Address own,
+                          LocalAddressOf(listener.descriptor()));
+  if (!own.is_internet() || IsLoopback(own)) return {};
+  return FailedPrecondition(
+      fmt::format("rank 0 is to listen at {}, beyond this host, and there are "
+                  "no credentials; --allow-plaintext goes without",
+                  HostOf(own)));
+}
+
+// Null where there are no credentials.
+Result<std::shared_ptr<const Tls>> OwnTls(const LaunchInfo& info) {
+  if (!info.credentials) return std::shared_ptr<const Tls>();
+  SLUICE_ASSIGN_OR_RETURN(auto tls, Tls::Create(*info.credentials));
+  const Identity& own = tls->identity();
+  if (own.role != kWorkerRole || own.rank != info.rank) {
+    return InvalidArgument(fmt::format("this is rank {}, its certificate {}'s",
+                                       info.rank, own.Name()));
+  }
+  return tls;
+}
+
 // One process, while it joins.
 class Forming {
  public:
-  Forming(const LaunchInfo& info, Deadline deadline, const Note& note)
+  Forming(const LaunchInfo& info, std::shared_ptr<const Tls> tls,
+          bool plaintext, Deadline deadline, const Note& note)
       : info_(info),
+        tls_(std::move(tls)),
+        plaintext_(plaintext),
         deadline_(deadline),
         note_(note),
         patience_(RankName(info.rank, info.size), deadline, note) {}
@@ -114,7 +158,7 @@ class Forming {
     hello_.version = SLUICE_VERSION;
     Place next;
     if (info_.rank == 0) {
-      door_.emplace(*std::move(listener), hello_, note_);
+      door_.emplace(*std::move(listener), hello_, tls_, note_);
       SLUICE_ASSIGN_OR_RETURN(next, Gather());
     } else {
       SLUICE_ASSIGN_OR_RETURN(next, MeetRankZero());
@@ -200,10 +244,15 @@ class Forming {
       }
     }
     socket.set_peer(RankName(0, size()));
+    if (tls_ != nullptr) {
+      SLUICE_RETURN_IF_ERROR(
+          socket.AwaitTls(*tls_, TlsSide::kConnects, deadline_));
+    }
+    SLUICE_RETURN_IF_ERROR(CheckReached(socket, 0));
     SLUICE_ASSIGN_OR_RETURN(hello_.address, socket.LocalAddress());
     SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(hello_.address));
     hello_.port = listener.port();
-    door_.emplace(std::move(listener), hello_, note_);
+    door_.emplace(std::move(listener), hello_, tls_, note_);
     SLUICE_RETURN_IF_ERROR(SendHello(hello_, socket, deadline_));
     return HearPlaces(socket);
   }
@@ -211,8 +260,7 @@ class Forming {
   Result<Place> HearPlaces(Socket& socket) {
     Patience answer(RankName(info_.rank, size()), deadline_ + kForAnswer,
                     note_);
-    pollfd readable = {socket.descriptor(), POLLIN, 0};
-    while (Wait({&readable, 1}, answer.next()) == 0) {
+    while (!socket.AwaitReadable(answer.next())) {
       SLUICE_RETURN_IF_ERROR(answer.Waited(
           fmt::format("{} to have heard from all", socket.peer())));
     }
@@ -228,59 +276,112 @@ class Forming {
     return PlaceAt(payload, (info_.rank + 1) % size());
   }
 
-  // Nobody waits for anyone here: a listening socket takes connections before
-  // its process does.
+  // One of the connections to the next rank, on its way.
+  struct Outgoing {
+    Lane lane;
+    Socket socket;
+    bool told = false;  // who this is
+  };
+
+  // A listening socket takes connections before its process does, but a
+  // handshake needs both: each rank has those with the next one and with the
+  // one before under way at once, or all would wait in a circle.
   Result<Links> Connect(Place place) {
     const int next = (info_.rank + 1) % size();
+    const int previous = (info_.rank + size() - 1) % size();
     if (next == 0) place = {info_.host, info_.port};
-    Links links;
+    std::vector<Outgoing> outgoing;
     for (const Lane lane : {Lane::kData, Lane::kErrors, Lane::kPulse}) {
-      Result<Socket> socket =
-          Socket::Connect(place.address, place.port, deadline_);
-      if (!socket.ok()) {
-        return socket.status().WithContext("no way to " +
-                                           RankName(next, size()));
-      }
-      socket->set_peer(RankName(next, size()));
-      hello_.lane = lane;
-      SLUICE_RETURN_IF_ERROR(SendHello(hello_, *socket, deadline_));
-      (lane == Lane::kData     ? links.next
-       : lane == Lane::kErrors ? links.next_errors
-                               : links.next_pulse) = *std::move(socket);
+      SLUICE_ASSIGN_OR_RETURN(Socket socket, Call(place, next));
+      outgoing.push_back({lane, std::move(socket)});
     }
-    SLUICE_RETURN_IF_ERROR(AdmitPrevious(links));
+    Links links;
+    while (true) {
+      std::vector<pollfd> polled;
+      for (Outgoing& one : outgoing) {
+        SLUICE_RETURN_IF_ERROR(Proceed(one, next));
+        if (one.told) continue;
+        polled.push_back(
+            {one.socket.descriptor(), one.socket.handshake_events(), 0});
+      }
+      if (polled.empty() && HasPrevious(links)) break;
+      Result<Guest> guest = door_->Admit(patience_.next(), polled);
+      if (guest.ok()) {
+        TakeIn(*std::move(guest), previous, links);
+      } else if (guest.status().code() == Code::kDeadlineExceeded) {
+        SLUICE_RETURN_IF_ERROR(
+            patience_.Waited(Ranks({polled.empty() ? previous : next})));
+      } else if (guest.status().code() != Code::kCancelled) {
+        return guest.status();
+      }
+    }
+    links.next = std::move(outgoing[0].socket);
+    links.next_errors = std::move(outgoing[1].socket);
+    links.next_pulse = std::move(outgoing[2].socket);
     return links;
   }
 
-  Status AdmitPrevious(Links& links) {
-    const int previous = (info_.rank + size() - 1) % size();
-    const std::string name = RankName(previous, size());
-    while (!links.previous.connected() || !links.previous_errors.connected() ||
-           !links.previous_pulse.connected()) {
-      Result<Guest> guest = door_->Admit(patience_.next());
-      if (guest.status().code() == Code::kDeadlineExceeded) {
-        SLUICE_RETURN_IF_ERROR(patience_.Waited(Ranks({previous})));
-        continue;
-      }
-      SLUICE_RETURN_IF_ERROR(guest.status());
-      const Lane lane = guest->hello.lane;
-      Socket& place = lane == Lane::kData     ? links.previous
-                      : lane == Lane::kErrors ? links.previous_errors
-                                              : links.previous_pulse;
-      if (guest->hello.rank != previous || lane == Lane::kForming ||
-          place.connected()) {
-        door_->Refuse(
-            guest->socket.peer(),
-            fmt::format("rank {} has no business here", guest->hello.rank));
-        continue;
-      }
-      guest->socket.set_peer(name);
-      place = std::move(guest->socket);
+  Result<Socket> Call(const Place& place, int rank) {
+    const std::string name = RankName(rank, size());
+    Result<Socket> socket =
+        Socket::Connect(place.address, place.port, deadline_);
+    if (!socket.ok()) return socket.status().WithContext("no way to " + name);
+    socket->set_peer(name);
+    if (tls_ != nullptr) {
+      SLUICE_RETURN_IF_ERROR(socket->StartTls(*tls_, TlsSide::kConnects));
     }
-    return {};
+    return socket;
+  }
+
+  // As far as it goes without waiting.
+  Status Proceed(Outgoing& one, int rank) {
+    if (one.told) return {};
+    if (tls_ != nullptr) {
+      SLUICE_ASSIGN_OR_RETURN(const bool done, one.socket.Handshake());
+      if (!done) return {};
+    }
+    SLUICE_RETURN_IF_ERROR(CheckReached(one.socket, rank));
+    hello_.lane = one.lane;
+    one.told = true;
+    return SendHello(hello_, one.socket, deadline_);
+  }
+
+  // Of who has been reached, before it is told anything: its certificate or,
+  // without credentials, its place on this host.
+  Status CheckReached(const Socket& socket, int rank) const {
+    if (tls_ == nullptr) {
+      return plaintext_ ? Status::Ok() : RequireLoopback(socket);
+    }
+    const Identity& shown = socket.peer_identity();
+    if (shown.role == kWorkerRole && shown.rank == rank) return {};
+    return Unavailable(
+        fmt::format("where {} should be is {} by its certificate",
+                    RankName(rank, size()), shown.Name()));
+  }
+
+  static bool HasPrevious(const Links& links) {
+    return links.previous.connected() && links.previous_errors.connected() &&
+           links.previous_pulse.connected();
+  }
+  void TakeIn(Guest guest, int previous, Links& links) {
+    const Lane lane = guest.hello.lane;
+    Socket& place = lane == Lane::kData     ? links.previous
+                    : lane == Lane::kErrors ? links.previous_errors
+                                            : links.previous_pulse;
+    if (guest.hello.rank != previous || lane == Lane::kForming ||
+        place.connected()) {
+      door_->Refuse(
+          guest.socket.peer(),
+          fmt::format("rank {} has no business here", guest.hello.rank));
+      return;
+    }
+    guest.socket.set_peer(RankName(previous, size()));
+    place = std::move(guest.socket);
   }
 
   const LaunchInfo& info_;
+  const std::shared_ptr<const Tls> tls_;  // null: without encryption
+  const bool plaintext_;                  // also to other hosts
   const Deadline deadline_;
   const Note& note_;
   Patience patience_;
@@ -297,9 +398,13 @@ Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
   if (info.rank == 0 && !listener) {
     return InvalidArgument("rank 0 has no socket to listen on");
   }
-  SLUICE_ASSIGN_OR_RETURN(
-      Links links,
-      Forming(info, deadline, options.note).Run(std::move(listener)));
+  SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<const Tls> tls, OwnTls(info));
+  const bool plaintext = info.allow_plaintext || options.allow_plaintext;
+  if (listener && tls == nullptr && !plaintext) {
+    SLUICE_RETURN_IF_ERROR(RequireLoopback(*listener));
+  }
+  Forming forming(info, std::move(tls), plaintext, deadline, options.note);
+  SLUICE_ASSIGN_OR_RETURN(Links links, forming.Run(std::move(listener)));
   Status shared = ShareMemory(info, options, deadline, &links);
   if (!shared.ok()) return links.Fail(info.rank, info.size, std::move(shared));
   return links;

@@ -6,6 +6,11 @@
 // connects three times to the next one (links.h), with a hello again, and
 // admits the one before, and they agree on what the data goes through
 // (sharing.h).
+//
+// Where a rank has credentials every connection is TLS, of any host, and each
+// end's certificate has to be that of the rank that it is; what neighbours
+// share memory for does not go through a connection. Without credentials all
+// connections are of the loopback, or GroupOptions::allow_plaintext.
 #ifndef SLUICE_DIST_COLLECTIVE_FORMING_H_
 #define SLUICE_DIST_COLLECTIVE_FORMING_H_
 

@@ -1,33 +1,24 @@
 #include "dist/collective/hello.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
+#include <poll.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <thread>
 #include <utility>
 
-#include "dist/net/frame.h"
 #include "dist/net/little_endian.h"
 
 namespace sluice::dist {
 namespace {
 
 constexpr size_t kToken = 64, kVersion = 32, kAddress = 64;
-constexpr size_t kPayload = 168, kHello = kFrameBytes + kPayload;
+constexpr size_t kPayload = kHelloBytes - kFrameBytes;
 constexpr size_t kMaxWaiting = 16;
 constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(2);
-constexpr std::chrono::milliseconds kMoment(
-    5);  // between looks at those waiting
+constexpr char kIt[] = "it";
 constexpr std::chrono::milliseconds kBetweenLines = std::chrono::seconds(1);
-
-using Packet = std::array<std::byte, kHello>;
 
 void PutText(const std::string& text, size_t size, std::byte* to) {
   std::memcpy(to, text.data(), std::min(text.size(), size));
@@ -36,20 +27,6 @@ std::string TakeText(const std::byte* from, size_t size) {
   std::string text(reinterpret_cast<const char*>(from), size);
   text.resize(std::min(text.find('\0'), size));
   return text;
-}
-
-Hello Parse(const Frame& frame, const std::byte* payload) {
-  Hello hello;
-  hello.rank = frame.rank;
-  hello.size = static_cast<int>(std::min<uint64_t>(frame.count, INT32_MAX));
-  hello.token = TakeText(payload, kToken);
-  hello.version = TakeText(payload + 64, kVersion);
-  hello.address = TakeText(payload + 96, kAddress);
-  const std::byte* at = payload + 160;
-  const auto port = Take<uint32_t>(&at);
-  hello.port = port > 65535 ? -1 : static_cast<int>(port);
-  hello.lane = static_cast<Lane>(payload[164]);
-  return hello;
 }
 
 // In a time that does not tell how much of it is right.
@@ -64,34 +41,14 @@ bool SameToken(const std::string& a, const std::string& b) {
   return difference == 0;
 }
 
-// How many bytes of a hello have come; 0 where the peer has closed instead.
-std::optional<size_t> Arrived(const Socket& socket, Packet& packet) {
-  const ssize_t n = recv(socket.descriptor(), packet.data(), packet.size(),
-                         MSG_PEEK | MSG_DONTWAIT);
-  if (n >= 0) return static_cast<size_t>(n);
-  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return {};
-  return 0;
-}
-
-// What is wrong with a hello, in words, or nothing.
-std::string Objection(const Result<Frame>& frame, const Hello& hello,
-                      const Hello& own) {
-  if (!frame.ok()) return frame.status().message();
-  if (frame->kind != FrameKind::kHello || frame->bytes != kPayload) {
-    return "no hello";
-  }
-  if (!SameToken(hello.token, own.token)) return "not the token of this job";
-  if (hello.size != own.size || hello.rank >= own.size) {
-    return fmt::format("rank {} of a job of {}, but this one is of {}",
-                       hello.rank, hello.size, own.size);
-  }
-  if (hello.port < 0 || hello.lane > Lane::kPulse) return "no sense";
-  return {};
+// "it: TLS: ..." is of whom the line is about anyway.
+std::string_view WithoutIt(std::string_view text) {
+  return text.starts_with("it: ") ? text.substr(4) : text;
 }
 
 }  // namespace
 
-Status SendHello(const Hello& hello, Socket& to, Deadline deadline) {
+Result<HelloPacket> EncodeHello(const Hello& hello) {
   if (hello.token.size() > kToken || hello.version.size() > kVersion ||
       hello.address.size() > kAddress) {
     return InvalidArgument(fmt::format(
@@ -100,7 +57,7 @@ Status SendHello(const Hello& hello, Socket& to, Deadline deadline) {
         hello.token.size(), hello.version.size(), hello.address.size(), kToken,
         kVersion, kAddress));
   }
-  Packet packet{};
+  HelloPacket packet{};
   Frame frame;
   frame.kind = FrameKind::kHello;
   frame.rank = hello.rank;
@@ -114,13 +71,43 @@ Status SendHello(const Hello& hello, Socket& to, Deadline deadline) {
   std::byte* at = payload + 160;
   Put(static_cast<uint32_t>(hello.port), &at);
   payload[164] = static_cast<std::byte>(hello.lane);
+  return packet;
+}
+
+Result<Hello> DecodeHello(const HelloPacket& packet) {
+  SLUICE_ASSIGN_OR_RETURN(const Frame frame,
+                          Decode(std::span(packet).first<kFrameBytes>()));
+  if (frame.kind != FrameKind::kHello || frame.bytes != kPayload ||
+      frame.count > INT32_MAX) {
+    return DataLoss("no hello");
+  }
+  const std::byte* const payload = packet.data() + kFrameBytes;
+  Hello hello;
+  hello.rank = frame.rank;
+  hello.size = static_cast<int>(frame.count);
+  hello.token = TakeText(payload, kToken);
+  hello.version = TakeText(payload + 64, kVersion);
+  hello.address = TakeText(payload + 96, kAddress);
+  const std::byte* at = payload + 160;
+  const auto port = Take<uint32_t>(&at);
+  hello.lane = static_cast<Lane>(payload[164]);
+  if (port > 65535 || hello.lane > Lane::kPulse) {
+    return DataLoss("a hello that makes no sense");
+  }
+  hello.port = static_cast<int>(port);
+  return hello;
+}
+
+Status SendHello(const Hello& hello, Socket& to, Deadline deadline) {
+  SLUICE_ASSIGN_OR_RETURN(const HelloPacket packet, EncodeHello(hello));
   return to.Send(Bytes(packet), deadline);
 }
 
-Door::Door(Listener listener, Hello own,
+Door::Door(Listener listener, Hello own, std::shared_ptr<const Tls> tls,
            std::function<void(std::string_view)> note)
     : listener_(std::move(listener)),
       own_(std::move(own)),
+      tls_(std::move(tls)),
       note_(std::move(note)) {}
 
 void Door::Refuse(std::string_view who, std::string_view why) {
@@ -137,59 +124,120 @@ void Door::Refuse(std::string_view who, std::string_view why) {
   note_(line);
 }
 
-Status Door::TakeIn(Deadline deadline) {
-  Deadline wait =
-      waiting_.empty() ? deadline : std::min(deadline, After(kMoment));
+Status Door::Watch(Deadline deadline, std::span<const pollfd> also) {
+  std::vector<pollfd> polled(also.begin(), also.end());
+  for (const Waiting& one : waiting_) {
+    const short events =
+        one.greeted ? short{POLLIN} : one.socket.handshake_events();
+    polled.push_back({one.socket.descriptor(), events, 0});
+    deadline = std::min(deadline, one.until);
+  }
+  if (waiting_.size() < kMaxWaiting) {
+    polled.push_back({listener_.descriptor(), POLLIN, 0});
+  }
+  if (Wait(polled, deadline) < 0) {
+    return Unavailable(fmt::format("poll: {}", std::strerror(errno)));
+  }
+  const bool other = std::any_of(
+      polled.begin(), polled.begin() + static_cast<std::ptrdiff_t>(also.size()),
+      [](const pollfd& one) { return one.revents != 0; });
+  return other ? Cancelled("something else has come first") : Status::Ok();
+}
+
+Status Door::TakeIn() {
   while (waiting_.size() < kMaxWaiting) {
-    Result<Socket> socket = listener_.Accept(wait);
+    Result<Socket> socket = listener_.Accept(Deadline());
     if (!socket.ok()) {
       return socket.status().code() == Code::kDeadlineExceeded
                  ? Status::Ok()
                  : socket.status();
     }
-    waiting_.push_back({*std::move(socket), After(kPatience)});
-    wait = Deadline();  // those that are there already
+    std::string name = socket->peer();
+    Waiting one{*std::move(socket), std::move(name), After(kPatience)};
+    one.socket.set_peer(kIt);  // in what is said of it
+    one.greeted = tls_ == nullptr;
+    if (tls_ != nullptr) {
+      SLUICE_RETURN_IF_ERROR(one.socket.StartTls(*tls_, TlsSide::kListens));
+    }
+    waiting_.push_back(std::move(one));
   }
-  std::this_thread::sleep_for(kMoment);
   return {};
 }
 
-Result<Guest> Door::Admit(Deadline deadline) {
+Result<bool> Door::Hear(Waiting& one) const {
+  if (!one.greeted) {
+    SLUICE_ASSIGN_OR_RETURN(one.greeted, one.socket.Handshake());
+  }
+  while (one.greeted && one.arrived < kHelloBytes) {
+    const iovec rest = {one.packet.data() + one.arrived,
+                        kHelloBytes - one.arrived};
+    SLUICE_ASSIGN_OR_RETURN(const size_t n, one.socket.TryReceive({&rest, 1}));
+    if (n == 0) break;
+    one.arrived += n;
+    // What is no frame of ours does not become one by waiting for more.
+    if (one.arrived >= kFrameBytes) {
+      SLUICE_RETURN_IF_ERROR(
+          Decode(std::span(one.packet).first<kFrameBytes>()).status());
+    }
+  }
+  if (one.arrived == kHelloBytes) return true;
+  if (std::chrono::steady_clock::now() >= one.until) {
+    return DeadlineExceeded(fmt::format("{} has not said {} within 2 s",
+                                        one.socket.peer(),
+                                        one.greeted ? "hello" : "who it is"));
+  }
+  return false;
+}
+
+std::string Door::Objection(const Hello& hello, const Socket& from) const {
+  if (!SameToken(hello.token, own_.token)) return "not the token of this job";
+  if (hello.size != own_.size || hello.rank >= own_.size) {
+    return fmt::format("rank {} of a job of {}, but this one is of {}",
+                       hello.rank, hello.size, own_.size);
+  }
+  if (!from.encrypted()) return {};
+  const Identity& shown = from.peer_identity();
+  if (shown.role == kWorkerRole && shown.rank == hello.rank) return {};
+  return fmt::format("it says that it is rank {}, its certificate is {}'s",
+                     hello.rank, shown.Name());
+}
+
+Result<Guest> Door::Admit(Deadline deadline, std::span<const pollfd> also) {
   while (true) {
-    SLUICE_RETURN_IF_ERROR(TakeIn(deadline));
-    const Deadline now = std::chrono::steady_clock::now();
+    SLUICE_RETURN_IF_ERROR(TakeIn());
     for (size_t i = 0; i < waiting_.size();) {
-      Packet packet;
-      const std::optional<size_t> arrived = Arrived(waiting_[i].socket, packet);
-      const bool ended = arrived == 0 || now >= waiting_[i].until;
-      if (arrived != kHello && !ended) {
+      const Result<bool> heard = Hear(waiting_[i]);
+      if (heard.ok() && !*heard) {
         ++i;
         continue;
       }
       Socket socket = std::move(waiting_[i].socket);
+      const std::string name = waiting_[i].name;
+      const HelloPacket packet = waiting_[i].packet;
       waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
-      if (arrived != kHello) {
-        Refuse(socket.peer(), arrived == 0 ? "it has closed the connection"
-                                           : "no hello within 2 s");
+      if (!heard.ok()) {
+        Refuse(name, WithoutIt(heard.status().message()));
         continue;
       }
-      const auto frame = Decode(std::span(packet).first<kFrameBytes>());
-      Hello hello;
-      if (frame.ok()) hello = Parse(*frame, packet.data() + kFrameBytes);
-      if (const auto why = Objection(frame, hello, own_); !why.empty()) {
-        Refuse(socket.peer(), why);
+      Result<Hello> hello = DecodeHello(packet);
+      const std::string why =
+          hello.ok() ? Objection(*hello, socket) : hello.status().message();
+      if (!why.empty()) {
+        Refuse(name, why);
         continue;
       }
-      if (hello.version != own_.version) {
+      if (hello->version != own_.version) {
         return FailedPrecondition(
-            fmt::format("rank {} is Sluice {}, rank {} is {}", hello.rank,
-                        hello.version, own_.rank, own_.version));
+            fmt::format("rank {} is Sluice {}, rank {} is {}", hello->rank,
+                        hello->version, own_.rank, own_.version));
       }
-      // It was only looked at.
-      SLUICE_RETURN_IF_ERROR(socket.Receive(packet, now));
-      return Guest{std::move(hello), std::move(socket)};
+      socket.set_peer(name);
+      return Guest{*std::move(hello), std::move(socket)};
     }
-    if (now >= deadline) return DeadlineExceeded("nobody has come");
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return DeadlineExceeded("nobody has come");
+    }
+    SLUICE_RETURN_IF_ERROR(Watch(deadline, also));
   }
 }
 

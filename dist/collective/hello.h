@@ -15,14 +15,22 @@
 #ifndef SLUICE_DIST_COLLECTIVE_HELLO_H_
 #define SLUICE_DIST_COLLECTIVE_HELLO_H_
 
+#include <poll.h>
+
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "dist/net/frame.h"
 #include "dist/net/socket.h"
+#include "dist/net/tls.h"
 #include "engine/status.h"
 
 namespace sluice::dist {
@@ -39,6 +47,13 @@ struct Hello {
   int port = 0;
 };
 
+// As it travels; any bytes may be given to the second, which checks no more
+// than that they make sense: kDataLoss.
+inline constexpr size_t kHelloBytes = kFrameBytes + 168;
+using HelloPacket = std::array<std::byte, kHelloBytes>;
+Result<HelloPacket> EncodeHello(const Hello& hello);
+Result<Hello> DecodeHello(const HelloPacket& packet);
+
 Status SendHello(const Hello& hello, Socket& to, Deadline deadline);
 
 struct Guest {
@@ -46,35 +61,50 @@ struct Guest {
   Socket socket;
 };
 
-// Lets in who says hello with the token and size of the job. Strangers are
-// refused without a word: those of another token or size, those that send
-// anything else, or not all of a hello within 2 s. All that wait at the door
-// are heard at once, up to 16, so that a silent one holds nobody up.
+// Lets in who says hello with the token and size of the job, behind a handshake
+// of TLS where this process has credentials: then with the certificate of the
+// rank that it says it is. Strangers are refused without a word: those of
+// another token, certificate or size, those that send anything else, or not all
+// of a handshake and a hello within 2 s. All that wait at the door are heard at
+// once, up to 16, so that a silent one holds nobody up.
 class Door {
  public:
-  // `own` is this process's hello; `note` is told of refusals and may be empty.
-  Door(Listener listener, Hello own,
+  // `own` is this process's hello; `tls` may be null. `note` is told of
+  // refusals, a line a second at most, and may be empty.
+  Door(Listener listener, Hello own, std::shared_ptr<const Tls> tls,
        std::function<void(std::string_view)> note);
 
   int port() const { return listener_.port(); }
   // The next one. kDeadlineExceeded where nobody comes; kFailedPrecondition
-  // where one of this job has another version of Sluice.
-  Result<Guest> Admit(Deadline deadline);
+  // where one of this job has another version of Sluice; kCancelled where one
+  // of `also` is ready first.
+  Result<Guest> Admit(Deadline deadline, std::span<const pollfd> also = {});
   // Says that a guest was sent away, and why.
   void Refuse(std::string_view who, std::string_view why);
 
  private:
   struct Waiting {
     Socket socket;
+    std::string name;  // its address
     Deadline until;
+    HelloPacket packet{};
+    size_t arrived = 0;
+    bool greeted = false;  // the handshake is done, or there is none
   };
 
-  // Takes those that have connected; waits for the first, but only a moment
-  // where others are waiting already.
-  Status TakeIn(Deadline deadline);
+  // Waits until something happens at the door, or the deadline; kCancelled
+  // where something happens in `also`.
+  Status Watch(Deadline deadline, std::span<const pollfd> also);
+  // Those that have connected, as far as there is room.
+  Status TakeIn();
+  // Whether all of its hello is there; an error that says why it is refused.
+  Result<bool> Hear(Waiting& one) const;
+  // What is wrong with a hello, in words, or nothing.
+  std::string Objection(const Hello& hello, const Socket& from) const;
 
   Listener listener_;
   const Hello own_;
+  const std::shared_ptr<const Tls> tls_;
   const std::function<void(std::string_view)> note_;
   std::vector<Waiting> waiting_;
   Deadline quiet_until_;  // no line about refusals before

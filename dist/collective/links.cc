@@ -93,8 +93,8 @@ Status ReceiveErrorBehind(const Frame& frame, Socket& from, Deadline deadline) {
 
 Status Links::Exchange(std::span<const Bytes> out, MutableBytes in,
                        const Combine& combine, Deadline deadline) {
-  SharedLane to{to_next.get(), &next, next_pulse.descriptor()};
-  SharedLane from{from_previous.get(), &previous, previous_pulse.descriptor()};
+  SharedLane to{to_next.get(), &next, &next_pulse};
+  SharedLane from{from_previous.get(), &previous, &previous_pulse};
   const bool combines_later = combine && from.ring == nullptr;
   MutableBytes place = in;
   if (combines_later) {

@@ -47,6 +47,9 @@ struct GroupOptions {
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(60);
   Transport transport = Transport::kAuto;
   Overlap overlap = Overlap::kAuto;
+  // Whether processes without credentials may talk to other hosts, where
+  // whoever is in between reads and changes what they say.
+  bool allow_plaintext = false;
   // Told, while joining, who waits for whom (every 10 s), which strangers were
   // refused (a line a second at most), and why neighbours on one host cannot
   // share memory, without a newline. May be empty.

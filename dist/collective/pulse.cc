@@ -1,6 +1,6 @@
 #include "dist/collective/pulse.h"
 
-#include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <chrono>
 #include <cstddef>
@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kBetween(250);
 }  // namespace
 
 Pulse::Pulse(const Socket& a, const Socket& b)
-    : sockets_{a.descriptor(), b.descriptor()}, thread_([this] { Beat(); }) {}
+    : sockets_{&a, &b}, thread_([this] { Beat(); }) {}
 
 Pulse::~Pulse() {
   {
@@ -28,12 +28,11 @@ Pulse::~Pulse() {
 }
 
 void Pulse::Beat() {
-  const std::byte beat{1};
+  std::byte beat{1};
+  const iovec beats = {&beat, 1};
   const MutexLock lock(mutex_);
   while (!ended_) {
-    for (const int socket : sockets_) {
-      (void)send(socket, &beat, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
+    for (const Socket* socket : sockets_) (void)socket->TrySend({&beats, 1});
     const Deadline next = After(kBetween);
     while (!ended_ && ends_.WaitUntil(mutex_, next)) {
     }

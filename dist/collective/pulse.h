@@ -25,7 +25,7 @@ class Pulse {
  private:
   void Beat();
 
-  const std::array<int, 2> sockets_;
+  const std::array<const Socket*, 2> sockets_;
   Mutex mutex_;
   CondVar ends_;
   bool ended_ GUARDED_BY(mutex_) = false;

@@ -95,6 +95,13 @@ int PortOf(const Address& address) {
   return ntohs(four.sin_port);
 }
 
+bool IsLoopback(const Address& address) {
+  const std::string host = HostOf(address);
+  // "::ffff:127.0.0.1": IPv4 in a socket of IPv6.
+  return host.starts_with("127.") || host.starts_with("::ffff:127.") ||
+         host == "::1";
+}
+
 std::string HostAndPort(const std::string& host, int port) {
   const bool six = host.find(':') != std::string::npos;
   return six ? fmt::format("[{}]:{}", host, port)

@@ -37,6 +37,8 @@ bool SameAddress(const Address& a, const Address& b);
 // Require is_internet().
 std::string HostOf(const Address& address);  // "127.0.0.1", "::1"
 int PortOf(const Address& address);
+// Whether it is of this host alone: 127.0.0.0/8 or ::1.
+bool IsLoopback(const Address& address);
 // "127.0.0.1:4000", "[::1]:4000"
 std::string HostAndPort(const std::string& host, int port);
 

@@ -1,7 +1,6 @@
 #include "dist/net/exchange.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "dist/net/socket.h"
 #include "engine/pause.h"
 
 namespace sluice::dist {
@@ -67,8 +67,10 @@ class Waiting {
   Result<int> Listen() {
     std::array<bool, 2> alive{};
     for (size_t i = 0; i < count_; ++i) {
-      polled_[count_ + i] = {whose_[i]->pulse(), POLLIN, 0};
-      Hears(polled_[count_ + i]);  // what came earlier says nothing
+      const Socket* const pulse = whose_[i]->pulse();
+      polled_[count_ + i] = {pulse == nullptr ? -1 : pulse->descriptor(),
+                             POLLIN, 0};
+      Hears(pulse);  // what came earlier says nothing
     }
     const Deadline end = After(kOnceMore);
     while (true) {
@@ -80,7 +82,7 @@ class Waiting {
         if (polled_[i].revents != 0) ++can_move;
         pollfd& pulse = polled_[count_ + i];
         if (pulse.revents == 0) continue;
-        alive[i] = Hears(pulse) || alive[i];
+        alive[i] = Hears(whose_[i]->pulse()) || alive[i];
         pulse.fd = -1;  // heard once, or never again
       }
       if (can_move > 0) return can_move;
@@ -105,11 +107,13 @@ class Waiting {
     return Unavailable(fmt::format("poll: {}", std::strerror(errno)));
   }
   // Takes what there is of a pulse: whether that was anything.
-  static bool Hears(const pollfd& pulse) {
+  static bool Hears(const Socket* pulse) {
     std::array<std::byte, 256> beats;
+    const iovec room = {beats.data(), beats.size()};
     bool any = false;
-    while (pulse.fd >= 0 &&
-           recv(pulse.fd, beats.data(), beats.size(), MSG_DONTWAIT) > 0) {
+    while (pulse != nullptr && pulse->connected()) {
+      const Result<size_t> heard = pulse->TryReceive({&room, 1});
+      if (!heard.ok() || *heard == 0) break;
       any = true;
     }
     return any;

@@ -11,6 +11,8 @@
 
 namespace sluice::dist {
 
+class Socket;
+
 // One direction of an exchange: bytes of one peer that are still to be moved.
 // One thread at a time. Errors name the peer and end the exchange.
 class Direction {
@@ -32,8 +34,8 @@ class Direction {
   // After the poll: what it found.
   virtual Status Woken(short events) = 0;
   // A socket by which the peer's process sends something a few times a second,
-  // whatever it does; none: below 0.
-  virtual int pulse() const { return -1; }
+  // whatever it does, or null.
+  virtual const Socket* pulse() const { return nullptr; }
   // What is missing when time is up.
   virtual std::string Late() const = 0;
 };

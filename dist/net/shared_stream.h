@@ -22,7 +22,7 @@ namespace sluice::dist {
 struct SharedLane {
   SharedRing* ring = nullptr;
   Socket* bells = nullptr;
-  int pulse = -1;      // Direction::pulse
+  const Socket* pulse = nullptr;  // Direction::pulse
   bool ended = false;  // the peer is gone; the ring may still hold something
 };
 
@@ -39,7 +39,7 @@ class SharedOutgoing final : public Direction {
   pollfd Park() override;
   Status Woken(short events) override;
   bool looks_again() const override { return true; }
-  int pulse() const override { return to_.pulse; }
+  const Socket* pulse() const override { return to_.pulse; }
   std::string Late() const override;
 
  private:
@@ -64,7 +64,7 @@ class SharedIncoming final : public Direction {
   pollfd Park() override;
   Status Woken(short events) override;
   bool looks_again() const override { return true; }
-  int pulse() const override { return from_.pulse; }
+  const Socket* pulse() const override { return from_.pulse; }
   std::string Late() const override;
 
  private:

@@ -1,13 +1,18 @@
-// TCP streams between the processes of a job, with a limit on every wait.
+// TCP streams between the processes of a job, encrypted or not, with a limit on
+// every wait.
 #ifndef SLUICE_DIST_NET_SOCKET_H_
 #define SLUICE_DIST_NET_SOCKET_H_
 
+#include <sys/uio.h>
+
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "dist/net/descriptor.h"
+#include "dist/net/tls.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
 
@@ -17,7 +22,8 @@ namespace dist {
 using Bytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-// A connected stream, closed with its owner. Movable; one thread at a time.
+// A connected stream, closed with its owner. Movable; one thread at a time, but
+// that one may TrySend while another receives.
 // Errors name peer(): kUnavailable where the stream has ended or failed,
 // kDeadlineExceeded with how many bytes were done. After an error the stream is
 // somewhere inside what was sent or received, and only good for being closed.
@@ -41,6 +47,26 @@ class Socket {
   // Address of this end as its peer sees it, without the port.
   Result<std::string> LocalAddress() const;
 
+  // What follows is encrypted, once the handshake is done; before any byte.
+  // StartTls waits for nothing, then Handshake does a step of it: whether it is
+  // done, else handshake_events() is what to poll for. AwaitTls does it all.
+  // What is wrong with the peer is kUnavailable.
+  Status StartTls(const Tls& tls, TlsSide side);
+  Result<bool> Handshake();
+  short handshake_events() const { return tls_->events(); }
+  Status AwaitTls(const Tls& tls, TlsSide side, Deadline deadline);
+  bool encrypted() const { return tls_ != nullptr; }
+  // Of an encrypted one, after its handshake: who its certificate says it is.
+  const Identity& peer_identity() const { return tls_->peer(); }
+
+  // What can be moved now: bytes, from the first piece on; 0 where none can.
+  // What was not sent is what must be sent next.
+  Result<size_t> TrySend(std::span<const iovec> pieces) const;
+  Result<size_t> TryReceive(std::span<const iovec> pieces) const;
+  // Until there is something to receive, or its end: false where the deadline
+  // passes before.
+  bool AwaitReadable(Deadline deadline) const;
+
   // All of the bytes, the pieces one behind another. That they are sent does
   // not say that the peer has read them.
   Status Send(std::span<const Bytes> pieces, Deadline deadline);
@@ -50,7 +76,10 @@ class Socket {
   Status Receive(MutableBytes bytes, Deadline deadline);
 
  private:
+  Status Named(const Status& error) const;
+
   Descriptor descriptor_;
+  std::unique_ptr<TlsSession> tls_;
   std::string peer_;
 };
 

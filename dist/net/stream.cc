@@ -28,13 +28,8 @@ std::string LateIn(const std::string& peer, size_t moved, size_t total) {
 }
 
 Result<bool> StreamOutgoing::Try() {
-  const msghdr message = left_.Message();
-  const ssize_t n = sendmsg(to_.descriptor(), &message, MSG_NOSIGNAL);
-  if (n < 0) {
-    SLUICE_RETURN_IF_ERROR(Failure(errno, to_.peer()));
-    return false;
-  }
-  left_.Advance(static_cast<size_t>(n));
+  SLUICE_ASSIGN_OR_RETURN(const size_t n, to_.TrySend(left_.Vectors()));
+  left_.Advance(n);
   return n > 0;
 }
 
@@ -43,15 +38,9 @@ std::string StreamOutgoing::Late() const {
 }
 
 Result<bool> StreamIncoming::Try() {
-  msghdr message = left_.Message();
-  const ssize_t n = recvmsg(from_.descriptor(), &message, 0);
-  if (n < 0) {
-    SLUICE_RETURN_IF_ERROR(Failure(errno, from_.peer()));
-    return false;
-  }
-  if (n == 0) return Closed(from_.peer());
-  left_.Advance(static_cast<size_t>(n));
-  return true;
+  SLUICE_ASSIGN_OR_RETURN(const size_t n, from_.TryReceive(left_.Vectors()));
+  left_.Advance(n);
+  return n > 0;
 }
 
 std::string StreamIncoming::Late() const {

@@ -2,7 +2,6 @@
 #ifndef SLUICE_DIST_NET_STREAM_H_
 #define SLUICE_DIST_NET_STREAM_H_
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -34,7 +33,7 @@ class Remaining {
   Piece Next() const { return pieces_[0].subspan(offset_); }
 
   // As many pieces as one call may well take.
-  msghdr Message() {
+  std::span<const iovec> Vectors() {
     const size_t count = std::min(pieces_.size(), vectors_.size());
     for (size_t i = 0; i < count; ++i) {
       // sendmsg(2) only reads, for all that its struct is recvmsg(2)'s too.
@@ -44,10 +43,7 @@ class Remaining {
     vectors_[0].iov_base =
         static_cast<std::byte*>(vectors_[0].iov_base) + offset_;
     vectors_[0].iov_len -= offset_;
-    msghdr message{};
-    message.msg_iov = vectors_.data();
-    message.msg_iovlen = count;
-    return message;
+    return {vectors_.data(), count};
   }
 
   // Leaves a first piece with bytes to move, or none.
@@ -73,39 +69,39 @@ class StreamOutgoing final : public Direction {
  public:
   // Both must outlive it; the socket is connected where there are bytes.
   StreamOutgoing(const Socket& to, std::span<const Bytes> pieces,
-                 int pulse = -1)
+                 const Socket* pulse = nullptr)
       : to_(to), left_(pieces), pulse_(pulse) {}
 
   bool done() const override { return left_.empty(); }
   Result<bool> Try() override;
   pollfd Park() override { return {to_.descriptor(), POLLOUT, 0}; }
   Status Woken(short) override { return {}; }  // the next try says
-  int pulse() const override { return pulse_; }
+  const Socket* pulse() const override { return pulse_; }
   std::string Late() const override;
 
  private:
   const Socket& to_;
   Remaining<Bytes> left_;
-  const int pulse_;
+  const Socket* const pulse_;
 };
 
 class StreamIncoming final : public Direction {
  public:
   StreamIncoming(const Socket& from, std::span<const MutableBytes> pieces,
-                 int pulse = -1)
+                 const Socket* pulse = nullptr)
       : from_(from), left_(pieces), pulse_(pulse) {}
 
   bool done() const override { return left_.empty(); }
   Result<bool> Try() override;
   pollfd Park() override { return {from_.descriptor(), POLLIN, 0}; }
   Status Woken(short) override { return {}; }
-  int pulse() const override { return pulse_; }
+  const Socket* pulse() const override { return pulse_; }
   std::string Late() const override;
 
  private:
   const Socket& from_;
   Remaining<MutableBytes> left_;
-  const int pulse_;
+  const Socket* const pulse_;
 };
 
 // The words for a peer that has ended, or for a call's errno, in errors of any

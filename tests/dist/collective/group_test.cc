@@ -167,7 +167,7 @@ TEST_CASE("Door: another version of Sluice ends the forming") {
   const Watchdog watchdog;
   Hello own = Stranger(0, 2, Token());
   own.version = "1";
-  Door door(Listener::Open("127.0.0.1").ValueOrThrow(), own, {});
+  Door door(Listener::Open("127.0.0.1").ValueOrThrow(), own, nullptr, {});
   Socket socket = Socket::Connect("127.0.0.1", door.port(), After(seconds(5)))
                       .ValueOrThrow();
   REQUIRE(SendHello(Stranger(1, 2, Token()), socket, After(seconds(1))).ok());

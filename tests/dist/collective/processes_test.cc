@@ -23,7 +23,7 @@
 namespace sluice::dist {
 namespace {
 
-using testing::kAllWires;
+using testing::AllWires;
 using testing::Launch;
 using testing::TransportOf;
 using testing::Wires;
@@ -91,7 +91,7 @@ Processes Start(
     int size, Wires wires, std::chrono::milliseconds peer_timeout,
     const std::function<Status(Group&, const Process::Say&)>& body) {
   Processes processes;
-  for (const LaunchInfo& info : Launch(size)) {
+  for (const LaunchInfo& info : Launch(size, wires)) {
     processes.push_back(std::make_unique<Process>([&](const Process::Say& say) {
       GroupOptions options;
       options.peer_timeout = peer_timeout;
@@ -139,7 +139,7 @@ TEST_CASE("processes get the same bits whatever their data goes through") {
   const Alarm alarm;
   for (int size = 2; size <= 4; ++size) {
     std::string want;
-    for (const Wires wires : kAllWires) {
+    for (const Wires wires : AllWires()) {
       const Processes processes =
           Start(size, wires, std::chrono::seconds(50), Sum);
       for (const auto& process : processes) {
@@ -179,7 +179,7 @@ struct Job {
 
 TEST_CASE("a process that is killed is named by all others") {
   const Alarm alarm;
-  for (const Wires wires : kAllWires) {
+  for (const Wires wires : AllWires()) {
     for (int size = 2; size <= 4; ++size) {
       for (int lost = 0; lost < size; ++lost) {
         const Job job(size, wires, lost, std::chrono::seconds(50));
@@ -193,7 +193,7 @@ TEST_CASE("a process that is killed is named by all others") {
 TEST_CASE("a process that is stopped is named by all others") {
   const Alarm alarm;
   std::vector<std::unique_ptr<Job>> jobs;
-  for (const Wires wires : kAllWires) {
+  for (const Wires wires : AllWires()) {
     for (int size = 2; size <= 3; ++size) {
       jobs.push_back(std::make_unique<Job>(size, wires, size / 2,
                                            std::chrono::milliseconds(100)));

@@ -17,7 +17,9 @@
 
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
+#include "dist/net/authority.h"
 #include "dist/net/socket.h"
+#include "dist/net/tls.h"
 #include "engine/status.h"
 
 namespace sluice::dist::testing {
@@ -75,6 +77,18 @@ inline std::vector<LaunchInfo> Launch(int size) {
   return infos;
 }
 
+// The same with certificates of an authority of the job.
+inline std::vector<LaunchInfo> LaunchEncrypted(int size) {
+  const Authority authority = Authority::Create("test").ValueOrThrow();
+  std::vector<LaunchInfo> infos = Launch(size);
+  for (LaunchInfo& info : infos) {
+    info.credentials =
+        authority.Issue("worker", info.rank, std::chrono::hours(1))
+            .ValueOrThrow();
+  }
+  return infos;
+}
+
 inline void InThreads(int count, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) threads.emplace_back(body, i);
@@ -87,10 +101,23 @@ using Groups = std::vector<std::unique_ptr<Group>>;
 enum class Wires {
   kTcp,
   kShared,
-  kMixed  // rank 0 by TCP, to and from; the others share
+  kMixed,  // rank 0 by TCP, to and from; the others share
+  kTls     // by TCP, encrypted
 };
-inline constexpr Wires kAllWires[] = {Wires::kTcp, Wires::kShared,
-                                      Wires::kMixed};
+inline const std::vector<Wires>& AllWires() {
+  static const std::vector<Wires> all = [] {
+    std::vector<Wires> wires = {Wires::kTcp, Wires::kShared, Wires::kMixed};
+    if (HasTls()) wires.push_back(Wires::kTls);
+    return wires;
+  }();
+  return all;
+}
+inline Wires WiresOf(size_t i) {
+  return AllWires()[i % AllWires().size()];
+}
+inline std::vector<LaunchInfo> Launch(int size, Wires wires) {
+  return wires == Wires::kTls ? LaunchEncrypted(size) : Launch(size);
+}
 inline Transport TransportOf(Wires wires, int rank) {
   if (wires == Wires::kShared) return Transport::kShared;
   return wires == Wires::kMixed && rank != 0 ? Transport::kAuto
@@ -98,12 +125,11 @@ inline Transport TransportOf(Wires wires, int rank) {
 }
 
 // A group of each rank, with options of its own; throws where one cannot join.
-inline Groups JoinEach(int size,
+inline Groups JoinEach(const std::vector<LaunchInfo>& infos,
                        const std::function<GroupOptions(int rank)>& options) {
-  const std::vector<LaunchInfo> infos = Launch(size);
   Groups groups(infos.size());
   std::vector<Status> statuses(infos.size());
-  InThreads(size, [&](int rank) {
+  InThreads(static_cast<int>(infos.size()), [&](int rank) {
     const auto i = static_cast<size_t>(rank);
     auto group = Group::Join(infos[i], options(rank));
     statuses[i] = group.status();
@@ -113,10 +139,10 @@ inline Groups JoinEach(int size,
   return groups;
 }
 inline Groups JoinAll(int size, const GroupOptions& options = {}) {
-  return JoinEach(size, [&](int) { return options; });
+  return JoinEach(Launch(size), [&](int) { return options; });
 }
 inline Groups JoinAll(int size, Wires wires, const GroupOptions& options = {}) {
-  return JoinEach(size, [&](int rank) {
+  return JoinEach(Launch(size, wires), [&](int rank) {
     GroupOptions mine = options;
     mine.transport = TransportOf(wires, rank);
     return mine;

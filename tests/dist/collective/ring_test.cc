@@ -21,12 +21,13 @@
 namespace sluice::dist {
 namespace {
 
+using testing::AllWires;
 using testing::Groups;
 using testing::JoinAll;
-using testing::kAllWires;
 using testing::OnAll;
 using testing::Watchdog;
 using testing::Wires;
+using testing::WiresOf;
 
 size_t At(int rank) {
   return static_cast<size_t>(rank);
@@ -104,7 +105,7 @@ TEST_CASE("all-reduce is the sum or mean, the same bits on every rank") {
   for (int job = 0; job < 18; ++job) {
     const int size = 1 + job / 3;
     const Watchdog watchdog;
-    Groups groups = JoinAll(size, kAllWires[job % 3]);
+    Groups groups = JoinAll(size, WiresOf(job));
     for (int run = 0; run < 24; ++run) {
       const DType dtype = dtypes[random() % 6];
       // Small ones, which go with their header, and larger than a piece.
@@ -152,7 +153,7 @@ TEST_CASE("all-reduce sends 2 (n-1) / n of the data, and a header") {
   for (int size = 1; size <= 5; ++size) {
     for (const int64_t count : {0, 1, 7, 1000, 300'000}) {
       const Watchdog watchdog;
-      Groups groups = JoinAll(size, kAllWires[At(size) % 3]);
+      Groups groups = JoinAll(size, WiresOf(At(size)));
       std::vector<std::vector<float>> data(
           At(size), std::vector<float>(static_cast<size_t>(count), 1.f));
       CheckOk(OnAll(groups, [&](Group& group) {
@@ -183,7 +184,7 @@ TEST_CASE("broadcast, all-gather and barrier, in random order") {
   for (int job = 0; job < 18; ++job) {
     const int size = 1 + job / 3;
     const Watchdog watchdog;
-    Groups groups = JoinAll(size, kAllWires[job % 3]);
+    Groups groups = JoinAll(size, WiresOf(job));
     for (int run = 0; run < 12; ++run) {
       const size_t bytes = random() % (run % 2 == 0 ? 10 : 900'000);
       const auto signed_bytes = static_cast<int64_t>(bytes);
@@ -255,7 +256,7 @@ TEST_CASE("another name, count, dtype, order or root is everyone's error") {
         CAPTURE(odd);
         CAPTURE(what);
         const Watchdog watchdog;
-        Groups groups = JoinAll(size, kAllWires[At(what + odd) % 3]);
+        Groups groups = JoinAll(size, WiresOf(At(what + odd)));
         const int64_t count = (what + odd) % 2 == 0 ? 5 : 500'000;
         CheckMismatch(groups, [&](Group& group) -> Status {
           std::vector<double> data(static_cast<size_t>(count) + 1, 1.0);
@@ -319,7 +320,7 @@ TEST_CASE("a rank that ends is everyone's error, and is named") {
     const int dies = static_cast<int>(random() % At(size));
     const int after = static_cast<int>(random() % 4);
     const auto count = static_cast<int64_t>(random() % 400'000);
-    Groups groups = JoinAll(size, kAllWires[At(run) / 5 % 3]);
+    Groups groups = JoinAll(size, WiresOf(At(run) / 5));
     const auto statuses = OnAll(groups, [&](Group& group) -> Status {
       const int rank = group.rank();
       std::vector<float> data(static_cast<size_t>(count), 1.f);
@@ -348,7 +349,7 @@ TEST_CASE("a rank that leaves tells all others why") {
     const Watchdog watchdog;
     const int size = 2 + run % 4;
     const int leaves = run % size;
-    Groups groups = JoinAll(size, kAllWires[At(run) % 3]);
+    Groups groups = JoinAll(size, WiresOf(At(run)));
     const auto statuses = OnAll(groups, [&](Group& group) -> Status {
       float data = 1;
       SLUICE_RETURN_IF_ERROR(group.Barrier("before"));
@@ -370,7 +371,7 @@ TEST_CASE("a rank that leaves tells all others why") {
 
 // One that is stopped is not: processes_test.
 TEST_CASE("a rank that is long about something else is waited for") {
-  for (const Wires wires : kAllWires) {
+  for (const Wires wires : AllWires()) {
     const Watchdog watchdog;
     GroupOptions options;
     options.peer_timeout = std::chrono::milliseconds(20);

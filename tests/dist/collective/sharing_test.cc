@@ -24,7 +24,6 @@ namespace {
 using testing::Groups;
 using testing::InThreads;
 using testing::JoinAll;
-using testing::kAllWires;
 using testing::Launch;
 using testing::OnAll;
 using testing::Watchdog;

@@ -1,0 +1,64 @@
+// Who a process of a job is, and what proves it to the others.
+//
+// A certificate says so by a URI among its names (X.509's subjectAltName):
+//
+//   sluice://JOB/ROLE/RANK       sluice://6f1c…/worker/3
+//
+// JOB and ROLE are of letters, digits, "-", "_" and ".", at most 64 of them;
+// RANK is a number without leading zeros. The launcher makes such certificates
+// (authority.h); users may bring their own.
+#ifndef SLUICE_DIST_NET_CREDENTIALS_H_
+#define SLUICE_DIST_NET_CREDENTIALS_H_
+
+#include <string>
+#include <string_view>
+
+#include "engine/status.h"
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
+
+struct Identity {
+  std::string job;
+  std::string role;  // "worker"
+  int rank = 0;      // among those of the role
+
+  // "worker 3"
+  std::string Name() const;
+  friend bool operator==(const Identity&, const Identity&) = default;
+};
+inline constexpr std::string_view kWorkerRole = "worker";
+
+// Requires an identity that ParseIdentity would give.
+std::string UriOf(const Identity& identity);
+// kInvalidArgument where the text is none of the above.
+Result<Identity> ParseIdentity(std::string_view uri);
+
+// PEM texts.
+struct Credentials {
+  std::string authority;    // the certificate, or several, that others' must be
+                            // signed by
+  std::string certificate;  // this process's own
+  std::string key;          // its private key, without a password
+};
+
+// One text for a pipe: certificate, key, authority, one behind another.
+std::string TextOf(const Credentials& credentials);
+// Of such a text: the first certificate is one's own, the others the authority.
+// What was read is in no message. kInvalidArgument.
+Result<Credentials> ParseCredentials(std::string_view text);
+
+// From a folder that users made: ca.pem, <role>-<rank>.pem, <role>-<rank>.key.
+// A key that others than its owner may read is kInvalidArgument, as for ssh.
+Result<Credentials> ReadCredentials(const std::string& folder,
+                                    std::string_view role, int rank);
+// From three files.
+Result<Credentials> ReadCredentialFiles(const std::string& authority,
+                                        const std::string& certificate,
+                                        const std::string& key);
+
+}  // namespace dist
+}  // namespace sluice
+
+#endif  // SLUICE_DIST_NET_CREDENTIALS_H_

@@ -1,0 +1,90 @@
+// TLS 1.3 between the processes of a job, each of which shows a certificate of
+// the job's authority (credentials.h).
+#ifndef SLUICE_DIST_NET_TLS_H_
+#define SLUICE_DIST_NET_TLS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "dist/net/credentials.h"
+#include "engine/status.h"
+#include "engine/thread_annotations.h"
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
+
+// Whether this build has it (OpenSSL 3).
+bool HasTls();
+
+// A process's own credentials, ready for use. Threads may share it.
+class Tls {
+ public:
+  // kInvalidArgument where they are no credentials, do not belong together or
+  // have expired; kUnimplemented in a build without OpenSSL.
+  static Result<std::shared_ptr<const Tls>> Create(
+      const Credentials& credentials);
+  ~Tls();
+  Tls(const Tls&) = delete;
+  Tls& operator=(const Tls&) = delete;
+
+  // What its own certificate says.
+  const Identity& identity() const { return identity_; }
+
+ private:
+  friend class TlsSession;
+  struct Impl;
+  Tls();
+
+  std::unique_ptr<Impl> impl_;
+  Identity identity_;
+};
+
+enum class TlsSide { kConnects, kListens };
+
+// One connection's. A thread may send while another receives.
+class TlsSession {
+ public:
+  // Of a connected stream that does not block and outlives it.
+  static Result<std::unique_ptr<TlsSession>> Create(const Tls& tls,
+                                                    TlsSide side,
+                                                    int descriptor);
+  ~TlsSession();
+  TlsSession(const TlsSession&) = delete;
+  TlsSession& operator=(const TlsSession&) = delete;
+
+  // None of these waits. Errors are without the peer's name: kUnavailable
+  // "closed" where the peer has, else what is wrong.
+
+  // A step of the handshake: whether it is done and the peer shown to be of
+  // this job. Else events() is what to poll for.
+  Result<bool> Handshake();
+  short events() const;
+  // Who the peer is, after the handshake.
+  const Identity& peer() const { return peer_; }
+
+  // Bytes taken, or received; 0 where none can be now. What was not taken must
+  // be given again.
+  Result<size_t> Send(std::span<const std::byte> bytes);
+  Result<size_t> Receive(std::span<std::byte> bytes);
+  // What has come already is given before the stream is readable again.
+  bool pending() const;
+
+ private:
+  struct Impl;
+  TlsSession();
+  Status Failure(int returned) REQUIRES(mutex_);
+  Status CheckPeer() REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
+  std::unique_ptr<Impl> impl_ PT_GUARDED_BY(mutex_);
+  Identity own_, peer_;
+};
+
+}  // namespace dist
+}  // namespace sluice
+
+#endif  // SLUICE_DIST_NET_TLS_H_
