@@ -9,10 +9,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "apps/sluicerun/agent.h"
+#include "apps/sluicerun/hosts.h"
 #include "apps/sluicerun/job.h"
 #include "apps/sluicerun/output.h"
 #include "engine/status.h"
@@ -35,6 +41,13 @@ constexpr char kHelp[] =
     "MiB\n"
     "are cut. Rank 0 reads the launcher's standard input unless that is a\n"
     "terminal; the others' is empty.\n"
+    "\n"
+    "Hosts: each rank has an ssh of its own, which must ask for no password, "
+    "and "
+    "runs\n"
+    "where this process does. Nothing secret is in an argument or a variable. "
+    "All\n"
+    "that goes over the network is encrypted, by certificates of the job.\n"
     "\n"
     "Cores: without --pin every process may use all, and Sluice's programs "
     "start as\n"
@@ -70,11 +83,58 @@ void OpenStandardStreams() {
   if (descriptor >= 0) close(descriptor);
 }
 
+std::string TextOfFile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    throw Error(Code::kNotFound, fmt::format("'{}' cannot be read", path));
+  }
+  return text.str();
+}
+
+std::vector<std::string> Words(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  if (words.empty()) throw Error(Code::kInvalidArgument, "--ssh is empty");
+  return words;
+}
+
 void AddOptions(CLI::App& app, JobOptions& options) {
   app.prefix_command();
-  app.add_option("-n,--processes", options.size, "Number of processes")
-      ->required()
+  app.add_option("-n,--processes", options.size,
+                 "Number of processes (of hosts: default all slots)")
       ->check(CLI::Range(1, kMostProcesses));
+  CLI::Option* hosts = app.add_option_function<std::string>(
+      "-H,--host",
+      [&](const std::string& text) { options.hosts = ParseHosts(text); },
+      "Run on these hosts through ssh: hostA:4,hostB:4");
+  app.add_option_function<std::string>(
+         "--hostfile",
+         [&](const std::string& path) {
+           options.hosts = ParseHostFile(TextOfFile(path));
+         },
+         "The hosts as a file in Open MPI's form")
+      ->excludes(hosts);
+  app.add_option("--ssh-port", options.ssh.port, "Of the hosts' ssh")
+      ->check(CLI::Range(1, 65535));
+  app.add_option_function<std::string>(
+      "--ssh",
+      [&](const std::string& text) { options.ssh.command = Words(text); },
+      "What runs in ssh's place, with its options: 'ssh -i KEY'");
+  app.add_option("--remote-sluicerun", options.ssh.program,
+                 "sluicerun on the hosts (default: where it is here)");
+  app.add_flag("--tls", options.tls,
+               "Encrypt what processes of this host send each other by TCP, "
+               "too");
+  CLI::Option* certificates = app.add_option(
+      "--certificates", options.certificates,
+      "Folder on every host with ca.pem, worker-RANK.pem, worker-RANK.key in "
+      "place of the launcher's own");
+  app.add_flag("--allow-plaintext", options.allow_plaintext,
+               "Go to other hosts without encryption")
+      ->excludes(certificates);
   CLI::Option* tag =
       app.add_flag("--tag-output,!--no-tag-output", options.tag_output,
                    "Put \"[rank] \" before each line (default)");
@@ -93,8 +153,11 @@ void AddOptions(CLI::App& app, JobOptions& options) {
 
 int Run(int argc, char** argv) {
   JobOptions options;
+  options.size = 0;
   bool dry_run = false;
-  CLI::App app("Runs a program as the processes of one job on this machine");
+  CLI::App app(
+      "Runs a program as the processes of one job, on this machine or "
+      "others");
   AddOptions(app, options);
   app.add_flag("--dry-run", dry_run,
                "Print what would run, one line per rank, and end");
@@ -104,6 +167,19 @@ int Run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return Fail(kUsage,
                 std::string(error.what()) + "; sluicerun --help says more");
+  }
+  if (options.hosts.empty()) {
+    if (options.size == 0) {
+      return Fail(kUsage,
+                  "--processes or --host is required; sluicerun --help "
+                  "says more");
+    }
+  } else {
+    options.size =
+        static_cast<int>(SeatRanks(options.hosts, options.size).size());
+  }
+  if (options.ssh.program.empty()) {
+    options.ssh.program = std::filesystem::read_symlink("/proc/self/exe");
   }
   options.command = app.remaining();
   if (!options.command.empty() && options.command[0] == "--") {
@@ -131,6 +207,7 @@ int Run(int argc, char** argv) {
 int Main(int argc, char** argv) {
   try {
     OpenStandardStreams();
+    if (argc == 2 && std::string_view(argv[1]) == "--agent") return RunAgent();
     return Run(argc, argv);
   } catch (const std::exception& error) {
     return Fail(kFailure, error.what());

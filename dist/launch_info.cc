@@ -25,6 +25,7 @@ constexpr const char* kCoordinator = "SLUICE_COORDINATOR";
 constexpr const char* kListenFd = "SLUICE_LISTEN_FD";
 constexpr const char* kTokenFd = "SLUICE_TOKEN_FD";
 constexpr const char* kCredentialsFd = "SLUICE_CREDENTIALS_FD";
+constexpr const char* kCertificates = "SLUICE_CERTIFICATES";
 constexpr const char* kPlaintext = "SLUICE_ALLOW_PLAINTEXT";
 
 constexpr int kMaximumPort = 65535;
@@ -198,9 +199,9 @@ Status ReadPlace(LaunchInfo* info) {
 }  // namespace
 
 Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
-  const std::vector<const char*> names = {
-      kSize,        kRank,     kLocalSize, kLocalRank,     kPinned,
-      kCoordinator, kListenFd, kTokenFd,   kCredentialsFd, kPlaintext};
+  const std::vector<const char*> names = {kSize,      kRank,    kLocalSize,
+                                          kLocalRank, kPinned,  kCoordinator,
+                                          kListenFd,  kTokenFd, kCredentialsFd};
   if (std::none_of(names.begin(), names.end(), IsSet)) {
     return std::optional<LaunchInfo>();
   }
@@ -218,7 +219,13 @@ Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
   }
   // Last: they can be read once.
   if (IsSet(kTokenFd)) SLUICE_RETURN_IF_ERROR(ReadToken(&info));
-  if (IsSet(kCredentialsFd)) SLUICE_RETURN_IF_ERROR(ReadCredentialsText(&info));
+  if (IsSet(kCredentialsFd)) {
+    SLUICE_RETURN_IF_ERROR(ReadCredentialsText(&info));
+  } else if (IsSet(kCertificates)) {
+    SLUICE_ASSIGN_OR_RETURN(
+        info.credentials, ReadCredentials(std::string(*Variable(kCertificates)),
+                                          kWorkerRole, info.rank));
+  }
   return std::optional(std::move(info));
 }
 

@@ -14,11 +14,12 @@
 //   SLUICE_CREDENTIALS_FD                  a descriptor to read the process's
 //                                          certificate, key and authority from
 //                                          (dist/net/credentials.h), to its end
+//   SLUICE_CERTIFICATES                    in its place: a folder of them
 //   SLUICE_ALLOW_PLAINTEXT                 1 where other hosts may be talked to
 //                                          without
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for SLUICE_PINNED, the last two, the listener of other ranks than 0 and,
+// for SLUICE_PINNED, the last three, the listener of other ranks than 0 and,
 // where SLUICE_SIZE is 1, coordinator, listener and token.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
 #define SLUICE_DIST_LAUNCH_INFO_H_

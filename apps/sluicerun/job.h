@@ -5,11 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "apps/sluicerun/hosts.h"
+#include "apps/sluicerun/remote.h"
+
 namespace sluice::launcher {
 
 struct JobOptions {
   std::vector<std::string> command;
   int size = 1;
+  std::vector<Host> hosts;  // by ssh; none: this one, without
+  Ssh ssh;
+  bool tls = false;              // also where all is on this host
+  std::string certificates;      // the user's folder; empty: ours
+  bool allow_plaintext = false;  // no certificates
   bool tag_output = true;
   std::string output_dir;   // empty: to our own stdout and stderr
   double timeout_kill = 5;  // seconds from SIGTERM to SIGKILL

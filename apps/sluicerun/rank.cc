@@ -47,7 +47,7 @@ Pipe OpenPipe() {
 }
 
 struct RankPipes {
-  Pipe out, err, token;
+  Pipe out, err, token, credentials;
   Pipe failure;  // an errno of the child's, where the program cannot be run
 };
 
@@ -80,10 +80,11 @@ class Child {
 
  private:
   bool ConnectStreams() {
-    if (rank_ != 0 || isatty(STDIN_FILENO) == 1) {
+    if (rank_ != 0 || plan_.inherits_output || isatty(STDIN_FILENO) == 1) {
       const dist::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
       if (dup2(nothing.get(), STDIN_FILENO) < 0) return false;
     }
+    if (plan_.inherits_output) return true;
     return dup2(pipes_.out.write.get(), STDOUT_FILENO) >= 0 &&
            dup2(pipes_.err.write.get(), STDERR_FILENO) >= 0;
   }
@@ -93,7 +94,10 @@ class Child {
       if (setenv(name.c_str(), value.c_str(), 1) != 0) return false;
     }
     unsetenv("SLUICE_LISTEN_FD");
-    return (rank_ != 0 || Inherit("SLUICE_LISTEN_FD", plan_.listen_fd)) &&
+    unsetenv("SLUICE_CREDENTIALS_FD");
+    return (plan_.credentials.empty() ||
+            Inherit("SLUICE_CREDENTIALS_FD", pipes_.credentials.read.get())) &&
+           (rank_ != 0 || Inherit("SLUICE_LISTEN_FD", plan_.listen_fd)) &&
            Inherit("SLUICE_TOKEN_FD", pipes_.token.read.get());
   }
 
@@ -134,10 +138,10 @@ bool SetNonBlocking(const dist::Descriptor& descriptor) {
 }
 
 // Small enough for an empty pipe to take it whole.
-bool WriteToken(const std::string& token, Pipe& pipe) {
-  const ssize_t bytes = write(pipe.write.get(), token.data(), token.size());
+bool WriteSecret(const std::string& secret, Pipe& pipe) {
+  const ssize_t bytes = write(pipe.write.get(), secret.data(), secret.size());
   pipe.write = {};  // so that the reader finds the end
-  return bytes == static_cast<ssize_t>(token.size());
+  return bytes == static_cast<ssize_t>(secret.size());
 }
 
 }  // namespace
@@ -146,20 +150,28 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
     const JobPlan& plan, int rank) {
   const std::string size = std::to_string(plan.size);
   const std::string number = std::to_string(rank);
+  const std::string local = std::to_string(rank - plan.first);
   std::vector<std::pair<std::string, std::string>> variables = {
       {"SLUICE_SIZE", size},
       {"SLUICE_RANK", number},
-      {"SLUICE_LOCAL_SIZE", size},
-      {"SLUICE_LOCAL_RANK", number},
+      {"SLUICE_LOCAL_SIZE", std::to_string(plan.local_size)},
+      {"SLUICE_LOCAL_RANK", local},
       {"SLUICE_COORDINATOR", plan.coordinator}};
   if (plan.pin) variables.emplace_back("SLUICE_PINNED", "1");
+  if (!plan.certificates.empty()) {
+    variables.emplace_back("SLUICE_CERTIFICATES", plan.certificates);
+  }
+  if (plan.allow_plaintext) {
+    variables.emplace_back("SLUICE_ALLOW_PLAINTEXT", "1");
+  }
   return variables;
 }
 
 std::vector<int> RankCpus(const JobPlan& plan, int rank) {
   const auto cpus = static_cast<int64_t>(plan.cpus.size());
-  const int64_t begin = rank * cpus / plan.size;
-  const int64_t end = std::max(begin + 1, (rank + 1) * cpus / plan.size);
+  const int64_t local = rank - plan.first;
+  const int64_t begin = local * cpus / plan.local_size;
+  const int64_t end = std::max(begin + 1, (local + 1) * cpus / plan.local_size);
   return {plan.cpus.begin() + begin, plan.cpus.begin() + end};
 }
 
@@ -195,15 +207,20 @@ std::string NewToken() {
 Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
   Started started;
   RankPipes pipes;
-  for (Pipe* pipe : {&pipes.out, &pipes.err, &pipes.token, &pipes.failure}) {
+  for (Pipe* pipe : {&pipes.out, &pipes.err, &pipes.token, &pipes.credentials,
+                     &pipes.failure}) {
     *pipe = OpenPipe();
     if (pipe->read.get() < 0) {
       started.error = errno;
       return started;
     }
   }
+  const auto local = static_cast<size_t>(rank - plan.first);
+  const std::string none;
   if (!SetNonBlocking(pipes.out.read) || !SetNonBlocking(pipes.err.read) ||
-      !WriteToken(plan.token, pipes.token)) {
+      !WriteSecret(plan.token, pipes.token) ||
+      !WriteSecret(plan.credentials.empty() ? none : plan.credentials[local],
+                   pipes.credentials)) {
     started.error = errno;
     return started;
   }
@@ -226,6 +243,7 @@ Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
     return started;
   }
   started.pid = pid;
+  if (plan.inherits_output) return started;
   started.out = std::move(pipes.out.read);
   started.err = std::move(pipes.err.read);
   return started;

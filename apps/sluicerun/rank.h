@@ -14,13 +14,19 @@
 
 namespace sluice::launcher {
 
-// What all ranks of a job have in common.
+// What the ranks of a job on one host have in common.
 struct JobPlan {
   std::vector<std::string> command;  // the program, found as a shell finds it
   int size = 1;
-  std::string coordinator;  // host:port
-  std::string token;        // 64 hexadecimal digits
-  int listen_fd = -1;       // listening at the coordinator's address
+  int first = 0, local_size = 1;  // ranks of this host: from the first on
+  std::string coordinator;        // host:port
+  std::string token;              // 64 hexadecimal digits
+  // By rank on this host, dist::TextOf; or none at all.
+  std::vector<std::string> credentials;
+  std::string certificates;      // the user's folder of them, or empty
+  bool allow_plaintext = false;  // to other hosts
+  int listen_fd = -1;            // listening at the coordinator's address
+  bool inherits_output = false;  // ranks write where this process does
   bool pin = false;
   std::vector<int> cpus;   // that this process may use, for `pin`
   rlimit open_files = {};  // what the ranks get
@@ -43,8 +49,9 @@ std::string NewToken();
 struct Started {
   pid_t pid = -1;  // leader of a process group of its own
   int error = 0;   // errno where it could not be started; no pid then
-  dist::Descriptor out,
-      err;  // to read its stdout and stderr from, not blocking
+  // To read its stdout and stderr from, not blocking; or none
+  // (JobPlan::inherits_output).
+  dist::Descriptor out, err;
 };
 
 // Starts the rank; returns once the program runs. It inherits nothing of ours

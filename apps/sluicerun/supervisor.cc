@@ -195,7 +195,8 @@ int Supervisor::Report() const {
   }
   const auto lines = rank.tail->Lines();
   std::string report =
-      fmt::format("rank {} ended {}", *first_failure_,
+      fmt::format("rank {}{} ended {}", *first_failure_,
+                  rank.host.empty() ? "" : fmt::format(" on {}", rank.host),
                   rank.signal != 0 ? "by " + SignalName(rank.signal)
                                    : fmt::format("with code {}", *rank.code));
   if (!lines.empty()) report += "; its last lines:";

@@ -24,6 +24,7 @@ struct RunningRank {
   pid_t pid;  // and its process group
   Stream out, err;
   std::unique_ptr<Tail> tail;  // of err
+  std::string host = {};       // where it runs, if elsewhere
   std::optional<int> code =
       {};          // once ended: its exit code, or 128 + the signal
   int signal = 0;  // that ended it

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice::dist {
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
 
 struct Address {
   sockaddr_storage storage{};
@@ -42,6 +44,7 @@ bool IsLoopback(const Address& address);
 // "127.0.0.1:4000", "[::1]:4000"
 std::string HostAndPort(const std::string& host, int port);
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_NET_ADDRESS_H_

@@ -8,8 +8,10 @@
 #include "dist/net/descriptor.h"
 #include "dist/net/socket.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice::dist {
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
 
 // Of the running system, the same for all its containers and for no other
 // machine (/proc/sys/kernel/random/boot_id). Empty where it does not say.
@@ -34,6 +36,7 @@ Status SendDescriptor(int descriptor, Socket& to, Deadline deadline);
 // kDataLoss where anything else comes.
 Result<Descriptor> ReceiveDescriptor(Socket& from, Deadline deadline);
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_NET_LOCAL_H_

@@ -10,8 +10,10 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "dist/dist.h"
+#include "dist/net/tls.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/program.h"
@@ -23,12 +25,13 @@ using testing::Contains;
 using testing::Outcome;
 
 // This program as the ranks of a job, which run the case of that name below.
-Outcome RunRanks(int size, const std::string& test_case) {
+Outcome RunRanks(int size, const std::string& test_case,
+                 std::vector<std::string> options = {}) {
   const std::string folder = SLUICE_BIN_DIR;
-  return testing::RunProgram(
-      folder + "/sluicerun",
-      {"-n", std::to_string(size), folder + "/apps_tests", "--no-skip",
-       "--minimal", "--test-case=" + test_case});
+  options.insert(options.end(),
+                 {"-n", std::to_string(size), folder + "/apps_tests",
+                  "--no-skip", "--minimal", "--test-case=" + test_case});
+  return testing::RunProgram(folder + "/sluicerun", options);
 }
 
 TEST_CASE("rank: what all do" * doctest::skip()) {
@@ -59,7 +62,11 @@ TEST_CASE("rank: what all do" * doctest::skip()) {
 
 TEST_CASE("processes reduce, gather and wait for each other") {
   for (const int size : {1, 2, 4}) {
-    const Outcome outcome = RunRanks(size, "rank: what all do");
+    const bool encrypted = size == 4 && dist::HasTls();
+    const Outcome outcome =
+        RunRanks(size, "rank: what all do",
+                 encrypted ? std::vector<std::string>{"--tls"}
+                           : std::vector<std::string>{});
     CAPTURE(outcome.err);
     CAPTURE(outcome.out);
     CHECK(outcome.code == 0);

@@ -3,24 +3,34 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "dist/net/authority.h"
+#include "dist/net/credentials.h"
 #include "dist/net/socket.h"
+#include "dist/net/tls.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sluice::dist {
 namespace {
 
 const std::string kToken(64, 'a');
 
-constexpr const char* kNames[] = {"SLUICE_SIZE",       "SLUICE_RANK",
-                                  "SLUICE_LOCAL_SIZE", "SLUICE_LOCAL_RANK",
-                                  "SLUICE_LISTEN_FD",  "SLUICE_COORDINATOR",
-                                  "SLUICE_TOKEN_FD",   "SLUICE_PINNED"};
+constexpr const char* kNames[] = {
+    "SLUICE_SIZE",       "SLUICE_RANK",      "SLUICE_LOCAL_SIZE",
+    "SLUICE_LOCAL_RANK", "SLUICE_LISTEN_FD", "SLUICE_COORDINATOR",
+    "SLUICE_TOKEN_FD",   "SLUICE_PINNED",    "SLUICE_CREDENTIALS_FD"};
+// Which a user may set, too.
+constexpr const char* kUsers[] = {"SLUICE_CERTIFICATES",
+                                  "SLUICE_ALLOW_PLAINTEXT"};
 
 // A descriptor that gives the text and then its end.
 int PipeWith(const std::string& text) {
@@ -50,11 +60,15 @@ struct Environment {
     }
   }
   ~Environment() {
-    for (const char* name : kNames) unsetenv(name);
+    Clear();
     if (IsOpen(token)) close(token);
   }
-  Result<std::optional<LaunchInfo>> Read() const {
+  static void Clear() {
     for (const char* name : kNames) unsetenv(name);
+    for (const char* name : kUsers) unsetenv(name);
+  }
+  Result<std::optional<LaunchInfo>> Read() const {
+    Clear();
     for (const auto& [name, value] : variables) {
       setenv(name.c_str(), value.c_str(), 1);
     }
@@ -243,6 +257,47 @@ TEST_CASE("tokens are 64 hexadecimal digits and nothing else") {
   const auto info = environment.Read();
   REQUIRE(info.ok());
   CHECK((*info)->token == mixed);
+}
+
+TEST_CASE("credentials come through a pipe or from a folder") {
+  if (!HasTls()) return;
+  const Credentials own = Authority::Create("job")
+                              .ValueOrThrow()
+                              .Issue("worker", 1, std::chrono::hours(1))
+                              .ValueOrThrow();
+  {
+    Environment environment(1);
+    CHECK_FALSE(environment.Read().ValueOrThrow()->credentials.has_value());
+  }
+  {
+    Environment environment(1);
+    environment.variables["SLUICE_CREDENTIALS_FD"] =
+        std::to_string(PipeWith(TextOf(own)));
+    const auto info = environment.Read().ValueOrThrow();
+    CHECK(info->credentials->key == own.key);
+    CHECK(info->credentials->certificate == own.certificate);
+    CHECK_FALSE(info->allow_plaintext);
+  }
+  {
+    const testing::TemporaryFolder folder;
+    std::ofstream(folder / "ca.pem") << own.authority;
+    std::ofstream(folder / "worker-1.pem") << own.certificate;
+    const std::string key = folder / "worker-1.key";
+    std::ofstream(key) << own.key;
+    chmod(key.c_str(), 0600);
+    Environment environment(1);
+    environment.variables["SLUICE_CERTIFICATES"] = folder.path();
+    environment.variables["SLUICE_ALLOW_PLAINTEXT"] = "1";
+    const auto info = environment.Read().ValueOrThrow();
+    CHECK(info->credentials->authority == own.authority);
+    CHECK(info->allow_plaintext);
+  }
+  const std::string text = TextOf(own);
+  const int descriptor = PipeWith(text.substr(0, text.size() / 2));
+  const std::string error =
+      ErrorWith("SLUICE_CREDENTIALS_FD", std::to_string(descriptor));
+  CHECK(error.find("no credentials") != std::string::npos);
+  CHECK_FALSE(IsOpen(descriptor));
 }
 
 }  // namespace

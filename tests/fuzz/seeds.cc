@@ -2,11 +2,17 @@
 #include <zlib.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <span>
 #include <string>
 
+#include "dist/collective/hello.h"
+#include "dist/net/authority.h"
+#include "dist/net/credentials.h"
 #include "dist/net/frame.h"
+#include "dist/net/tls.h"
 #include "io/checkpoints/safetensors.h"
 #include "io/files/fault_file_system.h"
 #include "io/files/file.h"
@@ -16,6 +22,7 @@
 #include "tests/support/exif_bytes.h"
 #include "tests/support/pth_bytes.h"
 #include "tests/support/tar_bytes.h"
+#include "tests/support/tls_greeting.h"
 
 namespace sluice {
 namespace {
@@ -85,6 +92,21 @@ std::string EncodedFrame(const dist::Frame& frame) {
   std::array<std::byte, dist::kFrameBytes> header;
   dist::Encode(frame, header);
   return {reinterpret_cast<const char*>(header.data()), header.size()};
+}
+
+std::string TextOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string EncodedHello() {
+  dist::Hello hello;
+  hello.rank = 1;
+  hello.size = 3;
+  hello.token = std::string(64, 'a');
+  hello.version = "0.1.0";
+  hello.address = "127.0.0.1";
+  hello.port = 4000;
+  return TextOf(dist::EncodeHello(hello).ValueOrThrow());
 }
 
 void Seed(const std::string& folder, const std::string& name,
@@ -178,6 +200,17 @@ void WriteSeeds(const std::string& dir) {
   Seed(dir + "/profiles_fuzz", "config",
        "[profile \"a b\"]\nx = 1\ns3 =\n  y = 2\n\n[default]\n# c\nz: 3\n");
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
+  Seed(dir + "/hello_fuzz", "hello", EncodedHello());
+  Seed(dir + "/handshake_fuzz", "uri", "sluice://job/worker/3");
+  if (dist::HasTls()) {
+    const auto own = dist::Authority::Create("job")
+                         .ValueOrThrow()
+                         .Issue("worker", 3, std::chrono::hours(1))
+                         .ValueOrThrow();
+    Seed(dir + "/handshake_fuzz", "credentials", dist::TextOf(own));
+    Seed(dir + "/handshake_fuzz", "greeting",
+         TextOf(testing::TlsGreeting(*dist::Tls::Create(own).ValueOrThrow())));
+  }
   Seed(dir + "/frame_fuzz", "reduce",
        EncodedFrame(
            dist::FrameOf(dist::FrameKind::kReduce, DType::kFloat32, 100)));

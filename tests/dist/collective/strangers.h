@@ -2,9 +2,6 @@
 #ifndef SLUICE_TESTS_DIST_COLLECTIVE_STRANGERS_H_
 #define SLUICE_TESTS_DIST_COLLECTIVE_STRANGERS_H_
 
-#include <sys/socket.h>
-
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -19,6 +16,7 @@
 #include "dist/net/authority.h"
 #include "dist/net/socket.h"
 #include "dist/net/tls.h"
+#include "tests/support/tls_greeting.h"
 
 namespace sluice::dist::testing {
 
@@ -44,7 +42,7 @@ class Strangers {
     add(ours.Issue("worker", 1, std::chrono::seconds(1)).ValueOrThrow());
     // Expired when they are let loose.
     std::this_thread::sleep_for(std::chrono::milliseconds(2100));
-    greeting_ = Greeting(*shown_[0]);
+    greeting_ = sluice::testing::TlsGreeting(*shown_[0]);
     for (int i = 0; i < threads; ++i) {
       threads_.emplace_back([this, i] { Knock(static_cast<unsigned>(i)); });
     }
@@ -61,19 +59,6 @@ class Strangers {
   int let_in() const { return let_in_; }
 
  private:
-  // What a client of TLS says first.
-  static std::vector<std::byte> Greeting(const Tls& tls) {
-    std::array<int, 2> ends;
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) return {};
-    Socket client(ends[0]), other(ends[1]);
-    (void)client.StartTls(tls, TlsSide::kConnects).ok();
-    (void)client.Handshake().ok();
-    std::vector<std::byte> bytes(4096);
-    const iovec room = {bytes.data(), bytes.size()};
-    bytes.resize(other.TryReceive({&room, 1}).ValueOrThrow());
-    return bytes;
-  }
-
   void Knock(unsigned seed) {
     std::mt19937 random(seed);
     while (!done_) {

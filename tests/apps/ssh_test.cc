@@ -1,0 +1,383 @@
+// The launcher across hosts: addresses of the loopback, and network name spaces
+// where the system lets us make them, each with an ssh server.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/net/tls.h"
+#include "io/checkpoints/checkpoint.h"
+#include "tests/places.h"
+#include "tests/support/error_text.h"
+#include "tests/support/mnist_program.h"
+#include "tests/support/program.h"
+#include "tests/support/sshd.h"
+
+namespace sluice {
+namespace {
+
+using testing::CheckError;
+using testing::Contains;
+using testing::Lines;
+using testing::Outcome;
+using testing::Process;
+using testing::RunProgram;
+using testing::Sshd;
+using testing::TemporaryFolder;
+using testing::TextOf;
+using Words = std::vector<std::string>;
+
+constexpr const char* kLauncher = SLUICE_BIN_DIR "/sluicerun";
+constexpr const char* kHosts = "127.0.0.1:2,127.0.0.2:2";
+
+Words Joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// The launcher's arguments for a script as the ranks.
+Words Script(const Sshd& sshd, const Words& options, const std::string& script,
+             const Words& arguments = {}) {
+  return Joined(
+      Joined(Joined(sshd.Options(), options), {"/bin/sh", "-c", script, "sh"}),
+      arguments);
+}
+
+bool Await(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+// Whether it runs, and is not only waited for.
+bool Runs(const std::string& pid) {
+  const std::string stat = TextOf("/proc/" + pid + "/stat");
+  const size_t end = stat.rfind(") ");
+  return end != std::string::npos && stat[end + 2] != 'Z';
+}
+
+// Each rank writes its number's file there.
+std::string FileOf(const TemporaryFolder& folder, int rank) {
+  return folder / std::to_string(rank);
+}
+std::string PidOf(const TemporaryFolder& folder, int rank) {
+  std::string text = TextOf(FileOf(folder, rank));
+  return text.substr(0, text.find('\n'));
+}
+bool AllWrote(const TemporaryFolder& folder, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (Lines(TextOf(FileOf(folder, rank))) < 1) return false;
+  }
+  return true;
+}
+
+TEST_CASE("ranks on hosts are told who they are, in this folder") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd) return;
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      Script(*sshd, {"-H", kHosts},
+             "echo $SLUICE_RANK/$SLUICE_SIZE $SLUICE_LOCAL_RANK/"
+             "$SLUICE_LOCAL_SIZE ${SLUICE_COORDINATOR%:*} $(pwd) \"$@\"; echo "
+             "e >&2; wc -c </proc/$$/fd/$SLUICE_TOKEN_FD",
+             {"a 'b", "$c"}));
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  char folder[4096];
+  REQUIRE(getcwd(folder, sizeof folder) != nullptr);
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(Contains(outcome.out,
+                   fmt::format("[{0}] {0}/4 {1}/2 127.0.0.1 {2} a 'b $c\n",
+                               rank, rank % 2, folder)));
+    CHECK(Contains(outcome.out, fmt::format("[{}] 64\n", rank)));
+    CHECK(Contains(outcome.err, fmt::format("[{}] e\n", rank)));
+  }
+}
+
+// Counts how often the token and a line of the key are in what others can read
+// of any process. The patterns are a builtin's words, of no process.
+TEST_CASE("no secret is in an argument or a variable of any process") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd || !dist::HasTls()) return;
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      Script(*sshd, {"-H", kHosts},
+             "token=$(cat /proc/$$/fd/$SLUICE_TOKEN_FD); "
+             "key=$(grep -A1 'BEGIN.*PRIVATE KEY' "
+             "/proc/$$/fd/$SLUICE_CREDENTIALS_FD | tail -n 1); "
+             "echo ${#token} ${#key}; sleep 1; "
+             "text=$(cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline "
+             "2>/dev/null | tr '\\0' '\\n'); echo read ${#text}; "
+             "case \"$text\" in *\"$token\"*|*\"$key\"*) echo seen;; esac"));
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(Contains(outcome.out, fmt::format("[{0}] 64 64\n", rank)));
+    CHECK(Contains(outcome.out, fmt::format("[{0}] read ", rank)));
+  }
+  CHECK(outcome.out.find("seen") == std::string::npos);
+}
+
+TEST_CASE("the first that fails ends those of other hosts, also deaf ones") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd) return;
+  const TemporaryFolder folder;
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      Script(*sshd, {"-H", kHosts, "--timeout-kill", "2"},
+             "trap '' TERM; echo $$ >$1/$SLUICE_RANK; "
+             "if [ $SLUICE_RANK = 3 ]; then while [ ! -s $1/0 ] || [ ! -s "
+             "$1/1 ] || [ ! -s $1/2 ]; do sleep 0.1; done; echo so bad >&2; "
+             "exit 7; fi; while :; do sleep 0.1; done",
+             {folder.path()}));
+  CHECK(outcome.code == 7);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(15));
+  const std::string last =
+      "sluicerun: rank 3 on 127.0.0.2 ended with code 7; its last lines:\n"
+      "  so bad\n";
+  CHECK(outcome.err.ends_with(last));
+  CHECK(Await([&] {
+    for (int rank = 0; rank < 3; ++rank) {
+      if (Runs(PidOf(folder, rank))) return false;
+    }
+    return true;
+  }));
+}
+
+TEST_CASE("a signal goes to every rank of every host once") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd) return;
+  const TemporaryFolder folder;
+  const Process process(
+      kLauncher,
+      Script(*sshd, {"-H", kHosts},
+             "n=0; trap 'n=$((n+1))' INT; echo $$ >$1/$SLUICE_RANK; "
+             "while [ $n = 0 ]; do sleep 0.05; done; sleep 0.3; echo got $n",
+             {folder.path()}));
+  REQUIRE(Await([&] { return AllWrote(folder, 4); }));
+  process.Kill(SIGINT);
+  CHECK(process.Wait() == 0);
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(Contains(process.out(), fmt::format("[{}] got 1\n", rank)));
+  }
+}
+
+TEST_CASE("killed, the launcher leaves no rank on any host") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd) return;
+  const TemporaryFolder folder;
+  const Process process(kLauncher,
+                        Script(*sshd, {"-H", kHosts, "--timeout-kill", "1"},
+                               "trap '' TERM; echo $$ >$1/$SLUICE_RANK; "
+                               "while :; do sleep 0.1; done",
+                               {folder.path()}));
+  REQUIRE(Await([&] { return AllWrote(folder, 4); }));
+  process.Kill(SIGKILL);
+  CHECK(process.Wait() == -SIGKILL);
+  CHECK(Await([&] {
+    for (int rank = 0; rank < 4; ++rank) {
+      if (Runs(PidOf(folder, rank))) return false;
+    }
+    return true;
+  }));
+}
+
+TEST_CASE("a host that cannot be reached, a folder it has not, no program") {
+  const auto sshd = Sshd::Start({"127.0.0.1"});
+  if (!sshd) return;
+  const Outcome nobody = RunProgram(
+      kLauncher, Script(*sshd, {"-H", "127.0.0.1,127.0.0.3"}, "sleep 100"));
+  CHECK(nobody.code == 255);
+  CHECK(Contains(nobody.err, "rank 1 on 127.0.0.3 ended with code 255"));
+  const Outcome first = RunProgram(
+      kLauncher, Script(*sshd, {"-H", "127.0.0.3,127.0.0.1"}, "sleep 100"));
+  CHECK(first.code == 255);
+  CHECK(Contains(first.err, "rank 0 on 127.0.0.3 ended with code 255"));
+  const Outcome missing = RunProgram(
+      kLauncher,
+      Joined(sshd->Options(), {"-H", "127.0.0.1:2", "no-such-program"}));
+  CHECK(missing.code == 127);
+  CHECK(Contains(missing.err, "cannot run 'no-such-program' on this host"));
+}
+
+TEST_CASE("a hostfile is Open MPI's; what makes no sense is one line") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "hosts")
+      << "# ours\na slots=2 max_slots=4\n\nuser@b\t# one\nc max-slots=2 "
+         "slots=3\na slots=1\n";
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      {"--hostfile", folder / "hosts", "--dry-run", "--ssh-port", "22", "p"});
+  CHECK(outcome.code == 0);
+  REQUIRE(Lines(outcome.out) == 7);
+  CHECK(Contains(outcome.out,
+                 "SLUICE_RANK=2 SLUICE_LOCAL_SIZE=3 "
+                 "SLUICE_LOCAL_RANK=2 SLUICE_COORDINATOR=a:PORT"));
+  CHECK(Contains(outcome.out, " -p 22 user@b '"));
+  CHECK(Contains(outcome.out,
+                 "SLUICE_RANK=6 SLUICE_LOCAL_SIZE=3 "
+                 "SLUICE_LOCAL_RANK=2"));
+  const Outcome few =
+      RunProgram(kLauncher, {"-n", "2", "-H", "a:2,b:2", "--dry-run", "p"});
+  CHECK(Lines(few.out) == 2);
+  CHECK(few.out.find(" b '") == std::string::npos);
+  for (const Words& bad : std::vector<Words>{
+           {"-n", "5", "-H", "a:2,b:2"},
+           {"-H", "a:0"},
+           {"-H", "a:x"},
+           {"-H", "a:"},
+           {"-H", ""},
+           {"-H", "a,,b"},
+           {"-H", "-oProxyCommand=x"},
+           {"-H", "a b"},
+           {"--hostfile", folder / "none"},
+           {"--hostfile", "/dev/null"},
+           {"-H", "a", "--hostfile", folder / "hosts"},
+           {"-H", "a", "--allow-plaintext", "--certificates", "d"}}) {
+    const Outcome refused =
+        RunProgram(kLauncher, Joined(bad, {"--dry-run", "p"}));
+    CAPTURE(bad.back());
+    CHECK(refused.code != 0);
+    CHECK(refused.out == "");
+    CHECK(Lines(refused.err) == 1);
+  }
+}
+
+std::map<std::string, Tensor> Newest(const std::string& log_dir) {
+  const auto restored =
+      CheckpointManager::ForReading(log_dir).RestoreNewest().ValueOrThrow();
+  REQUIRE(restored.has_value());
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, tensor] : restored->checkpoint.tensors) {
+    tensors[name] = tensor;
+  }
+  return tensors;
+}
+
+// Of three processes on this host, without encryption.
+std::map<std::string, Tensor> TrainedHere(const Words& training) {
+  const TemporaryFolder folder;
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      Joined(Joined({"-n", "3"}, training), {"--log-dir", folder / "log"}));
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.code == 0);
+  return Newest(folder / "log");
+}
+
+void CheckSame(const std::map<std::string, Tensor>& a,
+               const std::map<std::string, Tensor>& b) {
+  REQUIRE(a.size() == b.size());
+  for (const auto& [name, tensor] : a) {
+    CAPTURE(name);
+    CHECK(tensor.BitEqual(b.at(name)));
+  }
+}
+
+Words Training() {
+  return Joined({testing::kMnist},
+                testing::OnMnist("train", {"--epochs", "1", "--threads", "1"}));
+}
+
+TEST_CASE("hosts train the bits that one host trains") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd || !dist::HasTls()) return;
+  const TemporaryFolder folder;
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      Joined(Joined(sshd->Options(), {"-H", "127.0.0.1:2,127.0.0.2"}),
+             Joined(Training(),
+                    {"--log-dir", folder / "log", "--transport", "tcp"})));
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.code == 0);
+  CheckSame(Newest(folder / "log"), TrainedHere(Training()));
+}
+
+// Two hosts at a switch, 10.213.0.2 and 10.213.0.3, of which this one is
+// 10.213.0.1.
+class TwoHosts {
+ public:
+  TwoHosts() {
+    Remove();
+    made_ = Run("ip link add slbr type bridge") &&
+            Run("ip addr add 10.213.0.1/24 dev slbr") &&
+            Run("ip link set slbr up") && Add(2) && Add(3);
+  }
+  ~TwoHosts() { Remove(); }
+  TwoHosts(const TwoHosts&) = delete;
+  TwoHosts& operator=(const TwoHosts&) = delete;
+
+  bool made() const { return made_; }
+  static Words Inside(int host) {
+    return {"/usr/sbin/ip", "netns", "exec", fmt::format("slns{}", host)};
+  }
+
+ private:
+  static bool Run(const std::string& command) {
+    return std::system((command + " 2>/dev/null").c_str()) == 0;
+  }
+  static bool Add(int host) {
+    return Run(
+        fmt::format("ip netns add slns{0} && ip link add slve{0} type "
+                    "veth peer name eth0 netns slns{0} && ip link set "
+                    "slve{0} master slbr up && ip -n slns{0} addr add "
+                    "10.213.0.{0}/24 dev eth0 && ip -n slns{0} link "
+                    "set eth0 up && ip -n slns{0} link set lo up",
+                    host));
+  }
+  static void Remove() {
+    Run("ip netns del slns2");
+    Run("ip netns del slns3");
+    Run("ip link del slbr");
+  }
+
+  bool made_;
+};
+
+TEST_CASE("hosts with addresses of their own train the same bits") {
+  if (!dist::HasTls()) return;
+  const TwoHosts hosts;
+  if (!hosts.made()) {
+    MESSAGE("skipped: no network name spaces to be made");
+    return;
+  }
+  const auto two = Sshd::Start({"10.213.0.2"}, TwoHosts::Inside(2));
+  if (!two) return;
+  // The same keys and port there.
+  const auto three = two->Twin("10.213.0.3", TwoHosts::Inside(3));
+  REQUIRE(three != nullptr);
+  const Words where = {"-H", "10.213.0.2:2,10.213.0.3"};
+  const Words training = Training();
+  {
+    const TemporaryFolder folder;
+    const Outcome outcome = RunProgram(
+        kLauncher, Joined(Joined(two->Options(), where),
+                          Joined(training, {"--log-dir", folder / "log"})));
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CheckSame(Newest(folder / "log"), TrainedHere(training));
+  }
+  // In the clear where it is wanted, and only then.
+  const TemporaryFolder folder;
+  const Outcome plain = RunProgram(
+      kLauncher,
+      Joined(Joined(two->Options(), {"--allow-plaintext"}),
+             Joined(where, Joined(training, {"--log-dir", folder / "log"}))));
+  CAPTURE(plain.err);
+  CHECK(plain.code == 0);
+}
+
+}  // namespace
+}  // namespace sluice
