@@ -13,6 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "dist/cluster_spec.h"
+#include "dist/other_launchers.h"
+
 namespace sluice::dist {
 namespace {
 
@@ -28,7 +31,6 @@ constexpr const char* kCredentialsFd = "SLUICE_CREDENTIALS_FD";
 constexpr const char* kCertificates = "SLUICE_CERTIFICATES";
 constexpr const char* kPlaintext = "SLUICE_ALLOW_PLAINTEXT";
 
-constexpr int kMaximumPort = 65535;
 constexpr size_t kTokenDigits = 64;
 constexpr size_t kCredentialBytes = size_t{64} << 10;
 
@@ -87,23 +89,14 @@ Status CheckSet(const std::vector<const char*>& names) {
                   fmt::join(missing, ", ")));
 }
 
-// "host:port", "[::1]:port"
 Status ReadCoordinator(LaunchInfo* info) {
-  const std::string_view text = Variable(kCoordinator).value_or("");
-  Status senseless =
-      Senseless(kCoordinator, "host:port, or [address]:port for IPv6");
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return senseless;
-  const auto port = ParseInteger(text.substr(colon + 1), 1, kMaximumPort);
-  std::string_view host = text.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find_first_of(":[]") != std::string_view::npos) {
-    return senseless;
+  Result<TaskAddress> at =
+      ParseTaskAddress(Variable(kCoordinator).value_or(""));
+  if (!at.ok()) {
+    return Senseless(kCoordinator, "host:port, or [address]:port for IPv6");
   }
-  if (host.empty() || !port) return senseless;
-  info->host = std::string(host);
-  info->port = *port;
+  info->host = at->host;
+  info->port = at->port;
   return {};
 }
 
@@ -199,11 +192,12 @@ Status ReadPlace(LaunchInfo* info) {
 }  // namespace
 
 Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
-  const std::vector<const char*> names = {kSize,      kRank,    kLocalSize,
-                                          kLocalRank, kPinned,  kCoordinator,
-                                          kListenFd,  kTokenFd, kCredentialsFd};
+  // SLUICE_COORDINATOR alone is a user's word to another launcher.
+  const std::vector<const char*> names = {kSize,      kRank,         kLocalSize,
+                                          kLocalRank, kPinned,       kListenFd,
+                                          kTokenFd,   kCredentialsFd};
   if (std::none_of(names.begin(), names.end(), IsSet)) {
-    return std::optional<LaunchInfo>();
+    return ReadOtherLaunchers();
   }
   LaunchInfo info;
   SLUICE_RETURN_IF_ERROR(ReadPlace(&info));

@@ -18,6 +18,13 @@
 //   SLUICE_ALLOW_PLAINTEXT                 1 where other hosts may be talked to
 //                                          without
 //
+// Where none of these is set, other launchers are asked: SLUICE_CONFIG or
+// TF_CONFIG (cluster_spec.h), the variables of Open MPI's mpirun or Slurm's
+// srun. Then the secrets are the user's: SLUICE_CERTIFICATES, or
+// SLUICE_TOKEN_FILE with the path of a file of 32 to 64 characters, which only
+// its owner may read; and SLUICE_COORDINATOR says where to meet where the
+// launcher does not.
+//
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
 // for SLUICE_PINNED, the last three, the listener of other ranks than 0 and,
 // where SLUICE_SIZE is 1, coordinator, listener and token.
@@ -43,13 +50,16 @@ struct LaunchInfo {
   // Where rank 0 listens. A job of one process may have none of the rest.
   std::string host;
   int port = 0;
-  int listen_fd = -1;  // rank 0's; it belongs to who joins
-  std::string token;   // what processes of this job know, and no other
+  // Rank 0's, which belongs to who joins; below 0: it listens there itself.
+  int listen_fd = -1;
+  int own_port = 0;   // where another rank is to listen; 0: anywhere
+  std::string token;  // what processes of this job know, and no other
   std::optional<Credentials> credentials;
   bool allow_plaintext = false;
 };
 
-// From the environment; nullopt where no launcher has set any of it. Waits for
+// From the environment; nullopt where no launcher has set any of it. Two that
+// contradict each other are an error. Waits for
 // the whole token and closes its descriptor, so that it can be called once.
 // kInvalidArgument naming the variables that are missing or make no sense.
 Result<std::optional<LaunchInfo>> ReadLaunchInfo();

@@ -250,7 +250,8 @@ class Forming {
     }
     SLUICE_RETURN_IF_ERROR(CheckReached(socket, 0));
     SLUICE_ASSIGN_OR_RETURN(hello_.address, socket.LocalAddress());
-    SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(hello_.address));
+    SLUICE_ASSIGN_OR_RETURN(Listener listener,
+                            Listener::Open(hello_.address, info_.own_port));
     hello_.port = listener.port();
     door_.emplace(std::move(listener), hello_, tls_, note_);
     SLUICE_RETURN_IF_ERROR(SendHello(hello_, socket, deadline_));
@@ -394,9 +395,17 @@ class Forming {
 Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
   const Deadline deadline = After(options.join_timeout);
   std::optional<Listener> listener;
-  if (info.listen_fd >= 0) listener.emplace(info.listen_fd);
-  if (info.rank == 0 && !listener) {
-    return InvalidArgument("rank 0 has no socket to listen on");
+  if (info.listen_fd >= 0) {
+    listener.emplace(info.listen_fd);
+  } else if (info.rank == 0) {
+    SLUICE_ASSIGN_OR_RETURN(listener, Listener::Open(info.host, info.port));
+  }
+  if (info.token.empty() && !info.credentials) {
+    return InvalidArgument(fmt::format(
+        "{} and the others know each other by nothing: set SLUICE_CERTIFICATES "
+        "(a folder) or SLUICE_TOKEN_FILE (of 32 to 64 characters, for its "
+        "owner's eyes)",
+        RankName(info.rank, info.size)));
   }
   SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<const Tls> tls, OwnTls(info));
   const bool plaintext = info.allow_plaintext || options.allow_plaintext;

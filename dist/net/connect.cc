@@ -124,14 +124,19 @@ Result<Socket> Socket::Connect(const std::string& host, int port,
   }
 }
 
-Result<Listener> Listener::Open(const std::string& address) {
+Result<Listener> Listener::Open(const std::string& address, int port) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<Address> addresses,
-                          Resolve(address, 0));
+                          Resolve(address, port));
   const Address& first = addresses[0];
   Descriptor socket = NewSocket(first);
+  // A job that is begun anew finds connections of the last one at its port.
+  const int on = 1;
+  if (port != 0) {
+    setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  }
   if (socket.get() < 0 || bind(socket.get(), first.get(), first.size) < 0 ||
       listen(socket.get(), SOMAXCONN) < 0) {
-    return CannotListen(address);
+    return CannotListen(port == 0 ? address : HostAndPort(address, port));
   }
   return Listener(socket.Release());
 }

@@ -92,11 +92,13 @@ Status Exchange(Socket& to, std::span<const Bytes> out, Socket& from,
 // A socket that peers connect to. Movable.
 class Listener {
  public:
-  // On a port of the system's choice. "127.0.0.1" is for this host alone.
-  static Result<Listener> Open(const std::string& address);
+  // On a port of the system's choice, or on that one. "127.0.0.1" is for this
+  // host alone.
+  static Result<Listener> Open(const std::string& address, int port = 0);
   explicit Listener(int descriptor);  // takes it: one that listens
 
   int descriptor() const { return descriptor_.get(); }
+  int Release() { return descriptor_.Release(); }
   int port() const { return port_; }
   // The next that connects, whoever that is. kDeadlineExceeded where nobody
   // does, kResourceExhausted where this process has too many files open.

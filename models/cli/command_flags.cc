@@ -311,16 +311,25 @@ class Commands {
 
   // Of training by several processes.
   void AddJob(CLI::App* sub) {
-    sub->add_option("--strategy", line_.job.strategy,
-                    "How the processes that sluicerun started train: ring, one "
-                    "model, each with its share of every batch; none, each by "
-                    "itself (default: ring where there are several)")
+    sub->add_option(
+           "--strategy", line_.job.strategy,
+           "How the processes that a launcher started train: ring, one "
+           "model, each with its share of every batch; none, each by "
+           "itself (default: ring where there are several)")
         ->check(CLI::IsMember({"ring", "none"}));
     sub->add_option("--peer-timeout", line_.job.peer_timeout,
                     "Seconds after which a process that does not answer is "
                     "given up, and the training with it")
         ->check(Between(0.001, 1e6))
         ->capture_default_str();
+    sub->add_option("--join-timeout", line_.job.join_timeout,
+                    "Seconds that the first processes wait for the last at the "
+                    "start")
+        ->capture_default_str()
+        ->check(CLI::Range(0.1, 1e6));
+    sub->add_flag("--allow-plaintext", line_.job.allow_plaintext,
+                  "Talk to other hosts without encryption where there are no "
+                  "credentials");
     sub->add_option("--transport", line_.job.transport,
                     "What gradients go through from a process to the next: "
                     "auto, memory that processes of one host share, TCP "

@@ -14,6 +14,13 @@
 #include "models/cli/console.h"
 
 namespace sluice {
+namespace {
+
+std::chrono::milliseconds Milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+}  // namespace
 
 Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   Job job;
@@ -30,8 +37,9 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
                 "cannot have one --log-dir");
   }
   dist::GroupOptions options;
-  options.peer_timeout = std::chrono::milliseconds(
-      static_cast<int64_t>(flags.peer_timeout * 1000));
+  options.peer_timeout = Milliseconds(flags.peer_timeout);
+  options.join_timeout = Milliseconds(flags.join_timeout);
+  options.allow_plaintext = flags.allow_plaintext;
   options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
   options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
   options.note = [](std::string_view line) { console::Note(line); };

@@ -18,6 +18,8 @@ struct JobFlags {
   // Seconds, of GroupOptions: rank 0 may be so long about a checkpoint, or its
   // output blocked, while the others wait.
   double peer_timeout = 600;
+  double join_timeout = 60;      // seconds
+  bool allow_plaintext = false;  // GroupOptions
   // dist/collective/options.h: auto, tcp, shared; auto, on, off.
   std::string transport = "auto";
   std::string overlap = "auto";
@@ -28,7 +30,7 @@ struct JobFlags {
   bool sync_batch_norm = false;  // RunContext
 };
 
-// What a launcher (sluicerun) says of the job that this process is of.
+// What a launcher (dist/launch_info.h) says of the job that this process is of.
 struct Job {
   // Null where this process is alone.
   std::shared_ptr<dist::Group> workers;

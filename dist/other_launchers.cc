@@ -1,0 +1,245 @@
+#include "dist/other_launchers.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dist/cluster_spec.h"
+#include "dist/net/credentials.h"
+#include "dist/net/frame.h"
+
+namespace sluice::dist {
+namespace {
+
+// Empty where it is not set.
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Result<int> Number(const char* name, int least) {
+  const std::string text = Variable(name);
+  int value = -1;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && stop == end && value >= least) return value;
+  return InvalidArgument(
+      fmt::format("{}={} is not a number from {}", name, text, least));
+}
+
+Status CheckPlace(const LaunchInfo& info, std::string_view who) {
+  if (info.rank < info.size && info.local_rank < info.local_size &&
+      info.local_size <= info.size) {
+    return {};
+  }
+  return InvalidArgument(
+      fmt::format("{} says rank {} of {}, {} of {} on this host", who,
+                  info.rank, info.size, info.local_rank, info.local_size));
+}
+
+// What none but the job's processes can read.
+Result<std::string> ReadTokenFile(const std::string& path) {
+  struct stat about {};
+  if (stat(path.c_str(), &about) != 0) {
+    return NotFound(fmt::format("the token's file '{}' is not there", path));
+  }
+  if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    return InvalidArgument(
+        fmt::format("others may read the token '{}' (mode {:o}): chmod 600 it",
+                    path, about.st_mode & 0777U));
+  }
+  std::ifstream file(path);
+  std::string token;
+  file >> token;
+  if (token.size() < 32 || token.size() > 64) {
+    return InvalidArgument(
+        fmt::format("the token in '{}' has {} characters, not 32 to 64", path,
+                    token.size()));
+  }
+  return token;
+}
+
+// Of a process that no launcher of ours has given any: what the user has.
+Status ReadSecrets(const ClusterSpec& spec, LaunchInfo* info) {
+  if (info->size == 1) return {};
+  if (!spec.certificate.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(
+        info->credentials,
+        ReadCredentialFiles(spec.authority, spec.certificate, spec.key));
+  } else if (const std::string folder = Variable("SLUICE_CERTIFICATES");
+             !folder.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(info->credentials,
+                            ReadCredentials(folder, kWorkerRole, info->rank));
+  }
+  info->allow_plaintext = Variable("SLUICE_ALLOW_PLAINTEXT") == "1";
+  std::string path = spec.token_file;
+  if (path.empty()) path = Variable("SLUICE_TOKEN_FILE");
+  if (!path.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(info->token, ReadTokenFile(path));
+  }
+  return {};
+}
+
+// SLUICE_CONFIG and TF_CONFIG. The ring's first is where the others meet.
+Result<LaunchInfo> FromSpec(const char* name) {
+  Result<ClusterSpec> spec = ParseClusterSpec(Variable(name));
+  if (!spec.ok()) return spec.status().WithContext(name);
+  const std::vector<TaskAddress> ring = spec->Ring();
+  LaunchInfo info;
+  info.rank = spec->RankInRing();
+  info.size = static_cast<int>(ring.size());
+  if (info.rank < 0 || spec->jobs.count("ps") > 0) {
+    return Status(
+        Code::kUnimplemented,
+        fmt::format("{}: this is {} {}; chief and workers alone train as a "
+                    "ring, without ps",
+                    name, spec->type, spec->index));
+  }
+  const TaskAddress& own = ring[static_cast<size_t>(info.rank)];
+  info.local_size = 0;
+  for (size_t i = 0; i < ring.size(); ++i) {
+    if (ring[i].host != own.host) continue;
+    if (static_cast<int>(i) < info.rank) ++info.local_rank;
+    ++info.local_size;
+  }
+  info.host = ring[0].host;
+  info.port = ring[0].port;
+  info.own_port = own.port;
+  SLUICE_RETURN_IF_ERROR(ReadSecrets(*spec, &info));
+  return info;
+}
+
+// Where rank 0 listens, which neither of these launchers says: `first` is its
+// host, or empty where that is not known; `job` is a number of the job's.
+Status Meet(std::string_view who, const std::string& first, uint64_t job,
+            LaunchInfo* info) {
+  if (info->size == 1) return {};
+  if (const std::string given = Variable("SLUICE_COORDINATOR");
+      !given.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(const TaskAddress at, ParseTaskAddress(given));
+    info->host = at.host;
+    info->port = at.port;
+  } else if (!first.empty()) {
+    info->host = first;
+    info->port = 20'000 + static_cast<int>(job % 10'000);
+  } else {
+    return InvalidArgument(
+        fmt::format("{} does not say where rank 0 is: set "
+                    "SLUICE_COORDINATOR=host:port, the same for all",
+                    who));
+  }
+  return ReadSecrets({}, info);
+}
+
+// https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html
+Result<LaunchInfo> FromOpenMpi() {
+  LaunchInfo info;
+  SLUICE_ASSIGN_OR_RETURN(info.size, Number("OMPI_COMM_WORLD_SIZE", 1));
+  SLUICE_ASSIGN_OR_RETURN(info.rank, Number("OMPI_COMM_WORLD_RANK", 0));
+  SLUICE_ASSIGN_OR_RETURN(info.local_size,
+                          Number("OMPI_COMM_WORLD_LOCAL_SIZE", 1));
+  SLUICE_ASSIGN_OR_RETURN(info.local_rank,
+                          Number("OMPI_COMM_WORLD_LOCAL_RANK", 0));
+  SLUICE_RETURN_IF_ERROR(CheckPlace(info, "Open MPI"));
+  const std::string job = Variable("PMIX_NAMESPACE");
+  const bool here = info.local_size == info.size && !job.empty();
+  SLUICE_RETURN_IF_ERROR(
+      Meet("Open MPI", here ? "127.0.0.1" : "", Key(job), &info));
+  return info;
+}
+
+// "2(x3),1": how many of node `node`; 0 where it says nothing of it.
+int OfNode(std::string_view text, int node) {
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    int tasks = 0, times = 1;
+    const char* const end = part.data() + part.size();
+    const auto number = std::from_chars(part.data(), end, tasks);
+    const std::string_view rest(number.ptr,
+                                static_cast<size_t>(end - number.ptr));
+    if (rest.starts_with("(x")) {
+      std::from_chars(rest.data() + 2, end, times);
+    }
+    if (number.ec != std::errc()) return 0;
+    if (node < times) return tasks;
+    node -= times;
+  }
+  return 0;
+}
+
+// The first host of "a[01-03,7]-x,b"; empty where it makes no sense.
+std::string FirstOfNodeList(std::string_view list) {
+  const size_t bracket = list.find('[');
+  const size_t comma = list.find(',');
+  if (bracket == std::string_view::npos || comma < bracket) {
+    return std::string(list.substr(0, comma));
+  }
+  const size_t close = list.find(']', bracket);
+  if (close == std::string_view::npos) return "";
+  const std::string_view ranges = list.substr(bracket + 1, close - bracket - 1);
+  const std::string_view behind = list.substr(close + 1);
+  return std::string(list.substr(0, bracket)) +
+         std::string(ranges.substr(0, ranges.find_first_of(",-"))) +
+         std::string(behind.substr(0, behind.find(',')));
+}
+
+// https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES
+Result<LaunchInfo> FromSlurm() {
+  LaunchInfo info;
+  SLUICE_ASSIGN_OR_RETURN(info.size, Number("SLURM_STEP_NUM_TASKS", 1));
+  SLUICE_ASSIGN_OR_RETURN(info.rank, Number("SLURM_PROCID", 0));
+  SLUICE_ASSIGN_OR_RETURN(info.local_rank, Number("SLURM_LOCALID", 0));
+  SLUICE_ASSIGN_OR_RETURN(const int node, Number("SLURM_NODEID", 0));
+  info.local_size = OfNode(Variable("SLURM_STEP_TASKS_PER_NODE"), node);
+  SLUICE_RETURN_IF_ERROR(CheckPlace(info, "Slurm"));
+  SLUICE_ASSIGN_OR_RETURN(const int job, Number("SLURM_JOB_ID", 0));
+  SLUICE_ASSIGN_OR_RETURN(const int step, Number("SLURM_STEP_ID", 0));
+  SLUICE_RETURN_IF_ERROR(Meet(
+      "Slurm", FirstOfNodeList(Variable("SLURM_STEP_NODELIST")),
+      static_cast<uint64_t>(job) * 31 + static_cast<uint64_t>(step), &info));
+  return info;
+}
+
+}  // namespace
+
+Result<std::optional<LaunchInfo>> ReadOtherLaunchers() {
+  struct Launcher {
+    const char* name;
+    const char* variable;
+    Result<LaunchInfo> (*read)();
+  };
+  const std::vector<Launcher> all = {
+      {"SLUICE_CONFIG", "SLUICE_CONFIG",
+       [] { return FromSpec("SLUICE_CONFIG"); }},
+      {"TF_CONFIG", "TF_CONFIG", [] { return FromSpec("TF_CONFIG"); }},
+      {"Open MPI", "OMPI_COMM_WORLD_SIZE", FromOpenMpi},
+      // Of a step of srun's: a script of sbatch's has the others, too.
+      {"Slurm", "SLURM_STEP_ID", FromSlurm}};
+  std::vector<const Launcher*> found;
+  for (const Launcher& launcher : all) {
+    if (std::getenv(launcher.variable) != nullptr) found.push_back(&launcher);
+  }
+  // mpirun starts its own processes through srun.
+  if (found.size() == 2 && found[0] == &all[2]) found.pop_back();
+  if (found.empty()) return std::optional<LaunchInfo>();
+  if (found.size() > 1) {
+    return InvalidArgument(
+        fmt::format("{} and {} both say which process this is: unset {} or {}",
+                    found[0]->name, found[1]->name, found[0]->variable,
+                    found[1]->variable));
+  }
+  SLUICE_ASSIGN_OR_RETURN(LaunchInfo info, found[0]->read());
+  return std::optional(std::move(info));
+}
+
+}  // namespace sluice::dist

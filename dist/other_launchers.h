@@ -1,0 +1,19 @@
+// Who a process is by what others than sluicerun have set: SLUICE_CONFIG or
+// TF_CONFIG, Open MPI's mpirun, Slurm's srun. Internal to dist.
+#ifndef SLUICE_DIST_OTHER_LAUNCHERS_H_
+#define SLUICE_DIST_OTHER_LAUNCHERS_H_
+
+#include <optional>
+
+#include "dist/launch_info.h"
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+// nullopt where none of them has started this process; kInvalidArgument where
+// two have, or what they say makes no sense or is not enough.
+Result<std::optional<LaunchInfo>> ReadOtherLaunchers();
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_OTHER_LAUNCHERS_H_

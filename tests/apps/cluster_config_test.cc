@@ -1,0 +1,205 @@
+// Processes that nobody's launcher has started: who they are is in their
+// environment.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/net/authority.h"
+#include "dist/net/socket.h"
+#include "dist/net/tls.h"
+#include "io/checkpoints/checkpoint.h"
+#include "tests/support/error_text.h"
+#include "tests/support/mnist_program.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::OnMnist;
+using testing::Outcome;
+using testing::Process;
+using testing::TemporaryFolder;
+using Words = std::vector<std::string>;
+
+// Of those that nobody listens at, so many different ones.
+std::vector<int> FreePorts(int count) {
+  std::vector<dist::Listener> listeners;
+  std::vector<int> ports;
+  for (int i = 0; i < count; ++i) {
+    listeners.push_back(dist::Listener::Open("127.0.0.1").ValueOrThrow());
+    ports.push_back(listeners.back().port());
+  }
+  return ports;
+}
+
+// A training's process with these variables.
+std::unique_ptr<Process> Train(const Words& variables, const Words& more) {
+  Words words = variables;
+  words.emplace_back(testing::kMnist);
+  for (const std::string& word :
+       OnMnist("train", {"--epochs", "1", "--threads", "1"})) {
+    words.push_back(word);
+  }
+  words.insert(words.end(), more.begin(), more.end());
+  return std::make_unique<Process>("/usr/bin/env", words);
+}
+
+std::string Config(const std::vector<int>& ports, size_t task,
+                   const std::string& more = "") {
+  return fmt::format(
+      R"({{"cluster": {{"chief": ["127.0.0.1:{}"],
+                        "worker": ["127.0.0.1:{}"]}},
+           "task": {{"type": "{}", "index": 0}}{}}})",
+      ports[0], ports[1], task == 0 ? "chief" : "worker", more);
+}
+
+std::string TokenFile(const TemporaryFolder& folder) {
+  std::ofstream(folder / "token") << std::string(64, '7');
+  chmod((folder / "token").c_str(), 0600);
+  return folder / "token";
+}
+
+std::map<std::string, Tensor> Newest(const std::string& log_dir) {
+  const auto restored =
+      CheckpointManager::ForReading(log_dir).RestoreNewest().ValueOrThrow();
+  REQUIRE(restored.has_value());
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, tensor] : restored->checkpoint.tensors) {
+    tensors[name] = tensor;
+  }
+  return tensors;
+}
+
+// What two processes of the launcher's train.
+const std::map<std::string, Tensor>& Launched() {
+  static const std::map<std::string, Tensor> trained = [] {
+    const TemporaryFolder folder;
+    Words words = {"-n", "2", testing::kMnist};
+    for (const std::string& word :
+         OnMnist("train", {"--epochs", "1", "--threads", "1", "--log-dir",
+                           folder / "log"})) {
+      words.push_back(word);
+    }
+    CHECK(testing::RunProgram(SLUICE_BIN_DIR "/sluicerun", words).code == 0);
+    return Newest(folder / "log");
+  }();
+  return trained;
+}
+
+void CheckTrained(const std::vector<Words>& variables) {
+  const TemporaryFolder folder;
+  std::vector<std::unique_ptr<Process>> processes;
+  for (const Words& each : variables) {
+    processes.push_back(Train(each, {"--log-dir", folder / "log"}));
+  }
+  for (const auto& process : processes) {
+    const int code = process->Wait();
+    CAPTURE(process->err());
+    CHECK(code == 0);
+  }
+  const auto trained = Newest(folder / "log");
+  REQUIRE(trained.size() == Launched().size());
+  for (const auto& [name, tensor] : Launched()) {
+    CAPTURE(name);
+    CHECK(tensor.BitEqual(trained.at(name)));
+  }
+}
+
+TEST_CASE("processes of TF_CONFIG train what the launcher's train") {
+  const TemporaryFolder folder;
+  const std::string token = "SLUICE_TOKEN_FILE=" + TokenFile(folder);
+  const std::vector<int> ports = FreePorts(2);
+  CheckTrained({{"TF_CONFIG=" + Config(ports, 0), token},
+                {"TF_CONFIG=" + Config(ports, 1), token}});
+}
+
+TEST_CASE("processes of SLUICE_CONFIG bring certificates of their own") {
+  if (!dist::HasTls()) return;
+  const TemporaryFolder folder;
+  const auto authority = dist::Authority::Create("job").ValueOrThrow();
+  const std::vector<int> ports = FreePorts(2);
+  std::vector<Words> variables;
+  for (const int rank : {0, 1}) {
+    const auto own =
+        authority.Issue("worker", rank, std::chrono::hours(1)).ValueOrThrow();
+    const std::string at = folder / std::to_string(rank);
+    std::ofstream(at + ".ca") << own.authority;
+    std::ofstream(at + ".pem") << own.certificate;
+    std::ofstream(at + ".key") << own.key;
+    chmod((at + ".key").c_str(), 0600);
+    variables.push_back(
+        {"SLUICE_CONFIG=" +
+         Config(ports, static_cast<size_t>(rank),
+                fmt::format(R"(, "credentials": {{"ca": "{0}.ca",
+                               "certificate": "{0}.pem", "key": "{0}.key"}})",
+                            at))});
+  }
+  CheckTrained(variables);
+  // The other's are not its own.
+  const auto wrong =
+      Train({"SLUICE_CONFIG=" + Config(ports, 1,
+                                       fmt::format(R"(, "credentials":
+                      {{"ca": "{0}.ca", "certificate": "{0}.pem",
+                        "key": "{0}.key"}})",
+                                                   folder / "0"))},
+            {});
+  CHECK(wrong->Wait() != 0);
+  CHECK(Contains(wrong->err(), "this is rank 1, its certificate worker 0's"));
+}
+
+TEST_CASE("who waits for whom is one line, and the end of it a limit") {
+  const TemporaryFolder folder;
+  const std::string token = "SLUICE_TOKEN_FILE=" + TokenFile(folder);
+  const std::vector<int> ports = FreePorts(2);
+  for (const size_t task : {size_t{0}, size_t{1}}) {
+    const auto process = Train({"TF_CONFIG=" + Config(ports, task), token},
+                               {"--join-timeout", "0.5"});
+    CHECK(process->Wait() != 0);
+    CHECK(Contains(process->err(),
+                   task == 0
+                       ? std::string("rank 0 of 2 waits for rank 1 (0 s)")
+                       : fmt::format("rank 1 of 2 waits for rank 0 of 2 at "
+                                     "127.0.0.1:{} (0 s)",
+                                     ports[0])));
+    CHECK(testing::Lines(process->err()) == 1);
+  }
+}
+
+TEST_CASE("without secrets nobody is let in, and beyond this host nothing is") {
+  const TemporaryFolder folder;
+  const std::vector<int> ports = FreePorts(2);
+  const auto bare = Train({"TF_CONFIG=" + Config(ports, 0)}, {});
+  CHECK(bare->Wait() != 0);
+  CHECK(Contains(bare->err(), "set SLUICE_CERTIFICATES"));
+  const std::string all = fmt::format(
+      R"({{"cluster": {{"worker": ["0.0.0.0:{}", "127.0.0.1:{}"]}},
+           "task": {{"type": "worker", "index": 0}}}})",
+      ports[0], ports[1]);
+  const Words variables = {"TF_CONFIG=" + all,
+                           "SLUICE_TOKEN_FILE=" + TokenFile(folder)};
+  const auto open = Train(variables, {});
+  CHECK(open->Wait() != 0);
+  CHECK(Contains(open->err(),
+                 "rank 0 is to listen at 0.0.0.0, beyond this host"));
+  const auto plain =
+      Train(variables, {"--allow-plaintext", "--join-timeout", "0.5"});
+  CHECK(plain->Wait() != 0);
+  CHECK(Contains(plain->err(), "rank 0 of 2 waits for rank 1"));
+}
+
+TEST_CASE("a process of --strategy none needs no secrets") {
+  const std::vector<int> ports = FreePorts(2);
+  const auto process =
+      Train({"TF_CONFIG=" + Config(ports, 1)}, {"--strategy", "none"});
+  CHECK(process->Wait() == 0);
+}
+
+}  // namespace
+}  // namespace sluice
