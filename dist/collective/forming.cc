@@ -1,11 +1,14 @@
 #include "dist/collective/forming.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -17,6 +20,7 @@
 #include <vector>
 
 #include "dist/collective/hello.h"
+#include "dist/collective/membership.h"
 #include "dist/collective/sharing.h"
 #include "dist/net/address.h"
 #include "dist/net/credentials.h"
@@ -33,6 +37,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kNoteEvery = std::chrono::seconds(10);
 // What the others wait longer than rank 0, whose message says who is missing.
 constexpr milliseconds kForAnswer = std::chrono::seconds(3);
+constexpr uint32_t kFirstEpoch = 1;
+// Of a lease: beats of busy machines come late.
+constexpr milliseconds kLeastLease = std::chrono::seconds(1);
 constexpr milliseconds kTell = std::chrono::seconds(1);
 
 // Where a rank listens; rank 0's is what the launcher said.
@@ -139,6 +146,10 @@ Result<std::shared_ptr<const Tls>> OwnTls(const LaunchInfo& info) {
   return tls;
 }
 
+int Copy(const Socket& socket) {
+  return fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 0);
+}
+
 // One process, while it joins.
 class Forming {
  public:
@@ -151,7 +162,8 @@ class Forming {
         note_(note),
         patience_(RankName(info.rank, info.size), deadline, note) {}
 
-  Result<Links> Run(std::optional<Listener> listener) {
+  // The connections, and from here on a membership.
+  Result<Links> Run(std::optional<Listener> listener, LeaseTimes times) {
     hello_.rank = info_.rank;
     hello_.size = info_.size;
     hello_.token = info_.token;
@@ -163,7 +175,9 @@ class Forming {
     } else {
       SLUICE_ASSIGN_OR_RETURN(next, MeetRankZero());
     }
-    return Connect(next);
+    SLUICE_ASSIGN_OR_RETURN(Links links, Connect(next));
+    SLUICE_RETURN_IF_ERROR(Enter(times, &links));
+    return links;
   }
 
  private:
@@ -174,6 +188,7 @@ class Forming {
     std::vector<std::optional<Guest>> guests(static_cast<size_t>(size()));
     const Status all = Hear(guests);
     std::vector<Place> places(guests.size());
+    control_.resize(guests.size());
     for (size_t i = 1; i < guests.size(); ++i) {
       if (!guests[i]) continue;
       places[i] = {guests[i]->hello.address, guests[i]->hello.port};
@@ -182,6 +197,8 @@ class Forming {
       if (!guest) continue;
       if (all.ok()) {
         SLUICE_RETURN_IF_ERROR(TellPlaces(places, guest->socket));
+        control_[static_cast<size_t>(guest->hello.rank)] =
+            std::move(guest->socket);
       } else {
         (void)SendError(guest->socket, 0, all, After(kTell)).ok();
       }
@@ -219,6 +236,7 @@ class Forming {
     const std::vector<std::byte> payload = Encoded(places);
     Frame frame;
     frame.kind = FrameKind::kPeers;
+    frame.epoch = kFirstEpoch;
     frame.count = places.size();
     frame.bytes = payload.size();
     std::array<std::byte, kFrameBytes> header;
@@ -255,7 +273,9 @@ class Forming {
     hello_.port = listener.port();
     door_.emplace(std::move(listener), hello_, tls_, note_);
     SLUICE_RETURN_IF_ERROR(SendHello(hello_, socket, deadline_));
-    return HearPlaces(socket);
+    SLUICE_ASSIGN_OR_RETURN(const Place next, HearPlaces(socket));
+    control_.push_back(std::move(socket));
+    return next;
   }
 
   Result<Place> HearPlaces(Socket& socket) {
@@ -274,7 +294,27 @@ class Forming {
     }
     std::vector<std::byte> payload(bytes);
     SLUICE_RETURN_IF_ERROR(socket.Receive(payload, After(kForAnswer)));
+    epoch_ = frame.epoch;
     return PlaceAt(payload, (info_.rank + 1) % size());
+  }
+
+  // What has been said so far on the way to rank 0 is from now on followed by
+  // words of membership. Rank 0 has one to itself.
+  Status Enter(LeaseTimes times, Links* links) {
+    links->epoch = epoch_;
+    if (info_.rank == 0) {
+      std::array<int, 2> ends = {-1, -1};
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) < 0) {
+        return Unavailable(fmt::format("socketpair: {}", std::strerror(errno)));
+      }
+      control_[0] = Socket(ends[0]);
+      links->coordinator = std::make_unique<Coordinator>(
+          std::exchange(control_, {}), epoch_, times);
+      control_.emplace_back(ends[1]);
+    }
+    links->membership = std::make_unique<Membership>(
+        std::move(control_[0]), info_.rank, size(), epoch_, times);
+    return {};
   }
 
   // One of the connections to the next rank, on its way.
@@ -292,7 +332,7 @@ class Forming {
     const int previous = (info_.rank + size() - 1) % size();
     if (next == 0) place = {info_.host, info_.port};
     std::vector<Outgoing> outgoing;
-    for (const Lane lane : {Lane::kData, Lane::kErrors, Lane::kPulse}) {
+    for (const Lane lane : {Lane::kData, Lane::kPulse}) {
       SLUICE_ASSIGN_OR_RETURN(Socket socket, Call(place, next));
       outgoing.push_back({lane, std::move(socket)});
     }
@@ -317,8 +357,7 @@ class Forming {
       }
     }
     links.next = std::move(outgoing[0].socket);
-    links.next_errors = std::move(outgoing[1].socket);
-    links.next_pulse = std::move(outgoing[2].socket);
+    links.next_pulse = std::move(outgoing[1].socket);
     return links;
   }
 
@@ -361,14 +400,11 @@ class Forming {
   }
 
   static bool HasPrevious(const Links& links) {
-    return links.previous.connected() && links.previous_errors.connected() &&
-           links.previous_pulse.connected();
+    return links.previous.connected() && links.previous_pulse.connected();
   }
   void TakeIn(Guest guest, int previous, Links& links) {
     const Lane lane = guest.hello.lane;
-    Socket& place = lane == Lane::kData     ? links.previous
-                    : lane == Lane::kErrors ? links.previous_errors
-                                            : links.previous_pulse;
+    Socket& place = lane == Lane::kData ? links.previous : links.previous_pulse;
     if (guest.hello.rank != previous || lane == Lane::kForming ||
         place.connected()) {
       door_->Refuse(
@@ -387,6 +423,9 @@ class Forming {
   const Note& note_;
   Patience patience_;
   Hello hello_;
+  // Rank 0's to the others, by rank; another's to rank 0.
+  std::vector<Socket> control_;
+  uint32_t epoch_ = kFirstEpoch;
   std::optional<Door> door_;
 };
 
@@ -412,10 +451,18 @@ Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
   if (listener && tls == nullptr && !plaintext) {
     SLUICE_RETURN_IF_ERROR(RequireLoopback(*listener));
   }
+  // Beats are some way apart: a lost process is named within the timeout.
+  const milliseconds lease =
+      std::max(options.peer_timeout, kLeastLease) * 5 / 6;
+  const LeaseTimes times = {lease, std::max(lease, options.join_timeout)};
   Forming forming(info, std::move(tls), plaintext, deadline, options.note);
-  SLUICE_ASSIGN_OR_RETURN(Links links, forming.Run(std::move(listener)));
+  SLUICE_ASSIGN_OR_RETURN(Links links, forming.Run(std::move(listener), times));
   Status shared = ShareMemory(info, options, deadline, &links);
   if (!shared.ok()) return links.Fail(info.rank, info.size, std::move(shared));
+  std::vector<Descriptor> cut;
+  cut.emplace_back(Copy(links.next));
+  cut.emplace_back(Copy(links.previous));
+  links.membership->CutThen(std::move(cut));
   return links;
 }
 

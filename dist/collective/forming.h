@@ -2,8 +2,9 @@
 //
 // Rank 0 listens where the launcher said. Every other rank listens on a port of
 // its own, connects to rank 0 and says hello; rank 0 answers, when all have
-// come, with the addresses of all, or with what has gone wrong. Then each rank
-// connects three times to the next one (links.h), with a hello again, and
+// come, with the addresses of all, or with what has gone wrong; that connection
+// stays, for membership (membership.h). Then each rank
+// connects twice to the next one (links.h), with a hello again, and
 // admits the one before, and they agree on what the data goes through
 // (sharing.h).
 //

@@ -98,6 +98,7 @@ Status Group::Collective(Frame frame, std::string_view signature, Body body) {
         fmt::format("{} bytes, of at most {}", frame.bytes, kMaxPayload));
   }
   frame.rank = rank_;
+  frame.epoch = links_.epoch;
   frame.run = run_++;
   frame.key = Key(signature);
   frame_ = frame;
@@ -123,7 +124,7 @@ void Group::Leave(const Status& failure) {
       failure.code(),
       fmt::format("{} failed: {}", RankName(rank_, size_), failure.message()));
   pulse_.reset();
-  links_.Leave(rank_, broken_);
+  links_.Leave(broken_);
 }
 
 Status Group::AllReduce(std::string_view name, DType dtype, void* data,

@@ -35,7 +35,8 @@
 
 namespace sluice::dist {
 
-enum class Lane : uint8_t { kForming, kData, kErrors, kPulse };
+// The first one is, once all are there, that of membership (control.h).
+enum class Lane : uint8_t { kForming, kData, kPulse };
 
 struct Hello {
   int rank = 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -16,29 +15,7 @@ namespace sluice::dist {
 namespace {
 
 constexpr size_t kMaxText = 2048;
-// How long a rank that knows only that its neighbour is silent or gone waits
-// for what that neighbour knows.
-constexpr std::chrono::milliseconds kGrace = std::chrono::seconds(1);
-// Errors are small, and fit the system's buffers unless something is very
-// wrong.
-constexpr std::chrono::milliseconds kTell(200);
-
-// The next error from a neighbour; nothing where it closes or is silent.
-std::optional<Status> NextReason(Socket& from) {
-  const auto frame = ReceiveHeader(from, After(kGrace));
-  if (!frame.ok()) return std::nullopt;
-  const Status reason = ReceiveErrorBehind(*frame, from, After(kGrace));
-  const bool senseless = reason.code() == Code::kDataLoss &&
-                         frame->count != static_cast<uint64_t>(Code::kDataLoss);
-  if (senseless) return std::nullopt;
-  return reason;
-}
-
 }  // namespace
-
-std::string RankName(int rank, int size) {
-  return fmt::format("rank {} of {}", rank, size);
-}
 
 Status SendText(FrameKind kind, uint64_t count, std::string_view text, int rank,
                 Socket& to, Deadline deadline) {
@@ -118,36 +95,29 @@ Status Links::Exchange(std::span<const Bytes> out, MutableBytes in,
   return {};
 }
 
-void Links::Leave(int rank, const Status& error) {
-  for (Socket* neighbour : {&next_errors, &previous_errors}) {
-    (void)SendError(*neighbour, rank, error, After(kTell)).ok();
-  }
+void Links::Leave(const Status& error) {
+  if (membership != nullptr) (void)membership->Fail(error).ok();
   *this = Links();
 }
 
-// A silent process is noticed by all ranks at about the same time, and each
-// blames the one that it waits for, though only one blames the right one. So
-// each says at once that it is there and whom it blames, and believes whom it
-// blames, if that one answers. Who is not answered within the grace has blamed
-// the right one, and closes; the others hear that along the ring.
+// A neighbour that has closed may have done so for a third one's sake, and a
+// stopped process is noticed by all ranks at about the same time, each of which
+// blames the one that it waits for.
 Status Links::Fail(int rank, int size, Status error) {
-  const auto tell = [&](Socket& neighbour) {
-    (void)SendError(neighbour, rank, error, After(kTell)).ok();
+  const bool by_peer = error.code() == Code::kUnavailable ||
+                       error.code() == Code::kDeadlineExceeded;
+  const auto blames = [&](const Socket& neighbour) {
+    return by_peer &&
+           error.message().find(neighbour.peer()) != std::string::npos;
   };
-  tell(next_errors);
-  tell(previous_errors);
-  const bool asks = error.code() == Code::kUnavailable ||
-                    error.code() == Code::kDeadlineExceeded;
-  const bool blames_previous =
-      error.message().find(previous.peer()) != std::string::npos;
-  Socket& blamed = blames_previous ? previous_errors : next_errors;
-  Socket& other = blames_previous ? next_errors : previous_errors;
-  // Every rank changes its mind once for each that is further along, at most.
-  for (int i = 0; asks && i < size; ++i) {
-    std::optional<Status> reason = NextReason(blamed);
-    if (!reason) break;
-    error = *std::move(reason);
-    tell(other);
+  if (membership == nullptr) {
+    // While the ring is formed.
+  } else if (blames(previous)) {
+    error = membership->Suspect((rank + size - 1) % size, error);
+  } else if (blames(next)) {
+    error = membership->Suspect((rank + 1) % size, error);
+  } else {
+    (void)membership->Fail(error).ok();
   }
   *this = Links();
   return error;

@@ -1,11 +1,11 @@
-// A process's connections to its neighbours in the ring of a job, and how they
-// tell each other of errors.
+// A process's connections to its neighbours in the ring of a job and, for
+// errors, to its coordinator.
 //
-// Three to each neighbour: one carries the collectives, always from a rank to
-// the next, one only errors, both ways, and one their pulses (pulse.h). Where a
-// process fails, what the first holds may be any part of anything; on the
-// second there is either the reason or, where the process died, nothing but the
-// end. What the first carries may go through memory in its place (sharing.h).
+// Two to each neighbour: one carries the collectives, always from a rank to the
+// next, and one their pulses (pulse.h). What the first carries may go through
+// memory in its place (sharing.h). Where a process fails, what the first holds
+// may be any part of anything: why is heard from the coordinator
+// (membership.h).
 #ifndef SLUICE_DIST_COLLECTIVE_LINKS_H_
 #define SLUICE_DIST_COLLECTIVE_LINKS_H_
 
@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "dist/collective/membership.h"
+#include "dist/collective/rank_name.h"
 #include "dist/net/exchange.h"
 #include "dist/net/frame.h"
 #include "dist/net/shared_ring.h"
@@ -27,11 +29,13 @@ namespace sluice::dist {
 
 struct Links {
   Socket next, previous;  // data, to and from
-  Socket next_errors, previous_errors;
   Socket next_pulse, previous_pulse;
   // Where there is one, data goes through it, and the socket is its bells'.
   std::unique_ptr<SharedRing> to_next, from_previous;
   bool spins = false;  // may a core be kept busy for a short wait?
+  std::unique_ptr<Coordinator> coordinator;  // rank 0's
+  std::unique_ptr<Membership> membership;    // null while the ring is formed
+  uint32_t epoch = 0;                        // of the membership
 
   // Sends to the next and receives from the one before, at once. Each part that
   // comes is copied to its place in `in` or, where there is a `combine`, given
@@ -39,22 +43,17 @@ struct Links {
   Status Exchange(std::span<const Bytes> out, MutableBytes in,
                   const Combine& combine, Deadline deadline);
 
-  // Tells both neighbours of this rank's error and closes all. Where it is only
-  // that a neighbour has closed or is silent, that one is asked first: its
-  // reason, which may be yet another's, then becomes this rank's. Waits for it
-  // for a second, or as long as that neighbour itself is still finding out.
-  // Returns the error.
+  // Tells the coordinator of this rank's error and closes all. Where it is only
+  // that a neighbour has closed or is silent, what the coordinator decides
+  // becomes this rank's error. Returns the error.
   Status Fail(int rank, int size, Status error);
-  // Tells both neighbours of an error of this rank's own, and closes all.
-  void Leave(int rank, const Status& error);
+  // Tells the coordinator of an error of this rank's own, and closes all.
+  void Leave(const Status& error);
 
  private:
   Spin spin_;
   std::vector<std::byte> arriving_;  // by the socket, to be taken
 };
-
-// How a rank is named in messages, such that no name begins another's.
-std::string RankName(int rank, int size);  // "rank 2 of 4"
 
 // A text behind a frame of a kind and count; it is cut at 2 KiB.
 Status SendText(FrameKind kind, uint64_t count, std::string_view text, int rank,

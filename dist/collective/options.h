@@ -40,10 +40,12 @@ Result<Overlap> ParseOverlap(std::string_view word);
 struct GroupOptions {
   // For all processes to have come.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
-  // A peer that moves less than a piece (256 KiB) within this time of a
-  // collective, and whose process then shows no sign of life for a second, is
-  // an error that names it. One that is alive is waited for, however long it
-  // does something else: nobody can tell whether that ends.
+  // A process that shows no sign of life for so long, at least a second, is an
+  // error of all others that names it. One that is alive is waited for, however
+  // long it does something else: nobody can tell whether that ends. A neighbour
+  // that moves less than a piece (256 KiB) of a collective within this time,
+  // and is not heard by the way between the two for another second, though it
+  // is alive, is an error of all that names both.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(60);
   Transport transport = Transport::kAuto;
   Overlap overlap = Overlap::kAuto;

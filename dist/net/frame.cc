@@ -15,8 +15,8 @@ namespace {
 constexpr uint32_t kMagic = 0x49554c53;  // "SLUI"
 
 constexpr std::array<std::string_view, kNumFrameKinds> kKindNames = {
-    "hello",  "peers",   "reduce", "broadcast",
-    "gather", "barrier", "error",  "memory"};
+    "hello", "peers",  "reduce", "broadcast", "gather",  "barrier",
+    "error", "memory", "beat",   "goodbye",   "suspect", "verdict"};
 
 Status CheckSize(const Frame& frame) {
   if (frame.bytes > kMaxPayload) {

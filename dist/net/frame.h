@@ -42,8 +42,12 @@ enum class FrameKind : uint8_t {
   kBarrier,
   kError,   // the payload says what has gone wrong
   kMemory,  // whether neighbours share some: dist/collective/sharing.h
+  kBeat,    // and the others between members: dist/collective/control.h
+  kGoodbye,
+  kSuspect,
+  kVerdict,
 };
-inline constexpr int kNumFrameKinds = 8;
+inline constexpr int kNumFrameKinds = 12;
 std::string_view NameOf(FrameKind kind);  // "hello", "reduce"
 
 struct Frame {

@@ -317,9 +317,10 @@ class Commands {
            "model, each with its share of every batch; none, each by "
            "itself (default: ring where there are several)")
         ->check(CLI::IsMember({"ring", "none"}));
-    sub->add_option("--peer-timeout", line_.job.peer_timeout,
-                    "Seconds after which a process that does not answer is "
-                    "given up, and the training with it")
+    sub->add_option(
+           "--peer-timeout", line_.job.peer_timeout,
+           "Seconds after which a process that shows no sign of life is "
+           "given up, and the training with it")
         ->check(Between(0.001, 1e6))
         ->capture_default_str();
     sub->add_option("--join-timeout", line_.job.join_timeout,

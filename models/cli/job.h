@@ -15,9 +15,8 @@ struct JobFlags {
   // How processes train one model; empty: as a ring where a launcher has
   // started several.
   std::string strategy;
-  // Seconds, of GroupOptions: rank 0 may be so long about a checkpoint, or its
-  // output blocked, while the others wait.
-  double peer_timeout = 600;
+  // Seconds, of GroupOptions.
+  double peer_timeout = 60;
   double join_timeout = 60;      // seconds
   bool allow_plaintext = false;  // GroupOptions
   // dist/collective/options.h: auto, tcp, shared; auto, on, off.

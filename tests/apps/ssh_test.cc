@@ -19,6 +19,7 @@
 #include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
+#include "tests/support/net_hosts.h"
 #include "tests/support/program.h"
 #include "tests/support/sshd.h"
 
@@ -305,58 +306,17 @@ TEST_CASE("hosts train the bits that one host trains") {
   CheckSame(Newest(folder / "log"), TrainedHere(Training()));
 }
 
-// Two hosts at a switch, 10.213.0.2 and 10.213.0.3, of which this one is
-// 10.213.0.1.
-class TwoHosts {
- public:
-  TwoHosts() {
-    Remove();
-    made_ = Run("ip link add slbr type bridge") &&
-            Run("ip addr add 10.213.0.1/24 dev slbr") &&
-            Run("ip link set slbr up") && Add(2) && Add(3);
-  }
-  ~TwoHosts() { Remove(); }
-  TwoHosts(const TwoHosts&) = delete;
-  TwoHosts& operator=(const TwoHosts&) = delete;
-
-  bool made() const { return made_; }
-  static Words Inside(int host) {
-    return {"/usr/sbin/ip", "netns", "exec", fmt::format("slns{}", host)};
-  }
-
- private:
-  static bool Run(const std::string& command) {
-    return std::system((command + " 2>/dev/null").c_str()) == 0;
-  }
-  static bool Add(int host) {
-    return Run(
-        fmt::format("ip netns add slns{0} && ip link add slve{0} type "
-                    "veth peer name eth0 netns slns{0} && ip link set "
-                    "slve{0} master slbr up && ip -n slns{0} addr add "
-                    "10.213.0.{0}/24 dev eth0 && ip -n slns{0} link "
-                    "set eth0 up && ip -n slns{0} link set lo up",
-                    host));
-  }
-  static void Remove() {
-    Run("ip netns del slns2");
-    Run("ip netns del slns3");
-    Run("ip link del slbr");
-  }
-
-  bool made_;
-};
-
 TEST_CASE("hosts with addresses of their own train the same bits") {
   if (!dist::HasTls()) return;
-  const TwoHosts hosts;
+  const testing::NetHosts hosts(213, 2);
   if (!hosts.made()) {
     MESSAGE("skipped: no network name spaces to be made");
     return;
   }
-  const auto two = Sshd::Start({"10.213.0.2"}, TwoHosts::Inside(2));
+  const auto two = Sshd::Start({hosts.AddressOf(0)}, hosts.Inside(0));
   if (!two) return;
   // The same keys and port there.
-  const auto three = two->Twin("10.213.0.3", TwoHosts::Inside(3));
+  const auto three = two->Twin(hosts.AddressOf(1), hosts.Inside(1));
   REQUIRE(three != nullptr);
   const Words where = {"-H", "10.213.0.2:2,10.213.0.3"};
   const Words training = Training();

@@ -1,0 +1,82 @@
+// What members of a job and its coordinator tell each other, on a connection of
+// its own that neither waits for.
+//
+//   kBeat     both ways, several times in a lease: I live
+//   kGoodbye  both ways: I leave, and nobody shall miss me
+//   kError    to the coordinator: I give up, and why (count: the code)
+//   kSuspect  to the coordinator: I cannot go on because of the rank `run`
+//   kVerdict  to the members: the error that all have from now on; its epoch is
+//             that of a membership that nobody has yet
+#ifndef SLUICE_DIST_COLLECTIVE_CONTROL_H_
+#define SLUICE_DIST_COLLECTIVE_CONTROL_H_
+
+#include <poll.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dist/net/frame.h"
+#include "dist/net/socket.h"
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+struct ControlMessage {
+  FrameKind kind = FrameKind::kBeat;
+  int rank = 0;  // who says it
+  uint32_t epoch = 0;
+  int whom = 0;   // of kSuspect
+  Status reason;  // of kError, kSuspect and kVerdict; an error
+};
+
+// The bytes of a message; its text is cut at 2 KiB.
+std::string Encoded(const ControlMessage& message);
+
+// Bytes as they come, whole messages as they are complete.
+class ControlReader {
+ public:
+  // Ranks are below `size`.
+  explicit ControlReader(int size) : size_(size) {}
+
+  // kDataLoss where they are no messages; then all is lost.
+  Status Add(std::string_view bytes, std::vector<ControlMessage>* out);
+
+ private:
+  Result<ControlMessage> Read(const Frame& frame, std::string_view text) const;
+
+  int size_;
+  std::string bytes_;
+};
+
+// One end of such a connection. One thread.
+class ControlChannel {
+ public:
+  ControlChannel(Socket socket, int size)
+      : socket_(std::move(socket)), reader_(size) {}
+
+  bool open() const { return socket_.connected(); }
+  // What to poll for.
+  pollfd Wanted() const;
+  void Say(const ControlMessage& message);
+  // Unless earlier words are still on their way, which say as much.
+  void Beat(int rank, uint32_t epoch);
+  // Sends and takes what can be without waiting. An error where the connection
+  // has ended or makes no sense, which closes it; `in` has what came before.
+  Status Move(std::vector<ControlMessage>* in);
+  // The same without taking anything.
+  Status Send();
+  bool flushed() const { return out_.empty(); }
+
+ private:
+  Status Receive(std::vector<ControlMessage>* in);
+
+  Socket socket_;
+  ControlReader reader_;
+  std::string out_;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_CONTROL_H_

@@ -1,0 +1,120 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "dist/collective/membership.h"
+
+namespace sluice::dist {
+namespace {
+
+using std::chrono::milliseconds;
+
+// For goodbyes and a last decision to be sent.
+constexpr milliseconds kTell(200);
+
+}  // namespace
+
+Coordinator::Coordinator(std::vector<Socket> ranks, uint32_t epoch,
+                         LeaseTimes times)
+    : epoch_(epoch),
+      lease_(times.lease),
+      leases_(static_cast<int>(ranks.size()), times.lease, times.first) {
+  const int size = static_cast<int>(ranks.size());
+  for (Socket& rank : ranks) {
+    ranks_.emplace_back(std::move(rank), size);
+    // Before anything that needs all ranks: then all have heard it.
+    ranks_.back().Beat(0, epoch_);
+    (void)ranks_.back().Send().ok();
+  }
+  int pipe[2] = {-1, -1};
+  (void)!pipe2(pipe, O_CLOEXEC | O_NONBLOCK);
+  ends_ = Descriptor(pipe[0]);
+  end_ = Descriptor(pipe[1]);
+  thread_ = std::thread([this] { Run(); });
+}
+
+Coordinator::~Coordinator() {
+  end_ = Descriptor();  // the other end hears it
+  thread_.join();
+}
+
+// Time counts as it passes between two rounds, and no round counts for more
+// than two beats: where this process stood still, or had no core, the others
+// are not to blame.
+void Coordinator::Run() {
+  const milliseconds beat = BeatOf(lease_);
+  Deadline last = std::chrono::steady_clock::now();
+  while (true) {
+    std::vector<pollfd> polled = {{ends_.get(), POLLIN, 0}};
+    for (const ControlChannel& rank : ranks_) {
+      if (rank.open()) polled.push_back(rank.Wanted());
+    }
+    Wait(polled, last + beat);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      if (ranks_[i].open()) Hear(static_cast<int>(i));
+    }
+    const Deadline now = std::chrono::steady_clock::now();
+    if (now >= last + beat) {
+      leases_.Pass(std::min(
+          std::chrono::duration_cast<milliseconds>(now - last), 2 * beat));
+      last = now;
+      for (ControlChannel& rank : ranks_) rank.Beat(0, epoch_);
+    }
+    if (leases_.verdict() && !announced_) Announce();
+    if (polled[0].revents != 0) break;
+  }
+  SayGoodbye();
+}
+
+void Coordinator::Hear(int rank) {
+  ControlChannel& channel = ranks_[static_cast<size_t>(rank)];
+  std::vector<ControlMessage> words;
+  const Status status = channel.Move(&words);
+  for (ControlMessage& word : words) {
+    leases_.Heard(rank);
+    if (word.kind == FrameKind::kGoodbye) {
+      leases_.Left(rank);
+    } else if (word.kind == FrameKind::kSuspect) {
+      leases_.Suspects(rank, word.whom, std::move(word.reason));
+    } else if (word.kind == FrameKind::kError) {
+      leases_.Failed(rank, std::move(word.reason));
+    }
+  }
+  if (!status.ok()) leases_.Ended(rank);
+}
+
+void Coordinator::Announce() {
+  announced_ = true;
+  ControlMessage verdict;
+  verdict.kind = FrameKind::kVerdict;
+  verdict.epoch = epoch_ + 1;
+  verdict.reason = *leases_.verdict();
+  for (ControlChannel& rank : ranks_) {
+    if (rank.open()) rank.Say(verdict);
+  }
+}
+
+void Coordinator::SayGoodbye() {
+  ControlMessage goodbye;
+  goodbye.kind = FrameKind::kGoodbye;
+  goodbye.epoch = epoch_;
+  for (ControlChannel& rank : ranks_) {
+    if (rank.open()) rank.Say(goodbye);
+  }
+  const Deadline limit = After(kTell);
+  while (true) {
+    std::vector<pollfd> polled;
+    for (ControlChannel& rank : ranks_) {
+      std::vector<ControlMessage> ignored;
+      if (!rank.open() || !rank.Move(&ignored).ok()) continue;
+      if (!rank.flushed()) polled.push_back({rank.Wanted().fd, POLLOUT, 0});
+    }
+    if (polled.empty() || Wait(polled, limit) <= 0) return;
+  }
+}
+
+}  // namespace sluice::dist

@@ -1,0 +1,61 @@
+// Who of a job is still of it: decided in one place, from what all ranks show
+// and say, and once.
+#ifndef SLUICE_DIST_COLLECTIVE_LEASES_H_
+#define SLUICE_DIST_COLLECTIVE_LEASES_H_
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+// No clock, no connections and no thread: what happens is told, and how much
+// time passes.
+//
+// A rank that is silent for longer than its lease, or whose connection ends
+// without a goodbye, is lost; that ends the job. A rank that finds another
+// silent or gone only suspects it: that one may be stopped, which its lease
+// shows, or have ended because of a third, which shows within a moment. Where
+// neither does, the way between the two is cut.
+class Leases {
+ public:
+  // `first` is the lease of who has not been heard yet.
+  Leases(int size, std::chrono::milliseconds lease,
+         std::chrono::milliseconds first);
+
+  void Heard(int rank);
+  // Its connection has ended.
+  void Ended(int rank);
+  // It has said goodbye: nobody misses it, unless another needs it.
+  void Left(int rank);
+  // It gives up, for a reason of its own.
+  void Failed(int rank, Status why);
+  // It cannot go on because of `whom`.
+  void Suspects(int rank, int whom, Status why);
+  void Pass(std::chrono::milliseconds time);
+
+  // The error of all ranks, once there is one; it does not change.
+  const std::optional<Status>& verdict() const { return verdict_; }
+
+ private:
+  struct Member {
+    std::chrono::milliseconds silent{0};  // below 0: has more than a lease
+    bool left = false;
+    int suspects = -1;
+    Status why;                          // of the suspicion
+    std::chrono::milliseconds since{0};  // that it was said
+  };
+
+  void Decide(Status status);
+  void DecideSuspicion(int rank);
+
+  const std::chrono::milliseconds lease_;
+  std::vector<Member> members_;
+  std::optional<Status> verdict_;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_LEASES_H_

@@ -1,0 +1,102 @@
+// A process's membership in its job, kept by a thread: it beats, whatever the
+// other threads do, and hears what has been decided. In rank 0's process it is
+// also the coordinator, which decides (leases.h).
+#ifndef SLUICE_DIST_COLLECTIVE_MEMBERSHIP_H_
+#define SLUICE_DIST_COLLECTIVE_MEMBERSHIP_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "dist/collective/control.h"
+#include "dist/collective/leases.h"
+#include "dist/net/descriptor.h"
+#include "dist/net/socket.h"
+#include "engine/status.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice::dist {
+
+// Between two beats of a lease: several, and often enough to be seen in time.
+std::chrono::milliseconds BeatOf(std::chrono::milliseconds lease);
+
+// How long who is silent is believed to live: a member, and one that may still
+// be joining.
+struct LeaseTimes {
+  std::chrono::milliseconds lease, first;
+};
+
+// The coordinator, from its making to its end, when it says goodbye to all that
+// are left. The connections of the ranks are by rank; the first is rank 0's
+// own.
+class Coordinator {
+ public:
+  Coordinator(std::vector<Socket> ranks, uint32_t epoch, LeaseTimes times);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+ private:
+  void Run();
+  void Hear(int rank);
+  void Announce();
+  void SayGoodbye();
+
+  const uint32_t epoch_;
+  const std::chrono::milliseconds lease_;
+  // Of the thread alone.
+  std::vector<ControlChannel> ranks_;
+  Leases leases_;
+  bool announced_ = false;
+  Descriptor end_, ends_;  // a pipe: that it is to end, and to wait for that
+  std::thread thread_;
+};
+
+class Membership {
+ public:
+  // `coordinator` leads to the coordinator.
+  Membership(Socket coordinator, int rank, int size, uint32_t epoch,
+             LeaseTimes times);
+  // Says goodbye.
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  // When an end has been decided, these are shut down, so that who waits for
+  // them does no more: copies of the descriptors, which stay valid.
+  void CutThen(std::vector<Descriptor> cut) EXCLUDES(mutex_);
+  // This rank cannot go on because of `whom`: what is decided, at the latest
+  // after a lease and the moment that suspicions take.
+  Status Suspect(int whom, const Status& why);
+  // For a reason of its own: returns when the coordinator has heard it, or is
+  // given up. The decision, which is that reason or one that came before.
+  Status Fail(const Status& why);
+
+ private:
+  void Run();
+  void TakeWords() EXCLUDES(mutex_);
+  // Who has left in order breaks nothing that is still under way.
+  void Decide(Status status, bool cuts = true) EXCLUDES(mutex_);
+  void Post(ControlMessage message) EXCLUDES(mutex_);
+  Status Await(Deadline deadline, const Status& otherwise) EXCLUDES(mutex_);
+
+  const int rank_, size_;
+  const uint32_t epoch_;
+  const LeaseTimes times_;
+  ControlChannel channel_;   // the thread's, once it runs
+  Descriptor wake_, wakes_;  // a pipe
+  Mutex mutex_;
+  CondVar decides_;
+  std::vector<ControlMessage> words_ GUARDED_BY(mutex_);  // to be said
+  std::optional<Status> decision_ GUARDED_BY(mutex_);
+  bool cuts_ GUARDED_BY(mutex_) = false;
+  std::vector<Descriptor> cut_ GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_MEMBERSHIP_H_

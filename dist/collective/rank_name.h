@@ -1,0 +1,18 @@
+// How a rank is named in messages.
+#ifndef SLUICE_DIST_COLLECTIVE_RANK_NAME_H_
+#define SLUICE_DIST_COLLECTIVE_RANK_NAME_H_
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace sluice::dist {
+
+// "rank 2 of 4": no name begins another's.
+inline std::string RankName(int rank, int size) {
+  return fmt::format("rank {} of {}", rank, size);
+}
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_RANK_NAME_H_
