@@ -41,6 +41,7 @@ std::map<std::string, std::string> Libraries() {
       {"protobuf", "absent: no TensorBoard event files"},
       {"png", "absent: no images in event files"},
       {"jpeg", "absent: no JPEG images"},
+      {"tls", "absent: nothing goes to other hosts encrypted"},
       {"onednn", "absent: our own kernels alone"}};
   std::istringstream features(SLUICE_FEATURES);
   for (std::string feature; std::getline(features, feature, ',');) {

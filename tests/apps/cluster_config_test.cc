@@ -15,6 +15,7 @@
 #include "dist/net/socket.h"
 #include "dist/net/tls.h"
 #include "io/checkpoints/checkpoint.h"
+#include "tests/dist/collective/strangers.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 
@@ -120,11 +121,10 @@ TEST_CASE("processes of TF_CONFIG train what the launcher's train") {
                 {"TF_CONFIG=" + Config(ports, 1), token}});
 }
 
-TEST_CASE("processes of SLUICE_CONFIG bring certificates of their own") {
-  if (!dist::HasTls()) return;
-  const TemporaryFolder folder;
-  const auto authority = dist::Authority::Create("job").ValueOrThrow();
-  const std::vector<int> ports = FreePorts(2);
+// Variables of two processes with certificates in the folder.
+std::vector<Words> Certified(const TemporaryFolder& folder,
+                             const dist::Authority& authority,
+                             const std::vector<int>& ports) {
   std::vector<Words> variables;
   for (const int rank : {0, 1}) {
     const auto own =
@@ -141,17 +141,40 @@ TEST_CASE("processes of SLUICE_CONFIG bring certificates of their own") {
                                "certificate": "{0}.pem", "key": "{0}.key"}})",
                             at))});
   }
+  return variables;
+}
+
+TEST_CASE("processes of SLUICE_CONFIG bring certificates of their own") {
+  if (!dist::HasTls()) return;
+  const TemporaryFolder folder;
+  const auto authority = dist::Authority::Create("job").ValueOrThrow();
+  std::vector<Words> variables = Certified(folder, authority, FreePorts(2));
   CheckTrained(variables);
   // The other's are not its own.
-  const auto wrong =
-      Train({"SLUICE_CONFIG=" + Config(ports, 1,
-                                       fmt::format(R"(, "credentials":
-                      {{"ca": "{0}.ca", "certificate": "{0}.pem",
-                        "key": "{0}.key"}})",
-                                                   folder / "0"))},
-            {});
+  std::string& text = variables[1][0];
+  for (size_t at = 0;
+       (at = text.find(folder / "1", at)) != std::string::npos;) {
+    text.replace(at, (folder / "1").size(), folder / "0");
+  }
+  const auto wrong = Train(variables[1], {});
   CHECK(wrong->Wait() != 0);
   CHECK(Contains(wrong->err(), "this is rank 1, its certificate worker 0's"));
+}
+
+TEST_CASE("strangers at both ports change no bit of a training, nor its end") {
+  if (!dist::HasTls()) return;
+  const TemporaryFolder folder;
+  const auto authority = dist::Authority::Create("job").ValueOrThrow();
+  const std::vector<int> ports = FreePorts(2);
+  (void)Launched();
+  const dist::testing::Strangers first(ports[0], authority, 2, "", 4);
+  const dist::testing::Strangers second(ports[1], authority, 2, "", 4);
+  for (int run = 0; run < 3; ++run) {
+    CheckTrained(Certified(folder, authority, ports));
+  }
+  CHECK(first.knocks() > 10);
+  CHECK(first.let_in() == 0);
+  CHECK(second.let_in() == 0);
 }
 
 TEST_CASE("who waits for whom is one line, and the end of it a limit") {
