@@ -135,6 +135,26 @@ void AddReport(CLI::App& app, Options& options) {
       [&options] { WriteReport(options.log_dirs, options.report); });
 }
 
+constexpr char kSpeedupHelp[] =
+    "A run's speed is the median of the examples/s that its folder has of "
+    "steps\n"
+    "after the 100th, a row's the median of its runs. The speed-up is that "
+    "over "
+    "the\n"
+    "row of the fewest processes, times their number.";
+
+void AddSpeedup(CLI::App& app, Options& options) {
+  CLI::App* speedup = app.add_subcommand(
+      "speedup", "Compares the speeds of trainings by several processes");
+  speedup
+      ->add_option("log_dir", options.log_dirs,
+                   "Folder of a training, several: its --log-dir")
+      ->required();
+  speedup->add_flag("--json", options.json, "One object per row");
+  speedup->footer(kSpeedupHelp);
+  speedup->callback([&options] { Speedup(options.log_dirs, options.json); });
+}
+
 void AddOps(CLI::App& app, Options& options) {
   CLI::App* ops = app.add_subcommand("ops", "Lists every op, or one in detail");
   CLI::Option* name = ops->add_option("name", options.op, "Such as MatMul");
@@ -179,6 +199,7 @@ int Run(int argc, char** argv) {
   AddGraph(app, options);
   AddInspect(app, options);
   AddReport(app, options);
+  AddSpeedup(app, options);
   AddOps(app, options);
   AddDoctor(app, options);
   AddData(app, options.exit_code);
@@ -189,8 +210,8 @@ int Run(int argc, char** argv) {
         return c->get_name() == argv[1];
       })) {
     return Usage(fmt::format(
-        "unknown command '{}'; there are graph, inspect, report, ops, doctor, "
-        "data",
+        "unknown command '{}'; there are graph, inspect, report, speedup, ops, "
+        "doctor, data",
         argv[1]));
   }
   try {

@@ -48,6 +48,10 @@ bool Compare(const std::string& first, const std::string& second, bool quick,
 void WriteReport(const std::vector<std::string>& log_dirs,
                  const std::string& output);
 
+// Prints how fast trainings of several processes are beside those of few: a row
+// for each number of hosts and processes, of which there may be several runs.
+void Speedup(const std::vector<std::string>& log_dirs, bool json);
+
 // Lists every op, or describes one.
 void ListOps(const std::string& name, bool json);
 // docs/ops.md.

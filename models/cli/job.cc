@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "dist/launch_info.h"
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
 
@@ -45,6 +46,11 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.note = [](std::string_view line) { console::Note(line); };
   job.workers = dist::Group::Join(*std::move(info), options).ValueOrThrow();
   return job;
+}
+
+int Job::nodes() const {
+  if (workers == nullptr) return 1;
+  return CeilDiv(workers->size(), workers->local_size());
 }
 
 void RequireAlone() {

@@ -38,6 +38,8 @@ struct Job {
   int threads = 0;
 
   bool leads() const { return workers == nullptr || workers->rank() == 0; }
+  // Hosts, each taken to have as many processes as this one, or less.
+  int nodes() const;
 };
 
 // Joins it, for training. Waits for the others. Throws Error, also where

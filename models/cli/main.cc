@@ -69,6 +69,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
     case CommandLine::Command::kTrain: {
       IgnoreClosedPipes();
       line.training.session.collective = job.workers;
+      line.record.nodes = job.nodes();
       int code = 0;
       try {
         code = commands::Train(spec, line);

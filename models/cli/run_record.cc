@@ -217,6 +217,8 @@ void RecordRun::Begin(TrainingRun& run) {
                                  {"program", record_.program},
                                  {"sluice", record_.version},
                                  {"model", record_.model},
+                                 {"workers", run.workers().size()},
+                                 {"nodes", record_.nodes},
                                  {"flags", record_.flags},
                                  {"class_names", run.class_names()}};
   ThrowIfError(FileSystem::Default().WriteAtomically(

@@ -3,6 +3,7 @@
 //
 //   run.json := {"format": "sluice.run", "version": 1, "program": NAME,
 //                "sluice": VERSION, "model": NAME,
+//                "workers": N, "nodes": N,
 //                "flags": {NAME: VALUE as text, ...},
 //                "class_names": [NAME, ...]}
 //
@@ -29,6 +30,7 @@ struct RunRecord {
   std::string version;  // of Sluice
   std::string model;    // for people
   FlagValues flags;
+  int nodes = 1;  // hosts that train it; written, not read
 };
 
 // nullopt where the folder has none. Throws Error, naming the file: kDataLoss

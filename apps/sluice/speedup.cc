@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/sluice/commands.h"
+#include "apps/sluice/json.h"
+#include "engine/status.h"
+#include "io/files/file.h"
+#include "models/train/scalar_log.h"
+
+namespace sluice::tool {
+namespace {
+
+// Steps in which memory is taken, caches fill and clocks settle.
+constexpr int64_t kWarmUp = 100;
+
+struct Run {
+  int nodes = 1, workers = 1;
+  double rate = 0;  // examples/s
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2;
+}
+
+double RateOf(const std::string& log_dir) {
+  std::vector<double> rates;
+  for (const ScalarRow& row : ReadScalars(log_dir).ValueOrThrow()) {
+    if (row.set == "train" && row.name == "examples_per_second" &&
+        row.step > kWarmUp) {
+      rates.push_back(row.value);
+    }
+  }
+  if (rates.empty()) {
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("'{}' has no examples/s of a step after the {}th",
+                            log_dir, kWarmUp));
+  }
+  return Median(std::move(rates));
+}
+
+// What the training's folder says of it (models/cli/run_record.h).
+Run ReadRun(const std::string& log_dir) {
+  const std::string path = JoinPath(log_dir, "run.json");
+  const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Run run;
+  try {
+    run.nodes = json.at("nodes").get<int>();
+    run.workers = json.at("workers").get<int>();
+  } catch (const Json::exception& error) {
+    throw Error(Code::kDataLoss, fmt::format("'{}': {}", path, error.what()));
+  }
+  if (run.nodes < 1 || run.workers < run.nodes) {
+    throw Error(Code::kDataLoss, fmt::format("'{}' says {} workers on {} nodes",
+                                             path, run.workers, run.nodes));
+  }
+  run.rate = RateOf(log_dir);
+  return run;
+}
+
+}  // namespace
+
+void Speedup(const std::vector<std::string>& log_dirs, bool json) {
+  // By workers first, so that the first row is the one of the fewest.
+  std::map<std::pair<int, int>, std::vector<double>> rows;
+  for (const std::string& log_dir : log_dirs) {
+    const Run run = ReadRun(log_dir);
+    rows[{run.workers, run.nodes}].push_back(run.rate);
+  }
+  const auto& [fewest, first] = *rows.begin();
+  const double of_one = Median(first) / fewest.first;
+  if (!json) {
+    fmt::print("{:>5} {:>7} {:>4} {:>12} {:>8} {:>12}\n", "nodes", "workers",
+               "runs", "examples/s", "speed-up", "per node");
+  }
+  for (const auto& [where, rates] : rows) {
+    const auto [workers, nodes] = where;
+    const double rate = Median(rates);
+    const double speedup = rate / of_one;
+    if (json) {
+      PrintJson({{"nodes", nodes},
+                 {"workers", workers},
+                 {"runs", rates.size()},
+                 {"examples_per_second", rate},
+                 {"speedup", speedup},
+                 {"per_node", rate / nodes}});
+    } else {
+      fmt::print("{:>5} {:>7} {:>4} {:>12.1f} {:>8.2f} {:>12.1f}\n", nodes,
+                 workers, rates.size(), rate, speedup, rate / nodes);
+    }
+  }
+}
+
+}  // namespace sluice::tool

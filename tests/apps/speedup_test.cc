@@ -1,0 +1,117 @@
+// `sluice speedup` from outside, on folders of trainings made up and real.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "models/train/scalar_log.h"
+#include "tests/places.h"
+#include "tests/support/error_text.h"
+#include "tests/support/mnist_program.h"
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sluice {
+namespace {
+
+using testing::CheckError;
+using testing::Contains;
+using testing::Outcome;
+using testing::TemporaryFolder;
+using Words = std::vector<std::string>;
+
+Outcome Speedup(Words arguments) {
+  arguments.insert(arguments.begin(), "speedup");
+  return testing::RunProgram(SLUICE_BIN_DIR "/sluice", arguments);
+}
+
+// A training's folder with these rates of steps 20, 40, ...
+std::string Add(const TemporaryFolder& folder, const std::string& name,
+                const std::string& who, const std::vector<double>& rates) {
+  const std::string log_dir = folder / name;
+  const auto log = ScalarLog::Open(log_dir, 0, true).ValueOrThrow();
+  int64_t step = 0;
+  for (const double rate : rates) {
+    step += 20;
+    for (const ScalarRow& row :
+         {ScalarRow{1, step, "train", "loss", 7},
+          ScalarRow{1, step, "train", "examples_per_second", rate},
+          ScalarRow{1, step, "eval", "examples_per_second", 9999}}) {
+      ThrowIfError(log->Add(row));
+    }
+  }
+  ThrowIfError(log->Flush());
+  std::ofstream(log_dir + "/run.json") << who;
+  return log_dir;
+}
+
+std::string Who(int nodes, int workers) {
+  return fmt::format(R"({{"nodes": {}, "workers": {}}})", nodes, workers);
+}
+
+TEST_CASE("rows are medians of runs after 100 steps, beside the fewest") {
+  const TemporaryFolder folder;
+  // The first five are warming up.
+  const std::vector<double> warm = {1, 2, 3, 4, 5};
+  const auto with = [&](std::vector<double> rates) {
+    rates.insert(rates.begin(), warm.begin(), warm.end());
+    return rates;
+  };
+  const Words all = {
+      Add(folder, "four", Who(2, 4), with({300, 320, 310})),
+      Add(folder, "one-a", Who(1, 1), with({100, 90, 110})),
+      Add(folder, "one-b", Who(1, 1), with({80})),
+      Add(folder, "one-c", Who(1, 1), with({500, 120})),
+      Add(folder, "two", Who(1, 2), with({190, 200, 170, 1000}))};
+  const Outcome outcome = Speedup(all);
+  CHECK(outcome.code == 0);
+  CHECK(outcome.out ==
+        "nodes workers runs   examples/s speed-up     per node\n"
+        "    1       1    3        100.0     1.00        100.0\n"
+        "    1       2    1        195.0     1.95        195.0\n"
+        "    2       4    1        310.0     3.10        155.0\n");
+  // Without a run of one process the fewest stand for it.
+  const Outcome json = Speedup({all[0], all[4], "--json"});
+  CHECK(testing::Lines(json.out) == 2);
+  const auto last = testing::LastObject(json.out);
+  CHECK(last["workers"] == 4);
+  CHECK(last["speedup"].get<double>() == doctest::Approx(310 / 97.5));
+}
+
+TEST_CASE("folders that do not say enough are one line") {
+  const TemporaryFolder folder;
+  CheckError(Speedup({folder / "none"}), "sluice", 1, "none");
+  CheckError(Speedup({Add(folder, "short", Who(1, 1), {1, 2, 3})}), "sluice", 1,
+             "no examples/s of a step after the 100th");
+  const std::vector<double> many(10, 5);
+  CheckError(Speedup({Add(folder, "old", "{}", many)}), "sluice", 1,
+             "run.json'");
+  CheckError(Speedup({Add(folder, "bad", "x", many)}), "sluice", 1,
+             "run.json'");
+  CheckError(Speedup({Add(folder, "odd", Who(3, 2), many)}), "sluice", 1,
+             "2 workers on 3 nodes");
+}
+
+TEST_CASE("a training says how many it was of") {
+  const TemporaryFolder folder;
+  Words logs;
+  for (const int size : {1, 2}) {
+    logs.push_back(folder / std::to_string(size));
+    Words words = {"-n", std::to_string(size), testing::kMnist};
+    for (const std::string& word :
+         testing::OnMnist("train", {"--epochs", "15", "--log-every", "10",
+                                    "--log-dir", logs.back()})) {
+      words.push_back(word);
+    }
+    REQUIRE(testing::RunProgram(SLUICE_BIN_DIR "/sluicerun", words).code == 0);
+  }
+  const Outcome outcome = Speedup(logs);
+  CHECK(outcome.code == 0);
+  CHECK(Contains(outcome.out, "\n    1       1    1 "));
+  CHECK(Contains(outcome.out, "\n    1       2    1 "));
+}
+
+}  // namespace
+}  // namespace sluice
