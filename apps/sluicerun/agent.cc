@@ -76,7 +76,7 @@ class Agent {
 
  private:
   void HandOn() {
-    std::array<char, 64> bytes;
+    std::array<unsigned char, 64> bytes;
     const ssize_t n = read(STDIN_FILENO, bytes.data(), bytes.size());
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {

@@ -42,8 +42,8 @@ std::string Encoded(const ControlMessage& message) {
       .append(text);
 }
 
-Result<ControlMessage> ControlReader::Read(const Frame& frame,
-                                           std::string_view text) const {
+Status ControlReader::Read(const Frame& frame, std::string_view text,
+                           ControlMessage* out) const {
   const auto code = static_cast<Code>(frame.count);
   if (frame.rank >= size_ || frame.run >= static_cast<uint64_t>(size_) ||
       frame.count > static_cast<uint64_t>(Code::kInternal) ||
@@ -51,13 +51,12 @@ Result<ControlMessage> ControlReader::Read(const Frame& frame,
     return DataLoss(
         fmt::format("a message of {} that makes no sense", NameOf(frame.kind)));
   }
-  ControlMessage message;
-  message.kind = frame.kind;
-  message.rank = frame.rank;
-  message.epoch = frame.epoch;
-  message.whom = static_cast<int>(frame.run);
-  if (HasReason(frame.kind)) message.reason = Status(code, std::string(text));
-  return message;
+  out->kind = frame.kind;
+  out->rank = frame.rank;
+  out->epoch = frame.epoch;
+  out->whom = static_cast<int>(frame.run);
+  if (HasReason(frame.kind)) out->reason = Status(code, std::string(text));
+  return {};
 }
 
 Status ControlReader::Add(std::string_view bytes,
@@ -78,9 +77,10 @@ Status ControlReader::Add(std::string_view bytes,
                       NameOf(frame.kind), frame.bytes));
     }
     if (bytes_.size() - at < kFrameBytes + frame.bytes) break;
-    SLUICE_ASSIGN_OR_RETURN(ControlMessage message,
-                            Read(frame, std::string_view(bytes_).substr(
-                                            at + kFrameBytes, frame.bytes)));
+    ControlMessage message;
+    SLUICE_RETURN_IF_ERROR(Read(
+        frame, std::string_view(bytes_).substr(at + kFrameBytes, frame.bytes),
+        &message));
     out->push_back(std::move(message));
     at += kFrameBytes + frame.bytes;
   }

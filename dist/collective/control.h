@@ -44,7 +44,8 @@ class ControlReader {
   Status Add(std::string_view bytes, std::vector<ControlMessage>* out);
 
  private:
-  Result<ControlMessage> Read(const Frame& frame, std::string_view text) const;
+  Status Read(const Frame& frame, std::string_view text,
+              ControlMessage* out) const;
 
   int size_;
   std::string bytes_;

@@ -21,6 +21,7 @@ struct Tls::Impl {
 };
 
 struct TlsSession::Impl {
+  int descriptor = -1;  // the session's BIO has its address
   openssl::Session session;
   bool established = false;
   uint64_t sent = 0;        // with this key
@@ -37,7 +38,7 @@ constexpr uint64_t kKeyBytes = uint64_t{64} << 30;
 // A socket as OpenSSL's own BIO would use it, but that no signal is raised
 // where the peer is gone.
 int SocketOf(BIO* bio) {
-  return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio)));
+  return *static_cast<const int*>(BIO_get_data(bio));
 }
 bool Again(int error) {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
@@ -218,7 +219,8 @@ Result<std::unique_ptr<TlsSession>> TlsSession::Create(const Tls& tls,
     BIO_free(bio);
     return openssl::Failed("no TLS");
   }
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)));
+  made->impl_->descriptor = descriptor;
+  BIO_set_data(bio, &made->impl_->descriptor);
   BIO_set_init(bio, 1);
   SSL_set_bio(session, bio, bio);
   if (side == TlsSide::kConnects) {

@@ -138,6 +138,10 @@ inline Groups JoinEach(const std::vector<LaunchInfo>& infos,
   for (const Status& status : statuses) ThrowIfError(status);
   return groups;
 }
+inline Groups JoinEach(int size,
+                       const std::function<GroupOptions(int rank)>& options) {
+  return JoinEach(Launch(size), options);
+}
 inline Groups JoinAll(int size, const GroupOptions& options = {}) {
   return JoinEach(Launch(size), [&](int) { return options; });
 }
