@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "dist/collective/control.h"
 #include "dist/collective/hello.h"
 #include "dist/net/authority.h"
 #include "dist/net/credentials.h"
@@ -109,6 +110,15 @@ std::string EncodedHello() {
   return TextOf(dist::EncodeHello(hello).ValueOrThrow());
 }
 
+// Behind the byte that says where the fuzzer cuts.
+std::string SuspicionAndBeat() {
+  dist::ControlMessage suspicion, beat;
+  suspicion.kind = dist::FrameKind::kSuspect;
+  suspicion.whom = 2;
+  suspicion.reason = Unavailable("gone");
+  return "0" + dist::Encoded(suspicion) + dist::Encoded(beat);
+}
+
 void Seed(const std::string& folder, const std::string& name,
           const std::string& bytes) {
   FileSystem& files = FileSystem::Posix();
@@ -201,6 +211,7 @@ void WriteSeeds(const std::string& dir) {
        "[profile \"a b\"]\nx = 1\ns3 =\n  y = 2\n\n[default]\n# c\nz: 3\n");
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
   Seed(dir + "/hello_fuzz", "hello", EncodedHello());
+  Seed(dir + "/control_fuzz", "suspect", SuspicionAndBeat());
   Seed(dir + "/handshake_fuzz", "uri", "sluice://job/worker/3");
   if (dist::HasTls()) {
     const auto own = dist::Authority::Create("job")
