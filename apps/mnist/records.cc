@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "io/files/file.h"
+#include "apps/shards/picture_shards.h"
+#include "io/files/file_pattern.h"
 #include "io/images/image.h"
 #include "io/records/image_records.h"
 
@@ -20,8 +21,8 @@ bool IsDigit(const std::string& name) {
 }
 
 // Other names than those of digits say nothing of what a label is.
-shards::TrainedClasses ClassesOf(const std::string& folder) {
-  const auto names = ReadClassNames(folder).ValueOrThrow();
+shards::TrainedClasses ClassesOf(const std::string& path) {
+  const auto names = shards::ClassNamesBeside(path);
   shards::TrainedClasses classes = {.count = kClasses};
   if (!std::all_of(names.begin(), names.end(), IsDigit)) return classes;
   for (int64_t i = 0; i < kClasses; ++i) {
@@ -32,20 +33,20 @@ shards::TrainedClasses ClassesOf(const std::string& folder) {
 
 }  // namespace
 
-bool HasShards(const std::string& folder) {
-  auto names = FileSystem::Default().List(folder);
-  if (!names.ok()) return false;  // which is for who reads it to say
-  const ListedFolder listed = {.path = folder, .names = *std::move(names)};
-  if (!HasImageShards(listed, ShardKind::kRecords) &&
-      !HasImageShards(listed, ShardKind::kTars)) {
+bool HasShards(const std::string& path) {
+  if (IsFilePattern(path)) return shards::HasPictureShards(path);
+  const auto folder = ListFolder(path);
+  if (!folder.ok()) return false;  // which is for who reads it to say
+  if (!HasImageShards(*folder, ShardKind::kRecords) &&
+      !HasImageShards(*folder, ShardKind::kTars)) {
     return false;
   }
-  for (const std::string& name : listed.names) {
+  for (const std::string& name : folder->names) {
     if (name.find("-ubyte") == std::string::npos) continue;
     throw Error(Code::kInvalidArgument,
                 fmt::format("'{}' holds shards and '{}': keep one of them "
                             "there",
-                            folder, name));
+                            path, name));
   }
   return true;
 }

@@ -15,8 +15,9 @@ namespace sluice::mnist {
 inline constexpr int64_t kClasses = 10;
 
 // Whether the folder holds shards of records (io/records/image_records.h), or
-// of tar archives. Throws Error where it holds MNIST's own files, too.
-bool HasShards(const std::string& folder);
+// of tar archives; so it is for a pattern of them. Throws Error where the
+// folder holds MNIST's own files, too, and where the pattern fits no shard.
+bool HasShards(const std::string& path);
 
 // uint8 [28,28,1] of a JPEG or PNG of 28 x 28 grey pixels, white on black as
 // MNIST's. Errors of DecodeImage; kInvalidArgument for another picture, `name`

@@ -83,7 +83,7 @@ std::function<void(Example&, uint64_t)> RecordPictures::FromCache(
 
 std::vector<std::string> RecordClassNames(const RunContext& run) {
   if (!run.class_names.empty()) return run.class_names;
-  return ReadClassNames(run.flag("data")).ValueOrThrow();
+  return shards::ClassNamesBeside(run.flag("data"));
 }
 
 std::string RecordsEvaluatedOn(const RunContext& run) {

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <vector>
 
+#include "apps/shards/note_once.h"
 #include "engine/thousands.h"
 #include "io/files/open_files.h"
 #include "io/pipeline/bad_examples.h"
-#include "models/cli/console.h"
 
 namespace sluice::shards {
 namespace {
@@ -27,14 +25,6 @@ int64_t Spread(int64_t i, int64_t size) {
       static_cast<int64_t>(0.6180339887498949 * static_cast<double>(size)), 1);
   while (std::gcd(stride, size) != 1) ++stride;
   return i * stride % size;
-}
-
-// Several inputs of a program would say the same.
-void NoteOnce(const std::string& line) {
-  static std::mutex mutex;
-  static std::set<std::string> said;
-  const std::lock_guard lock(mutex);
-  if (said.insert(line).second) console::Note(line);
 }
 
 // Pictures whose label only one of the two numberings has.

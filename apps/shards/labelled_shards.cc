@@ -4,29 +4,49 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "apps/shards/label_offset.h"
+#include "apps/shards/note_once.h"
+#include "engine/thousands.h"
+#include "io/files/file.h"
+#include "io/files/file_pattern.h"
 #include "io/files/file_version.h"
 #include "io/files/open_files.h"
 #include "io/records/image_records.h"
-#include "models/cli/console.h"
 
 namespace sluice::shards {
 namespace {
 
+WhereShards Where(const RunContext& run, const std::string& path) {
+  return {.path = path, .may_lack = run.flag("allow-missing-shards") == "true"};
+}
+
 // Not silently the wrong part: one that lacks a shard is an error.
-std::string PartRead(const RunContext& run, const std::string& folder) {
+std::string PartRead(const RunContext& run, const std::string& path) {
   if (run.training()) return "train";
-  if (HasPicturePart(folder, "validation")) return "validation";
-  static std::once_flag said;
-  std::call_once(said, [&] {
-    console::Note(fmt::format(
-        "'{}' has no shards of \"validation\", so those of \"train\" are read",
-        folder));
-  });
+  if (HasPicturePart(Where(run, path), "validation")) return "validation";
+  NoteOnce(fmt::format(
+      "'{}' has no shards of \"validation\", so those of \"train\" are read",
+      path));
   return "train";
+}
+
+// "'data': 9 of 10 shards of 'train', 1,153,050 pictures"
+void SayCount(const std::string& path, const std::string& part,
+              const PictureShards& pictures) {
+  const auto& [paths, count] = pictures.shards();
+  const auto here = static_cast<int64_t>(paths.size());
+  int64_t empty = 0;
+  for (size_t i = 0; i < paths.size(); ++i) empty += pictures.CountOf(i) == 0;
+  NoteOnce(fmt::format(
+      "'{}': {} shard{} of '{}'{}, {} pictures", path,
+      here == count
+          ? WithThousands(count)
+          : fmt::format("{} of {}", WithThousands(here), WithThousands(count)),
+      count == 1 ? "" : "s", part,
+      empty == 0 ? "" : fmt::format(", {} of them empty", WithThousands(empty)),
+      WithThousands(pictures.size())));
 }
 
 bool LabelsMatter(const RunContext& run) {
@@ -34,9 +54,12 @@ bool LabelsMatter(const RunContext& run) {
 }
 
 std::shared_ptr<const PictureShards> Open(const RunContext& run,
-                                          const std::string& folder,
+                                          const std::string& path,
                                           const std::string& part) {
-  return OpenPictureShards(folder, part, LabelsMatter(run), run.input_threads);
+  const auto pictures = OpenPictureShards(Where(run, path), part,
+                                          LabelsMatter(run), run.input_threads);
+  SayCount(path, part, *pictures);
+  return pictures;
 }
 
 LabelsOfPictures LabelsOf(const std::shared_ptr<const PictureShards>& shards) {
@@ -48,9 +71,11 @@ LabelsOfPictures LabelsOf(const std::shared_ptr<const PictureShards>& shards) {
 }
 
 // What a training looks at where its own labels do not tell how they begin.
-LabelsOfPictures OtherLabels(const RunContext& run, const std::string& folder) {
-  if (!run.training() || !HasPicturePart(folder, "validation")) return {};
-  return LabelsOf(Open(run, folder, "validation"));
+LabelsOfPictures OtherLabels(const RunContext& run, const std::string& path) {
+  if (!run.training() || !HasPicturePart(Where(run, path), "validation")) {
+    return {};
+  }
+  return LabelsOf(Open(run, path, "validation"));
 }
 
 // Two classes of one name cannot be told apart by it.
@@ -110,21 +135,20 @@ struct LabelledShards::State {
   }
 };
 
-LabelledShards::LabelledShards(const RunContext& run, const std::string& folder,
+LabelledShards::LabelledShards(const RunContext& run, const std::string& path,
                                const TrainedClasses& classes) {
-  State state = {.shards = Open(run, folder, PartRead(run, folder)),
+  State state = {.shards = Open(run, path, PartRead(run, path)),
                  .labels_matter = LabelsMatter(run),
                  .classes = classes.count,
                  .flags = LabelFlags(run)};
   if (state.labels_matter) {
-    state.renumbering =
-        Renumbering(ReadClassNames(folder).ValueOrThrow(), classes.names);
+    state.renumbering = Renumbering(ClassNamesBeside(path), classes.names);
     if (!state.renumbering.empty()) {
       state.classes = static_cast<int64_t>(state.renumbering.size());
     }
     state.label_offset = LabelOffset(run, LabelsOf(state.shards), state.classes,
                                      !state.renumbering.empty(),
-                                     [&] { return OtherLabels(run, folder); });
+                                     [&] { return OtherLabels(run, path); });
   }
   state_ = std::make_shared<const State>(std::move(state));
 }
@@ -159,7 +183,7 @@ int64_t LabelledShards::ClassOf(int64_t label, int64_t number) const {
 Result<std::string> LabelledShards::Version() const {
   SLUICE_ASSIGN_OR_RETURN(std::string version, state_->shards->Identity());
   constexpr int kRequests = 16;  // at a time, of a server that is far away
-  const std::vector<std::string>& paths = state_->shards->paths();
+  const std::vector<std::string>& paths = state_->shards->shards().paths;
   std::vector<std::string> of_files(paths.size());
   SLUICE_RETURN_IF_ERROR(
       ForEachFile(paths.size(), kRequests, [&](size_t i) -> Status {
@@ -169,11 +193,15 @@ Result<std::string> LabelledShards::Version() const {
   return fmt::format("{}\n{}", version, fmt::join(of_files, "\n"));
 }
 
-std::string ShardsEvaluatedOn(const RunContext& run,
-                              const std::string& folder) {
-  if (PartRead(run, folder) != "train") return "test";
+std::vector<std::string> ClassNamesBeside(const std::string& path) {
+  return ReadClassNames(IsFilePattern(path) ? ParentDirectory(path) : path)
+      .ValueOrThrow();
+}
+
+std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path) {
+  if (PartRead(run, path) != "train") return "test";
   const std::string pictures =
-      Open(run, folder, "train")->Identity().ValueOrThrow();
+      Open(run, path, "train")->Identity().ValueOrThrow();
   const bool known = run.trained_on.find(pictures) != std::string::npos;
   return known ? "training" : "test";
 }

@@ -21,14 +21,17 @@ struct TrainedClasses {
   std::vector<std::string> names = {};
 };
 
-// What run.mode reads of a folder's shards: "train", else "validation" (or
-// "val", "test"), else "train", which an evaluation then is of and which is
-// said. Nothing here throws but Error. Copies share what is open; thread-safe.
+// What run.mode reads of the shards in a folder, or of those there that fit a
+// pattern (io/files/file_pattern.h): "train", else "validation" (or "val",
+// "test"), else "train", which an evaluation then is of and which is said, and
+// so is how many there are. One that is missing or empty is an error unless
+// --allow-missing-shards is given, or the pattern leaves it out. Nothing here
+// throws but Error. Copies share what is open; thread-safe.
 class LabelledShards {
  public:
   // Labels are of no matter for predictions, else the flag --label-offset is
   // asked (LabelOffset).
-  LabelledShards(const RunContext& run, const std::string& folder,
+  LabelledShards(const RunContext& run, const std::string& path,
                  const TrainedClasses& classes);
 
   int64_t size() const;
@@ -52,8 +55,11 @@ class LabelledShards {
   std::shared_ptr<const State> state_;
 };
 
-// What an evaluation of a folder's shards is of: "test" or "training".
-std::string ShardsEvaluatedOn(const RunContext& run, const std::string& folder);
+// ReadClassNames (io/records/image_records.h) of the folder that they are in.
+std::vector<std::string> ClassNamesBeside(const std::string& path);
+
+// What an evaluation of such shards is of: "test" or "training".
+std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path);
 
 }  // namespace sluice::shards
 

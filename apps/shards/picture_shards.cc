@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "io/files/file.h"
+#include "io/files/file_pattern.h"
 #include "io/files/path_kind.h"
 #include "io/images/image.h"
 #include "io/records/image_records.h"
@@ -23,22 +24,24 @@ namespace {
 template <typename Files>
 class ShardFiles : public PictureShards {
  public:
-  ShardFiles(std::shared_ptr<const Files> files, std::vector<std::string> paths)
-      : files_(std::move(files)), paths_(std::move(paths)) {}
+  ShardFiles(std::shared_ptr<const Files> files, ShardSet shards)
+      : files_(std::move(files)), shards_(std::move(shards)) {}
 
   int64_t size() const override { return files_->size(); }
   std::string PlaceOf(int64_t number) const override {
     return files_->PlaceOf(number);
   }
   Result<std::string> Identity() const override { return files_->Identity(); }
-
-  const std::vector<std::string>& paths() const override { return paths_; }
+  const ShardSet& shards() const override { return shards_; }
+  int64_t CountOf(size_t shard) const override {
+    return files_->CountOf(shard);
+  }
 
  protected:
   std::shared_ptr<const Files> files_;
 
  private:
-  const std::vector<std::string> paths_;
+  const ShardSet shards_;
 };
 
 class Records : public ShardFiles<RecordFiles> {
@@ -142,57 +145,102 @@ struct ShardFolder {
   std::optional<ShardKind> kind;
 };
 
+// Throws where a pattern names others.
+void RequireShards(const std::string& pattern, const ShardFolder& look) {
+  if (look.kind) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("'{}' fits '{}', which is not called as shards are: "
+                          "train-00000-of-00010 or train-000000.tar",
+                          pattern, look.listed.names[0]));
+}
+
 // Of a folder that has not changed since, what it was the last time: a start
 // asks often, and one of many pictures takes long to list.
-std::shared_ptr<const ShardFolder> Look(const std::string& folder) {
+std::shared_ptr<const ShardFolder> Look(const WhereShards& where) {
   using Time = std::filesystem::file_time_type;
   static std::mutex mutex;
-  static std::map<std::string,
+  static std::map<std::pair<std::string, bool>,
                   std::pair<Time, std::shared_ptr<const ShardFolder>>>
       known;
+  const bool pattern = IsFilePattern(where.path);
   std::error_code none;
-  const Time time = std::filesystem::last_write_time(folder, none);
+  const Time time = std::filesystem::last_write_time(
+      pattern ? ParentDirectory(where.path) : where.path, none);
   const std::lock_guard lock(mutex);
-  auto& [then, found] = known[folder];
+  auto& [then, found] = known[{where.path, where.may_lack}];
   if (!none && found && then == time) return found;
-  auto names = FileSystem::Default().List(folder);
-  ShardFolder look = {.listed = {.path = folder, .names = {}}, .kind = {}};
-  if (names.ok()) {
-    look.listed.names = *std::move(names);
+  auto listed = ListFolder(where.path);
+  ShardFolder look = {.listed = {.path = where.path, .names = {}}, .kind = {}};
+  if (listed.ok()) {
+    look.listed = *std::move(listed);
+    look.listed.may_lack_shards |= where.may_lack;
     look.kind = KindOf(look.listed);
+  }
+  if (pattern) {
+    ThrowIfError(listed.status());
+    RequireShards(where.path, look);
   }
   then = time;
   return found = std::make_shared<const ShardFolder>(std::move(look));
 }
 
+// Of a part. Empty where there are none.
+ShardSet Find(const ShardFolder& look, std::string_view part) {
+  if (!look.kind) return {};
+  try {
+    return FindImageShards(look.listed, *look.kind, part);
+  } catch (const Error& error) {
+    if (error.code() != Code::kNotFound) throw;
+    throw Error(Code::kNotFound,
+                fmt::format("{}; --allow-missing-shards goes on without",
+                            error.what()));
+  }
+}
+
+void RequireNoneEmpty(const PictureShards& pictures) {
+  const std::vector<std::string>& paths = pictures.shards().paths;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (pictures.CountOf(i) > 0) continue;
+    throw Error(Code::kDataLoss,
+                fmt::format("'{}' holds nothing: was it written, or copied, "
+                            "whole? --allow-missing-shards goes on without",
+                            paths[i]));
+  }
+}
+
+std::shared_ptr<const PictureShards> Open(ShardKind kind, ShardSet shards,
+                                          TarLabels labels, int threads) {
+  if (kind == ShardKind::kRecords) {
+    auto files = RecordFiles::Open(shards.paths, threads).ValueOrThrow();
+    return std::make_shared<const Records>(std::move(files), std::move(shards));
+  }
+  auto files = TarFiles::Open(shards.paths, labels, threads).ValueOrThrow();
+  return std::make_shared<const Tars>(std::move(files), std::move(shards));
+}
+
 }  // namespace
 
-bool HasPictureShards(const std::string& folder) {
-  return Look(folder)->kind.has_value();
+bool HasPictureShards(const std::string& path) {
+  return Look({path})->kind.has_value();
 }
 
-bool HasPicturePart(const std::string& folder, std::string_view part) {
-  const auto look = Look(folder);
-  return look->kind &&
-         !FindImageShards(look->listed, *look->kind, part).empty();
+bool HasPicturePart(const WhereShards& where, std::string_view part) {
+  return !Find(*Look(where), part).paths.empty();
 }
 
-std::shared_ptr<const PictureShards> OpenPictureShards(
-    const std::string& folder, std::string_view part, bool labels_matter,
-    int threads) {
-  const auto look = Look(folder);
+std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
+                                                       std::string_view part,
+                                                       bool labels_matter,
+                                                       int threads) {
+  const auto look = Look(where);
   const ShardKind kind = look->kind.value_or(ShardKind::kRecords);
-  const std::vector<std::string> shards = ImageShards(look->listed, kind, part);
-  if (kind == ShardKind::kRecords) {
-    return std::make_shared<const Records>(
-        RecordFiles::Open(shards, threads).ValueOrThrow(), shards);
-  }
-  return std::make_shared<const Tars>(
-      TarFiles::Open(shards,
-                     labels_matter ? TarLabels::kRead : TarLabels::kIgnored,
-                     threads)
-          .ValueOrThrow(),
-      shards);
+  ShardSet shards = Find(*look, part);
+  if (shards.paths.empty()) shards = ImageShards(look->listed, kind, part);
+  const auto pictures =
+      Open(kind, std::move(shards),
+           labels_matter ? TarLabels::kRead : TarLabels::kIgnored, threads);
+  if (!where.may_lack) RequireNoneEmpty(*pictures);
+  return pictures;
 }
 
 }  // namespace sluice::shards

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "io/records/record_files.h"
 
 namespace sluice::shards {
 
@@ -31,8 +32,15 @@ class PictureShards {
   virtual std::string PlaceOf(int64_t number) const = 0;
   // Tells sets of pictures apart.
   virtual Result<std::string> Identity() const = 0;
-  // Of the shards, in their order.
-  virtual const std::vector<std::string>& paths() const = 0;
+  virtual const ShardSet& shards() const = 0;
+  // How many pictures the shard of that number among them has.
+  virtual int64_t CountOf(size_t shard) const = 0;
+};
+
+struct WhereShards {
+  std::string path;  // folder, or pattern of files (io/files/file_pattern.h)
+  // Shards that are missing, or hold nothing, are no error.
+  bool may_lack = false;
 };
 
 // All of these throw Error, too, where there are shards of both kinds, tar
@@ -40,15 +48,18 @@ class PictureShards {
 // that are called otherwise than shards are. They list a folder again only once
 // its time has changed.
 
-// Whether there is a shard of any part, be others missing or not.
-bool HasPictureShards(const std::string& folder);
+// Whether there is a shard of any part, be others missing or not. Throws Error
+// where the path is a pattern that no shard fits.
+bool HasPictureShards(const std::string& path);
 // Whether there are those of a part, which are "val" or "test", too, where it
 // is "validation". Throws Error where only some are there.
-bool HasPicturePart(const std::string& folder, std::string_view part);
-// Throws Error, where there are none or they cannot be read.
-std::shared_ptr<const PictureShards> OpenPictureShards(
-    const std::string& folder, std::string_view part, bool labels_matter,
-    int threads);
+bool HasPicturePart(const WhereShards& where, std::string_view part);
+// Throws Error, where there are none, one of them is missing or empty, or they
+// cannot be read.
+std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
+                                                       std::string_view part,
+                                                       bool labels_matter,
+                                                       int threads);
 
 }  // namespace sluice::shards
 

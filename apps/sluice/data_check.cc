@@ -123,6 +123,13 @@ void PrintRepeated(const std::vector<Repeated>& repeated) {
   fmt::print("\n");
 }
 
+// Behind the last record, having none of their own.
+void CheckNoneEmpty(const PictureFiles& files, Faults& faults) {
+  for (const std::string& path : files.EmptyFiles()) {
+    faults.Add(files.size(), fmt::format("'{}' holds no records", path));
+  }
+}
+
 // Labels from 0 must be those of the classes that have names.
 void CheckLabels(const PictureFiles& files,
                  const std::vector<std::optional<int64_t>>& labels,
@@ -150,6 +157,7 @@ bool CheckData(const std::vector<std::string>& paths, int threads, bool json) {
   Faults faults;
   for (const std::string& path : paths) CheckPlans(path, threads, faults);
   const auto files = Open(shards, threads, faults);
+  CheckNoneEmpty(*files, faults);
   std::vector<std::optional<int64_t>> labels(files->size());
   {
     Progress progress(files->size(), "records");

@@ -40,7 +40,7 @@ std::vector<std::string> RecordPaths(const std::string& path) {
   for (const ShardKind kind : {ShardKind::kRecords, ShardKind::kTars}) {
     for (const std::string_view part : kImageRecordParts) {
       const std::vector<std::string> shards =
-          ShardsAmong(folder.names, kind, path, part);
+          ShardsAmong(folder, kind, part).paths;
       paths.insert(paths.end(), shards.begin(), shards.end());
     }
   }
@@ -64,20 +64,31 @@ std::vector<std::string> PartPaths(const std::string& folder,
                             folder));
   }
   return ImageShards(listed, tars ? ShardKind::kTars : ShardKind::kRecords,
-                     part);
+                     part)
+      .paths;
 }
 
 Result<std::shared_ptr<const PictureFiles>> PictureFiles::Open(
     const std::vector<std::string>& paths, int threads, TarLabels labels) {
-  std::vector<std::string> records, tars;
+  const std::shared_ptr<PictureFiles> files(new PictureFiles);
+  auto& records = files->record_paths_;
+  auto& tars = files->tar_paths_;
   std::partition_copy(paths.begin(), paths.end(), std::back_inserter(tars),
                       std::back_inserter(records), IsTar);
-  SLUICE_ASSIGN_OR_RETURN(auto record_files,
-                          RecordFiles::Open(records, threads));
-  SLUICE_ASSIGN_OR_RETURN(auto tar_files,
-                          TarFiles::Open(tars, labels, threads));
-  return std::shared_ptr<const PictureFiles>(
-      new PictureFiles(std::move(record_files), std::move(tar_files)));
+  SLUICE_ASSIGN_OR_RETURN(files->records_, RecordFiles::Open(records, threads));
+  SLUICE_ASSIGN_OR_RETURN(files->tars_, TarFiles::Open(tars, labels, threads));
+  return std::shared_ptr<const PictureFiles>(files);
+}
+
+std::vector<std::string> PictureFiles::EmptyFiles() const {
+  std::vector<std::string> empty;
+  for (size_t i = 0; i < record_paths_.size(); ++i) {
+    if (records_->CountOf(i) == 0) empty.push_back(record_paths_[i]);
+  }
+  for (size_t i = 0; i < tar_paths_.size(); ++i) {
+    if (tars_->CountOf(i) == 0) empty.push_back(tar_paths_[i]);
+  }
+  return empty;
 }
 
 Result<EncodedPicture> PictureFiles::Read(int64_t i) const {

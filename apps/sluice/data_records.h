@@ -52,12 +52,12 @@ class PictureFiles {
   // It decoded, as DecodeImage does.
   Result<Tensor> Decode(int64_t i, const EncodedPicture& picture) const;
   std::string PlaceOf(int64_t i) const;
+  std::vector<std::string> EmptyFiles() const;
 
  private:
-  PictureFiles(std::shared_ptr<const RecordFiles> records,
-               std::shared_ptr<const TarFiles> tars)
-      : records_(std::move(records)), tars_(std::move(tars)) {}
+  PictureFiles() = default;
 
+  std::vector<std::string> record_paths_, tar_paths_;
   std::shared_ptr<const RecordFiles> records_;
   std::shared_ptr<const TarFiles> tars_;
 };

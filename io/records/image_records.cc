@@ -98,21 +98,19 @@ Result<std::string> EncodeImageRecord(const ImageRecord& record) {
   return EncodeTfExample(features);
 }
 
-std::vector<std::string> FindImageShards(const ListedFolder& folder,
-                                         ShardKind kind,
-                                         std::string_view part) {
+ShardSet FindImageShards(const ListedFolder& folder, ShardKind kind,
+                         std::string_view part) {
   for (const std::string_view spelling : SpellingsOf(part)) {
-    std::vector<std::string> shards =
-        ShardsAmong(folder.names, kind, folder.path, spelling);
-    if (!shards.empty()) return shards;
+    ShardSet shards = ShardsAmong(folder, kind, spelling);
+    if (!shards.paths.empty()) return shards;
   }
   return {};
 }
 
-std::vector<std::string> ImageShards(const ListedFolder& folder, ShardKind kind,
-                                     std::string_view part) {
-  std::vector<std::string> shards = FindImageShards(folder, kind, part);
-  if (!shards.empty()) return shards;
+ShardSet ImageShards(const ListedFolder& folder, ShardKind kind,
+                     std::string_view part) {
+  ShardSet shards = FindImageShards(folder, kind, part);
+  if (!shards.paths.empty()) return shards;
   const bool tars = kind == ShardKind::kTars;
   const std::string rest = tars ? "-000000.tar" : "-00000-of-00008";
   throw Error(Code::kNotFound,
@@ -124,8 +122,9 @@ std::vector<std::string> ImageShards(const ListedFolder& folder, ShardKind kind,
 std::vector<std::string> ImageRecordShards(const std::string& folder,
                                            std::string_view part) {
   return ImageShards(
-      {folder, FileSystem::Default().List(folder).ValueOrThrow()},
-      ShardKind::kRecords, part);
+             {folder, FileSystem::Default().List(folder).ValueOrThrow()},
+             ShardKind::kRecords, part)
+      .paths;
 }
 
 bool HasImageShards(const ListedFolder& folder, ShardKind kind) {
@@ -133,7 +132,7 @@ bool HasImageShards(const ListedFolder& folder, ShardKind kind) {
       kImageRecordParts.begin(), kImageRecordParts.end(),
       [&](std::string_view part) {
         try {
-          return !ShardsAmong(folder.names, kind, folder.path, part).empty();
+          return !ShardsAmong(folder, kind, part).paths.empty();
         } catch (const Error&) {  // a part, not a whole one
           return true;
         }

@@ -44,20 +44,14 @@ Result<std::string> EncodeImageRecord(const ImageRecord& record);
 inline constexpr std::array<std::string_view, 4> kImageRecordParts = {
     "train", "validation", "val", "test"};
 
-// The names of the files of a folder, so that it need be listed only once.
-struct ListedFolder {
-  std::string path;
-  std::vector<std::string> names;
-};
-
 // The shards (ShardsAmong) of a part; empty where there are none. Where there
 // are none of "validation", those of "val", else those of "test", are meant.
 // Throws Error.
-std::vector<std::string> FindImageShards(const ListedFolder& folder,
-                                         ShardKind kind, std::string_view part);
+ShardSet FindImageShards(const ListedFolder& folder, ShardKind kind,
+                         std::string_view part);
 // The same; kNotFound where there are none.
-std::vector<std::string> ImageShards(const ListedFolder& folder, ShardKind kind,
-                                     std::string_view part);
+ShardSet ImageShards(const ListedFolder& folder, ShardKind kind,
+                     std::string_view part);
 std::vector<std::string> ImageRecordShards(const std::string& folder,
                                            std::string_view part);
 // Whether there is a shard of any part, be others missing or not.

@@ -231,6 +231,10 @@ Result<std::string> RecordFiles::Read(int64_t record) const {
   return frame;
 }
 
+int64_t RecordFiles::CountOf(size_t file) const {
+  return static_cast<int64_t>(state_->files[file].offsets.size() - 1);
+}
+
 std::string RecordFiles::PlaceOf(int64_t record) const {
   const State::Record at = state_->Find(record);
   return PlaceInFile(state_->files[at.file].path, at.offset);

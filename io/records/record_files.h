@@ -38,6 +38,8 @@ class RecordFiles {
   // checksums verified: kDataLoss naming file and byte; kUnavailable where the
   // file is gone or has another size.
   Result<std::string> Read(int64_t record) const;
+  // Of the file of that number.
+  int64_t CountOf(size_t file) const;
   // For messages: "'dir/train-00003-of-00010', byte 1234".
   std::string PlaceOf(int64_t record) const;
   // Tells sets of records apart: a checksum of the files' names without their
@@ -66,11 +68,26 @@ std::vector<std::string> FindShards(const std::string& folder,
 
 enum class ShardKind : uint8_t { kRecords, kTars };
 
-// FindShards or FindTarShards (io/records/tar_files.h) among these names of a
-// folder's files.
-std::vector<std::string> ShardsAmong(const std::vector<std::string>& names,
-                                     ShardKind kind, const std::string& folder,
-                                     std::string_view part);
+// The names of the files of a folder, so that it need be listed only once.
+struct ListedFolder {
+  std::string path;
+  std::vector<std::string> names;
+  bool may_lack_shards = false;
+};
+// Of a folder; or of those files of one that fit a pattern
+// (io/files/file_pattern.h), which may lack shards. kNotFound where none fits.
+Result<ListedFolder> ListFolder(const std::string& folder_or_pattern,
+                                FileSystem& files = FileSystem::Default());
+
+struct ShardSet {
+  std::vector<std::string> paths;  // sorted by their numbers
+  int64_t count = 0;               // of these and of those that are missing
+};
+
+// FindShards or FindTarShards (io/records/tar_files.h) among these, where
+// shards that are missing are an error unless the folder may lack them.
+ShardSet ShardsAmong(const ListedFolder& folder, ShardKind kind,
+                     std::string_view part);
 
 namespace datasets {
 

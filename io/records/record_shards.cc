@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "io/files/file_pattern.h"
 #include "io/records/record_files.h"
 #include "io/records/tar_files.h"
 
@@ -84,17 +85,16 @@ using Parse = std::optional<ShardName>(std::string_view name,
                                        std::string_view part);
 
 // The names of a set by their numbers, and any of them.
-struct ShardSet {
+struct NamedSet {
   std::optional<ShardName> any;
   std::map<int64_t, std::string> shards;
 };
 
-ShardSet ReadSet(const std::vector<std::string>& names,
-                 const std::string& folder, std::string_view part,
+NamedSet ReadSet(const ListedFolder& folder, std::string_view part,
                  Parse* parse) {
-  ShardSet set;
+  NamedSet set;
   auto& [any, shards] = set;
-  for (const std::string& name : names) {
+  for (const std::string& name : folder.names) {
     const auto shard = parse(name, part);
     if (!shard) continue;
     if (!any) any = shard;
@@ -105,18 +105,22 @@ ShardSet ReadSet(const std::vector<std::string>& names,
       throw Error(Code::kInvalidArgument,
                   fmt::format("'{}' holds two sets of shards of '{}': '{}' and "
                               "'{}'; keep one of them there",
-                              folder, part, shards.begin()->second, name));
+                              folder.path, part, shards.begin()->second, name));
     }
   }
   return set;
 }
 
+int64_t CountOf(const NamedSet& set) {
+  return set.any->count.value_or(set.shards.rbegin()->first + 1);
+}
+
 // Throws where shards are missing.
 void RequireAll(const std::string& folder, std::string_view part,
-                const ShardSet& set) {
+                const NamedSet& set) {
   constexpr size_t kShown = 3;
   const auto& [any, shards] = set;
-  const int64_t count = any->count.value_or(shards.rbegin()->first + 1);
+  const int64_t count = CountOf(set);
   const int64_t missing = count - static_cast<int64_t>(shards.size());
   if (missing == 0) return;
   std::vector<std::string> names;
@@ -134,32 +138,48 @@ void RequireAll(const std::string& folder, std::string_view part,
 
 }  // namespace
 
-std::vector<std::string> ShardsAmong(const std::vector<std::string>& names,
-                                     ShardKind kind, const std::string& folder,
-                                     std::string_view part) {
-  const ShardSet set =
-      ReadSet(names, folder, part,
-              kind == ShardKind::kRecords ? ParseRecordShard : ParseTarShard);
-  if (!set.any) return {};
-  RequireAll(folder, part, set);
-  std::vector<std::string> paths;
-  for (const auto& [number, name] : set.shards) {
-    paths.push_back(JoinPath(folder, name));
+Result<ListedFolder> ListFolder(const std::string& folder_or_pattern,
+                                FileSystem& files) {
+  ListedFolder folder = {.path = folder_or_pattern, .names = {}};
+  if (IsFilePattern(folder_or_pattern)) {
+    folder.path = ParentDirectory(folder_or_pattern);
+    folder.may_lack_shards = true;
+    SLUICE_ASSIGN_OR_RETURN(folder.names,
+                            NamesByPattern(folder_or_pattern, files));
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(folder.names, files.List(folder.path));
   }
-  return paths;
+  return folder;
+}
+
+ShardSet ShardsAmong(const ListedFolder& folder, ShardKind kind,
+                     std::string_view part) {
+  const NamedSet named =
+      ReadSet(folder, part,
+              kind == ShardKind::kRecords ? ParseRecordShard : ParseTarShard);
+  ShardSet set;
+  if (!named.any) return set;
+  if (!folder.may_lack_shards) RequireAll(folder.path, part, named);
+  for (const auto& [number, name] : named.shards) {
+    set.paths.push_back(JoinPath(folder.path, name));
+  }
+  set.count = CountOf(named);
+  return set;
 }
 
 std::vector<std::string> FindShards(const std::string& folder,
                                     std::string_view part, FileSystem& files) {
-  return ShardsAmong(files.List(folder).ValueOrThrow(), ShardKind::kRecords,
-                     folder, part);
+  return ShardsAmong({folder, files.List(folder).ValueOrThrow()},
+                     ShardKind::kRecords, part)
+      .paths;
 }
 
 std::vector<std::string> FindTarShards(const std::string& folder,
                                        std::string_view part,
                                        FileSystem& files) {
-  return ShardsAmong(files.List(folder).ValueOrThrow(), ShardKind::kTars,
-                     folder, part);
+  return ShardsAmong({folder, files.List(folder).ValueOrThrow()},
+                     ShardKind::kTars, part)
+      .paths;
 }
 
 }  // namespace sluice

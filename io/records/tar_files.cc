@@ -160,6 +160,10 @@ Result<int64_t> TarFiles::Label(int64_t sample) const {
   return label.ok() ? label : label.status().WithContext(PlaceOf(sample));
 }
 
+int64_t TarFiles::CountOf(size_t file) const {
+  return static_cast<int64_t>(state_->shards[file].samples.size());
+}
+
 std::string TarFiles::PlaceOf(int64_t sample) const {
   const TarShard* shard = nullptr;
   const TarSample& found = state_->Find(sample, &shard);

@@ -54,6 +54,8 @@ class TarFiles {
   Result<TarPicture> Read(int64_t sample) const;
   // Its label alone; errors as Read.
   Result<int64_t> Label(int64_t sample) const;
+  // Of the file of that number.
+  int64_t CountOf(size_t file) const;
   // For messages: "'dir/train-000003.tar', sample 'n01/0001'".
   std::string PlaceOf(int64_t sample) const;
   // Tells sets of samples apart: a checksum of the files' names without their

@@ -11,6 +11,9 @@
 #include "graph/near_misses.h"
 #include "io/checkpoints/checkpoint.h"
 #include "io/files/file.h"
+#include "io/files/file_pattern.h"
+#include "io/files/path_kind.h"
+#include "io/files/schemes.h"
 
 namespace sluice {
 namespace {
@@ -85,6 +88,12 @@ FlagValues ReadFlags(const std::string& path) {
     }
   }
   return flags;
+}
+
+// Whether it is a pattern of files in a folder of this machine.
+bool OfFiles(const std::string& value) {
+  return SchemeOf(value).empty() && IsFilePattern(value) &&
+         IsFolder(ParentDirectory(value));
 }
 
 // Whether a value from elsewhere has a place beside those that were given.
@@ -204,7 +213,7 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
          std::find(own->choices.begin(), own->choices.end(), value) ==
              own->choices.end());
     std::error_code none;
-    if (path && std::filesystem::exists(value, none)) {
+    if (path && (std::filesystem::exists(value, none) || OfFiles(value))) {
       value = std::filesystem::absolute(value, none);
     }
   }

@@ -145,6 +145,24 @@ const std::vector<std::function<void(Record&)>>& Faults() {
   return kFaults;
 }
 
+TEST_CASE("check names files that hold nothing") {
+  std::mt19937 random(9);
+  for (const bool tar : {false, true}) {
+    const TemporaryFolder folder;
+    WriteShards(folder.path(), "train", RandomRecords(6, 2, random), 2);
+    const std::string name = tar ? "test-000000.tar" : "test-00000-of-00001";
+    WriteFile(folder / name, tar ? std::string(1024, '\0') : "");
+    const Outcome outcome = RunData({"check", folder.path(), "--json"});
+    CHECK(outcome.code == 1);
+    const std::vector<Json> lines = Objects(outcome.out);
+    REQUIRE(lines.size() == 2);
+    CHECK(lines[0]["bad"] ==
+          fmt::format("'{}' holds no records", folder / name));
+    CHECK(lines[1]["records"] == 6);
+    CHECK(lines[1]["bad"] == 1);
+  }
+}
+
 TEST_CASE("check names the records that were spoilt, and no other") {
   std::mt19937 random(1);
   for (int round = 0; round < 25; ++round) {
