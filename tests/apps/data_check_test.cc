@@ -239,7 +239,7 @@ TEST_CASE("records that are missing are one fault, of what make planned") {
   for (int round = 0; round < 10; ++round) {
     const TemporaryFolder folder;
     const std::string part = round % 2 == 0 ? "train" : "test";
-    const auto n = static_cast<int64_t>(random() % 9);
+    const auto n = static_cast<int64_t>(2 + random() % 9);
     WriteShards(folder.path(), part, RandomRecords(n, 3, random), 2);
     const std::string json = folder / part + ".json";
     const auto check = [&] {
