@@ -7,6 +7,7 @@
 
 #include "apps/mnist/pictures.h"
 #include "apps/mnist/records.h"
+#include "apps/shards/label_offset.h"
 #include "engine/status.h"
 #include "graph/builder.h"
 #include "io/sources/datasets.h"
@@ -81,10 +82,8 @@ ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
 }
 
 void Defaults(RunContext& run) {
-  if (run.files.empty() && !OfShards(run) && run.flag("label-offset") == "1") {
-    throw Error(Code::kInvalidArgument,
-                "--label-offset is for --data-dir with a folder of shards");
-  }
+  shards::CheckLabelOffset(run, !run.files.empty() || OfShards(run),
+                           "--data-dir");
   run.batch_size = 100;
   run.epochs = run.flag("model") == "cnn" ? 5 : 20;
 }
@@ -105,30 +104,31 @@ int main(int argc, char** argv) {
        .input = Input,
        .model = Model,
        .optimizer = Train,
-       .flags =
-           {{"model",
-             "Softmax regression, perceptron or convolutions",
-             "cnn",
-             {"softmax", "mlp", "cnn"}},
-            {"label-offset",
-             "The label of the digit 0 in the shards of --data-dir, which "
-             "may be records or tar archives, train-NNNNN-of-MMMMM and "
-             "validation-..., of 28 x 28 grey pixels; auto: 1 if 10 is a "
-             "label, 0 if 0 is one, else as in the training or 0",
-             "auto",
-             {"auto", "0", "1"}},
-            {"allow-missing-shards",
-             "Go on where shards of --data-dir are missing or hold nothing, "
-             "which is an error otherwise, unless that is a pattern that "
-             "leaves them out, such as 'DIR/train-000[0-4]?-of-*'",
-             "",
-             {},
-             Flag::Kind::kSwitch},
-            {"class-weights",
-             "Of the loss in training: DIGIT=WEIGHT, several with commas "
-             "between them; evaluations are not weighted (default: all "
-             "1)",
-             ""}},
+       .flags = {{"model",
+                  "Softmax regression, perceptron or convolutions",
+                  "cnn",
+                  {"softmax", "mlp", "cnn"}},
+                 {"label-offset",
+                  "The label of the digit 0 in the shards of --data-dir, which "
+                  "may be records or tar archives, train-NNNNN-of-MMMMM and "
+                  "validation-..., of 28 x 28 grey pixels: a whole number, or "
+                  "auto: 1 if 10 is a label, 0 if 0 is one, else as in the "
+                  "training or 0",
+                  "auto",
+                  {},
+                  Flag::Kind::kOfData},
+                 {"allow-missing-shards",
+                  "Go on where shards of --data-dir are missing or hold "
+                  "nothing, which is an error otherwise, unless that is a "
+                  "pattern that leaves them out",
+                  "",
+                  {},
+                  Flag::Kind::kSwitch},
+                 {"class-weights",
+                  "Of the loss in training: DIGIT=WEIGHT, several with commas "
+                  "between them; evaluations are not weighted (default: all "
+                  "1)",
+                  ""}},
        .files = "JPEG or PNG pictures of a digit each",
        .defaults = Defaults,
        .model_name = [](const RunContext& run) { return run.flag("model"); },

@@ -13,6 +13,7 @@
 #include "apps/resnet50/picture_cache.h"
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
+#include "apps/shards/label_offset.h"
 #include "graph/builder.h"
 #include "io/images/image.h"
 #include "io/images/mix.h"
@@ -183,11 +184,7 @@ void Defaults(RunContext& run) {
                 "--augment changes pictures, not the noise of --data "
                 "synthetic");
   }
-  if (source != Source::kRecords && run.flag("label-offset") == "1") {
-    throw Error(Code::kInvalidArgument,
-                "--label-offset is for --data with a folder of records or tar "
-                "shards");
-  }
+  shards::CheckLabelOffset(run, source == Source::kRecords, "--data");
   const bool of_files = source == Source::kFolder || source == Source::kRecords;
   for (const char* flag : {"exif", "ten-crop"}) {
     if (of_files || !run.files.empty() || run.flag(flag) != "true") continue;
@@ -238,105 +235,107 @@ int main(int argc, char** argv) {
        .input = Input,
        .model = Model,
        .optimizer = Train,
-       .flags =
-           {{"data",
-             "synthetic, cifar10 (with --data-dir), or a folder with one "
-             "sub-folder per class, or with images and labels.csv, whose "
-             "own sub-folders train and val are used where it has them; "
-             "or one of records, train-NNNNN-of-MMMMM and validation-..., "
-             "or of WebDataset's tar shards, train-NNNNNN.tar; a pattern "
-             "of shards, such as 'DIR/*-0000[0-4]-of-*', reads those alone",
-             "synthetic",
-             {"synthetic", "cifar10"},
-             Flag::Kind::kData},
-            {"model",
-             "v1.5 unless the name says v1; resnet20 and resnet56 are "
-             "for CIFAR",
-             "resnet50", ResNetNames()},
-            {"classes", "How many; 0: as the data have", "0"},
-            {"label-offset",
-             "The label of the first class in records or tar shards; "
-             "auto: 1 if the number of classes is a label, 0 if 0 is one, "
-             "else as in the training or 0; up to 10,000 are looked at",
-             "auto",
-             {"auto", "0", "1"}},
-            {"allow-missing-shards",
-             "Go on where shards of --data are missing or hold nothing, "
-             "which is an error otherwise, unless that is a pattern that "
-             "leaves them out, such as 'DIR/train-000[0-4]?-of-*'",
-             "",
-             {},
-             Flag::Kind::kSwitch},
-            {"exif",
-             "Turn pictures as the orientation in their Exif data says; "
-             "without, it is passed over, as PIL and torchvision do",
-             "false",
-             {},
-             Flag::Kind::kSwitch},
-            {"ten-crop",
-             "Of eval: average the probabilities of ten crops of each "
-             "picture, the corners and the middle, also flipped; batches "
-             "then hold a tenth, unless --batch-size says otherwise",
-             "",
-             {},
-             Flag::Kind::kSwitch},
-            {"cache",
-             "Where pictures of --data are kept once they have been read, "
-             "for later epochs: memory, of each process, or a folder on a "
-             "local disk, for all processes of this host, also later "
-             "ones; what has changed since is read anew (default: none)",
-             "",
-             {"memory"},
-             Flag::Kind::kPath},
-            {"cache-stage",
-             "What --cache keeps: the bytes of their files, or the "
-             "decoded image before anything random, which takes several "
-             "times the room and saves decoding",
-             "bytes",
-             {"bytes", "image"}},
-            {"cache-limit",
-             "The most that --cache takes, such as 500M, 20G or 1T "
-             "(default: 20G in a folder, 4G in memory)",
-             ""},
-            {"label-smoothing", "Of training (default: 0.1, CIFAR 0)", ""},
-            {"augment",
-             "Random changes of training pictures beyond cropping and "
-             "flipping, such as 'randaugment(2,9),erasing(0.25)' or "
-             "'jitter(0.4,0.4,0.4,0.1)'; mixup(0.2) and cutmix(1) mix "
-             "those of a batch (of several processes each those of its "
-             "share), and training accuracy then goes by the larger part",
-             ""},
-            {"class-weights",
-             "Of the loss in training: CLASS=WEIGHT, several with commas "
-             "between them, or balanced, by how many pictures each has; "
-             "evaluations are not weighted (default: all 1)",
-             ""},
-            {"weight-decay",
-             "L2, except of biases and batch norm (default: 5e-5, CIFAR "
-             "5e-4)",
-             ""},
-            {"base-rate",
-             "Highest learning rate per 256 images in a batch (default: "
-             "0.1, CIFAR 0.4)",
-             ""},
-            {"schedule",
-             "How the rate falls after the warm-up",
-             "cosine",
-             {"cosine", "polynomial", "constant"}},
-            {"warm-up-epochs",
-             "Epochs in which the rate rises from 0, at most half of all "
-             "(default: 5, CIFAR 2)",
-             ""},
-            {"ema", "Decay of averages of the variables; 0: none", "0"},
-            {"validation-split",
-             "Part of the pictures of a folder without val to keep back "
-             "and evaluate on, such as 0.1; always the same ones",
-             "0"},
-            {"labels",
-             "File with names of the classes for predictions, one a line",
-             "",
-             {},
-             Flag::Kind::kPath}},
+       .flags = {{"data",
+                  "synthetic, cifar10 (with --data-dir), or a folder with one "
+                  "sub-folder per class, or with images and labels.csv, whose "
+                  "own sub-folders train and val are used where it has them; "
+                  "or one of records, train-NNNNN-of-MMMMM and validation-..., "
+                  "or of WebDataset's tar shards, train-NNNNNN.tar; a "
+                  "pattern, such as 'FOLDER/*-0000[0-4]-of-*', reads those "
+                  "shards alone",
+                  "synthetic",
+                  {"synthetic", "cifar10"},
+                  Flag::Kind::kData},
+                 {"model",
+                  "v1.5 unless the name says v1; resnet20 and resnet56 are "
+                  "for CIFAR",
+                  "resnet50", ResNetNames()},
+                 {"classes", "How many; 0: as the data have", "0"},
+                 {"label-offset",
+                  "The label of the first class in records or tar shards: a "
+                  "whole number, or auto: 1 if the number of classes is a "
+                  "label, 0 if 0 is one, else as in the training or 0; up to "
+                  "10,000 are looked at",
+                  "auto",
+                  {},
+                  Flag::Kind::kOfData},
+                 {"allow-missing-shards",
+                  "Go on where shards of --data are missing or hold "
+                  "nothing, which is an error otherwise, unless that is a "
+                  "pattern that leaves them out",
+                  "",
+                  {},
+                  Flag::Kind::kSwitch},
+                 {"exif",
+                  "Turn pictures as the orientation in their Exif data says; "
+                  "without, it is passed over, as PIL and torchvision do",
+                  "false",
+                  {},
+                  Flag::Kind::kSwitch},
+                 {"ten-crop",
+                  "Of eval: average the probabilities of ten crops of each "
+                  "picture, the corners and the middle, also flipped; batches "
+                  "then hold a tenth, unless --batch-size says otherwise",
+                  "",
+                  {},
+                  Flag::Kind::kSwitch},
+                 {"cache",
+                  "Where pictures of --data are kept once they have been read, "
+                  "for later epochs: memory, of each process, or a folder on a "
+                  "local disk, for all processes of this host, also later "
+                  "ones; what has changed since is read anew (default: none)",
+                  "",
+                  {"memory"},
+                  Flag::Kind::kPath},
+                 {"cache-stage",
+                  "What --cache keeps: the bytes of their files, or the "
+                  "decoded image before anything random, which takes several "
+                  "times the room and saves decoding",
+                  "bytes",
+                  {"bytes", "image"}},
+                 {"cache-limit",
+                  "The most that --cache takes, such as 500M, 20G or 1T "
+                  "(default: 20G in a folder, 4G in memory)",
+                  ""},
+                 {"label-smoothing", "Of training (default: 0.1, CIFAR 0)", ""},
+                 {"augment",
+                  "Random changes of training pictures beyond cropping and "
+                  "flipping, such as 'randaugment(2,9),erasing(0.25)' or "
+                  "'jitter(0.4,0.4,0.4,0.1)'; mixup(0.2) and cutmix(1) mix "
+                  "those of a batch (of several processes each those of its "
+                  "share), and training accuracy then goes by the larger part",
+                  ""},
+                 {"class-weights",
+                  "Of the loss in training: CLASS=WEIGHT, several with commas "
+                  "between them, or balanced, by how many pictures each has; "
+                  "evaluations are not weighted (default: all 1)",
+                  ""},
+                 {"weight-decay",
+                  "L2, except of biases and batch norm (default: 5e-5, CIFAR "
+                  "5e-4)",
+                  ""},
+                 {"base-rate",
+                  "Highest learning rate per 256 images in a batch (default: "
+                  "0.1, CIFAR 0.4)",
+                  ""},
+                 {"schedule",
+                  "How the rate falls after the warm-up",
+                  "cosine",
+                  {"cosine", "polynomial", "constant"}},
+                 {"warm-up-epochs",
+                  "Epochs in which the rate rises from 0, at most half of all "
+                  "(default: 5, CIFAR 2)",
+                  ""},
+                 {"ema", "Decay of averages of the variables; 0: none", "0"},
+                 {"validation-split",
+                  "Part of the pictures of a folder without val to keep back "
+                  "and evaluate on, such as 0.1; always the same ones",
+                  "0"},
+                 {"labels",
+                  "File with names of the classes for predictions, one a line",
+                  "",
+                  {},
+                  Flag::Kind::kPath}},
        .files = "JPEG or PNG images to classify",
        .class_names = ClassNames,
        .example_names = ExampleNames,

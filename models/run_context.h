@@ -67,6 +67,12 @@ struct RunContext {
   // that is not declared.
   const std::string& flag(const std::string& name) const;
   std::map<std::string, std::string> flags;
+
+  // What the input function found a flag such as "auto" to mean for what is
+  // trained on: the record of the training (run.json) has it in that flag's
+  // place, so that commands on it go by the same.
+  std::shared_ptr<std::map<std::string, std::string>> found_flags =
+      std::make_shared<std::map<std::string, std::string>>();
 };
 
 }  // namespace sluice

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "apps/shards/note_once.h"
@@ -17,6 +19,11 @@ namespace {
 
 // So many are looked at whatever they are, and so many at most.
 constexpr int64_t kAlways = 1000, kMost = 10'000;
+
+constexpr char kFlag[] = "label-offset";
+constexpr std::string_view kDescribed = " labels from ";
+
+constexpr int64_t kLargest = 1'000'000'000;
 
 // Number `i` of an order of [0, size) in which any first ones lie evenly among
 // all: steps of the golden section round a circle.
@@ -74,13 +81,25 @@ void RequireOne(const RunContext& run, const Seen& seen, int64_t classes) {
                   LabelFlags(run)));
 }
 
+// A whole number, with nothing behind it.
+std::optional<int64_t> Number(std::string_view text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return number;
+}
+
 // What the training began at, where that was of shards.
 std::optional<int64_t> OfTraining(const RunContext& run) {
-  const auto has = [&](const std::string& text) {
-    return run.trained_on.find(text) != std::string::npos;
-  };
-  if (!has("records-") && !has("tars-")) return std::nullopt;
-  return has(DescribeLabelOffset(1)) ? 1 : 0;
+  const std::string_view text = run.trained_on;
+  if (text.find("records-") == text.npos && text.find("tars-") == text.npos) {
+    return std::nullopt;
+  }
+  const size_t at = text.find(kDescribed);
+  if (at == text.npos) return 0;
+  const std::string_view rest = text.substr(at + kDescribed.size());
+  return Number(rest.substr(0, rest.find_first_not_of("-0123456789")));
 }
 
 // Throws Error where labels are seen that the training had no such ones of: one
@@ -103,8 +122,9 @@ int64_t Assumed(const RunContext& run, const Seen& seen, int64_t classes,
                 bool renumbered) {
   const auto training = OfTraining(run);
   if (training && !renumbered) {
-    if (*training == 1 && seen.labels > 0) {
-      NoteOnce("labels are taken to begin at 1, as in the training");
+    if (seen.labels > 0) {
+      NoteOnce(fmt::format(
+          "labels are taken to begin at {}, as in the training", *training));
     }
     return *training;
   }
@@ -117,13 +137,10 @@ int64_t Assumed(const RunContext& run, const Seen& seen, int64_t classes,
   return 0;
 }
 
-}  // namespace
-
-int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
-                    int64_t classes, bool renumbered,
-                    const std::function<LabelsOfPictures()>& others) {
-  const std::string& flag = run.flag("label-offset");
-  if (flag != "auto") return flag == "1" ? 1 : 0;
+// As --label-offset auto.
+int64_t Find(const RunContext& run, const LabelsOfPictures& labels,
+             int64_t classes, bool renumbered,
+             const std::function<LabelsOfPictures()>& others) {
   Seen seen;
   Look(labels, classes, &seen);
   if (!seen.tells()) Look(others(), classes, &seen);
@@ -131,7 +148,39 @@ int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
   if (!seen.tells()) return Assumed(run, seen, classes, renumbered);
   const int64_t offset = seen.zero ? 0 : 1;
   if (!renumbered) RequireAsTrained(seen, offset, classes, run);
-  if (offset == 1) NoteOnce("labels begin at 1: 1 is the first class");
+  NoteOnce(
+      fmt::format("labels begin at {}: {} is the first class", offset, offset));
+  return offset;
+}
+
+}  // namespace
+
+void CheckLabelOffset(const RunContext& run, bool of_shards, const char* data) {
+  const std::string& flag = run.flag(kFlag);
+  if (flag == "auto") return;
+  const auto number = Number(flag);
+  if (!number || *number < -kLargest || *number > kLargest) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--{}: wanted auto or a whole number, got '{}'",
+                            kFlag, flag));
+  }
+  if (*number != 0 && !of_shards) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--{} is for {} with a folder of records or tar "
+                            "shards",
+                            kFlag, data));
+  }
+}
+
+int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
+                    int64_t classes, bool renumbered,
+                    const std::function<LabelsOfPictures()>& others) {
+  if (const auto given = Number(run.flag(kFlag))) {
+    NoteOnce(fmt::format("labels begin at {}, as --{} says", *given, kFlag));
+    return *given;
+  }
+  const int64_t offset = Find(run, labels, classes, renumbered, others);
+  if (run.training()) (*run.found_flags)[kFlag] = std::to_string(offset);
   return offset;
 }
 
@@ -143,7 +192,7 @@ std::string LabelFlags(const RunContext& run) {
 }
 
 std::string DescribeLabelOffset(int64_t offset) {
-  return offset == 0 ? "" : fmt::format(" labels from {}", offset);
+  return offset == 0 ? "" : fmt::format("{}{}", kDescribed, offset);
 }
 
 }  // namespace sluice::shards

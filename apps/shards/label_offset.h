@@ -18,16 +18,21 @@ struct LabelsOfPictures {
   std::function<std::string(int64_t number)> place;      // for messages
 };
 
-// The label that the first of `classes` has, 0 or 1: what --label-offset says
-// or, where that is "auto", what the labels tell: 0 is one of them only where
-// they begin with 0, `classes` only where they begin with 1. Looked at are
+// Throws Error where --label-offset is neither "auto" nor a whole number, and
+// where it is another than 0 though there are no shards, which are what `data`
+// names, such as "--data".
+void CheckLabelOffset(const RunContext& run, bool of_shards, const char* data);
+
+// The label that the first of `classes` has: what --label-offset says or, where
+// that is "auto", 0 or 1, as the labels tell: 0 is one of them only where they
+// begin with 0, `classes` only where they begin with 1. Looked at are
 // 1,000 pictures, spread evenly, and as long as neither was seen 1,000 more, up
 // to 10,000, then as many of `others`; bad ones are passed over. Where neither
 // is seen, labels begin as those of the training did, unless the classes are
-// `renumbered` by their names; without any it is 0. All but a 0 that was seen
-// is said. Throws Error naming two pictures where both are seen, naming one
-// where the training had the other unless the classes are renumbered, and for
-// labels that cannot be read now.
+// `renumbered` by their names; without any it is 0. It is said, and of a
+// training recorded (RunContext::found_flags). Throws Error naming two pictures
+// where both are seen, naming one where the training had the other unless the
+// classes are renumbered, and for labels that cannot be read now.
 int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
                     int64_t classes, bool renumbered,
                     const std::function<LabelsOfPictures()>& others);

@@ -123,14 +123,14 @@ struct LabelledShards::State {
   // The class of a picture; `place` is for messages.
   int64_t ClassOf(int64_t label, const std::string& place) const {
     if (!labels_matter) return 0;
-    const int64_t number = label - label_offset;
-    if (number < 0 || number >= classes) {
+    if (label < label_offset || label >= label_offset + classes) {
       throw Error(
           Code::kOutOfRange,
           fmt::format("{}: label {} is not in {}..{}, of {} classes; {}", place,
                       label, label_offset, label_offset + classes - 1, classes,
                       flags));
     }
+    const int64_t number = label - label_offset;
     return renumbering.empty() ? number : renumbering[number];
   }
 };

@@ -151,9 +151,21 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     return found == flags.values.end() ? std::nullopt : found->second;
   };
   // Those have a folder of their own.
-  const bool other_data =
+  const bool gives_data =
       std::any_of(spec.flags.begin(), spec.flags.end(), [&](const Flag& flag) {
         return flag.kind == Flag::Kind::kData && given(flag.name);
+      });
+  const auto differs = [&](const std::string& name) {
+    const auto now = given(name);
+    const auto then = record->flags.find(name);
+    return now &&
+           (then == record->flags.end() ||
+            WithAbsolutePaths({{name, *now}}, spec).at(name) != then->second);
+  };
+  const bool other_data =
+      differs(kDataDir) ||
+      std::any_of(spec.flags.begin(), spec.flags.end(), [&](const Flag& flag) {
+        return flag.kind == Flag::Kind::kData && differs(flag.name);
       });
   // A training that has begun has its variables from a checkpoint.
   const auto steps = CheckpointManager::ForReading(log_dir).Steps();
@@ -162,13 +174,13 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     if (!IsRecorded(name, spec, flags.train)) continue;
     if (begun && (name == kWeights || name == kReset)) continue;
     if (MayAdd(flags, name)) {
-      if (name != kDataDir || !other_data) values[name] = value;
-      continue;
-    }
-    const auto now = given(name);
-    if (now && WithAbsolutePaths({{name, *now}}, spec).at(name) != value) {
+      const Flag* own = Find(spec, name);
+      const bool of_data = own != nullptr && own->kind == Flag::Kind::kOfData;
+      if (of_data ? other_data : name == kDataDir && gives_data) continue;
+      values[name] = value;
+    } else if (differs(name)) {
       notes->push_back(fmt::format("--{} is {}, the training in '{}' had {}",
-                                   name, *now, log_dir, value));
+                                   name, *given(name), log_dir, value));
     }
   }
   return values;
@@ -221,6 +233,7 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
 }
 
 void RecordRun::Begin(TrainingRun& run) {
+  for (const auto& [name, value] : *found_) record_.flags[name] = value;
   nlohmann::ordered_json json = {{"format", kFormat},
                                  {"version", 1},
                                  {"program", record_.program},

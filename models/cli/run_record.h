@@ -13,9 +13,11 @@
 #define SLUICE_MODELS_CLI_RUN_RECORD_H_
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/train/hook.h"
@@ -55,7 +57,8 @@ struct CommandFlags {
 FlagValues FromConfig(const std::string& path, const CommandFlags& flags);
 
 // The same from the record in the folder of a training, if there is one: what
-// the model and the data are and, for training on, how. Adds a note for each
+// the model and the data are (of other data, not how they are read:
+// Flag::Kind::kOfData) and, for training on, how. Adds a note for each
 // that was given with another value. Throws Error, too, where the folder is
 // another program's.
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
@@ -69,14 +72,18 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train);
 // in another folder.
 FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec);
 
-// Writes the record of a training once it has the folder and has begun.
+// Writes the record of a training once it has the folder and has begun, with
+// what was `found` until then in the place of its flags
+// (RunContext::found_flags).
 class RecordRun : public Hook {
  public:
-  explicit RecordRun(RunRecord record) : record_(std::move(record)) {}
+  RecordRun(RunRecord record, std::shared_ptr<const FlagValues> found)
+      : record_(std::move(record)), found_(std::move(found)) {}
   void Begin(TrainingRun& run) override;
 
  private:
   RunRecord record_;
+  std::shared_ptr<const FlagValues> found_;
 };
 
 }  // namespace sluice

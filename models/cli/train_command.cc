@@ -192,7 +192,8 @@ void AddReports(const TrainerSpec& spec, const CommandLine& line,
   }
   RunRecord record = line.record;
   record.model = ModelName(spec, line.run);
-  trainer.AddHook(std::make_unique<RecordRun>(std::move(record)));
+  trainer.AddHook(
+      std::make_unique<RecordRun>(std::move(record), line.run.found_flags));
 }
 
 }  // namespace

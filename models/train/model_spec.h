@@ -79,6 +79,7 @@ struct Flag {
     kText,
     kPath,    // a file or folder, or one of the choices
     kData,    // the same: what is trained on or evaluated
+    kOfData,  // says how to read those of kData: other ones do not have it
     kSwitch,  // "true" for --name, "false" for --name=false
   };
   Kind kind = Kind::kText;

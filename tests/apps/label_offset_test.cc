@@ -31,7 +31,8 @@ using testing::TextOf;
 
 constexpr const char* kFromOne = "labels begin at 1: 1 is the first class";
 constexpr const char* kNotKnown = "is among ";
-constexpr const char* kAsTrained = "labels are taken to begin at 1, as in the";
+constexpr const char* kGiven = "labels begin at {}, as --label-offset says";
+constexpr const char* kAsTrained = "labels are taken to begin at {}, as in the";
 
 using Labels = std::vector<int64_t>;
 using Strings = std::vector<std::string>;
@@ -93,6 +94,19 @@ class Records {
           outcome.err);
     }
   }
+  std::string Log(const std::string& log) const { return folder_ / log; }
+  const std::string& data() const { return data_; }
+  void NameClasses(const std::string& lines) const {
+    std::ofstream(data_ + "/labels.txt") << lines;
+  }
+  // Of a record of that label.
+  size_t FrameBytes(int64_t label) const {
+    std::string frame;
+    AppendRecord(
+        EncodeImageRecord({.encoded = picture_, .label = label}).ValueOrThrow(),
+        &frame);
+    return frame.size();
+  }
   std::vector<NamedTensor> Trained(const std::string& log) const {
     return ReadCheckpoint(Log(log) + "/checkpoint-2.safetensors")
         .ValueOrThrow()
@@ -107,7 +121,6 @@ class Records {
   }
 
  private:
-  std::string Log(const std::string& log) const { return folder_ / log; }
   std::string Path(const std::string& part) const {
     return data_ + "/" + part + "-00000-of-00001";
   }
@@ -204,14 +217,26 @@ TEST_CASE("evaluations begin as the training did") {
                             {"--label-offset", fmt::format("{}", first)}));
     CHECK(undecided != eval(log, {1, 2, 3, 3},
                             {"--label-offset", fmt::format("{}", 1 - first)}));
-    const std::string said = records.Run("eval", log).err;
-    CHECK((said.find(kAsTrained) != std::string::npos) == (first == 1));
+    // The training found out, which its record says.
+    CHECK(Contains(TextOf(records.Log(log) + "/run.json"),
+                   fmt::format("\"label-offset\": \"{}\"", first)));
+    CHECK(Contains(records.Run("eval", log).err,
+                   fmt::format(fmt::runtime(kGiven), first)));
+    CHECK(Contains(records.Run("eval", log, {"--label-offset", "auto"}).err,
+                   fmt::format(fmt::runtime(kAsTrained), first)));
     const std::string own = eval(log, {first, first + 1, first + 2, first + 3});
     // The same classes, numbered otherwise, are not taken for others.
     const Labels others = {1 - first, 2 - first, 3 - first, 4 - first};
     CHECK(own ==
           eval(log, others, {"--label-offset", fmt::format("{}", 1 - first)}));
-    const Outcome refused = records.Run("eval", log);
+    const Outcome contradicts = records.Run("eval", log);
+    CHECK(contradicts.code == 1);
+    CHECK(Contains(contradicts.err, "validation-00000-of-00001', byte "));
+    CHECK(Contains(contradicts.err,
+                   fmt::format(": label {} is not in {}..{}, of 4 classes",
+                               first == 1 ? 0 : 4, first, first + 3)));
+    const Outcome refused =
+        records.Run("eval", log, {"--label-offset", "auto"});
     CHECK(refused.code == 1);
     CHECK(Contains(
         refused.err,
@@ -235,7 +260,7 @@ TEST_CASE("where those to train on do not tell, those to validate on may") {
   records.Train("told one", "", {"--label-offset", "1"});
   CHECK(records.SameBits("one", "told one"));
   // Of the training that has seen none of these.
-  const Outcome eval = records.Run("eval", "alone");
+  const Outcome eval = records.Run("eval", "alone", {"--label-offset", "auto"});
   CHECK(eval.code == 1);
   CHECK(Contains(eval.err,
                  "labels begin at 1 here, but those of the training "
@@ -282,7 +307,59 @@ TEST_CASE("only records have labels to begin with 1") {
   CHECK(train("auto").code == 0);
   CHECK(train("0").code == 0);
   testing::CheckResNet50Error(train("1"), 2, "--label-offset is for --data");
-  testing::CheckResNet50Error(train("2"), 2, "--label-offset");
+  testing::CheckResNet50Error(train("2"), 2, "--label-offset is for --data");
+  for (const char* none : {"", "one", "1x", "1.5", "99999999999999999999"}) {
+    testing::CheckResNet50Error(
+        train(none), 2, "--label-offset: wanted auto or a whole number");
+  }
+}
+
+TEST_CASE("labels may begin anywhere, and the same goes for evaluations") {
+  const Records records;
+  records.Write("train", {0, 1, 2, 3, 3, 0});
+  records.Write("validation", {1, 2, 3, 3});
+  records.Train("zero", "");
+  for (const int64_t first : {-7, 5, 1001}) {
+    records.Write("train",
+                  {first, first + 1, first + 2, first + 3, first + 3, first});
+    records.Write("validation", {first + 1, first + 2, first + 3, first + 3});
+    const std::string log = fmt::format("log {}", first);
+    records.Train(log, "", {"--label-offset", fmt::format("{}", first)});
+    CHECK(records.SameBits("zero", log));
+    const Outcome evaluated = records.Run("eval", log);
+    CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+    CHECK(Contains(evaluated.err, fmt::format(fmt::runtime(kGiven), first)));
+    // Where it is not in the record, the checkpoint has it.
+    const Outcome found = records.Run("eval", log, {"--label-offset", "auto"});
+    CHECK_MESSAGE(found.code == 0, found.err);
+    CHECK(Contains(found.err, fmt::format(fmt::runtime(kAsTrained), first)));
+    // One before the first, one behind the last.
+    for (const int64_t wrong : {first - 1, first + 4}) {
+      records.Write("validation", {first + 1, wrong});
+      const Outcome refused = records.Run("eval", log);
+      CHECK(refused.code == 1);
+      CHECK(Contains(
+          refused.err,
+          fmt::format("validation-00000-of-00001', byte {}: label "
+                      "{} is not in {}..{}, of 4 classes",
+                      records.FrameBytes(first + 1), wrong, first, first + 3)));
+    }
+  }
+}
+
+TEST_CASE("other data begin as they say") {
+  const Records records, others;
+  records.Write("train", {1, 2, 3, 4});
+  records.Write("validation", {1, 4});
+  records.NameClasses("a\nb\nc\nd\n");
+  records.Train("log", kFromOne);
+  // Their names number them.
+  others.NameClasses("b\na\nc\nd\n");
+  others.Write("validation", {0, 3});
+  const Outcome outcome = RunResNet50(
+      {"eval", "--log-dir", records.Log("log"), "--data", others.data()});
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(Contains(outcome.err, "labels begin at 0: 0 is the first class"));
 }
 
 }  // namespace

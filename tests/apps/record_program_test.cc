@@ -285,7 +285,7 @@ TEST_CASE("what is wrong with records is said") {
   CheckEnd(train({"--class-weights", "balanced"}), 1,
            "--class-weights balanced is for");
   CheckEnd(Run("train", pictures.records, log,
-               {"--steps", "1", "--label-offset", "2"}),
+               {"--steps", "1", "--label-offset", "2x"}),
            2, "--label-offset");
   CheckEnd(train({"--augment", "randaugmint"}), 2, "--augment");
   CheckEnd(Run("train", "synthetic", log, {"--augment", "erasing"}), 2,
