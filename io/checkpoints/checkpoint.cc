@@ -172,8 +172,9 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
 }
 
 CheckpointManager::CheckpointManager(std::string directory, Options options)
-    : options_(options),
-      files_(options.files != nullptr ? options.files : &FileSystem::Default()),
+    : options_(std::move(options)),
+      files_(options_.files != nullptr ? options_.files
+                                       : &FileSystem::Default()),
       directory_(std::move(directory)) {}
 
 Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
@@ -185,7 +186,8 @@ Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
   CheckpointManager manager(directory, options);
   FileSystem& files = *manager.files_;
   SLUICE_RETURN_IF_ERROR(files.MakeDirectories(directory));
-  auto lock = files.Lock(JoinPath(directory, kLock), ThisProcess());
+  auto lock =
+      files.Lock(JoinPath(directory, kLock), ThisProcess(), options.waits);
   if (lock.status().code() == Code::kFailedPrecondition) {
     return FailedPrecondition(fmt::format(
         "'{}' belongs to a training that is under way ({}); wait for its end "

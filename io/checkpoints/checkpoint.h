@@ -56,7 +56,8 @@ class CheckpointManager {
   struct Options {
     int keep = 5;
     bool higher_is_better = true;
-    FileSystem* files = nullptr;  // not owned; Posix when null
+    FileSystem* files = nullptr;         // not owned; Posix when null
+    FileSystem::OnWait waits = nullptr;  // of the lock
   };
   struct Restored {
     Checkpoint checkpoint;

@@ -223,7 +223,7 @@ bool FaultFileSystem::Exists(const std::string& path) {
 }
 
 Result<std::unique_ptr<FileLock>> FaultFileSystem::Lock(
-    const std::string& path, std::string_view holder) {
+    const std::string& path, std::string_view holder, const OnWait&) {
   MutexLock lock(mutex_);
   if (read_only_) return FileError(EROFS, "create", path);
   const auto [held, taken] = locks_.emplace(path, holder);

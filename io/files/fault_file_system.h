@@ -55,7 +55,9 @@ class FaultFileSystem : public FileSystem {
   bool Exists(const std::string& path) override;
   // Not among the operations that are counted.
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
-                                         std::string_view holder) override;
+                                         std::string_view holder,
+                                         const OnWait& waits) override;
+  using FileSystem::Lock;
   Status MakeDirectories(const std::string& path) override;
 
  private:

@@ -132,7 +132,8 @@ class PosixReadableFile : public ReadableFile {
 class PosixFileSystem : public FileSystem {
  public:
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
-                                         std::string_view holder) override {
+                                         std::string_view holder,
+                                         const OnWait&) override {
     Descriptor fd(Retry([&] {
       return open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     }));

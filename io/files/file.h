@@ -97,9 +97,17 @@ class FileSystem {
   // kFailedPrecondition, the message being what that holder wrote. In an object
   // store a lock can be lost, to a program that found it not renewed: then
   // nothing can be written in its folder any more. File systems that know no
-  // locks let everybody have one.
+  // locks let everybody have one. Where it must be waited for whether the
+  // holder of one still lives, as in an object store, `waits` is told at once
+  // and every ten seconds, in one line, for whom and how long; it may be null.
+  using OnWait = std::function<void(std::string_view line)>;
   virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
-                                                 std::string_view holder) = 0;
+                                                 std::string_view holder,
+                                                 const OnWait& waits) = 0;
+  Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
+                                         std::string_view holder) {
+    return Lock(path, holder, nullptr);
+  }
   // Creates the folder and its missing parents; an existing one is fine.
   virtual Status MakeDirectories(const std::string& path) = 0;
 

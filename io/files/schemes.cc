@@ -92,9 +92,10 @@ class SchemeFileSystem : public FileSystem {
     return files.ok() && (*files)->Exists(path);
   }
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
-                                         std::string_view holder) override {
+                                         std::string_view holder,
+                                         const OnWait& waits) override {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
-    return files->Lock(path, holder);
+    return files->Lock(path, holder, waits);
   }
   Status MakeDirectories(const std::string& path) override {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/json_object.h"
+#include "io/files/open_files.h"
 #include "io/remote/object_reader.h"
 
 namespace sluice::remote {
@@ -85,7 +86,8 @@ Status Lease::ReadFields(std::string_view body, Found* found) {
   SLUICE_ASSIGN_OR_RETURN(found->id, fields.String("id"));
   SLUICE_ASSIGN_OR_RETURN(found->seconds, fields.Int("seconds"));
   if (fields.Has("holder")) {
-    SLUICE_ASSIGN_OR_RETURN(found->holder, fields.String("holder"));
+    SLUICE_ASSIGN_OR_RETURN(const std::string holder, fields.String("holder"));
+    found->holder = Escaped(holder);
   }
   if (fields.Has("renewal")) {
     SLUICE_ASSIGN_OR_RETURN(found->renewal, fields.Int("renewal"));
@@ -149,10 +151,21 @@ std::string Lease::TextOf(const Found& found) const {
       std::clamp<int64_t>(found.seconds - *found.age, 0, found.seconds));
 }
 
-Status Lease::Acquire(S3Client& client) {
+std::string Lease::WaitingFor(const Found& found, int64_t watched) const {
+  const int64_t age = std::max<int64_t>(found.age.value_or(watched), 0);
+  return fmt::format(
+      "'{}' is locked by {}; if that has ended, this goes on within {} s",
+      ParentDirectory(path_),
+      found.holder.empty() ? "another program" : found.holder,
+      found.seconds + kRounding - age);
+}
+
+Status Lease::Acquire(S3Client& client, const FileSystem::OnWait& waits) {
   constexpr int kMostRaces = 100;  // with others, who win them all
+  constexpr std::chrono::seconds kBetweenLines(10);
   const auto begin = clock_.Now();
   const auto waited = [&] { return clock_.Now() - begin; };
+  auto told = begin - kBetweenLines;
   std::string watched;  // the ETag of another's
   for (int races = 0; races < kMostRaces;) {
     SLUICE_ASSIGN_OR_RETURN(const auto found, Read(client));
@@ -167,6 +180,12 @@ Status Lease::Acquire(S3Client& client) {
         return FailedPrecondition(TextOf(*found));
       }
       if (!over && !unseen) {
+        if (waits && clock_.Now() - told >= kBetweenLines) {
+          told = clock_.Now();
+          waits(WaitingFor(
+              *found, std::chrono::duration_cast<std::chrono::seconds>(waited())
+                          .count()));
+        }
         clock_.Sleep(std::max<std::chrono::milliseconds>(
             std::chrono::milliseconds(lasts) / 20,
             std::chrono::milliseconds(1)));

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "engine/status.h"
+#include "io/files/file.h"
 #include "io/remote/retry.h"
 #include "io/remote/s3_client.h"
 
@@ -43,11 +44,12 @@ class Lease {
   Lease(S3Client& client, Clock& clock, std::string path,
         std::string_view holder, std::chrono::seconds length);
 
-  // Waits until another's lease that is not renewed has run out. While another
-  // renews it, kFailedPrecondition, the message being that holder; so is what
-  // is no lease. Other errors of the client, which may be a more patient one
-  // than that of what follows.
-  Status Acquire(S3Client& client);
+  // Waits until another's lease that is not renewed has run out, and tells
+  // `waits`, if it is there, as FileSystem::Lock does. While another renews it,
+  // kFailedPrecondition, the message being that holder; so is what is no lease.
+  // Other errors of the client, which may be a more patient one than that of
+  // what follows.
+  Status Acquire(S3Client& client, const FileSystem::OnWait& waits = nullptr);
   // kFailedPrecondition, the message saying what happened to it, where it is no
   // longer this one's; other errors tell nothing: it may be tried again.
   Status Renew();
@@ -87,6 +89,8 @@ class Lease {
   Status TryConditions(S3Client& client);
   std::string Body(int64_t renewal) const;
   std::string TextOf(const Found& found) const;
+  // `watched`: for how many seconds it has been, if the server says no times.
+  std::string WaitingFor(const Found& found, int64_t watched) const;
 
   S3Client& client_;
   Clock& clock_;

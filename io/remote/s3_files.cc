@@ -128,10 +128,11 @@ RetryPolicy S3Files::LeaseRetries(const S3Options& options) {
 }
 
 Result<std::unique_ptr<FileLock>> S3Files::Lock(const std::string& path,
-                                                std::string_view holder) {
+                                                std::string_view holder,
+                                                const OnWait& waits) {
   SLUICE_RETURN_IF_ERROR(ParseObject(path).status());
   Lease lease(lease_client_, clock_, path, holder, options_.lease);
-  SLUICE_RETURN_IF_ERROR(lease.Acquire(patient_lease_client_));
+  SLUICE_RETURN_IF_ERROR(lease.Acquire(patient_lease_client_, waits));
   std::unique_ptr<FileLock> lock = std::make_unique<LeaseLock>(
       leases_, std::move(lease), clock_, options_.lease);
   return lock;

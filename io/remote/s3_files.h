@@ -78,7 +78,9 @@ class S3Files : public FileSystem {
   // False also where that cannot be found out: ask Size for the reason.
   bool Exists(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
-                                         std::string_view holder) override;
+                                         std::string_view holder,
+                                         const OnWait& waits) override;
+  using FileSystem::Lock;
   Status MakeDirectories(const std::string& path) override;
   Status WriteAtomically(const std::string& path,
                          std::span<const std::string_view> pieces) override;

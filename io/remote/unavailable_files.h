@@ -48,9 +48,11 @@ class UnavailableFiles : public FileSystem {
   }
   bool Exists(const std::string&) override { return false; }
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
-                                         std::string_view) override {
+                                         std::string_view,
+                                         const OnWait&) override {
     return Error(path);
   }
+  using FileSystem::Lock;
   Status MakeDirectories(const std::string& path) override {
     return Error(path);
   }

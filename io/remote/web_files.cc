@@ -101,7 +101,8 @@ bool WebFiles::Exists(const std::string& path) {
 }
 
 Result<std::unique_ptr<FileLock>> WebFiles::Lock(const std::string& path,
-                                                 std::string_view) {
+                                                 std::string_view,
+                                                 const OnWait&) {
   return ReadOnly("lock", path);
 }
 Status WebFiles::MakeDirectories(const std::string& path) {

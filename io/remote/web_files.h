@@ -60,7 +60,9 @@ class WebFiles : public FileSystem {
   Result<std::vector<std::string>> List(const std::string& path) override;
   bool Exists(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
-                                         std::string_view holder) override;
+                                         std::string_view holder,
+                                         const OnWait& waits) override;
+  using FileSystem::Lock;
   Status MakeDirectories(const std::string& path) override;
 
  private:

@@ -19,6 +19,9 @@ namespace {
 CheckpointManager OpenManager(const TrainingOptions& options) {
   CheckpointManager::Options manager;
   manager.keep = options.keep_checkpoints;
+  manager.waits = [reporter = options.reporter](std::string_view line) {
+    if (reporter != nullptr) reporter->Note(line);
+  };
   return CheckpointManager::Open(options.log_dir, manager).ValueOrThrow();
 }
 

@@ -138,6 +138,21 @@ TEST_CASE("mnist in a store: killed, resumed, and the bits of a local run") {
   CHECK(Contains(store.Get("runs/tuned/trace-2-3.json").bytes, "traceEvents"));
 }
 
+TEST_CASE("mnist in a store: it says for whom it waits") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  store.Put("run/training.lock",
+            R"({"format": "sluice.lease", "version": 1, "id": "7",)"
+            R"( "holder": "process 7 on there", "seconds": 2})");
+  const Outcome outcome =
+      RunMnist(Train(MnistData().path(), "s3://b/run", {"--max-steps", "5"}));
+  RequireRuns(outcome);
+  CHECK(Contains(outcome.err,
+                 "'s3://b/run' is locked by process 7 on there; "
+                 "if that has ended, this goes on within "));
+}
+
 TEST_CASE("mnist in a store: of two trainings in one folder the second ends") {
   if (!KnowsStores()) return;
   ObjectStore store;

@@ -152,6 +152,55 @@ TEST_CASE(
   }
 }
 
+// "...; if that has ended, this goes on within 58 s": 58.
+int64_t SecondsOf(const std::string& line) {
+  return std::stoll(line.substr(line.find("within ") + 7));
+}
+
+TEST_CASE("lease: who waits says for whom, and how long, every ten seconds") {
+  for (const bool timeless : {false, true}) {
+    CAPTURE(timeless);
+    World world;
+    world.store.SetTimeless(timeless);
+    Actor a(world, "process 1\x1b[2J on a"), b(world, "process 2 on b");
+    REQUIRE(a.Acquire().ok());
+    world.Pass(seconds(7));
+    const milliseconds begin = world.passed;
+    std::vector<std::pair<milliseconds, std::string>> lines;
+    REQUIRE(b.lease
+                ->Acquire(b.client,
+                          [&](std::string_view line) {
+                            lines.emplace_back(world.passed, line);
+                          })
+                .ok());
+    const milliseconds end = world.passed;
+    REQUIRE(lines.size() >= 2);
+    CHECK(lines[0].first == begin);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const auto& [at, line] = lines[i];
+      CAPTURE(line);
+      CHECK(Contains(line,
+                     "'s3://b/run' is locked by process 1\\x1b[2J on a; "
+                     "if that has ended, this goes on within "));
+      // What it says comes true.
+      CHECK(at + seconds(SecondsOf(line)) >= end - seconds(4));
+      CHECK(at + seconds(SecondsOf(line)) <= end + seconds(4));
+      if (i > 0) {
+        CHECK(at - lines[i - 1].first >= seconds(10));
+        CHECK(at - lines[i - 1].first <= seconds(14));
+      }
+    }
+    CHECK(end - lines.back().first <= seconds(14));
+  }
+  // Nobody waits for what is free or known to be held no more.
+  World world;
+  Actor a(world, "a"), b(world, "b");
+  const auto never = [](std::string_view line) { FAIL_CHECK(line); };
+  REQUIRE(a.lease->Acquire(a.client, never).ok());
+  world.Pass(2 * kLength);
+  CHECK(b.lease->Acquire(b.client, never).ok());
+}
+
 TEST_CASE("lease: a holder who comes late renews what nobody has taken") {
   World world;
   Actor a(world, "a");
