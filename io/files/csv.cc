@@ -266,7 +266,11 @@ Result<int64_t> CsvStream::Skip(int64_t n) {
 }
 
 std::string CsvField(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return std::string(text);
+  // The mark at the beginning of a file belongs to no field.
+  if (text.find_first_of(",\"\r\n") == text.npos &&
+      !text.starts_with(kByteOrderMark)) {
+    return std::string(text);
+  }
   std::string field = "\"";
   for (const char c : text) {
     if (c == '"') field += '"';

@@ -18,10 +18,14 @@
 #include "io/files/fault_file_system.h"
 #include "io/files/file.h"
 #include "io/files/record.h"
+#include "io/images/png.h"
 #include "io/records/tf_example.h"
 #include "io/summaries/event_proto.h"
 #include "tests/support/exif_bytes.h"
 #include "tests/support/pth_bytes.h"
+#if SLUICE_HAVE_JPEG
+#include "tests/support/random_jpeg.h"
+#endif
 #include "tests/support/tar_bytes.h"
 #include "tests/support/tls_greeting.h"
 
@@ -147,6 +151,35 @@ constexpr char kObjectList[] = R"(<?xml version="1.0" encoding="UTF-8"?>
 <Contents><Key>a%20b</Key><Size>7</Size><ETag>&quot;c&quot;</ETag></Contents>
 <CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes></ListBucketResult>)";
 
+// Small ones of each form, so that what is changed in them matters.
+void Pictures(const std::string& dir) {
+#if SLUICE_HAVE_JPEG
+  testing::Random random(1);
+  int number = 0;
+  for (const testing::Form& form : testing::kForms) {
+    for (const bool progressive : {false, true}) {
+      testing::Writing writing = testing::RandomWriting(random);
+      writing.progressive = progressive;
+      const Tensor picture = testing::RandomPicture(
+          random, random.Between(1, 40), random.Between(1, 40), form.channels);
+      Seed(dir + "/jpeg_fuzz", std::to_string(number++),
+           testing::Encode(picture, form, writing));
+    }
+  }
+#endif
+  for (const int64_t channels : {1, 3, 4}) {
+    const auto png =
+        EncodePng(Tensor::Full(DType::kUInt8, {5, 7, channels}, 9));
+    if (!png.ok()) continue;  // this build has no libpng
+    Seed(dir + "/png_fuzz", std::to_string(channels), *png);
+  }
+  // Palette of 4 colours, 4 bits, interlaced; 16 bits.
+  Seed(dir + "/png_fuzz", "palette",
+       std::string("\4\0\0\0\3\0\0\0\4\4\3\0\0\1rgbRGBxyzXYZ\0\1\0\1\0\1", 32));
+  Seed(dir + "/png_fuzz", "deep",
+       std::string("\0\0\0\0\1\0\0\0\2\x10\4\0\0\0\1abcdefgh", 23));
+}
+
 void WriteSeeds(const std::string& dir) {
   const std::string idx("\0\0\x08\2\0\0\0\2\0\0\0\3abcdef", 18);
   Seed(dir + "/idx_fuzz", "plain", idx);
@@ -197,6 +230,11 @@ void WriteSeeds(const std::string& dir) {
        testing::JpegWithExif("\xff\xd8", testing::ExifData(8)));
   Seed(dir + "/exif_fuzz", "png",
        "\x89PNG\r\n\x1a\n" + testing::PngChunk("eXIf", exif));
+  Pictures(dir);
+  Seed(dir + "/csv_fuzz", "numbers", "a,b,c\n1,2.5,x\n-3,1e300,\"y,\"\"z\"\n");
+  Seed(dir + "/csv_fuzz", "text",
+       "\xef\xbb\xbf"
+       "\"a\r\nb\",c\r\n,\r\"\",d");
   Seed(dir + "/graph_text_fuzz", "graph", kGraph);
   Seed(dir + "/s3_xml_fuzz", "list", kObjectList);
   Seed(dir + "/s3_xml_fuzz", "error",

@@ -333,6 +333,20 @@ std::string Damaged(std::string text, CounterRandom& random) {
   return text;
 }
 
+TEST_CASE("a field that begins as files do keeps its mark at the beginning") {
+  const std::string mark = "\xef\xbb\xbf";
+  for (const std::string& field :
+       {mark, mark + "a", mark + mark, "a" + mark, std::string("\xef\xbb")}) {
+    for (const std::string& before : {std::string(), mark}) {
+      const auto rows =
+          ParseCsv(before + CsvField(field) + "," + CsvField(field), "x.csv");
+      REQUIRE(rows.ok());
+      REQUIRE(rows->size() == 1);
+      CHECK((*rows)[0].fields == std::vector<std::string>{field, field});
+    }
+  }
+}
+
 TEST_CASE("damaged tables are rows or an error") {
   int errors = 0, tables = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
