@@ -56,8 +56,8 @@ bool LabelsMatter(const RunContext& run) {
 std::shared_ptr<const PictureShards> Open(const RunContext& run,
                                           const std::string& path,
                                           const std::string& part) {
-  const auto pictures = OpenPictureShards(Where(run, path), part,
-                                          LabelsMatter(run), run.input_threads);
+  auto pictures = OpenPictureShards(Where(run, path), part, LabelsMatter(run),
+                                    run.input_threads);
   SayCount(path, part, *pictures);
   return pictures;
 }

@@ -170,16 +170,14 @@ std::shared_ptr<const ShardFolder> Look(const WhereShards& where) {
   auto& [then, found] = known[{where.path, where.may_lack}];
   if (!none && found && then == time) return found;
   auto listed = ListFolder(where.path);
+  if (pattern) ThrowIfError(listed.status());
   ShardFolder look = {.listed = {.path = where.path, .names = {}}, .kind = {}};
   if (listed.ok()) {
     look.listed = *std::move(listed);
     look.listed.may_lack_shards |= where.may_lack;
     look.kind = KindOf(look.listed);
   }
-  if (pattern) {
-    ThrowIfError(listed.status());
-    RequireShards(where.path, look);
-  }
+  if (pattern) RequireShards(where.path, look);
   then = time;
   return found = std::make_shared<const ShardFolder>(std::move(look));
 }
@@ -236,7 +234,7 @@ std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
   const ShardKind kind = look->kind.value_or(ShardKind::kRecords);
   ShardSet shards = Find(*look, part);
   if (shards.paths.empty()) shards = ImageShards(look->listed, kind, part);
-  const auto pictures =
+  auto pictures =
       Open(kind, std::move(shards),
            labels_matter ? TarLabels::kRead : TarLabels::kIgnored, threads);
   if (!where.may_lack) RequireNoneEmpty(*pictures);
