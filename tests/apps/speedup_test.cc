@@ -30,7 +30,7 @@ Outcome Speedup(Words arguments) {
 // A training's folder with these rates of steps 20, 40, ...
 std::string Add(const TemporaryFolder& folder, const std::string& name,
                 const std::string& who, const std::vector<double>& rates) {
-  const std::string log_dir = folder / name;
+  std::string log_dir = folder / name;
   const auto log = ScalarLog::Open(log_dir, 0, true).ValueOrThrow();
   int64_t step = 0;
   for (const double rate : rates) {

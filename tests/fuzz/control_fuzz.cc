@@ -9,7 +9,8 @@
 #include "dist/collective/control.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace sluice::dist;
+  using sluice::dist::ControlMessage;
+  using sluice::dist::ControlReader;
   if (size == 0) return 0;
   const size_t cut = std::min<size_t>(data[0], size - 1);
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1,
@@ -22,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   SLUICE_CHECK(good == second);
   SLUICE_CHECK(!good || whole.size() == parts.size());
   for (const ControlMessage& message : whole) {
-    SLUICE_CHECK(ControlReader(4).Add(Encoded(message), &again).ok());
+    SLUICE_CHECK(
+        ControlReader(4).Add(sluice::dist::Encoded(message), &again).ok());
     SLUICE_CHECK(again.back().reason.message() == message.reason.message());
   }
   SLUICE_CHECK(again.size() == whole.size());

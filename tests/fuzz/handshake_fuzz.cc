@@ -14,9 +14,8 @@
 #include "dist/net/socket.h"
 #include "dist/net/tls.h"
 
+namespace sluice::dist {
 namespace {
-
-using namespace sluice::dist;
 
 const Tls& Own() {
   static const std::shared_ptr<const Tls> own =
@@ -41,22 +40,27 @@ void Meet(TlsSide side, Bytes bytes) {
   SLUICE_CHECK(!shaken.ok() || !*shaken);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
+// Of a text that may be anything.
+void Parse(std::string_view text) {
   const auto identity = ParseIdentity(text);
   if (identity.ok()) SLUICE_CHECK(UriOf(*identity) == text);
   const auto credentials = ParseCredentials(text);
-  if (credentials.ok()) {
-    const auto again = ParseCredentials(TextOf(*credentials));
-    SLUICE_CHECK(again.ok() && again->key == credentials->key &&
-                 again->certificate == credentials->certificate &&
-                 again->authority == credentials->authority);
-  }
-  if (!HasTls() || size > 4096) return 0;
-  const Bytes bytes(reinterpret_cast<const std::byte*>(data), size);
-  Meet(TlsSide::kListens, bytes);
-  Meet(TlsSide::kConnects, bytes);
+  if (!credentials.ok()) return;
+  const auto again = ParseCredentials(TextOf(*credentials));
+  SLUICE_CHECK(again.ok() && again->key == credentials->key &&
+               again->certificate == credentials->certificate &&
+               again->authority == credentials->authority);
+}
+
+}  // namespace
+}  // namespace sluice::dist
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  sluice::dist::Parse({reinterpret_cast<const char*>(data), size});
+  if (!sluice::dist::HasTls() || size > 4096) return 0;
+  const sluice::dist::Bytes bytes(reinterpret_cast<const std::byte*>(data),
+                                  size);
+  sluice::dist::Meet(sluice::dist::TlsSide::kListens, bytes);
+  sluice::dist::Meet(sluice::dist::TlsSide::kConnects, bytes);
   return 0;
 }

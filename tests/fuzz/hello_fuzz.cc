@@ -7,8 +7,9 @@
 #include "dist/collective/hello.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace sluice::dist;
-  HelloPacket packet;
+  using sluice::dist::DecodeHello;
+  using sluice::dist::EncodeHello;
+  sluice::dist::HelloPacket packet;
   if (size < packet.size()) return 0;
   std::memcpy(packet.data(), data, packet.size());
   const auto hello = DecodeHello(packet);
