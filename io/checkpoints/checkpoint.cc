@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -206,7 +207,7 @@ Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
 
 CheckpointManager CheckpointManager::ForReading(const std::string& directory,
                                                 Options options) {
-  return CheckpointManager(directory, options);
+  return CheckpointManager(directory, std::move(options));
 }
 
 Status CheckpointManager::CheckSaves() const {
