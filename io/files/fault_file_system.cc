@@ -222,8 +222,9 @@ bool FaultFileSystem::Exists(const std::string& path) {
   return names_.contains(path) || folders_.contains(path);
 }
 
-Result<std::unique_ptr<FileLock>> FaultFileSystem::Lock(
-    const std::string& path, std::string_view holder, const OnWait&) {
+Result<std::unique_ptr<FileLock>> FaultFileSystem::Lock(const std::string& path,
+                                                        std::string_view holder,
+                                                        const OnWait&) {
   MutexLock lock(mutex_);
   if (read_only_) return FileError(EROFS, "create", path);
   const auto [held, taken] = locks_.emplace(path, holder);
