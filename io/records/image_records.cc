@@ -128,15 +128,14 @@ std::vector<std::string> ImageRecordShards(const std::string& folder,
 }
 
 bool HasImageShards(const ListedFolder& folder, ShardKind kind) {
-  return std::any_of(
-      kImageRecordParts.begin(), kImageRecordParts.end(),
-      [&](std::string_view part) {
-        try {
-          return !ShardsAmong(folder, kind, part).paths.empty();
-        } catch (const Error&) {  // a part, not a whole one
-          return true;
-        }
-      });
+  return std::any_of(kImageRecordParts.begin(), kImageRecordParts.end(),
+                     [&](std::string_view part) {
+                       try {
+                         return !ShardsAmong(folder, kind, part).paths.empty();
+                       } catch (const Error&) {  // a part, not a whole one
+                         return true;
+                       }
+                     });
 }
 
 Result<std::vector<std::string>> ReadClassNames(const std::string& folder) {
