@@ -19,6 +19,8 @@ WITHOUT = {
     "Variable": "it is read by every case of an op that updates variables",
     "NoOp": "it computes nothing; the random graphs have them",
     "Fetch": "made by the session for every fetched value",
+    "AllReduceStart": "half of what AllReduce becomes: tests of workers",
+    "AllReduceWait": "half of what AllReduce becomes: tests of workers",
     "SendStart": "made by the partitioner: the random graphs on two devices",
     "SendWait": "made by the partitioner: the random graphs on two devices",
     "RecvStart": "made by the partitioner: the random graphs on two devices",
