@@ -136,12 +136,9 @@ void AddReport(CLI::App& app, Options& options) {
 }
 
 constexpr char kSpeedupHelp[] =
-    "A run's speed is the median of the examples/s that its folder has of "
-    "steps\n"
-    "after the 100th, a row's the median of its runs. The speed-up is that "
-    "over "
-    "the\n"
-    "row of the fewest processes, times their number.";
+    "A run's speed is the median of the examples/s that its folder has of\n"
+    "steps after the 100th, a row's the median of its runs. The speed-up is\n"
+    "that over the row of the fewest processes, times their number.";
 
 void AddSpeedup(CLI::App& app, Options& options) {
   CLI::App* speedup = app.add_subcommand(

@@ -3,31 +3,19 @@
 
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {
 namespace {
 
-Result<KernelPtr> MakeAllReduce(const KernelSpec& spec) {
-  const TensorType type = spec.inputs[0];
-  const Reduction how =
-      spec.attrs.Bool("mean") ? Reduction::kMean : Reduction::kSum;
-  return KernelOf(
-      [type, how, name = spec.origin](const KernelContext& c) -> Status {
-        void* const result = c.output<char>(0);
-        if (type.bytes() > 0 && result != c.input<char>(0)) {
-          std::memcpy(result, c.input<char>(0), type.bytes());
-        }
-        Collective* const workers = c.step().collective;
-        if (workers == nullptr) return {};
-        return workers->AllReduce(name, type.dtype, result,
-                                  type.shape.elements(), how);
-      });
-}
+// Of what is reduced in place, at once or until the wait for it has returned.
+using Reduce = Status (Collective::*)(std::string_view name, DType dtype,
+                                      void* data, int64_t count, Reduction how);
 
-// Its output is the sum when the wait for it has returned.
-Result<KernelPtr> MakeAllReduceStart(const KernelSpec& spec) {
+template <Reduce kReduce>
+Result<KernelPtr> Make(const KernelSpec& spec) {
   const TensorType type = spec.inputs[0];
   const Reduction how =
       spec.attrs.Bool("mean") ? Reduction::kMean : Reduction::kSum;
@@ -39,8 +27,8 @@ Result<KernelPtr> MakeAllReduceStart(const KernelSpec& spec) {
         }
         Collective* const workers = c.step().collective;
         if (workers == nullptr) return {};
-        return workers->StartAllReduce(name, type.dtype, result,
-                                       type.shape.elements(), how);
+        return (workers->*kReduce)(name, type.dtype, result,
+                                   type.shape.elements(), how);
       });
 }
 
@@ -60,11 +48,12 @@ class AllReduceWait final : public Kernel {
 }  // namespace
 
 void RegisterCollectiveKernels(KernelTable& table) {
-  table.Register(
-      {.op = "AllReduce", .dtypes = kFloating, .make = MakeAllReduce});
+  table.Register({.op = "AllReduce",
+                  .dtypes = kFloating,
+                  .make = Make<&Collective::AllReduce>});
   table.Register({.op = "AllReduceStart",
                   .dtypes = kFloating,
-                  .make = MakeAllReduceStart});
+                  .make = Make<&Collective::StartAllReduce>});
   table.Register({.op = "AllReduceWait",
                   .dtypes = kFloating,
                   .make = [](const KernelSpec&) -> Result<KernelPtr> {

@@ -5,19 +5,21 @@
 
 #include <csignal>
 #include <fstream>
-#include <map>
 #include <random>
 #include <sstream>
 
 #include "io/checkpoints/checkpoint.h"
 #include "tests/places.h"
 #include "tests/support/mnist_program.h"
+#include "tests/support/newest_tensors.h"
 #include "tests/support/real_data.h"
 
 namespace sluice {
 namespace {
 
+using testing::CheckSameTensors;
 using testing::Contains;
+using testing::NewestTensors;
 using testing::OnMnist;
 using testing::Outcome;
 using testing::Process;
@@ -60,24 +62,8 @@ double AccuracyOf(const Outcome& outcome) {
   return results[0]["test_accuracy"];
 }
 
-std::map<std::string, Tensor> Newest(const std::string& log_dir) {
-  const auto restored =
-      CheckpointManager::ForReading(log_dir).RestoreNewest().ValueOrThrow();
-  REQUIRE(restored.has_value());
-  std::map<std::string, Tensor> tensors;
-  for (const auto& [name, tensor] : restored->checkpoint.tensors) {
-    tensors[name] = tensor;
-  }
-  return tensors;
-}
-
 void CheckSame(const std::string& a, const std::string& b) {
-  const auto left = Newest(a), right = Newest(b);
-  REQUIRE(left.size() == right.size());
-  for (const auto& [name, tensor] : left) {
-    CAPTURE(name);
-    CHECK(tensor.BitEqual(right.at(name)));
-  }
+  CheckSameTensors(NewestTensors(a), NewestTensors(b));
 }
 
 // The process of a rank of a launcher's job.
@@ -139,9 +125,9 @@ TEST_CASE("what is given for each process is that times their number") {
                  "--scale-learning-rate", "linear"});
   train("half", {"--batch-size", "12", "--learning-rate", "0.0625"});
   CheckSame(folder / "job", folder / "each");
-  CHECK(!Newest(folder / "half")
+  CHECK(!NewestTensors(folder / "half")
              .at("fc1/weights")
-             .BitEqual(Newest(folder / "each").at("fc1/weights")));
+             .BitEqual(NewestTensors(folder / "each").at("fc1/weights")));
   const Outcome both =
       RunJob(2, {"--batch-size", "12", "--batch-size-per-worker", "6"});
   CHECK(both.code == 2);

@@ -8,11 +8,11 @@
 #include <tuple>
 #include <vector>
 
-#include "io/checkpoints/checkpoint.h"
 #include "io/files/file.h"
 #include "io/sources/datasets.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
+#include "tests/support/newest_tensors.h"
 
 namespace sluice {
 namespace {
@@ -22,26 +22,12 @@ using testing::CheckMnistError;
 using testing::Contains;
 using testing::LastObject;
 using testing::MnistData;
+using testing::NewestTensors;
 using testing::OnMnist;
 using testing::Outcome;
 using testing::RunMnist;
 using testing::TemporaryFolder;
 using testing::TextOf;
-
-Checkpoint Newest(const std::string& log_dir) {
-  return CheckpointManager::ForReading(log_dir)
-      .RestoreNewest()
-      .ValueOrThrow()
-      ->checkpoint;
-}
-
-std::map<std::string, Tensor> Tensors(const std::string& log_dir) {
-  std::map<std::string, Tensor> tensors;
-  for (const auto& [name, tensor] : Newest(log_dir).tensors) {
-    tensors[name] = tensor;
-  }
-  return tensors;
-}
 
 TEST_CASE("a rehearsal goes through everything and leaves nothing") {
   TemporaryFolder folder;
@@ -85,8 +71,8 @@ TEST_CASE("the first batches are learnt by heart") {
   REQUIRE(RunMnist(flags({"--log-dir", folder / "parts", "--max-steps", "70"}))
               .code == 0);
   REQUIRE(RunMnist({"train", "--log-dir", folder / "parts"}).code == 0);
-  const auto whole = Tensors(folder / "whole"),
-             parts = Tensors(folder / "parts");
+  const auto whole = NewestTensors(folder / "whole"),
+             parts = NewestTensors(folder / "parts");
   for (const auto& [name, tensor] : whole) {
     CAPTURE(name);
     CHECK(parts.at(name).BitEqual(tensor));
@@ -153,7 +139,7 @@ TEST_CASE("flags freeze, weigh and lower, and a resume knows them") {
   const Outcome whole = train(log, {});
   CAPTURE(whole.err);
   REQUIRE(whole.code == 0);
-  const auto tensors = Tensors(log);
+  const auto tensors = NewestTensors(log);
   CHECK_FALSE(tensors.contains("fc1/weights/velocity"));
   CHECK(tensors.contains("learning_rate_factor"));
   CHECK(tensors.at("learning_rate_factor").At(0) < 1);
@@ -166,7 +152,7 @@ TEST_CASE("flags freeze, weigh and lower, and a resume knows them") {
   const std::string parts = folder / "parts";
   REQUIRE(train(parts, {"--max-steps", "15"}).code == 0);
   REQUIRE(RunMnist({"train", "--log-dir", parts, "--deterministic"}).code == 0);
-  const auto resumed = Tensors(parts);
+  const auto resumed = NewestTensors(parts);
   REQUIRE(resumed.size() == tensors.size());
   for (const auto& [name, tensor] : tensors) {
     CAPTURE(name);
@@ -260,9 +246,9 @@ TEST_CASE("a training that had saved nothing begins with its weights again") {
   const Outcome again = RunMnist({"train", "--log-dir", log});
   CHECK(again.code == 0);
   CHECK(Contains(again.err, "beginning with the "));
-  CHECK(Tensors(log)
+  CHECK(NewestTensors(log)
             .at("fc1/weights")
-            .BitEqual(Tensors(teacher).at("fc1/weights")));
+            .BitEqual(NewestTensors(teacher).at("fc1/weights")));
   // Where there is a checkpoint, there is no talk of the weights.
   const Outcome resumed = RunMnist({"train", "--log-dir", log});
   CHECK(resumed.err.find("is not used") == std::string::npos);

@@ -33,6 +33,13 @@ inline Dataset Points(const RunContext& run) {
   return points.Batch(run.batch_size).Prefetch(2);
 }
 
+// An input that ends, in training too: those of evaluations.
+inline Dataset PointsOnce(const RunContext& run) {
+  RunContext once = run;
+  once.mode = Mode::kEval;
+  return Points(once);
+}
+
 inline ModelSpec Network(Scope& scope, const Features& in,
                          const RunContext& run) {
   Output x = layers::Dense(scope / "fc1", in["x"], {.units = 16});

@@ -419,11 +419,7 @@ TEST_CASE("nothing trained cannot be evaluated") {
 
 TEST_CASE("an input that ends, and its smaller last batch") {
   TrainerSpec spec = ToySpec();
-  spec.input = [](const RunContext& run) {
-    RunContext once = run;
-    once.mode = Mode::kEval;
-    return testing::Points(once);
-  };
+  spec.input = testing::PointsOnce;
   RunContext run = ToyRun(3);
   run.batch_size = 99;
   const TrainingResult result = Trainer(spec, run, {}).Train();

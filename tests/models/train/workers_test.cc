@@ -107,13 +107,7 @@ TEST_CASE("any number of workers trains what one does") {
         std::mt19937 same(seed);
         return RandomOptimizer(same);
       };
-      if (!repeats) {
-        spec.input = [](const RunContext& run) {
-          RunContext ends = run;
-          ends.mode = Mode::kEval;
-          return testing::Points(ends);
-        };
-      }
+      if (!repeats) spec.input = testing::PointsOnce;
       return spec;
     };
     CAPTURE(trial);
@@ -153,19 +147,20 @@ TEST_CASE("synchronised batch normalisation is that of one worker") {
               .loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
               .metrics = {{"accuracy", Accuracy(logits, in["label"])}}};
         };
-        if (ends) {
-          toy.input = [](const RunContext& run) {
-            RunContext once = run;
-            once.mode = Mode::kEval;
-            return testing::Points(once);
-          };
-        }
+        if (ends) toy.input = testing::PointsOnce;
         return toy;
       };
     };
     CAPTURE(trial);
     CAPTURE(workers);
     CAPTURE(task.run.batch_size);
+    task.options = [trial](int) {
+      constexpr Recompute kWhich[] = {Recompute::kNone, Recompute::kNorms,
+                                      Recompute::kAll};
+      TrainingOptions options;
+      options.recompute = kWhich[trial % 3];
+      return options;
+    };
     // The layer's own op, and what it is made of, by one worker; and by
     // several.
     task.spec = spec(false);
@@ -212,7 +207,7 @@ TEST_CASE("a training says for how long it waits for other workers") {
       spec.input = [rank](const RunContext& run) {
         return testing::Points(run).Map([rank](Example&) {
           if (rank != 1) return;
-          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          std::this_thread::sleep_for(std::chrono::milliseconds(8));
         });
       };
       return spec;
