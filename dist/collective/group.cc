@@ -19,9 +19,15 @@ namespace {
 constexpr int64_t kBesideBytes = 64 << 10;
 
 Status CheckInfo(const LaunchInfo& info) {
-  if (info.size >= 1 && info.rank >= 0 && info.rank < info.size) return {};
-  return InvalidArgument(
-      fmt::format("there is no rank {} of {}", info.rank, info.size));
+  if (info.size < 1 || info.rank < 0 || info.rank >= info.size) {
+    return InvalidArgument(
+        fmt::format("there is no rank {} of {}", info.rank, info.size));
+  }
+  if (info.local_size < 1 || info.local_size > info.size) {
+    return InvalidArgument(fmt::format("{} processes of {} on this host",
+                                       info.local_size, info.size));
+  }
+  return {};
 }
 
 // Of bytes without a dtype.

@@ -183,6 +183,12 @@ TEST_CASE("Group: arguments that make no sense") {
   CHECK(Group::Join(info, {}).status().code() == Code::kInvalidArgument);
   info.rank = 0;
   CHECK(Group::Join(info, {}).status().code() == Code::kInvalidArgument);
+  for (const int here : {0, -1, 3}) {
+    info.local_size = here;
+    const Status status = Group::Join(info, {}).status();
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(status.message().find("on this host") != std::string::npos);
+  }
   const auto alone = Group::Alone();
   char byte = 'x';
   CHECK(alone->Broadcast("b", &byte, 1, 1).code() == Code::kInvalidArgument);
