@@ -54,14 +54,12 @@ void Look(const LabelsOfPictures& labels, int64_t classes, Seen* seen) {
     ThrowIfError(ForEachFile(n, kReads, [&](size_t i) -> Status {
       const auto at = begin + static_cast<int64_t>(i);
       read[i] = labels.label(Spread(at, labels.size));
-      return {};
+      const Status& status = read[i].status();
+      return status.ok() || BadExamples::IsOne(status) ? Status() : status;
     }));
     for (int64_t i = 0; i < n; ++i) {
       const Result<int64_t>& label = read[i];
-      if (!label.ok()) {
-        if (!BadExamples::IsOne(label.status())) ThrowIfError(label.status());
-        continue;
-      }
+      if (!label.ok()) continue;
       ++seen->labels;
       const int64_t number = Spread(begin + i, labels.size);
       if (*label == 0) seen->zero = labels.place(number);
@@ -90,23 +88,11 @@ std::optional<int64_t> Number(std::string_view text) {
   return number;
 }
 
-// What the training began at, where that was of shards.
-std::optional<int64_t> OfTraining(const RunContext& run) {
-  const std::string_view text = run.trained_on;
-  if (text.find("records-") == text.npos && text.find("tars-") == text.npos) {
-    return std::nullopt;
-  }
-  const size_t at = text.find(kDescribed);
-  if (at == text.npos) return 0;
-  const std::string_view rest = text.substr(at + kDescribed.size());
-  return Number(rest.substr(0, rest.find_first_not_of("-0123456789")));
-}
-
 // Throws Error where labels are seen that the training had no such ones of: one
 // of the two has not been numbered as it was meant.
 void RequireAsTrained(const Seen& seen, int64_t offset, int64_t classes,
                       const RunContext& run) {
-  const auto training = OfTraining(run);
+  const auto training = LabelOffsetOfTraining(run);
   if (!training || *training == offset) return;
   throw Error(
       Code::kInvalidArgument,
@@ -120,7 +106,7 @@ void RequireAsTrained(const Seen& seen, int64_t offset, int64_t classes,
 // Where the labels do not tell.
 int64_t Assumed(const RunContext& run, const Seen& seen, int64_t classes,
                 bool renumbered) {
-  const auto training = OfTraining(run);
+  const auto training = LabelOffsetOfTraining(run);
   if (training && !renumbered) {
     if (seen.labels > 0) {
       NoteOnce(fmt::format(
@@ -182,6 +168,17 @@ int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
   const int64_t offset = Find(run, labels, classes, renumbered, others);
   if (run.training()) (*run.found_flags)[kFlag] = std::to_string(offset);
   return offset;
+}
+
+std::optional<int64_t> LabelOffsetOfTraining(const RunContext& run) {
+  const std::string_view text = run.trained_on;
+  if (text.find("records-") == text.npos && text.find("tars-") == text.npos) {
+    return std::nullopt;
+  }
+  const size_t at = text.find(kDescribed);
+  if (at == text.npos) return 0;
+  const std::string_view rest = text.substr(at + kDescribed.size());
+  return Number(rest.substr(0, rest.find_first_not_of("-0123456789")));
 }
 
 std::string LabelFlags(const RunContext& run) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "engine/status.h"
@@ -36,6 +37,10 @@ void CheckLabelOffset(const RunContext& run, bool of_shards, const char* data);
 int64_t LabelOffset(const RunContext& run, const LabelsOfPictures& labels,
                     int64_t classes, bool renumbered,
                     const std::function<LabelsOfPictures()>& others);
+
+// At which labels began in the training that an evaluation is of, where that
+// was of shards.
+std::optional<int64_t> LabelOffsetOfTraining(const RunContext& run);
 
 // For messages of labels that cannot be: which flags say how they are.
 std::string LabelFlags(const RunContext& run);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "engine/threads.h"
 
@@ -89,8 +90,17 @@ Status ForEachFile(size_t count, int threads,
   const auto files = static_cast<int64_t>(count);
   ThreadPool pool(static_cast<int>(
       std::clamp<int64_t>(threads, 1, std::max<int64_t>(files, 1))));
+  // Behind one that has failed nothing is asked for any more: a server that
+  // does not answer is waited for by every file.
+  std::atomic<int64_t> failed{files};
   pool.ParallelFor(files, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) errors[i] = learn(i);
+    for (int64_t i = begin; i < end && i < failed.load(); ++i) {
+      errors[i] = learn(i);
+      if (errors[i].ok()) continue;
+      int64_t least = failed.load();
+      while (i < least && !failed.compare_exchange_weak(least, i)) {
+      }
+    }
   });
   for (const Status& error : errors) SLUICE_RETURN_IF_ERROR(error);
   return {};

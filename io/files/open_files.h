@@ -81,8 +81,9 @@ class ItemNumbers {
   std::vector<int64_t> first_ = {0};  // of each file, and how many there are
 };
 
-// Calls learn(i) for i from 0 to count - 1 on so many threads; the error of the
-// least i that failed. Programs use it, too.
+// Calls learn(i) for i from 0 to count - 1 on so many threads, but for those
+// behind one that has failed; the error of the least i that did. Programs use
+// it, too.
 SLUICE_INTERNAL Status ForEachFile(size_t count, int threads,
                                    const std::function<Status(size_t)>& learn);
 

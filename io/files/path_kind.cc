@@ -52,6 +52,12 @@ std::vector<int64_t> SizesOf(const std::vector<std::string>& paths) {
   std::vector<int64_t> sizes(paths.size(), -1);
   ThrowIfError(
       ForEachFile(paths.size(), local ? 1 : kRequests, [&](size_t i) -> Status {
+        if (SchemeOf(paths[i]).empty()) {
+          std::error_code none;
+          const auto size = fs::file_size(paths[i], none);
+          if (!none) sizes[i] = static_cast<int64_t>(size);
+          return {};
+        }
         const auto size = FileSystem::Default().Size(paths[i]);
         if (size.ok()) sizes[i] = static_cast<int64_t>(*size);
         // Of a server that does not answer nothing is known.
