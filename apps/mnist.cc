@@ -116,14 +116,16 @@ int main(int argc, char** argv) {
                   "training or 0",
                   "auto",
                   {},
-                  Flag::Kind::kOfData},
+                  Flag::Kind::kText,
+                  /*of_data=*/true},
                  {"allow-missing-shards",
                   "Go on where shards of --data-dir are missing or hold "
                   "nothing, which is an error otherwise, unless that is a "
                   "pattern that leaves them out",
                   "",
                   {},
-                  Flag::Kind::kSwitch},
+                  Flag::Kind::kSwitch,
+                  /*of_data=*/true},
                  {"class-weights",
                   "Of the loss in training: DIGIT=WEIGHT, several with commas "
                   "between them; evaluations are not weighted (default: all "

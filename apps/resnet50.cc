@@ -258,14 +258,16 @@ int main(int argc, char** argv) {
                   "10,000 are looked at",
                   "auto",
                   {},
-                  Flag::Kind::kOfData},
+                  Flag::Kind::kText,
+                  /*of_data=*/true},
                  {"allow-missing-shards",
                   "Go on where shards of --data are missing or hold "
                   "nothing, which is an error otherwise, unless that is a "
                   "pattern that leaves them out",
                   "",
                   {},
-                  Flag::Kind::kSwitch},
+                  Flag::Kind::kSwitch,
+                  /*of_data=*/true},
                  {"exif",
                   "Turn pictures as the orientation in their Exif data says; "
                   "without, it is passed over, as PIL and torchvision do",

@@ -175,7 +175,7 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
     if (begun && (name == kWeights || name == kReset)) continue;
     if (MayAdd(flags, name)) {
       const Flag* own = Find(spec, name);
-      const bool of_data = own != nullptr && own->kind == Flag::Kind::kOfData;
+      const bool of_data = own != nullptr && own->of_data;
       if (of_data ? other_data : name == kDataDir && gives_data) continue;
       values[name] = value;
     } else if (differs(name)) {

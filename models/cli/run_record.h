@@ -58,7 +58,7 @@ FlagValues FromConfig(const std::string& path, const CommandFlags& flags);
 
 // The same from the record in the folder of a training, if there is one: what
 // the model and the data are (of other data, not how they are read:
-// Flag::Kind::kOfData) and, for training on, how. Adds a note for each
+// Flag::of_data) and, for training on, how. Adds a note for each
 // that was given with another value. Throws Error, too, where the folder is
 // another program's.
 FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,

@@ -79,10 +79,12 @@ struct Flag {
     kText,
     kPath,    // a file or folder, or one of the choices
     kData,    // the same: what is trained on or evaluated
-    kOfData,  // says how to read those of kData: other ones do not have it
     kSwitch,  // "true" for --name, "false" for --name=false
   };
   Kind kind = Kind::kText;
+  // It says how to read those of kData, or --data-dir: a training's is not that
+  // of other ones.
+  bool of_data = false;
 };
 
 struct TrainerSpec {

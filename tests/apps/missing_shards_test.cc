@@ -209,6 +209,20 @@ TEST_CASE("a pattern is of parts, names and a folder that is found again") {
   const Outcome allowed = train(data, {"--allow-missing-shards"});
   CHECK_MESSAGE(allowed.code == 0, allowed.err);
   CHECK(RunMnist({"eval", "--log-dir", train.log()}).code == 0);
+  // But of other data it has not been said.
+  const std::string other = folder / "other";
+  const Fates lacks = {Fate::kWhole, Fate::kMissing, Fate::kWhole};
+  WritePart(other, "validation", lacks, false);
+  const Outcome of_other =
+      RunMnist({"eval", "--log-dir", train.log(), "--data-dir", other});
+  CHECK(of_other.code == 1);
+  CHECK(Contains(of_other.err, "--allow-missing-shards goes on without"));
+  // Of those to train on, more or fewer than were trained on.
+  const std::string some = data + "/train-0000[01]-of-*";
+  const Outcome of_some =
+      RunMnist({"eval", "--log-dir", train.log(), "--data-dir", some});
+  CHECK_MESSAGE(of_some.code == 0, of_some.err);
+  CHECK(Contains(of_some.err, "some may be among those that were trained on"));
   // What no shard fits.
   CHECK(Contains(train(data + "/nothing-*").err,
                  fmt::format("no file in '{}' fits 'nothing-*'", data)));
