@@ -42,34 +42,35 @@ Optimizer Lars(LearningRate rate, const LarsOptions& options) {
 }
 
 Optimizer Lamb(LearningRate rate, const LambOptions& options) {
-  return {std::move(rate),
-          {"lamb", {{"m"}, {"v"}}, [options](const Update& u) {
-             const DType dtype = u.variable.dtype();
-             const Output& g = u.gradient;
-             // 1 - beta^number, by which means of few gradients are too small.
-             const auto corrected = [&](const Output& mean, double beta) {
-               const Output number = Cast(u.number, DType::kFloat64);
-               const Output whole = 1 - Pow(OnesLike(number) * beta, number);
-               return mean / Cast(whole, dtype);
-             };
-             const auto mean = [&](const Output& slot, double beta,
-                                   const Output& value) {
-               return Assign(slot, beta * slot + (1 - beta) * value);
-             };
-             const Output m = mean(u.slots[0], options.beta1, g);
-             const Output v = mean(u.slots[1], options.beta2, Square(g));
-             Output step =
-                 corrected(m, options.beta1) /
-                 (Sqrt(corrected(v, options.beta2)) + options.epsilon);
-             Output rate_of_it = Cast(u.learning_rate, DType::kFloat64);
-             if (Adapts(options.exclude, u.variable)) {
-               step = step + options.weight_decay * u.variable;
-               const Output of_w = Sqrt(SquaredNorm(u.variable));
-               const Output of_step = Sqrt(SquaredNorm(step));
-               rate_of_it = rate_of_it * RatioOr1(of_w, of_step, of_w, of_step);
-             }
-             return AssignSub(u.variable, step * Cast(rate_of_it, dtype));
-           }}};
+  return {
+      std::move(rate),
+      {"lamb", {{"m"}, {"v"}}, [options](const Update& u) {
+         const DType dtype = u.variable.dtype();
+         const Output& g = u.gradient;
+         // 1 - beta^number, by which means of few gradients are too small.
+         const auto corrected = [&](const Output& mean, double beta) {
+           // Where gradients are only collected so far, it is 0.
+           const Output number = Maximum(Cast(u.number, DType::kFloat64), 1);
+           const Output whole = 1 - Pow(OnesLike(number) * beta, number);
+           return mean / Cast(whole, dtype);
+         };
+         const auto mean = [&](const Output& slot, double beta,
+                               const Output& value) {
+           return Assign(slot, beta * slot + (1 - beta) * value);
+         };
+         const Output m = mean(u.slots[0], options.beta1, g);
+         const Output v = mean(u.slots[1], options.beta2, Square(g));
+         Output step = corrected(m, options.beta1) /
+                       (Sqrt(corrected(v, options.beta2)) + options.epsilon);
+         Output rate_of_it = Cast(u.learning_rate, DType::kFloat64);
+         if (Adapts(options.exclude, u.variable)) {
+           step = step + options.weight_decay * u.variable;
+           const Output of_w = Sqrt(SquaredNorm(u.variable));
+           const Output of_step = Sqrt(SquaredNorm(step));
+           rate_of_it = rate_of_it * RatioOr1(of_w, of_step, of_w, of_step);
+         }
+         return AssignSub(u.variable, step * Cast(rate_of_it, dtype));
+       }}};
 }
 
 }  // namespace sluice::optimizers

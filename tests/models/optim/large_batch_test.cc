@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime/finite_check.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "models/optim/optimizers.h"
@@ -139,6 +140,32 @@ TEST_CASE("LARS is its formula") {
 TEST_CASE("LAMB is its formula") {
   CheckSteps(false, DType::kFloat64, false, 1e-9);
   CheckSteps(false, DType::kFloat32, false, 1e-4);
+}
+
+// Nor does what is computed while gradients are collected, before the first
+// update, hold what is no number: a look for that would blame it.
+TEST_CASE("LARS and LAMB while gradients are collected") {
+  for (const Optimizer& plain :
+       {optimizers::Lars(0.5), optimizers::Lamb(0.5)}) {
+    Graph graph;
+    const Output w = graph.Variable("w", Ones({5}));
+    const Output g = graph.Placeholder("g", DType::kFloat32, {5});
+    const Operation train =
+        plain.With(gradients::Accumulate(3)).Minimize(Sum(w * g));
+    Session session(graph, {.fuse = false});
+    session.Initialize();
+    FiniteCheck check;
+    session.SetObserver(&check);
+    for (int run = 1; run <= 7; ++run) {
+      CAPTURE(plain.name());
+      CAPTURE(run);
+      const Tensor before = session.Read(w);
+      session.Run({{g, Tensor::Full(DType::kFloat32, {5}, run)}}, train);
+      CHECK(session.Read(w).BitEqual(before) == (run % 3 != 0));
+    }
+    session.SetObserver(nullptr);
+    CHECK(check.node().empty());
+  }
 }
 
 }  // namespace
