@@ -78,7 +78,7 @@ TEST_CASE("mnist in a store: killed, resumed, and the bits of a local run") {
     const Process process(kMnist, remote);
     const std::string key =
         fmt::format("runs/a/checkpoint-{}.safetensors", step);
-    for (int i = 0; i < 3000 && !store.Has(key); ++i) {
+    for (int i = 0; i < 30000 && !store.Has(key); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     process.Kill(SIGKILL);
@@ -160,7 +160,7 @@ TEST_CASE("mnist in a store: of two trainings in one folder the second ends") {
   Upload(store, MnistData().path(), "mnist");
   const Process first(
       kMnist, Train("s3://b/mnist", "s3://b/run", {"--epochs", "100000"}));
-  for (int i = 0; i < 3000 && !store.Has("run/checkpoint-10.safetensors");
+  for (int i = 0; i < 30000 && !store.Has("run/checkpoint-10.safetensors");
        ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -39,7 +39,7 @@ class Strangers {
     add(wrong);
     add(leaked);
     add(ours.Issue("guest", 1, hour).ValueOrThrow());
-    add(ours.Issue("worker", 1, std::chrono::seconds(1)).ValueOrThrow());
+    add(ours.Issue("worker", 1, std::chrono::seconds(2)).ValueOrThrow());
     // Expired when they are let loose.
     std::this_thread::sleep_for(std::chrono::milliseconds(2100));
     greeting_ = sluice::testing::TlsGreeting(*shown_[0]);

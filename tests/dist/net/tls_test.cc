@@ -156,7 +156,7 @@ TEST_CASE("a certificate of another authority is refused by both") {
 TEST_CASE("a certificate that has expired is refused, also one's own") {
   if (!HasTls()) return;
   const Authority authority = Authority::Create("job").ValueOrThrow();
-  const TlsPtr old = Issued(authority, 0, std::chrono::seconds(1));
+  const TlsPtr old = Issued(authority, 0, std::chrono::seconds(2));
   const Credentials expired =
       authority.Issue("worker", 0, std::chrono::seconds(-1)).ValueOrThrow();
   const Status own = Tls::Create(expired).status();
