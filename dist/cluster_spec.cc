@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -21,8 +23,12 @@ constexpr std::array<std::string_view, 4> kJobs = {"chief", "worker", "ps",
 
 // A number, or as some write it a text of digits.
 Result<int> IndexOf(const Json& json) {
-  if (json.is_number_unsigned()) return json.get<int>();
   int index = -1;
+  if (json.is_number_unsigned()) {
+    const auto number = json.get<uint64_t>();
+    constexpr int kMost = std::numeric_limits<int>::max();
+    if (number <= uint64_t{kMost}) index = static_cast<int>(number);
+  }
   if (json.is_string()) {
     const auto& text = json.get_ref<const std::string&>();
     const char* const end = text.data() + text.size();

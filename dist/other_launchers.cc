@@ -26,9 +26,10 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-Result<int> Number(const char* name, int least) {
+template <typename T>
+Result<T> Number(const char* name, T least) {
   const std::string text = Variable(name);
-  int value = -1;
+  T value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc() && stop == end && value >= least) return value;
@@ -202,11 +203,13 @@ Result<LaunchInfo> FromSlurm() {
   SLUICE_ASSIGN_OR_RETURN(const int node, Number("SLURM_NODEID", 0));
   info.local_size = OfNode(Variable("SLURM_STEP_TASKS_PER_NODE"), node);
   SLUICE_RETURN_IF_ERROR(CheckPlace(info, "Slurm"));
-  SLUICE_ASSIGN_OR_RETURN(const int job, Number("SLURM_JOB_ID", 0));
-  SLUICE_ASSIGN_OR_RETURN(const int step, Number("SLURM_STEP_ID", 0));
-  SLUICE_RETURN_IF_ERROR(Meet(
-      "Slurm", FirstOfNodeList(Variable("SLURM_STEP_NODELIST")),
-      static_cast<uint64_t>(job) * 31 + static_cast<uint64_t>(step), &info));
+  // Steps of special kinds have the largest numbers of 32 bits.
+  constexpr uint64_t kAny = 0;
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t job, Number("SLURM_JOB_ID", kAny));
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t step, Number("SLURM_STEP_ID", kAny));
+  SLUICE_RETURN_IF_ERROR(Meet("Slurm",
+                              FirstOfNodeList(Variable("SLURM_STEP_NODELIST")),
+                              job * 31 + step, &info));
   return info;
 }
 

@@ -64,9 +64,9 @@ class Agent {
         kill_at_.reset();
       }
       while (const auto arrival = signals_.Next()) {
-        if (arrival->signal != SIGCHLD) {
-          CutOff();
-        } else if (const auto code = Ended()) {
+        if (IsInterrupt(arrival->signal)) CutOff();
+        if (arrival->signal != SIGCHLD) continue;
+        if (const auto code = Ended()) {
           kill(-rank_, SIGTERM);  // what it has left behind
           return *code;
         }
@@ -127,6 +127,7 @@ int RunAgent() {
   }
   std::optional<dist::Listener> listener;
   if (plan.rank == 0) {
+    ThrowIfError(dist::CheckNamesHost(plan.listen));
     listener = dist::Listener::Open(plan.listen).ValueOrThrow();
     job.coordinator = dist::HostAndPort(plan.listen, listener->port());
     job.listen_fd = listener->descriptor();

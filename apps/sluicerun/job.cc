@@ -179,10 +179,16 @@ class Starting {
   // hear: its end, or a signal.
   bool AwaitCoordinator(const Started& zero) {
     if (seats_.empty()) return true;
-    const std::string line = FirstLine(zero.out.get());
-    if (!line.starts_with(kListensAt)) return false;
-    plan_.coordinator = line.substr(kListensAt.size());
-    return true;
+    const dist::Deadline limit = dist::After(std::chrono::minutes(2));
+    while (const auto line = NextLine(zero.out.get(), limit)) {
+      if (line->starts_with(kListensAt)) {
+        plan_.coordinator = line->substr(kListensAt.size());
+        return true;
+      }
+      // Of a host's shell, which greets whoever comes.
+      Say(fmt::format("{}: {}", HostOf(0).name, *line));
+    }
+    return false;
   }
 
   // Rank 0 has it. Were it ours too, who connects would not learn that rank 0
@@ -217,9 +223,10 @@ class Starting {
     return options_.hosts[seats_[static_cast<size_t>(rank)].host];
   }
 
-  std::string FirstLine(int descriptor) const {
+  // nullopt where there is none. Throws Error where it takes too long.
+  std::optional<std::string> NextLine(int descriptor,
+                                      dist::Deadline limit) const {
     std::string line;
-    const dist::Deadline limit = dist::After(std::chrono::minutes(2));
     while (true) {
       std::array<pollfd, 2> polled = {pollfd{descriptor, POLLIN, 0},
                                       pollfd{signals_.descriptor(), POLLIN, 0}};
@@ -228,9 +235,13 @@ class Starting {
       if (polled[0].revents != 0 && read(descriptor, &byte, 1) == 1) {
         if (byte == '\n') return line;
         line += byte;
-      } else if (ready <= 0 || polled[1].revents != 0 ||
+      } else if (ready == 0) {
+        throw Error(Code::kDeadlineExceeded,
+                    fmt::format("{} has not said where rank 0 listens",
+                                HostOf(0).name));
+      } else if (ready < 0 || polled[1].revents != 0 ||
                  polled[0].revents != 0) {
-        return "";
+        return std::nullopt;
       }
     }
   }

@@ -35,20 +35,10 @@ CpuSet EmptyCpuSet() {
   return set;
 }
 
-struct Pipe {
-  dist::Descriptor read, write;
-};
-
-// Its ends are not inherited. Not open where there is none to be had (errno).
-Pipe OpenPipe() {
-  int ends[2] = {-1, -1};
-  if (pipe2(ends, O_CLOEXEC) != 0) return {};
-  return {dist::Descriptor(ends[0]), dist::Descriptor(ends[1])};
-}
-
 struct RankPipes {
-  Pipe out, err, token, credentials;
-  Pipe failure;  // an errno of the child's, where the program cannot be run
+  dist::Pipe out, err, token, credentials;
+  dist::Pipe
+      failure;  // an errno of the child's, where the program cannot be run
 };
 
 // In the child, of one thread: what may be done is not restricted.
@@ -138,7 +128,7 @@ bool SetNonBlocking(const dist::Descriptor& descriptor) {
 }
 
 // Small enough for an empty pipe to take it whole.
-bool WriteSecret(const std::string& secret, Pipe& pipe) {
+bool WriteSecret(const std::string& secret, dist::Pipe& pipe) {
   const ssize_t bytes = write(pipe.write.get(), secret.data(), secret.size());
   pipe.write = {};  // so that the reader finds the end
   return bytes == static_cast<ssize_t>(secret.size());
@@ -207,10 +197,10 @@ std::string NewToken() {
 Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
   Started started;
   RankPipes pipes;
-  for (Pipe* pipe : {&pipes.out, &pipes.err, &pipes.token, &pipes.credentials,
-                     &pipes.failure}) {
-    *pipe = OpenPipe();
-    if (pipe->read.get() < 0) {
+  for (dist::Pipe* pipe : {&pipes.out, &pipes.err, &pipes.token,
+                           &pipes.credentials, &pipes.failure}) {
+    *pipe = dist::OpenPipe();
+    if (!pipe->open()) {
       started.error = errno;
       return started;
     }

@@ -46,14 +46,14 @@ class Relay {
     // As a rank of this host: told to end where the launcher dies.
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent) _exit(1);
     setpgid(0, 0);
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) _exit(kFailure);
+    dist::Pipe ends = dist::OpenPipe();
+    if (!ends.open()) _exit(kFailure);
     const pid_t self = getpid();
     ssh_ = fork();
-    if (ssh_ == 0) Become(ends[0], self);
+    if (ssh_ == 0) Become(ends.read.get(), self);
     if (ssh_ < 0) _exit(kFailure);
-    close(ends[0]);
-    to_ssh_ = ends[1];
+    ends.read = dist::Descriptor();
+    to_ssh_ = ends.write.Release();
     CloseOthers(to_ssh_, signals_.descriptor());
     Write(plan);
     SignalQueue& queue = const_cast<SignalQueue&>(signals_);  // now our own
@@ -199,24 +199,16 @@ std::vector<std::string> AgentCommand(const Ssh& ssh, const std::string& host) {
 Started StartRemoteRank(const std::vector<std::string>& command,
                         const std::string& plan, const SignalQueue& signals) {
   Started started;
-  int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0) {
+  dist::Pipe out = dist::OpenPipe(), err = dist::OpenPipe();
+  if (!out.open() || !err.open()) {
     started.error = errno;
     return started;
   }
-  started.out = dist::Descriptor(out[0]);
-  const dist::Descriptor out_write(out[1]);
-  if (pipe2(err, O_CLOEXEC) != 0) {
-    started.error = errno;
-    return started;
-  }
-  started.err = dist::Descriptor(err[0]);
-  const dist::Descriptor err_write(err[1]);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    dup2(out_write.get(), STDOUT_FILENO);
-    dup2(err_write.get(), STDERR_FILENO);
+    dup2(out.write.get(), STDOUT_FILENO);
+    dup2(err.write.get(), STDERR_FILENO);
     Relay(command, signals).Run(plan, parent);
   }
   if (pid < 0) {
@@ -225,8 +217,10 @@ Started StartRemoteRank(const std::vector<std::string>& command,
   }
   setpgid(pid, pid);  // both sides, as either may be first
   started.pid = pid;
-  fcntl(out[0], F_SETFL, O_NONBLOCK);
-  fcntl(err[0], F_SETFL, O_NONBLOCK);
+  fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
+  fcntl(err.read.get(), F_SETFL, O_NONBLOCK);
+  started.out = std::move(out.read);
+  started.err = std::move(err.read);
   return started;
 }
 

@@ -1,6 +1,4 @@
-#include <fcntl.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -19,10 +17,11 @@ constexpr milliseconds kTell(200);
 }  // namespace
 
 Coordinator::Coordinator(std::vector<Socket> ranks, uint32_t epoch,
-                         LeaseTimes times)
+                         LeaseTimes times, Pipe ends)
     : epoch_(epoch),
       lease_(times.lease),
-      leases_(static_cast<int>(ranks.size()), times.lease, times.first) {
+      leases_(static_cast<int>(ranks.size()), times.lease, times.first),
+      ends_(std::move(ends)) {
   const int size = static_cast<int>(ranks.size());
   for (Socket& rank : ranks) {
     ranks_.emplace_back(std::move(rank), size);
@@ -30,15 +29,11 @@ Coordinator::Coordinator(std::vector<Socket> ranks, uint32_t epoch,
     ranks_.back().Beat(0, epoch_);
     (void)ranks_.back().Send().ok();
   }
-  int pipe[2] = {-1, -1};
-  (void)!pipe2(pipe, O_CLOEXEC | O_NONBLOCK);
-  ends_ = Descriptor(pipe[0]);
-  end_ = Descriptor(pipe[1]);
   thread_ = std::thread([this] { Run(); });
 }
 
 Coordinator::~Coordinator() {
-  end_ = Descriptor();  // the other end hears it
+  ends_.write = Descriptor();  // the other end hears it
   thread_.join();
 }
 
@@ -49,7 +44,7 @@ void Coordinator::Run() {
   const milliseconds beat = BeatOf(lease_);
   Deadline last = std::chrono::steady_clock::now();
   while (true) {
-    std::vector<pollfd> polled = {{ends_.get(), POLLIN, 0}};
+    std::vector<pollfd> polled = {{ends_.read.get(), POLLIN, 0}};
     for (const ControlChannel& rank : ranks_) {
       if (rank.open()) polled.push_back(rank.Wanted());
     }

@@ -302,6 +302,11 @@ class Forming {
   // words of membership. Rank 0 has one to itself.
   Status Enter(LeaseTimes times, Links* links) {
     links->epoch = epoch_;
+    Pipe wakes = OpenPipe(O_NONBLOCK);
+    Pipe ends_it = OpenPipe(O_NONBLOCK);
+    if (!wakes.open() || !ends_it.open()) {
+      return Unavailable(fmt::format("pipe: {}", std::strerror(errno)));
+    }
     if (info_.rank == 0) {
       std::array<int, 2> ends = {-1, -1};
       if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) < 0) {
@@ -309,11 +314,12 @@ class Forming {
       }
       control_[0] = Socket(ends[0]);
       links->coordinator = std::make_unique<Coordinator>(
-          std::exchange(control_, {}), epoch_, times);
+          std::exchange(control_, {}), epoch_, times, std::move(ends_it));
       control_.emplace_back(ends[1]);
     }
-    links->membership = std::make_unique<Membership>(
-        std::move(control_[0]), info_.rank, size(), epoch_, times);
+    links->membership =
+        std::make_unique<Membership>(std::move(control_[0]), info_.rank, size(),
+                                     epoch_, times, std::move(wakes));
     return {};
   }
 
@@ -437,6 +443,9 @@ Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
   if (info.listen_fd >= 0) {
     listener.emplace(info.listen_fd);
   } else if (info.rank == 0) {
+    if (info.local_size < info.size) {
+      SLUICE_RETURN_IF_ERROR(CheckNamesHost(info.host));
+    }
     SLUICE_ASSIGN_OR_RETURN(listener, Listener::Open(info.host, info.port));
   }
   if (info.token.empty() && !info.credentials) {

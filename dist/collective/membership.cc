@@ -1,6 +1,5 @@
 #include "dist/collective/membership.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -28,24 +27,21 @@ milliseconds BeatOf(milliseconds lease) {
 }
 
 Membership::Membership(Socket coordinator, int rank, int size, uint32_t epoch,
-                       LeaseTimes times)
+                       LeaseTimes times, Pipe wakes)
     : rank_(rank),
       size_(size),
       epoch_(epoch),
       times_(times),
-      channel_(std::move(coordinator), size) {
+      channel_(std::move(coordinator), size),
+      wakes_(std::move(wakes)) {
   // Before anything that needs all ranks: then the coordinator has heard it.
   channel_.Beat(rank, epoch);
   (void)channel_.Send().ok();
-  int pipe[2] = {-1, -1};
-  (void)!pipe2(pipe, O_CLOEXEC | O_NONBLOCK);
-  wakes_ = Descriptor(pipe[0]);
-  wake_ = Descriptor(pipe[1]);
   thread_ = std::thread([this] { Run(); });
 }
 
 Membership::~Membership() {
-  wake_ = Descriptor();  // the other end hears it
+  wakes_.write = Descriptor();  // the other end hears it
   thread_.join();
 }
 
@@ -58,12 +54,13 @@ void Membership::Run() {
   Deadline last = std::chrono::steady_clock::now();
   while (channel_.open()) {
     TakeWords();
-    std::array<pollfd, 2> polled = {pollfd{wakes_.get(), POLLIN, 0},
+    std::array<pollfd, 2> polled = {pollfd{wakes_.read.get(), POLLIN, 0},
                                     channel_.Wanted()};
     Wait(polled, last + beat);
     std::array<char, 64> ignored;
-    const bool ending = polled[0].revents != 0 &&
-                        read(wakes_.get(), ignored.data(), ignored.size()) == 0;
+    const bool ending =
+        polled[0].revents != 0 &&
+        read(wakes_.read.get(), ignored.data(), ignored.size()) == 0;
     TakeWords();
     std::vector<ControlMessage> words;
     const Status status = channel_.Move(&words);
@@ -142,7 +139,7 @@ void Membership::Post(ControlMessage message) {
     const MutexLock lock(mutex_);
     words_.push_back(std::move(message));
   }
-  (void)!write(wake_.get(), "x", 1);
+  (void)!write(wakes_.write.get(), "x", 1);
 }
 
 Status Membership::Await(Deadline deadline, const Status& otherwise) {

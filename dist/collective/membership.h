@@ -34,7 +34,9 @@ struct LeaseTimes {
 // own.
 class Coordinator {
  public:
-  Coordinator(std::vector<Socket> ranks, uint32_t epoch, LeaseTimes times);
+  // The pipe, which does not block, is for its own use.
+  Coordinator(std::vector<Socket> ranks, uint32_t epoch, LeaseTimes times,
+              Pipe ends);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -51,15 +53,16 @@ class Coordinator {
   std::vector<ControlChannel> ranks_;
   Leases leases_;
   bool announced_ = false;
-  Descriptor end_, ends_;  // a pipe: that it is to end, and to wait for that
+  Pipe ends_;  // closed at one end when it is to end
   std::thread thread_;
 };
 
 class Membership {
  public:
-  // `coordinator` leads to the coordinator.
+  // `coordinator` leads to the coordinator. The pipe, which does not block, is
+  // for its own use.
   Membership(Socket coordinator, int rank, int size, uint32_t epoch,
-             LeaseTimes times);
+             LeaseTimes times, Pipe wakes);
   // Says goodbye.
   ~Membership();
   Membership(const Membership&) = delete;
@@ -86,8 +89,8 @@ class Membership {
   const int rank_, size_;
   const uint32_t epoch_;
   const LeaseTimes times_;
-  ControlChannel channel_;   // the thread's, once it runs
-  Descriptor wake_, wakes_;  // a pipe
+  ControlChannel channel_;  // the thread's, once it runs
+  Pipe wakes_;
   Mutex mutex_;
   CondVar decides_;
   std::vector<ControlMessage> words_ GUARDED_BY(mutex_);  // to be said

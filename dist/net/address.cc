@@ -102,6 +102,17 @@ bool IsLoopback(const Address& address) {
          host == "::1";
 }
 
+Status CheckNamesHost(const std::string& host) {
+  if (Ask(host, 0, AI_NUMERICHOST).second == 0) return {};
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<Address> addresses,
+                          Resolve(host, 0));
+  if (!IsLoopback(addresses[0])) return {};
+  return FailedPrecondition(fmt::format(
+      "'{}' is {} on that host, where no other host can reach it: name it by "
+      "its address, or mend its /etc/hosts",
+      host, HostOf(addresses[0])));
+}
+
 std::string HostAndPort(const std::string& host, int port) {
   const bool six = host.find(':') != std::string::npos;
   return six ? fmt::format("[{}]:{}", host, port)

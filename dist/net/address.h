@@ -41,6 +41,9 @@ std::string HostOf(const Address& address);  // "127.0.0.1", "::1"
 int PortOf(const Address& address);
 // Whether it is of this host alone: 127.0.0.0/8 or ::1.
 bool IsLoopback(const Address& address);
+// Of a host that others shall reach: kFailedPrecondition where its name, which
+// is no number, is here one of the loopback, as Debian's /etc/hosts has it.
+Status CheckNamesHost(const std::string& host);
 // "127.0.0.1:4000", "[::1]:4000"
 std::string HostAndPort(const std::string& host, int port);
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 namespace sluice::dist {
@@ -30,6 +31,12 @@ void Descriptor::MakePrivateAndNonBlocking() {
   fcntl(descriptor_, F_SETFD, FD_CLOEXEC);
   const int flags = fcntl(descriptor_, F_GETFL);
   if (flags >= 0) fcntl(descriptor_, F_SETFL, flags | O_NONBLOCK);
+}
+
+Pipe OpenPipe(int flags) {
+  std::array<int, 2> ends = {-1, -1};
+  if (pipe2(ends.data(), flags | O_CLOEXEC) != 0) return {};
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 int Wait(std::span<pollfd> waiting, Deadline deadline) {

@@ -44,6 +44,15 @@ class Descriptor {
   int descriptor_ = -1;
 };
 
+struct Pipe {
+  Descriptor read, write;
+
+  bool open() const { return read.get() >= 0; }
+};
+// Not for programs that this one starts; `flags` as of pipe2(2). Not open where
+// there is none to be had (errno).
+Pipe OpenPipe(int flags = 0);
+
 // poll(2) until the deadline, signals or not: how many are ready, 0 where it
 // has passed before, -1 with errno.
 int Wait(std::span<pollfd> waiting, Deadline deadline);

@@ -2,24 +2,24 @@
 // where the system lets us make them, each with an ssh server.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "dist/net/tls.h"
-#include "io/checkpoints/checkpoint.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/net_hosts.h"
+#include "tests/support/newest_tensors.h"
 #include "tests/support/program.h"
 #include "tests/support/sshd.h"
 
@@ -27,13 +27,16 @@ namespace sluice {
 namespace {
 
 using testing::CheckError;
+using testing::CheckSameTensors;
 using testing::Contains;
 using testing::Lines;
+using testing::NewestTensors;
 using testing::Outcome;
 using testing::Process;
 using testing::RunProgram;
 using testing::Sshd;
 using testing::TemporaryFolder;
+using testing::TensorsByName;
 using testing::TextOf;
 using Words = std::vector<std::string>;
 
@@ -103,6 +106,25 @@ TEST_CASE("ranks on hosts are told who they are, in this folder") {
                                rank, rank % 2, folder)));
     CHECK(Contains(outcome.out, fmt::format("[{}] 64\n", rank)));
     CHECK(Contains(outcome.err, fmt::format("[{}] e\n", rank)));
+  }
+}
+
+TEST_CASE("a host whose shell greets everybody runs its ranks, too") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd) return;
+  const TemporaryFolder folder;
+  std::ofstream(folder / "greets")
+      << "#!/bin/sh\necho welcome\nexec " << kLauncher << " \"$@\"\n";
+  chmod((folder / "greets").c_str(), 0700);
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      Script(*sshd, {"-H", kHosts, "--remote-sluicerun", folder / "greets"},
+             "echo rank $SLUICE_RANK"));
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(Contains(outcome.err, "sluicerun: 127.0.0.1: welcome\n"));
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(Contains(outcome.out, fmt::format("[{0}] rank {0}\n", rank)));
   }
 }
 
@@ -256,35 +278,15 @@ TEST_CASE("a hostfile is Open MPI's; what makes no sense is one line") {
   }
 }
 
-std::map<std::string, Tensor> Newest(const std::string& log_dir) {
-  const auto restored =
-      CheckpointManager::ForReading(log_dir).RestoreNewest().ValueOrThrow();
-  REQUIRE(restored.has_value());
-  std::map<std::string, Tensor> tensors;
-  for (const auto& [name, tensor] : restored->checkpoint.tensors) {
-    tensors[name] = tensor;
-  }
-  return tensors;
-}
-
 // Of three processes on this host, without encryption.
-std::map<std::string, Tensor> TrainedHere(const Words& training) {
+TensorsByName TrainedHere(const Words& training) {
   const TemporaryFolder folder;
   const Outcome outcome = RunProgram(
       kLauncher,
       Joined(Joined({"-n", "3"}, training), {"--log-dir", folder / "log"}));
   CAPTURE(outcome.err);
   REQUIRE(outcome.code == 0);
-  return Newest(folder / "log");
-}
-
-void CheckSame(const std::map<std::string, Tensor>& a,
-               const std::map<std::string, Tensor>& b) {
-  REQUIRE(a.size() == b.size());
-  for (const auto& [name, tensor] : a) {
-    CAPTURE(name);
-    CHECK(tensor.BitEqual(b.at(name)));
-  }
+  return NewestTensors(folder / "log");
 }
 
 Words Training() {
@@ -303,7 +305,7 @@ TEST_CASE("hosts train the bits that one host trains") {
                     {"--log-dir", folder / "log", "--transport", "tcp"})));
   CAPTURE(outcome.err);
   REQUIRE(outcome.code == 0);
-  CheckSame(Newest(folder / "log"), TrainedHere(Training()));
+  CheckSameTensors(NewestTensors(folder / "log"), TrainedHere(Training()));
 }
 
 TEST_CASE("hosts with addresses of their own train the same bits") {
@@ -327,7 +329,7 @@ TEST_CASE("hosts with addresses of their own train the same bits") {
                           Joined(training, {"--log-dir", folder / "log"})));
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
-    CheckSame(Newest(folder / "log"), TrainedHere(training));
+    CheckSameTensors(NewestTensors(folder / "log"), TrainedHere(training));
   }
   // In the clear where it is wanted, and only then.
   const TemporaryFolder folder;

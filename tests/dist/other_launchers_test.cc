@@ -180,6 +180,12 @@ TEST_CASE("what makes no sense in a cluster is named") {
             "index is -1"},
            {Config(R"("worker": ["a:1"])", R"("type": "worker", "index": "x")"),
             "index is"},
+           {Config(R"("worker": ["a:1"])",
+                   R"("type": "worker", "index": 4294967296)"),
+            "index is 4294967296"},
+           {Config(R"("worker": ["a:1"])",
+                   R"("type": "worker", "index": 18446744073709551615)"),
+            "index is 18446744073709551615"},
            {Config(R"("worker": ["a:1"])", R"("type": "chief", "index": 0)"),
             "chief 0, but the cluster has 0"},
            {Config(R"("worker": ["a:1"], "ps": ["b:1"])", task),
@@ -266,6 +272,20 @@ TEST_CASE("Slurm's tasks meet at the first node of their step") {
     CHECK(info.local_size == one.local_size);
     CHECK(info.rank == 5);
   }
+}
+
+// As of a shell that salloc has opened.
+TEST_CASE("one task of a step of Slurm's own is alone") {
+  const auto info = *Read({{"SLURM_STEP_ID", "4294967290"},
+                           {"SLURM_JOB_ID", "4294967295"},
+                           {"SLURM_STEP_NUM_TASKS", "1"},
+                           {"SLURM_PROCID", "0"},
+                           {"SLURM_LOCALID", "0"},
+                           {"SLURM_NODEID", "0"},
+                           {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                           {"SLURM_STEP_NODELIST", "n1"}})
+                         .ValueOrThrow();
+  CHECK(info.size == 1);
 }
 
 TEST_CASE("two that say who this is are refused, but mpirun under srun") {

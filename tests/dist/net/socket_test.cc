@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "dist/net/address.h"
+
 namespace sluice::dist {
 namespace {
 
@@ -369,6 +371,16 @@ TEST_CASE("a listener that nobody connects to") {
                                          " for so long");
   const auto no_listener = Listener(-1).Accept(Soon());
   CHECK(no_listener.status().code() == Code::kUnavailable);
+}
+
+TEST_CASE("a name that others shall reach is not the loopback's") {
+  const Status named = CheckNamesHost("localhost");
+  CHECK(named.code() == Code::kFailedPrecondition);
+  CHECK(named.message().find("'localhost' is ") != std::string::npos);
+  // A number is what was meant.
+  for (const char* number : {"127.0.0.1", "::1", "192.0.2.1", "0.0.0.0"}) {
+    CHECK(CheckNamesHost(number).ok());
+  }
 }
 
 TEST_CASE("descriptors are private, unbuffered, and closed with their owner") {
