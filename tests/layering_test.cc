@@ -51,10 +51,21 @@ const Rooms& MayUse() {
     const std::string runtime = cuda + "/runtime", device = cuda + "/device";
     add(cuda, "runtime", {"engine/*"});
     add(cuda, "device", {"engine/*", runtime});
+    const std::string ops = cuda + "/ops";
     add(cuda, "ops", {"engine/*", runtime, device});
+    for (const char* room : {"elementwise", "norm"}) {
+      add(ops, room, {"engine/*", runtime, device});
+    }
+    for (const char* room : {"array", "gemm"}) {
+      add(ops, room, {"engine/*", runtime, device, ops + "/elementwise"});
+    }
+    add(ops, "conv",
+        {"engine/*", runtime, device, ops + "/gemm", ops + "/norm"});
+    add(ops, "reduce",
+        {"engine/*", runtime, device, ops + "/array", ops + "/elementwise"});
     add(cuda, "fused", {"engine/*", runtime, device});
     add(cuda, "vendor",
-        {"engine/*", runtime, device, cuda + "/ops", cuda + "/fused"});
+        {"engine/*", runtime, device, ops + "/*", cuda + "/fused"});
     add(cuda, "", {"engine/*", cuda + "/*"});
 
     add("graph", "", {"engine/*", "graph/ops"});  // builder.h, autograd
@@ -444,7 +455,8 @@ TEST_CASE("an include against the rooms of a folder is found") {
   CHECK(count("graph/session/a.cc", "graph/compile/lower.h") == 0);
   CHECK(count("kernels/cpu/gemm/a.cc", "kernels/cpu/conv/direct_conv.h") == 1);
   CHECK(count("kernels/cpu/conv/a.cc", "kernels/cpu/gemm/gemm.h") == 0);
-  CHECK(count("kernels/cuda/device/a.h", "kernels/cuda/ops/reduce.h") == 1);
+  CHECK(count("kernels/cuda/device/a.h", "kernels/cuda/ops/reduce/reduce.h") ==
+        1);
   CHECK(count("kernels/cuda/ops/a.cc", "kernels/cuda/vendor/cudnn.h") == 1);
   CHECK(count("models/train/a.cc", "models/cli/console.h") == 1);
   CHECK(count("models/zoo/a.cc", "models/train/trainer.h") == 1);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/thread_annotations.h"
-#include "kernels/cuda/ops/matmul.h"
+#include "kernels/cuda/ops/gemm/matmul.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/measure.h"
 #include "kernels/cuda/runtime/nvidia_library.h"

@@ -16,7 +16,7 @@
 #include "engine/ceil_div.h"
 #include "engine/semantics/product.h"
 #include "engine/semantics/strided_move.h"
-#include "kernels/cuda/ops/array_copy.h"
+#include "kernels/cuda/ops/array/array_copy.h"
 #include "kernels/cuda/runtime/choice_file.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/measure.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/semantics/conv_geometry.h"
-#include "kernels/cuda/ops/conv.h"
+#include "kernels/cuda/ops/conv/conv.h"
 #include "kernels/cuda/vendor/cudnn.h"
 
 namespace sluice::cuda {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/ops/array.h"
-#include "kernels/cuda/ops/array_copy.h"
-#include "kernels/cuda/ops/shape_fill.h"
+#include "kernels/cuda/ops/array/array.h"
+#include "kernels/cuda/ops/array/array_copy.h"
+#include "kernels/cuda/ops/array/shape_fill.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/ops/batch_norm.h"
+#include "kernels/cuda/ops/norm/batch_norm.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {

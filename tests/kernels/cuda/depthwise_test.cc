@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/ops/conv_depthwise.h"
+#include "kernels/cuda/ops/conv/conv_depthwise.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/semantics/scalar.h"
-#include "kernels/cuda/ops/elementwise.h"
+#include "kernels/cuda/ops/elementwise/elementwise.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {

@@ -1,5 +1,5 @@
 // The CUDA kernels that take positions as data, emulated, against the CPU's.
-#include "kernels/cuda/ops/index.h"
+#include "kernels/cuda/ops/array/index.h"
 
 #include <doctest/doctest.h>
 

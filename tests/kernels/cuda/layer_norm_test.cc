@@ -1,5 +1,5 @@
 // The CUDA kernels of layer normalisation, emulated, against the CPU's.
-#include "kernels/cuda/ops/layer_norm.h"
+#include "kernels/cuda/ops/norm/layer_norm.h"
 
 #include <doctest/doctest.h>
 

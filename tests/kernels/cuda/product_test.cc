@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/ops/conv.h"
-#include "kernels/cuda/ops/matmul.h"
+#include "kernels/cuda/ops/conv/conv.h"
+#include "kernels/cuda/ops/gemm/matmul.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {

@@ -1,6 +1,6 @@
 // The CUDA kernels that go along an axis and keep it, or say where on it, and
 // AllFinite, emulated, against the CPU's.
-#include "kernels/cuda/ops/reduce_scan.h"
+#include "kernels/cuda/ops/reduce/reduce_scan.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cuda/ops/reduce_finite.h"
+#include "kernels/cuda/ops/reduce/reduce_finite.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/ops/reduce.h"
+#include "kernels/cuda/ops/reduce/reduce.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 
 namespace sluice::cuda {

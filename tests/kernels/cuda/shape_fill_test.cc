@@ -1,5 +1,5 @@
 // The CUDA kernels that repeat elements and count, emulated.
-#include "kernels/cuda/ops/shape_fill.h"
+#include "kernels/cuda/ops/array/shape_fill.h"
 
 #include <doctest/doctest.h>
 

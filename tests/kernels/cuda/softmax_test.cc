@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/ops/loss.h"
-#include "kernels/cuda/ops/softmax.h"
+#include "kernels/cuda/ops/reduce/loss.h"
+#include "kernels/cuda/ops/reduce/softmax.h"
 #include "tests/kernels/cuda/emulation/device_run.h"
 #include "tests/support/softmax_reference.h"
 

@@ -1,0 +1,55 @@
+// Sums of tiles: a thread takes an element of the result and adds its places
+// in all tiles, in order.
+#include "kernels/cuda/ops/array/array.h"
+
+#include "kernels/cuda/device/element.h"
+#include "kernels/cuda/device/launch.h"
+
+namespace sluice::cuda {
+namespace {
+
+// The dot product of the digits of i, to the base of `sizes`, and strides.
+__device__ int64_t PlaceOf(int64_t i, int rank, const int64_t* sizes,
+                           const int64_t* strides) {
+  int64_t place = 0;
+  for (int d = rank - 1; d >= 0; --d) {
+    const int64_t rest = d == 0 ? 0 : Quotient(i, sizes[d]);
+    place += (i - rest * sizes[d]) * strides[d];
+    i = rest;
+  }
+  return place;
+}
+
+template <typename T>
+__global__ void TileGradientKernel(TileShape s, const T* dy, T* dx) {
+  using C = ComputeOf<T>;
+  for (int64_t i = GlobalThread(); i < s.elements; i += GlobalThreads()) {
+    const T* own = dy + PlaceOf(i, s.rank, s.sizes, s.strides);
+    C sum = C(0);
+    for (int64_t tile = 0; tile < s.tiles; ++tile) {
+      sum = static_cast<C>(
+          sum + static_cast<C>(
+                    own[PlaceOf(tile, s.rank, s.multiples, s.tile_strides)]));
+    }
+    dx[i] = T(sum);
+  }
+}
+
+template <typename T>
+Status TileGradient(const TileShape& shape, const void* dy, void* dx,
+                    cudaStream_t stream) {
+  return Launch("TileGradient", GridFor(shape.elements), stream,
+                TileGradientKernel<T>, shape, static_cast<const T*>(dy),
+                static_cast<T*>(dx));
+}
+
+}  // namespace
+
+TileGradientLauncher FindTileGradient(DType dtype) {
+  return DispatchNumeric(dtype,
+                         []<typename E>(TypeTag<E>) -> TileGradientLauncher {
+                           return TileGradient<DeviceTypeOf<E>>;
+                         });
+}
+
+}  // namespace sluice::cuda

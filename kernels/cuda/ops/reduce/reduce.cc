@@ -1,0 +1,100 @@
+// The kernels of reductions.
+#include "kernels/cuda/ops/reduce/reduce.h"
+
+#include "kernels/cuda/ops/array/shape_fill.h"
+#include "kernels/cuda/ops/reduce/reduce_finite.h"
+#include "kernels/cuda/ops/reduce/reduce_scan.h"
+#include "kernels/cuda/runtime/kernels.h"
+
+namespace sluice::cuda {
+namespace {
+
+Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
+  const ReducePlan plan(
+      spec.inputs[0].shape,
+      ReducedDims(spec.inputs[0].shape, spec.outputs[0].shape, spec.attrs));
+  const Reduction reduction =
+      FindReduce(spec.op == "SumTo" ? "Sum" : spec.op, spec.inputs[0].dtype);
+  return KernelOf(
+      [plan, launch = reduction.launch](const KernelContext& c) {
+        return launch(c.input<void>(0), c.output<void>(0), plan, c.workspace(),
+                      StreamOf(c));
+      },
+      plan.states() * reduction.state_bytes);
+}
+
+// --- Along an axis -----------------------------------------------------------
+
+Result<KernelPtr> MakeCumSum(const KernelSpec& spec) {
+  const CumSumForm form = {AxisFormOf(spec, 0), spec.attrs.Bool("exclusive"),
+                           spec.attrs.Bool("reverse")};
+  return KernelOf([form, launch = FindCumSum(spec.inputs[0].dtype)](
+                      const KernelContext& c) {
+    return launch(c.input<void>(0), c.output<void>(0), form, StreamOf(c));
+  });
+}
+
+Result<KernelPtr> MakeProdGrad(const KernelSpec& spec) {
+  return KernelOf(
+      [shape = AxisFormOf(spec, 1),
+       launch = FindProdGrad(spec.inputs[0].dtype)](const KernelContext& c) {
+        return launch(c.input<void>(0), c.input<void>(1), c.output<void>(0),
+                      shape, StreamOf(c));
+      });
+}
+
+Result<KernelPtr> MakeArg(const KernelSpec& spec) {
+  return KernelOf(
+      [least = spec.op == "ArgMin", shape = AxisFormOf(spec, 0),
+       launch = FindArg(spec.inputs[0].dtype)](const KernelContext& c) {
+        return launch(least, c.input<void>(0), c.output<int64_t>(0), shape,
+                      StreamOf(c));
+      });
+}
+
+// --- AllFinite ---------------------------------------------------------------
+
+// Of AllFinite, and of AllFiniteScaled, whose first operand is the scale.
+// `first`: of the arrays.
+Result<KernelPtr> MakeAllFinite(const KernelSpec& spec, int first) {
+  return KernelOf([lists = ListsOf(std::span(spec.inputs).subspan(first)),
+                   first](const KernelContext& c) mutable -> Status {
+    bool* y = c.output<bool>(0);
+    SLUICE_RETURN_IF_ERROR(
+        FillBytes(y, /*pattern=*/1, sizeof(bool), StreamOf(c)));
+    const float* scale = first > 0 ? c.input<float>(0) : nullptr;
+    int input = first;
+    for (ArrayList& list : lists) {
+      for (int k = 0; k < list.count; ++k) {
+        list.at[k].from = c.input<void>(input++);
+      }
+      SLUICE_RETURN_IF_ERROR(LaunchAllFinite(list, scale, y, StreamOf(c)));
+    }
+    return {};
+  });
+}
+
+}  // namespace
+
+void RegisterReduceKernels(KernelTable& table) {
+  for (const char* op : {"Sum", "SumTo", "Prod", "Max", "Min"}) {
+    RegisterOwn(table, op, kNumeric, MakeReduce);
+  }
+  for (const char* op : {"Mean", "LogSumExp", "L2Loss"}) {
+    RegisterOwn(table, op, kFloating, MakeReduce);
+  }
+  for (const char* op : {"Any", "All"}) {
+    RegisterOwn(table, op, DType::kBool, MakeReduce);
+  }
+  RegisterOwn(table, "CumSum", kNumeric, MakeCumSum);
+  RegisterOwn(table, "ProdGrad", kFloating, MakeProdGrad);
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    RegisterOwn(table, op, kNumeric, MakeArg);
+  }
+  RegisterOwn(table, "AllFinite", kFloating,
+              [](const KernelSpec& spec) { return MakeAllFinite(spec, 0); });
+  RegisterOwn(table, "AllFiniteScaled", DType::kFloat32,
+              [](const KernelSpec& spec) { return MakeAllFinite(spec, 1); });
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,138 @@
+// Reductions of floating dtypes, and how a reduction is cut into passes.
+#include "kernels/cuda/ops/reduce/reduce.h"
+
+#include "engine/ceil_div.h"
+#include "kernels/cuda/device/log_sum_exp.h"
+#include "kernels/cuda/ops/reduce/reduce_kernels.h"
+
+namespace sluice::cuda {
+
+// Of a struct: by members. Found by the reductions over a warp.
+template <typename C>
+__device__ ExpSum<C> ShuffleXor(const ExpSum<C>& value, int lanes) {
+  return {ShuffleXor(value.max, lanes), ShuffleXor(value.sum, lanes)};
+}
+
+namespace {
+
+// --- Reducers ----------------------------------------------------------------
+
+template <typename T>
+struct SumOf {
+  static constexpr const char* kName = "Sum";
+  using State = ComputeOf<T>;
+  static __device__ State Start() { return State(0); }
+  static __device__ State From(State x) { return x; }
+  __device__ State operator()(State a, State b) const { return a + b; }
+  static __device__ T Finish(State s, int64_t) { return T(s); }
+};
+template <typename T>
+struct MeanOf : SumOf<T> {
+  static constexpr const char* kName = "Mean";
+  static __device__ T Finish(ComputeOf<T> s, int64_t count) {
+    return T(s / static_cast<ComputeOf<T>>(count));
+  }
+};
+template <typename T>
+struct HalfSquaresOf : SumOf<T> {
+  static constexpr const char* kName = "L2Loss";
+  static __device__ ComputeOf<T> From(ComputeOf<T> x) { return x * x; }
+  static __device__ T Finish(ComputeOf<T> s, int64_t) { return T(s / 2); }
+};
+template <typename T>
+struct ProductOf : SumOf<T> {
+  static constexpr const char* kName = "Prod";
+  using State = ComputeOf<T>;
+  static __device__ State Start() { return State(1); }
+  __device__ State operator()(State a, State b) const { return a * b; }
+};
+template <typename T>
+struct MaxOf : SumOf<T> {
+  static constexpr const char* kName = "Max";
+  using State = ComputeOf<T>;
+  static __device__ State Start() { return State(-__builtin_inff()); }
+  __device__ State operator()(State a, State b) const {
+    return scalar::Maximum()(a, b);
+  }
+};
+template <typename T>
+struct MinOf : SumOf<T> {
+  static constexpr const char* kName = "Min";
+  using State = ComputeOf<T>;
+  static __device__ State Start() { return State(__builtin_inff()); }
+  __device__ State operator()(State a, State b) const {
+    return scalar::Minimum()(a, b);
+  }
+};
+template <typename T>
+struct LogSumExpOf {
+  static constexpr const char* kName = "LogSumExp";
+  using C = ComputeOf<T>;
+  using State = ExpSum<C>;
+  static __device__ State Start() { return {C(-__builtin_inff()), C(0)}; }
+  static __device__ State From(C x) { return {x, C(1)}; }
+  // Equal maxima apart, or infinities would make NaN.
+  __device__ State operator()(const State& a, const State& b) const {
+    if (a.max == b.max) return {a.max, a.sum + b.sum};
+    const State& more = b.max > a.max ? b : a;
+    const State& less = b.max > a.max ? a : b;
+    return {more.max, more.sum + less.sum * scalar::Exp()(less.max - more.max)};
+  }
+  static __device__ T Finish(const State& s, int64_t) {
+    return T(s.max + scalar::Log()(s.sum));
+  }
+};
+
+template <typename T>
+Reduction LauncherOf(std::string_view op) {
+  if (op == "Sum") return ReductionOf<SumOf<T>, T>();
+  if (op == "Mean") return ReductionOf<MeanOf<T>, T>();
+  if (op == "Prod") return ReductionOf<ProductOf<T>, T>();
+  if (op == "Max") return ReductionOf<MaxOf<T>, T>();
+  if (op == "Min") return ReductionOf<MinOf<T>, T>();
+  if (op == "LogSumExp") return ReductionOf<LogSumExpOf<T>, T>();
+  if (op == "L2Loss") return ReductionOf<HalfSquaresOf<T>, T>();
+  return {};
+}
+
+// --- How the work is cut -----------------------------------------------------
+
+// Elements of n in a segment. Long enough that the first pass's results are
+// few, short enough that several segments fill a GPU when rows are few.
+int64_t SegmentOf(const AxisForm& shape) {
+  return shape.inner == 1 ? 1 << 14 : 1 << 9;
+}
+
+// Passes that reduce n altogether.
+void AddPasses(AxisForm shape, std::vector<ReducePass>* passes) {
+  int64_t segments = 1;
+  do {
+    const int64_t segment = SegmentOf(shape);
+    segments = std::max<int64_t>(CeilDiv(shape.n, segment), 1);
+    passes->push_back({shape, segment, segments});
+    shape.n = segments;
+  } while (segments > 1);
+}
+
+}  // namespace
+
+ReducePlan::ReducePlan(const Shape& x, const std::vector<bool>& reduced) {
+  const std::vector<DimGroup> groups = GroupDims(x, reduced);
+  count = ReducedCount(groups);
+  for (const AxisForm& step : ReductionSteps(groups)) AddPasses(step, &passes);
+}
+
+int64_t ReducePlan::states() const {
+  int64_t states = 0;
+  for (size_t i = 0; i + 1 < passes.size(); ++i) states += passes[i].results();
+  return states;
+}
+
+Reduction FindReduce(std::string_view op, DType dtype) {
+  if (!IsFloating(dtype)) return FindIntegerReduce(op, dtype);
+  return DispatchFloating(dtype, [&]<typename T>(TypeTag<T>) {
+    return LauncherOf<DeviceTypeOf<T>>(op);
+  });
+}
+
+}  // namespace sluice::cuda
