@@ -60,8 +60,8 @@ std::string OpsPage();
 // Says what this machine has and what this build uses of it.
 void Doctor(bool json);
 
-// Adds the commands of `sluice data` (apps/sluice/data.h), which may set the
-// exit code when they run.
+// Adds the commands of `sluice data` (apps/sluice/data/data.h), which may set
+// the exit code when they run.
 void AddData(CLI::App& app, int& exit_code);
 
 }  // namespace sluice::tool

@@ -1,6 +1,6 @@
 // Copies a file from any file system to any other (io/files/schemes.h).
-#ifndef SLUICE_APPS_SLUICE_FILE_COPY_H_
-#define SLUICE_APPS_SLUICE_FILE_COPY_H_
+#ifndef SLUICE_APPS_SLUICE_DATA_FILE_COPY_H_
+#define SLUICE_APPS_SLUICE_DATA_FILE_COPY_H_
 
 #include <cstdint>
 #include <functional>
@@ -31,4 +31,4 @@ Status CopyFile(const std::string& from, const std::string& to, bool check,
 
 }  // namespace sluice::tool
 
-#endif  // SLUICE_APPS_SLUICE_FILE_COPY_H_
+#endif  // SLUICE_APPS_SLUICE_DATA_FILE_COPY_H_

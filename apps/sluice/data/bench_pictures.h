@@ -1,7 +1,7 @@
 // The pictures that `sluice data bench` reads: those of shards or files of
 // their own.
-#ifndef SLUICE_APPS_SLUICE_BENCH_PICTURES_H_
-#define SLUICE_APPS_SLUICE_BENCH_PICTURES_H_
+#ifndef SLUICE_APPS_SLUICE_DATA_BENCH_PICTURES_H_
+#define SLUICE_APPS_SLUICE_DATA_BENCH_PICTURES_H_
 
 #include <cstdint>
 #include <functional>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/sluice/data_records.h"
+#include "apps/sluice/data/records.h"
 #include "engine/status.h"
 
 namespace sluice::tool {
@@ -60,4 +60,4 @@ class BenchPictures {
 
 }  // namespace sluice::tool
 
-#endif  // SLUICE_APPS_SLUICE_BENCH_PICTURES_H_
+#endif  // SLUICE_APPS_SLUICE_DATA_BENCH_PICTURES_H_

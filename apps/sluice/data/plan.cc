@@ -1,4 +1,4 @@
-#include "apps/sluice/data_plan.h"
+#include "apps/sluice/data/plan.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <iterator>
 #include <utility>
 
-#include "apps/sluice/data_resize.h"
+#include "apps/sluice/data/random_order.h"
+#include "apps/sluice/data/resize.h"
 #include "apps/sluice/json.h"
-#include "apps/sluice/random_order.h"
 #include "engine/ceil_div.h"
 #include "engine/json_object.h"
 #include "io/files/crc32c.h"

@@ -1,12 +1,12 @@
 // What is in a folder and the folders in it, of any file system.
-#ifndef SLUICE_APPS_SLUICE_FILE_TREE_H_
-#define SLUICE_APPS_SLUICE_FILE_TREE_H_
+#ifndef SLUICE_APPS_SLUICE_DATA_FILE_TREE_H_
+#define SLUICE_APPS_SLUICE_DATA_FILE_TREE_H_
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "apps/sluice/data_faults.h"
+#include "apps/sluice/data/faults.h"
 #include "engine/status.h"
 
 namespace sluice::tool {
@@ -32,4 +32,4 @@ bool IsInside(const std::string& path, const std::string& folder);
 
 }  // namespace sluice::tool
 
-#endif  // SLUICE_APPS_SLUICE_FILE_TREE_H_
+#endif  // SLUICE_APPS_SLUICE_DATA_FILE_TREE_H_

@@ -1,4 +1,4 @@
-#include "apps/sluice/temporary_file.h"
+#include "apps/sluice/data/temporary_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/sluice/data.h"
-#include "apps/sluice/data_faults.h"
-#include "apps/sluice/data_parallel.h"
-#include "apps/sluice/data_plan.h"
-#include "apps/sluice/data_records.h"
+#include "apps/sluice/data/data.h"
+#include "apps/sluice/data/faults.h"
+#include "apps/sluice/data/parallel.h"
+#include "apps/sluice/data/plan.h"
+#include "apps/sluice/data/records.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"

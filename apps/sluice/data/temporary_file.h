@@ -1,6 +1,6 @@
 // Names of files that are not whole yet, of which a killed process leaves some.
-#ifndef SLUICE_APPS_SLUICE_TEMPORARY_FILE_H_
-#define SLUICE_APPS_SLUICE_TEMPORARY_FILE_H_
+#ifndef SLUICE_APPS_SLUICE_DATA_TEMPORARY_FILE_H_
+#define SLUICE_APPS_SLUICE_DATA_TEMPORARY_FILE_H_
 
 #include <set>
 #include <string>
@@ -22,4 +22,4 @@ Status RemoveAbandoned(const std::string& folder,
 
 }  // namespace sluice::tool
 
-#endif  // SLUICE_APPS_SLUICE_TEMPORARY_FILE_H_
+#endif  // SLUICE_APPS_SLUICE_DATA_TEMPORARY_FILE_H_

@@ -2,8 +2,8 @@
 // are made from. Each prints its results on stdout, how far it is on stderr
 // every ten seconds, and throws Error. At least one thread; results do not
 // depend on how many.
-#ifndef SLUICE_APPS_SLUICE_DATA_H_
-#define SLUICE_APPS_SLUICE_DATA_H_
+#ifndef SLUICE_APPS_SLUICE_DATA_DATA_H_
+#define SLUICE_APPS_SLUICE_DATA_DATA_H_
 
 #include <cstdint>
 #include <string>
@@ -67,4 +67,4 @@ void PrintDataStatistics(const std::string& folder, const std::string& part,
 
 }  // namespace sluice::tool
 
-#endif  // SLUICE_APPS_SLUICE_DATA_H_
+#endif  // SLUICE_APPS_SLUICE_DATA_DATA_H_

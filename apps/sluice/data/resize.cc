@@ -1,4 +1,4 @@
-#include "apps/sluice/data_resize.h"
+#include "apps/sluice/data/resize.h"
 
 #include <fmt/format.h>
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "apps/sluice/bench_pictures.h"
-#include "apps/sluice/data.h"
-#include "apps/sluice/data_parallel.h"
+#include "apps/sluice/data/bench_pictures.h"
+#include "apps/sluice/data/data.h"
+#include "apps/sluice/data/parallel.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"

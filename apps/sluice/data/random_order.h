@@ -1,6 +1,6 @@
 // A random order that is the same in every run.
-#ifndef SLUICE_APPS_SLUICE_RANDOM_ORDER_H_
-#define SLUICE_APPS_SLUICE_RANDOM_ORDER_H_
+#ifndef SLUICE_APPS_SLUICE_DATA_RANDOM_ORDER_H_
+#define SLUICE_APPS_SLUICE_DATA_RANDOM_ORDER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -26,4 +26,4 @@ inline std::vector<uint32_t> RandomOrder(size_t n) {
 
 }  // namespace sluice::tool
 
-#endif  // SLUICE_APPS_SLUICE_RANDOM_ORDER_H_
+#endif  // SLUICE_APPS_SLUICE_DATA_RANDOM_ORDER_H_

@@ -1,4 +1,4 @@
-#include "apps/sluice/data.h"
+#include "apps/sluice/data/data.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/sluice/data.h"
-#include "apps/sluice/data_parallel.h"
-#include "apps/sluice/data_records.h"
+#include "apps/sluice/data/data.h"
+#include "apps/sluice/data/parallel.h"
+#include "apps/sluice/data/records.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/ceil_div.h"

@@ -1,4 +1,4 @@
-#include "apps/sluice/data_parallel.h"
+#include "apps/sluice/data/parallel.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "apps/sluice/file_tree.h"
+#include "apps/sluice/data/file_tree.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "apps/sluice/data_parallel.h"
+#include "apps/sluice/data/parallel.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"

@@ -1,4 +1,4 @@
-#include "apps/sluice/data_faults.h"
+#include "apps/sluice/data/faults.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/sluice/data.h"
-#include "apps/sluice/data_records.h"
+#include "apps/sluice/data/data.h"
+#include "apps/sluice/data/records.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"

@@ -1,14 +1,14 @@
-#include "apps/sluice/bench_pictures.h"
+#include "apps/sluice/data/bench_pictures.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "apps/sluice/data_faults.h"
-#include "apps/sluice/data_parallel.h"
-#include "apps/sluice/file_tree.h"
-#include "apps/sluice/random_order.h"
+#include "apps/sluice/data/faults.h"
+#include "apps/sluice/data/file_tree.h"
+#include "apps/sluice/data/parallel.h"
+#include "apps/sluice/data/random_order.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/images/image.h"

@@ -1,4 +1,4 @@
-#include "apps/sluice/data_records.h"
+#include "apps/sluice/data/records.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/sluice/file_tree.h"
+#include "apps/sluice/data/file_tree.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/images/image.h"

@@ -1,11 +1,11 @@
-#include "apps/sluice/file_copy.h"
+#include "apps/sluice/data/file_copy.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
 
-#include "apps/sluice/temporary_file.h"
+#include "apps/sluice/data/temporary_file.h"
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/schemes.h"

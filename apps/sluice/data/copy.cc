@@ -4,13 +4,13 @@
 #include <set>
 #include <utility>
 
-#include "apps/sluice/data.h"
-#include "apps/sluice/data_faults.h"
-#include "apps/sluice/data_parallel.h"
-#include "apps/sluice/file_copy.h"
-#include "apps/sluice/file_tree.h"
+#include "apps/sluice/data/data.h"
+#include "apps/sluice/data/faults.h"
+#include "apps/sluice/data/file_copy.h"
+#include "apps/sluice/data/file_tree.h"
+#include "apps/sluice/data/parallel.h"
+#include "apps/sluice/data/temporary_file.h"
 #include "apps/sluice/json.h"
-#include "apps/sluice/temporary_file.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
 #include "io/files/file.h"
