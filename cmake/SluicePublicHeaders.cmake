@@ -16,7 +16,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/reduction.h
   engine/runtime/collective.h
   engine/runtime/executor_mode.h
-  engine/runtime/plan.h
+  engine/runtime/label.h
   engine/runtime/rendezvous.h
   engine/runtime/trace.h
   engine/runtime/waker.h

@@ -188,7 +188,12 @@ Status Executor::MakeMarks() {
 Status Executor::Tell(uint32_t i, int64_t begin_ns, int64_t end_ns,
                       void* const* outputs, Observer& observer) {
   try {
-    return observer.AfterInstruction(plan_, i, begin_ns, end_ns, outputs);
+    return observer.AfterInstruction({.device = plan_.device,
+                                      .position = i,
+                                      .label = plan_.labels[i],
+                                      .begin_ns = begin_ns,
+                                      .end_ns = end_ns,
+                                      .outputs = outputs});
   } catch (...) {
     return plan_.labels[i].Blame(CaughtStatus());
   }

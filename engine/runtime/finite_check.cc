@@ -23,12 +23,11 @@ bool AllFinite(const Tensor& tensor) {
   return AllFinite(tensor.dtype(), tensor.raw(), tensor.elements());
 }
 
-Status FiniteCheck::AfterInstruction(const Plan& plan, uint32_t instruction,
-                                     int64_t, int64_t, void* const* outputs) {
-  const Plan::Label& label = plan.labels[instruction];
+Status FiniteCheck::AfterInstruction(const RanInstruction& ran) {
+  const InstructionLabel& label = ran.label;
   for (size_t i = 0; i < label.outputs.size(); ++i) {
     const TensorType& type = label.outputs[i];
-    if (AllFinite(type.dtype, outputs[i], type.shape.elements())) continue;
+    if (AllFinite(type.dtype, ran.outputs[i], type.shape.elements())) continue;
     MutexLock lock(mutex_);
     if (node_.empty()) {
       node_ = label.node;

@@ -22,9 +22,7 @@ bool AllFinite(const Tensor& tensor);
 class FiniteCheck final : public Observer {
  public:
   explicit FiniteCheck(bool ends_step = true) : ends_step_(ends_step) {}
-  Status AfterInstruction(const Plan& plan, uint32_t instruction,
-                          int64_t begin_ns, int64_t end_ns,
-                          void* const* outputs) override;
+  Status AfterInstruction(const RanInstruction& ran) override;
   bool ends_step() const { return ends_step_; }
   std::string node() const;
   std::string op() const;  // of that node

@@ -10,10 +10,10 @@
 
 #include "engine/device.h"
 #include "engine/kernel.h"
+#include "engine/runtime/label.h"
 #include "engine/tensor.h"
-#include "engine/visibility.h"
 
-namespace SLUICE_PUBLIC sluice {
+namespace sluice {
 
 // Where an operand's bytes are.
 struct Location {
@@ -86,18 +86,7 @@ struct Plan {
   std::vector<Buffer> buffers;
 
   // For messages and observers, one per instruction.
-  struct Label {
-    std::string node;
-    std::string op;
-    std::vector<TensorType> outputs;  // that are there when it has run
-    std::string location = {};        // "model.cc:41"
-    int mutates = 0;                  // how many leading inputs it updates
-
-    std::string Who() const;  // "MatMul 'fc1/matmul'"
-    // The status with who failed and the line that asked for it.
-    Status Blame(const Status& status) const;
-  };
-  std::vector<Label> labels;
+  std::vector<InstructionLabel> labels;
 };
 
 }  // namespace sluice

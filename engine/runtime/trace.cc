@@ -15,10 +15,8 @@ int64_t SteadyNowNs() {
       .count();
 }
 
-Status ChromeTrace::AfterInstruction(const Plan& plan, uint32_t instruction,
-                                     int64_t begin_ns, int64_t end_ns,
-                                     void* const*) {
-  const Plan::Label& label = plan.labels[instruction];
+Status ChromeTrace::AfterInstruction(const RanInstruction& ran) {
+  const InstructionLabel& label = ran.label;
   std::string types;
   for (const TensorType& type : label.outputs) {
     if (!types.empty()) types += ", ";
@@ -27,8 +25,8 @@ Status ChromeTrace::AfterInstruction(const Plan& plan, uint32_t instruction,
   const uint64_t thread =
       std::hash<std::thread::id>()(std::this_thread::get_id());
   MutexLock lock(mutex_);
-  events_.push_back({label.node, label.op, plan.device, std::move(types),
-                     begin_ns, end_ns, thread});
+  events_.push_back({label.node, label.op, std::string(ran.device),
+                     std::move(types), ran.begin_ns, ran.end_ns, thread});
   return {};
 }
 

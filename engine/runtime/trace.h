@@ -6,9 +6,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "engine/runtime/plan.h"
+#include "engine/runtime/label.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
 #include "engine/visibility.h"
@@ -18,11 +19,19 @@ namespace SLUICE_PUBLIC sluice {
 // Now, in nanoseconds of the steady clock.
 int64_t SteadyNowNs();
 
+// An instruction that ran. All of it is valid only during the call.
+struct RanInstruction {
+  std::string_view device;
+  uint32_t position = 0;  // in the device's order
+  const InstructionLabel& label;
+  int64_t begin_ns = 0, end_ns = 0;  // of SteadyNowNs
+  // Its results, of label.outputs; null for an observer that reads none.
+  void* const* outputs = nullptr;
+};
+
 // Told of every instruction after it ran, by the thread that ran it, so calls
-// come concurrently. Times are of SteadyNowNs. `outputs` points to the
-// instruction's results, which are valid only during the call. An error ends
-// the step, and so does what it throws. It must not touch the session's
-// variables: the instruction's are locked.
+// come concurrently. An error ends the step, and so does what it throws. It
+// must not touch the session's variables: the instruction's are locked.
 //
 // On an accelerator times are of the device's clock, counted back from when
 // the step was seen to end, and calls come after that. An observer that reads
@@ -33,9 +42,7 @@ class Observer {
   virtual ~Observer() = default;
   // Otherwise it is given no outputs where that would cost time.
   virtual bool reads_outputs() const { return true; }
-  virtual Status AfterInstruction(const Plan& plan, uint32_t instruction,
-                                  int64_t begin_ns, int64_t end_ns,
-                                  void* const* outputs) = 0;
+  virtual Status AfterInstruction(const RanInstruction& ran) = 0;
 };
 
 // Collects a trace in the Chrome trace-event format, which Perfetto and
@@ -43,9 +50,7 @@ class Observer {
 class ChromeTrace final : public Observer {
  public:
   bool reads_outputs() const override { return false; }
-  Status AfterInstruction(const Plan& plan, uint32_t instruction,
-                          int64_t begin_ns, int64_t end_ns,
-                          void* const* outputs) override;
+  Status AfterInstruction(const RanInstruction& ran) override;
   // What else went on: a row `row` of the process `process`, whose pieces do
   // not overlap. Times are of SteadyNowNs.
   void AddSpan(const std::string& process, const std::string& row,

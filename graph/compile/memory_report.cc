@@ -28,7 +28,7 @@ int PeakOf(const Plan& plan) {
 }
 
 MemoryReport::Live Describe(const Plan& plan, const Plan::Buffer& buffer) {
-  const Plan::Label& label = plan.labels[buffer.instruction];
+  const InstructionLabel& label = plan.labels[buffer.instruction];
   MemoryReport::Live live;
   if (buffer.output == Plan::Buffer::kWorkspace) {
     live.value = "workspace of " + label.node;

@@ -164,8 +164,7 @@ TEST_CASE("collectives have one order on all workers, whoever does them") {
 class FailingObserver final : public Observer {
  public:
   explicit FailingObserver(int at) : left_(at) {}
-  Status AfterInstruction(const Plan&, uint32_t, int64_t, int64_t,
-                          void* const*) override {
+  Status AfterInstruction(const RanInstruction&) override {
     return left_-- == 0 ? Cancelled("no more") : Status();
   }
   int left_;

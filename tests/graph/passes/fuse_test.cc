@@ -22,10 +22,9 @@ namespace {
 // Which ops a step ran.
 class OpNames final : public Observer {
  public:
-  Status AfterInstruction(const Plan& plan, uint32_t instruction, int64_t,
-                          int64_t, void* const*) override {
+  Status AfterInstruction(const RanInstruction& ran) override {
     const std::lock_guard lock(mutex_);
-    names_.insert(plan.labels[instruction].op);
+    names_.insert(ran.label.op);
     return {};
   }
   int Count(const std::string& op) const {

@@ -164,8 +164,7 @@ TEST_CASE("sessions that share a rendezvous do not see each other") {
 // Ends a step behind some instruction, whatever that is.
 struct FailAfter final : Observer {
   explicit FailAfter(int n) : left(n) {}
-  Status AfterInstruction(const Plan&, uint32_t, int64_t, int64_t,
-                          void* const*) override {
+  Status AfterInstruction(const RanInstruction&) override {
     if (left.fetch_sub(1) == 0) return OutOfRange("enough");
     return {};
   }

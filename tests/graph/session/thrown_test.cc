@@ -115,9 +115,8 @@ TEST_CASE("a kernel that throws while constants are folded, or when made") {
 
 class ThrowingObserver final : public Observer {
  public:
-  Status AfterInstruction(const Plan& plan, uint32_t instruction, int64_t,
-                          int64_t, void* const*) override {
-    if (plan.labels[instruction].op == "Neg") {
+  Status AfterInstruction(const RanInstruction& ran) override {
+    if (ran.label.op == "Neg") {
       throw std::runtime_error("the observer's pen broke");
     }
     return {};

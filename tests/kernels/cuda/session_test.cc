@@ -212,11 +212,10 @@ TEST_CASE("an observer sees values on the host") {
 // Where each instruction's time was.
 struct Times : Observer {
   bool reads_outputs() const override { return false; }
-  Status AfterInstruction(const Plan&, uint32_t instruction, int64_t begin_ns,
-                          int64_t end_ns, void* const*) override {
-    if (instruction == 0) spans.clear();
-    CHECK(instruction == spans.size());
-    spans.emplace_back(begin_ns, end_ns);
+  Status AfterInstruction(const RanInstruction& ran) override {
+    if (ran.position == 0) spans.clear();
+    CHECK(ran.position == spans.size());
+    spans.emplace_back(ran.begin_ns, ran.end_ns);
     return {};
   }
   std::vector<std::pair<int64_t, int64_t>> spans;

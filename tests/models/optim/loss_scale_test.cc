@@ -176,10 +176,9 @@ TEST_CASE("a power of two changes no bits") {
 // Which ops a step ran.
 class OpsRun final : public Observer {
  public:
-  Status AfterInstruction(const Plan& plan, uint32_t instruction, int64_t,
-                          int64_t, void* const*) override {
+  Status AfterInstruction(const RanInstruction& ran) override {
     const std::lock_guard lock(mutex_);
-    ops_.insert(plan.labels[instruction].op);
+    ops_.insert(ran.label.op);
     return {};
   }
   size_t Count(const std::string& op) const { return ops_.count(op); }

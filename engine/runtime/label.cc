@@ -1,14 +1,14 @@
-#include "engine/runtime/plan.h"
+#include "engine/runtime/label.h"
 
 #include <fmt/format.h>
 
 namespace sluice {
 
-std::string Plan::Label::Who() const {
+std::string InstructionLabel::Who() const {
   return fmt::format("{} '{}'", op, node);
 }
 
-Status Plan::Label::Blame(const Status& status) const {
+Status InstructionLabel::Blame(const Status& status) const {
   if (status.ok()) return {};
   if (location.empty()) return status.WithContext(Who());
   return Status(status.code(),
