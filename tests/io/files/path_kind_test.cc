@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 TEST_CASE("sizes of what is there, and of what is none or cannot be read") {
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "file") << "12345";
-  std::ofstream(folder / "empty");
+  std::ofstream empty(folder / "empty");
   fs::create_directory(folder / "folder");
   fs::create_symlink(folder / "file", folder / "link");
   fs::create_symlink(folder / "nothing", folder / "dangling");
