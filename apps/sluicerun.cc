@@ -21,12 +21,12 @@
 #include "apps/sluicerun/hosts.h"
 #include "apps/sluicerun/job.h"
 #include "apps/sluicerun/output.h"
+#include "apps/sluicerun/rank.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {
 namespace {
 
-constexpr int kUsage = 2;
 constexpr int kMostProcesses = 4096;
 
 constexpr char kHelp[] =
@@ -52,6 +52,14 @@ constexpr char kHelp[] =
     "Cores: without --pin every process may use all, and Sluice's programs "
     "start as\n"
     "many threads as are an equal part of them. With it each has its own.\n"
+    "\n"
+    "Restarts: with --max-restarts all ranks start anew, after 1 s, 2 s, 4 s "
+    "up to a\n"
+    "minute, so that a training goes on from its last checkpoint; Sluice's "
+    "programs\n"
+    "take --restart for the first start alone (by SLUICE_JOB, the job's name). "
+    "Not\n"
+    "after wrong usage (code 2), 126, 127 or a signal to the launcher.\n"
     "\n"
     "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to every rank, each "
     "time\n"
@@ -145,6 +153,10 @@ void AddOptions(CLI::App& app, JobOptions& options) {
                  "Seconds from SIGTERM to SIGKILL when the job is ended")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
+  app.add_option("--max-restarts", options.max_restarts,
+                 "How often the job is started again where a rank has failed")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
   app.add_flag("--pin", options.pin,
                "Give each process its share of the CPUs, neighbours by number");
   app.set_version_flag("--version", "sluicerun " SLUICE_VERSION);
@@ -197,6 +209,8 @@ int Run(int argc, char** argv) {
                 "SLUICE_RANK is set: this is a process of a job itself, and "
                 "jobs do not nest");
   }
+  const char* const job = std::getenv("SLUICE_JOB");
+  options.id = job == nullptr ? NewToken().substr(0, 16) : job;
   if (!dry_run) return RunJob(options);
   PrintJob(options);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;

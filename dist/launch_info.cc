@@ -223,4 +223,8 @@ Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
   return std::optional(std::move(info));
 }
 
+std::string JobName() {
+  return std::string(Variable(kJobName).value_or(""));
+}
+
 }  // namespace sluice::dist

@@ -17,6 +17,8 @@
 //   SLUICE_CERTIFICATES                    in its place: a folder of them
 //   SLUICE_ALLOW_PLAINTEXT                 1 where other hosts may be talked to
 //                                          without
+//   SLUICE_JOB                             what the job is called, each time
+//                                          that it is started; of any launcher
 //
 // Where none of these is set, other launchers are asked: SLUICE_CONFIG or
 // TF_CONFIG (cluster_spec.h), the variables of Open MPI's mpirun or Slurm's
@@ -26,7 +28,7 @@
 // launcher does not.
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for SLUICE_PINNED, the last three, the listener of other ranks than 0 and,
+// for SLUICE_PINNED, the last four, the listener of other ranks than 0 and,
 // where SLUICE_SIZE is 1, coordinator, listener and token.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
 #define SLUICE_DIST_LAUNCH_INFO_H_
@@ -63,6 +65,10 @@ struct LaunchInfo {
 // the whole token and closes its descriptor, so that it can be called once.
 // kInvalidArgument naming the variables that are missing or make no sense.
 Result<std::optional<LaunchInfo>> ReadLaunchInfo();
+
+// SLUICE_JOB; empty where it is not set.
+inline constexpr const char* kJobName = "SLUICE_JOB";
+std::string JobName();
 
 }  // namespace dist
 }  // namespace sluice

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -15,21 +15,17 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "apps/sluicerun/output.h"
 #include "apps/sluicerun/rank.h"
 #include "apps/sluicerun/signals.h"
+#include "apps/sluicerun/starting.h"
 #include "apps/sluicerun/supervisor.h"
 #include "dist/net/address.h"
-#include "dist/net/authority.h"
-#include "dist/net/credentials.h"
 #include "dist/net/descriptor.h"
-#include "dist/net/local.h"
 #include "dist/net/socket.h"
-#include "dist/net/tls.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {
@@ -112,155 +108,15 @@ class Outputs {
   std::vector<std::unique_ptr<Sink>> sinks_;
 };
 
-// What all ranks have in common.
-JobPlan PlanOf(const JobOptions& options) {
-  JobPlan plan;
-  plan.command = options.command;
-  plan.size = plan.local_size = options.size;
-  plan.pin = options.pin;
-  plan.certificates = options.certificates;
-  plan.allow_plaintext = options.allow_plaintext;
-  return plan;
-}
-
-// Of each rank; none where the job has none.
-std::vector<std::string> NewCredentials(const JobOptions& options) {
-  // Only handshakes look at it, and these are at the start.
-  constexpr std::chrono::hours kValid(24 * 7);
-  const bool wanted = options.tls || !options.hosts.empty();
-  if (!wanted || options.allow_plaintext || !options.certificates.empty()) {
-    return {};
-  }
-  if (!dist::HasTls()) {
-    throw Error(Code::kUnimplemented,
-                "this build has no OpenSSL, so that nothing goes to other "
-                "hosts encrypted; --allow-plaintext goes without");
-  }
-  const dist::Authority authority =
-      dist::Authority::Create(dist::RandomWord().ValueOrThrow()).ValueOrThrow();
-  std::vector<std::string> credentials;
-  for (int rank = 0; rank < options.size; ++rank) {
-    credentials.push_back(dist::TextOf(
-        authority.Issue(std::string(dist::kWorkerRole), rank, kValid)
-            .ValueOrThrow()));
-  }
-  return credentials;
-}
-
-// Starts the ranks, here or on other hosts.
-class Starting {
- public:
-  Starting(const JobOptions& options, SignalQueue& signals, rlimit open_files)
-      : options_(options), signals_(signals), plan_(PlanOf(options)) {
-    plan_.token = NewToken();
-    plan_.open_files = open_files;
-    credentials_ = NewCredentials(options);
-    if (options.hosts.empty()) {
-      listener_ = dist::Listener::Open("127.0.0.1").ValueOrThrow();
-      plan_.coordinator = fmt::format("127.0.0.1:{}", listener_->port());
-      plan_.listen_fd = listener_->descriptor();
-      plan_.credentials = credentials_;
-      if (options.pin) plan_.cpus = AllowedCpus();
-    } else {
-      seats_ = SeatRanks(options.hosts, options.size);
-    }
-  }
-
-  Started Start(int rank) {
-    if (seats_.empty()) return StartRank(plan_, rank, signals_);
-    return StartRemoteRank(
-        AgentCommand(options_.ssh, HostOf(rank).name),
-        Encoded(PlanOn(rank, std::filesystem::current_path().string())),
-        signals_);
-  }
-
-  // Where rank 0's host has to say first where it listens: waits for that.
-  // False where something else has come first, of which the supervisor is to
-  // hear: its end, or a signal.
-  bool AwaitCoordinator(const Started& zero) {
-    if (seats_.empty()) return true;
-    const dist::Deadline limit = dist::After(std::chrono::minutes(2));
-    while (const auto line = NextLine(zero.out.get(), limit)) {
-      if (line->starts_with(kListensAt)) {
-        plan_.coordinator = line->substr(kListensAt.size());
-        return true;
-      }
-      // Of a host's shell, which greets whoever comes.
-      Say(fmt::format("{}: {}", HostOf(0).name, *line));
-    }
-    return false;
-  }
-
-  // Rank 0 has it. Were it ours too, who connects would not learn that rank 0
-  // is gone.
-  void GiveUpListener() { listener_.reset(); }
-
-  // "hostB", or nothing where there is but this one.
-  std::string NameOfHost(int rank) const {
-    return seats_.empty() ? "" : HostOf(rank).name;
-  }
-
-  RemotePlan PlanOn(int rank, const std::string& folder) const {
-    const Seat& seat = seats_[static_cast<size_t>(rank)];
-    RemotePlan plan;
-    plan.job = plan_;
-    plan.job.first = rank - seat.local_rank;
-    plan.job.local_size = seat.local_size;
-    plan.rank = rank;
-    if (!credentials_.empty()) {  // its own alone
-      plan.job.credentials.resize(static_cast<size_t>(seat.local_size));
-      plan.job.credentials[static_cast<size_t>(seat.local_rank)] =
-          credentials_[static_cast<size_t>(rank)];
-    }
-    plan.folder = folder;
-    plan.listen = HostOf(0).Address();
-    plan.timeout_kill = options_.timeout_kill;
-    return plan;
-  }
-
- private:
-  const Host& HostOf(int rank) const {
-    return options_.hosts[seats_[static_cast<size_t>(rank)].host];
-  }
-
-  // nullopt where there is none. Throws Error where it takes too long.
-  std::optional<std::string> NextLine(int descriptor,
-                                      dist::Deadline limit) const {
-    std::string line;
-    while (true) {
-      std::array<pollfd, 2> polled = {pollfd{descriptor, POLLIN, 0},
-                                      pollfd{signals_.descriptor(), POLLIN, 0}};
-      const int ready = dist::Wait(polled, limit);
-      char byte = 0;
-      if (polled[0].revents != 0 && read(descriptor, &byte, 1) == 1) {
-        if (byte == '\n') return line;
-        line += byte;
-      } else if (ready == 0) {
-        throw Error(Code::kDeadlineExceeded,
-                    fmt::format("{} has not said where rank 0 listens",
-                                HostOf(0).name));
-      } else if (ready < 0 || polled[1].revents != 0 ||
-                 polled[0].revents != 0) {
-        return std::nullopt;
-      }
-    }
-  }
-
-  const JobOptions& options_;
-  SignalQueue& signals_;
-  JobPlan plan_;
-  std::vector<std::string> credentials_;
-  std::optional<dist::Listener> listener_;
-  std::vector<Seat> seats_;
+struct Ended {
+  int code = 0;
+  bool may_begin_again = false;
 };
 
-}  // namespace
-
-int RunJob(const JobOptions& options) {
-  const MoreDescriptors descriptors;
-  Outputs outputs(options);
-  SignalQueue signals;
-  Starting starting(options, signals, descriptors.before());
+// From the first start to the last end.
+Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
+              rlimit open_files) {
+  Starting starting(options, signals, open_files);
   Supervisor supervisor(options.timeout_kill, outputs.sinks(), signals);
   bool all = true;
   for (int rank = 0; all && rank < options.size; ++rank) {
@@ -269,7 +125,7 @@ int RunJob(const JobOptions& options) {
       Say(fmt::format("cannot run '{}'{}: {}", options.command[0],
                       rank == 0 ? "" : fmt::format(" as rank {}", rank),
                       ErrorText(started.error)));
-      return started.error == ENOENT ? kNotFound : kNotRunnable;
+      return {started.error == ENOENT ? kNotFound : kNotRunnable};
     }
     if (rank == 0) all = starting.AwaitCoordinator(started);
     auto tail = std::make_unique<Tail>();
@@ -279,7 +135,47 @@ int RunJob(const JobOptions& options) {
                     std::move(tail), starting.NameOfHost(rank)});
   }
   starting.GiveUpListener();
-  return supervisor.Run();
+  const int code = supervisor.Run();
+  // What cannot be run, or was not understood, will not be the next time.
+  const bool hopeless =
+      code == kUsage || code == kNotFound || code == kNotRunnable;
+  return {code, supervisor.rank_failed() && !hopeless};
+}
+
+// The signal that came instead, if one did that ends us.
+std::optional<int> WaitUnlessTold(std::chrono::seconds time,
+                                  SignalQueue& signals) {
+  const dist::Deadline end = dist::After(time);
+  while (true) {
+    pollfd readable = {signals.descriptor(), POLLIN, 0};
+    if (dist::Wait({&readable, 1}, end) == 0) return std::nullopt;
+    while (const auto arrival = signals.Next()) {
+      if (arrival->signal == SIGTSTP) kill(getpid(), SIGSTOP);
+      if (IsInterrupt(arrival->signal)) return arrival->signal;
+    }
+  }
+}
+
+}  // namespace
+
+int RunJob(const JobOptions& options) {
+  constexpr int kLongestWait = 60;  // seconds
+  const MoreDescriptors descriptors;
+  Outputs outputs(options);
+  SignalQueue signals;
+  for (int restarts = 0, wait = 1;; wait = std::min(kLongestWait, 2 * wait)) {
+    const Ended ended =
+        RunOnce(options, outputs, signals, descriptors.before());
+    if (!ended.may_begin_again || restarts == options.max_restarts) {
+      return ended.code;
+    }
+    ++restarts;
+    Say(fmt::format("starting the job again in {} s (restart {} of {})", wait,
+                    restarts, options.max_restarts));
+    if (const auto told = WaitUnlessTold(std::chrono::seconds(wait), signals)) {
+      return kSignalBase + *told;
+    }
+  }
 }
 
 void PrintJob(const JobOptions& options) {

@@ -21,19 +21,24 @@ struct JobOptions {
   bool tag_output = true;
   std::string output_dir;   // empty: to our own stdout and stderr
   double timeout_kill = 5;  // seconds from SIGTERM to SIGKILL
+  int max_restarts = 0;     // how often it is started again
+  std::string id;           // SLUICE_JOB (dist/launch_info.h)
   bool pin = false;
 };
 
 inline constexpr int kFailure = 1;  // of ours, not of a rank
+inline constexpr int kUsage = 2;    // of ours, and of every program of Sluice's
 // 128 + a signal's number, for what a signal has ended: as shells count.
 inline constexpr int kSignalBase = 128;
 // As shells say it.
 inline constexpr int kNotFound = 127;
 inline constexpr int kNotRunnable = 126;
 
-// Runs the job and says on stderr why it failed. The exit code: 0 where every
-// process ended with 0, else that of the first that did not. Throws Error
-// where it cannot begin.
+// Runs the job and says on stderr why it failed. Where a rank has failed, the
+// job is started again as often as the options say, but for what would end so
+// each time (kUsage and below), and where a signal has ended it. The exit code:
+// 0 where every process ended with 0, else that of the first that did not, of
+// the last start. Throws Error where it cannot begin.
 int RunJob(const JobOptions& options);
 
 // Prints what RunJob would run, one line per rank in the shell's words.

@@ -146,7 +146,8 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
       {"SLUICE_RANK", number},
       {"SLUICE_LOCAL_SIZE", std::to_string(plan.local_size)},
       {"SLUICE_LOCAL_RANK", local},
-      {"SLUICE_COORDINATOR", plan.coordinator}};
+      {"SLUICE_COORDINATOR", plan.coordinator},
+      {"SLUICE_JOB", plan.id}};
   if (plan.pin) variables.emplace_back("SLUICE_PINNED", "1");
   if (!plan.certificates.empty()) {
     variables.emplace_back("SLUICE_CERTIFICATES", plan.certificates);

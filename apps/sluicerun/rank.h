@@ -19,6 +19,7 @@ struct JobPlan {
   std::vector<std::string> command;  // the program, found as a shell finds it
   int size = 1;
   int first = 0, local_size = 1;  // ranks of this host: from the first on
+  std::string id;                 // of the job, each time that it is started
   std::string coordinator;        // host:port
   std::string token;              // 64 hexadecimal digits
   // By rank on this host, dist::TextOf; or none at all.

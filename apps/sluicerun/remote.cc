@@ -124,6 +124,7 @@ std::string Encoded(const RemotePlan& plan) {
                {"size", job.size},
                {"first", job.first},
                {"local_size", job.local_size},
+               {"job", job.id},
                {"coordinator", job.coordinator},
                {"listen", plan.listen},
                {"token", job.token},
@@ -158,6 +159,7 @@ RemotePlan DecodedPlan(std::string_view line) {
     json.at("size").get_to(job.size);
     json.at("first").get_to(job.first);
     json.at("local_size").get_to(job.local_size);
+    json.at("job").get_to(job.id);
     json.at("coordinator").get_to(job.coordinator);
     json.at("listen").get_to(plan.listen);
     json.at("token").get_to(job.token);

@@ -39,6 +39,12 @@ int Supervisor::Run() {
   return Report();
 }
 
+bool Supervisor::rank_failed() const {
+  return first_failure_ && interrupt_ == 0 &&
+         std::all_of(sinks_.begin(), sinks_.end(),
+                     [](const auto& sink) { return sink->error() == 0; });
+}
+
 void Supervisor::Poll() {
   polled_.clear();
   readers_.clear();

@@ -55,6 +55,9 @@ class Supervisor {
   // Until every rank has ended and what they printed is written. The exit code
   // of the job.
   int Run();
+  // After it: whether that is because of a rank, not of a signal that came or
+  // output that cannot be written.
+  bool rank_failed() const;
 
  private:
   using Clock = std::chrono::steady_clock;

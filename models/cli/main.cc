@@ -8,6 +8,7 @@
 #include <new>
 #include <system_error>
 
+#include "dist/launch_info.h"
 #include "engine/device.h"
 #include "engine/threads.h"
 #include "io/remote/register.h"
@@ -70,6 +71,13 @@ int Run(const TrainerSpec& spec, CommandLine line) {
       IgnoreClosedPipes();
       line.training.session.collective = job.workers;
       line.record.nodes = job.nodes();
+      line.record.job = dist::JobName();
+      if (line.training.restart && job.leads() &&
+          IsTrainingOf(line.record.job, line.training.log_dir)) {
+        line.training.restart = false;
+        console::Note("this job has begun anew before, and goes on (" +
+                      std::string(dist::kJobName) + ")");
+      }
       int code = 0;
       try {
         code = commands::Train(spec, line);

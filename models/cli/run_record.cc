@@ -52,6 +52,9 @@ Status Parse(const std::string& text, RunRecord* record) {
   SLUICE_ASSIGN_OR_RETURN(record->model, json.String("model"));
   SLUICE_ASSIGN_OR_RETURN(const JsonObject flags, json.Object("flags"));
   SLUICE_ASSIGN_OR_RETURN(record->flags, FlagsOf(flags));
+  if (json.Has("job")) {  // since there are restarts
+    SLUICE_ASSIGN_OR_RETURN(record->job, json.String("job"));
+  }
   return {};
 }
 
@@ -110,6 +113,14 @@ std::optional<RunRecord> ReadRunRecord(const std::string& log_dir) {
   Result<std::string> text = FileSystem::Default().Read(path);
   if (text.status().code() == Code::kNotFound) return std::nullopt;
   return ParseOrThrow(std::move(text).ValueOrThrow(), path);
+}
+
+bool IsTrainingOf(const std::string& job, const std::string& log_dir) {
+  const std::string path = JoinPath(log_dir, kFile);
+  const Result<std::string> text = FileSystem::Default().Read(path);
+  RunRecord record;
+  return !job.empty() && text.ok() && Parse(*text, &record).ok() &&
+         record.job == job;
 }
 
 void CommandFlags::Give(const std::string& name, const std::string& value) {
@@ -234,15 +245,12 @@ FlagValues WithAbsolutePaths(FlagValues flags, const TrainerSpec& spec) {
 
 void RecordRun::Begin(TrainingRun& run) {
   for (const auto& [name, value] : *found_) record_.flags[name] = value;
-  nlohmann::ordered_json json = {{"format", kFormat},
-                                 {"version", 1},
-                                 {"program", record_.program},
-                                 {"sluice", record_.version},
-                                 {"model", record_.model},
-                                 {"workers", run.workers().size()},
-                                 {"nodes", record_.nodes},
-                                 {"flags", record_.flags},
-                                 {"class_names", run.class_names()}};
+  nlohmann::ordered_json json = {
+      {"format", kFormat},          {"version", 1},
+      {"program", record_.program}, {"sluice", record_.version},
+      {"model", record_.model},     {"workers", run.workers().size()},
+      {"nodes", record_.nodes},     {"job", record_.job},
+      {"flags", record_.flags},     {"class_names", run.class_names()}};
   ThrowIfError(FileSystem::Default().WriteAtomically(
       JoinPath(run.options().log_dir, kFile),
       json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +

@@ -3,7 +3,7 @@
 //
 //   run.json := {"format": "sluice.run", "version": 1, "program": NAME,
 //                "sluice": VERSION, "model": NAME,
-//                "workers": N, "nodes": N,
+//                "workers": N, "nodes": N, "job": NAME,
 //                "flags": {NAME: VALUE as text, ...},
 //                "class_names": [NAME, ...]}
 //
@@ -32,12 +32,18 @@ struct RunRecord {
   std::string version;  // of Sluice
   std::string model;    // for people
   FlagValues flags;
-  int nodes = 1;  // hosts that train it; written, not read
+  int nodes = 1;    // hosts that train it; written, not read
+  std::string job;  // dist::JobName() where it began or went on last
 };
 
 // nullopt where the folder has none. Throws Error, naming the file: kDataLoss
 // for one that cannot be read as such.
 std::optional<RunRecord> ReadRunRecord(const std::string& log_dir);
+
+// Whether the job (dist::JobName) has begun the training in the folder, or gone
+// on with it, and nobody since. False where there is no record, or none that
+// can be read.
+bool IsTrainingOf(const std::string& job, const std::string& log_dir);
 
 // The flags of a command, by name without "--".
 struct CommandFlags {

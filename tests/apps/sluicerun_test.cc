@@ -9,7 +9,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -18,67 +17,28 @@
 #include <thread>
 #include <vector>
 
-#include "tests/places.h"
 #include "tests/support/error_text.h"
+#include "tests/support/launched.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
 namespace {
 
+using testing::AwaitTrue;
+using testing::ByRank;
 using testing::CheckError;
 using testing::Contains;
+using testing::Job;
+using testing::kLauncher;
 using testing::Lines;
 using testing::Outcome;
 using testing::Process;
+using testing::RunJob;
 using testing::RunProgram;
 using testing::TemporaryFolder;
 using testing::TextOf;
-
-const std::string kLauncher = std::string(SLUICE_BIN_DIR) + "/sluicerun";
-
-using Words = std::vector<std::string>;
-
-// "-n <size> <options> /bin/sh -c <script> sh <arguments>"
-Words Job(int size, const std::string& script, Words options = {},
-          const Words& arguments = {}) {
-  Words words = {"-n", std::to_string(size)};
-  words.insert(words.end(), options.begin(), options.end());
-  words.insert(words.end(), {"/bin/sh", "-c", script, "sh"});
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  return words;
-}
-
-Outcome RunJob(int size, const std::string& script, Words options = {},
-               const Words& arguments = {}) {
-  return RunProgram(kLauncher,
-                    Job(size, script, std::move(options), arguments));
-}
-
-// The lines of each rank, without their prefixes.
-std::map<int, std::string> ByRank(const std::string& out) {
-  std::map<int, std::string> ranks;
-  for (size_t begin = 0; begin < out.size();) {
-    const size_t end = out.find('\n', begin);
-    REQUIRE(end != std::string::npos);  // the last line is ended
-    const size_t bracket = out.find("] ", begin);
-    REQUIRE(out[begin] == '[');
-    REQUIRE(bracket < end);
-    const int rank = std::stoi(out.substr(begin + 1, bracket - begin - 1));
-    REQUIRE(std::to_string(rank).size() == bracket - begin - 1);
-    ranks[rank] += out.substr(bracket + 2, end + 1 - bracket - 2);
-    begin = end + 1;
-  }
-  return ranks;
-}
-
-void AwaitTrue(const std::function<bool()>& condition) {
-  for (int i = 0; i < 6000; ++i) {
-    if (condition()) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  FAIL("it did not come within a minute");
-}
+using testing::Words;
 
 bool Runs(pid_t pid) {
   // A process whose parent has died may stay a zombie where nobody reaps.
@@ -95,8 +55,9 @@ std::vector<pid_t> Numbers(const std::string& text) {
 }
 
 TEST_CASE("each rank is told who it is and where rank 0 listens") {
-  const Outcome outcome =
-      RunJob(3, "env | grep ^SLUICE_ | grep -v -e _FD= -e _TEST_ | sort; pwd");
+  const Outcome outcome = RunJob(
+      3,
+      "env | grep ^SLUICE_ | grep -v -e _FD= -e _JOB= -e _TEST_ | sort; pwd");
   CHECK(outcome.code == 0);
   CHECK(outcome.err == "");
   const std::map<int, std::string> ranks = ByRank(outcome.out);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -176,6 +177,43 @@ TEST_CASE("a job that is interrupted or killed goes on as if it had not been") {
   }
   CHECK(saved == 400);
   CheckSame(folder / "parts", folder / "whole");
+}
+
+// Of the launcher's jobs, which begin anew but once: what was there before is
+// set aside, what they have trained themselves is not.
+TEST_CASE("a job that is started again goes on from its checkpoints") {
+  TemporaryFolder folder;
+  const std::string log = folder / "log";
+  const auto training = [](const std::string& log_dir) {
+    return std::vector<std::string>{
+        "--log-dir", log_dir,       "--epochs", "40",
+        "--json",    "--log-every", "1",        "--save-every",
+        "7",         "--threads",   "1",        "--restart"};
+  };
+  REQUIRE(RunJob(2, training(folder / "whole")).code == 0);
+  REQUIRE(RunJob(1, {"--log-dir", log, "--steps", "5", "--seed", "9"}).code ==
+          0);
+  std::vector<std::string> words = Job(2, training(log));
+  words.insert(words.begin(), {"--max-restarts", "2"});
+  const Process process(kLauncher, words);
+  for (const int step : {50, 210}) {
+    REQUIRE(process.WaitFor(fmt::format("\"step\":{},", step)));
+    kill(Rank(process.pid(), step == 50 ? 0 : 1), SIGKILL);
+  }
+  CHECK(process.Wait() == 0);
+  CAPTURE(process.err());
+  CHECK(Contains(process.err(), "(restart 2 of 2)"));
+  CHECK(Contains(process.err(), "this job has begun anew before"));
+  CheckSame(log, folder / "whole");
+  int set_aside = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(log)) {
+    set_aside +=
+        entry.path().filename().string().starts_with("previous-") ? 1 : 0;
+  }
+  CHECK(set_aside == 1);
+  // Another job with the flag does begin anew.
+  CHECK(RunJob(1, {"--log-dir", log, "--steps", "5", "--restart"}).code == 0);
+  CHECK(CheckpointManager::ForReading(log).Steps().ValueOrThrow().back() == 5);
 }
 
 TEST_CASE("a process that stands still is given up and named") {

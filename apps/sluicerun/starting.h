@@ -1,0 +1,65 @@
+// A job's beginning: who each rank is, where it runs, and what it is told.
+#ifndef SLUICE_APPS_SLUICERUN_STARTING_H_
+#define SLUICE_APPS_SLUICERUN_STARTING_H_
+
+#include <sys/resource.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/sluicerun/hosts.h"
+#include "apps/sluicerun/job.h"
+#include "apps/sluicerun/rank.h"
+#include "apps/sluicerun/remote.h"
+#include "apps/sluicerun/signals.h"
+#include "dist/net/socket.h"
+
+namespace sluice::launcher {
+
+// What all ranks have in common.
+JobPlan PlanOf(const JobOptions& options);
+
+// Starts the ranks, here or on other hosts: rank 0 first, then
+// AwaitCoordinator, then the others. Each has secrets of its own: a job that is
+// started again shares none with what may be left of the one before.
+class Starting {
+ public:
+  // `open_files` is what the ranks get. Throws Error.
+  Starting(const JobOptions& options, SignalQueue& signals, rlimit open_files);
+
+  Started Start(int rank);
+
+  // Where rank 0's host has to say first where it listens: waits for that.
+  // False where something else has come first, of which the supervisor is to
+  // hear: its end, or a signal. Throws Error after two minutes.
+  bool AwaitCoordinator(const Started& zero);
+
+  // Rank 0 has it. Were it ours too, who connects would not learn that rank 0
+  // is gone.
+  void GiveUpListener() { listener_.reset(); }
+
+  // "hostB", or nothing where there is but this one.
+  std::string NameOfHost(int rank) const {
+    return seats_.empty() ? "" : HostOf(rank).name;
+  }
+
+ private:
+  RemotePlan PlanOn(int rank, const std::string& folder) const;
+  const Host& HostOf(int rank) const {
+    return options_.hosts[seats_[static_cast<size_t>(rank)].host];
+  }
+  std::optional<std::string> NextLine(int descriptor,
+                                      dist::Deadline limit) const;
+
+  const JobOptions& options_;
+  SignalQueue& signals_;
+  JobPlan plan_;
+  std::vector<std::string> credentials_;
+  std::optional<dist::Listener> listener_;
+  std::vector<Seat> seats_;
+};
+
+}  // namespace sluice::launcher
+
+#endif  // SLUICE_APPS_SLUICERUN_STARTING_H_

@@ -1,0 +1,67 @@
+// Shell scripts as the ranks of a launcher's job.
+#ifndef SLUICE_TESTS_SUPPORT_LAUNCHED_H_
+#define SLUICE_TESTS_SUPPORT_LAUNCHED_H_
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/places.h"
+#include "tests/support/program.h"
+
+namespace sluice::testing {
+
+inline const std::string kLauncher = std::string(SLUICE_BIN_DIR) + "/sluicerun";
+
+using Words = std::vector<std::string>;
+
+// "-n <size> <options> /bin/sh -c <script> sh <arguments>"
+inline Words Job(int size, const std::string& script, Words options = {},
+                 const Words& arguments = {}) {
+  Words words = {"-n", std::to_string(size)};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"/bin/sh", "-c", script, "sh"});
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+inline Outcome RunJob(int size, const std::string& script, Words options = {},
+                      const Words& arguments = {}) {
+  return RunProgram(kLauncher,
+                    Job(size, script, std::move(options), arguments));
+}
+
+// The lines of each rank, without their prefixes.
+inline std::map<int, std::string> ByRank(const std::string& out) {
+  std::map<int, std::string> ranks;
+  for (size_t begin = 0; begin < out.size();) {
+    const size_t end = out.find('\n', begin);
+    REQUIRE(end != std::string::npos);  // the last line is ended
+    const size_t bracket = out.find("] ", begin);
+    REQUIRE(out[begin] == '[');
+    REQUIRE(bracket < end);
+    const int rank = std::stoi(out.substr(begin + 1, bracket - begin - 1));
+    REQUIRE(std::to_string(rank).size() == bracket - begin - 1);
+    ranks[rank] += out.substr(bracket + 2, end + 1 - bracket - 2);
+    begin = end + 1;
+  }
+  return ranks;
+}
+
+inline void AwaitTrue(const std::function<bool()>& condition) {
+  for (int i = 0; i < 6000; ++i) {
+    if (condition()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL("it did not come within a minute");
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_LAUNCHED_H_
