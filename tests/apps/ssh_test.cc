@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -107,6 +108,31 @@ TEST_CASE("ranks on hosts are told who they are, in this folder") {
     CHECK(Contains(outcome.out, fmt::format("[{}] 64\n", rank)));
     CHECK(Contains(outcome.err, fmt::format("[{}] e\n", rank)));
   }
+}
+
+// With another token and other certificates, but the job's name.
+TEST_CASE("a job on hosts is started again") {
+  const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});
+  if (!sshd) return;
+  const TemporaryFolder folder;
+  const Outcome outcome = RunProgram(
+      kLauncher,
+      Script(*sshd, {"-H", kHosts, "--max-restarts", "1"},
+             "[ $SLUICE_RANK = 3 ] || exit 0; "
+             "echo $SLUICE_JOB $(cat /proc/$$/fd/$SLUICE_TOKEN_FD) >> $1; "
+             "[ $(wc -l < $1) = 2 ]",
+             {folder / "starts"}));
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 0);
+  CHECK(Contains(outcome.err, "rank 3 on 127.0.0.2 ended with code 1"));
+  CHECK(Contains(outcome.err, "(restart 1 of 1)"));
+  std::istringstream starts(TextOf(folder / "starts"));
+  std::string job, token, job_again, token_again;
+  starts >> job >> token >> job_again >> token_again;
+  CHECK(job == job_again);
+  CHECK(token.size() == 64);
+  CHECK(token_again.size() == 64);
+  CHECK(token != token_again);
 }
 
 TEST_CASE("a host whose shell greets everybody runs its ranks, too") {
