@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "apps/sluicerun/agent.h"
+#include "apps/sluicerun/certificates.h"
+#include "apps/sluicerun/emit.h"
 #include "apps/sluicerun/hosts.h"
 #include "apps/sluicerun/job.h"
 #include "apps/sluicerun/output.h"
@@ -163,14 +165,57 @@ void AddOptions(CLI::App& app, JobOptions& options) {
   app.footer(kHelp);
 }
 
+// For those who start the processes without this launcher.
+struct ForOthers {
+  std::string certificates;  // a folder to make
+  EmitOptions emit;
+};
+
+void AddForOthers(CLI::App& app, ForOthers& others) {
+  EmitOptions& emit = others.emit;
+  app.add_option("--make-certificates", others.certificates,
+                 "Make a folder for SLUICE_CERTIFICATES, of --processes, and "
+                 "end");
+  CLI::Option* form =
+      app.add_option("--emit", emit.form,
+                     "Print the job as another starts it, and end: slurm (a "
+                     "batch script), kubernetes (a manifest with private "
+                     "keys, for kubectl create -f -)")
+          ->check(CLI::IsMember({"slurm", "kubernetes"}));
+  app.add_option("--job-name", emit.name,
+                 "Its name there (default: the program's)")
+      ->needs(form);
+  app.add_option("--image", emit.image, "The container's")->needs(form);
+  app.add_option(
+         "--claim", emit.claims,
+         "NAME:/PATH, a persistentVolumeClaim in the container; several")
+      ->allow_extra_args(false)
+      ->needs(form);
+  app.add_option("--port", emit.port, "Where pods listen")
+      ->needs(form)
+      ->capture_default_str()
+      ->check(CLI::Range(1024, 65535));
+  app.add_option("--valid-days", emit.days, "Of the certificates")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3650));
+}
+
+int Printed() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  return Fail(kFailure,
+              "cannot print: " + std::generic_category().message(errno));
+}
+
 int Run(int argc, char** argv) {
   JobOptions options;
   options.size = 0;
   bool dry_run = false;
+  ForOthers others;
   CLI::App app(
       "Runs a program as the processes of one job, on this machine or "
       "others");
   AddOptions(app, options);
+  AddForOthers(app, others);
   app.add_flag("--dry-run", dry_run,
                "Print what would run, one line per rank, and end");
   try {
@@ -190,6 +235,10 @@ int Run(int argc, char** argv) {
     options.size =
         static_cast<int>(SeatRanks(options.hosts, options.size).size());
   }
+  if (!others.certificates.empty()) {
+    WriteCertificates(others.certificates, options.size, others.emit.days);
+    return 0;
+  }
   if (options.ssh.program.empty()) {
     options.ssh.program = std::filesystem::read_symlink("/proc/self/exe");
   }
@@ -204,6 +253,12 @@ int Run(int argc, char** argv) {
   if (options.command.empty()) {
     return Fail(kUsage, "no program to run; sluicerun --help says more");
   }
+  if (!others.emit.form.empty()) {
+    fmt::print("{}", others.emit.form == "slurm"
+                         ? SlurmScript(others.emit, options)
+                         : KubernetesManifest(others.emit, options));
+    return Printed();
+  }
   if (std::getenv("SLUICE_RANK") != nullptr) {
     return Fail(kUsage,
                 "SLUICE_RANK is set: this is a process of a job itself, and "
@@ -213,9 +268,7 @@ int Run(int argc, char** argv) {
   options.id = job == nullptr ? NewToken().substr(0, 16) : job;
   if (!dry_run) return RunJob(options);
   PrintJob(options);
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
-  return Fail(kFailure, "what would run cannot be printed: " +
-                            std::generic_category().message(errno));
+  return Printed();
 }
 
 int Main(int argc, char** argv) {

@@ -78,6 +78,7 @@ const std::set<std::string> kTopLevel = {
     "tests",
     "bench",
     "cmake",
+    "deploy",
     "docs",
     "scripts",
     ".ci",

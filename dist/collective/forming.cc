@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,9 @@ std::string Ranks(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
                      fmt::join(ranks, ", "));
 }
+
+// How often a name is looked up again that is no host's yet.
+constexpr std::chrono::milliseconds kNameAgain(500);
 
 // Says every 10 s whom this rank waits for, and in the end's error.
 class Patience {
@@ -255,10 +259,20 @@ class Forming {
           Socket::Connect(info_.host, info_.port, patience_.next());
       if (tried.ok()) {
         socket = *std::move(tried);
-      } else if (std::chrono::steady_clock::now() < patience_.next()) {
+        continue;
+      }
+      // A name may be of a host that comes up later: a pod of Kubernetes'.
+      const bool named = tried.status().code() != Code::kNotFound;
+      const Deadline now = std::chrono::steady_clock::now();
+      if (now >= patience_.next()) {
+        SLUICE_RETURN_IF_ERROR(patience_.Waited(
+            named ? zero
+                  : fmt::format("{}: {}", zero, tried.status().message())));
+      } else if (named) {
         return tried.status().WithContext("no way to " + zero);
       } else {
-        SLUICE_RETURN_IF_ERROR(patience_.Waited(zero));
+        std::this_thread::sleep_until(
+            std::min(now + kNameAgain, patience_.next()));
       }
     }
     socket.set_peer(RankName(0, size()));

@@ -35,6 +35,10 @@ class NetHosts {
   std::string AddressOf(int host) const {
     return fmt::format("10.{}.0.{}", net_, host + 2);
   }
+  // As `ip netns` knows it.
+  std::string NameOf(int host) const {
+    return fmt::format("slns{}x{}", net_, host);
+  }
   // The words before those of a program that is to run there.
   std::vector<std::string> Inside(int host) const {
     return {"/usr/sbin/ip", "netns", "exec", NameOf(host)};
@@ -61,9 +65,6 @@ class NetHosts {
   }
 
  private:
-  std::string NameOf(int host) const {
-    return fmt::format("slns{}x{}", net_, host);
-  }
   static bool Run(const std::string& command) {
     return std::system(("(" + command + ") >/dev/null 2>&1").c_str()) == 0;
   }

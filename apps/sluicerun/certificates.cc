@@ -1,0 +1,77 @@
+#include "apps/sluicerun/certificates.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "dist/net/authority.h"
+#include "dist/net/credentials.h"
+#include "dist/net/descriptor.h"
+#include "dist/net/local.h"
+#include "engine/status.h"
+
+namespace sluice::launcher {
+namespace {
+
+// A new file, or none: never through a link that somebody put there.
+void WriteNew(const std::string& path, std::string_view text, mode_t mode) {
+  const dist::Descriptor file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  bool good = file.get() >= 0;
+  while (good && !text.empty()) {
+    const ssize_t n = write(file.get(), text.data(), text.size());
+    good = n > 0;
+    if (good) text.remove_prefix(static_cast<size_t>(n));
+  }
+  if (good) return;
+  throw Error(Code::kUnavailable,
+              fmt::format("cannot write '{}': {}", path,
+                          std::generic_category().message(errno)));
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> CertificateFiles(int size,
+                                                                  int days) {
+  const dist::Authority authority =
+      dist::Authority::Create(dist::RandomWord().ValueOrThrow()).ValueOrThrow();
+  const std::string role(dist::kWorkerRole);
+  std::vector<std::pair<std::string, std::string>> files;
+  for (int rank = 0; rank < size; ++rank) {
+    const dist::Credentials credentials =
+        authority.Issue(role, rank, std::chrono::hours(24) * days)
+            .ValueOrThrow();
+    if (rank == 0) files.emplace_back("ca.pem", credentials.authority);
+    files.emplace_back(fmt::format("{}-{}.pem", role, rank),
+                       credentials.certificate);
+    files.emplace_back(fmt::format("{}-{}.key", role, rank), credentials.key);
+  }
+  return files;
+}
+
+void WriteCertificates(const std::string& folder, int size, int days) {
+  namespace fs = std::filesystem;
+  const auto files = CertificateFiles(size, days);
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Error(Code::kUnavailable,
+                fmt::format("cannot make '{}': {}", folder,
+                            std::generic_category().message(errno)));
+  }
+  std::error_code error;
+  if (!fs::is_empty(folder, error) || error) {
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("'{}' is not an empty folder", folder));
+  }
+  for (const auto& [name, text] : files) {
+    WriteNew(folder + "/" + name, text, name.ends_with(".key") ? 0600 : 0644);
+  }
+}
+
+}  // namespace sluice::launcher

@@ -1,0 +1,23 @@
+// Certificates for jobs that something else starts: Slurm, Kubernetes, mpirun.
+#ifndef SLUICE_APPS_SLUICERUN_CERTIFICATES_H_
+#define SLUICE_APPS_SLUICERUN_CERTIFICATES_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice::launcher {
+
+// Files of a folder that SLUICE_CERTIFICATES may name, by name: ca.pem and,
+// for each rank, worker-RANK.pem and worker-RANK.key. The authority that signed
+// them is forgotten. Throws Error, also in a build without OpenSSL.
+std::vector<std::pair<std::string, std::string>> CertificateFiles(int size,
+                                                                  int days);
+
+// Writes them into the folder, which is made, for its owner alone, unless it is
+// there and empty. Throws Error.
+void WriteCertificates(const std::string& folder, int size, int days);
+
+}  // namespace sluice::launcher
+
+#endif  // SLUICE_APPS_SLUICERUN_CERTIFICATES_H_

@@ -1,0 +1,216 @@
+#include "apps/sluicerun/emit.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "apps/sluicerun/certificates.h"
+#include "apps/sluicerun/remote.h"
+#include "engine/status.h"
+
+namespace sluice::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kCertificates[] = "/etc/sluice/certificates";
+
+// Kubernetes' names: a label of RFC 1123.
+bool IsLabel(std::string_view text) {
+  constexpr std::string_view kInside = "abcdefghijklmnopqrstuvwxyz0123456789-";
+  return !text.empty() && text.front() != '-' && text.back() != '-' &&
+         text.find_first_not_of(kInside) == std::string_view::npos;
+}
+
+// "resnet50" of "build/release/bin/resnet50".
+std::string NameOf(const EmitOptions& options, const JobOptions& job) {
+  if (!options.name.empty()) return options.name;
+  const std::string& program = job.command[0];
+  return program.substr(program.rfind('/') + 1);
+}
+
+// Of a volume that is there already.
+struct Claim {
+  std::string name, path;
+};
+
+Claim ParseClaim(const std::string& text) {
+  const size_t colon = text.find(":/");
+  if (colon == std::string::npos || colon == 0) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--claim: wanted NAME:/PATH, got '{}'", text));
+  }
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
+
+// "$(X)" would be X's value there.
+std::string Literal(const std::string& word) {
+  std::string literal;
+  for (const char c : word) literal += c == '$' ? "$$" : std::string(1, c);
+  return literal;
+}
+
+Json Variable(const char* name, const std::string& value) {
+  return {{"name", name}, {"value", value}};
+}
+
+Json VariableOf(const char* name, const std::string& annotation) {
+  return {{"name", name},
+          {"valueFrom", {{"fieldRef", {{"fieldPath", annotation}}}}}};
+}
+
+// Who a pod is, by its index; pod I answers to NAME-I.NAME.
+Json Environment(const std::string& name, int size, int port, bool certified) {
+  std::string workers;
+  for (int rank = 0; rank < size; ++rank) {
+    workers += fmt::format("{}\"{}-{}.{}:{}\"", rank == 0 ? "" : ",", name,
+                           rank, name, port);
+  }
+  Json variables = {
+      VariableOf("INDEX",
+                 "metadata.annotations['batch.kubernetes.io/"
+                 "job-completion-index']"),
+      Variable("SLUICE_CONFIG",
+               fmt::format("{{\"cluster\":{{\"worker\":[{}]}},\"task\":"
+                           "{{\"type\":\"worker\",\"index\":$(INDEX)}}}}",
+                           workers)),
+      VariableOf("SLUICE_JOB",
+                 "metadata.labels['batch.kubernetes.io/controller-uid']")};
+  variables.push_back(certified ? Variable("SLUICE_CERTIFICATES", kCertificates)
+                                : Variable("SLUICE_ALLOW_PLAINTEXT", "1"));
+  return variables;
+}
+
+Json Named(const std::string& name) {
+  return {{"name", name}, {"labels", {{"app", name}}}};
+}
+
+}  // namespace
+
+std::string SlurmScript(const EmitOptions& options, const JobOptions& job) {
+  const std::string name = NameOf(options, job);
+  // Slurm reads its lines in ways of its own.
+  if (Quoted(name) != name) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--job-name: '{}' is more than letters, digits and "
+                            "'_-+=./:,@%'",
+                            name));
+  }
+  std::string command;
+  for (const std::string& word : job.command) command += " " + Quoted(word);
+  std::string script = fmt::format(
+      "#!/bin/bash\n"
+      "#SBATCH --job-name={}\n"
+      "#SBATCH --ntasks={}\n"
+      "#SBATCH --open-mode=append\n"
+      "set -eu\n",
+      name, job.size);
+  if (job.allow_plaintext) {
+    script += "export SLUICE_ALLOW_PLAINTEXT=1\n";
+  } else {
+    script += fmt::format(
+        "# What the processes know each other by, where every node finds it.\n"
+        "folder=$(mktemp -d \"$PWD/.sluice-certificates-XXXXXX\")\n"
+        "trap 'rm -rf \"$folder\"' EXIT\n"
+        "sluicerun -n {} --make-certificates \"$folder\" --valid-days {}\n"
+        "export SLUICE_CERTIFICATES=$folder\n",
+        job.size, options.days);
+  }
+  script += fmt::format(
+      "# The same after a requeue: a --restart is for the first start alone.\n"
+      "export SLUICE_JOB=slurm-$SLURM_JOB_ID\n"
+      "for restart in $(seq 0 {}); do\n"
+      "  code=0\n"
+      "  srun --kill-on-bad-exit=1{} || code=$?\n"
+      "  # Wrong usage, or no such program: nothing would be new.\n"
+      "  case $code in 0 | 2 | 126 | 127) break ;; esac\n"
+      "done\n"
+      "exit $code\n",
+      job.max_restarts, command);
+  return script;
+}
+
+std::string KubernetesManifest(const EmitOptions& options,
+                               const JobOptions& job) {
+  const std::string name = NameOf(options, job);
+  // A pod's name has its index, and is a label too.
+  const size_t longest = 62 - std::to_string(job.size - 1).size();
+  if (!IsLabel(name) || name.size() > longest) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' is no name for Kubernetes: give --job-name, "
+                            "at most {} small letters, digits and '-'",
+                            name, longest));
+  }
+  if (options.image.empty()) {
+    throw Error(Code::kInvalidArgument,
+                "--emit kubernetes wants --image, the container's");
+  }
+  const bool certified = !job.allow_plaintext;
+  Json mounts = Json::array(), volumes = Json::array(), items = Json::array();
+  if (certified) {
+    mounts.push_back({{"name", "certificates"},
+                      {"mountPath", kCertificates},
+                      {"readOnly", true}});
+    // 0400: a key is its owner's alone.
+    volumes.push_back(
+        {{"name", "certificates"},
+         {"secret", {{"secretName", name}, {"defaultMode", 256}}}});
+    Json data = Json::object();
+    for (const auto& [file, text] : CertificateFiles(job.size, options.days)) {
+      data[file] = text;
+    }
+    items.push_back({{"apiVersion", "v1"},
+                     {"kind", "Secret"},
+                     {"metadata", Named(name)},
+                     {"type", "Opaque"},
+                     {"stringData", data}});
+  }
+  for (size_t i = 0; i < options.claims.size(); ++i) {
+    const Claim claim = ParseClaim(options.claims[i]);
+    const std::string volume = fmt::format("volume-{}", i);
+    mounts.push_back({{"name", volume}, {"mountPath", claim.path}});
+    volumes.push_back({{"name", volume},
+                       {"persistentVolumeClaim", {{"claimName", claim.name}}}});
+  }
+  Json command = Json::array();
+  for (const std::string& word : job.command) command.push_back(Literal(word));
+  // Names are known before pods are ready: they wait for each other.
+  items.push_back({{"apiVersion", "v1"},
+                   {"kind", "Service"},
+                   {"metadata", Named(name)},
+                   {"spec",
+                    {{"clusterIP", "None"},
+                     {"publishNotReadyAddresses", true},
+                     {"selector", {{"app", name}}}}}});
+  const Json container = {
+      {"name", "worker"},
+      {"image", options.image},
+      {"command", command},
+      {"env", Environment(name, job.size, options.port, certified)},
+      {"volumeMounts", mounts}};
+  items.push_back({{"apiVersion", "batch/v1"},
+                   {"kind", "Job"},
+                   {"metadata", Named(name)},
+                   {"spec",
+                    {{"completionMode", "Indexed"},
+                     {"completions", job.size},
+                     {"parallelism", job.size},
+                     // All of a job's pods fail together, and each is counted.
+                     {"backoffLimit", job.max_restarts * job.size},
+                     {"template",
+                      {{"metadata", {{"labels", {{"app", name}}}}},
+                       {"spec",
+                        {{"subdomain", name},
+                         {"restartPolicy", "Never"},
+                         {"containers", Json::array({container})},
+                         {"volumes", volumes}}}}}}}});
+  const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}};
+  try {
+    return list.dump(2) + "\n";
+  } catch (const Json::exception&) {
+    throw Error(Code::kInvalidArgument, "a word of the command is no UTF-8");
+  }
+}
+
+}  // namespace sluice::launcher

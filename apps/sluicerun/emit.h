@@ -1,0 +1,39 @@
+// A job as a description for others that start it: a batch script for Slurm, a
+// manifest for Kubernetes.
+#ifndef SLUICE_APPS_SLUICERUN_EMIT_H_
+#define SLUICE_APPS_SLUICERUN_EMIT_H_
+
+#include <string>
+#include <vector>
+
+#include "apps/sluicerun/job.h"
+
+namespace sluice::launcher {
+
+struct EmitOptions {
+  std::string form;  // "slurm" or "kubernetes"; empty: none is asked for
+  std::string name;  // of the job; empty: the program's
+  // Of Kubernetes: the container's image, and volumes of its own as
+  // "CLAIM:/PATH" (persistentVolumeClaim). Its processes meet at this port.
+  std::string image;
+  std::vector<std::string> claims;
+  int port = 4000;
+  int days = 30;  // that certificates are valid
+};
+
+// `job.command`, `size`, `max_restarts` and `allow_plaintext` are looked at.
+// Throws Error(kInvalidArgument) for what the other would not take.
+//
+// Slurm: one task a process, of as many nodes as Slurm chooses; the script
+// makes the job's certificates in the folder it is submitted from, which the
+// nodes must share, and takes them away. Kubernetes: an Indexed Job, a headless
+// Service that names its pods, and a Secret with certificates, all as one List
+// in JSON, which YAML contains: for `kubectl apply -f -` or `create`; it holds
+// private keys.
+std::string SlurmScript(const EmitOptions& options, const JobOptions& job);
+std::string KubernetesManifest(const EmitOptions& options,
+                               const JobOptions& job);
+
+}  // namespace sluice::launcher
+
+#endif  // SLUICE_APPS_SLUICERUN_EMIT_H_
