@@ -166,17 +166,20 @@ int Rehearse(const TrainerSpec& spec, const CommandLine& line) {
   return 0;
 }
 
+// All processes have a part in it.
+void AddProfile(const CommandLine& line, Trainer& trainer) {
+  if (!line.profile) return;
+  const auto [first, last] = *line.profile;
+  const std::string& folder = line.training.log_dir;
+  const std::string name = fmt::format("trace-{}-{}.json", first, last);
+  trainer.AddHook(std::make_unique<Profile>(
+      first, last, folder.empty() ? name : JoinPath(folder, name)));
+}
+
 // What is told of a training, and to whom.
 void AddReports(const TrainerSpec& spec, const CommandLine& line,
                 Trainer& trainer) {
   const TrainingOptions& options = line.training;
-  if (line.profile) {
-    const auto [first, last] = *line.profile;
-    const std::string name = fmt::format("trace-{}-{}.json", first, last);
-    trainer.AddHook(std::make_unique<Profile>(
-        first, last,
-        options.log_dir.empty() ? name : JoinPath(options.log_dir, name)));
-  }
   if (line.summary) trainer.AddHook(std::make_unique<ShowSummary>());
   if (line.verbose) trainer.AddHook(std::make_unique<PassTimes>());
   if (line.run.input_threads == 0) {
@@ -212,6 +215,7 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
     trainer.AddHook(std::make_unique<StopAtStep>(*line.max_steps));
   }
   AddJudges(line, trainer);
+  AddProfile(line, trainer);
   if (Leads(line)) AddReports(spec, line, trainer);
   const BadReport bad(*line.run.bad_examples);
   const TrainingResult result = trainer.Train();

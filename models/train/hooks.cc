@@ -5,11 +5,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/ceil_div.h"
 #include "engine/json_object.h"
 #include "engine/runtime/finite_check.h"
 #include "graph/session/find_non_finite.h"
 #include "io/files/file.h"
 #include "models/optim/loss_scale.h"
+#include "models/train/rank_traces.h"
 
 namespace sluice {
 namespace {
@@ -246,12 +248,22 @@ void Profile::End(TrainingRun& run) {
                          : fmt::format("{} ({})", span.stage, span.thread + 1);
     trace_->AddSpan("input", row, span.stage, span.begin_ns, span.end_ns);
   }
-  ThrowIfError(FileSystem::Default()
-                   .WriteAtomically(path_, trace_->ToJson())
-                   .WithContext("--profile"));
+  std::string trace = trace_->ToJson(), what;
+  if (const Workers& workers = run.workers(); workers.several()) {
+    int64_t within = 0;
+    trace = GatheredTrace(workers, trace, &within);
+    what =
+        fmt::format(" by rank 0, and of the other ranks (clocks within {} us)",
+                    CeilDiv(within, int64_t{1000}));
+  }
+  if (run.workers().leads()) {
+    ThrowIfError(FileSystem::Default()
+                     .WriteAtomically(path_, trace)
+                     .WithContext("--profile"));
+  }
   run.options().Note(fmt::format(
-      "wrote a trace of {} kernel runs to {}; open it in ui.perfetto.dev",
-      trace_->events(), path_));
+      "wrote a trace of {} kernel runs{} to {}; open it in ui.perfetto.dev",
+      trace_->events(), what, path_));
   trace_.reset();
   saved_ = true;
 }
