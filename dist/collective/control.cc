@@ -21,6 +21,10 @@ bool HasReason(FrameKind kind) {
          kind == FrameKind::kVerdict;
 }
 
+bool HasText(FrameKind kind) {
+  return HasReason(kind) || kind == FrameKind::kBeat;
+}
+
 }  // namespace
 
 std::string Encoded(const ControlMessage& message) {
@@ -32,9 +36,13 @@ std::string Encoded(const ControlMessage& message) {
   if (HasReason(message.kind)) {
     frame.run = static_cast<uint64_t>(message.whom);
     frame.count = static_cast<uint64_t>(message.reason.code());
-    text = std::string_view(message.reason.message()).substr(0, kMaxText);
-    frame.bytes = text.size();
+    text = message.reason.message();
+  } else if (message.kind == FrameKind::kBeat) {
+    frame.run = message.run;
+    text = message.waits_in;
   }
+  text = text.substr(0, kMaxText);
+  frame.bytes = text.size();
   std::array<std::byte, kFrameBytes> header;
   Encode(frame, header);
   return std::string(reinterpret_cast<const char*>(header.data()),
@@ -45,7 +53,9 @@ std::string Encoded(const ControlMessage& message) {
 Status ControlReader::Read(const Frame& frame, std::string_view text,
                            ControlMessage* out) const {
   const auto code = static_cast<Code>(frame.count);
-  if (frame.rank >= size_ || frame.run >= static_cast<uint64_t>(size_) ||
+  const bool beats = frame.kind == FrameKind::kBeat;
+  if (frame.rank >= size_ ||
+      (!beats && frame.run >= static_cast<uint64_t>(size_)) ||
       frame.count > static_cast<uint64_t>(Code::kInternal) ||
       HasReason(frame.kind) != (code != Code::kOk)) {
     return DataLoss(
@@ -54,7 +64,12 @@ Status ControlReader::Read(const Frame& frame, std::string_view text,
   out->kind = frame.kind;
   out->rank = frame.rank;
   out->epoch = frame.epoch;
-  out->whom = static_cast<int>(frame.run);
+  if (beats) {
+    out->run = frame.run;
+    out->waits_in = text;
+  } else {
+    out->whom = static_cast<int>(frame.run);
+  }
   if (HasReason(frame.kind)) out->reason = Status(code, std::string(text));
   return {};
 }
@@ -67,10 +82,8 @@ Status ControlReader::Add(std::string_view bytes,
     std::array<std::byte, kFrameBytes> header;
     std::memcpy(header.data(), bytes_.data() + at, kFrameBytes);
     SLUICE_ASSIGN_OR_RETURN(const Frame frame, Decode(header));
-    const bool known = HasReason(frame.kind) ||
-                       frame.kind == FrameKind::kBeat ||
-                       frame.kind == FrameKind::kGoodbye;
-    if (!known || frame.bytes > (HasReason(frame.kind) ? kMaxText : 0)) {
+    const bool known = HasText(frame.kind) || frame.kind == FrameKind::kGoodbye;
+    if (!known || frame.bytes > (HasText(frame.kind) ? kMaxText : 0)) {
       return DataLoss(
           fmt::format("a frame of {} and {} bytes where none "
                       "belongs",
@@ -98,11 +111,9 @@ void ControlChannel::Say(const ControlMessage& message) {
   if (out_.size() < kMostWaiting) out_ += Encoded(message);
 }
 
-void ControlChannel::Beat(int rank, uint32_t epoch) {
+void ControlChannel::Beat(ControlMessage beat) {
   if (!out_.empty()) return;
-  ControlMessage beat;
-  beat.rank = rank;
-  beat.epoch = epoch;
+  beat.kind = FrameKind::kBeat;
   Say(beat);
 }
 

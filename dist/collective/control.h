@@ -1,7 +1,9 @@
 // What members of a job and its coordinator tell each other, on a connection of
 // its own that neither waits for.
 //
-//   kBeat     both ways, several times in a lease: I live
+//   kBeat     both ways, several times in a lease: I live; to the coordinator
+//             also how many collectives I have begun (run), and where I have
+//             been in the last one for long, its name
 //   kGoodbye  both ways: I leave, and nobody shall miss me
 //   kError    to the coordinator: I give up, and why (count: the code)
 //   kSuspect  to the coordinator: I cannot go on because of the rank `run`
@@ -29,6 +31,9 @@ struct ControlMessage {
   uint32_t epoch = 0;
   int whom = 0;   // of kSuspect
   Status reason;  // of kError, kSuspect and kVerdict; an error
+  // Of kBeat.
+  uint64_t run = 0;
+  std::string waits_in;
 };
 
 // The bytes of a message; its text is cut at 2 KiB.
@@ -61,8 +66,8 @@ class ControlChannel {
   // What to poll for.
   pollfd Wanted() const;
   void Say(const ControlMessage& message);
-  // Unless earlier words are still on their way, which say as much.
-  void Beat(int rank, uint32_t epoch);
+  // As kBeat, unless earlier words are still on their way, which say as much.
+  void Beat(ControlMessage beat);
   // Sends and takes what can be without waiting. An error where the connection
   // has ended or makes no sense, which closes it; `in` has what came before.
   Status Move(std::vector<ControlMessage>* in);

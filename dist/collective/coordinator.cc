@@ -17,16 +17,19 @@ constexpr milliseconds kTell(200);
 }  // namespace
 
 Coordinator::Coordinator(std::vector<Socket> ranks, uint32_t epoch,
-                         LeaseTimes times, Pipe ends)
+                         LeaseTimes times, Pipe ends,
+                         std::function<void(std::string_view)> note)
     : epoch_(epoch),
       lease_(times.lease),
       leases_(static_cast<int>(ranks.size()), times.lease, times.first),
+      stalls_(static_cast<int>(ranks.size()), times.stall),
+      note_(std::move(note)),
       ends_(std::move(ends)) {
   const int size = static_cast<int>(ranks.size());
   for (Socket& rank : ranks) {
     ranks_.emplace_back(std::move(rank), size);
     // Before anything that needs all ranks: then all have heard it.
-    ranks_.back().Beat(0, epoch_);
+    ranks_.back().Beat({.epoch = epoch_});
     (void)ranks_.back().Send().ok();
   }
   thread_ = std::thread([this] { Run(); });
@@ -54,10 +57,12 @@ void Coordinator::Run() {
     }
     const Deadline now = std::chrono::steady_clock::now();
     if (now >= last + beat) {
-      leases_.Pass(std::min(
-          std::chrono::duration_cast<milliseconds>(now - last), 2 * beat));
+      const milliseconds time = std::min(
+          std::chrono::duration_cast<milliseconds>(now - last), 2 * beat);
+      leases_.Pass(time);
+      if (const auto line = stalls_.Pass(time); line && note_) note_(*line);
       last = now;
-      for (ControlChannel& rank : ranks_) rank.Beat(0, epoch_);
+      for (ControlChannel& rank : ranks_) rank.Beat({.epoch = epoch_});
     }
     if (leases_.verdict() && !announced_) Announce();
     if (polled[0].revents != 0) break;
@@ -71,7 +76,9 @@ void Coordinator::Hear(int rank) {
   const Status status = channel.Move(&words);
   for (ControlMessage& word : words) {
     leases_.Heard(rank);
-    if (word.kind == FrameKind::kGoodbye) {
+    if (word.kind == FrameKind::kBeat) {
+      stalls_.Heard(rank, word.run, std::move(word.waits_in));
+    } else if (word.kind == FrameKind::kGoodbye) {
       leases_.Left(rank);
     } else if (word.kind == FrameKind::kSuspect) {
       leases_.Suspects(rank, word.whom, std::move(word.reason));

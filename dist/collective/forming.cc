@@ -327,8 +327,9 @@ class Forming {
         return Unavailable(fmt::format("socketpair: {}", std::strerror(errno)));
       }
       control_[0] = Socket(ends[0]);
-      links->coordinator = std::make_unique<Coordinator>(
-          std::exchange(control_, {}), epoch_, times, std::move(ends_it));
+      links->coordinator =
+          std::make_unique<Coordinator>(std::exchange(control_, {}), epoch_,
+                                        times, std::move(ends_it), note_);
       control_.emplace_back(ends[1]);
     }
     links->membership =
@@ -477,7 +478,8 @@ Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
   // Beats are some way apart: a lost process is named within the timeout.
   const milliseconds lease =
       std::max(options.peer_timeout, kLeastLease) * 5 / 6;
-  const LeaseTimes times = {lease, std::max(lease, options.join_timeout)};
+  const LeaseTimes times = {lease, std::max(lease, options.join_timeout),
+                            options.stall_note};
   Forming forming(info, std::move(tls), plaintext, deadline, options.note);
   SLUICE_ASSIGN_OR_RETURN(Links links, forming.Run(std::move(listener), times));
   Status shared = ShareMemory(info, options, deadline, &links);

@@ -108,7 +108,11 @@ Status Group::Collective(Frame frame, std::string_view signature, Body body) {
   frame.run = run_++;
   frame.key = Key(signature);
   frame_ = frame;
-  return size_ == 1 ? Status::Ok() : body();
+  if (size_ == 1) return {};
+  links_.membership->Enters(frame.run + 1, signature);
+  const Status status = body();
+  links_.membership->Returns();
+  return status;
 }
 
 // The first error; what the others are told of it says which rank it is from.

@@ -35,7 +35,7 @@ Membership::Membership(Socket coordinator, int rank, int size, uint32_t epoch,
       channel_(std::move(coordinator), size),
       wakes_(std::move(wakes)) {
   // Before anything that needs all ranks: then the coordinator has heard it.
-  channel_.Beat(rank, epoch);
+  Beat(milliseconds(0));
   (void)channel_.Send().ok();
   thread_ = std::thread([this] { Run(); });
 }
@@ -80,10 +80,11 @@ void Membership::Run() {
     if (ending) break;
     const Deadline now = std::chrono::steady_clock::now();
     if (now < last + beat) continue;
-    silent += std::min(std::chrono::duration_cast<milliseconds>(now - last),
-                       2 * beat);
+    const milliseconds time = std::min(
+        std::chrono::duration_cast<milliseconds>(now - last), 2 * beat);
+    silent += time;
     last = now;
-    channel_.Beat(rank_, epoch_);
+    Beat(time);
     if (silent < times_.lease) continue;
     Decide(DeadlineExceeded(
         fmt::format("{}, which coordinates the job, has shown no sign of life "
@@ -109,6 +110,30 @@ void Membership::TakeWords() {
   const MutexLock lock(mutex_);
   for (const ControlMessage& word : words_) channel_.Say(word);
   words_.clear();
+}
+
+void Membership::Beat(milliseconds time) {
+  ControlMessage beat;
+  beat.rank = rank_;
+  beat.epoch = epoch_;
+  const MutexLock lock(mutex_);
+  beat.run = run_;
+  if (!collective_.empty()) inside_ += time;
+  if (inside_ >= times_.stall) beat.waits_in = collective_;
+  channel_.Beat(std::move(beat));
+}
+
+void Membership::Enters(uint64_t run, std::string_view collective) {
+  const MutexLock lock(mutex_);
+  run_ = run;
+  collective_ = collective;
+  inside_ = milliseconds(0);
+}
+
+void Membership::Returns() {
+  const MutexLock lock(mutex_);
+  collective_.clear();
+  inside_ = milliseconds(0);
 }
 
 void Membership::Decide(Status status, bool cuts) {

@@ -6,13 +6,17 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "dist/collective/control.h"
 #include "dist/collective/leases.h"
+#include "dist/collective/stalls.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/socket.h"
 #include "engine/status.h"
@@ -24,9 +28,9 @@ namespace sluice::dist {
 std::chrono::milliseconds BeatOf(std::chrono::milliseconds lease);
 
 // How long who is silent is believed to live: a member, and one that may still
-// be joining.
+// be joining. And how long nobody wonders about who waits in a collective.
 struct LeaseTimes {
-  std::chrono::milliseconds lease, first;
+  std::chrono::milliseconds lease, first, stall;
 };
 
 // The coordinator, from its making to its end, when it says goodbye to all that
@@ -34,9 +38,10 @@ struct LeaseTimes {
 // own.
 class Coordinator {
  public:
-  // The pipe, which does not block, is for its own use.
+  // The pipe, which does not block, is for its own use. `note`, which may be
+  // empty, is told by its thread who keeps the others waiting (stalls.h).
   Coordinator(std::vector<Socket> ranks, uint32_t epoch, LeaseTimes times,
-              Pipe ends);
+              Pipe ends, std::function<void(std::string_view)> note);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -52,6 +57,8 @@ class Coordinator {
   // Of the thread alone.
   std::vector<ControlChannel> ranks_;
   Leases leases_;
+  Stalls stalls_;
+  const std::function<void(std::string_view)> note_;
   bool announced_ = false;
   Pipe ends_;  // closed at one end when it is to end
   std::thread thread_;
@@ -71,6 +78,9 @@ class Membership {
   // When an end has been decided, these are shut down, so that who waits for
   // them does no more: copies of the descriptors, which stay valid.
   void CutThen(std::vector<Descriptor> cut) EXCLUDES(mutex_);
+  // This rank is in a collective, its `run`th; until it says that it is not.
+  void Enters(uint64_t run, std::string_view collective) EXCLUDES(mutex_);
+  void Returns() EXCLUDES(mutex_);
   // This rank cannot go on because of `whom`: what is decided, at the latest
   // after a lease and the moment that suspicions take.
   Status Suspect(int whom, const Status& why);
@@ -81,6 +91,8 @@ class Membership {
  private:
   void Run();
   void TakeWords() EXCLUDES(mutex_);
+  // After so much time since the last one.
+  void Beat(std::chrono::milliseconds time) EXCLUDES(mutex_);
   // Who has left in order breaks nothing that is still under way.
   void Decide(Status status, bool cuts = true) EXCLUDES(mutex_);
   void Post(ControlMessage message) EXCLUDES(mutex_);
@@ -97,6 +109,10 @@ class Membership {
   std::optional<Status> decision_ GUARDED_BY(mutex_);
   bool cuts_ GUARDED_BY(mutex_) = false;
   std::vector<Descriptor> cut_ GUARDED_BY(mutex_);
+  // The last collective, and for how long this rank has been in it.
+  uint64_t run_ GUARDED_BY(mutex_) = 0;
+  std::string collective_ GUARDED_BY(mutex_);  // empty: in none
+  std::chrono::milliseconds inside_ GUARDED_BY(mutex_){0};
   std::thread thread_;
 };
 

@@ -47,6 +47,9 @@ struct GroupOptions {
   // and is not heard by the way between the two for another second, though it
   // is alive, is an error of all that names both.
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(60);
+  // Who keeps others waiting for so long in a collective is named by a note of
+  // rank 0's, and again each time that as much more has passed.
+  std::chrono::milliseconds stall_note = std::chrono::seconds(10);
   Transport transport = Transport::kAuto;
   Overlap overlap = Overlap::kAuto;
   // Whether processes without credentials may talk to other hosts, where
@@ -54,7 +57,8 @@ struct GroupOptions {
   bool allow_plaintext = false;
   // Told, while joining, who waits for whom (every 10 s), which strangers were
   // refused (a line a second at most), and why neighbours on one host cannot
-  // share memory, without a newline. May be empty.
+  // share memory, without a newline; later, by another thread, who keeps others
+  // waiting. May be empty.
   std::function<void(std::string_view)> note;
 };
 

@@ -26,6 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     SLUICE_CHECK(
         ControlReader(4).Add(sluice::dist::Encoded(message), &again).ok());
     SLUICE_CHECK(again.back().reason.message() == message.reason.message());
+    SLUICE_CHECK(again.back().waits_in == message.waits_in);
   }
   SLUICE_CHECK(again.size() == whole.size());
   return 0;
