@@ -33,6 +33,7 @@ struct Options {
   std::string report = "report.html";
   bool quick = false;
   bool json = false;
+  bool cluster = false;
   bool markdown = false;
   int exit_code = 0;  // of the command that ran
   int failure = kFailure;
@@ -172,8 +173,13 @@ void AddOps(CLI::App& app, Options& options) {
 void AddDoctor(CLI::App& app, Options& options) {
   CLI::App* doctor =
       app.add_subcommand("doctor", "Says what this machine and build have");
-  doctor->add_flag("--json", options.json, "One object");
-  doctor->callback([&] { Doctor(options.json); });
+  doctor->add_flag("--json", options.json, "One object, or several");
+  doctor->add_flag("--cluster", options.cluster,
+                   "Of the processes that sluicerun has started, or another "
+                   "launcher: who they are and how fast they exchange");
+  doctor->callback([&] {
+    options.cluster ? DoctorOfCluster(options.json) : Doctor(options.json);
+  });
 }
 
 std::string OneLine(std::string text) {

@@ -59,6 +59,10 @@ std::string OpsPage();
 
 // Says what this machine has and what this build uses of it.
 void Doctor(bool json);
+// Says what each process of a launcher's job is, how fast they exchange, and
+// what trainings by them would suffer from. That they have met says that their
+// addresses, ports and certificates are right. By rank 0; the others wait.
+void DoctorOfCluster(bool json);
 
 // Adds the commands of `sluice data` (apps/sluice/data/data.h), which may set
 // the exit code when they run.

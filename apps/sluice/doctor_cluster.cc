@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/sluice/commands.h"
+#include "apps/sluice/json.h"
+#include "dist/collective/group.h"
+#include "dist/launch_info.h"
+#include "engine/cpu_features.h"
+#include "engine/status.h"
+#include "kernels/cpu/simd/simd.h"
+#include "models/train/machine_memory.h"
+#include "models/train/workers.h"
+
+namespace sluice::tool {
+namespace {
+
+// Clocks that differ by more make certificates and leases of stores invalid too
+// early, or too late.
+constexpr int64_t kMostSkew = 30;  // seconds
+
+std::string HostName() {
+  std::array<char, 256> name = {};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+// What a rank says of itself.
+Json Facts(const dist::Group& group, bool certified) {
+  const MachineMemory memory = ReadMachineMemory();
+  return {{"rank", group.rank()},
+          {"host", HostName()},
+          {"version", SLUICE_VERSION},
+          {"cores", Cpu().cores},
+          {"isa", Simd().isa},
+          {"available_bytes", memory.available},
+          {"neighbours_by_memory", group.shared_links()},
+          {"certified", certified}};
+}
+
+struct Measured {
+  int64_t bytes = 0;
+  double seconds = 0;  // the median of several
+};
+
+// Of an all-reduce, as a training's: all connections carry at once.
+Measured Measure(dist::Group& group, int64_t bytes, int times) {
+  using Clock = std::chrono::steady_clock;
+  Tensor tensor =
+      Tensor::Full(DType::kFloat32, {bytes / int64_t{sizeof(float)}}, 0);
+  std::vector<double> seconds;
+  for (int i = 0; i < times; ++i) {
+    ThrowIfError(group.Barrier("measure"));
+    const auto begin = Clock::now();
+    ThrowIfError(group.AllReduce("measured", &tensor, Reduction::kSum));
+    seconds.push_back(
+        std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + times / 2, seconds.end());
+  return {bytes, seconds[static_cast<size_t>(times / 2)]};
+}
+
+// Through each connection, each way.
+double BytesPerSecond(const Measured& measured, int size) {
+  return static_cast<double>(measured.bytes) * 2 * (size - 1) / size /
+         measured.seconds;
+}
+
+// What training with these ranks would suffer from.
+std::vector<std::string> Warnings(const std::vector<Json>& ranks) {
+  std::set<std::string> versions, sets;
+  std::vector<std::string> warnings;
+  for (const Json& rank : ranks) {
+    versions.insert(rank["version"].get<std::string>());
+    sets.insert(rank["isa"].get<std::string>());
+    const int64_t ahead = rank["clock_ahead_seconds"];
+    if (std::abs(ahead) <= kMostSkew) continue;
+    warnings.push_back(fmt::format("the clock of rank {} is {} s {} rank 0's",
+                                   rank["rank"].get<int>(), std::abs(ahead),
+                                   ahead > 0 ? "ahead of" : "behind"));
+  }
+  if (versions.size() > 1) {
+    warnings.push_back(
+        fmt::format("different versions: {}", fmt::join(versions, ", ")));
+  }
+  if (sets.size() > 1) {
+    warnings.push_back(fmt::format(
+        "different instruction sets, whose last bits differ: {}; SLUICE_ISA "
+        "restrains all to one",
+        fmt::join(sets, ", ")));
+  }
+  return warnings;
+}
+
+std::string Size(int64_t bytes) {
+  if (bytes < 1 << 20) return fmt::format("{} bytes", bytes);
+  return fmt::format("{} MiB", bytes >> 20);
+}
+
+void Print(const std::vector<Json>& ranks, const std::vector<Measured>& rows) {
+  for (const Json& rank : ranks) {
+    fmt::print(
+        "rank {:<4} {}: Sluice {}, {} cores with {}, {:.1f} GiB available, "
+        "{} of 2 neighbours by shared memory{}\n",
+        rank["rank"].get<int>(), rank["host"].get<std::string>(),
+        rank["version"].get<std::string>(), rank["cores"].get<int>(),
+        rank["isa"].get<std::string>(),
+        rank["available_bytes"].get<double>() / (1 << 30),
+        rank["neighbours_by_memory"].get<int>(),
+        rank["certified"].get<bool>() ? "" : ", no certificate");
+  }
+  const int size = static_cast<int>(ranks.size());
+  for (const Measured& row : rows) {
+    fmt::print("all-reduce of {:<9} {:10.1f} us", Size(row.bytes),
+               row.seconds * 1e6);
+    if (row.bytes >= 1 << 20) {
+      fmt::print("  {:6.2f} GB/s", BytesPerSecond(row, size) / 1e9);
+    }
+    fmt::print("\n");
+  }
+}
+
+}  // namespace
+
+void DoctorOfCluster(bool json) {
+  std::optional<dist::LaunchInfo> info = dist::ReadLaunchInfo().ValueOrThrow();
+  if (!info || info->size < 2) {
+    throw Error(Code::kFailedPrecondition,
+                "--cluster looks at several processes: sluicerun -H a,b sluice "
+                "doctor --cluster");
+  }
+  const bool certified = info->credentials.has_value();
+  dist::GroupOptions options;
+  options.note = [](std::string_view line) {
+    fmt::print(stderr, "sluice: {}\n", line);
+  };
+  const auto group =
+      dist::Group::Join(*std::move(info), options).ValueOrThrow();
+  const Workers workers(group.get());
+
+  std::vector<int64_t> clocks(static_cast<size_t>(group->size()));
+  const int64_t now = std::time(nullptr);
+  workers.Gather("clocks", &now, sizeof now, clocks.data());
+  std::vector<Json> ranks;
+  for (const std::string& text :
+       workers.Gather("facts", Facts(*group, certified).dump())) {
+    ranks.push_back(Json::parse(text));
+    ranks.back()["clock_ahead_seconds"] = clocks[ranks.size() - 1] - clocks[0];
+  }
+  (void)Measure(*group, 1 << 20, 5);  // until windows are open
+  std::vector<Measured> rows;
+  for (const auto& [bytes, times] :
+       {std::pair(8, 1001), std::pair(1 << 20, 51), std::pair(64 << 20, 11)}) {
+    rows.push_back(Measure(*group, bytes, times));
+  }
+  if (!workers.leads()) {
+    workers.Barrier("printed");
+    return;
+  }
+  const std::vector<std::string> warnings = Warnings(ranks);
+  if (json) {
+    for (const Json& rank : ranks) PrintJson(rank);
+    for (const Measured& row : rows) {
+      PrintJson({{"bytes", row.bytes},
+                 {"seconds", row.seconds},
+                 {"bytes_per_second",
+                  BytesPerSecond(row, static_cast<int>(ranks.size()))}});
+    }
+    PrintJson({{"warnings", warnings}});
+  } else {
+    Print(ranks, rows);
+    for (const std::string& warning : warnings) {
+      fmt::print("warning: {}\n", warning);
+    }
+  }
+  workers.Barrier("printed");
+}
+
+}  // namespace sluice::tool

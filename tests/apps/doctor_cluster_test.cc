@@ -1,0 +1,75 @@
+// sluice doctor --cluster.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/places.h"
+#include "tests/support/error_text.h"
+#include "tests/support/launched.h"
+#include "tests/support/program.h"
+
+namespace sluice {
+namespace {
+
+using nlohmann::json;
+using testing::Contains;
+using testing::Outcome;
+using testing::RunJob;
+
+const std::string kDoctor = SLUICE_BIN_DIR "/sluice doctor --cluster";
+
+TEST_CASE("the doctor of a cluster finds every rank, and how fast they are") {
+  for (const int size : {2, 3}) {
+    const Outcome outcome = RunJob(size, kDoctor + " --json");
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    int ranks = 0, rows = 0;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) {
+      REQUIRE(line.starts_with("[0] "));
+      const json object = json::parse(line.substr(4));
+      if (object.contains("rank")) {
+        CHECK(object["rank"] == ranks++);
+        CHECK(object["cores"].get<int>() >= 1);
+        CHECK(object["neighbours_by_memory"] == 2);
+      } else if (object.contains("bytes")) {
+        ++rows;
+        const double seconds = object["seconds"];
+        CHECK(seconds > 0);
+        CHECK(object["bytes_per_second"].get<double>() ==
+              doctest::Approx(object["bytes"].get<double>() * 2 * (size - 1) /
+                              size / seconds));
+      } else {
+        CHECK(object["warnings"].empty());
+      }
+    }
+    CHECK(ranks == size);
+    CHECK(rows == 3);
+  }
+  const Outcome text = RunJob(2, kDoctor);
+  CHECK(text.code == 0);
+  CHECK(Contains(text.out, "[0] all-reduce of 64 MiB "));
+}
+
+TEST_CASE("ranks that would train other bits are warned of") {
+  const Outcome outcome = RunJob(
+      2, "[ $SLUICE_RANK = 1 ] && export SLUICE_ISA=baseline; exec " + kDoctor);
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.code == 0);
+  if (Contains(outcome.out, "cores with baseline, ") &&
+      outcome.out.find("with avx") != std::string::npos) {
+    CHECK(Contains(outcome.out, "warning: different instruction sets"));
+  }
+}
+
+TEST_CASE("one process is no cluster") {
+  testing::CheckError(
+      testing::RunProgram(SLUICE_BIN_DIR "/sluice", {"doctor", "--cluster"}),
+      "sluice", 1, "--cluster looks at several processes");
+}
+
+}  // namespace
+}  // namespace sluice
