@@ -9,6 +9,7 @@
 
 #include "dist/collective/forming.h"
 #include "dist/collective/reduce.h"
+#include "engine/runtime/subtrees.h"
 #include "engine/threads.h"
 
 namespace sluice::dist {
@@ -190,6 +191,36 @@ Status Group::AllReduceNow(std::string_view name, DType dtype, void* data,
 Status Group::AllReduce(std::string_view name, Tensor* tensor, Reduction how) {
   return AllReduce(name, tensor->dtype(), tensor->raw(), tensor->elements(),
                    how);
+}
+
+Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
+                      std::span<const void* const> sums, void* result,
+                      int64_t count) {
+  const Timer timer(*this);
+  queue_.Finish();
+  const auto run = [&]() -> Status {
+    if (!kReducible.Contains(dtype)) {
+      return InvalidArgument(fmt::format("{} has no sum", NameOf(dtype)));
+    }
+    if (leaves < size_ || (leaves & (leaves - 1)) != 0) {
+      return InvalidArgument(fmt::format(
+          "{} leaves: wanted a power of two, at least {}", leaves, size_));
+    }
+    const size_t wanted = RowOf(LeavesOf(leaves, rank_, size_)).size();
+    if (count < 0 || sums.size() != wanted) {
+      return InvalidArgument(fmt::format("{} sums of {} elements, wanted {}",
+                                         sums.size(), count, wanted));
+    }
+    if (size_ == 1 && sums[0] != result && count > 0) {
+      std::memcpy(result, sums[0], static_cast<size_t>(count) * SizeOf(dtype));
+    }
+    const Frame frame =
+        FrameOf(FrameKind::kReduce, dtype, static_cast<uint64_t>(count));
+    return Collective(frame, fmt::format("tree of {}/{}", leaves, name), [&] {
+      return AddTree(dtype, leaves, sums, result, count);
+    });
+  };
+  return Break("sum", name, run());
 }
 
 Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,

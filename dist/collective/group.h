@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -69,6 +70,10 @@ class Group final : public Collective {
                         int64_t count, Reduction how) override;
   Status WaitAllReduce(const void* data) override;
   bool AllReduced(const void* data, Waker& waker) override;
+  // Along the ranks, and then round (tree.cc).
+  Status SumTree(std::string_view name, DType dtype, int64_t leaves,
+                 std::span<const void* const> sums, void* result,
+                 int64_t count) override;
   Status Broadcast(std::string_view name, void* data, int64_t bytes,
                    int root) override;
   Status AllGather(std::string_view name, const void* mine, int64_t each,
@@ -97,6 +102,8 @@ class Group final : public Collective {
   static const Combine kPut;  // where it belongs, no more
   // A cut of the data into chunks, one a process, and of those into pieces.
   class Cut;
+  // What goes along the ranks to be added in a tree's order.
+  class Chain;
   // What moves through the ring, piece by piece.
   struct Flow {
     int64_t pieces = 0;
@@ -131,6 +138,8 @@ class Group final : public Collective {
   Status AllReduceNow(std::string_view name, DType dtype, void* data,
                       int64_t count, Reduction how);
   Status Reduce(DType dtype, std::byte* data, int64_t count, bool mean);
+  Status AddTree(DType dtype, int64_t leaves, std::span<const void* const> sums,
+                 void* whole, int64_t count);
   Status Gather(int64_t each, std::byte* all);
   Status Spread(std::byte* data, int64_t bytes, int root);
 

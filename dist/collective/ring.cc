@@ -1,17 +1,16 @@
 // The collectives as rings. Everything moves from a rank to the next, in pieces
-// that fit a core's cache: while one is added, the system moves the next one.
+// (pieces.h).
 
 #include <algorithm>
 #include <array>
 
 #include "dist/collective/group.h"
+#include "dist/collective/pieces.h"
 #include "dist/collective/reduce.h"
-#include "engine/ceil_div.h"
 
 namespace sluice::dist {
 namespace {
 
-constexpr int64_t kPieceBytes = 256 << 10;
 // Pieces of a chunk that go round together.
 constexpr int64_t kBlockPieces = 2;
 // Pieces that are sent before it is their turn.
@@ -19,20 +18,6 @@ constexpr int64_t kAhead = 1;
 // A first piece of up to this many bytes goes with the header: the buffers of
 // the system take so much though nobody reads yet.
 constexpr int64_t kEagerBytes = 16 << 10;
-
-int64_t PiecesOf(int64_t bytes) {
-  return std::max<int64_t>(CeilDiv(bytes, kPieceBytes), 1);
-}
-
-// Part `i` of `total` cut into `parts`: those before i, and those up to it, by
-// which the first ones are the larger.
-struct Range {
-  int64_t begin, count;
-};
-Range Part(int64_t total, int64_t parts, int64_t i) {
-  const int64_t each = total / parts, more = total % parts;
-  return {each * i + std::min(i, more), each + (i < more ? 1 : 0)};
-}
 
 }  // namespace
 

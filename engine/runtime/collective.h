@@ -4,6 +4,7 @@
 #define SLUICE_ENGINE_RUNTIME_COLLECTIVE_H_
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "engine/dtype.h"
@@ -41,6 +42,14 @@ class Collective {
   virtual Status WaitAllReduce(const void*) { return {}; }
   // Whether that would return at once; if not, `waker` is woken when it would.
   virtual bool AllReduced(const void*, Waker&) { return true; }
+  // The sum over the leaves of a tree (engine/runtime/subtrees.h), a power of
+  // two and not less than size(), in its order: the same bits for any size().
+  // `sums` are those of the subtrees of this worker's LeavesOf, as RowOf says,
+  // of `count` elements each in the host's memory; `result`, for all, may be
+  // one of them. Of the dtypes of AllReduce.
+  virtual Status SumTree(std::string_view name, DType dtype, int64_t leaves,
+                         std::span<const void* const> sums, void* result,
+                         int64_t count) = 0;
   // The bytes of `root`, for all.
   virtual Status Broadcast(std::string_view name, void* data, int64_t bytes,
                            int root) = 0;

@@ -1,0 +1,32 @@
+// Tensors are moved in pieces that fit a core's cache: while one is added, the
+// system moves the next one.
+#ifndef SLUICE_DIST_COLLECTIVE_PIECES_H_
+#define SLUICE_DIST_COLLECTIVE_PIECES_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/ceil_div.h"
+
+namespace sluice::dist {
+
+inline constexpr int64_t kPieceBytes = 256 << 10;
+
+// One at least.
+inline int64_t PiecesOf(int64_t bytes) {
+  return std::max<int64_t>(CeilDiv(bytes, kPieceBytes), 1);
+}
+
+// Part `i` of `total` cut into `parts`: those before i, and those up to it, by
+// which the first ones are the larger.
+struct Range {
+  int64_t begin, count;
+};
+inline Range Part(int64_t total, int64_t parts, int64_t i) {
+  const int64_t each = total / parts, more = total % parts;
+  return {each * i + std::min(i, more), each + (i < more ? 1 : 0)};
+}
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_PIECES_H_
