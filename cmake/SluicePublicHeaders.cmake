@@ -18,6 +18,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/runtime/executor_mode.h
   engine/runtime/label.h
   engine/runtime/rendezvous.h
+  engine/runtime/subtrees.h
   engine/runtime/trace.h
   engine/runtime/waker.h
   engine/shape.h

@@ -206,7 +206,7 @@ Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
       return InvalidArgument(fmt::format(
           "{} leaves: wanted a power of two, at least {}", leaves, size_));
     }
-    const size_t wanted = RowOf(LeavesOf(leaves, rank_, size_)).size();
+    const size_t wanted = SubtreesOf(LeavesOf(leaves, rank_, size_)).size();
     if (count < 0 || sums.size() != wanted) {
       return InvalidArgument(fmt::format("{} sums of {} elements, wanted {}",
                                          sums.size(), count, wanted));

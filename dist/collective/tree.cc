@@ -39,10 +39,10 @@ class Group::Chain {
         rank_(rank),
         last_(size - 1),
         mine_(LeavesOf(leaves, rank, size)),
-        own_(RowOf(mine_)),
-        before_(RowOf({0, mine_.begin}).size()),
+        own_(SubtreesOf(mine_)),
+        before_(SubtreesOf({0, mine_.begin}).size()),
         pieces_(PiecesOf(count * ElementBytes())) {
-    after_ = RowOf({0, mine_.end}).size();
+    after_ = SubtreesOf({0, mine_.end}).size();
     const auto most = static_cast<size_t>(PieceOf(0).bytes);
     for (auto& buffer : buffers_) {
       buffer = std::make_unique_for_overwrite<std::byte[]>(
@@ -91,7 +91,7 @@ class Group::Chain {
       const MutableBytes place = Whole(PieceOf(whole));
       std::memcpy(place.data(), Slot(round, before_, piece), place.size());
     }
-    SubtreeRow row = RowOf({0, mine_.begin});
+    SubtreeRow row = SubtreesOf({0, mine_.begin});
     for (size_t i = 0; i < own_.size(); ++i) {
       const std::byte* hand = Sum(i, piece).data();
       row.Append(

@@ -44,9 +44,9 @@ class Collective {
   virtual bool AllReduced(const void*, Waker&) { return true; }
   // The sum over the leaves of a tree (engine/runtime/subtrees.h), a power of
   // two and not less than size(), in its order: the same bits for any size().
-  // `sums` are those of the subtrees of this worker's LeavesOf, as RowOf says,
-  // of `count` elements each in the host's memory; `result`, for all, may be
-  // one of them. Of the dtypes of AllReduce.
+  // `sums` are those of the subtrees of this worker's LeavesOf, as SubtreesOf
+  // says, of `count` elements each in the host's memory; `result`, for all, may
+  // be one of them. Of the dtypes of AllReduce.
   virtual Status SumTree(std::string_view name, DType dtype, int64_t leaves,
                          std::span<const void* const> sums, void* result,
                          int64_t count) = 0;

@@ -65,7 +65,7 @@ class SubtreeRow {
 };
 
 // What becomes of these leaves, appended one by one.
-inline SubtreeRow RowOf(LeafRange range) {
+inline SubtreeRow SubtreesOf(LeafRange range) {
   SubtreeRow row;
   for (int64_t leaf = range.begin; leaf < range.end; ++leaf) {
     row.Append({leaf, 1});

@@ -127,15 +127,12 @@ Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
   frame.lane = &lane;
   frame.buffers = {frame.feeds, run.fetches, slot};
   frame.counted = counts && !at_step;
-  const auto [step, observer] = session.Begin(frame.counted);
+  const auto [step, replica, observer] = session.Begin(frame.counted);
   frame.observer = observer;
   frame.context = {};
   frame.context.step = at_step.value_or(step);
   frame.context.collective = session.options.collective.get();
-  if (frame.context.collective != nullptr && !at_step) {
-    frame.context.replica =
-        static_cast<uint32_t>(frame.context.collective->rank());
-  }
+  if (!at_step) frame.context.replica = replica;
   return {};
 }
 

@@ -162,7 +162,7 @@ void Session::Initialize(const std::vector<Output>& only) {
 
 Session::Impl::Beginning Session::Impl::Begin(bool counts) {
   MutexLock lock(mutex);
-  const Beginning beginning = {step, observer};
+  const Beginning beginning = {step, replica, observer};
   if (counts) ++step;
   return beginning;
 }
@@ -181,6 +181,12 @@ void Session::set_step(uint64_t step) {
   const Lanes::AllTurns alone(impl_->lanes);
   MutexLock lock(impl_->mutex);
   impl_->step = step;
+}
+
+void Session::set_replica(uint32_t replica) {
+  const Lanes::AllTurns alone(impl_->lanes);
+  MutexLock lock(impl_->mutex);
+  impl_->replica = replica;
 }
 
 void Session::Cancel() {

@@ -206,6 +206,8 @@ class Session {
   // time each uses another. A trainer sets it on resume.
   uint64_t step() const;
   void set_step(uint64_t step);
+  // The replica that keys it from now on, in place of the collective's rank.
+  void set_replica(uint32_t replica);
 
   // Aborts the steps in flight, if any, with kCancelled, also those that wait
   // for other processes. From any thread. What

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime/collective.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/step_threads.h"
@@ -43,6 +44,7 @@ struct Session::Impl {
   mutable Mutex mutex;
   Observer* observer GUARDED_BY(mutex) = nullptr;
   uint64_t step GUARDED_BY(mutex) = 0;
+  uint32_t replica GUARDED_BY(mutex) = 0;
 
   // Held while a step is prepared.
   mutable Mutex cache_mutex;
@@ -61,7 +63,10 @@ struct Session::Impl {
   std::vector<std::shared_ptr<PreparedStep::Impl>> retired
       GUARDED_BY(cache_mutex);
 
-  Impl(const Graph& g, const SessionOptions& o) : graph(g), options(o) {}
+  Impl(const Graph& g, const SessionOptions& o) : graph(g), options(o) {
+    if (options.collective == nullptr) return;
+    replica = static_cast<uint32_t>(options.collective->rank());
+  }
   Result<std::shared_ptr<PreparedStep::Impl>> Cache(const StepRequest& request)
       REQUIRES(cache_mutex);
   // Takes the least recently used step out of the cache.
@@ -76,6 +81,7 @@ struct Session::Impl {
   // but after GiveBack, which a failed one's is, unless a later one has begun.
   struct Beginning {
     uint64_t step;
+    uint32_t replica;
     Observer* observer;
   };
   Beginning Begin(bool counts) EXCLUDES(mutex);

@@ -216,12 +216,15 @@ Operation Optimizer::Minimize(Operand loss,
   const Output step = GlobalStep(graph);
   const Output rate = Identity(rate_.At(step), "learning_rate");
   NameScope names(graph, "train");
-  MinimizeContext context = {graph,    step,     rate,           Output(),
-                             Output(), step + 1, graph.updates()};
+  MinimizeContext context = {graph,    step,     rate, Output(),
+                             Output(), step + 1, {}};
+  // In two, they come before the cut.
+  const bool in_two = all_reduce_ && all_reduce_->in_two;
+  if (!in_two) context.operations = graph.updates();
   if (all_reduce_) ReduceGradients(pairs, all_reduce_->between);
   if (scale) {
     const Output finite = scale->Unscale(pairs);
-    for (const Operation& update : graph.updates()) {
+    for (const Operation& update : context.operations) {
       MakeConditional(update, finite);
     }
     context.operations.push_back(scale->Update(finite));
@@ -230,6 +233,9 @@ Operation Optimizer::Minimize(Operand loss,
   }
   if (all_reduce_) {
     for (const Operation& reduced : ReduceUpdates(graph.updates(), weight)) {
+      if (in_two && context.finite.valid()) {
+        MakeConditional(reduced, context.finite);
+      }
       context.operations.push_back(reduced);
     }
   }

@@ -36,6 +36,12 @@ struct AllReduceOptions {
   // but what is beyond 65,504 becomes infinite, and what is below 6e-8 zero:
   // it wants loss scaling. kFloat32: as they are.
   DType between = DType::kFloat32;
+  // Whether a run of the operation is to be two, cut at its all-reduces: one
+  // that has what goes into them, any number of times, and one that is fed what
+  // comes out. What Graph::updates write is then written in the second alone,
+  // if variables have before it the values that they had before the first; the
+  // operation itself does not run these updates, but for what they reduce.
+  bool in_two = false;
 };
 
 // One variable's update, while it is being built.

@@ -93,12 +93,4 @@ std::span<const Tensor> BatchStep::Run(const Example& batch) {
   return last_.Wait();
 }
 
-std::vector<Feed> BatchStep::FeedsOf(const Example& batch) const {
-  std::vector<Feed> feeds;
-  for (const auto& [name, placeholder] : placeholders_) {
-    feeds.push_back({placeholder, batch[name]});
-  }
-  return feeds;
-}
-
 }  // namespace sluice

@@ -42,9 +42,6 @@ class BatchStep {
   // The fetched values, until the next Run. Throws Error.
   std::span<const Tensor> Run(const Example& batch);
 
-  // The batch as Session takes it.
-  std::vector<Feed> FeedsOf(const Example& batch) const;
-
  private:
   struct Prepared {
     std::vector<Shape> shapes;

@@ -11,6 +11,7 @@
 #include "graph/session/find_non_finite.h"
 #include "io/files/file.h"
 #include "models/optim/loss_scale.h"
+#include "models/train/leaf_steps.h"
 #include "models/train/rank_traces.h"
 
 namespace sluice {
@@ -201,13 +202,17 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   const Workers& workers = run.workers();
   FiniteCheck check(/*ends_step=*/!workers.several());
   int64_t bad_step = 0;
+  const auto came = [&] {
+    return run.leaves() != nullptr ? !run.leaves()->ByLeaf(check.node())
+                                   : check.op() == kAllReduce;
+  };
   const bool ended = EndedBy(check, run.session(), [&] {
     // Between epochs there is none to look at.
     while (run.step() < failed &&
            (run.Step(/*measure=*/false) || run.between_epochs())) {
       if (check.node().empty() || bad_step > 0) continue;
       // A share of no examples has a loss of its own that counts for nothing.
-      if (RowsOf(run.batch()) == 0 && check.op() != kAllReduce) {
+      if (RowsOf(run.batch()) == 0 && !came()) {
         check.Forget();
       } else {
         bad_step = run.step();
@@ -215,7 +220,7 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
     }
   });
   if (ended) bad_step = run.step() + 1;
-  return FirstOf(workers, bad_step, check.op() == kAllReduce, check.node());
+  return FirstOf(workers, bad_step, came(), check.node());
 }
 
 // --- Profile -----------------------------------------------------------------

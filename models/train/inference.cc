@@ -52,16 +52,29 @@ int64_t RowsOf(const Example& batch) {
   return batch.empty() ? 0 : batch.begin()->second.shape()[0];
 }
 
+int64_t WholeRowsOf(const Example& batch) {
+  return batch.whole_rows() > 0 ? batch.whole_rows() : RowsOf(batch);
+}
+
+bool NextOfEach(std::vector<Iterator>& batches, std::vector<Example>* next) {
+  next->resize(batches.size());
+  bool more = false;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    more = batches[i].Next(&(*next)[i]).ValueOrThrow();
+  }
+  return more;
+}
+
 Inference::Inference(const TrainerSpec& spec, RunContext run,
-                     const SessionOptions& options)
+                     const SessionOptions& options, int64_t virtual_workers)
     : run_(std::move(run)),
-      workers_(options.collective.get()),
+      workers_(options.collective.get(), virtual_workers),
       set_(spec.evaluated_on && run_.mode == Mode::kEval
                ? spec.evaluated_on(run_)
                : "test"),
       input_(FiniteInput(spec, run_)) {
   features_ = std::make_unique<Features>(graph_, input_.Sample());
-  input_ = input_.Share(workers_.rank(), workers_.size());
+  shares_ = workers_.SharesOf(input_);
   Scope root(graph_);
   model_ = spec.model(root, *features_, run_);
   SessionOptions own = options;
@@ -71,7 +84,7 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
 
   figures_ = {{"loss", model_.loss}};
   figures_.insert(figures_.end(), model_.metrics.begin(), model_.metrics.end());
-  if (workers_.several()) (void)MetricsOverSet(figures_).State();  // can they?
+  workers_.RequireMergeable(figures_);
   evaluate_ =
       std::make_unique<BatchStep>(*session_, *features_, TensorsOf(figures_));
   predict_ = std::make_unique<BatchStep>(*session_, *features_,
@@ -116,19 +129,23 @@ std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
   }
   BatchStep& step = watch.each ? *watched_ : *evaluate_;
   PrepareEvaluation(step);
-  MetricsOverSet figures(figures_);
+  std::vector<MetricsOverSet> figures;
+  std::vector<Iterator> batches;
+  for (const Dataset& share : shares_) {
+    figures.emplace_back(figures_);
+    batches.push_back(share.MakeIterator());
+  }
   Evaluation evaluation;
-  Iterator batches = input_.MakeIterator();
-  Example batch;
-  while (batches.Next(&batch).ValueOrThrow()) {
+  std::vector<Example> shares;
+  while (NextOfEach(batches, &shares)) {
     if (Stopped(watch.stop)) return std::nullopt;
-    const int64_t rows = RowsOf(batch);
-    evaluation.examples += workers_.several() ? batch.whole_rows() : rows;
-    if (rows > 0) {
-      const std::span<const Tensor> values = step.Run(batch);
-      figures.Add(values.first(needed.size()), rows);
+    evaluation.examples += WholeRowsOf(shares[0]);
+    for (size_t i = 0; i < shares.size(); ++i) {
+      if (RowsOf(shares[i]) == 0) continue;
+      const std::span<const Tensor> values = step.Run(shares[i]);
+      figures[i].Add(values.first(needed.size()), RowsOf(shares[i]));
       if (watch.each &&
-          !watch.each(batch, ExportsOf(values.subspan(needed.size())))) {
+          !watch.each(shares[i], ExportsOf(values.subspan(needed.size())))) {
         return std::nullopt;
       }
     }

@@ -50,17 +50,20 @@ struct EvaluationWatch {
 
 // How many examples the largest batch of an input has.
 int64_t FullBatch(const Dataset& input);
-// How many examples a batch holds.
+// How many examples a batch holds, and the batch that it may be a share of.
 int64_t RowsOf(const Example& batch);
+int64_t WholeRowsOf(const Example& batch);
+// The next of each, of iterators that have as many; false where they end.
+bool NextOfEach(std::vector<Iterator>& batches, std::vector<Example>* next);
 
 // One thread at a time.
 class Inference {
  public:
   // Calls spec.input and spec.model with `run`, whose mode says for what; it
   // must not be kTrain. Of several workers (options.collective) each evaluates
-  // its share of every batch. Throws Error.
+  // the shares of its leaves of every batch. Throws Error.
   Inference(const TrainerSpec& spec, RunContext run,
-            const SessionOptions& options);
+            const SessionOptions& options, int64_t virtual_workers = 0);
 
   // Values of the model's variables; others (optimizer slots) are ignored.
   // Throws Error naming what does not fit; `source` says where they are from.
@@ -116,6 +119,7 @@ class Inference {
   Workers workers_;
   std::string set_;
   Dataset input_;
+  std::vector<Dataset> shares_;
   Graph graph_;
   std::unique_ptr<Features> features_;
   ModelSpec model_;

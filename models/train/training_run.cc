@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/cpu_features.h"
 #include "graph/compile/extract.h"
 #include "graph/ops/collective.h"
 #include "graph/ops/elementwise.h"
@@ -14,6 +15,7 @@
 #include "graph/text/text.h"
 #include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
+#include "models/train/leaf_steps.h"
 
 namespace sluice {
 namespace {
@@ -85,14 +87,15 @@ void CheckNames(const std::vector<std::string>& names) {
 }
 
 // A feature of each share of a batch: what it counts for among the workers,
-// its examples over the mean number of them, 1 where all have as many.
+// its examples over the mean number of them, 1 where all have as many. (Of
+// virtual workers, where there are such.)
 constexpr char kShareWeight[] = "worker/share_weight";
 
-Tensor WeightOf(const Example& share, int workers) {
+Tensor WeightOf(const Example& share, int64_t workers) {
   Tensor weight(DType::kFloat32, {});
   *weight.data<float>() =
-      static_cast<float>(static_cast<double>(RowsOf(share)) * workers /
-                         static_cast<double>(share.whole_rows()));
+      static_cast<float>(static_cast<double>(RowsOf(share) * workers) /
+                         static_cast<double>(WholeRowsOf(share)));
   return weight;
 }
 
@@ -119,11 +122,39 @@ void CheckFrozen(const std::string& patterns,
 }
 
 RunContext WithRank(const RunContext& run, const Workers& workers) {
-  if (!workers.several()) return run;
+  if (workers.leaves() == 1) return run;
   RunContext of_worker = run;
-  of_worker.rank = workers.rank();
-  of_worker.size = workers.size();
+  of_worker.rank = workers.mine().begin;
+  of_worker.size = workers.leaves();
   return of_worker;
+}
+
+// One process that has all leaves has nobody to compare its input with.
+void CheckForAnyRank(const TrainerSpec& spec, const RunContext& run,
+                     const std::string& position) {
+  if (run.size == 1) return;
+  RunContext last = run;
+  last.rank = run.size - 1;
+  if (spec.input(last).MakeIterator().SavePosition() == position) return;
+  throw Error(Code::kFailedPrecondition,
+              fmt::format("{}: the input is another for virtual worker {} than "
+                          "for {}; batches are shared out afterwards",
+                          spec.name, last.rank, run.rank));
+}
+
+// What kernels are chosen by, and so what the bits depend on.
+std::string InstructionSet() {
+  return Cpu().avx512 ? "avx512" : Cpu().avx2 ? "avx2" : "baseline";
+}
+
+// In a checkpoint's state: how many virtual workers there were.
+constexpr char kVirtualWorkers[] = "virtual_workers";
+
+int64_t VirtualWorkersOf(const TrainingState& state) {
+  const auto found = state.extra.find(kVirtualWorkers);
+  return found == state.extra.end()
+             ? 0
+             : std::strtoll(found->second.c_str(), nullptr, 10);
 }
 
 // Adds the seconds that fn takes, if it does not throw.
@@ -179,16 +210,23 @@ SaveEvery ParseSaveEvery(const std::string& text) {
 TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                          const TrainingOptions& options)
     : spec_(spec),
-      context_(WithRank(context, Workers(options.session.collective.get()))),
+      context_(WithRank(context, Workers(options.session.collective.get(),
+                                         options.virtual_workers))),
       options_(options),
-      workers_(options.session.collective.get()),
-      input_(spec.input(context_)),
-      batches_(input_.MakeIterator()) {
+      workers_(options.session.collective.get(), options.virtual_workers),
+      input_(spec.input(context_)) {
   SLUICE_CHECK(context.training());
-  workers_.RequireSame("input", batches_.SavePosition());
+  workers_.RequireSame("number of virtual workers",
+                       fmt::format("{}", options.virtual_workers));
+  if (options.virtual_workers > 0) {
+    workers_.RequireSame("instruction set", InstructionSet());
+  }
+  const std::string position = input_.MakeIterator().SavePosition();
+  workers_.RequireSame("input", position);
+  if (!workers_.several()) CheckForAnyRank(spec, context_, position);
   workers_.RequireSame("seed", fmt::format("{}", context_.seed));
-  input_ = input_.Share(workers_.rank(), workers_.size());
-  batches_ = input_.MakeIterator(input_stages_);
+  batches_ = MakeIterators();
+  shares_.resize(batches_.size());
   if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("wanted a positive batch size and epochs that are "
@@ -230,11 +268,13 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   CheckFrozen(options_.freeze, model_variables_);
   Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
-  if (workers_.several()) {
+  const bool virtual_ones = workers_.virtual_workers() > 0;
+  if (workers_.several() || virtual_ones) {
     const Output weight = features_->AddScalar(graph_, kShareWeight);
     train_ = optimizer
                  .WithAllReduce({.weight = weight.name(),
-                                 .between = options_.gradients_between})
+                                 .between = options_.gradients_between,
+                                 .in_two = virtual_ones})
                  .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
     workers_.RequireSame("graph", PrintGraph(graph_));
@@ -245,26 +285,49 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   options_.session.seed = context_.seed;
   session_ = std::make_unique<Session>(graph_, options_.session);
-  plain_ = std::make_unique<BatchStep>(*session_, *features_,
-                                       std::vector<Output>{loss_},
-                                       std::vector<Operation>{train_});
-  info_ = plain_->Prepare(workers_.ShareOf(FullBatch(input_)));
-  session_->Initialize();
-  std::vector<Output> measured = {loss_, graph_.Get("learning_rate")};
-  for (const Output& tensor : TensorsOf(model_.metrics)) {
-    measured.push_back(tensor);
-  }
-  for (const auto& [name, value] : model_.summaries) measured.push_back(value);
-  measuring_ =
-      std::make_unique<BatchStep>(*session_, *features_, std::move(measured),
-                                  std::vector<Operation>{train_});
+  MakeSteps(graph_.Get("learning_rate"));
 
   RunContext evaluation = context_;
   evaluation.mode = Mode::kEval;
   evaluation.class_names = class_names_;
-  evaluation.trained_on = batches_.SavePosition();
-  inference_ = std::make_unique<Inference>(spec_, evaluation, options_.session);
+  evaluation.trained_on = batches_[0].SavePosition();
+  inference_ = std::make_unique<Inference>(spec_, evaluation, options_.session,
+                                           options_.virtual_workers);
   inference_->PrepareEvaluation();
+}
+
+TrainingRun::~TrainingRun() = default;
+
+std::vector<Iterator> TrainingRun::MakeIterators() const {
+  std::vector<Iterator> iterators;
+  // The stages are measured in one of them.
+  std::shared_ptr<StageTimes> stages = input_stages_;
+  for (const Dataset& share : workers_.SharesOf(input_)) {
+    iterators.push_back(share.MakeIterator(std::exchange(stages, nullptr)));
+  }
+  return iterators;
+}
+
+void TrainingRun::MakeSteps(const Output& learning_rate) {
+  std::vector<Output> measured = TensorsOf(model_.metrics);
+  for (const auto& [name, value] : model_.summaries) measured.push_back(value);
+  const int64_t examples = workers_.ShareOf(FullBatch(input_));
+  if (workers_.virtual_workers() > 0) {
+    leaves_ = std::make_unique<LeafSteps>(
+        graph_, *session_, *features_, workers_,
+        LeafSteps::Options{loss_, learning_rate, train_, std::move(measured)});
+    info_ = leaves_->Prepare(examples);
+    session_->Initialize();
+    return;
+  }
+  const std::vector<Operation> targets = {train_};
+  plain_ = std::make_unique<BatchStep>(*session_, *features_,
+                                       std::vector<Output>{loss_}, targets);
+  info_ = plain_->Prepare(examples);
+  session_->Initialize();
+  measured.insert(measured.begin(), {loss_, learning_rate});
+  measuring_ = std::make_unique<BatchStep>(*session_, *features_,
+                                           std::move(measured), targets);
 }
 
 // A share of no examples counts for nothing, whatever its loss is.
@@ -293,17 +356,18 @@ bool TrainingRun::Step(bool measure) {
   if (measure_input) ++measured_inputs_;
   const double exchanged = workers_.seconds();
   Timed(&training_seconds_, [&] {
-    Timed(&input_seconds_,
-          [&] { trained = batches_.Next(&batch_).ValueOrThrow(); });
-    if (trained && workers_.several()) {
-      batch_.Set(kShareWeight, WeightOf(batch_, workers_.size()));
+    Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
+    if (trained && (workers_.several() || leaves_ != nullptr)) {
+      for (Example& share : shares_) {
+        share.Set(kShareWeight, WeightOf(share, workers_.leaves()));
+      }
     }
     if (trained) TrainOnBatch(measure);
   });
   exchange_seconds_ += workers_.seconds() - exchanged;
   if (!trained && !knows_total_steps()) {
     snapshot_is_old_ = true;  // of the input's position
-    ThrowIfError(batches_.NextEpoch());
+    for (Iterator& batches : batches_) ThrowIfError(batches.NextEpoch());
   }
   return trained;
 }
@@ -314,16 +378,49 @@ void TrainingRun::TrainOnBatch(bool measure) {
   snapshot_is_old_ = true;
   // Until nothing has thrown.
   const bool sound = std::exchange(sound_, false);
-  BatchStep::Pending started = (measure ? measuring_ : plain_)->Start(batch_);
+  if (leaves_ != nullptr) {
+    TrainOnLeaves(measure);
+    sound_ = sound;
+    return;
+  }
+  BatchStep::Pending started =
+      (measure ? measuring_ : plain_)->Start(shares_[0]);
   BatchStep::Pending before = std::exchange(under_way_, started);
   ++step_;
-  examples_ += workers_.several() ? batch_.whole_rows() : RowsOf(batch_);
+  examples_ += WholeRowsOf(shares_[0]);
   Collect(std::move(before), step_ - 1);
   if (measure || !started.under_way()) {
     Collect(std::exchange(under_way_, {}), step_);
   }
   sound_ = sound;
-  if (measure) Measure(started.Wait());
+  if (!measure) return;
+  const std::span<const Tensor> results = started.Wait();
+  std::vector<MetricsOverSet> metrics;
+  metrics.emplace_back(model_.metrics)
+      .Add(results.subspan(2), RowsOf(shares_[0]));
+  Measure(results[1].At(0), std::move(metrics),
+          results.last(model_.summaries.size()));
+}
+
+void TrainingRun::TrainOnLeaves(bool measure) {
+  std::vector<MetricsOverSet> metrics;
+  std::vector<Tensor> summaries;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    metrics.emplace_back(model_.metrics);
+  }
+  const auto on_leaf = [&](size_t i, std::span<const Tensor> values) {
+    metrics[i].Add(values, RowsOf(shares_[i]));
+    if (i > 0) return;
+    const auto mine = values.last(model_.summaries.size());
+    summaries.assign(mine.begin(), mine.end());
+  };
+  leaves_->Run(shares_, measure ? LeafSteps::OnLeaf(on_leaf) : nullptr);
+  ++step_;
+  examples_ += WholeRowsOf(shares_[0]);
+  NoteLoss(step_, leaves_->loss());
+  if (measure) {
+    Measure(leaves_->learning_rate(), std::move(metrics), summaries);
+  }
 }
 
 void TrainingRun::Finish() {
@@ -336,22 +433,24 @@ void TrainingRun::Finish() {
 
 void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
   if (!ended.valid()) return;
-  newest_loss_ = {step, ended.Wait()[0].At(0)};
-  if (!std::isfinite(newest_loss_.value)) bad_loss_ = newest_loss_;
+  NoteLoss(step, ended.Wait()[0].At(0));
 }
 
-void TrainingRun::Measure(std::span<const Tensor> results) {
-  measurement_ = {step_, results[0].At(0), results[1].At(0), loss_scale(), {},
+void TrainingRun::NoteLoss(int64_t step, double loss) {
+  newest_loss_ = {step, loss};
+  if (!std::isfinite(loss)) bad_loss_ = newest_loss_;
+}
+
+void TrainingRun::Measure(double learning_rate,
+                          std::vector<MetricsOverSet> metrics,
+                          std::span<const Tensor> summaries) {
+  measurement_ = {step_, newest_loss_.value, learning_rate, loss_scale(), {},
                   {}};
-  results = results.subspan(2);
-  MetricsOverSet metrics(model_.metrics);
-  metrics.Add(results, RowsOf(batch_));
   measurement_.metrics =
       workers_.Merged(model_.metrics, std::move(metrics)).Values();
-  results = results.last(model_.summaries.size());
-  for (size_t i = 0; i < results.size(); ++i) {
+  for (size_t i = 0; i < summaries.size(); ++i) {
     measurement_.summaries.emplace_back(model_.summaries[i].first,
-                                        results[i].Clone());
+                                        summaries[i].Clone());
   }
 }
 
@@ -374,11 +473,14 @@ void TrainingRun::RenewSnapshot() {
   TrainingState& state = snapshot_->state;
   state.step = 0;  // until it is whole
   state.seed = context_.seed;
-  state.dataset_position = batches_.SavePosition();
+  state.dataset_position = batches_[0].SavePosition();
   state.schedule = learning_rate_.description();
   // For who looks at the file; Restore takes it from the variables.
   state.loss_scale = loss_scale().value_or(1);
   state.extra["program"] = spec_.name;
+  if (options_.virtual_workers > 0) {
+    state.extra[kVirtualWorkers] = fmt::format("{}", options_.virtual_workers);
+  }
   state.class_names = class_names_;
   ReadVariables(*session_, graph_.Variables(), &snapshot_->tensors);
   state.step = step_;
@@ -402,9 +504,23 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
                     "the same data, or begin anew with --restart",
                     source, Difference(state.class_names, class_names_)));
   }
-  // A new iterator first, so that a position that does not fit changes nothing.
-  Iterator batches = input_.MakeIterator(input_stages_);
-  ThrowIfError(batches.Restore(state.dataset_position).WithContext(source));
+  if (const int64_t before = VirtualWorkersOf(state);
+      before != options_.virtual_workers && state.step > 0) {
+    const auto text = [](int64_t n) {
+      return n == 0 ? "none" : fmt::format("{}", n);
+    };
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("'{}' was trained with {} virtual workers, now there are "
+                    "{}; go on with as many (--virtual-workers), or begin anew "
+                    "with --restart",
+                    source, text(before), text(options_.virtual_workers)));
+  }
+  // New iterators first, so that a position that does not fit changes nothing.
+  std::vector<Iterator> batches = MakeIterators();
+  for (Iterator& iterator : batches) {
+    ThrowIfError(iterator.Restore(state.dataset_position).WithContext(source));
+  }
   std::vector<Output> variables = graph_.Variables();
   std::vector<NamedTensor> tensors = checkpoint.tensors;
   WithoutOptionalState(&variables, &tensors);

@@ -26,6 +26,8 @@
 
 namespace SLUICE_PUBLIC sluice {
 
+class LeafSteps;
+
 // When to save beside what evaluations and the end of training save.
 struct SaveEvery {
   int64_t steps = 0;     // since the last one; 0: never for their number
@@ -56,8 +58,13 @@ struct TrainingOptions {
   int64_t log_every = 100;  // steps
   // Activations that gradients compute again instead of keeping them.
   Recompute recompute = Recompute::kNone;
-  // AllReduceOptions::between, where there are several workers.
+  // AllReduceOptions::between, where there are several workers, or virtual
+  // ones.
   DType gradients_between = DType::kFloat32;
+  // Workers that define the training, a power of two, whatever the number of
+  // those that there are, which is at most that (docs/distributed.md). 0: these
+  // themselves.
+  int64_t virtual_workers = 0;
   SessionOptions session;
   // Neither is owned. Without a reporter nothing is said, without a token
   // nothing ends training early but its hooks.
@@ -96,6 +103,7 @@ class TrainingRun {
   // graph. Throws Error.
   TrainingRun(const TrainerSpec& spec, const RunContext& context,
               const TrainingOptions& options);
+  ~TrainingRun();
 
   // Trains on the next batch; false at the end of the input: where epochs end
   // with it the next step is of the next epoch. With `measure`
@@ -110,7 +118,7 @@ class TrainingRun {
   // Where it stands.
   // Steps completed, resumed ones too; of the last only the batch may be.
   int64_t step() const { return step_; }
-  const Dataset& input() const { return input_; }  // this worker's
+  const Dataset& input() const { return input_; }  // of the whole job
   // Not where epochs end with the input.
   int64_t total_steps() const { return context_.total_steps(); }
   bool knows_total_steps() const { return context_.knows_total_steps(); }
@@ -119,7 +127,7 @@ class TrainingRun {
   double epoch() const {
     return knows_total_steps()
                ? static_cast<double>(step_) / context_.steps_per_epoch
-               : static_cast<double>(batches_.epoch());
+               : static_cast<double>(batches_[0].epoch());
   }
   // Whether all steps or epochs were done.
   bool done() const {
@@ -128,8 +136,8 @@ class TrainingRun {
   }
   // Whether an epoch has ended with the input and none of the next was read.
   bool between_epochs() const {
-    return !knows_total_steps() && batches_.epoch() > 0 &&
-           batches_.consumed() == 0;
+    return !knows_total_steps() && batches_[0].epoch() > 0 &&
+           batches_[0].consumed() == 0;
   }
   // Of the last step, which is waited for; 0 before the first. Throws Error.
   double loss() {
@@ -147,7 +155,10 @@ class TrainingRun {
     return std::exchange(bad_loss_, std::nullopt);
   }
   const Measurement& measurement() const { return measurement_; }
-  const Example& batch() const { return batch_; }  // of the last step
+  // Of the last step, this worker's share; of its leaves that of the first.
+  const Example& batch() const { return shares_[0]; }
+  // With virtual workers, else null.
+  const LeafSteps* leaves() const { return leaves_.get(); }
   // Since this process began: examples that all workers trained on, and how
   // long that took, evaluations not counted.
   int64_t examples() const { return examples_; }
@@ -224,14 +235,18 @@ class TrainingRun {
   }
   // The training step on a whole batch, as `sluice graph` takes it.
   std::unique_ptr<Graph> StepGraph() const;
-  // The last step's batch as feeds.
-  std::vector<Feed> Feeds() const { return plain_->FeedsOf(batch_); }
 
  private:
   // Of the whole batch, from the loss of this worker's share.
   Output JobLoss(const Output& weight) const;
+  std::vector<Iterator> MakeIterators() const;
+  void MakeSteps(const Output& learning_rate);
+  void TrainOnLeaves(bool measure);
   void Collect(BatchStep::Pending ended, int64_t step);
-  void Measure(std::span<const Tensor> results);
+  void NoteLoss(int64_t step, double loss);
+  // Metrics of each of this worker's leaves.
+  void Measure(double learning_rate, std::vector<MetricsOverSet> metrics,
+               std::span<const Tensor> summaries);
 
   const TrainerSpec& spec_;
   RunContext context_;
@@ -240,7 +255,7 @@ class TrainingRun {
   std::vector<std::string> class_names_;
   Dataset input_;
   std::shared_ptr<StageTimes> input_stages_ = std::make_shared<StageTimes>();
-  Iterator batches_;
+  std::vector<Iterator> batches_;  // of this worker's leaves
   Graph graph_;
   std::unique_ptr<Features> features_;
   ModelSpec model_;
@@ -251,6 +266,7 @@ class TrainingRun {
   std::unique_ptr<Session> session_;
   std::unique_ptr<BatchStep> plain_;      // fetches the loss
   std::unique_ptr<BatchStep> measuring_;  // and rate, metrics, summaries
+  std::unique_ptr<LeafSteps> leaves_;     // in place of both
   StepInfo info_;
   std::unique_ptr<Inference> inference_;  // evaluates
 
@@ -265,7 +281,7 @@ class TrainingRun {
   KnownLoss newest_loss_;
   std::optional<KnownLoss> bad_loss_;
   Measurement measurement_;
-  Example batch_;
+  std::vector<Example> shares_;
   int64_t examples_ = 0;
   double training_seconds_ = 0;
   double input_seconds_ = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/status.h"
+#include "models/nn/metric_states.h"
 
 namespace sluice {
 namespace {
@@ -21,12 +22,36 @@ struct Say {
 
 }  // namespace
 
+Workers::Workers(Collective* collective, int64_t virtual_workers)
+    : collective_(collective), virtual_workers_(virtual_workers) {
+  if (virtual_workers == 0) return;
+  if (virtual_workers < 0 || (virtual_workers & (virtual_workers - 1)) != 0) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} virtual workers: wanted a power of two",
+                            virtual_workers));
+  }
+  if (virtual_workers < size()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} virtual workers for {} processes: each must "
+                            "have one at least",
+                            virtual_workers, size()));
+  }
+}
+
 std::string Workers::Name(int rank) const {
   return fmt::format("rank {} of {}", rank, size());
 }
 
+std::vector<Dataset> Workers::SharesOf(const Dataset& whole) const {
+  std::vector<Dataset> shares;
+  for (int64_t leaf = mine().begin; leaf < mine().end; ++leaf) {
+    shares.push_back(whole.Share(leaf, leaves()));
+  }
+  return shares;
+}
+
 int64_t Workers::ShareOf(int64_t n) const {
-  return n * (rank() + 1) / size() - n * rank() / size();
+  return LeavesOf(n, mine().begin, leaves()).size();
 }
 
 void Workers::Gather(std::string_view what, const void* mine, int64_t each,
@@ -80,20 +105,37 @@ void Workers::RequireSame(std::string_view what, std::string_view text) const {
   }
 }
 
+// A worker's leaves travel one behind another, each as the number of its
+// numbers and these.
 MetricsOverSet Workers::Merged(const NamedMetrics& metrics,
-                               MetricsOverSet mine) const {
-  if (!several()) return mine;
-  const std::vector<double> numbers = mine.State();
+                               std::vector<MetricsOverSet> mine) const {
+  if (!merges()) return std::move(mine[0]);
+  std::vector<double> numbers;
+  for (const MetricsOverSet& leaf : mine) {
+    const std::vector<double> state = leaf.State();
+    numbers.push_back(static_cast<double>(state.size()));
+    numbers.insert(numbers.end(), state.begin(), state.end());
+  }
   const std::vector<std::string> states =
       Gather("metrics", {reinterpret_cast<const char*>(numbers.data()),
                          numbers.size() * sizeof(double)});
   MetricsOverSet merged(metrics);
   for (const std::string& bytes : states) {
-    std::vector<double> state(bytes.size() / sizeof(double));
-    std::memcpy(state.data(), bytes.data(), state.size() * sizeof(double));
-    merged.Merge(state);
+    std::vector<double> all(bytes.size() / sizeof(double));
+    std::memcpy(all.data(), bytes.data(), all.size() * sizeof(double));
+    std::span<const double> rest(all);
+    while (!rest.empty()) {
+      const auto count = static_cast<size_t>(CountOf(
+          "metrics of a leaf", rest[0], static_cast<int64_t>(rest.size()) - 1));
+      merged.Merge(rest.subspan(1, count));
+      rest = rest.subspan(1 + count);
+    }
   }
   return merged;
+}
+
+void Workers::RequireMergeable(const NamedMetrics& metrics) const {
+  if (merges()) (void)MetricsOverSet(metrics).State();
 }
 
 void Workers::TakeFromFirst(std::string_view what, void* data,
@@ -108,6 +150,16 @@ void Workers::TakeFromFirst(std::string_view what, std::string* text) const {
   TakeFromFirst(fmt::format("length of {}", what), &length, sizeof(length));
   text->resize(static_cast<size_t>(length));
   TakeFromFirst(what, text->data(), length);
+}
+
+void Workers::SumTree(std::string_view what, std::span<const void* const> sums,
+                      Tensor* sum) const {
+  if (several()) {
+    ThrowIfError(collective_->SumTree(what, sum->dtype(), leaves(), sums,
+                                      sum->raw(), sum->elements()));
+  } else if (sums[0] != sum->raw()) {
+    std::memcpy(sum->raw(), sums[0], sum->bytes());
+  }
 }
 
 void Workers::Barrier(std::string_view what) const {

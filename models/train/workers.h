@@ -1,6 +1,9 @@
 // The processes that train one model together, as the trainer sees them: what
 // they share out, what they decide together. With one of them nothing is
 // exchanged.
+//
+// What is shared out are leaves, one a worker; or, with virtual workers, as
+// many as there are of these, of which a worker has some (LeavesOf).
 #ifndef SLUICE_MODELS_TRAIN_WORKERS_H_
 #define SLUICE_MODELS_TRAIN_WORKERS_H_
 
@@ -11,8 +14,10 @@
 #include <vector>
 
 #include "engine/runtime/collective.h"
+#include "engine/runtime/subtrees.h"
 #include "engine/visibility.h"
 #include "io/checkpoints/checkpoint.h"
+#include "io/pipeline/dataset.h"
 #include "models/nn/metrics.h"
 #include "models/train/reporter.h"
 
@@ -23,8 +28,10 @@ namespace SLUICE_PUBLIC sluice {
 // something else.
 class Workers {
  public:
-  // Null: there is one. Not owned.
-  explicit Workers(Collective* collective) : collective_(collective) {}
+  // Null: there is one. Not owned. 0: there are no virtual ones. Throws
+  // Error(kInvalidArgument) where there are fewer than workers, or no power of
+  // two.
+  explicit Workers(Collective* collective, int64_t virtual_workers = 0);
 
   int rank() const { return several() ? collective_->rank() : 0; }
   int size() const { return several() ? collective_->size() : 1; }
@@ -39,7 +46,16 @@ class Workers {
   // Collective::seconds.
   double seconds() const { return several() ? collective_->seconds() : 0; }
 
-  // How many of a batch of n are this worker's (Dataset::Share).
+  // 0: none.
+  int64_t virtual_workers() const { return virtual_workers_; }
+  int64_t leaves() const {
+    return virtual_workers_ > 0 ? virtual_workers_ : size();
+  }
+  // This worker's.
+  LeafRange mine() const { return LeavesOf(leaves(), rank(), size()); }
+  // What each of them gets of a dataset.
+  std::vector<Dataset> SharesOf(const Dataset& whole) const;
+  // How many of a batch of n the first of them gets (Dataset::Share).
   int64_t ShareOf(int64_t n) const;
 
   // The `each` bytes of all, one behind another by rank. Waits.
@@ -51,17 +67,29 @@ class Workers {
   // Throws Error(kFailedPrecondition) unless `text`, which is `what` of the
   // training, is the same on all of them. Waits.
   void RequireSame(std::string_view what, std::string_view text) const;
-  // Of `mine`, which are those `metrics`, what all workers have seen; the same
-  // bits on all of them. Waits.
-  MetricsOverSet Merged(const NamedMetrics& metrics, MetricsOverSet mine) const;
+  // Of `mine`, which are those `metrics` of this worker's leaves, what all have
+  // seen; the same bits on all of them, and for any number of workers of as
+  // many leaves. Waits.
+  MetricsOverSet Merged(const NamedMetrics& metrics,
+                        std::vector<MetricsOverSet> mine) const;
+  // Throws Error naming the metric where one of them cannot be merged and has
+  // to be.
+  void RequireMergeable(const NamedMetrics& metrics) const;
   // The bytes of rank 0. Waits.
   void TakeFromFirst(std::string_view what, void* data, int64_t bytes) const;
   void TakeFromFirst(std::string_view what, std::string* text) const;
+  // Makes `sum`, which may be one of the `sums`, that of all virtual workers
+  // (Collective::SumTree). Waits.
+  void SumTree(std::string_view what, std::span<const void* const> sums,
+               Tensor* sum) const;
   // Waits until all are here.
   void Barrier(std::string_view what) const;
 
  private:
+  bool merges() const { return several() || virtual_workers_ > 0; }
+
   Collective* collective_;
+  int64_t virtual_workers_;
 };
 
 // Makes a checkpoint rank 0's: its state, and its tensors, of which all workers

@@ -4,10 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,6 +122,64 @@ inline void CheckEqual(const Trained& a, const Trained& b) {
     CAPTURE(name);
     CHECK(value.BitEqual(b.variables.at(name)));
   }
+}
+
+inline void CheckNear(const Tensor& a, const Tensor& b, double tolerance) {
+  REQUIRE(a.elements() == b.elements());
+  double largest = 0, apart = 0;
+  for (int64_t i = 0; i < a.elements(); ++i) {
+    largest = std::max(largest, std::abs(b.At(i)));
+    apart = std::max(apart, std::abs(a.At(i) - b.At(i)));
+  }
+  CHECK(apart <= tolerance * (1 + largest));
+}
+
+// To rounding.
+inline void CheckNear(const Trained& a, const Trained& b, double tolerance) {
+  REQUIRE(a.error == "");
+  REQUIRE(b.error == "");
+  REQUIRE(a.losses.size() == b.losses.size());
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    CAPTURE(i);
+    CHECK(a.losses[i] == doctest::Approx(b.losses[i]).epsilon(tolerance));
+  }
+  REQUIRE(a.variables.size() == b.variables.size());
+  for (const auto& [name, value] : a.variables) {
+    CAPTURE(name);
+    CheckNear(value, b.variables.at(name), tolerance);
+  }
+  REQUIRE(a.result.evaluation.has_value());
+  REQUIRE(b.result.evaluation.has_value());
+  CHECK(a.result.evaluation->examples == b.result.evaluation->examples);
+  const auto& values = b.result.evaluation->values;
+  REQUIRE(a.result.evaluation->values.size() == values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    CAPTURE(values[i].first);
+    CHECK(a.result.evaluation->values[i].second ==
+          doctest::Approx(values[i].second).epsilon(0.01));
+  }
+}
+
+// Some optimizer with some of what may come between gradient and update.
+inline Optimizer RandomOptimizer(std::mt19937& random) {
+  const auto draw = [&](int n) { return static_cast<int>(random() % n); };
+  Optimizer optimizer = optimizers::Momentum(0.05, 0.9);
+  switch (draw(3)) {
+    case 0:
+      optimizer = optimizers::Sgd(0.1);
+      break;
+    case 1:
+      optimizer = optimizers::RmsProp(0.01, {.epsilon = 1e-3});
+      break;
+  }
+  if (draw(3) == 0) optimizer = optimizer.With(gradients::WeightDecay(0.01));
+  if (draw(3) == 0) optimizer = optimizer.With(gradients::Accumulate(3));
+  if (draw(3) == 0) {
+    optimizer = optimizer.With(gradients::ClipByGlobalNorm(0.2));
+  }
+  if (draw(3) == 0) optimizer = optimizer.WithAverages(0.9);
+  if (draw(3) == 0) optimizer = optimizer.WithLossScaling({.initial = 256});
+  return optimizer;
 }
 
 }  // namespace sluice::testing

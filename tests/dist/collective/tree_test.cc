@@ -40,7 +40,7 @@ std::vector<Tensor> SumsOf(const std::vector<Tensor>& leaves, int rank,
                            int size) {
   const auto range = LeavesOf(static_cast<int64_t>(leaves.size()), rank, size);
   std::vector<Tensor> sums;
-  const SubtreeRow row = RowOf(range);
+  const SubtreeRow row = SubtreesOf(range);
   for (const Subtree& subtree : row.subtrees()) {
     sums.push_back(
         SumOf(leaves, subtree.begin, subtree.begin + subtree.leaves));
@@ -68,7 +68,7 @@ TEST_CASE("leaves are the subtrees of no two siblings, as few as may be") {
   for (int64_t leaves = 1; leaves <= 64; leaves *= 2) {
     for (int64_t begin = 0; begin < leaves; ++begin) {
       for (int64_t end = begin; end <= leaves; ++end) {
-        const SubtreeRow row = RowOf({begin, end});
+        const SubtreeRow row = SubtreesOf({begin, end});
         int64_t next = begin;
         for (const Subtree& subtree : row.subtrees()) {
           CHECK(subtree.begin == next);
@@ -206,7 +206,8 @@ TEST_CASE("a tree's sum: what is wrong is an error of all") {
       const Call& call = group.rank() == 1 ? one : others;
       Tensor data = Tensor::Zeros(DType::kFloat64, {200});
       const std::vector<const void*> sums(
-          RowOf(LeavesOf(call.leaves, group.rank(), 3)).size(), data.raw());
+          SubtreesOf(LeavesOf(call.leaves, group.rank(), 3)).size(),
+          data.raw());
       Tensor result(DType::kFloat64, {200});
       return group.SumTree(call.name, call.dtype, call.leaves, sums,
                            result.raw(), call.count);

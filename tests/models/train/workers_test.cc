@@ -18,9 +18,11 @@ namespace sluice {
 namespace {
 
 using testing::CheckEqual;
+using testing::CheckNear;
 using testing::Contains;
 using testing::Plain;
 using testing::PlainSpec;
+using testing::RandomOptimizer;
 using testing::Task;
 using testing::TemporaryFolder;
 using testing::ToyRun;
@@ -28,68 +30,10 @@ using testing::ToySpec;
 using testing::Trained;
 using testing::TrainWith;
 
-void CheckNear(const Tensor& a, const Tensor& b, double tolerance) {
-  REQUIRE(a.elements() == b.elements());
-  double largest = 0, apart = 0;
-  for (int64_t i = 0; i < a.elements(); ++i) {
-    largest = std::max(largest, std::abs(b.At(i)));
-    apart = std::max(apart, std::abs(a.At(i) - b.At(i)));
-  }
-  CHECK(apart <= tolerance * (1 + largest));
-}
-
-// To rounding.
-void CheckNear(const Trained& a, const Trained& b, double tolerance) {
-  REQUIRE(a.error == "");
-  REQUIRE(b.error == "");
-  REQUIRE(a.losses.size() == b.losses.size());
-  for (size_t i = 0; i < a.losses.size(); ++i) {
-    CAPTURE(i);
-    CHECK(a.losses[i] == doctest::Approx(b.losses[i]).epsilon(tolerance));
-  }
-  REQUIRE(a.variables.size() == b.variables.size());
-  for (const auto& [name, value] : a.variables) {
-    CAPTURE(name);
-    CheckNear(value, b.variables.at(name), tolerance);
-  }
-  REQUIRE(a.result.evaluation.has_value());
-  REQUIRE(b.result.evaluation.has_value());
-  CHECK(a.result.evaluation->examples == b.result.evaluation->examples);
-  const auto& values = b.result.evaluation->values;
-  REQUIRE(a.result.evaluation->values.size() == values.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    CAPTURE(values[i].first);
-    CHECK(a.result.evaluation->values[i].second ==
-          doctest::Approx(values[i].second).epsilon(0.01));
-  }
-}
-
 // Of a training: how long its steps took, and their input and exchanges.
 struct TrainingSeconds {
   double all = 0, input = 0, exchange = 0;
 };
-
-// Some optimizer with some of what may come between gradient and update.
-Optimizer RandomOptimizer(std::mt19937& random) {
-  const auto draw = [&](int n) { return static_cast<int>(random() % n); };
-  Optimizer optimizer = optimizers::Momentum(0.05, 0.9);
-  switch (draw(3)) {
-    case 0:
-      optimizer = optimizers::Sgd(0.1);
-      break;
-    case 1:
-      optimizer = optimizers::RmsProp(0.01, {.epsilon = 1e-3});
-      break;
-  }
-  if (draw(3) == 0) optimizer = optimizer.With(gradients::WeightDecay(0.01));
-  if (draw(3) == 0) optimizer = optimizer.With(gradients::Accumulate(3));
-  if (draw(3) == 0) {
-    optimizer = optimizer.With(gradients::ClipByGlobalNorm(0.2));
-  }
-  if (draw(3) == 0) optimizer = optimizer.WithAverages(0.9);
-  if (draw(3) == 0) optimizer = optimizer.WithLossScaling({.initial = 256});
-  return optimizer;
-}
 
 TEST_CASE("any number of workers trains what one does") {
   std::mt19937 random(1);
