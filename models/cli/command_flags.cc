@@ -38,6 +38,17 @@ CLI::Validator Between(double least, double most) {
     }
   });
 }
+// More than processes, or examples in a batch.
+constexpr int64_t kMostVirtualWorkers = 65536;
+void CheckVirtualWorkers(const std::string& text) {
+  char* end = nullptr;
+  const int64_t number = std::strtoll(text.c_str(), &end, 10);
+  const bool power = number > 0 && (number & (number - 1)) == 0;
+  if (*end == '\0' && power && number <= kMostVirtualWorkers) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("wanted a power of two up to {}, got '{}'",
+                          kMostVirtualWorkers, text));
+}
 // Whole numbers up to 2^53, which a double tells apart.
 constexpr double kLargest = 9007199254740992;
 constexpr double kMostEpochs = 1e6;
@@ -350,10 +361,18 @@ class Commands {
            "linear: the learning rate times the number of processes (default: "
            "none)")
         ->check(CLI::IsMember({"none", "linear"}));
-    sub->add_flag("--sync-batch-norm", line_.job.sync_batch_norm,
-                  "Batch normalisation by the batches of all processes "
-                  "together, in models that look at it (resnet50 does): for "
-                  "small batches in each");
+    CLI::Option* const sync =
+        sub->add_flag("--sync-batch-norm", line_.job.sync_batch_norm,
+                      "Batch normalisation by the batches of all processes "
+                      "together, in models that look at it (resnet50 does): "
+                      "for small batches in each");
+    sub->add_option("--virtual-workers", line_.training.virtual_workers,
+                    "A power of two: train as so many processes would, "
+                    "whatever the number of them, up to that; with "
+                    "--deterministic any has the same bits, also where a "
+                    "training goes on with another (default: none)")
+        ->check(Parses("NUMBER", CheckVirtualWorkers))
+        ->excludes(sync);
     sub->add_option("--compress-gradients", given_.compress,
                     "What gradients are rounded to on their way between "
                     "processes: none, bf16, or fp16, which wants --precision "

@@ -104,6 +104,11 @@ class Reader {
       line_.training.gradients_between =
           *HalfTypeOf(ParsePrecision(given_.compress).ValueOrThrow());
     }
+    if (line_.training.virtual_workers > 0 && line_.job.overlap == "on") {
+      return {{},
+              Usage("--overlap on is not for --virtual-workers, whose "
+                    "gradients are reduced when all have been computed")};
+    }
     line_.training.session.seed = line_.run.seed;
     if (line_.command == CommandLine::Command::kPredict) {
       line_.run.bad_examples = std::make_shared<BadExamples>(INT64_MAX);

@@ -42,13 +42,17 @@ void JsonEvents::Begin(TrainingRun& run) {
   throughput_.Start(run);
   nlohmann::ordered_json total_steps;  // null where it is not known
   if (run.knows_total_steps()) total_steps = run.total_steps();
-  Print({{"event", "start"},
-         {"step", run.step()},
-         {"total_steps", total_steps},
-         {"batch_size", run.context().batch_size},
-         {"workers", run.context().size},
-         {"input_threads", run.context().input_threads},
-         {"learning_rate", run.learning_rate().description()}});
+  nlohmann::ordered_json event = {
+      {"event", "start"},
+      {"step", run.step()},
+      {"total_steps", total_steps},
+      {"batch_size", run.context().batch_size},
+      {"workers", run.workers().size()},
+      {"input_threads", run.context().input_threads},
+      {"learning_rate", run.learning_rate().description()}};
+  const int64_t virtual_workers = run.workers().virtual_workers();
+  if (virtual_workers > 0) event["virtual_workers"] = virtual_workers;
+  Print(event);
 }
 
 bool JsonEvents::Measures(const TrainingRun& run, int64_t step) const {

@@ -17,6 +17,7 @@
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
 #include "models/cli/job.h"
+#include "models/train/workers.h"
 
 namespace sluice {
 namespace {
@@ -51,17 +52,22 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   if (!trains) RequireAlone();
   const Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
   if (!job.leads()) console::Mute();
-  if (job.workers != nullptr && line.run.bad_examples->limit() > 0) {
+  if ((job.workers != nullptr || line.training.virtual_workers > 0) &&
+      line.run.bad_examples->limit() > 0) {
     throw Error(Code::kInvalidArgument,
-                "--skip-bad is for one process: several would pass over "
-                "different examples");
+                "--skip-bad is for one process: several, or virtual workers, "
+                "would pass over different examples");
   }
-  const int workers = job.workers == nullptr ? 1 : job.workers->size();
+  // That the training is defined by.
+  const int64_t workers =
+      Workers(job.workers.get(), line.training.virtual_workers).leaves();
   if (line.job.batch_size_per_worker > 0) {
     line.run.batch_size = workers * line.job.batch_size_per_worker;
   }
   line.run.sync_batch_norm = line.job.sync_batch_norm && workers > 1;
-  if (line.job.scale_learning_rate) line.optimizing.rate_scale = workers;
+  if (line.job.scale_learning_rate) {
+    line.optimizing.rate_scale = static_cast<double>(workers);
+  }
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
   line.run.input_threads = ThreadsForInput(line, job);

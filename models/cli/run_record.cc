@@ -220,6 +220,7 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
                                                     "batch-size-per-worker",
                                                     "scale-learning-rate",
                                                     "sync-batch-norm",
+                                                    "virtual-workers",
                                                     kWeights,
                                                     kReset};
   return name == kDataDir || Find(spec, name) != nullptr ||
