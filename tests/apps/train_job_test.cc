@@ -11,6 +11,7 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "tests/places.h"
+#include "tests/support/launched.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/newest_tensors.h"
 #include "tests/support/real_data.h"
@@ -20,23 +21,18 @@ namespace {
 
 using testing::CheckSameTensors;
 using testing::Contains;
+using testing::kLauncher;
 using testing::NewestTensors;
 using testing::OnMnist;
 using testing::Outcome;
 using testing::Process;
+using testing::Rank;
 using testing::TemporaryFolder;
-
-constexpr const char* kLauncher = SLUICE_BIN_DIR "/sluicerun";
 
 // Of mnist train by so many processes.
 std::vector<std::string> Job(int size, const std::vector<std::string>& more,
                              const std::string& command = "train") {
-  std::vector<std::string> arguments = {"-n", std::to_string(size),
-                                        testing::kMnist};
-  for (const std::string& each : OnMnist(command, more)) {
-    arguments.push_back(each);
-  }
-  return arguments;
+  return testing::Launched(size, testing::kMnist, OnMnist(command, more));
 }
 
 Outcome RunJob(int size, const std::vector<std::string>& more,
@@ -65,21 +61,6 @@ double AccuracyOf(const Outcome& outcome) {
 
 void CheckSame(const std::string& a, const std::string& b) {
   CheckSameTensors(NewestTensors(a), NewestTensors(b));
-}
-
-// The process of a rank of a launcher's job.
-pid_t Rank(pid_t launcher, int rank) {
-  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", launcher));
-  pid_t child = 0;
-  while (file >> child) {
-    const std::string environment =
-        testing::TextOf(fmt::format("/proc/{}/environ", child));
-    if (environment.find(fmt::format("SLUICE_RANK={}", rank) + '\0') !=
-        std::string::npos) {
-      return child;
-    }
-  }
-  return 0;
 }
 
 TEST_CASE("processes train what one trains, and speak with one voice") {

@@ -1,10 +1,13 @@
-// Shell scripts as the ranks of a launcher's job.
+// Programs and shell scripts as the ranks of a launcher's job.
 #ifndef SLUICE_TESTS_SUPPORT_LAUNCHED_H_
 #define SLUICE_TESTS_SUPPORT_LAUNCHED_H_
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/types.h>
 
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -20,6 +23,29 @@ namespace sluice::testing {
 inline const std::string kLauncher = std::string(SLUICE_BIN_DIR) + "/sluicerun";
 
 using Words = std::vector<std::string>;
+
+// The launcher's arguments for so many processes of a program.
+inline Words Launched(int size, const std::string& program,
+                      const Words& arguments) {
+  Words words = {"-n", std::to_string(size), program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+// The process of a rank of a launcher's job; 0: there is none.
+inline pid_t Rank(pid_t launcher, int rank) {
+  std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", launcher));
+  pid_t child = 0;
+  while (file >> child) {
+    const std::string environment =
+        TextOf(fmt::format("/proc/{}/environ", child));
+    if (environment.find(fmt::format("SLUICE_RANK={}", rank) + '\0') !=
+        std::string::npos) {
+      return child;
+    }
+  }
+  return 0;
+}
 
 // "-n <size> <options> /bin/sh -c <script> sh <arguments>"
 inline Words Job(int size, const std::string& script, Words options = {},
