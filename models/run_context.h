@@ -25,7 +25,8 @@ struct RunContext {
   double epochs = 1;
   int64_t steps = 0;  // to train in place of epochs; 0: epochs
   uint64_t seed = 1;
-  // This worker and the number of them. The input and the graph must not depend
+  // This worker and the number of them; with virtual ones the first of this
+  // process's and the number of these. The input and the graph must not depend
   // on which it is.
   int64_t rank = 0;
   int64_t size = 1;

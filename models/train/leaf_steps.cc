@@ -8,6 +8,7 @@
 
 #include "dist/collective/reduce.h"
 #include "engine/status.h"
+#include "engine/threads.h"
 #include "models/train/inference.h"
 
 namespace sluice {
@@ -112,6 +113,7 @@ StepInfo LeafSteps::Prepare(int64_t examples) {
 }
 
 void LeafSteps::Run(std::span<const Example> shares, const OnLeaf& measure) {
+  const ScopedFlushDenormals flush;  // as where gradients are computed
   for (size_t i = 0; i < statistics_.size(); ++i) {
     session_.Read(statistics_[i], &before_[i]);
   }

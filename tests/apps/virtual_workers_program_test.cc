@@ -82,14 +82,14 @@ TEST_CASE("virtual workers: a job that is killed goes on with other numbers") {
   CHECK(process.Wait() != 0);
   // The record has what else is said.
   const Outcome rest = testing::RunProgram(
-      kLauncher,
-      Launched(3, testing::kMnist, OnMnist("train", {"--log-dir", log})));
+      kLauncher, Launched(3, testing::kMnist,
+                          OnMnist("train", {"--log-dir", log}, "cnn")));
   CAPTURE(rest.err);
   CHECK(rest.code == 0);
   CHECK(Contains(rest.err, "resuming from step"));
   CheckSameTensors(NewestTensors(log), NewestTensors(whole));
-  const Outcome other =
-      RunMnist(OnMnist("train", {"--log-dir", log, "--virtual-workers", "2"}));
+  const Outcome other = RunMnist(
+      OnMnist("train", {"--log-dir", log, "--virtual-workers", "2"}, "cnn"));
   CheckMnistError(other, 1,
                   "was trained with 4 virtual workers, now there are 2");
 }
