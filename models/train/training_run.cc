@@ -13,7 +13,6 @@
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
 #include "graph/text/text.h"
-#include "models/optim/loss_scale.h"
 #include "models/optim/name_pattern.h"
 #include "models/train/leaf_steps.h"
 
@@ -35,28 +34,6 @@ Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
 // Steps from one during which the input's stages are measured to the next: the
 // clock is read for each element of each stage then.
 constexpr int64_t kStepsToMeasureInput = 8;
-
-// A checkpoint fits at any precision, and with and without a plateau schedule:
-// state of these begins anew where the checkpoint has none, and is left aside
-// where this training has none.
-void WithoutOptionalState(std::vector<Output>* variables,
-                          std::vector<NamedTensor>* tensors) {
-  for (bool (*optional)(std::string_view) :
-       {IsLossScaleState, IsLearningRateFactor}) {
-    const auto in_variables = [&](const Output& variable) {
-      return optional(variable.name());
-    };
-    const auto in_tensors = [&](const NamedTensor& tensor) {
-      return optional(tensor.name);
-    };
-    const bool here =
-        std::any_of(variables->begin(), variables->end(), in_variables);
-    const bool there =
-        std::any_of(tensors->begin(), tensors->end(), in_tensors);
-    if (!there) std::erase_if(*variables, in_variables);
-    if (!here) std::erase_if(*tensors, in_tensors);
-  }
-}
 
 // Epochs, schedules and rates are reckoned with the run's batch size, so the
 // input must not have another.
@@ -99,19 +76,6 @@ Tensor WeightOf(const Example& share, int64_t workers) {
   return weight;
 }
 
-// How lists of classes differ.
-std::string Difference(const std::vector<std::string>& before,
-                       const std::vector<std::string>& now) {
-  if (before.size() != now.size()) {
-    return fmt::format("there were {}, now there are {}", before.size(),
-                       now.size());
-  }
-  const auto [was, is] =
-      std::mismatch(before.begin(), before.end(), now.begin());
-  return fmt::format("number {} was '{}', now it is '{}'", was - before.begin(),
-                     *was, *is);
-}
-
 // Patterns that match none are a mistake; so is nothing left to train, which
 // Minimize says.
 void CheckFrozen(const std::string& patterns,
@@ -145,16 +109,6 @@ void CheckForAnyRank(const TrainerSpec& spec, const RunContext& run,
 // What kernels are chosen by, and so what the bits depend on.
 std::string InstructionSet() {
   return Cpu().avx512 ? "avx512" : Cpu().avx2 ? "avx2" : "baseline";
-}
-
-// In a checkpoint's state: how many virtual workers there were.
-constexpr char kVirtualWorkers[] = "virtual_workers";
-
-int64_t VirtualWorkersOf(const TrainingState& state) {
-  const auto found = state.extra.find(kVirtualWorkers);
-  return found == state.extra.end()
-             ? 0
-             : std::strtoll(found->second.c_str(), nullptr, 10);
 }
 
 // Adds the seconds that fn takes, if it does not throw.
@@ -462,92 +416,6 @@ std::optional<double> TrainingRun::loss_scale() const {
 
 void TrainingRun::Stop(const std::string& reason) {
   if (stop_reason_.empty()) stop_reason_ = reason;
-}
-
-void TrainingRun::RenewSnapshot() {
-  Finish();
-  if (!snapshot_is_old_) return;
-  if (snapshot_ == nullptr || snapshot_held()) {
-    snapshot_ = std::make_shared<Checkpoint>();
-  }
-  TrainingState& state = snapshot_->state;
-  state.step = 0;  // until it is whole
-  state.seed = context_.seed;
-  state.dataset_position = batches_[0].SavePosition();
-  state.schedule = learning_rate_.description();
-  // For who looks at the file; Restore takes it from the variables.
-  state.loss_scale = loss_scale().value_or(1);
-  state.extra["program"] = spec_.name;
-  if (options_.virtual_workers > 0) {
-    state.extra[kVirtualWorkers] = fmt::format("{}", options_.virtual_workers);
-  }
-  state.class_names = class_names_;
-  ReadVariables(*session_, graph_.Variables(), &snapshot_->tensors);
-  state.step = step_;
-  snapshot_is_old_ = false;
-}
-
-void TrainingRun::Restore(const Checkpoint& checkpoint,
-                          const std::string& source) {
-  Finish();
-  const TrainingState& state = checkpoint.state;
-  if (state.seed != context_.seed) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("'{}' was trained with seed {}, now it is {}; go "
-                            "on with --seed {}, or begin anew with --restart",
-                            source, state.seed, context_.seed, state.seed));
-  }
-  if (!state.class_names.empty() && state.class_names != class_names_) {
-    throw Error(
-        Code::kInvalidArgument,
-        fmt::format("'{}' was trained on other classes: {}; go on with "
-                    "the same data, or begin anew with --restart",
-                    source, Difference(state.class_names, class_names_)));
-  }
-  if (const int64_t before = VirtualWorkersOf(state);
-      before != options_.virtual_workers && state.step > 0) {
-    const auto text = [](int64_t n) {
-      return n == 0 ? "none" : fmt::format("{}", n);
-    };
-    throw Error(
-        Code::kInvalidArgument,
-        fmt::format("'{}' was trained with {} virtual workers, now there are "
-                    "{}; go on with as many (--virtual-workers), or begin anew "
-                    "with --restart",
-                    source, text(before), text(options_.virtual_workers)));
-  }
-  // New iterators first, so that a position that does not fit changes nothing.
-  std::vector<Iterator> batches = MakeIterators();
-  for (Iterator& iterator : batches) {
-    ThrowIfError(iterator.Restore(state.dataset_position).WithContext(source));
-  }
-  std::vector<Output> variables = graph_.Variables();
-  std::vector<NamedTensor> tensors = checkpoint.tensors;
-  WithoutOptionalState(&variables, &tensors);
-  if (Status fits = WriteVariables(*session_, variables, tensors,
-                                   Extra::kRefused, source);
-      !fits.ok()) {
-    throw Error(fits.code(),
-                fits.message() +
-                    "; nothing was changed. Use the model, optimizer and "
-                    "frozen variables it was saved with, another --log-dir "
-                    "with --weights, or --restart");
-  }
-  batches_ = std::move(batches);
-  step_ = state.step;
-  snapshot_is_old_ = &checkpoint != snapshot_.get();
-  if (resumed_from_.empty()) resumed_from_ = source;
-  evaluated_ = state.metric.has_value();
-  newest_loss_ = {};
-  bad_loss_.reset();
-  session_->set_step(static_cast<uint64_t>(state.step));
-}
-
-LoadedWeights TrainingRun::LoadWeights() {
-  snapshot_is_old_ = true;
-  return LoadWeightsWith(*session_, model_variables_, options_.weights,
-                         {.reset = options_.reset})
-      .ValueOrThrow();
 }
 
 std::optional<Evaluation> TrainingRun::Evaluate(const StopToken* stop) {

@@ -182,6 +182,20 @@ inline Optimizer RandomOptimizer(std::mt19937& random) {
   return optimizer;
 }
 
+// With so many virtual workers.
+inline TrainingOptions Virtual(int64_t workers) {
+  TrainingOptions options;
+  options.virtual_workers = workers;
+  options.session.deterministic = true;
+  return options;
+}
+
+inline Task ToyTask(int64_t virtual_workers, double epochs) {
+  Task task{.spec = [](int) { return ToySpec(); }, .run = ToyRun(epochs)};
+  task.options = [=](int) { return Virtual(virtual_workers); };
+  return task;
+}
+
 }  // namespace sluice::testing
 
 #endif  // SLUICE_TESTS_SUPPORT_WORKER_THREADS_H_
