@@ -96,7 +96,7 @@ TEST_CASE("virtual workers train what as many workers do") {
       const auto check = [&](const Task& leaves, int others) {
         Task plain = leaves;
         plain.options = [](int) { return TrainingOptions(); };
-        const Trained wanted = TrainWith(others, plain)[0];
+        Trained wanted = TrainWith(others, plain)[0];
         CheckNear(TrainWith(1, leaves)[0], wanted, 2e-4);
         return wanted;
       };
