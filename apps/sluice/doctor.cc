@@ -14,7 +14,7 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "kernels/cpu/simd/simd.h"
-#include "models/train/machine_memory.h"
+#include "engine/machine_memory.h"
 #include "models/train/memory_check.h"
 
 namespace sluice::tool {

@@ -253,13 +253,6 @@ void CheckCanShare(const DatasetNode& node, int64_t size) {
   RefusePassingOver(node.bad_examples());
 }
 
-void CheckThreads(const MapOptions& options) {
-  Require(options.threads >= 0, "Map", options.threads,
-          "a number of threads, or 0 to have it chosen");
-  Require(options.max_threads >= 0, "Map", options.max_threads,
-          "the most threads to choose, or 0 for one per core");
-}
-
 // The examples in the first n elements.
 int64_t ExamplesIn(const DatasetNode& node, int64_t n) {
   const int64_t examples = Times(n, node.examples_per_element());
@@ -308,6 +301,13 @@ void Require(bool condition, std::string_view who, int64_t got,
               fmt::format("{}: got {}, wanted {}", who, got, wanted));
 }
 
+void RequireThreads(std::string_view who, int threads, int max_threads) {
+  Require(threads >= 0, who, threads,
+          "a number of threads, or 0 to have it chosen");
+  Require(max_threads >= 0, who, max_threads,
+          "the most threads to choose, or 0 for one per core");
+}
+
 void RefuseBadExamples(const DatasetNode& input, std::string_view what) {
   if (input.bad_examples() == nullptr) return;
   throw Error(Code::kInvalidArgument,
@@ -346,7 +346,7 @@ Dataset::Dataset(NodePtr node) : node_(std::move(node)) {}
 
 Dataset Dataset::Map(std::function<void(Example&)> fn,
                      MapOptions options) const {
-  CheckThreads(options);
+  RequireThreads("Map", options.threads, options.max_threads);
   return Dataset(std::make_shared<MapNode>(
       node_, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); },
       std::nullopt, std::move(options)));
@@ -359,7 +359,7 @@ Dataset Dataset::Map(RowwiseMap map) const {
 Dataset Dataset::MapRandom(uint64_t seed,
                            std::function<void(Example&, uint64_t)> fn,
                            MapOptions options) const {
-  CheckThreads(options);
+  RequireThreads("Map", options.threads, options.max_threads);
   return Dataset(std::make_shared<MapNode>(node_, std::move(fn), seed,
                                            std::move(options)));
 }
@@ -471,8 +471,9 @@ int64_t Dataset::batch_size() const {
   return node_->examples_per_element();
 }
 
-Iterator Dataset::MakeIterator(std::shared_ptr<StageTimes> times) const {
-  return Iterator(node_, INT64_MAX, std::move(times));
+Iterator Dataset::MakeIterator(std::shared_ptr<StageTimes> times,
+                               size_t ahead_bytes) const {
+  return Iterator(node_, INT64_MAX, std::move(times), ahead_bytes);
 }
 
 Example Dataset::First() const {
@@ -485,7 +486,7 @@ Example Dataset::Sample() const {
 
 Example Dataset::First(int64_t batch_limit) const {
   Example example;
-  Iterator first(TakeNode(node_, 1), batch_limit, nullptr);
+  Iterator first(TakeNode(node_, 1), batch_limit, nullptr, 0);
   if (!first.Next(&example).ValueOrThrow()) {
     throw Error(
         Code::kInvalidArgument,

@@ -15,6 +15,7 @@
 #ifndef SLUICE_IO_PIPELINE_DATASET_H_
 #define SLUICE_IO_PIPELINE_DATASET_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -127,7 +128,7 @@ class Iterator {
  private:
   friend class Dataset;
   Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit,
-           std::shared_ptr<StageTimes> times);
+           std::shared_ptr<StageTimes> times, size_t ahead_bytes);
   void AddTensors(Example* empty_share);
   Status GoToBegin(uint64_t epoch);
   Status SkipTo(int64_t examples, int64_t passed_over);
@@ -186,18 +187,25 @@ class Dataset {
 
   // The following come before Batch and before maps that may pass over bad
   // examples. What they are given to call must be a pure function. An iterator
-  // calls it from one thread at a time, several iterators at the same time.
+  // calls it from one thread at a time unless said otherwise, several iterators
+  // at the same time.
 
   // The examples for which `keep` is true.
   Dataset Filter(std::function<bool(const Example&)> keep) const;
   // In place of each example the dataset that `open` makes of it, `cycle` of
   // them in turn, `block` elements each, as tf.data does: a dataset that ends
   // makes room for the next example's. Random steps within it differ from one
-  // example to the next. A Prefetch at its end reads ahead in each at a time.
+  // example to the next. With other `threads` than 1, as MapOptions has them
+  // and max_threads, they are opened and read ahead on several: the elements of
+  // each turn or eight, of those that are open and, one a thread, of the next
+  // ones. `open` must then be safe to call at the same time, the same comes in
+  // the same order, and positions restore for any number of threads.
   Dataset Interleave(std::function<Dataset(const Example&)> open, int64_t cycle,
-                     int64_t block = 1) const;
+                     int64_t block = 1, int threads = 1,
+                     int max_threads = 0) const;
   // The same one after the other.
-  Dataset FlatMap(std::function<Dataset(const Example&)> open) const;
+  Dataset FlatMap(std::function<Dataset(const Example&)> open, int threads = 1,
+                  int max_threads = 0) const;
   // Keeps what came from its input the first time for later epochs and other
   // iterators. What comes before must be the same in every epoch:
   // kInvalidArgument behind Shuffle, MapRandom and Choose, and behind a
@@ -233,8 +241,15 @@ class Dataset {
   int64_t batch_size() const;
 
   // `times`, unless null, are told what its stages do
-  // (io/pipeline/stage_times.h).
-  Iterator MakeIterator(std::shared_ptr<StageTimes> times = nullptr) const;
+  // (io/pipeline/stage_times.h). Elements that are there ahead of what was
+  // asked for, of Prefetch and of what runs on several threads, take up to
+  // ahead_bytes together, and one element for each of these steps whatever its
+  // size; 0: a quarter of the memory that was free when the process first
+  // asked. That changes what is done ahead, never what comes. (How large
+  // elements are is taken from those before, so that the first ones may be
+  // more.)
+  Iterator MakeIterator(std::shared_ptr<StageTimes> times = nullptr,
+                        size_t ahead_bytes = 0) const;
   // The first element. Throws Error, also when the dataset is empty.
   Example First() const;
   // The same with batches of one example, to learn names, dtypes and shapes

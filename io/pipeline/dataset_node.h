@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "io/pipeline/ahead_bytes.h"
 #include "io/pipeline/bad_examples.h"
 #include "io/pipeline/example_stream.h"
 #include "io/pipeline/stage_times.h"
@@ -48,6 +49,8 @@ struct Opening {
   // Whether Stream::Save will be called: what reads ahead must remember marks.
   bool marks = false;
   StopFlagPtr stop = std::make_shared<StopFlag>(nullptr);
+  // Of all that is held ahead.
+  std::shared_ptr<AheadBudget> ahead = std::make_shared<AheadBudget>(0);
   // Who wants to know what the stages take; null: nobody, and nothing is
   // counted or measured.
   std::shared_ptr<StageTimes> times = nullptr;
@@ -175,6 +178,8 @@ BatchRows RowsOfShare(int64_t n, const Opening& opening);
 // Throws Error where the condition does not hold.
 void Require(bool condition, std::string_view who, int64_t got,
              std::string_view wanted);
+// Numbers of threads as MapOptions has them.
+void RequireThreads(std::string_view who, int threads, int max_threads);
 // Behind a map that passes over bad examples, where an element stands among all
 // is not known without reading them.
 void RefuseBadExamples(const DatasetNode& input, std::string_view what);

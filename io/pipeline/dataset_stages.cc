@@ -13,6 +13,8 @@
 #include "io/pipeline/interleave_stream.h"
 #include "io/pipeline/open_cache.h"
 #include "io/pipeline/padded_batch.h"
+#include "io/pipeline/parts.h"
+#include "io/pipeline/parts_ahead.h"
 
 namespace sluice {
 namespace {
@@ -51,16 +53,18 @@ class FilterNode : public UncountedNode {
 
 class InterleaveNode : public UncountedNode {
  public:
-  InterleaveNode(NodePtr input, InterleaveStream::Open open, int64_t cycle,
-                 int64_t block)
+  InterleaveNode(NodePtr input, PartOpener::Open open, int64_t cycle,
+                 int64_t block, int threads, int max_threads)
       : UncountedNode(std::move(input)),
         open_(std::move(open)),
         cycle_(cycle),
-        block_(block) {}
+        block_(block),
+        threads_(threads),
+        max_threads_(max_threads) {}
   std::string stage() const override { return "interleave"; }
   StreamPtr<Example> OpenStream(const Opening& opening) const override {
-    return std::make_unique<InterleaveStream>(input_->Open(AllNeeded(opening)),
-                                              open_, cycle_, block_, opening);
+    return std::make_unique<InterleaveStream>(OpenParts(AllNeeded(opening)),
+                                              cycle_, block_, opening.stop);
   }
   // What is opened may be random, which is known when it is.
   bool epochs_differ_in_size() const override { return true; }
@@ -70,9 +74,22 @@ class InterleaveNode : public UncountedNode {
   }
 
  private:
-  const InterleaveStream::Open open_;
+  std::unique_ptr<Parts> OpenParts(const Opening& opening) const {
+    if (threads_ == 1) {
+      return std::make_unique<PartsInTurn>(input_->Open(opening),
+                                           PartOpener(open_, opening));
+    }
+    const Opening below = OnThread(opening);
+    return std::make_unique<PartsAhead>(
+        input_->Open(below), PartOpener(open_, below), cycle_, block_,
+        MapThreads::Of(threads_, max_threads_), below);
+  }
+
+  const PartOpener::Open open_;
   const int64_t cycle_;
   const int64_t block_;
+  const int threads_;
+  const int max_threads_;
 };
 
 class ExpectSizeNode : public DerivedNode {
@@ -178,17 +195,20 @@ Dataset Dataset::Filter(std::function<bool(const Example&)> keep) const {
 }
 
 Dataset Dataset::Interleave(std::function<Dataset(const Example&)> open,
-                            int64_t cycle, int64_t block) const {
+                            int64_t cycle, int64_t block, int threads,
+                            int max_threads) const {
   RequireExamples(*node_, "Interleave");
+  RequireThreads("Interleave", threads, max_threads);
   Require(cycle > 0 && cycle <= UINT16_MAX, "Interleave", cycle,
           "a cycle of 1 to 65535");
   Require(block > 0, "Interleave", block, "a positive block");
-  return Dataset(
-      std::make_shared<InterleaveNode>(node_, std::move(open), cycle, block));
+  return Dataset(std::make_shared<InterleaveNode>(node_, std::move(open), cycle,
+                                                  block, threads, max_threads));
 }
 
-Dataset Dataset::FlatMap(std::function<Dataset(const Example&)> open) const {
-  return Interleave(std::move(open), 1);
+Dataset Dataset::FlatMap(std::function<Dataset(const Example&)> open,
+                         int threads, int max_threads) const {
+  return Interleave(std::move(open), 1, 1, threads, max_threads);
 }
 
 Dataset Dataset::ExpectSize(int64_t n) const {

@@ -84,10 +84,11 @@ Example WithoutRows(const Example& batch) {
 }  // namespace
 
 Iterator::Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit,
-                   std::shared_ptr<StageTimes> times)
+                   std::shared_ptr<StageTimes> times, size_t ahead_bytes)
     : node_(std::move(node)),
       stream_(node_->Open({.batch_limit = batch_limit,
                            .marks = !node_->counted(),
+                           .ahead = std::make_shared<AheadBudget>(ahead_bytes),
                            .times = std::move(times)})) {
   ThrowIfError(stream_->StartEpoch(0));
 }

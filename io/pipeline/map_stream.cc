@@ -3,23 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
-
-#include "engine/ceil_div.h"
-#include "engine/runtime/trace.h"
 
 namespace sluice {
 namespace {
 
 // How many elements a thread may be ahead of who asks for them.
 constexpr size_t kAheadPerThread = 2;
-
-// And *since_ns is now.
-double SecondsSince(int64_t* since_ns) {
-  const int64_t now = SteadyNowNs();
-  return 1e-9 * static_cast<double>(now - std::exchange(*since_ns, now));
-}
 
 Status Map(const KeyedMap& fn, uint64_t seed, uint64_t epoch,
            Attempt* attempt) {
@@ -61,37 +51,19 @@ Status SerialAttempts::Restore(MarkReader* mark) {
 }
 
 ParallelAttempts::~ParallelAttempts() {
-  Stop();
-}
-
-void ParallelAttempts::Stop() {
-  {
-    MutexLock lock(mutex_);
-    stop_ = true;
-  }
-  changed_.NotifyAll();
-  more_wanted_.NotifyAll();
-  stop_input_->Set(true);
-  for (std::thread& thread : running_) thread.join();
-  stop_input_->Set(false);
-  running_.clear();
+  StopThreads();
 }
 
 Status ParallelAttempts::StartEpoch(uint64_t epoch) {
-  Stop();
+  StopThreads();
   epoch_ = epoch;
   place_ = first_ = 0;
   MutexLock lock(mutex_);
   ahead_.clear();
+  bytes_.Clear();
   error_ = {};
-  reading_ = ended_ = stop_ = false;
-  window_ = {};
+  reading_ = false;
   return input_->StartEpoch(epoch);
-}
-
-bool ParallelAttempts::MayRead() const {
-  const size_t most = kAheadPerThread * static_cast<size_t>(wanted_);
-  return !reading_ && ahead_.size() < most;
 }
 
 // Reads what comes next; `more` says whether there was anything. What is not
@@ -118,12 +90,9 @@ void ParallelAttempts::SaveInput(Mark* mark) const {
 }
 
 void ParallelAttempts::Save(Mark* mark) const {
-  if (running_.empty()) {
-    SaveInput(mark);
-  } else {
-    SLUICE_CHECK(marks_);
-    mark->insert(mark->end(), mark_.begin(), mark_.end());
-  }
+  if (!running()) return SaveInput(mark);
+  SLUICE_CHECK(marks_);
+  mark->insert(mark->end(), mark_.begin(), mark_.end());
 }
 
 // A mark is where a batch ends, of whatever size batches were.
@@ -133,124 +102,75 @@ Status ParallelAttempts::Restore(MarkReader* mark) {
   return input_->Restore(mark);
 }
 
-void ParallelAttempts::Run(int number) {
-  const bool timed = threads_.adapt != nullptr;
-  for (;;) {
-    {
-      MutexLock lock(mutex_);
-      while (!stop_ && !ended_ && (number >= wanted_ || !MayRead())) {
-        (number >= wanted_ ? more_wanted_ : changed_).Wait(mutex_);
-      }
-      if (stop_ || ended_) return;
-      reading_ = true;
-    }
-    PiecePtr piece;
-    bool more = false, to_map = false;
-    int64_t begin_ns = timed ? SteadyNowNs() : 0;
-    Status status = CatchErrors([&] {
-      piece = std::make_shared<Piece>();
-      ThrowIfError(ReadPiece(piece.get(), &more));
-      to_map = piece->passed == 0;  // once it is in ahead_, Skip may change it
-      MutexLock lock(mutex_);
-      if (more) ahead_.push_back(piece);
-    });
-    {
-      MutexLock lock(mutex_);
-      reading_ = false;
-      if (timed) window_.reading += SecondsSince(&begin_ns);
-      changed_.NotifyAll();
-      if (!status.ok() || !more) {
-        error_ = status;
-        ended_ = true;
-        return;
-      }
-    }
-    if (!to_map) continue;
-    {
-      const InStage in(stage_);
-      status = Map(fn_, seed_, epoch_, &piece->attempt);
-    }
-    MutexLock lock(mutex_);
-    if (timed) window_.mapping += SecondsSince(&begin_ns);
-    piece->attempt.status = std::move(status);
-    piece->mapped = true;
-    changed_.NotifyAll();
+AheadThreads::Work ParallelAttempts::TakeWork() {
+  const size_t most = kAheadPerThread * static_cast<size_t>(wanted());
+  size_t held = 0;
+  if (reading_ || ahead_.size() >= most ||
+      !bytes_.Begin(/*must=*/ahead_.empty(), &held)) {
+    return nullptr;
   }
+  reading_ = true;
+  return [this, held] { ReadAndMap(held); };
+}
+
+void ParallelAttempts::ReadAndMap(size_t held) {
+  int64_t since_ns = timed() ? SteadyNowNs() : 0;
+  const PiecePtr piece = Read(held, &since_ns);
+  if (piece == nullptr) return;
+  Status status;
+  {
+    const InStage in(stage());
+    status = Map(fn_, seed_, epoch_, &piece->attempt);
+  }
+  MutexLock lock(mutex_);
+  if (timed()) window_.mapping += SecondsSince(&since_ns);
+  piece->attempt.status = std::move(status);
+  if (piece->skipped) return;
+  bytes_.Made(HeldBytes(piece->attempt.example), &piece->held);
+  piece->mapped = true;
+  changed_.NotifyAll();
+}
+
+// The next piece, which is then ahead; null where it is not to be mapped.
+ParallelAttempts::PiecePtr ParallelAttempts::Read(size_t held,
+                                                  int64_t* since_ns) {
+  PiecePtr piece;
+  bool more = false, to_map = false;
+  const Status status = CatchErrors([&] {
+    piece = std::make_shared<Piece>();
+    ThrowIfError(ReadPiece(piece.get(), &more));
+    to_map = piece->passed == 0;  // once it is in ahead_, Skip may change it
+    MutexLock lock(mutex_);
+    if (!more) return;
+    if (to_map) piece->held = std::exchange(held, 0);
+    ahead_.push_back(piece);
+  });
+  MutexLock lock(mutex_);
+  bytes_.Drop(&held);
+  reading_ = false;
+  if (timed()) window_.reading += SecondsSince(since_ns);
+  changed_.NotifyAll();
+  if (!status.ok() || !more) {
+    error_ = status;
+    no_more_work_ = true;
+    return nullptr;
+  }
+  return to_map ? piece : nullptr;
 }
 
 Status ParallelAttempts::Start() {
   mark_.clear();
   if (marks_) SaveInput(&mark_);
-  window_begin_ns_ = SteadyNowNs();
-  try {
-    AddThreads();
-  } catch (const std::system_error& error) {
-    return ResourceExhausted(fmt::format(
-        "cannot start a thread to read examples: {}", error.what()));
-  }
-  return {};
-}
-
-// Fewer threads than are wanted do the same; throws where there is none.
-void ParallelAttempts::AddThreads() {
-  int wanted = 0;
-  {
-    MutexLock lock(mutex_);
-    wanted = wanted_;
-  }
-  try {
-    for (int i = static_cast<int>(running_.size()); i < wanted; ++i) {
-      running_.emplace_back([this, i] { Run(i); });
-    }
-  } catch (const std::system_error&) {
-    if (running_.empty()) throw;
-  }
-  if (stage_ != nullptr) {
-    stage_->SetThreads(std::min(wanted, static_cast<int>(running_.size())),
-                       threads_.adapt != nullptr);
-  }
-}
-
-template <typename Ready>
-void ParallelAttempts::WaitUntil(const Ready& ready) {
-  if (ready()) return;
-  const Waiting waiting;
-  int64_t begin_ns = threads_.adapt ? SteadyNowNs() : 0;
-  while (!ready()) changed_.Wait(mutex_);
-  if (threads_.adapt) window_.waited += SecondsSince(&begin_ns);
-}
-
-// When a window is full: as many threads from now on as it calls for.
-void ParallelAttempts::Adapt() {
-  MapWindow window;
-  {
-    MutexLock lock(mutex_);
-    if (window_.elements < window_size_) return;
-    window = std::exchange(window_, {});
-  }
-  window.seconds = SecondsSince(&window_begin_ns_);
-  const int64_t batch = std::max<int64_t>(1, needed_.end - needed_.begin);
-  window_size_ = std::min(
-      2 * window_size_,
-      Times(batch, std::max<int64_t>(4, CeilDiv(kLeastWindow, batch))));
-  const int wanted = std::clamp(threads_.adapt(window), 1, threads_.most);
-  {
-    MutexLock lock(mutex_);
-    if (wanted == wanted_) return;
-    wanted_ = wanted;
-  }
-  changed_.NotifyAll();
-  more_wanted_.NotifyAll();
-  AddThreads();
+  return StartThreads();
 }
 
 Result<bool> ParallelAttempts::Next(Attempt* attempt) {
-  if (running_.empty()) SLUICE_RETURN_IF_ERROR(Start());
-  if (threads_.adapt) Adapt();
+  if (!running()) SLUICE_RETURN_IF_ERROR(Start());
+  Adapt(std::max<int64_t>(1, needed_.end - needed_.begin));
   MutexLock lock(mutex_);
   WaitUntil([&]() REQUIRES(mutex_) {
     return ahead_.empty()
-               ? ended_
+               ? no_more_work_
                : ahead_.front()->mapped || ahead_.front()->passed > 0;
   });
   if (ahead_.empty()) {
@@ -260,6 +180,7 @@ Result<bool> ParallelAttempts::Next(Attempt* attempt) {
   SLUICE_CHECK(ahead_.front()->passed == 0);  // it was not to be needed
   *attempt = std::move(ahead_.front()->attempt);
   mark_ = std::move(ahead_.front()->end);
+  bytes_.Drop(&ahead_.front()->held);
   ahead_.pop_front();
   ++window_.elements;
   changed_.NotifyAll();
@@ -267,7 +188,7 @@ Result<bool> ParallelAttempts::Next(Attempt* attempt) {
 }
 
 Result<int64_t> ParallelAttempts::Skip(int64_t n) {
-  if (running_.empty()) {
+  if (!running()) {
     SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(n));
     place_ += static_cast<uint64_t>(passed);
     return passed;
@@ -275,7 +196,8 @@ Result<int64_t> ParallelAttempts::Skip(int64_t n) {
   MutexLock lock(mutex_);
   int64_t left = n;
   while (left > 0) {
-    WaitUntil([&]() REQUIRES(mutex_) { return !ahead_.empty() || ended_; });
+    WaitUntil(
+        [&]() REQUIRES(mutex_) { return !ahead_.empty() || no_more_work_; });
     if (ahead_.empty()) {
       if (!error_.ok()) return error_;
       break;
@@ -288,6 +210,8 @@ Result<int64_t> ParallelAttempts::Skip(int64_t n) {
       continue;
     }
     mark_ = std::move(first.end);
+    bytes_.Drop(&first.held);
+    first.skipped = true;
     ahead_.pop_front();
     changed_.NotifyAll();
   }
@@ -295,7 +219,7 @@ Result<int64_t> ParallelAttempts::Skip(int64_t n) {
 }
 
 Status ParallelAttempts::PassOver(int64_t n) {
-  SLUICE_CHECK(running_.empty());  // the threads have gone further
+  SLUICE_CHECK(!running());  // the threads have gone further
   return input_->PassOver(n);
 }
 

@@ -3,19 +3,19 @@
 #ifndef SLUICE_IO_PIPELINE_MAP_STREAM_H_
 #define SLUICE_IO_PIPELINE_MAP_STREAM_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <thread>
-#include <vector>
+#include <utility>
 
 #include "engine/thread_annotations.h"
+#include "io/pipeline/ahead_threads.h"
 #include "io/pipeline/bad_examples.h"
 #include "io/pipeline/dataset_node.h"
 #include "io/pipeline/example_stream.h"
 #include "io/pipeline/map_threads.h"
-#include "io/pipeline/stage.h"
 
 namespace sluice {
 
@@ -50,23 +50,18 @@ class SerialAttempts : public Stream<Attempt> {
 };
 
 // The same in the same order, mapped ahead on several threads, which one by one
-// take an element from the input. They start with the first Next, or when
-// `threads` says that more are wanted, and end when the stream is moved, ends
-// or is destroyed. Elements that are not `needed` are passed over in the input,
-// which was opened with `opening`, and can only be skipped.
-class ParallelAttempts : public Stream<Attempt> {
+// take an element from the input. Elements that are not `needed` are passed
+// over in the input, which was opened with `opening`, and can only be skipped.
+class ParallelAttempts : public Stream<Attempt>, private AheadThreads {
  public:
   ParallelAttempts(StreamPtr<Example> input, KeyedMap fn, uint64_t seed,
                    MapThreads threads, const Opening& opening)
-      : input_(std::move(input)),
+      : AheadThreads(std::move(threads), opening),
+        input_(std::move(input)),
         fn_(std::move(fn)),
         seed_(seed),
-        threads_(std::move(threads)),
         needed_(opening.needed),
-        marks_(opening.marks),
-        stop_input_(opening.stop),
-        stage_(opening.stage),
-        wanted_(threads_.begin) {}
+        marks_(opening.marks) {}
   ~ParallelAttempts() override;
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Attempt* attempt) override;
@@ -82,25 +77,17 @@ class ParallelAttempts : public Stream<Attempt> {
     int64_t passed = 0;  // 0: one to be mapped
     Attempt attempt;
     bool mapped = false;
-    Mark end;  // where this stream is behind it
+    bool skipped = false;  // maybe while it is mapped
+    Mark end;         // where this stream is behind it
+    size_t held = 0;  // of bytes_
   };
   using PiecePtr = std::shared_ptr<Piece>;
 
-  // Windows double from the first size, so that the first batches come soon, to
-  // a number of whole batches: between two of them the reader may pause.
-  static constexpr int64_t kFirstWindow = 8;
-  static constexpr int64_t kLeastWindow = 64;
-
   Status Start();
-  void AddThreads();
-  void Run(int number);
-  bool MayRead() const REQUIRES(mutex_);
-  // Until `ready()`; measures it for the window.
-  template <typename Ready>
-  void WaitUntil(const Ready& ready) REQUIRES(mutex_);
-  void Adapt();
+  Work TakeWork() override REQUIRES(mutex_);
+  void ReadAndMap(size_t held);
+  PiecePtr Read(size_t held, int64_t* since_ns);
   Status ReadPiece(Piece* piece, bool* more);
-  void Stop();
   void SaveInput(Mark* mark) const;
 
   // Of the thread that reads, while reading_ is set, else of the caller's.
@@ -110,29 +97,14 @@ class ParallelAttempts : public Stream<Attempt> {
 
   const KeyedMap fn_;
   const uint64_t seed_;
-  const MapThreads threads_;
   const BatchRows needed_;
   const bool marks_;
-  const StopFlagPtr stop_input_;
-  Stage* const stage_;
   uint64_t epoch_ = 0;
-  std::vector<std::thread> running_;
   Mark mark_;  // where this stream is, while threads are running
-  // Of the window under way, where threads are adapted.
-  int64_t window_size_ = kFirstWindow;
-  int64_t window_begin_ns_ = 0;
 
-  Mutex mutex_;
-  CondVar changed_;
-  CondVar more_wanted_;  // for the threads that are not now
-  // Threads whose number is below take elements.
-  int wanted_ GUARDED_BY(mutex_);
-  MapWindow window_ GUARDED_BY(mutex_);
   std::deque<PiecePtr> ahead_ GUARDED_BY(mutex_);
   bool reading_ GUARDED_BY(mutex_) = false;
-  bool ended_ GUARDED_BY(mutex_) = false;  // nothing will be added to ahead_
-  Status error_ GUARDED_BY(mutex_);        // of the input, behind ahead_
-  bool stop_ GUARDED_BY(mutex_) = false;
+  Status error_ GUARDED_BY(mutex_);  // of the input, behind ahead_
 };
 
 // What the attempts succeeded in. `bad`, unless null, has those that the map

@@ -206,7 +206,8 @@ void BucketStream::Save(Mark* mark) const {
   std::sort(places.begin(), places.end(), [](const Place* a, const Place* b) {
     return a->number < b->number;
   });
-  SavePlaces(places, next_, *input_, mark);
+  SavePlaces(
+      places, next_, [&](Mark* at) { input_->Save(at); }, mark);
 }
 
 Status BucketStream::Restore(MarkReader* mark) {

@@ -26,14 +26,24 @@ Status PrefetchStream::StartEpoch(uint64_t epoch) {
   started_ = false;
   MutexLock lock(mutex_);
   ready_.clear();
+  bytes_.Clear();
   error_ = {};
   ended_ = stop_ = false;
   return input_->StartEpoch(epoch);
 }
 
+bool PrefetchStream::MayRead(size_t* held) {
+  return ready_.size() < depth_ && bytes_.Begin(/*must=*/ready_.empty(), held);
+}
+
 void PrefetchStream::Run() {
   for (;;) {
     Ready next;
+    {
+      MutexLock lock(mutex_);
+      while (!stop_ && !MayRead(&next.held)) changed_.Wait(mutex_);
+      if (stop_) return;
+    }
     Result<bool> more = false;
     // Streams return errors, but memory may run out anywhere.
     Status status = CatchErrors([&] {
@@ -44,13 +54,13 @@ void PrefetchStream::Run() {
     MutexLock lock(mutex_);
     changed_.NotifyAll();
     if (!status.ok() || !*more) {
+      bytes_.Drop(&next.held);
       error_ = status;
       ended_ = true;
       return;
     }
+    bytes_.Made(HeldBytes(next.element), &next.held);
     ready_.push_back(std::move(next));
-    while (!stop_ && ready_.size() >= depth_) changed_.Wait(mutex_);
-    if (stop_) return;
   }
 }
 
@@ -72,6 +82,7 @@ Result<bool> PrefetchStream::Next(Example* element) {
   }
   *element = std::move(ready_.front().element);
   mark_ = std::move(ready_.front().end);
+  bytes_.Drop(&ready_.front().held);
   ready_.pop_front();
   changed_.NotifyAll();
   return true;

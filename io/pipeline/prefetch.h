@@ -2,6 +2,7 @@
 #ifndef SLUICE_IO_PIPELINE_PREFETCH_H_
 #define SLUICE_IO_PIPELINE_PREFETCH_H_
 
+#include <cstddef>
 #include <deque>
 #include <thread>
 
@@ -22,7 +23,8 @@ class PrefetchStream : public Stream<Example> {
       : input_(std::move(input)),
         depth_(static_cast<size_t>(depth)),
         marks_(opening.marks),
-        stop_input_(opening.stop) {}
+        stop_input_(opening.stop),
+        bytes_(opening.ahead) {}
   ~PrefetchStream() override;
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* element) override;
@@ -33,6 +35,7 @@ class PrefetchStream : public Stream<Example> {
 
  private:
   void Run();
+  bool MayRead(size_t* held) REQUIRES(mutex_);
   void Stop();
 
   StreamPtr<Example> input_;
@@ -47,8 +50,10 @@ class PrefetchStream : public Stream<Example> {
   CondVar changed_;
   struct Ready {
     Example element;
-    Mark end;  // where this stream is behind it
+    Mark end;         // where this stream is behind it
+    size_t held = 0;  // of bytes_
   };
+  AheadBytes bytes_ GUARDED_BY(mutex_);
   std::deque<Ready> ready_ GUARDED_BY(mutex_);
   Status error_ GUARDED_BY(mutex_);
   bool ended_ GUARDED_BY(mutex_) = false;  // nothing will be added to ready_

@@ -7,14 +7,14 @@ namespace sluice {
 // Only of the first one the input's mark: it may be long, and from there on
 // elements are skipped.
 void SavePlaces(std::span<const Place* const> held, int64_t next,
-                const Stream<Example>& input, Mark* mark) {
+                const std::function<void(Mark*)>& save_input, Mark* mark) {
   const int64_t first = held.empty() ? next : held[0]->number;
   mark->push_back(first);
   mark->push_back(next - first);
   mark->push_back(static_cast<int64_t>(held.size()));
   for (const Place* place : held) mark->push_back(place->number - first);
   if (held.empty()) {
-    input.Save(mark);
+    save_input(mark);
   } else {
     mark->insert(mark->end(), held[0]->before.begin(), held[0]->before.end());
   }

@@ -18,9 +18,9 @@ struct Place {
 };
 
 // Appends what Revisit needs: `held` in ascending order, and where the input
-// is, whose next element is number `next`.
+// is, whose next element is number `next` and whose mark save_input appends.
 void SavePlaces(std::span<const Place* const> held, int64_t next,
-                const Stream<Example>& input, Mark* mark);
+                const std::function<void(Mark*)>& save_input, Mark* mark);
 
 // Right after the input's StartEpoch: reads the held elements again, in the
 // same order, and brings the input to where it was; sets *next.

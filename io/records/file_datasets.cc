@@ -62,7 +62,7 @@ Dataset FilesInTurn(
         return datasets::FromGenerator([open, i](uint64_t) { return open(i); },
                                        {.same_in_every_epoch = true});
       },
-      options.cycle);
+      options.cycle, 1, options.threads);
 }
 
 namespace datasets {

@@ -25,6 +25,8 @@ struct FileOptions {
   // Every epoch reads the files in another order, a function of this seed and
   // the epoch. Without it in the order in which they are named.
   std::optional<uint64_t> shuffle_seed = std::nullopt;
+  // They are read ahead on so many threads; 0: as many as help.
+  int threads = 1;
 };
 
 namespace datasets {

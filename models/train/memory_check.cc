@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "models/train/machine_memory.h"
+#include "engine/machine_memory.h"
 
 namespace sluice {
 

@@ -25,7 +25,7 @@ Status CheckMemory(const MemoryNeed& need);
 // The same against `available` bytes, of a GPU's memory for example.
 Status CheckMemory(const MemoryNeed& need, size_t available);
 
-// Bytes that this process may take without swapping (machine_memory.h).
+// Bytes that this process may take without swapping (engine/machine_memory.h).
 // SIZE_MAX where that is not known.
 size_t AvailableMemory();
 // The most bytes of memory that this process has held at a time; 0 where that

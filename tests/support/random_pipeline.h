@@ -191,13 +191,15 @@ class Generators {
       case 2: {
         const int64_t block = Draw(1, 3);
         const bool shuffled = random_ && Draw(0, 1) == 0;
+        const auto threads = static_cast<int>(Draw(0, 3));
+        const auto max_threads = static_cast<int>(Draw(1, 4));
         d = d.Interleave(
             [shuffled](const Example& e) {
               const int64_t x = ValueOf(e);
               const Dataset part = Add(Numbers(PartSize(x)), x * 100);
               return shuffled ? part.Shuffle(4, 1).MapRandom(2, AddKey) : part;
             },
-            n, block);
+            n, block, threads, max_threads);
         values = Interleaved(values, n, block);
         return;
       }
@@ -229,10 +231,12 @@ class Generators {
         if (!random_) d = d.ExpectSize(static_cast<int64_t>(values.size()));
         return;
       case 9:
-        d = d.FlatMap([](const Example& e) {
-          const int64_t x = ValueOf(e);
-          return Add(Numbers(PartSize(x)), x * 100);
-        });
+        d = d.FlatMap(
+            [](const Example& e) {
+              const int64_t x = ValueOf(e);
+              return Add(Numbers(PartSize(x)), x * 100);
+            },
+            static_cast<int>(Draw(0, 3)), static_cast<int>(Draw(1, 4)));
         values = Interleaved(values, 1, 1);
         return;
       case 10:

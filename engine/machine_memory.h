@@ -1,7 +1,7 @@
 // How much memory this process may have: the machine's, or less where it runs
 // in a container or another control group with a limit.
-#ifndef SLUICE_MODELS_TRAIN_MACHINE_MEMORY_H_
-#define SLUICE_MODELS_TRAIN_MACHINE_MEMORY_H_
+#ifndef SLUICE_ENGINE_MACHINE_MEMORY_H_
+#define SLUICE_ENGINE_MACHINE_MEMORY_H_
 
 #include <cstddef>
 #include <limits>
@@ -30,4 +30,4 @@ size_t ProcBytes(const std::string& path, const std::string& key,
 
 }  // namespace sluice
 
-#endif  // SLUICE_MODELS_TRAIN_MACHINE_MEMORY_H_
+#endif  // SLUICE_ENGINE_MACHINE_MEMORY_H_

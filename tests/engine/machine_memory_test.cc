@@ -1,5 +1,5 @@
 // Limits of control groups, in trees that look like /proc and /sys.
-#include "models/train/machine_memory.h"
+#include "engine/machine_memory.h"
 
 #include <doctest/doctest.h>
 

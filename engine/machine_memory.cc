@@ -1,4 +1,4 @@
-#include "models/train/machine_memory.h"
+#include "engine/machine_memory.h"
 
 #include <algorithm>
 #include <cstdlib>
