@@ -6,11 +6,7 @@
 #include <vector>
 
 #if SLUICE_HAVE_JPEG
-#include <csetjmp>
-#include <cstdio>
-// After cstdio, whose types it uses.
-#include <jerror.h>
-#include <jpeglib.h>
+#include "io/images/jpeg_errors.h"
 #endif
 
 namespace sluice {
@@ -22,27 +18,26 @@ bool IsJpeg(std::string_view bytes) {
 #if SLUICE_HAVE_JPEG
 namespace {
 
-// libjpeg calls error functions that must not return: they jump back to
-// Decoder, whose functions have no objects with destructors in between.
-struct Errors {
-  jpeg_error_mgr manager;  // first, so that libjpeg's pointer is ours
-  std::jmp_buf back;
-  char message[JMSG_LENGTH_MAX];
-};
-
-[[noreturn]] void Fail(j_common_ptr info) {
-  auto* errors = reinterpret_cast<Errors*>(info->err);
-  info->err->format_message(info, errors->message);
-  std::longjmp(errors->back, 1);  // NOLINT(cert-err52-cpp): libjpeg is C
-}
-
 // Warnings are for what people's photographs are full of; that the data end
 // early is an error.
 void Warn(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) {
-    Fail(info);
+    JpegErrors::Fail(info);
   }
+}
+
+// A progressive file may have hundreds of scans of a few bytes, each of which
+// takes as long as one of a whole picture, so that some KB would take minutes.
+// The usual progression has 10, those of programs that look for the smallest
+// file some tens.
+constexpr int kMostScans = 100;
+
+// Called for every row of blocks of every scan.
+void LimitScans(j_common_ptr info) {
+  const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
+  if (decompress->input_scan_number <= kMostScans) return;
+  JpegErrors::Fail(info, "it has more than 100 scans");
 }
 
 #ifdef LIBJPEG_TURBO_VERSION_NUMBER
@@ -65,9 +60,9 @@ constexpr size_t kTrailerBytes = 4096;
 class Decoder {
  public:
   Decoder() {
-    info_.err = jpeg_std_error(&errors_.manager);
-    errors_.manager.error_exit = Fail;
+    info_.err = &errors_.manager;
     errors_.manager.emit_message = Warn;
+    scans_.progress_monitor = LimitScans;
   }
   ~Decoder() { jpeg_destroy_decompress(&info_); }
   Decoder(const Decoder&) = delete;
@@ -77,6 +72,7 @@ class Decoder {
   bool Begin(std::string_view bytes) {
     if (setjmp(errors_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
     jpeg_create_decompress(&info_);
+    info_.progress = &scans_;
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
                  bytes.size());
     jpeg_read_header(&info_, TRUE);
@@ -125,12 +121,10 @@ class Decoder {
   // What Read writes, and where in it the part begins.
   size_t row_bytes() const { return size_t{info_.output_width} * channels(); }
   size_t part_offset() const { return size_t{left_} * channels(); }
-  // After an error. A file is not damaged because it needs much memory.
+  // After an error.
   Status error() const {
-    if (errors_.manager.msg_code == JERR_OUT_OF_MEMORY) {
-      return ResourceExhausted(errors_.message);
-    }
-    return DataLoss(errors_.message);
+    return errors_.lacks_memory() ? ResourceExhausted(errors_.message)
+                                  : DataLoss(errors_.message);
   }
 
  private:
@@ -171,7 +165,8 @@ class Decoder {
   void ReadRow(unsigned char* row) { jpeg_read_scanlines(&info_, &row, 1); }
 
   jpeg_decompress_struct info_{};
-  Errors errors_{};
+  JpegErrors errors_;
+  jpeg_progress_mgr scans_{};
   bool ends_ = false;  // the file has an end
   JDIMENSION left_ = 0;
   std::vector<unsigned char> scratch_;

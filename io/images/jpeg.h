@@ -20,8 +20,9 @@ bool IsJpeg(std::string_view bytes);
 // So many that no photograph has more: a small file may claim billions.
 inline constexpr int64_t kMaxPixels = 100'000'000;
 
-// For all functions below: kDataLoss for damaged or truncated data or more than
-// kMaxPixels; kUnimplemented without libjpeg.
+// For all functions below: kDataLoss for damaged or truncated data, more than
+// kMaxPixels or, but of ReadJpegSize, more than 100 scans; kUnimplemented
+// without libjpeg.
 
 // uint8 [height,width,3], RGB.
 Result<Tensor> DecodeJpeg(std::string_view bytes);

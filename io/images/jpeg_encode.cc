@@ -8,11 +8,7 @@
 #include "io/images/jpeg.h"
 
 #if SLUICE_HAVE_JPEG
-#include <csetjmp>
-#include <cstdio>
-// After cstdio, whose types it uses.
-#include <jerror.h>
-#include <jpeglib.h>
+#include "io/images/jpeg_errors.h"
 #endif
 
 namespace sluice {
@@ -20,26 +16,9 @@ namespace sluice {
 #if SLUICE_HAVE_JPEG
 namespace {
 
-// libjpeg calls error functions that must not return: they jump back to
-// Encoder::Write, which has no objects with destructors.
-struct Errors {
-  jpeg_error_mgr manager;  // first, so that libjpeg's pointer is ours
-  std::jmp_buf back;
-  char message[JMSG_LENGTH_MAX];
-};
-
-[[noreturn]] void Fail(j_common_ptr info) {
-  auto* errors = reinterpret_cast<Errors*>(info->err);
-  info->err->format_message(info, errors->message);
-  std::longjmp(errors->back, 1);  // NOLINT(cert-err52-cpp): libjpeg is C
-}
-
 class Encoder {
  public:
-  Encoder() {
-    info_.err = jpeg_std_error(&errors_.manager);
-    errors_.manager.error_exit = Fail;
-  }
+  Encoder() { info_.err = &errors_.manager; }
   ~Encoder() {
     jpeg_destroy_compress(&info_);
     std::free(bytes_);  // NOLINT(cppcoreguidelines-no-malloc): libjpeg's
@@ -75,9 +54,7 @@ class Encoder {
   }
   // After an error: the image itself was looked at before.
   Status error() const {
-    if (errors_.manager.msg_code == JERR_OUT_OF_MEMORY) {
-      return ResourceExhausted(errors_.message);
-    }
+    if (errors_.lacks_memory()) return ResourceExhausted(errors_.message);
     return Internal(fmt::format("EncodeJpeg: {}", errors_.message));
   }
 
@@ -92,7 +69,7 @@ class Encoder {
   }
 
   jpeg_compress_struct info_{};
-  Errors errors_{};
+  JpegErrors errors_;
   unsigned char* bytes_ = nullptr;
   unsigned long size_ = 0;  // NOLINT(google-runtime-int): libjpeg's
 };

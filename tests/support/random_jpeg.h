@@ -43,6 +43,7 @@ inline constexpr Form kForms[] = {
 struct Writing {
   bool progressive = false;
   int scans_left_out = 0;   // of a progressive file, the last
+  int scans_each = 0;       // of a component, of one coefficient each, at most
   bool interleaved = true;  // else a scan for each component
   int quality = 75;
   unsigned restart_blocks = 0;  // between markers, 0 for none
@@ -51,7 +52,17 @@ struct Writing {
 
 inline void ChooseScans(const Writing& writing, jpeg_compress_struct& info,
                         std::vector<jpeg_scan_info>& scans) {
-  if (writing.progressive) {
+  if (writing.scans_each > 0) {
+    scans.push_back({info.num_components, {0, 1, 2, 3}, 0, 0, 0, 0});
+    for (int c = 0; c < info.num_components; ++c) {
+      const int last = DCTSIZE2 - 1;
+      for (int k = 1; k <= writing.scans_each; ++k) {
+        scans.push_back({1, {c}, k, k == writing.scans_each ? last : k, 0, 0});
+      }
+    }
+    info.scan_info = scans.data();
+    info.num_scans = static_cast<int>(scans.size());
+  } else if (writing.progressive) {
     jpeg_simple_progression(&info);
     info.num_scans -= std::min(writing.scans_left_out, info.num_scans - 1);
   } else if (!writing.interleaved) {

@@ -120,6 +120,35 @@ TEST_CASE("a progressive JPEG without its last scans is smoothed as a whole") {
   }
 }
 
+// 1 + 3 n or 1 + n scans.
+TEST_CASE("a progressive JPEG may have 100 scans") {
+  Random random(8);
+  const Form &colours = kForms[2], &grey = kForms[9];
+  const Tensor image = RandomPicture(random, 50, 40, 3);
+  const Tensor whole = *DecodeJpeg(Encode(image, colours, {}));
+  for (int n = 1; n <= 63; ++n) {
+    const std::string bytes = Encode(image, colours, {.scans_each = n});
+    const Result<Tensor> decoded = DecodeJpeg(bytes);
+    CAPTURE(n);
+    if (1 + 3 * n <= 100) {
+      REQUIRE(decoded.ok());
+      CHECK(decoded->BitEqual(whole));
+      CheckPart(bytes, whole, RandomRectangle(random, 50, 40));
+      continue;
+    }
+    REQUIRE(decoded.status().code() == Code::kDataLoss);
+    CHECK(decoded.status().message() == "it has more than 100 scans");
+    CHECK(DecodeJpegPart(bytes, {1, 1, 2, 2}).status().message() ==
+          decoded.status().message());
+    CHECK(ReadJpegSize(bytes).ok());  // which looks at none
+  }
+  const Tensor dark = RandomPicture(random, 50, 40, 1);
+  const Result<Tensor> fine =
+      DecodeJpeg(Encode(dark, grey, {.scans_each = 63}));
+  REQUIRE(fine.ok());
+  CHECK(fine->BitEqual(*DecodeJpeg(Encode(dark, grey, {}))));
+}
+
 TEST_CASE("a JPEG that was cut off is told, whichever part is wanted") {
   Random random(4);
   for (const Form& form : kForms) {
