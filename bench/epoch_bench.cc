@@ -94,9 +94,10 @@ void Read(const Options& options) {
     const size_t space = state.find(' ');
     seen_bytes = std::stoll(state.substr(0, space));
     ThrowIfError(batches.Restore(state.substr(space + 1)));
-    if (truncate(seen_path.c_str(), seen_bytes) != 0) {
-      ThrowIfError(FileError(errno, "cut", seen_path));
-    }
+  }
+  // Also where it was killed before there was any position.
+  if (files.Exists(seen_path) && truncate(seen_path.c_str(), seen_bytes) != 0) {
+    ThrowIfError(FileError(errno, "cut", seen_path));
   }
   auto seen = files.OpenAppend(seen_path).ValueOrThrow();
   Example batch;

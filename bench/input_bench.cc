@@ -7,10 +7,22 @@
 // resize  that part alone, resized and flipped
 // whole   the whole image decoded, then RandomResizedCrop
 //
-// and of tf.Examples of 20 integers and 20 floats, which take no photographs:
+// and of tf.Examples, which take no photographs; of 20 integers and 20 floats:
 //
-// parse   in batches of 128 (ParseTfExamples)
-// stack   one by one (ParseTfExample), then made a batch of 128 (Stack)
+// parse    in batches of 128 (ParseTfExamples)
+// stack    one by one (ParseTfExample), then made a batch of 128 (Stack)
+// scalars  one by one
+//
+// and of 100,000 bytes, as of a picture, and a label:
+//
+// pictures in batches of 32
+// picture  one by one
+//
+// and of what becomes of photographs:
+//
+// batch    32 of 224 x 224 pixels made a batch (Stack)
+//
+// which is by processor time, as the peer's is (bench/peers/example_parse.py).
 //
 // A round takes each photograph once; every round has parts of its own, the
 // same in every run. With --rectangles it prints these instead, for
@@ -21,6 +33,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -145,17 +158,69 @@ class Bench {
   const int64_t side_;
 };
 
+// Of tf.Examples, each kind `batch` times.
 class ExampleBench {
  public:
-  ExampleBench() {
-    for (int i = 0; i < kFeatures; ++i) {
-      specs_.push_back({fmt::format("integer_{:02}", i), DType::kInt64, {}});
-      specs_.push_back({fmt::format("float_{:02}", i), DType::kFloat32, {}});
+  ExampleBench() : scalars_(Scalars()), pictures_(Pictures()) {
+    for (size_t i = 0; i < pictures_.bytes.size(); ++i) {
+      decoded_.push_back(
+          {{"image", Tensor::Full(DType::kUInt8, {224, 224, 3}, 7)}});
+    }
+  }
+
+  // What it may measure.
+  static const std::vector<std::string>& Names() {
+    static const std::vector<std::string> names = {
+        "parse", "stack", "scalars", "pictures", "picture", "batch"};
+    return names;
+  }
+
+  // Examples per second of one round, by processor time.
+  double Rate(const std::string& what) const {
+    const bool large = what.starts_with("picture") || what == "batch";
+    const Examples& examples = large ? pictures_ : scalars_;
+    const int batches = large ? 20 : 200;
+    const std::clock_t begin = std::clock();
+    for (int i = 0; i < batches; ++i) {
+      if (what == "batch") {
+        Stack(decoded_).ValueOrThrow();
+      } else if (what == "parse" || what == "pictures") {
+        ParseTfExamples(examples.views, examples.specs).ValueOrThrow();
+      } else {
+        ParseEach(examples, what == "stack");
+      }
+    }
+    return static_cast<double>(batches * examples.bytes.size()) /
+           (static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
+  }
+
+ private:
+  using Features = std::vector<std::pair<std::string, TfFeature>>;
+  struct Examples {
+    std::vector<FeatureSpec> specs;
+    std::vector<std::string> bytes;
+    std::vector<std::string_view> views;  // of them
+  };
+
+  static Examples Make(std::vector<FeatureSpec> specs, int batch,
+                       const std::function<Features()>& features) {
+    Examples out = {.specs = std::move(specs), .bytes = {}, .views = {}};
+    for (int i = 0; i < batch; ++i) {
+      out.bytes.push_back(EncodeTfExample(features()).ValueOrThrow());
+    }
+    out.views.assign(out.bytes.begin(), out.bytes.end());
+    return out;
+  }
+  static Examples Scalars() {
+    std::vector<FeatureSpec> specs;
+    for (int i = 0; i < 20; ++i) {
+      specs.push_back({fmt::format("integer_{:02}", i), DType::kInt64, {}});
+      specs.push_back({fmt::format("float_{:02}", i), DType::kFloat32, {}});
     }
     std::mt19937 random(1);
-    for (int i = 0; i < kBatch; ++i) {
-      std::vector<std::pair<std::string, TfFeature>> features;
-      for (const FeatureSpec& spec : specs_) {
+    return Make(specs, 128, [&] {
+      Features features;
+      for (const FeatureSpec& spec : specs) {
         const auto value = static_cast<int64_t>(random() % 100'000);
         if (spec.dtype == DType::kInt64) {
           features.emplace_back(spec.name, std::vector<int64_t>{value});
@@ -164,44 +229,38 @@ class ExampleBench {
               spec.name, std::vector<float>{static_cast<float>(value) / 8});
         }
       }
-      bytes_.push_back(EncodeTfExample(features).ValueOrThrow());
-    }
-    examples_.assign(bytes_.begin(), bytes_.end());
+      return features;
+    });
+  }
+  static Examples Pictures() {
+    const std::vector<FeatureSpec> specs = {
+        {"image/encoded", DType::kUInt8, {kUnknown}},
+        {"image/class/label", DType::kInt64, {}}};
+    std::mt19937 random(1);
+    return Make(specs, 32, [&]() -> Features {
+      std::string encoded(100'000, '\0');
+      for (char& byte : encoded) byte = static_cast<char>(random());
+      return {{"image/encoded", std::vector<std::string>{encoded}},
+              {"image/class/label", std::vector<int64_t>{7}}};
+    });
   }
 
-  // Examples per second of one round.
-  double Rate(const std::string& what) const {
-    constexpr int kBatches = 200;
-    const auto begin = Clock::now();
-    for (int i = 0; i < kBatches; ++i) {
-      if (what == "parse") {
-        ParseTfExamples(examples_, specs_).ValueOrThrow();
-      } else {
-        ParseAndStack();
-      }
-    }
-    return kBatches * kBatch /
-           std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
- private:
-  static constexpr int kBatch = 128, kFeatures = 20;  // of each kind
-
-  void ParseAndStack() const {
+  static void ParseEach(const Examples& of, bool stack) {
     std::vector<Example> examples;
-    for (const std::string_view bytes : examples_) {
-      examples.push_back(ParseTfExample(bytes, specs_).ValueOrThrow());
+    for (const std::string_view bytes : of.views) {
+      Example example = ParseTfExample(bytes, of.specs).ValueOrThrow();
+      if (stack) examples.push_back(std::move(example));
     }
-    Stack(examples).ValueOrThrow();
+    if (stack) Stack(examples).ValueOrThrow();
   }
 
-  std::vector<FeatureSpec> specs_;
-  std::vector<std::string> bytes_;
-  std::vector<std::string_view> examples_;  // of bytes_
+  const Examples scalars_, pictures_;
+  std::vector<Example> decoded_;
 };
 
 bool IsOfExamples(const std::string& what) {
-  return what == "parse" || what == "stack";
+  const auto& names = ExampleBench::Names();
+  return std::find(names.begin(), names.end(), what) != names.end();
 }
 std::string Unit(const std::string& what) {
   return IsOfExamples(what) ? "examples" : "images";
@@ -229,19 +288,20 @@ int Main(int argc, char** argv) {
   int rounds = 11;
   bool rectangles = false, json = false;
   std::vector<std::string> which = {"crop", "decode", "resize", "whole"};
+  std::vector<std::string> all = which;
+  all.insert(all.end(), ExampleBench::Names().begin(),
+             ExampleBench::Names().end());
   CLI::App app(
       "Times decoding and resizing photographs, and parsing tf.Examples, on "
       "one "
       "thread");
   app.option_defaults()->always_capture_default();
-  app.add_option("folder", folder, "Of JPEG files; parse and stack need none")
+  app.add_option("folder", folder, "Of JPEG files; tf.Examples need none")
       ->check(CLI::ExistingDirectory);
   app.add_option("--side", side)->check(CLI::Range(1, 10'000));
   app.add_option("--rounds", rounds, "Over all photographs")
       ->check(CLI::Range(1, 10'000));
-  app.add_option("--which", which)
-      ->check(CLI::IsMember(
-          {"crop", "decode", "resize", "whole", "parse", "stack"}));
+  app.add_option("--which", which)->check(CLI::IsMember(all));
   app.add_flag("--rectangles", rectangles, "Print the parts and end");
   app.add_flag("--json", json, "One object a row");
   CLI11_PARSE(app, argc, argv);
@@ -265,7 +325,7 @@ int Main(int argc, char** argv) {
     const std::string unit = Unit(what);
     std::cout << (json
                       ? row.dump()
-                      : fmt::format("{:8}{:9.1f} {}/s ({:.1f} to {:.1f})", what,
+                      : fmt::format("{:9}{:9.1f} {}/s ({:.1f} to {:.1f})", what,
                                     row[unit + "_per_second"].get<double>(),
                                     unit, row["least"].get<double>(),
                                     row["most"].get<double>()))

@@ -1,9 +1,9 @@
 """The kinds of cases, by the names of their modules."""
 import importlib
 
-KINDS = ["ops", "graphs", "networks", "onnx", "remote"]
+KINDS = ["ops", "graphs", "networks", "onnx", "remote", "records"]
 MODULES = {"ops": "ops", "graphs": "graphs", "networks": "networks",
-           "onnx": "onnx_nodes", "remote": "remote"}
+           "onnx": "onnx_nodes", "remote": "remote", "records": "records"}
 
 
 def module(kind):
