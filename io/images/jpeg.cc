@@ -6,6 +6,11 @@
 #include <vector>
 
 #if SLUICE_HAVE_JPEG
+#include <cstdio>
+// After cstdio, whose types they use.
+#include <jerror.h>
+#include <jpeglib.h>
+
 #include "io/images/jpeg_errors.h"
 #endif
 
@@ -60,8 +65,8 @@ constexpr size_t kTrailerBytes = 4096;
 class Decoder {
  public:
   Decoder() {
-    info_.err = &errors_.manager;
-    errors_.manager.emit_message = Warn;
+    info_.err = errors_.manager();
+    info_.err->emit_message = Warn;
     scans_.progress_monitor = LimitScans;
   }
   ~Decoder() { jpeg_destroy_decompress(&info_); }
@@ -70,7 +75,7 @@ class Decoder {
 
   // Sets height(), width() and cmyk().
   bool Begin(std::string_view bytes) {
-    if (setjmp(errors_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    if (setjmp(errors_.back()) != 0) return false;  // NOLINT(cert-err52-cpp)
     jpeg_create_decompress(&info_);
     info_.progress = &scans_;
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
@@ -86,7 +91,7 @@ class Decoder {
   }
   // Sets row_bytes() and part_offset().
   bool Start(const ImagePart& part) {
-    if (setjmp(errors_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    if (setjmp(errors_.back()) != 0) return false;  // NOLINT(cert-err52-cpp)
     jpeg_start_decompress(&info_);
     left_ = static_cast<JDIMENSION>(part.left);
     if (kSkips && !Smoothed()) {
@@ -98,14 +103,14 @@ class Decoder {
     return true;
   }
   bool Read(unsigned char* row) {
-    if (setjmp(errors_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    if (setjmp(errors_.back()) != 0) return false;  // NOLINT(cert-err52-cpp)
     ReadRow(row);
     return true;
   }
   // Reads what is below the part only where that may tell that data are
   // missing.
   bool Finish() {
-    if (setjmp(errors_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    if (setjmp(errors_.back()) != 0) return false;  // NOLINT(cert-err52-cpp)
     if (ends_ && info_.output_scanline < info_.output_height) return true;
     while (info_.output_scanline < info_.output_height) {
       ReadRow(scratch_.data());
@@ -123,8 +128,8 @@ class Decoder {
   size_t part_offset() const { return size_t{left_} * channels(); }
   // After an error.
   Status error() const {
-    return errors_.lacks_memory() ? ResourceExhausted(errors_.message)
-                                  : DataLoss(errors_.message);
+    return errors_.lacks_memory() ? ResourceExhausted(errors_.message())
+                                  : DataLoss(errors_.message());
   }
 
  private:

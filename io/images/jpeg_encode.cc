@@ -8,6 +8,11 @@
 #include "io/images/jpeg.h"
 
 #if SLUICE_HAVE_JPEG
+#include <cstdio>
+// After cstdio, whose types they use.
+#include <jerror.h>
+#include <jpeglib.h>
+
 #include "io/images/jpeg_errors.h"
 #endif
 
@@ -18,7 +23,7 @@ namespace {
 
 class Encoder {
  public:
-  Encoder() { info_.err = &errors_.manager; }
+  Encoder() { info_.err = errors_.manager(); }
   ~Encoder() {
     jpeg_destroy_compress(&info_);
     std::free(bytes_);  // NOLINT(cppcoreguidelines-no-malloc): libjpeg's
@@ -29,7 +34,7 @@ class Encoder {
   // False after an error.
   bool Write(const uint8_t* pixels, int64_t height, int64_t width, int quality,
              int orientation) {
-    if (setjmp(errors_.back) != 0) return false;  // NOLINT(cert-err52-cpp)
+    if (setjmp(errors_.back()) != 0) return false;  // NOLINT(cert-err52-cpp)
     jpeg_create_compress(&info_);
     jpeg_mem_dest(&info_, &bytes_, &size_);
     info_.image_height = static_cast<JDIMENSION>(height);
@@ -54,8 +59,8 @@ class Encoder {
   }
   // After an error: the image itself was looked at before.
   Status error() const {
-    if (errors_.lacks_memory()) return ResourceExhausted(errors_.message);
-    return Internal(fmt::format("EncodeJpeg: {}", errors_.message));
+    if (errors_.lacks_memory()) return ResourceExhausted(errors_.message());
+    return Internal(fmt::format("EncodeJpeg: {}", errors_.message()));
   }
 
  private:

@@ -217,6 +217,8 @@ Dataset Dataset::ExpectSize(int64_t n) const {
   return Dataset(std::make_shared<ExpectSizeNode>(node_, n));
 }
 
+// By value as all options are.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 Dataset Dataset::Cache(CacheOptions options) const {
   RequireExamples(*node_, "Cache");
   RefuseToCache(*node_);
