@@ -20,9 +20,10 @@
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "engine/cpu_features.h"
+#include "engine/machine_memory.h"
 #include "engine/status.h"
 #include "kernels/cpu/simd/simd.h"
-#include "models/train/machine_memory.h"
+
 #include "models/train/workers.h"
 
 namespace sluice::tool {
