@@ -10,11 +10,11 @@
 #include "engine/accelerator.h"
 #include "engine/cpu_features.h"
 #include "engine/device.h"
+#include "engine/machine_memory.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "kernels/cpu/simd/simd.h"
-#include "engine/machine_memory.h"
 #include "models/train/memory_check.h"
 
 namespace sluice::tool {

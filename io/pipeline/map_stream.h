@@ -78,8 +78,8 @@ class ParallelAttempts : public Stream<Attempt>, private AheadThreads {
     Attempt attempt;
     bool mapped = false;
     bool skipped = false;  // maybe while it is mapped
-    Mark end;         // where this stream is behind it
-    size_t held = 0;  // of bytes_
+    Mark end;              // where this stream is behind it
+    size_t held = 0;       // of bytes_
   };
   using PiecePtr = std::shared_ptr<Piece>;
 
