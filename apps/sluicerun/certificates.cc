@@ -70,7 +70,8 @@ void WriteCertificates(const std::string& folder, int size, int days) {
                 fmt::format("'{}' is not an empty folder", folder));
   }
   for (const auto& [name, text] : files) {
-    WriteNew(folder + "/" + name, text, name.ends_with(".key") ? 0600 : 0644);
+    WriteNew(fmt::format("{}/{}", folder, name), text,
+             name.ends_with(".key") ? 0600 : 0644);
   }
 }
 

@@ -111,7 +111,7 @@ Status Group::Collective(Frame frame, std::string_view signature, Body body) {
   frame_ = frame;
   if (size_ == 1) return {};
   links_.membership->Enters(frame.run + 1, signature);
-  const Status status = body();
+  Status status = body();
   links_.membership->Returns();
   return status;
 }

@@ -222,7 +222,7 @@ TEST_CASE("a manifest for Kubernetes trains what the launcher's job does") {
   const std::string secret = folder / "secret";
   fs::create_directory(secret);
   for (const auto& [name, text] : by_kind["Secret"]["stringData"].items()) {
-    Write(secret + "/" + name, text, 0400);
+    Write(fmt::format("{}/{}", secret, name), text, 0400);
   }
   const json& job = by_kind["Job"];
   REQUIRE(by_kind.size() == 3);

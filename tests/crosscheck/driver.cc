@@ -315,7 +315,9 @@ Answer Answered(const Json& request) {
   }
   std::vector<Step> steps;
   for (const Json& json : request.at("runs")) {
-    Step step{{}, json.at("fetches"), json.value("targets", step.targets)};
+    Step step;
+    json.at("fetches").get_to(step.fetches);
+    if (json.contains("targets")) json.at("targets").get_to(step.targets);
     for (const Json& feed : json.at("feeds")) {
       step.feeds[feed.at("name")] = ReadTensor(feed);
     }
