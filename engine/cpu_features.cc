@@ -1,7 +1,9 @@
 #include "engine/cpu_features.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <string_view>
 #include <thread>
 
 #if defined(__linux__)
@@ -48,6 +50,21 @@ CpuFeatures Detect() {
 const CpuFeatures& Cpu() {
   static const CpuFeatures* const features = new CpuFeatures(Detect());
   return *features;
+}
+
+const std::string& ChosenIsa() {
+  static const std::string chosen = [] {
+    const auto has = [](std::string_view isa) {
+      return isa == "baseline" || (isa == "avx2" && Cpu().avx2) ||
+             (isa == "avx512" && Cpu().avx512);
+    };
+    const char* const wanted = std::getenv("SLUICE_ISA");
+    for (const char* isa : {wanted, "avx512", "avx2"}) {
+      if (isa != nullptr && has(isa)) return std::string(isa);
+    }
+    return std::string("baseline");
+  }();
+  return chosen;
 }
 
 }  // namespace sluice

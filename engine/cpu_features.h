@@ -21,6 +21,11 @@ struct CpuFeatures {
 
 const CpuFeatures& Cpu();
 
+// The instruction set that kernels use, and so what the last bits of results
+// depend on: "avx512", "avx2" or "baseline"; the best that the processor has,
+// or SLUICE_ISA where it has that.
+const std::string& ChosenIsa();
+
 }  // namespace sluice
 
 #endif  // SLUICE_ENGINE_CPU_FEATURES_H_

@@ -1,5 +1,4 @@
 // Chooses among the instruction sets that kernels/cpu/simd was compiled for.
-#include <cstdlib>
 #include <cstring>
 
 #include "engine/cpu_features.h"
@@ -32,14 +31,7 @@ const simd::SimdKernels* SimdFor(const char* isa) {
 }
 
 const simd::SimdKernels& Simd() {
-  static const simd::SimdKernels* const chosen = [] {
-    const char* wanted = std::getenv("SLUICE_ISA");
-    for (const char* isa : {wanted, "avx512", "avx2"}) {
-      const simd::SimdKernels* table = isa ? SimdFor(isa) : nullptr;
-      if (table != nullptr) return table;
-    }
-    return SimdFor("baseline");
-  }();
+  static const simd::SimdKernels* const chosen = SimdFor(ChosenIsa().c_str());
   return *chosen;
 }
 

@@ -106,11 +106,6 @@ void CheckForAnyRank(const TrainerSpec& spec, const RunContext& run,
                           spec.name, last.rank, run.rank));
 }
 
-// What kernels are chosen by, and so what the bits depend on.
-std::string InstructionSet() {
-  return Cpu().avx512 ? "avx512" : Cpu().avx2 ? "avx2" : "baseline";
-}
-
 // Adds the seconds that fn takes, if it does not throw.
 void Timed(double* seconds, const std::function<void()>& fn) {
   const auto begin = std::chrono::steady_clock::now();
@@ -173,7 +168,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   workers_.RequireSame("number of virtual workers",
                        fmt::format("{}", options.virtual_workers));
   if (options.virtual_workers > 0) {
-    workers_.RequireSame("instruction set", InstructionSet());
+    workers_.RequireSame("instruction set", ChosenIsa());
   }
   const std::string position = input_.MakeIterator().SavePosition();
   workers_.RequireSame("input", position);

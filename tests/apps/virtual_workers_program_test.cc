@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cpu_features.h"
 #include "tests/support/launched.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/newest_tensors.h"
@@ -116,6 +117,28 @@ TEST_CASE("virtual workers: statistics and mixed pictures") {
   }
 }
 #endif
+
+// Kernels go by SLUICE_ISA, and so must what compares them.
+TEST_CASE("virtual workers: processes of other instruction sets are refused") {
+  const auto train = [](const std::string& which) {
+    std::string line = which + " export SLUICE_ISA=baseline; exec " +
+                       std::string(testing::kMnist);
+    for (const std::string& word :
+         OnMnist("train", {"--virtual-workers", "2", "--steps", "2"})) {
+      line += " '" + word + "'";
+    }
+    return testing::RunJob(2, line);
+  };
+  const Outcome one = train("[ $SLUICE_RANK = 0 ] ||");
+  CAPTURE(one.err);
+  if (ChosenIsa() == "baseline") {
+    CHECK(one.code == 0);
+  } else {
+    CHECK(one.code == 1);
+    CHECK(Contains(one.err, "the instruction set of rank 1 of 2"));
+  }
+  CHECK(train("").code == 0);
+}
 
 TEST_CASE("virtual workers: what does not go with them is one line") {
   const auto refused = [](const std::vector<std::string>& more, int code,
