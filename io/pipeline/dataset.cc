@@ -471,11 +471,6 @@ int64_t Dataset::batch_size() const {
   return node_->examples_per_element();
 }
 
-Iterator Dataset::MakeIterator(std::shared_ptr<StageTimes> times,
-                               size_t ahead_bytes) const {
-  return Iterator(node_, INT64_MAX, std::move(times), ahead_bytes);
-}
-
 Example Dataset::First() const {
   return First(INT64_MAX);
 }
@@ -486,7 +481,8 @@ Example Dataset::Sample() const {
 
 Example Dataset::First(int64_t batch_limit) const {
   Example example;
-  Iterator first(TakeNode(node_, 1), batch_limit, nullptr, 0);
+  Iterator first(TakeNode(node_, 1), batch_limit, nullptr,
+                 std::make_shared<AheadBudget>(0));
   if (!first.Next(&example).ValueOrThrow()) {
     throw Error(
         Code::kInvalidArgument,

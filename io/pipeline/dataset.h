@@ -31,6 +31,7 @@
 
 namespace SLUICE_PUBLIC sluice {
 
+class AheadBudget;
 class DatasetNode;
 class KeptExamples;
 class StageTimes;
@@ -128,7 +129,8 @@ class Iterator {
  private:
   friend class Dataset;
   Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit,
-           std::shared_ptr<StageTimes> times, size_t ahead_bytes);
+           std::shared_ptr<StageTimes> times,
+           std::shared_ptr<AheadBudget> ahead);
   void AddTensors(Example* empty_share);
   Status GoToBegin(uint64_t epoch);
   Status SkipTo(int64_t examples, int64_t passed_over);
@@ -250,6 +252,11 @@ class Dataset {
   // more.)
   Iterator MakeIterator(std::shared_ptr<StageTimes> times = nullptr,
                         size_t ahead_bytes = 0) const;
+  // Iterators of several, which hold ahead_bytes together; `times` are told of
+  // the first.
+  static std::vector<Iterator> MakeIterators(
+      const std::vector<Dataset>& datasets,
+      std::shared_ptr<StageTimes> times = nullptr, size_t ahead_bytes = 0);
   // The first element. Throws Error, also when the dataset is empty.
   Example First() const;
   // The same with batches of one example, to learn names, dtypes and shapes

@@ -83,12 +83,30 @@ Example WithoutRows(const Example& batch) {
 
 }  // namespace
 
+Iterator Dataset::MakeIterator(std::shared_ptr<StageTimes> times,
+                               size_t ahead_bytes) const {
+  return std::move(MakeIterators({*this}, std::move(times), ahead_bytes)[0]);
+}
+
+std::vector<Iterator> Dataset::MakeIterators(
+    const std::vector<Dataset>& datasets, std::shared_ptr<StageTimes> times,
+    size_t ahead_bytes) {
+  const auto ahead = std::make_shared<AheadBudget>(ahead_bytes);
+  std::vector<Iterator> iterators;
+  for (const Dataset& dataset : datasets) {
+    iterators.push_back(Iterator(dataset.node_, INT64_MAX,
+                                 std::exchange(times, nullptr), ahead));
+  }
+  return iterators;
+}
+
 Iterator::Iterator(std::shared_ptr<const DatasetNode> node, int64_t batch_limit,
-                   std::shared_ptr<StageTimes> times, size_t ahead_bytes)
+                   std::shared_ptr<StageTimes> times,
+                   std::shared_ptr<AheadBudget> ahead)
     : node_(std::move(node)),
       stream_(node_->Open({.batch_limit = batch_limit,
                            .marks = !node_->counted(),
-                           .ahead = std::make_shared<AheadBudget>(ahead_bytes),
+                           .ahead = std::move(ahead),
                            .times = std::move(times)})) {
   ThrowIfError(stream_->StartEpoch(0));
 }

@@ -130,11 +130,8 @@ std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
   BatchStep& step = watch.each ? *watched_ : *evaluate_;
   PrepareEvaluation(step);
   std::vector<MetricsOverSet> figures;
-  std::vector<Iterator> batches;
-  for (const Dataset& share : shares_) {
-    figures.emplace_back(figures_);
-    batches.push_back(share.MakeIterator());
-  }
+  std::vector<Iterator> batches = Dataset::MakeIterators(shares_);
+  for (size_t i = 0; i < batches.size(); ++i) figures.emplace_back(figures_);
   Evaluation evaluation;
   std::vector<Example> shares;
   while (NextOfEach(batches, &shares)) {

@@ -248,13 +248,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 TrainingRun::~TrainingRun() = default;
 
 std::vector<Iterator> TrainingRun::MakeIterators() const {
-  std::vector<Iterator> iterators;
-  // The stages are measured in one of them.
-  std::shared_ptr<StageTimes> stages = input_stages_;
-  for (const Dataset& share : workers_.SharesOf(input_)) {
-    iterators.push_back(share.MakeIterator(std::exchange(stages, nullptr)));
-  }
-  return iterators;
+  return Dataset::MakeIterators(workers_.SharesOf(input_), input_stages_);
 }
 
 void TrainingRun::MakeSteps(const Output& learning_rate) {

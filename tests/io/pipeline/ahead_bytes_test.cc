@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "io/pipeline/dataset.h"
 #include "io/sources/datasets.h"
@@ -100,6 +101,26 @@ TEST_CASE("large elements stay within the limit") {
     CHECK(ReadSlowly(Large(&tight, threads).MakeIterator(nullptr, 1)) == want);
     CHECK(tight.peak() <= (kStages + 1) * kSize);
   }
+}
+
+TEST_CASE("iterators that are made together share the limit") {
+  Live live;
+  constexpr int kMany = 5;
+  const std::vector<Dataset> datasets(kMany, Large(&live, 0));
+  const Values want = ReadSlowly(datasets[0].MakeIterator(nullptr, 1));
+  std::vector<Iterator> iterators =
+      Dataset::MakeIterators(datasets, nullptr, 9 * kSize / 2);
+  REQUIRE(iterators.size() == kMany);
+  for (size_t i = 0; i < want.size(); ++i) {
+    for (Iterator& iterator : iterators) {
+      Example example;
+      REQUIRE(iterator.Next(&example).ValueOrThrow());
+      CHECK(ValueOf(example) == want[i]);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  // Each stage of each may have one beyond it, and there is the one in hand.
+  CHECK(live.peak() <= 9 * kSize / 2 + (kMany * kStages + 1) * kSize);
 }
 
 TEST_CASE("random pipelines give the same within any limit") {
