@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -82,6 +84,11 @@ Json Environment(const std::string& name, int size, int port, bool certified) {
   return variables;
 }
 
+// All of a job's pods fail together, and each is counted. An int32 there.
+int64_t BackoffLimit(const JobOptions& job) {
+  return std::min<int64_t>(int64_t{job.max_restarts} * job.size, INT32_MAX);
+}
+
 Json Named(const std::string& name) {
   return {{"name", name}, {"labels", {{"app", name}}}};
 }
@@ -113,9 +120,9 @@ std::string SlurmScript(const EmitOptions& options, const JobOptions& job) {
         "# What the processes know each other by, where every node finds it.\n"
         "folder=$(mktemp -d \"$PWD/.sluice-certificates-XXXXXX\")\n"
         "trap 'rm -rf \"$folder\"' EXIT\n"
-        "sluicerun -n {} --make-certificates \"$folder\" --valid-days {}\n"
+        "{} -n {} --make-certificates \"$folder\" --valid-days {}\n"
         "export SLUICE_CERTIFICATES=$folder\n",
-        job.size, options.days);
+        Quoted(job.ssh.program), job.size, options.days);
   }
   script += fmt::format(
       "# The same after a requeue: a --restart is for the first start alone.\n"
@@ -196,8 +203,7 @@ std::string KubernetesManifest(const EmitOptions& options,
                     {{"completionMode", "Indexed"},
                      {"completions", job.size},
                      {"parallelism", job.size},
-                     // All of a job's pods fail together, and each is counted.
-                     {"backoffLimit", job.max_restarts * job.size},
+                     {"backoffLimit", BackoffLimit(job)},
                      {"template",
                       {{"metadata", {{"labels", {{"app", name}}}}},
                        {"spec",

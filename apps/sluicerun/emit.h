@@ -21,8 +21,9 @@ struct EmitOptions {
   int days = 30;  // that certificates are valid
 };
 
-// `job.command`, `size`, `max_restarts` and `allow_plaintext` are looked at.
-// Throws Error(kInvalidArgument) for what the other would not take.
+// `job.command`, `size`, `max_restarts`, `allow_plaintext` and `ssh.program`,
+// this program, are looked at. Throws Error(kInvalidArgument) for what the
+// other would not take.
 //
 // Slurm: one task a process, of as many nodes as Slurm chooses; the script
 // makes the job's certificates in the folder it is submitted from, which the

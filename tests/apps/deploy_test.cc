@@ -101,7 +101,6 @@ constexpr char kSrun[] =
 // two tasks.
 Outcome Sbatch(const TemporaryFolder& folder, const std::string& script) {
   Write(folder / "srun", kSrun, 0700);
-  fs::create_symlink(kLauncher, folder / "sluicerun");
   Write(folder / "script", script, 0700);
   return RunProgram(
       "/bin/sh",
@@ -267,6 +266,15 @@ TEST_CASE("what Kubernetes would make of a word is kept from it") {
     CHECK(Expanded(command[1], known) == "$(INDEX)");
     CHECK(Expanded(command[2], known) == "$$");
   }
+}
+
+TEST_CASE("a job may fail so often that Kubernetes cannot count it") {
+  const Outcome printed = RunProgram(
+      kLauncher, {"-n", "4096", "--allow-plaintext", "--emit", "kubernetes",
+                  "--image", "i", "--max-restarts", "1000000", "p"});
+  REQUIRE(printed.code == 0);
+  const json list = json::parse(printed.out);
+  CHECK(list["items"].back()["spec"]["backoffLimit"] == 2147483647);
 }
 
 TEST_CASE("what others would not take is one line") {
