@@ -17,6 +17,7 @@
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "apps/sluice/median.h"
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "engine/cpu_features.h"
@@ -70,8 +71,7 @@ Measured Measure(dist::Group& group, int64_t bytes, int times) {
     seconds.push_back(
         std::chrono::duration<double>(Clock::now() - begin).count());
   }
-  std::nth_element(seconds.begin(), seconds.begin() + times / 2, seconds.end());
-  return {bytes, seconds[static_cast<size_t>(times / 2)]};
+  return {bytes, Median(std::move(seconds))};
 }
 
 // Through each connection, each way.
@@ -152,9 +152,7 @@ void DoctorOfCluster(bool json) {
       dist::Group::Join(*std::move(info), options).ValueOrThrow();
   const Workers workers(group.get());
 
-  std::vector<int64_t> clocks(static_cast<size_t>(group->size()));
-  const int64_t now = std::time(nullptr);
-  workers.Gather("clocks", &now, sizeof now, clocks.data());
+  const auto clocks = workers.GatherEach("clocks", int64_t{std::time(nullptr)});
   std::vector<Json> ranks;
   for (const std::string& text :
        workers.Gather("facts", Facts(*group, certified).dump())) {

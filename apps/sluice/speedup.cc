@@ -8,6 +8,7 @@
 
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
+#include "apps/sluice/median.h"
 #include "engine/status.h"
 #include "io/files/file.h"
 #include "models/train/scalar_log.h"
@@ -22,13 +23,6 @@ struct Run {
   int nodes = 1, workers = 1;
   double rate = 0;  // examples/s
 };
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  if (values.size() % 2 == 1) return values[middle];
-  return (values[middle - 1] + values[middle]) / 2;
-}
 
 double RateOf(const std::string& log_dir) {
   std::vector<double> rates;

@@ -123,8 +123,7 @@ namespace {
 std::optional<std::string> FirstOf(const Workers& workers, int64_t step,
                                    bool came, const std::string& node) {
   const int64_t mine = 2 * step + (came ? 1 : 0);
-  std::vector<int64_t> found(static_cast<size_t>(workers.size()));
-  workers.Gather("bad step", &mine, sizeof(mine), found.data());
+  const std::vector<int64_t> found = workers.GatherEach("bad step", mine);
   const std::vector<std::string> nodes = workers.Gather("bad node", node);
   int first = -1;
   for (int rank = 0; rank < workers.size(); ++rank) {

@@ -20,14 +20,6 @@ using nlohmann::json;
 constexpr int kExchanges = 16;
 using Times = std::array<int64_t, kExchanges>;
 
-template <typename T>
-std::vector<T> GatherOf(const Workers& workers, const char* what,
-                        const T& mine) {
-  std::vector<T> all(static_cast<size_t>(workers.size()));
-  workers.Gather(what, &mine, sizeof mine, all.data());
-  return all;
-}
-
 }  // namespace
 
 // Nobody leaves an exchange before everybody has come to it. So rank 0 came,
@@ -41,8 +33,8 @@ ClockShift ShiftFromFirst(const Workers& workers,
     workers.Barrier("clocks");
     left[i] = now();
   }
-  const Times first_came = GatherOf(workers, "clocks before", came)[0];
-  const Times first_left = GatherOf(workers, "clocks behind", left)[0];
+  const Times first_came = workers.GatherEach("clocks before", came)[0];
+  const Times first_left = workers.GatherEach("clocks behind", left)[0];
   if (workers.leads()) return {};
   int64_t least = std::numeric_limits<int64_t>::min();
   int64_t most = std::numeric_limits<int64_t>::max();
@@ -96,14 +88,15 @@ std::string MergedTrace(const std::vector<std::string>& traces,
 std::string GatheredTrace(const Workers& workers, const std::string& mine,
                           int64_t* within) {
   const auto shifts =
-      GatherOf(workers, "clocks", ShiftFromFirst(workers, SteadyNowNs));
+      workers.GatherEach("clocks", ShiftFromFirst(workers, SteadyNowNs));
   std::vector<int64_t> ahead;
   *within = 0;
   for (const ClockShift& shift : shifts) {
     ahead.push_back(shift.ahead);
     *within = std::max(*within, shift.within);
   }
-  return MergedTrace(workers.Gather("traces", mine), ahead);
+  const std::vector<std::string> traces = workers.Gather("traces", mine);
+  return workers.leads() ? MergedTrace(traces, ahead) : "";
 }
 
 }  // namespace sluice

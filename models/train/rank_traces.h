@@ -27,8 +27,8 @@ ClockShift ShiftFromFirst(const Workers& workers,
 std::string MergedTrace(const std::vector<std::string>& traces,
                         const std::vector<int64_t>& ahead);
 
-// `mine` and those of the others, for all; `within` is the worst of the
-// shifts'. Waits for the others.
+// `mine` and those of the others, for rank 0, else nothing; `within` is the
+// worst of the shifts'. Waits for the others.
 std::string GatheredTrace(const Workers& workers, const std::string& mine,
                           int64_t* within);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -25,7 +27,8 @@ struct Say {
 Workers::Workers(Collective* collective, int64_t virtual_workers)
     : collective_(collective), virtual_workers_(virtual_workers) {
   if (virtual_workers == 0) return;
-  if (virtual_workers < 0 || (virtual_workers & (virtual_workers - 1)) != 0) {
+  if (virtual_workers < 0 ||
+      !std::has_single_bit(static_cast<uint64_t>(virtual_workers))) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("{} virtual workers: wanted a power of two",
                             virtual_workers));
@@ -66,10 +69,8 @@ void Workers::Gather(std::string_view what, const void* mine, int64_t each,
 std::vector<std::string> Workers::Gather(std::string_view what,
                                          std::string_view mine) const {
   if (!several()) return {std::string(mine)};
-  std::vector<int64_t> lengths(static_cast<size_t>(size()));
-  const auto length = static_cast<int64_t>(mine.size());
-  Gather(fmt::format("length of {}", what), &length, sizeof(length),
-         lengths.data());
+  const std::vector<int64_t> lengths = GatherEach(
+      fmt::format("length of {}", what), static_cast<int64_t>(mine.size()));
   const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
   std::string padded(mine);
   padded.resize(static_cast<size_t>(longest));
@@ -194,8 +195,7 @@ Agreement::Decision Agreement::Decide(const std::string& stop,
   say.measures = measures;
   say.token = !token.empty();
   (say.token ? token : stop).copy(say.reason, Say::kLongest - 1);
-  std::vector<Say> all(static_cast<size_t>(workers_.size()));
-  workers_.Gather("decision", &say, sizeof(say), all.data());
+  std::vector<Say> all = workers_.GatherEach("decision", say);
   Decision decision = {"", all[0].measures};
   for (int rank = 0; rank < workers_.size(); ++rank) {
     all[rank].reason[Say::kLongest - 1] = '\0';

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "engine/runtime/collective.h"
@@ -61,6 +62,14 @@ class Workers {
   // The `each` bytes of all, one behind another by rank. Waits.
   void Gather(std::string_view what, const void* mine, int64_t each,
               void* all) const;
+  // The same of values of a type without pointers, by rank.
+  template <typename T>
+  std::vector<T> GatherEach(std::string_view what, const T& mine) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::vector<T> all(static_cast<size_t>(size()));
+    Gather(what, &mine, sizeof(T), all.data());
+    return all;
+  }
   // The texts of all, by rank. Waits.
   std::vector<std::string> Gather(std::string_view what,
                                   std::string_view mine) const;
