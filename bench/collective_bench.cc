@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/guarded.h"
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "engine/dtype.h"
@@ -247,10 +248,6 @@ The exit code is 1 where a result is wrong.)");
 }  // namespace sluice::dist
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::dist::Main(argc, argv);
-  } catch (const sluice::Error& error) {
-    std::cerr << "collective_bench: " << error.what() << std::endl;
-    return 1;
-  }
+  return sluice::bench::Guarded("collective_bench", sluice::dist::Main, argc,
+                                argv);
 }

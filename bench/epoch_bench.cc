@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/guarded.h"
 #include "engine/status.h"
 #include "io/files/file.h"
 #include "io/files/record.h"
@@ -153,10 +154,5 @@ int Main(int argc, char** argv) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::Main(argc, argv);
-  } catch (const sluice::Error& error) {
-    std::cerr << "epoch_bench: " << error.what() << std::endl;
-    return 1;
-  }
+  return sluice::bench::Guarded("epoch_bench", sluice::Main, argc, argv);
 }

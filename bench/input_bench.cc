@@ -45,6 +45,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/guarded.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
 #include "io/example.h"
@@ -338,10 +339,5 @@ int Main(int argc, char** argv) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::Main(argc, argv);
-  } catch (const sluice::Error& error) {
-    std::cerr << "input_bench: " << error.what() << std::endl;
-    return 1;
-  }
+  return sluice::bench::Guarded("input_bench", sluice::Main, argc, argv);
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/guarded.h"
 #include "engine/status.h"
 #include "io/pipeline/dataset.h"
 #include "io/records/file_datasets.h"
@@ -60,10 +61,5 @@ int Main(int argc, char** argv) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::Main(argc, argv);
-  } catch (const sluice::Error& error) {
-    std::cerr << "interleave_bench: " << error.what() << std::endl;
-    return 1;
-  }
+  return sluice::bench::Guarded("interleave_bench", sluice::Main, argc, argv);
 }

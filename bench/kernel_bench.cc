@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "bench/guarded.h"
 #include "bench/kernel_bench/bench.h"
 #include "bench/kernel_bench/gpu.h"
 #include "engine/device.h"
@@ -57,10 +58,6 @@ int Main(int argc, char** argv) {
 }  // namespace sluice::bench
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::bench::Main(argc, argv);
-  } catch (const sluice::Error& error) {
-    std::cerr << "kernel_bench: " << error.what() << std::endl;
-    return 2;
-  }
+  return sluice::bench::Guarded("kernel_bench", sluice::bench::Main, argc, argv,
+                                2);
 }

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/guarded.h"
 #include "engine/status.h"
 #include "io/images/image.h"
 #include "io/pipeline/dataset.h"
@@ -131,10 +132,5 @@ int Main(int argc, char** argv) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::Main(argc, argv);
-  } catch (const sluice::Error& error) {
-    std::cerr << "pipeline_bench: " << error.what() << std::endl;
-    return 1;
-  }
+  return sluice::bench::Guarded("pipeline_bench", sluice::Main, argc, argv);
 }

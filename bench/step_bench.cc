@@ -11,6 +11,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "bench/guarded.h"
 #include "engine/semantics/random.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
@@ -313,10 +314,5 @@ int Main(int argc, char** argv) {
 }  // namespace sluice
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::Main(argc, argv);
-  } catch (const sluice::Error& error) {
-    std::cerr << "step_bench: " << error.what() << std::endl;
-    return 1;
-  }
+  return sluice::bench::Guarded("step_bench", sluice::Main, argc, argv);
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -202,7 +204,7 @@ Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
     if (!kReducible.Contains(dtype)) {
       return InvalidArgument(fmt::format("{} has no sum", NameOf(dtype)));
     }
-    if (leaves < size_ || (leaves & (leaves - 1)) != 0) {
+    if (leaves < size_ || !std::has_single_bit(static_cast<uint64_t>(leaves))) {
       return InvalidArgument(fmt::format(
           "{} leaves: wanted a power of two, at least {}", leaves, size_));
     }

@@ -40,13 +40,13 @@ class Group::Chain {
         last_(size - 1),
         mine_(LeavesOf(leaves, rank, size)),
         own_(SubtreesOf(mine_)),
-        before_(SubtreesOf({0, mine_.begin}).size()),
+        before_(SubtreesOf({0, mine_.begin})),
         pieces_(PiecesOf(count * ElementBytes())) {
     after_ = SubtreesOf({0, mine_.end}).size();
     const auto most = static_cast<size_t>(PieceOf(0).bytes);
     for (auto& buffer : buffers_) {
       buffer = std::make_unique_for_overwrite<std::byte[]>(
-          most * (before_ + own_.size() + 1));
+          most * (before_.size() + own_.size() + 1));
     }
   }
 
@@ -77,7 +77,7 @@ class Group::Chain {
   MutableBytes In(int64_t round) {
     const int64_t sums = SumsIn(round), whole = WholeIn(round);
     if (!Is(sums)) return Is(whole) ? Whole(PieceOf(whole)) : MutableBytes();
-    int64_t bytes = static_cast<int64_t>(before_) * PieceOf(sums).bytes;
+    int64_t bytes = static_cast<int64_t>(before_.size()) * PieceOf(sums).bytes;
     if (Is(whole)) bytes += PieceOf(whole).bytes;
     return {Slot(round, 0, {}), static_cast<size_t>(bytes)};
   }
@@ -89,9 +89,10 @@ class Group::Chain {
     const Span piece = PieceOf(sums);
     if (const int64_t whole = WholeIn(round); Is(whole)) {
       const MutableBytes place = Whole(PieceOf(whole));
-      std::memcpy(place.data(), Slot(round, before_, piece), place.size());
+      std::memcpy(place.data(), Slot(round, before_.size(), piece),
+                  place.size());
     }
-    SubtreeRow row = SubtreesOf({0, mine_.begin});
+    SubtreeRow row = before_;
     for (size_t i = 0; i < own_.size(); ++i) {
       const std::byte* hand = Sum(i, piece).data();
       row.Append(
@@ -152,8 +153,8 @@ class Group::Chain {
   int64_t count_;
   int rank_, last_;
   LeafRange mine_;
-  SubtreeRow own_;
-  size_t before_, after_ = 0;  // subtrees of the leaves up to this rank's
+  SubtreeRow own_, before_;  // of its leaves, and of all before these
+  size_t after_ = 0;         // subtrees of the leaves up to this rank's
   int64_t pieces_;
   // Into one comes what is sent from it in the next round.
   std::array<std::unique_ptr<std::byte[]>, 2> buffers_;

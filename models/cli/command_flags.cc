@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
 
 #include "engine/device.h"
@@ -43,7 +45,8 @@ constexpr int64_t kMostVirtualWorkers = 65536;
 void CheckVirtualWorkers(const std::string& text) {
   char* end = nullptr;
   const int64_t number = std::strtoll(text.c_str(), &end, 10);
-  const bool power = number > 0 && (number & (number - 1)) == 0;
+  const bool power =
+      number > 0 && std::has_single_bit(static_cast<uint64_t>(number));
   if (*end == '\0' && power && number <= kMostVirtualWorkers) return;
   throw Error(Code::kInvalidArgument,
               fmt::format("wanted a power of two up to {}, got '{}'",

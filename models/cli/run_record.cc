@@ -116,11 +116,11 @@ std::optional<RunRecord> ReadRunRecord(const std::string& log_dir) {
 }
 
 bool IsTrainingOf(const std::string& job, const std::string& log_dir) {
+  if (job.empty() || log_dir.empty()) return false;
   const std::string path = JoinPath(log_dir, kFile);
   const Result<std::string> text = FileSystem::Default().Read(path);
   RunRecord record;
-  return !job.empty() && text.ok() && Parse(*text, &record).ok() &&
-         record.job == job;
+  return text.ok() && Parse(*text, &record).ok() && record.job == job;
 }
 
 void CommandFlags::Give(const std::string& name, const std::string& value) {

@@ -33,6 +33,14 @@ inline Dataset Points(const RunContext& run) {
   return points.Batch(run.batch_size).Prefetch(2);
 }
 
+// Shared out by the program itself, as no input of several workers may be.
+inline Dataset PointsOfRank(const RunContext& run) {
+  return datasets::FromTensors({{"x", Tensor(DType::kFloat32, {20, 3})},
+                                {"label", Tensor::Zeros(DType::kInt64, {20})}})
+      .Shard(run.rank, run.size)
+      .Batch(run.batch_size);
+}
+
 // An input that ends, in training too: those of evaluations.
 inline Dataset PointsOnce(const RunContext& run) {
   RunContext once = run;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "io/sources/datasets.h"
 #include "tests/support/error_text.h"
 #include "tests/support/numbers.h"
+#include "tests/support/random.h"
 #include "tests/support/random_pipeline.h"
 
 namespace sluice {
@@ -155,10 +155,10 @@ struct Recipe {
 
 class Recipes {
  public:
-  explicit Recipes(unsigned seed) : engine_(seed) {}
+  explicit Recipes(unsigned seed) : random_(seed) {}
 
   int64_t Draw(int64_t least, int64_t most) {
-    return std::uniform_int_distribution<int64_t>(least, most)(engine_);
+    return random_.Between(least, most);
   }
 
   // `random`: with steps whose result a vector cannot tell. Every third source
@@ -244,7 +244,7 @@ class Recipes {
  private:
   static Dataset Numbered(const Example& e) { return Numbers(ValueOf(e) % 3); }
 
-  std::mt19937 engine_;
+  testing::Random random_;
 };
 
 // The next values, batch by batch, `most` batches at most.

@@ -132,13 +132,7 @@ TEST_CASE("what virtual workers are not made for is refused") {
   // An input that is shared out by the program itself.
   task.spec = [](int) {
     TrainerSpec spec = PlainSpec();
-    spec.input = [](const RunContext& run) {
-      return datasets::FromTensors(
-                 {{"x", Tensor(DType::kFloat32, {20, 3})},
-                  {"label", Tensor::Zeros(DType::kInt64, {20})}})
-          .Shard(run.rank, run.size)
-          .Batch(run.batch_size);
-    };
+    spec.input = testing::PointsOfRank;
     return spec;
   };
   CHECK(Contains(errors(1, task), "shared out"));

@@ -302,13 +302,7 @@ TEST_CASE("workers that were started differently are told apart") {
                  }),
                  "the input of rank 1 of 2"));
   CHECK(Contains(errors([](int, TrainerSpec& spec) {
-                   spec.input = [](const RunContext& run) {
-                     return datasets::FromTensors(
-                                {{"x", Tensor(DType::kFloat32, {20, 3})},
-                                 {"label", Tensor::Zeros(DType::kInt64, {20})}})
-                         .Shard(run.rank, run.size)
-                         .Batch(run.batch_size);
-                   };
+                   spec.input = testing::PointsOfRank;
                  }),
                  "shared out"));
   CHECK(Contains(errors([](int rank, TrainerSpec& spec) {
