@@ -46,8 +46,18 @@ enum class FrameKind : uint8_t {
   kGoodbye,
   kSuspect,
   kVerdict,
+  // Between the tasks of a cluster (dist/rendezvous/, dist/cluster/). The run's
+  // number is `run`.
+  kTensor,  // `key`: the sender's incarnation, `count`: the edge
+  kWant,    // of the same edge: there is a place for it
+  kAbort,   // `count`: the code; the payload says why
+  kPing,    // nothing but life
+  kCall,    // `run`: its number; the payload says what
+  kAnswer,  // to that call; `count`: the code
+  kRun,     // a part of a step; `key`: which
+  kRan,     // that run has ended; `count`: the code
 };
-inline constexpr int kNumFrameKinds = 12;
+inline constexpr int kNumFrameKinds = 20;
 std::string_view NameOf(FrameKind kind);  // "hello", "reduce"
 
 struct Frame {

@@ -92,6 +92,7 @@ class StreamIncoming final : public Direction {
       : from_(from), left_(pieces), pulse_(pulse) {}
 
   bool done() const override { return left_.empty(); }
+  size_t moved() const { return left_.moved(); }
   Result<bool> Try() override;
   pollfd Park() override { return {from_.descriptor(), POLLIN, 0}; }
   Status Woken(short) override { return {}; }

@@ -1,0 +1,334 @@
+#include "dist/rendezvous/link.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "dist/net/exchange.h"
+
+namespace sluice::dist {
+namespace {
+
+constexpr std::chrono::milliseconds kPing(250);
+// Exchange listens for so long once more when time is up.
+constexpr std::chrono::milliseconds kOnceMore(1000);
+// What the sending thread copies before it leaves the rest to the link's: about
+// 1 MiB, and others may come in between.
+constexpr int kAtOnce = 16;
+// Of a payload that goes to no ring, at a time: what a core's cache holds.
+constexpr size_t kPiece = size_t{256} << 10;
+
+// A stream's bytes to where they land.
+class LandingIncoming final : public Direction {
+ public:
+  LandingIncoming(const Socket& from, Landing& landing, size_t begin,
+                  size_t end)
+      : from_(from), landing_(landing), taken_(begin), end_(end) {}
+
+  bool done() const override { return taken_ == end_; }
+  Result<bool> Try() override {
+    MutableBytes place = landing_.Hold();
+    if (place.empty()) {
+      dropped_.resize(end_ - taken_);
+      place = dropped_;
+    } else {
+      place = place.subspan(taken_, end_ - taken_);
+    }
+    StreamIncoming in(from_, {&place, 1});
+    Result<bool> moved = in.Try();
+    taken_ += in.moved();
+    landing_.Let();
+    return moved;
+  }
+  pollfd Park() override { return {from_.descriptor(), POLLIN, 0}; }
+  Status Woken(short) override { return {}; }
+  std::string Late() const override {
+    return LateIn(from_.peer(), taken_, end_);
+  }
+
+ private:
+  const Socket& from_;
+  Landing& landing_;
+  size_t taken_;
+  const size_t end_;
+  std::vector<std::byte> dropped_;
+};
+
+}  // namespace
+
+Link::Link(Links wires, std::string peer,
+           std::chrono::milliseconds peer_timeout, Owner& owner)
+    : wires_(std::move(wires)),
+      peer_(std::move(peer)),
+      peer_timeout_(peer_timeout),
+      owner_(owner),
+      out_lane_{wires_.to_next.get(), &wires_.next},
+      in_lane_{wires_.from_previous.get(), &wires_.previous},
+      quiet_since_(std::chrono::steady_clock::now()) {
+  wires_.next.set_peer(peer_);
+  wires_.previous.set_peer(peer_);
+}
+
+Link::~Link() {
+  Stop();
+}
+
+void Link::Stop() {
+  {
+    MutexLock lock(mutex_);
+    closing_ = true;
+    Break(Cancelled(peer_ + ": the link was closed"));
+  }
+  if (writer_.joinable()) writer_.join();
+  if (reader_.joinable()) reader_.join();
+}
+
+void Link::Start() {
+  writer_ = std::thread([this] { Write(); });
+  reader_ = std::thread([this] { Read(); });
+}
+
+Status Link::status() const {
+  MutexLock lock(mutex_);
+  return broken_;
+}
+
+void Link::End(const Status& why) {
+  MutexLock lock(mutex_);
+  Break(why);
+}
+
+// Wakes both threads by the end of the streams.
+void Link::Break(const Status& why) {
+  if (!broken_.ok()) return;
+  broken_ = why;
+  for (const auto& job : jobs_) Finish(job->parcel);
+  jobs_.clear();
+  for (const Socket* socket : {&wires_.next, &wires_.previous}) {
+    shutdown(socket->descriptor(), SHUT_RDWR);
+  }
+  changed_.NotifyAll();
+}
+
+void Link::Finish(Parcel* parcel) {
+  if (parcel == nullptr) return;
+  parcel->under_way_ = false;
+  if (parcel->waker_ != nullptr) std::exchange(parcel->waker_, nullptr)->Wake();
+  changed_.NotifyAll();
+}
+
+void Link::Add(const Frame& frame, std::unique_ptr<Job> job) {
+  if (!broken_.ok()) return;
+  Encode(frame, job->header);
+  job->pieces[0] = job->header;
+  if (out_lane_.ring != nullptr) {
+    job->shared.emplace(out_lane_, job->pieces);
+  } else {
+    job->stream.emplace(wires_.next, job->pieces);
+  }
+  if (job->parcel != nullptr) job->parcel->under_way_ = true;
+  jobs_.push_back(std::move(job));
+  quiet_since_ = std::chrono::steady_clock::now();
+  if (!blocked_) Pump();
+}
+
+void Link::Post(const Frame& frame, std::vector<std::byte> payload) {
+  auto job = std::make_unique<Job>();
+  job->own = std::move(payload);
+  job->pieces[1] = job->own;
+  MutexLock lock(mutex_);
+  Add(frame, std::move(job));
+}
+
+void Link::Send(const Frame& frame, Bytes payload, Parcel& parcel) {
+  auto job = std::make_unique<Job>();
+  job->pieces[1] = payload;
+  job->parcel = &parcel;
+  MutexLock lock(mutex_);
+  Add(frame, std::move(job));
+}
+
+bool Link::Sent(Parcel& parcel, Waker& waker) {
+  MutexLock lock(mutex_);
+  if (!parcel.under_way_) return true;
+  parcel.waker_ = &waker;
+  return false;
+}
+
+void Link::Settle(Parcel& parcel, const std::atomic<bool>& stop,
+                  Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (parcel.under_way_ && !stop.load()) {
+    if (deadline == Deadline::max()) {
+      changed_.Wait(mutex_);
+    } else if (!changed_.WaitUntil(mutex_, deadline)) {
+      break;
+    }
+  }
+  parcel.waker_ = nullptr;
+  if (!std::exchange(parcel.under_way_, false)) return;
+  for (const auto& job : jobs_) {
+    if (job->parcel != &parcel) continue;
+    // At the same offsets, a part of which has left.
+    job->own.assign(job->pieces[1].begin(), job->pieces[1].end());
+    job->pieces[1] = job->own;
+    job->parcel = nullptr;
+  }
+}
+
+void Link::Nudge() {
+  MutexLock lock(mutex_);
+  for (const auto& job : jobs_) {
+    Parcel* const parcel = job->parcel;
+    if (parcel != nullptr && parcel->waker_ != nullptr) {
+      std::exchange(parcel->waker_, nullptr)->Wake();
+    }
+  }
+  changed_.NotifyAll();
+}
+
+void Link::Pump() {
+  blocked_ = false;
+  for (int i = 0; !jobs_.empty() && broken_.ok(); ++i) {
+    Job& job = *jobs_.front();
+    if (job.direction().done()) {
+      Finish(job.parcel);
+      jobs_.pop_front();
+      continue;
+    }
+    const Result<bool> moved = job.direction().Try();
+    if (!moved.ok()) return Break(moved.status());
+    if (!*moved || i >= kAtOnce) {
+      blocked_ = true;
+      changed_.NotifyAll();  // the writer
+      return;
+    }
+  }
+}
+
+void Link::Write() {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      while (broken_.ok() && !blocked_) {
+        const Deadline ping = quiet_since_ + kPing;
+        if (changed_.WaitUntil(mutex_, ping) || blocked_) continue;
+        if (std::chrono::steady_clock::now() < quiet_since_ + kPing) continue;
+        Frame frame;
+        frame.kind = FrameKind::kPing;
+        Add(frame, std::make_unique<Job>());
+      }
+      if (!broken_.ok()) return;
+    }
+    WaitForRoom();
+  }
+}
+
+// For the first job, and goes on with it.
+void Link::WaitForRoom() {
+  pollfd room{};
+  Job* job = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (jobs_.empty() || jobs_.front()->direction().done()) return Pump();
+    job = jobs_.front().get();
+    room = job->direction().Park();
+    if (job->direction().looks_again()) {
+      const Result<bool> moved = job->direction().Try();
+      if (!moved.ok()) return Break(moved.status());
+      if (*moved) return Pump();
+    }
+  }
+  Wait({&room, 1}, After(kPing));
+  MutexLock lock(mutex_);
+  // Nobody else takes it out meanwhile but Break.
+  if (!broken_.ok() || jobs_.empty()) return;
+  if (room.revents != 0) {
+    const Status woken = job->direction().Woken(room.revents);
+    if (!woken.ok()) return Break(woken);
+  }
+  Pump();
+}
+
+Status Link::Await(Direction& in) {
+  StreamOutgoing none(wires_.next, {});
+  const auto patience = std::max(peer_timeout_ / 2, peer_timeout_ - kOnceMore);
+  return Exchange(none, in, After(patience));
+}
+
+Status Link::Receive(MutableBytes bytes) {
+  if (in_lane_.ring != nullptr) {
+    const Combine put;  // where it belongs
+    SharedIncoming in(in_lane_, bytes, put);
+    return Await(in);
+  }
+  while (!bytes.empty()) {
+    MutableBytes piece = bytes.first(std::min(bytes.size(), kPiece));
+    StreamIncoming in(wires_.previous, {&piece, 1});
+    SLUICE_RETURN_IF_ERROR(Await(in));
+    bytes = bytes.subspan(piece.size());
+  }
+  return {};
+}
+
+Status Link::Receive(size_t bytes, Landing& landing) {
+  if (in_lane_.ring != nullptr) {
+    // The ring asks only for offsets into the place.
+    std::byte start{};
+    size_t offset = 0;
+    const Combine put = [&](MutableBytes, Bytes part) {
+      const MutableBytes place = landing.Hold();
+      if (!place.empty()) {
+        std::copy(part.begin(), part.end(), place.subspan(offset).begin());
+      }
+      landing.Let();
+      offset += part.size();
+    };
+    while (offset < bytes) {
+      const size_t part = std::min(bytes - offset, SharedRing::kSlotBytes);
+      SharedIncoming in(in_lane_, MutableBytes(&start, part), put);
+      SLUICE_RETURN_IF_ERROR(Await(in));
+    }
+    return {};
+  }
+  for (size_t begin = 0; begin < bytes;) {
+    const size_t end = std::min(bytes, begin + kPiece);
+    LandingIncoming in(wires_.previous, landing, begin, end);
+    SLUICE_RETURN_IF_ERROR(Await(in));
+    begin = end;
+  }
+  return {};
+}
+
+Status Link::Drop(size_t bytes) {
+  struct Nowhere final : Landing {
+    MutableBytes Hold() override { return {}; }
+    void Let() override {}
+  } nowhere;
+  return Receive(bytes, nowhere);
+}
+
+Status Link::ReadOne() {
+  std::array<std::byte, kFrameBytes> header;
+  SLUICE_RETURN_IF_ERROR(Receive(header));
+  SLUICE_ASSIGN_OR_RETURN(const Frame frame, Decode(header));
+  if (frame.kind == FrameKind::kPing) return Drop(frame.bytes);
+  return owner_.Take(*this, frame);
+}
+
+void Link::Read() {
+  Status status;
+  while (status.ok()) status = ReadOne();
+  bool told = false;
+  {
+    MutexLock lock(mutex_);
+    Break(status);
+    status = broken_;
+    told = closing_;
+  }
+  if (!told) owner_.Ended(*this, status);
+}
+
+}  // namespace sluice::dist

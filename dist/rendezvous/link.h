@@ -1,0 +1,146 @@
+// The one connection between two tasks of a cluster: frames both ways, each way
+// by a stream or a ring of memory of its own.
+#ifndef SLUICE_DIST_RENDEZVOUS_LINK_H_
+#define SLUICE_DIST_RENDEZVOUS_LINK_H_
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/collective/links.h"
+#include "dist/net/frame.h"
+#include "dist/net/shared_stream.h"
+#include "dist/net/stream.h"
+#include "engine/runtime/waker.h"
+#include "engine/status.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice::dist {
+
+// Where a payload goes, as long as that is somebody's.
+class Landing {
+ public:
+  // The place of all of it, which stays until Let; empty: it is gone, and what
+  // arrives is dropped. For moments.
+  virtual MutableBytes Hold() = 0;
+  virtual void Let() = 0;
+
+ protected:
+  ~Landing() = default;
+};
+
+// Thread-safe but for what is the owner's Take. What is sent leaves in order,
+// by the thread that sends it as far as it fits the system's buffers, the rest
+// by a thread of the link: nothing but the memory that it is in waits for a
+// slow peer. A peer that sends nothing for the peer timeout, not even the pings
+// that links send four times a second, or that closes, ends the link.
+class Link {
+ public:
+  // Called by the link's thread, without locks.
+  class Owner {
+   public:
+    // A frame has come; its payload, if any, must be taken whole with Receive,
+    // or be dropped. An error ends the link.
+    virtual Status Take(Link& link, const Frame& frame) = 0;
+    // The last call: nothing comes any more. `why` names the peer.
+    virtual void Ended(Link& link, const Status& why) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  // A payload in its sender's memory. Used for one Send at a time.
+  class Parcel {
+   private:
+    friend class Link;
+    bool under_way_ = false;  // under the link's mutex
+    Waker* waker_ = nullptr;
+  };
+
+  // `wires`: `next` to the peer, `previous` from it, with their rings where
+  // there are such. Both ends begin with Start. `owner` must outlive it.
+  Link(Links wires, std::string peer, std::chrono::milliseconds peer_timeout,
+       Owner& owner);
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  ~Link();
+  void Start();
+  // Ends it without telling the owner, who is not called when this returns, and
+  // may go. Not by the link's thread.
+  void Stop() EXCLUDES(mutex_);
+
+  const std::string& peer() const { return peer_; }
+  bool shared() const { return wires_.to_next != nullptr; }
+  // The error that ended it, or ok.
+  Status status() const EXCLUDES(mutex_);
+  // Ends it: both owners are told. Any thread.
+  void End(const Status& why) EXCLUDES(mutex_);
+
+  // After the end both do nothing: the owner is told anyway.
+  void Post(const Frame& frame, std::vector<std::byte> payload = {})
+      EXCLUDES(mutex_);
+  void Send(const Frame& frame, Bytes payload, Parcel& parcel) EXCLUDES(mutex_);
+  // Whether the parcel's bytes are its owner's again; else the waker is woken
+  // when they are.
+  bool Sent(Parcel& parcel, Waker& waker) EXCLUDES(mutex_);
+  // Waits for that, until `stop` is set (then Nudge) or the deadline; then what
+  // is left is copied. The bytes are the caller's again.
+  void Settle(Parcel& parcel, const std::atomic<bool>& stop, Deadline deadline)
+      EXCLUDES(mutex_);
+  void Nudge() EXCLUDES(mutex_);
+
+  // For the owner in Take.
+  Status Receive(MutableBytes bytes);
+  Status Receive(size_t bytes, Landing& landing);
+  Status Drop(size_t bytes);
+
+ private:
+  struct Job {
+    std::array<std::byte, kFrameBytes> header;
+    std::array<Bytes, 2> pieces;
+    std::vector<std::byte> own;
+    Parcel* parcel = nullptr;
+    std::optional<StreamOutgoing> stream;
+    std::optional<SharedOutgoing> shared;
+    Direction& direction() {
+      return stream ? static_cast<Direction&>(*stream) : *shared;
+    }
+  };
+
+  void Add(const Frame& frame, std::unique_ptr<Job> job) REQUIRES(mutex_);
+  void Pump() REQUIRES(mutex_);
+  void Finish(Parcel* parcel) REQUIRES(mutex_);
+  void Break(const Status& why) REQUIRES(mutex_);
+  void Write() EXCLUDES(mutex_);
+  void WaitForRoom() EXCLUDES(mutex_);
+  void Read() EXCLUDES(mutex_);
+  Status ReadOne();
+  Status Await(Direction& in);
+
+  Links wires_;
+  const std::string peer_;
+  const std::chrono::milliseconds peer_timeout_;
+  Owner& owner_;
+  SharedLane out_lane_, in_lane_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::unique_ptr<Job>> jobs_ GUARDED_BY(mutex_);
+  bool blocked_ GUARDED_BY(mutex_) = false;  // no room for the first job
+  Status broken_ GUARDED_BY(mutex_);
+  bool closing_ GUARDED_BY(mutex_) = false;
+  Deadline quiet_since_ GUARDED_BY(mutex_);
+
+  std::thread writer_, reader_;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_RENDEZVOUS_LINK_H_

@@ -1,0 +1,196 @@
+#include "dist/rendezvous/linked_rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <string>
+
+#include "dist/rendezvous/linked_run.h"
+
+namespace sluice::dist {
+namespace {
+
+// Runs that others speak of before a part here has joined: as many as can be
+// under way, and some that were aborted and are over.
+constexpr size_t kMostEarly = 1024;
+constexpr size_t kMostText = 2048;  // of an abort
+
+}  // namespace
+
+LinkedRendezvous::LinkedRendezvous(uint64_t epoch)
+    : local_(epoch), epoch_(epoch) {
+  std::random_device random;
+  MutexLock lock(mutex_);
+  last_run_ = uint64_t{random()} << 32 | random();
+}
+LinkedRendezvous::~LinkedRendezvous() = default;
+
+RunKey LinkedRendezvous::NewRun() {
+  MutexLock lock(mutex_);
+  return {epoch_, ++last_run_};
+}
+
+void LinkedRendezvous::Reach(const std::vector<uint64_t>& devices,
+                             std::shared_ptr<Link> link) {
+  MutexLock lock(links_mutex_);
+  for (const uint64_t device : devices) links_[device] = link;
+}
+
+std::shared_ptr<Link> LinkedRendezvous::LinkTo(uint64_t device) const {
+  MutexLock lock(links_mutex_);
+  const auto found = links_.find(device);
+  return found == links_.end() ? nullptr : found->second;
+}
+
+LinkedRendezvous::RunPtr LinkedRendezvous::Find(const RunKey& key) const {
+  MutexLock lock(mutex_);
+  const auto found = runs_.find({key.epoch, key.run});
+  return found == runs_.end() ? nullptr : found->second;
+}
+
+LinkedRendezvous::RunPtr LinkedRendezvous::FindOrBegin(const RunKey& key) {
+  RunPtr& run = runs_[{key.epoch, key.run}];
+  if (run == nullptr) run = std::make_shared<Run>(*this, key);
+  return run;
+}
+
+Result<sluice::Exchange*> LinkedRendezvous::Join(const RunKey& key, int edges,
+                                                 int parts,
+                                                 TimePoint deadline) {
+  RunPtr run;
+  {
+    MutexLock lock(mutex_);
+    if (key.epoch != epoch_) {
+      return FailedPrecondition(fmt::format("run {} is of epoch {}, now is {}",
+                                            key.run, key.epoch, epoch_));
+    }
+    run = FindOrBegin(key);
+  }
+  SLUICE_RETURN_IF_ERROR(run->Join(edges, parts, deadline));
+  return run.get();
+}
+
+void LinkedRendezvous::Leave(const RunKey& key) {
+  const RunPtr run = Find(key);
+  if (run == nullptr) return;
+  run->Leave();
+  EraseIfOver(run);
+}
+
+void LinkedRendezvous::EraseIfOver(const RunPtr& run) {
+  if (!run->over()) return;
+  MutexLock lock(mutex_);
+  runs_.erase({run->key().epoch, run->key().run});
+}
+
+void LinkedRendezvous::Abort(const RunKey& key, const Status& status) {
+  AbortFrom(key, status, nullptr);
+}
+
+void LinkedRendezvous::AbortFrom(const RunKey& key, const Status& status,
+                                 const Link* origin) {
+  RunPtr run;
+  {
+    MutexLock lock(mutex_);
+    if (key.epoch != epoch_) return;
+    const bool known = runs_.contains({key.epoch, key.run});
+    run = FindOrBegin(key);
+    if (!known && origin != nullptr) early_.emplace_back(key.epoch, key.run);
+  }
+  run->Abort(status, origin);
+  EraseIfOver(run);
+}
+
+void LinkedRendezvous::BeginEpoch(uint64_t epoch) {
+  std::vector<RunPtr> old;
+  {
+    MutexLock lock(mutex_);
+    epoch_ = epoch;
+    for (const auto& [id, run] : runs_) {
+      if (id.first != epoch) old.push_back(run);
+    }
+  }
+  for (const RunPtr& run : old) {
+    run->Abort(Cancelled(fmt::format("epoch {} has begun", epoch)), nullptr);
+    EraseIfOver(run);
+  }
+  local_.BeginEpoch(epoch);
+}
+
+Status LinkedRendezvous::Needs(const RunKey& key,
+                               const std::shared_ptr<Link>& link) {
+  RunPtr run;
+  {
+    MutexLock lock(mutex_);
+    run = FindOrBegin(key);
+  }
+  return run->Needs(link);
+}
+
+void LinkedRendezvous::Release(const RunKey& key) {
+  const RunPtr run = Find(key);
+  if (run == nullptr) return;
+  run->Release();
+  EraseIfOver(run);
+}
+
+Status LinkedRendezvous::Take(Link& link, const Frame& frame) {
+  const RunKey key = {frame.epoch, frame.run};
+  if (frame.kind == FrameKind::kTensor) {
+    const RunPtr run = Find(key);
+    return run == nullptr ? link.Drop(frame.bytes) : run->Arrive(link, frame);
+  }
+  if (frame.kind == FrameKind::kAbort) {
+    if (frame.bytes > kMostText || frame.count == 0 ||
+        frame.count > static_cast<uint64_t>(Code::kInternal)) {
+      return DataLoss(link.peer() + " has sent an abort that makes no sense");
+    }
+    std::string text(frame.bytes, '\0');
+    SLUICE_RETURN_IF_ERROR(link.Receive(
+        std::as_writable_bytes(std::span(text.data(), text.size()))));
+    AbortFrom(key, {static_cast<Code>(frame.count), text}, &link);
+  } else if (frame.kind == FrameKind::kWant && frame.bytes == 0) {
+    RunPtr run;
+    {
+      MutexLock lock(mutex_);
+      if (frame.epoch != epoch_) return {};
+      const bool known = runs_.contains({key.epoch, key.run});
+      run = FindOrBegin(key);
+      if (!known) early_.emplace_back(key.epoch, key.run);
+    }
+    const Status given = run->Wanted(link, frame);
+    if (!given.ok()) AbortFrom(key, given, nullptr);
+    EraseIfOver(run);
+  } else {
+    return DataLoss(fmt::format("{} has sent a frame of {} with {} bytes",
+                                link.peer(), NameOf(frame.kind), frame.bytes));
+  }
+  // The oldest that nobody has joined is given up.
+  MutexLock lock(mutex_);
+  while (early_.size() > kMostEarly) {
+    const auto oldest = runs_.find(early_.front());
+    if (oldest != runs_.end() && !oldest->second->begun()) runs_.erase(oldest);
+    early_.pop_front();
+  }
+  return {};
+}
+
+void LinkedRendezvous::Ended(Link& link, const Status& why) {
+  std::vector<RunPtr> runs;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, run] : runs_) runs.push_back(run);
+  }
+  for (const RunPtr& run : runs) {
+    if (!run->Uses(link)) continue;
+    run->Abort(why, &link);
+    EraseIfOver(run);
+  }
+}
+
+size_t LinkedRendezvous::runs() const {
+  MutexLock lock(mutex_);
+  return runs_.size();
+}
+
+}  // namespace sluice::dist

@@ -1,0 +1,85 @@
+// The rendezvous of a task whose steps have parts in other tasks.
+//
+// An edge from task to task is one question and one answer:
+//
+//   the receiver   want      there is a place for the edge's tensor
+//   the sender     tensor    the edge, the sender's incarnation, the bytes
+//
+// in either order of readiness: a want that comes before the sender's part has
+// joined is kept, and what is sent before it is wanted stays where it is, or,
+// when the part needs that memory, in a copy. So nobody receives what there is
+// no place for, and what waits for a slow task is at most what the runs under
+// way send it.
+#ifndef SLUICE_DIST_RENDEZVOUS_LINKED_RENDEZVOUS_H_
+#define SLUICE_DIST_RENDEZVOUS_LINKED_RENDEZVOUS_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "dist/rendezvous/link.h"
+#include "engine/runtime/local_rendezvous.h"
+#include "engine/runtime/rendezvous.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice::dist {
+
+// Devices that no link leads to are this task's; `parts`, of Join, counts the
+// parts of this task. Between tasks tensors go from and to the host's memory
+// only. An abort reaches every task that has a part in the run, as far as this
+// one has dealings with it, and so on; the end of a link aborts the runs that
+// need it with an error that names the peer.
+class LinkedRendezvous final : public Rendezvous {
+ public:
+  explicit LinkedRendezvous(uint64_t epoch = 0);
+  ~LinkedRendezvous() override;
+
+  bool tells() const override { return true; }
+  // Numbers begin at random, so that tasks need not agree on them.
+  RunKey NewRun() override;
+  Result<sluice::Exchange*> Join(const RunKey& run, int edges, int parts,
+                                 TimePoint deadline) override;
+  void Leave(const RunKey& run) override;
+  void Abort(const RunKey& run, const Status& status) override;
+  void BeginEpoch(uint64_t epoch) override;
+
+  // From now on the link leads to the devices of these incarnations.
+  void Reach(const std::vector<uint64_t>& devices, std::shared_ptr<Link> link);
+  // The run needs that task, whatever it sends to it, until Release, which
+  // comes when it is over everywhere. An error where that link has ended.
+  Status Needs(const RunKey& run, const std::shared_ptr<Link>& link);
+  void Release(const RunKey& run);
+  // For a link's owner: a frame of kTensor, kWant or kAbort, and the end.
+  Status Take(Link& link, const Frame& frame);
+  void Ended(Link& link, const Status& why);
+  // Runs under way or remembered; for tests.
+  size_t runs() const;
+
+ private:
+  class Run;
+  using RunPtr = std::shared_ptr<Run>;
+  using Id = std::pair<uint64_t, uint64_t>;
+
+  std::shared_ptr<Link> LinkTo(uint64_t device) const;
+  RunPtr Find(const RunKey& key) const;
+  RunPtr FindOrBegin(const RunKey& key) REQUIRES(mutex_);
+  void AbortFrom(const RunKey& key, const Status& status, const Link* origin);
+  void EraseIfOver(const RunPtr& run);
+
+  LocalRendezvous local_;
+  mutable Mutex mutex_;
+  uint64_t epoch_ GUARDED_BY(mutex_);
+  uint64_t last_run_ GUARDED_BY(mutex_);
+  std::map<Id, RunPtr> runs_ GUARDED_BY(mutex_);
+  // Those that nobody has joined, or not when they were begun; oldest first.
+  std::deque<Id> early_ GUARDED_BY(mutex_);
+  mutable Mutex links_mutex_;
+  std::map<uint64_t, std::shared_ptr<Link>> links_ GUARDED_BY(links_mutex_);
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_RENDEZVOUS_LINKED_RENDEZVOUS_H_

@@ -1,0 +1,113 @@
+// One run of a step with parts in several tasks, as one of them sees it; for
+// dist/rendezvous/linked_rendezvous.cc alone.
+#ifndef SLUICE_DIST_RENDEZVOUS_LINKED_RUN_H_
+#define SLUICE_DIST_RENDEZVOUS_LINKED_RUN_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "dist/rendezvous/link.h"
+#include "dist/rendezvous/linked_rendezvous.h"
+#include "engine/runtime/rendezvous.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice::dist {
+
+// Locks: its own, then a link's.
+class LinkedRendezvous::Run final : public sluice::Exchange {
+ public:
+  Run(LinkedRendezvous& owner, const RunKey& key) : owner_(owner), key_(key) {}
+
+  Status StartSend(const Edge& edge, const DeviceView& from) override;
+  Status WaitSent(const Edge& edge, const DeviceView& from) override;
+  Status StartReceive(const Edge& edge, const DeviceView& into) override;
+  Status WaitReceived(const Edge& edge, const DeviceView& into) override;
+  bool Sent(const Edge& edge, Waker& waker) override;
+  bool Received(const Edge& edge, Waker& waker) override;
+
+  const RunKey& key() const { return key_; }
+  // By each part of this task; an error where they speak of different steps.
+  Status Join(int edges, int parts, TimePoint deadline);
+  void Leave();
+  // Whether all parts have left, and nothing is left to be sent.
+  bool over() const;
+  bool begun() const;  // a part has joined, or a task is needed
+  Status Needs(const std::shared_ptr<Link>& link);
+  void Release();
+  bool Uses(const Link& link) const;
+  Status Wanted(Link& link, const Frame& frame);
+  Status Arrive(Link& link, const Frame& frame);
+  // False if it was aborted before.
+  bool Abort(const Status& status, const Link* origin);
+
+ private:
+  enum class Sending : uint8_t {
+    kNot,
+    kOffered,   // there is something to be sent, at `view`
+    kBuffered,  // the same, in `buffer`
+    kGiven,     // to the link
+  };
+  struct Slot {
+    // The sender's.
+    Sending sending = Sending::kNot;
+    Link* wanted_by = nullptr;
+    uint64_t wanted_of = 0;  // the sender's incarnation
+    std::shared_ptr<Link> to;
+    Bytes view;
+    std::vector<std::byte> buffer;
+    Link::Parcel parcel;
+    // The receiver's.
+    MutableBytes into;
+    const Link* from = nullptr;
+    uint64_t sender = 0;
+    bool expects = false;
+    bool landing = false;  // the link writes to `into` right now
+    bool arrived = false;
+    Status error;  // of what arrived
+    Waker* waker = nullptr;
+  };
+  class SlotLanding;
+
+  Slot* SlotOf(uint64_t number) REQUIRES(mutex_);
+  Result<Slot*> SlotOf(const Edge& edge) REQUIRES(mutex_);
+  Frame FrameFor(FrameKind kind, const Edge& edge) const;
+  // Both sides are ready; an error where they do not fit.
+  Status Give(Slot& slot, const Edge& edge) REQUIRES(mutex_);
+  void Wake(Slot& slot) REQUIRES(mutex_);
+  bool Settled(const Slot& slot) const REQUIRES(mutex_);
+  Status Use(const std::shared_ptr<Link>& link) REQUIRES(mutex_);
+  bool PastDeadline() const;
+  bool IsLocal(const Edge& edge);
+
+  LinkedRendezvous& owner_;
+  const RunKey key_;
+  std::atomic<bool> aborted_{false};
+  TimePoint deadline_ = TimePoint::max();  // fixed by the first to join
+  sluice::Exchange* local_ = nullptr;  // of several parts here; theirs alone
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  int edges_ GUARDED_BY(mutex_) = 0;
+  int parts_ GUARDED_BY(mutex_) = 0;
+  int joined_ GUARDED_BY(mutex_) = 0;
+  int left_ GUARDED_BY(mutex_) = 0;
+  bool needed_ GUARDED_BY(mutex_) = false;
+  bool was_needed_ GUARDED_BY(mutex_) = false;
+  // Whoever has joined may use its slot; they do not move.
+  std::unique_ptr<Slot[]> slots_ GUARDED_BY(mutex_);
+  std::vector<Edge> sends_ GUARDED_BY(mutex_);
+  struct Want {
+    Link* by;
+    uint64_t of;
+  };
+  std::map<uint64_t, Want> early_ GUARDED_BY(mutex_);  // before the first
+  std::vector<std::shared_ptr<Link>> used_ GUARDED_BY(mutex_);
+  Status status_ GUARDED_BY(mutex_);  // of the abort
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_RENDEZVOUS_LINKED_RUN_H_

@@ -1,0 +1,91 @@
+// Two tasks in one process, connected as two processes would be.
+#ifndef SLUICE_TESTS_DIST_RENDEZVOUS_TASKS_H_
+#define SLUICE_TESTS_DIST_RENDEZVOUS_TASKS_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "dist/collective/sharing.h"
+#include "dist/rendezvous/link.h"
+#include "dist/rendezvous/linked_rendezvous.h"
+#include "engine/thread_annotations.h"
+
+namespace sluice::dist::testing {
+
+// The two ends of a stream.
+inline std::pair<Socket, Socket> Stream() {
+  Listener listener = Listener::Open("127.0.0.1").ValueOrThrow();
+  Socket one = Socket::Connect("127.0.0.1", listener.port(),
+                               After(std::chrono::seconds(5)))
+                   .ValueOrThrow();
+  Socket other = listener.Accept(After(std::chrono::seconds(5))).ValueOrThrow();
+  return {std::move(one), std::move(other)};
+}
+
+struct BothEnds {
+  Links one, other;
+};
+inline BothEnds Connect(bool shared) {
+  BothEnds wires;
+  std::tie(wires.one.next, wires.other.previous) = Stream();
+  std::tie(wires.other.next, wires.one.previous) = Stream();
+  if (!shared) return wires;
+  const auto share = [](int rank, Links* links) {
+    LaunchInfo info;
+    info.rank = info.local_rank = rank;
+    info.size = info.local_size = 2;
+    GroupOptions options;
+    options.transport = Transport::kShared;
+    ThrowIfError(
+        ShareMemory(info, options, After(std::chrono::seconds(5)), links));
+  };
+  std::thread peer([&] { share(1, &wires.other); });
+  share(0, &wires.one);
+  peer.join();
+  return wires;
+}
+
+// A task with one device and one peer.
+class TestTask final : public Link::Owner {
+ public:
+  TestTask(Links wires, std::string peer, uint64_t peers_device,
+           std::chrono::milliseconds timeout = std::chrono::seconds(10))
+      : rendezvous(std::make_shared<LinkedRendezvous>()),
+        link(std::make_shared<Link>(std::move(wires), std::move(peer), timeout,
+                                    *this)) {
+    rendezvous->Reach({peers_device}, link);
+    link->Start();
+  }
+  ~TestTask() { link->Stop(); }
+
+  Status Take(Link& from, const Frame& frame) override {
+    return rendezvous->Take(from, frame);
+  }
+  void Ended(Link& from, const Status& why) override {
+    rendezvous->Ended(from, why);
+    MutexLock lock(mutex_);
+    ended_ = why;
+    changed_.NotifyAll();
+  }
+  Status AwaitEnd() {
+    MutexLock lock(mutex_);
+    while (ended_.ok()) changed_.Wait(mutex_);
+    return ended_;
+  }
+
+  std::shared_ptr<LinkedRendezvous> rendezvous;
+  std::shared_ptr<Link> link;
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  Status ended_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::dist::testing
+
+#endif  // SLUICE_TESTS_DIST_RENDEZVOUS_TASKS_H_
