@@ -90,7 +90,8 @@ Device::Device(DeviceName name, std::unique_ptr<Accelerator> accelerator)
 
 Result<std::unique_ptr<Device>> Device::Open(const DeviceName& name,
                                              const DeviceOptions& options) {
-  if (!name.job.empty()) {
+  if (name.job != options.job ||
+      (!name.job.empty() && name.task != options.task)) {
     return NotFound(
         fmt::format("device '{}' is another process's", name.ToString()));
   }

@@ -37,6 +37,9 @@ struct DeviceOptions {
   // Whether steps that run at the same time use its variables, which are then
   // locked as those of a container are.
   bool share_variables = false;
+  // Who this process is in a cluster: names with that are its own.
+  std::string job = {};
+  int task = 0;
 };
 
 class Device {

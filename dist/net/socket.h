@@ -92,8 +92,8 @@ Status Exchange(Socket& to, std::span<const Bytes> out, Socket& from,
 // A socket that peers connect to. Movable.
 class Listener {
  public:
-  // On a port of the system's choice, or on that one. "127.0.0.1" is for this
-  // host alone.
+  // On a port, or one of the system's choice. "127.0.0.1" is for this host
+  // alone. A port that a process that is gone has used can be had at once.
   static Result<Listener> Open(const std::string& address, int port = 0);
   explicit Listener(int descriptor);  // takes it: one that listens
 

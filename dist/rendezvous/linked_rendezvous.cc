@@ -17,8 +17,8 @@ constexpr size_t kMostText = 2048;  // of an abort
 
 }  // namespace
 
-LinkedRendezvous::LinkedRendezvous(uint64_t epoch)
-    : local_(epoch), epoch_(epoch) {
+LinkedRendezvous::LinkedRendezvous(uint64_t epoch, Told told)
+    : local_(epoch), told_(std::move(told)), epoch_(epoch) {
   std::random_device random;
   MutexLock lock(mutex_);
   last_run_ = uint64_t{random()} << 32 | random();
@@ -97,7 +97,9 @@ void LinkedRendezvous::AbortFrom(const RunKey& key, const Status& status,
     run = FindOrBegin(key);
     if (!known && origin != nullptr) early_.emplace_back(key.epoch, key.run);
   }
-  run->Abort(status, origin);
+  if (run->Abort(status, origin) && origin != nullptr && told_) {
+    told_(key, status);
+  }
   EraseIfOver(run);
 }
 
@@ -183,7 +185,7 @@ void LinkedRendezvous::Ended(Link& link, const Status& why) {
   }
   for (const RunPtr& run : runs) {
     if (!run->Uses(link)) continue;
-    run->Abort(why, &link);
+    if (run->Abort(why, &link) && told_) told_(run->key(), why);
     EraseIfOver(run);
   }
 }

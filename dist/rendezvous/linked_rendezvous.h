@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -34,7 +35,9 @@ namespace sluice::dist {
 // need it with an error that names the peer.
 class LinkedRendezvous final : public Rendezvous {
  public:
-  explicit LinkedRendezvous(uint64_t epoch = 0);
+  // Told, without locks, of aborts that come from other tasks.
+  using Told = std::function<void(const RunKey&, const Status&)>;
+  explicit LinkedRendezvous(uint64_t epoch = 0, Told told = nullptr);
   ~LinkedRendezvous() override;
 
   bool tells() const override { return true; }
@@ -49,7 +52,8 @@ class LinkedRendezvous final : public Rendezvous {
   // From now on the link leads to the devices of these incarnations.
   void Reach(const std::vector<uint64_t>& devices, std::shared_ptr<Link> link);
   // The run needs that task, whatever it sends to it, until Release, which
-  // comes when it is over everywhere. An error where that link has ended.
+  // comes when it is over everywhere. An error where that link has ended, or
+  // the run was aborted, which the task has not been told.
   Status Needs(const RunKey& run, const std::shared_ptr<Link>& link);
   void Release(const RunKey& run);
   // For a link's owner: a frame of kTensor, kWant or kAbort, and the end.
@@ -70,6 +74,7 @@ class LinkedRendezvous final : public Rendezvous {
   void EraseIfOver(const RunPtr& run);
 
   LocalRendezvous local_;
+  const Told told_;
   mutable Mutex mutex_;
   uint64_t epoch_ GUARDED_BY(mutex_);
   uint64_t last_run_ GUARDED_BY(mutex_);

@@ -136,7 +136,8 @@ bool LinkedRendezvous::Run::over() const {
 Status LinkedRendezvous::Run::Needs(const std::shared_ptr<Link>& link) {
   MutexLock lock(mutex_);
   needed_ = was_needed_ = true;
-  return Use(link);
+  SLUICE_RETURN_IF_ERROR(Use(link));
+  return status_;
 }
 
 void LinkedRendezvous::Run::Release() {

@@ -26,6 +26,15 @@ void StepStop::Begin(Rendezvous* rendezvous, const RunKey& run,
 
 void StepStop::Stop(const Status& status) {
   MutexLock lock(mutex_);
+  StopNow(status);
+}
+
+void StepStop::Stop(const RunKey& run, const Status& status) {
+  MutexLock lock(mutex_);
+  if (rendezvous_ != nullptr && run_ == run) StopNow(status);
+}
+
+void StepStop::StopNow(const Status& status) {
   if (stopped_.load()) return;
   status_ = status;
   stopped_.store(true);

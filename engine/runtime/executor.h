@@ -34,6 +34,8 @@ class StepStop {
              std::chrono::steady_clock::time_point deadline);
   // Ends the step and wakes its waiters.
   void Stop(const Status& status);
+  // The same if that run is under way.
+  void Stop(const RunKey& run, const Status& status);
   // Nobody runs the step any more.
   void End();
   bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
@@ -47,6 +49,8 @@ class StepStop {
   }
 
  private:
+  void StopNow(const Status& status) REQUIRES(mutex_);
+
   std::atomic<bool> stopped_{false};
   std::chrono::steady_clock::time_point deadline_ =
       std::chrono::steady_clock::time_point::max();

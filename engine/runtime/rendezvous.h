@@ -83,8 +83,9 @@ class Rendezvous {
   virtual RunKey NewRun() = 0;
 
   // Each part of a step joins a run before its first send or receive and leaves
-  // it after its last wait. What it was sent before that is there. `edges` and
-  // `parts` are those of the whole step. Waits end with an error at `deadline`.
+  // it after its last wait. What it was sent before that is there. `edges` are
+  // those of the whole step, `parts` those of this process. Waits end with an
+  // error at `deadline`.
   // A run of another epoch is an error, a run that was aborted is not: its
   // waits are. The exchange stays valid until the part leaves. Work that a
   // device has begun is waited for, whatever the deadline and the abort.

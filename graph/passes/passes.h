@@ -83,6 +83,9 @@ Status Place(Graph& graph, const DeviceDescriptions& devices);
 // no CPU, or a device's description names no kernels at all.
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 
+// Puts what is fed and fetched on one device, wherever else it was placed.
+Status BringHome(Graph& graph, const std::string& home);
+
 // Whether these are a variable's own bytes. Who reads them, and when, is
 // settled by the control edges of the reader: it must not change.
 inline bool IsVariable(const Output& output) {

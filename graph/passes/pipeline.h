@@ -21,6 +21,9 @@ struct Context {
   bool soft_placement = false;
   bool fuse = true;
   std::optional<DType> half;  // of mixed precision
+  // Where feeds and fetches are, whatever they were placed beside: a device of
+  // the process that has them. Empty: anywhere.
+  std::string home;
 };
 
 struct Pass {

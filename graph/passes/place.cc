@@ -91,4 +91,11 @@ Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
   return {};
 }
 
+Status BringHome(Graph& graph, const std::string& home) {
+  for (const auto& node : graph.nodes()) {
+    if (node->IsPlaceholder() || node->IsFetch()) node->set_device(home);
+  }
+  return {};
+}
+
 }  // namespace sluice::passes

@@ -42,6 +42,11 @@ std::string Session::FindNonFinite(const std::vector<Feed>& feeds,
     const DeviceMemory& memory;
     Tensor value;  // on the host
   };
+  if (impl_->cluster != nullptr) {
+    throw Error(Code::kUnimplemented,
+                "what is not finite cannot be looked for in a session with "
+                "other tasks' devices");
+  }
   std::vector<Saved> saved;
   {
     const Lanes::AllTurns alone(impl_->lanes);

@@ -22,6 +22,10 @@ void Lanes::Stop(const Status& status) {
   for (const auto& lane : lanes_) lane->stop.Stop(status);
 }
 
+void Lanes::Stop(const RunKey& run, const Status& status) {
+  for (const auto& lane : lanes_) lane->stop.Stop(run, status);
+}
+
 Lane& Lanes::Take() {
   MutexLock lock(mutex_);
   return Await(next_place_++);
@@ -30,6 +34,14 @@ Lane& Lanes::Take() {
 Lane& Lanes::Take(uint64_t place) {
   MutexLock lock(mutex_);
   return Await(place);
+}
+
+Lane* Lanes::TryTake() {
+  MutexLock lock(mutex_);
+  const bool free =
+      std::find(taken_.begin(), taken_.end(), false) != taken_.end();
+  if (!free || want_all_ > 0 || next_place_ != next_turn_) return nullptr;
+  return &Await(next_place_++);
 }
 
 Lane& Lanes::Await(uint64_t place) {

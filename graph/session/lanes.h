@@ -44,12 +44,16 @@ class Lanes {
   const Lane& lane(int index) const { return *lanes_[index]; }
   // Ends the runs under way.
   void Stop(const Status& status);
+  // If that is under way.
+  void Stop(const RunKey& run, const Status& status);
 
   // Waits for the turn of a place in the line, the last or, where others give
   // them out, that one of 0, 1, 2, ...: until those before it have had theirs
   // and a lane is free. It is given back by any thread.
   Lane& Take() EXCLUDES(mutex_);
   Lane& Take(uint64_t place) EXCLUDES(mutex_);
+  // Null where it would wait.
+  Lane* TryTake() EXCLUDES(mutex_);
   void Give(const Lane& lane) EXCLUDES(mutex_);
 
   // Holds a lane for a scope.

@@ -38,6 +38,22 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
   frames[0] = MakeFrame(std::move(built.parts), s.lanes.lane(0));
 }
 
+Status PreparedStep::Impl::RegisterRemotes(const std::vector<StepPart>& parts) {
+  const auto task_of = [](const StepPart& part) {
+    return part.device.substr(0, part.device.rfind('/'));
+  };
+  std::map<std::string, std::vector<const StepPart*>> by_task;
+  for (const StepPart& part : parts) by_task[task_of(part)].push_back(&part);
+  for (const auto& [task, mine] : by_task) {
+    std::vector<std::string> texts;
+    for (const StepPart* part : mine) texts.push_back(PrintPart(*part));
+    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RemoteParts> registered,
+                            session.cluster->Register(mine[0]->device, texts));
+    remotes.push_back(std::move(registered));
+  }
+  return {};
+}
+
 std::unique_ptr<PreparedStep::Impl::Frame> PreparedStep::Impl::MakeFrame(
     std::vector<BuiltStep::Part> built, const Lane& lane) {
   auto frame = std::make_unique<Frame>(*this);
@@ -101,7 +117,7 @@ Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
 Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
                                     std::span<const Tensor> feed_values,
                                     std::span<Tensor> fetch_values,
-                                    std::optional<uint64_t> at_step,
+                                    const std::optional<RunOrder>& order,
                                     int parts_here) {
   SLUICE_RETURN_IF_ERROR(CheckOperands(feed_values, fetch_values));
   if (static_cast<int>(frame.parts.size()) > parts_here) {
@@ -118,21 +134,31 @@ Status PreparedStep::Impl::BeginRun(Lane& lane, Frame& frame,
     run.fetches[i] = fetch_values[i].raw();
   }
   const auto limit = session.options.deadline;
-  const Clock::time_point deadline =
-      limit.count() > 0 ? Clock::now() + limit : Clock::time_point::max();
+  if (frame.far.size() != remotes.size()) {
+    frame.far.resize(remotes.size());
+    for (FarEnd& end : frame.far) end.frame = &frame;
+  }
+  const bool ordered = order && order->key != RunKey();
+  const Clock::time_point deadline = ordered ? order->deadline
+                                     : limit.count() > 0
+                                         ? Clock::now() + limit
+                                         : Clock::time_point::max();
   Rendezvous& rendezvous = *session.rendezvous;
-  frame.key = edges > 0 ? rendezvous.NewRun() : RunKey();
-  lane.stop.Begin(edges > 0 ? &rendezvous : nullptr, frame.key, deadline);
+  frame.key = ordered          ? order->key
+              : meets_others() ? rendezvous.NewRun()
+                               : RunKey();
+  lane.stop.Begin(ordered || meets_others() ? &rendezvous : nullptr, frame.key,
+                  deadline);
 
   frame.lane = &lane;
   frame.buffers = {frame.feeds, run.fetches, slot};
-  frame.counted = counts && !at_step;
+  frame.counted = counts && !order;
   const auto [step, replica, observer] = session.Begin(frame.counted);
   frame.observer = observer;
   frame.context = {};
-  frame.context.step = at_step.value_or(step);
+  frame.context.step = order ? order->step : step;
+  frame.context.replica = order ? order->replica : replica;
   frame.context.collective = session.options.collective.get();
-  if (!at_step) frame.context.replica = replica;
   return {};
 }
 
@@ -145,6 +171,7 @@ Result<uint64_t> PreparedStep::Impl::EndRun(Frame& frame) {
       session.rendezvous->Leave(frame.key);
     }
   }
+  for (const auto& remote : remotes) remote->Release(frame.key);
   if (lane.stop.stopped()) {
     if (frame.counted) session.GiveBack(frame.context.step);
     // Other devices' parts may be under way, in the slot that is used next.
@@ -161,9 +188,9 @@ Result<uint64_t> PreparedStep::Impl::EndRun(Frame& frame) {
 
 Result<uint64_t> PreparedStep::Impl::StartIn(
     Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
-    std::span<Tensor> fetch_values, std::optional<uint64_t> at_step) {
-  SLUICE_RETURN_IF_ERROR(BeginRun(lane, frame, feed_values, fetch_values,
-                                  at_step, /*parts_here=*/1));
+    std::span<Tensor> fetch_values, const std::optional<RunOrder>& order) {
+  SLUICE_RETURN_IF_ERROR(BeginRun(lane, frame, feed_values, fetch_values, order,
+                                  /*parts_here=*/1));
   RunParts(frame);
   return EndRun(frame);
 }
@@ -186,12 +213,12 @@ Status PreparedStep::Impl::WaitIn(Frame& frame, uint64_t number) {
 
 Status PreparedStep::Impl::Run(std::span<const Tensor> feed_values,
                                std::span<Tensor> fetch_values,
-                               std::optional<uint64_t> at_step) {
+                               std::optional<RunOrder> order) {
   const Lanes::Turn turn(session.lanes);
   SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(turn.lane()));
   SLUICE_ASSIGN_OR_RETURN(
       const uint64_t run,
-      StartIn(turn.lane(), *frame, feed_values, fetch_values, at_step));
+      StartIn(turn.lane(), *frame, feed_values, fetch_values, order));
   return fetch_values.empty() ? Status() : WaitIn(*frame, run);
 }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "engine/caught.h"
 #include "engine/threads.h"
 #include "graph/session/session_state.h"
@@ -58,25 +60,42 @@ bool PreparedStep::Impl::Part::GoOn(Waker* waker) {
 }
 
 void PreparedStep::Impl::Part::Ended() {
+  frame.PartEnded();
+}
+
+// The other parts are stopped while the run is certain to be this one.
+void PreparedStep::Impl::FarEnd::Ended(const Status& status) {
+  if (!status.ok()) frame->lane->stop.Stop(status);
+  frame->PartEnded();
+}
+
+void PreparedStep::Impl::Frame::PartEnded() {
   {
-    MutexLock lock(frame.mutex);
-    if (--frame.left > 0) return;
-    frame.changed.NotifyAll();
-    if (frame.keeper == nullptr) return;
+    MutexLock lock(mutex);
+    if (--left > 0) return;
+    changed.NotifyAll();
+    if (keeper == nullptr) return;
   }
-  frame.step.EndAlone(frame);
+  step.EndAlone(*this);
 }
 
 // Those from `begin` on, in the session's threads.
 void PreparedStep::Impl::StartParts(Frame& frame, size_t begin) {
   for (const auto& part : frame.parts) part->begun = false;
-  if (begin >= frame.parts.size()) return;
+  begin = std::min(begin, frame.parts.size());
+  const size_t started = frame.parts.size() - begin + remotes.size();
+  if (started == 0) return;
   {
     MutexLock lock(frame.mutex);
-    frame.left = static_cast<int>(frame.parts.size() - begin);
+    frame.left = static_cast<int>(started);
   }
   // By its end the run may be another.
   const auto deadline = frame.lane->stop.deadline();
+  const RunOrder order = {frame.key, frame.context.step, frame.context.replica,
+                          deadline};
+  for (size_t i = 0; i < remotes.size(); ++i) {
+    remotes[i]->Start(order, frame.far[i]);
+  }
   for (size_t i = begin, end = frame.parts.size(); i < end; ++i) {
     session.threads.Start(*frame.parts[i], deadline);
   }
@@ -85,9 +104,8 @@ void PreparedStep::Impl::StartParts(Frame& frame, size_t begin) {
 // The caller's thread waits anyway.
 void PreparedStep::Impl::RunParts(Frame& frame) {
   StartParts(frame, /*begin=*/1);
-  if (frame.parts.empty()) return;  // an empty step
-  frame.parts[0]->GoOn(/*waker=*/nullptr);
-  if (frame.parts.size() == 1) return;
+  if (!frame.parts.empty()) frame.parts[0]->GoOn(/*waker=*/nullptr);
+  if (frame.parts.size() <= 1 && remotes.empty()) return;
   MutexLock lock(frame.mutex);
   while (frame.left > 0) frame.changed.Wait(frame.mutex);
 }
@@ -97,7 +115,7 @@ Result<uint64_t> PreparedStep::Impl::StartAlone(
     std::span<Tensor> fetch_values) {
   {
     MutexLock lock(frame.mutex);
-    if (!frame.status.ok() && !std::exchange(frame.told, true)) {
+    if (!frame.status.ok() && !std::exchange(frame.told_caller, true)) {
       return frame.status;
     }
   }
@@ -118,7 +136,7 @@ Result<uint64_t> PreparedStep::Impl::StartAlone(
     MutexLock lock(frame.mutex);
     number = ++frame.started;
     frame.under_way = true;
-    frame.told = false;
+    frame.told_caller = false;
     frame.status = {};
   }
   const auto lane = static_cast<uint64_t>(turn.lane().index);
@@ -139,6 +157,8 @@ void PreparedStep::Impl::EndAlone(Frame& frame) {
     status = CaughtStatus();
   }
   std::shared_ptr<Impl> keeper = std::move(frame.keeper);
+  RunEnd* const told = std::exchange(frame.told, nullptr);
+  const Status ordered = told == nullptr ? Status() : status;
   {
     MutexLock lock(frame.mutex);
     frame.status = std::move(status);
@@ -148,6 +168,7 @@ void PreparedStep::Impl::EndAlone(Frame& frame) {
   // The session keeps this at least until it has all lanes.
   keeper.reset();
   lanes.Give(lane);
+  if (told != nullptr) told->Ended(ordered);
 }
 
 Status PreparedStep::Impl::WaitAlone(Frame& frame, uint64_t number) {
@@ -156,8 +177,29 @@ Status PreparedStep::Impl::WaitAlone(Frame& frame, uint64_t number) {
     frame.changed.Wait(frame.mutex);
   }
   if (frame.started != number) return {};  // a later one has thrown its error
-  frame.told = true;
+  frame.told_caller = true;
   return frame.status;
+}
+
+Status PreparedStep::Impl::StartOrdered(const RunOrder& order, RunEnd& end) {
+  Lane* const lane = session.lanes.TryTake();
+  if (lane == nullptr) {
+    return ResourceExhausted(
+        fmt::format("more runs at a time than the {} that were agreed on",
+                    session.lanes.count()));
+  }
+  const auto begin = [&]() -> Status {
+    SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(*lane));
+    SLUICE_RETURN_IF_ERROR(
+        BeginRun(*lane, *frame, {}, {}, order, /*parts_here=*/0));
+    frame->told = &end;
+    frame->keeper = shared_from_this();
+    StartParts(*frame, /*begin=*/0);
+    return {};
+  };
+  const Status begun = begin();
+  if (!begun.ok()) session.lanes.Give(*lane);
+  return begun;
 }
 
 }  // namespace sluice

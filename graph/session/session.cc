@@ -42,8 +42,14 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   if (options.soft_placement && !AnyCpu(names)) {
     names.emplace_back("/cpu:0");
   }
+  bool any_here = false;
+  for (const std::string& text : names) {
+    any_here = any_here || ParseDeviceName(text).ValueOrThrow().job.empty();
+  }
+  if (!any_here && options.cluster != nullptr) names.emplace_back("/cpu:0");
   for (const std::string& text : names) {
     const DeviceName name = ParseDeviceName(text).ValueOrThrow();
+    if (!name.job.empty() && options.cluster != nullptr) continue;
     impl_->devices.push_back(
         Device::Open(name, {.share_accelerator = options.share_accelerators,
                             .container = options.container,
@@ -51,6 +57,7 @@ Session::Session(const Graph& graph, const SessionOptions& options)
             .ValueOrThrow());
   }
   impl_->lanes.Open(options.concurrent_runs, impl_->devices);
+  impl_->OpenCluster();
 }
 
 // What was started and waits for others would have nobody to tell.
@@ -61,6 +68,7 @@ Session::~Session() {
 
 Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
     const StepRequest& request) {
+  SLUICE_RETURN_IF_ERROR(Reconnect());
   Key key = {static_cast<int64_t>(graph.version())};
   for (const FeedShape& feed : request.feeds) {
     key.push_back(feed.output.valid() ? feed.output.node().id() : -1);
@@ -85,14 +93,17 @@ Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
   FrozenValues* const constants = frozen ? &*frozen : nullptr;
   Result<BuiltStep> built = [&]() -> Result<BuiltStep> {
     try {
-      return BuildStep(graph, request, devices, options, constants);
+      return BuildStep(graph, request, devices, options, constants,
+                       cluster.get());
     } catch (const Error& error) {
       return error.status();
     }
   }();
   if (!built.ok()) return built.status();
+  const std::vector<StepPart> remote = std::move(built->remote);
   auto prepared =
       std::make_shared<PreparedStep::Impl>(*this, *std::move(built), request);
+  SLUICE_RETURN_IF_ERROR(prepared->RegisterRemotes(remote));
   cache.push_front({key, prepared});
   cache_index[key] = cache.begin();
   if (static_cast<int>(cache.size()) > std::max(1, options.plan_cache_size)) {
@@ -157,7 +168,7 @@ void Session::Initialize(const std::vector<Output>& only) {
   if (targets.empty()) return;
   // First values depend on the seed alone, not on when they are asked for, and
   // steps that other threads run meanwhile count as ever.
-  ThrowIfError(Prepare({}, {}, targets).impl_->Run({}, {}, /*at_step=*/0));
+  ThrowIfError(Prepare({}, {}, targets).impl_->Run({}, {}, RunOrder{}));
 }
 
 Session::Impl::Beginning Session::Impl::Begin(bool counts) {

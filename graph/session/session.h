@@ -1,4 +1,5 @@
-// Session: runs parts of a graph on this process's devices. The first run of a
+// Session: runs parts of a graph on this process's devices, and on those of
+// others. The first run of a
 // (feeds, fetches, feed shapes) triple prunes, optimises, partitions and plans
 // that part; later ones only execute it.
 #ifndef SLUICE_GRAPH_SESSION_SESSION_H_
@@ -23,6 +24,7 @@
 
 namespace SLUICE_PUBLIC sluice {
 
+class Cluster;
 class Collective;
 class Observer;
 class PendingRun;
@@ -32,7 +34,10 @@ struct SessionOptions {
   // Devices by name; the first is where unplaced nodes go. "/cpu:N" are
   // virtual CPUs with variables and memory of their own that share the
   // process's threads; "/gpu:N" are CUDA devices; "/null:0" plans but does not
-  // compute.
+  // compute. "/job:worker/task:1/cpu:0" is a device of another process, of
+  // `cluster`; feeds and fetches are then on the first of this one's, which is
+  // a
+  // "/cpu:0" that is added where there is none.
   std::vector<std::string> devices = {"/cpu:0"};
   // Whether "/gpu:N" may be one GPU for several N, so that what is meant for
   // several can be tried on one.
@@ -69,6 +74,14 @@ struct SessionOptions {
   // with concurrent runs. A collective under way ends before Cancel and the
   // deadline do.
   std::shared_ptr<Collective> collective = nullptr;
+  // The tasks whose devices are named above; their variables outlive the
+  // session, and others may have them, too (with a container: while one session
+  // has that). A task that is gone is an error
+  // that names it, of the runs that need it; one that has come back has no
+  // values, and steps must be prepared anew. Not with a collective, a
+  // rendezvous of the caller's, or Freeze. An observer sees this process's
+  // part.
+  std::shared_ptr<Cluster> cluster = nullptr;
 };
 
 // What a step is fed: an output and its value.
@@ -226,7 +239,8 @@ class Session {
                             const std::vector<Output>& fetches);
 
   const SessionOptions& options() const;
-  // Bytes of variables, and of the arenas, over all devices and runs.
+  // Bytes of variables, and of the arenas, over all runs and devices of this
+  // process.
   size_t variable_bytes() const;
   size_t arena_bytes() const;
   // What can still be allocated on the accelerator that has least; nothing

@@ -16,6 +16,7 @@
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/step_threads.h"
 #include "engine/runtime/waker.h"
+#include "graph/session/cluster.h"
 #include "graph/session/lanes.h"
 #include "graph/session/session.h"
 #include "graph/session/step_builder.h"
@@ -30,7 +31,8 @@ struct Session::Impl {
   const Graph& graph;
   SessionOptions options;
   std::vector<std::unique_ptr<Device>> devices;
-  std::shared_ptr<Rendezvous> rendezvous;  // may hold what is the devices'
+  std::shared_ptr<Rendezvous> rendezvous;   // may hold what is the devices'
+  std::unique_ptr<ClusterSession> cluster;  // null: no other task has a part
 
   // For the parts of runs but for those that a caller's thread runs.
   StepThreads threads;
@@ -58,6 +60,7 @@ struct Session::Impl {
   std::list<Cached> cache GUARDED_BY(cache_mutex);
   std::map<Key, std::list<Cached>::iterator> cache_index
       GUARDED_BY(cache_mutex);
+  uint64_t generation GUARDED_BY(cache_mutex) = 0;  // ClusterSession::Connect
   // No longer cached but in somebody's hands. They end here, since
   // accelerators are only touched by who holds the lane.
   std::vector<std::shared_ptr<PreparedStep::Impl>> retired
@@ -71,6 +74,12 @@ struct Session::Impl {
       REQUIRES(cache_mutex);
   // Takes the least recently used step out of the cache.
   void Retire() REQUIRES(cache_mutex);
+  // Opens what devices of other tasks there are among the options'.
+  void OpenCluster();
+  // Forgets steps that were made for devices that are no more.
+  Status Reconnect() REQUIRES(cache_mutex);
+  // The device that a variable is on, if that is another task's; else empty.
+  std::string FarHomeOf(const Output& variable) const;
   // Where a variable of the graph lives, and it, if it has been made.
   struct Found {
     Variable* variable;
@@ -121,6 +130,11 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
    private:
     bool Begin();
   };
+  // What another task's parts of the run have come to.
+  struct FarEnd final : RunEnd {
+    Frame* frame = nullptr;
+    void Ended(const Status& status) override;
+  };
   // A run that was begun, in the slot that its number gives.
   struct Begun {
     uint64_t number = 0;
@@ -145,6 +159,8 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
     Observer* observer = nullptr;
     RunKey key;
     bool counted = false;
+    std::vector<FarEnd> far;  // parallel to step.remotes
+    RunEnd* told = nullptr;   // of a run that another task has ordered
 
     // Of runs that go on when Start has returned: their feeds, which the caller
     // has back, and who keeps this until the end.
@@ -157,14 +173,16 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
     // The last run that went on so: how manieth it is, and what became of it.
     uint64_t started GUARDED_BY(mutex) = 0;
     bool under_way GUARDED_BY(mutex) = false;
-    bool told GUARDED_BY(mutex) = false;
+    bool told_caller GUARDED_BY(mutex) = false;
     Status status GUARDED_BY(mutex);
 
     explicit Frame(Impl& s) : step(s) {}
+    void PartEnded() EXCLUDES(mutex);
   };
 
   Session::Impl& session;
   std::vector<StepPart> cut;  // empty where there is but one lane
+  std::vector<std::unique_ptr<RemoteParts>> remotes;  // one a task
   std::vector<TensorType> feed_types, fetch_types;
   std::vector<passes::PassReport> passes;
   std::vector<std::string> feed_names;
@@ -180,14 +198,22 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
 
   Impl(Session::Impl& s, BuiltStep built, const StepRequest& request);
   // A whole run; begins one, whose number is returned; ends one. A run at a
-  // given step leaves the session's step counter alone. Each takes a lane.
+  // given step, or with an order of another's (whose key is not 0), leaves the
+  // session's step counter alone. Each takes a lane.
   Status Run(std::span<const Tensor> feed_values,
              std::span<Tensor> fetch_values,
-             std::optional<uint64_t> at_step = std::nullopt);
+             std::optional<RunOrder> order = std::nullopt);
   Result<uint64_t> Start(std::span<const Tensor> feed_values,
                          std::span<Tensor> fetch_values);
   Status Wait(uint64_t number);
   bool UnderWay(uint64_t number);
+  // Gives other tasks their parts. Before the first run.
+  Status RegisterRemotes(const std::vector<StepPart>& parts);
+  // As another task orders; without feeds and fetches. Waits for nothing: an
+  // error where no lane is free. Otherwise `end` is told.
+  Status StartOrdered(const RunOrder& order, RunEnd& end);
+  // Whether runs may need the rendezvous.
+  bool meets_others() const { return edges > 0 || !remotes.empty(); }
 
  private:
   std::unique_ptr<Frame> MakeFrame(std::vector<BuiltStep::Part> built,
@@ -196,12 +222,12 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   Result<uint64_t> StartIn(Lane& lane, Frame& frame,
                            std::span<const Tensor> feed_values,
                            std::span<Tensor> fetch_values,
-                           std::optional<uint64_t> at_step);
+                           const std::optional<RunOrder>& order);
   // Who calls these holds the lane. After BeginRun come the parts, each to its
   // end, and EndRun, which returns the run's number.
   Status BeginRun(Lane& lane, Frame& frame, std::span<const Tensor> feed_values,
                   std::span<Tensor> fetch_values,
-                  std::optional<uint64_t> at_step, int parts_here);
+                  const std::optional<RunOrder>& order, int parts_here);
   void StartParts(Frame& frame, size_t begin);
   void RunParts(Frame& frame);
   Result<uint64_t> EndRun(Frame& frame);

@@ -22,6 +22,10 @@ Tensor Session::Read(const Output& variable) const {
 }
 
 void Session::Read(const Output& variable, Tensor* value) const {
+  if (const std::string far = impl_->FarHomeOf(variable); !far.empty()) {
+    *value = impl_->cluster->Read(far, variable.node().origin()).ValueOrThrow();
+    return;
+  }
   const OwnTurn turn(*impl_);
   const auto [found, home] = impl_->Find(variable);
   if (found == nullptr || !found->initialized) {
@@ -46,13 +50,20 @@ void Session::Write(const Output& variable, const Tensor& value) {
                             "frozen",
                             variable.name()));
   }
-  auto [found, home] = impl_->Find(variable);
-  if (!(TensorTypeOf(value) == variable.type())) {
+  const auto check = [&] {
+    if (TensorTypeOf(value) == variable.type()) return;
     throw Error(Code::kInvalidArgument,
                 fmt::format("variable '{}' is {}, the value {}",
                             variable.name(), variable.type().ToString(),
                             TensorTypeOf(value).ToString()));
+  };
+  if (const std::string far = impl_->FarHomeOf(variable); !far.empty()) {
+    check();
+    ThrowIfError(impl_->cluster->Write(far, variable.node().origin(), value));
+    return;
   }
+  auto [found, home] = impl_->Find(variable);
+  check();
   if (found == nullptr) {
     found = home->variables()
                 .Declare(variable.node().origin(), variable.type())
@@ -64,12 +75,20 @@ void Session::Write(const Output& variable, const Tensor& value) {
 }
 
 bool Session::IsInitialized(const Output& variable) const {
+  if (const std::string far = impl_->FarHomeOf(variable); !far.empty()) {
+    return impl_->cluster->IsInitialized(far, variable.node().origin())
+        .ValueOrThrow();
+  }
   const OwnTurn turn(*impl_);
   const Variable* found = impl_->Find(variable).variable;
   return found != nullptr && found->initialized;
 }
 
 void Session::Freeze() {
+  if (impl_->cluster != nullptr) {
+    throw Error(Code::kUnimplemented,
+                "a session with other tasks' devices cannot be frozen");
+  }
   const Lanes::AllTurns alone(impl_->lanes);
   MutexLock lock(impl_->cache_mutex);
   if (!impl_->frozen) impl_->frozen.emplace();

@@ -15,11 +15,41 @@ namespace {
 
 using Devices = std::vector<std::unique_ptr<Device>>;
 
-passes::Context ContextOf(const Devices& devices,
-                          const SessionOptions& options) {
+// In the order of options.devices, the first of which is where unplaced nodes
+// go: this task's and the others' by turns, as their names say.
+Result<DeviceDescriptions> DescribeAll(const Devices& devices,
+                                       const SessionOptions& options,
+                                       const ClusterSession& cluster) {
+  DeviceDescriptions all;
+  const std::vector<std::string> texts = cluster.Descriptions();
+  auto text = texts.begin();
+  auto device = devices.begin();
+  for (const std::string& name : options.devices) {
+    SLUICE_ASSIGN_OR_RETURN(const DeviceName parsed, ParseDeviceName(name));
+    if (parsed.job.empty()) {
+      all.push_back(DescribeDevice(**device++));
+      continue;
+    }
+    SLUICE_CHECK(text != texts.end());
+    SLUICE_ASSIGN_OR_RETURN(DeviceDescription described,
+                            DeviceDescription::Parse(*text++));
+    all.push_back(std::move(described));
+  }
+  return all;
+}
+
+Result<passes::Context> ContextOf(const Devices& devices,
+                                  const SessionOptions& options,
+                                  const ClusterSession* cluster) {
   passes::Context context;
-  for (const auto& device : devices) {
-    context.devices.push_back(DescribeDevice(*device));
+  if (cluster != nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(context.devices,
+                            DescribeAll(devices, options, *cluster));
+    context.home = devices[0]->name().ToString();
+  } else {
+    for (const auto& device : devices) {
+      context.devices.push_back(DescribeDevice(*device));
+    }
   }
   context.fold = FoldNode;
   context.simplify = options.simplify;
@@ -78,14 +108,27 @@ Status FreezeVariables(Graph& step, const Devices& devices,
 }  // namespace
 
 Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
-                           const SessionOptions& options) {
+                           const SessionOptions& options,
+                           const ClusterSession* cluster) {
+  SLUICE_ASSIGN_OR_RETURN(const passes::Context context,
+                          ContextOf(devices, options, cluster));
   SLUICE_ASSIGN_OR_RETURN(
-      StepParts cut, PartitionStep(std::move(step), ContextOf(devices, options),
+      StepParts cut, PartitionStep(std::move(step), context,
                                    {options.deterministic, options.precision,
                                     options.executor, options.seed}));
   BuiltStep built;
-  SLUICE_ASSIGN_OR_RETURN(built.parts, CompileParts(cut.parts, devices));
   if (!cut.parts.empty()) built.edges = cut.parts[0].edges;
+  for (size_t i = 0; i < cut.parts.size();) {
+    SLUICE_ASSIGN_OR_RETURN(const DeviceName name,
+                            ParseDeviceName(cut.parts[i].device));
+    if (cluster == nullptr || name.job.empty()) {
+      ++i;
+      continue;
+    }
+    built.remote.push_back(std::move(cut.parts[i]));
+    cut.parts.erase(cut.parts.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  SLUICE_ASSIGN_OR_RETURN(built.parts, CompileParts(cut.parts, devices));
   built.cut = std::move(cut.parts);
   built.feed_types = std::move(cut.feed_types);
   built.fetch_types = std::move(cut.fetch_types);
@@ -120,14 +163,14 @@ Result<Variable*> FindVariable(const Node& variable, Device& home) {
 
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
                             const Devices& devices,
-                            const SessionOptions& options,
-                            FrozenValues* frozen) {
+                            const SessionOptions& options, FrozenValues* frozen,
+                            const ClusterSession* cluster) {
   SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> step,
                           ExtractStep(graph, request));
   if (frozen != nullptr) {
     SLUICE_RETURN_IF_ERROR(FreezeVariables(*step, devices, frozen));
   }
-  return PlanStep(std::move(step), devices, options);
+  return PlanStep(std::move(step), devices, options, cluster);
 }
 
 }  // namespace sluice

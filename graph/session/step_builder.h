@@ -13,6 +13,7 @@
 #include "engine/visibility.h"
 #include "graph/compile/step_part.h"
 #include "graph/graph.h"
+#include "graph/session/cluster.h"
 #include "graph/session/session.h"
 
 namespace SLUICE_INTERNAL sluice {
@@ -23,18 +24,23 @@ struct BuiltStep {
     Plan plan;
   };
   std::vector<Part> parts;
-  std::vector<StepPart> cut;  // what they were made of
-  int edges = 0;              // tensors that go from part to part
+  std::vector<StepPart> cut;     // what they were made of
+  std::vector<StepPart> remote;  // those for other tasks' devices
+  int edges = 0;                 // tensors that go from part to part
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
   std::vector<passes::PassReport> passes;
 };
 
 // Both halves in one process: cuts a step as ExtractStep returns it
-// (PartitionStep) and makes a Plan of each part (Compile).
+// (PartitionStep) and makes a Plan of each part (Compile). With `cluster`,
+// unless null, which has the devices of other tasks among options.devices,
+// their parts are left as they are, and what is fed and fetched is on this
+// one's first.
 Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
                            const std::vector<std::unique_ptr<Device>>& devices,
-                           const SessionOptions& options);
+                           const SessionOptions& options,
+                           const ClusterSession* cluster = nullptr);
 
 // The second half. A part for a device that is not among them is an error.
 Result<std::vector<BuiltStep::Part>> CompileParts(
@@ -56,8 +62,8 @@ using FrozenValues = std::map<const Variable*, Tensor>;
 // value become constants in between; a step that updates one is an error.
 Result<BuiltStep> BuildStep(const Graph& graph, const StepRequest& request,
                             const std::vector<std::unique_ptr<Device>>& devices,
-                            const SessionOptions& options,
-                            FrozenValues* frozen);
+                            const SessionOptions& options, FrozenValues* frozen,
+                            const ClusterSession* cluster = nullptr);
 
 }  // namespace sluice
 

@@ -1,0 +1,39 @@
+// The master's side of a cluster: a session (graph/session/session.h) that is
+// given one has devices of its tasks.
+//
+//   auto cluster = dist::MakeCluster({.token = token}, {
+//       {"/job:worker/task:0", "127.0.0.1", 4000},
+//       {"/job:worker/task:1", "127.0.0.1", 4001}}).ValueOrThrow();
+//   SessionOptions options;
+//   options.devices = {"/job:worker/task:0/cpu:0", "/job:worker/task:1/cpu:0"};
+//   options.cluster = cluster;
+//   Session session(graph, options);
+#ifndef SLUICE_DIST_CLUSTER_MASTER_H_
+#define SLUICE_DIST_CLUSTER_MASTER_H_
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "dist/cluster/task.h"
+#include "engine/status.h"
+#include "graph/session/cluster.h"
+
+namespace sluice::dist {
+
+struct ClusterOptions {
+  // `name` may be empty: one of its own.
+  TaskOptions task;
+  // For a task to be there; one that was there and is gone is looked for at
+  // most a second at a time.
+  std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);
+};
+
+// Connects to nobody yet. Must outlive the sessions that it is given to, which
+// keep it.
+Result<std::shared_ptr<Cluster>> MakeCluster(const ClusterOptions& options,
+                                             std::vector<TaskAddress> tasks);
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_CLUSTER_MASTER_H_

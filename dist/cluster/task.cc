@@ -1,0 +1,256 @@
+#include "dist/cluster/task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace sluice::dist {
+namespace {
+
+constexpr size_t kMostText = 2048;  // of an error
+// Memory for a payload is asked for as it comes.
+constexpr size_t kAtOnce = size_t{16} << 20;
+
+std::vector<std::byte> BytesOf(std::string_view text) {
+  const auto bytes =
+      std::as_bytes(std::span(text.data(), std::min(text.size(), kMostText)));
+  return {bytes.begin(), bytes.end()};
+}
+
+Frame FrameOfKind(FrameKind kind, uint64_t run, uint64_t bytes) {
+  Frame frame;
+  frame.kind = kind;
+  frame.run = run;
+  frame.bytes = bytes;
+  return frame;
+}
+
+bool IsCode(uint64_t code) {
+  return code <= static_cast<uint64_t>(Code::kInternal);
+}
+
+Status StatusOf(uint64_t code, const std::vector<std::byte>& text) {
+  if (code == 0) return {};
+  return {static_cast<Code>(code),
+          {reinterpret_cast<const char*>(text.data()), text.size()}};
+}
+
+}  // namespace
+
+Task::Task(TaskOptions options, Service* service)
+    : options_(std::move(options)),
+      service_(service),
+      rendezvous_(std::make_shared<LinkedRendezvous>(
+          0, [this](const RunKey& run, const Status& status) {
+            if (service_ != nullptr) service_->Aborted(run, status);
+          })) {}
+
+Task::~Task() {
+  Stop();
+}
+
+void Task::Stop() {
+  std::vector<LinkPtr> links;
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+    links = links_;
+  }
+  if (admits_.joinable()) admits_.join();
+  // Their owners' last calls, then none.
+  for (const LinkPtr& link : links) {
+    link->End(Cancelled(options_.name + " has ended"));
+    link->Stop();
+  }
+}
+
+Task::LinkPtr Task::PointerTo(const Link& link) const {
+  MutexLock lock(mutex_);
+  for (const LinkPtr& known : links_) {
+    if (known.get() == &link) return known;
+  }
+  return nullptr;
+}
+
+Result<std::vector<std::byte>> Task::Payload(Link& link, const Frame& frame) {
+  if (frame.bytes > kMaxMessage) {
+    return DataLoss(fmt::format("{} has sent a message of {} bytes",
+                                link.peer(), frame.bytes));
+  }
+  std::vector<std::byte> bytes;
+  while (bytes.size() < frame.bytes) {
+    const size_t begin = bytes.size();
+    bytes.resize(std::min<size_t>(frame.bytes, begin + kAtOnce));
+    SLUICE_RETURN_IF_ERROR(link.Receive(MutableBytes(bytes).subspan(begin)));
+  }
+  return bytes;
+}
+
+Status Task::Take(Link& link, const Frame& frame) {
+  switch (frame.kind) {
+    case FrameKind::kTensor:
+    case FrameKind::kWant:
+    case FrameKind::kAbort:
+      return rendezvous_->Take(link, frame);
+    case FrameKind::kCall:
+      return TakeCall(link, frame);
+    case FrameKind::kAnswer:
+      return TakeAnswer(link, frame);
+    case FrameKind::kRun:
+      return TakeOrder(link, frame);
+    case FrameKind::kRan:
+      return TakeRan(link, frame);
+    default:
+      return DataLoss(fmt::format("{} has sent a frame of {}", link.peer(),
+                                  NameOf(frame.kind)));
+  }
+}
+
+Status Task::TakeCall(Link& link, const Frame& frame) {
+  SLUICE_ASSIGN_OR_RETURN(std::vector<std::byte> bytes, Payload(link, frame));
+  const auto answer = [&]() -> Result<Message> {
+    SLUICE_ASSIGN_OR_RETURN(const Message message,
+                            Message::Unpack(std::move(bytes)));
+    if (message.head == R"({"call": "here"})") return Message{"{}", {}};
+    if (service_ == nullptr) return Unimplemented("it answers no calls");
+    return service_->Called(PointerTo(link), message);
+  }();
+  std::vector<std::byte> payload =
+      answer.ok() ? answer->Pack() : BytesOf(answer.status().message());
+  Frame said = FrameOfKind(FrameKind::kAnswer, frame.run, payload.size());
+  said.count = static_cast<uint64_t>(answer.status().code());
+  link.Post(said, std::move(payload));
+  return {};
+}
+
+Status Task::TakeAnswer(Link& link, const Frame& frame) {
+  SLUICE_ASSIGN_OR_RETURN(std::vector<std::byte> bytes, Payload(link, frame));
+  if (!IsCode(frame.count)) return DataLoss(link.peer() + " answers nonsense");
+  Result<Message> answer =
+      frame.count == 0 ? Message::Unpack(std::move(bytes))
+                       : StatusOf(frame.count, bytes).WithContext(link.peer());
+  MutexLock lock(mutex_);
+  const auto call = calls_.find(frame.run);
+  if (call == calls_.end() || call->second.link != &link) {
+    return DataLoss(link.peer() + " answers what it was not asked");
+  }
+  call->second.answer.emplace(std::move(answer));
+  answered_.NotifyAll();
+  return {};
+}
+
+Result<Message> Task::Call(const LinkPtr& to, const Message& message) {
+  std::vector<std::byte> payload = message.Pack();
+  uint64_t number = 0;
+  {
+    MutexLock lock(mutex_);
+    number = ++last_call_;
+    calls_.emplace(number, Waiting{to.get(), std::nullopt});
+  }
+  const Frame frame = FrameOfKind(FrameKind::kCall, number, payload.size());
+  to->Post(frame, std::move(payload));
+  MutexLock lock(mutex_);
+  const auto call = calls_.find(number);
+  // Noted before it was looked at: the link's end is seen here or tells.
+  if (const Status status = to->status();
+      !status.ok() && !call->second.answer) {
+    call->second.answer.emplace(status);
+  }
+  while (!call->second.answer) answered_.Wait(mutex_);
+  Result<Message> answer = *std::move(call->second.answer);
+  calls_.erase(call);
+  return answer;
+}
+
+void Task::Order(const LinkPtr& to, const RunKey& run, uint64_t step,
+                 const OrderBody& order, RunEnd& end) {
+  const Status needed = rendezvous_->Needs(run, to);
+  if (!needed.ok()) return end.Ended(needed);
+  {
+    MutexLock lock(mutex_);
+    runs_[{to.get(), run.run}] = &end;
+  }
+  Frame frame = FrameOfKind(FrameKind::kRun, run.run, OrderBody::kBytes);
+  frame.epoch = static_cast<uint32_t>(run.epoch);
+  frame.key = step;
+  to->Post(frame, order.Pack());
+  const Status status = to->status();
+  if (status.ok()) return;
+  RunEnd* untold = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const auto found = runs_.find({to.get(), run.run});
+    if (found != runs_.end()) {
+      untold = found->second;
+      runs_.erase(found);
+    }
+  }
+  if (untold != nullptr) untold->Ended(status);
+}
+
+Status Task::TakeOrder(Link& link, const Frame& frame) {
+  if (frame.bytes != OrderBody::kBytes || service_ == nullptr) {
+    return DataLoss(link.peer() + " orders what makes no sense");
+  }
+  std::array<std::byte, OrderBody::kBytes> bytes;
+  SLUICE_RETURN_IF_ERROR(link.Receive(bytes));
+  service_->Ordered(PointerTo(link), {frame.epoch, frame.run}, frame.key,
+                    OrderBody::Unpack(bytes));
+  return {};
+}
+
+void Task::SayRan(Link& to, const RunKey& run, const Status& status) {
+  std::vector<std::byte> text = BytesOf(status.message());
+  if (status.ok()) text.clear();
+  Frame frame = FrameOfKind(FrameKind::kRan, run.run, text.size());
+  frame.epoch = static_cast<uint32_t>(run.epoch);
+  frame.count = static_cast<uint64_t>(status.code());
+  to.Post(frame, std::move(text));
+}
+
+Status Task::TakeRan(Link& link, const Frame& frame) {
+  if (frame.bytes > kMostText || !IsCode(frame.count)) {
+    return DataLoss(link.peer() + " has ended a run with nonsense");
+  }
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<std::byte> text,
+                          Payload(link, frame));
+  RunEnd* end = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const auto found = runs_.find({&link, frame.run});
+    if (found == runs_.end()) {
+      return DataLoss(link.peer() + " has ended a run that is not its");
+    }
+    end = found->second;
+    runs_.erase(found);
+  }
+  const Status status = StatusOf(frame.count, text);
+  end->Ended(status.ok() ? status : status.WithContext(link.peer()));
+  return {};
+}
+
+void Task::Ended(Link& link, const Status& why) {
+  rendezvous_->Ended(link, why);
+  std::vector<RunEnd*> ends;
+  {
+    MutexLock lock(mutex_);
+    for (auto& [number, call] : calls_) {
+      if (call.link == &link && !call.answer) call.answer.emplace(why);
+    }
+    answered_.NotifyAll();
+    for (auto run = runs_.begin(); run != runs_.end();) {
+      if (run->first.first != &link) {
+        ++run;
+        continue;
+      }
+      ends.push_back(run->second);
+      run = runs_.erase(run);
+    }
+  }
+  for (RunEnd* end : ends) end->Ended(why);
+  if (service_ != nullptr) service_->Gone(PointerTo(link));
+}
+
+}  // namespace sluice::dist

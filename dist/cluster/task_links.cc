@@ -1,0 +1,185 @@
+// How a task's links come to be. Who connects does so twice, once for each way.
+// On each stream it says hello (dist/collective/hello.h), which only tasks of
+// the cluster can, and then who it is; the other says on the second who it is,
+// and both agree on what the data goes through (dist/collective/sharing.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "dist/cluster/task.h"
+#include "dist/collective/sharing.h"
+#include "dist/net/local.h"
+#include "engine/json_object.h"
+
+namespace sluice::dist {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+// For what a peer says when it has connected.
+constexpr milliseconds kIntroduction = std::chrono::seconds(5);
+// How often who admits looks whether to stop.
+constexpr milliseconds kLook(100);
+// Halves of links whose other half never comes.
+constexpr size_t kMostHalves = 64;
+
+Hello HelloWith(const std::string& token) {
+  Hello hello;
+  hello.token = token;
+  hello.version = SLUICE_VERSION;
+  hello.lane = Lane::kData;
+  return hello;
+}
+
+}  // namespace
+
+Result<int> Task::Listen(int port) {
+  if (options_.token.empty()) {
+    return InvalidArgument(options_.name +
+                           " listens to nobody without a token");
+  }
+  SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open("127.0.0.1", port));
+  door_.emplace(std::move(listener), HelloWith(options_.token), options_.note);
+  admits_ = std::thread([this] { Admit(); });
+  return door_->port();
+}
+
+void Task::Admit() {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      if (stop_) return;
+    }
+    Result<Guest> guest = door_->Admit(After(kLook));
+    if (guest.status().code() == Code::kDeadlineExceeded) continue;
+    if (guest.ok()) {
+      const std::string who = guest->socket.peer();
+      const Status admitted = AdmitOne(*std::move(guest));
+      if (!admitted.ok()) door_->Refuse(who, admitted.message());
+    } else {
+      door_->Refuse("a task", guest.status().message());
+      std::this_thread::sleep_for(kLook);  // it may be for want of files
+    }
+  }
+}
+
+Status Task::AdmitOne(Guest guest) {
+  SLUICE_ASSIGN_OR_RETURN(const Introduction who,
+                          HearOf(guest.socket, After(kIntroduction)));
+  if (who.to) {
+    if (halves_.size() >= kMostHalves) halves_.erase(halves_.begin());
+    halves_.push_back({who.task, who.number, std::move(guest.socket)});
+    return {};
+  }
+  const auto half =
+      std::find_if(halves_.begin(), halves_.end(), [&](const Half& one) {
+        return one.task == who.task && one.number == who.number;
+      });
+  if (half == halves_.end()) {
+    return FailedPrecondition(who.task + " has sent half of a link");
+  }
+  Socket from = std::move(half->socket);
+  halves_.erase(half);
+  const Deadline deadline = After(kIntroduction);
+  SLUICE_RETURN_IF_ERROR(
+      Introduce(guest.socket, {options_.name, who.number, false}, deadline));
+  return Join(who.task, std::move(guest.socket), std::move(from), /*rank=*/1,
+              deadline)
+      .status();
+}
+
+Status Task::Introduce(Socket& socket, const Introduction& who,
+                       Deadline deadline) {
+  const Json json = {
+      {"task", who.task}, {"number", who.number}, {"to", who.to}};
+  return SendText(FrameKind::kCall, 0, json.dump(), 0, socket, deadline);
+}
+
+Result<Task::Introduction> Task::HearOf(Socket& socket, Deadline deadline) {
+  SLUICE_ASSIGN_OR_RETURN(const Frame frame, ReceiveHeader(socket, deadline));
+  if (frame.kind != FrameKind::kCall) {
+    return DataLoss(socket.peer() + " has not said who it is");
+  }
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          ReceiveText(frame, socket, deadline));
+  SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
+  Introduction who;
+  SLUICE_ASSIGN_OR_RETURN(who.task, json.String("task"));
+  SLUICE_ASSIGN_OR_RETURN(who.number, json.String("number"));
+  SLUICE_ASSIGN_OR_RETURN(who.to, json.Bool("to"));
+  return who;
+}
+
+// Both sides do this at once, as the two ranks of a ring.
+Result<Task::LinkPtr> Task::Join(std::string peer, Socket to, Socket from,
+                                 int rank, Deadline deadline) {
+  to.set_peer(peer);
+  from.set_peer(peer);
+  Links wires;
+  wires.next = std::move(to);
+  wires.previous = std::move(from);
+  LaunchInfo info;
+  info.rank = info.local_rank = rank;
+  info.size = info.local_size = 2;
+  GroupOptions sharing;
+  sharing.transport = options_.transport;
+  SLUICE_RETURN_IF_ERROR(
+      ShareMemory(info, sharing, deadline, &wires).WithContext(peer));
+  // Others' threads need the cores more than a wait of some microseconds does.
+  wires.spins = false;
+  auto link = std::make_shared<Link>(std::move(wires), std::move(peer),
+                                     options_.peer_timeout, *this);
+  MutexLock lock(mutex_);
+  if (stop_) return Cancelled(options_.name + " is about to end");
+  links_.push_back(link);
+  link->Start();
+  return link;
+}
+
+Task::LinkPtr Task::Find(const std::string& name) const {
+  MutexLock lock(mutex_);
+  for (auto link = links_.rbegin(); link != links_.rend(); ++link) {
+    if ((*link)->peer() == name) {
+      return (*link)->status().ok() ? *link : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+Result<Task::LinkPtr> Task::Reach(const TaskAddress& task, Deadline deadline) {
+  const MutexLock lock(connect_mutex_);
+  if (LinkPtr link = Find(task.name)) return link;
+  Result<LinkPtr> link = Connect(task, deadline);
+  if (!link.ok()) return link.status().WithContext(task.name);
+  // It is heard of once it is one of the other's.
+  SLUICE_RETURN_IF_ERROR(Call(*link, {R"({"call": "here"})", {}}).status());
+  return link;
+}
+
+Result<Task::LinkPtr> Task::Connect(const TaskAddress& task,
+                                    Deadline deadline) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string number, RandomWord());
+  const auto half = [&](bool to) -> Result<Socket> {
+    SLUICE_ASSIGN_OR_RETURN(Socket socket,
+                            Socket::Connect(task.host, task.port, deadline));
+    SLUICE_RETURN_IF_ERROR(
+        SendHello(HelloWith(options_.token), socket, After(kIntroduction)));
+    SLUICE_RETURN_IF_ERROR(
+        Introduce(socket, {options_.name, number, to}, After(kIntroduction)));
+    return socket;
+  };
+  SLUICE_ASSIGN_OR_RETURN(Socket to, half(true));
+  SLUICE_ASSIGN_OR_RETURN(Socket from, half(false));
+  const Deadline answered = After(kIntroduction);
+  SLUICE_ASSIGN_OR_RETURN(const Introduction other, HearOf(from, answered));
+  if (other.task != task.name) {
+    return FailedPrecondition(
+        fmt::format("at {}:{} there is {}", task.host, task.port, other.task));
+  }
+  return Join(task.name, std::move(to), std::move(from), /*rank=*/0, answered);
+}
+
+}  // namespace sluice::dist

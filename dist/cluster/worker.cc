@@ -1,0 +1,293 @@
+#include "dist/cluster/worker.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "dist/net/local.h"
+#include "engine/caught.h"
+#include "engine/json_object.h"
+#include "engine/variable_store.h"
+#include "graph/session/part_session.h"
+
+namespace sluice::dist {
+namespace {
+
+using Json = nlohmann::json;
+constexpr std::chrono::milliseconds kReach = std::chrono::seconds(10);
+constexpr size_t kMostSessions = 256;
+constexpr int64_t kMostRuns = 64;  // at a time, of one session
+
+}  // namespace
+
+// What masters ask for (the calls' names are in `Called`): open a session,
+// connect to and reach other tasks, register and drop steps, variables.
+class Worker::Impl final : public Task::Service {
+ public:
+  Impl(const WorkerOptions& options, DeviceName name, std::string container)
+      : name_(std::move(name)),
+        container_(std::move(container)),
+        task_(options.task, this) {
+    for (const std::string& device : options.devices) {
+      devices_.push_back(options.task.name + device);
+      kept_.push_back(VariableStore::Shared(container_, devices_.back()));
+    }
+  }
+  ~Impl() {
+    task_.Stop();
+    std::map<uint64_t, Opened> ended;  // their runs still speak to the task
+    MutexLock lock(mutex_);
+    ended.swap(sessions_);
+  }
+
+  Result<int> Listen(int port) { return task_.Listen(port); }
+  int port_ = 0;
+
+  Result<Message> Called(const Task::LinkPtr& from,
+                         const Message& message) override {
+    try {
+      SLUICE_ASSIGN_OR_RETURN(const JsonObject head,
+                              JsonObject::Parse(message.head));
+      SLUICE_ASSIGN_OR_RETURN(const std::string call, head.String("call"));
+      if (call == "open") return Open(from, head);
+      if (call == "connect") return Connect(head);
+      if (call == "reach") return Reach(from, head);
+      SLUICE_ASSIGN_OR_RETURN(const uint64_t number, head.Unsigned("session"));
+      if (call == "close") return Close(from, number);
+      SLUICE_ASSIGN_OR_RETURN(const SessionPtr session, Find(from, number));
+      if (call == "register") return Register(*session, head, message);
+      if (call == "drop") {
+        SLUICE_ASSIGN_OR_RETURN(const uint64_t step, head.Unsigned("step"));
+        session->Drop(step);
+        return Message{"{}", {}};
+      }
+      return OfVariable(*session, call, head, message);
+    } catch (...) {
+      return CaughtStatus();
+    }
+  }
+
+  void Ordered(const Task::LinkPtr& from, const RunKey& run, uint64_t step,
+               const OrderBody& order) override {
+    const Result<SessionPtr> session = Find(from, order.session);
+    Status started = session.status();
+    if (started.ok()) {
+      auto end = std::make_unique<Answer>(task_, from, run);
+      const RunOrder ordered = {run, order.step, order.replica,
+                                DeadlineIn(order.within)};
+      started = (*session)->Start(step, ordered, *end);
+      if (started.ok()) (void)end.release();  // answers, then goes
+    }
+    if (!started.ok()) task_.SayRan(*from, run, started);
+  }
+
+  void Aborted(const RunKey& run, const Status& status) override {
+    std::vector<SessionPtr> sessions;
+    {
+      MutexLock lock(mutex_);
+      for (const auto& [number, open] : sessions_) {
+        sessions.push_back(open.session);
+      }
+    }
+    for (const SessionPtr& session : sessions) session->Stop(run, status);
+  }
+
+  void Gone(const Task::LinkPtr& link) override {
+    std::vector<SessionPtr> ended;  // go without the lock
+    MutexLock lock(mutex_);
+    std::erase_if(sessions_, [&](const auto& entry) {
+      if (entry.second.master != link.get()) return false;
+      ended.push_back(entry.second.session);
+      return true;
+    });
+  }
+
+ private:
+  using SessionPtr = std::shared_ptr<PartSession>;
+  struct Opened {
+    const Link* master;
+    SessionPtr session;
+  };
+  // Tells the master of the end of a run, and is gone.
+  class Answer final : public RunEnd {
+   public:
+    Answer(Task& task, Task::LinkPtr to, const RunKey& run)
+        : task_(task), to_(std::move(to)), run_(run) {}
+    void Ended(const Status& status) override {
+      const std::unique_ptr<Answer> self(this);
+      task_.SayRan(*to_, run_, status);
+    }
+
+   private:
+    Task& task_;
+    const Task::LinkPtr to_;
+    const RunKey run_;
+  };
+
+  Result<SessionPtr> Find(const Task::LinkPtr& from, uint64_t number) {
+    MutexLock lock(mutex_);
+    const auto found = sessions_.find(number);
+    if (found == sessions_.end() || found->second.master != from.get()) {
+      return NotFound(
+          fmt::format("{} has no session {}", from->peer(), number));
+    }
+    return found->second.session;
+  }
+
+  Result<Message> Open(const Task::LinkPtr& from, const JsonObject& head) {
+    PartSession::Options options;
+    options.job = name_.job;
+    options.task = name_.task;
+    SLUICE_ASSIGN_OR_RETURN(options.devices, head.Strings("devices"));
+    for (const std::string& device : options.devices) {
+      if (std::find(devices_.begin(), devices_.end(), device) ==
+          devices_.end()) {
+        return NotFound(fmt::format("there is no device '{}'; there is {}",
+                                    device, fmt::join(devices_, ", ")));
+      }
+    }
+    SLUICE_ASSIGN_OR_RETURN(const int64_t runs, head.Int("runs"));
+    if (runs < 1 || runs > kMostRuns) {
+      return InvalidArgument(
+          fmt::format("{} runs at a time: at most {}", runs, kMostRuns));
+    }
+    options.concurrent_runs = static_cast<int>(runs);
+    SLUICE_ASSIGN_OR_RETURN(const std::string container,
+                            head.String("container"));
+    options.container =
+        container.empty() ? container_ : container_ + " " + container;
+    options.rendezvous = task_.rendezvous();
+    SLUICE_ASSIGN_OR_RETURN(SessionPtr session, PartSession::Open(options));
+    Json answer;
+    answer["descriptions"] = Json::array();
+    for (const DeviceDescription& device : session->Describe()) {
+      answer["descriptions"].push_back(device.ToText());
+    }
+    MutexLock lock(mutex_);
+    if (sessions_.size() >= kMostSessions) {
+      return ResourceExhausted("too many sessions");
+    }
+    answer["session"] = ++last_session_;
+    sessions_[last_session_] = {from.get(), std::move(session)};
+    return Message{answer.dump(), {}};
+  }
+
+  Result<Message> Close(const Task::LinkPtr& from, uint64_t number) {
+    SLUICE_ASSIGN_OR_RETURN(const SessionPtr session, Find(from, number));
+    MutexLock lock(mutex_);
+    sessions_.erase(number);
+    return Message{"{}", {}};
+  }
+
+  Result<Message> Connect(const JsonObject& head) {
+    TaskAddress task;
+    SLUICE_ASSIGN_OR_RETURN(task.name, head.String("task"));
+    SLUICE_ASSIGN_OR_RETURN(task.host, head.String("host"));
+    SLUICE_ASSIGN_OR_RETURN(const int64_t port, head.Int("port"));
+    task.port = static_cast<int>(std::clamp<int64_t>(port, 0, 65536));
+    SLUICE_RETURN_IF_ERROR(task_.Reach(task, After(kReach)).status());
+    return Message{"{}", {}};
+  }
+
+  // The task that asks, where "task" is empty.
+  Result<Message> Reach(const Task::LinkPtr& from, const JsonObject& head) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string name, head.String("task"));
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                            head.Strings("incarnations"));
+    const Task::LinkPtr link = name.empty() ? from : task_.Find(name);
+    if (link == nullptr) {
+      return Unavailable(
+          fmt::format("no way from {} to {}", task_.name(), name));
+    }
+    std::vector<uint64_t> incarnations;
+    for (const std::string& text : texts) {
+      uint64_t number = 0;
+      const char* const end = text.data() + text.size();
+      if (std::from_chars(text.data(), end, number).ptr != end) {
+        return InvalidArgument(fmt::format("'{}' is no incarnation", text));
+      }
+      incarnations.push_back(number);
+    }
+    task_.rendezvous()->Reach(incarnations, link);
+    return Message{"{}", {}};
+  }
+
+  static Result<Message> Register(PartSession& session, const JsonObject& head,
+                                  const Message& message) {
+    SLUICE_ASSIGN_OR_RETURN(const uint64_t step, head.Unsigned("step"));
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                            head.Ints("sizes"));
+    std::vector<std::string> parts;
+    std::string_view left(reinterpret_cast<const char*>(message.body.data()),
+                          message.body.size());
+    for (const int64_t size : sizes) {
+      if (size < 0 || static_cast<uint64_t>(size) > left.size()) {
+        return DataLoss("a part is longer than its message");
+      }
+      parts.emplace_back(left.substr(0, static_cast<size_t>(size)));
+      left.remove_prefix(static_cast<size_t>(size));
+    }
+    SLUICE_RETURN_IF_ERROR(session.Register(step, parts));
+    return Message{"{}", {}};
+  }
+
+  static Result<Message> OfVariable(PartSession& session,
+                                    const std::string& call,
+                                    const JsonObject& head,
+                                    const Message& message) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string device, head.String("device"));
+    SLUICE_ASSIGN_OR_RETURN(const std::string name, head.String("variable"));
+    if (call == "read") {
+      SLUICE_ASSIGN_OR_RETURN(const Tensor value, session.Read(device, name));
+      return MessageOf(value);
+    }
+    if (call == "initialized") {
+      SLUICE_ASSIGN_OR_RETURN(const bool is,
+                              session.IsInitialized(device, name));
+      return Message{is ? R"({"is": true})" : R"({"is": false})", {}};
+    }
+    if (call == "write") {
+      SLUICE_ASSIGN_OR_RETURN(const Tensor value, TensorOf(message));
+      SLUICE_RETURN_IF_ERROR(session.Write(device, name, value));
+      return Message{"{}", {}};
+    }
+    return Unimplemented(fmt::format("there is no call '{}'", call));
+  }
+
+  const DeviceName name_;
+  const std::string container_;  // of this worker and no other
+  std::vector<std::string> devices_;
+  std::vector<std::shared_ptr<VariableStore>> kept_;
+  Mutex mutex_;
+  uint64_t last_session_ GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, Opened> sessions_ GUARDED_BY(mutex_);
+  Task task_;  // its links' threads use the above
+};
+
+Result<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
+  // "/job:worker/task:1" is a device's name without its end.
+  SLUICE_ASSIGN_OR_RETURN(const DeviceName name,
+                          ParseDeviceName(options.task.name + "/cpu:0"));
+  if (name.job.empty()) {
+    return InvalidArgument(
+        fmt::format("'{}' is no task; tasks are named like /job:worker/task:0",
+                    options.task.name));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const std::string container, RandomWord());
+  auto impl = std::make_unique<Impl>(options, name, container);
+  SLUICE_ASSIGN_OR_RETURN(impl->port_, impl->Listen(options.port));
+  return std::unique_ptr<Worker>(new Worker(std::move(impl)));
+}
+
+Worker::Worker(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Worker::~Worker() = default;
+int Worker::port() const {
+  return impl_->port_;
+}
+
+}  // namespace sluice::dist

@@ -1,0 +1,37 @@
+// A worker: a task whose devices and variables other tasks use. It is described
+// its steps once, as parts, and then told to run them.
+#ifndef SLUICE_DIST_CLUSTER_WORKER_H_
+#define SLUICE_DIST_CLUSTER_WORKER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/cluster/task.h"
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+struct WorkerOptions {
+  TaskOptions task;
+  std::vector<std::string> devices = {"/cpu:0"};  // that masters may use
+  int port = 0;  // on the loopback; 0: one of the system's choice
+};
+
+// Serves until it goes. Its variables live as long, for whichever master; a
+// master's steps and runs end with the link to it.
+class Worker {
+ public:
+  static Result<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
+  ~Worker();
+  int port() const;
+
+ private:
+  class Impl;
+  explicit Worker(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_CLUSTER_WORKER_H_

@@ -1,0 +1,94 @@
+// What a session needs of the tasks of other processes that run parts of its
+// steps; dist/cluster/ has it.
+#ifndef SLUICE_GRAPH_SESSION_CLUSTER_H_
+#define SLUICE_GRAPH_SESSION_CLUSTER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/rendezvous.h"
+#include "engine/status.h"
+#include "engine/tensor.h"
+#include "engine/visibility.h"
+
+namespace SLUICE_PUBLIC sluice {
+
+// What the parts of a run have in common, on whichever tasks.
+struct RunOrder {
+  RunKey key;
+  uint64_t step = 0;  // that keys randomness, with the replica
+  uint32_t replica = 0;
+  Rendezvous::TimePoint deadline = Rendezvous::TimePoint::max();
+};
+
+// Told, once and from any thread, that a task's parts of a run have ended.
+class RunEnd {
+ public:
+  virtual void Ended(const Status& status) = 0;
+
+ protected:
+  ~RunEnd() = default;
+};
+
+// The parts of one step on one task, which has them until this goes.
+class RemoteParts {
+ public:
+  virtual ~RemoteParts() = default;
+  // Has them run; `end` is told also where that cannot be, or the task is gone.
+  // Waits for nothing.
+  virtual void Start(const RunOrder& order, RunEnd& end) = 0;
+  // The run has ended everywhere. After it nothing of this one is in flight.
+  virtual void Release(const RunKey& run) = 0;
+};
+
+// A session's part of the other tasks. Thread-safe. Errors name the task.
+class ClusterSession {
+ public:
+  virtual ~ClusterSession() = default;
+
+  // Its keys and exchanges reach all of the tasks.
+  virtual std::shared_ptr<Rendezvous> rendezvous() = 0;
+  // Looks for tasks that are gone and may have come back. The number is another
+  // one when a device has come back with another incarnation: parts must be
+  // registered anew. Quick while all are there.
+  virtual Result<uint64_t> Connect() = 0;
+  // A DeviceDescription's text (graph/passes/device_description.h) for each of
+  // the devices that were asked for, in that order, as of the last Connect.
+  virtual std::vector<std::string> Descriptions() const = 0;
+  // Parts, as texts (graph/compile/step_part.h), all of one task's devices,
+  // which `device` is one of.
+  virtual Result<std::unique_ptr<RemoteParts>> Register(
+      const std::string& device, const std::vector<std::string>& parts) = 0;
+
+  // Variables by device and name, as Session has them. Read gives an
+  // uninitialised one as kFailedPrecondition.
+  virtual Result<Tensor> Read(const std::string& device,
+                              const std::string& variable) = 0;
+  virtual Status Write(const std::string& device, const std::string& variable,
+                       const Tensor& value) = 0;
+  virtual Result<bool> IsInitialized(const std::string& device,
+                                     const std::string& variable) = 0;
+};
+
+// Tasks that can be reached. Thread-safe.
+class Cluster {
+ public:
+  virtual ~Cluster() = default;
+  struct Request {
+    std::vector<std::string> devices;    // of other tasks, whole names
+    std::vector<uint64_t> incarnations;  // of the session's own devices
+    int concurrent_runs = 1;
+    // As SessionOptions has it; "": variables live as long as their tasks.
+    std::string container;
+  };
+  // kNotFound for a device of a task that is not known.
+  virtual Result<std::unique_ptr<ClusterSession>> Open(
+      const Request& request) = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_SESSION_CLUSTER_H_

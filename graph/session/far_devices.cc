@@ -1,0 +1,61 @@
+// A session's devices of other tasks: they are opened, come back, and have
+// variables.
+#include <fmt/format.h>
+
+#include "graph/session/session_state.h"
+
+namespace sluice {
+namespace {
+
+bool IsFar(const std::string& device) {
+  const Result<DeviceName> name = ParseDeviceName(device);
+  return name.ok() && !name->job.empty();
+}
+
+}  // namespace
+
+// Before any step: steps may still be refused, this not be undone.
+void Session::Impl::OpenCluster() {
+  Cluster::Request request;
+  for (const std::string& name : options.devices) {
+    if (IsFar(name)) request.devices.push_back(name);
+  }
+  if (request.devices.empty() || options.cluster == nullptr) return;
+  if (options.rendezvous != nullptr || options.collective != nullptr) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' is another task's device: a session that has "
+                            "such takes the cluster's rendezvous, and has no "
+                            "collective",
+                            request.devices[0]));
+  }
+  for (const auto& device : devices) {
+    request.incarnations.push_back(device->incarnation());
+  }
+  request.concurrent_runs = options.concurrent_runs;
+  request.container = options.container;
+  cluster = options.cluster->Open(request).ValueOrThrow();
+  rendezvous = cluster->rendezvous();
+  MutexLock lock(cache_mutex);
+  generation = cluster->Connect().ValueOrThrow();
+}
+
+Status Session::Impl::Reconnect() {
+  if (cluster == nullptr) return {};
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t now, cluster->Connect());
+  if (now == generation) return {};
+  while (!cache.empty()) Retire();
+  generation = now;
+  return {};
+}
+
+std::string Session::Impl::FarHomeOf(const Output& variable) const {
+  if (cluster == nullptr || !variable.valid() ||
+      !variable.node().Is("Variable")) {
+    return {};
+  }
+  const std::string& asked = variable.node().device();
+  const std::string& device = asked.empty() ? options.devices[0] : asked;
+  return IsFar(device) ? device : "";
+}
+
+}  // namespace sluice

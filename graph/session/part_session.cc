@@ -1,0 +1,167 @@
+#include "graph/session/part_session.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "engine/caught.h"
+#include "graph/compile/describe_device.h"
+#include "graph/compile/extract.h"
+#include "graph/session/session_state.h"
+
+namespace sluice {
+
+// A session without a graph: its steps come as parts.
+struct PartSession::Impl {
+  explicit Impl(const SessionOptions& options) : session(graph, options) {}
+
+  Result<Device*> Find(const std::string& device) const;
+
+  const Graph graph;
+  Session::Impl session;
+  Mutex mutex;
+  std::map<uint64_t, std::shared_ptr<PreparedStep::Impl>> steps
+      GUARDED_BY(mutex);
+};
+
+PartSession::PartSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+PartSession::~PartSession() {
+  impl_->session.lanes.Stop(Cancelled("the session has ended"));
+  const Lanes::AllTurns alone(impl_->session.lanes);
+}
+
+Result<std::unique_ptr<PartSession>> PartSession::Open(const Options& options) {
+  SessionOptions settings;
+  settings.devices = options.devices;
+  settings.concurrent_runs = options.concurrent_runs;
+  settings.rendezvous = options.rendezvous;
+  if (options.devices.empty() || options.concurrent_runs < 1) {
+    return InvalidArgument("a session of no devices, or of no runs at a time");
+  }
+  auto impl = std::make_unique<Impl>(settings);
+  impl->session.rendezvous = options.rendezvous;
+  for (const std::string& text : options.devices) {
+    SLUICE_ASSIGN_OR_RETURN(const DeviceName name, ParseDeviceName(text));
+    SLUICE_ASSIGN_OR_RETURN(
+        std::unique_ptr<Device> device,
+        Device::Open(name, {.container = options.container,
+                            .share_variables = options.concurrent_runs > 1,
+                            .job = options.job,
+                            .task = options.task}));
+    impl->session.devices.push_back(std::move(device));
+  }
+  impl->session.lanes.Open(options.concurrent_runs, impl->session.devices);
+  return std::unique_ptr<PartSession>(new PartSession(std::move(impl)));
+}
+
+DeviceDescriptions PartSession::Describe() const {
+  DeviceDescriptions all;
+  for (const auto& device : impl_->session.devices) {
+    all.push_back(DescribeDevice(*device));
+  }
+  return all;
+}
+
+Result<Device*> PartSession::Impl::Find(const std::string& device) const {
+  for (const auto& open : session.devices) {
+    if (open->name().ToString() == device) return open.get();
+  }
+  return NotFound(fmt::format("device '{}' is not open here", device));
+}
+
+Status PartSession::Register(uint64_t number,
+                             const std::vector<std::string>& parts) {
+  try {
+    BuiltStep built;
+    for (const std::string& text : parts) {
+      SLUICE_ASSIGN_OR_RETURN(StepPart part, ParsePart(text));
+      SLUICE_ASSIGN_OR_RETURN(const Device* device, impl_->Find(part.device));
+      if (part.incarnation != device->incarnation()) {
+        return FailedPrecondition(
+            fmt::format("device '{}' is another one than the step was cut for",
+                        part.device));
+      }
+      if (!FeedTypes(*part.graph).ok() || !FetchTypes(*part.graph).ok() ||
+          !FeedTypes(*part.graph)->empty() ||
+          !FetchTypes(*part.graph)->empty()) {
+        return InvalidArgument("feeds and fetches are the master's");
+      }
+      built.edges = part.edges;
+      built.cut.push_back(std::move(part));
+    }
+    SLUICE_ASSIGN_OR_RETURN(built.parts,
+                            CompileParts(built.cut, impl_->session.devices));
+    auto step = std::make_shared<PreparedStep::Impl>(
+        impl_->session, std::move(built), StepRequest());
+    MutexLock lock(impl_->mutex);
+    if (!impl_->steps.emplace(number, std::move(step)).second) {
+      return AlreadyExists(fmt::format("step {} is registered", number));
+    }
+    return {};
+  } catch (...) {
+    return CaughtStatus();
+  }
+}
+
+void PartSession::Drop(uint64_t number) {
+  std::shared_ptr<PreparedStep::Impl> dropped;  // may take a while
+  MutexLock lock(impl_->mutex);
+  const auto found = impl_->steps.find(number);
+  if (found == impl_->steps.end()) return;
+  dropped = std::move(found->second);
+  impl_->steps.erase(found);
+}
+
+Status PartSession::Start(uint64_t number, const RunOrder& order, RunEnd& end) {
+  std::shared_ptr<PreparedStep::Impl> step;
+  {
+    MutexLock lock(impl_->mutex);
+    const auto found = impl_->steps.find(number);
+    if (found == impl_->steps.end()) {
+      return NotFound(fmt::format("there is no step {} here", number));
+    }
+    step = found->second;
+  }
+  return step->StartOrdered(order, end);
+}
+
+void PartSession::Stop(const RunKey& run, const Status& status) {
+  impl_->session.lanes.Stop(run, status);
+}
+
+Result<Tensor> PartSession::Read(const std::string& device,
+                                 const std::string& variable) {
+  SLUICE_ASSIGN_OR_RETURN(Device * home, impl_->Find(device));
+  const OwnTurn turn(impl_->session);
+  Variable* const found = home->variables().Find(variable);
+  if (found == nullptr || !found->initialized) {
+    return FailedPrecondition(
+        fmt::format("variable '{}' is not initialised", variable));
+  }
+  const ReaderLock unchanged(found->mutex);
+  return home->memory().Download(found->value);
+}
+
+Status PartSession::Write(const std::string& device,
+                          const std::string& variable, const Tensor& value) {
+  SLUICE_ASSIGN_OR_RETURN(Device * home, impl_->Find(device));
+  const OwnTurn turn(impl_->session);
+  SLUICE_ASSIGN_OR_RETURN(Variable * found, home->variables().Declare(
+                                                variable, TensorTypeOf(value)));
+  const WriterLock alone(found->mutex);
+  SLUICE_RETURN_IF_ERROR(home->memory().Store(value, found->value));
+  found->initialized = true;
+  return {};
+}
+
+Result<bool> PartSession::IsInitialized(const std::string& device,
+                                        const std::string& variable) {
+  SLUICE_ASSIGN_OR_RETURN(Device * home, impl_->Find(device));
+  const OwnTurn turn(impl_->session);
+  const Variable* const found = home->variables().Find(variable);
+  return found != nullptr && found->initialized;
+}
+
+}  // namespace sluice

@@ -1,0 +1,62 @@
+// A worker's end of a session whose master is another task: devices, and parts
+// of steps that are run when the master says.
+#ifndef SLUICE_GRAPH_SESSION_PART_SESSION_H_
+#define SLUICE_GRAPH_SESSION_PART_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/rendezvous.h"
+#include "engine/status.h"
+#include "engine/tensor.h"
+#include "engine/visibility.h"
+#include "graph/passes/device_description.h"
+#include "graph/session/cluster.h"
+
+namespace SLUICE_INTERNAL sluice {
+
+// Thread-safe.
+class PartSession {
+ public:
+  struct Options {
+    std::string job;  // of this task
+    int task = 0;
+    std::vector<std::string> devices;  // whole names, of this task
+    std::string container;             // as SessionOptions::container
+    int concurrent_runs = 1;
+    std::shared_ptr<Rendezvous> rendezvous;
+  };
+  static Result<std::unique_ptr<PartSession>> Open(const Options& options);
+  // Ends the runs under way and waits for their parts; what they are the ends
+  // of is told before.
+  ~PartSession();
+
+  DeviceDescriptions Describe() const;
+  // The parts of one step on these devices (graph/compile/step_part.h), made
+  // ready. kFailedPrecondition for those of other incarnations. The number is
+  // the master's, another one each time.
+  Status Register(uint64_t number, const std::vector<std::string>& parts);
+  void Drop(uint64_t number);  // once its runs are over
+  // Begins a run; waits for nothing. On error `end` is not told.
+  Status Start(uint64_t number, const RunOrder& order, RunEnd& end);
+  // Ends a run, if it is under way, wherever its parts are.
+  void Stop(const RunKey& run, const Status& status);
+
+  // As ClusterSession has them.
+  Result<Tensor> Read(const std::string& device, const std::string& variable);
+  Status Write(const std::string& device, const std::string& variable,
+               const Tensor& value);
+  Result<bool> IsInitialized(const std::string& device,
+                             const std::string& variable);
+
+ private:
+  struct Impl;
+  explicit PartSession(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_SESSION_PART_SESSION_H_

@@ -1,0 +1,224 @@
+// A session over several tasks: the bits of one device, errors that name the
+// task, and workers that go and come back.
+#include "dist/cluster/master.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "graph/builder.h"
+#include "graph/session/session.h"
+#include "tests/dist/cluster/workers.h"
+#include "tests/dist/collective/ranks.h"
+#include "tests/support/error_text.h"
+#include "tests/support/scattered_graph.h"
+
+namespace sluice::dist::testing {
+namespace {
+
+using sluice::testing::CheckSameBits;
+using sluice::testing::Contains;
+using sluice::testing::ErrorOf;
+using sluice::testing::ScatteredGraph;
+
+std::string CpuOf(int task) {
+  return WorkerName(task) + "/cpu:0";
+}
+
+// The variable and what stays beside it are on the first device.
+std::vector<std::string> SomeDevices(uint32_t seed, int workers) {
+  std::vector<std::string> devices;
+  if (seed % 4 == 0) devices.emplace_back("/cpu:0");
+  for (int i = 0; i < workers; ++i) {
+    devices.push_back(CpuOf((i + static_cast<int>(seed)) % 3));
+  }
+  if (seed % 4 == 1) devices.emplace_back("/cpu:0");
+  return devices;
+}
+
+TEST_CASE("random graphs give one device's bits over several tasks") {
+  for (const Transport transport : {Transport::kTcp, Transport::kShared}) {
+    const Workers workers(3, transport);
+    const auto cluster = workers.Master();
+    for (uint32_t seed = 1; seed <= 500; ++seed) {
+      const Watchdog watchdog;
+      CAPTURE(seed);
+      const ScatteredGraph gathered(seed, {"/cpu:0"});
+      Session single(gathered.graph, gathered.Options(/*fuse=*/false));
+      const ScatteredGraph scattered(
+          seed, SomeDevices(seed, 1 + static_cast<int>(seed % 3)));
+      SessionOptions options = scattered.Options(/*fuse=*/false);
+      options.cluster = cluster;
+      options.container = "one";  // variables go with the session
+      Session split(scattered.graph, options);
+      CheckSameBits(scattered.Run(split), gathered.Run(single));
+    }
+  }
+}
+
+// A variable on worker 0, doubled on worker 1.
+struct Small {
+  Graph graph;
+  Output x, v, twice;
+  Operation add;
+
+  Small() {
+    x = graph.Placeholder("x", DType::kFloat32, {4});
+    {
+      const DeviceScope there(graph, CpuOf(0));
+      v = graph.Variable("v", Zeros({4}));
+      add = AssignAdd(v, x);
+    }
+    const ControlScope after(graph, {add});
+    const DeviceScope there(graph, CpuOf(1));
+    twice = Tanh(v) * 2.0;
+  }
+  SessionOptions Options(std::shared_ptr<Cluster> cluster) const {
+    SessionOptions options;
+    options.devices = {"/cpu:0", CpuOf(0), CpuOf(1)};
+    options.cluster = std::move(cluster);
+    return options;
+  }
+  Tensor One() const { return Tensor::Array<float>({4}, {1, 1, 1, 1}); }
+};
+
+TEST_CASE("variables live with their worker, for all masters") {
+  const Watchdog watchdog;
+  const Workers workers(2, Transport::kTcp);
+  const Small small;
+  const auto cluster = workers.Master(), other = workers.Master();
+  {
+    Session session(small.graph, small.Options(cluster));
+    CHECK_FALSE(session.IsInitialized(small.v));
+    CHECK(Contains(ErrorOf([&] { session.Read(small.v); }),
+                   "variable 'v' is not initialised"));
+    const std::string early = ErrorOf([&] {
+      session.Run({{small.x, small.One()}}, small.twice);
+    });
+    CHECK(Contains(early, WorkerName(0)));
+    CHECK(Contains(early, "'v'"));
+    session.Initialize();
+    session.Run({{small.x, small.One()}}, small.twice);
+    CHECK(session.Read(small.v).At(3) == 1);
+  }
+  Session session(small.graph, small.Options(other));
+  CHECK(session.IsInitialized(small.v));
+  session.Write(small.v, Tensor::Array<float>({4}, {5, 6, 7, 8}));
+  session.Run({{small.x, small.One()}}, small.twice);
+  CHECK(session.Read(small.v).At(3) == 9);
+}
+
+TEST_CASE("a worker that ends is an error that names it, and may come back") {
+  const Watchdog watchdog;
+  for (const Transport transport : {Transport::kTcp, Transport::kShared}) {
+    Workers workers(2, transport);
+    const Small small;
+    Session session(small.graph, small.Options(workers.Master()));
+    session.Initialize();
+    const auto run = [&] {
+      return session.Run({{small.x, small.One()}}, small.twice);
+    };
+    run();
+    for (const int task : {0, 1}) {
+      workers.End(task);
+      CHECK(Contains(ErrorOf(run), WorkerName(task)));
+      CHECK(
+          Contains(ErrorOf([&] { session.Read(small.v); }), WorkerName(task)));
+      workers.Begin(task);
+      if (task == 0) {
+        CHECK(Contains(ErrorOf(run), "'v'"));  // it has no value
+        CHECK_FALSE(session.IsInitialized(small.v));
+        session.Initialize();
+      }
+      run();
+    }
+    CHECK(session.Read(small.v).At(0) == 2);
+  }
+}
+
+TEST_CASE("a step that was prepared for a worker that is gone says so") {
+  const Watchdog watchdog;
+  Workers workers(2, Transport::kTcp);
+  const Small small;
+  Session session(small.graph, small.Options(workers.Master()));
+  session.Initialize();
+  PreparedStep step =
+      session.Prepare({{small.x, Shape{4}}}, {small.twice}, {small.add});
+  std::vector<Tensor> fetches = step.MakeFetches();
+  const std::vector<Tensor> feeds = {small.One()};
+  step.Run(feeds, fetches);
+  workers.End(1);
+  CHECK(Contains(ErrorOf([&] { step.Run(feeds, fetches); }), WorkerName(1)));
+  workers.Begin(1);
+  CHECK(Contains(ErrorOf([&] { step.Run(feeds, fetches); }), WorkerName(1)));
+  step = session.Prepare({{small.x, Shape{4}}}, {small.twice}, {small.add});
+  step.Run(feeds, fetches);
+}
+
+TEST_CASE("a master without the token, or of the wrong names, is refused") {
+  const Watchdog watchdog;
+  const Workers workers(2, Transport::kTcp);
+  const Small small;
+  ClusterOptions options;
+  options.task = OptionsOf("", Transport::kTcp);
+  options.connect_timeout = std::chrono::seconds(2);
+  options.task.token[3] = '8';
+  const auto stranger =
+      MakeCluster(options, workers.addresses()).ValueOrThrow();
+  CHECK(
+      Contains(ErrorOf([&] { Session(small.graph, small.Options(stranger)); }),
+               WorkerName(0)));
+  options.task.token[3] = '7';
+  auto addresses = workers.addresses();
+  std::swap(addresses[0].port, addresses[1].port);
+  const auto swapped = MakeCluster(options, addresses).ValueOrThrow();
+  CHECK(Contains(ErrorOf([&] { Session(small.graph, small.Options(swapped)); }),
+                 "there is " + WorkerName(1)));
+  SessionOptions nowhere = small.Options(workers.Master());
+  nowhere.devices.push_back("/job:ps/task:0/cpu:0");
+  CHECK(Contains(ErrorOf([&] { Session(small.graph, nowhere); }),
+                 "/job:ps/task:0/cpu:0"));
+}
+
+// Values that never come: each turn takes a while.
+TEST_CASE("a run is cancelled, and has a deadline, on all tasks") {
+  const Watchdog watchdog;
+  const Workers workers(2, Transport::kTcp);
+  Graph graph;
+  Output big = graph.Placeholder("x", DType::kFloat32, {500, 500});
+  const Output x = big;
+  for (int i = 0; i < 400; ++i) {
+    const DeviceScope there(graph, CpuOf(i / 20 % 2));
+    big = MatMul(big, big) * 0.001;
+  }
+  SessionOptions options;
+  options.devices = {"/cpu:0", CpuOf(0), CpuOf(1)};
+  options.cluster = workers.Master();
+  const Tensor value(DType::kFloat32, {500, 500});
+  {
+    Session session(graph, options);
+    session.Prepare({{x, value.shape()}}, {big});
+    std::thread canceller([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      session.Cancel();
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(Contains(ErrorOf([&] {
+                     session.Run({{x, value}}, big);
+                   }),
+                   "cancelled"));
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
+    canceller.join();
+  }
+  options.deadline = std::chrono::milliseconds(100);
+  Session session(graph, options);
+  session.Prepare({{x, value.shape()}}, {big});
+  CHECK(Contains(ErrorOf([&] { session.Run({{x, value}}, big); }), "deadline"));
+}
+
+}  // namespace
+}  // namespace sluice::dist::testing

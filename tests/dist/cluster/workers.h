@@ -1,0 +1,67 @@
+// Workers of one process, and masters of theirs.
+#ifndef SLUICE_TESTS_DIST_CLUSTER_WORKERS_H_
+#define SLUICE_TESTS_DIST_CLUSTER_WORKERS_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/cluster/master.h"
+#include "dist/cluster/worker.h"
+#include "graph/session/session.h"
+
+namespace sluice::dist::testing {
+
+inline std::string WorkerName(int task) {
+  return "/job:worker/task:" + std::to_string(task);
+}
+
+inline TaskOptions OptionsOf(std::string name, Transport transport) {
+  TaskOptions options;
+  options.name = std::move(name);
+  options.token = std::string(64, '7');
+  options.peer_timeout = std::chrono::seconds(3);
+  options.transport = transport;
+  return options;
+}
+
+class Workers {
+ public:
+  Workers(int count, Transport transport) : transport_(transport) {
+    for (int task = 0; task < count; ++task) {
+      workers_.emplace_back();
+      addresses_.push_back({WorkerName(task), "127.0.0.1", 0});
+      Begin(task);
+    }
+  }
+
+  // At the same port again.
+  void Begin(int task) {
+    WorkerOptions options;
+    options.task = OptionsOf(WorkerName(task), transport_);
+    options.port = At(task).port;
+    workers_[static_cast<size_t>(task)] = Worker::Start(options).ValueOrThrow();
+    At(task).port = workers_[static_cast<size_t>(task)]->port();
+  }
+  void End(int task) { workers_[static_cast<size_t>(task)].reset(); }
+  const std::vector<TaskAddress>& addresses() const { return addresses_; }
+
+  std::shared_ptr<Cluster> Master() const {
+    ClusterOptions options;
+    options.task = OptionsOf("", transport_);
+    options.connect_timeout = std::chrono::seconds(5);
+    return MakeCluster(options, addresses_).ValueOrThrow();
+  }
+
+ private:
+  TaskAddress& At(int task) { return addresses_[static_cast<size_t>(task)]; }
+
+  const Transport transport_;
+  std::vector<TaskAddress> addresses_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace sluice::dist::testing
+
+#endif  // SLUICE_TESTS_DIST_CLUSTER_WORKERS_H_
