@@ -17,9 +17,11 @@
 
 #include "dist/cluster/task.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 #include "graph/session/cluster.h"
 
-namespace sluice::dist {
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
 
 struct ClusterOptions {
   // `name` may be empty: one of its own.
@@ -34,6 +36,7 @@ struct ClusterOptions {
 Result<std::shared_ptr<Cluster>> MakeCluster(const ClusterOptions& options,
                                              std::vector<TaskAddress> tasks);
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_CLUSTER_MASTER_H_

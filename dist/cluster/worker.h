@@ -9,8 +9,10 @@
 
 #include "dist/cluster/task.h"
 #include "engine/status.h"
+#include "engine/visibility.h"
 
-namespace sluice::dist {
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
 
 struct WorkerOptions {
   TaskOptions task;
@@ -32,6 +34,7 @@ class Worker {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace sluice::dist
+}  // namespace dist
+}  // namespace sluice
 
 #endif  // SLUICE_DIST_CLUSTER_WORKER_H_

@@ -14,7 +14,7 @@
 #include "engine/tensor.h"
 #include "engine/visibility.h"
 
-namespace SLUICE_PUBLIC sluice {
+namespace SLUICE_INTERNAL sluice {
 
 // What the parts of a run have in common, on whichever tasks.
 struct RunOrder {

@@ -1,0 +1,235 @@
+// Workers that are processes of their own: the bits of one process's devices,
+// also by way of a training, and what becomes of a run whose worker is killed.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "graph/builder.h"
+#include "graph/ops/dropout.h"
+#include "graph/ops/loss.h"
+#include "models/nn/initializers.h"
+#include "models/optim/optimizers.h"
+#include "tests/dist/cluster/workers.h"
+#include "tests/dist/collective/ranks.h"
+#include "tests/places.h"
+#include "tests/support/error_text.h"
+
+namespace sluice::dist::testing {
+namespace {
+
+using sluice::testing::Contains;
+using sluice::testing::ErrorOf;
+using Clock = std::chrono::steady_clock;
+
+// Ends with its owner, who may have killed it before.
+class WorkerProcess {
+ public:
+  WorkerProcess(int task, int port) {
+    int in[2], out[2];
+    REQUIRE(pipe2(in, O_CLOEXEC) == 0);
+    REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+    const std::string program = std::string(SLUICE_BIN_DIR) + "/cluster_worker";
+    const std::string name = WorkerName(task), at = std::to_string(port);
+    pid_ = fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      dup2(in[0], STDIN_FILENO);
+      dup2(out[1], STDOUT_FILENO);
+      execl(program.c_str(), program.c_str(), name.c_str(), at.c_str(),
+            static_cast<char*>(nullptr));
+      _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    in_ = in[1];
+    const std::string token = OptionsOf("", Transport::kTcp).token + "\n";
+    REQUIRE(write(in_, token.data(), token.size()) ==
+            static_cast<ssize_t>(token.size()));
+    std::string line;
+    for (char c = 0; read(out[0], &c, 1) == 1 && c != '\n';) line += c;
+    close(out[0]);
+    REQUIRE(Contains(line, "listens "));
+    port_ = std::atoi(line.c_str() + 8);
+  }
+  ~WorkerProcess() {
+    Kill();
+    close(in_);
+  }
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+  void Kill() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  void Stop() const { kill(pid_, SIGSTOP); }
+  int port() const { return port_; }
+
+ private:
+  pid_t pid_ = 0;
+  int in_ = -1;
+  int port_ = 0;
+};
+
+struct TwoWorkers {
+  std::unique_ptr<WorkerProcess> workers[2] = {
+      std::make_unique<WorkerProcess>(0, 0),
+      std::make_unique<WorkerProcess>(1, 0)};
+
+  std::shared_ptr<Cluster> Master(Transport transport) const {
+    ClusterOptions options;
+    options.task = OptionsOf("", transport);
+    options.connect_timeout = std::chrono::seconds(5);
+    return MakeCluster(options,
+                       {{WorkerName(0), "127.0.0.1", workers[0]->port()},
+                        {WorkerName(1), "127.0.0.1", workers[1]->port()}})
+        .ValueOrThrow();
+  }
+};
+
+// Digits' sort of model, cut in two: the first layer here, the second there.
+struct Cut {
+  Graph graph;
+  Output image, label, loss;
+  Output weights[2], bias[2];
+  Operation train;
+
+  Cut(const std::string& here, const std::string& there) {
+    image = graph.Placeholder("image", DType::kFloat32, {32, 784});
+    label = graph.Placeholder("label", DType::kInt64, {32});
+    Output hidden, logits;
+    {
+      const DeviceScope on(graph, here);
+      weights[0] =
+          graph.Variable("w0", initializers::TruncatedNormal(0.05)({784, 128}));
+      bias[0] = graph.Variable("b0", Zeros({128}));
+      hidden = Dropout(Relu(MatMul(image, weights[0]) + bias[0]), 0.2);
+    }
+    {
+      const DeviceScope on(graph, there);
+      weights[1] =
+          graph.Variable("w1", initializers::TruncatedNormal(0.05)({128, 10}));
+      bias[1] = graph.Variable("b1", Zeros({10}));
+      logits = MatMul(hidden, weights[1]) + bias[1];
+      loss = Mean(SparseSoftmaxCrossEntropy(logits, label));
+    }
+    train = optimizers::Momentum(0.1, 0.9).Minimize(loss);
+  }
+
+  std::vector<Feed> Batch(uint32_t seed) const {
+    std::mt19937 random(seed);
+    Tensor images(DType::kFloat32, {32, 784}), labels(DType::kInt64, {32});
+    for (float& pixel : images.values<float>()) {
+      pixel = static_cast<float>(random() >> 8) * 0x1p-24f;
+    }
+    for (int64_t& digit : labels.values<int64_t>()) {
+      digit = static_cast<int64_t>(random() % 10);
+    }
+    return {{image, images}, {label, labels}};
+  }
+
+  std::vector<Tensor> Train(Session& session, int steps) const {
+    std::vector<Tensor> values;
+    session.Initialize();
+    for (int step = 0; step < steps; ++step) {
+      values.push_back(
+          session.Run(Batch(static_cast<uint32_t>(step)), loss, {train}));
+    }
+    for (int i = 0; i < 2; ++i) {
+      values.push_back(session.Read(weights[i]));
+      values.push_back(session.Read(bias[i]));
+    }
+    return values;
+  }
+};
+
+TEST_CASE("a training over two processes has the bits of two devices here") {
+  const Watchdog watchdog;
+  const Cut near("/cpu:1", "/cpu:2");
+  SessionOptions local;
+  local.devices = {"/cpu:0", "/cpu:1", "/cpu:2"};
+  local.deterministic = true;
+  Session one(near.graph, local);
+  const std::vector<Tensor> wanted = near.Train(one, 30);
+  for (const Transport transport : {Transport::kTcp, Transport::kShared}) {
+    const TwoWorkers workers;
+    const Cut far(WorkerName(0) + "/cpu:0", WorkerName(1) + "/cpu:0");
+    SessionOptions options = local;
+    options.devices = {"/cpu:0", WorkerName(0) + "/cpu:0",
+                       WorkerName(1) + "/cpu:0"};
+    options.cluster = workers.Master(transport);
+    Session session(far.graph, options);
+    const std::vector<Tensor> got = far.Train(session, 30);
+    REQUIRE(got.size() == wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      CAPTURE(i);
+      CHECK(got[i].BitEqual(wanted[i]));
+    }
+    CHECK(got[29].At(0) != got[0].At(0));
+  }
+}
+
+TEST_CASE("a worker that is killed or stopped anywhere is named in time") {
+  int killed = 0;
+  for (uint32_t seed = 1; seed <= 12; ++seed) {
+    const Watchdog watchdog;
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    TwoWorkers workers;
+    const int victim = static_cast<int>(random() % 2);
+    const bool stops = seed % 6 == 0;
+    const Cut far(WorkerName(0) + "/cpu:0", WorkerName(1) + "/cpu:0");
+    SessionOptions options;
+    options.devices = {"/cpu:0", WorkerName(0) + "/cpu:0",
+                       WorkerName(1) + "/cpu:0"};
+    options.cluster =
+        workers.Master(seed % 2 == 0 ? Transport::kTcp : Transport::kShared);
+    Session session(far.graph, options);
+    session.Initialize();
+    session.Run(far.Batch(0), far.loss, {far.train});
+    Clock::time_point when;
+    std::thread killer([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
+      when = Clock::now();
+      stops ? workers.workers[victim]->Stop() : workers.workers[victim]->Kill();
+    });
+    std::string error;
+    while (error.empty()) {
+      error = ErrorOf([&] {
+        while (true) session.Run(far.Batch(1), far.loss, {far.train});
+      });
+    }
+    const auto ended = Clock::now();
+    killer.join();
+    CHECK(Contains(error, WorkerName(victim)));
+    CHECK(ended - when < std::chrono::seconds(stops ? 5 : 2));
+    ++killed;
+    if (stops) continue;
+    // Another in its place, at the same port.
+    const int port = workers.workers[victim]->port();
+    workers.workers[victim] = std::make_unique<WorkerProcess>(victim, port);
+    const Output lost = far.weights[victim];
+    CHECK_FALSE(session.IsInitialized(lost));
+    CHECK(session.IsInitialized(far.weights[1 - victim]));
+    CHECK(Contains(
+        ErrorOf([&] { session.Run(far.Batch(2), far.loss, {far.train}); }),
+        "not initialised"));
+    session.Initialize();
+    session.Run(far.Batch(2), far.loss, {far.train});
+  }
+  CHECK(killed == 12);
+}
+
+}  // namespace
+}  // namespace sluice::dist::testing
