@@ -1,12 +1,10 @@
 #include "dist/other_launchers.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -45,28 +43,6 @@ Status CheckPlace(const LaunchInfo& info, std::string_view who) {
   return InvalidArgument(
       fmt::format("{} says rank {} of {}, {} of {} on this host", who,
                   info.rank, info.size, info.local_rank, info.local_size));
-}
-
-// What none but the job's processes can read.
-Result<std::string> ReadTokenFile(const std::string& path) {
-  struct stat about {};
-  if (stat(path.c_str(), &about) != 0) {
-    return NotFound(fmt::format("the token's file '{}' is not there", path));
-  }
-  if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return InvalidArgument(
-        fmt::format("others may read the token '{}' (mode {:o}): chmod 600 it",
-                    path, about.st_mode & 0777U));
-  }
-  std::ifstream file(path);
-  std::string token;
-  file >> token;
-  if (token.size() < 32 || token.size() > 64) {
-    return InvalidArgument(
-        fmt::format("the token in '{}' has {} characters, not 32 to 64", path,
-                    token.size()));
-  }
-  return token;
 }
 
 // Of a process that no launcher of ours has given any: what the user has.

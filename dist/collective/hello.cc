@@ -91,7 +91,7 @@ Result<Hello> DecodeHello(const HelloPacket& packet) {
   const std::byte* at = payload + 160;
   const auto port = Take<uint32_t>(&at);
   hello.lane = static_cast<Lane>(payload[164]);
-  if (port > 65535 || hello.lane > Lane::kPulse) {
+  if (port > 65535 || hello.lane > Lane::kTask) {
     return DataLoss("a hello that makes no sense");
   }
   hello.port = static_cast<int>(port);
@@ -195,7 +195,10 @@ std::string Door::Objection(const Hello& hello, const Socket& from) const {
     return fmt::format("rank {} of a job of {}, but this one is of {}",
                        hello.rank, hello.size, own_.size);
   }
-  if (!from.encrypted()) return {};
+  if ((hello.lane == Lane::kTask) != (own_.lane == Lane::kTask)) {
+    return "this is a port of other connections";
+  }
+  if (!from.encrypted() || hello.lane == Lane::kTask) return {};
   const Identity& shown = from.peer_identity();
   if (shown.role == kWorkerRole && shown.rank == hello.rank) return {};
   return fmt::format("it says that it is rank {}, its certificate is {}'s",

@@ -35,8 +35,10 @@
 
 namespace sluice::dist {
 
-// The first one is, once all are there, that of membership (control.h).
-enum class Lane : uint8_t { kForming, kData, kPulse };
+// The first one is, once all are there, that of membership (control.h). The
+// last is of a cluster's tasks, which have no ranks and say who they are next
+// (dist/cluster/task_links.cc).
+enum class Lane : uint8_t { kForming, kData, kPulse, kTask };
 
 struct Hello {
   int rank = 0;
@@ -64,14 +66,15 @@ struct Guest {
 
 // Lets in who says hello with the token and size of the job, behind a handshake
 // of TLS where this process has credentials: then with the certificate of the
-// rank that it says it is. Strangers are refused without a word: those of
-// another token, certificate or size, those that send anything else, or not all
-// of a handshake and a hello within 2 s. All that wait at the door are heard at
-// once, up to 16, so that a silent one holds nobody up.
+// rank that it says it is, but for tasks. Strangers are refused without a word:
+// those of another token, certificate or size, those that send anything else,
+// or not all of a handshake and a hello within 2 s. All that wait at the door
+// are heard at once, up to 16, so that a silent one holds nobody up.
 class Door {
  public:
-  // `own` is this process's hello; `tls` may be null. `note` is told of
-  // refusals, a line a second at most, and may be empty.
+  // `own` is this process's hello: where it is a task's, others' must be, too.
+  // `tls` may be null. `note` is told of refusals, a line a second at most, and
+  // may be empty.
   Door(Listener listener, Hello own, std::shared_ptr<const Tls> tls,
        std::function<void(std::string_view)> note);
 

@@ -129,14 +129,19 @@ Result<Listener> Listener::Open(const std::string& address, int port) {
                           Resolve(address, port));
   const Address& first = addresses[0];
   Descriptor socket = NewSocket(first);
-  // A job that is begun anew finds connections of the last one at its port.
+  // A job that is begun anew finds connections of the last one at its port, and
+  // both must allow it. Before bind(2) the system may choose one that is used.
   const int on = 1;
-  if (port != 0) {
+  const auto allow = [&] {
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  }
-  if (socket.get() < 0 || bind(socket.get(), first.get(), first.size) < 0 ||
-      listen(socket.get(), SOMAXCONN) < 0) {
+  };
+  if (port != 0) allow();
+  if (socket.get() < 0 || bind(socket.get(), first.get(), first.size) < 0) {
     return CannotListen(port == 0 ? address : HostAndPort(address, port));
+  }
+  if (port == 0) allow();
+  if (listen(socket.get(), SOMAXCONN) < 0) {
+    return CannotListen(HostAndPort(address, port));
   }
   return Listener(socket.Release());
 }

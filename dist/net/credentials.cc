@@ -57,14 +57,14 @@ Result<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-Status CheckPrivate(const std::string& path) {
+Status CheckPrivate(const std::string& path, const char* what) {
   struct stat about {};
   constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
   if (stat(path.c_str(), &about) != 0 || (about.st_mode & kOthers) == 0) {
     return {};
   }
   return InvalidArgument(
-      fmt::format("others may read the key '{}' (mode {:o}): chmod 600 it",
+      fmt::format("others may read the {} '{}' (mode {:o}): chmod 600 it", what,
                   path, about.st_mode & 0777U));
 }
 
@@ -133,7 +133,7 @@ Result<Credentials> ReadCredentialFiles(const std::string& authority,
   Credentials credentials;
   SLUICE_ASSIGN_OR_RETURN(credentials.authority, ReadFile(authority));
   SLUICE_ASSIGN_OR_RETURN(credentials.certificate, ReadFile(certificate));
-  SLUICE_RETURN_IF_ERROR(CheckPrivate(key));
+  SLUICE_RETURN_IF_ERROR(CheckPrivate(key, "key"));
   SLUICE_ASSIGN_OR_RETURN(credentials.key, ReadFile(key));
   return credentials;
 }
@@ -142,6 +142,20 @@ Result<Credentials> ReadCredentials(const std::string& folder,
                                     std::string_view role, int rank) {
   const std::string own = fmt::format("{}/{}-{}", folder, role, rank);
   return ReadCredentialFiles(folder + "/ca.pem", own + ".pem", own + ".key");
+}
+
+Result<std::string> ReadTokenFile(const std::string& path) {
+  SLUICE_RETURN_IF_ERROR(CheckPrivate(path, "token"));
+  Result<std::string> token = ReadFile(path);
+  if (!token.ok()) return token;
+  const size_t last = token->find_last_not_of(" \t\r\n");
+  token->resize(last == std::string::npos ? 0 : last + 1);
+  const size_t size = token->size();
+  if (size < 32 || size > 64) {
+    token = InvalidArgument(fmt::format(
+        "the token in '{}' has {} characters, not 32 to 64", path, size));
+  }
+  return token;
 }
 
 }  // namespace sluice::dist

@@ -16,7 +16,7 @@
 #include "engine/status.h"
 #include "engine/visibility.h"
 
-namespace SLUICE_INTERNAL sluice {
+namespace SLUICE_PUBLIC sluice {
 namespace dist {
 
 struct Identity {
@@ -57,6 +57,10 @@ Result<Credentials> ReadCredentials(const std::string& folder,
 Result<Credentials> ReadCredentialFiles(const std::string& authority,
                                         const std::string& certificate,
                                         const std::string& key);
+
+// What processes without certificates know each other by: a word of 32 to 64
+// characters in a file that its owner alone may read.
+Result<std::string> ReadTokenFile(const std::string& path);
 
 }  // namespace dist
 }  // namespace sluice

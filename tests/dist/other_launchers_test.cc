@@ -137,7 +137,7 @@ TEST_CASE("SLUICE_CONFIG names the secrets' files") {
          Config(cluster, task, fmt::format(R"(, "token_file": "{}")", path))}};
   };
   CHECK((*Read(with(place.path)).ValueOrThrow()).token.size() == 64);
-  CHECK(Has(Refused(with(place.folder / "none")), "is not there"));
+  CHECK(Has(Refused(with(place.folder / "none")), "cannot be read"));
   chmod(place.path.c_str(), 0640);
   CHECK(Has(Refused(with(place.path)), "chmod 600"));
   chmod(place.path.c_str(), 0600);
