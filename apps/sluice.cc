@@ -1,6 +1,7 @@
 // The tool: prints and rewrites saved graphs, lists what checkpoints and event
 // files hold, compares checkpoints and trainings, lists the ops, looks at the
-// machine, and makes and checks files of training data.
+// machine, serves a cluster's masters, and makes and checks files of training
+// data.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -205,6 +206,7 @@ int Run(int argc, char** argv) {
   AddSpeedup(app, options);
   AddOps(app, options);
   AddDoctor(app, options);
+  AddWorker(app);
   AddData(app, options.exit_code);
   const std::vector<CLI::App*> commands =
       app.get_subcommands([](CLI::App*) { return true; });
@@ -214,7 +216,7 @@ int Run(int argc, char** argv) {
       })) {
     return Usage(fmt::format(
         "unknown command '{}'; there are graph, inspect, report, speedup, ops, "
-        "doctor, data",
+        "doctor, worker, data",
         argv[1]));
   }
   try {

@@ -2,8 +2,12 @@
 # What is not here may change from one version to the next, and is not
 # installed. A public header that includes another one is an error.
 set(SLUICE_PUBLIC_HEADERS
+  dist/cluster/master.h
+  dist/cluster/options.h
+  dist/cluster/worker.h
   dist/collective/options.h
   dist/dist.h
+  dist/net/credentials.h
   engine/accelerator.h
   engine/attributes.h
   engine/caught.h

@@ -69,10 +69,12 @@ inline const Rooms& MayUse() {
     }
     add("dist", "net", {"engine"});
     add("dist", "collective", {"engine", "engine/runtime", "dist", "dist/net"});
-    add("dist", "", {"engine/*", "graph/*", "io/*", "dist/*"});
-
     const std::set<std::string> below = {"engine/*", "graph/*", "io/*",
                                          "dist/*"};
+    for (const char* room : {"rendezvous", "cluster", ""}) {
+      add("dist", room, below);
+    }
+
     const auto model = [&](const char* room, std::set<std::string> may) {
       may.insert(below.begin(), below.end());
       add("models", room, std::move(may));

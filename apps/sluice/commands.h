@@ -64,6 +64,8 @@ void Doctor(bool json);
 // addresses, ports and certificates are right. By rank 0; the others wait.
 void DoctorOfCluster(bool json);
 
+// Adds `sluice worker`.
+void AddWorker(CLI::App& app);
 // Adds the commands of `sluice data` (apps/sluice/data/data.h), which may set
 // the exit code when they run.
 void AddData(CLI::App& app, int& exit_code);

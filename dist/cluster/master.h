@@ -15,26 +15,28 @@
 #include <memory>
 #include <vector>
 
-#include "dist/cluster/task.h"
+#include "dist/cluster/options.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
-#include "graph/session/cluster.h"
 
-namespace SLUICE_INTERNAL sluice {
+namespace SLUICE_PUBLIC sluice {
+
+class Cluster;
+
 namespace dist {
 
 struct ClusterOptions {
-  // `name` may be empty: one of its own.
+  // `name` may be empty: that of its certificate, or one of its own.
   TaskOptions task;
   // For a task to be there; one that was there and is gone is looked for at
   // most a second at a time.
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(60);
 };
 
-// Connects to nobody yet. Must outlive the sessions that it is given to, which
-// keep it.
+// Connects to nobody yet. Sessions keep what they are given. kInvalidArgument
+// where the credentials are none, or another's than the name says.
 Result<std::shared_ptr<Cluster>> MakeCluster(const ClusterOptions& options,
-                                             std::vector<TaskAddress> tasks);
+                                             std::vector<ClusterTask> tasks);
 
 }  // namespace dist
 }  // namespace sluice

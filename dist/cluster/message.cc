@@ -90,13 +90,14 @@ std::vector<std::byte> OrderBody::Pack() const {
   return bytes;
 }
 
-OrderBody OrderBody::Unpack(std::span<const std::byte, kBytes> bytes) {
+Result<OrderBody> OrderBody::Unpack(std::span<const std::byte, kBytes> bytes) {
   const std::byte* at = bytes.data();
   OrderBody order;
   order.session = Take<uint64_t>(&at);
   order.step = Take<uint64_t>(&at);
   order.within = Take<uint64_t>(&at);
   order.replica = Take<uint32_t>(&at);
+  if (Take<uint32_t>(&at) != 0) return DataLoss("an order that makes no sense");
   return order;
 }
 

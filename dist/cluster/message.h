@@ -4,11 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "dist/net/socket.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
@@ -48,7 +47,8 @@ struct OrderBody {
 
   static constexpr size_t kBytes = 32;
   std::vector<std::byte> Pack() const;
-  static OrderBody Unpack(std::span<const std::byte, kBytes> bytes);
+  // kDataLoss where the zeros are none.
+  static Result<OrderBody> Unpack(std::span<const std::byte, kBytes> bytes);
 };
 
 // A deadline as what is left of it, in microseconds, at least 1; 0: none.

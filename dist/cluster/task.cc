@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <utility>
 
 namespace sluice::dist {
 namespace {
 
 constexpr size_t kMostText = 2048;  // of an error
+// Variables' values, which only workers answer with.
+constexpr size_t kLargeAnswer = size_t{1} << 20;
 // Memory for a payload is asked for as it comes.
 constexpr size_t kAtOnce = size_t{16} << 20;
 
@@ -39,13 +42,17 @@ Status StatusOf(uint64_t code, const std::vector<std::byte>& text) {
 
 }  // namespace
 
-Task::Task(TaskOptions options, Service* service)
+Task::Task(TaskOptions options, std::shared_ptr<const Tls> tls,
+           Service* service)
     : options_(std::move(options)),
+      tls_(std::move(tls)),
       service_(service),
       rendezvous_(std::make_shared<LinkedRendezvous>(
-          0, [this](const RunKey& run, const Status& status) {
+          0,
+          [this](const RunKey& run, const Status& status) {
             if (service_ != nullptr) service_->Aborted(run, status);
-          })) {}
+          },
+          options_.name)) {}
 
 Task::~Task() {
   Stop();
@@ -121,7 +128,15 @@ Status Task::TakeCall(Link& link, const Frame& frame) {
       answer.ok() ? answer->Pack() : BytesOf(answer.status().message());
   Frame said = FrameOfKind(FrameKind::kAnswer, frame.run, payload.size());
   said.count = static_cast<uint64_t>(answer.status().code());
-  link.Post(said, std::move(payload));
+  if (payload.size() < kLargeAnswer) {
+    link.Post(said, std::move(payload));
+    return {};
+  }
+  // Who asks for much and reads nothing is not heard until it does.
+  Link::Parcel parcel;
+  const std::atomic<bool> never{false};
+  link.Send(said, payload, parcel);
+  link.Settle(parcel, never, Deadline::max());
   return {};
 }
 
@@ -142,6 +157,10 @@ Status Task::TakeAnswer(Link& link, const Frame& frame) {
 }
 
 Result<Message> Task::Call(const LinkPtr& to, const Message& message) {
+  return WaitCall(to, StartCall(to, message));
+}
+
+uint64_t Task::StartCall(const LinkPtr& to, const Message& message) {
   std::vector<std::byte> payload = message.Pack();
   uint64_t number = 0;
   {
@@ -151,6 +170,10 @@ Result<Message> Task::Call(const LinkPtr& to, const Message& message) {
   }
   const Frame frame = FrameOfKind(FrameKind::kCall, number, payload.size());
   to->Post(frame, std::move(payload));
+  return number;
+}
+
+Result<Message> Task::WaitCall(const LinkPtr& to, uint64_t number) {
   MutexLock lock(mutex_);
   const auto call = calls_.find(number);
   // Noted before it was looked at: the link's end is seen here or tells.
@@ -196,8 +219,9 @@ Status Task::TakeOrder(Link& link, const Frame& frame) {
   }
   std::array<std::byte, OrderBody::kBytes> bytes;
   SLUICE_RETURN_IF_ERROR(link.Receive(bytes));
+  SLUICE_ASSIGN_OR_RETURN(const OrderBody order, OrderBody::Unpack(bytes));
   service_->Ordered(PointerTo(link), {frame.epoch, frame.run}, frame.key,
-                    OrderBody::Unpack(bytes));
+                    order);
   return {};
 }
 
@@ -250,7 +274,24 @@ void Task::Ended(Link& link, const Status& why) {
     }
   }
   for (RunEnd* end : ends) end->Ended(why);
-  if (service_ != nullptr) service_->Gone(PointerTo(link));
+  const LinkPtr ended = PointerTo(link);
+  if (service_ != nullptr) service_->Gone(ended);
+  MutexLock lock(mutex_);
+  ended_.push_back(ended);
+}
+
+// What a link has is given back when there is a new one, so that a task that
+// lives long does not run out of files.
+void Task::BuryEnded() {
+  std::vector<LinkPtr> ended;
+  {
+    MutexLock lock(mutex_);
+    ended.swap(ended_);
+    std::erase_if(links_, [&](const LinkPtr& link) {
+      return std::find(ended.begin(), ended.end(), link) != ended.end();
+    });
+  }
+  for (const LinkPtr& link : ended) link->Stop();
 }
 
 }  // namespace sluice::dist

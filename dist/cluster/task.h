@@ -4,20 +4,18 @@
 #ifndef SLUICE_DIST_CLUSTER_TASK_H_
 #define SLUICE_DIST_CLUSTER_TASK_H_
 
-#include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "dist/cluster/message.h"
+#include "dist/cluster/options.h"
 #include "dist/collective/hello.h"
-#include "dist/collective/options.h"
+#include "dist/net/tls.h"
 #include "dist/rendezvous/link.h"
 #include "dist/rendezvous/linked_rendezvous.h"
 #include "engine/status.h"
@@ -26,20 +24,8 @@
 
 namespace sluice::dist {
 
-struct TaskOptions {
-  std::string name;   // "/job:worker/task:1", of the cluster's only one
-  std::string token;  // what tasks of this cluster know, and no other; not ""
-  // A task that moves nothing and shows no sign of life for so long is gone.
-  std::chrono::milliseconds peer_timeout = std::chrono::seconds(10);
-  Transport transport = Transport::kAuto;
-  // Told of refusals, without a newline. May be empty.
-  std::function<void(std::string_view)> note;
-};
-
-struct TaskAddress {
-  std::string name, host;
-  int port = 0;
-};
+// The name of the task that a certificate is of.
+std::string TaskNameOf(const Identity& identity);
 
 // Thread-safe.
 class Task final : public Link::Owner {
@@ -61,9 +47,12 @@ class Task final : public Link::Owner {
     ~Service() = default;
   };
 
-  // `service` may be null, must outlive it, and is not called any more when
-  // Stop returns.
-  Task(TaskOptions options, Service* service);
+  // What a task's options say of its credentials: null where they have none. An
+  // error where they are not its own.
+  static Result<std::shared_ptr<const Tls>> TlsOf(const TaskOptions& options);
+  // `tls` is TlsOf's. `service` may be null, must outlive it, and is not called
+  // any more when Stop returns.
+  Task(TaskOptions options, std::shared_ptr<const Tls> tls, Service* service);
   ~Task();
   void Stop();
 
@@ -71,17 +60,21 @@ class Task final : public Link::Owner {
   const std::shared_ptr<LinkedRendezvous>& rendezvous() const {
     return rendezvous_;
   }
-  // From now on others may connect, on the loopback alone. Port 0: one of the
-  // system's choice; the port is returned.
-  Result<int> Listen(int port);
+  // From now on others may connect. Port 0: one of the system's choice; the
+  // port is returned.
+  Result<int> Listen(const std::string& host, int port);
 
   // The link to a task, made where there is none that lives.
-  Result<LinkPtr> Reach(const TaskAddress& task, Deadline deadline);
-  // The one that there is; null where there is none, or it has ended.
+  Result<LinkPtr> Reach(const ClusterTask& task, Deadline deadline);
+  // One that there is and has not ended; null where there is none.
   LinkPtr Find(const std::string& name) const;
   // Waits for the answer; the error is the other's, with its name, or says that
   // it is gone.
   Result<Message> Call(const LinkPtr& to, const Message& message);
+  // The same in two, so that several may be under way: each call is to be
+  // waited for once.
+  uint64_t StartCall(const LinkPtr& to, const Message& message);
+  Result<Message> WaitCall(const LinkPtr& to, uint64_t call);
   // As RemoteParts::Start has it.
   void Order(const LinkPtr& to, const RunKey& run, uint64_t step,
              const OrderBody& order, RunEnd& end);
@@ -104,7 +97,8 @@ class Task final : public Link::Owner {
     bool to = false;  // from who connects
   };
 
-  Result<LinkPtr> Connect(const TaskAddress& task, Deadline deadline);
+  Result<LinkPtr> Connect(const ClusterTask& task, Deadline deadline);
+  Status CheckReached(const Socket& socket, const std::string& name) const;
   Status Introduce(Socket& socket, const Introduction& who, Deadline deadline);
   Result<Introduction> HearOf(Socket& socket, Deadline deadline);
   Result<LinkPtr> Join(std::string peer, Socket to, Socket from, int rank,
@@ -112,6 +106,7 @@ class Task final : public Link::Owner {
   void Admit();
   Status AdmitOne(Guest guest);
   LinkPtr PointerTo(const Link& link) const;
+  void BuryEnded() EXCLUDES(mutex_);
   Result<std::vector<std::byte>> Payload(Link& link, const Frame& frame);
   Status TakeCall(Link& link, const Frame& frame);
   Status TakeAnswer(Link& link, const Frame& frame);
@@ -119,6 +114,7 @@ class Task final : public Link::Owner {
   Status TakeRan(Link& link, const Frame& frame);
 
   const TaskOptions options_;
+  const std::shared_ptr<const Tls> tls_;  // null: without encryption
   Service* const service_;
   std::shared_ptr<LinkedRendezvous> rendezvous_;
   std::optional<Door> door_;
@@ -129,8 +125,10 @@ class Task final : public Link::Owner {
   mutable Mutex mutex_;
   CondVar answered_;
   bool stop_ GUARDED_BY(mutex_) = false;
-  // All that there were: who ends a link is its own thread.
   std::vector<LinkPtr> links_ GUARDED_BY(mutex_);
+  // Those of which all have been told that they have ended, by the last call of
+  // their own thread: another must join it.
+  std::vector<LinkPtr> ended_ GUARDED_BY(mutex_);
   uint64_t last_call_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Waiting> calls_ GUARDED_BY(mutex_);
   using Run = std::pair<const Link*, uint64_t>;

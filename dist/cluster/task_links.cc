@@ -2,6 +2,8 @@
 // On each stream it says hello (dist/collective/hello.h), which only tasks of
 // the cluster can, and then who it is; the other says on the second who it is,
 // and both agree on what the data goes through (dist/collective/sharing.h).
+// Where there are certificates both have shown theirs first, and are who these
+// say.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 
 #include "dist/cluster/task.h"
 #include "dist/collective/sharing.h"
+#include "dist/net/address.h"
 #include "dist/net/local.h"
 #include "engine/json_object.h"
 
@@ -30,19 +33,47 @@ Hello HelloWith(const std::string& token) {
   Hello hello;
   hello.token = token;
   hello.version = SLUICE_VERSION;
-  hello.lane = Lane::kData;
+  hello.lane = Lane::kTask;
   return hello;
+}
+
+Status ByItsCertificate(const std::string& name, const Identity& shown) {
+  if (TaskNameOf(shown) == name) return {};
+  return Unavailable(fmt::format("where {} should be is {} by its certificate",
+                                 name, TaskNameOf(shown)));
 }
 
 }  // namespace
 
-Result<int> Task::Listen(int port) {
-  if (options_.token.empty()) {
+std::string TaskNameOf(const Identity& identity) {
+  return fmt::format("/job:{}/task:{}", identity.role, identity.rank);
+}
+
+Result<std::shared_ptr<const Tls>> Task::TlsOf(const TaskOptions& options) {
+  if (!options.credentials) return std::shared_ptr<const Tls>();
+  SLUICE_ASSIGN_OR_RETURN(auto tls, Tls::Create(*options.credentials));
+  const std::string own = TaskNameOf(tls->identity());
+  if (options.name.empty() || options.name == own) return tls;
+  return InvalidArgument(
+      fmt::format("this is {}, its certificate {}'s", options.name, own));
+}
+
+Result<int> Task::Listen(const std::string& host, int port) {
+  if (options_.token.empty() && tls_ == nullptr) {
     return InvalidArgument(options_.name +
                            " listens to nobody without a token");
   }
-  SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open("127.0.0.1", port));
-  door_.emplace(std::move(listener), HelloWith(options_.token), options_.note);
+  SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(host, port));
+  SLUICE_ASSIGN_OR_RETURN(const Address own,
+                          LocalAddressOf(listener.descriptor()));
+  if (tls_ == nullptr && !IsLoopback(own)) {
+    return FailedPrecondition(
+        fmt::format("{} is to listen at {}, beyond this host, and has no "
+                    "credentials",
+                    options_.name, host));
+  }
+  door_.emplace(std::move(listener), HelloWith(options_.token), tls_,
+                options_.note);
   admits_ = std::thread([this] { Admit(); });
   return door_->port();
 }
@@ -69,6 +100,10 @@ void Task::Admit() {
 Status Task::AdmitOne(Guest guest) {
   SLUICE_ASSIGN_OR_RETURN(const Introduction who,
                           HearOf(guest.socket, After(kIntroduction)));
+  if (tls_ != nullptr) {
+    SLUICE_RETURN_IF_ERROR(
+        ByItsCertificate(who.task, guest.socket.peer_identity()));
+  }
   if (who.to) {
     if (halves_.size() >= kMostHalves) halves_.erase(halves_.begin());
     halves_.push_back({who.task, who.number, std::move(guest.socket)});
@@ -130,6 +165,7 @@ Result<Task::LinkPtr> Task::Join(std::string peer, Socket to, Socket from,
       ShareMemory(info, sharing, deadline, &wires).WithContext(peer));
   // Others' threads need the cores more than a wait of some microseconds does.
   wires.spins = false;
+  BuryEnded();
   auto link = std::make_shared<Link>(std::move(wires), std::move(peer),
                                      options_.peer_timeout, *this);
   MutexLock lock(mutex_);
@@ -142,29 +178,47 @@ Result<Task::LinkPtr> Task::Join(std::string peer, Socket to, Socket from,
 Task::LinkPtr Task::Find(const std::string& name) const {
   MutexLock lock(mutex_);
   for (auto link = links_.rbegin(); link != links_.rend(); ++link) {
-    if ((*link)->peer() == name) {
-      return (*link)->status().ok() ? *link : nullptr;
-    }
+    if ((*link)->peer() == name && (*link)->status().ok()) return *link;
   }
   return nullptr;
 }
 
-Result<Task::LinkPtr> Task::Reach(const TaskAddress& task, Deadline deadline) {
+// Before it is told anything.
+Status Task::CheckReached(const Socket& socket, const std::string& name) const {
+  if (tls_ != nullptr) return ByItsCertificate(name, socket.peer_identity());
+  SLUICE_ASSIGN_OR_RETURN(const Address peer,
+                          PeerAddressOf(socket.descriptor()));
+  if (IsLoopback(peer)) return {};
+  return FailedPrecondition(
+      fmt::format("{} is not this host, and there are no credentials to go "
+                  "there encrypted",
+                  HostOf(peer)));
+}
+
+Result<Task::LinkPtr> Task::Reach(const ClusterTask& task, Deadline deadline) {
   const MutexLock lock(connect_mutex_);
-  if (LinkPtr link = Find(task.name)) return link;
-  Result<LinkPtr> link = Connect(task, deadline);
-  if (!link.ok()) return link.status().WithContext(task.name);
-  // It is heard of once it is one of the other's.
-  SLUICE_RETURN_IF_ERROR(Call(*link, {R"({"call": "here"})", {}}).status());
+  LinkPtr link = Find(task.name);
+  if (link == nullptr) {
+    Result<LinkPtr> made = Connect(task, deadline);
+    if (!made.ok()) return made.status().WithContext(task.name);
+    link = *std::move(made);
+  }
+  // It is heard of once it is one of the other's, too, who may have begun it.
+  SLUICE_RETURN_IF_ERROR(Call(link, {R"({"call": "here"})", {}}).status());
   return link;
 }
 
-Result<Task::LinkPtr> Task::Connect(const TaskAddress& task,
+Result<Task::LinkPtr> Task::Connect(const ClusterTask& task,
                                     Deadline deadline) {
   SLUICE_ASSIGN_OR_RETURN(const std::string number, RandomWord());
   const auto half = [&](bool to) -> Result<Socket> {
     SLUICE_ASSIGN_OR_RETURN(Socket socket,
                             Socket::Connect(task.host, task.port, deadline));
+    if (tls_ != nullptr) {
+      SLUICE_RETURN_IF_ERROR(
+          socket.AwaitTls(*tls_, TlsSide::kConnects, After(kIntroduction)));
+    }
+    SLUICE_RETURN_IF_ERROR(CheckReached(socket, task.name));
     SLUICE_RETURN_IF_ERROR(
         SendHello(HelloWith(options_.token), socket, After(kIntroduction)));
     SLUICE_RETURN_IF_ERROR(

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "dist/cluster/task.h"
 #include "dist/net/local.h"
 #include "engine/caught.h"
 #include "engine/json_object.h"
@@ -29,10 +30,11 @@ constexpr int64_t kMostRuns = 64;  // at a time, of one session
 // connect to and reach other tasks, register and drop steps, variables.
 class Worker::Impl final : public Task::Service {
  public:
-  Impl(const WorkerOptions& options, DeviceName name, std::string container)
+  Impl(const WorkerOptions& options, DeviceName name, std::string container,
+       std::shared_ptr<const Tls> tls)
       : name_(std::move(name)),
         container_(std::move(container)),
-        task_(options.task, this) {
+        task_(options.task, std::move(tls), this) {
     for (const std::string& device : options.devices) {
       devices_.push_back(options.task.name + device);
       kept_.push_back(VariableStore::Shared(container_, devices_.back()));
@@ -45,7 +47,9 @@ class Worker::Impl final : public Task::Service {
     ended.swap(sessions_);
   }
 
-  Result<int> Listen(int port) { return task_.Listen(port); }
+  Result<int> Listen(const std::string& host, int port) {
+    return task_.Listen(host, port);
+  }
   int port_ = 0;
 
   Result<Message> Called(const Task::LinkPtr& from,
@@ -185,7 +189,7 @@ class Worker::Impl final : public Task::Service {
   }
 
   Result<Message> Connect(const JsonObject& head) {
-    TaskAddress task;
+    ClusterTask task;
     SLUICE_ASSIGN_OR_RETURN(task.name, head.String("task"));
     SLUICE_ASSIGN_OR_RETURN(task.host, head.String("host"));
     SLUICE_ASSIGN_OR_RETURN(const int64_t port, head.Int("port"));
@@ -279,8 +283,10 @@ Result<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
                     options.task.name));
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string container, RandomWord());
-  auto impl = std::make_unique<Impl>(options, name, container);
-  SLUICE_ASSIGN_OR_RETURN(impl->port_, impl->Listen(options.port));
+  SLUICE_ASSIGN_OR_RETURN(auto tls, Task::TlsOf(options.task));
+  auto impl = std::make_unique<Impl>(options, name, container, std::move(tls));
+  SLUICE_ASSIGN_OR_RETURN(impl->port_,
+                          impl->Listen(options.host, options.port));
   return std::unique_ptr<Worker>(new Worker(std::move(impl)));
 }
 

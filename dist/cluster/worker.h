@@ -7,23 +7,27 @@
 #include <string>
 #include <vector>
 
-#include "dist/cluster/task.h"
+#include "dist/cluster/options.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
 
-namespace SLUICE_INTERNAL sluice {
+namespace SLUICE_PUBLIC sluice {
 namespace dist {
 
 struct WorkerOptions {
   TaskOptions task;
   std::vector<std::string> devices = {"/cpu:0"};  // that masters may use
-  int port = 0;  // on the loopback; 0: one of the system's choice
+  // Where others reach it; 0: a port of the system's choice.
+  std::string host = "127.0.0.1";
+  int port = 0;
 };
 
 // Serves until it goes. Its variables live as long, for whichever master; a
 // master's steps and runs end with the link to it.
 class Worker {
  public:
+  // kInvalidArgument where the name is no task's or the credentials are none,
+  // or another's; kFailedPrecondition for a host beyond the loopback without.
   static Result<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
   ~Worker();
   int port() const;

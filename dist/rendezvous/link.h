@@ -39,9 +39,10 @@ class Landing {
 // Thread-safe but for what is the owner's Take. What is sent leaves in order,
 // by the thread that sends it as far as it fits the system's buffers, the rest
 // by a thread of the link: nothing but the memory that it is in waits for a
-// slow peer. A peer that sends nothing for the peer timeout, not even the pings
-// that links send four times a second, or that closes, ends the link.
-class Link {
+// slow peer. Owned by a shared pointer. A peer that sends nothing for the peer
+// timeout, not even the pings that links send four times a second, or that
+// closes, ends the link.
+class Link : public std::enable_shared_from_this<Link> {
  public:
   // Called by the link's thread, without locks.
   class Owner {

@@ -14,11 +14,17 @@ namespace {
 // under way, and some that were aborted and are over.
 constexpr size_t kMostEarly = 1024;
 constexpr size_t kMostText = 2048;  // of an abort
+// Devices, also those that are gone: runs that need one hear how it went.
+constexpr size_t kMostWays = 4096;
 
 }  // namespace
 
-LinkedRendezvous::LinkedRendezvous(uint64_t epoch, Told told)
-    : local_(epoch), told_(std::move(told)), epoch_(epoch) {
+LinkedRendezvous::LinkedRendezvous(uint64_t epoch, Told told,
+                                   const std::string& name)
+    : local_(epoch),
+      told_(std::move(told)),
+      says_(name.empty() ? "" : name + ": "),
+      epoch_(epoch) {
   std::random_device random;
   MutexLock lock(mutex_);
   last_run_ = uint64_t{random()} << 32 | random();
@@ -31,8 +37,12 @@ RunKey LinkedRendezvous::NewRun() {
 }
 
 void LinkedRendezvous::Reach(const std::vector<uint64_t>& devices,
-                             std::shared_ptr<Link> link) {
+                             const std::shared_ptr<Link>& link) {
   MutexLock lock(links_mutex_);
+  if (links_.size() > kMostWays) {
+    std::erase_if(links_,
+                  [](const auto& way) { return !way.second->status().ok(); });
+  }
   for (const uint64_t device : devices) links_[device] = link;
 }
 

@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,9 @@ class LinkedRendezvous final : public Rendezvous {
  public:
   // Told, without locks, of aborts that come from other tasks.
   using Told = std::function<void(const RunKey&, const Status&)>;
-  explicit LinkedRendezvous(uint64_t epoch = 0, Told told = nullptr);
+  // `name` is the task's, which others are told with its errors; may be empty.
+  explicit LinkedRendezvous(uint64_t epoch = 0, Told told = nullptr,
+                            const std::string& name = "");
   ~LinkedRendezvous() override;
 
   bool tells() const override { return true; }
@@ -50,7 +53,8 @@ class LinkedRendezvous final : public Rendezvous {
   void BeginEpoch(uint64_t epoch) override;
 
   // From now on the link leads to the devices of these incarnations.
-  void Reach(const std::vector<uint64_t>& devices, std::shared_ptr<Link> link);
+  void Reach(const std::vector<uint64_t>& devices,
+             const std::shared_ptr<Link>& link);
   // The run needs that task, whatever it sends to it, until Release, which
   // comes when it is over everywhere. An error where that link has ended, or
   // the run was aborted, which the task has not been told.
@@ -75,6 +79,7 @@ class LinkedRendezvous final : public Rendezvous {
 
   LocalRendezvous local_;
   const Told told_;
+  const std::string says_;  // "/job:worker/task:1: "
   mutable Mutex mutex_;
   uint64_t epoch_ GUARDED_BY(mutex_);
   uint64_t last_run_ GUARDED_BY(mutex_);

@@ -53,7 +53,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange {
   struct Slot {
     // The sender's.
     Sending sending = Sending::kNot;
-    Link* wanted_by = nullptr;
+    std::shared_ptr<Link> wanted_by;
     uint64_t wanted_of = 0;  // the sender's incarnation
     std::shared_ptr<Link> to;
     Bytes view;
@@ -100,7 +100,7 @@ class LinkedRendezvous::Run final : public sluice::Exchange {
   std::unique_ptr<Slot[]> slots_ GUARDED_BY(mutex_);
   std::vector<Edge> sends_ GUARDED_BY(mutex_);
   struct Want {
-    Link* by;
+    std::shared_ptr<Link> by;
     uint64_t of;
   };
   std::map<uint64_t, Want> early_ GUARDED_BY(mutex_);  // before the first

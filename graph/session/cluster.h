@@ -16,6 +16,11 @@
 
 namespace SLUICE_INTERNAL sluice {
 
+// "/job:worker/task:1" of "/job:worker/task:1/cpu:0".
+inline std::string TaskOf(const std::string& device) {
+  return device.substr(0, device.rfind('/'));
+}
+
 // What the parts of a run have in common, on whichever tasks.
 struct RunOrder {
   RunKey key;
@@ -40,8 +45,9 @@ class RemoteParts {
   // Has them run; `end` is told also where that cannot be, or the task is gone.
   // Waits for nothing.
   virtual void Start(const RunOrder& order, RunEnd& end) = 0;
-  // The run has ended everywhere. After it nothing of this one is in flight.
-  virtual void Release(const RunKey& run) = 0;
+  // The run has ended everywhere, with this status. After it nothing of this
+  // one is in flight.
+  virtual void Release(const RunKey& run, const Status& status) = 0;
 };
 
 // A session's part of the other tasks. Thread-safe. Errors name the task.
@@ -51,9 +57,10 @@ class ClusterSession {
 
   // Its keys and exchanges reach all of the tasks.
   virtual std::shared_ptr<Rendezvous> rendezvous() = 0;
-  // Looks for tasks that are gone and may have come back. The number is another
-  // one when a device has come back with another incarnation: parts must be
-  // registered anew. Quick while all are there.
+  // Looks for tasks that are gone and may have come back, and has tasks that
+  // have lost each other meet again. The number is another one when a device
+  // may have come back with another incarnation: parts must be registered anew.
+  // Quick while all are there.
   virtual Result<uint64_t> Connect() = 0;
   // A DeviceDescription's text (graph/passes/device_description.h) for each of
   // the devices that were asked for, in that order, as of the last Connect.

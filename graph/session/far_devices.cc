@@ -1,6 +1,9 @@
-// A session's devices of other tasks: they are opened, come back, and have
-// variables.
+// A session's devices of other tasks: they are opened, come back, have
+// variables, and are given their parts of a step.
 #include <fmt/format.h>
+
+#include <map>
+#include <utility>
 
 #include "graph/session/session_state.h"
 
@@ -56,6 +59,20 @@ std::string Session::Impl::FarHomeOf(const Output& variable) const {
   const std::string& asked = variable.node().device();
   const std::string& device = asked.empty() ? options.devices[0] : asked;
   return IsFar(device) ? device : "";
+}
+
+Status PreparedStep::Impl::RegisterRemotes(const std::vector<StepPart>& parts) {
+  std::map<std::string, std::vector<const StepPart*>> by_task;
+  for (const StepPart& part : parts)
+    by_task[TaskOf(part.device)].push_back(&part);
+  for (const auto& [task, mine] : by_task) {
+    std::vector<std::string> texts;
+    for (const StepPart* part : mine) texts.push_back(PrintPart(*part));
+    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RemoteParts> registered,
+                            session.cluster->Register(mine[0]->device, texts));
+    remotes.push_back(std::move(registered));
+  }
+  return {};
 }
 
 }  // namespace sluice

@@ -38,22 +38,6 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
   frames[0] = MakeFrame(std::move(built.parts), s.lanes.lane(0));
 }
 
-Status PreparedStep::Impl::RegisterRemotes(const std::vector<StepPart>& parts) {
-  const auto task_of = [](const StepPart& part) {
-    return part.device.substr(0, part.device.rfind('/'));
-  };
-  std::map<std::string, std::vector<const StepPart*>> by_task;
-  for (const StepPart& part : parts) by_task[task_of(part)].push_back(&part);
-  for (const auto& [task, mine] : by_task) {
-    std::vector<std::string> texts;
-    for (const StepPart* part : mine) texts.push_back(PrintPart(*part));
-    SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RemoteParts> registered,
-                            session.cluster->Register(mine[0]->device, texts));
-    remotes.push_back(std::move(registered));
-  }
-  return {};
-}
-
 std::unique_ptr<PreparedStep::Impl::Frame> PreparedStep::Impl::MakeFrame(
     std::vector<BuiltStep::Part> built, const Lane& lane) {
   auto frame = std::make_unique<Frame>(*this);
@@ -171,7 +155,11 @@ Result<uint64_t> PreparedStep::Impl::EndRun(Frame& frame) {
       session.rendezvous->Leave(frame.key);
     }
   }
-  for (const auto& remote : remotes) remote->Release(frame.key);
+  if (!remotes.empty()) {
+    const Status status =
+        lane.stop.stopped() ? lane.stop.status() : Status::Ok();
+    for (const auto& remote : remotes) remote->Release(frame.key, status);
+  }
   if (lane.stop.stopped()) {
     if (frame.counted) session.GiveBack(frame.context.step);
     // Other devices' parts may be under way, in the slot that is used next.

@@ -1,10 +1,10 @@
 // The parts of a run: on the caller's thread and the session's, or on those
 // alone, while the caller goes on.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "engine/caught.h"
 #include "engine/threads.h"
@@ -197,7 +197,7 @@ Status PreparedStep::Impl::StartOrdered(const RunOrder& order, RunEnd& end) {
     StartParts(*frame, /*begin=*/0);
     return {};
   };
-  const Status begun = begin();
+  Status begun = begin();
   if (!begun.ok()) session.lanes.Give(*lane);
   return begun;
 }

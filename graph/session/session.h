@@ -1,7 +1,7 @@
 // Session: runs parts of a graph on this process's devices, and on those of
-// others. The first run of a
-// (feeds, fetches, feed shapes) triple prunes, optimises, partitions and plans
-// that part; later ones only execute it.
+// others (SessionOptions::cluster). The first run of a (feeds, fetches, feed
+// shapes) triple prunes, optimises, partitions and plans that part; later ones
+// only execute it.
 #ifndef SLUICE_GRAPH_SESSION_SESSION_H_
 #define SLUICE_GRAPH_SESSION_SESSION_H_
 
@@ -35,9 +35,9 @@ struct SessionOptions {
   // virtual CPUs with variables and memory of their own that share the
   // process's threads; "/gpu:N" are CUDA devices; "/null:0" plans but does not
   // compute. "/job:worker/task:1/cpu:0" is a device of another process, of
-  // `cluster`; feeds and fetches are then on the first of this one's, which is
-  // a
-  // "/cpu:0" that is added where there is none.
+  // `cluster`; what is fed and fetched is then on the first of this one's own
+  // devices, to which a "/cpu:0" is added where there is none among those that
+  // are named.
   std::vector<std::string> devices = {"/cpu:0"};
   // Whether "/gpu:N" may be one GPU for several N, so that what is meant for
   // several can be tried on one.
@@ -76,11 +76,11 @@ struct SessionOptions {
   std::shared_ptr<Collective> collective = nullptr;
   // The tasks whose devices are named above; their variables outlive the
   // session, and others may have them, too (with a container: while one session
-  // has that). A task that is gone is an error
-  // that names it, of the runs that need it; one that has come back has no
-  // values, and steps must be prepared anew. Not with a collective, a
-  // rendezvous of the caller's, or Freeze. An observer sees this process's
-  // part.
+  // has that). A task that is gone is an error that names it, of the runs that
+  // need it; one that has come back has no values, and steps must be prepared
+  // anew. Not with a collective, a rendezvous of the caller's, FindNonFinite or
+  // Freeze. An observer sees this process's part alone, not those of the other
+  // tasks.
   std::shared_ptr<Cluster> cluster = nullptr;
 };
 

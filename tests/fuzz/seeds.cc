@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <regex>
 #include <span>
 #include <string>
 
+#include "dist/cluster/message.h"
 #include "dist/collective/control.h"
 #include "dist/collective/hello.h"
 #include "dist/net/authority.h"
@@ -247,6 +249,16 @@ void WriteSeeds(const std::string& dir) {
        "</CompleteMultipartUploadResult>");
   Seed(dir + "/profiles_fuzz", "config",
        "[profile \"a b\"]\nx = 1\ns3 =\n  y = 2\n\n[default]\n# c\nz: 3\n");
+  Seed(dir + "/step_part_fuzz", "part",
+       R"({"device": "/cpu:0", "incarnation": 1, "edges": 2, "parts": 2,)"
+       R"( "deterministic": true, "precision": "fp32", "executor": "auto",)"
+       R"( "seed": 1})"
+       "\n" +
+           std::regex_replace(kGraph, std::regex("\\?"), "2"));
+  Seed(dir + "/message_fuzz", "tensor",
+       TextOf(dist::MessageOf(Tensor::Array<float>({2}, {1, 2})).Pack()));
+  Seed(dir + "/message_fuzz", "order",
+       TextOf(dist::OrderBody{1, 2, 3, 4}.Pack()));
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
   Seed(dir + "/hello_fuzz", "hello", EncodedHello());
   Seed(dir + "/control_fuzz", "suspect", SuspicionAndBeat());

@@ -31,6 +31,7 @@ else()
   # their build would use, with the library that is there.
   run(${CMAKE_COMMAND} --build ${WORK}/build --target
       ${CMAKE_CURRENT_LIST_DIR}/consumer.cc^
+      ${CMAKE_CURRENT_LIST_DIR}/cluster.cc^
       ${SLUICE_SOURCE}/tests/apps/readme_mnist.cc^
       ${SLUICE_SOURCE}/engine/status.cc^
       ${SLUICE_SOURCE}/io/summaries/event_proto.cc^
@@ -39,7 +40,7 @@ else()
     file(COPY_FILE ${SLUICE_BUILD}/${library} ${WORK}/build/sluice/${library})
   endforeach()
   find_program(ninja NAMES ninja ninja-build REQUIRED)
-  foreach(program consumer program)
+  foreach(program consumer cluster program)
     execute_process(COMMAND ${ninja} -C ${WORK}/build -t commands -s ${program}
       OUTPUT_VARIABLE link COMMAND_ERROR_IS_FATAL ANY)
     string(REGEX REPLACE "^ninja: Entering[^\n]*\n" "" link "${link}")
@@ -48,6 +49,7 @@ else()
   endforeach()
 endif()
 run(${WORK}/build/consumer)
+run(${WORK}/build/cluster)
 run(${WORK}/build/program --version)
 
 # The installed programs find the shared libraries that were installed beside

@@ -1,28 +1,29 @@
 // Workers that are processes of their own: the bits of one process's devices,
 // also by way of a training, and what becomes of a run whose worker is killed.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "dist/net/authority.h"
+#include "dist/net/tls.h"
 #include "graph/builder.h"
 #include "graph/ops/dropout.h"
 #include "graph/ops/loss.h"
 #include "models/nn/initializers.h"
 #include "models/optim/optimizers.h"
+#include "tests/dist/cluster/small_cut.h"
+#include "tests/dist/cluster/worker_process.h"
 #include "tests/dist/cluster/workers.h"
 #include "tests/dist/collective/ranks.h"
-#include "tests/places.h"
 #include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sluice::dist::testing {
 namespace {
@@ -31,61 +32,22 @@ using sluice::testing::Contains;
 using sluice::testing::ErrorOf;
 using Clock = std::chrono::steady_clock;
 
-// Ends with its owner, who may have killed it before.
-class WorkerProcess {
- public:
-  WorkerProcess(int task, int port) {
-    int in[2], out[2];
-    REQUIRE(pipe2(in, O_CLOEXEC) == 0);
-    REQUIRE(pipe2(out, O_CLOEXEC) == 0);
-    const std::string program = std::string(SLUICE_BIN_DIR) + "/cluster_worker";
-    const std::string name = WorkerName(task), at = std::to_string(port);
-    pid_ = fork();
-    REQUIRE(pid_ >= 0);
-    if (pid_ == 0) {
-      dup2(in[0], STDIN_FILENO);
-      dup2(out[1], STDOUT_FILENO);
-      execl(program.c_str(), program.c_str(), name.c_str(), at.c_str(),
-            static_cast<char*>(nullptr));
-      _exit(127);
-    }
-    close(in[0]);
-    close(out[1]);
-    in_ = in[1];
-    const std::string token = OptionsOf("", Transport::kTcp).token + "\n";
-    REQUIRE(write(in_, token.data(), token.size()) ==
-            static_cast<ssize_t>(token.size()));
-    std::string line;
-    for (char c = 0; read(out[0], &c, 1) == 1 && c != '\n';) line += c;
-    close(out[0]);
-    REQUIRE(Contains(line, "listens "));
-    port_ = std::atoi(line.c_str() + 8);
-  }
-  ~WorkerProcess() {
-    Kill();
-    close(in_);
-  }
-  WorkerProcess(const WorkerProcess&) = delete;
-  WorkerProcess& operator=(const WorkerProcess&) = delete;
-  void Kill() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  void Stop() const { kill(pid_, SIGSTOP); }
-  int port() const { return port_; }
-
- private:
-  pid_t pid_ = 0;
-  int in_ = -1;
-  int port_ = 0;
-};
-
 struct TwoWorkers {
-  std::unique_ptr<WorkerProcess> workers[2] = {
-      std::make_unique<WorkerProcess>(0, 0),
-      std::make_unique<WorkerProcess>(1, 0)};
+  TwoWorkers() {
+    const std::string file = folder / "token";
+    std::ofstream(file) << OptionsOf("", Transport::kTcp).token << '\n';
+    std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+    secrets = {"--token-file", file};
+    Begin(0, 0);
+    Begin(1, 0);
+  }
+  void Begin(int task, int port) {
+    workers[task] = std::make_unique<WorkerProcess>(task, port, secrets);
+  }
+
+  const sluice::testing::TemporaryFolder folder;
+  std::vector<std::string> secrets;
+  std::unique_ptr<WorkerProcess> workers[2];
 
   std::shared_ptr<Cluster> Master(Transport transport) const {
     ClusterOptions options;
@@ -180,6 +142,43 @@ TEST_CASE("a training over two processes has the bits of two devices here") {
   }
 }
 
+TEST_CASE("sluice worker shows its certificate, and ends when it is told to") {
+  if (!HasTls()) return;
+  const Watchdog watchdog;
+  const sluice::testing::TemporaryFolder folder;
+  const Authority authority = Authority::Create("test").ValueOrThrow();
+  const auto issue = [&](const char* role, int rank) {
+    return authority.Issue(role, rank, std::chrono::hours(1)).ValueOrThrow();
+  };
+  for (int task = 0; task < 2; ++task) {
+    const Credentials own = issue("worker", task);
+    const std::string name = folder / ("worker-" + std::to_string(task));
+    std::ofstream(folder / "ca.pem") << own.authority;
+    std::ofstream(name + ".pem") << own.certificate;
+    std::ofstream(name + ".key") << own.key;
+    std::filesystem::permissions(name + ".key",
+                                 std::filesystem::perms::owner_read);
+  }
+  const std::vector<std::string> secrets = {"--certificates", folder.path()};
+  WorkerProcess one(0, 0, secrets), other(1, 0, secrets);
+  ClusterOptions options;
+  options.task = OptionsOf("", Transport::kAuto);
+  options.task.token = "";
+  options.task.credentials = issue("master", 0);
+  const SmallCut small;
+  Session session(
+      small.graph,
+      small.Options(
+          MakeCluster(options, {{WorkerName(0), "127.0.0.1", one.port()},
+                                {WorkerName(1), "127.0.0.1", other.port()}})
+              .ValueOrThrow()));
+  session.Initialize();
+  small.Run(session);
+  CHECK(session.Read(small.v).At(0) == 1);
+  CHECK(one.End() == 0);
+  CHECK(Contains(ErrorOf([&] { small.Run(session); }), WorkerName(0)));
+}
+
 TEST_CASE("a worker that is killed or stopped anywhere is named in time") {
   int killed = 0;
   for (uint32_t seed = 1; seed <= 12; ++seed) {
@@ -218,7 +217,7 @@ TEST_CASE("a worker that is killed or stopped anywhere is named in time") {
     if (stops) continue;
     // Another in its place, at the same port.
     const int port = workers.workers[victim]->port();
-    workers.workers[victim] = std::make_unique<WorkerProcess>(victim, port);
+    workers.Begin(victim, port);
     const Output lost = far.weights[victim];
     CHECK_FALSE(session.IsInitialized(lost));
     CHECK(session.IsInitialized(far.weights[1 - victim]));

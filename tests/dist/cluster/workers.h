@@ -9,6 +9,7 @@
 
 #include "dist/cluster/master.h"
 #include "dist/cluster/worker.h"
+#include "dist/net/authority.h"
 #include "graph/session/session.h"
 
 namespace sluice::dist::testing {
@@ -28,7 +29,10 @@ inline TaskOptions OptionsOf(std::string name, Transport transport) {
 
 class Workers {
  public:
-  Workers(int count, Transport transport) : transport_(transport) {
+  // With an authority all have credentials of it, the masters that of
+  // /job:master/task:0.
+  Workers(int count, Transport transport, const Authority* authority = nullptr)
+      : transport_(transport), authority_(authority) {
     for (int task = 0; task < count; ++task) {
       workers_.emplace_back();
       addresses_.push_back({WorkerName(task), "127.0.0.1", 0});
@@ -39,26 +43,34 @@ class Workers {
   // At the same port again.
   void Begin(int task) {
     WorkerOptions options;
-    options.task = OptionsOf(WorkerName(task), transport_);
+    options.task =
+        Issue(OptionsOf(WorkerName(task), transport_), "worker", task);
     options.port = At(task).port;
     workers_[static_cast<size_t>(task)] = Worker::Start(options).ValueOrThrow();
     At(task).port = workers_[static_cast<size_t>(task)]->port();
   }
   void End(int task) { workers_[static_cast<size_t>(task)].reset(); }
-  const std::vector<TaskAddress>& addresses() const { return addresses_; }
+  const std::vector<ClusterTask>& addresses() const { return addresses_; }
 
   std::shared_ptr<Cluster> Master() const {
     ClusterOptions options;
-    options.task = OptionsOf("", transport_);
+    options.task = Issue(OptionsOf("", transport_), "master", 0);
     options.connect_timeout = std::chrono::seconds(5);
     return MakeCluster(options, addresses_).ValueOrThrow();
   }
 
  private:
-  TaskAddress& At(int task) { return addresses_[static_cast<size_t>(task)]; }
+  TaskOptions Issue(TaskOptions options, const char* role, int task) const {
+    if (authority_ == nullptr) return options;
+    options.credentials =
+        authority_->Issue(role, task, std::chrono::hours(1)).ValueOrThrow();
+    return options;
+  }
+  ClusterTask& At(int task) { return addresses_[static_cast<size_t>(task)]; }
 
   const Transport transport_;
-  std::vector<TaskAddress> addresses_;
+  const Authority* const authority_;
+  std::vector<ClusterTask> addresses_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -1,0 +1,99 @@
+// What one task of a cluster may do to another.
+#include "dist/cluster/task.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/dist/cluster/small_cut.h"
+#include "tests/dist/cluster/workers.h"
+#include "tests/dist/collective/ranks.h"
+
+namespace sluice::dist::testing {
+namespace {
+
+// Calls, right and wrong, with any body.
+std::vector<std::byte> SomeCall(std::mt19937& random) {
+  const std::string open =
+      R"({"call": "open", "devices": ["/job:worker/task:0/cpu:0"], )";
+  const std::string write =
+      R"({"call": "write", "session": 2, "variable": "w", )"
+      R"("device": "/job:worker/task:0/cpu:0", )";
+  const std::vector<std::string> heads = {
+      "",
+      "{}",
+      "[1]",
+      R"({"call": "here"})",
+      R"({"call": 3})",
+      R"({"call": "open"})",
+      R"({"call": "open", "devices": [], "runs": 1, "container": ""})",
+      open + R"("runs": 1, "container": ""})",
+      open + R"("runs": 9999999, "container": ""})",
+      R"({"call": "close", "session": 1})",
+      R"({"call": "register", "session": 2, "step": 1, "sizes": [3, -1]})",
+      R"({"call": "register", "session": 2, "step": 1, "sizes": [5]})",
+      R"({"call": "drop", "session": 2, "step": 7})",
+      R"({"call": "reach", "task": "", "incarnations": ["1", "x"]})",
+      R"({"call": "reach", "task": "nobody", "incarnations": []})",
+      R"({"call": "connect", "task": "x", "host": "127.0.0.1", "port": 0})",
+      R"({"call": "read", "session": 2, "device": "/cpu:0", "variable": "v"})",
+      write + R"("dtype": "float32", "shape": [2]})",
+      R"({"call": "fly", "session": 2, "device": "", "variable": ""})"};
+  Message message = {heads[random() % heads.size()],
+                     std::vector<std::byte>(random() % 3 == 0 ? 8 : 0)};
+  std::vector<std::byte> bytes = message.Pack();
+  if (random() % 8 == 0) bytes[random() % bytes.size()] ^= std::byte{0x21};
+  if (random() % 8 == 0) bytes.resize(random() % bytes.size());
+  return bytes;
+}
+
+Frame SomeFrame(std::mt19937& random, size_t bytes) {
+  constexpr FrameKind kKinds[] = {
+      FrameKind::kCall,   FrameKind::kCall,   FrameKind::kCall,
+      FrameKind::kAnswer, FrameKind::kRun,    FrameKind::kRun,
+      FrameKind::kRan,    FrameKind::kTensor, FrameKind::kWant,
+      FrameKind::kAbort,  FrameKind::kBarrier};
+  // Most of a link's life is calls, or it would be short.
+  Frame frame;
+  frame.kind = kKinds[random() % 4 == 0 ? random() % std::size(kKinds) : 0];
+  frame.run = random() % 3;
+  frame.epoch = random() % 9 == 0 ? 1 : 0;
+  frame.key = random() % 3;
+  frame.count = random() % 5 == 0 ? ~uint64_t{0} : random() % 3;
+  frame.bytes = bytes;
+  return frame;
+}
+
+TEST_CASE("a member that makes no sense ends its own link, and nothing else") {
+  const Watchdog watchdog;
+  const Workers workers(2, Transport::kTcp);
+  const SmallCut small;
+  Session session(small.graph, small.Options(workers.Master()));
+  session.Initialize();
+  int ended = 0;
+  for (uint32_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    Task member(OptionsOf("member", Transport::kTcp), nullptr, nullptr);
+    const auto link =
+        member.Reach(workers.addresses()[0], After(std::chrono::seconds(5)));
+    REQUIRE(link.ok());
+    for (int i = 0; i < 12; ++i) {
+      std::vector<std::byte> payload = SomeCall(random);
+      const Frame frame = SomeFrame(random, payload.size());
+      (*link)->Post(frame, std::move(payload));
+    }
+    CHECK(small.Run(session).At(0) > 0);
+    CHECK(session.Read(small.v).At(0) == seed);
+    ended += (*link)->status().ok() ? 0 : 1;
+  }
+  MESSAGE(ended << " of 150 links ended");
+  CHECK(ended > 30);
+}
+
+}  // namespace
+}  // namespace sluice::dist::testing
