@@ -10,9 +10,10 @@
 #include "tests/support/checked.h"
 
 // Sanitizers end a process that asks for more memory than they could give; the
-// tests ask for it to see the error.
+// tests ask for it to see the error. What may be had is marked byte by byte, a
+// second for each 4 GiB: that is where tests/support/apart.h has its limit too.
 extern "C" const char* __asan_default_options() {  // NOLINT
-  return "allocator_may_return_null=1";
+  return "allocator_may_return_null=1:max_allocation_size_mb=4096";
 }
 extern "C" const char* __tsan_default_options() {  // NOLINT
   return "allocator_may_return_null=1";

@@ -17,14 +17,7 @@
 #include <string>
 #include <vector>
 
-// Where the address sanitizer maps terabytes no limit can be set.
-#if defined(__SANITIZE_ADDRESS__)
-#define SLUICE_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SLUICE_ADDRESS_SANITIZER 1
-#endif
-#endif
+#include "tests/support/sanitizers.h"
 
 namespace sluice::testing {
 
@@ -67,7 +60,7 @@ inline ApartResult RunApart(const std::vector<Case>& cases,
     const pid_t child = fork();
     if (child < 0) return {{"no child process"}};
     if (child == 0) {
-#ifndef SLUICE_ADDRESS_SANITIZER
+#ifndef SLUICE_ADDRESS_SANITIZER  // which maps terabytes
       rlimit limit{options.memory, options.memory};
       setrlimit(RLIMIT_AS, &limit);
 #endif

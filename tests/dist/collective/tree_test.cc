@@ -14,11 +14,13 @@
 #include "engine/tensor.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice::dist {
 namespace {
 
 using sluice::testing::Contains;
+using sluice::testing::Rounds;
 using testing::Groups;
 using testing::JoinAll;
 using testing::OnAll;
@@ -113,7 +115,7 @@ TEST_CASE("a tree's sum has the bits of one process") {
     const int size = 1 + static_cast<int>(job / 3);
     const Watchdog watchdog;
     Groups groups = JoinAll(size, WiresOf(job));
-    for (int run = 0; run < 12; ++run) {
+    for (int run = 0; run < Rounds(12); ++run) {
       const int64_t leaves = std::bit_ceil(static_cast<uint64_t>(size))
                              << random() % 3;
       const DType dtype = dtypes[random() % 6];
@@ -155,7 +157,7 @@ TEST_CASE("a tree's sum has the bits of one process") {
       for (const Tensor& result : results) CHECK(result.BitEqual(wanted));
     }
   }
-  CHECK(order_matters > 20);
+  CHECK(order_matters > Rounds(20));
 }
 
 // 2 KiB of headers apart: of each rank but the last as many sums as there are

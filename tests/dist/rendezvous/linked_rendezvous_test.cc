@@ -14,10 +14,12 @@
 
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/rendezvous/tasks.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice::dist::testing {
 namespace {
 
+using sluice::testing::Rounds;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 constexpr uint64_t kOne = 11, kOther = 22;  // incarnations
@@ -96,7 +98,7 @@ TEST_CASE("many edges both ways, some runs aborted anywhere") {
   int whole = 0, ended = 0;
   for (const bool shared : {false, true}) {
     Pair tasks(shared);
-    for (uint32_t seed = 1; seed <= 150; ++seed) {
+    for (uint32_t seed = 1; seed <= Rounds(150u); ++seed) {
       std::mt19937 random(seed);
       std::vector<Edge> edges;
       for (int i = 0; i < kEdges; ++i) {
@@ -163,8 +165,8 @@ TEST_CASE("many edges both ways, some runs aborted anywhere") {
     CHECK(tasks.one.rendezvous->runs() <= 60);
   }
   MESSAGE(whole << " runs whole, " << ended << " aborted");
-  CHECK(whole >= 200);
-  CHECK(ended >= 60);
+  CHECK(whole >= Rounds(200));
+  CHECK(ended >= Rounds(60));
 }
 
 TEST_CASE("an abort reaches a task whose part joins later") {
@@ -291,7 +293,7 @@ TEST_CASE("another size or sender than the edge's is an error") {
 TEST_CASE("whatever frames come, it ends in time and harms nothing") {
   const Watchdog watchdog;
   int ended = 0;
-  for (uint32_t seed = 1; seed <= 200; ++seed) {
+  for (uint32_t seed = 1; seed <= Rounds(200u); ++seed) {
     CAPTURE(seed);
     std::mt19937 random(seed);
     Actor actor;
@@ -324,7 +326,7 @@ TEST_CASE("whatever frames come, it ends in time and harms nothing") {
     mine.Leave(key);
     ended += !actor.task->link->status().ok();
   }
-  CHECK(ended > 50);
+  CHECK(ended > Rounds(50));
 }
 
 }  // namespace

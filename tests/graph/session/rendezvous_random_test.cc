@@ -13,6 +13,7 @@
 #include "engine/runtime/trace.h"
 #include "graph/session/session.h"
 #include "tests/support/error_text.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/scattered_graph.h"
 #include "tests/support/wild_rendezvous.h"
 
@@ -30,7 +31,7 @@ void CheckKept(const WildRendezvous& wild) {
 
 TEST_CASE("1,000 random graphs give one device's bits on several") {
   int carried = 0;
-  for (uint32_t seed = 1; seed <= 1000; ++seed) {
+  for (uint32_t seed = 1; seed <= Rounds(1000u); ++seed) {
     CAPTURE(seed);
     const ScatteredGraph gathered(seed, {"/cpu:0"});
     Session single(gathered.graph, gathered.Options(/*fuse=*/false));
@@ -42,11 +43,11 @@ TEST_CASE("1,000 random graphs give one device's bits on several") {
     CheckKept(*wild);
   }
   MESSAGE(carried << " tensors carried");
-  CHECK(carried > 10'000);
+  CHECK(carried > Rounds(10'000));
 }
 
 TEST_CASE("fused, random graphs give the local rendezvous's bits") {
-  for (uint32_t seed = 1; seed <= 150; ++seed) {
+  for (uint32_t seed = 1; seed <= Rounds(150u); ++seed) {
     CAPTURE(seed);
     const ScatteredGraph scattered(seed, SomeCpus(seed));
     Session local(scattered.graph, scattered.Options(/*fuse=*/true));
@@ -58,7 +59,7 @@ TEST_CASE("fused, random graphs give the local rendezvous's bits") {
 
 TEST_CASE("a lost tensor is the run's error, and only that run's") {
   int failed = 0, whole = 0;
-  for (uint32_t seed = 1; seed <= 150; ++seed) {
+  for (uint32_t seed = 1; seed <= Rounds(150u); ++seed) {
     CAPTURE(seed);
     const ScatteredGraph scattered(seed, SomeCpus(seed));
     Session local(scattered.graph, scattered.Options(/*fuse=*/false));
@@ -78,8 +79,8 @@ TEST_CASE("a lost tensor is the run's error, and only that run's") {
     CheckKept(*wild);
   }
   MESSAGE(whole << " runs, " << failed << " failed");
-  CHECK(failed > 20);
-  CHECK(whole > 100);
+  CHECK(failed > Rounds(20));
+  CHECK(whole > Rounds(100));
 }
 
 TEST_CASE("of what is lost without a word the deadline tells") {
@@ -107,7 +108,7 @@ TEST_CASE("of what is lost without a word the deadline tells") {
 
 TEST_CASE("a run that is cancelled anywhere leaves its buffers alone") {
   int cancelled = 0, whole = 0;
-  for (uint32_t seed = 1; seed <= 40; ++seed) {
+  for (uint32_t seed = 1; seed <= Rounds(40u); ++seed) {
     CAPTURE(seed);
     const ScatteredGraph scattered(seed, SomeCpus(seed));
     Session local(scattered.graph, scattered.Options(/*fuse=*/false));
@@ -134,7 +135,7 @@ TEST_CASE("a run that is cancelled anywhere leaves its buffers alone") {
     CheckKept(*wild);
   }
   MESSAGE(whole << " runs, " << cancelled << " cancelled");
-  CHECK(cancelled > 20);
+  CHECK(cancelled > Rounds(20));
 }
 
 TEST_CASE("sessions that share a rendezvous do not see each other") {
@@ -173,7 +174,7 @@ struct FailAfter final : Observer {
 
 TEST_CASE("a run that an observer ends anywhere leaves its buffers alone") {
   int ended = 0;
-  for (uint32_t seed = 1; seed <= 100; ++seed) {
+  for (uint32_t seed = 1; seed <= Rounds(100u); ++seed) {
     CAPTURE(seed);
     const ScatteredGraph scattered(seed, SomeCpus(seed));
     const auto wild = Wild({.seed = seed, .delay_us = 20});
@@ -193,7 +194,7 @@ TEST_CASE("a run that an observer ends anywhere leaves its buffers alone") {
     CheckSameBits(scattered.Run(session, 1), wanted);
     CheckKept(*wild);
   }
-  CHECK(ended > 100);
+  CHECK(ended > Rounds(100));
 }
 
 // Fails where a user's might.

@@ -11,6 +11,7 @@
 #include "io/pipeline/dataset.h"
 #include "tests/support/numbers.h"
 #include "tests/support/random_pipeline.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice {
 namespace {
@@ -21,12 +22,13 @@ using testing::kMost;
 using testing::Numbers;
 using testing::Pipeline;
 using testing::Read;
+using testing::Rounds;
 using testing::Values;
 
 TEST_CASE("random pipelines yield what loops over vectors do") {
   Generators generators(3, false);
   int64_t examples = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < Rounds(3000); ++round) {
     const Pipeline pipeline = generators.Make();
     CAPTURE(pipeline.text);
     if (pipeline.values.size() > kMost) continue;
@@ -38,14 +40,14 @@ TEST_CASE("random pipelines yield what loops over vectors do") {
     }
     examples += static_cast<int64_t>(pipeline.values.size());
   }
-  CHECK(examples > 20'000);  // the generator makes something to see
+  CHECK(examples > Rounds(20'000));  // the generator makes something to see
 }
 
 TEST_CASE("random pipelines go on anywhere") {
   for (const bool random : {false, true}) {
     Generators generators(random ? 11 : 13, random);
     int64_t marks = 0;
-    for (int round = 0; round < 2000; ++round) {
+    for (int round = 0; round < Rounds(2000); ++round) {
       const Pipeline pipeline = generators.Make();
       CAPTURE(pipeline.text);
       const Values whole = Read(pipeline.dataset);
@@ -88,7 +90,7 @@ bool ReadEach(std::vector<Iterator>* workers, Values* values) {
 
 TEST_CASE("random pipelines in batches, shared out, with other batch sizes") {
   Generators generators(17, true);
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < Rounds(1500); ++round) {
     const Pipeline pipeline = generators.Make();
     CAPTURE(pipeline.text);
     const Values whole = Read(pipeline.dataset);
@@ -138,7 +140,7 @@ TEST_CASE("random pipelines in batches, shared out, with other batch sizes") {
 TEST_CASE("damaged positions are errors or places, never more") {
   Generators generators(19, true);
   int64_t refused = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < Rounds(1500); ++round) {
     const Pipeline pipeline = generators.Make();
     CAPTURE(pipeline.text);
     Iterator iterator = pipeline.dataset.MakeIterator();
@@ -171,7 +173,7 @@ TEST_CASE("damaged positions are errors or places, never more") {
       if (!more.ok() || !*more) break;
     }
   }
-  CHECK(refused > 100);
+  CHECK(refused > Rounds(100));
   // Without its mark it is no position at all.
   Iterator filtered =
       Numbers(9).Filter([](const Example&) { return true; }).MakeIterator();

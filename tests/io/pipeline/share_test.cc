@@ -15,12 +15,14 @@
 #include "io/pipeline/dataset.h"
 #include "io/sources/datasets.h"
 #include "tests/support/error_text.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice {
 namespace {
 
 using testing::Contains;
 using testing::ErrorOf;
+using testing::Rounds;
 
 constexpr size_t kMost = 25;  // elements read of a pipeline
 
@@ -194,7 +196,7 @@ TEST_CASE("shares are the rows of the batches that there are without them") {
   Generator generator(17);
   int64_t empty = 0;
   int64_t batches = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < Rounds(1500); ++round) {
     const Pipeline pipeline = generator.Make();
     CAPTURE(pipeline.text);
     const std::vector<Example> whole = Read(pipeline.dataset);
@@ -225,13 +227,13 @@ TEST_CASE("shares are the rows of the batches that there are without them") {
     batches += static_cast<int64_t>(whole.size());
   }
   // The generator makes something to see.
-  CHECK(empty > 500);
-  CHECK(batches > 5000);
+  CHECK(empty > Rounds(500));
+  CHECK(batches > Rounds(5000));
 }
 
 TEST_CASE("a saved position goes on with any number of workers") {
   Generator generator(29);
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < Rounds(1000); ++round) {
     const Pipeline pipeline = generator.Make();
     CAPTURE(pipeline.text);
     const std::vector<Example> whole = Read(pipeline.dataset);

@@ -26,19 +26,25 @@ using testing::TemporaryFolder;
 
 // --- The rule of the goldens (make_resnet_goldens.py) ------------------------
 
-uint32_t Bits(const std::string& name, int64_t i) {
-  const auto crc = static_cast<uint32_t>(
-      crc32(0, reinterpret_cast<const Bytef*>(name.data()),
-            static_cast<uInt>(name.size())));
-  auto h = static_cast<uint32_t>(static_cast<uint64_t>(i) * 0x9E3779B9u + crc);
-  h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
-  h = (h ^ (h >> 13)) * 0xC2B2AE35u;
-  return h ^ (h >> 16);
-}
+// Numbers that follow from a name.
+class NamedNumbers {
+ public:
+  explicit NamedNumbers(const std::string& name)
+      : crc_(static_cast<uint32_t>(
+            crc32(0, reinterpret_cast<const Bytef*>(name.data()),
+                  static_cast<uInt>(name.size())))) {}
+  uint32_t Bits(int64_t i) const {
+    auto h =
+        static_cast<uint32_t>(static_cast<uint64_t>(i) * 0x9E3779B9u + crc_);
+    h = (h ^ (h >> 16)) * 0x85EBCA6Bu;
+    h = (h ^ (h >> 13)) * 0xC2B2AE35u;
+    return h ^ (h >> 16);
+  }
+  double Uniform(int64_t i) const { return (Bits(i) >> 11) * 0x1p-20 - 1; }
 
-double Uniform(const std::string& name, int64_t i) {
-  return (Bits(name, i) >> 11) * std::ldexp(1.0, -20) - 1;
-}
+ private:
+  uint32_t crc_;
+};
 
 Tensor Filled(const Shape& shape, const std::function<double(int64_t)>& fn) {
   Tensor tensor(DType::kFloat32, shape);
@@ -63,8 +69,9 @@ Tensor ValueOf(const std::string& name, const Shape& shape) {
     centre = name.ends_with("bn3.weight") ? 0.25 : 1;
     factor = centre / 4;
   }
-  return Filled(shape,
-                [&](int64_t i) { return centre + factor * Uniform(name, i); });
+  const NamedNumbers numbers(name);
+  return Filled(
+      shape, [&](int64_t i) { return centre + factor * numbers.Uniform(i); });
 }
 
 // --- Comparing ---------------------------------------------------------------
@@ -129,11 +136,12 @@ double DigestError(const std::string& name, const Tensor& ours,
     return ((h * width + w) * inputs + in) * outputs + out;
   };
   const int64_t n = ours.elements();
+  const NamedNumbers direction(name + "/projection"), samples(name + "/sample");
   double squares = 0, projection = 0;
   for (int64_t i = 0; i < n; ++i) {
     const double x = ours.At(at(i));
     squares += x * x;
-    projection += x * Uniform(name + "/projection", i);
+    projection += x * direction.Uniform(i);
   }
   const auto wanted = [&](int64_t i) { return digests.At(row * 6 + i); };
   const double norm = wanted(0);
@@ -145,7 +153,7 @@ double DigestError(const std::string& name, const Tensor& ours,
                           std::abs(projection - wanted(1))) /
                  norm;
   for (int64_t i = 0; i < 4; ++i) {
-    const int64_t place = Bits(name + "/sample", i) % n;
+    const int64_t place = samples.Bits(i) % n;
     worst =
         std::max(worst, std::abs(ours.At(at(place)) - wanted(2 + i)) / largest);
   }
@@ -175,8 +183,9 @@ class Comparison {
     for (NamedTensor& t : tensors) t.tensor = t.tensor.Cast(dtype);
     REQUIRE(WriteSafetensors(path_, tensors).ok());
     const int64_t n = about()["images"], side = about()["side"];
-    images_ = Filled({n, side, side, 3}, [](int64_t i) {
-                return Uniform("image", i);
+    images_ = Filled({n, side, side, 3}, [numbers = NamedNumbers("image")](
+                                             int64_t i) {
+                return numbers.Uniform(i);
               }).Cast(dtype);
     labels_ = Tensor(DType::kInt64, {n});
     for (int64_t i = 0; i < n; ++i) {

@@ -1,13 +1,8 @@
 #include "tests/kernels/cuda/emulation/fiber.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SLUICE_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SLUICE_ASAN 1
-#endif
-#endif
-#ifdef SLUICE_ASAN
+#include "tests/support/sanitizers.h"
+
+#ifdef SLUICE_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -19,7 +14,7 @@ namespace {
 // one.
 void Leave([[maybe_unused]] void** frames, [[maybe_unused]] const void* stack,
            [[maybe_unused]] size_t bytes) {
-#ifdef SLUICE_ASAN
+#ifdef SLUICE_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(frames, stack, bytes);
 #endif
 }
@@ -27,13 +22,13 @@ void Leave([[maybe_unused]] void** frames, [[maybe_unused]] const void* stack,
 void Arrive([[maybe_unused]] void* frames,
             [[maybe_unused]] const void** old_stack,
             [[maybe_unused]] size_t* old_bytes) {
-#ifdef SLUICE_ASAN
+#ifdef SLUICE_ADDRESS_SANITIZER
   __sanitizer_finish_switch_fiber(frames, old_stack, old_bytes);
 #endif
 }
 // Forgets the frames of a function that was abandoned.
 void Clear([[maybe_unused]] char* stack, [[maybe_unused]] size_t bytes) {
-#ifdef SLUICE_ASAN
+#ifdef SLUICE_ADDRESS_SANITIZER
   __asan_unpoison_memory_region(stack, bytes);
 #endif
 }
