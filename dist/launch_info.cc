@@ -29,7 +29,6 @@ constexpr const char* kListenFd = "SLUICE_LISTEN_FD";
 constexpr const char* kTokenFd = "SLUICE_TOKEN_FD";
 constexpr const char* kCredentialsFd = "SLUICE_CREDENTIALS_FD";
 constexpr const char* kCertificates = "SLUICE_CERTIFICATES";
-constexpr const char* kPlaintext = "SLUICE_ALLOW_PLAINTEXT";
 
 constexpr size_t kTokenDigits = 64;
 constexpr size_t kCredentialBytes = size_t{64} << 10;
@@ -207,10 +206,7 @@ Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
   }
   if (IsSet(kCoordinator)) SLUICE_RETURN_IF_ERROR(ReadCoordinator(&info));
   if (IsSet(kListenFd)) SLUICE_RETURN_IF_ERROR(ReadListener(&info));
-  if (IsSet(kPlaintext)) {
-    SLUICE_RETURN_IF_ERROR(Integer(kPlaintext, 1, 1).status());
-    info.allow_plaintext = true;
-  }
+  SLUICE_ASSIGN_OR_RETURN(info.allow_plaintext, PlaintextAllowed());
   // Last: they can be read once.
   if (IsSet(kTokenFd)) SLUICE_RETURN_IF_ERROR(ReadToken(&info));
   if (IsSet(kCredentialsFd)) {

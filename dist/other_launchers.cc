@@ -57,7 +57,7 @@ Status ReadSecrets(const ClusterSpec& spec, LaunchInfo* info) {
     SLUICE_ASSIGN_OR_RETURN(info->credentials,
                             ReadCredentials(folder, kWorkerRole, info->rank));
   }
-  info->allow_plaintext = Variable("SLUICE_ALLOW_PLAINTEXT") == "1";
+  SLUICE_ASSIGN_OR_RETURN(info->allow_plaintext, PlaintextAllowed());
   std::string path = spec.token_file;
   if (path.empty()) path = Variable("SLUICE_TOKEN_FILE");
   if (!path.empty()) {
@@ -190,6 +190,14 @@ Result<LaunchInfo> FromSlurm() {
 }
 
 }  // namespace
+
+Result<bool> PlaintextAllowed() {
+  constexpr const char* kName = "SLUICE_ALLOW_PLAINTEXT";
+  const std::string said = Variable(kName);
+  if (said == "1") return true;
+  if (said == "0" || std::getenv(kName) == nullptr) return false;
+  return InvalidArgument(fmt::format("{}={} is neither 0 nor 1", kName, said));
+}
 
 Result<std::optional<LaunchInfo>> ReadOtherLaunchers() {
   struct Launcher {

@@ -147,7 +147,7 @@ bool Wanted(const Case& c, const Options& options) {
 int RunCases(const std::vector<Case>& cases, const Options& options,
              std::ostream& out) {
   SetComputeThreads(options.threads);
-  const Machine machine = MeasureMachine();
+  const Machine& machine = MeasuredMachine();
   PrintHead(machine, options, out);
   int rows = 0, wrong = 0;
   for (const Case& c : cases) {

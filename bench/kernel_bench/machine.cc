@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <thread>
 
 #include "bench/kernel_bench/peers.h"
@@ -31,6 +32,38 @@ double Quantile(const std::vector<double>& sorted, double q) {
   const size_t high = std::min(low + 1, sorted.size() - 1);
   return sorted[low] +
          (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+Machine Measure() {
+  Machine machine;
+  const int64_t threads = ComputeThreads().threads();
+  constexpr int64_t kRounds = 100'000;
+  const auto seconds = [](const std::function<void()>& run) {
+    return TimeInTurns({run}, 0.1)[0].seconds;
+  };
+  machine.flops =
+      MultiplyAdd(0) * kRounds * static_cast<double>(threads) / seconds([&] {
+        ParallelFor(threads, 1, [](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) MultiplyAdd(kRounds);
+        });
+      });
+  for (int64_t bytes : {1 << 17, 1 << 19, 1 << 21, 1 << 24, 1 << 28}) {
+    const int64_t n = bytes / static_cast<int64_t>(sizeof(float));
+    Tensor buffer = Tensor::Zeros(DType::kFloat32, {n});
+    float* x = buffer.data<float>();
+    const auto rate = [&](const std::function<void()>& run) {
+      return static_cast<double>(bytes) / seconds(run);
+    };
+    Machine::Memory level = {static_cast<double>(bytes), 0, 0};
+    for (bool stream : {false, true}) {
+      level.copy = std::max(
+          level.copy, rate([&] { CopyLoop(x, x + n / 2, n / 2, stream); }));
+    }
+    // An update reads and writes each byte.
+    level.best = std::max(level.copy, 2 * rate([&] { ScaleLoop(x, n); }));
+    machine.memory.push_back(level);
+  }
+  return machine;
 }
 
 }  // namespace
@@ -75,36 +108,12 @@ double Machine::Bound(double operations, double bytes) const {
   return std::max(operations / flops, bytes / level->best);
 }
 
-Machine MeasureMachine() {
-  Machine machine;
-  const int64_t threads = ComputeThreads().threads();
-  constexpr int64_t kRounds = 100'000;
-  const auto seconds = [](const std::function<void()>& run) {
-    return TimeInTurns({run}, 0.1)[0].seconds;
-  };
-  machine.flops =
-      MultiplyAdd(0) * kRounds * static_cast<double>(threads) / seconds([&] {
-        ParallelFor(threads, 1, [](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) MultiplyAdd(kRounds);
-        });
-      });
-  for (int64_t bytes : {1 << 17, 1 << 19, 1 << 21, 1 << 24, 1 << 28}) {
-    const int64_t n = bytes / static_cast<int64_t>(sizeof(float));
-    Tensor buffer = Tensor::Zeros(DType::kFloat32, {n});
-    float* x = buffer.data<float>();
-    const auto rate = [&](const std::function<void()>& run) {
-      return static_cast<double>(bytes) / seconds(run);
-    };
-    Machine::Memory level = {static_cast<double>(bytes), 0, 0};
-    for (bool stream : {false, true}) {
-      level.copy = std::max(
-          level.copy, rate([&] { CopyLoop(x, x + n / 2, n / 2, stream); }));
-    }
-    // An update reads and writes each byte.
-    level.best = std::max(level.copy, 2 * rate([&] { ScaleLoop(x, n); }));
-    machine.memory.push_back(level);
-  }
-  return machine;
+const Machine& MeasuredMachine() {
+  static std::map<int, Machine> machines;  // by compute threads
+  const auto [machine, fresh] =
+      machines.try_emplace(ComputeThreads().threads());
+  if (fresh) machine->second = Measure();
+  return machine->second;
 }
 
 }  // namespace sluice::bench

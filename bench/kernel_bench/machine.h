@@ -1,4 +1,4 @@
-// What the machine can do at most, measured when the benchmark starts.
+// What the machine can do at most.
 #ifndef SLUICE_BENCH_KERNEL_BENCH_MACHINE_H_
 #define SLUICE_BENCH_KERNEL_BENCH_MACHINE_H_
 
@@ -32,7 +32,9 @@ struct Machine {
   // Seconds that work of so many operations and bytes takes at least.
   double Bound(double operations, double bytes) const;
 };
-Machine MeasureMachine();
+// Of as many compute threads as there are now. Takes two seconds the first time
+// for each number of them.
+const Machine& MeasuredMachine();
 
 }  // namespace sluice::bench
 

@@ -188,6 +188,33 @@ TEST_CASE("integers are only digits, and in range") {
         "SLUICE_LOCAL_RANK=2 is not a number from 0 to 1");
 }
 
+// Of our launcher's processes and of others' alike.
+TEST_CASE("plaintext is allowed by 1 and by nothing else") {
+  constexpr const char* kName = "SLUICE_ALLOW_PLAINTEXT";
+  constexpr const char* kTwo =
+      R"({"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]},
+          "task": {"type": "worker", "index": 1}})";
+  for (const bool ours : {true, false}) {
+    const auto with = [&](const char* value) {
+      Environment environment(1);
+      if (!ours) environment.variables = {{"TF_CONFIG", kTwo}};
+      if (value != nullptr) environment.variables[kName] = value;
+      const auto info = environment.Read();
+      unsetenv("TF_CONFIG");
+      return info;
+    };
+    CHECK_FALSE((*with(nullptr).ValueOrThrow()).allow_plaintext);
+    CHECK_FALSE((*with("0").ValueOrThrow()).allow_plaintext);
+    CHECK((*with("1").ValueOrThrow()).allow_plaintext);
+    for (const std::string value : {"", "yes", "true", "2", " 1"}) {
+      const auto info = with(value.c_str());
+      REQUIRE_FALSE(info.ok());
+      CHECK(info.status().message() ==
+            fmt::format("{}={} is neither 0 nor 1", kName, value));
+    }
+  }
+}
+
 TEST_CASE("coordinators are a host and a port") {
   struct Good {
     const char* text;
