@@ -62,6 +62,11 @@ void ParsePlace(const std::string& text, std::string* host, int* port) {
 }
 
 dist::WorkerOptions OptionsOf(const WorkerFlags& flags) {
+  if (flags.token_file.empty() && flags.certificates.empty()) {
+    throw Error(Code::kInvalidArgument,
+                "a worker knows its masters by --token-file or --certificates, "
+                "and neither is given");
+  }
   dist::WorkerOptions options;
   options.task.name = flags.name;
   options.devices = flags.devices;

@@ -273,18 +273,36 @@ class Worker::Impl final : public Task::Service {
   Task task_;  // its links' threads use the above
 };
 
+// That there are, and can be had for masters' sessions, the devices of a
+// worker.
+static Status CheckDevices(const WorkerOptions& options, const DeviceName& own,
+                           const std::string& container) {
+  if (options.devices.empty()) {
+    return InvalidArgument(options.task.name + " has no device");
+  }
+  for (const std::string& text : options.devices) {
+    SLUICE_ASSIGN_OR_RETURN(const DeviceName name,
+                            ParseDeviceName(options.task.name + text));
+    SLUICE_RETURN_IF_ERROR(
+        Device::Open(name,
+                     {.container = container, .job = own.job, .task = own.task})
+            .status());
+  }
+  return {};
+}
+
 Result<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
   // "/job:worker/task:1" is a device's name without its end.
-  SLUICE_ASSIGN_OR_RETURN(const DeviceName name,
-                          ParseDeviceName(options.task.name + "/cpu:0"));
-  if (name.job.empty()) {
+  const auto name = ParseDeviceName(options.task.name + "/cpu:0");
+  if (!name.ok() || name->job.empty()) {
     return InvalidArgument(
         fmt::format("'{}' is no task; tasks are named like /job:worker/task:0",
                     options.task.name));
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string container, RandomWord());
+  SLUICE_RETURN_IF_ERROR(CheckDevices(options, *name, container));
   SLUICE_ASSIGN_OR_RETURN(auto tls, Task::TlsOf(options.task));
-  auto impl = std::make_unique<Impl>(options, name, container, std::move(tls));
+  auto impl = std::make_unique<Impl>(options, *name, container, std::move(tls));
   SLUICE_ASSIGN_OR_RETURN(impl->port_,
                           impl->Listen(options.host, options.port));
   return std::unique_ptr<Worker>(new Worker(std::move(impl)));

@@ -28,6 +28,7 @@ class Worker {
  public:
   // kInvalidArgument where the name is no task's or the credentials are none,
   // or another's; kFailedPrecondition for a host beyond the loopback without.
+  // A device that cannot be had is an error here, not at the first master's.
   static Result<std::unique_ptr<Worker>> Start(const WorkerOptions& options);
   ~Worker();
   int port() const;

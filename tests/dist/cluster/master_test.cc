@@ -155,6 +155,27 @@ TEST_CASE("a master without the token, or of the wrong names, is refused") {
                  "/job:ps/task:0/cpu:0"));
 }
 
+TEST_CASE("a worker that is no task, or has no such device, does not start") {
+  const auto start = [](const std::string& name,
+                        std::vector<std::string> devices) {
+    WorkerOptions options;
+    options.task = OptionsOf(name, Transport::kTcp);
+    options.devices = std::move(devices);
+    return Worker::Start(options).status().message();
+  };
+  for (const char* name : {"", "bob", "/cpu:0", "/job:worker", "worker/0"}) {
+    CHECK(Contains(start(name, {"/cpu:0"}),
+                   "'" + std::string(name) + "' is no task"));
+  }
+  CHECK(Contains(start(WorkerName(1), {}), "has no device"));
+  CHECK(Contains(start(WorkerName(1), {"/cpu:0", "cpu:1"}), "cpu:1"));
+  CHECK(
+      Contains(start(WorkerName(1), {"/job:worker/task:1/cpu:0"}), "unknown"));
+  // With one or without, masters' variables are not in its memory.
+  CHECK(Contains(start(WorkerName(1), {"/cpu:0", "/gpu:0"}), "/gpu:0"));
+  CHECK(start(WorkerName(1), {"/cpu:0", "/null:0"}).empty());
+}
+
 TEST_CASE("a run that fails leaves the others under way alone") {
   const Watchdog watchdog;
   const Workers workers(2, Transport::kTcp);

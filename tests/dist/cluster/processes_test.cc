@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dist/net/authority.h"
@@ -23,6 +24,7 @@
 #include "tests/dist/cluster/workers.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice::dist::testing {
@@ -177,6 +179,33 @@ TEST_CASE("sluice worker shows its certificate, and ends when it is told to") {
   CHECK(session.Read(small.v).At(0) == 1);
   CHECK(one.End() == 0);
   CHECK(Contains(ErrorOf([&] { small.Run(session); }), WorkerName(0)));
+}
+
+TEST_CASE("sluice worker says in a line what it cannot do") {
+  unsetenv("SLUICE_TOKEN_FILE");
+  unsetenv("SLUICE_CERTIFICATES");
+  const sluice::testing::TemporaryFolder folder;
+  const std::string token = folder / "token";
+  std::ofstream(token) << std::string(64, '7');
+  std::filesystem::permissions(token, std::filesystem::perms::owner_read);
+  using Words = std::vector<std::string>;
+  const std::vector<std::pair<Words, std::string>> wrong = {
+      {{}, "--token-file or --certificates"},
+      {{"--token-file", folder / "none"}, "/none"},
+      {{"--certificates", folder / "none"}, "/none/ca.pem"},
+      {{"--token-file", token, "--name", "bob"}, "'bob' is no task"},
+      {{"--token-file", token, "--listen", "here"}, "wanted HOST:PORT"},
+      {{"--token-file", token, "--listen", "0.0.0.0:0"}, "no credentials"},
+      {{"--token-file", token, "--device", "/gpu:0"}, "/gpu:0"},
+      {{"--token-file", token, "--transport", "pigeons"}, "'pigeons'"}};
+  for (const auto& [given, wanted] : wrong) {
+    Words words = {"worker"};
+    words.insert(words.end(), given.begin(), given.end());
+    sluice::testing::CheckError(
+        sluice::testing::RunProgram(std::string(SLUICE_BIN_DIR) + "/sluice",
+                                    words),
+        "sluice", 1, wanted);
+  }
 }
 
 TEST_CASE("a worker that is killed or stopped anywhere is named in time") {
