@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,19 @@ using testing::TemporaryFolder;
 using testing::TensorsByName;
 using Words = std::vector<std::string>;
 
-// Of those that nobody listens at, so many different ones.
-std::vector<int> FreePorts(int count) {
+// Of those that nobody listens at, so many different ones. Below those that the
+// system gives to whoever wants any (from 32768), who might take them
+// meanwhile.
+std::vector<int> FreePorts(size_t count) {
+  std::random_device random;
   std::vector<dist::Listener> listeners;
   std::vector<int> ports;
-  for (int i = 0; i < count; ++i) {
-    listeners.push_back(dist::Listener::Open("127.0.0.1").ValueOrThrow());
-    ports.push_back(listeners.back().port());
+  while (ports.size() < count) {
+    const int port = 20000 + static_cast<int>(random() % 12000);
+    auto listener = dist::Listener::Open("127.0.0.1", port);
+    if (!listener.ok()) continue;
+    listeners.push_back(*std::move(listener));
+    ports.push_back(port);
   }
   return ports;
 }
