@@ -199,7 +199,7 @@ TEST_CASE("plaintext is allowed by 1 and by nothing else") {
       Environment environment(1);
       if (!ours) environment.variables = {{"TF_CONFIG", kTwo}};
       if (value != nullptr) environment.variables[kName] = value;
-      const auto info = environment.Read();
+      auto info = environment.Read();
       unsetenv("TF_CONFIG");
       return info;
     };
