@@ -28,6 +28,7 @@
 #include "io/files/record.h"
 #include "io/pipeline/dataset.h"
 #include "io/records/record_files.h"
+#include "io/remote/register.h"
 
 namespace sluice {
 namespace {
@@ -142,6 +143,7 @@ int Main(int argc, char** argv) {
   read.add_option("--workers", options.workers)->check(CLI::PositiveNumber);
   read.add_option("--threads", options.threads)->check(CLI::Range(1, 256));
   CLI11_PARSE(app, argc, argv);
+  RegisterRemoteFiles();
   if (make) {
     Make(options);
   } else {

@@ -143,7 +143,10 @@ Result<S3Outcome> ParseS3Outcome(std::string_view body) {
     if (outcome.error.code.empty()) outcome.error.code = "Error";
     return outcome;
   }
-  if (!root.ends_with("Result")) return WrongRoot("...Result", root);
+  // Amazon's and most others' are results, moto's are responses.
+  if (!root.ends_with("Result") && !root.ends_with("Response")) {
+    return WrongRoot("...Result", root);
+  }
   outcome.error = {};
   return outcome;
 }

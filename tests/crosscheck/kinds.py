@@ -1,9 +1,10 @@
 """The kinds of cases, by the names of their modules."""
 import importlib
 
-KINDS = ["ops", "graphs", "networks", "onnx", "remote", "records"]
+KINDS = ["ops", "graphs", "networks", "onnx", "remote", "records", "store"]
 MODULES = {"ops": "ops", "graphs": "graphs", "networks": "networks",
-           "onnx": "onnx_nodes", "remote": "remote", "records": "records"}
+           "onnx": "onnx_nodes", "remote": "remote", "records": "records",
+           "store": "store"}
 
 
 def module(kind):

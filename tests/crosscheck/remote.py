@@ -13,13 +13,13 @@ from unittest import mock
 import botocore.auth
 import botocore.awsrequest
 import botocore.config
-import botocore.credentials
 import botocore.exceptions
 import botocore.session
 from botocore.utils import percent_encode
 
 from draw import Draw
 from driver import Refused
+from signed_request import credentials
 
 LETTERS = list("aZ09-_.~/+% &=?#*'()!$,:;@[]\\|\"<>^`{}") + [
     "//", "/./", "/../", "%2F", "%25", "é", "ß", "日本", "😀", "e\u0301", "\u200b",
@@ -45,10 +45,6 @@ def clock(time):
     stopped = type("Stopped", (datetime.datetime,), {"utcnow": staticmethod(lambda: now)})
     return mock.patch.object(botocore.auth, "datetime",
                              types.SimpleNamespace(datetime=stopped))
-
-
-def credentials(three):
-    return botocore.credentials.Credentials(three[0], three[1], three[2] or None)
 
 
 def differences(wanted, got):

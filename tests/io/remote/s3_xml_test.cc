@@ -235,6 +235,11 @@ TEST_CASE("an upload ends well, or with an error behind 200") {
   CHECK(ParseS3Outcome("<CopyObjectResult><ETag>e</ETag></CopyObjectResult>")
             .ValueOrThrow()
             .etag == "e");
+  // As moto's server has it.
+  CHECK(ParseS3Outcome("<CompleteMultipartUploadResponse><ETag>e</ETag>"
+                       "</CompleteMultipartUploadResponse>")
+            .ValueOrThrow()
+            .etag == "e");
   const S3Outcome bad =
       ParseS3Outcome(
           "<?xml version=\"1.0\"?>\n   \n<Error><Code>InternalError"
