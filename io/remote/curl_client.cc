@@ -51,6 +51,13 @@ struct Transfer {
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     return static_cast<int>(status);
   }
+  // Of the body, within what it is worth to take memory for at once.
+  size_t PromisedBytes() const {
+    constexpr curl_off_t kMost = 16 << 20;
+    curl_off_t length = 0;
+    curl_easy_getinfo(handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    return static_cast<size_t>(std::clamp<curl_off_t>(length, 0, kMost));
+  }
 };
 
 std::string_view Trimmed(std::string_view text) {
@@ -94,6 +101,9 @@ size_t OnBody(char* bytes, size_t size, size_t n, void* into) {
   const size_t limit = response.ok() ? transfer->body_limit : kRefusalBytes;
   const size_t taken = std::min(size * n, limit - response.body.size());
   try {
+    if (response.body.empty()) {
+      response.body.reserve(std::min(limit, transfer->PromisedBytes()));
+    }
     response.body.append(bytes, taken);
   } catch (...) {
     transfer->thrown = std::current_exception();

@@ -7,8 +7,10 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <map>
 #include <utility>
 
+#include "engine/thread_annotations.h"
 #include "io/files/open_files.h"
 
 namespace sluice::remote {
@@ -55,6 +57,38 @@ struct Source {
     if (parts == 1) return fetch(0);
     return ForEachFile(parts, sizes.parallel_parts, fetch);
   }
+};
+
+// Puts parts together as they come. Memory is touched then, not before: the
+// server may be wrong about the size. Thread-safe.
+class PartsInOrder {
+ public:
+  PartsInOrder(std::string first, uint64_t size) : bytes_(std::move(first)) {
+    constexpr uint64_t kMost = uint64_t{1} << 30;
+    bytes_.reserve(std::min(size, kMost));
+  }
+
+  // Part number i from 0, behind `first`; once each.
+  void Add(size_t i, std::string part) {
+    MutexLock lock(mutex_);
+    early_.emplace(i, std::move(part));
+    while (!early_.empty() && early_.begin()->first == next_) {
+      bytes_ += early_.begin()->second;
+      early_.erase(early_.begin());
+      ++next_;
+    }
+  }
+  // Once all are there.
+  std::string Take() {
+    MutexLock lock(mutex_);
+    return std::move(bytes_);
+  }
+
+ private:
+  Mutex mutex_;
+  std::string bytes_ GUARDED_BY(mutex_);
+  size_t next_ GUARDED_BY(mutex_) = 0;
+  std::map<size_t, std::string> early_ GUARDED_BY(mutex_);
 };
 
 class ObjectFile : public ReadableFile {
@@ -146,18 +180,29 @@ Result<std::string> ReadObject(ObjectReader& reader, const std::string& path,
     return std::move(piece.bytes);
   }
   const Source source{reader, path, piece.version};
-  std::string bytes = std::move(piece.bytes);
-  // Memory is taken as the bytes come: the server may be wrong about the size.
-  const uint64_t stride =
-      uint64_t{2} * sizes.part * static_cast<uint64_t>(sizes.parallel_parts);
-  while (bytes.size() < wanted) {
-    const uint64_t begin = bytes.size();
-    const uint64_t n = std::min(stride, wanted - begin);
-    bytes.resize(begin + n);
-    SLUICE_RETURN_IF_ERROR(
-        source.FetchInto(begin, n, bytes.data() + begin, sizes));
-  }
-  return bytes;
+  const uint64_t begin = piece.bytes.size();
+  PartsInOrder whole(std::move(piece.bytes), wanted);
+  std::atomic<bool> failed = false;
+  const auto fetch = [&](size_t i) -> Status {
+    const uint64_t at = begin + i * sizes.part;
+    const uint64_t n = std::min<uint64_t>(sizes.part, wanted - at);
+    try {
+      SLUICE_ASSIGN_OR_RETURN(std::string bytes, source.Fetch(at, n));
+      whole.Add(i, std::move(bytes));
+    } catch (const std::bad_alloc&) {
+      return ResourceExhausted("out of memory");
+    }
+    return {};
+  };
+  SLUICE_RETURN_IF_ERROR(
+      ForEachFile((wanted - begin + sizes.part - 1) / sizes.part,
+                  sizes.parallel_parts, [&](size_t i) -> Status {
+                    if (failed) return {};  // the error is another part's
+                    Status status = fetch(i);
+                    if (!status.ok()) failed = true;
+                    return status;
+                  }));
+  return whole.Take();
 }
 
 }  // namespace sluice::remote

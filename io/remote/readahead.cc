@@ -83,8 +83,13 @@ Readahead::Blocks Readahead::Follow(uint64_t offset, size_t have, size_t n) {
   }
   runs_.splice(runs_.begin(), runs_, found);
   Run& run = runs_.front();
+  const bool leaps = offset > run.reach;
   run.at = offset;
   run.reach = std::max(run.reach, offset + n);
+  if (leaps && !run.leapt && run.window == 0) {
+    run.leapt = true;
+    return {};
+  }
   run.window = std::clamp<size_t>(2 * run.window, 1, sizes_.blocks_ahead);
   std::erase_if(run.blocks, [&](auto& b) { return b->end() <= offset; });
   Extend(run, offset);

@@ -30,8 +30,9 @@ struct ReadSizes {
 // Looks for runs in the reads of one file: reads each of which begins in or a
 // little behind the one before, as of a reader that goes through it, perhaps
 // leaving some out. From a run's second read on its next blocks are fetched,
-// twice as many with every read up to blocks_ahead. Four runs at a time, those
-// read last; reads at random cost nothing but their own bytes. Thread-safe.
+// from the third where it leaves some out, since reads at random come close to
+// one another, too; twice as many with every read up to blocks_ahead. Four runs
+// at a time, those read last. Thread-safe.
 class Readahead {
  public:
   // Exactly n bytes of the file. Called on other threads, until a while after
@@ -60,7 +61,8 @@ class Readahead {
   struct Run {
     uint64_t at = 0;     // where the last read began
     uint64_t reach = 0;  // the end of what was read
-    size_t window = 0;   // blocks to have ahead; 0: after the first read
+    size_t window = 0;   // blocks to have ahead; 0: it may be none
+    bool leapt = false;  // a read left something out
     Blocks blocks;       // one behind another
   };
 
