@@ -38,6 +38,19 @@ TEST_CASE("CRC-32C: every length and alignment") {
   CHECK(wrong == 0);
 }
 
+// Long texts are cut into three at a time.
+TEST_CASE("CRC-32C: lengths around some thousands") {
+  std::mt19937 random(3);
+  const std::string bytes = RandomBytes(random, 10'001);
+  int wrong = 0;
+  uint32_t expected = ~0u;
+  for (size_t n = 0; n < 10'000; ++n) {
+    wrong += Crc32c(std::string_view(bytes).substr(0, n)) != ~expected;
+    expected = NextByBits(expected, bytes[n]);
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("CRC-32C of much") {
   std::mt19937 random(2);
   const std::string bytes = RandomBytes(random, 300'001);
