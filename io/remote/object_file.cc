@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "engine/caught.h"
 #include "engine/thread_annotations.h"
 #include "io/files/open_files.h"
 
@@ -63,19 +64,19 @@ struct Source {
 // server may be wrong about the size. Thread-safe.
 class PartsInOrder {
  public:
-  PartsInOrder(std::string first, uint64_t size) : bytes_(std::move(first)) {
-    constexpr uint64_t kMost = uint64_t{1} << 30;
-    bytes_.reserve(std::min(size, kMost));
-  }
+  // The first part of `size` bytes.
+  PartsInOrder(std::string first, uint64_t size)
+      : size_(size), bytes_(std::move(first)) {}
 
-  // Part number i from 0, behind `first`; once each.
-  void Add(size_t i, std::string part) {
+  // The part that begins at `offset`; once each. std::bad_alloc.
+  void Add(uint64_t offset, std::string part) {
+    constexpr uint64_t kMost = uint64_t{1} << 30;
     MutexLock lock(mutex_);
-    early_.emplace(i, std::move(part));
-    while (!early_.empty() && early_.begin()->first == next_) {
+    bytes_.reserve(std::min(size_, kMost));
+    early_.emplace(offset, std::move(part));
+    while (!early_.empty() && early_.begin()->first == bytes_.size()) {
       bytes_ += early_.begin()->second;
       early_.erase(early_.begin());
-      ++next_;
     }
   }
   // Once all are there.
@@ -85,10 +86,10 @@ class PartsInOrder {
   }
 
  private:
+  const uint64_t size_;
   Mutex mutex_;
   std::string bytes_ GUARDED_BY(mutex_);
-  size_t next_ GUARDED_BY(mutex_) = 0;
-  std::map<size_t, std::string> early_ GUARDED_BY(mutex_);
+  std::map<uint64_t, std::string> early_ GUARDED_BY(mutex_);
 };
 
 class ObjectFile : public ReadableFile {
@@ -180,28 +181,28 @@ Result<std::string> ReadObject(ObjectReader& reader, const std::string& path,
     return std::move(piece.bytes);
   }
   const Source source{reader, path, piece.version};
-  const uint64_t begin = piece.bytes.size();
+  uint64_t at = piece.bytes.size();
   PartsInOrder whole(std::move(piece.bytes), wanted);
-  std::atomic<bool> failed = false;
-  const auto fetch = [&](size_t i) -> Status {
-    const uint64_t at = begin + i * sizes.part;
-    const uint64_t n = std::min<uint64_t>(sizes.part, wanted - at);
+  const auto fetch = [&](uint64_t offset) -> Status {
+    const uint64_t n = std::min<uint64_t>(sizes.part, wanted - offset);
     try {
-      SLUICE_ASSIGN_OR_RETURN(std::string bytes, source.Fetch(at, n));
-      whole.Add(i, std::move(bytes));
-    } catch (const std::bad_alloc&) {
-      return ResourceExhausted("out of memory");
+      SLUICE_ASSIGN_OR_RETURN(std::string bytes, source.Fetch(offset, n));
+      whole.Add(offset, std::move(bytes));
+    } catch (...) {
+      return CaughtStatus();
     }
     return {};
   };
-  SLUICE_RETURN_IF_ERROR(
-      ForEachFile((wanted - begin + sizes.part - 1) / sizes.part,
-                  sizes.parallel_parts, [&](size_t i) -> Status {
-                    if (failed) return {};  // the error is another part's
-                    Status status = fetch(i);
-                    if (!status.ok()) failed = true;
-                    return status;
-                  }));
+  // Hardly any gaps, and no list of all the parts of a size that is nonsense.
+  constexpr uint64_t kRound = 1024;
+  while (at < wanted) {
+    const uint64_t parts =
+        std::min(kRound, (wanted - at + sizes.part - 1) / sizes.part);
+    SLUICE_RETURN_IF_ERROR(
+        ForEachFile(parts, sizes.parallel_parts,
+                    [&, at](size_t i) { return fetch(at + i * sizes.part); }));
+    at = std::min<uint64_t>(wanted, at + parts * sizes.part);
+  }
   return whole.Take();
 }
 

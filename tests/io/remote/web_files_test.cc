@@ -26,7 +26,8 @@ struct Page {
   std::string etag = "\"e\"";
   std::string modified = "Sun, 06 Nov 1994 08:49:37 GMT";
   std::string body;
-  ServedRequest last;  // what was asked
+  std::string claimed;  // to be the size, where it is not the body's
+  ServedRequest last;   // what was asked
 
   ServedAnswer operator()(const ServedRequest& request) {
     last = request;
@@ -53,7 +54,8 @@ struct Page {
     answer.status = 206;
     answer.body = body.substr(first, last_byte - first + 1);
     answer.headers["Content-Range"] =
-        fmt::format("bytes {}-{}/{}", first, last_byte, body.size());
+        fmt::format("bytes {}-{}/{}", first, last_byte,
+                    claimed.empty() ? std::to_string(body.size()) : claimed);
     return answer;
   }
 };
@@ -109,6 +111,16 @@ TEST_CASE("web: pages are read whole and in part") {
       CHECK(bytes.substr(0, got) == f.body.substr(at, 90));
     }
     CHECK(f.Last().target == "/page?secret=hush");
+  }
+}
+
+TEST_CASE("web: a size beyond everything costs neither memory nor time") {
+  for (const char* size : {"100000000000", "9223372036854775807"}) {
+    Fixture f(5000);
+    f.Change([&](Page& page) { page.claimed = size; });
+    CHECK(f.files.Read(f.Url()).status().code() == Code::kUnavailable);
+    // Of what is there one may still have some.
+    CHECK(*f.files.ReadPrefix(f.Url(), 1000) == f.body.substr(0, 1000));
   }
 }
 
