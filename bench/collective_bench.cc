@@ -35,8 +35,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kElementBytes = sizeof(float);
 constexpr int kRoot = 0;  // of a broadcast
-const std::vector<std::string> kCollectives = {"all_reduce", "broadcast",
-                                               "all_gather", "barrier"};
+const std::vector<std::string> kCollectives = {"all_reduce", "reduce_scatter",
+                                               "broadcast",  "all_gather",
+                                               "all_to_all", "barrier"};
 
 struct Options {
   std::string collective = "all_reduce";
@@ -56,7 +57,8 @@ float Given(int rank, int64_t i) {
   return static_cast<float>((7 * i + 5 * rank) % 11);
 }
 
-// A collective of one size, in place. The size of all_gather is its result's.
+// A collective of one size, in place but for all_to_all. The size is that of
+// what each rank has before, of all_gather its result's.
 class Subject {
  public:
   Subject(Group& group, std::string collective, int64_t bytes)
@@ -64,7 +66,8 @@ class Subject {
         collective_(std::move(collective)),
         count_(bytes / kElementBytes),
         each_(count_ / group.size()),
-        data_(static_cast<size_t>(count_)) {}
+        data_(static_cast<size_t>(count_)),
+        sent_(collective_ == "all_to_all" ? data_ : std::vector<float>()) {}
 
   void Run() { ThrowIfError(TryRun()); }
   // In microseconds; the barrier before it is not timed.
@@ -79,11 +82,15 @@ class Subject {
   // wrong. Leaves zeros, whose sum stays what it is however often it is taken.
   int64_t CountWrong() {
     int64_t i = 0, wrong = 0;
-    for (float& value : data_) value = Given(group_.rank(), i++);
+    std::vector<float>& given = sent_.empty() ? data_ : sent_;
+    for (float& value : given) value = Given(group_.rank(), i++);
     Run();
-    i = 0;
-    for (float& value : data_) wrong += value != Wanted(i++) ? 1 : 0;
-    std::fill(data_.begin(), data_.end(), 0.0f);
+    const bool part = collective_ == "reduce_scatter";
+    const int64_t begin = part ? group_.rank() * each_ : 0;
+    for (i = begin; i < (part ? begin + each_ : count_); ++i) {
+      wrong += data_[static_cast<size_t>(i)] != Wanted(i) ? 1 : 0;
+    }
+    std::fill(given.begin(), given.end(), 0.0f);
     return wrong;
   }
 
@@ -97,6 +104,12 @@ class Subject {
       return group_.Broadcast("bench", data, bytes, kRoot);
     if (collective_ == "all_gather")
       return group_.AllGather("bench", mine, part, data);
+    if (collective_ == "all_to_all")
+      return group_.AllToAll("bench", sent_.data(), part, data);
+    if (collective_ == "reduce_scatter") {
+      return group_.ReduceScatter("bench", DType::kFloat32, data, count_, 1,
+                                  Reduction::kSum);
+    }
     return group_.AllReduce("bench", DType::kFloat32, data, count_,
                             Reduction::kSum);
   }
@@ -104,6 +117,8 @@ class Subject {
     if (collective_ == "broadcast") return Given(kRoot, i);
     const auto owner = static_cast<int>(i / each_);
     if (collective_ == "all_gather") return Given(owner, i);
+    if (collective_ == "all_to_all")
+      return Given(owner, group_.rank() * each_ + i % each_);
     float sum = 0;
     for (int rank = 0; rank < group_.size(); ++rank) sum += Given(rank, i);
     return sum;
@@ -111,8 +126,8 @@ class Subject {
 
   Group& group_;
   const std::string collective_;
-  const int64_t count_, each_;  // elements; a rank's of all_gather
-  std::vector<float> data_;
+  const int64_t count_, each_;  // elements; a rank's part
+  std::vector<float> data_, sent_;
 };
 
 // Rank 0's choice, after warming up.
@@ -138,7 +153,9 @@ T MostOfAny(Group& group, const T& mine) {
 double SentPerByte(const std::string& collective, int processes) {
   const double others = processes - 1;
   if (collective == "all_reduce") return 2 * others / processes;
-  if (collective == "all_gather") return others / processes;
+  if (collective == "all_gather" || collective == "reduce_scatter")
+    return others / processes;
+  if (collective == "all_to_all") return others / 2;
   return collective == "broadcast" && processes > 1 ? 1 : 0;
 }
 
@@ -215,11 +232,13 @@ int Main(int argc, char** argv) {
                  "Between neighbours: auto, tcp or shared memory");
   app.add_flag("--json", options.json, "One object a row");
   app.footer(R"(
-size           the result's bytes, whole elements a rank; 0 of a barrier
+size           the bytes of a rank's data, in all_gather its result's; whole
+               elements for each rank; 0 of a barrier
 microseconds   rank 0's median from a barrier to the result; the slowest rank's
 alg_gb_s       size / slowest_microseconds, in 1e9 bytes per second
 bus_gb_s       that times 2 (n - 1) / n of all_reduce, (n - 1) / n of all_gather
-               and 1 of broadcast, which is from rank 0
+               and reduce_scatter, (n - 1) / 2 of all_to_all, which goes along a
+               ring, and 1 of broadcast, which is from rank 0
 sent_bytes     the most that a rank sent in one run, with headers
 formula_bytes  what it must: the size times bus_gb_s's factor
 verdict        of each rank's result beside the exact one; none of a barrier

@@ -1,5 +1,8 @@
 #include "dist/dist.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include "dist/collective/group.h"
+#include "dist/collective/pieces.h"
 #include "dist/launch_info.h"
 #include "engine/dtype.h"
 #include "engine/shape.h"
@@ -33,6 +37,18 @@ Group& Joined() {
 std::string Signature(std::string_view name, const Tensor& tensor) {
   return std::string(name) + " " + std::string(NameOf(tensor.dtype())) +
          tensor.shape().ToString();
+}
+
+// The others wait for this process, and learn why it does not come.
+void Require(bool fits, Group& group, std::string_view verb,
+             std::string_view name, const Tensor& tensor,
+             std::string_view wanted) {
+  if (fits) return;
+  const Status error =
+      InvalidArgument(fmt::format("{} '{}' of shape {}: wanted {}", verb, name,
+                                  tensor.shape().ToString(), wanted));
+  group.Leave(error);
+  ThrowIfError(group.status().ok() ? error : group.status());
 }
 
 }  // namespace
@@ -80,6 +96,35 @@ Tensor AllGather(std::string_view name, const Tensor& tensor) {
   ThrowIfError(group.AllGather(Signature(name, tensor), tensor.raw(),
                                static_cast<int64_t>(tensor.bytes()),
                                all.raw()));
+  return all;
+}
+
+Tensor ReduceScatter(std::string_view name, const Tensor& tensor,
+                     Reduction how) {
+  Group& group = Joined();
+  const Shape& shape = tensor.shape();
+  Require(shape.rank() > 0, group, "reduce-scatter", name, tensor,
+          "a first dimension to share out");
+  const Range own = Part(shape[0], group.size(), group.rank());
+  const int64_t row = shape.elements(1, shape.rank());
+  Tensor sum = tensor.Clone();
+  ThrowIfError(group.ReduceScatter(Signature(name, tensor), sum.dtype(),
+                                   sum.raw(), sum.elements(),
+                                   std::max<int64_t>(row, 1), how));
+  return sum.Rows(own.begin, own.begin + own.count).Clone();
+}
+
+Tensor AllToAll(std::string_view name, const Tensor& tensor) {
+  Group& group = Joined();
+  const Shape& shape = tensor.shape();
+  Require(
+      shape.rank() > 0 && shape[0] % group.size() == 0, group, "all-to-all",
+      name, tensor,
+      fmt::format("a first dimension that is a multiple of {}", group.size()));
+  Tensor all(tensor.dtype(), shape);
+  ThrowIfError(group.AllToAll(
+      Signature(name, tensor), tensor.raw(),
+      static_cast<int64_t>(tensor.bytes()) / group.size(), all.raw()));
   return all;
 }
 

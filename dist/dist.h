@@ -42,6 +42,16 @@ Tensor AllReduce(std::string_view name, const Tensor& tensor,
 // Shape [n, ...] of each becomes [size * n, ...]: the tensors of all, one
 // behind another by rank. Scalars become a vector.
 Tensor AllGather(std::string_view name, const Tensor& tensor);
+// The sum or mean as of AllReduce, of which each process gets its share of the
+// first dimension: shape [n, ...] of each becomes [n / size, ...], and one row
+// more for the first n % size ranks. kInvalidArgument for scalars.
+Tensor ReduceScatter(std::string_view name, const Tensor& tensor,
+                     Reduction how = Reduction::kMean);
+// Shape [size * n, ...], n rows for every process, becomes that shape with the
+// rows that every process has for this one, by rank. kInvalidArgument where the
+// first dimension is no multiple of the size. What each process sends grows
+// with the square of their number (Group::AllToAll in dist/collective/group.h).
+Tensor AllToAll(std::string_view name, const Tensor& tensor);
 // The tensor of `root`. The others' give its dtype and shape.
 Tensor Broadcast(std::string_view name, const Tensor& tensor, int root);
 // Returns when all processes have called it.

@@ -74,10 +74,24 @@ class Group final : public Collective {
   Status SumTree(std::string_view name, DType dtype, int64_t leaves,
                  std::span<const void* const> sums, void* result,
                  int64_t count) override;
+  // The first half of an all-reduce. `data` is rows of `row` elements each, 1
+  // or more, `count` elements together; this rank's own rows in it become the
+  // sum or mean, what the others hold is lost. Its own are Part(rows, size(),
+  // rank()) of pieces.h: as many for each, and one more for the first ranks
+  // where that does not come out even. With rows of 1 the bits are an
+  // all-reduce's.
+  Status ReduceScatter(std::string_view name, DType dtype, void* data,
+                       int64_t count, int64_t row, Reduction how);
   Status Broadcast(std::string_view name, void* data, int64_t bytes,
                    int root) override;
   Status AllGather(std::string_view name, const void* mine, int64_t each,
                    void* all) override;
+  // `mine` is `each` bytes for every rank, and `all` becomes those of every
+  // rank for this one, by rank; the two do not overlap. All bytes go along the
+  // ring, past ranks that they are not for: a rank sends n (n - 1) / 2 times
+  // `each`, n / 2 times what direct connections would take.
+  Status AllToAll(std::string_view name, const void* mine, int64_t each,
+                  void* all);
   Status Barrier(std::string_view name) override;
   double seconds() const override { return seconds_; }
 
@@ -137,11 +151,16 @@ class Group final : public Collective {
   bool Beside() const;
   Status AllReduceNow(std::string_view name, DType dtype, void* data,
                       int64_t count, Reduction how);
-  Status Reduce(DType dtype, std::byte* data, int64_t count, bool mean);
+  Status ReduceRows(FrameKind kind, std::string_view name, DType dtype,
+                    void* data, int64_t count, int64_t row, Reduction how);
+  // `scattered`: only this rank's rows become whole.
+  Status Reduce(DType dtype, std::byte* data, int64_t rows, int64_t row,
+                bool mean, bool scattered);
   Status AddTree(DType dtype, int64_t leaves, std::span<const void* const> sums,
                  void* whole, int64_t count);
   Status Gather(int64_t each, std::byte* all);
   Status Spread(std::byte* data, int64_t bytes, int root);
+  Status Deal(const std::byte* mine, int64_t each, std::byte* all);
 
   const int rank_, size_, local_rank_, local_size_;
   const int cores_;  // this process's part of the host's

@@ -21,8 +21,9 @@ constexpr int64_t kEagerBytes = 16 << 10;
 
 }  // namespace
 
-// `count` elements: a chunk a process, of as many pieces in each, which may be
-// empty. In each of so many steps a process sends a chunk.
+// `rows` of so many elements: a chunk of whole rows a process, of as many
+// pieces in each, which may be empty. In each of so many steps a process sends
+// a chunk.
 //
 // All steps are taken with the first few pieces of every chunk, a block, then
 // all with the next ones: what is added, passed on and replaced in so few bytes
@@ -30,14 +31,15 @@ constexpr int64_t kEagerBytes = 16 << 10;
 // this order; what an element is added to is a matter of its chunk alone.
 class Group::Cut {
  public:
-  Cut(std::byte* data, int64_t count, int64_t element_bytes, int size,
-      int64_t steps)
+  Cut(std::byte* data, int64_t rows, int64_t row, int64_t element_bytes,
+      int size, int64_t steps)
       : data_(data),
-        count_(count),
+        rows_(rows),
+        row_(row),
         element_bytes_(element_bytes),
         size_(size),
         steps_(steps),
-        pieces_(PiecesOf(Part(count, size, 0).count * element_bytes)) {}
+        pieces_(PiecesOf(Part(rows, size, 0).count * row * element_bytes)) {}
 
   int64_t flow() const { return steps_ * pieces_; }
   int64_t Step(int64_t i) const { return PlaceOf(i).step; }
@@ -51,9 +53,9 @@ class Group::Cut {
   MutableBytes Piece(int64_t first, int64_t i) const {
     const Place place = PlaceOf(i);
     const int64_t chunk = (first - place.step + 2 * size_) % size_;
-    const Range whole = Part(count_, size_, chunk);
-    const Range part = Part(whole.count, pieces_, place.piece);
-    return {data_ + (whole.begin + part.begin) * element_bytes_,
+    const Range whole = Part(rows_, size_, chunk);
+    const Range part = Part(whole.count * row_, pieces_, place.piece);
+    return {data_ + (whole.begin * row_ + part.begin) * element_bytes_,
             static_cast<size_t>(part.count * element_bytes_)};
   }
 
@@ -70,7 +72,7 @@ class Group::Cut {
   }
 
   std::byte* data_;
-  int64_t count_, element_bytes_;
+  int64_t rows_, row_, element_bytes_;
   int64_t size_, steps_, pieces_;
 };
 
@@ -117,11 +119,13 @@ Status Group::MoveAround(const Flow& flow, int64_t sent) {
 }
 
 // Reduce-scatter, then all-gather. At each step a rank sends the chunk that it
-// received in the step before: first its own, n-1 times what it has added its
-// own to; the last of these is whole, and from then on it passes on what is
-// whole. So the chunk c is added in the order of ranks c, c+1, ..., by those,
-// and everyone gets the bits of the last.
-Status Group::Reduce(DType dtype, std::byte* data, int64_t count, bool mean) {
+// received in the step before: first that of the rank before it, n-1 times what
+// it has added its own to; the last of these is its own chunk, whole, and from
+// then on it passes on what is whole. So the chunk c is added in the order of
+// ranks c+1, c+2, ..., c, and everyone gets the bits of the last.
+Status Group::Reduce(DType dtype, std::byte* data, int64_t rows, int64_t row,
+                     bool mean, bool scattered) {
+  const int64_t count = rows * row;
   const auto element_bytes = static_cast<int64_t>(SizeOf(dtype));
   const auto elements = [&](MutableBytes piece) {
     return static_cast<int64_t>(piece.size()) / element_bytes;
@@ -129,9 +133,10 @@ Status Group::Reduce(DType dtype, std::byte* data, int64_t count, bool mean) {
   if (mean && IsHalf(dtype)) DivideBy(dtype, data, count, size_);
   if (count == 0) return GreetAll();
   const int64_t adding = size_ - 1;  // steps
-  const Cut cut(data, count, element_bytes, size_, 2 * adding);
-  const auto mine = [&](int64_t i) { return cut.Piece(rank_, i); };
-  const auto theirs = [&](int64_t i) { return cut.Piece(rank_ - 1, i); };
+  const Cut cut(data, rows, row, element_bytes, size_,
+                scattered ? adding : 2 * adding);
+  const auto mine = [&](int64_t i) { return cut.Piece(rank_ - 1, i); };
+  const auto theirs = [&](int64_t i) { return cut.Piece(rank_ - 2, i); };
   const Combine add = [&](MutableBytes sum, Bytes part) {
     AddTo(dtype, sum.data(), part.data(), elements(sum));
   };
@@ -160,7 +165,7 @@ Status Group::Reduce(DType dtype, std::byte* data, int64_t count, bool mean) {
 // The second half of the above.
 Status Group::Gather(int64_t each, std::byte* all) {
   if (each == 0) return GreetAll();
-  const Cut cut(all, each * size_, 1, size_, size_ - 1);
+  const Cut cut(all, each * size_, 1, 1, size_, size_ - 1);
   Flow flow;
   flow.pieces = cut.flow();
   flow.needs = [&](int64_t i) { return cut.Needs(i); };

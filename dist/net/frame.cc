@@ -15,9 +15,10 @@ namespace {
 constexpr uint32_t kMagic = 0x49554c53;  // "SLUI"
 
 constexpr std::array<std::string_view, kNumFrameKinds> kKindNames = {
-    "hello",  "peers", "reduce",  "broadcast", "gather",  "barrier", "error",
-    "memory", "beat",  "goodbye", "suspect",   "verdict", "tensor",  "want",
-    "abort",  "ping",  "call",    "answer",    "run",     "ran"};
+    "hello",      "peers",   "reduce", "scatter", "broadcast", "gather",
+    "all-to-all", "barrier", "error",  "memory",  "beat",      "goodbye",
+    "suspect",    "verdict", "tensor", "want",    "abort",     "ping",
+    "call",       "answer",  "run",    "ran"};
 
 Status CheckSize(const Frame& frame) {
   if (frame.bytes > kMaxPayload) {

@@ -37,8 +37,10 @@ enum class FrameKind : uint8_t {
   kHello = 1,  // the first of a connection: who, and of which job
   kPeers,      // where the others listen
   kReduce,
+  kScatter,
   kBroadcast,
   kGather,
+  kAllToAll,
   kBarrier,
   kError,   // the payload says what has gone wrong
   kMemory,  // whether neighbours share some: dist/collective/sharing.h
@@ -57,7 +59,7 @@ enum class FrameKind : uint8_t {
   kRun,     // a part of a step; `key`: which
   kRan,     // that run has ended; `count`: the code
 };
-inline constexpr int kNumFrameKinds = 20;
+inline constexpr int kNumFrameKinds = 22;
 std::string_view NameOf(FrameKind kind);  // "hello", "reduce"
 
 struct Frame {

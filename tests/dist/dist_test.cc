@@ -3,12 +3,19 @@
 #include "dist/dist.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "engine/dtype.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "tests/dist/collective/processes.h"
 
 namespace sluice {
 namespace {
@@ -47,6 +54,8 @@ TEST_CASE("dist: a process without a launcher is a job of its own") {
   CHECK(mean.raw() != x.raw());
   CHECK(dist::AllGather("x", x).BitEqual(x));
   CHECK(dist::Broadcast("x", x, 0).BitEqual(x));
+  CHECK(dist::ReduceScatter("x", x).BitEqual(x));
+  CHECK(dist::AllToAll("x", x).BitEqual(x));
   const Tensor scalar = dist::AllGather("s", Tensor::Scalar<int64_t>(7));
   CHECK(scalar.BitEqual(Tensor::Array<int64_t>({1}, {7})));
   dist::Barrier();
@@ -57,6 +66,96 @@ TEST_CASE("dist: a process without a launcher is a job of its own") {
   // From now on the group is broken.
   CHECK(CodeOf([&] { dist::AllReduce("x", x); }) == Code::kInvalidArgument);
   dist::Shutdown();
+}
+
+namespace {
+
+// As a launcher would have started it.
+void Launched(const dist::LaunchInfo& info) {
+  int token[2];
+  REQUIRE(pipe(token) == 0);
+  REQUIRE(write(token[1], info.token.data(), info.token.size()) > 0);
+  close(token[1]);
+  const auto set = [](const char* name, int value) {
+    setenv(name, std::to_string(value).c_str(), 1);
+  };
+  set("SLUICE_RANK", info.rank);
+  set("SLUICE_SIZE", info.size);
+  set("SLUICE_LOCAL_RANK", info.local_rank);
+  set("SLUICE_LOCAL_SIZE", info.local_size);
+  set("SLUICE_TOKEN_FD", token[0]);
+  if (info.listen_fd >= 0) set("SLUICE_LISTEN_FD", info.listen_fd);
+  setenv("SLUICE_COORDINATOR",
+         (info.host + ":" + std::to_string(info.port)).c_str(), 1);
+  dist::Init();
+}
+
+using Say = dist::testing::Process::Say;
+
+// Each process of a job of three says a line.
+std::vector<std::string> OfThree(const std::function<std::string()>& body) {
+  const dist::testing::Alarm alarm;
+  dist::testing::Processes processes;
+  for (const dist::LaunchInfo& info : dist::testing::Launch(3)) {
+    processes.push_back(
+        std::make_unique<dist::testing::Process>([&](const Say& say) {
+          try {
+            Launched(info);
+            say(body());
+          } catch (const Error& error) {
+            say(error.what());
+          }
+        }));
+    if (info.listen_fd >= 0) close(info.listen_fd);
+  }
+  std::vector<std::string> lines;
+  for (const auto& process : processes) lines.push_back(process->Line());
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("dist: each process gets its part of what is shared out") {
+  const auto lines = OfThree([]() -> std::string {
+    const auto rank = static_cast<float>(dist::Rank());
+    // Four rows for three processes, of two elements each.
+    Tensor rows(DType::kFloat32, {4, 2});
+    for (int64_t i = 0; i < 8; ++i) {
+      rows.data<float>()[i] = rank + static_cast<float>(i);
+    }
+    const Tensor part = dist::ReduceScatter("r", rows);
+    const std::vector<Tensor> wanted = {
+        Tensor::Array<float>({2, 2}, {1, 2, 3, 4}),
+        Tensor::Array<float>({1, 2}, {5, 6}),
+        Tensor::Array<float>({1, 2}, {7, 8})};
+    if (!part.BitEqual(wanted[static_cast<size_t>(dist::Rank())])) {
+      return "wrong rows";
+    }
+    const Tensor none =
+        dist::ReduceScatter("e", Tensor(DType::kFloat32, {2, 0, 3}));
+    if (none.shape() != Shape{dist::Rank() < 2 ? 1 : 0, 0, 3}) return "none";
+    const Tensor all = dist::AllToAll(
+        "t", Tensor::Array<float>({3}, {rank, rank + 10, rank + 20}));
+    if (!all.BitEqual(Tensor::Array<float>(
+            {3}, {10 * rank, 10 * rank + 1, 10 * rank + 2}))) {
+      return "wrong bytes";
+    }
+    return "ok";
+  });
+  for (const std::string& line : lines) CHECK(line == "ok");
+}
+
+TEST_CASE("dist: what cannot be shared out is everyone's error") {
+  const auto lines = OfThree([]() -> std::string {
+    const int rows = dist::Rank() == 1 ? 4 : 3;
+    dist::AllToAll("t", Tensor::Zeros(DType::kInt32, {rows, 2}));
+    return "ok";
+  });
+  for (const std::string& line : lines) {
+    CHECK(line ==
+          "rank 1 of 3 failed: all-to-all 't' of shape [4,2]: wanted a first "
+          "dimension that is a multiple of 3");
+  }
 }
 
 }  // namespace sluice

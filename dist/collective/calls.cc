@@ -1,0 +1,244 @@
+// What a caller may ask of a group: the checks of its arguments, the header
+// that the others' must be the same as, and which way it goes.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "dist/collective/group.h"
+#include "dist/collective/reduce.h"
+#include "engine/runtime/subtrees.h"
+
+namespace sluice::dist {
+namespace {
+
+// What takes less time than to wake a thread is left for the wait, or for the
+// next that is larger.
+constexpr int64_t kBesideBytes = 64 << 10;
+
+// Of bytes without a dtype.
+Frame BytesFrame(FrameKind kind, int64_t bytes) {
+  Frame frame;
+  frame.kind = kind;
+  frame.count = frame.bytes = static_cast<uint64_t>(bytes);
+  return frame;
+}
+
+Status CheckEach(int64_t each) {
+  if (each >= 0 && static_cast<uint64_t>(each) <= kMaxPayload) return {};
+  return InvalidArgument(
+      fmt::format("{} bytes each, of at most {}", each, kMaxPayload));
+}
+
+}  // namespace
+
+class Group::Timer {
+ public:
+  explicit Timer(Group& group) : group_(group) {}
+  ~Timer() {
+    const std::chrono::duration<double> taken = Clock::now() - begin_;
+    group_.seconds_ += taken.count();
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Group& group_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
+// A signature is the name and whatever else must be the same and has no place
+// of its own in a frame.
+template <typename Body>
+Status Group::Collective(Frame frame, std::string_view signature, Body body) {
+  SLUICE_RETURN_IF_ERROR(broken_);
+  if (frame.bytes > kMaxPayload) {
+    return InvalidArgument(
+        fmt::format("{} bytes, of at most {}", frame.bytes, kMaxPayload));
+  }
+  frame.rank = rank_;
+  frame.epoch = links_.epoch;
+  frame.run = run_++;
+  frame.key = Key(signature);
+  frame_ = frame;
+  if (size_ == 1) return {};
+  links_.membership->Enters(frame.run + 1, signature);
+  Status status = body();
+  links_.membership->Returns();
+  return status;
+}
+
+Status Group::AllReduce(std::string_view name, DType dtype, void* data,
+                        int64_t count, Reduction how) {
+  const Timer timer(*this);
+  queue_.Finish();
+  return AllReduceNow(name, dtype, data, count, how);
+}
+
+Status Group::StartAllReduce(std::string_view name, DType dtype, void* data,
+                             int64_t count, Reduction how) {
+  if (size_ == 1) return AllReduceNow(name, dtype, data, count, how);
+  const auto bytes = count * static_cast<int64_t>(SizeOf(dtype));
+  return queue_.Start({name, dtype, data, count, how},
+                      bytes >= kBesideBytes && Beside());
+}
+
+Status Group::WaitAllReduce(const void* data) {
+  if (size_ == 1) return {};
+  const Timer timer(*this);
+  return queue_.Wait(data);
+}
+
+bool Group::AllReduced(const void* data, Waker& waker) {
+  return size_ == 1 || queue_.Ready(data, waker);
+}
+
+// Of the rows in which the data is cut: those of a tensor, or elements.
+Status Group::ReduceRows(FrameKind kind, std::string_view name, DType dtype,
+                         void* data, int64_t count, int64_t row,
+                         Reduction how) {
+  const bool mean = how == Reduction::kMean;
+  if (!kReducible.Contains(dtype) || (mean && !IsFloating(dtype))) {
+    return InvalidArgument(
+        fmt::format("{} has no {}", NameOf(dtype), mean ? "mean" : "sum"));
+  }
+  const uint64_t most = kMaxPayload / SizeOf(dtype);
+  if (count < 0 || static_cast<uint64_t>(count) > most) {
+    return InvalidArgument(
+        fmt::format("{} elements, of at most {}", count, most));
+  }
+  if (row < 1 || count % row != 0) {
+    return InvalidArgument(
+        fmt::format("{} elements in rows of {}", count, row));
+  }
+  const bool scattered = kind == FrameKind::kScatter;
+  std::string signature = fmt::format("{}/{}", mean ? "mean" : "sum", name);
+  if (scattered) signature = fmt::format("rows of {}/{}", row, signature);
+  return Collective(FrameOf(kind, dtype, static_cast<uint64_t>(count)),
+                    signature, [&] {
+                      return Reduce(dtype, static_cast<std::byte*>(data),
+                                    count / row, row, mean, scattered);
+                    });
+}
+
+Status Group::AllReduceNow(std::string_view name, DType dtype, void* data,
+                           int64_t count, Reduction how) {
+  return Break(
+      "all-reduce", name,
+      ReduceRows(FrameKind::kReduce, name, dtype, data, count, 1, how));
+}
+
+Status Group::ReduceScatter(std::string_view name, DType dtype, void* data,
+                            int64_t count, int64_t row, Reduction how) {
+  const Timer timer(*this);
+  queue_.Finish();
+  return Break(
+      "reduce-scatter", name,
+      ReduceRows(FrameKind::kScatter, name, dtype, data, count, row, how));
+}
+
+Status Group::AllReduce(std::string_view name, Tensor* tensor, Reduction how) {
+  return AllReduce(name, tensor->dtype(), tensor->raw(), tensor->elements(),
+                   how);
+}
+
+Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
+                      std::span<const void* const> sums, void* result,
+                      int64_t count) {
+  const Timer timer(*this);
+  queue_.Finish();
+  const auto run = [&]() -> Status {
+    if (!kReducible.Contains(dtype)) {
+      return InvalidArgument(fmt::format("{} has no sum", NameOf(dtype)));
+    }
+    if (leaves < size_ || !std::has_single_bit(static_cast<uint64_t>(leaves))) {
+      return InvalidArgument(fmt::format(
+          "{} leaves: wanted a power of two, at least {}", leaves, size_));
+    }
+    const size_t wanted = SubtreesOf(LeavesOf(leaves, rank_, size_)).size();
+    if (count < 0 || sums.size() != wanted) {
+      return InvalidArgument(fmt::format("{} sums of {} elements, wanted {}",
+                                         sums.size(), count, wanted));
+    }
+    if (size_ == 1 && sums[0] != result && count > 0) {
+      std::memcpy(result, sums[0], static_cast<size_t>(count) * SizeOf(dtype));
+    }
+    const Frame frame =
+        FrameOf(FrameKind::kReduce, dtype, static_cast<uint64_t>(count));
+    return Collective(frame, fmt::format("tree of {}/{}", leaves, name), [&] {
+      return AddTree(dtype, leaves, sums, result, count);
+    });
+  };
+  return Break("sum", name, run());
+}
+
+Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
+                        int root) {
+  const Timer timer(*this);
+  queue_.Finish();
+  const auto run = [&]() -> Status {
+    if (bytes < 0 || root < 0 || root >= size_) {
+      return InvalidArgument(
+          fmt::format("{} bytes from rank {} of {}", bytes, root, size_));
+    }
+    const Frame frame = BytesFrame(FrameKind::kBroadcast, bytes);
+    return Collective(frame, fmt::format("{}/{}", root, name), [&] {
+      return Spread(static_cast<std::byte*>(data), bytes, root);
+    });
+  };
+  return Break("broadcast", name, run());
+}
+
+Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
+                        void* all) {
+  const Timer timer(*this);
+  queue_.Finish();
+  const auto run = [&]() -> Status {
+    SLUICE_RETURN_IF_ERROR(CheckEach(each));
+    const Frame frame = BytesFrame(FrameKind::kGather, each);
+    auto* const to = static_cast<std::byte*>(all);
+    std::byte* const place = to + rank_ * each;
+    if (each > 0 && place != mine) {
+      std::memcpy(place, mine, static_cast<size_t>(each));
+    }
+    return Collective(frame, name, [&] { return Gather(each, to); });
+  };
+  return Break("all-gather", name, run());
+}
+
+Status Group::AllToAll(std::string_view name, const void* mine, int64_t each,
+                       void* all) {
+  const Timer timer(*this);
+  queue_.Finish();
+  const auto run = [&]() -> Status {
+    SLUICE_RETURN_IF_ERROR(CheckEach(each));
+    const auto* const from = static_cast<const std::byte*>(mine);
+    auto* const to = static_cast<std::byte*>(all);
+    const std::less<const std::byte*> before;
+    if (each > 0 && before(from, to + size_ * each) &&
+        before(to, from + size_ * each)) {
+      return InvalidArgument("what is sent and what comes are in one place");
+    }
+    if (each > 0) {
+      std::memcpy(to + rank_ * each, from + rank_ * each,
+                  static_cast<size_t>(each));
+    }
+    const Frame frame = BytesFrame(FrameKind::kAllToAll, each);
+    return Collective(frame, name, [&] { return Deal(from, each, to); });
+  };
+  return Break("all-to-all", name, run());
+}
+
+Status Group::Barrier(std::string_view name) {
+  const Timer timer(*this);
+  queue_.Finish();
+  return Break("barrier", name,
+               Collective(BytesFrame(FrameKind::kBarrier, 0), name,
+                          [&] { return GreetAll(); }));
+}
+
+}  // namespace sluice::dist
