@@ -136,6 +136,10 @@ Tensor Broadcast(std::string_view name, const Tensor& tensor, int root) {
   return result;
 }
 
+int Join() {
+  return Joined().Follow().ValueOrThrow();
+}
+
 void Barrier(std::string_view name) {
   ThrowIfError(Joined().Barrier(name));
 }

@@ -54,6 +54,12 @@ Tensor ReduceScatter(std::string_view name, const Tensor& tensor,
 Tensor AllToAll(std::string_view name, const Tensor& tensor);
 // The tensor of `root`. The others' give its dtype and shape.
 Tensor Broadcast(std::string_view name, const Tensor& tensor, int root);
+// For a process without further data: takes part in the others' AllReduces with
+// zeros until all processes have called it. A mean is still one over Size()
+// processes. Any other verb of those that have not is kFailedPrecondition for
+// all. Returns which was last, the same for all: of those with the most verbs
+// behind them the highest rank.
+int Join();
 // Returns when all processes have called it.
 void Barrier(std::string_view name = "barrier");
 

@@ -127,9 +127,10 @@ Status Group::ReduceRows(FrameKind kind, std::string_view name, DType dtype,
 
 Status Group::AllReduceNow(std::string_view name, DType dtype, void* data,
                            int64_t count, Reduction how) {
-  return Break(
-      "all-reduce", name,
-      ReduceRows(FrameKind::kReduce, name, dtype, data, count, 1, how));
+  const FrameKind kind =
+      how == Reduction::kMean ? FrameKind::kMean : FrameKind::kReduce;
+  return Break("all-reduce", name,
+               ReduceRows(kind, name, dtype, data, count, 1, how));
 }
 
 Status Group::ReduceScatter(std::string_view name, DType dtype, void* data,
@@ -168,7 +169,7 @@ Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
       std::memcpy(result, sums[0], static_cast<size_t>(count) * SizeOf(dtype));
     }
     const Frame frame =
-        FrameOf(FrameKind::kReduce, dtype, static_cast<uint64_t>(count));
+        FrameOf(FrameKind::kTree, dtype, static_cast<uint64_t>(count));
     return Collective(frame, fmt::format("tree of {}/{}", leaves, name), [&] {
       return AddTree(dtype, leaves, sums, result, count);
     });
@@ -239,6 +240,16 @@ Status Group::Barrier(std::string_view name) {
   return Break("barrier", name,
                Collective(BytesFrame(FrameKind::kBarrier, 0), name,
                           [&] { return GreetAll(); }));
+}
+
+Result<int> Group::Follow() {
+  const Timer timer(*this);
+  queue_.Finish();
+  SLUICE_RETURN_IF_ERROR(broken_);
+  if (size_ == 1) return 0;
+  Result<int> last = FollowToEnd();
+  if (!last.ok()) return Break("join", "zeros", last.status());
+  return last;
 }
 
 }  // namespace sluice::dist

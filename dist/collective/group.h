@@ -93,6 +93,13 @@ class Group final : public Collective {
   Status AllToAll(std::string_view name, const void* mine, int64_t each,
                   void* all);
   Status Barrier(std::string_view name) override;
+  // For a process without further data: takes part in the others' all-reduces
+  // with zeros, of which it learns as they come, until all processes are here.
+  // A mean is still one over size() processes. Returns which was the last: of
+  // those with the most collectives behind them, the highest rank; the same for
+  // all, who go on together. Any other collective of a process that is not yet
+  // here is kFailedPrecondition. How it ends: join.cc.
+  Result<int> Follow();
   double seconds() const override { return seconds_; }
 
   // For a process that has failed outside the collectives and will call no more
@@ -130,6 +137,14 @@ class Group final : public Collective {
         [](int64_t) -> const Combine& { return kPut; };
   };
 
+  // Of ranks one after another that follow, up to one of them.
+  struct Following {
+    int count = 0;
+    // The last that came: when, in collectives, and who.
+    uint64_t run = 0;
+    int rank = 0;
+  };
+
   Group(const LaunchInfo& info, const GroupOptions& options, Links links);
 
   // Runs a collective's body, unless the group is broken or of one.
@@ -141,6 +156,8 @@ class Group final : public Collective {
   // One round: sends the header, and `first` behind it, to the next; receives
   // the header of the one before, and checks that it is the same collective.
   Status Greet(Bytes first = {});
+  // Sends, and receives the next header.
+  Result<Frame> Hear(std::span<const Bytes> out);
   // As many rounds as it takes until every process has greeted.
   Status GreetAll();
   Status Move(std::span<const Bytes> out, MutableBytes in,
@@ -161,6 +178,11 @@ class Group final : public Collective {
   Status Gather(int64_t each, std::byte* all);
   Status Spread(std::byte* data, int64_t bytes, int root);
   Status Deal(const std::byte* mine, int64_t each, std::byte* all);
+  // Of the rank before: at most so many.
+  Status NoteJoined(const Frame& frame, int most);
+  Status SayJoined(const Following& following);
+  Status GiveZeros(const Frame& frame, std::vector<std::byte>& zeros);
+  Result<int> FollowToEnd();
 
   const int rank_, size_, local_rank_, local_size_;
   const int cores_;  // this process's part of the host's
@@ -169,8 +191,10 @@ class Group final : public Collective {
   Links links_;
   std::optional<Pulse> pulse_;  // while the links are open
   Status broken_;
-  uint64_t run_ = 0;  // collectives begun
-  Frame frame_;       // of the one under way
+  uint64_t run_ = 0;      // collectives begun
+  Frame frame_;           // of the one under way
+  bool greeted_ = false;  // by the one before, for the one to come
+  Following before_;      // up to the one before, as it has said
   int64_t bytes_sent_ = 0;
   double seconds_ = 0;  // the caller's, not the queue's
   // Has all of the above to itself while there is something in it.

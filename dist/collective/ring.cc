@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "dist/collective/group.h"
 #include "dist/collective/pieces.h"
@@ -89,12 +90,22 @@ Status Group::Move(std::span<const Bytes> out, MutableBytes in,
 }
 
 Status Group::Greet(Bytes first) {
-  std::array<std::byte, kFrameBytes> mine, theirs;
+  std::array<std::byte, kFrameBytes> mine;
   Encode(frame_, mine);
   const std::array<Bytes, 2> out = {Bytes(mine), first};
-  SLUICE_RETURN_IF_ERROR(Move(out, theirs));
-  SLUICE_ASSIGN_OR_RETURN(const Frame other, Decode(theirs));
-  return CheckSame(frame_, other, links_.previous.peer());
+  if (std::exchange(greeted_, false)) return Move(out, {});
+  SLUICE_ASSIGN_OR_RETURN(Frame other, Hear(out));
+  while (other.kind == FrameKind::kJoin) {
+    SLUICE_RETURN_IF_ERROR(NoteJoined(other, size_ - 1));
+    SLUICE_ASSIGN_OR_RETURN(other, Hear({}));
+  }
+  return CheckSame(frame_, other, RankName(other.rank, size_));
+}
+
+Result<Frame> Group::Hear(std::span<const Bytes> out) {
+  std::array<std::byte, kFrameBytes> header;
+  SLUICE_RETURN_IF_ERROR(Move(out, header));
+  return Decode(header);
 }
 
 Status Group::GreetAll() {

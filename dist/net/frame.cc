@@ -15,10 +15,11 @@ namespace {
 constexpr uint32_t kMagic = 0x49554c53;  // "SLUI"
 
 constexpr std::array<std::string_view, kNumFrameKinds> kKindNames = {
-    "hello",      "peers",   "reduce", "scatter", "broadcast", "gather",
-    "all-to-all", "barrier", "error",  "memory",  "beat",      "goodbye",
-    "suspect",    "verdict", "tensor", "want",    "abort",     "ping",
-    "call",       "answer",  "run",    "ran"};
+    "hello",   "peers",     "reduce", "mean",       "tree",
+    "scatter", "broadcast", "gather", "all-to-all", "barrier",
+    "join",    "error",     "memory", "beat",       "goodbye",
+    "suspect", "verdict",   "tensor", "want",       "abort",
+    "ping",    "call",      "answer", "run",        "ran"};
 
 Status CheckSize(const Frame& frame) {
   if (frame.bytes > kMaxPayload) {

@@ -6,7 +6,7 @@
 //        4     2  version  kFrameVersion
 //        6     1  kind     FrameKind, from 1
 //        7     1  dtype    engine/dtype.h's value + 1; 0: bytes of no dtype
-//        8     4  rank     of the sender, below 2^31
+//        8     4  rank     whose it is, below 2^31; others may pass it on
 //       12     4  epoch    of the membership
 //       16     8  run      the how manieth of its kind, or the run's number
 //       24     8  key      Key() of the name of what travels
@@ -36,12 +36,15 @@ inline constexpr uint64_t kMaxPayload = uint64_t{1} << 40;
 enum class FrameKind : uint8_t {
   kHello = 1,  // the first of a connection: who, and of which job
   kPeers,      // where the others listen
-  kReduce,
+  kReduce,     // to the sum
+  kMean,
+  kTree,  // to the sum, in a tree's order
   kScatter,
   kBroadcast,
   kGather,
   kAllToAll,
   kBarrier,
+  kJoin,    // no more data: dist/collective/join.cc
   kError,   // the payload says what has gone wrong
   kMemory,  // whether neighbours share some: dist/collective/sharing.h
   kBeat,    // and the others between members: dist/collective/control.h
@@ -59,7 +62,7 @@ enum class FrameKind : uint8_t {
   kRun,     // a part of a step; `key`: which
   kRan,     // that run has ended; `count`: the code
 };
-inline constexpr int kNumFrameKinds = 22;
+inline constexpr int kNumFrameKinds = 25;
 std::string_view NameOf(FrameKind kind);  // "hello", "reduce"
 
 struct Frame {

@@ -58,6 +58,7 @@ TEST_CASE("dist: a process without a launcher is a job of its own") {
   CHECK(dist::AllToAll("x", x).BitEqual(x));
   const Tensor scalar = dist::AllGather("s", Tensor::Scalar<int64_t>(7));
   CHECK(scalar.BitEqual(Tensor::Array<int64_t>({1}, {7})));
+  CHECK(dist::Join() == 0);
   dist::Barrier();
   dist::Shutdown();
 
