@@ -382,11 +382,23 @@ class Commands {
                     "fp16 and its loss scaling; half the bytes")
         ->check(CLI::IsMember({"none", "fp16", "bf16"}))
         ->default_str("none");
+    AddBucket(sub, "--first-bucket", line_.training.buckets.first,
+              "Join small gradients until they have so many bytes, for the "
+              "first that are reduced");
+    AddBucket(sub, "--bucket", line_.training.buckets.others,
+              "The same for all others; larger gradients travel by themselves");
     sub->add_option("--overlap", line_.job.overlap,
                     "Reduce gradients while others are computed: on; off, "
                     "afterwards; auto, on where processes are on several hosts "
                     "or leave a core free")
         ->check(CLI::IsMember({"auto", "on", "off"}))
+        ->capture_default_str();
+  }
+
+  static void AddBucket(CLI::App* sub, const char* name, size_t& bytes,
+                        const char* text) {
+    sub->add_option(name, bytes, text)
+        ->check(Between(1, static_cast<double>(int64_t{1} << 40)))
         ->capture_default_str();
   }
 

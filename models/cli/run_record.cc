@@ -217,6 +217,8 @@ bool IsRecorded(const std::string& name, const TrainerSpec& spec, bool train) {
                                                     "plateau-factor",
                                                     "overfit-batches",
                                                     "compress-gradients",
+                                                    "first-bucket",
+                                                    "bucket",
                                                     "batch-size-per-worker",
                                                     "scale-learning-rate",
                                                     "sync-batch-norm",

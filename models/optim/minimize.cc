@@ -179,6 +179,10 @@ Optimizer Optimizer::WithAllReduce(AllReduceOptions options) const {
                             "float16 or bfloat16, not {}",
                             NameOf(options.between)));
   }
+  if (options.buckets.first == 0 || options.buckets.others == 0) {
+    throw Error(Code::kInvalidArgument,
+                "WithAllReduce: buckets of no bytes; wanted 1 or more");
+  }
   Optimizer other = *this;
   other.all_reduce_ = std::move(options);
   return other;
@@ -221,7 +225,9 @@ Operation Optimizer::Minimize(Operand loss,
   // In two, they come before the cut.
   const bool in_two = all_reduce_ && all_reduce_->in_two;
   if (!in_two) context.operations = graph.updates();
-  if (all_reduce_) ReduceGradients(pairs, all_reduce_->between);
+  if (all_reduce_) {
+    ReduceGradients(pairs, all_reduce_->between, all_reduce_->buckets);
+  }
   if (scale) {
     const Output finite = scale->Unscale(pairs);
     for (const Operation& update : context.operations) {
@@ -232,7 +238,8 @@ Operation Optimizer::Minimize(Operand loss,
     context.update_number = step + 1 - scale->skipped();
   }
   if (all_reduce_) {
-    for (const Operation& reduced : ReduceUpdates(graph.updates(), weight)) {
+    for (const Operation& reduced :
+         ReduceUpdates(graph.updates(), weight, all_reduce_->buckets.others)) {
       if (in_two && context.finite.valid()) {
         MakeConditional(reduced, context.finite);
       }

@@ -24,6 +24,15 @@
 
 namespace SLUICE_PUBLIC sluice {
 
+// Gradients of fewer bytes are joined until they have so many, so that they do
+// not each pay for a round of messages. Larger ones are not: joining copies
+// them twice, which takes longer than a round, about 20 us. What is reduced
+// first has a size of its own: before it is whole nothing can overlap.
+struct BucketBytes {
+  size_t first = size_t{512} << 10;
+  size_t others = size_t{512} << 10;
+};
+
 // What Optimizer::WithAllReduce does.
 struct AllReduceOptions {
   // Names a float32 scalar of the graph, what this worker's share counts for,
@@ -36,6 +45,7 @@ struct AllReduceOptions {
   // but what is beyond 65,504 becomes infinite, and what is below 6e-8 zero:
   // it wants loss scaling. kFloat32: as they are.
   DType between = DType::kFloat32;
+  BucketBytes buckets = {};  // each 1 or more, as they travel
   // Whether a run of the operation is to be two, cut at its all-reduces: one
   // that has what goes into them, any number of times, and one that is fed what
   // comes out. What Graph::updates write is then written in the second alone,

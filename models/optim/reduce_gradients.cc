@@ -47,22 +47,25 @@ void ReduceBucket(const std::vector<Part*>& parts) {
   }
 }
 
-void ReduceInBuckets(std::vector<Part>& parts, size_t bucket_bytes) {
+void ReduceInBuckets(std::vector<Part>& parts, const BucketBytes& buckets) {
   struct Bucket {
     std::vector<Part*> parts;
     size_t bytes = 0;
   };
   std::map<std::pair<std::string, DType>, Bucket> open;
+  size_t wanted = buckets.first;  // bytes
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    if (BytesOf(part->value) >= bucket_bytes) {
+    if (BytesOf(part->value) >= wanted) {
       ReduceBucket({&*part});
+      wanted = buckets.others;
       continue;
     }
     Bucket& bucket = open[{part->device, part->value.dtype()}];
     bucket.parts.push_back(&*part);
     bucket.bytes += BytesOf(part->value);
-    if (bucket.bytes < bucket_bytes) continue;
+    if (bucket.bytes < wanted) continue;
     ReduceBucket(bucket.parts);
+    wanted = buckets.others;
     bucket = {};
   }
   for (const auto& [kind, bucket] : open) {
@@ -88,7 +91,7 @@ void FindUpdates(Node* node, std::vector<Node*>* updates) {
 }  // namespace
 
 void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
-                     size_t bucket_bytes) {
+                     const BucketBytes& buckets) {
   if (pairs.empty()) return;
   NameScope names(pairs[0].gradient.graph(), "reduce_gradients");
   std::vector<Part> parts;
@@ -98,7 +101,7 @@ void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
         {gradient.dtype() == DType::kFloat32 ? As(between, gradient) : gradient,
          variable.node().device()});
   }
-  ReduceInBuckets(parts, bucket_bytes);
+  ReduceInBuckets(parts, buckets);
   for (size_t i = 0; i < pairs.size(); ++i) {
     Output& gradient = pairs[i].gradient;
     DeviceScope there(gradient.graph(), parts[i].device);
@@ -122,7 +125,7 @@ std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
     }
     parts.push_back({value, node->input(0).node().device()});
   }
-  ReduceInBuckets(parts, bucket_bytes);
+  ReduceInBuckets(parts, {bucket_bytes, bucket_bytes});
   std::vector<Operation> assigned;
   for (size_t i = 0; i < nodes.size(); ++i) {
     assigned.emplace_back(Assign(nodes[i]->input(0), parts[i].value));

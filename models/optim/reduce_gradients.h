@@ -9,13 +9,9 @@
 #include "engine/dtype.h"
 #include "graph/graph.h"
 #include "models/optim/gradient_hooks.h"
+#include "models/optim/optimizers.h"
 
 namespace sluice {
-
-// Tensors of fewer bytes are joined until they have this many, so that they do
-// not each pay for a round of messages. Larger ones are not: joining copies
-// them twice, which takes longer than a round, about 20 us.
-inline constexpr size_t kBucketBytes = size_t{512} << 10;
 
 // Makes each gradient the mean of all workers'. They are reduced, and joined
 // where they are small and of one device and dtype, in the reverse of the order
@@ -24,16 +20,16 @@ inline constexpr size_t kBucketBytes = size_t{512} << 10;
 // of bytes as they travel.
 void ReduceGradients(std::vector<GradientAndVariable>& pairs,
                      DType between = DType::kFloat32,
-                     size_t bucket_bytes = kBucketBytes);
+                     const BucketBytes& buckets = {});
 
 // Makes the floating variables that `updates` (Graph::updates) write, such as
 // moving statistics, the mean of all workers', too. `weight` is a scalar, what
 // this worker's count for, of mean 1 over the workers; what counts for nothing
 // may be NaN. Empty: all count alike. Returns what does it, to be run with the
 // updates.
-std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
-                                     const Output& weight = Output(),
-                                     size_t bucket_bytes = kBucketBytes);
+std::vector<Operation> ReduceUpdates(
+    const std::vector<Operation>& updates, const Output& weight = Output(),
+    size_t bucket_bytes = BucketBytes().others);
 
 }  // namespace sluice
 

@@ -219,10 +219,15 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   learning_rate_ = optimizer.learning_rate();
   const bool virtual_ones = workers_.virtual_workers() > 0;
   if (workers_.several() || virtual_ones) {
+    // Before the graphs are compared, which then differ for this reason.
+    workers_.RequireSame("choice of bucket sizes",
+                         fmt::format("{} and {} bytes", options_.buckets.first,
+                                     options_.buckets.others));
     const Output weight = features_->AddScalar(graph_, kShareWeight);
     train_ = optimizer
                  .WithAllReduce({.weight = weight.name(),
                                  .between = options_.gradients_between,
+                                 .buckets = options_.buckets,
                                  .in_two = virtual_ones})
                  .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it

@@ -61,6 +61,8 @@ struct TrainingOptions {
   // AllReduceOptions::between, where there are several workers, or virtual
   // ones.
   DType gradients_between = DType::kFloat32;
+  // AllReduceOptions::buckets, of the same workers, which all say the same.
+  BucketBytes buckets;
   // Workers that define the training, a power of two, whatever the number of
   // those that there are, which is at most that (docs/distributed.md). 0: these
   // themselves.

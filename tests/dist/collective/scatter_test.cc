@@ -144,7 +144,7 @@ TEST_CASE("reduce-scatter and all-to-all send what is said of them") {
       CheckOk(OnAll(groups, [&](Group& group) {
         const int64_t before = group.bytes_sent();
         const size_t i = At(group.rank());
-        const Status status =
+        Status status =
             group.AllToAll("t", data[i].data(), each, other[i].data());
         CHECK(group.bytes_sent() - before ==
               size * (size - 1) / 2 * each + headers);

@@ -74,7 +74,8 @@ TEST_CASE("means of rounded gradients") {
         }
         pairs.push_back({graph.Constant(Tensor::Scalar(1e-300)) * 1.0,
                          graph.Variable("d", Zeros({}, DType::kFloat64))});
-        ReduceGradients(pairs, between, seed % 2 == 0 ? 64 : 100000);
+        const size_t bytes = seed % 2 == 0 ? 64 : 100000;
+        ReduceGradients(pairs, between, {bytes, bytes});
         std::vector<Output> fetches;
         for (const auto& pair : pairs) fetches.push_back(pair.gradient);
         dist::Group* const group = groups[static_cast<size_t>(rank)].get();
