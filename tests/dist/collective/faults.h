@@ -31,7 +31,8 @@ enum class Phase {
   kAlone,
   kInReduction,
   kInBroadcast,
-  kInBarrier
+  kInBarrier,
+  kInJoin
 };
 
 struct Fault {
@@ -43,9 +44,12 @@ struct Fault {
 
   std::string Text() const {
     constexpr const char* kHarms[] = {"kill", "stop", "say"};
-    constexpr const char* kPhases[] = {
-        "before step", "alone in step", "in a reduction of step",
-        "in a broadcast of step", "in a barrier of step"};
+    constexpr const char* kPhases[] = {"before step",
+                                       "alone in step",
+                                       "in a reduction of step",
+                                       "in a broadcast of step",
+                                       "in a barrier of step",
+                                       "in a join of step"};
     return fmt::format("{} rank {} of {} {} {}, wires {}, {} us after",
                        kHarms[static_cast<int>(harm)], lost, size,
                        kPhases[static_cast<int>(phase)], step,
@@ -59,7 +63,7 @@ inline Fault RandomFault(std::mt19937& random) {
   fault.lost = static_cast<int>(random() % static_cast<unsigned>(fault.size));
   fault.step = static_cast<int>(random() % 5);
   fault.harm = static_cast<Harm>(random() % 2);
-  fault.phase = static_cast<Phase>(random() % 5);
+  fault.phase = static_cast<Phase>(random() % 6);
   fault.wires = WiresOf(random());
   fault.after_us = static_cast<int>(random() % 3000);
   return fault;
@@ -88,6 +92,16 @@ Status Within(bool now, const Fault& fault, const Process::Say& say,
   return status;
 }
 
+// One rank after another is out of data before the others, who reduce once
+// more.
+inline Status JoinInTurn(int step, Group& group, float* data) {
+  if (group.rank() != step % group.size()) {
+    SLUICE_RETURN_IF_ERROR(
+        group.AllReduce("more", DType::kFloat32, data, 100, Reduction::kMean));
+  }
+  return group.Follow().status();
+}
+
 // The training of a rank to which it happens, until it ends.
 inline Status TrainUnder(const Fault& fault, Group& group,
                          const Process::Say& say) {
@@ -109,6 +123,9 @@ inline Status TrainUnder(const Fault& fault, Group& group,
     }));
     SLUICE_RETURN_IF_ERROR(Within(at(Phase::kInBarrier), fault, say,
                                   [&] { return group.Barrier("step"); }));
+    SLUICE_RETURN_IF_ERROR(Within(at(Phase::kInJoin), fault, say, [&] {
+      return JoinInTurn(step, group, small.data());
+    }));
   }
 }
 
