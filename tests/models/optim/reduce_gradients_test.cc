@@ -123,6 +123,13 @@ TEST_CASE("each gradient gets its own mean, in buckets of the size") {
   }
 }
 
+TEST_CASE("buckets of no bytes are refused") {
+  for (const BucketBytes& buckets : {BucketBytes{0, 1}, BucketBytes{1, 0}}) {
+    CHECK_THROWS_AS(
+        (void)optimizers::Adam().WithAllReduce({.buckets = buckets}), Error);
+  }
+}
+
 // The order is that of the graph, so the same in each prepared step.
 TEST_CASE("every prepared step has the same buckets") {
   Graph graph;
