@@ -16,10 +16,12 @@
 #include "engine/tensor.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/collective/sums.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice::dist {
 namespace {
 
+using sluice::testing::Rounds;
 using testing::AllWires;
 using testing::At;
 using testing::CheckMismatch;
@@ -43,7 +45,7 @@ TEST_CASE("all-reduce is the sum or mean, the same bits on every rank") {
     const int size = 1 + job / 3;
     const Watchdog watchdog;
     Groups groups = JoinAll(size, WiresOf(job));
-    for (int run = 0; run < 24; ++run) {
+    for (int run = 0; run < Rounds(24); ++run) {
       const DType dtype = dtypes[random() % 6];
       // Small ones, which go with their header, and larger than a piece.
       const uint64_t most = run % 3 == 0 ? 8 : run % 3 == 1 ? 5000 : 100'000;
@@ -122,7 +124,7 @@ TEST_CASE("broadcast, all-gather and barrier, in random order") {
     const int size = 1 + job / 3;
     const Watchdog watchdog;
     Groups groups = JoinAll(size, WiresOf(job));
-    for (int run = 0; run < 12; ++run) {
+    for (int run = 0; run < Rounds(12); ++run) {
       const size_t bytes = random() % (run % 2 == 0 ? 10 : 900'000);
       const auto signed_bytes = static_cast<int64_t>(bytes);
       std::vector<std::string> mine(At(size));
@@ -233,7 +235,7 @@ TEST_CASE("what can never work breaks the group for all") {
 
 TEST_CASE("a rank that ends is everyone's error, and is named") {
   std::mt19937 random(3);
-  for (int run = 0; run < 60; ++run) {
+  for (int run = 0; run < Rounds(60); ++run) {
     const Watchdog watchdog;
     const int size = 2 + run % 5;
     const int dies = static_cast<int>(random() % At(size));
@@ -264,7 +266,7 @@ TEST_CASE("a rank that ends is everyone's error, and is named") {
 }
 
 TEST_CASE("a rank that leaves tells all others why") {
-  for (int run = 0; run < 12; ++run) {
+  for (int run = 0; run < Rounds(12); ++run) {
     const Watchdog watchdog;
     const int size = 2 + run % 4;
     const int leaves = run % size;

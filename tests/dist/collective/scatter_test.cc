@@ -13,10 +13,12 @@
 #include "engine/tensor.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/collective/sums.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice::dist {
 namespace {
 
+using sluice::testing::Rounds;
 using namespace testing;  // NOLINT: of the job's test double
 
 constexpr DType kDTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
@@ -55,7 +57,7 @@ TEST_CASE("reduce-scatter gives each rank its rows, with all-reduce's bits") {
     const int size = 1 + job / 3;
     const Watchdog watchdog;
     Groups groups = JoinAll(size, WiresOf(At(job)));
-    for (int run = 0; run < 24; ++run) {
+    for (int run = 0; run < Rounds(24); ++run) {
       const DType dtype = kDTypes[random() % 6];
       const auto row = static_cast<int64_t>(
           run % 2 == 0 ? 1 : 1 + random() % (run % 4 == 1 ? 5 : 3000));
@@ -98,7 +100,7 @@ TEST_CASE("all-to-all gives each rank what all have for it") {
     const int size = 1 + job / 3;
     const Watchdog watchdog;
     Groups groups = JoinAll(size, WiresOf(At(job)));
-    for (int run = 0; run < 12; ++run) {
+    for (int run = 0; run < Rounds(12); ++run) {
       const size_t each = random() % (run % 3 == 0   ? 4
                                       : run % 3 == 1 ? 3000
                                                      : 600'000);
