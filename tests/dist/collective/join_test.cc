@@ -221,13 +221,7 @@ TEST_CASE("a rank that ends while others have joined is named by all") {
       }
       return group.Follow().status();
     });
-    for (int rank = 0; rank < size; ++rank) {
-      if (rank == dies) continue;
-      CAPTURE(statuses[At(rank)].ToString());
-      CHECK(statuses[At(rank)].code() == Code::kUnavailable);
-      CHECK(statuses[At(rank)].message().find("rank " + std::to_string(dies) +
-                                              " of") != std::string::npos);
-    }
+    CheckAllName(statuses, dies);
   }
 }
 

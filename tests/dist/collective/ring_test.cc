@@ -24,6 +24,7 @@ namespace {
 using sluice::testing::Rounds;
 using testing::AllWires;
 using testing::At;
+using testing::CheckAllName;
 using testing::CheckMismatch;
 using testing::CheckOk;
 using testing::Groups;
@@ -255,13 +256,7 @@ TEST_CASE("a rank that ends is everyone's error, and is named") {
       }
       return {};
     });
-    for (int rank = 0; rank < size; ++rank) {
-      if (rank == dies) continue;
-      CAPTURE(statuses[At(rank)].ToString());
-      CHECK(statuses[At(rank)].code() == Code::kUnavailable);
-      CHECK(statuses[At(rank)].message().find("rank " + std::to_string(dies) +
-                                              " of") != std::string::npos);
-    }
+    CheckAllName(statuses, dies);
   }
 }
 

@@ -28,6 +28,18 @@ inline void CheckOk(const std::vector<Status>& statuses) {
   for (const Status& status : statuses) CHECK(status.ToString() == "ok");
 }
 
+// Every rank but the one that has died says that it is gone.
+inline void CheckAllName(const std::vector<Status>& statuses, int died) {
+  const std::string name = "rank " + std::to_string(died) + " of";
+  for (int rank = 0; rank < static_cast<int>(statuses.size()); ++rank) {
+    if (rank == died) continue;
+    const Status& status = statuses[At(rank)];
+    CAPTURE(status.ToString());
+    CHECK(status.code() == Code::kUnavailable);
+    CHECK(status.message().find(name) != std::string::npos);
+  }
+}
+
 // Relative to the sum of magnitudes: a unit of rounding per addition.
 inline double UnitOf(DType dtype) {
   switch (dtype) {
