@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "engine/dtype.h"
+#include "kernels/cuda/device/launch.h"
 #endif
 
 namespace sluice::cuda {
@@ -96,13 +97,71 @@ __host__ __device__ bool IsAligned(const void* p) {
 }
 #endif
 
+// How kernels read and write global memory. A pack is moved as words of its
+// alignment: copied as elements, halves would be stored one by one. The
+// emulation counts the bytes.
+#ifdef __CUDACC__
+template <typename T, int kAlignment>
+struct WordOf {
+  using Type = T;
+};
+template <typename T>
+struct WordOf<T, 4> {
+  using Type = unsigned;
+};
+template <typename T>
+struct WordOf<T, 8> {
+  using Type = uint2;
+};
+template <typename T>
+struct WordOf<T, 16> {
+  using Type = uint4;
+};
+#endif
+template <typename T>
+__device__ T Load(const T* p) {
+#ifdef __CUDACC__
+  using Word = typename WordOf<T, alignof(T)>::Type;
+  constexpr int kWords = sizeof(T) / sizeof(Word);
+  Word words[kWords];
+  SLUICE_UNROLLED
+  for (int k = 0; k < kWords; ++k) {
+    words[k] = reinterpret_cast<const Word*>(p)[k];
+  }
+  T value;
+  memcpy(&value, words, sizeof(T));
+  return value;
+#else
+  emulation::CountLoad(p, sizeof(T));
+  return *p;
+#endif
+}
+template <typename T>
+__device__ void Store(const T& value, T* p) {
+#ifdef __CUDACC__
+  using Word = typename WordOf<T, alignof(T)>::Type;
+  constexpr int kWords = sizeof(T) / sizeof(Word);
+  Word words[kWords];
+  memcpy(words, &value, sizeof(T));
+  SLUICE_UNROLLED
+  for (int k = 0; k < kWords; ++k) {
+    reinterpret_cast<Word*>(p)[k] = words[k];
+  }
+#else
+  emulation::CountStore(p, sizeof(T));
+  *p = value;
+#endif
+}
+
 // The first N of `count` elements at p, zeros beyond.
 template <typename T, int N = kPack<T>>
 __device__ Pack<T, N> LoadPack(const T* p, int64_t count, bool whole) {
-  if (whole && count >= N) return *reinterpret_cast<const Pack<T, N>*>(p);
+  if (whole && count >= N) {
+    return Load(reinterpret_cast<const Pack<T, N>*>(p));
+  }
   Pack<T, N> pack = {};
   for (int i = 0; i < N; ++i) {
-    if (i < count) pack.at[i] = p[i];
+    if (i < count) pack.at[i] = Load(p + i);
   }
   return pack;
 }
@@ -110,12 +169,23 @@ template <typename T, int N>
 __device__ void StorePack(const Pack<T, N>& pack, T* p, int64_t count,
                           bool whole) {
   if (whole && count >= N) {
-    *reinterpret_cast<Pack<T, N>*>(p) = pack;
+    Store(pack, reinterpret_cast<Pack<T, N>*>(p));
     return;
   }
   for (int i = 0; i < N; ++i) {
-    if (i < count) p[i] = pack.at[i];
+    if (i < count) Store(pack.at[i], p + i);
   }
+}
+
+// Likewise, where it is known when a kernel is compiled that all packs are
+// whole ones, of N elements that exist: then no branch holds loads up.
+template <bool kWhole, typename T, int N = kPack<T>>
+__device__ Pack<T, N> LoadPackOf(const T* p, int64_t count) {
+  return LoadPack<T, N>(p, kWhole ? N : count, kWhole);
+}
+template <bool kWhole, typename T, int N>
+__device__ void StorePackOf(const Pack<T, N>& pack, T* p, int64_t count) {
+  StorePack(pack, p, kWhole ? N : count, kWhole);
 }
 
 }  // namespace sluice::cuda

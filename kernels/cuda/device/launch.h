@@ -36,11 +36,14 @@ using uint32_t = unsigned;
 
 namespace sluice::cuda {
 
-// Before a loop that must not be unrolled, since its body is large.
+// Before a loop that must not be unrolled, since its body is large; and before
+// one that must be, since what it indexes is to be in registers.
 #ifdef __CUDACC__
 #define SLUICE_ROLLED _Pragma("unroll 1")
+#define SLUICE_UNROLLED _Pragma("unroll")
 #else
 #define SLUICE_ROLLED
+#define SLUICE_UNROLLED
 #endif
 
 inline constexpr int kWarp = 32;

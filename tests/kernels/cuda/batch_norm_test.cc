@@ -189,6 +189,8 @@ TEST_CASE("rows in several segments") {
     CheckForward(
         {.op = op, .dtype = DType::kFloat16, .rows = 1100, .channels = 16});
   }
+  // So many that segments grow, rather than become more.
+  CheckForward({.op = "BatchNorm", .rows = 530'000, .channels = 1});
   CheckGrad({.op = "BatchNormGrad", .rows = 1700, .channels = 5});
   CheckGrad({.op = "BatchNormAddReluGrad", .rows = 1030, .channels = 8});
 }

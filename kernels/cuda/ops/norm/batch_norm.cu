@@ -8,6 +8,14 @@
 namespace sluice::cuda {
 namespace {
 
+// 1 / x to two units in the last place: an exact division is long code.
+__device__ inline float QuickReciprocal(float x) {
+  return __fdividef(1.0f, x);
+}
+__device__ inline double QuickReciprocal(double x) {
+  return 1 / x;
+}
+
 // Of `count` values: their mean and the sum of squared distances from it.
 template <typename C>
 struct Moments {
@@ -20,8 +28,9 @@ struct Moments {
   friend __device__ Moments operator+(const Moments& a, const Moments& b) {
     Moments both = a;
     both.count += b.count;
-    if (both.count == C(0)) return a;
-    const C weight = b.count / both.count;
+    if (b.count == C(0)) return a;
+    if (a.count == C(0)) return b;
+    const C weight = b.count * QuickReciprocal(both.count);
     const C d = b.mean - a.mean;
     both.mean += d * weight;
     both.squares = a.squares + b.squares + d * d * (a.count * weight);
@@ -30,19 +39,21 @@ struct Moments {
 };
 
 // Each thread takes its rows by Welford's recurrence (1962).
-template <typename T>
-__global__ void __launch_bounds__(kColumnThreads)
-    MomentsKernel(BatchNormShape shape, int64_t segments, const T* x,
-                  ComputeOf<T>* results, bool whole) {
+template <typename T, bool kWhole>
+__global__ void __launch_bounds__(kColumnThreads, kWhole ? kColumnBlocks<T> : 1)
+    MomentsKernel(BatchNormShape shape, Segments segments, const T* x,
+                  ComputeOf<T>* results) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
-  FirstPass<T, Moments<C>>(
-      shape, segments, results,
-      [&](Moments<C>(&own)[kN], int64_t row, int64_t channel, int64_t count) {
-        const Pack<T, kN> pack =
-            LoadPack<T>(x + row * shape.channels + channel, count, whole);
+  FirstPass<T, Moments<C>, kWhole ? 3 : 1>(
+      shape, segments, results, [](const ColumnTask&) { return 0; },
+      [&](int64_t at, int64_t, const ColumnTask& t) {
+        return LoadPackOf<kWhole>(x + at, t.count);
+      },
+      [&](Moments<C>(&own)[kN], const Pack<T, kN>& pack, int64_t,
+          const ColumnTask&, int) {
         const C n = own[0].count + C(1);
-        const C weight = C(1) / n;
+        const C weight = QuickReciprocal(n);
         for (int k = 0; k < kN; ++k) {
           const C value = static_cast<C>(pack.at[k]);
           const C d = value - own[k].mean;
@@ -68,7 +79,7 @@ struct Statistics {
 
 template <typename C>
 __global__ void __launch_bounds__(kColumnThreads)
-    StatisticsKernel(BatchNormShape shape, int64_t segments, const C* results,
+    StatisticsKernel(BatchNormShape shape, Segments segments, const C* results,
                      Statistics<C> s) {
   SecondPass<Moments<C>>(
       shape, segments, results, [&](const Moments<C>& m, int64_t c) {
@@ -78,12 +89,14 @@ __global__ void __launch_bounds__(kColumnThreads)
         const C unbiased = m.squares / scalar::Maximum()(m.count - C(1), C(1));
         // An empty batch says nothing of the data.
         const C keep = m.count > C(0) ? static_cast<C>(shape.momentum) : C(1);
-        s.mean[c] = m.mean;
-        s.inv_std[c] = inv_std;
-        s.new_mean[c] = keep * s.running_mean[c] + (1 - keep) * m.mean;
-        s.new_variance[c] =
-            keep * s.running_variance[c] + (1 - keep) * unbiased;
-        s.factor[c] = inv_std * s.scale[c];
+        const C old_mean = Load(s.running_mean + c);
+        const C old_variance = Load(s.running_variance + c);
+        const C scale = Load(s.scale + c);
+        Store(m.mean, s.mean + c);
+        Store(inv_std, s.inv_std + c);
+        Store(keep * old_mean + (1 - keep) * m.mean, s.new_mean + c);
+        Store(keep * old_variance + (1 - keep) * unbiased, s.new_variance + c);
+        Store(inv_std * scale, s.factor + c);
       });
 }
 
@@ -92,55 +105,116 @@ template <typename C>
 __global__ void FactorKernel(BatchNormShape shape, const C* scale,
                              const C* variance, const C* inv_std, C* factor) {
   for (int64_t c = GlobalThread(); c < shape.channels; c += GlobalThreads()) {
-    factor[c] = inv_std != nullptr
-                    ? inv_std[c] * scale[c]
-                    : scale[c] / scalar::Sqrt()(variance[c] +
-                                                static_cast<C>(shape.epsilon));
+    const C value =
+        inv_std != nullptr
+            ? Load(inv_std + c) * Load(scale + c)
+            : Load(scale + c) / scalar::Sqrt()(Load(variance + c) +
+                                               static_cast<C>(shape.epsilon));
+    Store(value, factor + c);
   }
 }
 
 template <typename T>
 struct Normalized {
   const T* x;
-  const T* addend;
+  const T* addend;  // or null
   const ComputeOf<T>* mean;
   const ComputeOf<T>* factor;
   const ComputeOf<T>* offset;
   T* y;
-  uint8_t* mask;
+  uint8_t* mask;  // or null
 };
 
-// y = (x - mean) * factor + offset + addend, and with a mask max(0, y).
+// What eight elements are normalised with.
+template <typename C>
+struct ChannelValues {
+  Pack<C, kOctet> mean, factor, offset;
+};
 template <typename T>
-__global__ void NormalizeKernel(BatchNormShape shape, Normalized<T> o,
-                                bool whole, bool octets) {
+struct NormalizeOperands {
+  Pack<T, kOctet> x, addend;
+};
+
+// y = (x - mean) * factor + offset + addend, and with a mask max(0, y), of
+// `count` elements. The bits of the mask.
+template <typename T>
+__device__ unsigned NormalizeOctet(const NormalizeOperands<T>& in,
+                                   const ChannelValues<ComputeOf<T>>& c,
+                                   bool add, bool mask, int64_t count,
+                                   Pack<T, kOctet>* y) {
+  using C = ComputeOf<T>;
+  unsigned bits = 0;
+  for (int k = 0; k < kOctet; ++k) {
+    C v = (static_cast<C>(in.x.at[k]) - c.mean.at[k]) * c.factor.at[k] +
+          c.offset.at[k];
+    if (add) v += static_cast<C>(in.addend.at[k]);
+    if (mask) {
+      if (v > C(0) && k < count) bits |= 1u << k;
+      v = scalar::Relu()(v);
+    }
+    y->at[k] = T(v);
+  }
+  return bits;
+}
+
+// Where channels are whole octets.
+template <typename T, bool kAdd, bool kMask>
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks<T>)
+    NormalizeKernel(BatchNormShape shape, Segments segments, Normalized<T> o) {
+  using C = ComputeOf<T>;
+  constexpr int kAtOnce = sizeof(T) > 2 || kAdd ? 1 : 2;
+  ThirdPass<kAtOnce>(
+      shape, segments,
+      [&](int64_t channel) {
+        return ChannelValues<C>{
+            LoadPackOf<true, C, kOctet>(o.mean + channel, kOctet),
+            LoadPackOf<true, C, kOctet>(o.factor + channel, kOctet),
+            LoadPackOf<true, C, kOctet>(o.offset + channel, kOctet)};
+      },
+      [&](int64_t at) {
+        NormalizeOperands<T> in{};
+        in.x = LoadPackOf<true, T, kOctet>(o.x + at, kOctet);
+        if constexpr (kAdd) {
+          in.addend = LoadPackOf<true, T, kOctet>(o.addend + at, kOctet);
+        }
+        return in;
+      },
+      [&](const NormalizeOperands<T>& in, int64_t at,
+          const ChannelValues<C>& channels) {
+        Pack<T, kOctet> y;
+        const unsigned bits =
+            NormalizeOctet(in, channels, kAdd, kMask, kOctet, &y);
+        StorePackOf<true>(y, o.y + at, kOctet);
+        if constexpr (kMask) {
+          Store(static_cast<uint8_t>(bits), o.mask + at / kOctet);
+        }
+      });
+}
+
+// Of any shape.
+template <typename T>
+__global__ void NormalizeAnyKernel(BatchNormShape shape, Normalized<T> o) {
   using C = ComputeOf<T>;
   const int64_t n = shape.rows * shape.channels;
   for (int64_t i = GlobalThread() * kOctet; i < n;
        i += GlobalThreads() * kOctet) {
     const int64_t count = n - i;
-    const auto x = LoadPack<T, kOctet>(o.x + i, count, whole);
-    const auto mean = LoadChannels(o.mean, i, shape.channels, octets);
-    const auto factor = LoadChannels(o.factor, i, shape.channels, octets);
-    const auto offset = LoadChannels(o.offset, i, shape.channels, octets);
-    Pack<T, kOctet> addend = {};
+    NormalizeOperands<T> in{};
+    in.x = LoadPackOf<false, T, kOctet>(o.x + i, count);
     if (o.addend != nullptr) {
-      addend = LoadPack<T, kOctet>(o.addend + i, count, whole);
+      in.addend = LoadPackOf<false, T, kOctet>(o.addend + i, count);
     }
+    const ChannelValues<C> channels = {
+        LoadChannels(o.mean, i, shape.channels),
+        LoadChannels(o.factor, i, shape.channels),
+        LoadChannels(o.offset, i, shape.channels)};
     Pack<T, kOctet> y;
-    unsigned bits = 0;
-    for (int k = 0; k < kOctet; ++k) {
-      C v =
-          (static_cast<C>(x.at[k]) - mean.at[k]) * factor.at[k] + offset.at[k];
-      if (o.addend != nullptr) v += static_cast<C>(addend.at[k]);
-      if (o.mask != nullptr) {
-        if (v > C(0) && k < count) bits |= 1u << k;
-        v = scalar::Relu()(v);
-      }
-      y.at[k] = T(v);
+    const unsigned bits = NormalizeOctet(in, channels, o.addend != nullptr,
+                                         o.mask != nullptr, count, &y);
+    StorePackOf<false>(y, o.y + i, count);
+    if (o.mask != nullptr) {
+      Store(static_cast<uint8_t>(bits), o.mask + i / kOctet);
     }
-    StorePack(y, o.y + i, count, whole);
-    if (o.mask != nullptr) o.mask[i / kOctet] = static_cast<uint8_t>(bits);
   }
 }
 
@@ -149,8 +223,6 @@ Status Normalize(const BatchNormShape& shape, const BatchNormOperands& o,
                  const void* mean, const ComputeOf<T>* factor,
                  cudaStream_t stream) {
   using C = ComputeOf<T>;
-  const bool whole = OctetsAreWhole<T>(o.x, o.addend, o.y);
-  const bool octets = OctetsOfChannels<C>(shape, mean, factor, o.offset);
   const Normalized<T> typed = {static_cast<const T*>(o.x),
                                static_cast<const T*>(o.addend),
                                static_cast<const C*>(mean),
@@ -158,20 +230,34 @@ Status Normalize(const BatchNormShape& shape, const BatchNormOperands& o,
                                static_cast<const C*>(o.offset),
                                static_cast<T*>(o.y),
                                o.mask};
-  return Launch("BatchNorm normalize", OctetGrid(shape), stream,
-                NormalizeKernel<T>, shape, typed, whole, octets);
+  constexpr const char* kName = "BatchNorm normalize";
+  if (!ChannelsAreWhole<T, kOctet>(shape, o.x, o.addend, o.y) ||
+      !ChannelsAreWhole<C, kOctet>(shape, mean, factor, o.offset)) {
+    return Launch(kName, OctetGrid(shape), stream, NormalizeAnyKernel<T>, shape,
+                  typed);
+  }
+  return DispatchBools(
+      [&](auto add, auto mask) {
+        return Launch(kName, ColumnGrid(shape, kOctet), stream,
+                      NormalizeKernel<T, add.value, mask.value>, shape,
+                      SegmentsOf(shape), typed);
+      },
+      o.addend != nullptr, o.mask != nullptr);
 }
 
 template <typename T>
 Status BatchNorm(const BatchNormShape& shape, const BatchNormOperands& o,
                  cudaStream_t stream) {
   using C = ComputeOf<T>;
-  const int64_t segments = SegmentsOf(shape);
+  const Segments segments = SegmentsOf(shape);
   const Workspace<C> work(shape, o.workspace);
-  SLUICE_RETURN_IF_ERROR(
-      Launch("BatchNorm moments", FirstPassGrid<T, Moments<C>>(shape), stream,
-             MomentsKernel<T>, shape, segments, static_cast<const T*>(o.x),
-             work.segments, ChannelsAreWhole<T>(shape, o.x)));
+  SLUICE_RETURN_IF_ERROR(DispatchBools(
+      [&](auto whole) {
+        return Launch("BatchNorm moments", FirstPassGrid<T, Moments<C>>(shape),
+                      stream, MomentsKernel<T, whole.value>, shape, segments,
+                      static_cast<const T*>(o.x), work.segments);
+      },
+      ChannelsAreWhole<T, kPack<T>>(shape, o.x)));
   const Statistics<C> statistics = {static_cast<const C*>(o.scale),
                                     static_cast<const C*>(o.running_mean),
                                     static_cast<const C*>(o.running_variance),
@@ -202,7 +288,7 @@ Status BatchNormInference(const BatchNormShape& shape,
 }  // namespace
 
 size_t BatchNormWorkspace(const BatchNormShape& shape, DType dtype) {
-  return (2 * SegmentsOf(shape) + 3) * shape.channels *
+  return (2 * SegmentsOf(shape).count + 3) * shape.channels *
          SizeOf(ComputeDType(dtype));
 }
 

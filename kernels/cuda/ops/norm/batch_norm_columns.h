@@ -1,5 +1,5 @@
 // What the forward and backward kernels of batch normalisation share: sums down
-// the columns of a matrix in two passes, and chunks of its elements.
+// the columns of a matrix in two passes, and a third over its elements.
 #ifndef SLUICE_KERNELS_CUDA_OPS_NORM_BATCH_NORM_COLUMNS_H_
 #define SLUICE_KERNELS_CUDA_OPS_NORM_BATCH_NORM_COLUMNS_H_
 
@@ -7,22 +7,39 @@
 
 #include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
+#include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/ops/norm/batch_norm.h"
 
 namespace sluice::cuda {
 
-// First pass: a block takes a segment of rows and kAcross packs of channels;
-// kLanes threads share the rows of a pack. Second: a block takes kAcross2
-// channels, of which kLanes2 threads share the segments.
-inline constexpr int kSegmentRows = 512;
+// A block of the first pass takes a segment of rows and kAcross packs of
+// channels, of which kLanes threads share the rows; the third does the same
+// from the last row to the first, so that it begins with what the first has
+// left in the cache. Between them a block takes kAcross2 channels, of which
+// kLanes2 threads share the segments.
 inline constexpr int kAcross = 8, kLanes = 32;
-inline constexpr int kAcross2 = 32, kLanes2 = 8;
-inline constexpr int kColumnThreads = 256;  // of both
+inline constexpr int kAcross2 = 8, kLanes2 = 32;
+inline constexpr int kColumnThreads = 256;  // of all
 
-inline int64_t SegmentsOf(const BatchNormShape& shape) {
-  return CeilDiv(shape.rows, kSegmentRows);
+// Blocks of a kernel that are to fit a multiprocessor at once: registers of a
+// thread are 65536 / (256 * blocks) at most.
+template <typename T>
+inline constexpr int kColumnBlocks = sizeof(T) == 2   ? 3
+                                     : sizeof(T) == 4 ? 2
+                                                      : 1;
+
+// The rows, cut: small enough for a block each, few enough for the second pass.
+struct Segments {
+  int64_t rows;  // of each but the last
+  int64_t count;
+};
+inline Segments SegmentsOf(const BatchNormShape& shape) {
+  constexpr int64_t kLeastRows = 512, kMost = 1024;
+  const int64_t rows =
+      std::max(kLeastRows, CeilDiv(shape.rows, kMost * kLanes) * kLanes);
+  return {rows, CeilDiv(shape.rows, rows)};
 }
 
 // Where results are in the workspace, in elements of the computing type C: two
@@ -37,7 +54,7 @@ struct Workspace {
 
   Workspace(const BatchNormShape& shape, void* start)
       : segments(static_cast<C*>(start)),
-        factor(segments + 2 * SegmentsOf(shape) * shape.channels),
+        factor(segments + 2 * SegmentsOf(shape).count * shape.channels),
         slope(factor + shape.channels),
         shift(slope + shape.channels) {}
 };
@@ -86,56 +103,86 @@ __device__ void CombineLanes(State (&own)[N], State* shared, int across,
   for (int k = 0; k < N; ++k) own[k] = mine[k];
 }
 
-// --- The first pass ----------------------------------------------------------
+// --- Tasks of the first and the third pass -----------------------------------
 
-template <typename T>
-int64_t ChannelGroups(const BatchNormShape& shape) {
-  constexpr int kChannels = kAcross * kPack<T>;
-  return CeilDiv(shape.channels, kChannels);
-}
-
-// May a thread take packs of channels in every row of these tensors at once?
-template <typename T, typename... Pointers>
+// May a thread take N channels of every row of these tensors at once?
+template <typename T, int N, typename... Pointers>
 bool ChannelsAreWhole(const BatchNormShape& shape, Pointers... tensors) {
-  return shape.channels % kPack<T> == 0 && (IsAligned<T>(tensors) && ...);
+  return shape.channels % N == 0 && (IsAligned<T, N>(tensors) && ...);
 }
+
+inline int64_t ChannelGroups(const BatchNormShape& shape, int n) {
+  return CeilDiv(shape.channels, int64_t{kAcross} * n);
+}
+inline int64_t ColumnTasks(const BatchNormShape& shape, int n) {
+  return SegmentsOf(shape).count * ChannelGroups(shape, n);
+}
+inline Grid ColumnGrid(const BatchNormShape& shape, int n,
+                       size_t shared_bytes = 0) {
+  return {std::min<int64_t>(ColumnTasks(shape, n), 1 << 16), kColumnThreads,
+          shared_bytes};
+}
+
+// Some rows, and a thread's N channels, of which `count` exist, or none.
+struct ColumnTask {
+  int64_t segment, first, end;  // rows [first, end)
+  int64_t channel, count;
+};
+template <int N>
+__device__ ColumnTask ColumnTaskOf(const BatchNormShape& shape,
+                                   const Segments& segments, int64_t task) {
+  constexpr int kChannels = kAcross * N;
+  const int64_t groups = (shape.channels + kChannels - 1) / kChannels;
+  ColumnTask t{};
+  t.segment = Quotient(task, groups);
+  t.first = t.segment * segments.rows;
+  t.end = scalar::Minimum()(t.first + segments.rows, shape.rows);
+  t.channel = (task - t.segment * groups) * kChannels +
+              static_cast<int>(threadIdx.x) % kAcross * N;
+  t.count = shape.channels - t.channel;
+  return t;
+}
+
+// --- The first pass ----------------------------------------------------------
 
 template <typename T, typename State>
 Grid FirstPassGrid(const BatchNormShape& shape) {
-  return {
-      std::min<int64_t>(SegmentsOf(shape) * ChannelGroups<T>(shape), 1 << 16),
-      kColumnThreads, kColumnThreads * kPack<T> * sizeof(State)};
+  return ColumnGrid(shape, kPack<T>, kColumnThreads * kPack<T> * sizeof(State));
 }
 
-// Calls add(states, row, first channel, number of channels) for the rows of
-// each task of this block. `results`: the workspace's segments.
-template <typename T, typename State, typename Add>
-__device__ void FirstPass(const BatchNormShape& shape, int64_t segments,
-                          ComputeOf<T>* results, Add add) {
+// For each task of this block, `prepare(task)` loads what its channels have;
+// then, for its rows, add(states, load(place, row, task), place, task,
+// prepared), where a place is that of the row's first channel. `results`: the
+// workspace's segments.
+template <typename T, typename State, int kAtOnce, typename Prepare,
+          typename LoadFn, typename Add>
+__device__ void FirstPass(const BatchNormShape& shape, const Segments& segments,
+                          ComputeOf<T>* results, Prepare prepare, LoadFn load,
+                          Add add) {
   constexpr int kN = kPack<T>;
-  constexpr int kChannels = kAcross * kN;
-  const int64_t groups = (shape.channels + kChannels - 1) / kChannels;
+  const int64_t groups = (shape.channels + kAcross * kN - 1) / (kAcross * kN);
   const int lane = static_cast<int>(threadIdx.x) / kAcross;
-  for (int64_t task = blockIdx.x; task < segments * groups; task += gridDim.x) {
-    const int64_t segment = task / groups;
-    const int64_t channel =
-        task % groups * kChannels + threadIdx.x % kAcross * kN;
-    const int64_t count =
-        shape.channels - channel;  // may be less than kN, or 0
-    const int64_t first = segment * kSegmentRows;
-    const int64_t end = scalar::Minimum()(first + kSegmentRows, shape.rows);
+  for (int64_t task = blockIdx.x; task < segments.count * groups;
+       task += gridDim.x) {
+    const ColumnTask t = ColumnTaskOf<kN>(shape, segments, task);
     State states[kN] = {};
-    if (count > 0) {
-      for (int64_t row = first + lane; row < end; row += kLanes) {
-        add(states, row, channel, count);
-      }
+    if (t.count > 0) {
+      const auto prepared = prepare(t);
+      const int64_t start = t.first * shape.channels + t.channel;
+      const auto place = [&](int i) { return start + i * shape.channels; };
+      Ahead<kAtOnce>(
+          lane, static_cast<int>(t.end - t.first), kLanes,
+          [&](int i) { return load(place(i), t.first + i, t); },
+          [&](const auto& loaded, int i) {
+            add(states, loaded, place(i), t, prepared);
+          });
     }
     CombineLanes(states, SharedMemory<State>(), kAcross, kLanes);
     if (lane != 0) continue;
-    ComputeOf<T>* left = OfSegment(results, shape, segment, channel);
-    for (int k = 0; k < kN && k < count; ++k) {
-      left[k] = states[k].first();
-      left[shape.channels + k] = states[k].second();
+    ComputeOf<T>* left = OfSegment(results, shape, t.segment, t.channel);
+    for (int k = 0; k < kN && k < t.count; ++k) {
+      Store(states[k].first(), left + k);
+      Store(states[k].second(), left + shape.channels + k);
     }
   }
 }
@@ -150,9 +197,10 @@ Grid SecondPassGrid(const BatchNormShape& shape) {
 
 // load(segment, channel) gives a segment's state; finish(state, channel) takes
 // that of all.
-template <typename State, typename Load, typename Finish>
+template <typename State, typename LoadFn, typename Finish>
 __device__ void SecondPass(const BatchNormShape& shape, int64_t segments,
-                           Load load, Finish finish) {
+                           LoadFn load, Finish finish) {
+  constexpr int kAtOnce = 4;
   const int lane = static_cast<int>(threadIdx.x) / kAcross2;
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * kAcross2;
        first < shape.channels;
@@ -160,9 +208,10 @@ __device__ void SecondPass(const BatchNormShape& shape, int64_t segments,
     const int64_t channel = first + threadIdx.x % kAcross2;
     State state[1] = {};
     if (channel < shape.channels) {
-      for (int64_t s = lane; s < segments; s += kLanes2) {
-        state[0] = state[0] + load(s, channel);
-      }
+      Ahead<kAtOnce>(
+          lane, static_cast<int>(segments), kLanes2,
+          [&](int segment) { return load(segment, channel); },
+          [&](const State& other, int) { state[0] = state[0] + other; });
     }
     CombineLanes(state, SharedMemory<State>(), kAcross2, kLanes2);
     if (lane == 0 && channel < shape.channels) finish(state[0], channel);
@@ -171,47 +220,62 @@ __device__ void SecondPass(const BatchNormShape& shape, int64_t segments,
 
 // Of what the first pass left.
 template <typename State, typename C, typename Finish>
-__device__ void SecondPass(const BatchNormShape& shape, int64_t segments,
-                           const C* results, Finish finish) {
+__device__ void SecondPass(const BatchNormShape& shape,
+                           const Segments& segments, const C* results,
+                           Finish finish) {
   SecondPass<State>(
-      shape, segments,
+      shape, segments.count,
       [&](int64_t segment, int64_t channel) {
         const C* left = OfSegment(results, shape, segment, channel);
         const int64_t rows = scalar::Minimum()(
-            int64_t{kSegmentRows}, shape.rows - segment * kSegmentRows);
-        return State(left[0], left[shape.channels], rows);
+            segments.rows, shape.rows - segment * segments.rows);
+        return State(Load(left), Load(left + shape.channels), rows);
       },
       finish);
 }
 
-// --- Elements ----------------------------------------------------------------
+// --- The third pass ----------------------------------------------------------
 
 // Eight elements, the bits of one byte of a mask.
 inline constexpr int kOctet = 8;
 
-template <typename T, typename... Pointers>
-bool OctetsAreWhole(Pointers... tensors) {
-  return (IsAligned<T, kOctet>(tensors) && ...);
-}
-inline Grid OctetGrid(const BatchNormShape& shape) {
-  return GridFor(CeilDiv(shape.rows * shape.channels, kOctet));
+// For each task of this block, of whole octets of channels: `prepare(channel)`
+// loads what the channels have, once; then, backwards, finish(load(place),
+// place, prepared) for the rows.
+template <int kAtOnce, typename Prepare, typename LoadFn, typename Finish>
+__device__ void ThirdPass(const BatchNormShape& shape, const Segments& segments,
+                          Prepare prepare, LoadFn load, Finish finish) {
+  const int64_t groups =
+      (shape.channels + kAcross * kOctet - 1) / (kAcross * kOctet);
+  const int lane = static_cast<int>(threadIdx.x) / kAcross;
+  for (int64_t task = segments.count * groups - 1 - blockIdx.x; task >= 0;
+       task -= gridDim.x) {
+    const ColumnTask t = ColumnTaskOf<kOctet>(shape, segments, task);
+    if (t.count <= 0) continue;
+    const auto prepared = prepare(t.channel);
+    const int64_t start = (t.end - 1) * shape.channels + t.channel;
+    const auto place = [&](int i) { return start - i * shape.channels; };
+    Ahead<kAtOnce>(
+        lane, static_cast<int>(t.end - t.first), kLanes,
+        [&](int i) { return load(place(i)); },
+        [&](const auto& loaded, int i) { finish(loaded, place(i), prepared); });
+  }
 }
 
-// May the values of eight channels be loaded at once?
-template <typename C, typename... Pointers>
-bool OctetsOfChannels(const BatchNormShape& shape, Pointers... vectors) {
-  return shape.channels % kOctet == 0 && (IsAligned<C, kOctet>(vectors) && ...);
+// --- Elements of any shape ---------------------------------------------------
+
+inline Grid OctetGrid(const BatchNormShape& shape) {
+  return GridFor(CeilDiv(shape.rows * shape.channels, kOctet));
 }
 
 // Of a vector of channels, the values for the elements from i on.
 template <typename C>
 __device__ Pack<C, kOctet> LoadChannels(const C* values, int64_t i,
-                                        int64_t channels, bool octets) {
+                                        int64_t channels) {
   int64_t c = i % channels;
-  if (octets) return LoadPack<C, kOctet>(values + c, kOctet, true);
   Pack<C, kOctet> pack;
   for (int k = 0; k < kOctet; ++k) {
-    pack.at[k] = values[c];
+    pack.at[k] = Load(values + c);
     if (++c == channels) c = 0;
   }
   return pack;

@@ -8,53 +8,73 @@ namespace {
 template <typename T>
 struct Operands {
   const T* x;
-  const uint8_t* mask;
+  const uint8_t* mask;  // or null
   const T* dy;
-  const T* dy2;
+  const T* dy2;  // or null
   const ComputeOf<T>* mean;
   T* keep;  // where the sum dy + dy2 stays for the last pass; or null
 };
 
 // The bits of the mask for up to eight elements from i on, which may begin
-// within a byte.
+// within a byte. whole: they are in one byte.
 __device__ inline unsigned MaskBits(const uint8_t* mask, int64_t i,
-                                    int64_t count) {
-  if (mask == nullptr) return 0xffu;
+                                    int64_t count, bool whole) {
   const int shift = static_cast<int>(i % 8);
-  unsigned bits = mask[i / 8] >> shift;
-  if (shift != 0 && count > 8 - shift) {
-    bits |= static_cast<unsigned>(mask[i / 8 + 1]) << (8 - shift);
+  unsigned bits = Load(mask + i / 8) >> shift;
+  if (!whole && shift != 0 && count > 8 - shift) {
+    bits |= static_cast<unsigned>(Load(mask + i / 8 + 1)) << (8 - shift);
   }
   return bits;
 }
 
-// Of g, and of g * (x - mean).
-template <typename T>
-__global__ void __launch_bounds__(kColumnThreads)
-    GradSumsKernel(BatchNormShape shape, int64_t segments, Operands<T> o,
-                   ComputeOf<T>* results, bool whole) {
+// N elements of x and of what its gradient is found from.
+template <typename T, int N>
+struct GradIn {
+  Pack<T, N> x, dy, dy2;
+  unsigned bits;
+};
+
+// Of g, and of g * (x - mean). kMask, kTwo: whether there are a mask and dy2,
+// where packs are whole; otherwise that is seen as it goes.
+template <typename T, bool kWhole, bool kMask, bool kTwo>
+__global__ void __launch_bounds__(kColumnThreads,
+                                  kWhole && !kTwo ? kColumnBlocks<T> : 1)
+    GradSumsKernel(BatchNormShape shape, Segments segments, Operands<T> o,
+                   ComputeOf<T>* results) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
-  FirstPass<T, ColumnSums<C>>(
+  const bool masked = kWhole ? kMask : o.mask != nullptr;
+  const bool two = kWhole ? kTwo : o.dy2 != nullptr;
+  FirstPass<T, ColumnSums<C>, 1>(
       shape, segments, results,
-      [&](ColumnSums<C>(&own)[kN], int64_t row, int64_t channel,
-          int64_t count) {
-        const int64_t at = row * shape.channels + channel;
-        const auto x = LoadPack<T>(o.x + at, count, whole);
-        const auto dy = LoadPack<T>(o.dy + at, count, whole);
-        Pack<T, kN> dy2 = {}, keep;
-        if (o.dy2 != nullptr) dy2 = LoadPack<T>(o.dy2 + at, count, whole);
-        const unsigned bits = MaskBits(
-            o.mask, at, scalar::Minimum()(count, static_cast<int64_t>(kN)));
-        for (int k = 0; k < kN && k < count; ++k) {
-          C g = static_cast<C>(dy.at[k]);
-          if (o.dy2 != nullptr) g += static_cast<C>(dy2.at[k]);
-          if ((bits >> k & 1u) == 0) g = C(0);
+      [&](const ColumnTask& t) {
+        return LoadPackOf<kWhole, C, kN>(o.mean + t.channel, t.count);
+      },
+      [&](int64_t at, int64_t, const ColumnTask& t) {
+        GradIn<T, kN> in;
+        in.x = LoadPackOf<kWhole>(o.x + at, t.count);
+        in.dy = LoadPackOf<kWhole>(o.dy + at, t.count);
+        if (two) in.dy2 = LoadPackOf<kWhole>(o.dy2 + at, t.count);
+        in.bits =
+            masked ? MaskBits(o.mask, at,
+                              scalar::Minimum()(t.count, int64_t{kN}), kWhole)
+                   : ~0u;
+        return in;
+      },
+      [&](ColumnSums<C>(&own)[kN], const GradIn<T, kN>& in, int64_t at,
+          const ColumnTask& t, const Pack<C, kN>& mean) {
+        Pack<T, kN> keep;
+        for (int k = 0; k < kN && (kWhole || k < t.count); ++k) {
+          C g = static_cast<C>(in.dy.at[k]);
+          if (two) g += static_cast<C>(in.dy2.at[k]);
+          if (masked && (in.bits >> k & 1u) == 0) g = C(0);
           own[k].sum += g;
-          own[k].dot += g * (static_cast<C>(x.at[k]) - o.mean[channel + k]);
+          own[k].dot += g * (static_cast<C>(in.x.at[k]) - mean.at[k]);
           keep.at[k] = T(g);
         }
-        if (o.keep != nullptr) StorePack(keep, o.keep + at, count, whole);
+        if (o.keep != nullptr) {
+          StorePackOf<kWhole>(keep, o.keep + at, t.count);
+        }
       });
 }
 
@@ -72,44 +92,85 @@ struct Coefficients {
 
 template <typename C>
 __global__ void __launch_bounds__(kColumnThreads)
-    CoefficientsKernel(BatchNormShape shape, int64_t segments, const C* results,
-                       Coefficients<C> o) {
+    CoefficientsKernel(BatchNormShape shape, Segments segments,
+                       const C* results, Coefficients<C> o) {
   SecondPass<ColumnSums<C>>(
       shape, segments, results, [&](const ColumnSums<C>& s, int64_t c) {
-        const C inv_std = o.inv_std[c];
-        const C factor = o.scale[c] * inv_std;
+        const C inv_std = Load(o.inv_std + c);
+        const C factor = Load(o.scale + c) * inv_std;
         const C per_row = factor / static_cast<C>(shape.rows);
-        o.dscale[c] = s.dot * inv_std;
-        o.doffset[c] = s.sum;
-        o.factor[c] = factor;
-        o.slope[c] = -per_row * s.dot * inv_std * inv_std;
-        o.shift[c] = -per_row * s.sum;
+        Store(s.dot * inv_std, o.dscale + c);
+        Store(s.sum, o.doffset + c);
+        Store(factor, o.factor + c);
+        Store(-per_row * s.dot * inv_std * inv_std, o.slope + c);
+        Store(-per_row * s.sum, o.shift + c);
       });
 }
 
+template <typename C>
+struct GradChannels {
+  Pack<C, kOctet> mean, factor, slope, shift;
+};
+
 template <typename T>
-__global__ void GradKernel(BatchNormShape shape, Operands<T> o,
-                           Workspace<ComputeOf<T>> w, T* dx, bool whole,
-                           bool octets) {
+__device__ Pack<T, kOctet> GradOctet(const GradIn<T, kOctet>& in,
+                                     const GradChannels<ComputeOf<T>>& c) {
   using C = ComputeOf<T>;
+  Pack<T, kOctet> dx;
+  for (int k = 0; k < kOctet; ++k) {
+    const C g = (in.bits >> k & 1u) != 0 ? static_cast<C>(in.dy.at[k]) : C(0);
+    const C distance = static_cast<C>(in.x.at[k]) - c.mean.at[k];
+    dx.at[k] = T(g * c.factor.at[k] + distance * c.slope.at[k] + c.shift.at[k]);
+  }
+  return dx;
+}
+
+// Where channels are whole octets.
+template <typename T, bool kMask>
+__global__ void __launch_bounds__(kColumnThreads, kColumnBlocks<T>)
+    GradKernel(BatchNormShape shape, Segments segments, Operands<T> o,
+               Workspace<ComputeOf<T>> w, T* dx) {
+  using C = ComputeOf<T>;
+  ThirdPass<1>(
+      shape, segments,
+      [&](int64_t channel) {
+        return GradChannels<C>{
+            LoadPackOf<true, C, kOctet>(o.mean + channel, kOctet),
+            LoadPackOf<true, C, kOctet>(w.factor + channel, kOctet),
+            LoadPackOf<true, C, kOctet>(w.slope + channel, kOctet),
+            LoadPackOf<true, C, kOctet>(w.shift + channel, kOctet)};
+      },
+      [&](int64_t at) {
+        GradIn<T, kOctet> in;
+        in.x = LoadPackOf<true, T, kOctet>(o.x + at, kOctet);
+        in.dy = LoadPackOf<true, T, kOctet>(o.dy + at, kOctet);
+        in.bits = kMask ? MaskBits(o.mask, at, kOctet, true) : ~0u;
+        return in;
+      },
+      [&](const GradIn<T, kOctet>& in, int64_t at,
+          const GradChannels<C>& channels) {
+        StorePackOf<true>(GradOctet(in, channels), dx + at, kOctet);
+      });
+}
+
+// Of any shape.
+template <typename T>
+__global__ void GradAnyKernel(BatchNormShape shape, Operands<T> o,
+                              Workspace<ComputeOf<T>> w, T* dx) {
   const int64_t n = shape.rows * shape.channels;
   for (int64_t i = GlobalThread() * kOctet; i < n;
        i += GlobalThreads() * kOctet) {
     const int64_t count = n - i;
-    const auto x = LoadPack<T, kOctet>(o.x + i, count, whole);
-    const auto dy = LoadPack<T, kOctet>(o.dy + i, count, whole);
-    const auto mean = LoadChannels(o.mean, i, shape.channels, octets);
-    const auto factor = LoadChannels(w.factor, i, shape.channels, octets);
-    const auto slope = LoadChannels(w.slope, i, shape.channels, octets);
-    const auto shift = LoadChannels(w.shift, i, shape.channels, octets);
-    const unsigned bits = MaskBits(o.mask, i, kOctet);
-    Pack<T, kOctet> out;
-    for (int k = 0; k < kOctet; ++k) {
-      const C g = (bits >> k & 1u) != 0 ? static_cast<C>(dy.at[k]) : C(0);
-      const C distance = static_cast<C>(x.at[k]) - mean.at[k];
-      out.at[k] = T(g * factor.at[k] + distance * slope.at[k] + shift.at[k]);
-    }
-    StorePack(out, dx + i, count, whole);
+    GradIn<T, kOctet> in;
+    in.x = LoadPackOf<false, T, kOctet>(o.x + i, count);
+    in.dy = LoadPackOf<false, T, kOctet>(o.dy + i, count);
+    in.bits = o.mask != nullptr ? MaskBits(o.mask, i, kOctet, true) : ~0u;
+    const GradChannels<ComputeOf<T>> channels = {
+        LoadChannels(o.mean, i, shape.channels),
+        LoadChannels(w.factor, i, shape.channels),
+        LoadChannels(w.slope, i, shape.channels),
+        LoadChannels(w.shift, i, shape.channels)};
+    StorePackOf<false>(GradOctet(in, channels), dx + i, count);
   }
 }
 
@@ -117,7 +178,7 @@ template <typename T>
 Status BatchNormGrad(const BatchNormShape& shape,
                      const BatchNormGradOperands& o, cudaStream_t stream) {
   using C = ComputeOf<T>;
-  const int64_t segments = SegmentsOf(shape);
+  const Segments segments = SegmentsOf(shape);
   const Workspace<C> work(shape, o.workspace);
   // A sum of two terms is kept for the last pass, in dx if nowhere else.
   void* keep = o.g == nullptr && o.dy2 != nullptr ? o.dx : o.g;
@@ -125,10 +186,17 @@ Status BatchNormGrad(const BatchNormShape& shape,
       static_cast<const T*>(o.x),    o.mask,
       static_cast<const T*>(o.dy),   static_cast<const T*>(o.dy2),
       static_cast<const C*>(o.mean), static_cast<T*>(keep)};
-  SLUICE_RETURN_IF_ERROR(
-      Launch("BatchNormGrad sums", FirstPassGrid<T, ColumnSums<C>>(shape),
-             stream, GradSumsKernel<T>, shape, segments, typed, work.segments,
-             ChannelsAreWhole<T>(shape, o.x, o.dy, o.dy2, keep)));
+  SLUICE_RETURN_IF_ERROR(DispatchBools(
+      [&](auto whole, auto mask, auto two) {
+        constexpr bool kWhole = whole.value;
+        return Launch(
+            "BatchNormGrad sums", FirstPassGrid<T, ColumnSums<C>>(shape),
+            stream, GradSumsKernel < T, kWhole, kWhole && mask.value,
+            kWhole && two.value >, shape, segments, typed, work.segments);
+      },
+      ChannelsAreWhole<T, kPack<T>>(shape, o.x, o.dy, o.dy2, keep) &&
+          IsAligned<C, kPack<T>>(o.mean),
+      o.mask != nullptr, o.dy2 != nullptr));
   const Coefficients<C> coefficients = {static_cast<const C*>(o.scale),
                                         static_cast<const C*>(o.inv_std),
                                         static_cast<C*>(o.dscale),
@@ -144,11 +212,21 @@ Status BatchNormGrad(const BatchNormShape& shape,
     typed.dy = typed.keep;
     typed.mask = nullptr;
   }
-  const bool whole = OctetsAreWhole<T>(typed.x, typed.dy, o.dx);
-  const bool octets = OctetsOfChannels<C>(shape, typed.mean, work.factor,
-                                          work.slope, work.shift);
-  return Launch("BatchNormGrad", OctetGrid(shape), stream, GradKernel<T>, shape,
-                typed, work, static_cast<T*>(o.dx), whole, octets);
+  constexpr const char* kName = "BatchNormGrad";
+  T* dx = static_cast<T*>(o.dx);
+  if (!ChannelsAreWhole<T, kOctet>(shape, typed.x, typed.dy, dx) ||
+      !ChannelsAreWhole<C, kOctet>(shape, typed.mean, work.factor, work.slope,
+                                   work.shift)) {
+    return Launch(kName, OctetGrid(shape), stream, GradAnyKernel<T>, shape,
+                  typed, work, dx);
+  }
+  return DispatchBools(
+      [&](auto mask) {
+        return Launch(kName, ColumnGrid(shape, kOctet), stream,
+                      GradKernel<T, mask.value>, shape, segments, typed, work,
+                      dx);
+      },
+      typed.mask != nullptr);
 }
 
 }  // namespace

@@ -117,30 +117,37 @@ __global__ void LayerNormGradKernel(LayerNormShape s, GradOperands<T> o, T* dx,
 // --- Sums over the rows ------------------------------------------------------
 
 // Of dy, and of dy times the normalised x.
-template <typename T>
+template <typename T, bool kWhole>
 __global__ void __launch_bounds__(kColumnThreads)
-    SegmentSumsKernel(BatchNormShape shape, int64_t segments, GradOperands<T> o,
-                      ComputeOf<T>* results, bool whole) {
+    SegmentSumsKernel(BatchNormShape shape, Segments segments,
+                      GradOperands<T> o, ComputeOf<T>* results) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
-  FirstPass<T, ColumnSums<C>>(
-      shape, segments, results,
-      [&](ColumnSums<C>(&own)[kN], int64_t row, int64_t column, int64_t count) {
-        const int64_t at = row * shape.channels + column;
-        const auto x = LoadPack<T>(o.x + at, count, whole);
-        const auto dy = LoadPack<T>(o.dy + at, count, whole);
-        const C mean = o.mean[row], inv_std = o.inv_std[row];
-        for (int k = 0; k < kN && k < count; ++k) {
-          const C d = static_cast<C>(dy.at[k]);
+  struct Row {
+    Pack<T, kN> x, dy;
+    C mean, inv_std;
+  };
+  FirstPass<T, ColumnSums<C>, 1>(
+      shape, segments, results, [](const ColumnTask&) { return 0; },
+      [&](int64_t at, int64_t row, const ColumnTask& t) {
+        return Row{LoadPackOf<kWhole>(o.x + at, t.count),
+                   LoadPackOf<kWhole>(o.dy + at, t.count), Load(o.mean + row),
+                   Load(o.inv_std + row)};
+      },
+      [](ColumnSums<C>(&own)[kN], const Row& row, int64_t, const ColumnTask& t,
+         int) {
+        for (int k = 0; k < kN && (kWhole || k < t.count); ++k) {
+          const C d = static_cast<C>(row.dy.at[k]);
           own[k].sum += d;
-          own[k].dot += d * ((static_cast<C>(x.at[k]) - mean) * inv_std);
+          own[k].dot +=
+              d * ((static_cast<C>(row.x.at[k]) - row.mean) * row.inv_std);
         }
       });
 }
 
 template <typename C>
 __global__ void __launch_bounds__(kColumnThreads)
-    ColumnSumsKernel(BatchNormShape shape, int64_t segments, const C* results,
+    ColumnSumsKernel(BatchNormShape shape, Segments segments, const C* results,
                      C* dscale, C* doffset) {
   SecondPass<ColumnSums<C>>(shape, segments, results,
                             [&](const ColumnSums<C>& s, int64_t column) {
@@ -179,11 +186,16 @@ Status LayerNormGrad(const LayerNormShape& shape,
                                 static_cast<T*>(o.dx),
                                 whole && RowsAreWhole<T>(o.dx, shape.width)));
   const BatchNormShape columns = {shape.rows, shape.width};
-  const int64_t segments = SegmentsOf(columns);
+  const Segments segments = SegmentsOf(columns);
   C* results = static_cast<C*>(o.workspace);
-  SLUICE_RETURN_IF_ERROR(Launch(
-      "LayerNormGrad sums", FirstPassGrid<T, ColumnSums<C>>(columns), stream,
-      SegmentSumsKernel<T>, columns, segments, typed, results, whole));
+  SLUICE_RETURN_IF_ERROR(DispatchBools(
+      [&](auto known) {
+        return Launch("LayerNormGrad sums",
+                      FirstPassGrid<T, ColumnSums<C>>(columns), stream,
+                      SegmentSumsKernel<T, known.value>, columns, segments,
+                      typed, results);
+      },
+      whole));
   return Launch("LayerNormGrad columns", SecondPassGrid<ColumnSums<C>>(columns),
                 stream, ColumnSumsKernel<C>, columns, segments, results,
                 static_cast<C*>(o.dscale), static_cast<C*>(o.doffset));
@@ -207,7 +219,7 @@ LayerNormGradLauncher FindLayerNormGrad(DType dtype) {
 
 size_t LayerNormGradWorkspace(const LayerNormShape& shape, DType dtype) {
   return 2 *
-         static_cast<size_t>(SegmentsOf({shape.rows, shape.width}) *
+         static_cast<size_t>(SegmentsOf({shape.rows, shape.width}).count *
                              shape.width) *
          SizeOf(ComputeDType(dtype));
 }

@@ -31,6 +31,7 @@ struct Thread {
 
 Order order = Order::kForward;
 int most_blocks = 0;
+std::vector<Traffic*> watched;
 int64_t launches = 0;
 std::string last_error;
 std::mt19937 shuffling;                        // NOLINT: the same in every run
@@ -217,6 +218,27 @@ void SetMostBlocks(int most) {
 
 int64_t Launches() {
   return launches;
+}
+
+Traffic::Traffic(const void* begin, size_t bytes)
+    : begin_(static_cast<const char*>(begin)), bytes_(bytes) {
+  watched.push_back(this);
+}
+
+Traffic::~Traffic() {
+  std::erase(watched, this);
+}
+
+void CountLoad(const void* from, size_t bytes) {
+  for (Traffic* range : watched) {
+    if (range->Holds(from)) range->loaded += static_cast<int64_t>(bytes);
+  }
+}
+
+void CountStore(const void* to, size_t bytes) {
+  for (Traffic* range : watched) {
+    if (range->Holds(to)) range->stored += static_cast<int64_t>(bytes);
+  }
 }
 
 const std::string& LastError() {

@@ -49,6 +49,28 @@ void SetOrder(Order order);
 // with any number, and so shows what it lacks from one step to the next.
 void SetMostBlocks(int most);
 
+// The bytes that kernels load from a range of memory and store to it while this
+// lives, by the accessors of kernels/cuda/device/element.h: what goes past them
+// is not counted. Ranges may not overlap.
+class Traffic {
+ public:
+  Traffic(const void* begin, size_t bytes);
+  ~Traffic();
+  Traffic(const Traffic&) = delete;
+  Traffic& operator=(const Traffic&) = delete;
+
+  int64_t loaded = 0, stored = 0;
+
+  bool Holds(const void* p) const {
+    const auto* at = static_cast<const char*>(p);
+    return at >= begin_ && at < begin_ + bytes_;
+  }
+
+ private:
+  const char* begin_;
+  size_t bytes_;
+};
+
 inline constexpr unsigned char kPoison = 0xff;  // NaN in every float type
 
 // Launches so far, so that a test sees that its kernel ran.

@@ -127,6 +127,10 @@ namespace sluice::cuda::emulation {
 cudaError_t Enqueue(const cudaLaunchConfig_t& config,
                     std::function<void()> thread);
 
+// What the accessors of kernels/cuda/device/element.h do to global memory.
+void CountLoad(const void* from, size_t bytes);
+void CountStore(const void* to, size_t bytes);
+
 void* SharedMemory();  // of the running block
 void BlockBarrier();
 
@@ -200,6 +204,11 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   const uint64_t vote = predicate != 0 ? 1 : 0;
   return static_cast<unsigned>(
       Meet(Exchange{Exchange::kVote, mask, vote, 0, 0}));
+}
+
+// On a device, to two units in the last place.
+inline float __fdividef(float a, float b) {
+  return a / b;
 }
 
 // One thread runs at a time, so that plain operations are atomic.
