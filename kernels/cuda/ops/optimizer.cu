@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/ceil_div.h"
+#include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/array_chunks.h"
 
 namespace sluice::cuda {
@@ -13,62 +14,51 @@ namespace {
 constexpr int64_t kChunk = 1 << 12;  // elements; whole packs
 constexpr int kThreads = 256;
 
+// What one step of a rule reads of N elements: G is the gradient's type.
 template <typename T, typename G>
-__device__ Pack<T, kPack<T>> LoadAs(const void* data, int64_t i, int64_t count,
-                                    bool whole) {
-  constexpr int kN = kPack<T>;
-  const G* g = static_cast<const G*>(data);
-  const Pack<G, kN> pack = LoadPack<G, kN>(g + i, count, whole);
-  Pack<T, kN> out;
-  for (int k = 0; k < kN; ++k) {
-    out.at[k] = static_cast<ComputeOf<G>>(pack.at[k]);
-  }
-  return out;
-}
+struct Elements {
+  static constexpr int kN = kPack<T>;
+  Pack<T, kN> variable, slots[2];
+  Pack<G, kN> gradient;
+};
 
-// A pack of the gradient from its element i on.
-template <typename T>
-__device__ Pack<T, kPack<T>> LoadGradient(const OptimizerTensor& tensor,
-                                          int64_t i, int64_t count,
-                                          bool whole) {
-  switch (tensor.gradient_dtype) {
-    case DType::kFloat16:
-      return LoadAs<T, Float16>(tensor.gradient, i, count, whole);
-    case DType::kBFloat16:
-      return LoadAs<T, BrainFloat16>(tensor.gradient, i, count, whole);
-    default:
-      return LoadAs<T, T>(tensor.gradient, i, count, whole);
-  }
-}
-
-template <typename Rule, typename T>
+template <typename Rule, typename T, typename G>
 __device__ void UpdateChunk(const OptimizerTensor& tensor, int64_t chunk,
                             const optimizer::Update<T>& u, T gradient_scale,
                             T gradient_decay) {
   constexpr int kN = kPack<T>;
   constexpr Rule rule{};
-  T* p = static_cast<T*>(tensor.variable);
-  T* a = static_cast<T*>(tensor.slots[0]);
-  T* b = static_cast<T*>(tensor.slots[1]);
+  // Not read again: what is stored might be them, for all the compiler knows.
+  T* const p = static_cast<T*>(tensor.variable);
+  T* const a = static_cast<T*>(tensor.slots[0]);
+  T* const b = static_cast<T*>(tensor.slots[1]);
+  const G* const g = static_cast<const G*>(tensor.gradient);
   const bool whole = IsAligned<T>(p) && IsAligned<T>(a) && IsAligned<T>(b) &&
-                     IsAligned<T>(tensor.gradient);
+                     IsAligned<G, kN>(g);
   const int64_t first = (chunk - tensor.first_chunk) * kChunk;
   const int64_t end = scalar::Minimum()(first + kChunk, tensor.elements);
-  for (int64_t i = first + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
-    const int64_t count = end - i;
-    Pack<T, kN> ps = LoadPack<T>(p + i, count, whole);
-    const Pack<T, kN> gs = LoadGradient<T>(tensor, i, count, whole);
-    Pack<T, kN> as = {}, bs = {};
-    if (Rule::kSlots > 0) as = LoadPack<T>(a + i, count, whole);
-    if (Rule::kSlots > 1) bs = LoadPack<T>(b + i, count, whole);
-    for (int k = 0; k < kN; ++k) {
-      const T gradient = gs.at[k] * gradient_scale + gradient_decay * ps.at[k];
-      rule(u, gradient, ps.at[k], as.at[k], bs.at[k]);
-    }
-    StorePack(ps, p + i, count, whole);
-    if (Rule::kSlots > 0) StorePack(as, a + i, count, whole);
-    if (Rule::kSlots > 1) StorePack(bs, b + i, count, whole);
-  }
+  ForPacks<kN, 1>(
+      first, end, threadIdx.x, blockDim.x, whole,
+      [&](int64_t i, int64_t count, bool at_once) {
+        Elements<T, G> in;
+        in.variable = LoadPack<T>(p + i, count, at_once);
+        in.gradient = LoadPack<G, kN>(g + i, count, at_once);
+        if (Rule::kSlots > 0) in.slots[0] = LoadPack<T>(a + i, count, at_once);
+        if (Rule::kSlots > 1) in.slots[1] = LoadPack<T>(b + i, count, at_once);
+        return in;
+      },
+      [&](Elements<T, G> in, int64_t i, int64_t count, bool at_once) {
+        for (int k = 0; k < kN; ++k) {
+          T& value = in.variable.at[k];
+          const T gradient =
+              T(static_cast<ComputeOf<G>>(in.gradient.at[k])) * gradient_scale +
+              gradient_decay * value;
+          rule(u, gradient, value, in.slots[0].at[k], in.slots[1].at[k]);
+        }
+        StorePack(in.variable, p + i, count, at_once);
+        if (Rule::kSlots > 0) StorePack(in.slots[0], a + i, count, at_once);
+        if (Rule::kSlots > 1) StorePack(in.slots[1], b + i, count, at_once);
+      });
 }
 
 template <typename Rule, typename T>
@@ -97,7 +87,17 @@ __global__ void __launch_bounds__(kThreads)
     const T decay = variable < params.decayed
                         ? static_cast<T>(params.gradient_decay)
                         : T(0);
-    UpdateChunk<Rule>(list.tensors[variable], chunk, u, scale, decay);
+    const OptimizerTensor& tensor = list.tensors[variable];
+    switch (tensor.gradient_dtype) {
+      case DType::kFloat16:
+        UpdateChunk<Rule, T, Float16>(tensor, chunk, u, scale, decay);
+        break;
+      case DType::kBFloat16:
+        UpdateChunk<Rule, T, BrainFloat16>(tensor, chunk, u, scale, decay);
+        break;
+      default:
+        UpdateChunk<Rule, T, T>(tensor, chunk, u, scale, decay);
+    }
   }
 }
 

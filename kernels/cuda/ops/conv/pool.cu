@@ -3,6 +3,7 @@
 // order, so that nothing is added to by two threads.
 #include "kernels/cuda/ops/conv/pool.h"
 
+#include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/window.h"
 
 namespace sluice::cuda {
@@ -18,27 +19,36 @@ __device__ int64_t OutputPixel(const PoolShape& s, int64_t image, int64_t row,
   return ((image * s.h.output + row) * s.w.output + column) * s.channels;
 }
 
-// fn(place in x of the pack's first channel) for the pixels of a window.
-template <typename Fn>
-__device__ void ForWindow(const PoolShape& s, const PixelTask& t, Fn fn) {
+// fn(pack of x, its place in x) for the pixels of a window.
+template <bool kWhole, typename T, typename Fn>
+__device__ void ForWindow(const PoolShape& s, const PixelTask& t, const T* x,
+                          Fn fn) {
   const Interval rows = InsideOf(s.h, t.row);
   const Interval columns = InsideOf(s.w, t.column);
+  const int64_t count = s.channels - t.channel;
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    for (int64_t j = columns.begin; j < columns.end; ++j) {
-      fn(InputPixel(s, t.image, i, j) + t.channel);
-    }
+    const int64_t line = InputPixel(s, t.image, i, 0) + t.channel;
+    Ahead<1>(
+        columns.begin, columns.end, int64_t{1},
+        [&](int64_t j) {
+          return LoadPackOf<kWhole>(x + line + j * s.channels, count);
+        },
+        [&](const auto& pack, int64_t j) { fn(pack, line + j * s.channels); });
   }
 }
 
-// fn(window's row, its column, place in y of the pack's first channel) for the
-// windows that cover a pixel, in their order.
-template <typename Fn>
-__device__ void ForWindowsOver(const PoolShape& s, const PixelTask& t, Fn fn) {
+// fn(load(place), window's row, its column) for the windows that cover a pixel,
+// in their order, where place is that of the pack's first channel in y. Not
+// ahead, nor unrolled: what fn does wants the registers.
+template <typename LoadFn, typename Fn>
+__device__ void ForWindowsOver(const PoolShape& s, const PixelTask& t,
+                               LoadFn load, Fn fn) {
   const Interval rows = WindowsOver(s.h, t.row);
   const Interval columns = WindowsOver(s.w, t.column);
   for (int64_t i = rows.begin; i < rows.end; ++i) {
+    SLUICE_ROLLED
     for (int64_t j = columns.begin; j < columns.end; ++j) {
-      fn(i, j, OutputPixel(s, t.image, i, j) + t.channel);
+      fn(load(OutputPixel(s, t.image, i, j) + t.channel), i, j);
     }
   }
 }
@@ -71,24 +81,22 @@ struct SumSoFar {
   __device__ C Result(C share) const { return sum * share; }
 };
 
-template <typename T, template <typename> typename SoFar>
-__global__ void PoolKernel(PoolShape s, int64_t tasks, const T* x, T* y,
-                           bool whole) {
+template <typename T, template <typename> typename SoFar, bool kWhole>
+__global__ void PoolKernel(PoolShape s, int64_t tasks, const T* x, T* y) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
   for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.output, s.w.output, s.channels);
     const int64_t count = s.channels - t.channel;
     SoFar<C> so_far[kN];
-    ForWindow(s, t, [&](int64_t at) {
-      const auto in = LoadPack<T>(x + at, count, whole);
+    ForWindow<kWhole>(s, t, x, [&](const Pack<T, kN>& in, int64_t) {
       for (int k = 0; k < kN; ++k) so_far[k].Add(static_cast<C>(in.at[k]));
     });
     const C share = ShareOf<C>(s, t.row, t.column);
     Pack<T, kN> out;
     for (int k = 0; k < kN; ++k) out.at[k] = T(so_far[k].Result(share));
-    StorePack(out, y + OutputPixel(s, t.image, t.row, t.column) + t.channel,
-              count, whole);
+    StorePackOf<kWhole>(
+        out, y + OutputPixel(s, t.image, t.row, t.column) + t.channel, count);
   }
 }
 
@@ -104,89 +112,97 @@ __device__ unsigned NotBelow(const Pack<T, N>& x, const Pack<T, N>& y) {
 }
 
 // A window gives its dy to the first of its elements that is not below y.
-template <typename T>
+template <typename T, bool kWhole>
 __global__ void MaxPoolGradKernel(PoolShape s, int64_t tasks, const T* x,
-                                  const T* y, const T* dy, T* dx, bool whole) {
+                                  const T* y, const T* dy, T* dx) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
+  struct Given {
+    Pack<T, kN> best, dy;
+  };
   for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.input, s.w.input, s.channels);
     const int64_t count = s.channels - t.channel;
     const int64_t here = InputPixel(s, t.image, t.row, t.column) + t.channel;
-    const auto own = LoadPack<T>(x + here, count, whole);
+    const auto own = LoadPackOf<kWhole>(x + here, count);
     C sum[kN] = {};
-    ForWindowsOver(s, t, [&](int64_t oh, int64_t ow, int64_t at) {
-      const auto best = LoadPack<T>(y + at, count, whole);
-      unsigned mine = NotBelow(own, best);
-      if (mine == 0) return;
-      // Earlier elements of the window come first.
-      const int64_t first_row = InsideOf(s.h, oh).begin;
-      const Interval across = InsideOf(s.w, ow);
-      for (int64_t r = first_row; r <= t.row && mine != 0; ++r) {
-        const int64_t end = r < t.row ? across.end : t.column;
-        for (int64_t c = across.begin; c < end && mine != 0; ++c) {
-          const int64_t other = InputPixel(s, t.image, r, c) + t.channel;
-          mine &= ~NotBelow(LoadPack<T>(x + other, count, whole), best);
-        }
-      }
-      if (mine == 0) return;
-      const auto given = LoadPack<T>(dy + at, count, whole);
-      for (int k = 0; k < kN; ++k) {
-        if ((mine >> k & 1u) != 0) sum[k] += static_cast<C>(given.at[k]);
-      }
-    });
+    const auto load = [&](int64_t at) {
+      return Given{LoadPackOf<kWhole>(y + at, count),
+                   LoadPackOf<kWhole>(dy + at, count)};
+    };
+    ForWindowsOver(
+        s, t, load, [&](const Given& window, int64_t oh, int64_t ow) {
+          unsigned mine = NotBelow(own, window.best);
+          if (mine == 0) return;
+          // Earlier elements of the window come first.
+          const int64_t first_row = InsideOf(s.h, oh).begin;
+          const Interval across = InsideOf(s.w, ow);
+          for (int64_t r = first_row; r <= t.row && mine != 0; ++r) {
+            const int64_t end = r < t.row ? across.end : t.column;
+            for (int64_t c = across.begin; c < end && mine != 0; ++c) {
+              const int64_t other = InputPixel(s, t.image, r, c) + t.channel;
+              mine &=
+                  ~NotBelow(LoadPackOf<kWhole>(x + other, count), window.best);
+            }
+          }
+          for (int k = 0; k < kN; ++k) {
+            if ((mine >> k & 1u) != 0)
+              sum[k] += static_cast<C>(window.dy.at[k]);
+          }
+        });
     Pack<T, kN> out;
     for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
-    StorePack(out, dx + here, count, whole);
+    StorePackOf<kWhole>(out, dx + here, count);
   }
 }
 
-template <typename T>
+template <typename T, bool kWhole>
 __global__ void MaxPoolGradGradKernel(PoolShape s, int64_t tasks, const T* x,
-                                      const T* y, const T* g, T* result,
-                                      bool whole) {
+                                      const T* y, const T* g, T* result) {
   constexpr int kN = kPack<T>;
   for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.output, s.w.output, s.channels);
     const int64_t count = s.channels - t.channel;
     const int64_t here = OutputPixel(s, t.image, t.row, t.column) + t.channel;
-    const auto best = LoadPack<T>(y + here, count, whole);
+    const auto best = LoadPackOf<kWhole>(y + here, count);
     Pack<T, kN> out = {};
     unsigned open = (1u << kN) - 1;
-    ForWindow(s, t, [&](int64_t at) {
-      const unsigned found =
-          NotBelow(LoadPack<T>(x + at, count, whole), best) & open;
+    ForWindow<kWhole>(s, t, x, [&](const Pack<T, kN>& pack, int64_t at) {
+      const unsigned found = NotBelow(pack, best) & open;
       if (found == 0) return;
-      const auto in = LoadPack<T>(g + at, count, whole);
+      const auto in = LoadPackOf<kWhole>(g + at, count);
       for (int k = 0; k < kN; ++k) {
         if ((found >> k & 1u) != 0) out.at[k] = in.at[k];
       }
       open &= ~found;
     });
-    StorePack(out, result + here, count, whole);
+    StorePackOf<kWhole>(out, result + here, count);
   }
 }
 
-template <typename T>
+template <typename T, bool kWhole>
 __global__ void AvgPoolGradKernel(PoolShape s, int64_t tasks, const T* dy,
-                                  T* dx, bool whole) {
+                                  T* dx) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
   for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.input, s.w.input, s.channels);
     const int64_t count = s.channels - t.channel;
     C sum[kN] = {};
-    ForWindowsOver(s, t, [&](int64_t oh, int64_t ow, int64_t at) {
-      const C share = ShareOf<C>(s, oh, ow);
-      const auto given = LoadPack<T>(dy + at, count, whole);
-      for (int k = 0; k < kN; ++k) {
-        sum[k] += share * static_cast<C>(given.at[k]);
-      }
-    });
+    const auto load = [&](int64_t at) {
+      return LoadPackOf<kWhole>(dy + at, count);
+    };
+    ForWindowsOver(s, t, load,
+                   [&](const Pack<T, kN>& given, int64_t oh, int64_t ow) {
+                     const C share = ShareOf<C>(s, oh, ow);
+                     for (int k = 0; k < kN; ++k) {
+                       sum[k] += share * static_cast<C>(given.at[k]);
+                     }
+                   });
     Pack<T, kN> out;
     for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
-    StorePack(out, dx + InputPixel(s, t.image, t.row, t.column) + t.channel,
-              count, whole);
+    StorePackOf<kWhole>(
+        out, dx + InputPixel(s, t.image, t.row, t.column) + t.channel, count);
   }
 }
 
@@ -201,56 +217,63 @@ int64_t OutputTasks(const PoolShape& s) {
   return PixelTasks<kPack<T>>(s.images, s.h.output, s.w.output, s.channels);
 }
 
-// Of one operand, with a task for each pack of the result.
-template <typename T>
-Status LaunchOne(const char* name, int64_t tasks, const PoolShape& s,
-                 const void* a, void* result, cudaStream_t stream,
-                 void (*kernel)(PoolShape, int64_t, const T*, T*, bool)) {
-  return Launch(name, GridFor(tasks), stream, kernel, s, tasks,
-                static_cast<const T*>(a), static_cast<T*>(result),
-                PixelsAreWhole<T>(s.channels, a, result));
+// A kernel of some operands before the result, with a task for each pack of it.
+// kernel(whole) is it, for packs that are whole or any.
+template <typename T, typename KernelOf, typename... Operands>
+Status LaunchPool(const char* name, int64_t tasks, const PoolShape& s,
+                  cudaStream_t stream, KernelOf kernel, void* result,
+                  Operands... operands) {
+  return DispatchBools(
+      [&](auto whole) {
+        return Launch(name, GridFor(tasks), stream, kernel(whole), s, tasks,
+                      static_cast<const T*>(operands)...,
+                      static_cast<T*>(result));
+      },
+      PixelsAreWhole<T>(s.channels, operands..., result));
 }
-template <typename T>
-Status LaunchThree(const char* name, int64_t tasks, const PoolShape& s,
-                   const void* a, const void* b, const void* c, void* result,
-                   cudaStream_t stream,
-                   void (*kernel)(PoolShape, int64_t, const T*, const T*,
-                                  const T*, T*, bool)) {
-  return Launch(name, GridFor(tasks), stream, kernel, s, tasks,
-                static_cast<const T*>(a), static_cast<const T*>(b),
-                static_cast<const T*>(c), static_cast<T*>(result),
-                PixelsAreWhole<T>(s.channels, a, b, c, result));
-}
+
+template <typename T, template <typename> typename SoFar>
+constexpr auto kPoolKernel =
+    [](auto whole) { return PoolKernel<T, SoFar, decltype(whole)::value>; };
 
 template <typename T>
 Status MaxPool(const PoolShape& s, const void* x, const void*, const void*,
                void* y, cudaStream_t stream) {
-  return LaunchOne<T>("MaxPool", OutputTasks<T>(s), s, x, y, stream,
-                      PoolKernel<T, LargestSoFar>);
+  return LaunchPool<T>("MaxPool", OutputTasks<T>(s), s, stream,
+                       kPoolKernel<T, LargestSoFar>, y, x);
 }
 template <typename T>
 Status MaxPoolGrad(const PoolShape& s, const void* x, const void* y,
                    const void* dy, void* dx, cudaStream_t stream) {
-  return LaunchThree<T>("MaxPoolGrad", InputTasks<T>(s), s, x, y, dy, dx,
-                        stream, MaxPoolGradKernel<T>);
+  const auto kernel = [](auto whole) {
+    return MaxPoolGradKernel<T, decltype(whole)::value>;
+  };
+  return LaunchPool<T>("MaxPoolGrad", InputTasks<T>(s), s, stream, kernel, dx,
+                       x, y, dy);
 }
 template <typename T>
 Status MaxPoolGradGrad(const PoolShape& s, const void* x, const void* y,
                        const void* g, void* result, cudaStream_t stream) {
-  return LaunchThree<T>("MaxPoolGradGrad", OutputTasks<T>(s), s, x, y, g,
-                        result, stream, MaxPoolGradGradKernel<T>);
+  const auto kernel = [](auto whole) {
+    return MaxPoolGradGradKernel<T, decltype(whole)::value>;
+  };
+  return LaunchPool<T>("MaxPoolGradGrad", OutputTasks<T>(s), s, stream, kernel,
+                       result, x, y, g);
 }
 template <typename T>
 Status AvgPool(const PoolShape& s, const void* x, const void*, const void*,
                void* y, cudaStream_t stream) {
-  return LaunchOne<T>("AvgPool", OutputTasks<T>(s), s, x, y, stream,
-                      PoolKernel<T, SumSoFar>);
+  return LaunchPool<T>("AvgPool", OutputTasks<T>(s), s, stream,
+                       kPoolKernel<T, SumSoFar>, y, x);
 }
 template <typename T>
 Status AvgPoolGrad(const PoolShape& s, const void* dy, const void*, const void*,
                    void* dx, cudaStream_t stream) {
-  return LaunchOne<T>("AvgPoolGrad", InputTasks<T>(s), s, dy, dx, stream,
-                      AvgPoolGradKernel<T>);
+  const auto kernel = [](auto whole) {
+    return AvgPoolGradKernel<T, decltype(whole)::value>;
+  };
+  return LaunchPool<T>("AvgPoolGrad", InputTasks<T>(s), s, stream, kernel, dx,
+                       dy);
 }
 
 template <typename T>

@@ -10,6 +10,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
+#include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/ops/elementwise/elementwise.h"
@@ -26,19 +27,26 @@ template <typename T>
 inline constexpr int kTaken =
     std::is_integral_v<T>&& kPack<T> > 4 ? 4 : kPack<T>;
 
+// Of each operand, how many packs are loaded ahead.
+inline constexpr int kPacksAtOnce = 2;
+
 // --- One operand -------------------------------------------------------------
 
 template <typename Op, typename T, typename Y>
 __global__ void UnaryKernel(Op op, const T* x, Y* y, int64_t n, bool whole) {
   constexpr int kN = kTaken<T>;
-  for (int64_t i = GlobalThread() * kN; i < n; i += GlobalThreads() * kN) {
-    const Pack<T, kN> in = LoadPack<T, kN>(x + i, n - i, whole);
-    Pack<Y, kN> out;
-    for (int k = 0; k < kN; ++k) {
-      out.at[k] = Y(op(static_cast<ComputeOf<T>>(in.at[k])));
-    }
-    StorePack(out, y + i, n - i, whole);
-  }
+  ForPacks<kN, kPacksAtOnce>(
+      0, n, GlobalThread(), GlobalThreads(), whole,
+      [&](int64_t i, int64_t count, bool at_once) {
+        return LoadPack<T, kN>(x + i, count, at_once);
+      },
+      [&](const Pack<T, kN>& in, int64_t i, int64_t count, bool at_once) {
+        Pack<Y, kN> out;
+        for (int k = 0; k < kN; ++k) {
+          out.at[k] = Y(op(static_cast<ComputeOf<T>>(in.at[k])));
+        }
+        StorePack(out, y + i, count, at_once);
+      });
 }
 
 template <typename T, typename Op>
@@ -101,12 +109,29 @@ template <typename T, int N>
 __device__ Pack<T, N> LoadRow(const T* row, int64_t step, int64_t count,
                               bool whole) {
   if (step != 0) return LoadPack<T, N>(row, count, whole);
-  Pack<T, N> pack;
-  for (int k = 0; k < N; ++k) pack.at[k] = *row;
+  const T value = Load(row);
+  Pack<T, N> pack = {};
+  for (int k = 0; k < N; ++k) pack.at[k] = value;
   return pack;
 }
 
 // --- Two operands ------------------------------------------------------------
+
+// Packs of N of both operands, and what becomes of them.
+template <typename T, int N>
+struct PackPair {
+  Pack<T, N> left, right;
+};
+template <typename Y, typename Op, typename T, int N>
+__device__ Pack<Y, N> CallPacks(const Op& op, const PackPair<T, N>& in) {
+  using C = ComputeOf<T>;
+  Pack<Y, N> out;
+  for (int k = 0; k < N; ++k) {
+    out.at[k] =
+        Y(op(static_cast<C>(in.left.at[k]), static_cast<C>(in.right.at[k])));
+  }
+  return out;
+}
 
 // Packs of N lie within rows. whole: they may be accessed at once.
 template <typename Op, typename T, typename Y, int N>
@@ -115,20 +140,26 @@ __global__ void BinaryKernel(Op op, const T* a, const T* b, Y* y,
   const int last = shape.rank - 1;
   const int64_t a_step = shape.strides[0][last];
   const int64_t b_step = shape.strides[1][last];
+  if (shape.rank == 1 && a_step != 0 && b_step != 0) {  // nothing repeats
+    return ForPacks<N, 1>(
+        0, shape.elements, GlobalThread(), GlobalThreads(), whole,
+        [&](int64_t i, int64_t count, bool at_once) {
+          return PackPair<T, N>{LoadPack<T, N>(a + i, count, at_once),
+                                LoadPack<T, N>(b + i, count, at_once)};
+        },
+        [&](const PackPair<T, N>& in, int64_t i, int64_t count, bool at_once) {
+          StorePack(CallPacks<Y>(op, in), y + i, count, at_once);
+        });
+  }
   SLUICE_ROLLED
   for (int64_t i = GlobalThread() * N; i < shape.elements;
        i += GlobalThreads() * N) {
     const int64_t count = shape.elements - i;
     const Offsets<2> from = OffsetsOf<2>(shape, i);
-    const auto left = LoadRow<T, N>(a + from.at[0], a_step, count, whole);
-    const auto right = LoadRow<T, N>(b + from.at[1], b_step, count, whole);
-    Pack<Y, N> out;
-    for (int k = 0; k < N; ++k) {
-      using C = ComputeOf<T>;
-      out.at[k] =
-          Y(op(static_cast<C>(left.at[k]), static_cast<C>(right.at[k])));
-    }
-    StorePack(out, y + i, count, whole);
+    const PackPair<T, N> in = {
+        LoadRow<T, N>(a + from.at[0], a_step, count, whole),
+        LoadRow<T, N>(b + from.at[1], b_step, count, whole)};
+    StorePack(CallPacks<Y>(op, in), y + i, count, whole);
   }
 }
 

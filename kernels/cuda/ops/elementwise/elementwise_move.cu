@@ -36,14 +36,18 @@ template <typename From, typename To>
 __global__ void CastKernel(const From* x, To* y, int64_t n, bool whole) {
   // 16 bytes of the wider type.
   constexpr int kN = sizeof(From) > sizeof(To) ? kPack<From> : kPack<To>;
-  for (int64_t i = GlobalThread() * kN; i < n; i += GlobalThreads() * kN) {
-    const Pack<From, kN> in = LoadPack<From, kN>(x + i, n - i, whole);
-    Pack<To, kN> out;
-    for (int k = 0; k < kN; ++k) {
-      out.at[k] = Convert<To>(static_cast<ComputeOf<From>>(in.at[k]));
-    }
-    StorePack(out, y + i, n - i, whole);
-  }
+  ForPacks<kN, kPacksAtOnce>(
+      0, n, GlobalThread(), GlobalThreads(), whole,
+      [&](int64_t i, int64_t count, bool at_once) {
+        return LoadPack<From, kN>(x + i, count, at_once);
+      },
+      [&](const Pack<From, kN>& in, int64_t i, int64_t count, bool at_once) {
+        Pack<To, kN> out;
+        for (int k = 0; k < kN; ++k) {
+          out.at[k] = Convert<To>(static_cast<ComputeOf<From>>(in.at[k]));
+        }
+        StorePack(out, y + i, count, at_once);
+      });
 }
 
 template <typename From, typename To>
@@ -63,12 +67,16 @@ __global__ void CastListKernel(ArrayList list) {
     const auto* x = static_cast<const float*>(array.from);
     auto* y = static_cast<To*>(array.to);
     const bool whole = IsAligned<float, kN>(x) && IsAligned<To, kN>(y);
-    for (int64_t i = begin + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
-      const auto in = LoadPack<float, kN>(x + i, end - i, whole);
-      Pack<To, kN> out;
-      for (int k = 0; k < kN; ++k) out.at[k] = To(in.at[k]);
-      StorePack(out, y + i, end - i, whole);
-    }
+    ForPacks<kN, 1>(
+        begin, end, threadIdx.x, blockDim.x, whole,
+        [&](int64_t i, int64_t count, bool at_once) {
+          return LoadPack<float, kN>(x + i, count, at_once);
+        },
+        [&](const Pack<float, kN>& in, int64_t i, int64_t count, bool at_once) {
+          Pack<To, kN> out;
+          for (int k = 0; k < kN; ++k) out.at[k] = To(in.at[k]);
+          StorePack(out, y + i, count, at_once);
+        });
   });
 }
 

@@ -1,6 +1,7 @@
 // All blocks that write write the same, so their order does not matter.
 #include "kernels/cuda/ops/reduce/reduce_finite.h"
 
+#include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/array_chunks.h"
 
 namespace sluice::cuda {
@@ -13,16 +14,21 @@ __device__ bool IsFinitePart(const void* data, int64_t begin, int64_t end,
   constexpr int kN = kPack<T>;
   using Compute = ComputeOf<T>;
   const Compute factor =
-      scale == nullptr ? Compute(1) : static_cast<Compute>(*scale);
+      scale == nullptr ? Compute(1) : static_cast<Compute>(Load(scale));
   const T* x = static_cast<const T*>(data);
   const bool whole = IsAligned<T>(x);
   bool finite = true;
-  for (int64_t i = begin + threadIdx.x * kN; i < end; i += blockDim.x * kN) {
-    const Pack<T, kN> pack = LoadPack<T>(x + i, end - i, whole);
-    for (int j = 0; j < kN; ++j) {
-      finite &= scalar::IsFinite()(static_cast<Compute>(pack.at[j]) * factor);
-    }
-  }
+  ForPacks<kN, 2>(
+      begin, end, threadIdx.x, blockDim.x, whole,
+      [&](int64_t i, int64_t count, bool at_once) {
+        return LoadPack<T>(x + i, count, at_once);
+      },
+      [&](const Pack<T, kN>& pack, int64_t, int64_t, bool) {
+        for (int j = 0; j < kN; ++j) {
+          finite &=
+              scalar::IsFinite()(static_cast<Compute>(pack.at[j]) * factor);
+        }
+      });
   return finite;
 }
 
