@@ -3,7 +3,8 @@
 # writes the source:
 #
 #   cmake -D SOURCE=<root> -D OUTPUT=<file> -P this
-set(device_headers engine/semantics/scalar.h kernels/cuda/device/block.h kernels/cuda/device/element.h
+set(device_headers engine/semantics/scalar.h kernels/cuda/device/ahead.h
+  kernels/cuda/device/block.h kernels/cuda/device/element.h
   kernels/cuda/fused/fused_arguments.h kernels/cuda/fused/fused_device.h
   kernels/cuda/device/launch.h)
 

@@ -2,16 +2,20 @@
 // before it loads more waits for memory each time, and a branch between loads
 // makes it do so: so what decides about loads is known when a kernel is
 // compiled (DispatchBools), and several are issued before the first is used
-// (Ahead). scripts/sass_check.py holds kernels to it. Device code.
+// (Ahead). scripts/sass_check.py holds kernels to it. Device code, which NVRTC
+// takes as text.
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_AHEAD_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_AHEAD_H_
 
+#ifndef __CUDACC_RTC__
 #include <type_traits>
+#endif
 
 #include "kernels/cuda/device/launch.h"
 
 namespace sluice::cuda {
 
+#ifndef __CUDACC_RTC__
 // fn(std::bool_constant<value>()...).
 template <typename Fn>
 decltype(auto) DispatchBools(Fn&& fn) {
@@ -25,6 +29,7 @@ decltype(auto) DispatchBools(Fn&& fn, bool first, Bools... rest) {
   };
   return first ? with(std::true_type()) : with(std::false_type());
 }
+#endif
 
 // finish(load(i), i) for i, i + step, ... before end, in this order. The loads
 // of the next kAtOnce are issued before those of this kAtOnce are used: were
@@ -68,11 +73,13 @@ template <int N, int kAtOnce, typename LoadFn, typename Finish>
 __device__ void ForPacks(int64_t begin, int64_t end, int64_t thread,
                          int64_t threads, bool whole, LoadFn load,
                          Finish finish) {
+  // NVRTC takes no generic lambdas.
+  using Loaded = decltype(load(begin, end, whole));
   const int64_t full = whole ? end - end % N : begin;
   Ahead<kAtOnce>(
       begin + thread * N, full, threads * N,
       [&](int64_t i) { return load(i, int64_t{N}, true); },
-      [&](const auto& loaded, int64_t i) {
+      [&](const Loaded& loaded, int64_t i) {
         finish(loaded, i, int64_t{N}, true);
       });
   for (int64_t i = full + thread * N; i < end; i += threads * N) {

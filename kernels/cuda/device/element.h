@@ -13,8 +13,9 @@
 #include <type_traits>
 
 #include "engine/dtype.h"
-#include "kernels/cuda/device/launch.h"
 #endif
+
+#include "kernels/cuda/device/launch.h"
 
 namespace sluice::cuda {
 

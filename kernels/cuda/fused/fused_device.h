@@ -6,8 +6,12 @@
 //
 //   P::T, P::C, P::kN   element, compute type, elements that are taken at once
 //   p.a                 the arguments
-//   p(i, count)         computes the kN elements from i on, of which `count`
-//                       exist, and stores them; the values to be summed
+//   p.Fetch(i, count, whole)
+//                       a P::Fetched: what it needs of the kN elements from i
+//                       on, of which `count` exist; whole: packs may be
+//                       accessed at once
+//   p(fetched, i, count, whole)
+//                       computes them and stores them; the values to be summed
 //
 // A thread fetches what it needs of its elements before it stores any, so an
 // output may be an input of the same size.
@@ -15,6 +19,7 @@
 #define SLUICE_KERNELS_CUDA_FUSED_FUSED_DEVICE_H_
 
 #include "engine/semantics/scalar.h"
+#include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/block.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
@@ -58,30 +63,33 @@ __device__ ComputeOf<T> LoadScalar(const FusedArguments& a, int input) {
 // One that has as many elements as the result.
 template <typename T>
 __device__ Pack<T, kPack<T>> LoadElements(const FusedArguments& a, int input,
-                                          int64_t i, int64_t count) {
-  return LoadPack<T>(static_cast<const T*>(a.inputs[input]) + i, count,
-                     a.whole);
+                                          int64_t i, int64_t count,
+                                          bool whole) {
+  return LoadPack<T>(static_cast<const T*>(a.inputs[input]) + i, count, whole);
 }
 // One that repeats, but not along the innermost dimension (kAlong), or along
 // that too. `index` is that of element i.
 template <typename T, bool kAlong>
 __device__ Pack<T, kPack<T>> LoadRepeated(const FusedArguments& a, int input,
                                           int rank, const Indices& index,
-                                          int64_t i, int64_t count) {
+                                          int64_t i, int64_t count,
+                                          bool whole) {
   constexpr int kN = kPack<T>;
   const T* x = static_cast<const T*>(a.inputs[input]);
   Pack<T, kN> pack = {};
   if (!a.rows) {
     for (int k = 0; k < kN && k < count; ++k) {
-      pack.at[k] = x[OffsetOf(a, input, rank, IndicesOf(a, rank, i + k))];
+      pack.at[k] =
+          Load(x + OffsetOf(a, input, rank, IndicesOf(a, rank, i + k)));
     }
     return pack;
   }
   x += OffsetOf(a, input, rank, index);
   if constexpr (kAlong) {
-    return LoadPack<T>(x, count, a.whole);
+    return LoadPack<T>(x, count, whole);
   } else {
-    for (int k = 0; k < kN; ++k) pack.at[k] = *x;
+    const T value = Load(x);
+    for (int k = 0; k < kN; ++k) pack.at[k] = value;
     return pack;
   }
 }
@@ -89,20 +97,31 @@ __device__ Pack<T, kPack<T>> LoadRepeated(const FusedArguments& a, int input,
 template <typename T>
 __device__ void StoreElements(const FusedArguments& a, int output,
                               const Pack<T, kPack<T>>& y, int64_t i,
-                              int64_t count) {
-  StorePack(y, static_cast<T*>(a.outputs[output]) + i, count, a.whole);
+                              int64_t count, bool whole) {
+  StorePack(y, static_cast<T*>(a.outputs[output]) + i, count, whole);
 }
 
 // --- Frames ------------------------------------------------------------------
 
 template <typename P>
 __device__ void ForEachPack(const P& program) {
-  constexpr int kN = P::kN;
-  const FusedArguments& a = program.a;
-  for (int64_t i = GlobalThread() * kN; i < a.elements;
-       i += GlobalThreads() * kN) {
-    program(i, a.elements - i);
-  }
+  using Fetched = typename P::Fetched;
+  ForPacks<P::kN, 1>(
+      0, program.a.elements, GlobalThread(), GlobalThreads(), program.a.whole,
+      [&](int64_t i, int64_t count, bool whole) {
+        return program.Fetch(i, count, whole);
+      },
+      [&](const Fetched& fetched, int64_t i, int64_t count, bool whole) {
+        program(fetched, i, count, whole);
+      });
+}
+
+// Of a sum, the values of a pack.
+template <typename P>
+__device__ Pack<typename P::C, P::kN> ValuesOf(const P& program, int64_t i,
+                                               int64_t count) {
+  const bool whole = program.a.whole;
+  return program(program.Fetch(i, count, whole), i, count, whole);
 }
 
 template <typename P>
@@ -136,7 +155,7 @@ __device__ void SumTrailing(const P& program) {
     const int64_t end = scalar::Minimum()(begin + a.sum.segment, a.sum.columns);
     C sum = 0;
     for (int64_t j = begin + lane * kN; j < end; j += lanes * kN) {
-      const Pack<C, kN> v = program(row * a.sum.columns + j, end - j);
+      const Pack<C, kN> v = ValuesOf(program, row * a.sum.columns + j, end - j);
       for (int k = 0; k < kN; ++k) {
         if (k < end - j) sum += v.at[k];
       }
@@ -170,7 +189,7 @@ __device__ void SumLeading(const P& program) {
     C sum[kN] = {};
     if (j < columns) {
       for (int64_t row = begin + t / lanes; row < end; row += threads / lanes) {
-        const Pack<C, kN> v = program(row * columns + j, columns - j);
+        const Pack<C, kN> v = ValuesOf(program, row * columns + j, columns - j);
         for (int k = 0; k < kN; ++k) sum[k] += v.at[k];
       }
     }

@@ -91,7 +91,11 @@ struct Interpreter {
     }
   }
 
-  __device__ Pack<C, 1> operator()(int64_t i, int64_t) const {
+  // Values do not stay in registers anyway.
+  struct Fetched {};
+  __device__ Fetched Fetch(int64_t, int64_t, bool) const { return {}; }
+
+  __device__ Pack<C, 1> operator()(Fetched, int64_t i, int64_t, bool) const {
     C values[kMostFusedInputs + kMostInterpretedSteps];
     const Indices index = IndicesOf(a, p.rank, i);
     for (int k = 0; k < p.inputs; ++k) values[k] = Load(k, index, i);

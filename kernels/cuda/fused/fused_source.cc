@@ -87,6 +87,7 @@ class Writer {
       if (!used_[v] || form_.reads[v] != FusedRead::kScalar) continue;
       Line(1, "const C v{0} = LoadScalar<T>(a, {0});", v);
     }
+    WriteFetch();
     WriteCall();
     Line(0, "}};\n");
     Line(0, "extern \"C\" __global__ void __launch_bounds__(kFusedThreads)");
@@ -120,15 +121,37 @@ class Writer {
     }
   }
 
+  // What is loaded of each pack, and the function that does.
+  void WriteFetch() {
+    const bool any = ReadsElements();
+    text_ += '\n';
+    Line(1, "struct Fetched {{");
+    for (int v = 0; v < form_.program.inputs; ++v) {
+      if (IsFetched(v)) Line(2, "Pack<T, kN> x{};", v);
+    }
+    Line(1, "}};");
+    Line(1, "__device__ Fetched Fetch(int64_t{}, int64_t{}, bool{}) const {{",
+         any ? " i" : "", any ? " count" : "", any ? " whole" : "");
+    Line(2, "Fetched x;");
+    WriteLoads();
+    Line(2, "return x;");
+    Line(1, "}}");
+  }
+
+  bool IsFetched(int v) const {
+    return used_[v] && form_.reads[v] != FusedRead::kScalar;
+  }
+
   void WriteCall() {
     const bool sums = form_.summed >= 0;
     // A sum of scalars alone needs no place.
-    const bool places = !form_.stored.empty() || ReadsElements();
+    const bool stores = !form_.stored.empty();
     text_ += '\n';
-    Line(1, "__device__ {} operator()(int64_t{}, int64_t{}) const {{",
-         sums ? "Pack<C, kN>" : "void", places ? " i" : "",
-         places ? " count" : "");
-    WriteLoads();
+    Line(1,
+         "__device__ {} operator()(const Fetched&{}, int64_t{}, int64_t{}, "
+         "bool{}) const {{",
+         sums ? "Pack<C, kN>" : "void", ReadsElements() ? " x" : "",
+         stores ? " i" : "", stores ? " count" : "", stores ? " whole" : "");
     for (size_t k = 0; k < form_.stored.size(); ++k) {
       Line(2, "Pack<T, kN> y{};", k);
     }
@@ -141,7 +164,7 @@ class Writer {
     if (sums) Line(3, "sum.at[k] = v{};", form_.summed);
     Line(2, "}}");
     for (size_t k = 0; k < form_.stored.size(); ++k) {
-      Line(2, "StoreElements(a, {0}, y{0}, i, count);", k);
+      Line(2, "StoreElements(a, {0}, y{0}, i, count, whole);", k);
     }
     if (sums) Line(2, "return sum;");
     Line(1, "}}");
@@ -149,7 +172,7 @@ class Writer {
 
   bool ReadsElements() const {
     for (int v = 0; v < form_.program.inputs; ++v) {
-      if (used_[v] && form_.reads[v] != FusedRead::kScalar) return true;
+      if (IsFetched(v)) return true;
     }
     return false;
   }
@@ -158,9 +181,9 @@ class Writer {
     bool indexed = false;
     for (int v = 0; v < form_.program.inputs; ++v) {
       const FusedRead read = form_.reads[v];
-      if (!used_[v] || read == FusedRead::kScalar) continue;
+      if (!IsFetched(v)) continue;
       if (read == FusedRead::kElements) {
-        Line(2, "const auto x{0} = LoadElements<T>(a, {0}, i, count);", v);
+        Line(2, "x.x{0} = LoadElements<T>(a, {0}, i, count, whole);", v);
         continue;
       }
       if (!indexed) {
@@ -168,8 +191,8 @@ class Writer {
         indexed = true;
       }
       Line(2,
-           "const auto x{0} = LoadRepeated<T, {1}>(a, {0}, {2}, index, i, "
-           "count);",
+           "x.x{0} = LoadRepeated<T, {1}>(a, {0}, {2}, index, i, count, "
+           "whole);",
            v, read == FusedRead::kAlong, form_.rank);
     }
   }
@@ -183,7 +206,7 @@ class Writer {
         Line(3, "const {} v{} = {}(v{});", program.IsBool(v) ? "bool" : "C", v,
              Functor(step), fmt::join(step.operands, ", v"));
       } else if (form_.reads[v] != FusedRead::kScalar) {
-        Line(3, "const C v{0} = static_cast<C>(x{0}.at[k]);", v);
+        Line(3, "const C v{0} = static_cast<C>(x.x{0}.at[k]);", v);
       }
     }
   }
