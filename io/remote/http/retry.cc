@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "io/counter_random.h"
-#include "io/remote/s3/s3_xml.h"
+#include "io/remote/http/s3_error.h"
 
 namespace sluice::remote {
 namespace {

@@ -6,8 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "io/files/open_files.h"
-#include "io/remote/s3/s3_xml.h"
+#include "io/remote/http/s3_error.h"
 
 namespace sluice::remote {
 namespace {
@@ -67,12 +66,6 @@ Status Changed(const std::string& path) {
   return Unavailable(fmt::format("'{}' was replaced while it was read", path));
 }
 
-// What a server says of itself, which may be anything, in one short line.
-std::string Quoted(const std::string& text) {
-  constexpr size_t kMost = 200;
-  return Escaped(text.substr(0, kMost));
-}
-
 }  // namespace
 
 NamedValues RangeHeaders(uint64_t offset, uint64_t n,
@@ -97,8 +90,7 @@ std::optional<std::string> CheckPiece(const HttpResponse& response,
   const std::string_view text = response.Header("content-range");
   const auto range = ParseContentRange(text);
   if (!range || range->none) {
-    return fmt::format("the server sent a part of it as '{}'",
-                       Quoted(std::string(text)));
+    return fmt::format("the server sent a part of it as '{}'", Shown(text));
   }
   const uint64_t last = std::min(LastOf(offset, n), range->size - 1);
   const uint64_t bytes = range->last - range->first + 1;
@@ -106,7 +98,7 @@ std::optional<std::string> CheckPiece(const HttpResponse& response,
       response.body.size() != bytes) {
     return fmt::format(
         "asked for bytes {} to {}, the server sent {} bytes as '{}'", offset,
-        last, response.body.size(), Quoted(std::string(text)));
+        last, response.body.size(), Shown(text));
   }
   return {};
 }
@@ -174,7 +166,7 @@ Status Refusal(std::string_view verb, const std::string& path,
   const std::string head = fmt::format("cannot {} '{}': ", verb, path);
   std::string reason = fmt::format("the server answers {}", response.status);
   if (!error.code.empty()) {
-    reason = fmt::format("{} ({})", Quoted(error.message), Quoted(error.code));
+    reason = fmt::format("{} ({})", error.message, error.code);
   }
   switch (response.status) {
     case 401:
@@ -196,8 +188,7 @@ Status Refusal(std::string_view verb, const std::string& path,
   }
   const std::string_view region = response.Header("x-amz-bucket-region");
   if (!region.empty()) {
-    reason += fmt::format("; its bucket is in region '{}'",
-                          Quoted(std::string(region)));
+    reason += fmt::format("; its bucket is in region '{}'", Shown(region));
   }
   if (error.code == "QuotaExceeded") return ResourceExhausted(head + reason);
   return Unavailable(head + reason);

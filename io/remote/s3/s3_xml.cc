@@ -1,6 +1,5 @@
 #include "io/remote/s3/s3_xml.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -12,27 +11,11 @@
 #include "io/remote/http/xml.h"
 
 namespace sluice::remote {
-
 namespace {
-
-constexpr size_t kMaxShown = 300;  // of a message of the server's
 
 Status WrongRoot(std::string_view wanted, std::string_view root) {
   return DataLoss("an answer of S3 is <" + Escaped(root) + ">, wanted <" +
                   std::string(wanted) + ">");
-}
-
-// One line that fits into another message.
-std::string Shown(std::string_view message) {
-  std::string line(Stripped(message));
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  if (line.size() > kMaxShown) line = line.substr(0, kMaxShown) + "...";
-  return Escaped(line);
-}
-
-void TakeError(std::string_view path, const std::string& text, S3Error* error) {
-  if (path == "Code") error->code = Shown(text);
-  if (path == "Message") error->message = Shown(text);
 }
 
 // Of encoding-type=url, which writes a space as "+".
@@ -105,18 +88,6 @@ Result<ObjectList> ParseObjectList(std::string_view body) {
   return list;
 }
 
-S3Error ParseS3Error(std::string_view body) {
-  std::string root;
-  S3Error error;
-  const Status status =
-      ReadXml(body, &root, [&](std::string_view path, const std::string& text) {
-        TakeError(path, text, &error);
-        return Status::Ok();
-      });
-  // What a cut body has said is better than nothing.
-  return root == "Error" ? error : S3Error();
-}
-
 Result<std::string> ParseUploadId(std::string_view body) {
   constexpr std::string_view kRoot = "InitiateMultipartUploadResult";
   std::string root, id;
@@ -135,7 +106,7 @@ Result<S3Outcome> ParseS3Outcome(std::string_view body) {
   S3Outcome outcome;
   SLUICE_RETURN_IF_ERROR(
       ReadXml(body, &root, [&](std::string_view path, std::string text) {
-        TakeError(path, text, &outcome.error);
+        TakeErrorElement(path, text, &outcome.error);
         if (path == "ETag") outcome.etag = std::move(text);
         return Status::Ok();
       }));

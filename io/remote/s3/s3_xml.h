@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/status.h"
+#include "io/remote/http/s3_error.h"
 
 namespace sluice::remote {
 
@@ -35,18 +36,6 @@ struct ObjectList {
 };
 
 Result<ObjectList> ParseObjectList(std::string_view body);
-
-// The body of an error, which is of little use where a proxy wrote it.
-struct S3Error {
-  std::string code;     // "NoSuchKey"
-  std::string message;  // for people
-
-  friend bool operator==(const S3Error&, const S3Error&) = default;
-};
-
-// Both are empty where the body is no <Error>: a status code without a body, or
-// with a page of HTML, is common, and the status code is error enough.
-S3Error ParseS3Error(std::string_view body);
 
 // The UploadId that CreateMultipartUpload answers with.
 Result<std::string> ParseUploadId(std::string_view body);
