@@ -62,6 +62,7 @@ set(SLUICE_PUBLIC_HEADERS
   io/checkpoints/checkpoint.h
   io/checkpoints/safetensors.h
   io/example.h
+  io/files/compression.h
   io/files/file.h
   io/files/file_version.h
   io/files/record.h
@@ -77,6 +78,7 @@ set(SLUICE_PUBLIC_HEADERS
   io/records/file_datasets.h
   io/records/image_records.h
   io/records/record_files.h
+  io/records/record_writer.h
   io/records/safetensors_dataset.h
   io/records/tf_example.h
   io/records/tf_sequence_example.h

@@ -298,9 +298,7 @@ Result<std::string> FileSystem::Version(const std::string& path) {
 
 Status FileSystem::WriteAtomically(const std::string& path,
                                    std::span<const std::string_view> pieces) {
-  static std::atomic<int> count = 0;
-  const std::string temporary =
-      fmt::format("{}{}{}-{}", path, kTemporaryMark, getpid(), ++count);
+  const std::string temporary = TemporaryName(path);
   const auto write_all = [&]() -> Status {
     SLUICE_ASSIGN_OR_RETURN(auto file, Create(temporary));
     for (std::string_view piece : pieces) {
@@ -316,6 +314,11 @@ Status FileSystem::WriteAtomically(const std::string& path,
     return status;
   }
   return SyncDirectory(ParentDirectory(path));
+}
+
+std::string TemporaryName(const std::string& path) {
+  static std::atomic<int> count = 0;
+  return fmt::format("{}{}{}-{}", path, kTemporaryMark, getpid(), ++count);
 }
 
 bool IsTemporaryName(std::string_view name) {

@@ -124,7 +124,10 @@ class FileSystem {
   }
 };
 
-// Is this a name that WriteAtomically gives its temporary files?
+// What a file may be called until it is whole: "PATH.tmp-PROCESS-NUMBER",
+// another one each time.
+std::string TemporaryName(const std::string& path);
+// Is this such a name?
 bool IsTemporaryName(std::string_view name);
 
 // "a/b" of "a/b/c"; "." when there is no slash.

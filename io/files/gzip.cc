@@ -4,7 +4,9 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <new>
 
 namespace sluice {
 namespace {
@@ -14,6 +16,12 @@ constexpr size_t kMaxChunk = std::numeric_limits<uInt>::max();
 // The window's size is 2 to the power of this; more by 16 says that the data
 // have a gzip header instead of zlib's.
 constexpr int kWindowBits = 15, kGzipHeader = 16;
+
+int WindowBits(Compression compression) {
+  SLUICE_CHECK(compression != Compression::kNone);
+  return compression == Compression::kGzip ? kWindowBits + kGzipHeader
+                                           : kWindowBits;
+}
 
 // RFC 1950: deflate with a window of at most 32 KiB, and 31 divides the two
 // bytes.
@@ -50,11 +58,9 @@ struct Inflater::State {
 
 Inflater::Inflater(Compression compression)
     : state_(std::make_unique<State>()) {
-  SLUICE_CHECK(compression != Compression::kNone);
-  const bool gzip = compression == Compression::kGzip;
-  state_->format = gzip ? "gzip" : "zlib";
-  state_->ready = inflateInit2(&state_->stream, gzip ? kWindowBits + kGzipHeader
-                                                     : kWindowBits) == Z_OK;
+  state_->format = compression == Compression::kGzip ? "gzip" : "zlib";
+  state_->ready =
+      inflateInit2(&state_->stream, WindowBits(compression)) == Z_OK;
 }
 
 Inflater::~Inflater() {
@@ -99,6 +105,51 @@ Status Inflater::CheckEnd() const {
   if (state_->between) return {};
   return DataLoss(fmt::format("the {} data stop early; the file is truncated",
                               state_->format));
+}
+
+struct Deflater::State {
+  z_stream stream{};
+};
+
+Deflater::Deflater(Compression compression)
+    : state_(std::make_unique<State>()) {
+  constexpr int kMemory = 8;  // zlib's default
+  const int result =
+      deflateInit2(&state_->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED,
+                   WindowBits(compression), kMemory, Z_DEFAULT_STRATEGY);
+  if (result == Z_MEM_ERROR) throw std::bad_alloc();
+  SLUICE_CHECK(result == Z_OK);
+}
+
+Deflater::~Deflater() {
+  deflateEnd(&state_->stream);
+}
+
+void Deflater::Deflate(std::string_view in, std::string* out) {
+  for (; in.size() > kMaxChunk; in.remove_prefix(kMaxChunk)) {
+    Run(in.substr(0, kMaxChunk), /*last=*/false, out);
+  }
+  Run(in, /*last=*/false, out);
+}
+
+void Deflater::Finish(std::string* out) {
+  Run({}, /*last=*/true, out);
+}
+
+void Deflater::Run(std::string_view in, bool last, std::string* out) {
+  z_stream& stream = state_->stream;
+  std::array<char, size_t{16} << 10> piece;
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
+  stream.avail_in = static_cast<uInt>(in.size());
+  // Until it leaves room: all that it had to say has been said.
+  int result = Z_OK;
+  do {
+    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_out = static_cast<uInt>(piece.size());
+    result = deflate(&stream, last ? Z_FINISH : Z_NO_FLUSH);
+    SLUICE_CHECK(result != Z_STREAM_ERROR);
+    out->append(piece.data(), piece.size() - stream.avail_out);
+  } while (stream.avail_out == 0 && result != Z_STREAM_END);
 }
 
 Result<size_t> GzipReader::Read(void* out, size_t n) {

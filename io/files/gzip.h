@@ -1,17 +1,17 @@
-// Decompression of gzip (RFC 1952) and zlib (RFC 1950) data.
+// Compression by gzip (RFC 1952) and zlib (RFC 1950), and decompression.
 #ifndef SLUICE_IO_FILES_GZIP_H_
 #define SLUICE_IO_FILES_GZIP_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "engine/status.h"
+#include "io/files/compression.h"
 
 namespace sluice {
-
-enum class Compression : uint8_t { kNone, kGzip, kZlib };
 
 // Does this start like a gzip file?
 bool IsGzip(std::string_view bytes);
@@ -42,6 +42,26 @@ class Inflater {
 
  private:
   struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Compresses data that come in pieces, at zlib's default level. One thread at a
+// time.
+class Deflater {
+ public:
+  explicit Deflater(Compression compression);  // not kNone
+  ~Deflater();
+  Deflater(const Deflater&) = delete;
+  Deflater& operator=(const Deflater&) = delete;
+
+  // Appends what the bytes so far have become; some of it comes later.
+  void Deflate(std::string_view in, std::string* out);
+  // The rest. Nothing may be called afterwards.
+  void Finish(std::string* out);
+
+ private:
+  struct State;
+  void Run(std::string_view in, bool last, std::string* out);
   std::unique_ptr<State> state_;
 };
 

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "engine/status.h"
-#include "io/files/file.h"
-#include "io/files/record.h"
 #include "io/records/file_datasets.h"
+#include "io/records/record_writer.h"
 #include "io/records/tf_example.h"
 
 namespace sluice {
@@ -64,15 +63,20 @@ Json JsonOf(const TfExample& example, const std::string& name) {
 }
 
 Json Write(const Json& request) {
-  std::string file;
+  const std::string named = request.value("compression", "");
+  const Compression compression = named == "GZIP"   ? Compression::kGzip
+                                  : named == "ZLIB" ? Compression::kZlib
+                                                    : Compression::kNone;
+  const auto file =
+      RecordWriter::Create(request.at("path"), compression).ValueOrThrow();
   for (const Json& example : request.at("examples")) {
     std::vector<std::pair<std::string, TfFeature>> features;
     for (const auto& [name, feature] : example.items()) {
       features.emplace_back(name, FeatureOf(feature));
     }
-    AppendRecord(EncodeTfExample(features).ValueOrThrow(), &file);
+    ThrowIfError(file->Write(EncodeTfExample(features).ValueOrThrow()));
   }
-  ThrowIfError(FileSystem::Default().WriteAtomically(request.at("path"), file));
+  ThrowIfError(file->Close());
   return Json::object();
 }
 

@@ -79,8 +79,10 @@ class RecordCase:
                 for example in self.examples:
                     writer.write(to_tensorflow(example).SerializeToString())
             read = driver.remote({"do": "read_records", "path": theirs})["examples"]
-            driver.remote({"do": "write_records", "path": ours, "examples": self.examples})
-            payloads = [record.numpy() for record in tf.data.TFRecordDataset(ours)]
+            driver.remote({"do": "write_records", "path": ours, "examples": self.examples,
+                           "compression": self.compression})
+            payloads = [record.numpy()
+                        for record in tf.data.TFRecordDataset(ours, self.compression)]
             return (differences(self.examples, read) +
                     differences(self.examples, [from_tensorflow(p) for p in payloads]))
 

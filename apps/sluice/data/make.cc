@@ -10,14 +10,13 @@
 #include "apps/sluice/data/parallel.h"
 #include "apps/sluice/data/plan.h"
 #include "apps/sluice/data/records.h"
-#include "apps/sluice/data/temporary_file.h"
 #include "apps/sluice/json.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
 #include "io/files/file.h"
 #include "io/images/jpeg.h"
 #include "io/records/image_records.h"
-#include "io/records/record_files.h"
+#include "io/records/record_writer.h"
 #include "io/sources/image_list.h"
 
 namespace sluice::tool {
@@ -25,55 +24,20 @@ namespace {
 
 constexpr const char* kClassNames = "labels.txt";
 constexpr const char* kLock = "data.lock";
-constexpr size_t kBufferBytes = 4 << 20;
 
 FileSystem& Files() {
   return FileSystem::Default();
 }
 
-Status WriteRecords(const DataPlan& plan, int64_t shard,
-                    const std::string& path, Progress& progress,
-                    std::string* index) {
-  SLUICE_ASSIGN_OR_RETURN(const auto file, Files().Create(path));
-  std::vector<uint64_t> offsets;
-  uint64_t size = 0;  // of what was written before the buffer
-  std::string buffer;
-  const auto flush = [&] {
-    size += buffer.size();
-    Status status = file->Append(buffer);
-    buffer.clear();
-    return status;
-  };
+Status WriteShard(const DataPlan& plan, int64_t shard, Progress& progress) {
+  SLUICE_ASSIGN_OR_RETURN(const auto file,
+                          RecordWriter::Create(plan.PathOf(shard)));
   for (int64_t i = plan.Begin(shard); i < plan.Begin(shard + 1); ++i) {
-    offsets.push_back(size + buffer.size());
-    SLUICE_RETURN_IF_ERROR(plan.Append(i, &buffer));
-    if (buffer.size() >= kBufferBytes) SLUICE_RETURN_IF_ERROR(flush());
+    SLUICE_ASSIGN_OR_RETURN(const std::string record, plan.Record(i));
+    SLUICE_RETURN_IF_ERROR(file->Write(record));
     progress.Add(1);
   }
-  SLUICE_RETURN_IF_ERROR(flush());
-  *index = RecordIndexText(offsets, size);
-  SLUICE_RETURN_IF_ERROR(file->Sync());
   return file->Close();
-}
-
-Status WriteShard(const DataPlan& plan, int64_t shard, Progress& progress) {
-  const std::string path = plan.PathOf(shard);
-  const std::string index_path = path + ".idx";
-  const std::string temporary = TemporaryName(path);
-  std::string index;
-  if (Status status = WriteRecords(plan, shard, temporary, progress, &index);
-      !status.ok()) {
-    // The first error is the one to report.
-    if (Files().Exists(temporary)) (void)Files().Remove(temporary);
-    return status;
-  }
-  // Before the shard, so that an old one is never beside a new shard.
-  if (Files().Exists(index_path)) {
-    SLUICE_RETURN_IF_ERROR(Files().Remove(index_path));
-  }
-  SLUICE_RETURN_IF_ERROR(Files().Rename(temporary, path));
-  SLUICE_RETURN_IF_ERROR(Files().SyncDirectory(ParentDirectory(path)));
-  return Files().WriteAtomically(index_path, index);
 }
 
 std::unique_ptr<FileLock> Lock(const std::string& out) {

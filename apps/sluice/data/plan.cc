@@ -15,7 +15,6 @@
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
-#include "io/files/record.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
 
@@ -105,16 +104,14 @@ Status DataPlan::CheckBeginning(int64_t record) const {
   return Encode(record, beginning).status();
 }
 
-Status DataPlan::Append(int64_t record, std::string* file) const {
+Result<std::string> DataPlan::Record(int64_t record) const {
   const std::string& path = list_.paths[PictureOf(record)];
   SLUICE_ASSIGN_OR_RETURN(std::string picture, Files().Read(path));
   if (resize_ > 0) {
     SLUICE_ASSIGN_OR_RETURN(picture,
                             MakeSmaller(std::move(picture), resize_, path));
   }
-  SLUICE_ASSIGN_OR_RETURN(const std::string bytes, Encode(record, picture));
-  AppendRecord(bytes, file);
-  return {};
+  return Encode(record, picture);
 }
 
 Result<std::string> DataPlan::Encode(int64_t record,

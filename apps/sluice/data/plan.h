@@ -51,10 +51,10 @@ class DataPlan {
   bool IsWhole(int64_t shard) const;
   // Where in the list a record's picture is.
   int64_t PictureOf(int64_t record) const { return order_[record]; }
-  // By its first bytes, would Append take the picture?
+  // By its first bytes, would Record take the picture?
   Status CheckBeginning(int64_t record) const;
-  // Appends a record, framed, to the bytes of a file. Errors name the picture.
-  Status Append(int64_t record, std::string* file) const;
+  // A record's payload. Errors name the picture.
+  Result<std::string> Record(int64_t record) const;
 
  private:
   std::string Path() const { return base_ + ".json"; }

@@ -1,6 +1,5 @@
 #include "apps/sluice/data/temporary_file.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,10 +43,6 @@ bool IsOwned(std::string_view temporary) {
 }
 
 }  // namespace
-
-std::string TemporaryName(const std::string& path) {
-  return fmt::format("{}{}{}", path, kMark, getpid());
-}
 
 Status RemoveAbandoned(const std::string& folder,
                        const std::set<std::string>& names) {

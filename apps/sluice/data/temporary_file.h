@@ -1,4 +1,5 @@
-// Names of files that are not whole yet, of which a killed process leaves some.
+// Files that are not whole yet (TemporaryName, io/files/file.h), of which a
+// killed process leaves some.
 #ifndef SLUICE_APPS_SLUICE_DATA_TEMPORARY_FILE_H_
 #define SLUICE_APPS_SLUICE_DATA_TEMPORARY_FILE_H_
 
@@ -8,10 +9,6 @@
 #include "engine/status.h"
 
 namespace sluice::tool {
-
-// What this process may call the file until it is whole: an IsTemporaryName
-// (io/files/file.h) that ends with the process's number.
-std::string TemporaryName(const std::string& path);
 
 // Removes from a folder what processes that have ended, or earlier ones of this
 // process's number, left of the files `names`: temporary files of theirs, but
