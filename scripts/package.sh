@@ -3,7 +3,7 @@
 # benchmarks, and the libraries they need that are not the system's or NVIDIA's,
 # with their licence notices. It runs from any folder on an x86-64 Linux with
 # glibc 2.36 or newer and an NVIDIA driver; CUDA's libraries are found on the
-# system or in Python's `nvidia` packages (see scripts/gpu_check.sh). To be run
+# system or in Python's `nvidia` packages (see scripts/gpu_check.py). To be run
 # on Debian 12 with nvcc; needs patchelf.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,7 +35,7 @@ for name in "${programs[@]}" "${benches[@]}" "${tests[@]}"; do
 done
 cp build/cuda/bin/libsluice_cuda.so build/release/bin/libsluice{,_cli}.so.?.? \
   $root/lib/
-cp scripts/gpu_check.sh $root/scripts/
+cp scripts/gpu_check.py scripts/gpu_rows.py $root/scripts/
 cp -r bench/peers bench/comparing bench/compare $root/bench/
 cp README.md $root/
 cp LICENSE $root/licences/sluice

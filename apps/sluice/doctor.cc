@@ -173,6 +173,7 @@ void PrintAsJson(const Report& report) {
              {"peak_bytes", report.peak},
              {"devices", devices},
              {"gpus", report.gpus.found},
+             {"no_gpu", report.gpus.why_none},
              {"libraries", report.libraries},
              {"kernels", report.providers},
              {"self_test", report.self_test}});

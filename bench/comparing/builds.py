@@ -38,6 +38,8 @@ def arena_bytes(program, model_flags):
 
 def measure_model(flags, model, programs):
     told = models.model_flags(flags, model)
+    if models.on_gpu(flags):
+        told += ["--device", flags.device]
     commands = {s: [p, "--serve", *told] for s, p in programs.items()}
     new, old = models.measure(flags, model, commands)
     for result in (new, old):

@@ -5,7 +5,10 @@ import pathlib
 
 from comparing.failure import Failure, fail_if_worse
 
-IDENTITY = ("bench", "peer", "mode", "model", "batch", "threads", "workers")
+IDENTITY = (
+    *("bench", "peer", "mode", "model", "batch", "threads", "workers"),
+    *("device", "precision"),
+)
 # Of a row of kernel_bench. Who computed it and which peer it had may change.
 KERNEL_IDENTITY = ("bench", "suite", "op", "shape", "pass", "threads")
 

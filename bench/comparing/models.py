@@ -14,10 +14,17 @@ MODELS = (
 )
 BATCH = {"mnist": 100, "resnet50": 16}
 ROUNDS = {"mnist": 15, "resnet50": 7}
+# In a block: fewer are over before a GPU's clock is what it will be.
+STEPS_ON_GPU = 20
+PLACE = ("device", "precision")
 
 
 def family_of(model):
     return model.split("_")[0]
+
+
+def on_gpu(flags):
+    return flags.device.startswith("/gpu")
 
 
 def program_of(build, name):
@@ -34,12 +41,22 @@ def batch_of(flags, model):
 
 
 def model_flags(flags, model):
-    """What a server, ours or a peer's, is told."""
-    return [
+    """What a server, ours or a peer's, is told of the model."""
+    told = [
         *("--model", model),
         *("--batch", str(batch_of(flags, model))),
         *("--threads", str(flags.threads)),
     ]
+    if flags.precision != "fp32":  # which builds of any age know
+        told += ["--precision", flags.precision]
+    return told
+
+
+def place_of(flags):
+    """Where a result is from, unless it is the CPU, in float32."""
+    if not on_gpu(flags) and flags.precision == "fp32":
+        return {}
+    return {"device": flags.device, "precision": flags.precision}
 
 
 def measure(flags, model, commands, optional=()):
@@ -47,7 +64,8 @@ def measure(flags, model, commands, optional=()):
 
     `commands` are servers by the names of their sides.
     """
-    with started(commands, flags.threads, optional) as sides:
+    fewest = STEPS_ON_GPU if on_gpu(flags) else 1
+    with started(commands, flags.threads, optional, fewest) as sides:
         rounds = flags.rounds or ROUNDS[family_of(model)]
         for side in in_turns(sides, rounds):
             side.take_turn()
@@ -60,6 +78,7 @@ def measure(flags, model, commands, optional=()):
             "peer": side.name,
             "batch": batch_of(flags, model),
             "threads": flags.threads,
+            **place_of(flags),
             "steps_per_second": round(rate, 3),
             "low": round(low, 3),
             "high": round(high, 3),
@@ -74,9 +93,10 @@ def measure(flags, model, commands, optional=()):
 
 def print_results(results, sides):
     first = results[0]
+    place = "".join(f", {first[f]}" for f in PLACE if f in first)
     print(
         f"\n{first['bench']}, batch {first['batch']},"
-        f" {first['threads']} thread(s); medians with quartiles"
+        f" {first['threads']} thread(s){place}; medians with quartiles"
     )
     print(
         f"{'side':<21}{'steps/s':>9}{'':>20}{'examples/s':>12}{'peak MB':>9}"

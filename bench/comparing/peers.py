@@ -11,6 +11,7 @@ from comparing.models import (
     family_of,
     measure,
     model_flags,
+    on_gpu,
     print_results,
     program_of,
 )
@@ -18,12 +19,15 @@ from comparing.models import (
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 BUILD = BENCH.parent / "build"
 
+# Modes that want a GPU, where the others are not all known.
+GPU_ONLY = ("graph", "graph-nhwc", "tuned-nhwc")
 # For each family of models: name, script and mode of every peer.
 PEERS = {
     "mnist": {
         "pytorch": ("torch_mnist.py", "eager"),
         "pytorch-fused": ("torch_mnist.py", "fused"),
         "pytorch-compile": ("torch_mnist.py", "compile"),
+        "pytorch-graph": ("torch_mnist.py", "graph"),
         "tensorflow": ("tf_mnist.py", "function"),
     },
     "resnet50": {
@@ -31,6 +35,8 @@ PEERS = {
         "pytorch-nhwc": ("torch_resnet50.py", "eager-nhwc"),
         "pytorch-compile": ("torch_resnet50.py", "compile"),
         "pytorch-compile-nhwc": ("torch_resnet50.py", "compile-nhwc"),
+        "pytorch-graph-nhwc": ("torch_resnet50.py", "graph-nhwc"),
+        "pytorch-tuned-nhwc": ("torch_resnet50.py", "tuned-nhwc"),
         "tensorflow": ("tf_resnet50.py", "function"),
         "onnxruntime": ("ort_resnet50.py", "session"),
     },
@@ -64,6 +70,10 @@ def groups_of(flags, model):
     """The peers that take turns with us in one go."""
     known = PEERS[family_of(model)]
     peers = [name for name in flags.peer or known if name in known]
+    if on_gpu(flags):
+        peers = [name for name in peers if name.startswith("pytorch")]
+    else:
+        peers = [name for name in peers if known[name][1] not in GPU_ONLY]
     if flags.pairs or family_of(model) == "resnet50":
         return [[peer] for peer in peers]
     return [peers]
@@ -71,11 +81,15 @@ def groups_of(flags, model):
 
 def commands_of(flags, model, peers):
     serve = ["--serve", *model_flags(flags, model)]
-    commands = {"sluice": [program_of(flags.build, "step_bench"), *serve]}
+    ours = [program_of(flags.build, "step_bench"), *serve]
+    commands = {"sluice": [*ours, "--device", flags.device]}
+    if on_gpu(flags):
+        serve += ["--device", "cuda"]
     for name in peers:
         script, mode = PEERS[family_of(model)][name]
         path = BENCH / "peers" / script
-        commands[name] = [peers_python(), path, "--mode", mode, *serve]
+        python = flags.python or peers_python()
+        commands[name] = [python, path, "--mode", mode, *serve]
     return commands
 
 

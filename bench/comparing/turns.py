@@ -18,10 +18,14 @@ FEWEST_ROUNDS = 5  # with which rounds can exclude chance
 
 
 class Side:
-    """One server process, stopped unless it is its turn."""
+    """One server process, stopped unless it is its turn.
 
-    def __init__(self, name, command, threads):
+    Its blocks have `fewest` steps or more.
+    """
+
+    def __init__(self, name, command, threads, fewest=1):
         self.name = name
+        self.fewest = fewest
         self.rates = []
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
         # Nothing of a peer's imports may land in the source tree.
@@ -42,7 +46,7 @@ class Side:
         try:
             if not self.process.stdout.readline().startswith("{"):
                 raise self.failure("ended before it was ready")
-            self.steps = 1
+            self.steps = fewest
             self.calibrate()
             self.pause()
         except BaseException:
@@ -63,7 +67,8 @@ class Side:
             if seconds > BLOCK_SECONDS / 4:
                 break
             self.steps *= 4
-        self.steps = max(1, round(self.steps * BLOCK_SECONDS / seconds))
+        steps = round(self.steps * BLOCK_SECONDS / seconds)
+        self.steps = max(self.fewest, steps)
 
     def run(self, steps):
         line = ""
@@ -109,7 +114,7 @@ class Side:
 
 
 @contextlib.contextmanager
-def started(commands, threads, optional=()):
+def started(commands, threads, optional=(), fewest=1):
     """A side for each of `commands` (by name), all ended when the block is.
 
     An optional one that does not start is left out.
@@ -118,7 +123,7 @@ def started(commands, threads, optional=()):
         sides = []
         for name, command in commands.items():
             try:
-                side = Side(name, command, threads)
+                side = Side(name, command, threads, fewest)
             except Failure as failure:
                 if name not in optional:
                     raise

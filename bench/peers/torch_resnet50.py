@@ -2,7 +2,8 @@
 """ResNet-50 (torchvision's, v1.5) in PyTorch. See protocol.py.
 
 Modes: eager and compile, each as written and in the channels_last layout, which
-PyTorch recommends for convolutions, and on a GPU a CUDA graph of the eager step.
+PyTorch recommends for convolutions; and on a GPU a CUDA graph of the eager step,
+and compile with its kernels tried out (max-autotune), which takes minutes.
 The optimizer is the fused one.
 """
 
@@ -11,7 +12,10 @@ import sys
 
 import protocol
 
-MODES = ("eager", "eager-nhwc", "compile", "compile-nhwc", "graph-nhwc")
+MODES = (
+    *("eager", "eager-nhwc", "compile", "compile-nhwc"),
+    *("graph-nhwc", "tuned-nhwc"),
+)
 flags = protocol.parse("pytorch", MODES, protocol.RESNET)
 
 import torch  # noqa: E402: the flags set the environment it reads
@@ -20,7 +24,7 @@ import torchvision  # noqa: E402
 
 
 def main():
-    compiled = flags.mode.startswith("compile")
+    compiled = flags.mode.startswith(("compile", "tuned"))
     if compiled and not (shutil.which("g++") or shutil.which("clang++")):
         sys.exit("torch.compile needs a C++ compiler: there is none here")
     torch_step.prepare(flags)

@@ -26,8 +26,12 @@ def autocast(flags):
 
 
 def compiled(flags, function):
-    """By torch.compile, in its best mode for the device."""
-    mode = "max-autotune" if flags.device == "cuda" else None
+    """By torch.compile: on a GPU as CUDA graphs, which PyTorch recommends for
+    steps of small kernels; "tuned" tries out kernels too, for minutes."""
+    mode = None
+    if flags.device == "cuda":
+        tuned = flags.mode.startswith("tuned")
+        mode = "max-autotune" if tuned else "reduce-overhead"
     return torch.compile(function, mode=mode)
 
 

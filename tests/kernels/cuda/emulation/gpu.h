@@ -1,5 +1,5 @@
 // The GPU that tests run on: the emulation, or with SLUICE_TEST_GPU=1 in the
-// environment a real one through libsluice_cuda.so (scripts/gpu_check.sh).
+// environment a real one through libsluice_cuda.so (scripts/gpu_check.py).
 #ifndef SLUICE_TESTS_KERNELS_CUDA_EMULATION_GPU_H_
 #define SLUICE_TESTS_KERNELS_CUDA_EMULATION_GPU_H_
 
