@@ -146,11 +146,14 @@ TEST_CASE("every optimizer trains on servers as it does on one device") {
   }
 }
 
-TEST_CASE("and on one that is another task") {
-  const Workers workers(1, Transport::kTcp);
-  const Names servers = {WorkerName(0) + "/cpu:0"};
-  for (uint32_t seed = 0; seed < 18; ++seed) {
+TEST_CASE("and on servers that are other tasks") {
+  const Workers workers(3, Transport::kTcp);
+  for (uint32_t seed = 0; seed < 27; ++seed) {
     CAPTURE(seed);
+    Names servers;
+    for (int task = 0; task < 1 + static_cast<int>(seed / 9 % 3); ++task) {
+      servers.push_back(WorkerName(task) + "/cpu:0");
+    }
     const Optimizer optimizer = OptimizerOf(seed);
     const Training local(seed, optimizer);
     Session alone(local.graph);
@@ -160,7 +163,8 @@ TEST_CASE("and on one that is another task") {
     ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers));
     CountLast(spread.train, GlobalStep(spread.graph));
     SessionOptions options;
-    options.devices = {kWorker, servers[0]};
+    options.devices = servers;
+    options.devices.insert(options.devices.begin(), kWorker);
     options.cluster = workers.Master();
     options.container = std::to_string(seed);
     Session session(spread.graph, options);
