@@ -123,7 +123,7 @@ endfunction()
 # Libraries that one room uses are switched in that room: nothing else is
 # compiled anew where they come or go.
 function(sluice_remote_features folder)
-  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cc)
   foreach(feature CURL CRYPTO EXPAT)
     if(feature IN_LIST SLUICE_FEATURES)
       set_property(SOURCE ${sources} APPEND PROPERTY

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <queue>
 
 #include "graph/near_misses.h"
@@ -38,7 +39,9 @@ std::string Output::name() const {
 bool operator<(const Output& a, const Output& b) {
   const int ia = a.node_ ? a.node_->id() : -1;
   const int ib = b.node_ ? b.node_->id() : -1;
-  return ia != ib ? ia < ib : a.index_ < b.index_;
+  if (ia != ib) return ia < ib;
+  if (a.node_ != b.node_) return std::less<>()(a.node_, b.node_);
+  return a.index_ < b.index_;
 }
 
 const Output& Operand::tensor() const {

@@ -43,6 +43,7 @@ class Output {
   friend bool operator==(const Output& a, const Output& b) {
     return a.node_ == b.node_ && a.index_ == b.index_;
   }
+  // As their nodes were added; between graphs some order or other.
   SLUICE_PUBLIC friend bool operator<(const Output& a, const Output& b);
 
  private:

@@ -64,6 +64,11 @@ struct RunContext {
   // as help.
   int input_threads = 1;
 
+  // The most bytes that examples take which are ready ahead, as
+  // Dataset::MakeIterator has it: of what is trained on, and as much of what
+  // is evaluated. 0: as that says.
+  size_t input_bytes = 0;
+
   // The program's own flags (TrainerSpec::flags) by name. Throws Error for one
   // that is not declared.
   const std::string& flag(const std::string& name) const;

@@ -2,20 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "engine/thousands.h"
 #include "io/files/schemes.h"
 #include "io/records/file_datasets.h"
 #include "models/cli/console.h"
+#include "models/cli/flag_values.h"
 
 namespace sluice::resnet50 {
 namespace {
@@ -25,26 +24,6 @@ constexpr char kBytes[] = "bytes", kImage[] = "image", kLabel[] = "label",
                kName[] = "name";
 constexpr uint64_t kDefaultMemory = uint64_t{4} << 30;
 constexpr uint64_t kDefaultFolder = uint64_t{20} << 30;
-
-// "20G": bytes, or so many times 1024, 1024^2, ...
-uint64_t ParseLimit(const std::string& text) {
-  uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  const std::string_view rest(read.ptr, end - read.ptr);
-  const size_t unit = rest.empty() ? 0 : std::string_view("KMGT").find(rest);
-  const unsigned shift =
-      rest.empty() ? 0 : 10 * (static_cast<unsigned>(unit) + 1);
-  if (read.ec != std::errc() || rest.size() > 1 ||
-      unit == std::string_view::npos || number == 0 ||
-      number > (uint64_t{1} << 50) >> shift) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("--cache-limit: wanted bytes such as 500M, 20G or "
-                            "1T, up to 1024T, got '{}'",
-                            text));
-  }
-  return number << shift;
-}
 
 std::string ShownBytes(uint64_t bytes) {
   for (const auto& [shift, unit] :
@@ -107,7 +86,13 @@ uint64_t LimitOf(const RunContext& run) {
                             "'{}'",
                             where));
   }
-  if (!limit.empty()) return ParseLimit(limit);
+  if (!limit.empty()) {
+    try {
+      return ParseBytes(limit);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("--cache-limit: {}", error.what()));
+    }
+  }
   return where == kMemory ? kDefaultMemory : kDefaultFolder;
 }
 

@@ -5,20 +5,19 @@
 namespace sluice {
 namespace {
 
-// The rest is for the model, what is shuffled, and the pages of files.
-constexpr size_t kPartOfFree = 4;
 // A large element is forgotten over about so many.
 constexpr size_t kMemory = 64;
 
-size_t DefaultMost() {
+}  // namespace
+
+size_t DefaultAheadBytes() {
+  constexpr size_t kPartOfFree = 4;
   static const size_t most = ReadMachineMemory().available / kPartOfFree;
   return most;
 }
 
-}  // namespace
-
 AheadBudget::AheadBudget(size_t most)
-    : most_(most > 0 ? most : DefaultMost()) {}
+    : most_(most > 0 ? most : DefaultAheadBytes()) {}
 
 bool AheadBudget::TryAdd(size_t bytes) {
   size_t held = held_;

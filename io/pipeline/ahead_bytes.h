@@ -13,10 +13,13 @@
 
 namespace sluice {
 
+// As Dataset has it.
+size_t DefaultAheadBytes();
+
 // What the stages of one iterator may hold together. Thread-safe.
 class AheadBudget {
  public:
-  // 0: a quarter of the memory that was free when this process first asked.
+  // 0: DefaultAheadBytes().
   explicit AheadBudget(size_t most);
 
   size_t most() const { return most_; }

@@ -246,10 +246,9 @@ class Dataset {
   // (io/pipeline/stage_times.h). Elements that are there ahead of what was
   // asked for, of Prefetch and of what runs on several threads, take up to
   // ahead_bytes together, and one element for each of these steps whatever its
-  // size; 0: a quarter of the memory that was free when the process first
-  // asked. That changes what is done ahead, never what comes. (How large
-  // elements are is taken from those before, so that the first ones may be
-  // more.)
+  // size; 0: DefaultAheadBytes(). That changes what is done ahead, never what
+  // comes. (How large elements are is taken from those before, so that the
+  // first ones may be more.)
   Iterator MakeIterator(std::shared_ptr<StageTimes> times = nullptr,
                         size_t ahead_bytes = 0) const;
   // Iterators of several, which hold ahead_bytes together; `times` are told of
@@ -257,6 +256,9 @@ class Dataset {
   static std::vector<Iterator> MakeIterators(
       const std::vector<Dataset>& datasets,
       std::shared_ptr<StageTimes> times = nullptr, size_t ahead_bytes = 0);
+  // A quarter of the memory that was free when this process first asked: the
+  // rest is for the model, what is shuffled, and the pages of files.
+  static size_t DefaultAheadBytes();
   // The first element. Throws Error, also when the dataset is empty.
   Example First() const;
   // The same with batches of one example, to learn names, dtypes and shapes

@@ -83,6 +83,10 @@ Example WithoutRows(const Example& batch) {
 
 }  // namespace
 
+size_t Dataset::DefaultAheadBytes() {
+  return sluice::DefaultAheadBytes();
+}
+
 Iterator Dataset::MakeIterator(std::shared_ptr<StageTimes> times,
                                size_t ahead_bytes) const {
   return std::move(MakeIterators({*this}, std::move(times), ahead_bytes)[0]);

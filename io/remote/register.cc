@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "io/files/schemes.h"
-#include "io/remote/credentials.h"
-#include "io/remote/curl_client.h"
-#include "io/remote/s3_files.h"
+#include "io/remote/http/curl_client.h"
+#include "io/remote/s3/credentials.h"
+#include "io/remote/s3/s3_files.h"
 #include "io/remote/unavailable_files.h"
 #include "io/remote/web_files.h"
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "io/remote/object_file.h"
-#include "io/remote/url.h"
+#include "io/remote/http/url.h"
+#include "io/remote/objects/object_file.h"
 
 namespace sluice::remote {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "engine/status.h"
 #include "io/files/file.h"
-#include "io/remote/fetch_threads.h"
-#include "io/remote/http.h"
-#include "io/remote/object_reader.h"
-#include "io/remote/readahead.h"
-#include "io/remote/retry.h"
+#include "io/remote/http/http.h"
+#include "io/remote/http/retry.h"
+#include "io/remote/objects/fetch_threads.h"
+#include "io/remote/objects/object_reader.h"
+#include "io/remote/objects/readahead.h"
 
 namespace sluice::remote {
 

@@ -123,6 +123,15 @@ class Commands {
            "measured meanwhile")
         ->check(Parses("NUMBER|auto", ParseInputThreads))
         ->default_str("0");
+    sub->add_option_function<std::string>(
+           "--input-memory",
+           [&run = line_.run](const std::string& text) {
+             run.input_bytes = ParseBytes(text);
+           },
+           "The most that examples may take which are ready before they are "
+           "needed, such as 500M or 2G (default: a quarter of the memory that "
+           "is free, shared with the job's other processes of this host)")
+        ->check(Parses("BYTES", ParseBytes));
     sub->add_option("--device", given_.device,
                     "Such as /gpu:0 (default: /cpu:0)")
         ->check(Parses("DEVICE", [command](const std::string& text) {

@@ -74,4 +74,23 @@ int ParseInputThreads(const std::string& text) {
                           kMost, text));
 }
 
+uint64_t ParseBytes(const std::string& text) {
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  const std::string_view rest(read.ptr, end - read.ptr);
+  const size_t unit = rest.empty() ? 0 : std::string_view("KMGT").find(rest);
+  const unsigned shift =
+      rest.empty() ? 0 : 10 * (static_cast<unsigned>(unit) + 1);
+  if (read.ec != std::errc() || rest.size() > 1 ||
+      unit == std::string_view::npos || number == 0 ||
+      number > (uint64_t{1} << 50) >> shift) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted bytes such as 500M, 20G or 1T, up to "
+                            "1024T, got '{}'",
+                            text));
+  }
+  return number << shift;
+}
+
 }  // namespace sluice

@@ -21,6 +21,10 @@ std::vector<std::pair<std::string, double>> ParseRateFactors(
 // "3" or "auto", which is kAutomatic (models/cli/command_line.h).
 int ParseInputThreads(const std::string& text);
 
+// "20G": bytes, 1 to 2^50, or so many times 1024 (K), 1024^2 (M), ..., 1024^4
+// (T).
+uint64_t ParseBytes(const std::string& text);
+
 }  // namespace sluice
 
 #endif  // SLUICE_MODELS_CLI_FLAG_VALUES_H_

@@ -27,6 +27,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   Job job;
   std::optional<dist::LaunchInfo> info = dist::ReadLaunchInfo().ValueOrThrow();
   if (!info) return job;
+  job.local_size = info->local_size;
   if (info->local_size > 1 && !info->pinned) {
     job.threads = std::max(1, AvailableCores() / info->local_size);
   }

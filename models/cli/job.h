@@ -36,6 +36,7 @@ struct Job {
   // For --threads, where it is not given: this process's part of the host's
   // cores; 0: one per core that it may use.
   int threads = 0;
+  int local_size = 1;  // processes of the job on this host, with this one
 
   bool leads() const { return workers == nullptr || workers->rank() == 0; }
   // Hosts, each taken to have as many processes as this one, or less.

@@ -42,6 +42,7 @@ void JsonEvents::Begin(TrainingRun& run) {
   throughput_.Start(run);
   nlohmann::ordered_json total_steps;  // null where it is not known
   if (run.knows_total_steps()) total_steps = run.total_steps();
+  const size_t input_bytes = run.context().input_bytes;
   nlohmann::ordered_json event = {
       {"event", "start"},
       {"step", run.step()},
@@ -49,6 +50,8 @@ void JsonEvents::Begin(TrainingRun& run) {
       {"batch_size", run.context().batch_size},
       {"workers", run.workers().size()},
       {"input_threads", run.context().input_threads},
+      {"input_bytes",
+       input_bytes > 0 ? input_bytes : Dataset::DefaultAheadBytes()},
       {"learning_rate", run.learning_rate().description()}};
   const int64_t virtual_workers = run.workers().virtual_workers();
   if (virtual_workers > 0) event["virtual_workers"] = virtual_workers;

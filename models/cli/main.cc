@@ -43,6 +43,13 @@ int ThreadsForInput(const CommandLine& line, const Job& job) {
   return std::max(1, cores - computing);
 }
 
+// The same part of the host's free memory for each process of the job there.
+size_t DefaultInputBytes(const Job& job) {
+  if (job.local_size == 1) return 0;
+  return std::max<size_t>(
+      1, Dataset::DefaultAheadBytes() / static_cast<size_t>(job.local_size));
+}
+
 int Run(const TrainerSpec& spec, CommandLine line) {
   console::Reporter reporter;
   const InterruptToken interrupted;
@@ -71,6 +78,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
   line.run.input_threads = ThreadsForInput(line, job);
+  if (line.run.input_bytes == 0) line.run.input_bytes = DefaultInputBytes(job);
   NoteInterrupts(OnSignal(line, job));
   switch (line.command) {
     case CommandLine::Command::kTrain: {

@@ -130,7 +130,8 @@ std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
   BatchStep& step = watch.each ? *watched_ : *evaluate_;
   PrepareEvaluation(step);
   std::vector<MetricsOverSet> figures;
-  std::vector<Iterator> batches = Dataset::MakeIterators(shares_);
+  std::vector<Iterator> batches =
+      Dataset::MakeIterators(shares_, nullptr, run_.input_bytes);
   for (size_t i = 0; i < batches.size(); ++i) figures.emplace_back(figures_);
   Evaluation evaluation;
   std::vector<Example> shares;
@@ -179,7 +180,7 @@ void Inference::Predict(const OnBatch& fn, const StopToken* stop) {
                 "exports");
   }
   PreparePrediction();
-  Iterator batches = input_.MakeIterator();
+  Iterator batches = input_.MakeIterator(nullptr, run_.input_bytes);
   Example batch;
   while (!Stopped(stop) && batches.Next(&batch).ValueOrThrow()) {
     if (!fn(batch, ExportsOf(predict_->Run(batch)))) return;

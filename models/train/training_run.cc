@@ -253,7 +253,8 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 TrainingRun::~TrainingRun() = default;
 
 std::vector<Iterator> TrainingRun::MakeIterators() const {
-  return Dataset::MakeIterators(workers_.SharesOf(input_), input_stages_);
+  return Dataset::MakeIterators(workers_.SharesOf(input_), input_stages_,
+                                context_.input_bytes);
 }
 
 void TrainingRun::MakeSteps(const Output& learning_rate) {

@@ -122,7 +122,8 @@ TEST_CASE("records of MNIST's digits give the bits of its own files") {
   for (const char* threads : {"1", "3"}) {
     CAPTURE(threads);
     const std::string log = both.folder / threads;
-    Train(both.records, log, {"--input-threads", threads});
+    Train(both.records, log,
+          {"--input-threads", threads, "--input-memory", "1K"});
     CHECK(SameBits(idx, log, 25));
     const Outcome again = Run("eval", both.records, log);
     CHECK(Figures(again) == Figures(evaluated));

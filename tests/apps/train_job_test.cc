@@ -91,6 +91,24 @@ TEST_CASE("processes train what one trains, and speak with one voice") {
   }
 }
 
+TEST_CASE("processes of one host share what may be read ahead") {
+  double alone = 0;
+  for (const int size : {1, 4}) {
+    const Outcome outcome = RunJob(size, {"--steps", "1", "--json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const double bytes = EventsOf(outcome, "start").at(0)["input_bytes"];
+    CAPTURE(bytes);
+    if (size == 1) alone = bytes;
+    // Others take memory meanwhile, and give it back.
+    CHECK(size * bytes > 0.4 * alone);
+    CHECK(size * bytes < 2.5 * alone);
+  }
+  const Outcome outcome =
+      RunJob(2, {"--steps", "1", "--json", "--input-memory", "3M"});
+  CHECK(EventsOf(outcome, "start").at(0)["input_bytes"] == 3 << 20);
+}
+
 TEST_CASE("what is given for each process is that times their number") {
   TemporaryFolder folder;
   const auto train = [&](const std::string& log,

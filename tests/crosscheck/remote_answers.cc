@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "io/remote/credentials.h"
-#include "io/remote/profiles.h"
-#include "io/remote/s3_address.h"
-#include "io/remote/sigv4.h"
-#include "io/remote/url.h"
+#include "io/remote/http/url.h"
+#include "io/remote/s3/credentials.h"
+#include "io/remote/s3/profiles.h"
+#include "io/remote/s3/s3_address.h"
+#include "io/remote/s3/sigv4.h"
 
 namespace sluice {
 

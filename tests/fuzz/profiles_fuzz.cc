@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/remote/profiles.h"
+#include "io/remote/s3/profiles.h"
 
 namespace sluice::remote {
 namespace {

@@ -2,8 +2,8 @@
 // for, and an upload's parts are XML whatever a server calls them.
 #include <string_view>
 
-#include "io/remote/s3_xml.h"
-#include "io/remote/xml.h"
+#include "io/remote/http/xml.h"
+#include "io/remote/s3/s3_xml.h"
 
 namespace sluice::remote {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
 #include <source_location>
 
 #include "graph/builder.h"
@@ -69,6 +70,14 @@ TEST_CASE("scopes end with an exception") {
   CHECK_EQ(node.device(), "");
   CHECK(node.control_inputs().empty());
   CHECK(node.location().starts_with("graph_test.cc:"));
+}
+
+TEST_CASE("outputs of two graphs with one number are two keys") {
+  Graph one, other;
+  const Output a = Input(one, {2}), b = Input(other, {2});
+  REQUIRE_EQ(a.node().id(), b.node().id());
+  CHECK_EQ(std::set<Output>{a, b, a}.size(), 2);
+  CHECK((a < b) != (b < a));
 }
 
 TEST_CASE("devices and control edges of a scope") {

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "io/remote/credentials.h"
-#include "io/remote/sigv4.h"
-#include "io/remote/url.h"
+#include "io/remote/http/url.h"
+#include "io/remote/s3/credentials.h"
+#include "io/remote/s3/sigv4.h"
 #include "tests/support/http_server.h"
 
 namespace sluice::testing {

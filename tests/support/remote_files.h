@@ -5,8 +5,8 @@
 #include <chrono>
 #include <memory>
 
-#include "io/remote/curl_client.h"
-#include "io/remote/s3_files.h"
+#include "io/remote/http/curl_client.h"
+#include "io/remote/s3/s3_files.h"
 #include "tests/support/object_store.h"
 #include "tests/support/slept_clock.h"
 

@@ -6,7 +6,7 @@
 #include <ctime>
 #include <mutex>
 
-#include "io/remote/retry.h"
+#include "io/remote/http/retry.h"
 
 namespace sluice::testing {
 

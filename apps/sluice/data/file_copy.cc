@@ -117,7 +117,7 @@ Status CopyFile(const std::string& from, const std::string& to, bool check,
                 const std::function<void(int64_t)>& add) {
   const std::string_view scheme = SchemeOf(to);
   if (scheme.empty()) return CopyByRename(from, to, check, add);
-  // An object appears when its file is closed (io/remote/s3_files.h).
+  // An object appears when its file is closed (io/remote/s3/s3_files.h).
   auto checksums = scheme == "s3" ? WritePieces(from, to, false, add)
                                   : WriteAtOnce(from, to, add);
   if (!checksums.ok()) return checksums.status();

@@ -162,6 +162,65 @@ TEST_CASE("sessions that share a rendezvous do not see each other") {
   }
 }
 
+// Variables of random devices, each read on others and then written. Of those
+// in common each device sends copies (passes::Partition).
+struct ScatteredVariables {
+  Graph graph;
+  std::vector<Output> variables, fetches;
+  std::vector<Operation> updates;
+  std::vector<std::string> devices;
+
+  ScatteredVariables(uint32_t seed, std::vector<std::string> on)
+      : devices(std::move(on)) {
+    std::mt19937 random(seed);
+    const auto somewhere = [&] { return devices[random() % devices.size()]; };
+    const auto some = [&] { return variables[random() % variables.size()]; };
+    const size_t count = 2 + random() % 6;
+    for (size_t i = 0; i < count; ++i) {
+      const DeviceScope there(graph, somewhere());
+      const float value = static_cast<float>(random() % 1000) / 64;
+      variables.push_back(
+          graph.Variable("v" + std::to_string(i), Filled(value, {3})));
+    }
+    for (size_t i = 0; i < 2 * count; ++i) {
+      const DeviceScope there(graph, somewhere());
+      fetches.push_back(some() * 0.5f + some());
+    }
+    for (const Output& variable : variables) {
+      const Output& term = fetches[random() % fetches.size()];
+      updates.push_back(AssignAdd(variable, term * 0.125f));
+    }
+  }
+
+  std::vector<Tensor> Run(const std::string& container) const {
+    SessionOptions options;
+    options.devices = devices;
+    options.fuse = false;
+    options.container = container;
+    Session session(graph, options);
+    session.Initialize();
+    std::vector<Tensor> values;
+    for (int step = 0; step < 3; ++step) {
+      for (Tensor& value : session.Run({}, fetches, updates)) {
+        values.push_back(std::move(value));
+      }
+    }
+    for (const Output& variable : variables) {
+      values.push_back(session.Read(variable));
+    }
+    return values;
+  }
+};
+
+TEST_CASE("variables in common of several devices are one device's") {
+  for (uint32_t seed = 1; seed <= Rounds(300u); ++seed) {
+    CAPTURE(seed);
+    const ScatteredVariables gathered(seed, {"/cpu:0"});
+    const ScatteredVariables scattered(seed, SomeCpus(seed));
+    CheckSameBits(scattered.Run("in common"), gathered.Run(""));
+  }
+}
+
 // Ends a step behind some instruction, whatever that is.
 struct FailAfter final : Observer {
   explicit FailAfter(int n) : left(n) {}

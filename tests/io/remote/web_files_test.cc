@@ -6,7 +6,7 @@
 
 #include <mutex>
 
-#include "io/remote/curl_client.h"
+#include "io/remote/http/curl_client.h"
 #include "tests/support/error_text.h"
 #include "tests/support/http_server.h"
 #include "tests/support/slept_clock.h"

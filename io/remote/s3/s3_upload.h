@@ -1,0 +1,69 @@
+// Objects that appear whole or not at all, however large (S3's multipart
+// upload).
+#ifndef SLUICE_IO_REMOTE_S3_S3_UPLOAD_H_
+#define SLUICE_IO_REMOTE_S3_S3_UPLOAD_H_
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/thread_annotations.h"
+#include "io/remote/s3/s3_client.h"
+
+namespace sluice::remote {
+
+// S3's limits: parts but the last have 5 MiB at least, an object 10,000 of
+// them.
+struct UploadSizes {
+  size_t part = size_t{16} << 20;  // smaller objects are put by one request
+  size_t most_parts = 10'000;
+  int parallel_parts = 4;
+};
+
+// Parts may be put by several threads. Errors name the path. A process that is
+// killed leaves its parts on the server, invisible: a lifecycle rule of the
+// bucket (AbortIncompleteMultipartUpload) removes them.
+class S3Upload {
+ public:
+  // The client outlives it.
+  static Result<std::unique_ptr<S3Upload>> Begin(S3Client& client,
+                                                 const std::string& path);
+  // Gives the upload up, unless it was completed.
+  ~S3Upload();
+  S3Upload(const S3Upload&) = delete;
+  S3Upload& operator=(const S3Upload&) = delete;
+
+  // Number `part`, from 0; once each.
+  Status Put(size_t part, std::string_view bytes);
+  // Now the object is there, made of all parts, which are 0 to some number.
+  Status Complete();
+
+ private:
+  S3Upload(S3Client& client, std::string path, ObjectPath object,
+           std::string mark);
+  Status Abort();
+  // Is what lies there now this upload's?
+  Result<bool> IsThere();
+
+  S3Client& client_;
+  const std::string path_;
+  const ObjectPath object_;
+  const std::string mark_;  // that the object will carry
+  std::string id_;
+  bool open_ = false;
+  Mutex mutex_;
+  std::vector<std::string> etags_ GUARDED_BY(mutex_);
+};
+
+// The pieces one behind another as one object, by one request or by an upload.
+Status PutPieces(S3Client& client, const std::string& path,
+                 std::span<const std::string_view> pieces,
+                 const UploadSizes& sizes);
+
+}  // namespace sluice::remote
+
+#endif  // SLUICE_IO_REMOTE_S3_S3_UPLOAD_H_
