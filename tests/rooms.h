@@ -73,7 +73,7 @@ inline const Rooms& MayUse() {
     add("dist", "collective", {"engine", "engine/runtime", "dist", "dist/net"});
     const std::set<std::string> below = {"engine/*", "graph/*", "io/*",
                                          "dist/*"};
-    for (const char* room : {"rendezvous", "cluster", ""}) {
+    for (const char* room : {"rendezvous", "cluster", "servers", ""}) {
       add("dist", room, below);
     }
 

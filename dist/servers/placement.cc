@@ -1,0 +1,239 @@
+#include "dist/servers/placement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "engine/dtype.h"
+
+namespace sluice::dist {
+namespace {
+
+// Variables that are on one server together, by their first one's number.
+class Groups {
+ public:
+  explicit Groups(size_t count) : first_(count) {
+    std::iota(first_.begin(), first_.end(), size_t{0});
+  }
+  size_t Of(size_t i) const {
+    while (first_[i] != i) i = first_[i];
+    return i;
+  }
+  void Join(size_t a, size_t b) {
+    a = Of(a);
+    b = Of(b);
+    first_[std::max(a, b)] = std::min(a, b);
+  }
+
+ private:
+  std::vector<size_t> first_;
+};
+
+int64_t BytesOf(const Output& variable) {
+  return variable.shape().elements() *
+         static_cast<int64_t>(SizeOf(variable.dtype()));
+}
+
+class Placer {
+ public:
+  Placer(Graph& graph, const std::string& worker,
+         const std::vector<std::string>& servers)
+      : worker_(worker),
+        servers_(servers),
+        variables_(graph.Variables()),
+        order_(graph.TopologicalOrder()) {
+    for (const Node* node : order_) {
+      for (const Output& input : node->inputs()) {
+        users_[&input.node()].push_back(node);
+      }
+    }
+  }
+
+  Status Run() {
+    for (const Node* node : order_) {
+      const std::string& device = node->device();
+      if (device.empty() || device == worker_ || IsServer(device)) continue;
+      return InvalidArgument(fmt::format(
+          "{}: it is to be on '{}', which is neither this worker's device nor "
+          "a parameter server's ({}, {}) ({})",
+          node->Describe(), device, worker_, fmt::join(servers_, ", "),
+          node->location()));
+    }
+    ShareOut();
+    for (Node* node : order_) {
+      if (node->mutates() > 0) {
+        node->set_device(node->input(0).node().device());
+      }
+    }
+    FindIndependent();
+    // Users come before what they use.
+    for (auto node = order_.rbegin(); node != order_.rend(); ++node) {
+      if ((*node)->device().empty()) Follow(**node);
+    }
+    for (Node* node : order_) {
+      if (node->device().empty() && !node->IsConstant()) Settle(*node);
+    }
+    return {};
+  }
+
+ private:
+  bool IsServer(const std::string& device) const {
+    return std::find(servers_.begin(), servers_.end(), device) !=
+           servers_.end();
+  }
+
+  Groups Grouped() const {
+    Groups groups(variables_.size());
+    std::map<std::string_view, size_t> by_name;
+    std::unordered_map<const Node*, size_t> numbers;
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      by_name.emplace(variables_[i].node().name(), i);
+      numbers.emplace(&variables_[i].node(), i);
+    }
+    for (const auto& [name, i] : by_name) {
+      const auto owner = by_name.find(name.substr(0, name.rfind('/')));
+      if (owner != by_name.end()) groups.Join(owner->second, i);
+    }
+    for (const Node* node : order_) {
+      for (int i = 1; i < node->mutates(); ++i) {
+        groups.Join(numbers.at(&node->input(0).node()),
+                    numbers.at(&node->input(i).node()));
+      }
+    }
+    return groups;
+  }
+
+  void ShareOut() {
+    const Groups groups = Grouped();
+    struct Load {
+      int64_t bytes = 0;
+      std::string device;  // that one of it asks for
+    };
+    std::map<size_t, Load> loads;  // by the group's first, in order
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      Load& load = loads[groups.Of(i)];
+      load.bytes += BytesOf(variables_[i]);
+      const std::string& asked = variables_[i].node().device();
+      if (load.device.empty()) load.device = asked;
+    }
+    std::vector<size_t> largest_first;
+    std::map<std::string, int64_t> held;
+    for (const auto& [first, load] : loads) {
+      largest_first.push_back(first);
+      held[load.device] += load.bytes;
+    }
+    std::stable_sort(
+        largest_first.begin(), largest_first.end(),
+        [&](size_t a, size_t b) { return loads[a].bytes > loads[b].bytes; });
+    for (const size_t first : largest_first) {
+      Load& load = loads[first];
+      if (!load.device.empty()) continue;
+      load.device =
+          *std::min_element(servers_.begin(), servers_.end(),
+                            [&](const std::string& a, const std::string& b) {
+                              return held[a] < held[b];
+                            });
+      held[load.device] += load.bytes;
+    }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      Node& node = variables_[i].node();
+      if (node.device().empty()) node.set_device(loads[groups.Of(i)].device);
+    }
+  }
+
+  // What no batch has a part in.
+  void FindIndependent() {
+    for (const Node* node : order_) {
+      independent_[node] =
+          !node->IsPlaceholder() &&
+          std::all_of(
+              node->inputs().begin(), node->inputs().end(),
+              [&](const Output& input) { return independent_[&input.node()]; });
+    }
+  }
+
+  // Goes to the server that all who use it are on, where that spares a way.
+  void Follow(Node& node) {
+    const auto users = users_.find(&node);
+    if (users == users_.end() || node.IsConstant() || node.IsPlaceholder()) {
+      return;
+    }
+    const std::string& device = users->second[0]->device();
+    const bool together =
+        IsServer(device) &&
+        std::all_of(users->second.begin(), users->second.end(),
+                    [&](const Node* user) { return user->device() == device; });
+    if (!together) return;
+    const bool reads_there = std::any_of(
+        node.inputs().begin(), node.inputs().end(), [&](const Output& input) {
+          return input.node().IsVariable() && input.node().device() == device &&
+                 input.shape() == node.output_type(0).shape;
+        });
+    if (independent_[&node] || (node.op().elementwise && reads_there)) {
+      node.set_device(device);
+    }
+  }
+
+  // Scalars of variables alone are computed where these are: several servers
+  // may want them.
+  void Settle(Node& node) {
+    const auto beside = std::find_if(
+        node.inputs().begin(), node.inputs().end(), [&](const Output& input) {
+          return IsServer(input.node().device()) && input.shape().scalar();
+        });
+    const bool scalar = node.num_outputs() == 1 &&
+                        node.output_type(0).shape.scalar() &&
+                        independent_[&node];
+    node.set_device(scalar && beside != node.inputs().end()
+                        ? beside->node().device()
+                        : worker_);
+  }
+
+  const std::string& worker_;
+  const std::vector<std::string>& servers_;
+  const std::vector<Output> variables_;
+  const std::vector<Node*> order_;
+  std::unordered_map<const Node*, std::vector<const Node*>> users_;
+  std::unordered_map<const Node*, bool> independent_;
+};
+
+}  // namespace
+
+Status PlaceOnServers(Graph& graph, const std::string& worker,
+                      const std::vector<std::string>& servers) {
+  if (servers.empty()) return InvalidArgument("there are no servers");
+  return Placer(graph, worker, servers).Run();
+}
+
+Output CountLast(const Operation& train, const Output& counter) {
+  Graph& graph = train.node().graph();
+  Node* count = nullptr;
+  std::map<std::string, std::vector<Node*>> updates;  // by device
+  for (Node* node : train.node().control_inputs()) {
+    const bool counts = node->mutates() > 0 && node->input(0) == counter;
+    if (counts) {
+      count = node;
+    } else if (node->mutates() > 0) {
+      updates[node->device()].push_back(node);
+    }
+  }
+  SLUICE_CHECK(count != nullptr);
+  // One word from each other server, not one of each variable.
+  for (const auto& [device, nodes] : updates) {
+    const std::string name = graph.UniqueName("applied");
+    Node& all =
+        graph.AddRaw(name, name, OpTable::Global().Get("NoOp"), {}, {}, {});
+    all.set_device(device);
+    for (Node* node : nodes) all.AddControlInput(node);
+    count->AddControlInput(&all);
+  }
+  return count->output(0);
+}
+
+}  // namespace sluice::dist

@@ -1,0 +1,43 @@
+// Which parameter server each variable of a training is on, and what else of
+// the graph goes there.
+#ifndef SLUICE_DIST_SERVERS_PLACEMENT_H_
+#define SLUICE_DIST_SERVERS_PLACEMENT_H_
+
+#include <string>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/visibility.h"
+#include "graph/graph.h"
+
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
+
+// Gives every node of a whole training's graph, first values and updates
+// included, a device: one of the `servers`, or the `worker`.
+//
+// - Variables are shared out by bytes, the largest first, each to the server
+//   that has least so far (the first of several), so that none has more than
+//   another by more than the largest. What belongs together,
+//   "<variable>/<slot>" and whatever one node updates, counts as one and stays
+//   together.
+// - What updates a variable is beside it (passes::Place), and so is what only
+//   serves that and makes no more travel: what is computed of variables alone,
+//   such as first values and learning rates, and elementwise what is done to a
+//   gradient with the variable, such as its decay.
+// - All else is the worker's: values of variables come, gradients go.
+//
+// Nodes of which some do have a device keep it; kInvalidArgument where that is
+// none of these. The same graph always gets the same devices.
+Status PlaceOnServers(Graph& graph, const std::string& worker,
+                      const std::vector<std::string>& servers);
+
+// Makes the operation's increment of `counter`, a variable, the last of its
+// updates: it then counts those that were applied. Returns the counter's new
+// value. Wants a graph that PlaceOnServers has placed.
+Output CountLast(const Operation& train, const Output& counter);
+
+}  // namespace dist
+}  // namespace sluice
+
+#endif  // SLUICE_DIST_SERVERS_PLACEMENT_H_

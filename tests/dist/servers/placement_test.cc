@@ -1,0 +1,253 @@
+// What is on which parameter server: bytes in balance, slots beside their
+// variables, gradients alone on the way, and the bits of one device.
+#include "dist/servers/placement.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "graph/builder.h"
+#include "graph/session/session.h"
+#include "models/nn/layers.h"
+#include "models/optim/optimizers.h"
+#include "tests/dist/cluster/workers.h"
+#include "tests/support/error_text.h"
+
+namespace sluice::dist::testing {
+namespace {
+
+using sluice::testing::Contains;
+using Names = std::vector<std::string>;
+
+constexpr char kWorker[] = "/cpu:0";
+
+// A network of random widths, with normalisations, and its training.
+struct Training {
+  Graph graph;
+  Output x, label, loss;
+  Operation train;
+  int64_t rows = 0, width = 0;
+
+  Training(uint32_t seed, const Optimizer& optimizer) {
+    std::mt19937 random(seed);
+    const auto upto = [&](uint32_t n) {
+      return 1 + static_cast<int64_t>(random() % n);
+    };
+    rows = 1 + upto(8);
+    width = upto(20);
+    x = graph.Placeholder("x", DType::kFloat32, {rows, width});
+    label = graph.Placeholder("label", DType::kInt64, {rows});
+    Scope root(graph);
+    Output y = x;
+    const int64_t layers = upto(4);
+    for (int64_t i = 0; i < layers; ++i) {
+      const Scope layer = root / ("fc" + std::to_string(i));
+      y = layers::Dense(layer, y, {.units = upto(30)});
+      if (random() % 2 == 0) {
+        y = layers::BatchNorm(root / ("norm" + std::to_string(i)), y,
+                              {.training = true, .activation = Relu});
+      }
+    }
+    y = layers::Dense(root / "logits", y, {.units = 5});
+    loss = Mean(SparseSoftmaxCrossEntropy(y, label));
+    train = optimizer.Minimize(loss);
+  }
+
+  std::vector<Feed> Feeds(int step) const {
+    Tensor image(DType::kFloat32, x.shape());
+    Tensor classes(DType::kInt64, label.shape());
+    std::mt19937 random(static_cast<uint32_t>(step));
+    for (int64_t i = 0; i < image.elements(); ++i) {
+      image.data<float>()[i] = static_cast<float>(random() % 1000) / 500 - 1;
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      classes.data<int64_t>()[i] = static_cast<int64_t>(random() % 5);
+    }
+    return {{x, image}, {label, classes}};
+  }
+
+  // Losses, then all variables, after some steps.
+  std::vector<Tensor> Run(Session& session) const {
+    session.Initialize();
+    std::vector<Tensor> values;
+    for (int step = 0; step < 4; ++step) {
+      values.push_back(session.Run(Feeds(step), loss, {train}));
+    }
+    for (const Output& variable : graph.Variables()) {
+      values.push_back(session.Read(variable));
+    }
+    return values;
+  }
+};
+
+Optimizer OptimizerOf(uint32_t seed) {
+  const Names names = {"sgd",  "momentum", "nesterov", "rmsprop", "adagrad",
+                       "adam", "adamw",    "lars",     "lamb"};
+  Optimizer optimizer = optimizers::ByName(names[seed % names.size()]);
+  if (seed % 2 == 1) optimizer = optimizer.With(gradients::WeightDecay(0.01));
+  if (seed % 3 == 1) {
+    optimizer = optimizer.With(gradients::ClipByGlobalNorm(0.5));
+  }
+  if (seed % 4 == 1) optimizer = optimizer.WithAverages(0.9);
+  if (seed % 5 == 1) {
+    optimizer = optimizer.WithLearningRate(schedules::Cosine(0.1, 3, 0.01));
+  }
+  return optimizer;
+}
+
+int64_t BytesOf(const Output& variable) {
+  return variable.shape().elements() *
+         static_cast<int64_t>(SizeOf(variable.dtype()));
+}
+
+bool IsPartOf(const Output& slot, const Output& variable) {
+  return slot.name().starts_with(variable.name() + "/");
+}
+
+void CheckSame(const std::vector<Tensor>& got,
+               const std::vector<Tensor>& wanted) {
+  REQUIRE_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got[i].BitEqual(wanted[i]));
+  }
+}
+
+Names Cpus(int count) {
+  Names names;
+  for (int i = 1; i <= count; ++i) names.push_back("/cpu:" + std::to_string(i));
+  return names;
+}
+
+TEST_CASE("every optimizer trains on servers as it does on one device") {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const Optimizer optimizer = OptimizerOf(seed);
+    const Training local(seed, optimizer);
+    Session alone(local.graph);
+    const std::vector<Tensor> wanted = local.Run(alone);
+
+    Training spread(seed, optimizer);
+    const Names servers = Cpus(1 + static_cast<int>(seed / 9 % 3));
+    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers));
+    if (seed % 2 == 0) {
+      CountLast(spread.train, GlobalStep(spread.graph));
+    }
+    SessionOptions options;
+    options.devices = servers;
+    options.devices.insert(options.devices.begin(), kWorker);
+    Session session(spread.graph, options);
+    CheckSame(spread.Run(session), wanted);
+  }
+}
+
+TEST_CASE("and on servers that are other tasks") {
+  const Workers workers(3, Transport::kTcp);
+  for (uint32_t seed = 0; seed < 27; ++seed) {
+    CAPTURE(seed);
+    Names servers;
+    for (int task = 0; task < 1 + static_cast<int>(seed / 9 % 3); ++task) {
+      servers.push_back(WorkerName(task) + "/cpu:0");
+    }
+    const Optimizer optimizer = OptimizerOf(seed);
+    const Training local(seed, optimizer);
+    Session alone(local.graph);
+    const std::vector<Tensor> wanted = local.Run(alone);
+
+    Training spread(seed, optimizer);
+    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers));
+    CountLast(spread.train, GlobalStep(spread.graph));
+    SessionOptions options;
+    options.devices = servers;
+    options.devices.insert(options.devices.begin(), kWorker);
+    options.cluster = workers.Master();
+    options.container = std::to_string(seed);
+    Session session(spread.graph, options);
+    CheckSame(spread.Run(session), wanted);
+  }
+}
+
+TEST_CASE("servers hold as much, within the largest variable and its slots") {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Training training(seed, OptimizerOf(seed)), again(seed, OptimizerOf(seed));
+    const Names servers = Cpus(1 + static_cast<int>(seed % 4));
+    ThrowIfError(PlaceOnServers(training.graph, kWorker, servers));
+    ThrowIfError(PlaceOnServers(again.graph, kWorker, servers));
+    std::map<std::string, int64_t> held;
+    for (const std::string& server : servers) held[server] = 0;
+    int64_t largest = 0;
+    const std::vector<Output> variables = training.graph.Variables();
+    for (const Output& variable : variables) {
+      const std::string& device = variable.node().device();
+      REQUIRE(held.contains(device));
+      CHECK(again.graph.Find(variable.name())->device() == device);
+      held[device] += BytesOf(variable);
+      int64_t with_slots = BytesOf(variable);
+      for (const Output& slot : variables) {
+        if (!IsPartOf(slot, variable)) continue;
+        CHECK(slot.node().device() == device);
+        with_slots += BytesOf(slot);
+      }
+      largest = std::max(largest, with_slots);
+    }
+    const auto [least, most] = std::minmax_element(
+        held.begin(), held.end(),
+        [](const auto& a, const auto& b) { return a.second < b.second; });
+    CHECK(most->second - least->second <= largest);
+  }
+}
+
+TEST_CASE("values come and gradients go, no activation") {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    // Rows differ from all widths, so that they tell an activation.
+    Training training(seed, OptimizerOf(seed));
+    ThrowIfError(PlaceOnServers(training.graph, kWorker, Cpus(2)));
+    for (const auto& node : training.graph.nodes()) {
+      for (const Output& input : node->inputs()) {
+        const Node& from = input.node();
+        if (from.device() != kWorker || node->device() == kWorker) continue;
+        if (from.IsConstant()) continue;
+        CAPTURE(node->Describe());
+        CAPTURE(input.name());
+        // What a variable of that shape takes, or a scalar.
+        const auto variables = training.graph.Variables();
+        CHECK((input.shape().scalar() ||
+               std::any_of(variables.begin(), variables.end(),
+                           [&](const Output& variable) {
+                             return variable.node().device() ==
+                                        node->device() &&
+                                    variable.shape() == input.shape();
+                           })));
+      }
+      if (node->mutates() == 0) continue;
+      CHECK(node->device() == node->input(0).node().device());
+    }
+  }
+}
+
+TEST_CASE("a device that is neither is refused; a server that is asked for") {
+  Graph graph;
+  Output there;
+  {
+    const DeviceScope second(graph, "/cpu:2");
+    there = graph.Variable("there", Zeros({100}));
+  }
+  const Output other = graph.Variable("other", Zeros({10}));
+  REQUIRE(PlaceOnServers(graph, kWorker, Cpus(2)).ok());
+  CHECK(there.node().device() == "/cpu:2");
+  CHECK(other.node().device() == "/cpu:1");
+  const Status refused = PlaceOnServers(graph, kWorker, Cpus(1));
+  CHECK(Contains(refused.message(), "Variable 'there'"));
+  CHECK(Contains(refused.message(), "'/cpu:2'"));
+  CHECK_FALSE(PlaceOnServers(graph, kWorker, {}).ok());
+}
+
+}  // namespace
+}  // namespace sluice::dist::testing
