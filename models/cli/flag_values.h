@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
-namespace sluice {
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
 
 // "steps=100:110": the first and the last.
 std::pair<int64_t, int64_t> ParseSteps(const std::string& text);
