@@ -11,7 +11,7 @@
 namespace sluice::remote {
 
 std::string Shown(std::string_view text) {
-  constexpr size_t kMost = 300;
+  constexpr size_t kMost = 200;
   std::string line(Stripped(text));
   std::replace(line.begin(), line.end(), '\n', ' ');
   if (line.size() > kMost) line = line.substr(0, kMost) + "...";
