@@ -73,6 +73,7 @@ set(SLUICE_PUBLIC_HEADERS
   io/pipeline/bad_examples.h
   io/pipeline/dataset.h
   io/pipeline/kept_examples.h
+  io/pipeline/rowwise_map.h
   io/pipeline/stage_times.h
   io/records/csv_dataset.h
   io/records/file_datasets.h

@@ -153,32 +153,13 @@ Result<Tensor> DecodeRandomResizedCrop(std::string_view bytes,
 
 RowwiseMap Standardize(std::string name, const std::array<double, 3>& mean,
                        const std::array<double, 3>& deviation) {
-  // y = x * factor + shift.
-  std::array<float, 3> factor{}, shift{};
+  BytesToFloats map = {
+      .who = "Standardize", .name = std::move(name), .factor = {}, .shift = {}};
   for (size_t c = 0; c < 3; ++c) {
-    factor[c] = static_cast<float>(1 / (255 * deviation[c]));
-    shift[c] = static_cast<float>(-mean[c] / deviation[c]);
+    map.factor.push_back(static_cast<float>(1 / (255 * deviation[c])));
+    map.shift.push_back(static_cast<float>(-mean[c] / deviation[c]));
   }
-  return {[name = std::move(name), factor, shift](Example& example) {
-    Tensor& image = example[name];
-    if (image.dtype() != DType::kUInt8 || image.shape().rank() < 1 ||
-        image.shape()[-1] != 3) {
-      throw Error(
-          Code::kInvalidArgument,
-          fmt::format("Standardize: '{}' is {}{}, wanted uint8[...,3]", name,
-                      NameOf(image.dtype()), image.shape().ToString()));
-    }
-    Tensor standard(DType::kFloat32, image.shape());
-    const uint8_t* from = image.data<uint8_t>();
-    float* to = standard.data<float>();
-    const int64_t n = image.elements();
-    for (int64_t i = 0; i < n; i += 3) {
-      for (int c = 0; c < 3; ++c) {
-        to[i + c] = static_cast<float>(from[i + c]) * factor[c] + shift[c];
-      }
-    }
-    image = std::move(standard);
-  }};
+  return MapBytes(std::move(map));
 }
 
 }  // namespace sluice

@@ -4,29 +4,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "io/pipeline/dataset_node.h"
-#include "io/pipeline/kept_examples.h"
-#include "io/pipeline/map_stream.h"
 #include "io/pipeline/prefetch.h"
 
 namespace sluice {
 namespace {
-
-// In a row, after which no more are tried, where a pass has nobody knows how
-// many examples.
-constexpr int64_t kManyBadExamples = 1 << 20;
-
-// Workers read different examples, so they would pass over different ones.
-void RefusePassingOver(const BadExamples* bad) {
-  if (bad == nullptr || bad->limit() == 0) return;
-  throw Error(Code::kInvalidArgument,
-              "Share: passing over bad examples is for one worker");
-}
 
 // What a step that changes the order makes of its input.
 struct OrderFacts {
@@ -96,83 +82,6 @@ Dataset Reordered(NodePtr input, OrderFacts facts, Wrap wrap) {
       ReorderedNode(std::move(input), std::move(facts), std::move(wrap)));
 }
 
-class MapNode : public DerivedNode {
- public:
-  // Without a seed it does not look at the key.
-  MapNode(NodePtr input, KeyedMap fn, std::optional<uint64_t> seed,
-          MapOptions options)
-      : DerivedNode(std::move(input)),
-        fn_(std::move(fn)),
-        seed_(seed),
-        options_(std::move(options)) {
-    const BadExamples* bad = options_.bad.get();
-    if (bad != nullptr) RefuseBadExamples(*input_, "a map that may, too");
-    if (input_->shared()) RefusePassingOver(bad);
-  }
-  std::string stage() const override { return options_.name; }
-  StreamPtr<Example> OpenStream(const Opening& opening) const override {
-    // So many in a row are one whole pass at least, where that is known.
-    const int64_t pass = examples_per_epoch();
-    return std::make_unique<MapStream>(
-        Attempts(opening), options_.bad,
-        pass < 0 ? kManyBadExamples : Times(2, pass));
-  }
-  std::string Describe(bool stages) const override {
-    return input_->Describe(stages) + (stages ? " map" : "");
-  }
-  bool epochs_differ() const override {
-    return seed_.has_value() || input_->epochs_differ();
-  }
-  const BadExamples* bad_examples() const override {
-    return options_.bad != nullptr ? options_.bad.get()
-                                   : input_->bad_examples();
-  }
-  std::string cache_trouble() const override {
-    const std::string trouble =
-        options_.kept == nullptr ? "" : options_.kept->Trouble();
-    return trouble.empty() ? input_->cache_trouble() : trouble;
-  }
-  NodePtr mapped() const override {
-    return seed_ || options_.bad != nullptr ? nullptr : input_;
-  }
-  NodePtr MapOf(NodePtr other) const override {
-    return std::make_shared<MapNode>(std::move(other), fn_, seed_, options_);
-  }
-
- private:
-  StreamPtr<Attempt> Attempts(const Opening& opening) const {
-    const uint64_t seed = seed_.value_or(0);
-    if (options_.threads == 1) {
-      return std::make_unique<SerialAttempts>(input_->Open(opening), fn_, seed);
-    }
-    const Opening below = OnThread(opening);
-    return std::make_unique<ParallelAttempts>(
-        input_->Open(below), fn_, seed,
-        MapThreads::Of(options_.threads, options_.max_threads), below);
-  }
-
-  const KeyedMap fn_;
-  const std::optional<uint64_t> seed_;
-  const MapOptions options_;
-};
-
-class RowwiseMapNode : public DerivedNode {
- public:
-  RowwiseMapNode(NodePtr input, RowwiseMap map)
-      : DerivedNode(std::move(input)), map_(std::move(map)) {}
-  std::string stage() const override { return "map"; }
-  StreamPtr<Example> OpenStream(const Opening& opening) const override {
-    return std::make_unique<RowwiseMapStream>(input_->Open(opening), map_);
-  }
-  NodePtr mapped() const override { return input_; }
-  NodePtr MapOf(NodePtr other) const override {
-    return std::make_shared<RowwiseMapNode>(std::move(other), map_);
-  }
-
- private:
-  const RowwiseMap map_;
-};
-
 class BatchNode : public DerivedNode {
  public:
   BatchNode(NodePtr input, int64_t n, bool drop_remainder)
@@ -195,6 +104,9 @@ class BatchNode : public DerivedNode {
   int64_t least_batch() const override {
     return Times(n_, input_->least_batch());
   }
+  NodePtr LeaveBytes(std::vector<BytesToFloats>* left) const override {
+    return Rebuilt<BatchNode>(left, n_, drop_remainder_);
+  }
 
  private:
   const int64_t n_;
@@ -209,6 +121,9 @@ class PrefetchNode : public DerivedNode {
   StreamPtr<Example> OpenStream(const Opening& opening) const override {
     const Opening below = OnThread(AllNeeded(opening));
     return std::make_unique<PrefetchStream>(input_->Open(below), depth_, below);
+  }
+  NodePtr LeaveBytes(std::vector<BytesToFloats>* left) const override {
+    return Rebuilt<PrefetchNode>(left, depth_);
   }
 
  private:
@@ -232,6 +147,9 @@ class ShareNode : public DerivedNode {
     return input_->Open(share);
   }
   bool shared() const override { return true; }
+  NodePtr LeaveBytes(std::vector<BytesToFloats>* left) const override {
+    return Rebuilt<ShareNode>(left, rank_, size_);
+  }
 
  private:
   const int64_t rank_;
@@ -294,6 +212,12 @@ BatchRows RowsOfShare(int64_t n, const Opening& opening) {
           .end = first_row(opening.rank + 1)};
 }
 
+void RefusePassingOver(const BadExamples* bad) {
+  if (bad == nullptr || bad->limit() == 0) return;
+  throw Error(Code::kInvalidArgument,
+              "Share: passing over bad examples is for one worker");
+}
+
 void Require(bool condition, std::string_view who, int64_t got,
              std::string_view wanted) {
   if (condition) return;
@@ -323,46 +247,7 @@ void RequireExamples(const DatasetNode& input, std::string_view who) {
               fmt::format("{}: it must come before Batch", who));
 }
 
-RowwiseMap ScaleTo01(std::string name) {
-  return {[name = std::move(name)](Example& example) {
-    Tensor& image = example[name];
-    if (image.dtype() != DType::kUInt8) {
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("ScaleTo01: '{}' is {}, wanted uint8", name,
-                              NameOf(image.dtype())));
-    }
-    Tensor scaled(DType::kFloat32, image.shape());
-    const uint8_t* from = image.data<uint8_t>();
-    float* to = scaled.data<float>();
-    const int64_t n = image.elements();
-    for (int64_t i = 0; i < n; ++i) {
-      to[i] = static_cast<float>(from[i]) * (1.0f / 255);
-    }
-    image = std::move(scaled);
-  }};
-}
-
 Dataset::Dataset(NodePtr node) : node_(std::move(node)) {}
-
-Dataset Dataset::Map(std::function<void(Example&)> fn,
-                     MapOptions options) const {
-  RequireThreads("Map", options.threads, options.max_threads);
-  return Dataset(std::make_shared<MapNode>(
-      node_, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); },
-      std::nullopt, std::move(options)));
-}
-
-Dataset Dataset::Map(RowwiseMap map) const {
-  return Dataset(std::make_shared<RowwiseMapNode>(node_, std::move(map)));
-}
-
-Dataset Dataset::MapRandom(uint64_t seed,
-                           std::function<void(Example&, uint64_t)> fn,
-                           MapOptions options) const {
-  RequireThreads("Map", options.threads, options.max_threads);
-  return Dataset(std::make_shared<MapNode>(node_, std::move(fn), seed,
-                                           std::move(options)));
-}
 
 Dataset Dataset::Shuffle(int64_t buffer, uint64_t seed) const {
   Require(buffer > 0 && buffer <= UINT32_MAX, "Shuffle", buffer,
@@ -461,6 +346,11 @@ int64_t Dataset::cardinality() const {
 
 int64_t Dataset::examples_per_epoch() const {
   return node_->examples_per_epoch();
+}
+
+Dataset Dataset::LeaveBytes(std::vector<BytesToFloats>* left) const {
+  NodePtr bytes = node_->LeaveBytes(left);
+  return bytes == nullptr ? *this : Dataset(std::move(bytes));
 }
 
 std::string Dataset::CacheTrouble() const {

@@ -28,6 +28,7 @@
 #include "engine/visibility.h"
 #include "io/example.h"
 #include "io/pipeline/bad_examples.h"
+#include "io/pipeline/rowwise_map.h"
 
 namespace SLUICE_PUBLIC sluice {
 
@@ -86,15 +87,6 @@ struct CacheOptions {
   // such as two sets of tensors of the same size.
   std::string key = {};
 };
-
-// A map that treats all examples of a batch alike, so that it gives the same
-// before and after Batch; Batch then applies it once per batch. It must put
-// new tensors into the example and leave the bytes of the old ones alone.
-struct RowwiseMap {
-  std::function<void(Example&)> apply;
-};
-// uint8 -> float32, 0..255 -> 0..1.
-RowwiseMap ScaleTo01(std::string name);
 
 // Walks a dataset once. Movable; one thread at a time; several iterators of a
 // dataset are independent. Keeps the dataset alive. Destroying it stops its
@@ -264,6 +256,11 @@ class Dataset {
   // The same with batches of one example, to learn names, dtypes and shapes
   // without making a batch that may not fit into memory.
   Example Sample() const;
+
+  // The same without the maps of bytes to numbers at its end, behind which come
+  // only Batch, Prefetch and Share: its batches have the bytes, a quarter of
+  // the size. Those maps are added to `left`, in their order.
+  Dataset LeaveBytes(std::vector<BytesToFloats>* left) const;
 
   // Why a Cache in it, or what a map keeps examples in, does not keep all that
   // comes, such as a full disk; "" while it does.

@@ -8,10 +8,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "io/pipeline/ahead_bytes.h"
 #include "io/pipeline/bad_examples.h"
 #include "io/pipeline/example_stream.h"
+#include "io/pipeline/rowwise_map.h"
 #include "io/pipeline/stage_times.h"
 
 namespace sluice {
@@ -121,6 +123,11 @@ class DatasetNode {
   virtual NodePtr mapped() const { return nullptr; }
   virtual NodePtr MapOf(NodePtr /*other*/) const { return nullptr; }
 
+  // As Dataset::LeaveBytes; null where nothing is left.
+  virtual NodePtr LeaveBytes(std::vector<BytesToFloats>* /*left*/) const {
+    return nullptr;
+  }
+
  private:
   virtual StreamPtr<Example> OpenStream(const Opening& opening) const = 0;
 };
@@ -154,6 +161,15 @@ class DerivedNode : public DatasetNode {
   bool shared() const override { return input_->shared(); }
 
  protected:
+  // For LeaveBytes: a Node of what the input is then, and of the arguments.
+  template <typename Node, typename... Arguments>
+  NodePtr Rebuilt(std::vector<BytesToFloats>* left,
+                  const Arguments&... arguments) const {
+    NodePtr below = input_->LeaveBytes(left);
+    if (below == nullptr) return nullptr;
+    return std::make_shared<Node>(std::move(below), arguments...);
+  }
+
   const NodePtr input_;
 };
 
@@ -183,6 +199,9 @@ void RequireThreads(std::string_view who, int threads, int max_threads);
 // Behind a map that passes over bad examples, where an element stands among all
 // is not known without reading them.
 void RefuseBadExamples(const DatasetNode& input, std::string_view what);
+// For Share: workers read different examples, so that they would pass over
+// different ones.
+void RefusePassingOver(const BadExamples* bad);
 // For Cache: throws Error where the node's epochs differ.
 void RefuseToCache(const DatasetNode& node);
 // For a step of single examples, none of which a map may pass over.

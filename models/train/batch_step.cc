@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/device.h"
 #include "models/train/memory_check.h"
 
 namespace sluice {
@@ -13,6 +14,11 @@ constexpr size_t kPrepared = 4;
 constexpr size_t kBatches = 4;
 
 }  // namespace
+
+bool CopiesBatches(const SessionOptions& session) {
+  const auto device = ParseDeviceName(session.devices.at(0)).ValueOrThrow();
+  return device.type != DeviceType::kCpu;
+}
 
 BatchStep::BatchStep(Session& session, const Features& features,
                      std::vector<Output> fetches,

@@ -12,6 +12,10 @@
 
 namespace SLUICE_PUBLIC sluice {
 
+// Whether batches are copied to the device that computes, so that their bytes
+// count.
+bool CopiesBatches(const SessionOptions& session);
+
 // Not thread-safe. Must not outlive the session and the features.
 class BatchStep {
  public:

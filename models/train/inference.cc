@@ -73,7 +73,10 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
                ? spec.evaluated_on(run_)
                : "test"),
       input_(FiniteInput(spec, run_)) {
-  features_ = std::make_unique<Features>(graph_, input_.Sample());
+  std::vector<BytesToFloats> to_floats;
+  if (CopiesBatches(options)) input_ = input_.LeaveBytes(&to_floats);
+  features_ =
+      std::make_unique<Features>(graph_, input_.Sample(), std::move(to_floats));
   shares_ = workers_.SharesOf(input_);
   Scope root(graph_);
   model_ = spec.model(root, *features_, run_);

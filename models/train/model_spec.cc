@@ -2,9 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+
+#include "graph/builder.h"
+
 namespace sluice {
 
-Features::Features(Graph& graph, const Example& batch) {
+namespace {
+
+// What MapBytes does, rounded alike.
+Output ToFloats(const Output& bytes, const BytesToFloats& map) {
+  Graph& graph = bytes.graph();
+  const NameScope scope(Scope(graph, map.name));
+  const auto constant = [&](const std::vector<float>& values) {
+    return graph.Constant(values.size() == 1
+                              ? Tensor::Scalar(values[0])
+                              : Tensor::Vector(std::span<const float>(values)));
+  };
+  return Cast(bytes, DType::kFloat32) * constant(map.factor) +
+         constant(map.shift);
+}
+
+}  // namespace
+
+Features::Features(Graph& graph, const Example& batch,
+                   std::vector<BytesToFloats> to_floats)
+    : to_floats_(std::move(to_floats)) {
+  for (const BytesToFloats& map : to_floats_) {
+    const Tensor& bytes = batch[map.name];
+    RequireBytes(map, bytes.dtype(), bytes.shape());
+  }
   for (const auto& [name, tensor] : batch) {
     Shape shape = tensor.shape();
     if (shape.scalar()) {
@@ -21,6 +49,17 @@ Features::Features(Graph& graph, const Example& batch) {
 }
 
 Output Features::operator[](std::string_view name) const {
+  const Output placeholder = Placeholder(name);
+  const auto map = std::find_if(
+      to_floats_.begin(), to_floats_.end(),
+      [&](const BytesToFloats& left) { return left.name == name; });
+  if (map == to_floats_.end()) return placeholder;
+  Output& floats = floats_[map->name];
+  if (!floats.valid()) floats = ToFloats(placeholder, *map);
+  return floats;
+}
+
+Output Features::Placeholder(std::string_view name) const {
   std::string names;
   for (const auto& [known, output] : placeholders_) {
     if (known == name) return output;
@@ -32,7 +71,7 @@ Output Features::operator[](std::string_view name) const {
 
 Output Features::Varying(std::string_view name,
                          const std::vector<int>& dimensions) const {
-  const Output placeholder = (*this)[name];
+  const Output placeholder = Placeholder(name);
   Node& node = placeholder.node();
   Shape shape = placeholder.shape();
   for (const int dimension : dimensions) {
@@ -54,7 +93,7 @@ Output Features::Varying(std::string_view name,
   }
   node.set_attr("shape", shape);
   node.set_output_types({{placeholder.dtype(), shape}});
-  return placeholder;
+  return (*this)[name];
 }
 
 Output Features::AddScalar(Graph& graph, const std::string& name) {

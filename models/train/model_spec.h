@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "engine/visibility.h"
 #include "graph/graph.h"
 #include "io/pipeline/dataset.h"
+#include "io/pipeline/rowwise_map.h"
 #include "models/nn/metrics.h"
 #include "models/optim/optimizers.h"
 #include "models/run_context.h"
@@ -26,8 +28,10 @@ class Features {
  public:
   // One placeholder for each tensor of `batch`, of its name, dtype and shape
   // but for the first dimension, the batch, which is unknown. Throws Error for
-  // a tensor without dimensions.
-  Features(Graph& graph, const Example& batch);
+  // a tensor without dimensions. `to_floats` is what the graph does with those
+  // tensors of which the batches have the bytes (Dataset::LeaveBytes).
+  Features(Graph& graph, const Example& batch,
+           std::vector<BytesToFloats> to_floats = {});
   // Throws Error(kNotFound) that lists the names there are.
   Output operator[](std::string_view name) const;
   // The same, declaring that more of its dimensions differ from batch to batch,
@@ -50,8 +54,13 @@ class Features {
   std::vector<Shape> ShapesFor(int64_t examples) const;
 
  private:
+  Output Placeholder(std::string_view name) const;
+
   NamedOutputs placeholders_;
   std::vector<Shape> sample_;  // parallel
+  std::vector<BytesToFloats> to_floats_;
+  // By name, of those that were asked for.
+  mutable std::map<std::string, Output, std::less<>> floats_;
 };
 
 struct ModelSpec {

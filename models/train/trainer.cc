@@ -336,7 +336,8 @@ std::vector<std::string> Trainer::ClassNames() const {
                 : std::vector<std::string>();
 }
 
-Trainer::TrainedModel Trainer::Trained(Mode mode) {
+Trainer::TrainedModel Trainer::Trained(Mode mode,
+                                       const SessionOptions& session) {
   RunContext context = run_;
   context.mode = mode;
   const auto chosen = Chosen();
@@ -349,7 +350,7 @@ Trainer::TrainedModel Trainer::Trained(Mode mode) {
     model.step = checkpoint.state.step;
     model.checkpoint = path;
   }
-  SessionOptions alone = options_.session;
+  SessionOptions alone = session;
   alone.collective = nullptr;
   model.inference = std::make_unique<Inference>(spec_, context, alone);
   if (chosen) {
@@ -364,7 +365,7 @@ Trainer::TrainedModel Trainer::Trained(Mode mode) {
 }
 
 std::optional<Evaluation> Trainer::Evaluate(const OnBatch& each) {
-  const TrainedModel model = Trained(Mode::kEval);
+  const TrainedModel model = Trained(Mode::kEval, options_.session);
   model.inference->Freeze();
   std::optional<Evaluation> evaluation = model.inference->Evaluate(
       {.stop = options_.stop, .reporter = options_.reporter, .each = each});
@@ -376,13 +377,16 @@ std::optional<Evaluation> Trainer::Evaluate(const OnBatch& each) {
 }
 
 void Trainer::Predict(const OnBatch& fn) {
-  const TrainedModel model = Trained(Mode::kPredict);
+  const TrainedModel model = Trained(Mode::kPredict, options_.session);
   model.inference->Freeze();
   model.inference->Predict(fn, options_.stop);
 }
 
 void Trainer::Export(const std::string& directory) {
-  const TrainedModel model = Trained(Mode::kPredict);
+  // The same model, whatever it is going to run on.
+  SessionOptions session = options_.session;
+  session.devices = {"/cpu:0"};
+  const TrainedModel model = Trained(Mode::kPredict, session);
   ExportModel(*model.inference,
               {.program = spec_.name,
                .step = model.step,

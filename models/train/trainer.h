@@ -80,7 +80,7 @@ class Trainer {
     int64_t step = 0;
     std::string checkpoint;  // its path; "": weights
   };
-  TrainedModel Trained(Mode mode);
+  TrainedModel Trained(Mode mode, const SessionOptions& session);
   // That checkpoint; nothing with options.weights.
   std::optional<ChosenCheckpoint> Chosen() const;
 

@@ -106,6 +106,13 @@ void CheckForAnyRank(const TrainerSpec& spec, const RunContext& run,
                           spec.name, last.rank, run.rank));
 }
 
+// One graph is for all of them.
+bool AllCopyBatches(const Workers& workers, const SessionOptions& session) {
+  const std::vector<uint8_t> each = workers.GatherEach(
+      "kind of device", static_cast<uint8_t>(CopiesBatches(session)));
+  return std::find(each.begin(), each.end(), 0) == each.end();
+}
+
 // Adds the seconds that fn takes, if it does not throw.
 void Timed(double* seconds, const std::function<void()>& fn) {
   const auto begin = std::chrono::steady_clock::now();
@@ -174,6 +181,10 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   workers_.RequireSame("input", position);
   if (!workers_.several()) CheckForAnyRank(spec, context_, position);
   workers_.RequireSame("seed", fmt::format("{}", context_.seed));
+  std::vector<BytesToFloats> to_floats;
+  if (AllCopyBatches(workers_, options_.session)) {
+    input_ = input_.LeaveBytes(&to_floats);
+  }
   batches_ = MakeIterators();
   shares_.resize(batches_.size());
   if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
@@ -201,7 +212,8 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
     CheckNames(class_names_);
   }
 
-  features_ = std::make_unique<Features>(graph_, input_.Sample());
+  features_ =
+      std::make_unique<Features>(graph_, input_.Sample(), std::move(to_floats));
   CheckBatchSize(spec, input_, context_);
   graph_.Freeze([patterns = options_.freeze](std::string_view name) {
     return MatchesAny(name, patterns);

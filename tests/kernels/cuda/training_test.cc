@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "graph/autograd.h"
 #include "graph/builder.h"
 #include "io/checkpoints/checkpoint.h"
+#include "io/images/image.h"
 #include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
 #include "tests/kernels/cuda/emulation/gpu.h"
@@ -199,6 +201,87 @@ TEST_CASE("training on a GPU resumes bit for bit, and nearly as the CPU's") {
             doctest::Approx(cpu.at(name).At(i)).epsilon(1e-4).scale(1));
     }
   }
+}
+
+// Pictures of which the brighter corner is the class.
+Dataset Corners(const RunContext& run) {
+  constexpr int64_t kPictures = 60;
+  Tensor image(DType::kUInt8, {kPictures, 2, 2, 3});
+  Tensor label(DType::kInt64, {kPictures});
+  uint32_t state = run.training() ? 3 : 4;
+  for (int64_t i = 0; i < kPictures; ++i) {
+    label.data<int64_t>()[i] = i % 4;
+    for (int64_t j = 0; j < 12; ++j) {
+      state = state * 1664525u + 1013904223u;
+      image.data<uint8_t>()[12 * i + j] =
+          static_cast<uint8_t>((state >> 25) + (i % 4 == j / 3 ? 100 : 0));
+    }
+  }
+  Dataset pictures =
+      datasets::FromTensors({{"image", image}, {"label", label}});
+  if (run.training()) pictures = pictures.Shuffle(kPictures, run.seed).Repeat();
+  return pictures.Map(Standardize("image", {0.4, 0.5, 0.6}, {0.2, 0.3, 0.4}))
+      .Batch(run.batch_size)
+      .Prefetch(2);
+}
+
+// What comes with each batch.
+class BatchTypes : public Hook {
+ public:
+  explicit BatchTypes(std::set<DType>* types) : types_(types) {}
+  void AfterStep(TrainingRun& run) override {
+    types_->insert(run.batch()["image"].dtype());
+  }
+
+ private:
+  std::set<DType>* types_;
+};
+
+TEST_CASE(
+    "pictures are copied to a GPU as bytes, and trained on all the same") {
+  TrainerSpec spec = {
+      .name = "corners",
+      .input = Corners,
+      .model =
+          [](Scope& scope, const Features& in, const RunContext&) {
+            const Output logits = layers::Dense(
+                scope / "logits", Reshape(in["image"], {-1, 12}), {.units = 4});
+            return ModelSpec{
+                .loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"])),
+                .metrics = {{"accuracy", Accuracy(logits, in["label"])}},
+                .exports = {{"probabilities", Softmax(logits)}}};
+          },
+      .optimizer = [](const RunContext&) { return optimizers::Sgd(0.1); }};
+  RunContext run;
+  run.batch_size = 7;  // the last of an evaluation is smaller
+  run.steps = 40;
+  const TemporaryFolder folder;
+  struct Outcome {
+    std::set<DType> types;
+    double loss = 0;
+  };
+  const auto train = [&](const char* name, const SessionOptions& session) {
+    Outcome outcome;
+    Trainer trainer(spec, run, {.log_dir = folder / name, .session = session});
+    trainer.AddHook(std::make_unique<BatchTypes>(&outcome.types));
+    const TrainingResult result = trainer.Train();
+    REQUIRE(result.evaluation);
+    outcome.loss = *result.evaluation->Find("loss");
+    trainer.Export(folder / name + "/model");
+    return outcome;
+  };
+  const Outcome gpu = train("gpu", OnGpu()), cpu = train("cpu", {});
+  CHECK(gpu.types == std::set{DType::kUInt8});
+  CHECK(cpu.types == std::set{DType::kFloat32});
+  CHECK(cpu.loss < 1.2);
+  CHECK(gpu.loss == doctest::Approx(cpu.loss).epsilon(1e-4));
+  // An exported model is the same wherever it was exported.
+  const auto graph = [&](const char* name) {
+    return FileSystem::Default()
+        .Read(folder / name + "/model/graph.txt")
+        .ValueOrThrow();
+  };
+  CHECK(graph("gpu") == graph("cpu"));
 }
 
 // What a training on the GPU tells its hooks of the loss.
