@@ -113,4 +113,10 @@ Result<JsonObject> JsonObject::Object(const std::string& name) const {
   return JsonObject(std::make_shared<Fields>(Fields{fields_->root, value}));
 }
 
+Result<std::vector<std::string>> ParseJsonStrings(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (IsStrings(json)) return json.get<std::vector<std::string>>();
+  return InvalidArgument("it is no list of strings");
+}
+
 }  // namespace sluice

@@ -43,6 +43,9 @@ class JsonObject {
   std::shared_ptr<const Fields> fields_;
 };
 
+// Of a text that is a list of them. kInvalidArgument where it is not.
+Result<std::vector<std::string>> ParseJsonStrings(std::string_view text);
+
 }  // namespace sluice
 
 #endif  // SLUICE_ENGINE_JSON_OBJECT_H_

@@ -104,8 +104,8 @@ Difference DTypeOrShape(const TensorFile::Item& a, const TensorFile::Item& b) {
                   a.shape.ToString(), NameOf(b.dtype), b.shape.ToString()),
       {{"tensor", a.name},
        {"differs", a.dtype != b.dtype ? "dtype" : "shape"},
-       {"dtypes", {NameOf(a.dtype), NameOf(b.dtype)}},
-       {"shapes", {a.shape.dims(), b.shape.dims()}}}};
+       {"dtypes", Json::Array({NameOf(a.dtype), NameOf(b.dtype)})},
+       {"shapes", Json::Array({a.shape.dims(), b.shape.dims()})}}};
 }
 
 Difference Values(const TensorFile::Item& tensor, const ValueDifference& d) {
@@ -242,7 +242,7 @@ bool Compare(const std::string& first, const std::string& second, bool quick,
   const TensorFile b = Read(second, quick);
   const Summary summary = PrintDifferences(a, b, json);
   if (json) {
-    PrintJson({{"files", {first, second}},
+    PrintJson({{"files", Json::Array({first, second})},
                {"equal", summary.equal()},
                {"values_compared", !quick},
                {"tensors", summary.tensors},

@@ -21,6 +21,7 @@
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "engine/cpu_features.h"
+#include "engine/json_object.h"
 #include "engine/machine_memory.h"
 #include "engine/status.h"
 #include "kernels/cpu/simd/simd.h"
@@ -40,8 +41,9 @@ std::string HostName() {
   return name.data();
 }
 
-// What a rank says of itself.
-Json Facts(const dist::Group& group, bool certified) {
+// What a rank says of itself. `ahead`: by how many seconds its clock is ahead
+// of rank 0's.
+Json Facts(const dist::Group& group, bool certified, int64_t ahead) {
   const MachineMemory memory = ReadMachineMemory();
   return {{"rank", group.rank()},
           {"host", HostName()},
@@ -50,7 +52,31 @@ Json Facts(const dist::Group& group, bool certified) {
           {"isa", Simd().isa},
           {"available_bytes", memory.available},
           {"neighbours_by_memory", group.shared_links()},
-          {"certified", certified}};
+          {"certified", certified},
+          {"clock_ahead_seconds", ahead}};
+}
+
+// The same, as the others read it.
+struct RankFacts {
+  std::string text;
+  int64_t rank = 0, cores = 0, neighbours_by_memory = 0, clock_ahead = 0;
+  std::string host, version, isa;
+  double available_bytes = 0;
+  bool certified = false;
+};
+RankFacts ReadFacts(const std::string& text) {
+  const JsonObject json = JsonObject::Parse(text).ValueOrThrow();
+  RankFacts facts = {.text = text};
+  facts.rank = json.Int("rank").ValueOrThrow();
+  facts.cores = json.Int("cores").ValueOrThrow();
+  facts.neighbours_by_memory = json.Int("neighbours_by_memory").ValueOrThrow();
+  facts.clock_ahead = json.Int("clock_ahead_seconds").ValueOrThrow();
+  facts.host = json.String("host").ValueOrThrow();
+  facts.version = json.String("version").ValueOrThrow();
+  facts.isa = json.String("isa").ValueOrThrow();
+  facts.available_bytes = json.Double("available_bytes").ValueOrThrow();
+  facts.certified = json.Bool("certified").ValueOrThrow();
+  return facts;
 }
 
 struct Measured {
@@ -81,16 +107,16 @@ double BytesPerSecond(const Measured& measured, int size) {
 }
 
 // What training with these ranks would suffer from.
-std::vector<std::string> Warnings(const std::vector<Json>& ranks) {
+std::vector<std::string> Warnings(const std::vector<RankFacts>& ranks) {
   std::set<std::string> versions, sets;
   std::vector<std::string> warnings;
-  for (const Json& rank : ranks) {
-    versions.insert(rank["version"].get<std::string>());
-    sets.insert(rank["isa"].get<std::string>());
-    const int64_t ahead = rank["clock_ahead_seconds"];
+  for (const RankFacts& rank : ranks) {
+    versions.insert(rank.version);
+    sets.insert(rank.isa);
+    const int64_t ahead = rank.clock_ahead;
     if (std::abs(ahead) <= kMostSkew) continue;
     warnings.push_back(fmt::format("the clock of rank {} is {} s {} rank 0's",
-                                   rank["rank"].get<int>(), std::abs(ahead),
+                                   rank.rank, std::abs(ahead),
                                    ahead > 0 ? "ahead of" : "behind"));
   }
   if (versions.size() > 1) {
@@ -111,17 +137,15 @@ std::string Size(int64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
-void Print(const std::vector<Json>& ranks, const std::vector<Measured>& rows) {
-  for (const Json& rank : ranks) {
+void Print(const std::vector<RankFacts>& ranks,
+           const std::vector<Measured>& rows) {
+  for (const RankFacts& rank : ranks) {
     fmt::print(
         "rank {:<4} {}: Sluice {}, {} cores with {}, {:.1f} GiB available, "
         "{} of 2 neighbours by shared memory{}\n",
-        rank["rank"].get<int>(), rank["host"].get<std::string>(),
-        rank["version"].get<std::string>(), rank["cores"].get<int>(),
-        rank["isa"].get<std::string>(),
-        rank["available_bytes"].get<double>() / (1 << 30),
-        rank["neighbours_by_memory"].get<int>(),
-        rank["certified"].get<bool>() ? "" : ", no certificate");
+        rank.rank, rank.host, rank.version, rank.cores, rank.isa,
+        rank.available_bytes / (1 << 30), rank.neighbours_by_memory,
+        rank.certified ? "" : ", no certificate");
   }
   const int size = static_cast<int>(ranks.size());
   for (const Measured& row : rows) {
@@ -153,11 +177,11 @@ void DoctorOfCluster(bool json) {
   const Workers workers(group.get());
 
   const auto clocks = workers.GatherEach("clocks", int64_t{std::time(nullptr)});
-  std::vector<Json> ranks;
+  const int64_t ahead = clocks[static_cast<size_t>(group->rank())] - clocks[0];
+  std::vector<RankFacts> ranks;
   for (const std::string& text :
-       workers.Gather("facts", Facts(*group, certified).dump())) {
-    ranks.push_back(Json::parse(text));
-    ranks.back()["clock_ahead_seconds"] = clocks[ranks.size() - 1] - clocks[0];
+       workers.Gather("facts", Facts(*group, certified, ahead).LenientText())) {
+    ranks.push_back(ReadFacts(text));
   }
   (void)Measure(*group, 1 << 20, 5);  // until windows are open
   std::vector<Measured> rows;
@@ -171,7 +195,7 @@ void DoctorOfCluster(bool json) {
   }
   const std::vector<std::string> warnings = Warnings(ranks);
   if (json) {
-    for (const Json& rank : ranks) PrintJson(rank);
+    for (const RankFacts& rank : ranks) fmt::print("{}\n", rank.text);
     for (const Measured& row : rows) {
       PrintJson({{"bytes", row.bytes},
                  {"seconds", row.seconds},

@@ -170,22 +170,22 @@ passes::Partitions Parts(const Graph& graph) {
 
 Json NodeJson(const Node& node) {
   Json json = {{"name", node.name()}, {"op", node.op().name}};
-  json["inputs"] = Json::array();
+  json["inputs"] = Json::Array();
   for (const Output& input : node.inputs()) {
-    json["inputs"].push_back(input.name());
+    json["inputs"].Add(input.name());
   }
-  json["control_inputs"] = Json::array();
+  json["control_inputs"] = Json::Array();
   for (const Node* control : node.control_inputs()) {
-    json["control_inputs"].push_back(control->name());
+    json["control_inputs"].Add(control->name());
   }
-  json["attributes"] = Json::object();
+  json["attributes"] = Json::Object();
   for (const auto& [name, value] : node.attrs()) {
     json["attributes"][name] = PrintValue(value);
   }
-  json["outputs"] = Json::array();
+  json["outputs"] = Json::Array();
   for (const TensorType& type : node.output_types()) {
-    json["outputs"].push_back({{"dtype", NameOf(type.dtype)},
-                               {"shape", type.shape.dims()}});  // -1: unknown
+    json["outputs"].Add({{"dtype", NameOf(type.dtype)},
+                         {"shape", type.shape.dims()}});  // -1: unknown
   }
   json["device"] = node.device();
   json["origin"] = node.origin();
@@ -250,13 +250,13 @@ Json ReportJson(const MemoryReport& report) {
                {"instructions", report.instructions},
                {"peak", report.peak},
                {"peak_node", report.peak_node}};
-  json["live"] = Json::array();
+  json["live"] = Json::Array();
   for (const MemoryReport::Live& live : report.live) {
-    json["live"].push_back({{"value", live.value},
-                            {"type", live.type},
-                            {"bytes", live.bytes},
-                            {"first", live.first},
-                            {"last", live.last}});
+    json["live"].Add({{"value", live.value},
+                      {"type", live.type},
+                      {"bytes", live.bytes},
+                      {"first", live.first},
+                      {"last", live.last}});
   }
   return json;
 }

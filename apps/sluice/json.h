@@ -3,18 +3,14 @@
 #define SLUICE_APPS_SLUICE_JSON_H_
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
-#include <string>
+
+#include "engine/json.h"
 
 namespace sluice::tool {
 
-using Json = nlohmann::ordered_json;
-
 // Names in files may hold bytes that are no UTF-8.
 inline void PrintJson(const Json& json) {
-  const std::string line =
-      json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::printf("%s\n", line.c_str());
+  std::printf("%s\n", json.LenientText().c_str());
 }
 
 }  // namespace sluice::tool

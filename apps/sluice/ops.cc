@@ -67,12 +67,12 @@ std::vector<std::string> Traits(const OpDef& op) {
 
 template <typename Args>
 Json ArgsJson(const Args& args) {
-  Json json = Json::array();
+  Json json = Json::Array();
   for (const ArgDef& arg : args) {
-    json.push_back({{"name", arg.name},
-                    {"type", arg.type},
-                    {"variadic", arg.variadic},
-                    {"optional", arg.optional}});
+    json.Add({{"name", arg.name},
+              {"type", arg.type},
+              {"variadic", arg.variadic},
+              {"optional", arg.optional}});
   }
   return json;
 }
@@ -82,26 +82,26 @@ Json OpJson(const OpDef& op) {
                {"doc", op.doc},
                {"inputs", ArgsJson(op.inputs)},
                {"outputs", ArgsJson(op.outputs)},
-               {"types", Json::object()},
-               {"attributes", Json::array()},
+               {"types", Json::Object()},
+               {"attributes", Json::Array()},
                {"gradient", GradientText(op)},
                {"built_by", BuilderText(op)},
                {"mixed_precision", MixedText(op)},
                {"traits", Traits(op)},
-               {"kernels", Json::array()}};
+               {"kernels", Json::Array()}};
   for (const TypeVar& type : op.types) {
     json["types"][type.name] = DTypeNames(type.allowed);
   }
   for (const AttrDef& attr : op.attrs) {
     Json item = {{"name", attr.name}, {"type", NameOf(attr.type)}};
     if (!attr.required) item["default"] = PrintValue(attr.fallback.ToValue());
-    json["attributes"].push_back(item);
+    json["attributes"].Add(item);
   }
   for (const KernelDef* kernel : KernelTable::Global().KernelsOf(op.name)) {
-    json["kernels"].push_back({{"device", NameOf(kernel->device)},
-                               {"provider", kernel->provider},
-                               {"priority", kernel->priority},
-                               {"dtypes", DTypeNames(kernel->dtypes)}});
+    json["kernels"].Add({{"device", NameOf(kernel->device)},
+                         {"provider", kernel->provider},
+                         {"priority", kernel->priority},
+                         {"dtypes", DTypeNames(kernel->dtypes)}});
   }
   return json;
 }

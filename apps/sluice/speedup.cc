@@ -9,6 +9,7 @@
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/median.h"
+#include "engine/json_object.h"
 #include "engine/status.h"
 #include "io/files/file.h"
 #include "models/train/scalar_log.h"
@@ -44,13 +45,16 @@ double RateOf(const std::string& log_dir) {
 Run ReadRun(const std::string& log_dir) {
   const std::string path = JoinPath(log_dir, "run.json");
   const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   Run run;
-  try {
-    run.nodes = json.at("nodes").get<int>();
-    run.workers = json.at("workers").get<int>();
-  } catch (const Json::exception& error) {
-    throw Error(Code::kDataLoss, fmt::format("'{}': {}", path, error.what()));
+  const auto read = [&]() -> Status {
+    SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
+    SLUICE_ASSIGN_OR_RETURN(run.nodes, json.Int("nodes"));
+    SLUICE_ASSIGN_OR_RETURN(run.workers, json.Int("workers"));
+    return {};
+  };
+  if (const Status status = read(); !status.ok()) {
+    throw Error(Code::kDataLoss,
+                fmt::format("'{}': {}", path, status.message()));
   }
   if (run.nodes < 1 || run.workers < run.nodes) {
     throw Error(Code::kDataLoss, fmt::format("'{}' says {} workers on {} nodes",

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/json.h"
 #include "engine/json_object.h"
 #include "engine/thread_annotations.h"
 #include "graph/passes/device_description.h"
@@ -15,7 +15,6 @@
 namespace sluice::dist {
 namespace {
 
-using Json = nlohmann::json;
 constexpr std::chrono::milliseconds kAgain = std::chrono::seconds(1);
 
 std::vector<std::string> Words(const std::vector<uint64_t>& numbers) {
@@ -37,7 +36,7 @@ class Parts final : public RemoteParts {
   ~Parts() override {
     const Json head = {
         {"call", "drop"}, {"session", session_}, {"step", step_}};
-    (void)task_->Call(link_, {head.dump(), {}}).ok();
+    (void)task_->Call(link_, {head.Text(), {}}).ok();
   }
 
   void Start(const RunOrder& order, RunEnd& end) override {
@@ -75,7 +74,7 @@ class MastersSession final : public ClusterSession {
     for (const FarTask& far : far_) {
       if (!far.alive()) continue;
       const Json head = {{"call", "close"}, {"session", far.session}};
-      (void)task_->Call(far.link, {head.dump(), {}}).ok();
+      (void)task_->Call(far.link, {head.Text(), {}}).ok();
     }
   }
 
@@ -124,14 +123,14 @@ class MastersSession final : public ClusterSession {
     Json head = {{"call", "register"},
                  {"session", far.session},
                  {"step", step},
-                 {"sizes", Json::array()}};
+                 {"sizes", Json::Array()}};
     Message message;
     for (const std::string& part : parts) {
-      head["sizes"].push_back(part.size());
+      head["sizes"].Add(part.size());
       const auto bytes = std::as_bytes(std::span(part.data(), part.size()));
       message.body.insert(message.body.end(), bytes.begin(), bytes.end());
     }
-    message.head = head.dump();
+    message.head = head.Text();
     SLUICE_RETURN_IF_ERROR(task_->Call(far.link, message).status());
     return std::unique_ptr<RemoteParts>(
         std::make_unique<Parts>(task_, met_, far.link, far.session, step));
@@ -139,18 +138,17 @@ class MastersSession final : public ClusterSession {
 
   Result<Tensor> Read(const std::string& device,
                       const std::string& variable) override {
-    SLUICE_ASSIGN_OR_RETURN(const Message value,
-                            Ask("read", device, variable, {}));
+    SLUICE_ASSIGN_OR_RETURN(const Message value, Ask("read", device, variable));
     return TensorOf(value);
   }
   Status Write(const std::string& device, const std::string& variable,
                const Tensor& value) override {
-    return Ask("write", device, variable, MessageOf(value)).status();
+    return Ask("write", device, variable, &value).status();
   }
   Result<bool> IsInitialized(const std::string& device,
                              const std::string& variable) override {
     SLUICE_ASSIGN_OR_RETURN(const Message said,
-                            Ask("initialized", device, variable, {}));
+                            Ask("initialized", device, variable));
     SLUICE_ASSIGN_OR_RETURN(const JsonObject head,
                             JsonObject::Parse(said.head));
     return head.Bool("is");
@@ -167,16 +165,17 @@ class MastersSession final : public ClusterSession {
   }
 
   Result<Message> Ask(const char* call, const std::string& device,
-                      const std::string& variable, Message message) {
+                      const std::string& variable,
+                      const Tensor* value = nullptr) {
     SLUICE_ASSIGN_OR_RETURN(const FarTask far, Find(device));
-    Json head =
-        message.head.empty() ? Json::object() : Json::parse(message.head);
+    Json head = value == nullptr ? Json() : HeadOf(*value);
     head["call"] = call;
     head["session"] = far.session;
     head["device"] = device;
     head["variable"] = variable;
-    message.head = head.dump();
-    return task_->Call(far.link, message);
+    return task_->Call(far.link,
+                       {head.Text(), value == nullptr ? std::vector<std::byte>()
+                                                      : BytesOf(*value)});
   }
 
   Status Open(FarTask& far) REQUIRES(mutex_) {
@@ -190,7 +189,7 @@ class MastersSession final : public ClusterSession {
                        {"runs", request_.concurrent_runs},
                        {"container", request_.container}};
     SLUICE_ASSIGN_OR_RETURN(const Message said,
-                            task_->Call(link, {head.dump(), {}}));
+                            task_->Call(link, {head.Text(), {}}));
     SLUICE_ASSIGN_OR_RETURN(const JsonObject answer,
                             JsonObject::Parse(said.head));
     SLUICE_ASSIGN_OR_RETURN(far.session, answer.Unsigned("session"));
@@ -241,7 +240,7 @@ class MastersSession final : public ClusterSession {
   Status CallAll(const std::vector<std::pair<Task::LinkPtr, Json>>& calls) {
     std::vector<uint64_t> numbers;
     for (const auto& [link, head] : calls) {
-      numbers.push_back(task_->StartCall(link, {head.dump(), {}}));
+      numbers.push_back(task_->StartCall(link, {head.Text(), {}}));
     }
     Status first;
     for (size_t i = 0; i < calls.size(); ++i) {

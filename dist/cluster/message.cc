@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "dist/net/little_endian.h"
+#include "engine/json.h"
 #include "engine/json_object.h"
 
 namespace sluice::dist {
 namespace {
 
-using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
@@ -46,11 +45,19 @@ Result<Message> Message::Unpack(std::vector<std::byte> bytes) {
   return message;
 }
 
-Message MessageOf(const Tensor& tensor) {
-  Json head = {{"dtype", NameOf(tensor.dtype())}, {"shape", Json::array()}};
-  for (const int64_t dim : tensor.shape()) head["shape"].push_back(dim);
+Json HeadOf(const Tensor& tensor) {
+  Json head = {{"dtype", NameOf(tensor.dtype())}, {"shape", Json::Array()}};
+  for (const int64_t dim : tensor.shape()) head["shape"].Add(dim);
+  return head;
+}
+
+std::vector<std::byte> BytesOf(const Tensor& tensor) {
   const auto* bytes = static_cast<const std::byte*>(tensor.raw());
-  return {head.dump(), {bytes, bytes + tensor.bytes()}};
+  return {bytes, bytes + tensor.bytes()};
+}
+
+Message MessageOf(const Tensor& tensor) {
+  return {HeadOf(tensor).Text(), BytesOf(tensor)};
 }
 
 Result<Tensor> TensorOf(const Message& message) {

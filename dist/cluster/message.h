@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/json.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
@@ -28,6 +29,8 @@ struct Message {
 inline constexpr uint64_t kMaxMessage = uint64_t{1} << 34;
 
 // A tensor as a message: {"dtype", "shape"} and its bytes.
+Json HeadOf(const Tensor& tensor);
+std::vector<std::byte> BytesOf(const Tensor& tensor);
 Message MessageOf(const Tensor& tensor);
 Result<Tensor> TensorOf(const Message& message);
 

@@ -8,19 +8,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "dist/cluster/task.h"
 #include "dist/collective/sharing.h"
 #include "dist/net/address.h"
 #include "dist/net/local.h"
+#include "engine/json.h"
 #include "engine/json_object.h"
 
 namespace sluice::dist {
 namespace {
 
-using Json = nlohmann::json;
 using std::chrono::milliseconds;
 // For what a peer says when it has connected.
 constexpr milliseconds kIntroduction = std::chrono::seconds(5);
@@ -130,7 +129,7 @@ Status Task::Introduce(Socket& socket, const Introduction& who,
                        Deadline deadline) {
   const Json json = {
       {"task", who.task}, {"number", who.number}, {"to", who.to}};
-  return SendText(FrameKind::kCall, 0, json.dump(), 0, socket, deadline);
+  return SendText(FrameKind::kCall, 0, json.Text(), 0, socket, deadline);
 }
 
 Result<Task::Introduction> Task::HearOf(Socket& socket, Deadline deadline) {

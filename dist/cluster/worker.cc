@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "dist/cluster/task.h"
 #include "dist/net/local.h"
 #include "engine/caught.h"
+#include "engine/json.h"
 #include "engine/json_object.h"
 #include "engine/variable_store.h"
 #include "graph/session/part_session.h"
@@ -19,7 +19,6 @@
 namespace sluice::dist {
 namespace {
 
-using Json = nlohmann::json;
 constexpr std::chrono::milliseconds kReach = std::chrono::seconds(10);
 constexpr size_t kMostSessions = 256;
 constexpr int64_t kMostRuns = 64;  // at a time, of one session
@@ -168,9 +167,9 @@ class Worker::Impl final : public Task::Service {
     options.rendezvous = task_.rendezvous();
     SLUICE_ASSIGN_OR_RETURN(SessionPtr session, PartSession::Open(options));
     Json answer;
-    answer["descriptions"] = Json::array();
+    answer["descriptions"] = Json::Array();
     for (const DeviceDescription& device : session->Describe()) {
-      answer["descriptions"].push_back(device.ToText());
+      answer["descriptions"].Add(device.ToText());
     }
     MutexLock lock(mutex_);
     if (sessions_.size() >= kMostSessions) {
@@ -178,7 +177,7 @@ class Worker::Impl final : public Task::Service {
     }
     answer["session"] = ++last_session_;
     sessions_[last_session_] = {from.get(), std::move(session)};
-    return Message{answer.dump(), {}};
+    return Message{answer.Text(), {}};
   }
 
   Result<Message> Close(const Task::LinkPtr& from, uint64_t number) {

@@ -1,9 +1,9 @@
 #include "engine/runtime/trace.h"
+#include "engine/json.h"
 
 #include <chrono>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
@@ -49,31 +49,30 @@ size_t ChromeTrace::events() const {
 }
 
 std::string ChromeTrace::ToJson() const {
-  using Json = nlohmann::json;
   MutexLock lock(mutex_);
-  Json out = Json::array();
+  Json out = Json::Array();
   std::map<std::string, int> processes;
   const auto process_of = [&](const std::string& name) {
     const auto [process, fresh] =
         processes.emplace(name, static_cast<int>(processes.size()));
     if (fresh) {
-      out.push_back({{"ph", "M"},
-                     {"name", "process_name"},
-                     {"pid", process->second},
-                     {"args", {{"name", name}}}});
+      out.Add({{"ph", "M"},
+               {"name", "process_name"},
+               {"pid", process->second},
+               {"args", {{"name", name}}}});
     }
     return process->second;
   };
   // Times are in microseconds there.
   const auto add = [&](const std::string& name, int process, int row,
                        int64_t begin_ns, int64_t end_ns, Json args) {
-    out.push_back({{"ph", "X"},
-                   {"name", name},
-                   {"pid", process},
-                   {"tid", row},
-                   {"ts", static_cast<double>(begin_ns) / 1e3},
-                   {"dur", static_cast<double>(end_ns - begin_ns) / 1e3},
-                   {"args", std::move(args)}});
+    out.Add({{"ph", "X"},
+             {"name", name},
+             {"pid", process},
+             {"tid", row},
+             {"ts", static_cast<double>(begin_ns) / 1e3},
+             {"dur", static_cast<double>(end_ns - begin_ns) / 1e3},
+             {"args", std::move(args)}});
   };
   std::map<uint64_t, int> threads;
   for (const Event& event : events_) {
@@ -91,16 +90,16 @@ std::string ChromeTrace::ToJson() const {
         rows.emplace(std::pair(process, span.row),
                      static_cast<int>(threads.size() + rows.size()));
     if (fresh) {
-      out.push_back({{"ph", "M"},
-                     {"name", "thread_name"},
-                     {"pid", process},
-                     {"tid", row->second},
-                     {"args", {{"name", span.row}}}});
+      out.Add({{"ph", "M"},
+               {"name", "thread_name"},
+               {"pid", process},
+               {"tid", row->second},
+               {"args", {{"name", span.row}}}});
     }
     add(span.name, process, row->second, span.begin_ns, span.end_ns,
-        Json::object());
+        Json::Object());
   }
-  return Json{{"traceEvents", std::move(out)}}.dump();
+  return Json{{"traceEvents", std::move(out)}}.Text();
 }
 
 }  // namespace sluice

@@ -4,18 +4,16 @@
 
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "engine/json.h"
 #include "engine/json_object.h"
 #include "graph/compile/extract.h"
 #include "graph/text/text.h"
 
 namespace sluice {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::array<std::string_view, 4> kExecutors = {"auto", "serial",
                                                         "dataflow", "checked"};
@@ -147,7 +145,7 @@ std::string PrintPart(const StepPart& part) {
       {"precision", NameOf(part.settings.precision)},
       {"executor", kExecutors[static_cast<size_t>(part.settings.executor)]},
       {"seed", part.settings.seed}};
-  return json.dump() + "\n" + PrintGraph(*part.graph);
+  return json.Text() + "\n" + PrintGraph(*part.graph);
 }
 
 Result<StepPart> ParsePart(std::string_view text) {

@@ -3,20 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "engine/json.h"
 #include "engine/json_object.h"
 
 namespace sluice {
 namespace {
 
-using Json = nlohmann::json;
-
 Json NamesOf(const DTypeSet& dtypes) {
-  Json names = Json::array();
+  Json names = Json::Array();
   for (int i = 0; i < kNumDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);
-    if (dtypes.Contains(dtype)) names.push_back(NameOf(dtype));
+    if (dtypes.Contains(dtype)) names.Add(NameOf(dtype));
   }
   return names;
 }
@@ -86,10 +84,10 @@ std::string DeviceDescription::ToText() const {
                {"runs_all", runs_all},
                {"half_channels", half_channels},
                {"least_fused_elements", least_fused_elements},
-               {"kernels", Json::object()}};
+               {"kernels", Json::Object()}};
   for (const auto& [op, dtypes] : kernels)
     json["kernels"][op] = NamesOf(dtypes);
-  return json.dump();
+  return json.Text();
 }
 
 Result<DeviceDescription> DeviceDescription::Parse(std::string_view text) {

@@ -1,4 +1,6 @@
 #include "io/checkpoints/checkpoint.h"
+#include "engine/json.h"
+#include "engine/json_object.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +10,6 @@
 #include <charconv>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -56,10 +57,7 @@ Metadata ToMetadata(const TrainingState& state) {
                        {kSchedule, state.schedule},
                        {kLossScale, fmt::format("{}", state.loss_scale)}};
   if (!state.class_names.empty()) {
-    using Json = nlohmann::json;
-    metadata[kClassNames] = Json(state.class_names)
-                                .dump(-1, ' ', /*ensure_ascii=*/false,
-                                      Json::error_handler_t::replace);
+    metadata[kClassNames] = Json(state.class_names).LenientText();
   }
   if (state.metric) metadata[kMetric] = fmt::format("{}", *state.metric);
   for (const auto& [key, value] : state.extra) {
@@ -69,12 +67,8 @@ Metadata ToMetadata(const TrainingState& state) {
 }
 
 Result<std::vector<std::string>> ParseNames(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  const bool strings = json.is_array() && std::all_of(json.begin(), json.end(),
-                                                      [](const auto& name) {
-                                                        return name.is_string();
-                                                      });
-  if (strings) return json.get<std::vector<std::string>>();
+  Result<std::vector<std::string>> names = ParseJsonStrings(text);
+  if (names.ok()) return names;
   return DataLoss("metadata 'class_names' is no list of names");
 }
 
@@ -134,20 +128,19 @@ std::optional<int64_t> StepOfName(std::string_view name) {
 }  // namespace
 
 std::string PrintTrainingState(const TrainingState& state) {
-  using Json = nlohmann::json;
-  return Json(ToMetadata(state))
-      .dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  return Json(ToMetadata(state)).LenientText();
 }
 
 Result<TrainingState> ParseTrainingState(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
   Metadata metadata;
-  if (!json.is_object()) return DataLoss("not the state of a training");
-  for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) return DataLoss("not the state of a training");
-    metadata[key] = value.get<std::string>();
-  }
-  if (!metadata.contains(kFormat)) {
+  const auto read = [&]() -> Status {
+    SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
+    for (const std::string& key : json.names()) {
+      SLUICE_ASSIGN_OR_RETURN(metadata[key], json.String(key));
+    }
+    return {};
+  };
+  if (!read().ok() || !metadata.contains(kFormat)) {
     return DataLoss("not the state of a training");
   }
   return FromMetadata(metadata);

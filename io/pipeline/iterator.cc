@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "engine/json.h"
 #include "engine/json_object.h"
 #include "io/pipeline/dataset.h"
 #include "io/pipeline/dataset_node.h"
@@ -155,11 +155,7 @@ void Iterator::AddTensors(Example* empty_share) {
 }
 
 std::string Iterator::SavePosition() const {
-  nlohmann::json position = {
-      {"pipeline", node_->description()},
-      {"examples", Times(consumed_, node_->examples_per_element())}};
-  if (epoch_ > 0) position[kEpoch] = epoch_;
-  if (passed_over_ > 0) position[kPassedOver] = passed_over_;
+  Json position;
   if (!node_->counted()) {
     Mark mark = mark_;
     if (error_.ok()) {
@@ -171,7 +167,11 @@ std::string Iterator::SavePosition() const {
   if (node_->reorders_batches()) {
     position[kBatch] = node_->examples_per_element();
   }
-  return position.dump();
+  if (epoch_ > 0) position[kEpoch] = epoch_;
+  position["examples"] = Times(consumed_, node_->examples_per_element());
+  if (passed_over_ > 0) position[kPassedOver] = passed_over_;
+  position["pipeline"] = node_->description();
+  return position.Text();
 }
 
 Status Iterator::Restore(const std::string& position) {

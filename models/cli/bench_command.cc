@@ -1,8 +1,7 @@
+#include "engine/json.h"
 #include "models/cli/commands.h"
 
 #include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 
 #include "engine/threads.h"
 #include "models/cli/console.h"
@@ -10,11 +9,7 @@
 #include "models/train/memory_check.h"
 
 namespace sluice::commands {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-}  // namespace
+namespace {}  // namespace
 
 int Bench(const TrainerSpec& spec, const CommandLine& line) {
   const BenchmarkResult result =
@@ -36,7 +31,7 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
                         {"arena_bytes", result.info.arena_bytes},
                         {"variable_bytes", result.variable_bytes},
                         {"peak_bytes", result.peak_bytes}}
-                       .dump());
+                       .Text());
     return 0;
   }
   console::Print(fmt::format(

@@ -1,8 +1,7 @@
+#include "engine/json.h"
 #include "models/cli/commands.h"
 
 #include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
@@ -18,8 +17,7 @@ int Export(const TrainerSpec& spec, const CommandLine& line) {
     return 128 + InterruptSignal();
   }
   if (line.json) {
-    console::Print(
-        nlohmann::json{{"event", "export"}, {"path", line.output}}.dump());
+    console::Print(Json{{"event", "export"}, {"path", line.output}}.Text());
   } else {
     console::Print(fmt::format("wrote {}", line.output));
   }

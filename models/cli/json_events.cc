@@ -4,17 +4,17 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/json.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 
 namespace sluice {
 namespace {
 
-void Print(const nlohmann::ordered_json& event) {
-  console::Print(event.dump());
+void Print(const Json& event) {
+  console::Print(event.Text());
 }
 
 }  // namespace
@@ -40,19 +40,18 @@ double ProcessSeconds() {
 
 void JsonEvents::Begin(TrainingRun& run) {
   throughput_.Start(run);
-  nlohmann::ordered_json total_steps;  // null where it is not known
+  Json total_steps;  // null where it is not known
   if (run.knows_total_steps()) total_steps = run.total_steps();
   const size_t input_bytes = run.context().input_bytes;
-  nlohmann::ordered_json event = {
-      {"event", "start"},
-      {"step", run.step()},
-      {"total_steps", total_steps},
-      {"batch_size", run.context().batch_size},
-      {"workers", run.workers().size()},
-      {"input_threads", run.context().input_threads},
-      {"input_bytes",
-       input_bytes > 0 ? input_bytes : Dataset::DefaultAheadBytes()},
-      {"learning_rate", run.learning_rate().description()}};
+  Json event = {{"event", "start"},
+                {"step", run.step()},
+                {"total_steps", total_steps},
+                {"batch_size", run.context().batch_size},
+                {"workers", run.workers().size()},
+                {"input_threads", run.context().input_threads},
+                {"input_bytes",
+                 input_bytes > 0 ? input_bytes : Dataset::DefaultAheadBytes()},
+                {"learning_rate", run.learning_rate().description()}};
   const int64_t virtual_workers = run.workers().virtual_workers();
   if (virtual_workers > 0) event["virtual_workers"] = virtual_workers;
   Print(event);
@@ -69,12 +68,11 @@ void JsonEvents::AfterStep(TrainingRun& run) {
     Print({{"event", "first_step"}, {"seconds", ProcessSeconds()}});
   }
   if (!Measures(run, run.step())) return;
-  nlohmann::ordered_json event = {
-      {"event", "step"},
-      {"step", run.step()},
-      {"epoch", run.epoch()},
-      {"loss", run.measurement().loss},
-      {"learning_rate", run.measurement().learning_rate}};
+  Json event = {{"event", "step"},
+                {"step", run.step()},
+                {"epoch", run.epoch()},
+                {"loss", run.measurement().loss},
+                {"learning_rate", run.measurement().learning_rate}};
   if (const auto scale = run.measurement().loss_scale) {
     event["loss_scale"] = *scale;
   }
@@ -91,11 +89,11 @@ void JsonEvents::AfterStep(TrainingRun& run) {
 
 void JsonEvents::AfterEvaluation(TrainingRun& run,
                                  const Evaluation& evaluation) {
-  nlohmann::ordered_json event = {{"event", "evaluation"},
-                                  {"step", run.step()},
-                                  {"epoch", run.epoch()},
-                                  {"evaluated_on", evaluation.set},
-                                  {"examples", evaluation.examples}};
+  Json event = {{"event", "evaluation"},
+                {"step", run.step()},
+                {"epoch", run.epoch()},
+                {"evaluated_on", evaluation.set},
+                {"examples", evaluation.examples}};
   for (const auto& [name, value] : evaluation.values) event[name] = value;
   event["seconds"] = evaluation.seconds;
   Print(event);

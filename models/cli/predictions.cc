@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/json.h"
 #include "io/files/csv.h"
 #include "models/cli/console.h"
 #include "models/train/inference.h"
@@ -13,11 +13,7 @@
 namespace sluice {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int64_t kTop = 5;
-// What is not UTF-8, as names of files need not be.
-constexpr auto kReplace = Json::error_handler_t::replace;
 
 // One row of a tensor as JSON.
 Json RowOf(const Tensor& tensor, int64_t row) {
@@ -27,8 +23,8 @@ Json RowOf(const Tensor& tensor, int64_t row) {
                                       : Json(values.IntAt(i));
   };
   if (values.shape().rank() == 1) return at(0);
-  Json row_values = Json::array();
-  for (int64_t i = 0; i < values.elements(); ++i) row_values.push_back(at(i));
+  Json row_values = Json::Array();
+  for (int64_t i = 0; i < values.elements(); ++i) row_values.Add(at(i));
   return row_values;
 }
 
@@ -95,7 +91,7 @@ void PredictionPrinter::PrintBad() {
       if (named) event["file"] = options_.files[next_];
       if (!named) event["index"] = next_;
       event["error"] = what;
-      console::Print(event.dump(-1, ' ', false, kReplace));
+      console::Print(event.LenientText());
     } else {
       console::Print(named
                          ? fmt::format("{}\n  cannot be read: {}",
@@ -112,7 +108,7 @@ void PredictionPrinter::PrintExports(const Example& exports,
     for (const auto& [name, tensor] : exports) {
       event[name] = RowOf(tensor, row);
     }
-    console::Print(event.dump());
+    console::Print(event.LenientText());
     return;
   }
   std::string text = fmt::format("{}:", next_);
@@ -134,7 +130,7 @@ void PredictionPrinter::PrintClasses(const Example& exports,
                       return x != y ? x > y : a < b;
                     });
   const std::string file = Source();
-  Json top = Json::array();
+  Json top = Json::Array();
   std::string text = file;
   for (int64_t i = 0; i < shown; ++i) {
     const int64_t number = order[i];
@@ -144,15 +140,15 @@ void PredictionPrinter::PrintClasses(const Example& exports,
                                  number, CsvField(name), values.At(number)));
       continue;
     }
-    top.push_back({{"class", number}});
-    if (!name.empty()) top.back()["name"] = name;
-    top.back()["probability"] = values.At(number);
+    Json& one = top.Add({{"class", number}});
+    if (!name.empty()) one["name"] = name;
+    one["probability"] = values.At(number);
     text += fmt::format("\n  {:.4f}  {:>4}{}{}", values.At(number), number,
                         name.empty() ? "" : "  ", name);
   }
   if (options_.json) {
-    text = Json{{"event", "prediction"}, {"file", file}, {"top", top}}.dump(
-        -1, ' ', false, kReplace);
+    text = Json{{"event", "prediction"}, {"file", file}, {"top", top}}
+               .LenientText();
   }
   if (!options_.csv) console::Print(text);
 }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "engine/json.h"
 #include "engine/thousands.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
@@ -15,8 +15,6 @@
 #include "models/cli/progress.h"
 
 namespace sluice {
-
-using Json = nlohmann::ordered_json;
 
 std::string ModelName(const TrainerSpec& spec, const RunContext& run) {
   return spec.model_name ? spec.model_name(run) : spec.name;
@@ -73,7 +71,7 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
   }
   result["examples_per_second"] = examples_per_second;
   result["seconds"] = seconds;
-  console::Print(result.dump());
+  console::Print(result.Text());
 }
 
 BadReport::~BadReport() {

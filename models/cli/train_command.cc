@@ -1,8 +1,7 @@
+#include "engine/json.h"
 #include "models/cli/commands.h"
 
 #include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 
 #include "io/files/file.h"
 #include "models/cli/console.h"
@@ -19,8 +18,6 @@
 
 namespace sluice::commands {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Workers WorkersOf(const CommandLine& line) {
   return Workers(line.training.session.collective.get());
@@ -93,7 +90,7 @@ int ReportInterrupt(const CommandLine& line, const std::string& reason,
         {"signal", InterruptName(signal)},
         {"steps", step},
         {"checkpoint",
-         checkpoint}}.dump());
+         checkpoint}}.Text());
   }
   std::string what = "saved " + checkpoint;
   if (checkpoint.empty()) {
@@ -118,7 +115,7 @@ int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
                    {"diverged", curve.diverged},
                    {"path", path}};
     if (curve.suggested) result["suggested"] = *curve.suggested;
-    console::Print(result.dump());
+    console::Print(result.Text());
   } else {
     const std::string found =
         curve.suggested
@@ -161,7 +158,7 @@ int Rehearse(const TrainerSpec& spec, const CommandLine& line) {
              [&](Trainer& trainer) { AddJudges(line, trainer); });
   if (InterruptSignal() != 0) return 128 + InterruptSignal();
   if (line.json) {
-    console::Print(Json{{"event", "fast_dev_run"}, {"ok", true}}.dump());
+    console::Print(Json{{"event", "fast_dev_run"}, {"ok", true}}.Text());
   }
   return 0;
 }

@@ -2,17 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "engine/json.h"
 #include "engine/json_object.h"
 #include "graph/text/text.h"
 #include "models/train/variable_values.h"
 
 namespace sluice {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "sluice.model";
 constexpr int kVersion = 1;
@@ -45,8 +43,8 @@ std::unique_ptr<Graph> Needed(const Graph& graph, const NamedOutputs& outputs) {
 }
 
 Json Described(const Output& output) {
-  Json shape = Json::array();
-  for (int64_t d : output.shape()) shape.push_back(d);
+  Json shape = Json::Array();
+  for (int64_t d : output.shape()) shape.Add(d);
   return {{"tensor", output.name()},
           {"dtype", NameOf(output.dtype())},
           {"shape", shape}};
@@ -120,7 +118,7 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
   const std::unique_ptr<Graph> graph = Needed(inference.graph(), exports);
   Json manifest = {{"format", kFormat},        {"version", kVersion},
                    {"program", info.program},  {"step", info.step},
-                   {"inputs", Json::object()}, {"outputs", Json::object()}};
+                   {"inputs", Json::Object()}, {"outputs", Json::Object()}};
   if (!info.class_names.empty()) manifest["class_names"] = info.class_names;
   for (const auto& [name, placeholder] : inference.features()) {
     if (graph->Find(placeholder.node().name()) != nullptr) {
@@ -139,8 +137,8 @@ void ExportModel(const Inference& inference, const ExportInfo& info,
   ThrowIfError(files.WriteAtomically(GraphPath(directory), PrintGraph(*graph)));
   ThrowIfError(WriteSafetensors(WeightsPath(directory),
                                 ReadVariables(inference.session(), variables)));
-  ThrowIfError(
-      files.WriteAtomically(ManifestPath(directory), manifest.dump(2) + "\n"));
+  ThrowIfError(files.WriteAtomically(ManifestPath(directory),
+                                     manifest.LenientText(2) + "\n"));
 }
 
 ExportedModel::~ExportedModel() = default;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "engine/ceil_div.h"
+#include "engine/json.h"
 #include "engine/json_object.h"
 #include "engine/runtime/finite_check.h"
 #include "graph/session/find_non_finite.h"
@@ -88,12 +88,14 @@ std::string EarlyStopping::StateName() const {
 }
 
 std::string EarlyStopping::SaveState() const {
-  nlohmann::json state = {{"step", judged_step_},
-                          {"waited", waited_},
-                          {"ended", waited_ >= patience_}};
-  if (best_ && std::isfinite(*best_))
+  Json state;
+  if (best_ && std::isfinite(*best_)) {
     state["best"] = *best_;  // JSON has no inf
-  return state.dump();
+  }
+  state["ended"] = waited_ >= patience_;
+  state["step"] = judged_step_;
+  state["waited"] = waited_;
+  return state.Text();
 }
 
 void EarlyStopping::RestoreState(const std::string& state) {

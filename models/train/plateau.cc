@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/json.h"
 #include "engine/json_object.h"
 #include "models/optim/schedule.h"
 #include "models/train/hooks.h"
@@ -110,14 +110,15 @@ std::string ReduceOnPlateau::StateName() const {
 }
 
 std::string ReduceOnPlateau::SaveState() const {
-  nlohmann::json state = {
-      {"step", judged_step_}, {"bad", bad_}, {"cooldown", cooldown_}};
+  Json state = {{"bad", bad_}};
   if (std::isfinite(best_)) {
     state["best"] = best_;
   } else if (best_ > 0) {
     state["best"] = kUnbeatable;
   }
-  return state.dump();
+  state["cooldown"] = cooldown_;
+  state["step"] = judged_step_;
+  return state.Text();
 }
 
 void ReduceOnPlateau::RestoreState(const std::string& state) {

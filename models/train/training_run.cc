@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "engine/cpu_features.h"
+#include "engine/json.h"
 #include "graph/compile/extract.h"
 #include "graph/ops/collective.h"
 #include "graph/ops/elementwise.h"
@@ -51,9 +51,7 @@ void CheckBatchSize(const TrainerSpec& spec, const Dataset& input,
 // workers: better now than at a resume.
 void CheckNames(const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i) {
-    try {
-      (void)nlohmann::json(names[i]).dump();
-    } catch (const nlohmann::json::exception&) {
+    if (!IsUtf8(names[i])) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("class number {} has a name that is not UTF-8, "
                               "which neither checkpoints nor other workers "

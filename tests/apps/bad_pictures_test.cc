@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "tests/support/last_object.h"
 #include "tests/support/resnet50_program.h"
 
 #if SLUICE_HAVE_PNG

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/support/data_program.h"
+#include "tests/support/last_object.h"
 #include "tests/support/tar_bytes.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_JPEG && SLUICE_HAVE_PROTOBUF

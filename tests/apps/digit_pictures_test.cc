@@ -9,6 +9,7 @@
 #include "io/images/png.h"
 #include "io/sources/digits.h"
 #include "tests/support/error_text.h"
+#include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
 
 #if SLUICE_HAVE_PNG

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "io/images/png.h"
+#include "tests/support/last_object.h"
 #include "tests/support/resnet50_program.h"
 
 #if SLUICE_HAVE_PNG

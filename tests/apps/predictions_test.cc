@@ -8,6 +8,7 @@
 
 #include "io/files/csv.h"
 #include "tests/support/error_text.h"
+#include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/resnet50_program.h"
 

@@ -13,6 +13,7 @@
 #include "io/files/record.h"
 #include "io/records/image_records.h"
 #include "tests/places.h"
+#include "tests/support/last_object.h"
 #include "tests/support/resnet50_program.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF

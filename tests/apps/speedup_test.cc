@@ -9,6 +9,7 @@
 #include "models/train/scalar_log.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
+#include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "io/images/image.h"
+#include "tests/support/last_object.h"
 #include "tests/support/random.h"
 #include "tests/support/resnet50_program.h"
 

@@ -11,6 +11,7 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "tests/places.h"
+#include "tests/support/last_object.h"
 #include "tests/support/launched.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/newest_tensors.h"

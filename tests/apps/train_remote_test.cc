@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/same_bits.h"
 #include "tests/support/store_program.h"

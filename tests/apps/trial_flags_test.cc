@@ -11,6 +11,7 @@
 #include "io/files/file.h"
 #include "io/sources/datasets.h"
 #include "tests/support/error_text.h"
+#include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/newest_tensors.h"
 

@@ -12,6 +12,7 @@
 #include "io/checkpoints/safetensors.h"
 #include "io/images/png.h"
 #include "tests/places.h"
+#include "tests/support/last_object.h"
 #include "tests/support/program.h"
 
 namespace sluice::testing {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "engine/json_object.h"
 #include "tests/places.h"
 #include "tests/support/object_store.h"
 #include "tests/support/program.h"
@@ -36,12 +37,16 @@ class StoreSettings {
 
 // Whether the tool was built with what s3:// takes.
 inline bool KnowsStores() {
-  const nlohmann::ordered_json libraries =
-      LastObject(RunProgram(SLUICE_BIN_DIR "/sluice", {"doctor", "--json"})
-                     .out)["libraries"];
-  const bool all = libraries.value("crypto", "") == "present" &&
-                   libraries.value("curl", "") == "present" &&
-                   libraries.value("expat", "") == "present";
+  const Outcome doctor =
+      RunProgram(SLUICE_BIN_DIR "/sluice", {"doctor", "--json"});
+  const JsonObject libraries = JsonObject::Parse(LastLine(doctor.out))
+                                   .ValueOrThrow()
+                                   .Object("libraries")
+                                   .ValueOrThrow();
+  const auto present = [&](const char* name) {
+    return libraries.String(name).ValueOrThrow() == "present";
+  };
+  const bool all = present("crypto") && present("curl") && present("expat");
   if (!all) MESSAGE("skipped: this build has no s3://");
   return all;
 }

@@ -190,8 +190,8 @@ bool CheckData(const std::vector<std::string>& paths, int threads, bool json) {
     }
     if (classes > 0) line["classes"] = classes;
     for (const auto& [name, first, again] : repeated) {
-      line["repeated_names"].push_back(
-          {{"name", name}, {"lines", {first, again}}});
+      line["repeated_names"].Add(
+          {{"name", name}, {"lines", Json::Array({first, again})}});
     }
     PrintJson(line);
   } else {

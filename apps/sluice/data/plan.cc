@@ -78,11 +78,11 @@ void DataPlan::Cut(int64_t shards) {
 }
 
 void DataPlan::Save() const {
-  Json identities = Json::array();
-  for (int64_t s = 0; s < shards_; ++s) identities.push_back(IdentityOf(s));
+  Json identities = Json::Array();
+  for (int64_t s = 0; s < shards_; ++s) identities.Add(IdentityOf(s));
   Json plan = {{"records", records()}, {"shards", identities}};
   if (resize_ > 0) plan["resize"] = resize_;
-  ThrowIfError(Files().WriteAtomically(Path(), plan.dump() + "\n"));
+  ThrowIfError(Files().WriteAtomically(Path(), plan.Text() + "\n"));
 }
 
 std::string DataPlan::PathOf(int64_t shard) const {

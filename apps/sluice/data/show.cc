@@ -73,11 +73,12 @@ Feature Describe(const std::vector<T>& numbers) {
 
 Feature Describe(const std::vector<std::string_view>& strings) {
   Feature feature;
-  feature.json = Json::array();
+  feature.json = Json::Array();
+  size_t shown = 0;
   for (const std::string_view bytes : strings) {
     const Feature one = Describe(bytes);
-    feature.json.push_back(one.json);
-    if (feature.json.size() > kMost) continue;
+    feature.json.Add(one.json);
+    if (++shown > kMost) continue;
     if (!feature.text.empty()) feature.text += "; ";
     feature.text += one.text;
   }
@@ -96,7 +97,7 @@ Feature FeatureOf(const TfExample& example, const std::string& name) {
   const auto strings = example.BytesList(name);
   const auto integers = example.Ints(name);
   const auto floats = example.Floats(name);
-  if (strings.ok() && integers.ok()) return {"none", 0, "", Json::array()};
+  if (strings.ok() && integers.ok()) return {"none", 0, "", Json::Array()};
   if (strings.ok()) return of_kind("bytes", strings);
   if (integers.ok()) return of_kind("int64", integers);
   if (floats.ok()) return of_kind("float", floats);
@@ -123,7 +124,7 @@ void Show(const RecordFiles& files, int64_t record, bool json) {
     }
     return;
   }
-  Json all = Json::object();
+  Json all = Json::Object();
   for (const auto& [name, feature] : features) {
     all[name] = {{"kind", feature.kind}, {"values", feature.json}};
   }
@@ -189,11 +190,13 @@ class Samples {
 
   void Print() const {
     if (json_) {
-      Json files = Json::array();
+      Json files = Json::Array();
       for (const auto& [ending, file] : files_) {
-        Json entry = {{"ending", ending}};
-        entry.update(file.json);
-        files.push_back(std::move(entry));
+        Json& entry = files.Add({{"ending", ending}});
+        for (const auto& [name, value] :
+             std::get<std::vector<Json::Field>>(file.json.value())) {
+          entry[name] = value;
+        }
       }
       PrintJson({{"sample", count_}, {"place", place_}, {"files", files}});
       return;

@@ -194,8 +194,8 @@ void PrintAsJson(const Pictures& pictures, const std::string& part,
   };
   Json mean, deviation;
   for (const Channel& channel : channels) {
-    mean.push_back(channel.mean);
-    deviation.push_back(channel.deviation);
+    mean.Add(channel.mean);
+    deviation.Add(channel.deviation);
   }
   PrintJson({{"part", part},
              {"pictures", pictures.count},

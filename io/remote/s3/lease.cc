@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
+#include "engine/json.h"
 #include "engine/json_object.h"
 #include "io/files/open_files.h"
 #include "io/remote/objects/object_reader.h"
@@ -51,12 +51,10 @@ Lease::Lease(S3Client& client, Clock& clock, std::string path,
       id_(RandomId()) {}
 
 std::string Lease::Body(int64_t renewal) const {
-  const nlohmann::ordered_json json = {
-      {"format", kFormat},          {"version", 1},
-      {"holder", holder_},          {"id", id_},
-      {"seconds", length_.count()}, {"renewal", renewal}};
-  using Json = nlohmann::ordered_json;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const Json json = {{"format", kFormat},          {"version", 1},
+                     {"holder", holder_},          {"id", id_},
+                     {"seconds", length_.count()}, {"renewal", renewal}};
+  return json.LenientText() + "\n";
 }
 
 Result<std::optional<Lease::Found>> Lease::Read(S3Client& client) const {
