@@ -32,7 +32,6 @@ import pathlib
 import platform
 import shutil
 import signal
-import site
 import subprocess
 import sys
 import tarfile
@@ -57,17 +56,6 @@ def build_of(root):
                 digest.update(str(file.relative_to(root)).encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def add_library_path():
-    """Lets programs find CUDA's libraries where Python's packages have them,
-    in folders that no loader searches."""
-    sites = site.getsitepackages() + [site.getusersitepackages()] + sys.path
-    found = [os.environ.get("LD_LIBRARY_PATH", "")]
-    for folder in sites:
-        found += sorted(map(str, pathlib.Path(folder).glob("nvidia/*/lib")))
-    found = [*dict.fromkeys(filter(None, found)), "/usr/local/cuda/lib64"]
-    os.environ["LD_LIBRARY_PATH"] = ":".join(found)
 
 
 def said(*command):
@@ -386,7 +374,6 @@ def main():
         return 0
     if flags.out is None:
         parser.error("where to? OUT is missing")
-    add_library_path()
     out = flags.out.resolve()
     earlier = flags.earlier.resolve() if flags.earlier else None
     with Check(ROOT, out, ROWS, earlier, flags.minutes) as check:
