@@ -173,6 +173,16 @@ class Calls(unittest.TestCase):
         self.assertTrue(all(r["passed"] is False
                             for r in self.records("out").values()))
 
+    def test_a_tool_that_is_not_installed_is_no_fault(self):
+        self.rows.append(Row("tool", 60, ("no-such-sanitizer", "bin/x")))
+        self.assertTrue(self.call("out"))
+        self.assertIs(self.records("out")["tool"]["passed"], None)
+        self.assertEqual(self.records("out")["tool"]["results"],
+                         "no-such-sanitizer is not installed")
+        self.gpu(None)
+        self.assertTrue(self.call("without"))
+        self.assertIs(self.records("without")["tool"]["passed"], None)
+
     def test_caches_are_carried(self):
         self.row("fills", 'mkdir -p "$XDG_CACHE_HOME/sluice"; '
                  'echo plan >>"$XDG_CACHE_HOME/sluice/convolutions"; '
