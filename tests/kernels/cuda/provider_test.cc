@@ -225,7 +225,9 @@ TEST_CASE("where all kernels refuse, the best one's reason is the error") {
   }
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});
-  const Output y = graph.Add({"TestRefused", {x}, "nobody"}).output(0);
+  const Output y =
+      graph.Add({.op = "TestRefused", .inputs = {x}, .name = "nobody"})
+          .output(0);
   Session session(graph);
   CHECK(Contains(ErrorOf([&] {
                    session.Run({{x, Ramp({2})}}, y);
