@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/guarded.h"
+#include "bench/step_blocks.h"
 #include "engine/semantics/random.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
@@ -29,12 +30,20 @@ struct Options {
   std::string model;  // empty: everything
   int64_t batch = 100;
   int threads = 1;
-  int steps = 200;  // a block
+  int steps = 200;  // a block, at most
   int blocks = 15;
   bool json = false;
   bool serve = false;
   SessionOptions session;
 };
+
+bool OnGpu(const Options& options) {
+  return options.session.devices[0].starts_with("/gpu");
+}
+
+bench::BlockRules RulesFor(const Options& options) {
+  return bench::BlockRulesFor(OnGpu(options), options.blocks, options.steps);
+}
 
 double Seconds(const std::function<void()>& fn) {
   const auto begin = std::chrono::steady_clock::now();
@@ -228,12 +237,10 @@ class ModelStep {
 void BenchModel(const Options& options, const std::string& model) {
   SetComputeThreads(options.threads);
   ModelStep step(model, options.batch, options.session);
-  // A block of about a tenth of a second or more.
-  const double once = MedianSeconds(
-      IsMnist(model) ? 3 : 1, IsMnist(model) ? 3 : 1, [&] { step.Run(); });
-  const int calls = std::clamp(static_cast<int>(0.1 / once), 1, options.steps);
-  const double rate =
-      calls / MedianSeconds(options.blocks, 1, [&] { step.Run(calls); });
+  const bench::BlockTime time = bench::TimeSteps(
+      [&](int64_t steps) { return Seconds([&] { step.Run(steps); }); },
+      RulesFor(options));
+  const double rate = 1 / time.seconds;
   Json passes = Json::object();  // rows of one name together
   double passes_ms = 0;
   for (const StepInfo::Pass& pass : step.info().passes) {
@@ -249,9 +256,12 @@ void BenchModel(const Options& options, const std::string& model) {
           {"precision", NameOf(options.session.precision)},
           {"batch", options.batch},
           {"threads", options.threads},
+          {"steps_a_block", time.steps},
           {"steps_per_second", rate},
           {"examples_per_second", rate * static_cast<double>(options.batch)},
           {"arena_bytes", step.info().arena_bytes},
+          {"providers", step.info().ProviderCounts()},
+          {"refused", step.info().Refusals()},
           {"passes_ms", passes_ms},
           {"passes", passes}});
 }
@@ -259,8 +269,9 @@ void BenchModel(const Options& options, const std::string& model) {
 int Serve(const Options& options, const std::string& model) {
   SetComputeThreads(options.threads);
   ModelStep step(model, options.batch, options.session);
-  const int warm_up = IsMnist(model) ? 20 : 2;
-  step.Run(warm_up);
+  if (IsMnist(model)) step.Run(20);
+  bench::WarmUp([&](int64_t s) { return Seconds([&] { step.Run(s); }); },
+                RulesFor(options));
   std::cout << Json{{"ready", true}} << std::endl;
   std::string verb;
   int64_t steps = 0;

@@ -46,9 +46,9 @@ if(CUDNN_INCLUDE_DIR)
   target_include_directories(sluice_cuda PRIVATE ${CUDNN_INCLUDE_DIR})
   target_compile_definitions(sluice_cuda PRIVATE SLUICE_HAVE_CUDNN=1)
 endif()
-# The libraries of NVIDIA's that the module opens at run time
-# (kernels/cuda/runtime/nvidia_library.h): those of the toolkit here, or of Python's
-# packages, which lie beside what holds the module.
+# The libraries of NVIDIA's that the module opens at run time, where they lie in
+# Python's packages beside what holds the module. Elsewhere it looks for them
+# itself (kernels/cuda/runtime/nvidia_library.h).
 set(wheels ../nvidia ../../nvidia)
 set(library_path $ORIGIN)
 foreach(wheel ${wheels})
@@ -57,8 +57,7 @@ foreach(wheel ${wheels})
   endforeach()
 endforeach()
 set_target_properties(sluice_cuda PROPERTIES
-  BUILD_RPATH "${library_path};${CUDAToolkit_LIBRARY_DIR}"
-  INSTALL_RPATH "${library_path}")
+  INSTALL_RPATH "${library_path}" BUILD_WITH_INSTALL_RPATH ON)
 target_compile_options(sluice_cuda PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>)
 # Random numbers are rounded as on the CPU, to have its bits.

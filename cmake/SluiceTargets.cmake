@@ -49,6 +49,25 @@ function(sluice_precompile target)
   endif()
 endfunction()
 
+# The program, installed, finds libraries in the prefix it lies in, wherever that
+# is moved: those it needs, and those that these need, which may be copies of the
+# system's that have no path of their own (scripts/package.sh). Only the old kind
+# of path (DT_RPATH) is searched for the latter, too; the linker's default,
+# DT_RUNPATH, is for what a file needs itself (ld.so(8)).
+file(RELATIVE_PATH library_from_programs
+  ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+function(sluice_relocatable program)
+  set_target_properties(${program} PROPERTIES
+    BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN/${library_from_programs}")
+  target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+endfunction()
+# A benchmark or test that scripts/package.sh packs beside the programs.
+function(sluice_pack program)
+  sluice_relocatable(${program})
+  install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
+    COMPONENT measuring EXCLUDE_FROM_ALL)
+endfunction()
+
 # What a program and a module it loads must agree on: the engine's interfaces.
 # Gives the definition SLUICE_BUILD_ID to the files.
 function(sluice_build_id)

@@ -47,6 +47,28 @@ std::vector<const KernelDef*> KernelTable::FindAll(const KernelSpec& spec,
   return found;
 }
 
+Result<MadeKernel> KernelTable::Make(const KernelSpec& spec,
+                                     DeviceType device) const {
+  SLUICE_RETURN_IF_ERROR(Find(spec, device).status());
+  MadeKernel made;
+  Status first;
+  for (const KernelDef* def : FindAll(spec, device)) {
+    Result<KernelPtr> kernel = MakeKernel(*def, spec);
+    if (kernel.ok()) {
+      made.kernel = *std::move(kernel);
+      made.def = def;
+      return made;
+    }
+    const Status status =
+        kernel.status().WithContext(fmt::format("{} '{}'", spec.op, spec.node));
+    if (status.code() != Code::kUnimplemented) return status;
+    if (first.ok()) first = status;
+    made.refused += fmt::format("{}{}: {}", made.refused.empty() ? "" : "; ",
+                                def->provider, kernel.status().message());
+  }
+  return first;
+}
+
 Result<const KernelDef*> KernelTable::Find(const KernelSpec& spec,
                                            DeviceType device) const {
   std::vector<const KernelDef*> found = FindAll(spec, device);

@@ -200,10 +200,12 @@ struct KernelDef {
   // portable reference; libraries and tuned kernels register above it.
   int priority = 0;
   std::string provider = "reference";  // who: "reference", "simd", "onednn"
-  // Whether make() would succeed. Null: every dtype in `dtypes`, any shape.
+  // Whether make() is worth a try. Null: every dtype in `dtypes`, any shape.
   std::function<bool(const KernelSpec&)> supports = nullptr;
   // dtypes of input 0 (or of output 0 where there is no input).
   DTypeSet dtypes = kAnyType;
+  // Unimplemented where only the attempt shows that it cannot, as a library may
+  // have nothing for a case: the next kernel is made then (KernelTable::Make).
   std::function<Result<KernelPtr>(const KernelSpec&)> make;
 };
 
@@ -218,6 +220,14 @@ inline Status RunKernel(Kernel& kernel, const KernelContext& context) {
   }
 }
 
+// A kernel that KernelTable::Make made.
+struct MadeKernel {
+  KernelPtr kernel;
+  const KernelDef* def = nullptr;
+  // Better ones that refused, and why: "cudnn: ...; ...". Mostly empty.
+  std::string refused;
+};
+
 // Thread-safe. Pointers to rows stay valid as long as the table.
 class KernelTable {
  public:
@@ -225,6 +235,10 @@ class KernelTable {
   static KernelTable& Global();
 
   void Register(KernelDef def);
+  // The best kernel for the spec that can be made. An error of its make() but
+  // Unimplemented is returned; where all refuse, what the best one said. Errors
+  // name op and node.
+  Result<MadeKernel> Make(const KernelSpec& spec, DeviceType device) const;
   // The best kernel for the spec, or Unimplemented naming op, device and types.
   Result<const KernelDef*> Find(const KernelSpec& spec,
                                 DeviceType device) const;

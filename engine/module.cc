@@ -12,6 +12,9 @@ namespace {
 
 constexpr const char* kFile = "libsluice_cuda.so";
 
+// Of the module that is loaded; written before LoadModule first returns.
+ModuleLibraries (*find_libraries)() = nullptr;
+
 // The folders of the program and of the shared library that holds this code, if
 // one does.
 std::vector<std::filesystem::path> OwnFolders() {
@@ -61,7 +64,7 @@ Status Load() {
   }
   const auto entry = reinterpret_cast<ModuleEntry>(dlsym(module, kModuleEntry));
   const ModuleHost host = {SLUICE_BUILD_ID, &KernelTable::Global(),
-                           RegisterAccelerators};
+                           RegisterAccelerators, &find_libraries};
   const char* fault = entry == nullptr ? "it is not a module" : entry(host);
   if (fault == nullptr) return {};  // never unloaded: its kernels stay in use
   Status status = Unavailable(fmt::format("cannot use {}: {}", kFile, fault));
@@ -78,6 +81,11 @@ Status LoadModule(DeviceType type) {
   }
   static const Status* loaded = new Status(Load());  // threads may still ask
   return *loaded;
+}
+
+ModuleLibraries LibrariesOfModule(DeviceType type) {
+  if (!LoadModule(type).ok() || find_libraries == nullptr) return {};
+  return find_libraries();
 }
 
 }  // namespace sluice

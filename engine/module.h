@@ -3,12 +3,19 @@
 #ifndef SLUICE_ENGINE_MODULE_H_
 #define SLUICE_ENGINE_MODULE_H_
 
+#include <map>
+#include <string>
+
 #include "engine/accelerator.h"
 #include "engine/kernel.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
 
 namespace SLUICE_INTERNAL sluice {
+
+// Libraries of a vendor's that a module opens by itself: for each, by our name
+// of it ("cudnn"), the file it is loaded from, or "absent: " and why.
+using ModuleLibraries = std::map<std::string, std::string>;
 
 // What the engine hands to a module. Both must be built from the same sources:
 // the module compares `build` with its own before it looks at the rest.
@@ -17,6 +24,8 @@ struct ModuleHost {
   KernelTable* kernels = nullptr;
   void (*register_accelerators)(DeviceType type,
                                 AcceleratorOpener opener) = nullptr;
+  // The module sets it to what looks for its libraries.
+  ModuleLibraries (**libraries)() = nullptr;
 };
 
 // The function that a module exports under this name: registers what it has.
@@ -28,6 +37,10 @@ using ModuleEntry = const char* (*)(const ModuleHost& host);
 // the program or the library that this code is in, in ../lib from there, and
 // where the system finds libraries. Unavailable says in one line why not.
 Status LoadModule(DeviceType type);
+
+// Loads the module for a device type, if there is one, and looks for its
+// libraries. Empty without a module.
+ModuleLibraries LibrariesOfModule(DeviceType type);
 
 }  // namespace sluice
 

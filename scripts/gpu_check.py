@@ -10,8 +10,10 @@ The most valuable rows come first (gpu_rows.py). Each has a time limit of its
 own, and is begun only if that fits into what is left of the call's minutes (7,
 or those given): so the same line, called until it says that nothing is left,
 does the whole check. What it found stays if it is stopped, and rows done by the
-same build on the same kind of GPU are not done again. OUT gets few files, to be
-carried to the next call there or, from elsewhere, with --from:
+same build on the same kind of GPU are not done again. One that failed is tried
+once more by a later call, when all others are done: what failed for lack of time
+or by chance may pass, and what fails twice would a third time. OUT gets few files,
+to be carried to the next call there or, from elsewhere, with --from:
   machine.json   device, driver, versions of libraries, commit, date
   rows.jsonl     one line a row: passed (null: not possible), seconds, results
   rows.md        the same as a table, and what is left
@@ -32,7 +34,6 @@ import pathlib
 import platform
 import shutil
 import signal
-import site
 import subprocess
 import sys
 import tarfile
@@ -46,6 +47,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from gpu_rows import ROWS  # noqa: E402
 
 SECONDS_WITHOUT_GPU = 60  # a row's, at most: it has only to say so
+MOST_FAILURES = 2  # of a row, before it is left alone
 
 
 def build_of(root):
@@ -57,17 +59,6 @@ def build_of(root):
                 digest.update(str(file.relative_to(root)).encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def add_library_path():
-    """Lets programs find CUDA's libraries where Python's packages have them,
-    in folders that no loader searches."""
-    sites = site.getsitepackages() + [site.getusersitepackages()] + sys.path
-    found = [os.environ.get("LD_LIBRARY_PATH", "")]
-    for folder in sites:
-        found += sorted(map(str, pathlib.Path(folder).glob("nvidia/*/lib")))
-    found = [*dict.fromkeys(filter(None, found)), "/usr/local/cuda/lib64"]
-    os.environ["LD_LIBRARY_PATH"] = ":".join(found)
 
 
 def said(*command):
@@ -190,18 +181,28 @@ class Check:
                 tar.add(entry, entry.name)
         packed.replace(self.out / "cache.tar")
 
-    def record_of(self, row):
-        """The latest of this build on this kind of GPU; None if there is
-        none."""
-        for record in reversed(self.records):
-            if (record.get("row"), record.get("build"), record.get("gpu")) == (
-                    row.name, self.build, self.gpu):
-                return record
-        return None
+    def records_of(self, row):
+        """Those of this build on this kind of GPU."""
+        key = row.name, self.build, self.gpu
+        return [r for r in self.records
+                if (r.get("row"), r.get("build"), r.get("gpu")) == key]
 
-    def done(self, row):
-        record = self.record_of(row)
-        return record is not None and self.gpu is not None
+    def record_of(self, row):
+        """The latest; None if there is none."""
+        return (self.records_of(row) or [None])[-1]
+
+    def to_do(self):
+        """The rows that this call is to run: those that have not been, then
+        those that failed and may yet pass."""
+        if self.gpu is None:
+            return list(self.rows)  # the machine may have one next time
+        new = [row for row in self.rows if not self.records_of(row)]
+        return new + [row for row in self.rows if self.to_repeat(row)]
+
+    def to_repeat(self, row):
+        records = self.records_of(row)
+        return (0 < len(records) < MOST_FAILURES
+                and records[-1]["passed"] is False)
 
     # --- Rows
 
@@ -219,6 +220,9 @@ class Check:
         command = [self.place(word) for word in row.command]
         environment = dict(os.environ, XDG_CACHE_HOME=str(self.cache()),
                            **row.environment)
+        if not self.is_ours(command[0]) and shutil.which(command[0]) is None:
+            self.add(row, 0, None, f"{command[0]} is not installed")
+            return
         begin = time.monotonic()
         out, errors = self.scratch / "out", self.scratch / "errors"
         status = None
@@ -250,6 +254,10 @@ class Check:
         if word.startswith(("bin/", "bench/")):
             return str(self.root / word)
         return word
+
+    def is_ours(self, program):
+        """A file of the archive has to be there; another tool need not be."""
+        return program.startswith(str(self.root))
 
     def keep_files(self, row):
         for name, kept in row.keeps.items():
@@ -302,6 +310,9 @@ class Check:
                          f" {record['seconds']} | `{text}` |")
         if left:
             lines += ["", "Left: " + ", ".join(left) + "."]
+        again = [row.name for row in self.rows if self.to_repeat(row)]
+        if again and self.gpu:
+            lines += ["", "To be tried again: " + ", ".join(again) + "."]
         (self.out / "rows.md").write_text("\n".join(lines) + "\n")
         return left
 
@@ -310,9 +321,7 @@ class Check:
         none failed."""
         if self.no_gpu:
             print(f"no GPU: {self.no_gpu}")
-        for row in self.rows:
-            if self.done(row):
-                continue
+        for row in self.to_do():
             limit = SECONDS_WITHOUT_GPU if self.no_gpu else row.limit
             left = self.deadline - time.monotonic()
             if limit <= left:
@@ -386,7 +395,6 @@ def main():
         return 0
     if flags.out is None:
         parser.error("where to? OUT is missing")
-    add_library_path()
     out = flags.out.resolve()
     earlier = flags.earlier.resolve() if flags.earlier else None
     with Check(ROOT, out, ROWS, earlier, flags.minutes) as check:

@@ -3,48 +3,54 @@
 # benchmarks, and the libraries they need that are not the system's or NVIDIA's,
 # with their licence notices. It runs from any folder on an x86-64 Linux with
 # glibc 2.36 or newer and an NVIDIA driver; CUDA's libraries are found on the
-# system or in Python's `nvidia` packages (see scripts/gpu_check.py). To be run
-# on Debian 12 with nvcc; needs patchelf.
+# system or in Python's `nvidia` packages. To be run on Debian 12 with nvcc.
+#
+#   package.sh [--cpu]   --cpu: without nvcc, and without the GPU's kernels
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-programs=(mnist resnet50 sluice)
+programs=(mnist resnet50 sluice sluicerun)
 benches=(kernel_bench step_bench)
 tests=(kernels_cuda_tests)
 limit_mb=30
+# glibc's, of which every system has its own.
+glibc='^(libc|libm|libresolv|libdl|librt|libpthread|ld-linux.*)[.]so'
 
 die() {
   echo "package.sh: $*" >&2
   exit 1
 }
-command -v patchelf >/dev/null || die "needs patchelf (Debian's package)"
-nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) ||
-  die "needs nvcc in PATH or /usr/local/cuda/bin"
+nvcc=
+if [[ ${1-} != --cpu ]]; then
+  nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) ||
+    die "needs nvcc in PATH or /usr/local/cuda/bin"
+fi
 
 cmake --preset release >/dev/null
-cmake --build --preset release --target "${programs[@]/#sluice/sluice_tool}" \
+cmake --build --preset release --target "${programs[@]/%sluice/sluice_tool}" \
   "${benches[@]}" "${tests[@]}"
-CUDACXX=$nvcc cmake --preset cuda >/dev/null
-cmake --build --preset cuda
-
 root=build/package/sluice
 rm -rf build/package
-mkdir -p $root/bin $root/lib $root/licences $root/scripts $root/bench
-for name in "${programs[@]}" "${benches[@]}" "${tests[@]}"; do
-  cp build/release/bin/"$name" $root/bin/
+mkdir -p $root/licences $root/scripts $root/bench
+# Installing gives programs the paths that they have there (sluice_relocatable).
+for component in runtime measuring; do
+  cmake --install build/release --component $component --prefix $root --strip \
+    >/dev/null
 done
-cp build/cuda/bin/libsluice_cuda.so build/release/bin/libsluice{,_cli}.so.?.? \
-  $root/lib/
+if [[ -n $nvcc ]]; then
+  CUDACXX=$nvcc cmake --preset cuda >/dev/null
+  cmake --build --preset cuda
+  cp build/cuda/bin/libsluice_cuda.so $root/lib/
+fi
 cp scripts/gpu_check.py scripts/gpu_rows.py $root/scripts/
 cp -r bench/peers bench/comparing bench/compare $root/bench/
 cp README.md $root/
 cp LICENSE $root/licences/sluice
 
-# Debian's library packages, without ours and glibc's, which every system has its
-# own of.
+# Debian's library packages.
 mapfile -t libraries < <(
-  ldd $root/bin/* $root/lib/libsluice_cuda.so | awk '$2 == "=>" { print $3 }' |
-    sort -u | grep -vE '/(libsluice|libsluice_cli|libc|libm|libdl|librt|libpthread|ld-linux.*)\.so'
+  ldd $root/bin/* $root/lib/libsluice* | awk -v glibc="$glibc" '
+    $2 == "=>" && $1 !~ glibc && $1 !~ /^libsluice/ { print $3 }' | sort -u
 )
 for library in "${libraries[@]}"; do
   cp -L "$library" $root/lib/
@@ -54,20 +60,26 @@ for library in "${libraries[@]}"; do
   [[ -n $package ]] || die "$library belongs to no package: where is its licence?"
   cp "/usr/share/doc/$package/copyright" "$root/licences/$package"
 done
-cat >$root/licences/nvidia <<'EOF'
+if [[ -n $nvcc ]]; then
+  cat >$root/licences/nvidia <<'EOF'
 lib/libsluice_cuda.so contains NVIDIA's CUDA runtime library (libcudart_static),
 redistributed under the CUDA Toolkit's End User License Agreement, attachment A.
 EOF
+fi
 
 chmod u+w $root/lib/*
-strip --strip-unneeded $root/bin/* $root/lib/*
-# Old-style, so that libraries of libraries are found beside them too.
-for file in $root/bin/*; do
-  patchelf --force-rpath --set-rpath "\$ORIGIN/../lib" "$file"
-done
-for file in $root/lib/*; do
-  patchelf --force-rpath --set-rpath "\$ORIGIN" "$file"
-done
+strip --strip-unneeded $root/lib/*
+
+# Moved, everything is found in the archive that is not the system's.
+moved=$(mktemp -d)
+trap 'rm -rf "$moved"' EXIT
+cp -a $root "$moved/sluice"
+strangers=$(env -i "$(command -v ldd)" "$moved"/sluice/bin/* |
+  awk -v moved="$moved/" -v glibc="$glibc" '
+    $2 == "=>" && index($3, moved) != 1 && $1 !~ glibc { print $1, $3, $4 }' |
+  sort -u)
+[[ -z $strangers ]] || die "not in the archive: $strangers"
+
 git rev-parse HEAD >$root/commit
 
 # One dictionary over all programs: they share most of their code.

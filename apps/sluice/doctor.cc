@@ -11,6 +11,7 @@
 #include "engine/cpu_features.h"
 #include "engine/device.h"
 #include "engine/machine_memory.h"
+#include "engine/module.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
@@ -56,6 +57,8 @@ std::map<std::string, std::string> Libraries() {
 struct Gpus {
   std::map<std::string, std::string> found;
   std::string why_none;
+  // Where the libraries are that their kernels use.
+  ModuleLibraries libraries;
 };
 Gpus FindGpus() {
   Gpus gpus;
@@ -63,6 +66,7 @@ Gpus FindGpus() {
     const auto gpu = OpenAccelerator(DeviceType::kCuda, i, /*shared=*/false);
     if (!gpu.ok()) {
       if (i == 0) gpus.why_none = gpu.status().message();
+      gpus.libraries = LibrariesOfModule(DeviceType::kCuda);
       return gpus;
     }
     gpus.found[DeviceName{DeviceType::kCuda, i}.ToString()] =
@@ -141,6 +145,9 @@ void PrintText(const Report& report) {
   if (report.gpus.found.empty()) {
     line("gpu", "none: " + report.gpus.why_none);
   }
+  for (const auto& [name, place] : report.gpus.libraries) {
+    line("gpu uses", fmt::format("{} {}", name, place));
+  }
   for (const auto& [name, state] : report.libraries) {
     line("library", fmt::format("{} {}", name, state));
   }
@@ -174,6 +181,7 @@ void PrintAsJson(const Report& report) {
              {"devices", devices},
              {"gpus", report.gpus.found},
              {"no_gpu", report.gpus.why_none},
+             {"gpu_libraries", report.gpus.libraries},
              {"libraries", report.libraries},
              {"kernels", report.providers},
              {"self_test", report.self_test}});

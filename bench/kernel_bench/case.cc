@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -40,16 +41,20 @@ Tensor InputOf(int i, const TensorType& type, const EditInput& edit) {
   return value;
 }
 
-const KernelDef* FindKernel(const KernelSpec& spec,
-                            const std::string& provider) {
+// A kernel of the provider's, of any where that is empty; none where it has
+// none.
+MadeKernel MakeBy(const std::string& provider, const KernelSpec& spec) {
   const KernelTable& table = KernelTable::Global();
   if (provider.empty()) {
-    return table.Find(spec, DeviceType::kCpu).ValueOrThrow();
+    return table.Make(spec, DeviceType::kCpu).ValueOrThrow();
   }
+  MadeKernel made;
   for (const KernelDef* def : table.FindAll(spec, DeviceType::kCpu)) {
-    if (def->provider == provider) return def;
+    if (made.def != nullptr || def->provider != provider) continue;
+    made.kernel = MakeKernel(*def, spec).ValueOrThrow();
+    made.def = def;
   }
-  return nullptr;
+  return made;
 }
 
 // The operands of a kernel as an executor would lay them out.
@@ -61,17 +66,24 @@ struct KernelRun {
   StepContext step;
 };
 
+std::vector<Tensor> MakeInputs(const KernelSpec& spec, const EditInput& edit) {
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    inputs.push_back(InputOf(static_cast<int>(i), spec.inputs[i], edit));
+  }
+  return inputs;
+}
+
 Subject MakeSubject(const KernelSpec& spec, int mutates, const EditInput& edit,
                     const std::string& provider) {
   Subject subject;
-  const KernelDef* def = FindKernel(spec, provider);
-  if (def == nullptr) return subject;
-  subject.provider = def->provider;
+  MadeKernel made = MakeBy(provider, spec);
+  if (made.def == nullptr) return subject;
+  subject.provider = made.def->provider;
   auto run = std::make_shared<KernelRun>();
-  run->kernel = def->make(spec).ValueOrThrow();
+  run->kernel = std::move(made.kernel);
+  subject.inputs = MakeInputs(spec, edit);
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
-    subject.inputs.push_back(
-        InputOf(static_cast<int>(i), spec.inputs[i], edit));
     const bool updated = static_cast<int>(i) < mutates;
     run->operands.push_back(updated ? subject.inputs[i].Clone()
                                     : subject.inputs[i]);
@@ -136,16 +148,18 @@ Case CaseOf(const std::string& suite, const std::string& pass, const Node& node,
   c.make = [=](const std::string& provider) {
     return MakeSubject(spec, mutates, edit, provider);
   };
+  c.make_inputs = [=] { return MakeInputs(spec, edit); };
   return c;
 }
 
-std::vector<Case> AllCases() {
+std::vector<Case> AllCases(int64_t images) {
   std::vector<Case> all;
-  for (auto* suite :
-       {GemmCases, ConvCases, ElementwiseCases, ChainCases, ReductionCases,
-        SoftmaxCases, NormCases, PoolCases, OptimizerCases, MemcpyCases}) {
-    std::vector<Case> cases = suite();
-    std::move(cases.begin(), cases.end(), std::back_inserter(all));
+  for (std::vector<Case>& suite :
+       std::array{GemmCases(), ConvCases(images), ElementwiseCases(images),
+                  ChainCases(), ReductionCases(images), SoftmaxCases(),
+                  NormCases(images), PoolCases(images), OptimizerCases(),
+                  MemcpyCases()}) {
+    std::move(suite.begin(), suite.end(), std::back_inserter(all));
   }
   return all;
 }

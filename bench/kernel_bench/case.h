@@ -39,6 +39,8 @@ struct Case {
   KernelSpec spec;     // of the node; empty for more than one
   // Our side by the named provider's kernel, "" for the best. Throws Error.
   std::function<Subject(const std::string& provider)> make;
+  // Our side's inputs alone.
+  std::function<std::vector<Tensor>()> make_inputs;
   // The peer on the same inputs; null: none.
   std::function<Subject(const Subject& ours)> make_peer;
   Reference reference;
@@ -55,18 +57,23 @@ using EditInput = std::function<void(int i, Tensor& value)>;
 Case CaseOf(const std::string& suite, const std::string& pass, const Node& node,
             const EditInput& edit = nullptr);
 
-// Every case of every suite, in the order they are printed.
-std::vector<Case> AllCases();
+// What ResNet-50 is measured with: on the CPU, and on a GPU, whose L2 cache
+// holds whole activations of a small batch.
+inline constexpr int64_t kImages = 16, kImagesOnGpu = 256;
+
+// Every case of every suite, in the order they are printed; those of ResNet-50
+// with so many images.
+std::vector<Case> AllCases(int64_t images = kImages);
 
 // The suites.
 std::vector<Case> GemmCases();
-std::vector<Case> ConvCases();
-std::vector<Case> ElementwiseCases();
+std::vector<Case> ConvCases(int64_t images);
+std::vector<Case> ElementwiseCases(int64_t images);
 std::vector<Case> ChainCases();
-std::vector<Case> ReductionCases();
+std::vector<Case> ReductionCases(int64_t images);
 std::vector<Case> SoftmaxCases();
-std::vector<Case> NormCases();
-std::vector<Case> PoolCases();
+std::vector<Case> NormCases(int64_t images);
+std::vector<Case> PoolCases(int64_t images);
 std::vector<Case> OptimizerCases();
 std::vector<Case> MemcpyCases();
 

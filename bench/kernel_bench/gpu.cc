@@ -57,10 +57,9 @@ size_t BytesOf(const std::vector<TensorType>& types) {
 // A kernel with its operands on the device.
 class DeviceRun {
  public:
-  DeviceRun(Accelerator& accelerator, const KernelDef& def,
-            const KernelSpec& spec, const std::vector<Tensor>& inputs)
-      : memory_(&accelerator) {
-    kernel_ = def.make(spec).ValueOrThrow();
+  DeviceRun(Accelerator& accelerator, KernelPtr kernel, const KernelSpec& spec,
+            const std::vector<Tensor>& inputs)
+      : memory_(&accelerator), kernel_(std::move(kernel)) {
     mutates_ = OpTable::Global().Get(spec.op).mutates;
     for (size_t i = 0; i < inputs.size(); ++i) {
       inputs_.push_back(
@@ -201,14 +200,14 @@ Ceiling MeasureCeiling(Accelerator& accelerator, Stopwatch& stopwatch,
   const Output a = graph.Placeholder("a", options.dtype, {kSide, kSide});
   const Output b = graph.Placeholder("b", options.dtype, {kSide, kSide});
   const KernelSpec spec = SpecOf(MatMul(a, b).node(), false);
-  const auto kernels = KernelTable::Global().FindAll(spec, DeviceType::kCuda);
+  Result<MadeKernel> made = KernelTable::Global().Make(spec, DeviceType::kCuda);
   // Our own kernel is a reference, no ceiling.
-  if (kernels.empty() || kernels[0]->provider == "own") return ceiling;
+  if (!made.ok() || made->def->provider == "own") return ceiling;
   Tensor operand(DType::kFloat32, {kSide, kSide});
   for (int64_t i = 0; i < operand.elements(); ++i) {
     operand.data<float>()[i] = static_cast<float>(i % 1009) / 1009 - 0.5f;
   }
-  DeviceRun run(accelerator, *kernels[0], spec, {operand, operand});
+  DeviceRun run(accelerator, std::move(made->kernel), spec, {operand, operand});
   const Timing timing =
       stopwatch.Warm([&] { run.Run(); }, false, options.seconds);
   ceiling.gemm = 2.0 * kSide * kSide * kSide / timing.seconds;
@@ -216,7 +215,7 @@ Ceiling MeasureCeiling(Accelerator& accelerator, Stopwatch& stopwatch,
 }
 
 struct Row {
-  std::string provider, verdict;
+  std::string provider, refused, verdict;  // refused: as MadeKernel has it
   Timing warm, cold;
   double bytes = 0, error = 0;
 };
@@ -237,6 +236,7 @@ void Print(const Case& c, const Row& row, const Ceiling& ceiling,
                 {"pass", c.pass},
                 {"dtype", NameOf(options.dtype)},
                 {"provider", row.provider},
+                {"refused", row.refused},
                 {"seconds", row.warm.seconds},
                 {"variation", row.warm.variation},
                 {"cold_seconds", row.cold.seconds},
@@ -256,7 +256,8 @@ void Print(const Case& c, const Row& row, const Ceiling& ceiling,
              row.cold.seconds * 1e6, row.cold.variation * 100,
              c.flops / row.warm.seconds * 1e-12,
              row.bytes / row.cold.seconds * 1e-9, share * 100, row.error,
-             row.verdict)
+             row.verdict +
+                 (row.refused.empty() ? "" : "; not by " + row.refused))
       << std::endl;
 }
 
@@ -301,26 +302,34 @@ int RunCasesOn(Accelerator& accelerator, const std::vector<Case>& cases,
   for (const Case& c : cases) {
     if (!Wanted(c, options) || c.spec.op.empty()) continue;
     const KernelSpec spec = SpecIn(c, options.dtype);
+    std::string refused;
     for (const KernelDef* def :
          KernelTable::Global().FindAll(spec, DeviceType::kCuda)) {
       if (!options.provider.empty() && def->provider != options.provider) {
         continue;
       }
+      Result<KernelPtr> kernel = MakeKernel(*def, spec);
+      if (kernel.status().code() == Code::kUnimplemented) {
+        refused += fmt::format("{}{}: {}", refused.empty() ? "" : "; ",
+                               def->provider, kernel.status().message());
+        continue;
+      }
       // What the CPU's side is given, so that both compute the same.
-      const Subject host = c.make("");
-      DeviceRun run(accelerator, *def, spec, host.inputs);
+      Subject got = {.provider = def->provider, .inputs = c.make_inputs()};
+      DeviceRun run(accelerator, std::move(kernel).ValueOrThrow(), spec,
+                    got.inputs);
       run.Run();
       Row row;
       row.provider = def->provider;
-      Subject got = host;
+      row.refused = refused;
       got.results = run.Results();
-      std::vector<Tensor> inputs;
-      for (size_t i = 0; i < host.inputs.size(); ++i) {
-        inputs.push_back(host.inputs[i]
-                             .Cast(spec.inputs[i].dtype)
-                             .Cast(host.inputs[i].dtype()));
+      for (size_t i = 0; i < got.inputs.size(); ++i) {
+        Tensor& input = got.inputs[i];
+        const DType dtype = input.dtype();
+        if (spec.inputs[i].dtype == dtype) continue;
+        input = input.Cast(spec.inputs[i].dtype).Cast(dtype);
       }
-      row.error = ErrorOf(c, got, inputs);
+      row.error = ErrorOf(c, got, got.inputs);
       const bool right = row.error <= Tolerance(c, options.dtype);
       row.verdict = right ? "ok" : "WRONG";
       row.bytes =

@@ -1,4 +1,4 @@
-// The convolutions of ResNet-50 at batch 16 and of the MNIST network at 100.
+// The convolutions of ResNet-50 and, at batch 100, of the MNIST network.
 #include <fmt/format.h>
 
 #include "bench/kernel_bench/peers.h"
@@ -129,10 +129,10 @@ void AddLayer(Sizes s, std::vector<Case>& cases) {
 
 }  // namespace
 
-std::vector<Case> ConvCases() {
+std::vector<Case> ConvCases(int64_t images) {
   std::vector<Case> cases;
   for (const Resnet50Layer& l : kResnet50Layers) {
-    AddLayer({16, l.size, l.in, l.out, l.kernel, l.stride, {}}, cases);
+    AddLayer({images, l.size, l.in, l.out, l.kernel, l.stride, {}}, cases);
   }
   AddLayer({100, 28, 1, 32, 5, 1, {}}, cases);
   AddLayer({100, 14, 32, 64, 5, 1, {}}, cases);

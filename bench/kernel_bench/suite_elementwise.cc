@@ -11,11 +11,9 @@
 namespace sluice::bench {
 namespace {
 
-// 51 MB: the largest activations of ResNet-50 at batch 16.
-constexpr int64_t kLarge[] = {16, 56, 56, 256};
-
-Shape Large() {
-  return Shape(kLarge);
+// The largest activations of ResNet-50, 51 MB at batch 16.
+Shape Large(int64_t images) {
+  return {images, 56, 56, 256};
 }
 
 Output Input(Graph& graph, const char* name, const Shape& shape) {
@@ -74,10 +72,10 @@ void AddArithmetic(const Shape& shape, std::vector<Case>& cases) {
       Exp(x), [](const auto& in, int64_t i) { return std::exp(F(in[0], i)); }));
 }
 
-void AddBias(std::vector<Case>& cases) {
+void AddBias(int64_t images, std::vector<Case>& cases) {
   Graph graph;
   const Output y =
-      BiasAdd(Input(graph, "x", Large()), Input(graph, "b", {256}));
+      BiasAdd(Input(graph, "x", Large(images)), Input(graph, "b", {256}));
   cases.push_back(Simple(y, [](const auto& in, int64_t i) {
     return F(in[0], i) + F(in[1], i % 256);
   }));
@@ -157,13 +155,13 @@ Case ChainCase(int64_t n) {
 
 }  // namespace
 
-std::vector<Case> ElementwiseCases() {
+std::vector<Case> ElementwiseCases(int64_t images) {
   std::vector<Case> cases;
-  AddArithmetic(Large(), cases);
+  AddArithmetic(Large(images), cases);
   AddArithmetic({100, 1024}, cases);
-  AddBias(cases);
+  AddBias(images, cases);
   AddRandom({100, 1024}, cases);
-  AddRandom({16, 56, 56, 64}, cases);
+  AddRandom({images, 56, 56, 64}, cases);
   return cases;
 }
 

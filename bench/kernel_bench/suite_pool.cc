@@ -1,4 +1,4 @@
-// Pooling of ResNet-50 at batch 16 and of the MNIST network at 100.
+// Pooling of ResNet-50 and, at batch 100, of the MNIST network.
 #include <algorithm>
 
 #include "bench/kernel_bench/peers.h"
@@ -127,16 +127,16 @@ void AddGlobal(const Shape& shape, std::vector<Case>& cases) {
 
 }  // namespace
 
-std::vector<Case> PoolCases() {
+std::vector<Case> PoolCases(int64_t images) {
   std::vector<Case> cases;
-  AddMax({16, 112, 112, 64},
+  AddMax({images, 112, 112, 64},
          {.window = {3, 3},
           .strides = {2, 2},
           .padding = Padding::kExplicit,
           .explicit_padding = {1, 1, 1, 1}},
          cases);
   AddMax({100, 28, 28, 32}, {}, cases);
-  AddGlobal({16, 7, 7, 2048}, cases);
+  AddGlobal({images, 7, 7, 2048}, cases);
   return cases;
 }
 

@@ -148,12 +148,13 @@ void AddLoss(int64_t rows, int64_t classes, std::vector<Case>& cases) {
 
 }  // namespace
 
-std::vector<Case> ReductionCases() {
+std::vector<Case> ReductionCases(int64_t images) {
   Graph graph;
-  std::vector<Case> cases = {
-      SumAll(int64_t{1} << 24), SumAll(102'400), SumColumns(16 * 112 * 112, 64),
-      SumColumns(16 * 56 * 56, 256), SumColumns(16 * 7 * 7, 2048)};
-  const Output x = Input(graph, "x", {16 * 56 * 56, 256});
+  std::vector<Case> cases = {SumAll(int64_t{1} << 24), SumAll(102'400),
+                             SumColumns(images * 112 * 112, 64),
+                             SumColumns(images * 56 * 56, 256),
+                             SumColumns(images * 7 * 7, 2048)};
+  const Output x = Input(graph, "x", {images * 56 * 56, 256});
   cases.push_back(OverRows(Sum(x, {1}), 256, false));
   cases.push_back(OverRows(Max(x, {1}), 256, true));
   return cases;

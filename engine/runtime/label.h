@@ -17,6 +17,9 @@ struct InstructionLabel {
   std::vector<TensorType> outputs;  // that are there when it has run
   std::string location = {};        // "model.cc:41"
   int mutates = 0;                  // how many leading inputs it updates
+  // Who made its kernel ("cudnn"), and which better ones refused, and why
+  // (MadeKernel). Empty on a device that only plans.
+  std::string provider = {}, refused = {};
 
   std::string Who() const;  // "MatMul 'fc1/matmul'"
   // The status with who failed and the line that asked for it.

@@ -33,11 +33,9 @@ Result<std::vector<Tensor>> EvaluateNode(const Node& node,
     return std::vector<Tensor>{inputs[0].Reshaped(node.output_type(0).shape)};
   }
   KernelSpec spec = SpecOf(node, /*deterministic=*/false);
-  SLUICE_ASSIGN_OR_RETURN(const KernelDef* def,
-                          KernelTable::Global().Find(spec, DeviceType::kCpu));
-  Result<KernelPtr> made = MakeKernel(*def, spec);
-  if (!made.ok()) return made.status().WithContext(node.Describe());
-  Kernel& kernel = **made;
+  SLUICE_ASSIGN_OR_RETURN(const MadeKernel made,
+                          KernelTable::Global().Make(spec, DeviceType::kCpu));
+  Kernel& kernel = *made.kernel;
   std::vector<Tensor> operands = inputs;
   std::vector<Tensor> outputs;
   std::vector<void*> in, out;

@@ -137,7 +137,8 @@ class Lowering {
     const int position = static_cast<int>(plan_.instructions.size());
     KernelSpec spec = SpecOf(node, settings_.deterministic);
     spec.tf32 = settings_.precision == Precision::kTf32;
-    SLUICE_ASSIGN_OR_RETURN(KernelPtr kernel, Prepare(spec));
+    SLUICE_ASSIGN_OR_RETURN(MadeKernel made, Prepare(spec));
+    KernelPtr& kernel = made.kernel;
 
     Positions waits;
     for (const Output& input : node.inputs()) Depend(input.node(), &waits);
@@ -189,7 +190,9 @@ class Lowering {
     plan_.labels.push_back(
         {node.name(), node.op().name,
          starts ? std::vector<TensorType>() : node.output_types(),
-         node.location(), node.mutates()});
+         node.location(), node.mutates(),
+         made.def == nullptr ? "" : made.def->provider,
+         std::move(made.refused)});
     return {};
   }
 
@@ -203,21 +206,16 @@ class Lowering {
     }
   }
 
-  Result<KernelPtr> Prepare(const KernelSpec& spec) const {
+  Result<MadeKernel> Prepare(const KernelSpec& spec) const {
     if (device_.type() == DeviceType::kNull) {
-      return KernelOf([](const KernelContext&) {});
+      MadeKernel made;
+      made.kernel = KernelOf([](const KernelContext&) {});
+      return made;
     }
     if (device_.accelerator() != nullptr) {
       SLUICE_RETURN_IF_ERROR(device_.accelerator()->Use());
     }
-    SLUICE_ASSIGN_OR_RETURN(const KernelDef* def,
-                            KernelTable::Global().Find(spec, device_.type()));
-    Result<KernelPtr> kernel = MakeKernel(*def, spec);
-    if (!kernel.ok()) {
-      return kernel.status().WithContext(
-          fmt::format("{} '{}'", spec.op, spec.node));
-    }
-    return kernel;
+    return KernelTable::Global().Make(spec, device_.type());
   }
 
   // Which variables must have a value before the step, and which get one.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "engine/caught.h"
@@ -276,6 +278,23 @@ std::vector<Tensor> PreparedStep::MakeFetches() const {
   return fetches;
 }
 
+std::map<std::string, std::map<std::string, int>> StepInfo::ProviderCounts()
+    const {
+  std::map<std::string, std::map<std::string, int>> counts;
+  for (const Provider& p : providers) ++counts[p.op][p.provider];
+  return counts;
+}
+
+std::vector<std::string> StepInfo::Refusals() const {
+  std::vector<std::string> lines;
+  for (const Provider& p : providers) {
+    if (p.refused.empty()) continue;
+    lines.push_back(fmt::format("{} '{}' is by '{}': {}", p.op, p.node,
+                                p.provider, p.refused));
+  }
+  return lines;
+}
+
 StepInfo PreparedStep::info() const {
   StepInfo info;
   for (const passes::PassReport& pass : impl_->passes) {
@@ -286,6 +305,10 @@ StepInfo PreparedStep::info() const {
     info.arena_bytes = std::max(info.arena_bytes, part->plan.arena_bytes);
     info.arena_lower_bound =
         std::max(info.arena_lower_bound, part->plan.arena_lower_bound);
+    for (const InstructionLabel& label : part->plan.labels) {
+      info.providers.push_back(
+          {label.node, label.op, label.provider, label.refused});
+    }
     for (const Tensor& constant : part->plan.constants) {
       info.constant_bytes += constant.bytes();
     }

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -105,6 +106,16 @@ struct StepInfo {
     int64_t nodes = 0;
   };
   std::vector<Pass> passes;
+  // Who computes each node: "onednn", "cudnn", "own"; "" on a device that only
+  // plans. `refused` says why a better kernel could not be made for it.
+  struct Provider {
+    std::string node, op, provider, refused;
+  };
+  std::vector<Provider> providers;
+  // By op and provider, how many nodes; and a line for each that a better
+  // kernel refused.
+  std::map<std::string, std::map<std::string, int>> ProviderCounts() const;
+  std::vector<std::string> Refusals() const;
 };
 
 // A step made ready: Run only computes; it does not allocate. Keeps what it

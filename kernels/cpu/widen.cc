@@ -53,9 +53,9 @@ KernelSpec Widened(const KernelSpec& spec) {
 }
 
 Result<KernelPtr> Make(const KernelSpec& spec) {
-  SLUICE_ASSIGN_OR_RETURN(const KernelDef* def,
-                          KernelTable::Global().Find(spec, DeviceType::kCpu));
-  return def->make(spec);
+  SLUICE_ASSIGN_OR_RETURN(MadeKernel made,
+                          KernelTable::Global().Make(spec, DeviceType::kCpu));
+  return std::move(made.kernel);
 }
 
 Result<KernelPtr> MakeCast(const TensorType& from, DType to) {

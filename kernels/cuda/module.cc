@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/runtime/accelerator.h"
 #include "kernels/cuda/runtime/kernels.h"
+#include "kernels/cuda/vendor/libraries.h"
 
 extern "C" __attribute__((visibility("default"))) const char*
 sluice_module_load(const sluice::ModuleHost& host) {
@@ -15,5 +16,6 @@ sluice_module_load(const sluice::ModuleHost& host) {
   }
   sluice::cuda::RegisterCudaKernels(*host.kernels);
   host.register_accelerators(sluice::DeviceType::kCuda, sluice::cuda::OpenCuda);
+  *host.libraries = sluice::cuda::FindNvidiaLibraries;
   return nullptr;
 }

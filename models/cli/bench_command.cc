@@ -30,7 +30,9 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
                         {"seconds_p90", result.p90},
                         {"arena_bytes", result.info.arena_bytes},
                         {"variable_bytes", result.variable_bytes},
-                        {"peak_bytes", result.peak_bytes}}
+                        {"peak_bytes", result.peak_bytes},
+                        {"providers", result.info.ProviderCounts()},
+                        {"refused", result.info.Refusals()}}
                        .Text());
     return 0;
   }

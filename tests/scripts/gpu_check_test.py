@@ -94,7 +94,7 @@ class Calls(unittest.TestCase):
         self.assertFalse(self.call("out"))  # it still failed
         self.assertFalse(self.call("copy", earlier="out"))
         self.assertEqual(self.runs("first"), 1)
-        self.assertEqual(self.runs("second"), 1)
+        self.assertEqual(self.runs("second"), 2)
         # The copy has all of it, too.
         self.assertEqual(list(self.records("copy")), ["first", "second"])
         # By name it is.
@@ -110,6 +110,26 @@ class Calls(unittest.TestCase):
         self.gpu("NVIDIA H200")
         self.call("out")
         self.assertEqual(self.runs("first"), 4)
+
+    def test_what_failed_is_tried_once_more_when_all_else_is_done(self):
+        # Passes the second time.
+        self.row("unlucky", f"[ $(wc -l <{self.counts / 'unlucky'}) -gt 1 ]")
+        self.row("wrong", "exit 3")
+        self.row("large", "echo 1", limit=100)
+        self.assertFalse(self.call("out", minutes=1.1))
+        self.assertIn("Left: large.", self.table("out"))
+        self.assertIn("To be tried again: unlucky, wrong.", self.table("out"))
+        # What has not run comes first, and takes the time.
+        self.assertFalse(self.call("next", earlier="out", minutes=1.7))
+        text = (self.folder / "next" / "rows.jsonl").read_text()
+        rows = [json.loads(line)["row"] for line in text.splitlines()]
+        self.assertEqual(rows, ["unlucky", "wrong", "large", "unlucky",
+                                "wrong"])
+        self.assertIs(self.records("next")["unlucky"]["passed"], True)
+        self.assertNotIn("To be tried", self.table("next"))
+        self.assertFalse(self.call("next"))  # which runs nothing
+        self.assertEqual([self.runs(n) for n in ("unlucky", "wrong", "large")],
+                         [2, 2, 1])
 
     def test_a_row_that_hangs_is_ended_with_what_it_has_started(self):
         marker = self.folder / "alive"
@@ -152,6 +172,16 @@ class Calls(unittest.TestCase):
         self.assertIn("cannot be started: No such file", found["absent"])
         self.assertTrue(all(r["passed"] is False
                             for r in self.records("out").values()))
+
+    def test_a_tool_that_is_not_installed_is_no_fault(self):
+        self.rows.append(Row("tool", 60, ("no-such-sanitizer", "bin/x")))
+        self.assertTrue(self.call("out"))
+        self.assertIs(self.records("out")["tool"]["passed"], None)
+        self.assertEqual(self.records("out")["tool"]["results"],
+                         "no-such-sanitizer is not installed")
+        self.gpu(None)
+        self.assertTrue(self.call("without"))
+        self.assertIs(self.records("without")["tool"]["passed"], None)
 
     def test_caches_are_carried(self):
         self.row("fills", 'mkdir -p "$XDG_CACHE_HOME/sluice"; '
@@ -212,6 +242,45 @@ class Calls(unittest.TestCase):
         self.assertEqual(list(self.records("out")), ["mnist mlp, fp32"])
         self.assertIn("Left: sessions,", self.table("out"))
         self.assertTrue((out / "cache.tar").exists())
+
+
+class Providers(unittest.TestCase):
+    """A model's convolutions and products have to be by NVIDIA's libraries."""
+
+    def judge(self, providers, refused=()):
+        return gpu_rows.by_libraries(
+            [{"copy_gbs": 1}, {"providers": providers,
+                               "refused": list(refused)}])
+
+    def test_what_the_libraries_compute_is_right(self):
+        self.assertIsNone(self.judge({
+            "Conv2D": {"cudnn": 53}, "Conv2DBackpropFilter": {"cudnn": 53},
+            "MatMulBias": {"cublaslt": 1}, "Relu": {"own": 3}}))
+
+    def test_what_is_ours_is_named_with_the_reason(self):
+        self.assertEqual(
+            self.judge({"Conv2D": {"cudnn": 50, "own": 3},
+                        "MatMul": {"cublaslt": 1}},
+                       ["MatMul 'a' is by 'own': cublaslt: no",
+                        "Conv2D 'b' is by 'own': cudnn: no engine"]),
+            "3 of Conv2D are by 'own', not by cudnn"
+            " Conv2D 'b' is by 'own': cudnn: no engine")
+        self.assertEqual(self.judge({"Conv2D": {"cudnn": 2},
+                                     "MatMulAdd": {"own": 1}}),
+                         "1 of MatMulAdd are by 'own', not by cublaslt")
+
+    def test_silence_is_no_proof(self):
+        self.assertEqual(self.judge({"MatMul": {"cublaslt": 1}}),
+                         "no convolution is cuDNN's")
+        self.assertEqual(gpu_rows.by_libraries([]),
+                         "no convolution is cuDNN's")
+
+    def test_the_rows_of_networks_are_judged_so(self):
+        judged = [row for row in gpu_rows.ROWS
+                  if row.command[0] == "bin/step_bench"]
+        self.assertTrue(judged)
+        for row in judged:
+            self.assertIs(row.judge, gpu_rows.by_libraries)
 
 
 class Plan(unittest.TestCase):

@@ -34,30 +34,9 @@ struct RuntimeCompiler::Functions {
   nvrtcResult (*Cubin)(nvrtcProgram program, char* cubin);
 };
 
-namespace {
-
-std::vector<std::string> Names() {
-  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12",
-                                    "libnvrtc.so"};
-  if (const char* home = std::getenv("CUDA_HOME"); home != nullptr) {
-    names.push_back(std::string(home) + "/lib64/libnvrtc.so");
-  }
-  names.emplace_back("/usr/local/cuda/lib64/libnvrtc.so");
-  return names;
+std::vector<std::string> RuntimeCompiler::Names() {
+  return {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 }
-
-// The first that can be opened; the error is the first name's.
-Result<void*> OpenAny(const std::vector<std::string>& names) {
-  Result<void*> first = OpenLibrary(names.front());
-  if (first.ok()) return first;
-  for (size_t i = 1; i < names.size(); ++i) {
-    Result<void*> library = OpenLibrary(names[i]);
-    if (library.ok()) return library;
-  }
-  return first;
-}
-
-}  // namespace
 
 Result<const RuntimeCompiler*> RuntimeCompiler::Get() {
   static const Result<const RuntimeCompiler*>* const compiler =
@@ -67,7 +46,7 @@ Result<const RuntimeCompiler*> RuntimeCompiler::Get() {
 
 Result<const RuntimeCompiler*> RuntimeCompiler::Open(
     const std::vector<std::string>& names) {
-  SLUICE_ASSIGN_OR_RETURN(void* const library, OpenAny(names));
+  SLUICE_ASSIGN_OR_RETURN(void* const library, OpenAnyLibrary(names));
   auto functions = std::make_unique<Functions>();
   FunctionFinder find(library);
   find("nvrtcGetErrorString", functions->ErrorString);

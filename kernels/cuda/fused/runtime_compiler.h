@@ -13,12 +13,13 @@ namespace sluice::cuda {
 class RuntimeCompiler {
  public:
   // The process's. Unavailable in one line where there is none: it is looked
-  // for where the module's other libraries are (nvidia_library.h), then under
-  // $CUDA_HOME and /usr/local/cuda.
+  // for where the module's other libraries are (nvidia_library.h).
   static Result<const RuntimeCompiler*> Get();
   // That of the first of these libraries that can be opened, for good.
   static Result<const RuntimeCompiler*> Open(
       const std::vector<std::string>& names);
+  // What NVRTC's file may be called, newest first.
+  static std::vector<std::string> Names();
 
   const std::string& version() const { return version_; }  // "13.0"
   // Whether it makes code for compute capability `arch`, 90 for 9.0.

@@ -23,6 +23,7 @@ class Bench {
   ~Bench() {
     if (stream_ != nullptr) cudaStreamSynchronize(stream_);
     for (void* p : memory_) cudaFree(p);
+    if (flush_ != nullptr) cudaFree(flush_);
     if (begin_ != nullptr) cudaEventDestroy(begin_);
     if (end_ != nullptr) cudaEventDestroy(end_);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
@@ -33,7 +34,12 @@ class Bench {
         Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
               "making a stream"));
     SLUICE_RETURN_IF_ERROR(Check(cudaEventCreate(&begin_), "making an event"));
-    return Check(cudaEventCreate(&end_), "making an event");
+    SLUICE_RETURN_IF_ERROR(Check(cudaEventCreate(&end_), "making an event"));
+    if (cudaMalloc(&flush_, kFlushBytes) != cudaSuccess) {
+      flush_ = nullptr;  // timed with whatever the cache holds, then
+      static_cast<void>(cudaGetLastError());
+    }
+    return {};
   }
   cudaStream_t stream() const { return stream_; }
 
@@ -52,15 +58,27 @@ class Bench {
     return memory;
   }
 
+  // Of what Allocate returned; null is nothing.
+  void Free(void* memory) {
+    if (memory == nullptr) return;
+    cudaStreamSynchronize(stream_);
+    cudaFree(memory);
+    std::erase(memory_, memory);
+  }
+
   // Milliseconds of work(), which adds to the stream: the least of a few runs,
-  // after one that loads code. Infinity where it fails.
+  // after one that loads code. Infinity where it fails. Before each the L2
+  // cache is filled with something else: in a step operands come from memory,
+  // as what ran since they were written has passed through the cache.
   template <typename Work>
   float Measure(Work work) {
     constexpr float kNever = std::numeric_limits<float>::infinity();
     constexpr int kRuns = 4;
     float least = kNever;
     for (int run = 0; run <= kRuns; ++run) {
-      if (cudaEventRecord(begin_, stream_) != cudaSuccess || !work().ok() ||
+      if ((flush_ != nullptr &&
+           cudaMemsetAsync(flush_, run, kFlushBytes, stream_) != cudaSuccess) ||
+          cudaEventRecord(begin_, stream_) != cudaSuccess || !work().ok() ||
           cudaEventRecord(end_, stream_) != cudaSuccess ||
           cudaEventSynchronize(end_) != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
@@ -101,7 +119,11 @@ class Bench {
     return Check(error, "filling memory to measure with");
   }
 
+  // More than any L2 cache holds.
+  static constexpr size_t kFlushBytes = size_t{256} << 20;
+
   cudaStream_t stream_ = nullptr;
+  void* flush_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::vector<void*> memory_;
   std::vector<unsigned char> pattern_;

@@ -1,8 +1,6 @@
 // NVIDIA's libraries, opened at run time: libsluice_cuda.so must load where
 // they are missing (our own kernels serve then) and where they lie in Python's
-// packages, beside it, so that no path to them is known when it is linked.
-// dlopen finds them among what the process has loaded, in the module's own
-// RUNPATH (cmake/SluiceCuda.cmake) and where the system finds libraries.
+// packages, so that no path to them is known when it is linked.
 #ifndef SLUICE_KERNELS_CUDA_RUNTIME_NVIDIA_LIBRARY_H_
 #define SLUICE_KERNELS_CUDA_RUNTIME_NVIDIA_LIBRARY_H_
 
@@ -13,19 +11,28 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/status.h"
+#include "kernels/cuda/runtime/library_folders.h"
 
 namespace sluice::cuda {
 
-// Never closed: threads may be in it. Unavailable with the loader's reason.
-inline Result<void*> OpenLibrary(const std::string& name) {
-  void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library != nullptr) return library;
-  const char* const why = dlerror();
-  return Unavailable(name + " cannot be loaded: " +
-                     (why == nullptr ? "no reason given" : why));
-}
+// Opens a library by its file's name: what the system's loader finds first
+// (among what the process has loaded, in LD_LIBRARY_PATH, in the module's own
+// RUNPATH, which cmake/SluiceCuda.cmake sets, in the system's folders), else
+// the first that can be loaded in LibraryFolders. What a library opens itself
+// it finds beside it, by a RUNPATH of its own. It is never closed: threads may
+// be in it. Unavailable says in one line why there is none.
+Result<void*> OpenLibrary(
+    const std::string& name,
+    const LibraryEnvironment& environment = LibraryEnvironment::OfProcess());
+
+// The first of several names that can be opened; the error is the first's.
+Result<void*> OpenAnyLibrary(const std::vector<std::string>& names);
+
+// The file that an open library is.
+std::string FileOfLibrary(void* library);
 
 // Sets pointers to a library's functions.
 class FunctionFinder {

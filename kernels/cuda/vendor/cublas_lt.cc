@@ -10,12 +10,15 @@
 
 namespace sluice::cuda {
 
+std::string CublasLtFile() {
+  return fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
+}
+
 const CublasLt* Lt() {
   // Never destroyed: other statics may use it in their destructors.
   static const CublasLt* const functions =
       FunctionsOrNull<CublasLt>(
-          fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
-          "Sluice's own matrix products are used, slower",
+          CublasLtFile(), "Sluice's own matrix products are used, slower",
           [](FunctionFinder& find, CublasLt& f) {
             find("cublasLtCreate", f.Create);
             find("cublasLtGetStatusString", f.StatusString);

@@ -5,6 +5,7 @@
 #include <cublasLt.h>
 
 #include <memory>
+#include <string>
 
 #include "engine/status.h"
 
@@ -29,6 +30,7 @@ struct CublasLt {
 
 // Null where there is no cuBLASLt, which is said once.
 const CublasLt* Lt();
+std::string CublasLtFile();  // the library's name
 
 // `what` is for the message: "product".
 Status Check(cublasStatus_t status, const char* what);

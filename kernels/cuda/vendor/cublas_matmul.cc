@@ -2,7 +2,7 @@
 // and the fastest is taken, unless the session wants the same bits in every
 // run: then the first that cuBLASLt names, which depends on shapes alone.
 // Sums are in float for half types, partial sums too. Where cuBLASLt has
-// nothing for a product, our own kernel is made.
+// nothing for a product, the next kernel of the table is made, our own.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -340,7 +340,7 @@ Result<KernelPtr> Make(const KernelSpec& spec) {
   auto kernel = std::make_unique<LtMatMul>(spec);
   const Status status = kernel->Prepare();
   if (status.ok()) return KernelPtr(std::move(kernel));
-  if (status.code() == Code::kUnimplemented) return MakeMatMul(spec);
+  if (status.code() == Code::kUnimplemented) return status;
   return status.WithContext("'" + spec.node + "'");
 }
 

@@ -10,12 +10,15 @@
 
 namespace sluice::cuda {
 
+std::string CudnnFile() {
+  return fmt::format("libcudnn.so.{}", CUDNN_MAJOR);
+}
+
 const Cudnn* Dnn() {
   // Never destroyed: other statics may use it in their destructors.
   static const Cudnn* const functions =
       FunctionsOrNull<Cudnn>(
-          fmt::format("libcudnn.so.{}", CUDNN_MAJOR),
-          "Sluice's own convolutions are used, slower",
+          CudnnFile(), "Sluice's own convolutions are used, slower",
           [](FunctionFinder& find, Cudnn& f) {
             find("cudnnGetVersion", f.GetVersion);
             find("cudnnGetErrorString", f.ErrorString);

@@ -35,6 +35,7 @@ struct Cudnn {
 
 // Null where there is no cuDNN, which is said once.
 const Cudnn* Dnn();
+std::string CudnnFile();  // the library's name
 
 // `what` is for the message: "convolution".
 Status Check(cudnnStatus_t status, const char* what);

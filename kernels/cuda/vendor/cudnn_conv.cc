@@ -1,15 +1,20 @@
-// Convolutions by cuDNN. When a kernel is made the engines that cuDNN suggests
-// are timed and the fastest is taken, which a file in the user's cache folder
-// remembers; where the same bits are wanted in every run, the first
-// deterministic one. Filters are transposed to cuDNN's layout and back in
-// scratch memory. Where cuDNN has nothing, our own kernel is made.
+// Convolutions by cuDNN. When a kernel is made cuDNN's suggestions are timed,
+// one of each engine first, for as long as the search for a model's plans may
+// take (plan_search.h), and the fastest is taken, which a file in the user's
+// cache folder remembers as it is; where the same bits are wanted in every run,
+// the first deterministic one. Filters are transposed to cuDNN's layout and
+// back in scratch memory. Where cuDNN has nothing, the next kernel of the table
+// is made, our own.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <limits>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +26,7 @@
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/measure.h"
 #include "kernels/cuda/runtime/nvidia_library.h"
+#include "kernels/cuda/runtime/plan_search.h"
 #include "kernels/cuda/runtime/user_cache.h"
 #include "kernels/cuda/vendor/cudnn_conv_plan.h"
 
@@ -28,9 +34,6 @@ namespace sluice::cuda {
 namespace {
 
 constexpr int kPriority = 20;
-// Of a first layer of four channels, the plans for the filter's gradient that
-// do not copy the images to eight come behind ten others.
-constexpr int kMostMeasured = 16;
 constexpr size_t kMostWorkspace = size_t{1} << 30;
 
 ChoiceFile& Choices() {
@@ -79,33 +82,31 @@ class DnnConvolution final : public Kernel {
         }
       }
     }
-    // Where no plan can do with little scratch memory, the first that can do.
-    std::vector<Candidate> candidates;
-    Candidate hungry;
-    const size_t enough = spec_.deterministic ? 1 : kMostMeasured;
-    for (size_t i = 0; i < suggestions.size() && candidates.size() < enough;
-         ++i) {
-      if (suggestions[i].get() == nullptr) continue;  // was tried above
+    std::vector<int64_t> engines;
+    for (const DnnDescriptor& config : suggestions) {
+      engines.push_back(config.get() == nullptr ? -1 : DnnEngineOf(config));
+    }
+    Plans plans;
+    const auto make = [&](size_t i) {
+      if (suggestions[i].get() == nullptr) return false;  // was tried above
       Result<DnnPlan> plan = MakeDnnPlan(std::move(suggestions[i]), target);
-      if (!plan.ok()) continue;
-      Candidate candidate = {static_cast<int64_t>(i), *std::move(plan)};
-      if (candidate.plan.workspace <= kMostWorkspace) {
-        candidates.push_back(std::move(candidate));
-      } else if (hungry.suggestion < 0) {
-        hungry = std::move(candidate);
-      }
-    }
-    if (candidates.empty() && hungry.suggestion >= 0) {
-      candidates.push_back(std::move(hungry));
-    }
-    if (candidates.empty()) {
+      if (!plan.ok()) return false;
+      const bool modest = plan->workspace <= kMostWorkspace;
+      plans.emplace(i, *std::move(plan));
+      return modest;
+    };
+    const std::optional<Fastest> fastest =
+        spec_.deterministic ? FirstOf(suggestions.size(), make)
+                            : Search(engines, make, plans);
+    // Where no plan can do with little scratch memory, the first that can do.
+    if (!fastest && plans.empty()) {
       return Unimplemented("cuDNN has no engine for this convolution");
     }
-    const Fastest best = Measure(candidates);
-    plan_ = std::move(candidates[best.candidate].plan);
-    if (best.measured) {
-      Choices().Keep(key,
-                     {candidates[best.candidate].suggestion, plan_.engine});
+    const auto chosen =
+        fastest ? plans.find(fastest->suggestion) : plans.begin();
+    plan_ = std::move(chosen->second);
+    if (fastest && fastest->measured) {
+      Choices().Keep(key, {static_cast<int64_t>(chosen->first), plan_.engine});
     }
     return {};
   }
@@ -118,14 +119,7 @@ class DnnConvolution final : public Kernel {
   }
 
  private:
-  struct Candidate {
-    int64_t suggestion = -1;
-    DnnPlan plan;
-  };
-  struct Fastest {
-    size_t candidate = 0;
-    bool measured = false;
-  };
+  using Plans = std::map<size_t, DnnPlan>;  // by suggestion
   // Operands as they were last described, since most runs have the same.
   struct Pack {
     DnnOperands operands;
@@ -155,41 +149,53 @@ class DnnConvolution final : public Kernel {
     return filter_bytes_ + plan.workspace + kScratchAlignment;
   }
 
-  // The fastest on operands of our own; the first where there is no memory
-  // for them, or nothing to choose from.
-  Fastest Measure(const std::vector<Candidate>& candidates) {
-    Bench bench;
-    if (candidates.size() == 1 || !bench.Open().ok()) return {};
-    size_t workspace = 0;
-    for (const Candidate& c : candidates) {
-      workspace = std::max(workspace, WorkspaceFor(c.plan));
+  static std::optional<Fastest> FirstOf(
+      size_t count, const std::function<bool(size_t)>& make) {
+    for (size_t i = 0; i < count; ++i) {
+      if (make(i)) return Fastest{i, false};
     }
+    return std::nullopt;
+  }
+
+  // The fastest on operands of our own, each time from a cold L2 cache, as in a
+  // step; the first where there is no memory for them.
+  std::optional<Fastest> Search(const std::vector<int64_t>& engines,
+                                const std::function<bool(size_t)>& make,
+                                const Plans& plans) {
+    Bench bench;
+    Status ready = bench.Open();
     std::vector<void*> memory;
     for (const auto* types : {&spec_.inputs, &spec_.outputs}) {
       for (const TensorType& type : *types) {
+        if (!ready.ok()) break;
         const Result<void*> allocated = bench.Allocate(type.bytes());
-        if (!allocated.ok()) return {};
-        memory.push_back(*allocated);
+        ready = allocated.status();
+        memory.push_back(allocated.ok() ? *allocated : nullptr);
       }
     }
-    const Result<void*> scratch = bench.Allocate(workspace);
-    if (!scratch.ok()) return {};
+    if (!ready.ok()) return FirstOf(engines.size(), make);
+    void* scratch = nullptr;
+    size_t scratch_bytes = 0;
     StepContext step;
     step.stream = bench.stream();
-    const KernelContext context(
-        memory.data(), memory.data() + spec_.inputs.size(), *scratch, &step);
-    Fastest fastest;
-    float least = std::numeric_limits<float>::infinity();
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      Pack pack;
-      const float time = bench.Measure(
-          [&] { return RunPlan(context, candidates[i].plan, pack); });
-      if (time < least) {
-        least = time;
-        fastest = {i, true};
+    const auto time = [&](size_t i) -> double {
+      const DnnPlan& plan = plans.at(i);
+      if (WorkspaceFor(plan) > scratch_bytes) {
+        bench.Free(scratch);
+        scratch_bytes = 0;
+        const Result<void*> more = bench.Allocate(WorkspaceFor(plan));
+        scratch = more.ok() ? *more : nullptr;
+        if (scratch == nullptr) return std::numeric_limits<double>::infinity();
+        scratch_bytes = WorkspaceFor(plan);
       }
-    }
-    return fastest;
+      const KernelContext context(
+          memory.data(), memory.data() + spec_.inputs.size(), scratch, &step);
+      Pack pack;
+      return static_cast<double>(
+                 bench.Measure([&] { return RunPlan(context, plan, pack); })) *
+             1e-3;
+    };
+    return SearchFastest(engines, {make, time}, SearchBudget::Global());
   }
 
   Status RunPlan(const KernelContext& c, const DnnPlan& plan, Pack& pack) {
@@ -268,9 +274,9 @@ Result<KernelPtr> Make(const KernelSpec& spec) {
       fmt::print(stderr, "{}; Sluice's own convolutions are used, slower\n",
                  status.message());
     }
-    return MakeConv(spec);
+    return Unimplemented(status.message());
   }
-  if (status.code() == Code::kUnimplemented) return MakeConv(spec);
+  if (status.code() == Code::kUnimplemented) return status;
   return status.WithContext("'" + spec.node + "'");
 }
 

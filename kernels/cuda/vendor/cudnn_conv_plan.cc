@@ -270,6 +270,13 @@ std::vector<DnnDescriptor> DnnSuggestions(const DnnConvGraph& graph,
   return suggestions;
 }
 
+int64_t DnnEngineOf(const DnnDescriptor& config) {
+  const DnnDescriptor engine = EngineOf(config);
+  if (engine.get() == nullptr) return -1;
+  const auto number = engine.Get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1);
+  return number.empty() ? -1 : number[0];
+}
+
 Result<DnnPlan> MakeDnnPlan(DnnDescriptor config, const DnnTarget& target) {
   DnnPlan made;
   made.plan = DnnDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -281,13 +288,11 @@ Result<DnnPlan> MakeDnnPlan(DnnDescriptor config, const DnnTarget& target) {
   SLUICE_RETURN_IF_ERROR(made.plan.Finalize("a plan"));
   const auto workspace =
       made.plan.Get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 1);
-  const auto engine =
-      EngineOf(config).Get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1);
-  if (workspace.empty() || engine.empty()) {
+  made.engine = DnnEngineOf(config);
+  if (workspace.empty() || made.engine < 0) {
     return Internal("cuDNN does not say what a plan needs");
   }
   made.workspace = static_cast<size_t>(workspace[0]);
-  made.engine = engine[0];
   made.config = std::move(config);
   return made;
 }

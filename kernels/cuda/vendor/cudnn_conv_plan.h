@@ -65,6 +65,8 @@ struct DnnPlan {
 std::vector<DnnDescriptor> DnnSuggestions(const DnnConvGraph& graph,
                                           const DnnTarget& target,
                                           const DnnConditions& conditions);
+// cuDNN's number of a configuration's engine; -1 where it does not say.
+int64_t DnnEngineOf(const DnnDescriptor& config);
 // Unimplemented where the engine cannot after all.
 Result<DnnPlan> MakeDnnPlan(DnnDescriptor config, const DnnTarget& target);
 

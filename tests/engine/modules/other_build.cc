@@ -5,6 +5,7 @@
 #include "engine/status.h"
 #include "kernels/cuda/runtime/accelerator.h"
 #include "kernels/cuda/runtime/kernels.h"
+#include "kernels/cuda/vendor/libraries.h"
 
 namespace sluice::cuda {
 
@@ -13,6 +14,10 @@ void RegisterCudaKernels(KernelTable&) {
 }
 
 Result<std::unique_ptr<Accelerator>> OpenCuda(int, bool) {
+  std::abort();
+}
+
+std::map<std::string, std::string> FindNvidiaLibraries() {
   std::abort();
 }
 

@@ -50,6 +50,9 @@ ProductShape ConvProductOf(const ConvGeometry& g, ConvPass pass) {
   return shape;
 }
 
+namespace {
+
+// Any of the ops, by our own kernel.
 Result<KernelPtr> MakeConv(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometryOf(spec));
   const DType dtype = spec.inputs[0].dtype;
@@ -67,6 +70,8 @@ Result<KernelPtr> MakeConv(const KernelSpec& spec) {
       },
       ProductWorkspace(ConvProductOf(geometry, pass), dtype));
 }
+
+}  // namespace
 
 void RegisterConvKernels(KernelTable& table) {
   for (const char* op :

@@ -25,9 +25,6 @@ using ConvLauncher = Status (*)(const ConvGeometry& geometry, const void* a,
                                 cudaStream_t stream);
 ConvLauncher FindConv(ConvPass pass, DType dtype);  // of a floating dtype
 
-// Our own kernel for any of the convolutions.
-Result<KernelPtr> MakeConv(const KernelSpec& spec);
-
 }  // namespace sluice::cuda
 
 #endif  // SLUICE_KERNELS_CUDA_OPS_CONV_CONV_H_

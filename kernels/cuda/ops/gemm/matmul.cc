@@ -51,6 +51,9 @@ MatMulBatches MatMulBatchesOf(const ProductShape& shape) {
   return batches;
 }
 
+namespace {
+
+// Any of the ops, by our own kernel.
 Result<KernelPtr> MakeMatMul(const KernelSpec& spec) {
   const DType dtype = spec.inputs[0].dtype;
   const ProductShape shape = ProductShapeOf(spec);
@@ -65,6 +68,8 @@ Result<KernelPtr> MakeMatMul(const KernelSpec& spec) {
       },
       ProductWorkspace(shape, dtype));
 }
+
+}  // namespace
 
 void RegisterMatMulKernels(KernelTable& table) {
   for (const char* op : {"MatMul", "MatMulBias", "MatMulAdd", "BatchMatMul"}) {

@@ -49,9 +49,6 @@ using MatMulLauncher = Status (*)(const Product& product,
                                   cudaStream_t stream);
 MatMulLauncher FindMatMul(DType dtype);  // of a floating dtype
 
-// Our own kernel for any of the four ops.
-Result<KernelPtr> MakeMatMul(const KernelSpec& spec);
-
 }  // namespace sluice::cuda
 
 #endif  // SLUICE_KERNELS_CUDA_OPS_GEMM_MATMUL_H_
