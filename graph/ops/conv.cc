@@ -180,46 +180,51 @@ constexpr FixedList<AttrDef, 10> kDepthwiseAttrs = {
     {"padding", "SAME"},
     {"explicit_padding", Ints{0, 0, 0, 0}}};
 
-// Of a node whose filter is input 1 and whose y, or dy, is given.
-int64_t MultiplyAdds(const Node& node, const Output& y) {
-  // Filters are [height, width, channels per group, outputs], depthwise ones
-  // have a group for each channel.
+// Filters are [height, width, channels per group, outputs], depthwise ones have
+// a group for each channel. y, or dy, has a product for each element of one
+// output's filter.
+int64_t MultiplyAdds(const Node& node, const Output& y, const Output& filter) {
   return y.shape().elements() *
-         node.input(1).shape().elements(0, IsDepthwise(node) ? 2 : 3);
+         filter.shape().elements(0, IsDepthwise(node) ? 2 : 3);
+}
+int64_t ForwardMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.output(0), node.input(1));
+}
+int64_t InputMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.input(0), node.input(1));
+}
+int64_t FilterMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.input(1), node.output(0));
 }
 
 constexpr OpDef ForwardOp(const char* name, const char* doc,
                           FixedList<AttrDef, 10> attrs,
                           FixedList<Probe, 6> probes) {
-  return {
-      .name = name,
-      .doc = doc,
-      .inputs = {{"x"}, {"filter"}},
-      .attrs = attrs,
-      .shape = ForwardShape,
-      .gradient = ForwardGradient,
-      .multiply_adds =
-          [](const Node& node) { return MultiplyAdds(node, node.output(0)); },
-      .half = HalfRule::kPrefer,
-      .probes = probes};
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"}, {"filter"}},
+          .attrs = attrs,
+          .shape = ForwardShape,
+          .gradient = ForwardGradient,
+          .multiply_adds = ForwardMultiplyAdds,
+          .half = HalfRule::kPrefer,
+          .probes = probes};
 }
 
 // Forward it is a transposed convolution.
 constexpr OpDef BackpropInputOp(const char* name, const char* doc,
                                 FixedList<AttrDef, 10> attrs,
                                 FixedList<Probe, 6> probes) {
-  return {
-      .name = name,
-      .doc = doc,
-      .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
-      .outputs = {{"dx"}},
-      .attrs = attrs,
-      .shape = BackpropInputShape,
-      .gradient = BackpropInputGradient,
-      .multiply_adds =
-          [](const Node& node) { return MultiplyAdds(node, node.input(0)); },
-      .half = HalfRule::kPrefer,
-      .probes = probes};
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
+          .outputs = {{"dx"}},
+          .attrs = attrs,
+          .shape = BackpropInputShape,
+          .gradient = BackpropInputGradient,
+          .multiply_adds = InputMultiplyAdds,
+          .half = HalfRule::kPrefer,
+          .probes = probes};
 }
 
 constexpr OpDef BackpropFilterOp(const char* name, const char* doc,
@@ -232,6 +237,7 @@ constexpr OpDef BackpropFilterOp(const char* name, const char* doc,
           .attrs = attrs,
           .shape = BackpropFilterShape,
           .gradient = BackpropFilterGradient,
+          .multiply_adds = FilterMultiplyAdds,
           .half = HalfRule::kPrefer,
           .probes = probes};
 }
@@ -253,6 +259,7 @@ constexpr OpDef kConvOps[] = {
      .attrs = kFusedAttrs,
      .shape = SumShape,
      .gradient = NotDifferentiable,
+     .multiply_adds = ForwardMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 7, 6, 8}},
                             {.shape = {3, 2, 4, 10}},
                             {.shape = {10}}},
@@ -272,6 +279,7 @@ constexpr OpDef kConvOps[] = {
      .shape = SumShape,
      .gradient = NotDifferentiable,
      .inplace = {3},
+     .multiply_adds = ForwardMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 7, 6, 8}},
                             {.shape = {3, 2, 4, 10}},
                             {.shape = {10}},

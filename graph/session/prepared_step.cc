@@ -22,6 +22,7 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
       feed_types(std::move(built.feed_types)),
       fetch_types(std::move(built.fetch_types)),
       passes(std::move(built.passes)),
+      launches(std::move(built.launches)),
       edges(built.edges),
       counts(!request.targets.empty()),
       frames(static_cast<size_t>(s.lanes.count())) {
@@ -278,6 +279,7 @@ std::vector<Tensor> PreparedStep::MakeFetches() const {
 
 StepInfo PreparedStep::info() const {
   StepInfo info;
+  info.launches = impl_->launches;
   for (const passes::PassReport& pass : impl_->passes) {
     info.passes.push_back({pass.name, pass.seconds, pass.nodes});
   }

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "engine/threads.h"
 #include "models/cli/console.h"
@@ -13,6 +17,58 @@ namespace sluice::commands {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Launch = StepInfo::Launch;
+
+// Of some launches, all of which a step makes.
+struct Sum {
+  int64_t launches = 0, bytes = 0, multiply_adds = 0;
+  void Add(const Launch& launch) {
+    ++launches;
+    bytes += launch.bytes;
+    multiply_adds += launch.multiply_adds;
+  }
+  Json ToJson() const {
+    return {{"launches", launches},
+            {"bytes_moved", bytes},
+            {"multiply_adds", multiply_adds}};
+  }
+};
+
+// What a GPU's kernels are counted to do in a step: all of them, and by kind.
+Json LaunchesJson(const std::vector<Launch>& launches) {
+  Sum all;
+  std::map<std::string, Sum> by_kind;
+  for (const Launch& launch : launches) {
+    all.Add(launch);
+    by_kind[launch.kind].Add(launch);
+  }
+  Json json = all.ToJson();
+  json["kinds"] = Json::object();
+  for (const auto& [kind, sum] : by_kind) json["kinds"][kind] = sum.ToJson();
+  return json;
+}
+
+// An object for each different launch of a plan.
+void PrintLaunches(const std::vector<Launch>& launches) {
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t>, int> times;
+  for (const Launch& l : launches) {
+    ++times[{l.kind, l.kernel, l.bytes, l.multiply_adds}];
+  }
+  for (const auto& [launch, count] : times) {
+    const auto& [kind, kernel, bytes, multiply_adds] = launch;
+    console::Print(Json{{"event", "launch"},
+                        {"kind", kind},
+                        {"kernel", kernel},
+                        {"times", count},
+                        {"bytes", bytes},
+                        {"multiply_adds", multiply_adds}}
+                       .dump());
+  }
+}
+
+bool IsPlanOnly(const SessionOptions& options) {
+  return options.devices[0].starts_with("/null");
+}
 
 }  // namespace
 
@@ -22,21 +78,24 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
   const std::string model = ModelName(spec, line.run);
   const char* mode = line.benchmark.inference ? "inference" : "training";
   if (line.json) {
-    console::Print(Json{{"event", "bench"},
-                        {"model", model},
-                        {"mode", mode},
-                        {"precision", NameOf(line.training.session.precision)},
-                        {"batch", result.examples},
-                        {"threads", ComputeThreads().threads()},
-                        {"steps", line.benchmark.steps},
-                        {"examples_per_second", result.examples_per_second},
-                        {"seconds_mean", result.mean},
-                        {"seconds_median", result.median},
-                        {"seconds_p90", result.p90},
-                        {"arena_bytes", result.info.arena_bytes},
-                        {"variable_bytes", result.variable_bytes},
-                        {"peak_bytes", result.peak_bytes}}
-                       .dump());
+    const std::vector<Launch>& launches = result.info.launches;
+    if (IsPlanOnly(line.training.session)) PrintLaunches(launches);
+    Json json = {{"event", "bench"},
+                 {"model", model},
+                 {"mode", mode},
+                 {"precision", NameOf(line.training.session.precision)},
+                 {"batch", result.examples},
+                 {"threads", ComputeThreads().threads()},
+                 {"steps", line.benchmark.steps},
+                 {"examples_per_second", result.examples_per_second},
+                 {"seconds_mean", result.mean},
+                 {"seconds_median", result.median},
+                 {"seconds_p90", result.p90},
+                 {"arena_bytes", result.info.arena_bytes},
+                 {"variable_bytes", result.variable_bytes},
+                 {"peak_bytes", result.peak_bytes}};
+    if (!launches.empty()) json.update(LaunchesJson(launches));
+    console::Print(json.dump());
     return 0;
   }
   console::Print(fmt::format(
