@@ -217,15 +217,17 @@ void Cast(const Node& node, WorkKind kind, Launches* launches) {
                   DeviceTypeName(node.output_type(0).dtype))));
 }
 
-// A launch takes so many arrays (kernels/cuda/device/array_list.h).
-constexpr int64_t kMostArrays = 256;
+// A launch takes so many arrays (kernels/cuda/device/array_list.h), and so many
+// filters (kernels/cuda/ops/conv/turn_filters.h).
+constexpr int64_t kMostArrays = 256, kMostFilters = 128;
 
 // Arrays that are inputs from `first` on, and outputs where there is one for
 // each, in lists.
 void Lists(const Node& node, WorkKind kind, const std::string& kernel,
-           int first, int count, Launches* launches) {
+           int first, int count, Launches* launches,
+           int64_t most = kMostArrays) {
   for (int i = 0; i < count; ++i) {
-    if (i % kMostArrays == 0) launches->push_back({kind, kernel});
+    if (i % most == 0) launches->push_back({kind, kernel});
     launches->back().moved.push_back(In(first + i));
     if (node.mutates() == 0 && node.num_outputs() == count)
       launches->back().moved.push_back(Out(i));
@@ -235,6 +237,11 @@ void Lists(const Node& node, WorkKind kind, const std::string& kernel,
 void CastList(const Node& node, WorkKind kind, Launches* launches) {
   Lists(node, kind, Named("CastListKernel", node.output_type(0).dtype, {}), 0,
         node.num_inputs(), launches);
+}
+
+void TurnFilters(const Node& node, WorkKind kind, Launches* launches) {
+  Lists(node, kind, "TurnFiltersKernel", 0, node.num_inputs(), launches,
+        kMostFilters);
 }
 
 void AssignList(const Node& node, WorkKind kind, Launches* launches) {
@@ -363,6 +370,9 @@ constexpr Row kRows[] = {
     {"DepthwiseConv2DBackpropInput", WorkKind::kDataGradient, Convolution},
     {"Conv2DBackpropFilter", WorkKind::kFilterGradient, Convolution},
     {"DepthwiseConv2DBackpropFilter", WorkKind::kFilterGradient, Convolution},
+    {"OhwiConv2D", WorkKind::kConvolution, Library},
+    {"OhwiConv2DBackpropInput", WorkKind::kDataGradient, Library},
+    {"OhwiConv2DBackpropFilter", WorkKind::kFilterGradient, Library},
     {"MatMul", WorkKind::kProduct, Library},
     {"MatMulAdd", WorkKind::kProduct, Library},
     {"MatMulBias", WorkKind::kProduct, Library},
@@ -390,6 +400,7 @@ constexpr Row kRows[] = {
     {"Cast", WorkKind::kCopy, Cast},
     {"CastPad", WorkKind::kCopy},
     {"CastList", WorkKind::kCopy, CastList},
+    {"TurnFilters", WorkKind::kCopy, TurnFilters},
     {"Assign", WorkKind::kCopy, Assign},
     {"AssignList", WorkKind::kCopy, AssignList},
     {"Copy", WorkKind::kCopy, Copied},

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "engine/semantics/window.h"
+#include "graph/ops/conv_shape.h"
 #include "graph/ops/padding.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/tables.h"
@@ -14,46 +15,6 @@ namespace {
 
 bool IsDepthwise(const Node& node) {
   return std::string_view(node.op().name).starts_with("Depthwise");
-}
-
-// The shape of the convolution of x with filter; unknown where either is.
-Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
-                               const Shape& filter) {
-  if (x.rank() != 4 || filter.rank() != 4) {
-    return InvalidArgument(
-        fmt::format("wanted images [n,h,w,c] and a filter of rank 4, got x={} "
-                    "filter={}",
-                    x.ToString(), filter.ToString()));
-  }
-  const bool depthwise = IsDepthwise(node);
-  const int64_t groups = depthwise ? 1 : node.attrs().Int("groups");
-  if (groups < 1) {
-    return InvalidArgument(
-        fmt::format("groups must be positive, got {}", groups));
-  }
-  if (x[3] >= 0 && filter[2] >= 0) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted,
-                            CheckedElements(std::array{filter[2], groups}));
-    if (x[3] != wanted) {
-      return InvalidArgument(
-          fmt::format("channels differ: x={} has {}, filter={} wants {}",
-                      x.ToString(), x[3], filter.ToString(), wanted));
-    }
-  }
-  if (filter[3] >= 0 && filter[3] % groups != 0) {
-    return InvalidArgument(fmt::format(
-        "{} output channels cannot be cut into {} groups", filter[3], groups));
-  }
-  SLUICE_ASSIGN_OR_RETURN(const Window2D window,
-                          WindowOf(node.attrs(), x, filter[0], filter[1]));
-  int64_t channels = filter[3];
-  if (depthwise && (filter[2] < 0 || filter[3] < 0)) {
-    channels = kUnknown;
-  } else if (depthwise) {
-    SLUICE_ASSIGN_OR_RETURN(channels,
-                            CheckedElements(std::array{filter[2], filter[3]}));
-  }
-  return Shape{x[0], window.h.output, window.w.output, channels};
 }
 
 // dy must be what the convolution of x with filter would be.
@@ -368,6 +329,45 @@ Output Convolution(const char* op, std::vector<Operand> inputs,
 }
 
 }  // namespace
+
+Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
+                               const Shape& filter) {
+  if (x.rank() != 4 || filter.rank() != 4) {
+    return InvalidArgument(
+        fmt::format("wanted images [n,h,w,c] and a filter of rank 4, got x={} "
+                    "filter={}",
+                    x.ToString(), filter.ToString()));
+  }
+  const bool depthwise = IsDepthwise(node);
+  const int64_t groups = depthwise ? 1 : node.attrs().Int("groups");
+  if (groups < 1) {
+    return InvalidArgument(
+        fmt::format("groups must be positive, got {}", groups));
+  }
+  if (x[3] >= 0 && filter[2] >= 0) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted,
+                            CheckedElements(std::array{filter[2], groups}));
+    if (x[3] != wanted) {
+      return InvalidArgument(
+          fmt::format("channels differ: x={} has {}, filter={} wants {}",
+                      x.ToString(), x[3], filter.ToString(), wanted));
+    }
+  }
+  if (filter[3] >= 0 && filter[3] % groups != 0) {
+    return InvalidArgument(fmt::format(
+        "{} output channels cannot be cut into {} groups", filter[3], groups));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const Window2D window,
+                          WindowOf(node.attrs(), x, filter[0], filter[1]));
+  int64_t channels = filter[3];
+  if (depthwise && (filter[2] < 0 || filter[3] < 0)) {
+    channels = kUnknown;
+  } else if (depthwise) {
+    SLUICE_ASSIGN_OR_RETURN(channels,
+                            CheckedElements(std::array{filter[2], filter[3]}));
+  }
+  return Shape{x[0], window.h.output, window.w.output, channels};
+}
 
 std::span<const OpDef> ConvOps() {
   return kConvOps;

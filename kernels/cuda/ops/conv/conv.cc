@@ -69,6 +69,7 @@ Result<KernelPtr> MakeConv(const KernelSpec& spec) {
 }
 
 void RegisterConvKernels(KernelTable& table) {
+  RegisterConvOhwiKernels(table);
   for (const char* op :
        {"Conv2D", "Conv2DBias", "Conv2DBiasAdd", "Conv2DBackpropInput",
         "Conv2DBackpropFilter", "DepthwiseConv2D",

@@ -25,8 +25,10 @@ using ConvLauncher = Status (*)(const ConvGeometry& geometry, const void* a,
                                 cudaStream_t stream);
 ConvLauncher FindConv(ConvPass pass, DType dtype);  // of a floating dtype
 
-// Our own kernel for any of the convolutions.
+// Our own kernel for any of the convolutions; and of those with OHWI filters.
 Result<KernelPtr> MakeConv(const KernelSpec& spec);
+Result<KernelPtr> MakeOhwiConv(const KernelSpec& spec);
+void RegisterConvOhwiKernels(KernelTable& table);
 
 }  // namespace sluice::cuda
 
