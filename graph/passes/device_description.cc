@@ -65,7 +65,7 @@ DeviceDescription DeviceDescription::OfKind(const DeviceName& name) {
   device.runs_all = name.type == DeviceType::kNull;
   if (name.type != DeviceType::kCpu) {
     device.half_channels = 4;
-    device.filters_ohwi = true;  // cuDNN's
+    device.filters_ohwi = true;       // cuDNN's
     device.least_fused_elements = 1;  // each node is a launch
   }
   return device;
