@@ -4,13 +4,15 @@
 #define SLUICE_ENGINE_SEMANTICS_CONV_GEOMETRY_H_
 
 #include "engine/kernel.h"
+#include "engine/semantics/filter_layout.h"
 #include "engine/semantics/window.h"
 
 namespace sluice {
 
 // x [images, h.input, w.input, groups * in], filter [kh, kw, in,
 // groups * out], y [images, h.output, w.output, groups * out]. A depthwise
-// filter [kh, kw, c, m] has the layout of one of c groups, [kh, kw, 1, c * m].
+// filter [kh, kw, c, m] has the layout of one of c groups, [kh, kw, 1, c * m];
+// those of some ops are OHWI (filter_layout.h).
 struct ConvGeometry {
   int64_t images = 0;
   WindowDim h, w;
@@ -42,8 +44,9 @@ inline Result<ConvGeometry> ConvGeometryOf(const KernelSpec& spec) {
   const ConvPass pass = ConvPassOf(spec);
   const Shape& x =
       (pass == ConvPass::kInput ? spec.outputs[0] : spec.inputs[0]).shape;
-  const Shape& filter =
+  Shape filter =
       (pass == ConvPass::kFilter ? spec.outputs[0] : spec.inputs[1]).shape;
+  if (HasOhwiFilter(spec.op)) filter = HwioOf(filter);
   SLUICE_ASSIGN_OR_RETURN(const Window2D window,
                           WindowOf(spec.attrs, x, filter[0], filter[1]));
   ConvGeometry g;

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "engine/semantics/window.h"
+#include "graph/ops/conv_shape.h"
 #include "graph/ops/padding.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/tables.h"
@@ -14,46 +15,6 @@ namespace {
 
 bool IsDepthwise(const Node& node) {
   return std::string_view(node.op().name).starts_with("Depthwise");
-}
-
-// The shape of the convolution of x with filter; unknown where either is.
-Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
-                               const Shape& filter) {
-  if (x.rank() != 4 || filter.rank() != 4) {
-    return InvalidArgument(
-        fmt::format("wanted images [n,h,w,c] and a filter of rank 4, got x={} "
-                    "filter={}",
-                    x.ToString(), filter.ToString()));
-  }
-  const bool depthwise = IsDepthwise(node);
-  const int64_t groups = depthwise ? 1 : node.attrs().Int("groups");
-  if (groups < 1) {
-    return InvalidArgument(
-        fmt::format("groups must be positive, got {}", groups));
-  }
-  if (x[3] >= 0 && filter[2] >= 0) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted,
-                            CheckedElements(std::array{filter[2], groups}));
-    if (x[3] != wanted) {
-      return InvalidArgument(
-          fmt::format("channels differ: x={} has {}, filter={} wants {}",
-                      x.ToString(), x[3], filter.ToString(), wanted));
-    }
-  }
-  if (filter[3] >= 0 && filter[3] % groups != 0) {
-    return InvalidArgument(fmt::format(
-        "{} output channels cannot be cut into {} groups", filter[3], groups));
-  }
-  SLUICE_ASSIGN_OR_RETURN(const Window2D window,
-                          WindowOf(node.attrs(), x, filter[0], filter[1]));
-  int64_t channels = filter[3];
-  if (depthwise && (filter[2] < 0 || filter[3] < 0)) {
-    channels = kUnknown;
-  } else if (depthwise) {
-    SLUICE_ASSIGN_OR_RETURN(channels,
-                            CheckedElements(std::array{filter[2], filter[3]}));
-  }
-  return Shape{x[0], window.h.output, window.w.output, channels};
 }
 
 // dy must be what the convolution of x with filter would be.
@@ -180,46 +141,51 @@ constexpr FixedList<AttrDef, 10> kDepthwiseAttrs = {
     {"padding", "SAME"},
     {"explicit_padding", Ints{0, 0, 0, 0}}};
 
-// Of a node whose filter is input 1 and whose y, or dy, is given.
-int64_t MultiplyAdds(const Node& node, const Output& y) {
-  // Filters are [height, width, channels per group, outputs], depthwise ones
-  // have a group for each channel.
+// Filters are [height, width, channels per group, outputs], depthwise ones have
+// a group for each channel. y, or dy, has a product for each element of one
+// output's filter.
+int64_t MultiplyAdds(const Node& node, const Output& y, const Output& filter) {
   return y.shape().elements() *
-         node.input(1).shape().elements(0, IsDepthwise(node) ? 2 : 3);
+         filter.shape().elements(0, IsDepthwise(node) ? 2 : 3);
+}
+int64_t ForwardMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.output(0), node.input(1));
+}
+int64_t InputMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.input(0), node.input(1));
+}
+int64_t FilterMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.input(1), node.output(0));
 }
 
 constexpr OpDef ForwardOp(const char* name, const char* doc,
                           FixedList<AttrDef, 10> attrs,
                           FixedList<Probe, 6> probes) {
-  return {
-      .name = name,
-      .doc = doc,
-      .inputs = {{"x"}, {"filter"}},
-      .attrs = attrs,
-      .shape = ForwardShape,
-      .gradient = ForwardGradient,
-      .multiply_adds =
-          [](const Node& node) { return MultiplyAdds(node, node.output(0)); },
-      .half = HalfRule::kPrefer,
-      .probes = probes};
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"x"}, {"filter"}},
+          .attrs = attrs,
+          .shape = ForwardShape,
+          .gradient = ForwardGradient,
+          .multiply_adds = ForwardMultiplyAdds,
+          .half = HalfRule::kPrefer,
+          .probes = probes};
 }
 
 // Forward it is a transposed convolution.
 constexpr OpDef BackpropInputOp(const char* name, const char* doc,
                                 FixedList<AttrDef, 10> attrs,
                                 FixedList<Probe, 6> probes) {
-  return {
-      .name = name,
-      .doc = doc,
-      .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
-      .outputs = {{"dx"}},
-      .attrs = attrs,
-      .shape = BackpropInputShape,
-      .gradient = BackpropInputGradient,
-      .multiply_adds =
-          [](const Node& node) { return MultiplyAdds(node, node.input(0)); },
-      .half = HalfRule::kPrefer,
-      .probes = probes};
+  return {.name = name,
+          .doc = doc,
+          .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
+          .outputs = {{"dx"}},
+          .attrs = attrs,
+          .shape = BackpropInputShape,
+          .gradient = BackpropInputGradient,
+          .multiply_adds = InputMultiplyAdds,
+          .half = HalfRule::kPrefer,
+          .probes = probes};
 }
 
 constexpr OpDef BackpropFilterOp(const char* name, const char* doc,
@@ -232,6 +198,7 @@ constexpr OpDef BackpropFilterOp(const char* name, const char* doc,
           .attrs = attrs,
           .shape = BackpropFilterShape,
           .gradient = BackpropFilterGradient,
+          .multiply_adds = FilterMultiplyAdds,
           .half = HalfRule::kPrefer,
           .probes = probes};
 }
@@ -253,6 +220,7 @@ constexpr OpDef kConvOps[] = {
      .attrs = kFusedAttrs,
      .shape = SumShape,
      .gradient = NotDifferentiable,
+     .multiply_adds = ForwardMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 7, 6, 8}},
                             {.shape = {3, 2, 4, 10}},
                             {.shape = {10}}},
@@ -272,6 +240,7 @@ constexpr OpDef kConvOps[] = {
      .shape = SumShape,
      .gradient = NotDifferentiable,
      .inplace = {3},
+     .multiply_adds = ForwardMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 7, 6, 8}},
                             {.shape = {3, 2, 4, 10}},
                             {.shape = {10}},
@@ -360,6 +329,45 @@ Output Convolution(const char* op, std::vector<Operand> inputs,
 }
 
 }  // namespace
+
+Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
+                               const Shape& filter) {
+  if (x.rank() != 4 || filter.rank() != 4) {
+    return InvalidArgument(
+        fmt::format("wanted images [n,h,w,c] and a filter of rank 4, got x={} "
+                    "filter={}",
+                    x.ToString(), filter.ToString()));
+  }
+  const bool depthwise = IsDepthwise(node);
+  const int64_t groups = depthwise ? 1 : node.attrs().Int("groups");
+  if (groups < 1) {
+    return InvalidArgument(
+        fmt::format("groups must be positive, got {}", groups));
+  }
+  if (x[3] >= 0 && filter[2] >= 0) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted,
+                            CheckedElements(std::array{filter[2], groups}));
+    if (x[3] != wanted) {
+      return InvalidArgument(
+          fmt::format("channels differ: x={} has {}, filter={} wants {}",
+                      x.ToString(), x[3], filter.ToString(), wanted));
+    }
+  }
+  if (filter[3] >= 0 && filter[3] % groups != 0) {
+    return InvalidArgument(fmt::format(
+        "{} output channels cannot be cut into {} groups", filter[3], groups));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const Window2D window,
+                          WindowOf(node.attrs(), x, filter[0], filter[1]));
+  int64_t channels = filter[3];
+  if (depthwise && (filter[2] < 0 || filter[3] < 0)) {
+    channels = kUnknown;
+  } else if (depthwise) {
+    SLUICE_ASSIGN_OR_RETURN(channels,
+                            CheckedElements(std::array{filter[2], filter[3]}));
+  }
+  return Shape{x[0], window.h.output, window.w.output, channels};
+}
 
 std::span<const OpDef> ConvOps() {
   return kConvOps;

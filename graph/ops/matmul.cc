@@ -115,6 +115,7 @@ constexpr OpDef kMatMulOps[] = {
      .attrs = {{"transpose_a", false}, {"transpose_b", false}, {"relu", false}},
      .shape = BiasedShape,
      .gradient = NotDifferentiable,
+     .multiply_adds = MultiplyAdds,
      .probes =
          {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}, {.shape = {4}}},
            .attrs = {{"relu", true}}},
@@ -128,6 +129,7 @@ constexpr OpDef kMatMulOps[] = {
      .shape = BiasedShape,
      .gradient = NotDifferentiable,
      .inplace = {2},
+     .multiply_adds = MultiplyAdds,
      .probes =
          {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}, {.shape = {3, 4}}}},
           {.inputs = {{.shape = {4, 4}}, {.shape = {4, 4}}, {.shape = {4, 4}}}},

@@ -18,6 +18,7 @@ std::span<const OpDef> FusedOps();              // fused.cc
 std::span<const OpDef> ReduceOps();             // reduce.cc
 std::span<const OpDef> MatMulOps();             // matmul.cc
 std::span<const OpDef> ConvOps();               // conv.cc
+std::span<const OpDef> ConvOhwiOps();           // conv_ohwi.cc
 std::span<const OpDef> PoolOps();               // pool.cc
 std::span<const OpDef> NormOps();               // norm.cc
 std::span<const OpDef> FusedNormOps();          // fused_norm.cc
@@ -42,10 +43,10 @@ inline std::vector<std::span<const OpDef>> BuiltInOps() {
   return {
       StateOps(),      ControlOps(),   ElementwiseOps(), ElementwiseBinaryOps(),
       ActivationOps(), FusedOps(),     ReduceOps(),      MatMulOps(),
-      ConvOps(),       PoolOps(),      NormOps(),        FusedNormOps(),
-      DropoutOps(),    SoftmaxOps(),   LossOps(),        ShapeOps(),
-      ArrayOps(),      SliceOps(),     IndexOps(),       RandomOps(),
-      OptimizerOps(),  CollectiveOps()};
+      ConvOps(),       ConvOhwiOps(),  PoolOps(),        NormOps(),
+      FusedNormOps(),  DropoutOps(),   SoftmaxOps(),     LossOps(),
+      ShapeOps(),      ArrayOps(),     SliceOps(),       IndexOps(),
+      RandomOps(),     OptimizerOps(), CollectiveOps()};
 }
 
 }  // namespace sluice

@@ -35,12 +35,15 @@ struct DeviceDescription {
 
   // Channels that convolutions in half precision want to be a multiple of.
   int64_t half_channels = 1;
+  // Whether its convolutions want filters OHWI, and would turn others.
+  bool filters_ohwi = false;
   // The least elements of an elementwise node that are worth being fused. On a
   // CPU a node's fixed price is all there is below that, and a fused one has a
   // price too; on a GPU it is a launch, which fewer nodes save.
   int64_t least_fused_elements = 1024;
 
   // A device of that kind, as far as its kind tells: no memory, no kernels.
+  // "/null:0" is planned for as a GPU.
   static DeviceDescription OfKind(const DeviceName& name);
 
   // Whether it can run the node, or nothing has to be run.

@@ -107,6 +107,11 @@ Status MixPrecision(Graph& graph, DType half);
 void PadChannels(Graph& graph, const DeviceDescriptions& devices,
                  const Fold& fold);
 
+// Gives convolutions filters OHWI where their device likes it (filters_ohwi),
+// and turns the gradients of these back, all of a step at once. The same bits.
+// Wants what Fuse leaves.
+void TurnFilters(Graph& graph, const DeviceDescriptions& devices);
+
 // Orders variable accesses: every write follows all reads of the old value, by
 // control edges. A read is a use by an op that computes; one that depends on a
 // write sees its value, any other the value at the start of the step. A view

@@ -62,6 +62,11 @@ constexpr Pass kPipeline[] = {
        return Status::Ok();
      },
      [](const Context& c) { return c.fuse; }},
+    {"turn_filters", "into the layout that convolutions read",
+     [](Graph& g, const Context& c) {
+       TurnFilters(g, c.devices);
+       return Status::Ok();
+     }},
     {"start_collectives", "a start and a wait of each",
      Plain<StartCollectives>},
     {"schedule", "one order for all devices",

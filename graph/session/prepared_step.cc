@@ -24,6 +24,7 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
       feed_types(std::move(built.feed_types)),
       fetch_types(std::move(built.fetch_types)),
       passes(std::move(built.passes)),
+      launches(std::move(built.launches)),
       edges(built.edges),
       counts(!request.targets.empty()),
       frames(static_cast<size_t>(s.lanes.count())) {
@@ -297,6 +298,7 @@ std::vector<std::string> StepInfo::Refusals() const {
 
 StepInfo PreparedStep::info() const {
   StepInfo info;
+  info.launches = impl_->launches;
   for (const passes::PassReport& pass : impl_->passes) {
     info.passes.push_back({pass.name, pass.seconds, pass.nodes});
   }

@@ -34,11 +34,11 @@ class Rendezvous;
 struct SessionOptions {
   // Devices by name; the first is where unplaced nodes go. "/cpu:N" are
   // virtual CPUs with variables and memory of their own that share the
-  // process's threads; "/gpu:N" are CUDA devices; "/null:0" plans but does not
-  // compute. "/job:worker/task:1/cpu:0" is a device of another process, of
-  // `cluster`; what is fed and fetched is then on the first of this one's own
-  // devices, to which a "/cpu:0" is added where there is none among those that
-  // are named.
+  // process's threads; "/gpu:N" are CUDA devices; "/null:0" is planned
+  // for as a GPU but does not compute. "/job:worker/task:1/cpu:0" is a device
+  // of another process, of `cluster`; what is fed and fetched is then on the
+  // first of this one's own devices, to which a "/cpu:0" is added where there
+  // is none among those that are named.
   std::vector<std::string> devices = {"/cpu:0"};
   // Whether "/gpu:N" may be one GPU for several N, so that what is meant for
   // several can be tried on one.
@@ -116,6 +116,16 @@ struct StepInfo {
   // kernel refused.
   std::map<std::string, std::map<std::string, int>> ProviderCounts() const;
   std::vector<std::string> Refusals() const;
+  // On "/gpu:N", and on "/null:0", which is planned for as one: the kernels and
+  // copies of the step in their order, counted from shapes
+  // (graph/compile/launches.h).
+  struct Launch {
+    std::string kind;    // "convolution", "batch_norm_grad", ...
+    std::string kernel;  // its name in our sources, or "library"
+    int64_t bytes = 0;   // that it reads and writes
+    int64_t multiply_adds = 0;
+  };
+  std::vector<Launch> launches;
 };
 
 // A step made ready: Run only computes; it does not allocate. Keeps what it

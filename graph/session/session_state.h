@@ -185,6 +185,7 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   std::vector<std::unique_ptr<RemoteParts>> remotes;  // one a task
   std::vector<TensorType> feed_types, fetch_types;
   std::vector<passes::PassReport> passes;
+  std::vector<StepInfo::Launch> launches;
   std::vector<std::string> feed_names;
   int edges = 0;        // tensors that go from part to part
   bool counts = false;  // whether a run advances the step counter

@@ -7,6 +7,7 @@
 #include "graph/compile/describe_device.h"
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
+#include "graph/compile/launches.h"
 #include "graph/compile/lower.h"
 #include "graph/compile/step_part.h"
 
@@ -105,6 +106,23 @@ Status FreezeVariables(Graph& step, const Devices& devices,
   return {};
 }
 
+// What the parts for GPUs, and for what is planned for as one, launch.
+std::vector<StepInfo::Launch> CountLaunches(
+    const std::vector<StepPart>& parts) {
+  std::vector<StepInfo::Launch> all;
+  for (const StepPart& part : parts) {
+    const Result<DeviceName> device = ParseDeviceName(part.device);
+    if (!device.ok() || device->type == DeviceType::kCpu) continue;
+    for (const Node* node : part.graph->TopologicalOrder()) {
+      for (const KernelLaunch& launch : LaunchesOf(*node)) {
+        all.push_back({std::string(NameOf(launch.kind)), launch.kernel,
+                       launch.Bytes(*node), launch.multiply_adds});
+      }
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
@@ -129,6 +147,7 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
     cut.parts.erase(cut.parts.begin() + static_cast<std::ptrdiff_t>(i));
   }
   SLUICE_ASSIGN_OR_RETURN(built.parts, CompileParts(cut.parts, devices));
+  built.launches = CountLaunches(cut.parts);
   built.cut = std::move(cut.parts);
   built.feed_types = std::move(cut.feed_types);
   built.fetch_types = std::move(cut.fetch_types);

@@ -30,6 +30,7 @@ struct BuiltStep {
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
   std::vector<passes::PassReport> passes;
+  std::vector<StepInfo::Launch> launches;
 };
 
 // Both halves in one process: cuts a step as ExtractStep returns it

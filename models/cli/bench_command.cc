@@ -1,15 +1,74 @@
-#include "engine/json.h"
 #include "models/cli/commands.h"
 
 #include <fmt/format.h>
 
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/json.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
 #include "models/cli/results.h"
 #include "models/train/memory_check.h"
 
 namespace sluice::commands {
-namespace {}  // namespace
+namespace {
+
+using Launch = StepInfo::Launch;
+
+// Of some launches, all of which a step makes.
+struct Sum {
+  int64_t launches = 0, bytes = 0, multiply_adds = 0;
+  void Add(const Launch& launch) {
+    ++launches;
+    bytes += launch.bytes;
+    multiply_adds += launch.multiply_adds;
+  }
+  void WriteTo(Json* json) const {
+    (*json)["launches"] = launches;
+    (*json)["bytes_moved"] = bytes;
+    (*json)["multiply_adds"] = multiply_adds;
+  }
+};
+
+// What a GPU's kernels are counted to do in a step: all of them, and by kind.
+void AddLaunches(const std::vector<Launch>& launches, Json* json) {
+  Sum all;
+  std::map<std::string, Sum> by_kind;
+  for (const Launch& launch : launches) {
+    all.Add(launch);
+    by_kind[launch.kind].Add(launch);
+  }
+  all.WriteTo(json);
+  Json& kinds = (*json)["kinds"];
+  for (const auto& [kind, sum] : by_kind) sum.WriteTo(&kinds[kind]);
+}
+
+// An object for each different launch of a plan.
+void PrintLaunches(const std::vector<Launch>& launches) {
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t>, int> times;
+  for (const Launch& l : launches) {
+    ++times[{l.kind, l.kernel, l.bytes, l.multiply_adds}];
+  }
+  for (const auto& [launch, count] : times) {
+    const auto& [kind, kernel, bytes, multiply_adds] = launch;
+    console::Print(Json{{"event", "launch"},
+                        {"kind", kind},
+                        {"kernel", kernel},
+                        {"times", count},
+                        {"bytes", bytes},
+                        {"multiply_adds", multiply_adds}}
+                       .Text());
+  }
+}
+
+bool IsPlanOnly(const SessionOptions& options) {
+  return options.devices[0].starts_with("/null");
+}
+
+}  // namespace
 
 int Bench(const TrainerSpec& spec, const CommandLine& line) {
   const BenchmarkResult result =
@@ -17,23 +76,26 @@ int Bench(const TrainerSpec& spec, const CommandLine& line) {
   const std::string model = ModelName(spec, line.run);
   const char* mode = line.benchmark.inference ? "inference" : "training";
   if (line.json) {
-    console::Print(Json{{"event", "bench"},
-                        {"model", model},
-                        {"mode", mode},
-                        {"precision", NameOf(line.training.session.precision)},
-                        {"batch", result.examples},
-                        {"threads", ComputeThreads().threads()},
-                        {"steps", line.benchmark.steps},
-                        {"examples_per_second", result.examples_per_second},
-                        {"seconds_mean", result.mean},
-                        {"seconds_median", result.median},
-                        {"seconds_p90", result.p90},
-                        {"arena_bytes", result.info.arena_bytes},
-                        {"variable_bytes", result.variable_bytes},
-                        {"peak_bytes", result.peak_bytes},
-                        {"providers", result.info.ProviderCounts()},
-                        {"refused", result.info.Refusals()}}
-                       .Text());
+    const std::vector<Launch>& launches = result.info.launches;
+    if (IsPlanOnly(line.training.session)) PrintLaunches(launches);
+    Json json = {{"event", "bench"},
+                 {"model", model},
+                 {"mode", mode},
+                 {"precision", NameOf(line.training.session.precision)},
+                 {"batch", result.examples},
+                 {"threads", ComputeThreads().threads()},
+                 {"steps", line.benchmark.steps},
+                 {"examples_per_second", result.examples_per_second},
+                 {"seconds_mean", result.mean},
+                 {"seconds_median", result.median},
+                 {"seconds_p90", result.p90},
+                 {"arena_bytes", result.info.arena_bytes},
+                 {"variable_bytes", result.variable_bytes},
+                 {"peak_bytes", result.peak_bytes},
+                 {"providers", result.info.ProviderCounts()},
+                 {"refused", result.info.Refusals()}};
+    if (!launches.empty()) AddLaunches(launches, &json);
+    console::Print(json.Text());
     return 0;
   }
   console::Print(fmt::format(

@@ -1,8 +1,8 @@
-#include "engine/json.h"
 #include "models/cli/commands.h"
 
 #include <fmt/format.h>
 
+#include "engine/json.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
 #include "models/train/trainer.h"

@@ -1,8 +1,8 @@
-#include "engine/json.h"
 #include "models/cli/commands.h"
 
 #include <fmt/format.h>
 
+#include "engine/json.h"
 #include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/cli/fast_dev_run.h"

@@ -176,6 +176,51 @@ TEST_CASE("recomputation saves memory, more or less of it") {
   CHECK(norm < arena_bytes({}));
 }
 
+// Of ResNet-20, which is counted by hand: 1 + 3 x 6 convolutions of 3x3, each
+// but the first with a gradient of its operand.
+TEST_CASE("a plan says what a GPU would launch and move") {
+  const Outcome outcome = RunResNet50(
+      On("bench", {"--json", "--batch-size", "4", "--steps", "1", "--warm-up",
+                   "0", "--precision", "fp16", "--device", "/null:0"}));
+  CHECK(outcome.code == 0);
+  const auto plan = LastObject(outcome.out);
+  const auto& kinds = plan["kinds"];
+  CHECK(kinds["convolution"]["launches"] == 19);
+  CHECK(kinds["filter_gradient"]["launches"] == 19);
+  CHECK(kinds["data_gradient"]["launches"] == 18);
+  CHECK(kinds["batch_norm"]["launches"] == 3 * 19);
+  CHECK(kinds["batch_norm_grad"]["launches"] == 3 * 19);
+  // The first has three channels, padded to four.
+  const int64_t pixels = 4 * 32 * 32;
+  int64_t multiply_adds = pixels * 9 * 4 * 16;
+  for (int stage = 0; stage < 3; ++stage) {
+    const int64_t at = pixels >> (2 * stage), c = 16 << stage;
+    multiply_adds += at * (5 * 9 * c * c + 9 * c * (stage > 0 ? c / 2 : c));
+  }
+  CHECK(kinds["convolution"]["multiply_adds"] == multiply_adds);
+  CHECK(kinds["filter_gradient"]["multiply_adds"] == multiply_adds);
+  CHECK(kinds["data_gradient"]["multiply_adds"] ==
+        multiply_adds - pixels * 9 * 4 * 16);
+
+  std::map<std::string, int64_t> all, listed;
+  for (const auto& [kind, sum] : kinds.items()) {
+    for (const char* of : {"launches", "bytes_moved", "multiply_adds"}) {
+      all[of] += sum[of].get<int64_t>();
+    }
+  }
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::ordered_json::parse(line);
+    if (object["event"] != "launch") continue;
+    const int64_t times = object["times"];
+    listed["launches"] += times;
+    listed["bytes_moved"] += times * object["bytes"].get<int64_t>();
+    listed["multiply_adds"] += times * object["multiply_adds"].get<int64_t>();
+  }
+  CHECK(listed == all);
+  for (const auto& [of, sum] : all) CHECK(plan[of] == sum);
+}
+
 TEST_CASE("bench prints what the published benchmarks print") {
   for (const bool inference : {false, true}) {
     std::vector<std::string> arguments =

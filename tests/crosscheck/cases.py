@@ -140,6 +140,15 @@ def cast_list(d, op):
                                     for _ in range(d.integer(1, 4))]
 
 
+@makes("TurnFilters")
+def turn_filters(d, op):
+    attrs = {"to": d.pick(FLOATS), "layout": d.pick(["OHWI", "HWIO"])}
+    dtype = dtype_of(d, op)
+    shapes = [[d.pick([1, 2, 3, 5, 33, 70]) for _ in range(4)]
+              for _ in range(d.integer(1, 4))]
+    return attrs, [d.values(dtype, shape) for shape in shapes]
+
+
 @makes("CastPad")
 def cast_pad(d, op):
     shape = d.shape(1, 4)

@@ -91,9 +91,12 @@ def _convolution(d, op):
 
 @makes("Conv2D", "DepthwiseConv2D", "Conv2DBias", "Conv2DBiasAdd",
        "Conv2DBackpropInput", "Conv2DBackpropFilter",
-       "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter")
+       "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter",
+       "OhwiConv2D", "OhwiConv2DBackpropInput", "OhwiConv2DBackpropFilter")
 def convolution(d, op):
     attrs, image, filter, y = _convolution(d, op)
+    if op["name"].startswith("Ohwi"):
+        filter = [filter[3], *filter[:3]]
     name, dtype = op["name"], dtype_of(d, op)
     shapes = [image, filter]
     if name.endswith("BackpropInput"):

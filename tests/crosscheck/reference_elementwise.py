@@ -157,6 +157,12 @@ def _cast(x, to):
     return torch.from_numpy(np.array(whole, dtype=to).reshape(values.shape))
 
 
+@reference("TurnFilters", scale=EXACT)
+def turn_filters(c, *filters):
+    order = [3, 0, 1, 2] if c.layout == "OHWI" else [1, 2, 3, 0]
+    return [_cast(filter.permute(order), c.to) for filter in filters]
+
+
 @reference("CastPad", scale=EXACT)
 def cast_pad(c, x):
     more = list(x.shape)

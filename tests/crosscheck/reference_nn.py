@@ -79,6 +79,11 @@ def conv(c, x, filter, bias=None, addend=None):
     return F.relu(y) if c.attrs.get("relu") else y
 
 
+@reference("OhwiConv2D", scale=MAGNITUDES)
+def conv_ohwi(c, x, filter):
+    return convolve(c, x, filter.permute(1, 2, 3, 0))
+
+
 def transposed(function, shape, dy):
     """The gradient of a linear function at dy, differentiable in turn."""
     with torch.enable_grad():
@@ -94,6 +99,16 @@ def conv_backprop_input(c, dy, filter, shape):
 @reference("Conv2DBackpropFilter", "DepthwiseConv2DBackpropFilter", scale=MAGNITUDES)
 def conv_backprop_filter(c, x, dy, shape):
     return transposed(lambda f: convolve(c, x, f), shape.tolist(), dy)
+
+
+@reference("OhwiConv2DBackpropInput", scale=MAGNITUDES)
+def conv_ohwi_backprop_input(c, dy, filter, shape):
+    return transposed(lambda x: conv_ohwi(c, x, filter), shape.tolist(), dy)
+
+
+@reference("OhwiConv2DBackpropFilter", scale=MAGNITUDES)
+def conv_ohwi_backprop_filter(c, x, dy, shape):
+    return transposed(lambda f: conv_ohwi(c, x, f), shape.tolist(), dy)
 
 
 # --- Pools -------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 #include "engine/semantics/conv_geometry.h"
 #include "engine/threads.h"
+#include "kernels/cpu/conv/conv_ohwi.h"
 #include "kernels/cpu/kernels.h"
 
 namespace sluice::cpu {
@@ -221,6 +222,7 @@ Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterConvKernels(KernelTable& table) {
+  RegisterConvOhwiKernels(table);
   for (const char* op : {"Conv2D", "DepthwiseConv2D"}) {
     const std::string name = op;
     table.Register({.op = name, .dtypes = kFloating, .make = MakeForward});

@@ -1,22 +1,19 @@
 #include "kernels/cuda/fused/fused_form.h"
 
-#include "engine/ceil_div.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <bit>
+
+#include "engine/ceil_div.h"
+#include "engine/semantics/sum_cut.h"
 
 namespace sluice::cuda {
 namespace {
 
 // Blocks that fill any GPU of today several times over.
 constexpr int64_t kMostBlocks = 4096;
-// Tasks that fill it at all, and so end the cutting of sums.
-constexpr int64_t kEnoughTasks = 1024;
-// Elements that a thread sums alone, and packs that a warp does.
-constexpr int64_t kShortRow = 8, kWarpPacks = 128;
+static_assert(kFusedThreads == kSumThreads);
 
 // Merges dimensions over which all inputs that repeat do so alike. Their
 // strides are 0 where they repeat.
@@ -65,39 +62,23 @@ void CutSum(const KernelSpec& spec, int pack, bool states, FusedWork* work) {
   const int64_t other = work->arguments.elements / work->results;
   sum.scale = spec.attrs.Float("sum_scale");
   int64_t tasks = 0;
+  SumCut cut;
   if (work->form.sum == FusedSumKind::kTrailing) {
     sum.rows = work->results;
     sum.columns = other;
-    sum.lanes = sum.columns <= kShortRow                   ? 1
-                : CeilDiv(sum.columns, pack) <= kWarpPacks ? 32
-                                                           : kFusedThreads;
-    // A thread should have several packs of a segment.
-    const int64_t unit = int64_t{pack} * kFusedThreads;
-    const int64_t wanted =
-        std::clamp<int64_t>(sum.columns / (8 * unit), 1,
-                            std::max<int64_t>(kEnoughTasks / sum.rows, 1));
-    sum.segment = unit;
-    if (sum.columns > 0) {
-      sum.segment *= CeilDiv(CeilDiv(sum.columns, wanted), unit);
-    }
-    sum.segments = std::max<int64_t>(CeilDiv(sum.columns, sum.segment), 1);
-    tasks = CeilDiv(sum.rows * sum.segments * sum.lanes, kFusedThreads);
+    cut = CutTrailingSum(sum.rows, sum.columns, pack);
+    tasks = CeilDiv(sum.rows * cut.segments * cut.lanes, kFusedThreads);
     work->shared_bytes = static_cast<size_t>(32 * size);
   } else {
     sum.rows = other;
     sum.columns = work->results;
-    const int64_t packs = CeilDiv(sum.columns, pack);
-    sum.lanes = static_cast<int>(
-        std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(packs, 32))));
-    const int64_t groups = std::max<int64_t>(CeilDiv(packs, sum.lanes), 1);
-    const int64_t wanted =
-        std::clamp<int64_t>(sum.rows / (8 * (kFusedThreads / sum.lanes)), 1,
-                            std::max<int64_t>(kEnoughTasks / groups, 1));
-    sum.segment = std::max<int64_t>(CeilDiv(sum.rows, wanted), 1);
-    sum.segments = std::max<int64_t>(CeilDiv(sum.rows, sum.segment), 1);
-    tasks = groups * sum.segments;
+    cut = CutLeadingSum(sum.rows, sum.columns, pack);
+    tasks = cut.groups * cut.segments;
     work->shared_bytes = static_cast<size_t>(kFusedThreads * pack * size);
   }
+  sum.lanes = cut.lanes;
+  sum.segment = cut.segment;
+  sum.segments = cut.segments;
   sum.states = states || sum.segments > 1;
   if (sum.states) {
     work->workspace_bytes =

@@ -2,9 +2,9 @@
 // one of each engine first, for as long as the search for a model's plans may
 // take (plan_search.h), and the fastest is taken, which a file in the user's
 // cache folder remembers as it is; where the same bits are wanted in every run,
-// the first deterministic one. Filters are transposed to cuDNN's layout and
-// back in scratch memory. Where cuDNN has nothing, the next kernel of the table
-// is made, our own.
+// the first deterministic one. Filters that are not in cuDNN's layout,
+// OHWI, are transposed to it and back in scratch memory. Where cuDNN has
+// nothing, the next kernel of the table is made, our own.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -56,8 +56,9 @@ class DnnConvolution final : public Kernel {
       conv_.addend = spec.inputs.size() > 3;
       conv_.relu = HasRelu(spec);
     }
+    ohwi_ = HasOhwiFilter(spec.op);
     const int64_t filter =
-        geometry.taps() * geometry.in * geometry.y_channels();
+        ohwi_ ? 0 : geometry.taps() * geometry.in * geometry.y_channels();
     const size_t bytes = static_cast<size_t>(filter) * SizeOf(conv_.dtype);
     filter_bytes_ = RoundUp(bytes, kScratchAlignment);
   }
@@ -200,8 +201,10 @@ class DnnConvolution final : public Kernel {
 
   Status RunPlan(const KernelContext& c, const DnnPlan& plan, Pack& pack) {
     char* const scratch = AlignScratch(c.workspace());
-    void* const filter = scratch;
     const auto in = [&](int i) { return const_cast<void*>(c.input<void>(i)); };
+    void* const filter = !ohwi_                            ? scratch
+                         : conv_.pass == ConvPass::kFilter ? c.output<void>(0)
+                                                           : in(1);
     DnnOperands operands{.filter = filter};
     switch (conv_.pass) {
       case ConvPass::kForward:
@@ -226,6 +229,9 @@ class DnnConvolution final : public Kernel {
     }
     const ConvGeometry& g = conv_.geometry;
     const int64_t rows = g.taps() * g.in, columns = g.y_channels();
+    if (ohwi_) {
+      return device_->Execute(plan.plan, pack.descriptor, StreamOf(c));
+    }
     if (conv_.pass == ConvPass::kFilter) {
       SLUICE_RETURN_IF_ERROR(
           device_->Execute(plan.plan, pack.descriptor, StreamOf(c)));
@@ -247,6 +253,7 @@ class DnnConvolution final : public Kernel {
 
   const KernelSpec spec_;
   DnnConv conv_;
+  bool ohwi_ = false;        // whether the filter is
   size_t filter_bytes_ = 0;  // of its copy, with what aligns the next
   DnnDevice* device_ = nullptr;
   DnnConvGraph graph_;
@@ -286,7 +293,8 @@ void RegisterCudnnConvKernels(KernelTable& table) {
   for (const char* op :
        {"Conv2D", "Conv2DBias", "Conv2DBiasAdd", "Conv2DBackpropInput",
         "Conv2DBackpropFilter", "DepthwiseConv2D",
-        "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter"}) {
+        "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter",
+        "OhwiConv2D", "OhwiConv2DBackpropInput", "OhwiConv2DBackpropFilter"}) {
     table.Register({.op = op,
                     .device = DeviceType::kCuda,
                     .priority = kPriority,

@@ -40,17 +40,17 @@ TEST_CASE("which passes a step goes through") {
   passes::Context context;
   context.devices = {DescribeKind({DeviceType::kCpu, 0})};
   context.fold = FoldNode;
-  CHECK(Run(context) == Names{"prune", "refine", "simplify", "merge",
-                              "fold_batch_norm", "prune", "place",
-                              "pad_channels", "prune", "order_variables",
-                              "fuse", "start_collectives", "schedule"});
+  CHECK(Run(context) ==
+        Names{"prune", "refine", "simplify", "merge", "fold_batch_norm",
+              "prune", "place", "pad_channels", "prune", "order_variables",
+              "fuse", "turn_filters", "start_collectives", "schedule"});
   context.simplify = context.fuse = false;
   context.soft_placement = true;
   context.half = DType::kBFloat16;
   CHECK(Run(context) == Names{"prune", "refine", "prune", "place",
                               "move_unsupported", "mix_bfloat16",
                               "pad_channels", "prune", "order_variables",
-                              "start_collectives", "schedule"});
+                              "turn_filters", "start_collectives", "schedule"});
 }
 
 TEST_CASE("what a device has no kernel for moves to the first CPU") {
@@ -91,10 +91,10 @@ TEST_CASE("a prepared step says what its passes did") {
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});
   Session session(graph);
   const StepInfo info = session.Prepare({{x, {2}}}, {Exp(x)}).info();
-  REQUIRE(info.passes.size() == 13);
+  REQUIRE(info.passes.size() == 14);
   CHECK(info.passes[0].name == "prune");
-  CHECK(info.passes[12].name == "schedule");
-  CHECK(info.passes[12].nodes == 3);  // feed, exp, fetch
+  CHECK(info.passes[13].name == "schedule");
+  CHECK(info.passes[13].nodes == 3);  // feed, exp, fetch
 }
 
 TEST_CASE("the list in docs/architecture.md is the table") {

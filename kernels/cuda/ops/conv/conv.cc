@@ -50,9 +50,6 @@ ProductShape ConvProductOf(const ConvGeometry& g, ConvPass pass) {
   return shape;
 }
 
-namespace {
-
-// Any of the ops, by our own kernel.
 Result<KernelPtr> MakeConv(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometryOf(spec));
   const DType dtype = spec.inputs[0].dtype;
@@ -71,9 +68,8 @@ Result<KernelPtr> MakeConv(const KernelSpec& spec) {
       ProductWorkspace(ConvProductOf(geometry, pass), dtype));
 }
 
-}  // namespace
-
 void RegisterConvKernels(KernelTable& table) {
+  RegisterConvOhwiKernels(table);
   for (const char* op :
        {"Conv2D", "Conv2DBias", "Conv2DBiasAdd", "Conv2DBackpropInput",
         "Conv2DBackpropFilter", "DepthwiseConv2D",

@@ -25,6 +25,10 @@ using ConvLauncher = Status (*)(const ConvGeometry& geometry, const void* a,
                                 cudaStream_t stream);
 ConvLauncher FindConv(ConvPass pass, DType dtype);  // of a floating dtype
 
+// Our own kernel for any of the convolutions with HWIO filters.
+Result<KernelPtr> MakeConv(const KernelSpec& spec);
+void RegisterConvOhwiKernels(KernelTable& table);
+
 }  // namespace sluice::cuda
 
 #endif  // SLUICE_KERNELS_CUDA_OPS_CONV_CONV_H_

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kColumnThreads, kWhole ? kColumnBlocks<T> : 1)
                   ComputeOf<T>* results) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
-  FirstPass<T, Moments<C>, kWhole ? 3 : 1>(
+  FirstPass<T, Moments<C>, kWhole ? 4 : 1>(
       shape, segments, results, [](const ColumnTask&) { return 0; },
       [&](int64_t at, int64_t, const ColumnTask& t) {
         return LoadPackOf<kWhole>(x + at, t.count);
@@ -162,7 +162,7 @@ template <typename T, bool kAdd, bool kMask>
 __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks<T>)
     NormalizeKernel(BatchNormShape shape, Segments segments, Normalized<T> o) {
   using C = ComputeOf<T>;
-  constexpr int kAtOnce = sizeof(T) > 2 || kAdd ? 1 : 2;
+  constexpr int kAtOnce = sizeof(T) > 2 ? 1 : kAdd ? 2 : 4;
   ThirdPass<kAtOnce>(
       shape, segments,
       [&](int64_t channel) {

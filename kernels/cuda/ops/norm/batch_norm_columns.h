@@ -24,11 +24,11 @@ inline constexpr int kAcross2 = 8, kLanes2 = 32;
 inline constexpr int kColumnThreads = 256;  // of all
 
 // Blocks of a kernel that are to fit a multiprocessor at once: registers of a
-// thread are 65536 / (256 * blocks) at most.
+// thread are 65536 / (256 * blocks) at most. Two, whose threads have four packs
+// in flight each: 32 KB. Three have fewer registers, and so fewer packs, and
+// have less in flight together.
 template <typename T>
-inline constexpr int kColumnBlocks = sizeof(T) == 2   ? 3
-                                     : sizeof(T) == 4 ? 2
-                                                      : 1;
+inline constexpr int kColumnBlocks = sizeof(T) <= 4 ? 2 : 1;
 
 // The rows, cut: small enough for a block each, few enough for the second pass.
 struct Segments {

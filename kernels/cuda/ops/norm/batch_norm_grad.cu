@@ -37,15 +37,14 @@ struct GradIn {
 // Of g, and of g * (x - mean). kMask, kTwo: whether there are a mask and dy2,
 // where packs are whole; otherwise that is seen as it goes.
 template <typename T, bool kWhole, bool kMask, bool kTwo>
-__global__ void __launch_bounds__(kColumnThreads,
-                                  kWhole && !kTwo ? kColumnBlocks<T> : 1)
+__global__ void __launch_bounds__(kColumnThreads, kWhole ? kColumnBlocks<T> : 1)
     GradSumsKernel(BatchNormShape shape, Segments segments, Operands<T> o,
                    ComputeOf<T>* results) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
   const bool masked = kWhole ? kMask : o.mask != nullptr;
   const bool two = kWhole ? kTwo : o.dy2 != nullptr;
-  FirstPass<T, ColumnSums<C>, 1>(
+  FirstPass<T, ColumnSums<C>, kWhole && sizeof(T) <= 2 ? 2 : 1>(
       shape, segments, results,
       [&](const ColumnTask& t) {
         return LoadPackOf<kWhole, C, kN>(o.mean + t.channel, t.count);
@@ -131,7 +130,7 @@ __global__ void __launch_bounds__(kColumnThreads, kColumnBlocks<T>)
     GradKernel(BatchNormShape shape, Segments segments, Operands<T> o,
                Workspace<ComputeOf<T>> w, T* dx) {
   using C = ComputeOf<T>;
-  ThirdPass<1>(
+  ThirdPass<sizeof(T) <= 2 ? 2 : 1>(
       shape, segments,
       [&](int64_t channel) {
         return GradChannels<C>{

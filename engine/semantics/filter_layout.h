@@ -1,0 +1,28 @@
+// The two layouts of a convolution's filter. HWIO, [h, w, channels per group,
+// outputs], is that of variables and of the ops that users build; OHWI is what
+// cuDNN reads, and of ops that are named for it. As matrices they are each
+// other's transpose.
+#ifndef SLUICE_ENGINE_SEMANTICS_FILTER_LAYOUT_H_
+#define SLUICE_ENGINE_SEMANTICS_FILTER_LAYOUT_H_
+
+#include <string_view>
+
+#include "engine/shape.h"
+
+namespace sluice {
+
+inline Shape OhwiOf(const Shape& hwio) {
+  return {hwio[3], hwio[0], hwio[1], hwio[2]};
+}
+inline Shape HwioOf(const Shape& ohwi) {
+  return {ohwi[1], ohwi[2], ohwi[3], ohwi[0]};
+}
+
+// Whether the op of a convolution has its filter OHWI.
+inline bool HasOhwiFilter(std::string_view op) {
+  return op.starts_with("OhwiConv2D");
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_SEMANTICS_FILTER_LAYOUT_H_

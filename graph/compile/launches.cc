@@ -1,0 +1,488 @@
+#include "graph/compile/launches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "engine/ceil_div.h"
+#include "engine/semantics/reduce_plan.h"
+#include "engine/semantics/sum_cut.h"
+
+namespace sluice {
+namespace {
+
+using Launches = std::vector<KernelLaunch>;
+using Count = void (*)(const Node& node, WorkKind kind, Launches* launches);
+
+// As in the machine code.
+std::string_view DeviceTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return "__half";
+    case DType::kBFloat16:
+      return "__nv_bfloat16";
+    case DType::kFloat64:
+      return "double";
+    case DType::kFloat32:
+      return "float";
+    default:
+      return NameOf(dtype);
+  }
+}
+std::string_view ComputeTypeName(DType dtype) {
+  return dtype == DType::kFloat64 ? "double" : "float";
+}
+int64_t PackOf(DType dtype) {
+  return 16 / static_cast<int64_t>(SizeOf(dtype));
+}
+
+Moved In(int i, int reads = 1, int writes = 0) {
+  return {false, i, reads, writes};
+}
+Moved Out(int i, int writes = 1, int reads = 0) {
+  return {true, i, reads, writes};
+}
+
+// Every operand once. What an op updates is read, if `reads_updated`, and
+// written.
+KernelLaunch Once(const Node& node, WorkKind kind, std::string kernel,
+                  bool reads_updated = true) {
+  KernelLaunch launch = {kind, std::move(kernel)};
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    const bool updated = i < node.mutates();
+    launch.moved.push_back(In(i, updated && !reads_updated ? 0 : 1, updated));
+  }
+  for (int i = node.mutates() > 0 ? 1 : 0; i < node.num_outputs(); ++i) {
+    launch.moved.push_back(Out(i));
+  }
+  if (node.op().multiply_adds != nullptr) {
+    launch.multiply_adds = node.op().multiply_adds(node);
+  }
+  return launch;
+}
+
+void One(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back(Once(node, kind, node.op().name));
+}
+
+void Library(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back(Once(node, kind, std::string(kLibrary)));
+}
+
+void Copied(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back({kind, std::string(kMemcpy), {In(0, 1)}});
+  const int64_t written = static_cast<int64_t>(node.input(0).type().bytes());
+  launches->back().extra_bytes = written;
+}
+
+// cuDNN's filters are OHWI.
+void Turned(const TensorType& filter, Launches* launches) {
+  launches->push_back(
+      {.kind = WorkKind::kCopy,
+       .kernel = "TransposeKernel",
+       .extra_bytes = 2 * static_cast<int64_t>(filter.bytes())});
+}
+
+void Convolution(const Node& node, WorkKind kind, Launches* launches) {
+  if (kind == WorkKind::kFilterGradient) {
+    Library(node, kind, launches);
+    Turned(node.output_type(0), launches);
+  } else {
+    Turned(node.input(1).type(), launches);
+    Library(node, kind, launches);
+  }
+}
+
+// --- Normalisation -----------------------------------------------------------
+
+bool IsWhole(const Node& node, int64_t pack) {
+  return node.input(0).shape()[-1] % pack == 0;
+}
+std::string Named(std::string_view kernel, DType dtype,
+                  std::initializer_list<bool> flags) {
+  std::string name = fmt::format("{}<{}", kernel, DeviceTypeName(dtype));
+  for (bool flag : flags) name += flag ? ", true" : ", false";
+  return name + ">";
+}
+
+// y, the addend and the mask of `Normalize`, behind what makes its factor.
+KernelLaunch Normalize(const Node& node, WorkKind kind) {
+  const bool add = node.num_inputs() > 5, mask = node.op().relu_mask;
+  const DType dtype = node.input(0).dtype();
+  KernelLaunch launch = {kind,
+                         IsWhole(node, 8)
+                             ? Named("NormalizeKernel", dtype, {add, mask})
+                             : Named("NormalizeAnyKernel", dtype, {}),
+                         {In(0), In(2), Out(0)}};
+  if (add) launch.moved.push_back(In(5));
+  if (mask) launch.moved.push_back(Out(node.num_outputs() - 1));
+  return launch;
+}
+
+void BatchNorm(const Node& node, WorkKind kind, Launches* launches) {
+  const DType dtype = node.input(0).dtype();
+  launches->push_back(
+      {kind,
+       Named("MomentsKernel", dtype, {IsWhole(node, PackOf(dtype))}),
+       {In(0)}});
+  launches->push_back(
+      {kind,
+       fmt::format("StatisticsKernel<{}>", ComputeTypeName(dtype)),
+       {In(1), In(3), In(4), Out(1), Out(2), Out(3), Out(4)}});
+  launches->push_back(Normalize(node, kind));
+  launches->back().moved.push_back(Out(1, 0, 1));  // the mean
+}
+
+// Also BatchNormApply.
+void BatchNormInference(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back({kind, "FactorKernel", {In(1), In(4)}});
+  launches->push_back(Normalize(node, kind));
+  launches->back().moved.push_back(In(3));
+}
+
+// x, scale, mean, inv_std, the mask where there is one, and one or two terms.
+// Where the gradient of an addend is asked for, or there are two terms, what
+// is behind the mask is kept, for the last pass to read, in dx if nowhere else.
+void BatchNormGrad(const Node& node, WorkKind kind, Launches* launches) {
+  const DType dtype = node.input(0).dtype();
+  const bool mask = !node.Is("BatchNormGrad");
+  const int dy = mask ? 5 : 4;
+  const bool two = node.num_inputs() > dy + 1, g = node.num_outputs() > 3;
+  const bool kept = two || g, whole = IsWhole(node, PackOf(dtype));
+  const int keep = g ? 3 : 0;
+  KernelLaunch sums = {
+      kind,
+      Named("GradSumsKernel", dtype, {whole, whole && mask, whole && two}),
+      {In(0), In(2), In(dy)}};
+  if (two) sums.moved.push_back(In(dy + 1));
+  // A byte, for eight elements, is read with each pack of them.
+  const int packs = std::max(1, static_cast<int>(SizeOf(dtype)) / 2);
+  if (mask) sums.moved.push_back(In(4, packs));
+  if (kept) sums.moved.push_back(Out(keep));
+  launches->push_back(std::move(sums));
+  launches->push_back(
+      {kind,
+       fmt::format("CoefficientsKernel<{}>", ComputeTypeName(dtype)),
+       {In(1), In(3), Out(1), Out(2)}});
+  const bool masks = mask && !kept;
+  KernelLaunch last = {kind,
+                       IsWhole(node, 8) ? Named("GradKernel", dtype, {masks})
+                                        : Named("GradAnyKernel", dtype, {}),
+                       {In(0), In(2), Out(0)}};
+  last.moved.push_back(kept ? Out(keep, 0, 1) : In(dy));
+  if (masks) last.moved.push_back(In(4));
+  launches->push_back(std::move(last));
+}
+
+void LayerNormGrad(const Node& node, WorkKind kind, Launches* launches) {
+  const DType dtype = node.input(0).dtype();
+  const int dy = node.num_inputs() - 1;
+  launches->push_back({kind,
+                       Named("LayerNormGradKernel", dtype, {}),
+                       {In(0), In(1), In(2), In(3), In(dy), Out(0)}});
+  launches->push_back(
+      {kind,
+       Named("SegmentSumsKernel", dtype, {IsWhole(node, PackOf(dtype))}),
+       {In(0), In(2), In(3), In(dy)}});
+  launches->push_back({kind, "ColumnSumsKernel", {Out(1), Out(2)}});
+}
+
+// --- Elements ----------------------------------------------------------------
+
+void Elementwise(const Node& node, WorkKind kind, Launches* launches) {
+  const std::string_view scalar = node.op().ScalarFunction(node.attrs());
+  const DType dtype = node.input(0).dtype();
+  const std::string_view t = DeviceTypeName(dtype);
+  const std::string_view y = DeviceTypeName(node.output_type(0).dtype);
+  std::string name = node.op().name;
+  if (!scalar.empty() && node.num_inputs() == 1) {
+    name = fmt::format("UnaryKernel<scalar::{}, {}, {}>", scalar, t, y);
+  } else if (!scalar.empty() && node.num_inputs() == 2) {
+    name = fmt::format("BinaryKernel<scalar::{}, {}, {}, {}>", scalar, t, y,
+                       PackOf(dtype));
+  }
+  launches->push_back(Once(node, kind, name));
+}
+
+void AddN(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back(
+      Once(node, kind, Named("AddNKernel", node.input(0).dtype(), {})));
+}
+
+void Cast(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back(Once(
+      node, kind,
+      fmt::format("CastKernel<{}, {}>", DeviceTypeName(node.input(0).dtype()),
+                  DeviceTypeName(node.output_type(0).dtype))));
+}
+
+// A launch takes so many arrays (kernels/cuda/device/array_list.h), and so many
+// filters (kernels/cuda/ops/conv/turn_filters.h).
+constexpr int64_t kMostArrays = 256, kMostFilters = 128;
+
+// Arrays that are inputs from `first` on, and outputs where there is one for
+// each, in lists.
+void Lists(const Node& node, WorkKind kind, const std::string& kernel,
+           int first, int count, Launches* launches,
+           int64_t most = kMostArrays) {
+  for (int i = 0; i < count; ++i) {
+    if (i % most == 0) launches->push_back({kind, kernel});
+    launches->back().moved.push_back(In(first + i));
+    if (node.mutates() == 0 && node.num_outputs() == count)
+      launches->back().moved.push_back(Out(i));
+  }
+}
+
+void CastList(const Node& node, WorkKind kind, Launches* launches) {
+  Lists(node, kind, Named("CastListKernel", node.output_type(0).dtype, {}), 0,
+        node.num_inputs(), launches);
+}
+
+void TurnFilters(const Node& node, WorkKind kind, Launches* launches) {
+  Lists(node, kind, "TurnFiltersKernel", 0, node.num_inputs(), launches,
+        kMostFilters);
+}
+
+void AssignList(const Node& node, WorkKind kind, Launches* launches) {
+  const int variables = static_cast<int>(node.attrs().Int("variables"));
+  Lists(node, kind, "AssignListKernel", variables, variables, launches);
+  for (int i = 0; i < variables; ++i) {
+    (*launches)[static_cast<size_t>(i / kMostArrays)].moved.push_back(
+        In(i, 0, 1));
+  }
+}
+
+void Assign(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back(Once(node, kind, "AssignKernel",
+                           /*reads_updated=*/false));
+}
+
+// The verdict is written first, and again where something is not finite.
+void AllFinite(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back({kind, "FillKernel", {Out(0)}});
+  const int first = node.Is("AllFiniteScaled") ? 1 : 0;
+  Lists(node, kind, "AllFiniteKernel", first, node.num_inputs() - first,
+        launches);
+}
+
+void Optimizer(const Node& node, WorkKind kind, Launches* launches) {
+  std::string_view rule = node.op().name;
+  rule.remove_prefix(std::string_view("Apply").size());
+  if (rule.ends_with("List")) rule.remove_suffix(4);
+  launches->push_back(
+      Once(node, kind,
+           fmt::format("OptimizerKernel<optimizer::{}, {}>", rule,
+                       DeviceTypeName(node.input(0).dtype()))));
+}
+
+// By a generated kernel.
+void Fused(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back(Once(node, kind, "generated"));
+  if (!node.attrs().Has("sum")) return;
+  const int pack = static_cast<int>(PackOf(node.input(0).dtype()));
+  const int64_t results =
+      node.output_type(node.num_outputs() - 1).shape.elements();
+  const int64_t other = node.attrs().ShapeOf("shape").elements() / results;
+  const SumCut cut = node.attrs().String("sum") == "leading"
+                         ? CutLeadingSum(other, results, pack)
+                         : CutTrailingSum(results, other, pack);
+  if (cut.segments > 1) launches->push_back({kind, "AddSegmentsKernel"});
+}
+
+// --- Others ------------------------------------------------------------------
+
+void Pool(const Node& node, WorkKind kind, Launches* launches) {
+  const DType dtype = node.input(0).dtype();
+  const std::string_view t = DeviceTypeName(dtype);
+  const std::string_view op = node.op().name;
+  const std::string_view whole =
+      IsWhole(node, PackOf(dtype)) ? "true" : "false";
+  const std::string name =
+      op == "MaxPool"
+          ? fmt::format("PoolKernel<{}, LargestSoFar, {}>", t, whole)
+      : op == "AvgPool" ? fmt::format("PoolKernel<{}, SumSoFar, {}>", t, whole)
+                        : fmt::format("{}Kernel<{}, {}>", op, t, whole);
+  launches->push_back(Once(node, kind, name));
+}
+
+void Reduce(const Node& node, WorkKind kind, Launches* launches) {
+  const Shape& x = node.input(0).shape();
+  const ReducePlan plan(
+      x, ReducedDims(x, node.output_type(0).shape, node.attrs()));
+  for (size_t i = 0; i < plan.passes.size(); ++i) {
+    launches->push_back({kind, "reduction"});
+    if (i == 0) launches->back().moved.push_back(In(0));
+  }
+  launches->back().moved.push_back(Out(0));
+}
+
+// A copy of each part.
+void Join(const Node& node, WorkKind kind, Launches* launches) {
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    launches->push_back({kind, "CopyKernel", {In(i)}});
+    launches->back().extra_bytes =
+        static_cast<int64_t>(node.input(i).type().bytes());
+  }
+}
+void Cut(const Node& node, WorkKind kind, Launches* launches) {
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    launches->push_back({kind, "CopyKernel", {Out(i)}});
+    launches->back().extra_bytes =
+        static_cast<int64_t>(node.output_type(i).bytes());
+  }
+}
+// One of the whole, then a part of it.
+void FillAndCopy(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back({kind, "FillKernel", {Out(0)}});
+  launches->push_back({kind, "CopyKernel", {In(0)}});
+  launches->back().extra_bytes =
+      static_cast<int64_t>(node.input(0).type().bytes());
+}
+
+// x is copied, the indices are sorted, in chunks that are then merged.
+void ScatterAdd(const Node& node, WorkKind kind, Launches* launches) {
+  constexpr int64_t kSorted = 256;
+  launches->push_back({kind, "CopyKernel", {In(0), Out(0)}});
+  launches->push_back({kind, "SortChunksKernel", {In(1)}});
+  const int64_t updates = node.input(1).shape().elements();
+  for (int64_t width = kSorted; width < updates; width *= 2) {
+    launches->push_back({kind, "MergeKernel"});
+  }
+  launches->push_back({kind, "RunsKernel", {In(2)}});
+  launches->push_back({kind, "AddKernel", {In(2)}});
+}
+
+// What comes from other processes is counted where it is sent.
+void Nothing(const Node&, WorkKind, Launches*) {}
+
+struct Row {
+  std::string_view op;
+  WorkKind kind;
+  Count count = One;
+};
+constexpr Row kRows[] = {
+    {"Conv2D", WorkKind::kConvolution, Convolution},
+    {"Conv2DBias", WorkKind::kConvolution, Convolution},
+    {"Conv2DBiasAdd", WorkKind::kConvolution, Convolution},
+    {"DepthwiseConv2D", WorkKind::kConvolution, Convolution},
+    {"Conv2DBackpropInput", WorkKind::kDataGradient, Convolution},
+    {"DepthwiseConv2DBackpropInput", WorkKind::kDataGradient, Convolution},
+    {"Conv2DBackpropFilter", WorkKind::kFilterGradient, Convolution},
+    {"DepthwiseConv2DBackpropFilter", WorkKind::kFilterGradient, Convolution},
+    {"OhwiConv2D", WorkKind::kConvolution, Library},
+    {"OhwiConv2DBackpropInput", WorkKind::kDataGradient, Library},
+    {"OhwiConv2DBackpropFilter", WorkKind::kFilterGradient, Library},
+    {"MatMul", WorkKind::kProduct, Library},
+    {"MatMulAdd", WorkKind::kProduct, Library},
+    {"MatMulBias", WorkKind::kProduct, Library},
+    {"BatchMatMul", WorkKind::kProduct, Library},
+    {"BatchNorm", WorkKind::kBatchNorm, BatchNorm},
+    {"BatchNormRelu", WorkKind::kBatchNorm, BatchNorm},
+    {"BatchNormAddRelu", WorkKind::kBatchNorm, BatchNorm},
+    {"BatchNormInference", WorkKind::kBatchNorm, BatchNormInference},
+    {"BatchNormApply", WorkKind::kBatchNorm, BatchNormInference},
+    {"BatchNormApplyRelu", WorkKind::kBatchNorm, BatchNormInference},
+    {"BatchNormApplyAddRelu", WorkKind::kBatchNorm, BatchNormInference},
+    {"BatchNormGrad", WorkKind::kBatchNormGrad, BatchNormGrad},
+    {"BatchNormReluGrad", WorkKind::kBatchNormGrad, BatchNormGrad},
+    {"BatchNormAddReluGrad", WorkKind::kBatchNormGrad, BatchNormGrad},
+    {"LayerNormGrad", WorkKind::kOther, LayerNormGrad},
+    {"AddN", WorkKind::kElementwise, AddN},
+    {"BiasAdd", WorkKind::kElementwise, Elementwise},
+    {"Fused", WorkKind::kElementwise, Fused},
+    {"FusedSum", WorkKind::kElementwise, Fused},
+    {"MaxPool", WorkKind::kPooling, Pool},
+    {"MaxPoolGrad", WorkKind::kPooling, Pool},
+    {"MaxPoolGradGrad", WorkKind::kPooling, Pool},
+    {"AvgPool", WorkKind::kPooling, Pool},
+    {"AvgPoolGrad", WorkKind::kPooling, Pool},
+    {"Cast", WorkKind::kCopy, Cast},
+    {"CastPad", WorkKind::kCopy},
+    {"CastList", WorkKind::kCopy, CastList},
+    {"TurnFilters", WorkKind::kCopy, TurnFilters},
+    {"Assign", WorkKind::kCopy, Assign},
+    {"AssignList", WorkKind::kCopy, AssignList},
+    {"Copy", WorkKind::kCopy, Copied},
+    {"Fetch", WorkKind::kCopy, Copied},
+    {"SendStart", WorkKind::kCopy, Copied},
+    {"Transpose", WorkKind::kCopy},
+    {"Slice", WorkKind::kCopy, Cut},
+    {"StridedSlice", WorkKind::kCopy, Cut},
+    {"Concat", WorkKind::kCopy, Join},
+    {"Stack", WorkKind::kCopy, Join},
+    {"ConcatGradient", WorkKind::kCopy, Cut},
+    {"Split", WorkKind::kCopy, Cut},
+    {"Unstack", WorkKind::kCopy, Cut},
+    {"Pad", WorkKind::kCopy, FillAndCopy},
+    {"StridedSliceGradient", WorkKind::kCopy, FillAndCopy},
+    {"AllFinite", WorkKind::kOptimizer, AllFinite},
+    {"AllFiniteScaled", WorkKind::kOptimizer, AllFinite},
+    {"Sum", WorkKind::kOther, Reduce},
+    {"SumTo", WorkKind::kOther, Reduce},
+    {"Mean", WorkKind::kOther, Reduce},
+    {"Prod", WorkKind::kOther, Reduce},
+    {"Max", WorkKind::kOther, Reduce},
+    {"Min", WorkKind::kOther, Reduce},
+    {"LogSumExp", WorkKind::kOther, Reduce},
+    {"L2Loss", WorkKind::kOther, Reduce},
+    {"Any", WorkKind::kOther, Reduce},
+    {"All", WorkKind::kOther, Reduce},
+    {"ScatterAdd", WorkKind::kOther, ScatterAdd},
+    {"SendWait", WorkKind::kOther, Nothing},
+    {"RecvStart", WorkKind::kOther, Nothing},
+    {"RecvWait", WorkKind::kOther, Nothing},
+    {"AllReduceStart", WorkKind::kOther, Nothing},
+    {"AllReduceWait", WorkKind::kOther, Nothing},
+};
+
+// Of an op without a row: a launch that moves every operand once.
+Row RowOf(const Node& node) {
+  const std::string_view op = node.op().name;
+  const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
+                                 [&](const Row& r) { return r.op == op; });
+  if (row != std::end(kRows)) return *row;
+  if (node.op().elementwise && node.num_inputs() > 0) {
+    return {op, WorkKind::kElementwise, Elementwise};
+  }
+  if (op.starts_with("Apply")) return {op, WorkKind::kOptimizer, Optimizer};
+  return {op, WorkKind::kOther, One};
+}
+
+}  // namespace
+
+std::string_view NameOf(WorkKind kind) {
+  constexpr std::array<std::string_view, kWorkKinds> kNames = {
+      "convolution",
+      "data_gradient",
+      "filter_gradient",
+      "batch_norm",
+      "batch_norm_grad",
+      "elementwise",
+      "pooling",
+      "product",
+      "optimizer",
+      "copy",
+      "other"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+int64_t KernelLaunch::Bytes(const Node& node) const {
+  int64_t bytes = extra_bytes;
+  for (const Moved& m : moved) {
+    const TensorType& type =
+        m.result ? node.output_type(m.index) : node.input(m.index).type();
+    bytes += (m.reads + m.writes) * static_cast<int64_t>(type.bytes());
+  }
+  return bytes;
+}
+
+std::vector<KernelLaunch> LaunchesOf(const Node& node) {
+  Launches launches;
+  if (!node.IsInstruction()) return launches;
+  const Row row = RowOf(node);
+  row.count(node, row.kind, &launches);
+  return launches;
+}
+
+}  // namespace sluice

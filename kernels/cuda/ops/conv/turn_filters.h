@@ -1,0 +1,41 @@
+// Filters from one layout to the other (engine/semantics/filter_layout.h), many
+// in one launch: matrices that are transposed, and converted on the way.
+#ifndef SLUICE_KERNELS_CUDA_OPS_CONV_TURN_FILTERS_H_
+#define SLUICE_KERNELS_CUDA_OPS_CONV_TURN_FILTERS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "engine/dtype.h"
+#include "engine/status.h"
+
+namespace sluice::cuda {
+
+// Plain data: a kernel's parameter. A block takes a square at a time.
+struct MatrixList {
+  static constexpr int kMost = 128;
+  static constexpr int kSide = 32;  // of a square
+
+  struct Matrix {
+    const void* from = nullptr;  // [rows, columns]
+    void* to = nullptr;          // [columns, rows]
+    int64_t rows = 0, columns = 0;
+    int64_t first_chunk = 0;  // ascending: the number of its first square
+  };
+  Matrix at[kMost];
+  int count = 0;
+  int64_t squares = 0;
+
+  // There is room for it.
+  void Add(int64_t rows, int64_t columns);
+};
+
+using TurnFiltersLauncher = Status (*)(const MatrixList& list,
+                                       cudaStream_t stream);
+// Of floating dtypes.
+TurnFiltersLauncher FindTurnFilters(DType from, DType to);
+
+}  // namespace sluice::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_OPS_CONV_TURN_FILTERS_H_
