@@ -1,11 +1,12 @@
 #include "engine/runtime/trace.h"
-#include "engine/json.h"
 
 #include <chrono>
 #include <functional>
 #include <map>
 #include <thread>
 #include <utility>
+
+#include "engine/json.h"
 
 namespace sluice {
 

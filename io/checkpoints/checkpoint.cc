@@ -1,6 +1,4 @@
 #include "io/checkpoints/checkpoint.h"
-#include "engine/json.h"
-#include "engine/json_object.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +10,9 @@
 #include <limits>
 #include <set>
 #include <utility>
+
+#include "engine/json.h"
+#include "engine/json_object.h"
 
 namespace sluice {
 namespace {
