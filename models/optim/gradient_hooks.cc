@@ -86,6 +86,8 @@ GradientHook WeightDecay(double rate, NamePredicate exclude) {
       };
 }
 
+constexpr char kAccumulate[] = "accumulate";
+
 GradientHook Accumulate(int64_t n) {
   Require(n >= 1, "Accumulate", static_cast<double>(n), "a positive number");
   return [=](MinimizeContext& context,
@@ -96,7 +98,7 @@ GradientHook Accumulate(int64_t n) {
                   "Accumulate: another gradient hook decides already when to "
                   "update; use one of them");
     }
-    NameScope names(context.graph, "accumulate");
+    NameScope names(context.graph, kAccumulate);
     const Output run = context.global_step + 1;
     context.condition = Equal(Mod(run, n), 0);
     context.update_number = FloorDiv(run, n);
@@ -121,4 +123,9 @@ GradientHook Accumulate(int64_t n) {
 }
 
 }  // namespace gradients
+bool IsAccumulatedGradient(std::string_view name) {
+  return name.starts_with(gradients::kAccumulate) &&
+         name.ends_with("gradient_sum");
+}
+
 }  // namespace sluice

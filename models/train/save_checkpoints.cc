@@ -87,6 +87,7 @@ void SaveCheckpoints::AfterStep(TrainingRun& run) {
   // Which returns at once, and throws if the save failed.
   if (snapshot_ != nullptr) Wait(run);
   if (!Due(run)) return;
+  if (!run.together()) return run.AskToMeet();
   run.Finish();
   // Else NanStop has a look at it first.
   if (std::isfinite(run.newest_loss().value)) Save(run, std::nullopt);

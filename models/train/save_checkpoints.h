@@ -70,6 +70,7 @@ class SaveCheckpoints : public Hook {
       : writer_(std::move(manager)), others_(std::move(others)) {}
   void Begin(TrainingRun& run) override;
   void AfterStep(TrainingRun& run) override;
+  void AtMeeting(TrainingRun& run) override { AfterStep(run); }
   void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
   void OnError(TrainingRun& run) noexcept override;
   void End(TrainingRun& run) override;

@@ -59,7 +59,7 @@ int64_t VirtualWorkersOf(const TrainingState& state) {
 
 void TrainingRun::RenewSnapshot() {
   Finish();
-  if (!snapshot_is_old_) return;
+  if (!snapshot_is_old_ || !together_ || !owns_variables()) return;
   if (snapshot_ == nullptr || snapshot_held()) {
     snapshot_ = std::make_shared<Checkpoint>();
   }
@@ -114,9 +114,13 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   for (Iterator& iterator : batches) {
     ThrowIfError(iterator.Restore(state.dataset_position).WithContext(source));
   }
-  std::vector<Output> variables = graph_.Variables();
-  std::vector<NamedTensor> tensors = checkpoint.tensors;
-  WithoutOptionalState(&variables, &tensors);
+  std::vector<Output> variables;
+  std::vector<NamedTensor> tensors;
+  if (owns_variables()) {
+    variables = graph_.Variables();
+    tensors = checkpoint.tensors;
+    WithoutOptionalState(&variables, &tensors);
+  }
   if (Status fits = WriteVariables(*session_, variables, tensors,
                                    Extra::kRefused, source);
       !fits.ok()) {

@@ -27,7 +27,8 @@ const std::string kToken(64, 'a');
 constexpr const char* kNames[] = {"SLUICE_SIZE",       "SLUICE_RANK",
                                   "SLUICE_LOCAL_SIZE", "SLUICE_LOCAL_RANK",
                                   "SLUICE_LISTEN_FD",  "SLUICE_TOKEN_FD",
-                                  "SLUICE_PINNED",     "SLUICE_CREDENTIALS_FD"};
+                                  "SLUICE_PINNED",     "SLUICE_CREDENTIALS_FD",
+                                  "SLUICE_SERVERS",    "SLUICE_SERVER"};
 // Which a user may set, too.
 constexpr const char* kUsers[] = {"SLUICE_COORDINATOR", "SLUICE_CERTIFICATES",
                                   "SLUICE_ALLOW_PLAINTEXT"};
