@@ -216,8 +216,8 @@ void PrintJob(const JobOptions& options) {
   if (options.hosts.empty()) {
     plan.coordinator = "127.0.0.1:PORT";
     for (int server = 0; server < options.servers; ++server) {
-      plan.servers += fmt::format("{}127.0.0.1:PORT{}", server == 0 ? "" : ",",
-                                  server + 1);
+      plan.servers +=
+          fmt::format("{}127.0.0.1:PORT{}", server == 0 ? "" : ",", server + 1);
     }
     if (options.pin) plan.cpus = AllowedCpus();
   } else {

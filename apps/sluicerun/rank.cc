@@ -44,9 +44,9 @@ struct RankPipes {
 // What one process is told, beside what all of the plan are.
 struct Process {
   std::vector<std::pair<std::string, std::string>> variables;
-  int listen_fd = -1;       // which it inherits, or none
-  std::string credentials;  // or none
-  bool reads = false;       // our standard input
+  int listen_fd = -1;          // which it inherits, or none
+  std::string credentials;     // or none
+  bool reads = false;          // our standard input
   std::vector<int> cpus = {};  // it keeps to them; empty: to none
 };
 

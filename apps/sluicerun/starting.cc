@@ -78,8 +78,8 @@ Starting::Starting(const JobOptions& options, SignalQueue& signals,
     for (int server = 0; server < options.servers; ++server) {
       const dist::Listener& own = server_listeners_.emplace_back(
           dist::Listener::Open("127.0.0.1").ValueOrThrow());
-      plan_.servers += fmt::format("{}127.0.0.1:{}", server == 0 ? "" : ",",
-                                   own.port());
+      plan_.servers +=
+          fmt::format("{}127.0.0.1:{}", server == 0 ? "" : ",", own.port());
     }
     if (options.pin) plan_.cpus = AllowedCpus();
   } else {
@@ -101,7 +101,8 @@ Started Starting::StartServer(int server) {
       plan_,
       {.number = server,
        .listen_fd = server_listeners_[i].descriptor(),
-       .credentials = server_credentials_.empty() ? "" : server_credentials_[i]},
+       .credentials =
+           server_credentials_.empty() ? "" : server_credentials_[i]},
       signals_);
 }
 

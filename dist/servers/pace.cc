@@ -19,18 +19,16 @@ Pace::Pace(int workers, int64_t lead)
     : lead_(lead), workers_(static_cast<size_t>(workers)) {}
 
 int64_t Pace::FewestDone() const {
-  return std::min_element(workers_.begin(), workers_.end(),
-                          [](const Worker& a, const Worker& b) {
-                            return a.done < b.done;
-                          })
+  return std::min_element(
+             workers_.begin(), workers_.end(),
+             [](const Worker& a, const Worker& b) { return a.done < b.done; })
       ->done;
 }
 
 int64_t Pace::MostBegun() const {
-  return std::max_element(workers_.begin(), workers_.end(),
-                          [](const Worker& a, const Worker& b) {
-                            return a.begun < b.begun;
-                          })
+  return std::max_element(
+             workers_.begin(), workers_.end(),
+             [](const Worker& a, const Worker& b) { return a.begun < b.begun; })
       ->begun;
 }
 

@@ -33,7 +33,7 @@ class Pace {
 
   struct Question {
     int rank = 0;
-    int64_t round = 0;      // to begin
+    int64_t round = 0;     // to begin
     bool to_meet = false;  // before it, if that can be
   };
   enum class Answer {

@@ -49,8 +49,10 @@ std::string ServerName(int server) {
 }
 
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options) {
-  options.answer = [keeper = std::make_shared<PaceKeeper>()](
-                       const std::string& text) { return keeper->Answer(text); };
+  options.answer =
+      [keeper = std::make_shared<PaceKeeper>()](const std::string& text) {
+        return keeper->Answer(text);
+      };
   return Worker::Start(options);
 }
 

@@ -158,9 +158,10 @@ class Reader {
           std::pair("--compress-gradients",
                     line_.training.gradients_between != DType::kFloat32)}) {
       if (!given) continue;
-      return fmt::format("{} is for processes that do each step together: not "
-                         "with --consistency {}",
-                         flag, job.consistency);
+      return fmt::format(
+          "{} is for processes that do each step together: not "
+          "with --consistency {}",
+          flag, job.consistency);
     }
     return "";
   }

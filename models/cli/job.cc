@@ -133,11 +133,11 @@ int Job::nodes() const {
 void RequireAlone() {
   const auto info = dist::ReadLaunchInfo().ValueOrThrow();
   if (!info || (info->size == 1 && info->servers.empty())) return;
-  throw Error(Code::kFailedPrecondition,
-              fmt::format("this command is for one process, {} were started; "
-                          "train is for several",
-                          static_cast<size_t>(info->size) +
-                              info->servers.size()));
+  throw Error(
+      Code::kFailedPrecondition,
+      fmt::format("this command is for one process, {} were started; "
+                  "train is for several",
+                  static_cast<size_t>(info->size) + info->servers.size()));
 }
 
 void TellFailure(const Job& job, std::string_view message) {

@@ -86,8 +86,6 @@ GradientHook WeightDecay(double rate, NamePredicate exclude) {
       };
 }
 
-constexpr char kAccumulate[] = "accumulate";
-
 GradientHook Accumulate(int64_t n) {
   Require(n >= 1, "Accumulate", static_cast<double>(n), "a positive number");
   return [=](MinimizeContext& context,
@@ -98,7 +96,7 @@ GradientHook Accumulate(int64_t n) {
                   "Accumulate: another gradient hook decides already when to "
                   "update; use one of them");
     }
-    NameScope names(context.graph, kAccumulate);
+    NameScope names(context.graph, "accumulate");
     const Output run = context.global_step + 1;
     context.condition = Equal(Mod(run, n), 0);
     context.update_number = FloorDiv(run, n);
@@ -123,9 +121,9 @@ GradientHook Accumulate(int64_t n) {
 }
 
 }  // namespace gradients
+
 bool IsAccumulatedGradient(std::string_view name) {
-  return name.starts_with(gradients::kAccumulate) &&
-         name.ends_with("gradient_sum");
+  return name.ends_with("/gradient_sum");
 }
 
 }  // namespace sluice

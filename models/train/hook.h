@@ -21,8 +21,8 @@ class Hook {
     return false;
   }
   virtual void AfterStep(TrainingRun& /*run*/) {}
-  // Workers with their own speeds (TrainingRun::apart) are together, because one
-  // of them has asked for it (AskToMeet) or has to stop.
+  // Workers with their own speeds (TrainingRun::apart) are together, because
+  // one of them has asked for it (AskToMeet) or has to stop.
   virtual void AtMeeting(TrainingRun& /*run*/) {}
   virtual void AfterEvaluation(TrainingRun& /*run*/,
                                const Evaluation& /*evaluation*/) {}

@@ -14,9 +14,8 @@ namespace sluice {
 bool Meetings::Now(bool wants) {
   // Short beside a step, and little work for the server.
   constexpr std::chrono::microseconds kFirst(100), kLongest(5000);
-  const std::string call = dist::TextOf(
-      dist::PaceCall{workers_.size(), *servers_.lead,
-                     {workers_.rank(), steps_, wants}});
+  const std::string call = dist::TextOf(dist::PaceCall{
+      workers_.size(), *servers_.lead, {workers_.rank(), steps_, wants}});
   for (auto wait = kFirst;; wait = std::min(2 * wait, kLongest)) {
     // Who is gone is not asked for anything, and would be waited for.
     workers_.Check();

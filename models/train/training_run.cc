@@ -239,7 +239,8 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                  .WithAllReduce({.weight = weight.name(),
                                  .between = options_.gradients_between,
                                  .buckets = options_.buckets,
-                                 .in_two = virtual_ones})
+                                 .in_two = virtual_ones,
+                                 .shared = options_.servers.any()})
                  .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
     workers_.RequireSame("graph", PrintGraph(graph_));

@@ -60,10 +60,12 @@ int64_t VirtualWorkersOf(const TrainingState& state) {
 void TrainingRun::RenewSnapshot() {
   Finish();
   if (!snapshot_is_old_ || !together_ || !owns_variables()) return;
-  if (snapshot_ == nullptr || snapshot_held()) {
-    snapshot_ = std::make_shared<Checkpoint>();
-  }
-  TrainingState& state = snapshot_->state;
+  // Of variables that may be gone with a server the one before is kept.
+  const bool beside =
+      snapshot_ == nullptr || snapshot_held() || options_.servers.any();
+  const std::shared_ptr<Checkpoint> renewed =
+      beside ? std::make_shared<Checkpoint>() : snapshot_;
+  TrainingState& state = renewed->state;
   state.step = 0;  // until it is whole
   state.seed = context_.seed;
   state.dataset_position = batches_[0].SavePosition();
@@ -75,8 +77,9 @@ void TrainingRun::RenewSnapshot() {
     state.extra[kVirtualWorkers] = fmt::format("{}", options_.virtual_workers);
   }
   state.class_names = class_names_;
-  ReadVariables(*session_, graph_.Variables(), &snapshot_->tensors);
+  ReadVariables(*session_, graph_.Variables(), &renewed->tensors);
   state.step = step_;
+  snapshot_ = renewed;
   snapshot_is_old_ = false;
 }
 

@@ -219,9 +219,8 @@ TEST_CASE("leads and calls as text") {
   CHECK(*ParseLead("async") == Pace::kAnyLead);
   CHECK(*ParseLead("ssp:0") == 0);
   CHECK(*ParseLead("ssp:17") == 17);
-  for (const char* text :
-       {"", "ssp", "ssp:", "ssp:-1", "ssp:1.5", "ssp:3 ", "sync", "Async",
-        "ssp:99999999999999999999"}) {
+  for (const char* text : {"", "ssp", "ssp:", "ssp:-1", "ssp:1.5", "ssp:3 ",
+                           "sync", "Async", "ssp:99999999999999999999"}) {
     CAPTURE(text);
     const auto lead = ParseLead(text);
     REQUIRE_FALSE(lead.ok());
