@@ -62,7 +62,7 @@ SessionOptions TrainingRun::PlaceTraining() {
     // Each counts on a step being one worker's.
     throw Error(Code::kInvalidArgument,
                 fmt::format("{} is for workers that do each step together: "
-                            "with one at a time, or sync consistency",
+                            "use one worker, or --consistency sync",
                             accumulated ? "gradient accumulation"
                                         : "loss scaling (fp16)"));
   }

@@ -179,9 +179,8 @@ TEST_CASE(
       if (who == "worker") CHECK(Contains(process.err(), "rank 1"));
       CHECK(!Contains(process.err(), "Segmentation"));
       const int64_t now = SavedStep(folder / "log");
-      CHECK(now >= saved);
-      // What was due long before was saved.
-      CHECK(now >= step - 20);
+      // One that is killed may have written nothing since it began.
+      CHECK(now >= (who == "job" ? step : saved));
       saved = now;
     }
     // What is there is whole: its counter has each update.
