@@ -51,6 +51,12 @@ constexpr char kHelp[] =
     "All\n"
     "that goes over the network is encrypted, by certificates of the job.\n"
     "\n"
+    "Parameter servers: --ps K starts PROGRAM K times more, beside the "
+    "--processes,\n"
+    "to keep the variables that these train (docs/distributed.md); their "
+    "lines\n"
+    "come behind \"[ps K] \".\n"
+    "\n"
     "Cores: without --pin every process may use all, and Sluice's programs "
     "start as\n"
     "many threads as are an equal part of them. With it each has its own.\n"
@@ -115,6 +121,10 @@ void AddOptions(CLI::App& app, JobOptions& options) {
   app.prefix_command();
   app.add_option("-n,--processes", options.size,
                  "Number of processes (of hosts: default all slots)")
+      ->check(CLI::Range(1, kMostProcesses));
+  app.add_option("--ps", options.servers,
+                 "Parameter servers beside these, for programs with --strategy "
+                 "ps; on this host")
       ->check(CLI::Range(1, kMostProcesses));
   CLI::Option* hosts = app.add_option_function<std::string>(
       "-H,--host",
@@ -234,6 +244,13 @@ int Run(int argc, char** argv) {
   } else {
     options.size =
         static_cast<int>(SeatRanks(options.hosts, options.size).size());
+  }
+  const bool elsewhere = !options.hosts.empty() || !others.emit.form.empty() ||
+                         !others.certificates.empty();
+  if (options.servers > 0 && elsewhere) {
+    return Fail(kUsage,
+                "--ps is for a job on this host: not with --host, --hostfile, "
+                "--emit or --make-certificates");
   }
   if (!others.certificates.empty()) {
     WriteCertificates(others.certificates, options.size, others.emit.days);

@@ -108,6 +108,7 @@ set(SLUICE_PUBLIC_HEADERS
   models/train/hook.h
   models/train/hooks.h
   models/train/inference.h
+  models/train/meetings.h
   models/train/model_spec.h
   models/train/plateau.h
   models/train/rate_finder.h

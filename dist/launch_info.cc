@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "dist/cluster_spec.h"
 #include "dist/other_launchers.h"
 
 namespace sluice::dist {
@@ -29,6 +28,8 @@ constexpr const char* kListenFd = "SLUICE_LISTEN_FD";
 constexpr const char* kTokenFd = "SLUICE_TOKEN_FD";
 constexpr const char* kCredentialsFd = "SLUICE_CREDENTIALS_FD";
 constexpr const char* kCertificates = "SLUICE_CERTIFICATES";
+constexpr const char* kServers = "SLUICE_SERVERS";
+constexpr const char* kServer = "SLUICE_SERVER";
 
 constexpr size_t kTokenDigits = 64;
 constexpr size_t kCredentialBytes = size_t{64} << 10;
@@ -100,7 +101,7 @@ Status ReadCoordinator(LaunchInfo* info) {
 }
 
 Status ReadListener(LaunchInfo* info) {
-  if (info->rank != 0) {
+  if (info->rank != 0 && info->server < 0) {
     return InvalidArgument(
         fmt::format("{} is set for rank {}; only rank 0 "
                     "listens",
@@ -173,6 +174,42 @@ Status ReadCredentialsText(LaunchInfo* info) {
   return {};
 }
 
+Status ReadServers(LaunchInfo* info) {
+  std::string_view rest = *Variable(kServers);
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    Result<TaskAddress> at = ParseTaskAddress(one);
+    if (!at.ok()) return Senseless(kServers, "host:port,host:port,...");
+    info->servers.push_back(*std::move(at));
+  }
+  if (info->servers.empty()) {
+    return Senseless(kServers, "host:port,host:port,...");
+  }
+  return {};
+}
+
+// Of a parameter server.
+Status ReadServersPlace(LaunchInfo* info) {
+  SLUICE_RETURN_IF_ERROR(
+      CheckSet({kSize, kLocalSize, kServers, kListenFd, kTokenFd}));
+  if (IsSet(kRank) || IsSet(kLocalRank)) {
+    return InvalidArgument(
+        fmt::format("{} and {} are set: a parameter server has no rank",
+                    kServer, IsSet(kRank) ? kRank : kLocalRank));
+  }
+  constexpr int kMost = std::numeric_limits<int>::max();
+  SLUICE_ASSIGN_OR_RETURN(info->size, Integer(kSize, 1, kMost));
+  SLUICE_ASSIGN_OR_RETURN(info->local_size, Integer(kLocalSize, 1, info->size));
+  info->rank = info->local_rank = -1;
+  SLUICE_RETURN_IF_ERROR(ReadServers(info));
+  SLUICE_ASSIGN_OR_RETURN(
+      info->server,
+      Integer(kServer, 0, static_cast<int>(info->servers.size()) - 1));
+  return ReadListener(info);
+}
+
+// Of a rank.
 Status ReadPlace(LaunchInfo* info) {
   constexpr int kMost = std::numeric_limits<int>::max();
   SLUICE_RETURN_IF_ERROR(CheckSet({kSize, kRank, kLocalSize, kLocalRank}));
@@ -192,20 +229,28 @@ Status ReadPlace(LaunchInfo* info) {
 
 Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
   // SLUICE_COORDINATOR alone is a user's word to another launcher.
-  const std::vector<const char*> names = {kSize,      kRank,         kLocalSize,
-                                          kLocalRank, kPinned,       kListenFd,
-                                          kTokenFd,   kCredentialsFd};
+  const std::vector<const char*> names = {
+      kSize,     kRank,    kLocalSize,     kLocalRank, kPinned,
+      kListenFd, kTokenFd, kCredentialsFd, kServers,   kServer};
   if (std::none_of(names.begin(), names.end(), IsSet)) {
     return ReadOtherLaunchers();
   }
   LaunchInfo info;
-  SLUICE_RETURN_IF_ERROR(ReadPlace(&info));
-  if (info.size > 1) {
-    SLUICE_RETURN_IF_ERROR(CheckSet({kCoordinator, kTokenFd}));
-    if (info.rank == 0) SLUICE_RETURN_IF_ERROR(CheckSet({kListenFd}));
+  if (IsSet(kServer)) {
+    SLUICE_RETURN_IF_ERROR(ReadServersPlace(&info));
+  } else {
+    SLUICE_RETURN_IF_ERROR(ReadPlace(&info));
+    if (IsSet(kServers)) {
+      SLUICE_RETURN_IF_ERROR(ReadServers(&info));
+      SLUICE_RETURN_IF_ERROR(CheckSet({kTokenFd}));
+    }
+    if (info.size > 1) {
+      SLUICE_RETURN_IF_ERROR(CheckSet({kCoordinator, kTokenFd}));
+      if (info.rank == 0) SLUICE_RETURN_IF_ERROR(CheckSet({kListenFd}));
+    }
+    if (IsSet(kCoordinator)) SLUICE_RETURN_IF_ERROR(ReadCoordinator(&info));
+    if (IsSet(kListenFd)) SLUICE_RETURN_IF_ERROR(ReadListener(&info));
   }
-  if (IsSet(kCoordinator)) SLUICE_RETURN_IF_ERROR(ReadCoordinator(&info));
-  if (IsSet(kListenFd)) SLUICE_RETURN_IF_ERROR(ReadListener(&info));
   SLUICE_ASSIGN_OR_RETURN(info.allow_plaintext, PlaintextAllowed());
   // Last: they can be read once.
   if (IsSet(kTokenFd)) SLUICE_RETURN_IF_ERROR(ReadToken(&info));
@@ -213,8 +258,10 @@ Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
     SLUICE_RETURN_IF_ERROR(ReadCredentialsText(&info));
   } else if (IsSet(kCertificates)) {
     SLUICE_ASSIGN_OR_RETURN(
-        info.credentials, ReadCredentials(std::string(*Variable(kCertificates)),
-                                          kWorkerRole, info.rank));
+        info.credentials,
+        ReadCredentials(std::string(*Variable(kCertificates)),
+                        info.server < 0 ? kWorkerRole : kServerRole,
+                        info.server < 0 ? info.rank : info.server));
   }
   return std::optional(std::move(info));
 }

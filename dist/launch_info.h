@@ -5,7 +5,8 @@
 //   SLUICE_PINNED                          1 where the processes of this host
 //                                          have cores of their own
 //   SLUICE_COORDINATOR                     host:port where rank 0 listens
-//   SLUICE_LISTEN_FD                       rank 0's: that socket, listening
+//   SLUICE_LISTEN_FD                       rank 0's: that socket, listening; a
+//                                          server's: its own
 //   SLUICE_TOKEN_FD                        a descriptor to read the job's token
 //                                          from, to its end: 64 hexadecimal
 //                                          digits; never an argument or a
@@ -17,6 +18,10 @@
 //   SLUICE_CERTIFICATES                    in its place: a folder of them
 //   SLUICE_ALLOW_PLAINTEXT                 1 where other hosts may be talked to
 //                                          without
+//   SLUICE_SERVERS                         where the job's parameter servers
+//                                          listen: host:port,host:port
+//   SLUICE_SERVER                          of such a server, which has no rank:
+//                                          which one it is
 //   SLUICE_JOB                             what the job is called, each time
 //                                          that it is started; of any launcher
 //
@@ -28,14 +33,17 @@
 // launcher does not.
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for SLUICE_PINNED, the last four, the listener of other ranks than 0 and,
-// where SLUICE_SIZE is 1, coordinator, listener and token.
+// for SLUICE_PINNED, the last six, the listener of other ranks than 0 and,
+// where SLUICE_SIZE is 1, coordinator, listener and, without servers, token. A
+// server has no ranks and no coordinator.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
 #define SLUICE_DIST_LAUNCH_INFO_H_
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "dist/cluster_spec.h"
 #include "dist/net/credentials.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
@@ -58,6 +66,8 @@ struct LaunchInfo {
   std::string token;  // what processes of this job know, and no other
   std::optional<Credentials> credentials;
   bool allow_plaintext = false;
+  std::vector<TaskAddress> servers;  // of parameters
+  int server = -1;  // which of them this process is, whose rank is then none
 };
 
 // From the environment; nullopt where no launcher has set any of it. Two that

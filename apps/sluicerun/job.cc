@@ -63,27 +63,44 @@ class Outputs {
     }
     std::error_code ignored;  // opening the files says what is wrong
     std::filesystem::create_directories(options.output_dir, ignored);
+    const auto open_both = [&](const std::string& name) {
+      OpenFile(name + ".out");
+      OpenFile(name + ".err");
+    };
     for (int rank = 0; rank < options.size; ++rank) {
-      OpenFile(fmt::format("rank-{}.out", rank));
-      OpenFile(fmt::format("rank-{}.err", rank));
+      open_both(fmt::format("rank-{}", rank));
+    }
+    for (int server = 0; server < options.servers; ++server) {
+      open_both(fmt::format("ps-{}", server));
     }
   }
 
   Stream OfRank(int rank, dist::Descriptor pipe, bool is_error, Tail* tail) {
-    if (!options_.output_dir.empty()) {
-      Sink* sink =
-          sinks_[2 * static_cast<size_t>(rank) + (is_error ? 1 : 0)].get();
-      return {std::move(pipe), Stream::Form::kBytes, "", sink, tail};
-    }
-    std::string prefix = options_.tag_output ? fmt::format("[{}] ", rank) : "";
-    Sink* sink = is_error ? sinks_.back().get() : sinks_.front().get();
-    return {std::move(pipe), Stream::Form::kLines, std::move(prefix), sink,
-            tail};
+    return Of(rank, std::to_string(rank), std::move(pipe), is_error, tail);
+  }
+  Stream OfServer(int server, dist::Descriptor pipe, bool is_error,
+                  Tail* tail) {
+    return Of(options_.size + server, fmt::format("ps {}", server),
+              std::move(pipe), is_error, tail);
   }
 
   const std::vector<std::unique_ptr<Sink>>& sinks() const { return sinks_; }
 
  private:
+  // The `i`th process, called so.
+  Stream Of(int i, const std::string& name, dist::Descriptor pipe,
+            bool is_error, Tail* tail) {
+    if (!options_.output_dir.empty()) {
+      Sink* sink =
+          sinks_[2 * static_cast<size_t>(i) + (is_error ? 1 : 0)].get();
+      return {std::move(pipe), Stream::Form::kBytes, "", sink, tail};
+    }
+    std::string prefix = options_.tag_output ? fmt::format("[{}] ", name) : "";
+    Sink* sink = is_error ? sinks_.back().get() : sinks_.front().get();
+    return {std::move(pipe), Stream::Form::kLines, std::move(prefix), sink,
+            tail};
+  }
+
   static bool SameFile(int a, int b) {
     struct stat first = {}, second = {};
     return fstat(a, &first) == 0 && fstat(b, &second) == 0 &&
@@ -118,23 +135,38 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
               rlimit open_files) {
   Starting starting(options, signals, open_files);
   Supervisor supervisor(options.timeout_kill, outputs.sinks(), signals);
+  const auto cannot_run = [&](int error, const std::string& as) -> Ended {
+    Say(fmt::format("cannot run '{}'{}: {}", options.command[0], as,
+                    ErrorText(error)));
+    return {error == ENOENT ? kNotFound : kNotRunnable};
+  };
+  for (int server = 0; server < options.servers; ++server) {
+    const std::string name = fmt::format("parameter server {}", server);
+    Started started = starting.StartServer(server);
+    if (started.error != 0) return cannot_run(started.error, " as " + name);
+    auto tail = std::make_unique<Tail>();
+    Stream out =
+        outputs.OfServer(server, std::move(started.out), false, nullptr);
+    Stream err =
+        outputs.OfServer(server, std::move(started.err), true, tail.get());
+    supervisor.Add({started.pid, std::move(out), std::move(err),
+                    std::move(tail), name, true});
+  }
   bool all = true;
   for (int rank = 0; all && rank < options.size; ++rank) {
     Started started = starting.Start(rank);
     if (started.error != 0) {
-      Say(fmt::format("cannot run '{}'{}: {}", options.command[0],
-                      rank == 0 ? "" : fmt::format(" as rank {}", rank),
-                      ErrorText(started.error)));
-      return {started.error == ENOENT ? kNotFound : kNotRunnable};
+      return cannot_run(started.error,
+                        rank == 0 ? "" : fmt::format(" as rank {}", rank));
     }
     if (rank == 0) all = starting.AwaitCoordinator(started);
     auto tail = std::make_unique<Tail>();
     Stream out = outputs.OfRank(rank, std::move(started.out), false, nullptr);
     Stream err = outputs.OfRank(rank, std::move(started.err), true, tail.get());
     supervisor.Add({started.pid, std::move(out), std::move(err),
-                    std::move(tail), starting.NameOfHost(rank)});
+                    std::move(tail), starting.NameOf(rank)});
   }
-  starting.GiveUpListener();
+  starting.GiveUpListeners();
   const int code = supervisor.Run();
   // What cannot be run, or was not understood, will not be the next time.
   const bool hopeless =
@@ -183,11 +215,27 @@ void PrintJob(const JobOptions& options) {
   std::vector<Seat> seats;
   if (options.hosts.empty()) {
     plan.coordinator = "127.0.0.1:PORT";
+    for (int server = 0; server < options.servers; ++server) {
+      plan.servers +=
+          fmt::format("{}127.0.0.1:PORT{}", server == 0 ? "" : ",", server + 1);
+    }
     if (options.pin) plan.cpus = AllowedCpus();
   } else {
     seats = SeatRanks(options.hosts, options.size);
     plan.coordinator = dist::HostAndPort(options.hosts[0].Address(), 1);
     plan.coordinator.replace(plan.coordinator.size() - 1, 1, "PORT");
+  }
+  const auto print = [&](std::string line) {
+    for (const std::string& word : options.command) line += Quoted(word) + " ";
+    line.back() = '\n';
+    fmt::print("{}", line);
+  };
+  for (int server = 0; server < options.servers; ++server) {
+    std::string line;
+    for (const auto& [name, value] : ServerVariables(plan, server)) {
+      line += fmt::format("{}={} ", name, value);
+    }
+    print(std::move(line));
   }
   for (int rank = 0; rank < options.size; ++rank) {
     std::string line;
@@ -208,9 +256,7 @@ void PrintJob(const JobOptions& options) {
       line +=
           fmt::format("taskset -c {} ", fmt::join(RankCpus(plan, rank), ","));
     }
-    for (const std::string& word : options.command) line += Quoted(word) + " ";
-    line.back() = '\n';
-    fmt::print("{}", line);
+    print(std::move(line));
   }
 }
 

@@ -12,7 +12,8 @@ namespace sluice::launcher {
 
 struct JobOptions {
   std::vector<std::string> command;
-  int size = 1;
+  int size = 1;     // ranks, which work
+  int servers = 0;  // of parameters, beside them (dist/servers/server.h)
   std::vector<Host> hosts;  // by ssh; none: this one, without
   Ssh ssh;
   bool tls = false;              // also where all is on this host

@@ -41,13 +41,22 @@ struct RankPipes {
       failure;  // an errno of the child's, where the program cannot be run
 };
 
+// What one process is told, beside what all of the plan are.
+struct Process {
+  std::vector<std::pair<std::string, std::string>> variables;
+  int listen_fd = -1;          // which it inherits, or none
+  std::string credentials;     // or none
+  bool reads = false;          // our standard input
+  std::vector<int> cpus = {};  // it keeps to them; empty: to none
+};
+
 // In the child, of one thread: what may be done is not restricted.
 class Child {
  public:
-  Child(const JobPlan& plan, int rank, pid_t parent, const SignalQueue& signals,
-        RankPipes& pipes)
+  Child(const JobPlan& plan, const Process& process, pid_t parent,
+        const SignalQueue& signals, RankPipes& pipes)
       : plan_(plan),
-        rank_(rank),
+        process_(process),
         parent_(parent),
         signals_(signals),
         pipes_(pipes) {}
@@ -58,7 +67,7 @@ class Child {
     if (getppid() != parent_) _exit(1);  // it died before
     setpgid(0, 0);
     if (!ConnectStreams() || !SetEnvironment()) return;
-    if (plan_.pin && !Pin()) return;
+    if (!process_.cpus.empty() && !Pin()) return;
     if (setrlimit(RLIMIT_NOFILE, &plan_.open_files) != 0) return;
     std::vector<std::string> command = plan_.command;
     std::vector<char*> argv;
@@ -70,7 +79,7 @@ class Child {
 
  private:
   bool ConnectStreams() {
-    if (rank_ != 0 || plan_.inherits_output || isatty(STDIN_FILENO) == 1) {
+    if (!process_.reads || plan_.inherits_output || isatty(STDIN_FILENO) == 1) {
       const dist::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
       if (dup2(nothing.get(), STDIN_FILENO) < 0) return false;
     }
@@ -80,14 +89,19 @@ class Child {
   }
 
   bool SetEnvironment() {
-    for (const auto& [name, value] : RankVariables(plan_, rank_)) {
+    for (const char* name : {"SLUICE_RANK", "SLUICE_LOCAL_RANK",
+                             "SLUICE_SERVERS", "SLUICE_SERVER"}) {
+      unsetenv(name);
+    }
+    for (const auto& [name, value] : process_.variables) {
       if (setenv(name.c_str(), value.c_str(), 1) != 0) return false;
     }
     unsetenv("SLUICE_LISTEN_FD");
     unsetenv("SLUICE_CREDENTIALS_FD");
-    return (plan_.credentials.empty() ||
+    return (process_.credentials.empty() ||
             Inherit("SLUICE_CREDENTIALS_FD", pipes_.credentials.read.get())) &&
-           (rank_ != 0 || Inherit("SLUICE_LISTEN_FD", plan_.listen_fd)) &&
+           (process_.listen_fd < 0 ||
+            Inherit("SLUICE_LISTEN_FD", process_.listen_fd)) &&
            Inherit("SLUICE_TOKEN_FD", pipes_.token.read.get());
   }
 
@@ -99,14 +113,14 @@ class Child {
   bool Pin() {
     const CpuSet set = EmptyCpuSet();
     const size_t bytes = CPU_ALLOC_SIZE(kMostCpus);
-    for (const int cpu : RankCpus(plan_, rank_)) {
+    for (const int cpu : process_.cpus) {
       CPU_SET_S(static_cast<size_t>(cpu), bytes, set.get());
     }
     return sched_setaffinity(0, bytes, set.get()) == 0;
   }
 
   const JobPlan& plan_;
-  const int rank_;
+  const Process& process_;
   const pid_t parent_;
   const SignalQueue& signals_;
   RankPipes& pipes_;
@@ -148,12 +162,29 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
       {"SLUICE_LOCAL_RANK", local},
       {"SLUICE_COORDINATOR", plan.coordinator},
       {"SLUICE_JOB", plan.id}};
+  if (!plan.servers.empty()) {
+    variables.emplace_back("SLUICE_SERVERS", plan.servers);
+  }
   if (plan.pin) variables.emplace_back("SLUICE_PINNED", "1");
   if (!plan.certificates.empty()) {
     variables.emplace_back("SLUICE_CERTIFICATES", plan.certificates);
   }
   if (plan.allow_plaintext) {
     variables.emplace_back("SLUICE_ALLOW_PLAINTEXT", "1");
+  }
+  return variables;
+}
+
+std::vector<std::pair<std::string, std::string>> ServerVariables(
+    const JobPlan& plan, int server) {
+  std::vector<std::pair<std::string, std::string>> variables = {
+      {"SLUICE_SIZE", std::to_string(plan.size)},
+      {"SLUICE_LOCAL_SIZE", std::to_string(plan.local_size)},
+      {"SLUICE_SERVERS", plan.servers},
+      {"SLUICE_SERVER", std::to_string(server)},
+      {"SLUICE_JOB", plan.id}};
+  if (!plan.certificates.empty()) {
+    variables.emplace_back("SLUICE_CERTIFICATES", plan.certificates);
   }
   return variables;
 }
@@ -195,7 +226,10 @@ std::string NewToken() {
   return token;
 }
 
-Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
+namespace {
+
+Started Start(const JobPlan& plan, const Process& process,
+              const SignalQueue& signals) {
   Started started;
   RankPipes pipes;
   for (dist::Pipe* pipe : {&pipes.out, &pipes.err, &pipes.token,
@@ -206,19 +240,16 @@ Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
       return started;
     }
   }
-  const auto local = static_cast<size_t>(rank - plan.first);
-  const std::string none;
   if (!SetNonBlocking(pipes.out.read) || !SetNonBlocking(pipes.err.read) ||
       !WriteSecret(plan.token, pipes.token) ||
-      !WriteSecret(plan.credentials.empty() ? none : plan.credentials[local],
-                   pipes.credentials)) {
+      !WriteSecret(process.credentials, pipes.credentials)) {
     started.error = errno;
     return started;
   }
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    Child(plan, rank, parent, signals, pipes).Run();
+    Child(plan, process, parent, signals, pipes).Run();
     const int error = errno;
     const ssize_t told = write(pipes.failure.write.get(), &error, sizeof error);
     _exit(told == sizeof error ? 127 : 126);
@@ -238,6 +269,30 @@ Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
   started.out = std::move(pipes.out.read);
   started.err = std::move(pipes.err.read);
   return started;
+}
+
+}  // namespace
+
+Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
+  Process process;
+  process.variables = RankVariables(plan, rank);
+  process.reads = rank == 0;
+  if (rank == 0) process.listen_fd = plan.listen_fd;
+  if (!plan.credentials.empty()) {
+    process.credentials =
+        plan.credentials[static_cast<size_t>(rank - plan.first)];
+  }
+  if (plan.pin) process.cpus = RankCpus(plan, rank);
+  return Start(plan, process, signals);
+}
+
+Started StartServer(const JobPlan& plan, const ServerPlan& server,
+                    const SignalQueue& signals) {
+  return Start(plan,
+               {.variables = ServerVariables(plan, server.number),
+                .listen_fd = server.listen_fd,
+                .credentials = server.credentials},
+               signals);
 }
 
 }  // namespace sluice::launcher

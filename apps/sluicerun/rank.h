@@ -22,6 +22,7 @@ struct JobPlan {
   std::string id;                 // of the job, each time that it is started
   std::string coordinator;        // host:port
   std::string token;              // 64 hexadecimal digits
+  std::string servers;            // host:port of each, with commas; or none
   // By rank on this host, dist::TextOf; or none at all.
   std::vector<std::string> credentials;
   std::string certificates;      // the user's folder of them, or empty
@@ -55,11 +56,25 @@ struct Started {
   dist::Descriptor out, err;
 };
 
+// The same of a parameter server, which has none of a rank.
+std::vector<std::pair<std::string, std::string>> ServerVariables(
+    const JobPlan& plan, int server);
+
 // Starts the rank; returns once the program runs. It inherits nothing of ours
 // but its own descriptors and what we were given, and it gets SIGTERM when we
 // die. Rank 0 reads our stdin unless that is a terminal, whose keys are for us
 // (a process group in the background may not read it); others read nothing.
 Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals);
+
+// Starts a parameter server in the same way. It reads nothing and may use all
+// CPUs.
+struct ServerPlan {
+  int number = 0;
+  int listen_fd = -1;       // at its address
+  std::string credentials;  // dist::TextOf; or none
+};
+Started StartServer(const JobPlan& plan, const ServerPlan& server,
+                    const SignalQueue& signals);
 
 }  // namespace sluice::launcher
 

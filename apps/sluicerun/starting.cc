@@ -20,8 +20,10 @@
 namespace sluice::launcher {
 namespace {
 
-// Of each rank; none where the job has none.
-std::vector<std::string> NewCredentials(const JobOptions& options) {
+struct NewCredentials {
+  std::vector<std::string> ranks, servers;  // none where the job has none
+};
+NewCredentials MakeCredentials(const JobOptions& options) {
   // Only handshakes look at it, and these are at the start.
   constexpr std::chrono::hours kValid(24 * 7);
   const bool wanted = options.tls || !options.hosts.empty();
@@ -35,13 +37,16 @@ std::vector<std::string> NewCredentials(const JobOptions& options) {
   }
   const dist::Authority authority =
       dist::Authority::Create(dist::RandomWord().ValueOrThrow()).ValueOrThrow();
-  std::vector<std::string> credentials;
-  for (int rank = 0; rank < options.size; ++rank) {
-    credentials.push_back(dist::TextOf(
-        authority.Issue(std::string(dist::kWorkerRole), rank, kValid)
-            .ValueOrThrow()));
-  }
-  return credentials;
+  const auto issue = [&](std::string_view role, int count) {
+    std::vector<std::string> texts;
+    for (int number = 0; number < count; ++number) {
+      texts.push_back(dist::TextOf(
+          authority.Issue(std::string(role), number, kValid).ValueOrThrow()));
+    }
+    return texts;
+  };
+  return {issue(dist::kWorkerRole, options.size),
+          issue(dist::kServerRole, options.servers)};
 }
 
 }  // namespace
@@ -62,12 +67,20 @@ Starting::Starting(const JobOptions& options, SignalQueue& signals,
     : options_(options), signals_(signals), plan_(PlanOf(options)) {
   plan_.token = NewToken();
   plan_.open_files = open_files;
-  credentials_ = NewCredentials(options);
+  NewCredentials made = MakeCredentials(options);
+  credentials_ = std::move(made.ranks);
+  server_credentials_ = std::move(made.servers);
   if (options.hosts.empty()) {
     listener_ = dist::Listener::Open("127.0.0.1").ValueOrThrow();
     plan_.coordinator = fmt::format("127.0.0.1:{}", listener_->port());
     plan_.listen_fd = listener_->descriptor();
     plan_.credentials = credentials_;
+    for (int server = 0; server < options.servers; ++server) {
+      const dist::Listener& own = server_listeners_.emplace_back(
+          dist::Listener::Open("127.0.0.1").ValueOrThrow());
+      plan_.servers +=
+          fmt::format("{}127.0.0.1:{}", server == 0 ? "" : ",", own.port());
+    }
     if (options.pin) plan_.cpus = AllowedCpus();
   } else {
     seats_ = SeatRanks(options.hosts, options.size);
@@ -79,6 +92,17 @@ Started Starting::Start(int rank) {
   return StartRemoteRank(
       AgentCommand(options_.ssh, HostOf(rank).name),
       Encoded(PlanOn(rank, std::filesystem::current_path().string())),
+      signals_);
+}
+
+Started Starting::StartServer(int server) {
+  const auto i = static_cast<size_t>(server);
+  return launcher::StartServer(
+      plan_,
+      {.number = server,
+       .listen_fd = server_listeners_[i].descriptor(),
+       .credentials =
+           server_credentials_.empty() ? "" : server_credentials_[i]},
       signals_);
 }
 

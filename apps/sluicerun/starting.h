@@ -29,19 +29,25 @@ class Starting {
   Starting(const JobOptions& options, SignalQueue& signals, rlimit open_files);
 
   Started Start(int rank);
+  // Before the ranks or after them: its socket listens already.
+  Started StartServer(int server);
 
   // Where rank 0's host has to say first where it listens: waits for that.
   // False where something else has come first, of which the supervisor is to
   // hear: its end, or a signal. Throws Error after two minutes.
   bool AwaitCoordinator(const Started& zero);
 
-  // Rank 0 has it. Were it ours too, who connects would not learn that rank 0
-  // is gone.
-  void GiveUpListener() { listener_.reset(); }
+  // Rank 0 and the servers have them. Were they ours too, who connects would
+  // not learn that these are gone.
+  void GiveUpListeners() {
+    listener_.reset();
+    server_listeners_.clear();
+  }
 
-  // "hostB", or nothing where there is but this one.
-  std::string NameOfHost(int rank) const {
-    return seats_.empty() ? "" : HostOf(rank).name;
+  // "rank 1 on hostB", or "rank 1" where there is but this host.
+  std::string NameOf(int rank) const {
+    return "rank " + std::to_string(rank) +
+           (seats_.empty() ? "" : " on " + HostOf(rank).name);
   }
 
  private:
@@ -55,8 +61,9 @@ class Starting {
   const JobOptions& options_;
   SignalQueue& signals_;
   JobPlan plan_;
-  std::vector<std::string> credentials_;
+  std::vector<std::string> credentials_, server_credentials_;
   std::optional<dist::Listener> listener_;
+  std::vector<dist::Listener> server_listeners_;
   std::vector<Seat> seats_;
 };
 

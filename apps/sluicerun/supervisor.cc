@@ -26,8 +26,9 @@ Supervisor::~Supervisor() {
 }
 
 void Supervisor::Add(RunningRank rank) {
-  ranks_.push_back(std::move(rank));
   ++running_;
+  if (!rank.serves) ++working_;
+  ranks_.push_back(std::move(rank));
 }
 
 int Supervisor::Run() {
@@ -106,7 +107,7 @@ void Supervisor::Interrupt(int signal) {
   if (interrupt_ == 0) interrupt_ = signal;
   ++interrupts_;
   given_up_ = running_ == 0;
-  SignalAll(signal);
+  SignalRanks(signal);
   SignalAll(SIGCONT);  // one that stands still would not hear it
   if (interrupts_ > 1) StartCountdown();
 }
@@ -123,6 +124,7 @@ void Supervisor::NoteEnds(pid_t first) {
     if (ranks_[i].pid == first) NoteEnd(i);
   }
   for (size_t i = 0; i < ranks_.size(); ++i) NoteEnd(i);
+  if (working_ == 0) EndServers();
   if (running_ == 0) StartCountdown();
 }
 
@@ -134,17 +136,26 @@ void Supervisor::NoteEnd(size_t i) {
   if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
   if (info.si_pid == 0) return;  // it runs
   --running_;
+  if (!rank.serves) --working_;
   rank.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
   rank.code = info.si_status + (rank.signal == 0 ? 0 : kSignalBase);
-  if (*rank.code == 0) return;
+  if (rank.serves ? served_ : *rank.code == 0) return;
   if (!first_failure_) first_failure_ = i;
   if (interrupt_ == 0 || *rank.code != kSignalBase + interrupt_) EndOthers();
 }
 
 void Supervisor::EndOthers() {
   if (std::exchange(ending_, true)) return;
-  SignalAll(SIGTERM);
+  SignalRanks(SIGTERM);
   SignalAll(SIGCONT);
+  StartCountdown();
+}
+
+void Supervisor::EndServers() {
+  if (std::exchange(served_, true)) return;
+  for (const RunningRank& rank : ranks_) {
+    if (rank.serves) kill(-rank.pid, SIGTERM);
+  }
   StartCountdown();
 }
 
@@ -162,6 +173,12 @@ void Supervisor::KillAll() {
 
 void Supervisor::SignalAll(int signal) const {
   for (const RunningRank& rank : ranks_) kill(-rank.pid, signal);
+}
+
+void Supervisor::SignalRanks(int signal) const {
+  for (const RunningRank& rank : ranks_) {
+    if (!rank.serves) kill(-rank.pid, signal);
+  }
 }
 
 bool Supervisor::OutputDone() const {
@@ -201,14 +218,13 @@ int Supervisor::Report() const {
   }
   const auto lines = rank.tail->Lines();
   std::string report =
-      fmt::format("rank {}{} ended {}", *first_failure_,
-                  rank.host.empty() ? "" : fmt::format(" on {}", rank.host),
+      fmt::format("{} ended {}", rank.name,
                   rank.signal != 0 ? "by " + SignalName(rank.signal)
                                    : fmt::format("with code {}", *rank.code));
   if (!lines.empty()) report += "; its last lines:";
   for (const std::string& line : lines) report += "\n  " + line;
   Say(report);
-  return *rank.code;
+  return *rank.code == 0 ? kFailure : *rank.code;  // of a server's
 }
 
 }  // namespace sluice::launcher

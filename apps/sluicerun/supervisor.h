@@ -19,12 +19,13 @@
 
 namespace sluice::launcher {
 
-// A rank that runs, or has ended.
+// A rank or parameter server that runs, or has ended.
 struct RunningRank {
   pid_t pid;  // and its process group
   Stream out, err;
   std::unique_ptr<Tail> tail;  // of err
-  std::string host = {};       // where it runs, if elsewhere
+  std::string name = {};       // "rank 1 on hostB", "parameter server 0"
+  bool serves = false;         // it is none that works
   std::optional<int> code =
       {};          // once ended: its exit code, or 128 + the signal
   int signal = 0;  // that ended it
@@ -33,6 +34,9 @@ struct RunningRank {
 // One thread, one loop around poll(2). A rank stays a zombie until the end, so
 // that its number cannot become another's while we still signal its group.
 //
+// - Parameter servers are told to end (SIGTERM) when every rank has ended, and
+//   hear no interrupt: ranks that end want to save what these have. One that
+//   ends before has failed, whatever its code.
 // - The first rank that fails ends the others: SIGTERM, and SIGKILL when the
 //   time is up. A rank that ends as the interrupt asked for has not failed.
 // - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
@@ -50,7 +54,6 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  // Ranks in order.
   void Add(RunningRank rank);
   // Until every rank has ended and what they printed is written. The exit code
   // of the job.
@@ -69,10 +72,12 @@ class Supervisor {
   void NoteEnds(pid_t first);
   void NoteEnd(size_t rank);
   void EndOthers();
+  void EndServers();
   void StartCountdown();
   timespec TimeLeft() const;
   void KillAll();
   void SignalAll(int signal) const;
+  void SignalRanks(int signal) const;
   bool OutputDone() const;
   void CloseSilent();
   int Report() const;
@@ -81,7 +86,9 @@ class Supervisor {
   const std::vector<std::unique_ptr<Sink>>& sinks_;
   SignalQueue& signals_;
   std::vector<RunningRank> ranks_;
-  size_t running_ = 0;
+  size_t running_ = 0;   // servers too
+  size_t working_ = 0;   // ranks alone
+  bool served_ = false;  // servers were told to end
   std::optional<size_t> first_failure_;
   int interrupt_ = 0;      // the first that came
   int interrupts_ = 0;     // how many

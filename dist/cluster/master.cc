@@ -8,6 +8,8 @@
 #include "dist/cluster/masters_session.h"
 #include "dist/cluster/task.h"
 #include "dist/net/local.h"
+#include "engine/json.h"
+#include "engine/json_object.h"
 #include "graph/session/cluster.h"
 
 namespace sluice::dist {
@@ -43,6 +45,25 @@ class MastersCluster final : public Cluster {
       }
     }
     return MakeMastersSession(task_, options_, std::move(far), request);
+  }
+
+  Result<std::string> Ask(const std::string& name,
+                          const std::string& text) override {
+    const auto task =
+        std::find_if(tasks_.begin(), tasks_.end(),
+                     [&](const ClusterTask& one) { return one.name == name; });
+    if (task == tasks_.end()) {
+      return NotFound(fmt::format("no task of the cluster is '{}'", name));
+    }
+    SLUICE_ASSIGN_OR_RETURN(
+        const Task::LinkPtr link,
+        task_->Reach(*task, After(options_.connect_timeout)));
+    const Json head = {{"call", "ask"}, {"text", text}};
+    SLUICE_ASSIGN_OR_RETURN(const Message said,
+                            task_->Call(link, {head.Text(), {}}));
+    SLUICE_ASSIGN_OR_RETURN(const JsonObject answer,
+                            JsonObject::Parse(said.head));
+    return answer.String("text");
   }
 
  private:

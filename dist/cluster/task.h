@@ -60,9 +60,8 @@ class Task final : public Link::Owner {
   const std::shared_ptr<LinkedRendezvous>& rendezvous() const {
     return rendezvous_;
   }
-  // From now on others may connect. Port 0: one of the system's choice; the
-  // port is returned.
-  Result<int> Listen(const std::string& host, int port);
+  // From now on others may connect. The port is returned.
+  Result<int> Listen(Listener listener);
 
   // The link to a task, made where there is none that lives.
   Result<LinkPtr> Reach(const ClusterTask& task, Deadline deadline);

@@ -57,19 +57,18 @@ Result<std::shared_ptr<const Tls>> Task::TlsOf(const TaskOptions& options) {
       fmt::format("this is {}, its certificate {}'s", options.name, own));
 }
 
-Result<int> Task::Listen(const std::string& host, int port) {
+Result<int> Task::Listen(Listener listener) {
   if (options_.token.empty() && tls_ == nullptr) {
     return InvalidArgument(options_.name +
                            " listens to nobody without a token");
   }
-  SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(host, port));
   SLUICE_ASSIGN_OR_RETURN(const Address own,
                           LocalAddressOf(listener.descriptor()));
   if (tls_ == nullptr && !IsLoopback(own)) {
     return FailedPrecondition(
         fmt::format("{} is to listen at {}, beyond this host, and has no "
                     "credentials",
-                    options_.name, host));
+                    options_.name, HostOf(own)));
   }
   door_.emplace(std::move(listener), HelloWith(options_.token), tls_,
                 options_.note);

@@ -33,6 +33,7 @@ class Worker::Impl final : public Task::Service {
        std::shared_ptr<const Tls> tls)
       : name_(std::move(name)),
         container_(std::move(container)),
+        answer_(options.answer),
         task_(options.task, std::move(tls), this) {
     for (const std::string& device : options.devices) {
       devices_.push_back(options.task.name + device);
@@ -46,8 +47,8 @@ class Worker::Impl final : public Task::Service {
     ended.swap(sessions_);
   }
 
-  Result<int> Listen(const std::string& host, int port) {
-    return task_.Listen(host, port);
+  Result<int> Listen(Listener listener) {
+    return task_.Listen(std::move(listener));
   }
   int port_ = 0;
 
@@ -60,6 +61,7 @@ class Worker::Impl final : public Task::Service {
       if (call == "open") return Open(from, head);
       if (call == "connect") return Connect(head);
       if (call == "reach") return Reach(from, head);
+      if (call == "ask") return Ask(head);
       SLUICE_ASSIGN_OR_RETURN(const uint64_t number, head.Unsigned("session"));
       if (call == "close") return Close(from, number);
       SLUICE_ASSIGN_OR_RETURN(const SessionPtr session, Find(from, number));
@@ -220,6 +222,15 @@ class Worker::Impl final : public Task::Service {
     return Message{"{}", {}};
   }
 
+  Result<Message> Ask(const JsonObject& head) const {
+    if (!answer_) {
+      return Unimplemented(task_.name() + " answers no questions");
+    }
+    SLUICE_ASSIGN_OR_RETURN(const std::string text, head.String("text"));
+    SLUICE_ASSIGN_OR_RETURN(const std::string said, answer_(text));
+    return Message{Json{{"text", said}}.dump(), {}};
+  }
+
   static Result<Message> Register(PartSession& session, const JsonObject& head,
                                   const Message& message) {
     SLUICE_ASSIGN_OR_RETURN(const uint64_t step, head.Unsigned("step"));
@@ -264,6 +275,7 @@ class Worker::Impl final : public Task::Service {
 
   const DeviceName name_;
   const std::string container_;  // of this worker and no other
+  const std::function<Result<std::string>(const std::string&)> answer_;
   std::vector<std::string> devices_;
   std::vector<std::shared_ptr<VariableStore>> kept_;
   Mutex mutex_;
@@ -291,6 +303,10 @@ static Status CheckDevices(const WorkerOptions& options, const DeviceName& own,
 }
 
 Result<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
+  Result<Listener> listener =
+      options.listen_fd >= 0 ? Result<Listener>(Listener(options.listen_fd))
+                             : Listener::Open(options.host, options.port);
+  SLUICE_RETURN_IF_ERROR(listener.status());
   // "/job:worker/task:1" is a device's name without its end.
   const auto name = ParseDeviceName(options.task.name + "/cpu:0");
   if (!name.ok() || name->job.empty()) {
@@ -302,8 +318,7 @@ Result<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckDevices(options, *name, container));
   SLUICE_ASSIGN_OR_RETURN(auto tls, Task::TlsOf(options.task));
   auto impl = std::make_unique<Impl>(options, *name, container, std::move(tls));
-  SLUICE_ASSIGN_OR_RETURN(impl->port_,
-                          impl->Listen(options.host, options.port));
+  SLUICE_ASSIGN_OR_RETURN(impl->port_, impl->Listen(*std::move(listener)));
   return std::unique_ptr<Worker>(new Worker(std::move(impl)));
 }
 

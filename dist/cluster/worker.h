@@ -3,6 +3,7 @@
 #ifndef SLUICE_DIST_CLUSTER_WORKER_H_
 #define SLUICE_DIST_CLUSTER_WORKER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,10 @@ struct WorkerOptions {
   // Where others reach it; 0: a port of the system's choice.
   std::string host = "127.0.0.1";
   int port = 0;
+  // In place of both: a socket that listens, which becomes its own.
+  int listen_fd = -1;
+  // What it says to Cluster::Ask, by any thread; must not wait. May be empty.
+  std::function<Result<std::string>(const std::string& text)> answer = {};
 };
 
 // Serves until it goes. Its variables live as long, for whichever master; a

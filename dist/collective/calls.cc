@@ -72,6 +72,11 @@ Status Group::Collective(Frame frame, std::string_view signature, Body body) {
   return status;
 }
 
+Status Group::Check() {
+  SLUICE_RETURN_IF_ERROR(broken_);
+  return size_ == 1 ? Status() : links_.membership->decision();
+}
+
 Status Group::AllReduce(std::string_view name, DType dtype, void* data,
                         int64_t count, Reduction how) {
   const Timer timer(*this);

@@ -100,6 +100,7 @@ class Group final : public Collective {
   // all, who go on together. Any other collective of a process that is not yet
   // here is kFailedPrecondition. How it ends: join.cc.
   Result<int> Follow();
+  Status Check() override;
   double seconds() const override { return seconds_; }
 
   // For a process that has failed outside the collectives and will call no more

@@ -149,6 +149,11 @@ void Membership::Decide(Status status, bool cuts) {
   decides_.NotifyAll();
 }
 
+Status Membership::decision() {
+  const MutexLock lock(mutex_);
+  return decision_.value_or(Status());
+}
+
 void Membership::CutThen(std::vector<Descriptor> cut) {
   const MutexLock lock(mutex_);
   cut_ = std::move(cut);

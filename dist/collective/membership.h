@@ -87,6 +87,8 @@ class Membership {
   // For a reason of its own: returns when the coordinator has heard it, or is
   // given up. The decision, which is that reason or one that came before.
   Status Fail(const Status& why);
+  // What has been decided; ok where nothing has.
+  Status decision() EXCLUDES(mutex_);
 
  private:
   void Run();

@@ -29,6 +29,7 @@ struct Identity {
   friend bool operator==(const Identity&, const Identity&) = default;
 };
 inline constexpr std::string_view kWorkerRole = "worker";
+inline constexpr std::string_view kServerRole = "ps";  // of parameters
 
 // Requires an identity that ParseIdentity would give.
 std::string UriOf(const Identity& identity);

@@ -60,6 +60,10 @@ class Collective {
   // Returns when every worker has called it.
   virtual Status Barrier(std::string_view name) = 0;
 
+  // The error that the next call would return, if that is known: some worker is
+  // gone. Waits for nothing.
+  virtual Status Check() { return {}; }
+
   // For how long these calls have kept their callers so far; 0 where that is
   // not measured.
   virtual double seconds() const { return 0; }

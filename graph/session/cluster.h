@@ -94,6 +94,10 @@ class Cluster {
   // kNotFound for a device of a task that is not known.
   virtual Result<std::unique_ptr<ClusterSession>> Open(
       const Request& request) = 0;
+  // What a task, by its name, says to that. Waits for it; kUnimplemented where
+  // it is not made for questions.
+  virtual Result<std::string> Ask(const std::string& task,
+                                  const std::string& text) = 0;
 };
 
 }  // namespace sluice

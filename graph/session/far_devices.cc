@@ -24,11 +24,10 @@ void Session::Impl::OpenCluster() {
     if (IsFar(name)) request.devices.push_back(name);
   }
   if (request.devices.empty() || options.cluster == nullptr) return;
-  if (options.rendezvous != nullptr || options.collective != nullptr) {
+  if (options.rendezvous != nullptr) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("'{}' is another task's device: a session that has "
-                            "such takes the cluster's rendezvous, and has no "
-                            "collective",
+                            "such takes the cluster's rendezvous",
                             request.devices[0]));
   }
   for (const auto& device : devices) {

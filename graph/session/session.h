@@ -79,9 +79,9 @@ struct SessionOptions {
   // session, and others may have them, too (with a container: while one session
   // has that). A task that is gone is an error that names it, of the runs that
   // need it; one that has come back has no values, and steps must be prepared
-  // anew. Not with a collective, a rendezvous of the caller's, FindNonFinite or
-  // Freeze. An observer sees this process's part alone, not those of the other
-  // tasks.
+  // anew. Not with a rendezvous of the caller's, FindNonFinite or Freeze; a
+  // collective is of what this process computes alone. An observer sees this
+  // process's part alone, not those of the other tasks.
   std::shared_ptr<Cluster> cluster = nullptr;
 };
 

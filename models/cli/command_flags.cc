@@ -338,8 +338,15 @@ class Commands {
            "--strategy", line_.job.strategy,
            "How the processes that a launcher started train: ring, one "
            "model, each with its share of every batch; none, each by "
-           "itself (default: ring where there are several)")
-        ->check(CLI::IsMember({"ring", "none"}));
+           "itself; ps, one model, which parameter servers keep "
+           "(sluicerun --ps) (default: ring where there are several)")
+        ->check(CLI::IsMember({"ring", "ps", "none"}));
+    sub->add_option(
+        "--consistency", line_.job.consistency,
+        "Of --strategy ps: sync, all processes do each step together, of "
+        "--batch-size examples; async, each updates with as many of its own "
+        "when it has them; ssp:S, the same, but none begins a step when it is "
+        "more than S ahead of the slowest (default: sync)");
     sub->add_option(
            "--peer-timeout", line_.job.peer_timeout,
            "Seconds after which a process that shows no sign of life is "

@@ -109,6 +109,9 @@ class Reader {
               Usage("--overlap on is not for --virtual-workers, whose "
                     "gradients are reduced when all have been computed")};
     }
+    if (const std::string wrong = WrongWithServers(); !wrong.empty()) {
+      return {{}, Usage(wrong)};
+    }
     line_.training.session.seed = line_.run.seed;
     if (line_.command == CommandLine::Command::kPredict) {
       line_.run.bad_examples = std::make_shared<BadExamples>(INT64_MAX);
@@ -135,6 +138,34 @@ class Reader {
   }
 
  private:
+  // Of flags about parameter servers; empty: nothing.
+  std::string WrongWithServers() const {
+    const JobFlags& job = line_.job;
+    if (job.strategy != "ps") {
+      return job.consistency.empty() ? "" : "--consistency is of --strategy ps";
+    }
+    if (line_.training.virtual_workers > 0) {
+      return "--virtual-workers have their variables themselves: not with "
+             "--strategy ps";
+    }
+    try {
+      if (!LeadOf(job.consistency)) return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+    for (const auto& [flag, given] :
+         {std::pair("--sync-batch-norm", job.sync_batch_norm),
+          std::pair("--compress-gradients",
+                    line_.training.gradients_between != DType::kFloat32)}) {
+      if (!given) continue;
+      return fmt::format(
+          "{} is for processes that do each step together: not "
+          "with --consistency {}",
+          flag, job.consistency);
+    }
+    return "";
+  }
+
   int Usage(const std::string& message) {
     fmt::print(stderr, "{}: {}; {} --help says more\n", spec_.name, message,
                spec_.name);

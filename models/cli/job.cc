@@ -1,15 +1,19 @@
 #include "models/cli/job.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "dist/launch_info.h"
+#include "dist/servers/pace.h"
+#include "dist/servers/server.h"
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
@@ -21,16 +25,88 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
+dist::TaskOptions TaskOf(const JobFlags& flags) {
+  dist::TaskOptions task;
+  task.peer_timeout = Milliseconds(flags.peer_timeout);
+  task.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
+  task.note = [](std::string_view line) { console::Note(line); };
+  return task;
+}
+
+void CheckStrategy(const JobFlags& flags, const dist::LaunchInfo& info) {
+  const bool wanted = flags.strategy == "ps";
+  if (wanted == !info.servers.empty()) return;
+  throw Error(Code::kInvalidArgument,
+              wanted ? "--strategy ps: there are no parameter servers; "
+                       "sluicerun --ps 1 starts one"
+                     : "sluicerun --ps has started parameter servers, which "
+                       "only --strategy ps uses");
+}
+
+sigset_t EndingSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    sigaddset(&signals, signal);
+  }
+  return signals;
+}
+
+std::shared_ptr<dist::Worker> StartServer(const JobFlags& flags,
+                                          const dist::LaunchInfo& info) {
+  // Serve waits for them: threads have the mask of who starts them.
+  const sigset_t signals = EndingSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return dist::StartServer(info, TaskOf(flags)).ValueOrThrow();
+}
+
+TrainingServers ReachServers(const JobFlags& flags,
+                             const dist::LaunchInfo& info) {
+  dist::ClusterOptions options;
+  options.task = TaskOf(flags);
+  options.connect_timeout = Milliseconds(flags.join_timeout);
+  const dist::ServersOfJob job =
+      dist::ReachServers(info, options).ValueOrThrow();
+  return {job.cluster, job.devices, LeadOf(flags.consistency)};
+}
+
 }  // namespace
+
+std::optional<int64_t> LeadOf(const std::string& consistency) {
+  if (consistency.empty() || consistency == "sync") return std::nullopt;
+  const auto lead = dist::ParseLead(consistency);
+  if (lead.ok()) return *lead;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("--consistency {}: wanted sync, async or ssp:S with "
+                          "S steps",
+                          consistency));
+}
+
+void Serve(const Job&) {
+  const sigset_t signals = EndingSignals();
+  int signal = 0;
+  sigwait(&signals, &signal);
+}
+
+int64_t Job::sharing() const {
+  if (workers == nullptr || servers.lead) return 1;
+  return workers->size();
+}
 
 Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   Job job;
   std::optional<dist::LaunchInfo> info = dist::ReadLaunchInfo().ValueOrThrow();
-  if (!info) return job;
+  if (!info) info.emplace();
   job.local_size = info->local_size;
   if (info->local_size > 1 && !info->pinned) {
     job.threads = std::max(1, AvailableCores() / info->local_size);
   }
+  CheckStrategy(flags, *info);
+  if (info->server >= 0) {
+    job.server = StartServer(flags, *info);
+    return job;
+  }
+  if (!info->servers.empty()) job.servers = ReachServers(flags, *info);
   if (info->size == 1) return job;
   if (flags.strategy == "none") {
     if (log_dir.empty()) return job;
@@ -56,11 +132,12 @@ int Job::nodes() const {
 
 void RequireAlone() {
   const auto info = dist::ReadLaunchInfo().ValueOrThrow();
-  if (!info || info->size == 1) return;
-  throw Error(Code::kFailedPrecondition,
-              fmt::format("this command is for one process, {} were started; "
-                          "train is for several",
-                          info->size));
+  if (!info || (info->size == 1 && info->servers.empty())) return;
+  throw Error(
+      Code::kFailedPrecondition,
+      fmt::format("this command is for one process, {} were started; "
+                  "train is for several",
+                  static_cast<size_t>(info->size) + info->servers.size()));
 }
 
 void TellFailure(const Job& job, std::string_view message) {

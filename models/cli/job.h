@@ -4,10 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "dist/cluster/worker.h"
 #include "dist/collective/group.h"
+#include "models/train/meetings.h"
 
 namespace sluice {
 
@@ -15,6 +18,8 @@ struct JobFlags {
   // How processes train one model; empty: as a ring where a launcher has
   // started several.
   std::string strategy;
+  // With strategy ps: sync, which empty is too, or a TrainingServers::lead.
+  std::string consistency;
   // Seconds, of GroupOptions.
   double peer_timeout = 60;
   double join_timeout = 60;      // seconds
@@ -36,13 +41,21 @@ struct Job {
   // For --threads, where it is not given: this process's part of the host's
   // cores; 0: one per core that it may use.
   int threads = 0;
-  int local_size = 1;  // processes of the job on this host, with this one
+  int local_size = 1;       // processes of the job on this host, with this one
+  TrainingServers servers;  // of the job's parameters, if it has some
+  // Where this process is one of them, and no worker.
+  std::shared_ptr<dist::Worker> server;
+
+  // Workers that each step's batch is shared out to.
+  int64_t sharing() const;
 
   bool leads() const { return workers == nullptr || workers->rank() == 0; }
   // Hosts, each taken to have as many processes as this one, or less.
   int nodes() const;
 };
 
+// Until it is told to end.
+void Serve(const Job& job);
 // Joins it, for training. Waits for the others. Throws Error, also where
 // several processes would each train by themselves in one folder, `log_dir`.
 Job JoinJob(const JobFlags& flags, const std::string& log_dir);
@@ -51,6 +64,8 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir);
 void RequireAlone();
 // This process has failed: what the others are told of it.
 void TellFailure(const Job& job, std::string_view message);
+// TrainingServers::lead of --consistency. Throws Error for what is none.
+std::optional<int64_t> LeadOf(const std::string& consistency);
 // Returns when rank 0 is about to end, and the others may: a launcher ends
 // those that are left when one has failed.
 void EndTogether(const Job& job);

@@ -58,8 +58,8 @@ void JsonEvents::Begin(TrainingRun& run) {
 }
 
 bool JsonEvents::Measures(const TrainingRun& run, int64_t step) const {
-  return step % every_ == 0 ||
-         (run.knows_total_steps() && step == run.total_steps());
+  return run.Passes(step, every_) ||
+         (run.knows_total_steps() && step >= run.total_steps());
 }
 
 void JsonEvents::AfterStep(TrainingRun& run) {

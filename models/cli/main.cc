@@ -58,6 +58,11 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   const bool trains = line.command == CommandLine::Command::kTrain;
   if (!trains) RequireAlone();
   const Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
+  if (job.server != nullptr) {
+    SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
+    Serve(job);
+    return 0;
+  }
   if (!job.leads()) console::Mute();
   if ((job.workers != nullptr || line.training.virtual_workers > 0) &&
       line.run.bad_examples->limit() > 0) {
@@ -67,7 +72,9 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   }
   // That the training is defined by.
   const int64_t workers =
-      Workers(job.workers.get(), line.training.virtual_workers).leaves();
+      line.training.virtual_workers > 0
+          ? Workers(job.workers.get(), line.training.virtual_workers).leaves()
+          : job.sharing();
   if (line.job.batch_size_per_worker > 0) {
     line.run.batch_size = workers * line.job.batch_size_per_worker;
   }
@@ -84,6 +91,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
     case CommandLine::Command::kTrain: {
       IgnoreClosedPipes();
       line.training.session.collective = job.workers;
+      line.training.servers = job.servers;
       line.record.nodes = job.nodes();
       line.record.job = dist::JobName();
       if (line.training.restart && job.leads() &&

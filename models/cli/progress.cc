@@ -66,8 +66,8 @@ void InputThreads::Say(const TrainingRun& run) {
 }
 
 bool Progress::Measures(const TrainingRun& run, int64_t step) const {
-  return step % every_ == 0 ||
-         (run.knows_total_steps() && step == run.total_steps());
+  return run.Passes(step, every_) ||
+         (run.knows_total_steps() && step >= run.total_steps());
 }
 
 std::string Progress::Line(TrainingRun& run) {

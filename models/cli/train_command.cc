@@ -30,14 +30,16 @@ bool Leads(const CommandLine& line) {
 
 // What one process tries must be asked of one.
 void CheckForOne(const CommandLine& line) {
-  if (!WorkersOf(line).several()) return;
+  const bool served = line.training.servers.any();
+  if (!WorkersOf(line).several() && !served) return;
   for (const auto& [flag, given] :
        {std::pair("--find-rate", line.find_rate.has_value()),
         std::pair("--fast-dev-run", line.fast_dev_run)}) {
     if (!given) continue;
     throw Error(Code::kInvalidArgument,
-                fmt::format("{} is for one process, {} were started", flag,
-                            WorkersOf(line).size()));
+                fmt::format("{} is for one process, {} were started{}", flag,
+                            WorkersOf(line).size(),
+                            served ? ", and parameter servers" : ""));
   }
 }
 

@@ -121,4 +121,9 @@ GradientHook Accumulate(int64_t n) {
 }
 
 }  // namespace gradients
+
+bool IsAccumulatedGradient(std::string_view name) {
+  return name.ends_with("/gradient_sum");
+}
+
 }  // namespace sluice

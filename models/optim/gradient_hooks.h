@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/visibility.h"
@@ -43,6 +44,9 @@ struct MinimizeContext {
 
 using GradientHook = std::function<void(
     MinimizeContext& context, std::vector<GradientAndVariable>& pairs)>;
+
+// Whether a variable of that name is what Accumulate keeps.
+bool IsAccumulatedGradient(std::string_view name);
 
 // Which variables to leave out, by name.
 using NamePredicate = std::function<bool(const std::string& name)>;

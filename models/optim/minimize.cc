@@ -224,7 +224,8 @@ Operation Optimizer::Minimize(Operand loss,
                              Output(), step + 1, {}};
   // In two, they come before the cut.
   const bool in_two = all_reduce_ && all_reduce_->in_two;
-  if (!in_two) context.operations = graph.updates();
+  const bool shared = all_reduce_ && all_reduce_->shared;
+  if (!in_two && !shared) context.operations = graph.updates();
   if (all_reduce_) {
     ReduceGradients(pairs, all_reduce_->between, all_reduce_->buckets);
   }
@@ -238,9 +239,9 @@ Operation Optimizer::Minimize(Operand loss,
     context.update_number = step + 1 - scale->skipped();
   }
   if (all_reduce_) {
-    for (const Operation& reduced :
-         ReduceUpdates(graph.updates(), weight, all_reduce_->buckets.others)) {
-      if (in_two && context.finite.valid()) {
+    for (const Operation& reduced : ReduceUpdates(
+             graph.updates(), weight, all_reduce_->buckets.others, shared)) {
+      if ((in_two || shared) && context.finite.valid()) {
         MakeConditional(reduced, context.finite);
       }
       context.operations.push_back(reduced);

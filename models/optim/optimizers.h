@@ -52,6 +52,11 @@ struct AllReduceOptions {
   // if variables have before it the values that they had before the first; the
   // operation itself does not run these updates, but for what they reduce.
   bool in_two = false;
+  // Whether all workers have the same variables, for which one of them runs the
+  // operation and the others what it reduces: then of what Graph::updates
+  // assign only the mean is written. Those that assign nothing, or nothing that
+  // has a mean, are Error(kUnimplemented).
+  bool shared = false;
 };
 
 // One variable's update, while it is being built.

@@ -1,5 +1,7 @@
 #include "models/optim/reduce_gradients.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <string>
 #include <utility>
@@ -88,6 +90,20 @@ void FindUpdates(Node* node, std::vector<Node*>* updates) {
   updates->push_back(node);
 }
 
+// That what they write can be known without writing it, and has a mean.
+void CheckAssigns(const Node& node) {
+  if (node.Is("NoOp")) {
+    for (const Node* member : node.control_inputs()) CheckAssigns(*member);
+  }
+  if (node.mutates() == 0) return;
+  if (node.Is("Assign") && IsFloating(node.input(0).dtype())) return;
+  throw Error(
+      Code::kUnimplemented,
+      fmt::format("'{}' updates '{}', which all workers have in common, "
+                  "in every step, other than by a mean ({})",
+                  node.name(), node.input(0).name(), node.location()));
+}
+
 }  // namespace
 
 void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
@@ -110,15 +126,18 @@ void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
 }
 
 std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
-                                     const Output& weight,
-                                     size_t bucket_bytes) {
+                                     const Output& weight, size_t bucket_bytes,
+                                     bool shared) {
   std::vector<Node*> nodes;
-  for (const Operation& update : updates) FindUpdates(&update.node(), &nodes);
+  for (const Operation& update : updates) {
+    if (shared) CheckAssigns(update.node());
+    FindUpdates(&update.node(), &nodes);
+  }
   if (nodes.empty()) return {};
   NameScope names(nodes[0]->graph(), "reduce_updates");
   std::vector<Part> parts;
   for (const Node* node : nodes) {
-    Output value = node->output(0);
+    Output value = shared ? node->input(1) : node->output(0);
     if (weight.valid()) {
       value = Select(Greater(weight, 0), value * Cast(weight, value.dtype()),
                      ZerosLike(value));

@@ -26,10 +26,11 @@ void ReduceGradients(std::vector<GradientAndVariable>& pairs,
 // moving statistics, the mean of all workers', too. `weight` is a scalar, what
 // this worker's count for, of mean 1 over the workers; what counts for nothing
 // may be NaN. Empty: all count alike. Returns what does it, to be run with the
-// updates.
-std::vector<Operation> ReduceUpdates(
-    const std::vector<Operation>& updates, const Output& weight = Output(),
-    size_t bucket_bytes = BucketBytes().others);
+// updates; where variables are `shared` (AllReduceOptions) in their place.
+std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
+                                     const Output& weight = Output(),
+                                     size_t bucket_bytes = BucketBytes().others,
+                                     bool shared = false);
 
 }  // namespace sluice
 

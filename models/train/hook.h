@@ -21,6 +21,9 @@ class Hook {
     return false;
   }
   virtual void AfterStep(TrainingRun& /*run*/) {}
+  // Workers with their own speeds (TrainingRun::apart) are together, because
+  // one of them has asked for it (AskToMeet) or has to stop.
+  virtual void AtMeeting(TrainingRun& /*run*/) {}
   virtual void AfterEvaluation(TrainingRun& /*run*/,
                                const Evaluation& /*evaluation*/) {}
   // A step, the input, an evaluation or a hook threw, which ends the training.

@@ -147,7 +147,7 @@ void NanStop::Begin(TrainingRun& run) {
 }
 
 void NanStop::AfterStep(TrainingRun& run) {
-  const bool due = run.step() % interval_ == 0;
+  const bool due = run.Passes(run.step(), interval_);
   if (due) run.Finish();  // a snapshot must be of a time when all was well
   Check(run);
   // One that is being saved is kept: its memory is all there is for it.
@@ -172,9 +172,12 @@ void NanStop::Check(TrainingRun& run) {
   // The step changed nothing; with a smaller scale the next may be finite.
   if (run.loss_scale().value_or(0) > kLeastLossScale) return;
   run.MarkDiverged();
-  std::string cause = "running the steps again gave finite values";
+  const bool again = !run.options().servers.any();
+  std::string cause =
+      again ? "running the steps again gave finite values"
+            : "steps on parameter servers are not run again to find out why";
   try {
-    if (const auto bad = FirstBad(run)) {
+    if (const auto bad = again ? FirstBad(run) : std::nullopt) {
       cause = "the first value that is not finite came from " + *bad;
     }
   } catch (const Error& error) {

@@ -87,6 +87,7 @@ void SaveCheckpoints::AfterStep(TrainingRun& run) {
   // Which returns at once, and throws if the save failed.
   if (snapshot_ != nullptr) Wait(run);
   if (!Due(run)) return;
+  if (!run.together()) return run.AskToMeet();
   run.Finish();
   // Else NanStop has a look at it first.
   if (std::isfinite(run.newest_loss().value)) Save(run, std::nullopt);
@@ -108,10 +109,9 @@ void SaveCheckpoints::OnError(TrainingRun& run) noexcept {
     if (!writer_.Wait().ok()) saved_step_ = -1;
     snapshot_.reset();
     if (run.examples() == 0 || run.diverged()) return;
-    if (run.sound()) {
-      End(run);
-    } else if (run.snapshot() != nullptr &&
-               run.snapshot()->state.step > std::max<int64_t>(saved_step_, 0)) {
+    if (run.sound() && EndedWell(run)) return;
+    if (run.snapshot() != nullptr &&
+        run.snapshot()->state.step > std::max<int64_t>(saved_step_, 0)) {
       // A step that failed, as where another worker is gone, leaves the state
       // that NanStop kept from before it.
       Write(run, std::nullopt);
@@ -119,6 +119,16 @@ void SaveCheckpoints::OnError(TrainingRun& run) noexcept {
     }
   } catch (...) {
     // The error that ended the training is thrown.
+  }
+}
+
+bool SaveCheckpoints::EndedWell(TrainingRun& run) {
+  try {
+    End(run);
+    return true;
+  } catch (...) {
+    // Variables that are elsewhere may be gone with who had them.
+    return !run.options().servers.any();
   }
 }
 

@@ -70,6 +70,7 @@ class SaveCheckpoints : public Hook {
       : writer_(std::move(manager)), others_(std::move(others)) {}
   void Begin(TrainingRun& run) override;
   void AfterStep(TrainingRun& run) override;
+  void AtMeeting(TrainingRun& run) override { AfterStep(run); }
   void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
   void OnError(TrainingRun& run) noexcept override;
   void End(TrainingRun& run) override;
@@ -85,6 +86,8 @@ class SaveCheckpoints : public Hook {
   void Save(TrainingRun& run, std::optional<double> metric);
   // Starts with the run's snapshot as it is; none is being written.
   void Write(const TrainingRun& run, std::optional<double> metric);
+  // End; false where what was kept from before should be saved instead.
+  bool EndedWell(TrainingRun& run);
   // Throws the Error of a save that failed.
   void Wait(TrainingRun& run);
 

@@ -69,8 +69,8 @@ void Summaries::OpenEvents(const TrainingRun& run) {
   }
 }
 
-bool Summaries::Measures(const TrainingRun& /*run*/, int64_t step) const {
-  return step % every_ == 0;
+bool Summaries::Measures(const TrainingRun& run, int64_t step) const {
+  return run.Passes(step, every_);
 }
 
 void Summaries::WriteImages(const TrainingRun& run) {

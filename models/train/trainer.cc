@@ -166,7 +166,9 @@ void Trainer::BeginTogether(TrainingRun& run) {
   if (!workers.several()) return;
   const std::vector<Hook*> hooks = AddedHooks();
   run.RenewSnapshot();
-  Checkpoint checkpoint = *run.snapshot();
+  Checkpoint checkpoint;
+  if (run.owns_variables()) checkpoint = *run.snapshot();
+  if (options_.servers.any()) checkpoint.tensors.clear();  // they are there
   SaveHooks({hooks.begin(), hooks.end()}, &checkpoint.state);
   if (run.evaluated()) checkpoint.state.metric = 0;  // whatever it was
   TakeFromFirst(workers, &checkpoint);
@@ -253,7 +255,9 @@ TrainingResult Trainer::Train() {
 
 void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                        TrainingResult* result) {
-  const Agreement agreement(run.workers(), options_.stop);
+  const Workers& workers = run.workers();
+  const Agreement agreement(workers, options_.stop);
+  Meetings meetings(workers, options_.servers);  // where each has its own speed
   for (Hook* hook : hooks) hook->Begin(run);
   const auto evaluate = [&] {
     result->evaluation = run.Evaluate(&agreement);
@@ -270,8 +274,15 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
     const bool due =
         run.step() >= next_evaluation ||
         (!run.knows_total_steps() && EvaluationFalls(run, evaluated_epochs));
-    if (!due || !agreement.Reason().empty()) return;
+    if (!due) return;
+    run.Finish();
+    // Due for all after the same step.
+    const bool stops = !agreement.Reason().empty();
+    run.MarkTogether();
+    if (stops) return;
     evaluate();
+    // What it saves is of now.
+    if (run.apart()) workers.Barrier("evaluated");
     next_evaluation = NextEvaluation(run, run.step());
     evaluated_epochs = run.epoch();
   };
@@ -279,15 +290,29 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   const auto decide = [&] {
     bool measure = false;
     for (const Hook* hook : hooks) {
-      measure = measure || hook->Measures(run, run.step() + 1);
+      measure =
+          measure || hook->Measures(run, run.step() + run.steps_at_once());
     }
-    return agreement.Decide(run.stop_reason(), measure);
+    if (!run.apart()) return agreement.Decide(run.stop_reason(), measure);
+    const auto wants_meeting = [&] {
+      return run.wants_meeting() || run.stopped() ||
+             !options_.StopReason().empty();
+    };
+    // Those that are done have no further step, and meet behind the last.
+    while (!run.done() && meetings.Now(wants_meeting())) {
+      const std::string stop = agreement.Decide(run.stop_reason(), false).stop;
+      run.MarkTogether();
+      for (Hook* hook : hooks) hook->AtMeeting(run);
+      workers.Barrier("met");
+      if (!stop.empty()) return Agreement::Decision{stop, false};
+    }
+    return Agreement::Decision{"", measure};
   };
   if (missed && !run.done()) evaluate_when_due();
   Agreement::Decision next = decide();
   if (!next.stop.empty()) run.Stop(next.stop);
   std::string cache_trouble;
-  while (!run.stopped() && !run.done()) {
+  while (next.stop.empty() && !run.done()) {
     if (run.Step(next.measure)) {
       for (Hook* hook : hooks) hook->AfterStep(run);
       if (next.measure && cache_trouble.empty()) {
@@ -306,6 +331,7 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   const bool evaluated =
       result->evaluation && result->evaluation->step == run.step();
   result->interrupted = agreement.Reason();
+  run.MarkTogether();
   if (!result->interrupted.empty()) {
     result->evaluation.reset();
   } else if (!evaluated) {

@@ -37,6 +37,7 @@ constexpr int64_t kStepsToMeasureInput = 8;
 
 // Epochs, schedules and rates are reckoned with the run's batch size, so the
 // input must not have another.
+// `run` is what the input function was told.
 void CheckBatchSize(const TrainerSpec& spec, const Dataset& input,
                     const RunContext& run) {
   if (input.batch_size() == run.batch_size) return;
@@ -81,6 +82,13 @@ void CheckFrozen(const std::string& patterns,
   std::vector<std::string> names;
   for (const Output& variable : variables) names.push_back(variable.name());
   ThrowIfError(SelectNames(patterns, names).status().WithContext("freeze"));
+}
+
+// Whose batches are those of several steps.
+RunContext ForInput(const RunContext& run, int64_t steps) {
+  RunContext of_input = run;
+  of_input.batch_size *= steps;
+  return of_input;
 }
 
 RunContext WithRank(const RunContext& run, const Workers& workers) {
@@ -168,8 +176,11 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                                          options.virtual_workers))),
       options_(options),
       workers_(options.session.collective.get(), options.virtual_workers),
-      input_(spec.input(context_)) {
+      apart_(options.servers.any() && options.servers.lead &&
+             workers_.several()),
+      input_(spec.input(ForInput(context_, steps_at_once()))) {
   SLUICE_CHECK(context.training());
+  if (options_.servers.any()) CheckServers();
   workers_.RequireSame("number of virtual workers",
                        fmt::format("{}", options.virtual_workers));
   if (options.virtual_workers > 0) {
@@ -212,7 +223,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   features_ =
       std::make_unique<Features>(graph_, input_.Sample(), std::move(to_floats));
-  CheckBatchSize(spec, input_, context_);
+  CheckBatchSize(spec, input_, ForInput(context_, steps_at_once()));
   graph_.Freeze([patterns = options_.freeze](std::string_view name) {
     return MatchesAny(name, patterns);
   });
@@ -228,7 +239,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
   const bool virtual_ones = workers_.virtual_workers() > 0;
-  if (workers_.several() || virtual_ones) {
+  if (!apart_ && (workers_.several() || virtual_ones)) {
     // Before the graphs are compared, which then differ for this reason.
     workers_.RequireSame("choice of bucket sizes",
                          fmt::format("{} and {} bytes", options_.buckets.first,
@@ -238,17 +249,20 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                  .WithAllReduce({.weight = weight.name(),
                                  .between = options_.gradients_between,
                                  .buckets = options_.buckets,
-                                 .in_two = virtual_ones})
+                                 .in_two = virtual_ones,
+                                 .shared = options_.servers.any()})
                  .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
     workers_.RequireSame("graph", PrintGraph(graph_));
   } else {
     loss_ = model_.loss;
     train_ = optimizer.Minimize(loss_);
+    if (apart_) workers_.RequireSame("graph", PrintGraph(graph_));
   }
 
   options_.session.seed = context_.seed;
-  session_ = std::make_unique<Session>(graph_, options_.session);
+  session_ = std::make_unique<Session>(graph_, PlaceTraining());
+  if (apart_) session_->set_replica(static_cast<uint32_t>(workers_.rank()));
   MakeSteps(graph_.Get("learning_rate"));
 
   RunContext evaluation = context_;
@@ -279,11 +293,11 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
     session_->Initialize();
     return;
   }
-  const std::vector<Operation> targets = {train_};
+  const std::vector<Operation> targets = Targets();
   plain_ = std::make_unique<BatchStep>(*session_, *features_,
                                        std::vector<Output>{loss_}, targets);
   info_ = plain_->Prepare(examples);
-  session_->Initialize();
+  if (owns_variables()) session_->Initialize();
   measured.insert(measured.begin(), {loss_, learning_rate});
   measuring_ = std::make_unique<BatchStep>(*session_, *features_,
                                            std::move(measured), targets);
@@ -316,7 +330,7 @@ bool TrainingRun::Step(bool measure) {
   const double exchanged = workers_.seconds();
   Timed(&training_seconds_, [&] {
     Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
-    if (trained && (workers_.several() || leaves_ != nullptr)) {
+    if (trained && !apart_ && (workers_.several() || leaves_ != nullptr)) {
       for (Example& share : shares_) {
         share.Set(kShareWeight, WeightOf(share, workers_.leaves()));
       }
@@ -335,6 +349,7 @@ bool TrainingRun::Step(bool measure) {
 // starts on it, and only then waits.
 void TrainingRun::TrainOnBatch(bool measure) {
   snapshot_is_old_ = true;
+  together_ = !apart_;
   // Until nothing has thrown.
   const bool sound = std::exchange(sound_, false);
   if (leaves_ != nullptr) {
@@ -342,15 +357,27 @@ void TrainingRun::TrainOnBatch(bool measure) {
     sound_ = sound;
     return;
   }
+  const int64_t last_step = step_;
+  if (apart_) {
+    session_->set_step(static_cast<uint64_t>(step_));
+    // What the input ends with may have nothing for this worker.
+    if (RowsOf(shares_[0]) == 0) {
+      CountStep();
+      sound_ = sound;
+      return;
+    }
+  }
   BatchStep::Pending started =
       (measure ? measuring_ : plain_)->Start(shares_[0]);
   BatchStep::Pending before = std::exchange(under_way_, started);
-  ++step_;
-  examples_ += WholeRowsOf(shares_[0]);
-  Collect(std::move(before), step_ - 1);
-  if (measure || !started.under_way()) {
+  CountStep();
+  Collect(std::move(before), last_step);
+  // What is on servers is not to be read before it is written.
+  const bool served = options_.servers.any();
+  if (measure || served || !started.under_way()) {
     Collect(std::exchange(under_way_, {}), step_);
   }
+  if (served && !apart_) workers_.Barrier("updated");  // by rank 0, for all
   sound_ = sound;
   if (!measure) return;
   const std::span<const Tensor> results = started.Wait();
@@ -359,6 +386,11 @@ void TrainingRun::TrainOnBatch(bool measure) {
       .Add(results.subspan(2), RowsOf(shares_[0]));
   Measure(results[1].At(0), std::move(metrics),
           results.last(model_.summaries.size()));
+}
+
+void TrainingRun::CountStep() {
+  step_ += steps_at_once();
+  examples_ += WholeRowsOf(shares_[0]);
 }
 
 void TrainingRun::TrainOnLeaves(bool measure) {
@@ -374,8 +406,7 @@ void TrainingRun::TrainOnLeaves(bool measure) {
     summaries.assign(mine.begin(), mine.end());
   };
   leaves_->Run(shares_, measure ? LeafSteps::OnLeaf(on_leaf) : nullptr);
-  ++step_;
-  examples_ += WholeRowsOf(shares_[0]);
+  CountStep();
   NoteLoss(step_, leaves_->loss());
   if (measure) {
     Measure(leaves_->learning_rate(), std::move(metrics), summaries);
@@ -406,7 +437,8 @@ void TrainingRun::Measure(double learning_rate,
   measurement_ = {step_, newest_loss_.value, learning_rate, loss_scale(), {},
                   {}};
   measurement_.metrics =
-      workers_.Merged(model_.metrics, std::move(metrics)).Values();
+      apart_ ? metrics[0].Values()
+             : workers_.Merged(model_.metrics, std::move(metrics)).Values();
   for (size_t i = 0; i < summaries.size(); ++i) {
     measurement_.summaries.emplace_back(model_.summaries[i].first,
                                         summaries[i].Clone());

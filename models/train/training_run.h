@@ -19,6 +19,7 @@
 #include "models/train/batch_step.h"
 #include "models/train/checkpoint_choice.h"
 #include "models/train/inference.h"
+#include "models/train/meetings.h"
 #include "models/train/model_spec.h"
 #include "models/train/reporter.h"
 #include "models/train/weights_file.h"
@@ -67,6 +68,9 @@ struct TrainingOptions {
   // those that there are, which is at most that (docs/distributed.md). 0: these
   // themselves.
   int64_t virtual_workers = 0;
+  // The batch of each worker that updates them at its own speed
+  // (TrainingServers::lead) is RunContext::batch_size, and an update is a step.
+  TrainingServers servers;
   SessionOptions session;
   // Neither is owned. Without a reporter nothing is said, without a token
   // nothing ends training early but its hooks.
@@ -96,7 +100,11 @@ struct Measurement {
 
 // One thread. With several workers (SessionOptions::collective) each has its
 // share of every batch, and all have the same variables: those that call others
-// of this here, and Evaluate, wait for the others.
+// of this here, and Evaluate, wait for the others. So it is with variables on
+// parameter servers where all do a step together; where each has its own speed,
+// it has a batch of its own, a call of Step counts as many steps as there are
+// workers, and what is said of all is so between a MarkTogether and the next
+// step.
 class TrainingRun {
  public:
   // Calls the functions of `spec` for training and for evaluating, so that
@@ -118,8 +126,31 @@ class TrainingRun {
   void Finish();
 
   // Where it stands.
-  // Steps completed, resumed ones too; of the last only the batch may be.
+  // Steps completed, resumed ones too; of the last only the batch may be. Of
+  // workers with their own speeds, what it would be were they together.
   int64_t step() const { return step_; }
+  // What Step adds to it, and whether a multiple of `every` is among what the
+  // call has added that left it at `step`.
+  int64_t steps_at_once() const { return apart_ ? workers_.size() : 1; }
+  bool Passes(int64_t step, int64_t every) const {
+    return step / every > (step - steps_at_once()) / every;
+  }
+  // Whether each worker has its own speed.
+  bool apart() const { return apart_; }
+  // All workers have done as many steps, and none begins another yet.
+  void MarkTogether() {
+    together_ = true;
+    wants_meeting_ = false;
+  }
+  bool together() const { return together_; }
+  // For what can only be done together: soon they will be.
+  void AskToMeet() { wants_meeting_ = true; }
+  bool wants_meeting() const { return wants_meeting_; }
+  // Whether it is this worker that reads and writes the variables between
+  // steps: each its own, but rank 0 those of parameter servers.
+  bool owns_variables() const {
+    return !options_.servers.any() || workers_.leads();
+  }
   const Dataset& input() const { return input_; }  // of the whole job
   // Not where epochs end with the input.
   int64_t total_steps() const { return context_.total_steps(); }
@@ -185,12 +216,14 @@ class TrainingRun {
 
   // The whole state as it was when it was last renewed; null before. Renewing
   // copies the variables, into the same memory unless somebody holds the one
-  // before, and does nothing where it is of the present. Tensors taken out of
+  // before, and does nothing where it is of the present, workers are not
+  // together, or the variables are another's. Tensors taken out of
   // it share its memory: hold the pointer as long as these are looked at.
   std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
   bool snapshot_held() const { return snapshot_.use_count() > 1; }
   void RenewSnapshot();
-  // Puts a state back, bit for bit, or throws Error naming what does not fit
+  // Puts a state back, bit for bit (but for variables that are another's), or
+  // throws Error naming what does not fit
   // and changes nothing. `source` is for messages.
   void Restore(const Checkpoint& checkpoint, const std::string& source);
   // The `source` of the first that was restored; "": none.
@@ -198,8 +231,8 @@ class TrainingRun {
   // Whether the newest state that was restored had been evaluated.
   bool evaluated() const { return evaluated_; }
   // Whether the variables are what step() steps made of them: not after a step
-  // that failed.
-  bool sound() const { return sound_; }
+  // that failed, nor where workers are not together.
+  bool sound() const { return sound_ && together_; }
   // Because of a loss that was no number.
   void MarkDiverged() {
     sound_ = false;
@@ -242,7 +275,12 @@ class TrainingRun {
   // Of the whole batch, from the loss of this worker's share.
   Output JobLoss(const Output& weight) const;
   std::vector<Iterator> MakeIterators() const;
+  void CheckServers() const;
+  // Once the training is built: where it is computed.
+  SessionOptions PlaceTraining();
+  std::vector<Operation> Targets() const;
   void MakeSteps(const Output& learning_rate);
+  void CountStep();
   void TrainOnLeaves(bool measure);
   void Collect(BatchStep::Pending ended, int64_t step);
   void NoteLoss(int64_t step, double loss);
@@ -255,6 +293,7 @@ class TrainingRun {
   TrainingOptions options_;
   Workers workers_;
   std::vector<std::string> class_names_;
+  const bool apart_;
   Dataset input_;
   std::shared_ptr<StageTimes> input_stages_ = std::make_shared<StageTimes>();
   std::vector<Iterator> batches_;  // of this worker's leaves
@@ -273,6 +312,8 @@ class TrainingRun {
   std::unique_ptr<Inference> inference_;  // evaluates
 
   int64_t step_ = 0;
+  bool together_ = true;
+  bool wants_meeting_ = false;
   bool sound_ = true;
   bool diverged_ = false;
   std::string resumed_from_;

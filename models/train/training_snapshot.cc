@@ -59,11 +59,13 @@ int64_t VirtualWorkersOf(const TrainingState& state) {
 
 void TrainingRun::RenewSnapshot() {
   Finish();
-  if (!snapshot_is_old_) return;
-  if (snapshot_ == nullptr || snapshot_held()) {
-    snapshot_ = std::make_shared<Checkpoint>();
-  }
-  TrainingState& state = snapshot_->state;
+  if (!snapshot_is_old_ || !together_ || !owns_variables()) return;
+  // Of variables that may be gone with a server the one before is kept.
+  const bool beside =
+      snapshot_ == nullptr || snapshot_held() || options_.servers.any();
+  const std::shared_ptr<Checkpoint> renewed =
+      beside ? std::make_shared<Checkpoint>() : snapshot_;
+  TrainingState& state = renewed->state;
   state.step = 0;  // until it is whole
   state.seed = context_.seed;
   state.dataset_position = batches_[0].SavePosition();
@@ -75,8 +77,9 @@ void TrainingRun::RenewSnapshot() {
     state.extra[kVirtualWorkers] = fmt::format("{}", options_.virtual_workers);
   }
   state.class_names = class_names_;
-  ReadVariables(*session_, graph_.Variables(), &snapshot_->tensors);
+  ReadVariables(*session_, graph_.Variables(), &renewed->tensors);
   state.step = step_;
+  snapshot_ = renewed;
   snapshot_is_old_ = false;
 }
 
@@ -114,9 +117,13 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   for (Iterator& iterator : batches) {
     ThrowIfError(iterator.Restore(state.dataset_position).WithContext(source));
   }
-  std::vector<Output> variables = graph_.Variables();
-  std::vector<NamedTensor> tensors = checkpoint.tensors;
-  WithoutOptionalState(&variables, &tensors);
+  std::vector<Output> variables;
+  std::vector<NamedTensor> tensors;
+  if (owns_variables()) {
+    variables = graph_.Variables();
+    tensors = checkpoint.tensors;
+    WithoutOptionalState(&variables, &tensors);
+  }
   if (Status fits = WriteVariables(*session_, variables, tensors,
                                    Extra::kRefused, source);
       !fits.ok()) {

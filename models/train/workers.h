@@ -16,6 +16,7 @@
 
 #include "engine/runtime/collective.h"
 #include "engine/runtime/subtrees.h"
+#include "engine/status.h"
 #include "engine/visibility.h"
 #include "io/checkpoints/checkpoint.h"
 #include "io/pipeline/dataset.h"
@@ -91,6 +92,10 @@ class Workers {
   // (Collective::SumTree). Waits.
   void SumTree(std::string_view what, std::span<const void* const> sums,
                Tensor* sum) const;
+  // Throws Error where one is known to be gone. Waits for nothing.
+  void Check() const {
+    if (several()) ThrowIfError(collective_->Check());
+  }
   // Waits until all are here.
   void Barrier(std::string_view what) const;
 

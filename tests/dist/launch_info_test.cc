@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ const std::string kToken(64, 'a');
 constexpr const char* kNames[] = {"SLUICE_SIZE",       "SLUICE_RANK",
                                   "SLUICE_LOCAL_SIZE", "SLUICE_LOCAL_RANK",
                                   "SLUICE_LISTEN_FD",  "SLUICE_TOKEN_FD",
-                                  "SLUICE_PINNED",     "SLUICE_CREDENTIALS_FD"};
+                                  "SLUICE_PINNED",     "SLUICE_CREDENTIALS_FD",
+                                  "SLUICE_SERVERS",    "SLUICE_SERVER"};
 // Which a user may set, too.
 constexpr const char* kUsers[] = {"SLUICE_COORDINATOR", "SLUICE_CERTIFICATES",
                                   "SLUICE_ALLOW_PLAINTEXT"};
@@ -325,6 +327,59 @@ TEST_CASE("credentials come through a pipe or from a folder") {
       ErrorWith("SLUICE_CREDENTIALS_FD", std::to_string(descriptor));
   CHECK(error.find("no credentials") != std::string::npos);
   CHECK_FALSE(IsOpen(descriptor));
+}
+
+TEST_CASE("a parameter server is told which it is, and has no rank") {
+  const auto server = [] {
+    auto environment = std::make_unique<Environment>(0);
+    for (const char* name :
+         {"SLUICE_RANK", "SLUICE_LOCAL_RANK", "SLUICE_COORDINATOR"}) {
+      environment->variables.erase(name);
+    }
+    environment->variables["SLUICE_SERVERS"] = "127.0.0.1:4001,[::1]:4002";
+    environment->variables["SLUICE_SERVER"] = "1";
+    return environment;
+  };
+  {
+    const auto environment = server();
+    const auto info = environment->Read();
+    REQUIRE(info.ok());
+    CHECK((*info)->server == 1);
+    CHECK((*info)->rank < 0);
+    CHECK((*info)->size == 4);
+    CHECK((*info)->listen_fd == environment->listener.descriptor());
+    CHECK((*info)->token == kToken);
+    REQUIRE((*info)->servers.size() == 2);
+    CHECK((*info)->servers[1].host == "::1");
+    CHECK((*info)->servers[1].port == 4002);
+  }
+  const auto error = [&](const std::string& name, const std::string& value) {
+    const auto environment = server();
+    if (value.empty()) {
+      environment->variables.erase(name);
+    } else {
+      environment->variables[name] = value;
+    }
+    return environment->ErrorOf();
+  };
+  CHECK(error("SLUICE_SERVER", "2").find("0 to 1") != std::string::npos);
+  for (const char* name :
+       {"SLUICE_SERVERS", "SLUICE_LISTEN_FD", "SLUICE_TOKEN_FD"}) {
+    CAPTURE(name);
+    CHECK(error(name, "").find(name) != std::string::npos);
+  }
+  CHECK(error("SLUICE_SERVERS", "here,there").find("host:port") !=
+        std::string::npos);
+  CHECK(error("SLUICE_RANK", "0").find("has no rank") != std::string::npos);
+}
+
+TEST_CASE("a rank is told where the servers are") {
+  Environment environment(1);
+  environment.variables["SLUICE_SERVERS"] = "127.0.0.1:4001";
+  const auto info = environment.Read();
+  REQUIRE(info.ok());
+  CHECK((*info)->server < 0);
+  CHECK((*info)->servers.size() == 1);
 }
 
 }  // namespace

@@ -65,6 +65,9 @@ struct Task {
   std::function<void(Trainer& trainer)> add_hooks = nullptr;
   OnStep after_step = nullptr;
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(20);
+  // Whether a worker that fails says so, as programs do (models/cli/job.h),
+  // before it goes.
+  bool tells_failure = false;
 };
 
 // By all of them; without a collective where there is one.
@@ -78,15 +81,20 @@ inline std::vector<Trained> TrainWith(int workers, const Task& task) {
   std::vector<Trained> trained(static_cast<size_t>(workers));
   dist::testing::InThreads(workers, [&](int rank) {
     Trained& mine = trained[static_cast<size_t>(rank)];
+    const std::shared_ptr<dist::Group> group =
+        std::move(groups[static_cast<size_t>(rank)]);
     try {
       TrainingOptions options = task.options(rank);
-      options.session.collective = std::move(groups[static_cast<size_t>(rank)]);
+      options.session.collective = group;
       Trainer trainer(task.spec(rank), task.run, options);
       if (task.add_hooks) task.add_hooks(trainer);
       trainer.AddHook(std::make_unique<Watch>(rank, task.after_step, &mine));
       mine.result = trainer.Train();
     } catch (const Error& error) {
       mine.error = error.what();
+      if (group != nullptr && task.tells_failure) {
+        group->Leave(Status(Code::kUnavailable, mine.error));
+      }
     }
   });
   return trained;

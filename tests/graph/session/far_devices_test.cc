@@ -93,6 +93,9 @@ class NotingCluster final : public Cluster {
     return std::unique_ptr<ClusterSession>(
         std::make_unique<NotingSession>(notes_, request.devices));
   }
+  Result<std::string> Ask(const std::string&, const std::string&) override {
+    return Unimplemented("it answers no questions");
+  }
 
  private:
   Notes& notes_;

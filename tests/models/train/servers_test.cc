@@ -1,0 +1,394 @@
+// Trainings whose variables are on parameter servers: by one worker and by
+// workers in step the bits of those without, and by workers with speeds of
+// their own no example lost and no lead beyond what was said.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "models/train/hooks.h"
+#include "models/train/plateau.h"
+#include "tests/support/error_text.h"
+#include "tests/support/job_servers.h"
+#include "tests/support/worker_threads.h"
+
+namespace sluice {
+namespace {
+
+using testing::CheckEqual;
+using testing::Contains;
+using testing::JobServers;
+using testing::PlainSpec;
+using testing::RandomOptimizer;
+using testing::Task;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::ToySpec;
+using testing::Trained;
+using testing::TrainWith;
+
+using Lead = std::optional<int64_t>;
+constexpr int64_t kAnyLead = INT64_MAX;
+const Lead kSync = std::nullopt;
+
+// The same task with variables on so many servers.
+std::vector<Trained> TrainOn(int servers, int workers, Lead lead, Task task) {
+  JobServers job(servers);
+  task.options = [&job, lead, before = task.options](int rank) {
+    TrainingOptions options = before(rank);
+    options.servers = job.For(rank, lead);
+    return options;
+  };
+  return TrainWith(workers, task);
+}
+
+void CheckVariables(const Trained& a, const Trained& b) {
+  REQUIRE(a.error == "");
+  REQUIRE(b.error == "");
+  REQUIRE(a.variables.size() == b.variables.size());
+  for (const auto& [name, value] : a.variables) {
+    CAPTURE(name);
+    CHECK(value.BitEqual(b.variables.at(name)));
+  }
+}
+
+TEST_CASE("one worker has the bits of a training without servers") {
+  for (uint32_t seed = 0; seed < 9; ++seed) {
+    CAPTURE(seed);
+    Task task{.spec =
+                  [seed](int) {
+                    TrainerSpec spec = ToySpec();
+                    spec.optimizer = [seed](const RunContext&) {
+                      std::mt19937 same(seed);
+                      return RandomOptimizer(same);
+                    };
+                    return spec;
+                  },
+              .run = ToyRun(2)};
+    const Trained alone = TrainWith(1, task)[0];
+    const Lead leads[] = {kSync, kAnyLead, 3};
+    CheckEqual(
+        TrainOn(1 + static_cast<int>(seed) % 3, 1, leads[seed / 3], task)[0],
+        alone);
+  }
+}
+
+TEST_CASE("workers in step have the bits of a ring, on any number of servers") {
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    CAPTURE(seed);
+    const int workers = 2 + static_cast<int>(seed % 2);
+    Task task{.spec =
+                  [seed](int) {
+                    TrainerSpec spec = ToySpec();
+                    spec.optimizer = [seed](const RunContext&) {
+                      std::mt19937 same(seed);
+                      return RandomOptimizer(same);
+                    };
+                    // Half of them end with a batch that has not something for
+                    // all.
+                    if (seed % 4 >= 2) spec.input = testing::PointsOnce;
+                    return spec;
+                  },
+              .run = ToyRun(2)};
+    const std::vector<Trained> ring = TrainWith(workers, task);
+    const std::vector<Trained> served =
+        TrainOn(1 + static_cast<int>(seed) % 3, workers, kSync, task);
+    for (const Trained& each : served) CheckEqual(each, ring[0]);
+    REQUIRE(served[0].result.evaluation.has_value());
+    CHECK(served[0].result.evaluation->values ==
+          ring[0].result.evaluation->values);
+  }
+}
+
+// Whether they do is not left to the clock: the slow one goes on only when the
+// fast one is ahead by as much as it may be.
+TEST_CASE("the fast one goes ahead by the lead, and no further") {
+  for (const int64_t lead : {int64_t{0}, int64_t{1}, int64_t{3}, kAnyLead}) {
+    CAPTURE(lead);
+    constexpr int kWorkers = 3;
+    constexpr int64_t kRounds = 12;
+    const int64_t ahead = std::min(lead, kRounds - 2) + 1;
+    std::atomic<int64_t> done[kWorkers] = {};
+    std::atomic<int64_t> most{0};
+    Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+    task.run.steps = kWorkers * kRounds;
+    task.options = [](int) { return TrainingOptions{.evaluate_every = 0}; };
+    task.after_step = [&](int rank, TrainingRun& run) {
+      const int64_t mine = ++done[rank];
+      CHECK(run.step() == kWorkers * mine);
+      int64_t fewest = kRounds;
+      for (const auto& each : done) fewest = std::min(fewest, each.load());
+      most = std::max(most.load(), mine - fewest);
+      // Up to lead + 1, as others' last steps may not have been counted.
+      if (lead != kAnyLead) CHECK(mine - fewest <= lead + 1);
+      if (rank != 1) return;
+      while (done[0] < std::min(mine - 1 + ahead, kRounds)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    };
+    const std::vector<Trained> all = TrainOn(2, kWorkers, lead, task);
+    for (const Trained& each : all) {
+      REQUIRE(each.error == "");
+      CHECK(each.result.steps == kWorkers * kRounds);
+    }
+    // Each update was counted, and none was lost.
+    CHECK(all[0].variables.at("global_step").At(0) == kWorkers * kRounds);
+    for (const Trained& each : all) CheckVariables(each, all[0]);
+  }
+}
+
+// What the workers were given, by number: of a pass with other numbers of
+// workers, stopped in between.
+TEST_CASE("no example is lost or seen twice, whoever goes on") {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 6; ++trial) {
+    CAPTURE(trial);
+    TemporaryFolder folder;
+    std::mutex mutex;
+    std::map<int64_t, int> seen;
+    constexpr int64_t kExamples = 120;
+    Task task{.spec =
+                  [](int) {
+                    TrainerSpec spec = PlainSpec();
+                    spec.input = [](const RunContext& run) {
+                      Tensor x(DType::kFloat32, {kExamples, 3});
+                      Tensor label(DType::kInt64, {kExamples});
+                      for (int64_t i = 0; i < kExamples; ++i) {
+                        label.data<int64_t>()[i] = i % 3;
+                        for (int64_t j = 0; j < 3; ++j) {
+                          x.data<float>()[3 * i + j] = static_cast<float>(i);
+                        }
+                      }
+                      Dataset all =
+                          datasets::FromTensors({{"x", x}, {"label", label}});
+                      if (run.training()) {
+                        all = all.Shuffle(kExamples, run.seed).Repeat();
+                      }
+                      return all.Batch(run.batch_size);
+                    };
+                    return spec;
+                  },
+              .run = ToyRun(1)};
+    task.run.batch_size = 5;
+    task.after_step = [&](int, TrainingRun& run) {
+      const std::lock_guard lock(mutex);
+      for (int64_t i = 0; i < RowsOf(run.batch()); ++i) {
+        ++seen[static_cast<int64_t>(run.batch()["x"].At(3 * i))];
+      }
+    };
+    int64_t stop = 0;
+    task.options = [&](int) {
+      return TrainingOptions{.log_dir = folder / "log",
+                             .save_every = {.steps = 5},
+                             .evaluate_every = 0.3};
+    };
+    task.add_hooks = [&](Trainer& trainer) {
+      trainer.AddHook(std::make_unique<StopAtStep>(stop));
+    };
+    Trained last;
+    for (const int64_t until : {int64_t{6}, int64_t{12}, int64_t{24}}) {
+      stop = until;
+      // Which all divide the steps.
+      const int workers[] = {1, 2, 3};
+      const int n = workers[random() % 3];
+      CAPTURE(n);
+      const Lead lead = random() % 2 == 0 ? Lead(kAnyLead) : Lead(1);
+      last = TrainOn(1 + static_cast<int>(random() % 2), n, lead, task)[0];
+      REQUIRE(last.error == "");
+      CHECK(last.result.steps == until);
+    }
+    CHECK(seen.size() == kExamples);
+    for (const auto& [example, times] : seen) {
+      CAPTURE(example);
+      CHECK(times == 1);
+    }
+    // One process, without servers, finds the same.
+    const Trained alone = TrainWith(1, task)[0];
+    CHECK(alone.result.steps == 24);
+    CheckVariables(alone, last);
+  }
+}
+
+TEST_CASE("workers at random speeds meet to save, evaluate, lower and stop") {
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    CAPTURE(seed);
+    TemporaryFolder folder;
+    const int workers = 2 + static_cast<int>(seed % 3);
+    std::atomic<int> interrupted{0};
+    class Token : public StopToken {
+     public:
+      Token(std::atomic<int>& when, int rank) : when_(when), rank_(rank) {}
+      std::string Reason() const override {
+        return rank_ == 1 && when_ > 20 ? "told to" : "";
+      }
+
+     private:
+      const std::atomic<int>& when_;
+      const int rank_;
+    };
+    std::vector<Token> tokens;
+    for (int rank = 0; rank < workers; ++rank) {
+      tokens.emplace_back(interrupted, rank);
+    }
+    Task task{.spec =
+                  [](int) {
+                    TrainerSpec spec = ToySpec();
+                    spec.optimizer = [](const RunContext&) {
+                      return optimizers::Momentum(schedules::Plateau(0.05),
+                                                  0.9);
+                    };
+                    return spec;
+                  },
+              .run = ToyRun(1000)};
+    task.options = [&](int rank) {
+      TrainingOptions options{.log_dir = folder / "log",
+                              .save_every = {.steps = 3},
+                              .evaluate_every = 0.5,
+                              .log_every = 2};
+      options.stop = &tokens[static_cast<size_t>(rank)];
+      return options;
+    };
+    task.add_hooks = [](Trainer& trainer) {
+      trainer.AddHook(std::make_unique<ReduceOnPlateau>(
+          PlateauOptions{.patience = 0, .factor = 0.5}));
+    };
+    task.after_step = [&](int rank, TrainingRun&) {
+      thread_local std::mt19937 random(seed * 16 + static_cast<uint32_t>(rank));
+      if (random() % 3 == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(random() % 6));
+      }
+      if (rank == 0) ++interrupted;
+    };
+    const Lead lead = seed % 2 == 0 ? Lead(kAnyLead) : Lead(2);
+    const std::vector<Trained> all = TrainOn(2, workers, lead, task);
+    for (const Trained& each : all) {
+      REQUIRE(each.error == "");
+      CHECK(each.result.steps == all[0].result.steps);
+      CHECK(Contains(each.result.interrupted, "told to"));
+      CheckVariables(each, all[0]);
+    }
+    CHECK(all[0].variables.at("global_step").At(0) == all[0].result.steps);
+    const auto saved = CheckpointManager::ForReading(folder / "log")
+                           .RestoreNewest()
+                           .ValueOrThrow();
+    REQUIRE(saved);
+    CHECK(saved->checkpoint.state.step == all[0].result.steps);
+    for (const NamedTensor& tensor : saved->checkpoint.tensors) {
+      CAPTURE(tensor.name);
+      CHECK(tensor.tensor.BitEqual(all[0].variables.at(tensor.name)));
+    }
+  }
+}
+
+TEST_CASE("what cannot be is said before the first step") {
+  const auto error = [](Lead lead, const Task& task) {
+    const std::vector<Trained> all = TrainOn(1, 2, lead, task);
+    for (const Trained& each : all) CHECK(each.losses.empty());
+    return all[0].error;
+  };
+  Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+  const auto with = [&](const std::function<Optimizer()>& optimizer) {
+    Task other = task;
+    other.spec = [optimizer](int) {
+      TrainerSpec spec = PlainSpec();
+      spec.optimizer = [optimizer](const RunContext&) { return optimizer(); };
+      return spec;
+    };
+    return other;
+  };
+  CHECK(Contains(error(3, with([] {
+                         return optimizers::Sgd(0.1).With(
+                             gradients::Accumulate(2));
+                       })),
+                 "gradient accumulation is for workers that do each step "
+                 "together"));
+  CHECK(Contains(error(kAnyLead, with([] {
+                         return optimizers::Sgd(0.1).WithLossScaling();
+                       })),
+                 "loss scaling (fp16) is for workers"));
+  task.options = [](int) { return TrainingOptions{.virtual_workers = 2}; };
+  CHECK(Contains(error(kSync, task), "virtual workers"));
+}
+
+TEST_CASE("all must want the same consistency") {
+  JobServers job(1);
+  Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1)};
+  task.options = [&](int rank) {
+    TrainingOptions options;
+    options.servers = job.For(rank, rank == 0 ? Lead(3) : Lead(4));
+    return options;
+  };
+  for (const Trained& each : TrainWith(2, task)) {
+    CHECK(Contains(each.error, "consistency or number of"));
+  }
+}
+
+TEST_CASE("a loss that is no number ends all, and is not looked for again") {
+  for (const Lead lead : {kSync, Lead(kAnyLead)}) {
+    Task task{.spec = [](int) { return testing::TrappedSpec(); },
+              .run = ToyRun(20)};
+    task.options = [](int) { return TrainingOptions{.log_every = 5}; };
+    task.tells_failure = true;
+    const std::vector<Trained> all = TrainOn(1, 2, lead, task);
+    for (const Trained& each : all) CHECK(each.error != "");
+    CHECK(std::any_of(all.begin(), all.end(), [](const Trained& each) {
+      return Contains(each.error, "the loss is") &&
+             Contains(each.error, "not run again");
+    }));
+  }
+}
+
+TEST_CASE("a worker that fails ends the others, which name it") {
+  for (const Lead lead : {kSync, Lead(kAnyLead), Lead(2)}) {
+    Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1000)};
+    task.after_step = [](int rank, TrainingRun& run) {
+      if (rank == 1 && run.step() >= 12) {
+        throw Error(Code::kUnavailable, "it has had enough");
+      }
+    };
+    task.tells_failure = true;
+    const std::vector<Trained> all = TrainOn(1, 3, lead, task);
+    CHECK(Contains(all[1].error, "had enough"));
+    for (const int rank : {0, 2}) {
+      CAPTURE(all[rank].error);
+      CHECK(Contains(all[rank].error, "rank 1 of 3 failed"));
+    }
+  }
+}
+
+TEST_CASE("a server that is gone is named, and rank 0 saves what it has") {
+  for (const Lead lead : {kSync, Lead(kAnyLead), Lead(2)}) {
+    TemporaryFolder folder;
+    JobServers job(2);
+    Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1000)};
+    task.options = [&](int rank) {
+      TrainingOptions options{.log_dir = folder / "log", .log_every = 4};
+      options.servers = job.For(rank, lead);
+      return options;
+    };
+    task.tells_failure = true;
+    std::once_flag ends;
+    task.after_step = [&](int rank, TrainingRun& run) {
+      if (rank == 0 && run.step() >= 73) {
+        std::call_once(ends, [&] { job.End(1); });
+      }
+    };
+    const std::vector<Trained> all = TrainWith(2, task);
+    CHECK(Contains(all[0].error, "/job:ps/task:1"));
+    for (const Trained& each : all) CHECK(each.error != "");
+    const auto saved = CheckpointManager::ForReading(folder / "log")
+                           .RestoreNewest()
+                           .ValueOrThrow();
+    REQUIRE(saved);
+    // Workers in step keep a state of every log_every steps.
+    CHECK(saved->checkpoint.state.step >= (lead ? 25 : 64));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,55 @@
+// Parameter servers of this process, for trainings by threads of it.
+#ifndef SLUICE_TESTS_SUPPORT_JOB_SERVERS_H_
+#define SLUICE_TESTS_SUPPORT_JOB_SERVERS_H_
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/servers/server.h"
+#include "models/train/meetings.h"
+
+namespace sluice::testing {
+
+class JobServers {
+ public:
+  explicit JobServers(int count) {
+    job_.token = std::string(64, '7');
+    for (int server = 0; server < count; ++server) {
+      dist::WorkerOptions options;
+      options.task = Task();
+      options.task.name = dist::ServerName(server);
+      options.task.token = job_.token;
+      servers_.push_back(dist::StartServer(std::move(options)).ValueOrThrow());
+      job_.servers.push_back({"127.0.0.1", servers_.back()->port()});
+    }
+  }
+  void End(int server) { servers_[static_cast<size_t>(server)].reset(); }
+
+  // As the worker of that rank reaches them.
+  TrainingServers For(int rank, std::optional<int64_t> lead) const {
+    dist::LaunchInfo info = job_;
+    info.rank = rank;
+    dist::ClusterOptions options;
+    options.task = Task();
+    options.connect_timeout = std::chrono::seconds(20);
+    const auto reached = dist::ReachServers(info, options).ValueOrThrow();
+    return {reached.cluster, reached.devices, lead};
+  }
+
+ private:
+  static dist::TaskOptions Task() {
+    dist::TaskOptions options;
+    options.peer_timeout = std::chrono::seconds(20);
+    return options;
+  }
+
+  dist::LaunchInfo job_;
+  std::vector<std::unique_ptr<dist::Worker>> servers_;
+};
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_JOB_SERVERS_H_
