@@ -228,7 +228,7 @@ class Worker::Impl final : public Task::Service {
     }
     SLUICE_ASSIGN_OR_RETURN(const std::string text, head.String("text"));
     SLUICE_ASSIGN_OR_RETURN(const std::string said, answer_(text));
-    return Message{Json{{"text", said}}.dump(), {}};
+    return Message{Json{{"text", said}}.Text(), {}};
   }
 
   static Result<Message> Register(PartSession& session, const JsonObject& head,
