@@ -18,10 +18,10 @@ struct ToLibrary {
     }
     return array;
   }
-  Library operator()(const std::vector<Json::Field>& fields) const {
+  Library operator()(const Json::Fields& fields) const {
     Library object = Library::object();
-    for (const Json::Field& field : fields) {
-      object[field.name] = std::visit(*this, field.value.value());
+    for (size_t i = 0; i < fields.names.size(); ++i) {
+      object[fields.names[i]] = std::visit(*this, fields.values[i].value());
     }
     return object;
   }
@@ -36,20 +36,29 @@ std::string TextOf(const Json& json, int indentation,
 
 }  // namespace
 
-Json::Json(std::initializer_list<Field> fields)
-    : value_(std::vector<Field>(fields)) {}
+Json::Json(std::initializer_list<Field> fields) : value_(Fields()) {
+  for (const Field& field : fields) (*this)[field.name] = field.value;
+}
 
 Json& Json::operator[](std::string_view name) {
-  if (std::holds_alternative<std::nullptr_t>(value_)) {
-    value_ = std::vector<Field>();
-  }
-  auto* const fields = std::get_if<std::vector<Field>>(&value_);
+  if (std::holds_alternative<std::nullptr_t>(value_)) value_ = Fields();
+  auto* const fields = std::get_if<Fields>(&value_);
   SLUICE_CHECK(fields != nullptr);
   const auto found =
-      std::find_if(fields->begin(), fields->end(),
-                   [&](const Field& field) { return field.name == name; });
-  if (found != fields->end()) return found->value;
-  return fields->emplace_back(Field{std::string(name), {}}).value;
+      std::find(fields->names.begin(), fields->names.end(), name);
+  if (found != fields->names.end()) {
+    return fields->values[static_cast<size_t>(found - fields->names.begin())];
+  }
+  fields->names.emplace_back(name);
+  return fields->values.emplace_back();
+}
+
+void Json::Update(const Json& other) {
+  const auto* const fields = std::get_if<Fields>(&other.value_);
+  SLUICE_CHECK(fields != nullptr);
+  for (size_t i = 0; i < fields->names.size(); ++i) {
+    (*this)[fields->names[i]] = fields->values[i];
+  }
 }
 
 Json& Json::Add(Json value) {

@@ -53,18 +53,20 @@ class Json {
       : value_(std::vector<Json>(values.begin(), values.end())) {}
   template <typename T>
   Json(const std::map<std::string, T>& fields) {  // NOLINT
-    value_ = std::vector<Field>();
+    value_ = Fields();
     for (const auto& [name, value] : fields) (*this)[name] = value;
   }
   // An object.
   Json(std::initializer_list<Field> fields);  // NOLINT
 
-  static Json Array(std::vector<Json> items = {}) { return items; }
+  static Json Array(const std::vector<Json>& items = {}) { return items; }
   static Json Object() { return std::map<std::string, Json>(); }
 
   // A field of an object, null where it is new. Null becomes an object, any
   // other value must be one.
   Json& operator[](std::string_view name);
+  // Sets the fields of `other`, an object, in this one.
+  void Update(const Json& other);
   // To an array, which null becomes and any other value must be. Returns the
   // item there.
   Json& Add(Json value);
@@ -75,9 +77,12 @@ class Json {
   // line for each field and item.
   std::string LenientText(int indentation = -1) const;
 
-  using Value =
-      std::variant<std::nullptr_t, bool, int64_t, uint64_t, double, std::string,
-                   std::vector<Json>, std::vector<Field>>;
+  struct Fields {
+    std::vector<std::string> names;
+    std::vector<Json> values;  // as many
+  };
+  using Value = std::variant<std::nullptr_t, bool, int64_t, uint64_t, double,
+                             std::string, std::vector<Json>, Fields>;
   const Value& value() const { return value_; }
 
  private:

@@ -192,11 +192,7 @@ class Samples {
     if (json_) {
       Json files = Json::Array();
       for (const auto& [ending, file] : files_) {
-        Json& entry = files.Add({{"ending", ending}});
-        for (const auto& [name, value] :
-             std::get<std::vector<Json::Field>>(file.json.value())) {
-          entry[name] = value;
-        }
+        files.Add({{"ending", ending}}).Update(file.json);
       }
       PrintJson({{"sample", count_}, {"place", place_}, {"files", files}});
       return;
