@@ -10,6 +10,7 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "tests/support/error_text.h"
+#include "tests/support/last_object.h"
 #include "tests/support/mnist_program.h"
 
 namespace sluice {

@@ -11,6 +11,7 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "io/images/png.h"
+#include "tests/support/last_object.h"
 #include "tests/support/resnet50_program.h"
 
 namespace sluice {
