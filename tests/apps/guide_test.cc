@@ -327,6 +327,7 @@ TEST_CASE("what the guide names is there") {
                                 {"data", command, "--help"})
                 .out;
   }
+  help += testing::RunProgram(SLUICE_BIN_DIR "/sluicerun", {"--help"}).out;
   for (const std::string& flag : Found(prose, "(--[a-z][a-z-]*)")) {
     CAPTURE(flag);
     CHECK(std::regex_search(help, std::regex("\n +" + flag + "[ {]")));
