@@ -265,11 +265,12 @@ TEST_CASE("a server that ends by itself has failed") {
 
 TEST_CASE("processes and servers are told who they are") {
   TemporaryFolder folder;
-  const Outcome outcome = testing::RunProgram(
-      kLauncher,
-      {"-n", "2", "--ps", "2", "--output-dir", folder / "out", "/bin/sh", "-c",
-       "env | grep -e ^SLUICE_S -e ^SLUICE_RANK | sort; "
-       "test -n \"$SLUICE_RANK\" || sleep 60"});
+  const std::string script =
+      "env | grep -e ^SLUICE_S -e ^SLUICE_RANK | sort; "
+      "test -n \"$SLUICE_RANK\" || sleep 60";
+  const Outcome outcome =
+      testing::RunProgram(kLauncher, {"-n", "2", "--ps", "2", "--output-dir",
+                                      folder / "out", "/bin/sh", "-c", script});
   CHECK(outcome.code == 0);
   const auto text = [&](const std::string& name) {
     return testing::TextOf(folder / ("out/" + name + ".out"));
