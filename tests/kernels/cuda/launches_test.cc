@@ -85,7 +85,7 @@ TEST_CASE("what is cut by size is launched as often as is said") {
   if (OnRealGpu()) return;
   const TypeBinding f32 = {{"T", DType::kFloat32}};
   const auto check = [&](const char* op, const Probe& probe,
-                         TypeBinding binding) {
+                         const TypeBinding& binding) {
     const ProbeCase c =
         MakeProbeCase(OpTable::Global().Get(op), probe, binding);
     CheckCount(c, c.node->input(0).shape().ToString());
@@ -177,13 +177,13 @@ struct Bytes {
 };
 
 Bytes Stated(const Node& node) {
-  const int inputs = node.num_inputs();
+  const auto inputs = static_cast<size_t>(node.num_inputs());
   Bytes bytes;
-  bytes.read.resize(static_cast<size_t>(inputs + node.num_outputs()));
+  bytes.read.resize(inputs + static_cast<size_t>(node.num_outputs()));
   bytes.written = bytes.read;
   for (const KernelLaunch& launch : LaunchesOf(node)) {
     for (const Moved& m : launch.moved) {
-      const auto at = static_cast<size_t>(m.index + (m.result ? inputs : 0));
+      const size_t at = static_cast<size_t>(m.index) + (m.result ? inputs : 0);
       const TensorType& type =
           m.result ? node.output_type(m.index) : node.input(m.index).type();
       bytes.read[at] += m.reads * static_cast<int64_t>(type.bytes());
