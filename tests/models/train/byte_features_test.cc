@@ -79,7 +79,7 @@ TEST_CASE("what cannot be mapped is said as the input would say it") {
                              .shift = {0, 0, 0}};
   const auto error_for = [&](const Tensor& x) {
     Example batch = {{"x", x}};
-    const std::string by_input = ErrorOf([&] { MapBytes(map).apply(batch); });
+    std::string by_input = ErrorOf([&] { MapBytes(map).apply(batch); });
     Graph graph;
     CHECK(ErrorOf([&] { Features(graph, batch, {map}); }) == by_input);
     return by_input;
