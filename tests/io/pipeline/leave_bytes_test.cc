@@ -173,7 +173,9 @@ TEST_CASE("what is left, done afterwards, gives what came before") {
       REQUIRE(SameExamples(a, b));
     }
   }
-  for (const int count : {some, none, shared, resumed}) CHECK(count > 20);
+  for (const int count : {some, none, shared, resumed}) {
+    CHECK(count > Rounds(50));
+  }
 }
 
 TEST_CASE("a tensor that is mapped twice stays the error that it is") {
