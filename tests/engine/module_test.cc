@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 // What a copy of the tool says where `module` lies beside it.
 std::string WholeDoctor(const fs::path& module,
-                        std::vector<std::string> arguments) {
+                        const std::vector<std::string>& arguments) {
   const TemporaryFolder folder;
   fs::copy_file(fs::path(SLUICE_BIN_DIR) / "sluice", folder / "sluice");
   if (!module.empty()) {
