@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kWarmUp = 100;
 
 struct Run {
-  int nodes = 1, workers = 1;
+  int64_t nodes = 1, workers = 1;
   double rate = 0;  // examples/s
 };
 
@@ -68,13 +68,13 @@ Run ReadRun(const std::string& log_dir) {
 
 void Speedup(const std::vector<std::string>& log_dirs, bool json) {
   // By workers first, so that the first row is the one of the fewest.
-  std::map<std::pair<int, int>, std::vector<double>> rows;
+  std::map<std::pair<int64_t, int64_t>, std::vector<double>> rows;
   for (const std::string& log_dir : log_dirs) {
     const Run run = ReadRun(log_dir);
     rows[{run.workers, run.nodes}].push_back(run.rate);
   }
   const auto& [fewest, first] = *rows.begin();
-  const double of_one = Median(first) / fewest.first;
+  const double of_one = Median(first) / static_cast<double>(fewest.first);
   if (!json) {
     fmt::print("{:>5} {:>7} {:>4} {:>12} {:>8} {:>12}\n", "nodes", "workers",
                "runs", "examples/s", "speed-up", "per node");
@@ -83,16 +83,17 @@ void Speedup(const std::vector<std::string>& log_dirs, bool json) {
     const auto [workers, nodes] = where;
     const double rate = Median(rates);
     const double speedup = rate / of_one;
+    const double per_node = rate / static_cast<double>(nodes);
     if (json) {
       PrintJson({{"nodes", nodes},
                  {"workers", workers},
                  {"runs", rates.size()},
                  {"examples_per_second", rate},
                  {"speedup", speedup},
-                 {"per_node", rate / nodes}});
+                 {"per_node", per_node}});
     } else {
       fmt::print("{:>5} {:>7} {:>4} {:>12.1f} {:>8.2f} {:>12.1f}\n", nodes,
-                 workers, rates.size(), rate, speedup, rate / nodes);
+                 workers, rates.size(), rate, speedup, per_node);
     }
   }
 }

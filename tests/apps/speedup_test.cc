@@ -95,6 +95,15 @@ TEST_CASE("folders that do not say enough are one line") {
              "2 workers on 3 nodes");
 }
 
+TEST_CASE("no number is taken for another that fits") {
+  const TemporaryFolder folder;
+  const std::vector<double> many(10, 5);
+  const Outcome outcome =
+      Speedup({Add(folder, "huge", R"({"nodes":1,"workers":4294967298})", many),
+               "--json"});
+  CHECK(testing::LastObject(outcome.out)["workers"] == 4294967298);
+}
+
 TEST_CASE("a training says how many it was of") {
   const TemporaryFolder folder;
   Words logs;
