@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "engine/semantics/filter_layout.h"
 #include "engine/semantics/window.h"
 #include "graph/ops/conv_shape.h"
 #include "graph/ops/padding.h"
@@ -15,6 +16,49 @@ namespace {
 
 bool IsDepthwise(const Node& node) {
   return std::string_view(node.op().name).starts_with("Depthwise");
+}
+
+// The shape of what `node` makes, or would if it went forward, of x [n,h,w,c]
+// and a filter in its layout; unknown where either is.
+Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
+                               const Shape& given) {
+  const bool ohwi = HasOhwiFilter(node.op().name) && given.rank() == 4;
+  const Shape filter = ohwi ? HwioOf(given) : given;
+  if (x.rank() != 4 || filter.rank() != 4) {
+    return InvalidArgument(
+        fmt::format("wanted images [n,h,w,c] and a filter of rank 4, got x={} "
+                    "filter={}",
+                    x.ToString(), filter.ToString()));
+  }
+  const bool depthwise = IsDepthwise(node);
+  const int64_t groups = depthwise ? 1 : node.attrs().Int("groups");
+  if (groups < 1) {
+    return InvalidArgument(
+        fmt::format("groups must be positive, got {}", groups));
+  }
+  if (x[3] >= 0 && filter[2] >= 0) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted,
+                            CheckedElements(std::array{filter[2], groups}));
+    if (x[3] != wanted) {
+      return InvalidArgument(
+          fmt::format("channels differ: x={} has {}, filter={} wants {}",
+                      x.ToString(), x[3], filter.ToString(), wanted));
+    }
+  }
+  if (filter[3] >= 0 && filter[3] % groups != 0) {
+    return InvalidArgument(fmt::format(
+        "{} output channels cannot be cut into {} groups", filter[3], groups));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const Window2D window,
+                          WindowOf(node.attrs(), x, filter[0], filter[1]));
+  int64_t channels = filter[3];
+  if (depthwise && (filter[2] < 0 || filter[3] < 0)) {
+    channels = kUnknown;
+  } else if (depthwise) {
+    SLUICE_ASSIGN_OR_RETURN(channels,
+                            CheckedElements(std::array{filter[2], filter[3]}));
+  }
+  return Shape{x[0], window.h.output, window.w.output, channels};
 }
 
 // dy must be what the convolution of x with filter would be.
@@ -29,16 +73,61 @@ Status CheckGradientShape(const Node& node, const Shape& dy, const Shape& x,
   return {};
 }
 
-Status ForwardShape(InferContext& c) {
+}  // namespace
+
+Status ConvShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(const Shape y,
                           ConvolutionShape(c.node(), c.input(0), c.input(1)));
   c.SetOutput(0, y);
   return {};
 }
 
+Status ConvBackpropInputShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(2));
+  SLUICE_RETURN_IF_ERROR(
+      CheckGradientShape(c.node(), c.input(0), x, c.input(1)));
+  if (x[0] < 0) x.set(0, c.input(0)[0]);
+  c.SetOutput(0, x);
+  return {};
+}
+
+Status ConvBackpropFilterShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const Shape filter, c.ShapeOperand(2));
+  SLUICE_RETURN_IF_ERROR(
+      CheckGradientShape(c.node(), c.input(1), c.input(0), filter));
+  c.SetOutput(0, filter);
+  return {};
+}
+
+namespace {
+
+// y, or dy, has a product for each element of one output's filter. Depthwise
+// filters [height, width, c, m] have a group for each channel.
+int64_t MultiplyAdds(const Node& node, const Output& y, const Output& filter) {
+  const Shape& f = filter.shape();
+  const int64_t products = HasOhwiFilter(node.op().name) ? f.elements(1, 4)
+                           : IsDepthwise(node)           ? f.elements(0, 2)
+                                                         : f.elements(0, 3);
+  return y.shape().elements() * products;
+}
+
+}  // namespace
+
+int64_t ConvMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.output(0), node.input(1));
+}
+int64_t ConvInputMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.input(0), node.input(1));
+}
+int64_t ConvFilterMultiplyAdds(const Node& node) {
+  return MultiplyAdds(node, node.input(1), node.output(0));
+}
+
+namespace {
+
 // Of the fused ops: y's channels get a bias, an addend has y's shape.
 Status SumShape(InferContext& c) {
-  SLUICE_RETURN_IF_ERROR(ForwardShape(c));
+  SLUICE_RETURN_IF_ERROR(ConvShape(c));
   const Shape y = c.output(0);
   for (int i = 2; i < c.node().num_inputs(); ++i) {
     const Shape wanted = i == 2 ? Shape{y[-1]} : y;
@@ -48,23 +137,6 @@ Status SumShape(InferContext& c) {
           c.input(i).ToString(), wanted.ToString()));
     }
   }
-  return {};
-}
-
-Status BackpropInputShape(InferContext& c) {
-  SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(2));
-  SLUICE_RETURN_IF_ERROR(
-      CheckGradientShape(c.node(), c.input(0), x, c.input(1)));
-  if (x[0] < 0) x.set(0, c.input(0)[0]);
-  c.SetOutput(0, x);
-  return {};
-}
-
-Status BackpropFilterShape(InferContext& c) {
-  SLUICE_ASSIGN_OR_RETURN(const Shape filter, c.ShapeOperand(2));
-  SLUICE_RETURN_IF_ERROR(
-      CheckGradientShape(c.node(), c.input(1), c.input(0), filter));
-  c.SetOutput(0, filter);
   return {};
 }
 
@@ -123,12 +195,6 @@ constexpr FixedList<AttrSetting, 8> kDilated = {
     {"padding", "EXPLICIT"},
     {"explicit_padding", Ints{1, 0, 2, 1}}};
 
-constexpr FixedList<AttrDef, 10> kConvAttrs = {
-    {"strides", Ints{1, 1}},
-    {"dilations", Ints{1, 1}},
-    {"padding", "SAME"},
-    {"explicit_padding", Ints{0, 0, 0, 0}},
-    {"groups", 1}};
 constexpr FixedList<AttrDef, 10> kFusedAttrs = {
     {"strides", Ints{1, 1}}, {"dilations", Ints{1, 1}},
     {"padding", "SAME"},     {"explicit_padding", Ints{0, 0, 0, 0}},
@@ -141,23 +207,6 @@ constexpr FixedList<AttrDef, 10> kDepthwiseAttrs = {
     {"padding", "SAME"},
     {"explicit_padding", Ints{0, 0, 0, 0}}};
 
-// Filters are [height, width, channels per group, outputs], depthwise ones have
-// a group for each channel. y, or dy, has a product for each element of one
-// output's filter.
-int64_t MultiplyAdds(const Node& node, const Output& y, const Output& filter) {
-  return y.shape().elements() *
-         filter.shape().elements(0, IsDepthwise(node) ? 2 : 3);
-}
-int64_t ForwardMultiplyAdds(const Node& node) {
-  return MultiplyAdds(node, node.output(0), node.input(1));
-}
-int64_t InputMultiplyAdds(const Node& node) {
-  return MultiplyAdds(node, node.input(0), node.input(1));
-}
-int64_t FilterMultiplyAdds(const Node& node) {
-  return MultiplyAdds(node, node.input(1), node.output(0));
-}
-
 constexpr OpDef ForwardOp(const char* name, const char* doc,
                           FixedList<AttrDef, 10> attrs,
                           FixedList<Probe, 6> probes) {
@@ -165,9 +214,9 @@ constexpr OpDef ForwardOp(const char* name, const char* doc,
           .doc = doc,
           .inputs = {{"x"}, {"filter"}},
           .attrs = attrs,
-          .shape = ForwardShape,
+          .shape = ConvShape,
           .gradient = ForwardGradient,
-          .multiply_adds = ForwardMultiplyAdds,
+          .multiply_adds = ConvMultiplyAdds,
           .half = HalfRule::kPrefer,
           .probes = probes};
 }
@@ -181,9 +230,9 @@ constexpr OpDef BackpropInputOp(const char* name, const char* doc,
           .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
           .outputs = {{"dx"}},
           .attrs = attrs,
-          .shape = BackpropInputShape,
+          .shape = ConvBackpropInputShape,
           .gradient = BackpropInputGradient,
-          .multiply_adds = InputMultiplyAdds,
+          .multiply_adds = ConvInputMultiplyAdds,
           .half = HalfRule::kPrefer,
           .probes = probes};
 }
@@ -196,9 +245,9 @@ constexpr OpDef BackpropFilterOp(const char* name, const char* doc,
           .inputs = {{"x"}, {"dy"}, {"filter_shape", "int64"}},
           .outputs = {{"dfilter"}},
           .attrs = attrs,
-          .shape = BackpropFilterShape,
+          .shape = ConvBackpropFilterShape,
           .gradient = BackpropFilterGradient,
-          .multiply_adds = FilterMultiplyAdds,
+          .multiply_adds = ConvFilterMultiplyAdds,
           .half = HalfRule::kPrefer,
           .probes = probes};
 }
@@ -220,7 +269,7 @@ constexpr OpDef kConvOps[] = {
      .attrs = kFusedAttrs,
      .shape = SumShape,
      .gradient = NotDifferentiable,
-     .multiply_adds = ForwardMultiplyAdds,
+     .multiply_adds = ConvMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 7, 6, 8}},
                             {.shape = {3, 2, 4, 10}},
                             {.shape = {10}}},
@@ -240,7 +289,7 @@ constexpr OpDef kConvOps[] = {
      .shape = SumShape,
      .gradient = NotDifferentiable,
      .inplace = {3},
-     .multiply_adds = ForwardMultiplyAdds,
+     .multiply_adds = ConvMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 7, 6, 8}},
                             {.shape = {3, 2, 4, 10}},
                             {.shape = {10}},
@@ -329,45 +378,6 @@ Output Convolution(const char* op, std::vector<Operand> inputs,
 }
 
 }  // namespace
-
-Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
-                               const Shape& filter) {
-  if (x.rank() != 4 || filter.rank() != 4) {
-    return InvalidArgument(
-        fmt::format("wanted images [n,h,w,c] and a filter of rank 4, got x={} "
-                    "filter={}",
-                    x.ToString(), filter.ToString()));
-  }
-  const bool depthwise = IsDepthwise(node);
-  const int64_t groups = depthwise ? 1 : node.attrs().Int("groups");
-  if (groups < 1) {
-    return InvalidArgument(
-        fmt::format("groups must be positive, got {}", groups));
-  }
-  if (x[3] >= 0 && filter[2] >= 0) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t wanted,
-                            CheckedElements(std::array{filter[2], groups}));
-    if (x[3] != wanted) {
-      return InvalidArgument(
-          fmt::format("channels differ: x={} has {}, filter={} wants {}",
-                      x.ToString(), x[3], filter.ToString(), wanted));
-    }
-  }
-  if (filter[3] >= 0 && filter[3] % groups != 0) {
-    return InvalidArgument(fmt::format(
-        "{} output channels cannot be cut into {} groups", filter[3], groups));
-  }
-  SLUICE_ASSIGN_OR_RETURN(const Window2D window,
-                          WindowOf(node.attrs(), x, filter[0], filter[1]));
-  int64_t channels = filter[3];
-  if (depthwise && (filter[2] < 0 || filter[3] < 0)) {
-    channels = kUnknown;
-  } else if (depthwise) {
-    SLUICE_ASSIGN_OR_RETURN(channels,
-                            CheckedElements(std::array{filter[2], filter[3]}));
-  }
-  return Shape{x[0], window.h.output, window.w.output, channels};
-}
 
 std::span<const OpDef> ConvOps() {
   return kConvOps;

@@ -10,49 +10,6 @@
 namespace sluice {
 namespace {
 
-// In the other layout; what is wrong with a filter of another rank says
-// ConvolutionShape.
-Shape Hwio(const Shape& ohwi) {
-  return ohwi.rank() == 4 ? HwioOf(ohwi) : ohwi;
-}
-
-Status ForwardShape(InferContext& c) {
-  SLUICE_ASSIGN_OR_RETURN(
-      const Shape y, ConvolutionShape(c.node(), c.input(0), Hwio(c.input(1))));
-  c.SetOutput(0, y);
-  return {};
-}
-
-Status CheckGradient(const InferContext& c, const Shape& dy, const Shape& x,
-                     const Shape& filter) {
-  SLUICE_ASSIGN_OR_RETURN(const Shape y,
-                          ConvolutionShape(c.node(), x, Hwio(filter)));
-  if (Compatible(y, dy)) return {};
-  return InvalidArgument(fmt::format(
-      "dy={} is not the shape {} that x={} and filter={} give", dy.ToString(),
-      y.ToString(), x.ToString(), filter.ToString()));
-}
-
-Status BackpropInputShape(InferContext& c) {
-  SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(2));
-  SLUICE_RETURN_IF_ERROR(CheckGradient(c, c.input(0), x, c.input(1)));
-  if (x[0] < 0) x.set(0, c.input(0)[0]);
-  c.SetOutput(0, x);
-  return {};
-}
-
-Status BackpropFilterShape(InferContext& c) {
-  SLUICE_ASSIGN_OR_RETURN(const Shape filter, c.ShapeOperand(2));
-  SLUICE_RETURN_IF_ERROR(CheckGradient(c, c.input(1), c.input(0), filter));
-  c.SetOutput(0, filter);
-  return {};
-}
-
-// Of each element of y or dy one for each element of an output's filter.
-int64_t MultiplyAdds(const Output& y, const Output& filter) {
-  return y.shape().elements() * filter.shape().elements(1, 4);
-}
-
 Status TurnShape(InferContext& c) {
   const std::string& to = c.attrs().String("layout");
   if (to != "OHWI" && to != "HWIO") {
@@ -74,12 +31,6 @@ Status TurnShape(InferContext& c) {
   return {};
 }
 
-constexpr FixedList<AttrDef, 10> kConvAttrs = {
-    {"strides", Ints{1, 1}},
-    {"dilations", Ints{1, 1}},
-    {"padding", "SAME"},
-    {"explicit_padding", Ints{0, 0, 0, 0}},
-    {"groups", 1}};
 constexpr FixedList<AttrSetting, 8> kStrided = {{"strides", Ints{2, 1}},
                                                 {"groups", 2}};
 constexpr FixedList<AttrSetting, 8> kDilated = {
@@ -94,12 +45,9 @@ constexpr OpDef kConvOhwiOps[] = {
      .made_by = MadeBy::kEngine,
      .inputs = {{"x"}, {"filter"}},
      .attrs = kConvAttrs,
-     .shape = ForwardShape,
+     .shape = ConvShape,
      .gradient = NotDifferentiable,
-     .multiply_adds =
-         [](const Node& node) {
-           return MultiplyAdds(node.output(0), node.input(1));
-         },
+     .multiply_adds = ConvMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 7, 6, 4}}, {.shape = {6, 3, 2, 2}}},
                  .attrs = kStrided},
                 {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {4, 3, 2, 3}}},
@@ -112,12 +60,9 @@ constexpr OpDef kConvOhwiOps[] = {
      .inputs = {{"dy"}, {"filter"}, {"x_shape", "int64"}},
      .outputs = {{"dx"}},
      .attrs = kConvAttrs,
-     .shape = BackpropInputShape,
+     .shape = ConvBackpropInputShape,
      .gradient = NotDifferentiable,
-     .multiply_adds =
-         [](const Node& node) {
-           return MultiplyAdds(node.input(0), node.input(1));
-         },
+     .multiply_adds = ConvInputMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 4, 6, 6}},
                             {.shape = {6, 3, 2, 2}},
                             {.shape = {4}, .values = {2, 7, 6, 4}}},
@@ -132,12 +77,9 @@ constexpr OpDef kConvOhwiOps[] = {
      .inputs = {{"x"}, {"dy"}, {"filter_shape", "int64"}},
      .outputs = {{"dfilter"}},
      .attrs = kConvAttrs,
-     .shape = BackpropFilterShape,
+     .shape = ConvBackpropFilterShape,
      .gradient = NotDifferentiable,
-     .multiply_adds =
-         [](const Node& node) {
-           return MultiplyAdds(node.input(1), node.output(0));
-         },
+     .multiply_adds = ConvFilterMultiplyAdds,
      .probes = {{.inputs = {{.shape = {2, 7, 6, 4}},
                             {.shape = {2, 4, 6, 6}},
                             {.shape = {4}, .values = {6, 3, 2, 2}}},

@@ -1,17 +1,32 @@
-// What the ops of convolutions share.
+// What the ops of convolutions share, whichever layout their filters have
+// (HasOhwiFilter).
 #ifndef SLUICE_GRAPH_OPS_CONV_SHAPE_H_
 #define SLUICE_GRAPH_OPS_CONV_SHAPE_H_
 
-#include "engine/shape.h"
-#include "engine/status.h"
+#include <cstdint>
+
 #include "graph/graph.h"
+#include "graph/op.h"
 
 namespace sluice {
 
-// The shape of what `node` makes, or would if it went forward, of x [n,h,w,c]
-// and an HWIO filter; unknown where either is.
-Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
-                               const Shape& filter);
+inline constexpr FixedList<AttrDef, 10> kConvAttrs = {
+    {"strides", Ints{1, 1}},
+    {"dilations", Ints{1, 1}},
+    {"padding", "SAME"},
+    {"explicit_padding", Ints{0, 0, 0, 0}},
+    {"groups", 1}};
+
+// Shape functions: of (x, filter), (dy, filter, x's shape) and (x, dy, filter's
+// shape).
+Status ConvShape(InferContext& c);
+Status ConvBackpropInputShape(InferContext& c);
+Status ConvBackpropFilterShape(InferContext& c);
+
+// OpDef::multiply_adds of the three.
+int64_t ConvMultiplyAdds(const Node& node);
+int64_t ConvInputMultiplyAdds(const Node& node);
+int64_t ConvFilterMultiplyAdds(const Node& node);
 
 }  // namespace sluice
 
