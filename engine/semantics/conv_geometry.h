@@ -3,6 +3,8 @@
 #ifndef SLUICE_ENGINE_SEMANTICS_CONV_GEOMETRY_H_
 #define SLUICE_ENGINE_SEMANTICS_CONV_GEOMETRY_H_
 
+#include <string_view>
+
 #include "engine/kernel.h"
 #include "engine/semantics/filter_layout.h"
 #include "engine/semantics/window.h"
@@ -57,6 +59,21 @@ inline Result<ConvGeometry> ConvGeometryOf(const KernelSpec& spec) {
   g.in = depthwise ? 1 : filter[2];
   g.out = depthwise ? filter[3] : filter[3] / g.groups;
   return g;
+}
+
+// The filter of an op, or its gradient, among what it reads and makes.
+inline TensorType& FilterOf(KernelSpec& spec) {
+  return ConvPassOf(spec) == ConvPass::kFilter ? spec.outputs[0]
+                                               : spec.inputs[1];
+}
+
+// The same convolution as an op with an OHWI filter is, of an HWIO one.
+inline KernelSpec WithHwioFilter(KernelSpec spec) {
+  spec.op = spec.op.substr(std::string_view("Ohwi").size());
+  spec.constants.clear();  // a filter's shape
+  TensorType& filter = FilterOf(spec);
+  filter.shape = HwioOf(filter.shape);
+  return spec;
 }
 
 // The window whose tap k lies on input element i, or -1.

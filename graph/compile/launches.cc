@@ -6,6 +6,7 @@
 #include <array>
 
 #include "engine/ceil_div.h"
+#include "engine/semantics/filter_layout.h"
 #include "engine/semantics/reduce_plan.h"
 #include "engine/semantics/sum_cut.h"
 
@@ -217,9 +218,8 @@ void Cast(const Node& node, WorkKind kind, Launches* launches) {
                   DeviceTypeName(node.output_type(0).dtype))));
 }
 
-// A launch takes so many arrays (kernels/cuda/device/array_list.h), and so many
-// filters (kernels/cuda/ops/conv/turn_filters.h).
-constexpr int64_t kMostArrays = 256, kMostFilters = 128;
+// A launch takes so many arrays (kernels/cuda/device/array_list.h).
+constexpr int64_t kMostArrays = 256;
 
 // Arrays that are inputs from `first` on, and outputs where there is one for
 // each, in lists.

@@ -3,7 +3,7 @@
 // And TurnFilters.
 #include "kernels/cpu/conv/conv_ohwi.h"
 
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/ceil_div.h"
@@ -24,29 +24,15 @@ void Transpose(const From* from, To* to, int64_t rows, int64_t columns) {
   }
 }
 
-// The matrix that a filter is, of its layout's first or last dimension.
-struct FilterMatrix {
-  int64_t rows = 0, columns = 0;
-};
-FilterMatrix MatrixOf(const Shape& filter, bool ohwi) {
-  return ohwi ? FilterMatrix{filter[0], filter.elements(1, 4)}
-              : FilterMatrix{filter.elements(0, 3), filter[3]};
-}
-
 class OhwiConvolution final : public Kernel {
  public:
   Status Prepare(const KernelSpec& spec) {
     pass_ = ConvPassOf(spec);
-    KernelSpec hwio = spec;
-    hwio.op = spec.op.substr(std::string_view("Ohwi").size());
-    hwio.constants.clear();
-    TensorType& filter =
-        pass_ == ConvPass::kFilter ? hwio.outputs[0] : hwio.inputs[1];
-    filter.shape = HwioOf(filter.shape);
-    type_ = filter;
-    SLUICE_ASSIGN_OR_RETURN(const KernelDef* def,
-                            KernelTable::Global().Find(hwio, DeviceType::kCpu));
-    SLUICE_ASSIGN_OR_RETURN(kernel_, MakeKernel(*def, hwio));
+    KernelSpec hwio = WithHwioFilter(spec);
+    type_ = FilterOf(hwio);
+    SLUICE_ASSIGN_OR_RETURN(MadeKernel made,
+                            KernelTable::Global().Make(hwio, DeviceType::kCpu));
+    kernel_ = std::move(made.kernel);
     filter_bytes_ = RoundUp(type_.bytes(), kAlignment);
     return {};
   }
@@ -102,7 +88,7 @@ Result<KernelPtr> MakeTurn(const KernelSpec& spec) {
   std::vector<FilterMatrix> matrices;
   for (const TensorType& filter : spec.inputs) {
     matrices.push_back(
-        MatrixOf(filter.shape, spec.attrs.String("layout") == "HWIO"));
+        MatrixOf(filter.shape, TurnsFromOhwi(spec.attrs.String("layout"))));
   }
   return DispatchFloating(
       spec.inputs[0].dtype, [&]<typename From>(TypeTag<From>) {

@@ -46,6 +46,18 @@ inline std::vector<ArrayList> ListsOf(std::span<const TensorType> tensors) {
   return lists;
 }
 
+// Launches list after list, such as ArrayLists. `place` says where the i-th of
+// all arrays lies.
+template <typename List, typename Place, typename Launch>
+Status LaunchLists(std::vector<List>& lists, Place place, Launch launch) {
+  int i = 0;
+  for (List& list : lists) {
+    for (int k = 0; k < list.count; ++k, ++i) place(i, list.at[k]);
+    SLUICE_RETURN_IF_ERROR(launch(list));
+  }
+  return {};
+}
+
 }  // namespace sluice::cuda
 
 #endif  // SLUICE_KERNELS_CUDA_DEVICE_ARRAY_LIST_H_

@@ -31,16 +31,15 @@ Result<KernelPtr> MakeAssignList(const KernelSpec& spec) {
   }
   return KernelOf([lists = ListsOf(bytes),
                    variables](const KernelContext& c) mutable -> Status {
-    int i = 0;
-    for (ArrayList& list : lists) {
-      for (int k = 0; k < list.count; ++k, ++i) {
-        list.at[k].from = c.input<void>(variables + i);
-        list.at[k].to = c.mutable_input<void>(i);
-      }
-      SLUICE_RETURN_IF_ERROR(
-          AssignListed(c.input<bool>(2 * variables), list, StreamOf(c)));
-    }
-    return {};
+    return LaunchLists(
+        lists,
+        [&](int i, ArrayList::Array& array) {
+          array.from = c.input<void>(variables + i);
+          array.to = c.mutable_input<void>(i);
+        },
+        [&](const ArrayList& list) {
+          return AssignListed(c.input<bool>(2 * variables), list, StreamOf(c));
+        });
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/ceil_div.h"
 #include "engine/semantics/filter_layout.h"
+#include "kernels/cuda/device/array_list.h"
 #include "kernels/cuda/ops/conv/conv.h"
 #include "kernels/cuda/ops/conv/turn_filters.h"
 #include "kernels/cuda/runtime/kernels.h"
@@ -18,18 +19,11 @@ class OhwiConvolution final : public Kernel {
  public:
   Status Prepare(const KernelSpec& spec) {
     pass_ = ConvPassOf(spec);
-    KernelSpec hwio = spec;
-    hwio.op = spec.op.substr(std::string_view("Ohwi").size());
-    hwio.constants.clear();
-    TensorType& filter =
-        pass_ == ConvPass::kFilter ? hwio.outputs[0] : hwio.inputs[1];
-    filter.shape = HwioOf(filter.shape);
-    const int64_t rows = filter.shape.elements(0, 3);
-    if (pass_ == ConvPass::kFilter) {
-      list_.Add(rows, filter.shape[3]);
-    } else {
-      list_.Add(filter.shape[3], rows);
-    }
+    KernelSpec hwio = WithHwioFilter(spec);
+    const TensorType& filter = FilterOf(hwio);
+    list_.Add(pass_ == ConvPass::kFilter
+                  ? MatrixOf(filter.shape, /*ohwi=*/false)
+                  : MatrixOf(OhwiOf(filter.shape), /*ohwi=*/true));
     turn_ = FindTurnFilters(filter.dtype, filter.dtype);
     filter_bytes_ = RoundUp(filter.bytes(), kAligned);
     SLUICE_ASSIGN_OR_RETURN(kernel_, MakeConv(hwio));
@@ -73,32 +67,25 @@ class OhwiConvolution final : public Kernel {
 };
 
 Result<KernelPtr> MakeTurnFilters(const KernelSpec& spec) {
-  const bool from_ohwi = spec.attrs.String("layout") == "HWIO";
+  const bool from_ohwi = TurnsFromOhwi(spec.attrs.String("layout"));
   std::vector<MatrixList> lists;
   for (const TensorType& filter : spec.inputs) {
     if (lists.empty() || lists.back().count == MatrixList::kMost) {
       lists.emplace_back();
     }
-    const Shape& s = filter.shape;
-    if (from_ohwi) {
-      lists.back().Add(s[0], s.elements(1, 4));
-    } else {
-      lists.back().Add(s.elements(0, 3), s[3]);
-    }
+    lists.back().Add(MatrixOf(filter.shape, from_ohwi));
   }
   return KernelOf(
       [lists = std::move(lists),
        launch = FindTurnFilters(spec.inputs[0].dtype, spec.outputs[0].dtype)](
           const KernelContext& c) mutable -> Status {
-        int i = 0;
-        for (MatrixList& list : lists) {
-          for (int k = 0; k < list.count; ++k, ++i) {
-            list.at[k].from = c.input<void>(i);
-            list.at[k].to = c.output<void>(i);
-          }
-          SLUICE_RETURN_IF_ERROR(launch(list, StreamOf(c)));
-        }
-        return {};
+        return LaunchLists(
+            lists,
+            [&](int i, MatrixList::Matrix& matrix) {
+              matrix.from = c.input<void>(i);
+              matrix.to = c.output<void>(i);
+            },
+            [&](const MatrixList& list) { return launch(list, StreamOf(c)); });
       });
 }
 

@@ -59,12 +59,12 @@ Status LaunchTurnFilters(const MatrixList& list, cudaStream_t stream) {
 
 }  // namespace
 
-void MatrixList::Add(int64_t rows, int64_t columns) {
-  Matrix& matrix = at[count++];
-  matrix.rows = rows;
-  matrix.columns = columns;
-  matrix.first_chunk = squares;
-  squares += CeilDiv(rows, kSide) * CeilDiv(columns, kSide);
+void MatrixList::Add(const FilterMatrix& matrix) {
+  Matrix& added = at[count++];
+  added.rows = matrix.rows;
+  added.columns = matrix.columns;
+  added.first_chunk = squares;
+  squares += CeilDiv(matrix.rows, kSide) * CeilDiv(matrix.columns, kSide);
 }
 
 TurnFiltersLauncher FindTurnFilters(DType from, DType to) {

@@ -8,13 +8,14 @@
 #include <cstdint>
 
 #include "engine/dtype.h"
+#include "engine/semantics/filter_layout.h"
 #include "engine/status.h"
 
 namespace sluice::cuda {
 
 // Plain data: a kernel's parameter. A block takes a square at a time.
 struct MatrixList {
-  static constexpr int kMost = 128;
+  static constexpr int kMost = kMostFilters;
   static constexpr int kSide = 32;  // of a square
 
   struct Matrix {
@@ -28,7 +29,7 @@ struct MatrixList {
   int64_t squares = 0;
 
   // There is room for it.
-  void Add(int64_t rows, int64_t columns);
+  void Add(const FilterMatrix& matrix);
 };
 
 using TurnFiltersLauncher = Status (*)(const MatrixList& list,

@@ -66,15 +66,13 @@ Result<KernelPtr> MakeCastList(const KernelSpec& spec) {
   return KernelOf([lists = ListsOf(spec.inputs),
                    launch = FindCastList(spec.outputs[0].dtype)](
                       const KernelContext& c) mutable -> Status {
-    int i = 0;
-    for (ArrayList& list : lists) {
-      for (int k = 0; k < list.count; ++k, ++i) {
-        list.at[k].from = c.input<void>(i);
-        list.at[k].to = c.output<void>(i);
-      }
-      SLUICE_RETURN_IF_ERROR(launch(list, StreamOf(c)));
-    }
-    return {};
+    return LaunchLists(
+        lists,
+        [&](int i, ArrayList::Array& array) {
+          array.from = c.input<void>(i);
+          array.to = c.output<void>(i);
+        },
+        [&](const ArrayList& list) { return launch(list, StreamOf(c)); });
   });
 }
 

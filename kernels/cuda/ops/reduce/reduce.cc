@@ -63,14 +63,14 @@ Result<KernelPtr> MakeAllFinite(const KernelSpec& spec, int first) {
     SLUICE_RETURN_IF_ERROR(
         FillBytes(y, /*pattern=*/1, sizeof(bool), StreamOf(c)));
     const float* scale = first > 0 ? c.input<float>(0) : nullptr;
-    int input = first;
-    for (ArrayList& list : lists) {
-      for (int k = 0; k < list.count; ++k) {
-        list.at[k].from = c.input<void>(input++);
-      }
-      SLUICE_RETURN_IF_ERROR(LaunchAllFinite(list, scale, y, StreamOf(c)));
-    }
-    return {};
+    return LaunchLists(
+        lists,
+        [&](int i, ArrayList::Array& array) {
+          array.from = c.input<void>(first + i);
+        },
+        [&](const ArrayList& list) {
+          return LaunchAllFinite(list, scale, y, StreamOf(c));
+        });
   });
 }
 
