@@ -49,10 +49,11 @@ std::vector<const KernelDef*> KernelTable::FindAll(const KernelSpec& spec,
 
 Result<MadeKernel> KernelTable::Make(const KernelSpec& spec,
                                      DeviceType device) const {
-  SLUICE_RETURN_IF_ERROR(Find(spec, device).status());
+  const std::vector<const KernelDef*> found = FindAll(spec, device);
+  if (found.empty()) return Find(spec, device).status();
   MadeKernel made;
   Status first;
-  for (const KernelDef* def : FindAll(spec, device)) {
+  for (const KernelDef* def : found) {
     Result<KernelPtr> kernel = MakeKernel(*def, spec);
     if (kernel.ok()) {
       made.kernel = *std::move(kernel);

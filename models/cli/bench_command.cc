@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/device.h"
 #include "engine/json.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
@@ -65,7 +66,8 @@ void PrintLaunches(const std::vector<Launch>& launches) {
 }
 
 bool IsPlanOnly(const SessionOptions& options) {
-  return options.devices[0].starts_with("/null");
+  return ParseDeviceName(options.devices[0]).ValueOrThrow().type ==
+         DeviceType::kNull;
 }
 
 }  // namespace
