@@ -288,6 +288,9 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   };
   // Whether to end now, and whether to measure the next step.
   const auto decide = [&] {
+    if (!agreement.agreed().empty()) {
+      return Agreement::Decision{agreement.agreed(), false};
+    }
     bool measure = false;
     for (const Hook* hook : hooks) {
       measure =

@@ -118,8 +118,11 @@ class Agreement final : public StopToken {
   Agreement(const Workers& workers, const StopToken* mine)
       : workers_(workers), mine_(mine) {}
 
-  // The token's of the first worker that has one, from then on.
+  // The token's of the first worker that has one, from then on. Once it is not
+  // empty no call waits for anybody: what all have agreed on is to be done by
+  // all from where they agreed, with no step between.
   std::string Reason() const override;
+  const std::string& agreed() const { return agreed_; }  // asks nobody
 
   struct Decision {
     std::string stop;      // why to end; empty: go on
