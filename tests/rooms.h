@@ -62,9 +62,10 @@ inline const Rooms& MayUse() {
     add("io", "", {"engine/*"});  // what an example is
     // From here on each may use those before.
     std::set<std::string> data = {"engine/*", "graph/*", "io"};
-    for (const char* room : {"files", "remote/http", "remote/objects",
-                             "remote/s3", "remote", "checkpoints", "pipeline",
-                             "images", "summaries", "sources", "records"}) {
+    for (const char* room :
+         {"files", "remote/http", "remote/objects", "remote/s3", "remote",
+          "checkpoints", "cache", "pipeline", "images", "summaries", "sources",
+          "records"}) {
       add("io", room, data);
       data.insert(std::string("io/") + room);
     }

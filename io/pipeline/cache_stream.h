@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "io/pipeline/example_cache.h"
+#include "io/cache/example_cache.h"
 #include "io/pipeline/example_stream.h"
 
 namespace sluice {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "engine/semantics/random.h"
-#include "io/pipeline/example_cache.h"
+#include "io/cache/example_cache.h"
 #include "io/pipeline/open_cache.h"
 
 namespace sluice {

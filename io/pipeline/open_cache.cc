@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "io/pipeline/disk_cache.h"
+#include "io/cache/disk_cache.h"
 
 namespace sluice {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string_view>
 
+#include "io/cache/example_cache.h"
 #include "io/pipeline/dataset.h"
-#include "io/pipeline/example_cache.h"
 
 namespace sluice {
 

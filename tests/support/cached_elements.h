@@ -12,8 +12,8 @@
 #include <set>
 #include <string>
 
+#include "io/cache/disk_cache.h"
 #include "io/files/fault_file_system.h"
-#include "io/pipeline/disk_cache.h"
 #include "tests/support/random_example.h"
 
 namespace sluice::testing {

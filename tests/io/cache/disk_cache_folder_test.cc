@@ -1,5 +1,5 @@
 // Whose room it is in a folder of caches: the limit, and which keys go first.
-#include "io/pipeline/disk_cache_folder.h"
+#include "io/cache/disk_cache_folder.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

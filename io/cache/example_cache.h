@@ -1,6 +1,6 @@
 // Where Dataset::Cache keeps examples. Internal to io.
-#ifndef SLUICE_IO_PIPELINE_EXAMPLE_CACHE_H_
-#define SLUICE_IO_PIPELINE_EXAMPLE_CACHE_H_
+#ifndef SLUICE_IO_CACHE_EXAMPLE_CACHE_H_
+#define SLUICE_IO_CACHE_EXAMPLE_CACHE_H_
 
 #include <cstdint>
 #include <functional>
@@ -47,4 +47,4 @@ std::unique_ptr<ExampleCache> MemoryCache(uint64_t max_bytes);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PIPELINE_EXAMPLE_CACHE_H_
+#endif  // SLUICE_IO_CACHE_EXAMPLE_CACHE_H_

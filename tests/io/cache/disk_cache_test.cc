@@ -1,6 +1,6 @@
 // The cache on disk, against a map: several on one folder, killed at any
 // moment, damaged files, full disks.
-#include "io/pipeline/disk_cache.h"
+#include "io/cache/disk_cache.h"
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "io/pipeline/disk_cache.h"
+#include "io/cache/disk_cache.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 
 #include "engine/semantics/random.h"
 #include "engine/thread_annotations.h"
-#include "io/pipeline/cache_segment.h"
-#include "io/pipeline/disk_cache_folder.h"
+#include "io/cache/cache_segment.h"
+#include "io/cache/disk_cache_folder.h"
 
 namespace sluice {
 namespace {

@@ -10,8 +10,8 @@
 //
 // HASH is of the key, WRITER is random: 16 hexadecimal digits each. Other files
 // there are left alone.
-#ifndef SLUICE_IO_PIPELINE_DISK_CACHE_FOLDER_H_
-#define SLUICE_IO_PIPELINE_DISK_CACHE_FOLDER_H_
+#ifndef SLUICE_IO_CACHE_DISK_CACHE_FOLDER_H_
+#define SLUICE_IO_CACHE_DISK_CACHE_FOLDER_H_
 
 #include <cstdint>
 #include <map>
@@ -89,4 +89,4 @@ class DiskCacheFolder {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PIPELINE_DISK_CACHE_FOLDER_H_
+#endif  // SLUICE_IO_CACHE_DISK_CACHE_FOLDER_H_

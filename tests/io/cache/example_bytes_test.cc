@@ -1,5 +1,5 @@
 // Examples to bytes and back; bytes that are none.
-#include "io/pipeline/example_bytes.h"
+#include "io/cache/example_bytes.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "io/pipeline/example_cache.h"
+#include "io/cache/example_cache.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // The cache in memory, against a map.
-#include "io/pipeline/example_cache.h"
+#include "io/cache/example_cache.h"
 
 #include <doctest/doctest.h>
 

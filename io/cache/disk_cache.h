@@ -1,15 +1,15 @@
 // Examples kept on the local disk, for the processes of this host and those of
 // later. Internal to io.
-#ifndef SLUICE_IO_PIPELINE_DISK_CACHE_H_
-#define SLUICE_IO_PIPELINE_DISK_CACHE_H_
+#ifndef SLUICE_IO_CACHE_DISK_CACHE_H_
+#define SLUICE_IO_CACHE_DISK_CACHE_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "io/cache/example_cache.h"
 #include "io/files/file.h"
-#include "io/pipeline/example_cache.h"
 
 namespace sluice {
 
@@ -38,4 +38,4 @@ std::unique_ptr<ExampleCache> DiskCache(
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PIPELINE_DISK_CACHE_H_
+#endif  // SLUICE_IO_CACHE_DISK_CACHE_H_

@@ -1,9 +1,9 @@
-#include "io/pipeline/cache_segment.h"
+#include "io/cache/cache_segment.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "io/pipeline/example_bytes.h"
+#include "io/cache/example_bytes.h"
 
 namespace sluice {
 namespace {

@@ -3,14 +3,14 @@
 // A segment is two files of records (io/files/record.h), which are only ever
 // appended to:
 //
-//   examples := record(number example)*     io/pipeline/example_bytes.h
+//   examples := record(number example)*     io/cache/example_bytes.h
 //   index    := record(format key) record(number offset bytes)*
 //
 // An entry of the index is appended when its example's record has been; all
 // have the same size, so that a damaged one hides no other. Numbers are 64 bits
 // in the machine's byte order.
-#ifndef SLUICE_IO_PIPELINE_CACHE_SEGMENT_H_
-#define SLUICE_IO_PIPELINE_CACHE_SEGMENT_H_
+#ifndef SLUICE_IO_CACHE_CACHE_SEGMENT_H_
+#define SLUICE_IO_CACHE_CACHE_SEGMENT_H_
 
 #include <cstdint>
 #include <memory>
@@ -91,4 +91,4 @@ class SegmentWriter {
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PIPELINE_CACHE_SEGMENT_H_
+#endif  // SLUICE_IO_CACHE_CACHE_SEGMENT_H_

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "io/cache/disk_cache.h"
 #include "io/files/fault_file_system.h"
-#include "io/pipeline/disk_cache.h"
 #include "tests/support/cached_elements.h"
 #include "tests/support/error_text.h"
 #include "tests/support/random_bytes.h"

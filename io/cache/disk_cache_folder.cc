@@ -1,4 +1,4 @@
-#include "io/pipeline/disk_cache_folder.h"
+#include "io/cache/disk_cache_folder.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "io/pipeline/example_bytes.h"
+#include "io/cache/example_bytes.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 //
 // All numbers are 64 bits in the machine's byte order, as are the elements;
 // `data` is as long as dtype and dimensions say.
-#ifndef SLUICE_IO_PIPELINE_EXAMPLE_BYTES_H_
-#define SLUICE_IO_PIPELINE_EXAMPLE_BYTES_H_
+#ifndef SLUICE_IO_CACHE_EXAMPLE_BYTES_H_
+#define SLUICE_IO_CACHE_EXAMPLE_BYTES_H_
 
 #include <string>
 #include <string_view>
@@ -25,4 +25,4 @@ Result<Example> ParseExampleBytes(std::string_view bytes);
 
 }  // namespace sluice
 
-#endif  // SLUICE_IO_PIPELINE_EXAMPLE_BYTES_H_
+#endif  // SLUICE_IO_CACHE_EXAMPLE_BYTES_H_
