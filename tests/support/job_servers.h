@@ -10,6 +10,7 @@
 
 #include "dist/servers/server.h"
 #include "models/train/meetings.h"
+#include "tests/support/worker_threads.h"
 
 namespace sluice::testing {
 
@@ -49,6 +50,20 @@ class JobServers {
   dist::LaunchInfo job_;
   std::vector<std::unique_ptr<dist::Worker>> servers_;
 };
+
+using Lead = std::optional<int64_t>;  // of TrainingServers
+
+// TrainWith, with variables on so many servers.
+inline std::vector<Trained> TrainOn(int servers, int workers, Lead lead,
+                                    Task task) {
+  JobServers job(servers);
+  task.options = [&job, lead, before = task.options](int rank) {
+    TrainingOptions options = before(rank);
+    options.servers = job.For(rank, lead);
+    return options;
+  };
+  return TrainWith(workers, task);
+}
 
 }  // namespace sluice::testing
 

@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -12,6 +14,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -68,6 +71,21 @@ struct Task {
   // Whether a worker that fails says so, as programs do (models/cli/job.h),
   // before it goes.
   bool tells_failure = false;
+};
+
+// As a user's hand ends a training: of one worker, who is asked between steps
+// and while it evaluates, and who is slow from then on.
+class ToldAtQuestion : public StopToken {
+ public:
+  explicit ToldAtQuestion(int question) : left_(question) {}
+  std::string Reason() const override {
+    if (--left_ >= 0) return "";
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return "told to";
+  }
+
+ private:
+  mutable std::atomic<int> left_;
 };
 
 // By all of them; without a collective where there is one.

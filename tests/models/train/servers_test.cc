@@ -23,29 +23,20 @@ namespace {
 using testing::CheckEqual;
 using testing::Contains;
 using testing::JobServers;
+using testing::Lead;
 using testing::PlainSpec;
 using testing::RandomOptimizer;
 using testing::Task;
 using testing::TemporaryFolder;
+using testing::ToldAtQuestion;
 using testing::ToyRun;
 using testing::ToySpec;
 using testing::Trained;
+using testing::TrainOn;
 using testing::TrainWith;
 
-using Lead = std::optional<int64_t>;
 constexpr int64_t kAnyLead = INT64_MAX;
 const Lead kSync = std::nullopt;
-
-// The same task with variables on so many servers.
-std::vector<Trained> TrainOn(int servers, int workers, Lead lead, Task task) {
-  JobServers job(servers);
-  task.options = [&job, lead, before = task.options](int rank) {
-    TrainingOptions options = before(rank);
-    options.servers = job.For(rank, lead);
-    return options;
-  };
-  return TrainWith(workers, task);
-}
 
 void CheckVariables(const Trained& a, const Trained& b) {
   REQUIRE(a.error == "");
@@ -213,21 +204,6 @@ TEST_CASE("no example is lost or seen twice, whoever goes on") {
     CheckVariables(alone, last);
   }
 }
-
-// As the user's hand ends a training: of one worker, who is asked between
-// steps and while it evaluates, and who is slow from then on.
-class ToldAtQuestion : public StopToken {
- public:
-  explicit ToldAtQuestion(int question) : left_(question) {}
-  std::string Reason() const override {
-    if (--left_ >= 0) return "";
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    return "told to";
-  }
-
- private:
-  mutable std::atomic<int> left_;
-};
 
 TEST_CASE("workers at random speeds meet to save, evaluate, lower and stop") {
   std::mt19937 random(6);

@@ -1,0 +1,134 @@
+// Trainings that are told to end at any question, of steps and of evaluations,
+// and go on until they are done: with any strategy the same training comes out.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "io/checkpoints/checkpoint.h"
+#include "models/train/plateau.h"
+#include "tests/support/error_text.h"
+#include "tests/support/job_servers.h"
+#include "tests/support/sanitizers.h"
+#include "tests/support/worker_threads.h"
+
+namespace sluice {
+namespace {
+
+using testing::CheckEqual;
+using testing::Contains;
+using testing::Lead;
+using testing::Task;
+using testing::TemporaryFolder;
+using testing::ToldAtQuestion;
+using testing::Trained;
+using testing::TrainWith;
+
+struct Strategy {
+  int workers = 1;
+  int servers = 0;
+  int64_t virtual_workers = 0;
+};
+
+Strategy RandomStrategy(std::mt19937& random) {
+  Strategy strategy{.workers = 1 + static_cast<int>(random() % 3)};
+  switch (random() % 3) {
+    case 0:
+      strategy.servers = 1 + static_cast<int>(random() % 2);
+      break;
+    case 1:
+      strategy.virtual_workers = 4;
+  }
+  return strategy;
+}
+
+std::vector<Trained> Train(const Strategy& strategy, const Task& task) {
+  if (strategy.servers == 0) return TrainWith(strategy.workers, task);
+  return testing::TrainOn(strategy.servers, strategy.workers, std::nullopt,
+                          task);
+}
+
+// Of what is saved, the tensors are of the step that it says.
+void CheckSaved(const std::string& log_dir, const Trained& trained) {
+  const auto saved =
+      CheckpointManager::ForReading(log_dir).RestoreNewest().ValueOrThrow();
+  REQUIRE(saved);
+  CHECK(saved->checkpoint.state.step == trained.result.steps);
+  for (const NamedTensor& tensor : saved->checkpoint.tensors) {
+    CAPTURE(tensor.name);
+    CHECK(tensor.tensor.BitEqual(trained.variables.at(tensor.name)));
+  }
+}
+
+TEST_CASE("told to end at any question, the same training goes on") {
+  for (uint32_t seed = 0; seed < testing::Rounds(30u); ++seed) {
+    std::mt19937 random(seed);
+    const Strategy strategy = RandomStrategy(random);
+    const double evaluate_every[] = {0, 0.3, 1};
+    const int64_t save_every[] = {0, 1, 4};
+    TrainingOptions options{.save_every = {.steps = save_every[random() % 3]},
+                            .evaluate_every = evaluate_every[random() % 3],
+                            .log_every = 1 + static_cast<int64_t>(random() % 4),
+                            .virtual_workers = strategy.virtual_workers};
+    options.session.deterministic = strategy.virtual_workers > 0;
+    Task task{.spec =
+                  [](int) {
+                    TrainerSpec spec = testing::ToySpec();
+                    spec.optimizer = [](const RunContext&) {
+                      return optimizers::Momentum(schedules::Plateau(0.05),
+                                                  0.9);
+                    };
+                    return spec;
+                  },
+              .run = testing::ToyRun(3)};
+    task.add_hooks = [](Trainer& trainer) {
+      trainer.AddHook(std::make_unique<ReduceOnPlateau>(
+          PlateauOptions{.patience = 0, .factor = 0.5}));
+    };
+    task.options = [&](int) { return options; };
+    CAPTURE(seed);
+    CAPTURE(strategy.workers);
+    CAPTURE(strategy.servers);
+    CAPTURE(strategy.virtual_workers);
+    const Trained whole = Train(strategy, task)[0];
+    REQUIRE(whole.error == "");
+
+    TemporaryFolder folder;
+    options.log_dir = folder / "log";
+    Trained part;
+    // Each comes at least a step further, or ends with what it was to do.
+    for (int piece = 0;; ++piece) {
+      CAPTURE(piece);
+      REQUIRE(piece < 40);
+      const ToldAtQuestion token(2 + static_cast<int>(random() % 50));
+      const auto told =
+          static_cast<int>(random() % static_cast<uint32_t>(strategy.workers));
+      task.options = [&](int rank) {
+        TrainingOptions mine = options;
+        if (rank == told) mine.stop = &token;
+        return mine;
+      };
+      const std::vector<Trained> all = Train(strategy, task);
+      for (const Trained& each : all) CheckEqual(each, all[0]);
+      part = all[0];
+      CheckSaved(options.log_dir, part);
+      if (part.result.interrupted.empty()) break;
+      CHECK(Contains(part.result.interrupted, "told to"));
+      CHECK(!part.result.evaluation.has_value());
+    }
+    CHECK(part.result.steps == whole.result.steps);
+    REQUIRE(part.result.evaluation.has_value());
+    CHECK(part.result.evaluation->values == whole.result.evaluation->values);
+    for (const auto& [name, value] : whole.variables) {
+      CAPTURE(name);
+      CHECK(value.BitEqual(part.variables.at(name)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
