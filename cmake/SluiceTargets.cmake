@@ -191,7 +191,7 @@ function(sluice_protobuf target)
 endfunction()
 
 # sluice_sources(<target> <folder> [EXCEPT <room>]) adds every .cc inside a folder
-# and its rooms, but for one room and for what sluice_isa_sources compiles. In
+# and its rooms, but for one room, an expression, and for what sluice_isa_sources compiles. In
 # release builds only kernels are worth -O3; elsewhere it costs a fifth of the
 # compile time and buys nothing. models/cli has what its target says.
 function(sluice_sources target folder)

@@ -37,31 +37,11 @@ std::vector<std::filesystem::path> OwnFolders() {
 }
 
 Status Load() {
-  std::vector<std::string> places;
-  for (const std::filesystem::path& folder : OwnFolders()) {
-    places.push_back((folder / kFile).string());
-    places.push_back((folder.parent_path() / "lib" / kFile).string());
-  }
-  places.emplace_back(kFile);
-  void* module = nullptr;
-  std::string why =
-      "it is neither beside the program nor installed; build it with the "
-      "preset cuda, or use /cpu:0";
-  for (const std::string& place : places) {
-    std::error_code error;
-    const bool bare = place == kFile;
-    if (!bare && !std::filesystem::exists(place, error)) continue;
-    module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (module != nullptr) break;
-    // One that is there and does not load is worth reporting.
-    if (!bare) {
-      why = dlerror();
-      break;
-    }
-  }
-  if (module == nullptr) {
-    return Unavailable(fmt::format("cannot load {}: {}", kFile, why));
-  }
+  SLUICE_ASSIGN_OR_RETURN(
+      void* const module,
+      OpenModule(kFile,
+                 "it is neither beside the program nor installed; build it "
+                 "with the preset cuda, or use /cpu:0"));
   const auto entry = reinterpret_cast<ModuleEntry>(dlsym(module, kModuleEntry));
   const ModuleHost host = {SLUICE_BUILD_ID, &KernelTable::Global(),
                            RegisterAccelerators, &find_libraries};
@@ -73,6 +53,29 @@ Status Load() {
 }
 
 }  // namespace
+
+Result<void*> OpenModule(const std::string& file, const std::string& absent) {
+  std::vector<std::string> places;
+  for (const std::filesystem::path& folder : OwnFolders()) {
+    places.push_back((folder / file).string());
+    places.push_back((folder.parent_path() / "lib" / file).string());
+  }
+  places.push_back(file);
+  std::string why = absent;
+  for (const std::string& place : places) {
+    std::error_code error;
+    const bool bare = place == file;
+    if (!bare && !std::filesystem::exists(place, error)) continue;
+    void* const module = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (module != nullptr) return module;
+    // One that is there and does not load is worth reporting.
+    if (!bare) {
+      why = dlerror();
+      break;
+    }
+  }
+  return Unavailable(fmt::format("cannot load {}: {}", file, why));
+}
 
 Status LoadModule(DeviceType type) {
   if (type != DeviceType::kCuda) {

@@ -1,5 +1,6 @@
-// Loading libsluice_cuda.so, the module with all CUDA code. Programs do not
-// link to it, so that they run where there is no GPU.
+// Loading the libraries of ours that programs do not link to, so that they run
+// where what these need is absent: libsluice_cuda.so, the module with all CUDA
+// code, and libsluice_mpi.so (dist/mpi/calls.h).
 #ifndef SLUICE_ENGINE_MODULE_H_
 #define SLUICE_ENGINE_MODULE_H_
 
@@ -33,9 +34,14 @@ struct ModuleHost {
 inline constexpr const char* kModuleEntry = "sluice_module_load";
 using ModuleEntry = const char* (*)(const ModuleHost& host);
 
-// Loads the module for a device type, once per process. It is looked for beside
-// the program or the library that this code is in, in ../lib from there, and
-// where the system finds libraries. Unavailable says in one line why not.
+// Opens a library of ours, for dlsym. It is looked for beside the program or
+// the library that this code is in, in ../lib from there, and where the system
+// finds libraries. Unavailable says in one line why not: `absent` where there
+// is none.
+Result<void*> OpenModule(const std::string& file, const std::string& absent);
+
+// Loads the module for a device type, once per process. Unavailable says in one
+// line why not.
 Status LoadModule(DeviceType type);
 
 // Loads the module for a device type, if there is one, and looks for its

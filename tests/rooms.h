@@ -71,9 +71,10 @@ inline const Rooms& MayUse() {
     }
     add("dist", "net", {"engine"});
     add("dist", "collective", {"engine", "engine/runtime", "dist", "dist/net"});
+    add("dist", "mpi/module", {"dist/mpi"});
     const std::set<std::string> below = {"engine/*", "graph/*", "io/*",
                                          "dist/*"};
-    for (const char* room : {"rendezvous", "cluster", "servers", ""}) {
+    for (const char* room : {"rendezvous", "cluster", "servers", "mpi", ""}) {
       add("dist", room, below);
     }
 

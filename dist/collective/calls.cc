@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "dist/collective/arguments.h"
 #include "dist/collective/group.h"
 #include "dist/collective/reduce.h"
 #include "engine/runtime/subtrees.h"
@@ -107,15 +108,7 @@ Status Group::ReduceRows(FrameKind kind, std::string_view name, DType dtype,
                          void* data, int64_t count, int64_t row,
                          Reduction how) {
   const bool mean = how == Reduction::kMean;
-  if (!kReducible.Contains(dtype) || (mean && !IsFloating(dtype))) {
-    return InvalidArgument(
-        fmt::format("{} has no {}", NameOf(dtype), mean ? "mean" : "sum"));
-  }
-  const uint64_t most = kMaxPayload / SizeOf(dtype);
-  if (count < 0 || static_cast<uint64_t>(count) > most) {
-    return InvalidArgument(
-        fmt::format("{} elements, of at most {}", count, most));
-  }
+  SLUICE_RETURN_IF_ERROR(CheckReduction(dtype, count, how));
   if (row < 1 || count % row != 0) {
     return InvalidArgument(
         fmt::format("{} elements in rows of {}", count, row));
@@ -158,18 +151,8 @@ Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
   const Timer timer(*this);
   queue_.Finish();
   const auto run = [&]() -> Status {
-    if (!kReducible.Contains(dtype)) {
-      return InvalidArgument(fmt::format("{} has no sum", NameOf(dtype)));
-    }
-    if (leaves < size_ || !std::has_single_bit(static_cast<uint64_t>(leaves))) {
-      return InvalidArgument(fmt::format(
-          "{} leaves: wanted a power of two, at least {}", leaves, size_));
-    }
-    const size_t wanted = SubtreesOf(LeavesOf(leaves, rank_, size_)).size();
-    if (count < 0 || sums.size() != wanted) {
-      return InvalidArgument(fmt::format("{} sums of {} elements, wanted {}",
-                                         sums.size(), count, wanted));
-    }
+    SLUICE_RETURN_IF_ERROR(
+        CheckTree(dtype, leaves, sums.size(), count, rank_, size_));
     if (size_ == 1 && sums[0] != result && count > 0) {
       std::memcpy(result, sums[0], static_cast<size_t>(count) * SizeOf(dtype));
     }

@@ -364,8 +364,9 @@ class Commands {
     sub->add_option("--transport", line_.job.transport,
                     "What gradients go through from a process to the next: "
                     "auto, memory that processes of one host share, TCP "
-                    "elsewhere; tcp; shared, an error where it cannot be")
-        ->check(CLI::IsMember({"auto", "tcp", "shared"}))
+                    "elsewhere; tcp; shared, an error where it cannot be; mpi, "
+                    "for processes that mpirun or srun starts")
+        ->check(CLI::IsMember({"auto", "tcp", "shared", "mpi"}))
         ->capture_default_str();
     sub->add_option("--batch-size-per-worker", line_.job.batch_size_per_worker,
                     "Examples of a step in each process, in place of "

@@ -6,12 +6,16 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "dist/collective/group.h"
 #include "dist/launch_info.h"
+#include "dist/mpi/mpi_group.h"
 #include "dist/servers/pace.h"
 #include "dist/servers/server.h"
 #include "engine/ceil_div.h"
@@ -70,6 +74,34 @@ TrainingServers ReachServers(const JobFlags& flags,
   return {job.cluster, job.devices, LeadOf(flags.consistency)};
 }
 
+// For --threads: this process's part of the host's cores.
+int ThreadsBeside(int local_size) {
+  return local_size > 1 ? std::max(1, AvailableCores() / local_size) : 0;
+}
+
+Job JoinByMpi(const JobFlags& flags) {
+  if (flags.strategy == "ps" || flags.strategy == "none" ||
+      flags.overlap == "on") {
+    throw Error(Code::kInvalidArgument,
+                "--transport mpi is for --strategy ring, without overlap");
+  }
+  if (std::getenv("SLUICE_RANK") != nullptr) {
+    throw Error(Code::kInvalidArgument,
+                "--transport mpi is for processes that mpirun or srun starts; "
+                "sluicerun's are connected otherwise");
+  }
+  const std::shared_ptr<dist::MpiGroup> group =
+      dist::MpiGroup::Join({.allow_plaintext = flags.allow_plaintext})
+          .ValueOrThrow();
+  Job job;
+  job.local_size = group->local_size();
+  job.threads = ThreadsBeside(job.local_size);
+  if (group->size() == 1) return job;
+  job.leave = [group](const Status& failure) { group->Leave(failure); };
+  job.workers = group;
+  return job;
+}
+
 }  // namespace
 
 std::optional<int64_t> LeadOf(const std::string& consistency) {
@@ -94,13 +126,12 @@ int64_t Job::sharing() const {
 }
 
 Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
+  if (flags.transport == "mpi") return JoinByMpi(flags);
   Job job;
   std::optional<dist::LaunchInfo> info = dist::ReadLaunchInfo().ValueOrThrow();
   if (!info) info.emplace();
   job.local_size = info->local_size;
-  if (info->local_size > 1 && !info->pinned) {
-    job.threads = std::max(1, AvailableCores() / info->local_size);
-  }
+  if (!info->pinned) job.threads = ThreadsBeside(info->local_size);
   CheckStrategy(flags, *info);
   if (info->server >= 0) {
     job.server = StartServer(flags, *info);
@@ -121,13 +152,16 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
   options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
   options.note = [](std::string_view line) { console::Note(line); };
-  job.workers = dist::Group::Join(*std::move(info), options).ValueOrThrow();
+  const std::shared_ptr<dist::Group> group =
+      dist::Group::Join(*std::move(info), options).ValueOrThrow();
+  job.leave = [group](const Status& failure) { group->Leave(failure); };
+  job.workers = group;
   return job;
 }
 
 int Job::nodes() const {
   if (workers == nullptr) return 1;
-  return CeilDiv(workers->size(), workers->local_size());
+  return CeilDiv(workers->size(), local_size);
 }
 
 void RequireAlone() {
@@ -142,7 +176,7 @@ void RequireAlone() {
 
 void TellFailure(const Job& job, std::string_view message) {
   if (job.workers == nullptr) return;
-  job.workers->Leave(Status(Code::kUnavailable, std::string(message)));
+  job.leave(Status(Code::kUnavailable, std::string(message)));
 }
 
 void EndTogether(const Job& job) {

@@ -3,13 +3,15 @@
 #define SLUICE_MODELS_CLI_JOB_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "dist/cluster/worker.h"
-#include "dist/collective/group.h"
+#include "engine/runtime/collective.h"
+#include "engine/status.h"
 #include "models/train/meetings.h"
 
 namespace sluice {
@@ -24,8 +26,10 @@ struct JobFlags {
   double peer_timeout = 60;
   double join_timeout = 60;      // seconds
   bool allow_plaintext = false;  // GroupOptions
-  // dist/collective/options.h: auto, tcp, shared; auto, on, off.
+  // dist/collective/options.h: auto, tcp, shared; or mpi, all through MPI
+  // (dist/mpi/mpi_group.h), whose launcher alone is asked then.
   std::string transport = "auto";
+  // Of the same header: auto, on, off.
   std::string overlap = "auto";
   // Examples of a step in each process; 0: RunContext::batch_size is the job's.
   int64_t batch_size_per_worker = 0;
@@ -37,7 +41,9 @@ struct JobFlags {
 // What a launcher (dist/launch_info.h) says of the job that this process is of.
 struct Job {
   // Null where this process is alone.
-  std::shared_ptr<dist::Group> workers;
+  std::shared_ptr<Collective> workers;
+  // Tells the others that this process has failed; where there are others.
+  std::function<void(const Status& failure)> leave;
   // For --threads, where it is not given: this process's part of the host's
   // cores; 0: one per core that it may use.
   int threads = 0;

@@ -1,0 +1,53 @@
+// What libsluice_mpi.so does for the library: MPI's calls without MPI's types,
+// which differ from one MPI to another. It is loaded where MPI is asked for, so
+// that nothing else needs it. Internal to dist.
+#ifndef SLUICE_DIST_MPI_CALLS_H_
+#define SLUICE_DIST_MPI_CALLS_H_
+
+#include <cstdint>
+
+namespace sluice::dist {
+
+enum class MpiElement : int {
+  kFloat32,
+  kFloat64,
+  kInt32,
+  kInt64,
+  // Which MPI does not have: two bytes that MpiAdd adds.
+  kFloat16,
+  kBFloat16,
+};
+
+// sum[i] += addend[i].
+using MpiAdd = void (*)(MpiElement element, void* sum, const void* addend,
+                        int64_t count);
+
+struct MpiPlace {
+  int rank = 0, size = 1;              // of MPI_COMM_WORLD
+  int local_rank = 0, local_size = 1;  // of those that share memory
+};
+
+// All return null, or what MPI says is wrong, which holds until the thread's
+// next call. From any thread, one at a time.
+struct MpiCalls {
+  int version = 0;  // kMpiVersion, before anything else is looked at
+  // Once in a process.
+  const char* (*begin)(MpiAdd add, MpiPlace* place) = nullptr;
+  // Of all ranks, in place.
+  const char* (*sum)(MpiElement element, void* data, int64_t count) = nullptr;
+  const char* (*largest)(uint64_t* values, int count) = nullptr;
+  const char* (*broadcast)(void* data, int64_t bytes, int root) = nullptr;
+  // `mine` may be all + rank * each.
+  const char* (*all_gather)(const void* mine, int64_t each,
+                            void* all) = nullptr;
+  const char* (*end)() = nullptr;  // waits for all ranks
+};
+inline constexpr int kMpiVersion = 1;
+
+// The function that the module exports under this name.
+inline constexpr const char* kMpiEntry = "sluice_mpi_calls";
+using MpiEntry = const MpiCalls* (*)();
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_MPI_CALLS_H_

@@ -1,0 +1,324 @@
+#include "dist/mpi/mpi_group.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dist/collective/arguments.h"
+#include "dist/collective/reduce.h"
+#include "dist/net/frame.h"
+#include "engine/caught.h"
+#include "engine/module.h"
+#include "engine/runtime/subtrees.h"
+
+namespace sluice::dist {
+namespace {
+
+constexpr char kFile[] = "libsluice_mpi.so";
+
+// Of a tree's sums, what all ranks send each other at a time.
+constexpr size_t kPieceBytes = 256 << 10;
+
+// Begins what a rank says that cannot go on.
+constexpr char kFailed[] = "failed: ";
+
+// Of what a function returns or throws.
+template <typename Function>
+Status Caught(const Function& fn) {
+  try {
+    return fn();
+  } catch (...) {
+    return CaughtStatus();
+  }
+}
+
+Status Said(const char* wrong) {
+  if (wrong == nullptr) return {};
+  return Unavailable(fmt::format("MPI: {}", wrong));
+}
+
+MpiElement ElementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return MpiElement::kFloat64;
+    case DType::kInt32:
+      return MpiElement::kInt32;
+    case DType::kInt64:
+      return MpiElement::kInt64;
+    case DType::kFloat16:
+      return MpiElement::kFloat16;
+    case DType::kBFloat16:
+      return MpiElement::kBFloat16;
+    default:
+      return MpiElement::kFloat32;
+  }
+}
+
+void AddHalves(MpiElement element, void* sum, const void* addend,
+               int64_t count) {
+  AddTo(element == MpiElement::kFloat16 ? DType::kFloat16 : DType::kBFloat16,
+        sum, addend, count);
+}
+
+Result<const MpiCalls*> LoadCalls() {
+  SLUICE_ASSIGN_OR_RETURN(
+      void* const module,
+      OpenModule(kFile,
+                 "it is neither beside the program nor installed; it is built "
+                 "where CMake finds an MPI"));
+  const auto entry = reinterpret_cast<MpiEntry>(dlsym(module, kMpiEntry));
+  const MpiCalls* const calls = entry == nullptr ? nullptr : entry();
+  if (calls == nullptr || calls->version != kMpiVersion) {
+    return Unavailable(
+        fmt::format("cannot use {}: it is of another version", kFile));
+  }
+  return calls;
+}
+
+}  // namespace
+
+MpiGroup::MpiGroup(const MpiCalls& calls, const MpiPlace& place)
+    : calls_(calls), place_(place) {}
+
+Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const MpiCalls& calls,
+                                                 const Options& options) {
+  MpiPlace place;
+  SLUICE_RETURN_IF_ERROR(Said(calls.begin(&AddHalves, &place)));
+  std::unique_ptr<MpiGroup> group(new MpiGroup(calls, place));
+  // Of all ranks, so that none waits for one that was refused.
+  uint64_t fewest_beside = static_cast<uint64_t>(place.size) -
+                           static_cast<uint64_t>(place.local_size);
+  if (options.allow_plaintext) fewest_beside = 0;
+  SLUICE_RETURN_IF_ERROR(Said(calls.largest(&fewest_beside, 1)));
+  if (fewest_beside > 0) {
+    return FailedPrecondition(
+        "MPI sends what goes to other hosts in the clear; --allow-plaintext "
+        "says that it may");
+  }
+  return group;
+}
+
+Result<std::unique_ptr<MpiGroup>> MpiGroup::Join(const Options& options) {
+  SLUICE_ASSIGN_OR_RETURN(const MpiCalls* const calls, LoadCalls());
+  return Join(*calls, options);
+}
+
+MpiGroup::~MpiGroup() {
+  MutexLock lock(mutex_);
+  // Else MPI would wait here for those who wait there.
+  if (broken_.ok()) (void)Agree("its end").ok();
+  (void)calls_.end();
+}
+
+// A rank that cannot go on says so in place of what it was to do.
+template <typename Prepare, typename Body>
+Status MpiGroup::Collective(const std::string& signature, Prepare prepare,
+                            Body body) {
+  MutexLock lock(mutex_);
+  if (!broken_.ok()) return broken_;
+  const auto begin = std::chrono::steady_clock::now();
+  const Status ready = Caught(prepare);
+  broken_ = Agree(ready.ok() ? signature : kFailed + ready.message());
+  if (!ready.ok()) broken_ = ready;
+  if (broken_.ok()) broken_ = Caught(body);
+  const std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - begin;
+  seconds_ += taken.count();
+  return broken_;
+}
+
+// That all have called it makes it a barrier, too.
+Status MpiGroup::Agree(const std::string& signature) {
+  if (place_.size == 1) return {};
+  const uint64_t key = Key(signature);
+  uint64_t largest[] = {key, ~key};
+  SLUICE_RETURN_IF_ERROR(Said(calls_.largest(largest, 2)));
+  if (largest[0] == ~largest[1]) return {};
+  constexpr size_t kLongest = 240;
+  std::string all(kLongest * static_cast<size_t>(place_.size), '\0');
+  std::string mine = signature.substr(0, kLongest);
+  mine.resize(kLongest);
+  SLUICE_RETURN_IF_ERROR(
+      Said(calls_.all_gather(mine.data(), kLongest, all.data())));
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < static_cast<size_t>(place_.size); ++rank) {
+    const char* const text = &all[kLongest * rank];
+    texts.emplace_back(text, strnlen(text, kLongest));
+    if (texts.back().starts_with(kFailed)) {
+      return Unavailable(
+          fmt::format("rank {} of {} {}", rank, place_.size, texts.back()));
+    }
+  }
+  const auto other =
+      std::find_if(texts.begin() + 1, texts.end() - 1,
+                   [&](const std::string& text) { return text != texts[0]; });
+  return FailedPrecondition(fmt::format(
+      "ranks are at different collectives: rank 0 of {} at {}, rank {} at {}",
+      place_.size, texts[0], other - texts.begin(), *other));
+}
+
+void MpiGroup::Leave(const Status& failure) {
+  MutexLock lock(mutex_);
+  if (!broken_.ok()) return;
+  (void)Agree(kFailed + failure.message()).ok();
+  broken_ = failure;
+}
+
+Status MpiGroup::AllReduce(std::string_view name, DType dtype, void* data,
+                           int64_t count, Reduction how) {
+  const bool mean = how == Reduction::kMean;
+  return Collective(
+      fmt::format("{} of '{}', {} {}", mean ? "mean" : "sum", name, count,
+                  NameOf(dtype)),
+      [&] { return CheckReduction(dtype, count, how); },
+      [&]() -> Status {
+        // A sum of half types may be beyond their range.
+        const bool first = SizeOf(dtype) == 2;
+        if (mean && first) DivideBy(dtype, data, count, place_.size);
+        if (place_.size > 1) {
+          SLUICE_RETURN_IF_ERROR(
+              Said(calls_.sum(ElementOf(dtype), data, count)));
+        }
+        if (mean && !first) DivideBy(dtype, data, count, place_.size);
+        return {};
+      });
+}
+
+// All ranks have the subtrees' sums of all, a piece at a time, and add them.
+class MpiGroup::Trees {
+ public:
+  Trees(DType dtype, int64_t leaves, const MpiPlace& place)
+      : dtype_(dtype), rank_(place.rank) {
+    size_t most = 0;
+    for (int rank = 0; rank < place.size; ++rank) {
+      of_ranks_.push_back(
+          SubtreesOf(LeavesOf(leaves, rank, place.size)).subtrees());
+      most = std::max(most, of_ranks_.back().size());
+    }
+    each_ = most * kPieceBytes;
+    all_.resize(each_ * of_ranks_.size());
+    // Of those from the left the row never has more than of one rank's and as
+    // many as a number of leaves has digits.
+    slots_.resize(most + 64, std::vector<std::byte>(kPieceBytes));
+  }
+
+  // What of rank `rank` is sent.
+  std::byte* At(size_t rank, size_t tree) {
+    return all_.data() + rank * each_ + tree * kPieceBytes;
+  }
+  std::byte* Mine(size_t tree) { return At(static_cast<size_t>(rank_), tree); }
+  std::byte* all() { return all_.data(); }
+  int64_t each() const { return static_cast<int64_t>(each_); }
+
+  // The whole tree's.
+  const std::byte* Added(size_t bytes) {
+    const auto count = static_cast<int64_t>(bytes / SizeOf(dtype_));
+    SubtreeRow row;
+    for (size_t rank = 0; rank < of_ranks_.size(); ++rank) {
+      for (size_t tree = 0; tree < of_ranks_[rank].size(); ++tree) {
+        const std::byte* hand = At(rank, tree);
+        row.Append(
+            of_ranks_[rank][tree],
+            [&](size_t slot) {
+              AddTo(dtype_, slots_[slot].data(), hand, count);
+              hand = slots_[slot].data();
+            },
+            [&](size_t slot) {
+              if (slots_[slot].data() == hand) return;
+              std::memcpy(slots_[slot].data(), hand, bytes);
+            });
+      }
+    }
+    return slots_[0].data();
+  }
+
+ private:
+  const DType dtype_;
+  const int rank_;
+  std::vector<std::vector<Subtree>> of_ranks_;
+  size_t each_ = 0;
+  std::vector<std::byte> all_;
+  std::vector<std::vector<std::byte>> slots_;
+};
+
+Status MpiGroup::SumTree(std::string_view name, DType dtype, int64_t leaves,
+                         std::span<const void* const> sums, void* result,
+                         int64_t count) {
+  std::optional<Trees> trees;
+  return Collective(
+      fmt::format("tree of {} leaves of '{}', {} {}", leaves, name, count,
+                  NameOf(dtype)),
+      [&]() -> Status {
+        SLUICE_RETURN_IF_ERROR(CheckTree(dtype, leaves, sums.size(), count,
+                                         place_.rank, place_.size));
+        trees.emplace(dtype, leaves, place_);
+        return {};
+      },
+      [&]() -> Status {
+        const size_t whole = static_cast<size_t>(count) * SizeOf(dtype);
+        for (size_t begin = 0; begin < whole; begin += kPieceBytes) {
+          const size_t bytes = std::min(kPieceBytes, whole - begin);
+          for (size_t i = 0; i < sums.size(); ++i) {
+            std::memcpy(trees->Mine(i),
+                        static_cast<const std::byte*>(sums[i]) + begin, bytes);
+          }
+          SLUICE_RETURN_IF_ERROR(Said(
+              calls_.all_gather(trees->Mine(0), trees->each(), trees->all())));
+          std::memcpy(static_cast<std::byte*>(result) + begin,
+                      trees->Added(bytes), bytes);
+        }
+        return {};
+      });
+}
+
+Status MpiGroup::Broadcast(std::string_view name, void* data, int64_t bytes,
+                           int root) {
+  return Collective(
+      fmt::format("broadcast of '{}' by rank {}, {} bytes", name, root, bytes),
+      [&]() -> Status {
+        if (bytes >= 0 && root >= 0 && root < place_.size) return {};
+        return InvalidArgument(
+            fmt::format("{} bytes of rank {} of {}", bytes, root, place_.size));
+      },
+      [&]() -> Status {
+        if (place_.size == 1) return {};
+        return Said(calls_.broadcast(data, bytes, root));
+      });
+}
+
+Status MpiGroup::AllGather(std::string_view name, const void* mine,
+                           int64_t each, void* all) {
+  return Collective(
+      fmt::format("gather of '{}', {} bytes each", name, each),
+      [&]() -> Status {
+        if (each >= 0) return {};
+        return InvalidArgument(fmt::format("{} bytes each", each));
+      },
+      [&]() -> Status {
+        if (each == 0) return {};
+        return Said(calls_.all_gather(mine, each, all));
+      });
+}
+
+Status MpiGroup::Barrier(std::string_view name) {
+  const auto nothing = []() -> Status { return {}; };
+  return Collective(fmt::format("barrier '{}'", name), nothing, nothing);
+}
+
+Status MpiGroup::Check() {
+  MutexLock lock(mutex_);
+  return broken_;
+}
+
+double MpiGroup::seconds() const {
+  MutexLock lock(mutex_);
+  return seconds_;
+}
+
+}  // namespace sluice::dist
