@@ -24,6 +24,11 @@ Status CheckReduction(DType dtype, int64_t count, Reduction how) {
   return {};
 }
 
+Status CheckRows(int64_t count, int64_t row) {
+  if (row >= 1 && count % row == 0) return {};
+  return InvalidArgument(fmt::format("{} elements in rows of {}", count, row));
+}
+
 Status CheckTree(DType dtype, int64_t leaves, size_t sums, int64_t count,
                  int rank, int size) {
   if (!kReducible.Contains(dtype)) {

@@ -15,6 +15,8 @@ namespace sluice::dist {
 
 // Of a sum or mean of so many elements.
 Status CheckReduction(DType dtype, int64_t count, Reduction how);
+// Of so many elements in rows of `row`.
+Status CheckRows(int64_t count, int64_t row);
 // Of so many `sums` of a tree's (Collective::SumTree), by rank `rank` of
 // `size`.
 Status CheckTree(DType dtype, int64_t leaves, size_t sums, int64_t count,

@@ -109,10 +109,7 @@ Status Group::ReduceRows(FrameKind kind, std::string_view name, DType dtype,
                          Reduction how) {
   const bool mean = how == Reduction::kMean;
   SLUICE_RETURN_IF_ERROR(CheckReduction(dtype, count, how));
-  if (row < 1 || count % row != 0) {
-    return InvalidArgument(
-        fmt::format("{} elements in rows of {}", count, row));
-  }
+  SLUICE_RETURN_IF_ERROR(CheckRows(count, row));
   const bool scattered = kind == FrameKind::kScatter;
   std::string signature = fmt::format("{}/{}", mean ? "mean" : "sum", name);
   if (scattered) signature = fmt::format("rows of {}/{}", row, signature);

@@ -40,6 +40,10 @@ struct MpiCalls {
   // `mine` may be all + rank * each.
   const char* (*all_gather)(const void* mine, int64_t each,
                             void* all) = nullptr;
+  // `each` bytes for every rank become those of every rank for this one; the
+  // two do not overlap.
+  const char* (*all_to_all)(const void* mine, int64_t each,
+                            void* all) = nullptr;
   const char* (*end)() = nullptr;  // waits for all ranks
 };
 inline constexpr int kMpiVersion = 1;

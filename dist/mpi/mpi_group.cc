@@ -170,24 +170,38 @@ void MpiGroup::Leave(const Status& failure) {
   broken_ = failure;
 }
 
+Status MpiGroup::Reduce(DType dtype, void* data, int64_t count, Reduction how) {
+  const bool mean = how == Reduction::kMean;
+  const bool halves =
+      SizeOf(dtype) == 2;  // whose sum may be beyond their range
+  if (mean && halves) DivideBy(dtype, data, count, place_.size);
+  if (place_.size > 1) {
+    SLUICE_RETURN_IF_ERROR(Said(calls_.sum(ElementOf(dtype), data, count)));
+  }
+  if (mean && !halves) DivideBy(dtype, data, count, place_.size);
+  return {};
+}
+
 Status MpiGroup::AllReduce(std::string_view name, DType dtype, void* data,
                            int64_t count, Reduction how) {
-  const bool mean = how == Reduction::kMean;
   return Collective(
-      fmt::format("{} of '{}', {} {}", mean ? "mean" : "sum", name, count,
-                  NameOf(dtype)),
+      fmt::format("{} of '{}', {} {}", how == Reduction::kMean ? "mean" : "sum",
+                  name, count, NameOf(dtype)),
       [&] { return CheckReduction(dtype, count, how); },
+      [&] { return Reduce(dtype, data, count, how); });
+}
+
+Status MpiGroup::ReduceScatter(std::string_view name, DType dtype, void* data,
+                               int64_t count, int64_t row, Reduction how) {
+  return Collective(
+      fmt::format("rows of {} of a {} of '{}', {} {}", row,
+                  how == Reduction::kMean ? "mean" : "sum", name, count,
+                  NameOf(dtype)),
       [&]() -> Status {
-        // A sum of half types may be beyond their range.
-        const bool first = SizeOf(dtype) == 2;
-        if (mean && first) DivideBy(dtype, data, count, place_.size);
-        if (place_.size > 1) {
-          SLUICE_RETURN_IF_ERROR(
-              Said(calls_.sum(ElementOf(dtype), data, count)));
-        }
-        if (mean && !first) DivideBy(dtype, data, count, place_.size);
-        return {};
-      });
+        SLUICE_RETURN_IF_ERROR(CheckReduction(dtype, count, how));
+        return CheckRows(count, row);
+      },
+      [&] { return Reduce(dtype, data, count, how); });
 }
 
 // All ranks have the subtrees' sums of all, a piece at a time, and add them.
@@ -303,6 +317,20 @@ Status MpiGroup::AllGather(std::string_view name, const void* mine,
       [&]() -> Status {
         if (each == 0) return {};
         return Said(calls_.all_gather(mine, each, all));
+      });
+}
+
+Status MpiGroup::AllToAll(std::string_view name, const void* mine, int64_t each,
+                          void* all) {
+  return Collective(
+      fmt::format("trade of '{}', {} bytes each", name, each),
+      [&]() -> Status {
+        if (each >= 0) return {};
+        return InvalidArgument(fmt::format("{} bytes each", each));
+      },
+      [&]() -> Status {
+        if (each == 0) return {};
+        return Said(calls_.all_to_all(mine, each, all));
       });
 }
 

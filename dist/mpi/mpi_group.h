@@ -60,6 +60,11 @@ class MpiGroup final : public Collective {
                    int root) override;
   Status AllGather(std::string_view name, const void* mine, int64_t each,
                    void* all) override;
+  // By a whole all-reduce.
+  Status ReduceScatter(std::string_view name, DType dtype, void* data,
+                       int64_t count, int64_t row, Reduction how);
+  Status AllToAll(std::string_view name, const void* mine, int64_t each,
+                  void* all);
   Status Barrier(std::string_view name) override;
   Status Check() override;
   double seconds() const override;
@@ -78,6 +83,7 @@ class MpiGroup final : public Collective {
   template <typename Prepare, typename Body>
   Status Collective(const std::string& signature, Prepare prepare, Body body);
   Status Agree(const std::string& signature) REQUIRES(mutex_);
+  Status Reduce(DType dtype, void* data, int64_t count, Reduction how);
 
   const MpiCalls& calls_;
   const MpiPlace place_;

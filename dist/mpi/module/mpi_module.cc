@@ -164,6 +164,33 @@ const char* AllGather(const void* mine, int64_t each, void* all) {
   return nullptr;
 }
 
+const char* AllToAll(const void* mine, int64_t each, void* all) {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const auto* const from = static_cast<const char*>(mine);
+  auto* const to = static_cast<char*>(all);
+  const int64_t most = kMost / size;
+  if (each <= most) {
+    return Said(MPI_Alltoall(from, static_cast<int>(each), MPI_BYTE, to,
+                             static_cast<int>(each), MPI_BYTE, MPI_COMM_WORLD));
+  }
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  // Each in turn with every other, by messages of a countable length.
+  for (int step = 0; step < size; ++step) {
+    const int next = (rank + step) % size, before = (rank + size - step) % size;
+    for (int64_t begin = 0; begin < each; begin += kMost) {
+      const int part = static_cast<int>(std::min(kMost, each - begin));
+      const int error =
+          MPI_Sendrecv(from + next * each + begin, part, MPI_BYTE, next, 0,
+                       to + before * each + begin, part, MPI_BYTE, before, 0,
+                       MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      if (error != MPI_SUCCESS) return Said(error);
+    }
+  }
+  return nullptr;
+}
+
 const char* End() {
   return began ? Said(MPI_Finalize()) : nullptr;
 }
@@ -177,6 +204,6 @@ sluice_mpi_calls() {
       sluice::dist::kMpiVersion, &sluice::dist::Begin,
       &sluice::dist::Sum,        &sluice::dist::Largest,
       &sluice::dist::Broadcast,  &sluice::dist::AllGather,
-      &sluice::dist::End};
+      &sluice::dist::AllToAll,   &sluice::dist::End};
   return &calls;
 }

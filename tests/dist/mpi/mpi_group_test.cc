@@ -6,12 +6,14 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "dist/collective/pieces.h"
 #include "engine/runtime/subtrees.h"
 #include "engine/tensor.h"
 #include "tests/dist/collective/ranks.h"
@@ -30,7 +32,15 @@ std::unique_ptr<MpiGroup> Joined() {
 }
 
 struct Act {
-  enum Kind { kReduce, kTree, kGather, kSpread, kWait } kind = kReduce;
+  enum Kind {
+    kReduce,
+    kScatter,
+    kTree,
+    kGather,
+    kTrade,
+    kSpread,
+    kWait
+  } kind = kReduce;
   std::string name;
   DType dtype = DType::kFloat32;
   Reduction how = Reduction::kSum;
@@ -43,7 +53,7 @@ Act RandomAct(std::mt19937& random, int size) {
   const DType dtypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt32,
                           DType::kInt64,   DType::kFloat16, DType::kBFloat16};
   Act act;
-  act.kind = static_cast<Act::Kind>(random() % 5);
+  act.kind = static_cast<Act::Kind>(random() % 7);
   act.name = std::string(1, static_cast<char>('a' + random() % 3));
   act.dtype = dtypes[random() % 6];
   if (IsFloating(act.dtype) && random() % 2 == 0) act.how = Reduction::kMean;
@@ -73,13 +83,23 @@ void Do(const Act& act, MpiGroup& group) {
   const auto n = static_cast<int64_t>(group.size());
   Tensor mine = Filled(act, group.rank());
   switch (act.kind) {
-    case Act::kReduce: {
-      REQUIRE(
-          group.AllReduce(act.name, act.dtype, mine.raw(), act.count, act.how)
-              .ok());
+    case Act::kReduce:
+    case Act::kScatter: {
+      Range own{0, act.count};
+      if (act.kind == Act::kReduce) {
+        REQUIRE(
+            group.AllReduce(act.name, act.dtype, mine.raw(), act.count, act.how)
+                .ok());
+      } else {
+        own = Part(act.count, n, group.rank());
+        REQUIRE(group
+                    .ReduceScatter(act.name, act.dtype, mine.raw(), act.count,
+                                   1, act.how)
+                    .ok());
+      }
       std::vector<Tensor> all;
       for (int64_t k = 0; k < n; ++k) all.push_back(Filled(act, k));
-      for (int64_t i = 0; i < act.count; ++i) {
+      for (int64_t i = own.begin; i < own.begin + own.count; ++i) {
         double sum = 0;
         for (const Tensor& each : all) sum += each.At(i);
         if (act.how == Reduction::kMean) sum /= static_cast<double>(n);
@@ -126,6 +146,24 @@ void Do(const Act& act, MpiGroup& group) {
       for (int64_t k = 0; k < n; ++k) {
         CHECK(
             all.Rows(k, k + 1).Reshaped({act.count}).BitEqual(Filled(act, k)));
+      }
+      break;
+    }
+    case Act::kTrade: {
+      Tensor mine_for_all(act.dtype, {n, act.count});
+      Tensor all(act.dtype, {n, act.count});
+      const auto each = static_cast<int64_t>(mine.bytes());
+      for (int64_t k = 0; k < n; ++k) {
+        const Tensor one = Filled(act, group.rank() * n + k);
+        std::memcpy(static_cast<char*>(mine_for_all.raw()) + k * each,
+                    one.raw(), one.bytes());
+      }
+      REQUIRE(
+          group.AllToAll(act.name, mine_for_all.raw(), each, all.raw()).ok());
+      for (int64_t k = 0; k < n; ++k) {
+        CHECK(all.Rows(k, k + 1)
+                  .Reshaped({act.count})
+                  .BitEqual(Filled(act, k * n + group.rank())));
       }
       break;
     }

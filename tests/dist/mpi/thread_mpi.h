@@ -39,8 +39,8 @@ class ThreadMpi {
   }
 
   static const MpiCalls& Calls() {
-    static const MpiCalls calls = {kMpiVersion, &Begin,     &Sum, &Largest,
-                                   &Broadcast,  &AllGather, &End};
+    static const MpiCalls calls = {kMpiVersion, &Begin,     &Sum,      &Largest,
+                                   &Broadcast,  &AllGather, &AllToAll, &End};
     return calls;
   }
 
@@ -144,6 +144,19 @@ class ThreadMpi {
           for (const std::string& bytes : given) joined += bytes;
         },
         [&] { std::memcpy(all, joined.data(), joined.size()); });
+  }
+
+  static const char* AllToAll(const void* mine, int64_t each, void* all) {
+    std::string dealt;
+    return Together(
+        mine, each * mpi->size_,
+        [&](const std::vector<std::string>& given) {
+          for (const std::string& bytes : given) {
+            dealt += bytes.substr(static_cast<size_t>(me * each),
+                                  static_cast<size_t>(each));
+          }
+        },
+        [&] { std::memcpy(all, dealt.data(), dealt.size()); });
   }
 
   static const char* End() {
