@@ -67,7 +67,10 @@ TrainingServers ReachServers(const JobFlags& flags,
   options.connect_timeout = Milliseconds(flags.join_timeout);
   const dist::ServersOfJob job =
       dist::ReachServers(info, options).ValueOrThrow();
-  return {job.cluster, job.devices, LeadOf(flags.consistency)};
+  TrainingServers servers = {job.cluster, job.devices,
+                             LeadOf(flags.consistency)};
+  if (info.servers_return) servers.patience = options.connect_timeout;
+  return servers;
 }
 
 }  // namespace
@@ -120,6 +123,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.allow_plaintext = flags.allow_plaintext;
   options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
   options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
+  options.may_join_again = info->servers_return;
   options.note = [](std::string_view line) { console::Note(line); };
   job.workers = dist::Group::Join(*std::move(info), options).ValueOrThrow();
   return job;
