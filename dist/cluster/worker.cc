@@ -194,12 +194,15 @@ class Worker::Impl final : public Task::Service {
     std::vector<Opened> ended;
     {
       MutexLock lock(mutex_);
-      std::erase_if(sessions_, [&](auto& entry) {
-        if (!which(entry)) return false;
-        ending_.insert(entry.second.name);
-        ended.push_back(std::move(entry.second));
-        return true;
-      });
+      for (auto entry = sessions_.begin(); entry != sessions_.end();) {
+        if (!which(*entry)) {
+          ++entry;
+          continue;
+        }
+        ending_.insert(entry->second.name);
+        ended.push_back(std::move(entry->second));
+        entry = sessions_.erase(entry);
+      }
     }
     for (Opened& one : ended) {
       // Of threads that have found it before, and are soon done.
