@@ -61,7 +61,9 @@ constexpr char kHelp[] =
     "start as\n"
     "many threads as are an equal part of them. With it each has its own.\n"
     "\n"
-    "Restarts: with --max-restarts all ranks start anew, after 1 s, 2 s, 4 s "
+    "Restarts: a parameter server that has ended is started again alone, at "
+    "once; for\n"
+    "another process all start anew, after 1 s, 2 s, 4 s "
     "up to a\n"
     "minute, so that a training goes on from its last checkpoint; Sluice's "
     "programs\n"
@@ -166,7 +168,8 @@ void AddOptions(CLI::App& app, JobOptions& options) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
   app.add_option("--max-restarts", options.max_restarts,
-                 "How often the job is started again where a rank has failed")
+                 "How often the job, or a parameter server of it alone, is "
+                 "started again where one has failed")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000000));
   app.add_flag("--pin", options.pin,

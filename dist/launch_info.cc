@@ -29,6 +29,7 @@ constexpr const char* kTokenFd = "SLUICE_TOKEN_FD";
 constexpr const char* kCredentialsFd = "SLUICE_CREDENTIALS_FD";
 constexpr const char* kCertificates = "SLUICE_CERTIFICATES";
 constexpr const char* kServers = "SLUICE_SERVERS";
+constexpr const char* kServersReturn = "SLUICE_SERVERS_RETURN";
 constexpr const char* kServer = "SLUICE_SERVER";
 
 constexpr size_t kTokenDigits = 64;
@@ -185,6 +186,10 @@ Status ReadServers(LaunchInfo* info) {
   }
   if (info->servers.empty()) {
     return Senseless(kServers, "host:port,host:port,...");
+  }
+  if (IsSet(kServersReturn)) {
+    SLUICE_ASSIGN_OR_RETURN(const int they_do, Integer(kServersReturn, 1, 1));
+    info->servers_return = they_do == 1;
   }
   return {};
 }

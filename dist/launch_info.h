@@ -20,6 +20,8 @@
 //                                          without
 //   SLUICE_SERVERS                         where the job's parameter servers
 //                                          listen: host:port,host:port
+//   SLUICE_SERVERS_RETURN                  1 where one of these that ends is
+//                                          started again, at the same address
 //   SLUICE_SERVER                          of such a server, which has no rank:
 //                                          which one it is
 //   SLUICE_JOB                             what the job is called, each time
@@ -33,7 +35,7 @@
 // launcher does not.
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for SLUICE_PINNED, the last six, the listener of other ranks than 0 and,
+// for SLUICE_PINNED, the last seven, the listener of other ranks than 0 and,
 // where SLUICE_SIZE is 1, coordinator, listener and, without servers, token. A
 // server has no ranks and no coordinator.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
@@ -67,6 +69,7 @@ struct LaunchInfo {
   std::optional<Credentials> credentials;
   bool allow_plaintext = false;
   std::vector<TaskAddress> servers;  // of parameters
+  bool servers_return = false;       // those that end are started again
   int server = -1;  // which of them this process is, whose rank is then none
 };
 

@@ -130,9 +130,15 @@ struct Ended {
   bool may_begin_again = false;
 };
 
-// From the first start to the last end.
+// What cannot be run, or was not understood, will not be the next time.
+bool Hopeless(int code) {
+  return code == kUsage || code == kNotFound || code == kNotRunnable;
+}
+
+// From the first start to the last end. `restarts`: how many there have been,
+// those of servers alone too.
 Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
-              rlimit open_files) {
+              rlimit open_files, int* restarts) {
   Starting starting(options, signals, open_files);
   Supervisor supervisor(options.timeout_kill, outputs.sinks(), signals);
   const auto cannot_run = [&](int error, const std::string& as) -> Ended {
@@ -140,18 +146,41 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
                     ErrorText(error)));
     return {error == ENOENT ? kNotFound : kNotRunnable};
   };
-  for (int server = 0; server < options.servers; ++server) {
-    const std::string name = fmt::format("parameter server {}", server);
-    Started started = starting.StartServer(server);
-    if (started.error != 0) return cannot_run(started.error, " as " + name);
+  const auto running_server = [&](int server, Started started) -> RunningRank {
     auto tail = std::make_unique<Tail>();
     Stream out =
         outputs.OfServer(server, std::move(started.out), false, nullptr);
     Stream err =
         outputs.OfServer(server, std::move(started.err), true, tail.get());
-    supervisor.Add({started.pid, std::move(out), std::move(err),
-                    std::move(tail), name, true});
+    return {started.pid,
+            std::move(out),
+            std::move(err),
+            std::move(tail),
+            fmt::format("parameter server {}", server),
+            server};
+  };
+  for (int server = 0; server < options.servers; ++server) {
+    Started started = starting.StartServer(server);
+    if (started.error != 0) {
+      return cannot_run(started.error,
+                        fmt::format(" as parameter server {}", server));
+    }
+    supervisor.Add(running_server(server, std::move(started)));
   }
+  const auto replace =
+      [&](const RunningRank& ended) -> std::optional<RunningRank> {
+    if (*restarts == options.max_restarts || Hopeless(*ended.code)) {
+      return std::nullopt;
+    }
+    Started started = starting.StartServer(ended.server);
+    if (started.error != 0) return std::nullopt;
+    ++*restarts;
+    Say(fmt::format("{} ended {}; started again (restart {} of {})", ended.name,
+                    HowItEnded(ended), *restarts, options.max_restarts));
+    if (*restarts == options.max_restarts) starting.GiveUpServerListeners();
+    return running_server(ended.server, std::move(started));
+  };
+  supervisor.SetReplace(replace);
   bool all = true;
   for (int rank = 0; all && rank < options.size; ++rank) {
     Started started = starting.Start(rank);
@@ -166,12 +195,10 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
     supervisor.Add({started.pid, std::move(out), std::move(err),
                     std::move(tail), starting.NameOf(rank)});
   }
-  starting.GiveUpListeners();
+  starting.GiveUpListener();
+  if (*restarts == options.max_restarts) starting.GiveUpServerListeners();
   const int code = supervisor.Run();
-  // What cannot be run, or was not understood, will not be the next time.
-  const bool hopeless =
-      code == kUsage || code == kNotFound || code == kNotRunnable;
-  return {code, supervisor.rank_failed() && !hopeless};
+  return {code, supervisor.rank_failed() && !Hopeless(code)};
 }
 
 // The signal that came instead, if one did that ends us.
@@ -197,7 +224,7 @@ int RunJob(const JobOptions& options) {
   SignalQueue signals;
   for (int restarts = 0, wait = 1;; wait = std::min(kLongestWait, 2 * wait)) {
     const Ended ended =
-        RunOnce(options, outputs, signals, descriptors.before());
+        RunOnce(options, outputs, signals, descriptors.before(), &restarts);
     if (!ended.may_begin_again || restarts == options.max_restarts) {
       return ended.code;
     }

@@ -89,8 +89,9 @@ class Child {
   }
 
   bool SetEnvironment() {
-    for (const char* name : {"SLUICE_RANK", "SLUICE_LOCAL_RANK",
-                             "SLUICE_SERVERS", "SLUICE_SERVER"}) {
+    for (const char* name :
+         {"SLUICE_RANK", "SLUICE_LOCAL_RANK", "SLUICE_SERVERS",
+          "SLUICE_SERVERS_RETURN", "SLUICE_SERVER"}) {
       unsetenv(name);
     }
     for (const auto& [name, value] : process_.variables) {
@@ -164,6 +165,9 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
       {"SLUICE_JOB", plan.id}};
   if (!plan.servers.empty()) {
     variables.emplace_back("SLUICE_SERVERS", plan.servers);
+    if (plan.servers_return) {
+      variables.emplace_back("SLUICE_SERVERS_RETURN", "1");
+    }
   }
   if (plan.pin) variables.emplace_back("SLUICE_PINNED", "1");
   if (!plan.certificates.empty()) {

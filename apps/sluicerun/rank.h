@@ -23,6 +23,7 @@ struct JobPlan {
   std::string coordinator;        // host:port
   std::string token;              // 64 hexadecimal digits
   std::string servers;            // host:port of each, with commas; or none
+  bool servers_return = false;    // one that ends is started again
   // By rank on this host, dist::TextOf; or none at all.
   std::vector<std::string> credentials;
   std::string certificates;      // the user's folder of them, or empty

@@ -59,6 +59,7 @@ JobPlan PlanOf(const JobOptions& options) {
   plan.pin = options.pin;
   plan.certificates = options.certificates;
   plan.allow_plaintext = options.allow_plaintext;
+  plan.servers_return = options.servers > 0 && options.max_restarts > 0;
   return plan;
 }
 

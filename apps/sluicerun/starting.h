@@ -38,11 +38,10 @@ class Starting {
   bool AwaitCoordinator(const Started& zero);
 
   // Rank 0 and the servers have them. Were they ours too, who connects would
-  // not learn that these are gone.
-  void GiveUpListeners() {
-    listener_.reset();
-    server_listeners_.clear();
-  }
+  // not learn that these are gone. Servers' are kept until none is started any
+  // more.
+  void GiveUpListener() { listener_.reset(); }
+  void GiveUpServerListeners() { server_listeners_.clear(); }
 
   // "rank 1 on hostB", or "rank 1" where there is but this host.
   std::string NameOf(int rank) const {

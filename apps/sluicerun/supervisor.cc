@@ -15,6 +15,11 @@
 
 namespace sluice::launcher {
 
+std::string HowItEnded(const RunningRank& rank) {
+  return rank.signal != 0 ? "by " + SignalName(rank.signal)
+                          : fmt::format("with code {}", *rank.code);
+}
+
 Supervisor::Supervisor(double timeout_kill,
                        const std::vector<std::unique_ptr<Sink>>& sinks,
                        SignalQueue& signals)
@@ -27,7 +32,7 @@ Supervisor::~Supervisor() {
 
 void Supervisor::Add(RunningRank rank) {
   ++running_;
-  if (!rank.serves) ++working_;
+  if (!rank.serves()) ++working_;
   ranks_.push_back(std::move(rank));
 }
 
@@ -136,12 +141,21 @@ void Supervisor::NoteEnd(size_t i) {
   if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
   if (info.si_pid == 0) return;  // it runs
   --running_;
-  if (!rank.serves) --working_;
+  if (!rank.serves()) --working_;
   rank.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
   rank.code = info.si_status + (rank.signal == 0 ? 0 : kSignalBase);
-  if (rank.serves ? served_ : *rank.code == 0) return;
+  if (rank.serves() ? served_ : *rank.code == 0) return;
+  if (Replaced(rank)) return;
   if (!first_failure_) first_failure_ = i;
   if (interrupt_ == 0 || *rank.code != kSignalBase + interrupt_) EndOthers();
+}
+
+bool Supervisor::Replaced(const RunningRank& ended) {
+  if (!ended.serves() || interrupt_ != 0 || ending_ || !replace_) return false;
+  std::optional<RunningRank> other = replace_(ended);
+  if (!other) return false;
+  Add(*std::move(other));
+  return true;
 }
 
 void Supervisor::EndOthers() {
@@ -154,7 +168,7 @@ void Supervisor::EndOthers() {
 void Supervisor::EndServers() {
   if (std::exchange(served_, true)) return;
   for (const RunningRank& rank : ranks_) {
-    if (rank.serves) kill(-rank.pid, SIGTERM);
+    if (rank.serves()) kill(-rank.pid, SIGTERM);
   }
   StartCountdown();
 }
@@ -177,7 +191,7 @@ void Supervisor::SignalAll(int signal) const {
 
 void Supervisor::SignalRanks(int signal) const {
   for (const RunningRank& rank : ranks_) {
-    if (!rank.serves) kill(-rank.pid, signal);
+    if (!rank.serves()) kill(-rank.pid, signal);
   }
 }
 
@@ -217,10 +231,7 @@ int Supervisor::Report() const {
     return *rank.code;  // as it was told
   }
   const auto lines = rank.tail->Lines();
-  std::string report =
-      fmt::format("{} ended {}", rank.name,
-                  rank.signal != 0 ? "by " + SignalName(rank.signal)
-                                   : fmt::format("with code {}", *rank.code));
+  std::string report = fmt::format("{} ended {}", rank.name, HowItEnded(rank));
   if (!lines.empty()) report += "; its last lines:";
   for (const std::string& line : lines) report += "\n  " + line;
   Say(report);

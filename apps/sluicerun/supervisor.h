@@ -9,9 +9,12 @@
 #include <chrono>
 #include <cstddef>
 #include <ctime>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/sluicerun/output.h"
@@ -25,18 +28,22 @@ struct RunningRank {
   Stream out, err;
   std::unique_ptr<Tail> tail;  // of err
   std::string name = {};       // "rank 1 on hostB", "parameter server 0"
-  bool serves = false;         // it is none that works
+  int server = -1;  // which parameter server; below 0: a rank, which works
+  bool serves() const { return server >= 0; }
   std::optional<int> code =
       {};          // once ended: its exit code, or 128 + the signal
   int signal = 0;  // that ended it
 };
+
+// Of one that has: "by SIGKILL", "with code 1".
+std::string HowItEnded(const RunningRank& rank);
 
 // One thread, one loop around poll(2). A rank stays a zombie until the end, so
 // that its number cannot become another's while we still signal its group.
 //
 // - Parameter servers are told to end (SIGTERM) when every rank has ended, and
 //   hear no interrupt: ranks that end want to save what these have. One that
-//   ends before has failed, whatever its code.
+//   ends before is replaced, or has failed, whatever its code.
 // - The first rank that fails ends the others: SIGTERM, and SIGKILL when the
 //   time is up. A rank that ends as the interrupt asked for has not failed.
 // - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
@@ -55,6 +62,11 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   void Add(RunningRank rank);
+  // Asked for another process in the place of a server that has ended by
+  // itself, while the job works: where it gives one that server has not failed.
+  using Replace =
+      std::function<std::optional<RunningRank>(const RunningRank& ended)>;
+  void SetReplace(Replace replace) { replace_ = std::move(replace); }
   // Until every rank has ended and what they printed is written. The exit code
   // of the job.
   int Run();
@@ -71,6 +83,7 @@ class Supervisor {
   void Suspend();
   void NoteEnds(pid_t first);
   void NoteEnd(size_t rank);
+  bool Replaced(const RunningRank& ended);
   void EndOthers();
   void EndServers();
   void StartCountdown();
@@ -85,10 +98,11 @@ class Supervisor {
   const std::chrono::duration<double> timeout_kill_;
   const std::vector<std::unique_ptr<Sink>>& sinks_;
   SignalQueue& signals_;
-  std::vector<RunningRank> ranks_;
-  size_t running_ = 0;   // servers too
-  size_t working_ = 0;   // ranks alone
-  bool served_ = false;  // servers were told to end
+  Replace replace_;
+  std::deque<RunningRank> ranks_;  // at their addresses for good
+  size_t running_ = 0;             // servers too
+  size_t working_ = 0;             // ranks alone
+  bool served_ = false;            // servers were told to end
   std::optional<size_t> first_failure_;
   int interrupt_ = 0;      // the first that came
   int interrupts_ = 0;     // how many

@@ -49,15 +49,9 @@ class MastersCluster final : public Cluster {
 
   Result<std::string> Ask(const std::string& name,
                           const std::string& text) override {
-    const auto task =
-        std::find_if(tasks_.begin(), tasks_.end(),
-                     [&](const ClusterTask& one) { return one.name == name; });
-    if (task == tasks_.end()) {
-      return NotFound(fmt::format("no task of the cluster is '{}'", name));
-    }
-    SLUICE_ASSIGN_OR_RETURN(
-        const Task::LinkPtr link,
-        task_->Reach(*task, After(options_.connect_timeout)));
+    SLUICE_RETURN_IF_ERROR(task_->Lost(name));
+    SLUICE_ASSIGN_OR_RETURN(const Task::LinkPtr link,
+                            Reach(name, options_.connect_timeout));
     const Json head = {{"call", "ask"}, {"text", text}};
     SLUICE_ASSIGN_OR_RETURN(const Message said,
                             task_->Call(link, {head.Text(), {}}));
@@ -66,7 +60,29 @@ class MastersCluster final : public Cluster {
     return answer.String("text");
   }
 
+  Status Lost() override { return task_->Lost(); }
+
+  Status Renew(const std::string& name) override {
+    constexpr std::chrono::seconds kTry(1);  // to connect
+    SLUICE_ASSIGN_OR_RETURN(const Task::LinkPtr link, Reach(name, kTry));
+    SLUICE_RETURN_IF_ERROR(
+        task_->Call(link, {R"({"call": "end earlier"})", {}}).status());
+    task_->ForgetLost(name);
+    return {};
+  }
+
  private:
+  Result<Task::LinkPtr> Reach(const std::string& name,
+                              std::chrono::milliseconds patience) {
+    const auto task =
+        std::find_if(tasks_.begin(), tasks_.end(),
+                     [&](const ClusterTask& one) { return one.name == name; });
+    if (task == tasks_.end()) {
+      return NotFound(fmt::format("no task of the cluster is '{}'", name));
+    }
+    return task_->Reach(*task, After(patience));
+  }
+
   const ClusterOptions options_;
   const std::vector<ClusterTask> tasks_;
   const std::shared_ptr<Task> task_;

@@ -276,8 +276,26 @@ void Task::Ended(Link& link, const Status& why) {
   for (RunEnd* end : ends) end->Ended(why);
   const LinkPtr ended = PointerTo(link);
   if (service_ != nullptr) service_->Gone(ended);
+  const bool there_again = Find(link.peer()) != nullptr;
   MutexLock lock(mutex_);
   ended_.push_back(ended);
+  if (!there_again && !stop_) lost_.emplace(link.peer(), why);
+}
+
+Status Task::Lost() const {
+  MutexLock lock(mutex_);
+  return lost_.empty() ? Status() : lost_.begin()->second;
+}
+
+Status Task::Lost(const std::string& name) const {
+  MutexLock lock(mutex_);
+  const auto lost = lost_.find(name);
+  return lost == lost_.end() ? Status() : lost->second;
+}
+
+void Task::ForgetLost(const std::string& name) {
+  MutexLock lock(mutex_);
+  lost_.erase(name);
 }
 
 // What a link has is given back when there is a new one, so that a task that

@@ -67,6 +67,10 @@ class Task final : public Link::Owner {
   Result<LinkPtr> Reach(const ClusterTask& task, Deadline deadline);
   // One that there is and has not ended; null where there is none.
   LinkPtr Find(const std::string& name) const;
+  // Why one that there was is gone and not there again; ok: all are there.
+  Status Lost() const;
+  Status Lost(const std::string& name) const;  // the same of one
+  void ForgetLost(const std::string& name);
   // Waits for the answer; the error is the other's, with its name, or says that
   // it is gone.
   Result<Message> Call(const LinkPtr& to, const Message& message);
@@ -128,6 +132,7 @@ class Task final : public Link::Owner {
   // Those of which all have been told that they have ended, by the last call of
   // their own thread: another must join it.
   std::vector<LinkPtr> ended_ GUARDED_BY(mutex_);
+  std::map<std::string, Status> lost_ GUARDED_BY(mutex_);  // by name
   uint64_t last_call_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Waiting> calls_ GUARDED_BY(mutex_);
   using Run = std::pair<const Link*, uint64_t>;

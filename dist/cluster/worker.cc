@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "dist/cluster/task.h"
@@ -62,6 +64,7 @@ class Worker::Impl final : public Task::Service {
       if (call == "connect") return Connect(head);
       if (call == "reach") return Reach(from, head);
       if (call == "ask") return Ask(head);
+      if (call == "end earlier") return EndEarlier(*from);
       SLUICE_ASSIGN_OR_RETURN(const uint64_t number, head.Unsigned("session"));
       if (call == "close") return Close(from, number);
       SLUICE_ASSIGN_OR_RETURN(const SessionPtr session, Find(from, number));
@@ -103,19 +106,15 @@ class Worker::Impl final : public Task::Service {
   }
 
   void Gone(const Task::LinkPtr& link) override {
-    std::vector<SessionPtr> ended;  // go without the lock
-    MutexLock lock(mutex_);
-    std::erase_if(sessions_, [&](const auto& entry) {
-      if (entry.second.master != link.get()) return false;
-      ended.push_back(entry.second.session);
-      return true;
-    });
+    EndSessions(
+        [&](const auto& entry) { return entry.second.master == link.get(); });
   }
 
  private:
   using SessionPtr = std::shared_ptr<PartSession>;
   struct Opened {
     const Link* master;
+    std::string name;  // the master's
     SessionPtr session;
   };
   // Tells the master of the end of a run, and is gone.
@@ -178,14 +177,52 @@ class Worker::Impl final : public Task::Service {
       return ResourceExhausted("too many sessions");
     }
     answer["session"] = ++last_session_;
-    sessions_[last_session_] = {from.get(), std::move(session)};
+    sessions_[last_session_] = {from.get(), from->peer(), std::move(session)};
     return Message{answer.Text(), {}};
   }
 
   Result<Message> Close(const Task::LinkPtr& from, uint64_t number) {
-    SLUICE_ASSIGN_OR_RETURN(const SessionPtr session, Find(from, number));
+    SLUICE_RETURN_IF_ERROR(Find(from, number).status());
+    EndSessions([&](const auto& entry) { return entry.first == number; });
+    return Message{"{}", {}};
+  }
+
+  // Takes sessions from who would use them, and returns when nothing of them
+  // is under way. Without the lock: their runs speak to the task.
+  template <typename Which>
+  void EndSessions(Which which) {
+    std::vector<Opened> ended;
+    {
+      MutexLock lock(mutex_);
+      for (auto entry = sessions_.begin(); entry != sessions_.end();) {
+        if (!which(*entry)) {
+          ++entry;
+          continue;
+        }
+        ending_.insert(entry->second.name);
+        ended.push_back(std::move(entry->second));
+        entry = sessions_.erase(entry);
+      }
+    }
+    for (Opened& one : ended) {
+      // Of threads that have found it before, and are soon done.
+      while (one.session.use_count() > 1) std::this_thread::yield();
+      one.session.reset();
+      MutexLock lock(mutex_);
+      ending_.erase(ending_.find(one.name));
+      ended_.NotifyAll();
+    }
+  }
+
+  // What the master had by links before this one: they are lost, but that may
+  // not have been noticed yet, and what was ordered through them may still be
+  // under way, or waiting to be read.
+  Result<Message> EndEarlier(const Link& from) {
+    EndSessions([&](const auto& entry) {
+      return entry.second.name == from.peer() && entry.second.master != &from;
+    });
     MutexLock lock(mutex_);
-    sessions_.erase(number);
+    while (ending_.contains(from.peer())) ended_.Wait(mutex_);
     return Message{"{}", {}};
   }
 
@@ -281,6 +318,8 @@ class Worker::Impl final : public Task::Service {
   Mutex mutex_;
   uint64_t last_session_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Opened> sessions_ GUARDED_BY(mutex_);
+  CondVar ended_;
+  std::multiset<std::string> ending_ GUARDED_BY(mutex_);  // masters' names
   Task task_;  // its links' threads use the above
 };
 

@@ -1,5 +1,6 @@
 #include "dist/collective/group.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -25,10 +26,18 @@ Status CheckInfo(const LaunchInfo& info) {
   return {};
 }
 
+// Another descriptor of the same socket; or none.
+int CopyOf(int descriptor) {
+  return descriptor < 0 ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+}
+
 }  // namespace
 
 Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
-    : rank_(info.rank),
+    : info_(info),
+      options_(options),
+      listener_(info.listen_fd),
+      rank_(info.rank),
       size_(info.size),
       local_rank_(info.local_rank),
       local_size_(info.local_size),
@@ -52,13 +61,17 @@ std::unique_ptr<Group> Group::Alone() {
 Result<std::unique_ptr<Group>> Group::Join(const LaunchInfo& info,
                                            const GroupOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckInfo(info));
+  Descriptor again;
+  if (options.may_join_again) again = Descriptor(CopyOf(info.listen_fd));
   Links links;
   if (info.size > 1) {
     SLUICE_ASSIGN_OR_RETURN(links, FormRing(info, options));
   } else if (info.listen_fd >= 0) {
     close(info.listen_fd);
   }
-  std::unique_ptr<Group> group(new Group(info, options, std::move(links)));
+  LaunchInfo kept = info;
+  kept.listen_fd = again.Release();
+  std::unique_ptr<Group> group(new Group(kept, options, std::move(links)));
   // Not before the others are in too.
   SLUICE_RETURN_IF_ERROR(group->Barrier("join"));
   group->bytes_sent_ = 0;
@@ -85,6 +98,22 @@ void Group::Leave(const Status& failure) {
       fmt::format("{} failed: {}", RankName(rank_, size_), failure.message()));
   pulse_.reset();
   links_.Leave(broken_);
+}
+
+Status Group::JoinAgain() {
+  if (!options_.may_join_again) return Collective::JoinAgain();
+  if (size_ == 1) return {};
+  queue_.Forget();
+  LaunchInfo info = info_;
+  info.listen_fd = CopyOf(listener_.get());
+  SLUICE_ASSIGN_OR_RETURN(links_, FormRing(info, options_));
+  broken_ = {};
+  run_ = 0;
+  frame_ = {};
+  greeted_ = false;
+  before_ = {};
+  pulse_.emplace(links_.next_pulse, links_.previous_pulse);
+  return Barrier("join again");
 }
 
 // Between processes of one host it is cores that move the bytes, and a thread

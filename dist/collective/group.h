@@ -17,6 +17,7 @@
 #include "dist/collective/pulse.h"
 #include "dist/collective/reduce_queue.h"
 #include "dist/launch_info.h"
+#include "dist/net/descriptor.h"
 #include "dist/net/frame.h"
 #include "dist/net/socket.h"
 #include "engine/dtype.h"
@@ -103,10 +104,11 @@ class Group final : public Collective {
   Status Check() override;
   double seconds() const override { return seconds_; }
 
-  // For a process that has failed outside the collectives and will call no more
-  // of them: the others' fail with "rank 1 of 4 failed: <message>" and its
-  // code. Breaks the group; nothing where it is broken or of one.
-  void Leave(const Status& failure);
+  // The others' fail with "rank 1 of 4 failed: <message>". Nothing where it is
+  // of one.
+  void Leave(const Status& failure) override;
+  // Of who joined with GroupOptions::may_join_again.
+  Status JoinAgain() override;
 
   // By the collectives so far, headers included.
   int64_t bytes_sent() const { return bytes_sent_; }
@@ -185,6 +187,9 @@ class Group final : public Collective {
   Status GiveZeros(const Frame& frame, std::vector<std::byte>& zeros);
   Result<int> FollowToEnd();
 
+  const LaunchInfo info_;  // its listener is for JoinAgain; or none
+  const GroupOptions options_;
+  const Descriptor listener_;  // info_'s
   const int rank_, size_, local_rank_, local_size_;
   const int cores_;  // this process's part of the host's
   const std::chrono::milliseconds peer_timeout_;

@@ -55,6 +55,9 @@ struct GroupOptions {
   // Whether processes without credentials may talk to other hosts, where
   // whoever is in between reads and changes what they say.
   bool allow_plaintext = false;
+  // Whether a group that is broken is to be joined again: rank 0 goes on
+  // listening for it.
+  bool may_join_again = false;
   // Told, while joining, who waits for whom (every 10 s), which strangers were
   // refused (a line a second at most), and why neighbours on one host cannot
   // share memory, without a newline; later, by another thread, who keeps others

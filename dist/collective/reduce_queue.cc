@@ -77,6 +77,13 @@ void ReduceQueue::Finish() {
   }
 }
 
+void ReduceQueue::Forget() {
+  Finish();
+  MutexLock lock(mutex_);
+  entries_.clear();
+  next_ = waited_ = 0;
+}
+
 // Does the next one; the caller's lock is open meanwhile.
 void ReduceQueue::Next() {
   running_ = true;

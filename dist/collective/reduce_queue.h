@@ -50,6 +50,8 @@ class ReduceQueue {
   bool Ready(const void* data, Waker& waker) EXCLUDES(mutex_);
   // Until all that was started is over: what `reduce` uses is the caller's.
   void Finish() EXCLUDES(mutex_);
+  // The same, and nobody waits for any of it any more.
+  void Forget() EXCLUDES(mutex_);
 
  private:
   struct Entry {

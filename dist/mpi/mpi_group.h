@@ -69,8 +69,8 @@ class MpiGroup final : public Collective {
   Status Check() override;
   double seconds() const override;
 
-  // As Group's.
-  void Leave(const Status& failure);
+  // Waits until the others can be told.
+  void Leave(const Status& failure) override;
 
  private:
   MpiGroup(const MpiCalls& calls, const MpiPlace& place);

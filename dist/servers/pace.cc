@@ -76,7 +76,8 @@ Result<int64_t> ParseLead(std::string_view text) {
 }
 
 std::string TextOf(const PaceCall& call) {
-  return Json{{"workers", call.workers},
+  return Json{{"era", call.era},
+              {"workers", call.workers},
               {"lead", call.lead},
               {"rank", call.question.rank},
               {"round", call.question.round},
@@ -88,6 +89,7 @@ Result<PaceCall> ParsePaceCall(const std::string& text) {
   constexpr int64_t kMostWorkers = 1 << 16;
   SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
   PaceCall call;
+  SLUICE_ASSIGN_OR_RETURN(call.era, json.Int("era"));
   SLUICE_ASSIGN_OR_RETURN(const int64_t workers, json.Int("workers"));
   SLUICE_ASSIGN_OR_RETURN(call.lead, json.Int("lead"));
   SLUICE_ASSIGN_OR_RETURN(const int64_t rank, json.Int("rank"));

@@ -63,8 +63,11 @@ class Pace {
 Result<int64_t> ParseLead(std::string_view text);
 
 // A question as it is put to a server (WorkerOptions::answer): it makes the
-// Pace that it asks, where there is none yet.
+// Pace that it asks, where there is none of its era yet.
 struct PaceCall {
+  // Of the workers, who all begin at round 0 with each: a later one ends those
+  // before.
+  int64_t era = 0;
   int workers = 0;
   int64_t lead = 0;
   Pace::Question question;

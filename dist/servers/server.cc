@@ -19,10 +19,17 @@ class PaceKeeper {
   Result<std::string> Answer(const std::string& text) {
     SLUICE_ASSIGN_OR_RETURN(const PaceCall call, ParsePaceCall(text));
     const MutexLock lock(mutex_);
-    if (!pace_) {
+    if (!pace_ || call.era > era_) {
       pace_.emplace(call.workers, call.lead);
+      era_ = call.era;
       workers_ = call.workers;
       lead_ = call.lead;
+    }
+    if (call.era < era_) {
+      return FailedPrecondition(
+          fmt::format("rank {} asks for the pace of workers that have begun "
+                      "again since",
+                      call.question.rank));
     }
     if (call.workers != workers_ || call.lead != lead_) {
       return FailedPrecondition(fmt::format(
@@ -38,6 +45,7 @@ class PaceKeeper {
  private:
   Mutex mutex_;
   std::optional<Pace> pace_ GUARDED_BY(mutex_);
+  int64_t era_ GUARDED_BY(mutex_) = 0;
   int workers_ GUARDED_BY(mutex_) = 0;
   int64_t lead_ GUARDED_BY(mutex_) = 0;
 };

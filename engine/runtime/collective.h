@@ -64,6 +64,16 @@ class Collective {
   // gone. Waits for nothing.
   virtual Status Check() { return {}; }
 
+  // For a worker that will call no more of these, for a reason outside them:
+  // the others' fail with it and its code, as soon as they can be told. Breaks
+  // the group; nothing where it is broken already.
+  virtual void Leave(const Status& /*why*/) {}
+  // Once it is broken and nothing of it is in use: meets the others, who all
+  // call it, as at the beginning. After an error it is as broken as before.
+  virtual Status JoinAgain() {
+    return Unimplemented("a group that is broken stays so");
+  }
+
   // For how long these calls have kept their callers so far; 0 where that is
   // not measured.
   virtual double seconds() const { return 0; }

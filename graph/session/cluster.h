@@ -95,9 +95,18 @@ class Cluster {
   virtual Result<std::unique_ptr<ClusterSession>> Open(
       const Request& request) = 0;
   // What a task, by its name, says to that. Waits for it; kUnimplemented where
-  // it is not made for questions.
+  // it is not made for questions, and for one that is Lost its end.
   virtual Result<std::string> Ask(const std::string& task,
                                   const std::string& text) = 0;
+  // Why a task that was there is gone; ok while all are that were reached.
+  // Waits for nothing.
+  virtual Status Lost() { return {}; }
+  // One try to reach a task, which may have come back: has it end what this one
+  // had there through connections that are lost, down to the last instruction,
+  // and forgets that it was gone.
+  virtual Status Renew(const std::string& task) {
+    return Unimplemented(task + " is not looked for again");
+  }
 };
 
 }  // namespace sluice

@@ -71,7 +71,10 @@ TrainingServers ReachServers(const JobFlags& flags,
   options.connect_timeout = Milliseconds(flags.join_timeout);
   const dist::ServersOfJob job =
       dist::ReachServers(info, options).ValueOrThrow();
-  return {job.cluster, job.devices, LeadOf(flags.consistency)};
+  TrainingServers servers = {job.cluster, job.devices,
+                             LeadOf(flags.consistency)};
+  if (info.servers_return) servers.patience = options.connect_timeout;
+  return servers;
 }
 
 // For --threads: this process's part of the host's cores.
@@ -97,7 +100,6 @@ Job JoinByMpi(const JobFlags& flags) {
   job.local_size = group->local_size();
   job.threads = ThreadsBeside(job.local_size);
   if (group->size() == 1) return job;
-  job.leave = [group](const Status& failure) { group->Leave(failure); };
   job.workers = group;
   return job;
 }
@@ -151,11 +153,9 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.allow_plaintext = flags.allow_plaintext;
   options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
   options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
+  options.may_join_again = info->servers_return;
   options.note = [](std::string_view line) { console::Note(line); };
-  const std::shared_ptr<dist::Group> group =
-      dist::Group::Join(*std::move(info), options).ValueOrThrow();
-  job.leave = [group](const Status& failure) { group->Leave(failure); };
-  job.workers = group;
+  job.workers = dist::Group::Join(*std::move(info), options).ValueOrThrow();
   return job;
 }
 
@@ -176,7 +176,7 @@ void RequireAlone() {
 
 void TellFailure(const Job& job, std::string_view message) {
   if (job.workers == nullptr) return;
-  job.leave(Status(Code::kUnavailable, std::string(message)));
+  job.workers->Leave(Status(Code::kUnavailable, std::string(message)));
 }
 
 void EndTogether(const Job& job) {

@@ -3,7 +3,6 @@
 #define SLUICE_MODELS_CLI_JOB_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,7 +10,6 @@
 
 #include "dist/cluster/worker.h"
 #include "engine/runtime/collective.h"
-#include "engine/status.h"
 #include "models/train/meetings.h"
 
 namespace sluice {
@@ -42,8 +40,6 @@ struct JobFlags {
 struct Job {
   // Null where this process is alone.
   std::shared_ptr<Collective> workers;
-  // Tells the others that this process has failed; where there are others.
-  std::function<void(const Status& failure)> leave;
   // For --threads, where it is not given: this process's part of the host's
   // cores; 0: one per core that it may use.
   int threads = 0;

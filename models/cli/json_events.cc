@@ -83,6 +83,10 @@ void JsonEvents::AfterStep(TrainingRun& run) {
   event["examples_per_second"] = rates.examples_per_second;
   event["input_wait"] = rates.input_wait;
   if (run.workers().several()) event["exchange_wait"] = rates.exchange_wait;
+  if (!rates.staleness.empty()) {
+    event["staleness_mean"] = MeanOf(rates.staleness);
+    event["staleness_max"] = rates.staleness.rbegin()->first;
+  }
   if (!rates.input_stage.empty()) event["input_stage"] = rates.input_stage;
   Print(event);
 }

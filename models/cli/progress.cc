@@ -117,6 +117,11 @@ std::string Progress::Line(TrainingRun& run) {
     line += fmt::format(", {:.0f} % for other processes",
                         100 * rates_.exchange_wait);
   }
+  if (!rates_.staleness.empty()) {
+    line +=
+        fmt::format(", gradients {:.1f} updates old, at most {}",
+                    MeanOf(rates_.staleness), rates_.staleness.rbegin()->first);
+  }
   return line;
 }
 

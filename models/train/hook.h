@@ -14,7 +14,10 @@ namespace SLUICE_PUBLIC sluice {
 class Hook {
  public:
   virtual ~Hook() = default;
-  // Before the first step, after the state was restored.
+  // Before the first step, after the state was restored. Where a training
+  // begins again in the same process, because a parameter server was gone
+  // (TrainingServers::patience), all is called again with another run, and the
+  // step goes back.
   virtual void Begin(TrainingRun& /*run*/) {}
   // Whether the step with this number shall fill run.measurement().
   virtual bool Measures(const TrainingRun& /*run*/, int64_t /*step*/) const {

@@ -3,6 +3,7 @@
 #ifndef SLUICE_MODELS_TRAIN_MEETINGS_H_
 #define SLUICE_MODELS_TRAIN_MEETINGS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "engine/visibility.h"
+#include "models/train/reporter.h"
 #include "models/train/workers.h"
 
 namespace SLUICE_PUBLIC sluice {
@@ -25,17 +27,29 @@ struct TrainingServers {
   // steps more than the slowest one may have done
   // (dist/servers/pace.h).
   std::optional<int64_t> lead = std::nullopt;
+  // For how long one that is gone is waited for, to go on with it from what was
+  // saved last; 0: a server's end is the training's. The workers' collective
+  // has to be one that they can join again.
+  std::chrono::milliseconds patience{0};
 
   bool any() const { return cluster != nullptr; }
 };
+
+// Waits until all servers are there, also those that were gone, and nothing
+// that this worker had them do is under way any more. Throws Error, which says
+// who is gone, where that takes longer than the patience or `stop`, unless
+// null, has a reason. Every ten seconds the reporter, unless null, is told.
+void AwaitServers(const TrainingServers& servers, const StopToken* stop,
+                  Reporter* reporter);
 
 // One thread of a worker. Its questions go to the first server, which answers
 // all workers.
 class Meetings {
  public:
-  // Neither is copied.
-  Meetings(const Workers& workers, const TrainingServers& servers)
-      : workers_(workers), servers_(servers) {}
+  // Neither is copied. `era`, the same for all workers, is more than that of
+  // meetings that these have had before (dist::PaceCall).
+  Meetings(const Workers& workers, const TrainingServers& servers, int64_t era)
+      : workers_(workers), servers_(servers), era_(era) {}
 
   // To be called before each step. Waits while this worker is too far ahead.
   // Whether all meet now, which they do with the same number of steps behind
@@ -47,6 +61,7 @@ class Meetings {
  private:
   const Workers& workers_;
   const TrainingServers& servers_;
+  const int64_t era_;
   int64_t steps_ = 0;  // that were to be done
 };
 

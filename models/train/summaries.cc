@@ -18,6 +18,16 @@ bool IsImages(const Tensor& batch) {
          (batch.dtype() == DType::kUInt8 || IsFloating(batch.dtype()));
 }
 
+// Each value as often as it was counted.
+Tensor ValuesOf(const std::map<int64_t, int64_t>& counts) {
+  int64_t number = 0;
+  for (const auto& [value, count] : counts) number += count;
+  Tensor values(DType::kInt64, {number});
+  int64_t* at = values.data<int64_t>();
+  for (const auto& [value, count] : counts) at = std::fill_n(at, count, value);
+  return values;
+}
+
 // Pictures need libpng; without it there are none.
 void IgnoreUnimplemented(const Status& status) {
   if (status.code() != Code::kUnimplemented) ThrowIfError(status);
@@ -119,6 +129,14 @@ void Summaries::AfterStep(TrainingRun& run) {
   add("examples_per_second", rates.examples_per_second);
   add("input_wait", rates.input_wait);
   if (run.workers().several()) add("exchange_wait", rates.exchange_wait);
+  if (!rates.staleness.empty()) {
+    add("staleness_mean", MeanOf(rates.staleness));
+    add("staleness_max", static_cast<double>(rates.staleness.rbegin()->first));
+    if (train_.events) {
+      ThrowIfError(train_.events->Histogram("staleness", run.step(),
+                                            ValuesOf(rates.staleness)));
+    }
+  }
   for (const auto& [name, value] : measured.metrics) add(name, value);
   for (const auto& [name, value] : measured.summaries) {
     if (value.shape().scalar()) {

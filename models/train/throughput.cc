@@ -9,6 +9,16 @@ void Throughput::Start(const TrainingRun& run) {
   seconds_ = run.training_seconds();
   waited_ = run.input_seconds();
   exchanged_ = run.exchange_seconds();
+  staleness_ = run.staleness();
+}
+
+double MeanOf(const std::map<int64_t, int64_t>& counts) {
+  double sum = 0, number = 0;
+  for (const auto& [value, count] : counts) {
+    sum += static_cast<double>(value * count);
+    number += static_cast<double>(count);
+  }
+  return sum / number;
 }
 
 Rates Throughput::Since(const TrainingRun& run) {
@@ -16,6 +26,10 @@ Rates Throughput::Since(const TrainingRun& run) {
   const double seconds = run.training_seconds() - seconds_;
   const double waited = run.input_seconds() - waited_;
   const double exchanged = run.exchange_seconds() - exchanged_;
+  std::map<int64_t, int64_t> staleness = run.staleness();
+  for (const auto& [value, count] : staleness_) {
+    if ((staleness[value] -= count) == 0) staleness.erase(value);
+  }
   Start(run);
   if (seconds <= 0) return {};
   // What threads that read ahead finish after a step that was measured says
@@ -30,6 +44,7 @@ Rates Throughput::Since(const TrainingRun& run) {
   return {.examples_per_second = examples / seconds,
           .input_wait = waited / seconds,
           .exchange_wait = exchanged / seconds,
+          .staleness = std::move(staleness),
           .input_stage = busiest_};
 }
 

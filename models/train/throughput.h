@@ -3,6 +3,7 @@
 #define SLUICE_MODELS_TRAIN_THROUGHPUT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,15 @@ struct Rates {
   // And in which its steps exchanged tensors with other workers, or waited for
   // them.
   double exchange_wait = 0;
+  // TrainingRun::staleness of the updates meanwhile.
+  std::map<int64_t, int64_t> staleness = {};
   // The stage of the input that was busiest (io/pipeline/stage_times.h), of
   // what was measured; empty where nothing was so far.
   std::string input_stage = {};
 };
+
+// Of counts by value, which are not empty.
+double MeanOf(const std::map<int64_t, int64_t>& counts);
 
 // Rates between calls.
 class Throughput {
@@ -36,6 +42,7 @@ class Throughput {
   double seconds_ = 0;
   double waited_ = 0;
   double exchanged_ = 0;
+  std::map<int64_t, int64_t> staleness_;
   // Of the input, when it was last known which was the busiest.
   std::vector<StageTime> stages_;
   int64_t measured_ = 0;

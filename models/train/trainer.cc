@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "graph/session/cluster.h"
 #include "graph/text/text.h"
 #include "io/remote/register.h"
 #include "models/train/export.h"
@@ -79,6 +80,14 @@ Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
                       error.what(), saved.PathOf(steps->back()))};
 }
 
+// Without a folder: what was evaluated has come into hooks' states.
+class KeepEvaluated : public Hook {
+ public:
+  void AfterEvaluation(TrainingRun& run, const Evaluation&) override {
+    run.RenewSnapshot();
+  }
+};
+
 }  // namespace
 
 Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
@@ -106,6 +115,12 @@ void Trainer::AddHook(std::unique_ptr<Hook> hook) {
 void Trainer::Begin(TrainingRun& run,
                     const std::optional<CheckpointManager>& saved) {
   if (saved && !saved->warning().empty()) options_.Note(saved->warning());
+  if (kept_ != nullptr) {
+    run.Restore(*kept_, "what was kept in memory");
+    options_.Note(
+        fmt::format("going on from step {}, kept in memory", run.step()));
+    return;
+  }
   if (saved && !options_.restart) {
     const auto restored = saved->RestoreNewest().ValueOrThrow();
     if (restored) {
@@ -114,6 +129,10 @@ void Trainer::Begin(TrainingRun& run,
       }
       run.Restore(restored->checkpoint, restored->path);
       RestoreHooks(AddedHooks(), restored->checkpoint.state, restored->path);
+      if (again_) {
+        return options_.Note(fmt::format("going on from step {} of {}",
+                                         run.step(), restored->path));
+      }
       options_.Note(
           fmt::format("resuming from step {} of {} (--restart begins anew)",
                       run.step(), restored->path));
@@ -137,6 +156,7 @@ void Trainer::Begin(TrainingRun& run,
       return;
     }
   }
+  if (again_) options_.Note("going on from the beginning: nothing was saved");
   if (!options_.weights.empty()) {
     const LoadedWeights loaded = run.LoadWeights();
     std::string how;
@@ -180,6 +200,69 @@ void Trainer::BeginTogether(TrainingRun& run) {
 
 TrainingResult Trainer::Train() {
   const auto begin = std::chrono::steady_clock::now();
+  again_ = false;
+  kept_.reset();
+  examples_before_ = 0;
+  seconds_before_ = 0;
+  while (true) {
+    try {
+      TrainingResult result = TrainOnce();
+      result.seconds = std::chrono::duration<double>(
+                           std::chrono::steady_clock::now() - begin)
+                           .count();
+      return result;
+    } catch (const Error& error) {
+      if (!ServerIsGone()) throw;
+      const Status lost = options_.servers.cluster->Lost();
+      options_.Note(fmt::format("{}; it is waited for",
+                                lost.ok() ? error.what() : lost.message()));
+    }
+    AwaitOthers();
+    again_ = true;
+  }
+}
+
+bool Trainer::ServerIsGone() const {
+  const TrainingServers& servers = options_.servers;
+  if (!servers.any() || servers.patience.count() == 0) return false;
+  if (!options_.StopReason().empty()) return false;
+  Collective* const workers = options_.session.collective.get();
+  // Nobody else says so of workers.
+  const bool told =
+      workers != nullptr && workers->Check().code() == Code::kCancelled;
+  const Status lost = servers.cluster->Lost();
+  if (lost.ok()) return told;
+  if (workers != nullptr) {
+    workers->Leave(Status(Code::kCancelled, lost.message()));
+  }
+  return true;
+}
+
+void Trainer::Keep(const TrainingRun& run, const TrainingResult& result) {
+  examples_before_ += run.examples();
+  seconds_before_ += run.training_seconds();
+  if (!options_.log_dir.empty() || run.snapshot() == nullptr) return;
+  const auto kept = std::make_shared<Checkpoint>(*run.snapshot());
+  const int64_t step = kept->state.step;
+  const bool evaluated =
+      (result.evaluation && result.evaluation->step == step) ||
+      (kept_ != nullptr && kept_->state.step == step && kept_->state.metric);
+  if (evaluated) kept->state.metric = 0;  // whatever it was
+  kept_ = kept;
+}
+
+void Trainer::AwaitOthers() {
+  try {
+    AwaitServers(options_.servers, options_.stop, options_.reporter);
+    Collective* const workers = options_.session.collective.get();
+    if (workers != nullptr) ThrowIfError(workers->JoinAgain());
+  } catch (const Error& error) {
+    throw WithLastCheckpoint(error, options_);
+  }
+}
+
+TrainingResult Trainer::TrainOnce() {
+  ++era_;
   RunContext context = run_;
   context.mode = Mode::kTrain;
 
@@ -202,6 +285,7 @@ TrainingResult Trainer::Train() {
     if (!moved.empty()) {
       options_.Note("the earlier training is now in " + moved);
     }
+    options_.restart = false;  // what begins again is of this one
   }
   if (saved) {
     // For `sluice graph`: what is done, fused and kept in memory.
@@ -218,17 +302,31 @@ TrainingResult Trainer::Train() {
     hooks.push_back(&summaries.emplace(options_.log_dir, options_.log_every));
   }
   for (Hook* hook : AddedHooks()) hooks.push_back(hook);
+  KeepEvaluated keep;
   if (saved) {
     hooks.push_back(
         &save.emplace(*std::move(saved),
                       std::vector<const Hook*>(hooks.begin(), hooks.end())));
+  } else if (options_.servers.patience.count() > 0) {
+    hooks.push_back(&keep);
   }
 
   TrainingResult result;
+  bool ended = false;  // hooks have been told
   try {
     RunSteps(run, hooks, &result);
+    ended = true;
+    // Not before rank 0 has saved: who leaves may end the job.
+    run.workers().Barrier("trained");
   } catch (const Error& error) {
-    for (Hook* hook : hooks) hook->OnError(run);
+    for (Hook* hook : hooks) {
+      if (!ended) hook->OnError(run);
+    }
+    // While what others' threads of this worker may use is there.
+    if (!run.diverged() && ServerIsGone()) {
+      Keep(run, result);
+      throw;
+    }
     if (error.code() != Code::kUnavailable &&
         error.code() != Code::kDeadlineExceeded) {
       throw;
@@ -238,18 +336,14 @@ TrainingResult Trainer::Train() {
     for (Hook* hook : hooks) hook->OnError(run);
     throw;
   }
-  // Not before rank 0 has saved: who leaves may end the job.
-  run.workers().Barrier("trained");
   result.steps = run.step();
   result.stop_reason = run.stop_reason();
   if (save) result.checkpoint = save->last_path();
-  if (run.training_seconds() > 0) {
+  const double seconds = seconds_before_ + run.training_seconds();
+  if (seconds > 0) {
     result.examples_per_second =
-        static_cast<double>(run.examples()) / run.training_seconds();
+        static_cast<double>(examples_before_ + run.examples()) / seconds;
   }
-  result.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-          .count();
   return result;
 }
 
@@ -257,7 +351,9 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
                        TrainingResult* result) {
   const Workers& workers = run.workers();
   const Agreement agreement(workers, options_.stop);
-  Meetings meetings(workers, options_.servers);  // where each has its own speed
+  int64_t era = era_;
+  if (run.apart()) workers.TakeFromFirst("era", &era, sizeof(era));
+  Meetings meetings(workers, options_.servers, era);
   for (Hook* hook : hooks) hook->Begin(run);
   const auto evaluate = [&] {
     result->evaluation = run.Evaluate(&agreement);

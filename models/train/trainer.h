@@ -65,6 +65,18 @@ class Trainer {
   void Export(const std::string& directory);
 
  private:
+  // One of what Train does, to the end or an error; the result but for the
+  // time.
+  TrainingResult TrainOnce();
+  // Whether an error that came is because of a parameter server that is gone,
+  // or another worker's, and the training is to begin again with it. Of several
+  // workers all come to that: who does first takes the others out of what they
+  // wait in.
+  bool ServerIsGone() const;
+  // Of one that has failed and is to begin again.
+  void Keep(const TrainingRun& run, const TrainingResult& result);
+  // Waits for servers and workers. Throws Error.
+  void AwaitOthers();
   // Sets the state to begin with: a checkpoint's, the given weights or none.
   void Begin(TrainingRun& run, const std::optional<CheckpointManager>& saved);
   // Gives all workers the state that rank 0 begins with.
@@ -88,6 +100,14 @@ class Trainer {
   RunContext run_;
   TrainingOptions options_;
   std::vector<std::unique_ptr<Hook>> hooks_;
+  // How often one has begun; of rank 0, whose counts.
+  int64_t era_ = 0;
+  bool again_ = false;  // in this call of Train
+  // Of the one before, where there is no folder to begin again from.
+  std::shared_ptr<const Checkpoint> kept_;
+  // That all have trained on, and for how long, before the present one.
+  int64_t examples_before_ = 0;
+  double seconds_before_ = 0;
 };
 
 }  // namespace sluice

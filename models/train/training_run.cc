@@ -294,11 +294,13 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
     return;
   }
   const std::vector<Operation> targets = Targets();
-  plain_ = std::make_unique<BatchStep>(*session_, *features_,
-                                       std::vector<Output>{loss_}, targets);
+  std::vector<Output> always = {loss_};
+  if (stale_.valid()) always.push_back(stale_);
+  plain_ = std::make_unique<BatchStep>(*session_, *features_, always, targets);
   info_ = plain_->Prepare(examples);
   if (owns_variables()) session_->Initialize();
-  measured.insert(measured.begin(), {loss_, learning_rate});
+  always.push_back(learning_rate);
+  measured.insert(measured.begin(), always.begin(), always.end());
   measuring_ = std::make_unique<BatchStep>(*session_, *features_,
                                            std::move(measured), targets);
 }
@@ -382,9 +384,10 @@ void TrainingRun::TrainOnBatch(bool measure) {
   if (!measure) return;
   const std::span<const Tensor> results = started.Wait();
   std::vector<MetricsOverSet> metrics;
+  const size_t rate = stale_.valid() ? 2 : 1;  // where it is
   metrics.emplace_back(model_.metrics)
-      .Add(results.subspan(2), RowsOf(shares_[0]));
-  Measure(results[1].At(0), std::move(metrics),
+      .Add(results.subspan(rate + 1), RowsOf(shares_[0]));
+  Measure(results[rate].At(0), std::move(metrics),
           results.last(model_.summaries.size()));
 }
 
@@ -423,7 +426,9 @@ void TrainingRun::Finish() {
 
 void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
   if (!ended.valid()) return;
-  NoteLoss(step, ended.Wait()[0].At(0));
+  const std::span<const Tensor> values = ended.Wait();
+  NoteLoss(step, values[0].At(0));
+  if (stale_.valid()) ++staleness_[values[1].IntAt(0)];
 }
 
 void TrainingRun::NoteLoss(int64_t step, double loss) {

@@ -4,6 +4,7 @@
 #define SLUICE_MODELS_TRAIN_TRAINING_RUN_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -201,6 +202,11 @@ class TrainingRun {
   // And for how long its steps exchanged tensors with other workers, or waited
   // for them, beside no computation.
   double exchange_seconds() const { return exchange_seconds_; }
+  // Of this worker's updates, where it is apart: how many had each staleness,
+  // the number of updates by other workers between its own read of the
+  // variables and its update. Both are taken from the counter of updates, which
+  // is read with the variables and again right after this one was counted.
+  const std::map<int64_t, int64_t>& staleness() const { return staleness_; }
   // The stages of the training input, on this worker. They are measured during
   // one step in eight.
   StageTimes& input_stages() const { return *input_stages_; }
@@ -300,7 +306,8 @@ class TrainingRun {
   Graph graph_;
   std::unique_ptr<Features> features_;
   ModelSpec model_;
-  Output loss_;  // of the whole batch
+  Output loss_;   // of the whole batch
+  Output stale_;  // where workers are apart: staleness()
   Operation train_;
   std::vector<Output> model_variables_;
   LearningRate learning_rate_ = 0;
@@ -329,6 +336,7 @@ class TrainingRun {
   double training_seconds_ = 0;
   double input_seconds_ = 0;
   double exchange_seconds_ = 0;
+  std::map<int64_t, int64_t> staleness_;
   int64_t measured_inputs_ = 0;
   std::string stop_reason_;
 };

@@ -7,6 +7,7 @@
 
 #include "dist/servers/placement.h"
 #include "engine/device.h"
+#include "graph/ops/elementwise.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
 #include "models/train/training_run.h"
@@ -68,7 +69,14 @@ SessionOptions TrainingRun::PlaceTraining() {
   }
   ThrowIfError(
       dist::PlaceOnServers(graph_, session.devices[0], servers.devices));
-  dist::CountLast(train_, GlobalStep(graph_));
+  const Output counter = GlobalStep(graph_);
+  const Output counted = dist::CountLast(train_, counter);
+  if (apart_) {
+    // The counter is read before it is written, unless that is asked for.
+    const DeviceScope beside(graph_, counter.node().device());
+    const NameScope names(graph_, "staleness");
+    stale_ = counted - (counter + 1);
+  }
   session.devices.insert(session.devices.end(), servers.devices.begin(),
                          servers.devices.end());
   session.cluster = servers.cluster;

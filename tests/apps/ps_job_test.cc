@@ -128,6 +128,8 @@ TEST_CASE("processes with their own speeds learn, and others go on") {
     const size_t at = outcome.out.find("\"test_accuracy\":");
     REQUIRE(at != std::string::npos);
     CHECK(std::stod(outcome.out.substr(at + 16)) > 0.3);
+    CHECK(Contains(outcome.out, "\"staleness_mean\":"));
+    CHECK(Contains(outcome.out, "\"staleness_max\":"));
     // 60 steps, of three at once.
     CHECK(SavedStep(folder / "log") == 60);
     CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 60);
@@ -187,19 +189,86 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a job whose server dies is started again, and goes on") {
+TEST_CASE("servers that are killed come back, and the same workers go on") {
+  std::mt19937 random(5);
   TemporaryFolder folder;
-  Words words = Job(2, 1,
-                    {"--log-dir", folder / "log", "--epochs", "40", "--json",
-                     "--log-every", "1", "--save-every", "7"});
-  words.insert(words.begin(), {"--max-restarts", "1"});
-  const Process process(kLauncher, words);
-  REQUIRE(process.WaitFor("\"step\":50,"));
-  kill(Server(process.pid(), 0), SIGKILL);
-  CHECK(process.Wait() == 0);
-  CAPTURE(process.err());
-  CHECK(Contains(process.err(), "(restart 1 of 1)"));
-  CHECK(SavedStep(folder / "log") == 400);
+  const auto flags = [&](const std::string& log) -> Words {
+    return {"--log-dir", folder / log,       "--epochs", "30",
+            "--json",    "--log-every",      "1",        "--save-every",
+            "7",         "--evaluate-every", "0.7",      "--deterministic"};
+  };
+  Train(2, 0, flags("ring"));
+  for (const char* consistency : {"sync", "async", "ssp:1"}) {
+    CAPTURE(consistency);
+    Words more = flags(consistency);
+    more.insert(more.end(), {"--consistency", consistency});
+    Words words = Job(2, 2, more);
+    words.insert(words.begin(), {"--max-restarts", "3"});
+    if (consistency == std::string("async")) {
+      words.insert(words.begin(), "--tls");
+    }
+    const Process process(kLauncher, words);
+    REQUIRE(process.WaitFor("\"step\":20,"));
+    const pid_t ranks[] = {Rank(process.pid(), 0), Rank(process.pid(), 1)};
+    int64_t step = 20;
+    for (const int server : {0, 1, static_cast<int>(random() % 2)}) {
+      // Some of them before the training has gone on.
+      step += 40 * static_cast<int64_t>(random() % 3);
+      REQUIRE(process.WaitFor(fmt::format("\"step\":{},", step)));
+      const pid_t pid = Server(process.pid(), server);
+      REQUIRE(pid > 0);
+      kill(pid, SIGKILL);
+      testing::AwaitTrue([&] {
+        const pid_t now = Server(process.pid(), server);
+        return now > 0 && now != pid;
+      });
+      CHECK(Rank(process.pid(), 0) == ranks[0]);
+      CHECK(Rank(process.pid(), 1) == ranks[1]);
+    }
+    CHECK(process.Wait() == 0);
+    CAPTURE(process.err());
+    CHECK(Contains(process.err(), "(restart 3 of 3)"));
+    CHECK(process.err().find("starting the job") == std::string::npos);
+    CHECK(SavedStep(folder / consistency) == 300);
+    CHECK(NewestTensors(folder / consistency).at("global_step").At(0) == 300);
+    if (consistency == std::string("sync")) {
+      CheckSame(folder / "sync", folder / "ring");
+    }
+  }
+}
+
+// What it was told to do before, and has not read, it does not do after.
+TEST_CASE("a server that stands still for long is one that comes back") {
+  TemporaryFolder folder;
+  const auto flags = [&](const std::string& log) -> Words {
+    return {"--log-dir", folder / log,     "--epochs", "12",
+            "--json",    "--log-every",    "1",        "--save-every",
+            "7",         "--peer-timeout", "2",        "--threads",
+            "1",         "--deterministic"};
+  };
+  Train(2, 0, flags("ring"));
+  for (const char* consistency : {"sync", "async"}) {
+    CAPTURE(consistency);
+    Words more = flags(consistency);
+    more.insert(more.end(), {"--consistency", consistency});
+    Words words = Job(2, 2, more);
+    words.insert(words.begin(), {"--max-restarts", "1"});
+    const Process process(kLauncher, words);
+    REQUIRE(process.WaitFor("\"step\":50,"));
+    const pid_t pid = Server(process.pid(), 1);
+    kill(pid, SIGSTOP);
+    testing::AwaitTrue(
+        [&] { return Contains(process.err(), "it is waited for"); });
+    kill(pid, SIGCONT);
+    CHECK(process.Wait() == 0);
+    CAPTURE(process.err());
+    CHECK(process.err().find("(restart") == std::string::npos);
+    CHECK(SavedStep(folder / consistency) == 120);
+    CHECK(NewestTensors(folder / consistency).at("global_step").At(0) == 120);
+    if (consistency == std::string("sync")) {
+      CheckSame(folder / "sync", folder / "ring");
+    }
+  }
 }
 
 TEST_CASE("what does not go together is one line") {

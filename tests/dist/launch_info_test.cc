@@ -25,11 +25,11 @@ namespace {
 
 const std::string kToken(64, 'a');
 
-constexpr const char* kNames[] = {"SLUICE_SIZE",       "SLUICE_RANK",
-                                  "SLUICE_LOCAL_SIZE", "SLUICE_LOCAL_RANK",
-                                  "SLUICE_LISTEN_FD",  "SLUICE_TOKEN_FD",
-                                  "SLUICE_PINNED",     "SLUICE_CREDENTIALS_FD",
-                                  "SLUICE_SERVERS",    "SLUICE_SERVER"};
+constexpr const char* kNames[] = {
+    "SLUICE_SIZE",       "SLUICE_RANK",           "SLUICE_LOCAL_SIZE",
+    "SLUICE_LOCAL_RANK", "SLUICE_LISTEN_FD",      "SLUICE_TOKEN_FD",
+    "SLUICE_PINNED",     "SLUICE_CREDENTIALS_FD", "SLUICE_SERVERS",
+    "SLUICE_SERVER",     "SLUICE_SERVERS_RETURN"};
 // Which a user may set, too.
 constexpr const char* kUsers[] = {"SLUICE_COORDINATOR", "SLUICE_CERTIFICATES",
                                   "SLUICE_ALLOW_PLAINTEXT"};
@@ -380,6 +380,16 @@ TEST_CASE("a rank is told where the servers are") {
   REQUIRE(info.ok());
   CHECK((*info)->server < 0);
   CHECK((*info)->servers.size() == 1);
+  CHECK_FALSE((*info)->servers_return);
+  Environment told(1);
+  told.variables["SLUICE_SERVERS"] = "127.0.0.1:4001";
+  told.variables["SLUICE_SERVERS_RETURN"] = "1";
+  CHECK((*told.Read())->servers_return);
+  Environment senseless(1);
+  senseless.variables["SLUICE_SERVERS"] = "127.0.0.1:4001";
+  senseless.variables["SLUICE_SERVERS_RETURN"] = "yes";
+  CHECK(senseless.ErrorOf().find("SLUICE_SERVERS_RETURN=yes") !=
+        std::string::npos);
 }
 
 }  // namespace

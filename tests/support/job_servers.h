@@ -10,7 +10,6 @@
 
 #include "dist/servers/server.h"
 #include "models/train/meetings.h"
-#include "tests/support/worker_threads.h"
 
 namespace sluice::testing {
 
@@ -19,15 +18,16 @@ class JobServers {
   explicit JobServers(int count) {
     job_.token = std::string(64, '7');
     for (int server = 0; server < count; ++server) {
-      dist::WorkerOptions options;
-      options.task = Task();
-      options.task.name = dist::ServerName(server);
-      options.task.token = job_.token;
-      servers_.push_back(dist::StartServer(std::move(options)).ValueOrThrow());
+      servers_.push_back(Started(server, 0));
       job_.servers.push_back({"127.0.0.1", servers_.back()->port()});
     }
   }
   void End(int server) { servers_[static_cast<size_t>(server)].reset(); }
+  // Another one, which knows nothing, where one has ended.
+  void Return(int server) {
+    const auto i = static_cast<size_t>(server);
+    servers_[i] = Started(server, job_.servers[i].port);
+  }
 
   // As the worker of that rank reaches them.
   TrainingServers For(int rank, std::optional<int64_t> lead) const {
@@ -47,23 +47,18 @@ class JobServers {
     return options;
   }
 
+  std::unique_ptr<dist::Worker> Started(int server, int port) const {
+    dist::WorkerOptions options;
+    options.task = Task();
+    options.task.name = dist::ServerName(server);
+    options.task.token = job_.token;
+    options.port = port;
+    return dist::StartServer(std::move(options)).ValueOrThrow();
+  }
+
   dist::LaunchInfo job_;
   std::vector<std::unique_ptr<dist::Worker>> servers_;
 };
-
-using Lead = std::optional<int64_t>;  // of TrainingServers
-
-// TrainWith, with variables on so many servers.
-inline std::vector<Trained> TrainOn(int servers, int workers, Lead lead,
-                                    Task task) {
-  JobServers job(servers);
-  task.options = [&job, lead, before = task.options](int rank) {
-    TrainingOptions options = before(rank);
-    options.servers = job.For(rank, lead);
-    return options;
-  };
-  return TrainWith(workers, task);
-}
 
 }  // namespace sluice::testing
 

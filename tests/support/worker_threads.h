@@ -71,6 +71,7 @@ struct Task {
   // Whether a worker that fails says so, as programs do (models/cli/job.h),
   // before it goes.
   bool tells_failure = false;
+  bool may_join_again = false;  // dist::GroupOptions
 };
 
 // As a user's hand ends a training: of one worker, who is asked between steps
@@ -93,8 +94,9 @@ inline std::vector<Trained> TrainWith(int workers, const Task& task) {
   const dist::testing::Watchdog watchdog;
   dist::testing::Groups groups(1);
   if (workers > 1) {
-    groups =
-        dist::testing::JoinAll(workers, {.peer_timeout = task.peer_timeout});
+    groups = dist::testing::JoinAll(workers,
+                                    {.peer_timeout = task.peer_timeout,
+                                     .may_join_again = task.may_join_again});
   }
   std::vector<Trained> trained(static_cast<size_t>(workers));
   dist::testing::InThreads(workers, [&](int rank) {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "graph/builder.h"
+#include "graph/session/cluster.h"
 #include "graph/session/session.h"
 #include "tests/dist/cluster/small_cut.h"
 #include "tests/dist/cluster/workers.h"
@@ -108,6 +110,62 @@ TEST_CASE("a worker that ends is an error that names it, and may come back") {
       run();
     }
     CHECK(session.Read(small.v).At(0) == 2);
+  }
+}
+
+TEST_CASE("a cluster knows who is lost until it is there again") {
+  const Watchdog watchdog;
+  Workers workers(2, Transport::kTcp);
+  const std::shared_ptr<Cluster> cluster = workers.Master();
+  CHECK(cluster->Renew("/job:worker/task:7").code() == Code::kNotFound);
+  for (const int task : {0, 1}) ThrowIfError(cluster->Renew(WorkerName(task)));
+  CHECK(cluster->Lost().ok());
+  workers.End(1);
+  while (cluster->Lost().ok()) std::this_thread::yield();
+  CHECK(Contains(cluster->Lost().message(), WorkerName(1)));
+  CHECK_FALSE(cluster->Renew(WorkerName(1)).ok());
+  CHECK(cluster->Renew(WorkerName(0)).ok());
+  // It is not asked as if it knew what was said to it.
+  workers.Begin(1);
+  CHECK(cluster->Ask(WorkerName(1), "").status().code() == Code::kUnavailable);
+  CHECK(cluster->Renew(WorkerName(1)).ok());
+  CHECK(cluster->Lost().ok());
+}
+
+// Two masters of one name are one that has lost its links without knowing.
+TEST_CASE("who renews a task ends what it had under way there before") {
+  const Watchdog watchdog;
+  for (int trial = 0; trial < 12; ++trial) {
+    Workers workers(2, Transport::kTcp);
+    const auto master = [&](const char* name) {
+      ClusterOptions options;
+      options.task = OptionsOf(name, Transport::kTcp);
+      return MakeCluster(options, workers.addresses()).ValueOrThrow();
+    };
+    const SmallCut small;
+    Session earlier(small.graph, small.Options(master("/job:worker/task:8")));
+    Session other(small.graph, small.Options(master("/job:worker/task:9")));
+    earlier.Initialize();
+    std::string error;
+    std::atomic<int> runs{0};
+    std::thread goes_on([&] {
+      error = ErrorOf([&] {
+        while (true) {
+          small.Run(earlier);
+          ++runs;
+        }
+      });
+    });
+    while (runs < 1 + 3 * trial) std::this_thread::yield();
+    const std::shared_ptr<Cluster> later = master("/job:worker/task:8");
+    ThrowIfError(later->Renew(WorkerName(0)));
+    const double then = other.Read(small.v).At(0);
+    goes_on.join();
+    CHECK(error != "");
+    CHECK(other.Read(small.v).At(0) == then);
+    CHECK(then >= runs);
+    // Others' sessions are left alone.
+    small.Run(other);
   }
 }
 

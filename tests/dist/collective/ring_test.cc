@@ -285,6 +285,59 @@ TEST_CASE("a rank that leaves tells all others why") {
   }
 }
 
+// Again and again, and whatever the others were in the middle of.
+TEST_CASE("a group that is broken can be joined again") {
+  std::mt19937 random(8);
+  for (int run = 0; run < Rounds(12); ++run) {
+    const Watchdog watchdog;
+    const int size = 2 + run % 4;
+    CAPTURE(size);
+    GroupOptions options;
+    options.may_join_again = true;
+    options.overlap = Overlap::kOn;
+    Groups groups = JoinAll(size, WiresOf(At(run)), options);
+    for (int again = 0; again < 3; ++again) {
+      const auto leaves = static_cast<int>(random() % At(size));
+      const auto after = static_cast<int>(random() % 20);
+      const auto statuses = OnAll(groups, [&](Group& group) -> Status {
+        std::vector<float> begun(1 << 16, 1.F), data(5000, 1.F);
+        for (int i = 0;; ++i) {
+          if (group.rank() == leaves && i == after) {
+            group.Leave(Cancelled("enough"));
+            return group.Check();
+          }
+          // What is started is not waited for, as in a step that has failed.
+          SLUICE_RETURN_IF_ERROR(group.StartAllReduce("begun", DType::kFloat32,
+                                                      begun.data(), 1 << 16,
+                                                      Reduction::kSum));
+          const Status status = group.AllReduce(
+              "x", DType::kFloat32, data.data(), 5000, Reduction::kMean);
+          if (!status.ok()) return status;
+          SLUICE_RETURN_IF_ERROR(group.WaitAllReduce(begun.data()));
+        }
+      });
+      for (const Status& status : statuses) {
+        CAPTURE(status.message());
+        CHECK(status.code() == Code::kCancelled);
+      }
+      CheckOk(OnAll(groups, [](Group& group) { return group.JoinAgain(); }));
+      CheckOk(OnAll(groups, [&](Group& group) -> Status {
+        SLUICE_RETURN_IF_ERROR(group.Check());
+        auto sum = static_cast<float>(group.rank());
+        SLUICE_RETURN_IF_ERROR(
+            group.AllReduce("sum", DType::kFloat32, &sum, 1, Reduction::kSum));
+        const int wanted = size * (size - 1) / 2;
+        return sum == static_cast<float>(wanted) ? Status()
+                                                 : Internal("a wrong sum");
+      }));
+    }
+  }
+  Groups groups = JoinAll(2);
+  groups[0]->Leave(Cancelled("enough"));
+  CHECK(groups[0]->JoinAgain().code() == Code::kUnimplemented);
+  CHECK_FALSE(groups[0]->Check().ok());
+}
+
 // One that is stopped is not: processes_test.
 TEST_CASE("a rank that is long about something else is waited for") {
   for (const Wires wires : AllWires()) {

@@ -226,7 +226,7 @@ TEST_CASE("leads and calls as text") {
     REQUIRE_FALSE(lead.ok());
     CHECK(Contains(lead.status().message(), "async or ssp:STEPS"));
   }
-  const PaceCall call = {3, Pace::kAnyLead, {2, 7, true}};
+  const PaceCall call = {4, 3, Pace::kAnyLead, {2, 7, true}};
   const PaceCall read = ParsePaceCall(TextOf(call)).ValueOrThrow();
   CHECK(read.workers == 3);
   CHECK(read.lead == Pace::kAnyLead);

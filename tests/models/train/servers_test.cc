@@ -14,15 +14,17 @@
 #include "models/train/hooks.h"
 #include "models/train/plateau.h"
 #include "tests/support/error_text.h"
-#include "tests/support/job_servers.h"
-#include "tests/support/worker_threads.h"
+#include "tests/support/served_training.h"
 
 namespace sluice {
 namespace {
 
 using testing::CheckEqual;
+using testing::CheckVariables;
 using testing::Contains;
 using testing::JobServers;
+using testing::kAnyLead;
+using testing::kSync;
 using testing::Lead;
 using testing::PlainSpec;
 using testing::RandomOptimizer;
@@ -34,19 +36,6 @@ using testing::ToySpec;
 using testing::Trained;
 using testing::TrainOn;
 using testing::TrainWith;
-
-constexpr int64_t kAnyLead = INT64_MAX;
-const Lead kSync = std::nullopt;
-
-void CheckVariables(const Trained& a, const Trained& b) {
-  REQUIRE(a.error == "");
-  REQUIRE(b.error == "");
-  REQUIRE(a.variables.size() == b.variables.size());
-  for (const auto& [name, value] : a.variables) {
-    CAPTURE(name);
-    CHECK(value.BitEqual(b.variables.at(name)));
-  }
-}
 
 TEST_CASE("one worker has the bits of a training without servers") {
   for (uint32_t seed = 0; seed < 9; ++seed) {

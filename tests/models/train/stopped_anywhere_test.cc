@@ -12,8 +12,8 @@
 #include "io/checkpoints/checkpoint.h"
 #include "models/train/plateau.h"
 #include "tests/support/error_text.h"
-#include "tests/support/job_servers.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/served_training.h"
 #include "tests/support/worker_threads.h"
 
 namespace sluice {
@@ -21,7 +21,6 @@ namespace {
 
 using testing::CheckEqual;
 using testing::Contains;
-using testing::Lead;
 using testing::Task;
 using testing::TemporaryFolder;
 using testing::ToldAtQuestion;

@@ -1,0 +1,267 @@
+// Parameter servers that end in the middle of trainings, and come back without
+// what they had: the trainings go on from what was kept, and lose nothing.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "models/train/hooks.h"
+#include "models/train/plateau.h"
+#include "tests/support/error_text.h"
+#include "tests/support/served_training.h"
+
+namespace sluice {
+namespace {
+
+using testing::CheckVariables;
+using testing::Contains;
+using testing::JobServers;
+using testing::kAnyLead;
+using testing::kSync;
+using testing::Lead;
+using testing::PlainSpec;
+using testing::Task;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::ToySpec;
+using testing::Trained;
+using testing::TrainWith;
+
+constexpr int64_t kExamples = 120;
+
+// Examples by number, each once in an epoch.
+Dataset Numbered(const RunContext& run) {
+  Tensor x(DType::kFloat32, {kExamples, 3});
+  Tensor label(DType::kInt64, {kExamples});
+  for (int64_t i = 0; i < kExamples; ++i) {
+    label.data<int64_t>()[i] = i % 3;
+    for (int64_t j = 0; j < 3; ++j) {
+      x.data<float>()[3 * i + j] = static_cast<float>(i) / kExamples;
+    }
+  }
+  Dataset all = datasets::FromTensors({{"x", x}, {"label", label}});
+  if (run.training()) all = all.Shuffle(kExamples, run.seed).Repeat();
+  return all.Batch(run.batch_size);
+}
+
+// What each worker has trained on, as far as it counts: what comes after the
+// step that a training goes on from is forgotten.
+class Account : public Hook {
+ public:
+  void Begin(TrainingRun& run) override {
+    const std::lock_guard lock(mutex_);
+    ++begun_;
+    auto& mine = seen_[run.workers().rank()];
+    mine.erase(mine.upper_bound(run.step()), mine.end());
+  }
+  void AfterStep(TrainingRun& run) override {
+    const std::lock_guard lock(mutex_);
+    std::vector<int64_t>& examples = seen_[run.workers().rank()][run.step()];
+    CHECK(examples.empty());
+    for (int64_t i = 0; i < RowsOf(run.batch()); ++i) {
+      examples.push_back(std::lround(run.batch()["x"].At(3 * i) * kExamples));
+    }
+  }
+  // By example: how often.
+  std::map<int64_t, int> Seen() const {
+    std::map<int64_t, int> all;
+    for (const auto& [rank, steps] : seen_) {
+      for (const auto& [step, examples] : steps) {
+        for (const int64_t example : examples) ++all[example];
+      }
+    }
+    return all;
+  }
+  int begun() const { return begun_; }
+
+ private:
+  std::mutex mutex_;
+  int begun_ = 0;  // by all workers
+  std::map<int, std::map<int64_t, std::vector<int64_t>>> seen_;
+};
+
+class Forward : public Hook {
+ public:
+  explicit Forward(Hook& to) : to_(to) {}
+  void Begin(TrainingRun& run) override { to_.Begin(run); }
+  void AfterStep(TrainingRun& run) override { to_.AfterStep(run); }
+
+ private:
+  Hook& to_;
+};
+
+// Ends servers at moments that a worker comes by, between steps and within
+// evaluations, and has them return a little later.
+class Reaper : public StopToken {
+ public:
+  struct End {
+    int after = 0;  // questions since the one before
+    int server = 0;
+    std::chrono::milliseconds away{0};
+  };
+  Reaper(JobServers& job, std::vector<End> ends)
+      : job_(job), ends_(std::move(ends)) {}
+  ~Reaper() override {
+    if (returns_.joinable()) returns_.join();
+  }
+
+  std::string Reason() const override {
+    const std::lock_guard lock(mutex_);
+    if (next_ == ends_.size() || ++asked_ < ends_[next_].after) return "";
+    const End end = ends_[next_];
+    if (returns_.joinable()) returns_.join();
+    ++next_;
+    asked_ = 0;
+    job_.End(end.server);
+    returns_ = std::thread([this, end] {
+      std::this_thread::sleep_for(end.away);
+      job_.Return(end.server);
+    });
+    return "";
+  }
+  bool done() const { return next_ == ends_.size(); }
+
+ private:
+  JobServers& job_;
+  const std::vector<End> ends_;
+  mutable std::mutex mutex_;
+  mutable size_t next_ = 0;
+  mutable int asked_ = 0;
+  mutable std::thread returns_;
+};
+
+// A training by workers of which one at random comes by the reaper.
+struct Plan {
+  int servers = 1, workers = 1;
+  Lead lead = kSync;
+  std::string log_dir;
+  double epochs = 2;
+  std::vector<Reaper::End> ends;
+};
+
+TrainerSpec NumberedSpec(const TrainerSpec& like) {
+  TrainerSpec spec = like;
+  spec.input = Numbered;
+  return spec;
+}
+
+std::vector<Trained> Train(const Plan& plan, std::mt19937& random,
+                           Account* account) {
+  JobServers job(plan.servers);
+  const Reaper reaper(job, plan.ends);
+  const int by = static_cast<int>(random() % plan.workers);
+  Task task{.spec = [](int) { return NumberedSpec(PlainSpec()); },
+            .run = ToyRun(plan.epochs)};
+  task.run.batch_size = 5;
+  task.may_join_again = true;
+  task.tells_failure = true;
+  task.options = [&](int rank) {
+    TrainingOptions options{.log_dir = plan.log_dir,
+                            .save_every = {.steps = 5},
+                            .evaluate_every = 0.4,
+                            .log_every = 3};
+    options.servers = job.For(rank, plan.lead);
+    options.servers.patience = std::chrono::seconds(20);
+    if (rank == by) options.stop = &reaper;
+    return options;
+  };
+  task.add_hooks = [&](Trainer& trainer) {
+    trainer.AddHook(std::make_unique<Forward>(*account));
+  };
+  const std::vector<Trained> all = TrainWith(plan.workers, task);
+  CHECK(reaper.done());
+  return all;
+}
+
+std::vector<Reaper::End> RandomEnds(std::mt19937& random, int servers) {
+  std::vector<Reaper::End> ends(1 + random() % 3);
+  for (Reaper::End& end : ends) {
+    end.server = static_cast<int>(random() % servers);
+    end.after = 1 + static_cast<int>(random() % 20);
+    // Half of them are back before anybody has noticed.
+    if (random() % 2 == 0) {
+      end.away = std::chrono::milliseconds(random() % 120);
+    }
+  }
+  return ends;
+}
+
+TEST_CASE("whichever server ends and when, a training goes on and loses none") {
+  std::mt19937 random(21);
+  for (int trial = 0; trial < 18; ++trial) {
+    CAPTURE(trial);
+    TemporaryFolder folder;
+    Plan plan;
+    plan.servers = 1 + static_cast<int>(random() % 3);
+    plan.workers = 1 + trial % 3;
+    const Lead leads[] = {kSync, Lead(kAnyLead), Lead(1)};
+    plan.lead = leads[trial / 3 % 3];
+    if (random() % 3 > 0) plan.log_dir = folder / "log";
+    plan.ends = RandomEnds(random, plan.servers);
+    Account account;
+    const std::vector<Trained> all = Train(plan, random, &account);
+    for (const Trained& each : all) {
+      REQUIRE(each.error == "");
+      CHECK(each.result.steps == 48);
+      CheckVariables(each, all[0]);
+    }
+    CHECK(account.begun() > plan.workers);
+    CHECK(all[0].variables.at("global_step").At(0) == 48);
+    const auto seen = account.Seen();
+    CHECK(seen.size() == kExamples);
+    for (const auto& [example, times] : seen) {
+      CAPTURE(example);
+      CHECK(times == 2);
+    }
+    if (plan.lead && plan.workers > 1) continue;
+    // Those in step, and one alone, have the bits of one that nothing befell.
+    Account undisturbed;
+    plan.ends.clear();
+    plan.log_dir.clear();
+    const Trained same = Train(plan, random, &undisturbed)[0];
+    CheckVariables(same, all[0]);
+    REQUIRE(all[0].result.evaluation.has_value());
+    CHECK(same.result.evaluation->values == all[0].result.evaluation->values);
+  }
+}
+
+TEST_CASE("a server that does not come back ends the training, in one line") {
+  for (const Lead lead : {kSync, Lead(kAnyLead)}) {
+    TemporaryFolder folder;
+    JobServers job(2);
+    Task task{.spec = [](int) { return PlainSpec(); }, .run = ToyRun(1000)};
+    task.may_join_again = true;
+    task.tells_failure = true;
+    task.options = [&](int rank) {
+      TrainingOptions options{.log_dir = folder / "log",
+                              .save_every = {.steps = 10}};
+      options.servers = job.For(rank, lead);
+      options.servers.patience = std::chrono::seconds(1);
+      return options;
+    };
+    std::once_flag ends;
+    task.after_step = [&](int rank, TrainingRun& run) {
+      if (rank == 0 && run.step() >= 73) {
+        std::call_once(ends, [&] { job.End(1); });
+      }
+    };
+    const std::vector<Trained> all = TrainWith(2, task);
+    for (const Trained& each : all) {
+      CAPTURE(each.error);
+      CHECK(Contains(each.error, "/job:ps/task:1 has been gone for 1 s"));
+    }
+    CHECK(Contains(all[0].error, "what was saved last is"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

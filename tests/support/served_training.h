@@ -1,0 +1,45 @@
+// Trainings by threads of this process, whose variables are on parameter
+// servers of it.
+#ifndef SLUICE_TESTS_SUPPORT_SERVED_TRAINING_H_
+#define SLUICE_TESTS_SUPPORT_SERVED_TRAINING_H_
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tests/support/job_servers.h"
+#include "tests/support/worker_threads.h"
+
+namespace sluice::testing {
+
+using Lead = std::optional<int64_t>;
+inline constexpr int64_t kAnyLead = INT64_MAX;
+inline const Lead kSync = std::nullopt;
+
+// The same task with variables on so many servers.
+inline std::vector<Trained> TrainOn(int servers, int workers, Lead lead,
+                                    Task task) {
+  JobServers job(servers);
+  task.options = [&job, lead, before = task.options](int rank) {
+    TrainingOptions options = before(rank);
+    options.servers = job.For(rank, lead);
+    return options;
+  };
+  return TrainWith(workers, task);
+}
+
+inline void CheckVariables(const Trained& a, const Trained& b) {
+  REQUIRE(a.error == "");
+  REQUIRE(b.error == "");
+  REQUIRE(a.variables.size() == b.variables.size());
+  for (const auto& [name, value] : a.variables) {
+    CAPTURE(name);
+    CHECK(value.BitEqual(b.variables.at(name)));
+  }
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_SUPPORT_SERVED_TRAINING_H_
