@@ -143,9 +143,10 @@ Result<std::shared_ptr<const Tls>> OwnTls(const LaunchInfo& info) {
   if (!info.credentials) return std::shared_ptr<const Tls>();
   SLUICE_ASSIGN_OR_RETURN(auto tls, Tls::Create(*info.credentials));
   const Identity& own = tls->identity();
-  if (own.role != kWorkerRole || own.rank != info.rank) {
-    return InvalidArgument(fmt::format("this is rank {}, its certificate {}'s",
-                                       info.rank, own.Name()));
+  const int rank = info.JobRank(info.rank);
+  if (own.role != kWorkerRole || own.rank != rank) {
+    return InvalidArgument(
+        fmt::format("this is rank {}, its certificate {}'s", rank, own.Name()));
   }
   return tls;
 }
@@ -174,18 +175,36 @@ class Forming {
     hello_.version = SLUICE_VERSION;
     Place next;
     if (info_.rank == 0) {
-      door_.emplace(*std::move(listener), hello_, tls_, note_);
+      OpenDoor(*std::move(listener));
       SLUICE_ASSIGN_OR_RETURN(next, Gather());
     } else {
       SLUICE_ASSIGN_OR_RETURN(next, MeetRankZero());
     }
     SLUICE_ASSIGN_OR_RETURN(Links links, Connect(next));
+    SLUICE_ASSIGN_OR_RETURN(links.address, OwnAddress());
     SLUICE_RETURN_IF_ERROR(Enter(times, &links));
     return links;
   }
 
  private:
   int size() const { return info_.size; }
+
+  void OpenDoor(Listener listener) {
+    door_.emplace(std::move(listener), hello_, tls_, note_,
+                  [this](int rank) { return info_.JobRank(rank); });
+  }
+
+  // Rank 0's is what another host's rank has reached it by, if there is one.
+  Result<std::string> OwnAddress() const {
+    if (info_.rank != 0) return hello_.address;
+    const Socket* reached = &control_[1];
+    for (size_t i = 1; i < control_.size(); ++i) {
+      SLUICE_ASSIGN_OR_RETURN(const Address own,
+                              LocalAddressOf(control_[i].descriptor()));
+      if (!IsLoopback(own)) reached = &control_[i];
+    }
+    return reached->LocalAddress();
+  }
 
   // Rank 0: hears all, tells all. Where one is missing, tells those that came.
   Result<Place> Gather() {
@@ -285,7 +304,7 @@ class Forming {
     SLUICE_ASSIGN_OR_RETURN(Listener listener,
                             Listener::Open(hello_.address, info_.own_port));
     hello_.port = listener.port();
-    door_.emplace(std::move(listener), hello_, tls_, note_);
+    OpenDoor(std::move(listener));
     SLUICE_RETURN_IF_ERROR(SendHello(hello_, socket, deadline_));
     SLUICE_ASSIGN_OR_RETURN(const Place next, HearPlaces(socket));
     control_.push_back(std::move(socket));
@@ -414,7 +433,9 @@ class Forming {
       return plaintext_ ? Status::Ok() : RequireLoopback(socket);
     }
     const Identity& shown = socket.peer_identity();
-    if (shown.role == kWorkerRole && shown.rank == rank) return {};
+    if (shown.role == kWorkerRole && shown.rank == info_.JobRank(rank)) {
+      return {};
+    }
     return Unavailable(
         fmt::format("where {} should be is {} by its certificate",
                     RankName(rank, size()), shown.Name()));

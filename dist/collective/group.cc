@@ -28,12 +28,14 @@ Status CheckInfo(const LaunchInfo& info) {
 }  // namespace
 
 Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
-    : rank_(info.rank),
+    : info_(info),
+      options_(options),
+      rank_(info.rank),
       size_(info.size),
       local_rank_(info.local_rank),
       local_size_(info.local_size),
       cores_(info.pinned ? AvailableCores()
-                         : AvailableCores() / info.local_size),
+                         : AvailableCores() / info.JobLocalSize()),
       peer_timeout_(options.peer_timeout),
       overlap_(options.overlap),
       links_(std::move(links)),
@@ -70,14 +72,15 @@ Status Group::Break(std::string_view operation, std::string_view name,
                     Status error) {
   if (error.ok() || !broken_.ok()) return error;
   pulse_.reset();
-  broken_ = links_.Fail(
+  broken_ = Known(links_.Fail(
       rank_, size_,
       error.WithContext(fmt::format("{} in {} '{}'", RankName(rank_, size_),
-                                    operation, name)));
+                                    operation, name))));
   return broken_;
 }
 
 void Group::Leave(const Status& failure) {
+  for (const auto& [name, part] : parts_) part->Leave(failure);
   queue_.Finish();
   if (!broken_.ok() || size_ == 1) return;
   broken_ = Status(
