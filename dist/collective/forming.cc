@@ -22,6 +22,7 @@
 
 #include "dist/collective/hello.h"
 #include "dist/collective/membership.h"
+#include "dist/collective/patience.h"
 #include "dist/collective/sharing.h"
 #include "dist/net/address.h"
 #include "dist/net/credentials.h"
@@ -33,9 +34,7 @@
 namespace sluice::dist {
 namespace {
 
-using Note = std::function<void(std::string_view)>;
 using std::chrono::milliseconds;
-constexpr milliseconds kNoteEvery = std::chrono::seconds(10);
 // What the others wait longer than rank 0, whose message says who is missing.
 constexpr milliseconds kForAnswer = std::chrono::seconds(3);
 constexpr uint32_t kFirstEpoch = 1;
@@ -56,37 +55,6 @@ std::string Ranks(const std::vector<int>& ranks) {
 
 // How often a name is looked up again that is no host's yet.
 constexpr std::chrono::milliseconds kNameAgain(500);
-
-// Says every 10 s whom this rank waits for, and in the end's error.
-class Patience {
- public:
-  Patience(std::string me, Deadline deadline, const Note& note)
-      : me_(std::move(me)), deadline_(deadline), note_(note) {}
-
-  // When to look again: at the next line or the end.
-  Deadline next() const { return std::min(deadline_, next_line_); }
-  // When next() has passed. An error where that was the end.
-  Status Waited(const std::string& whom) {
-    const Deadline now = std::chrono::steady_clock::now();
-    const auto seconds =
-        std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
-    const std::string line =
-        fmt::format("{} waits for {} ({} s)", me_, whom, seconds);
-    if (now >= deadline_) return DeadlineExceeded(line);
-    if (now >= next_line_) {
-      if (note_) note_(line);
-      next_line_ += kNoteEvery;
-    }
-    return {};
-  }
-
- private:
-  const std::string me_;
-  const Deadline deadline_;
-  const Note& note_;
-  const Deadline start_ = std::chrono::steady_clock::now();
-  Deadline next_line_ = start_ + kNoteEvery;
-};
 
 // One place in a frame of peers: 64 bytes of address, padded with zeros, and 4
 // of port, little-endian.
