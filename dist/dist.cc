@@ -20,8 +20,8 @@
 namespace sluice::dist {
 namespace {
 
-std::unique_ptr<Group>& Slot() {
-  static std::unique_ptr<Group> group;
+std::shared_ptr<Group>& Slot() {
+  static std::shared_ptr<Group> group;
   return group;
 }
 
@@ -58,8 +58,7 @@ void Init(const GroupOptions& options) {
     throw Error(Code::kFailedPrecondition, "dist: Init was called before");
   }
   std::optional<LaunchInfo> info = ReadLaunchInfo().ValueOrThrow();
-  Slot() = info ? Group::Join(*std::move(info), options).ValueOrThrow()
-                : Group::Alone();
+  Slot() = info ? Group::Join(*info, options).ValueOrThrow() : Group::Alone();
 }
 
 void Shutdown() {
@@ -134,6 +133,15 @@ Tensor Broadcast(std::string_view name, const Tensor& tensor, int root) {
   ThrowIfError(group.Broadcast(Signature(name, tensor), result.raw(),
                                static_cast<int64_t>(result.bytes()), root));
   return result;
+}
+
+void Split(std::string_view name, int color, int key) {
+  ThrowIfError(Joined().Split(name, color, key));
+}
+
+std::shared_ptr<Collective> JobCollective() {
+  (void)Joined();
+  return Slot();
 }
 
 int Join() {

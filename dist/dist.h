@@ -11,9 +11,11 @@
 #ifndef SLUICE_DIST_DIST_H_
 #define SLUICE_DIST_DIST_H_
 
+#include <memory>
 #include <string_view>
 
 #include "dist/collective/options.h"
+#include "engine/runtime/collective.h"
 #include "engine/tensor.h"
 #include "engine/visibility.h"
 
@@ -60,6 +62,14 @@ Tensor Broadcast(std::string_view name, const Tensor& tensor, int root);
 // all. Returns which was last, the same for all: of those with the most verbs
 // behind them the highest rank.
 int Join();
+// Makes the processes that give one `color` a group of their own, in the order
+// of their keys and ranks, which ops of sessions choose by this name; who gives
+// a colour below 0 is in none. All call it together.
+void Split(std::string_view name, int color, int key = 0);
+// The processes of the job for the ops of graph/ops/collective.h: what
+// SessionOptions::collective takes. Steps and the verbs above have one order.
+// It leaves the job when it is let go, and Shutdown was called.
+std::shared_ptr<Collective> JobCollective();
 // Returns when all processes have called it.
 void Barrier(std::string_view name = "barrier");
 

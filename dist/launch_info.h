@@ -41,6 +41,7 @@
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
 #define SLUICE_DIST_LAUNCH_INFO_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,6 +72,19 @@ struct LaunchInfo {
   std::vector<TaskAddress> servers;  // of parameters
   bool servers_return = false;       // those that end are started again
   int server = -1;  // which of them this process is, whose rank is then none
+  // Of a part of a job (Group::Split): which of the job's ranks its ranks are,
+  // which is what certificates say; how many those are, and how many of their
+  // processes are on this host. Empty: all of the above is of the job itself.
+  std::vector<int> job_ranks;
+  int job_size = 0, job_local_size = 0;
+
+  int JobRank(int of) const {
+    return job_ranks.empty() ? of : job_ranks[static_cast<size_t>(of)];
+  }
+  int JobSize() const { return job_ranks.empty() ? size : job_size; }
+  int JobLocalSize() const {
+    return job_ranks.empty() ? local_size : job_local_size;
+  }
 };
 
 // From the environment; nullopt where no launcher has set any of it. Two that

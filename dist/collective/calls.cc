@@ -7,10 +7,12 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "dist/collective/arguments.h"
 #include "dist/collective/group.h"
 #include "dist/collective/reduce.h"
+#include "engine/caught.h"
 #include "engine/runtime/subtrees.h"
 
 namespace sluice::dist {
@@ -73,9 +75,22 @@ Status Group::Collective(Frame frame, std::string_view signature, Body body) {
   return status;
 }
 
+// What a body throws is an error of it.
+template <typename Body>
+Status Group::Attempt(std::string_view operation, std::string_view name,
+                      Body body) {
+  Status status;
+  try {
+    status = body();
+  } catch (...) {
+    status = CaughtStatus();
+  }
+  return Break(operation, name, std::move(status));
+}
+
 Status Group::Check() {
   SLUICE_RETURN_IF_ERROR(broken_);
-  return size_ == 1 ? Status() : links_.membership->decision();
+  return size_ == 1 ? Status() : Known(links_.membership->decision());
 }
 
 Status Group::AllReduce(std::string_view name, DType dtype, void* data,
@@ -89,8 +104,11 @@ Status Group::StartAllReduce(std::string_view name, DType dtype, void* data,
                              int64_t count, Reduction how) {
   if (size_ == 1) return AllReduceNow(name, dtype, data, count, how);
   const auto bytes = count * static_cast<int64_t>(SizeOf(dtype));
-  return queue_.Start({name, dtype, data, count, how},
-                      bytes >= kBesideBytes && Beside());
+  Status status = queue_.Start({name, dtype, data, count, how},
+                               bytes >= kBesideBytes && Beside());
+  if (status.ok()) return status;
+  queue_.Finish();
+  return Break("all-reduce", name, std::move(status));
 }
 
 Status Group::WaitAllReduce(const void* data) {
@@ -124,17 +142,18 @@ Status Group::AllReduceNow(std::string_view name, DType dtype, void* data,
                            int64_t count, Reduction how) {
   const FrameKind kind =
       how == Reduction::kMean ? FrameKind::kMean : FrameKind::kReduce;
-  return Break("all-reduce", name,
-               ReduceRows(kind, name, dtype, data, count, 1, how));
+  return Attempt("all-reduce", name, [&] {
+    return ReduceRows(kind, name, dtype, data, count, 1, how);
+  });
 }
 
 Status Group::ReduceScatter(std::string_view name, DType dtype, void* data,
                             int64_t count, int64_t row, Reduction how) {
   const Timer timer(*this);
   queue_.Finish();
-  return Break(
-      "reduce-scatter", name,
-      ReduceRows(FrameKind::kScatter, name, dtype, data, count, row, how));
+  return Attempt("reduce-scatter", name, [&] {
+    return ReduceRows(FrameKind::kScatter, name, dtype, data, count, row, how);
+  });
 }
 
 Status Group::AllReduce(std::string_view name, Tensor* tensor, Reduction how) {
@@ -159,7 +178,7 @@ Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
       return AddTree(dtype, leaves, sums, result, count);
     });
   };
-  return Break("sum", name, run());
+  return Attempt("sum", name, run);
 }
 
 Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
@@ -176,7 +195,7 @@ Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
       return Spread(static_cast<std::byte*>(data), bytes, root);
     });
   };
-  return Break("broadcast", name, run());
+  return Attempt("broadcast", name, run);
 }
 
 Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
@@ -193,7 +212,7 @@ Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
     }
     return Collective(frame, name, [&] { return Gather(each, to); });
   };
-  return Break("all-gather", name, run());
+  return Attempt("all-gather", name, run);
 }
 
 Status Group::AllToAll(std::string_view name, const void* mine, int64_t each,
@@ -216,15 +235,16 @@ Status Group::AllToAll(std::string_view name, const void* mine, int64_t each,
     const Frame frame = BytesFrame(FrameKind::kAllToAll, each);
     return Collective(frame, name, [&] { return Deal(from, each, to); });
   };
-  return Break("all-to-all", name, run());
+  return Attempt("all-to-all", name, run);
 }
 
 Status Group::Barrier(std::string_view name) {
   const Timer timer(*this);
   queue_.Finish();
-  return Break("barrier", name,
-               Collective(BytesFrame(FrameKind::kBarrier, 0), name,
-                          [&] { return GreetAll(); }));
+  return Attempt("barrier", name, [&] {
+    return Collective(BytesFrame(FrameKind::kBarrier, 0), name,
+                      [&] { return GreetAll(); });
+  });
 }
 
 Result<int> Group::Follow() {
@@ -232,8 +252,11 @@ Result<int> Group::Follow() {
   queue_.Finish();
   SLUICE_RETURN_IF_ERROR(broken_);
   if (size_ == 1) return 0;
-  Result<int> last = FollowToEnd();
-  if (!last.ok()) return Break("join", "zeros", last.status());
+  int last = rank_;
+  SLUICE_RETURN_IF_ERROR(Attempt("join", "zeros", [&]() -> Status {
+    SLUICE_ASSIGN_OR_RETURN(last, FollowToEnd());
+    return {};
+  }));
   return last;
 }
 

@@ -22,6 +22,7 @@
 
 #include "dist/collective/hello.h"
 #include "dist/collective/membership.h"
+#include "dist/collective/patience.h"
 #include "dist/collective/sharing.h"
 #include "dist/net/address.h"
 #include "dist/net/credentials.h"
@@ -33,9 +34,7 @@
 namespace sluice::dist {
 namespace {
 
-using Note = std::function<void(std::string_view)>;
 using std::chrono::milliseconds;
-constexpr milliseconds kNoteEvery = std::chrono::seconds(10);
 // What the others wait longer than rank 0, whose message says who is missing.
 constexpr milliseconds kForAnswer = std::chrono::seconds(3);
 constexpr uint32_t kFirstEpoch = 1;
@@ -56,37 +55,6 @@ std::string Ranks(const std::vector<int>& ranks) {
 
 // How often a name is looked up again that is no host's yet.
 constexpr std::chrono::milliseconds kNameAgain(500);
-
-// Says every 10 s whom this rank waits for, and in the end's error.
-class Patience {
- public:
-  Patience(std::string me, Deadline deadline, const Note& note)
-      : me_(std::move(me)), deadline_(deadline), note_(note) {}
-
-  // When to look again: at the next line or the end.
-  Deadline next() const { return std::min(deadline_, next_line_); }
-  // When next() has passed. An error where that was the end.
-  Status Waited(const std::string& whom) {
-    const Deadline now = std::chrono::steady_clock::now();
-    const auto seconds =
-        std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
-    const std::string line =
-        fmt::format("{} waits for {} ({} s)", me_, whom, seconds);
-    if (now >= deadline_) return DeadlineExceeded(line);
-    if (now >= next_line_) {
-      if (note_) note_(line);
-      next_line_ += kNoteEvery;
-    }
-    return {};
-  }
-
- private:
-  const std::string me_;
-  const Deadline deadline_;
-  const Note& note_;
-  const Deadline start_ = std::chrono::steady_clock::now();
-  Deadline next_line_ = start_ + kNoteEvery;
-};
 
 // One place in a frame of peers: 64 bytes of address, padded with zeros, and 4
 // of port, little-endian.
@@ -143,9 +111,10 @@ Result<std::shared_ptr<const Tls>> OwnTls(const LaunchInfo& info) {
   if (!info.credentials) return std::shared_ptr<const Tls>();
   SLUICE_ASSIGN_OR_RETURN(auto tls, Tls::Create(*info.credentials));
   const Identity& own = tls->identity();
-  if (own.role != kWorkerRole || own.rank != info.rank) {
-    return InvalidArgument(fmt::format("this is rank {}, its certificate {}'s",
-                                       info.rank, own.Name()));
+  const int rank = info.JobRank(info.rank);
+  if (own.role != kWorkerRole || own.rank != rank) {
+    return InvalidArgument(
+        fmt::format("this is rank {}, its certificate {}'s", rank, own.Name()));
   }
   return tls;
 }
@@ -174,18 +143,36 @@ class Forming {
     hello_.version = SLUICE_VERSION;
     Place next;
     if (info_.rank == 0) {
-      door_.emplace(*std::move(listener), hello_, tls_, note_);
+      OpenDoor(*std::move(listener));
       SLUICE_ASSIGN_OR_RETURN(next, Gather());
     } else {
       SLUICE_ASSIGN_OR_RETURN(next, MeetRankZero());
     }
     SLUICE_ASSIGN_OR_RETURN(Links links, Connect(next));
+    SLUICE_ASSIGN_OR_RETURN(links.address, OwnAddress());
     SLUICE_RETURN_IF_ERROR(Enter(times, &links));
     return links;
   }
 
  private:
   int size() const { return info_.size; }
+
+  void OpenDoor(Listener listener) {
+    door_.emplace(std::move(listener), hello_, tls_, note_,
+                  [this](int rank) { return info_.JobRank(rank); });
+  }
+
+  // Rank 0's is what another host's rank has reached it by, if there is one.
+  Result<std::string> OwnAddress() const {
+    if (info_.rank != 0) return hello_.address;
+    const Socket* reached = &control_[1];
+    for (size_t i = 1; i < control_.size(); ++i) {
+      SLUICE_ASSIGN_OR_RETURN(const Address own,
+                              LocalAddressOf(control_[i].descriptor()));
+      if (!IsLoopback(own)) reached = &control_[i];
+    }
+    return reached->LocalAddress();
+  }
 
   // Rank 0: hears all, tells all. Where one is missing, tells those that came.
   Result<Place> Gather() {
@@ -285,7 +272,7 @@ class Forming {
     SLUICE_ASSIGN_OR_RETURN(Listener listener,
                             Listener::Open(hello_.address, info_.own_port));
     hello_.port = listener.port();
-    door_.emplace(std::move(listener), hello_, tls_, note_);
+    OpenDoor(std::move(listener));
     SLUICE_RETURN_IF_ERROR(SendHello(hello_, socket, deadline_));
     SLUICE_ASSIGN_OR_RETURN(const Place next, HearPlaces(socket));
     control_.push_back(std::move(socket));
@@ -414,7 +401,9 @@ class Forming {
       return plaintext_ ? Status::Ok() : RequireLoopback(socket);
     }
     const Identity& shown = socket.peer_identity();
-    if (shown.role == kWorkerRole && shown.rank == rank) return {};
+    if (shown.role == kWorkerRole && shown.rank == info_.JobRank(rank)) {
+      return {};
+    }
     return Unavailable(
         fmt::format("where {} should be is {} by its certificate",
                     RankName(rank, size()), shown.Name()));

@@ -42,7 +42,7 @@ Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
       local_rank_(info.local_rank),
       local_size_(info.local_size),
       cores_(info.pinned ? AvailableCores()
-                         : AvailableCores() / info.local_size),
+                         : AvailableCores() / info.JobLocalSize()),
       peer_timeout_(options.peer_timeout),
       overlap_(options.overlap),
       links_(std::move(links)),
@@ -83,14 +83,15 @@ Status Group::Break(std::string_view operation, std::string_view name,
                     Status error) {
   if (error.ok() || !broken_.ok()) return error;
   pulse_.reset();
-  broken_ = links_.Fail(
+  broken_ = Known(links_.Fail(
       rank_, size_,
       error.WithContext(fmt::format("{} in {} '{}'", RankName(rank_, size_),
-                                    operation, name)));
+                                    operation, name))));
   return broken_;
 }
 
 void Group::Leave(const Status& failure) {
+  for (const auto& [name, part] : parts_) part->Leave(failure);
   queue_.Finish();
   if (!broken_.ok() || size_ == 1) return;
   broken_ = Status(
@@ -101,7 +102,9 @@ void Group::Leave(const Status& failure) {
 }
 
 Status Group::JoinAgain() {
-  if (!options_.may_join_again) return Collective::JoinAgain();
+  if (!options_.may_join_again || !parts_.empty()) {
+    return Collective::JoinAgain();
+  }
   if (size_ == 1) return {};
   queue_.Forget();
   LaunchInfo info = info_;

@@ -9,7 +9,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dist/collective/links.h"
@@ -75,25 +77,28 @@ class Group final : public Collective {
   Status SumTree(std::string_view name, DType dtype, int64_t leaves,
                  std::span<const void* const> sums, void* result,
                  int64_t count) override;
-  // The first half of an all-reduce. `data` is rows of `row` elements each, 1
-  // or more, `count` elements together; this rank's own rows in it become the
-  // sum or mean, what the others hold is lost. Its own are Part(rows, size(),
-  // rank()) of pieces.h: as many for each, and one more for the first ranks
-  // where that does not come out even. With rows of 1 the bits are an
-  // all-reduce's.
+  // This rank's own rows are Part(rows, size(), rank()) of pieces.h. With rows
+  // of 1 the bits are an all-reduce's.
   Status ReduceScatter(std::string_view name, DType dtype, void* data,
-                       int64_t count, int64_t row, Reduction how);
+                       int64_t count, int64_t row, Reduction how) override;
   Status Broadcast(std::string_view name, void* data, int64_t bytes,
                    int root) override;
   Status AllGather(std::string_view name, const void* mine, int64_t each,
                    void* all) override;
-  // `mine` is `each` bytes for every rank, and `all` becomes those of every
-  // rank for this one, by rank; the two do not overlap. All bytes go along the
-  // ring, past ranks that they are not for: a rank sends n (n - 1) / 2 times
-  // `each`, n / 2 times what direct connections would take.
+  // All bytes go along the ring, past ranks that they are not for: a rank sends
+  // n (n - 1) / 2 times `each`, n / 2 times what direct connections would take.
   Status AllToAll(std::string_view name, const void* mine, int64_t each,
-                  void* all);
+                  void* all) override;
   Status Barrier(std::string_view name) override;
+  // Makes the ranks that give one `color` a group of their own, by the order of
+  // their keys and, where these are the same, of their ranks; who gives a
+  // colour below 0 is in none. All ranks call it together, with one name, by
+  // which Subgroup has it from then on. It has connections of its own, and an
+  // order: another thread may use it at the same time as this one. An error of
+  // it, which says whose group it is, does not break this one; one of Split
+  // itself does.
+  Status Split(std::string_view name, int color, int key = 0);
+  Group* Subgroup(std::string_view name) override;
   // For a process without further data: takes part in the others' all-reduces
   // with zeros, of which it learns as they come, until all processes are here.
   // A mean is still one over size() processes. Returns which was the last: of
@@ -105,9 +110,9 @@ class Group final : public Collective {
   double seconds() const override { return seconds_; }
 
   // The others' fail with "rank 1 of 4 failed: <message>". Nothing where it is
-  // of one.
+  // of one. Leaves its parts, too.
   void Leave(const Status& failure) override;
-  // Of who joined with GroupOptions::may_join_again.
+  // Of who joined with GroupOptions::may_join_again, and has no parts.
   Status JoinAgain() override;
 
   // By the collectives so far, headers included.
@@ -153,8 +158,17 @@ class Group final : public Collective {
   // Runs a collective's body, unless the group is broken or of one.
   template <typename Body>
   Status Collective(Frame frame, std::string_view signature, Body body);
-  // An error of a collective breaks the group.
+  // All of a call: an error of its body breaks the group.
+  template <typename Body>
+  Status Attempt(std::string_view operation, std::string_view name, Body body);
   Status Break(std::string_view operation, std::string_view name, Status error);
+  // With the name of the part that it is of.
+  Status Known(Status error) const {
+    return whose_.empty() || error.ok() ? error : error.WithContext(whose_);
+  }
+  // Null where this rank is in none.
+  Result<std::unique_ptr<Group>> FormPart(std::string_view name, int color,
+                                          int key);
 
   // One round: sends the header, and `first` behind it, to the next; receives
   // the header of the one before, and checks that it is the same collective.
@@ -191,7 +205,8 @@ class Group final : public Collective {
   const GroupOptions options_;
   const Descriptor listener_;  // info_'s
   const int rank_, size_, local_rank_, local_size_;
-  const int cores_;  // this process's part of the host's
+  const int cores_;    // this process's part of the host's
+  std::string whose_;  // of a part, for errors: its name and the job's ranks
   const std::chrono::milliseconds peer_timeout_;
   const Overlap overlap_;
   Links links_;
@@ -205,6 +220,7 @@ class Group final : public Collective {
   double seconds_ = 0;  // the caller's, not the queue's
   // Has all of the above to itself while there is something in it.
   ReduceQueue queue_;
+  std::vector<std::pair<std::string, std::unique_ptr<Group>>> parts_;
 };
 
 }  // namespace dist

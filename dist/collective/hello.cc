@@ -104,11 +104,13 @@ Status SendHello(const Hello& hello, Socket& to, Deadline deadline) {
 }
 
 Door::Door(Listener listener, Hello own, std::shared_ptr<const Tls> tls,
-           std::function<void(std::string_view)> note)
+           std::function<void(std::string_view)> note,
+           std::function<int(int rank)> certified)
     : listener_(std::move(listener)),
       own_(std::move(own)),
       tls_(std::move(tls)),
-      note_(std::move(note)) {}
+      note_(std::move(note)),
+      certified_(std::move(certified)) {}
 
 void Door::Refuse(std::string_view who, std::string_view why) {
   if (!note_) return;
@@ -200,9 +202,10 @@ std::string Door::Objection(const Hello& hello, const Socket& from) const {
   }
   if (!from.encrypted() || hello.lane == Lane::kTask) return {};
   const Identity& shown = from.peer_identity();
-  if (shown.role == kWorkerRole && shown.rank == hello.rank) return {};
+  const int rank = certified_ ? certified_(hello.rank) : hello.rank;
+  if (shown.role == kWorkerRole && shown.rank == rank) return {};
   return fmt::format("it says that it is rank {}, its certificate is {}'s",
-                     hello.rank, shown.Name());
+                     rank, shown.Name());
 }
 
 Result<Guest> Door::Admit(Deadline deadline, std::span<const pollfd> also) {

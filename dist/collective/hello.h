@@ -74,9 +74,11 @@ class Door {
  public:
   // `own` is this process's hello: where it is a task's, others' must be, too.
   // `tls` may be null. `note` is told of refusals, a line a second at most, and
-  // may be empty.
+  // may be empty. `certified` is the rank of whose certificate a rank of the
+  // hellos shows; null: its own.
   Door(Listener listener, Hello own, std::shared_ptr<const Tls> tls,
-       std::function<void(std::string_view)> note);
+       std::function<void(std::string_view)> note,
+       std::function<int(int rank)> certified = nullptr);
 
   int port() const { return listener_.port(); }
   // The next one. kDeadlineExceeded where nobody comes; kFailedPrecondition
@@ -110,6 +112,7 @@ class Door {
   const Hello own_;
   const std::shared_ptr<const Tls> tls_;
   const std::function<void(std::string_view)> note_;
+  const std::function<int(int rank)> certified_;
   std::vector<Waiting> waiting_;
   Deadline quiet_until_;  // no line about refusals before
   int unsaid_ = 0;

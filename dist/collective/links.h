@@ -36,6 +36,7 @@ struct Links {
   std::unique_ptr<Coordinator> coordinator;  // rank 0's
   std::unique_ptr<Membership> membership;    // null while the ring is formed
   uint32_t epoch = 0;                        // of the membership
+  std::string address;  // this process's, as the others of the job reach it
 
   // Sends to the next and receives from the one before, at once. Each part that
   // comes is copied to its place in `in` or, where there is a `combine`, given

@@ -76,7 +76,7 @@ class Sharing {
       : rank_(info.rank),
         size_(info.size),
         // More processes than cores: who spins holds up whom it waits for.
-        spins_(info.pinned || info.local_size <= AvailableCores()),
+        spins_(info.pinned || info.JobLocalSize() <= AvailableCores()),
         options_(options),
         deadline_(deadline),
         links_(*links) {}

@@ -62,9 +62,9 @@ class MpiGroup final : public Collective {
                    void* all) override;
   // By a whole all-reduce.
   Status ReduceScatter(std::string_view name, DType dtype, void* data,
-                       int64_t count, int64_t row, Reduction how);
+                       int64_t count, int64_t row, Reduction how) override;
   Status AllToAll(std::string_view name, const void* mine, int64_t each,
-                  void* all);
+                  void* all) override;
   Status Barrier(std::string_view name) override;
   Status Check() override;
   double seconds() const override;

@@ -18,7 +18,8 @@ namespace SLUICE_PUBLIC sluice {
 // One worker's membership. One thread at a time. `name` says which collective
 // it is: that of another name, dtype, count, reduction or root on another
 // worker is an error on all of them, and so is a worker that is gone. After an
-// error the data is unspecified and every later call returns that error.
+// error the data is unspecified and every later call returns that error. They
+// throw nothing: memory that is not to be had is kResourceExhausted.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -50,6 +51,13 @@ class Collective {
   virtual Status SumTree(std::string_view name, DType dtype, int64_t leaves,
                          std::span<const void* const> sums, void* result,
                          int64_t count) = 0;
+  // The first half of an all-reduce, of its dtypes. `data` is rows of `row`
+  // elements each, 1 or more, `count` elements together; this worker's own rows
+  // in it become the sum or mean, what the others hold is lost. Its own are one
+  // behind another by rank: as many for each, and one more for the first ranks
+  // where that does not come out even.
+  virtual Status ReduceScatter(std::string_view name, DType dtype, void* data,
+                               int64_t count, int64_t row, Reduction how) = 0;
   // The bytes of `root`, for all.
   virtual Status Broadcast(std::string_view name, void* data, int64_t bytes,
                            int root) = 0;
@@ -57,8 +65,17 @@ class Collective {
   // together. `mine` may be where they go.
   virtual Status AllGather(std::string_view name, const void* mine,
                            int64_t each, void* all) = 0;
+  // `mine` is `each` bytes for every worker, and `all` becomes those of every
+  // worker for this one, by rank; the two do not overlap.
+  virtual Status AllToAll(std::string_view name, const void* mine, int64_t each,
+                          void* all) = 0;
   // Returns when every worker has called it.
   virtual Status Barrier(std::string_view name) = 0;
+
+  // The workers of a part of these, by its name: a collective of its own, with
+  // an order of its own, that lives as long as this one. Null where this worker
+  // is in none of that name.
+  virtual Collective* Subgroup(std::string_view) { return nullptr; }
 
   // The error that the next call would return, if that is known: some worker is
   // gone. Waits for nothing.

@@ -1,5 +1,10 @@
 #include "graph/ops/collective.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "graph/ops/elementwise.h"
 #include "graph/ops/tables.h"
 
 namespace sluice {
@@ -14,14 +19,129 @@ Node* LastCollective(const Graph& graph) {
   return nullptr;
 }
 
+Output AddCollective(const char* op, const Operand& x, Attributes attrs,
+                     const std::string& name) {
+  Node* const before = LastCollective(x.graph());
+  Node& node = x.graph().Add({op, {x}, std::move(attrs), name});
+  if (before != nullptr) node.AddControlInput(before);
+  return node.output(0);
+}
+
+Reduction HowOf(const Node& node) {
+  return node.attrs().Bool("mean") ? Reduction::kMean : Reduction::kSum;
+}
+
+// The number of workers that a node is for. The builders leave it open, since
+// one graph is for any number, and the same graph for each worker: it is filled
+// in with what a session has (passes::CountWorkers), so that first dimensions
+// are concrete when a plan is made.
+constexpr const char* kWorkers = "workers";
+constexpr int64_t kAsMany = 0;
+// Which workers: those of the part of that name, or all.
+constexpr const char* kGroup = "group";
+
+// Which workers, and how many, as of a node.
+Attributes WorkersOf(const Node& node) {
+  return {{kGroup, node.attrs().String(kGroup)},
+          {kWorkers, node.attrs().Int(kWorkers)}};
+}
+
+// A gradient: of the workers of a node.
+Output Transposed(const Node& node, const char* op, const Output& dy,
+                  const std::string& name) {
+  Attributes attrs = WorkersOf(node);
+  if (node.attrs().Has("root")) attrs.Set("root", node.attrs().Int("root"));
+  return AddCollective(op, dy, std::move(attrs), name);
+}
+
+// kUnknown where it is left open.
+Result<int64_t> WorkersOf(const InferContext& c) {
+  const int64_t workers = c.attrs().Int(kWorkers);
+  if (workers < 0) return InvalidArgument(fmt::format("{} workers", workers));
+  return workers == kAsMany ? kUnknown : workers;
+}
+
+// The first dimension, which is one part a worker.
+Result<int64_t> PartOf(const Shape& x, int64_t workers) {
+  if (x[0] == kUnknown || workers == kUnknown) return kUnknown;
+  if (x[0] % workers == 0) return x[0] / workers;
+  return InvalidArgument(
+      fmt::format("the first dimension of {} is no multiple of {} workers",
+                  x.ToString(), workers));
+}
+
+Status CheckRows(const Shape& x) {
+  if (x.rank() > 0) return {};
+  return InvalidArgument("a scalar has no first dimension");
+}
+
+Status GatherShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t workers, WorkersOf(c));
+  Shape y = c.input(0);
+  SLUICE_RETURN_IF_ERROR(CheckRows(y));
+  const int64_t dims[] = {y[0], workers};
+  if (y[0] == kUnknown || workers == kUnknown) {
+    y.set(0, kUnknown);
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t all, CheckedElements(dims));
+    y.set(0, all);
+  }
+  c.SetOutput(0, y);
+  return {};
+}
+
+Status ScatterShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t workers, WorkersOf(c));
+  Shape y = c.input(0);
+  SLUICE_RETURN_IF_ERROR(CheckRows(y));
+  if (c.attrs().Bool("mean") && !IsFloating(c.type(0).dtype)) {
+    return InvalidArgument(
+        fmt::format("{} has no mean", NameOf(c.type(0).dtype)));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const int64_t part, PartOf(y, workers));
+  y.set(0, part);
+  c.SetOutput(0, y);
+  return {};
+}
+
+Status TradeShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t workers, WorkersOf(c));
+  SLUICE_RETURN_IF_ERROR(CheckRows(c.input(0)));
+  SLUICE_RETURN_IF_ERROR(PartOf(c.input(0), workers).status());
+  return SameShape(c);
+}
+
+Status RootedShape(InferContext& c) {
+  SLUICE_ASSIGN_OR_RETURN(const int64_t workers, WorkersOf(c));
+  const int64_t root = c.attrs().Int("root");
+  if (root < 0 || (workers != kUnknown && root >= workers)) {
+    return InvalidArgument(
+        workers == kUnknown
+            ? fmt::format("there is no rank {}", root)
+            : fmt::format("there is no rank {} of {}", root, workers));
+  }
+  return SameShape(c);
+}
+
+Status CountShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(WorkersOf(c).status());
+  return ScalarShape(c);
+}
+
+constexpr TypeVar kAny = {"T", kAnyType};
+constexpr TypeVar kSummed = {"T", kFloating | kIndex};
+constexpr AttrDef kGroupAttr = {kGroup, ""};
+constexpr AttrDef kWorkersAttr = {kWorkers, kAsMany};
+constexpr AttrSetting kAlone = {kWorkers, 1};  // for probes
+
 constexpr OpDef kCollectiveOps[] = {
     {.name = "AllReduce",
      .doc = "The sum of x over the workers of a job; its mean with `mean`.",
      .inputs = {{"x"}},
-     .attrs = {{"mean", false}},
+     .attrs = {{"mean", false}, kGroupAttr},
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
-       return {AllReduce(dy[0], node.attrs().Bool("mean") ? Reduction::kMean
-                                                          : Reduction::kSum)};
+       return {AllReduce(dy[0], HowOf(node), "all_reduce",
+                         node.attrs().String(kGroup))};
      },
      .stateful = true,
      .collective = true,
@@ -34,7 +154,7 @@ constexpr OpDef kCollectiveOps[] = {
      .doc = "Begins the AllReduce of x; y is where its result will be.",
      .made_by = MadeBy::kEngine,
      .inputs = {{"x"}},
-     .attrs = {{"mean", false}},
+     .attrs = {{"mean", false}, kGroupAttr},
      .gradient = NotDifferentiable,
      .stateful = true,
      .collective = true,
@@ -44,10 +164,94 @@ constexpr OpDef kCollectiveOps[] = {
      .doc = "Waits until x has been reduced; y is x.",
      .made_by = MadeBy::kEngine,
      .inputs = {{"x"}},
+     .attrs = {kGroupAttr},
      .gradient = NotDifferentiable,
      .stateful = true,
      .view = true,
      .runs = true},
+    {.name = "AllGather",
+     .doc = "The x of all `workers` of a job, one behind another by rank, along"
+            " the first dimension; 0: as many as the session has.",
+     .inputs = {{"x"}},
+     .types = {kAny},
+     .attrs = {kGroupAttr, kWorkersAttr},
+     .shape = GatherShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {Transposed(node, "ReduceScatter", dy[0], "reduce_scatter")};
+     },
+     .stateful = true,
+     .collective = true,
+     .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
+                {.inputs = {{.shape = {0, 3}}}, .attrs = {kAlone}}}},
+    {.name = "ReduceScatter",
+     .doc = "The sum of x over the `workers` of a job, or its mean with `mean`:"
+            " of the first dimension cut into as many parts each worker's own.",
+     .inputs = {{"x"}},
+     .types = {kSummed},
+     .attrs = {{"mean", false}, kGroupAttr, kWorkersAttr},
+     .shape = ScatterShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       const Output dx = Transposed(node, "AllGather", dy[0], "all_gather");
+       if (HowOf(node) == Reduction::kSum) return {dx};
+       Node& workers = dx.graph().Add({"NumWorkers", {}, WorkersOf(node)});
+       return {dx / Cast(workers.output(0), dx.dtype())};
+     },
+     .stateful = true,
+     .collective = true,
+     .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
+                {.inputs = {{.shape = {4}}}, .attrs = {kAlone}},
+                {.inputs = {{.shape = {0, 3}}}, .attrs = {kAlone}}}},
+    {.name = "AllToAll",
+     .doc = "Of the first dimension cut into one part for each of the `workers`"
+            " of a job: the parts of all for this one, by rank.",
+     .inputs = {{"x"}},
+     .types = {kAny},
+     .attrs = {kGroupAttr, kWorkersAttr},
+     .shape = TradeShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {Transposed(node, "AllToAll", dy[0], "all_to_all")};
+     },
+     .stateful = true,
+     .collective = true,
+     .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
+                {.inputs = {{.shape = {0, 3}}}, .attrs = {kAlone}}}},
+    {.name = "Broadcast",
+     .doc = "The x of the worker of rank `root` of a job's `workers`.",
+     .inputs = {{"x"}},
+     .types = {kAny},
+     .attrs = {{"root", 0}, kGroupAttr, kWorkersAttr},
+     .shape = RootedShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {Transposed(node, "Reduce", dy[0], "reduce")};
+     },
+     .stateful = true,
+     .collective = true,
+     .inplace = {0},
+     .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
+                {.inputs = {{.shape = {}}}, .attrs = {kAlone}}}},
+    {.name = "Reduce",
+     .doc = "The sum of x over a job's `workers` for that of rank `root`, zeros"
+            " for the others.",
+     .inputs = {{"x"}},
+     .types = {kSummed},
+     .attrs = {{"root", 0}, kGroupAttr, kWorkersAttr},
+     .shape = RootedShape,
+     .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
+       return {Transposed(node, "Broadcast", dy[0], "broadcast")};
+     },
+     .stateful = true,
+     .collective = true,
+     .inplace = {0},
+     .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
+                {.inputs = {{.shape = {}}}, .attrs = {kAlone}}}},
+    {.name = "NumWorkers",
+     .doc = "How many workers a job, or its part `group`, has: `workers`.",
+     .outputs = {{"y", "int64"}},
+     .types = {},
+     .attrs = {kGroupAttr, kWorkersAttr},
+     .shape = CountShape,
+     .gradient = NotDifferentiable,
+     .probes = {{.attrs = {kAlone}}, {.attrs = {{kWorkers, 3}}}}},
 };
 
 }  // namespace
@@ -56,12 +260,41 @@ std::span<const OpDef> CollectiveOps() {
   return kCollectiveOps;
 }
 
-Output AllReduce(Operand x, Reduction how, const std::string& name) {
-  Node* const before = LastCollective(x.graph());
-  Node& node = x.graph().Add(
-      {"AllReduce", {x}, {{"mean", how == Reduction::kMean}}, name});
-  if (before != nullptr) node.AddControlInput(before);
-  return node.output(0);
+Output AllReduce(Operand x, Reduction how, const std::string& name,
+                 const std::string& group) {
+  return AddCollective("AllReduce", x,
+                       {{"mean", how == Reduction::kMean}, {kGroup, group}},
+                       name);
+}
+
+Output AllGather(Operand x, const std::string& name, const std::string& group) {
+  return AddCollective("AllGather", x, {{kGroup, group}}, name);
+}
+
+Output ReduceScatter(Operand x, Reduction how, const std::string& name,
+                     const std::string& group) {
+  return AddCollective("ReduceScatter", x,
+                       {{"mean", how == Reduction::kMean}, {kGroup, group}},
+                       name);
+}
+
+Output AllToAll(Operand x, const std::string& name, const std::string& group) {
+  return AddCollective("AllToAll", x, {{kGroup, group}}, name);
+}
+
+Output Broadcast(Operand x, int root, const std::string& name,
+                 const std::string& group) {
+  return AddCollective("Broadcast", x, {{"root", root}, {kGroup, group}}, name);
+}
+
+Output Reduce(Operand x, int root, const std::string& name,
+              const std::string& group) {
+  return AddCollective("Reduce", x, {{"root", root}, {kGroup, group}}, name);
+}
+
+Output NumWorkers(Graph& graph, const std::string& name,
+                  const std::string& group) {
+  return graph.Add({"NumWorkers", {}, {{kGroup, group}}, name}).output(0);
 }
 
 }  // namespace sluice

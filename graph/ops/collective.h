@@ -14,11 +14,42 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-// x added up over the workers, or its mean; of one dtype and shape on all of
-// them. The gradient is that of what each worker makes of the result, reduced
-// in the same way.
+// The workers are those of the `group` of that name that this one is in
+// (Collective::Subgroup), by default all of the job. x is of one dtype and shape on
+// all of them. How many there are is known when a step is prepared; until then
+// first dimensions that hang on it are unknown. Gradients are those of the sum
+// of all workers' losses.
+
+// x added up over the workers, or its mean. The gradient is that of what each
+// worker makes of the result, reduced in the same way.
 Output AllReduce(Operand x, Reduction how = Reduction::kMean,
-                 const std::string& name = "all_reduce");
+                 const std::string& name = "all_reduce",
+                 const std::string& group = {});
+// Shape [n, ...] becomes [workers * n, ...]: those of all, by rank. The
+// gradient is a reduce-scatter's sum.
+Output AllGather(Operand x, const std::string& name = "all_gather",
+                 const std::string& group = {});
+// x added up over the workers as by AllReduce, or its mean, of which each gets
+// its part: shape [workers * n, ...] becomes [n, ...]. Floating dtypes, or
+// int32 and int64 with kSum. The gradient is an all-gather, divided for a mean.
+Output ReduceScatter(Operand x, Reduction how = Reduction::kMean,
+                     const std::string& name = "reduce_scatter",
+                     const std::string& group = {});
+// Shape [workers * n, ...], n rows for every worker, becomes that shape with
+// the rows that every worker has for this one, by rank. So does the gradient.
+Output AllToAll(Operand x, const std::string& name = "all_to_all",
+                const std::string& group = {});
+// The x of the worker of that rank. The gradient is a Reduce.
+Output Broadcast(Operand x, int root, const std::string& name = "broadcast",
+                 const std::string& group = {});
+// x added up over the workers for that of rank `root`; zeros for the others.
+// Dtypes as of ReduceScatter. The gradient is a Broadcast.
+Output Reduce(Operand x, int root, const std::string& name = "reduce",
+              const std::string& group = {});
+
+// How many workers there are: an int64 scalar.
+Output NumWorkers(Graph& graph, const std::string& name = "num_workers",
+                  const std::string& group = {});
 
 }  // namespace sluice
 

@@ -49,6 +49,14 @@ Status Verify(const Partitions& partitions);
 // Drops every node that neither a sink nor the kTargets node needs.
 void Prune(Graph& graph);
 
+// How many workers a group has, by its name, which is empty for all of the job;
+// 0 where there is no such group.
+using WorkersIn = std::function<int(std::string_view group)>;
+
+// Fills in how many workers meet in each collective that leaves it open; null:
+// one. An error names a node of a group that there is not.
+Status CountWorkers(Graph& graph, const WorkersIn& workers);
+
 // Runs inference again in topological order now that feed shapes are known,
 // and replaces nodes whose inputs are all constants by constants (results up
 // to `max_bytes` each; never stateful ops; none whose kernel fails). Afterwards

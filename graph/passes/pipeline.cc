@@ -28,6 +28,8 @@ bool Simplifies(const Context& context) {
 
 constexpr Pass kPipeline[] = {
     {"prune", "what nobody needs goes", Plain<Prune>},
+    {"count_workers", "in ops whose shapes hang on their number",
+     [](Graph& g, const Context& c) { return CountWorkers(g, c.workers); }},
     {"refine", "shapes concrete, constants folded",
      [](Graph& g, const Context& c) { return Refine(g, c.fold); }},
     {"simplify", "identities that hold bit for bit", Plain<Simplify>,

@@ -17,6 +17,7 @@ namespace passes {
 struct Context {
   DeviceDescriptions devices;  // the first is where unplaced nodes go
   Fold fold;
+  WorkersIn workers;  // that meet in the step
   bool simplify = true;
   bool soft_placement = false;
   bool fuse = true;

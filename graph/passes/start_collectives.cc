@@ -18,9 +18,9 @@ void StartCollectives(Graph& graph) {
   const OpDef& wait_op = OpTable::Global().Get("AllReduceWait");
   std::unordered_map<const Node*, Node*> starts;
   for (Node* wait : waits) {
-    Node& start = graph.AddRaw(wait->name() + "/start", wait->origin(),
-                               start_op, {{"mean", wait->attrs().Bool("mean")}},
-                               {wait->input(0)}, {wait->output_type(0)});
+    Node& start =
+        graph.AddRaw(wait->name() + "/start", wait->origin(), start_op,
+                     wait->attrs(), {wait->input(0)}, {wait->output_type(0)});
     start.set_device(wait->device());
     start.set_location(wait->location());
     starts[wait] = &start;
@@ -34,7 +34,8 @@ void StartCollectives(Graph& graph) {
       start.AddControlInput(collective != starts.end() ? collective->second
                                                        : control);
     }
-    wait->Become(wait_op, {}, {start.output(0)});
+    wait->Become(wait_op, {{"group", wait->attrs().String("group")}},
+                 {start.output(0)});
     wait->set_control_inputs(earlier);
   }
 }

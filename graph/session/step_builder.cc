@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/runtime/collective.h"
 #include "graph/compile/describe_device.h"
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
@@ -53,6 +54,13 @@ Result<passes::Context> ContextOf(const Devices& devices,
     }
   }
   context.fold = FoldNode;
+  if (options.collective != nullptr) {
+    context.workers = [all = options.collective](std::string_view group) {
+      const Collective* const of =
+          group.empty() ? all.get() : all->Subgroup(group);
+      return of == nullptr ? 0 : of->size();
+    };
+  }
   context.simplify = options.simplify;
   context.soft_placement = options.soft_placement;
   context.fuse = options.fuse;

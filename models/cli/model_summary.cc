@@ -30,6 +30,7 @@ std::unique_ptr<Graph> ForwardPass(const TrainingRun& run) {
   }
   const auto needed = Needed(fetches);
   step->Remove([&](const Node& node) { return !needed.contains(&node); });
+  ThrowIfError(passes::CountWorkers(*step, nullptr));
   ThrowIfError(passes::Refine(*step, FoldNode));
   return step;
 }

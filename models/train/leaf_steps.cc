@@ -17,7 +17,15 @@ namespace {
 std::vector<const Node*> ReductionsOf(const Graph& graph) {
   std::vector<const Node*> reductions;
   for (const auto& node : graph.nodes()) {
-    if (node->op().collective) reductions.push_back(node.get());
+    if (!node->op().collective) continue;
+    if (!node->Is("AllReduce") || !node->attrs().String("group").empty()) {
+      throw Error(Code::kUnimplemented,
+                  fmt::format("'{}' is no all-reduce over all workers, beside "
+                              "which virtual workers are made for no "
+                              "collective ({})",
+                              node->name(), node->location()));
+    }
+    reductions.push_back(node.get());
   }
   return reductions;
 }

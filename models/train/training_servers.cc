@@ -67,6 +67,13 @@ SessionOptions TrainingRun::PlaceTraining() {
                             accumulated ? "gradient accumulation"
                                         : "loss scaling (fp16)"));
   }
+  for (const auto& node : graph_.nodes()) {
+    if (!apart_ || !workers_.several() || !node->op().collective) continue;
+    throw Error(Code::kUnimplemented,
+                fmt::format("'{}' is for workers that do each step together: "
+                            "use --consistency sync ({})",
+                            node->name(), node->location()));
+  }
   ThrowIfError(
       dist::PlaceOnServers(graph_, session.devices[0], servers.devices));
   const Output counter = GlobalStep(graph_);

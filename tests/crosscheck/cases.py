@@ -62,6 +62,15 @@ def unary(d, op):
     return _activation_attrs(d, op), [d.values(dtype_of(d, op), d.shape(), lo, hi)]
 
 
+@makes("AllGather", "ReduceScatter", "AllToAll", "Broadcast", "Reduce")
+def over_one_worker(d, op):
+    dtype = dtype_of(d, op)
+    attrs = {}
+    if "mean" in op["attrs"] and dtype not in ("int32", "int64"):
+        attrs["mean"] = d.chance(0.5)
+    return attrs, [d.values(dtype, d.shape(lo=1))]
+
+
 def _activation_attrs(d, op):
     attrs = {}
     if "alpha" in op["attrs"] and d.chance(0.7):

@@ -43,7 +43,10 @@ SIMPLE = {
 }
 CHOICES = {
     "Identity": torch.clone, "StopGradient": lambda x: x.detach().clone(),
-    "Copy": torch.clone, "AllReduce": torch.clone,  # over one worker
+    "Copy": torch.clone,
+    # Over one worker.
+    "AllReduce": torch.clone, "AllGather": torch.clone, "ReduceScatter": torch.clone,
+    "AllToAll": torch.clone, "Broadcast": torch.clone, "Reduce": torch.clone,
     "Maximum": torch.maximum, "Minimum": torch.minimum,
     "Select": torch.where,
 }

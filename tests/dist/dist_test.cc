@@ -58,6 +58,10 @@ TEST_CASE("dist: a process without a launcher is a job of its own") {
   CHECK(dist::AllToAll("x", x).BitEqual(x));
   const Tensor scalar = dist::AllGather("s", Tensor::Scalar<int64_t>(7));
   CHECK(scalar.BitEqual(Tensor::Array<int64_t>({1}, {7})));
+  dist::Split("mine", 3);
+  CHECK(dist::JobCollective()->Subgroup("mine")->size() == 1);
+  dist::Split("nobody's", -1);
+  CHECK((dist::JobCollective()->Subgroup("nobody's") == nullptr));
   CHECK(dist::Join() == 0);
   dist::Barrier();
   dist::Shutdown();

@@ -43,10 +43,17 @@ class Doubled final : public Collective {
                  void*, int64_t) override {
     return Internal("not to be called");
   }
+  Status ReduceScatter(std::string_view, DType, void*, int64_t, int64_t,
+                       Reduction) override {
+    return Internal("not to be called");
+  }
   Status Broadcast(std::string_view, void*, int64_t, int) override {
     return Internal("not to be called");
   }
   Status AllGather(std::string_view, const void*, int64_t, void*) override {
+    return Internal("not to be called");
+  }
+  Status AllToAll(std::string_view, const void*, int64_t, void*) override {
     return Internal("not to be called");
   }
   Status Barrier(std::string_view) override {

@@ -276,6 +276,18 @@ TEST_CASE("what cannot be is said before the first step") {
                          return optimizers::Sgd(0.1).WithLossScaling();
                        })),
                  "loss scaling (fp16) is for workers"));
+  Task meets = task;
+  meets.spec = [](int) {
+    TrainerSpec spec = PlainSpec();
+    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+      ModelSpec model = testing::Network(scope, in, run);
+      model.loss = AllReduce(model.loss, Reduction::kMean, "met");
+      return model;
+    };
+    return spec;
+  };
+  CHECK(Contains(error(kAnyLead, meets),
+                 "'met' is for workers that do each step together"));
   task.options = [](int) { return TrainingOptions{.virtual_workers = 2}; };
   CHECK(Contains(error(kSync, task), "virtual workers"));
 }

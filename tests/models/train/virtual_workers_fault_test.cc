@@ -116,6 +116,15 @@ TEST_CASE("what virtual workers are not made for is refused") {
     return spec;
   };
   CHECK(Contains(errors(1, task), "batch normalisation"));
+  task.spec = [](int) {
+    TrainerSpec spec = ToySpec();
+    spec.model = [](Scope&, const Features& in, const RunContext&) {
+      const Output x = Broadcast(in["x"], 0);
+      return ModelSpec{.loss = Mean(x * x)};
+    };
+    return spec;
+  };
+  CHECK(Contains(errors(1, task), "no all-reduce over all workers"));
   // What counts has no mean.
   task.spec = [](int) {
     TrainerSpec spec = ToySpec();

@@ -1,0 +1,55 @@
+// How long a rank waits for others while it joins, and what it says meanwhile.
+#ifndef SLUICE_DIST_COLLECTIVE_PATIENCE_H_
+#define SLUICE_DIST_COLLECTIVE_PATIENCE_H_
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "dist/net/socket.h"
+#include "engine/status.h"
+
+namespace sluice::dist {
+
+using Note = std::function<void(std::string_view)>;
+
+// Says every 10 s whom this rank waits for, and in the end's error.
+class Patience {
+ public:
+  Patience(std::string me, Deadline deadline, const Note& note)
+      : me_(std::move(me)), deadline_(deadline), note_(note) {}
+
+  // When to look again: at the next line or the end.
+  Deadline next() const { return std::min(deadline_, next_line_); }
+  // When next() has passed. An error where that was the end.
+  Status Waited(const std::string& whom) {
+    const Deadline now = std::chrono::steady_clock::now();
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
+    const std::string line =
+        fmt::format("{} waits for {} ({} s)", me_, whom, seconds);
+    if (now >= deadline_) return DeadlineExceeded(line);
+    if (now >= next_line_) {
+      if (note_) note_(line);
+      next_line_ += kEvery;
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::chrono::seconds kEvery{10};
+  const std::string me_;
+  const Deadline deadline_;
+  const Note& note_;
+  const Deadline start_ = std::chrono::steady_clock::now();
+  Deadline next_line_ = start_ + kEvery;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_PATIENCE_H_

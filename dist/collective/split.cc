@@ -1,0 +1,150 @@
+// Parts of a job: each has its own ring and coordinator, formed as those of the
+// job are (forming.h), at the lowest of its ranks, of which all have heard from
+// the group that is split.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dist/collective/group.h"
+#include "dist/net/little_endian.h"
+#include "engine/caught.h"
+
+namespace sluice::dist {
+namespace {
+
+// What each rank tells all: 4 bytes each of colour, key and port,
+// little-endian, and 64 of address, padded with zeros.
+struct Seat {
+  int color = 0, key = 0;
+  int port = 0;  // where it listens, should it be the first of its part
+  std::string address;
+};
+constexpr size_t kAddress = 64;
+constexpr size_t kSeatBytes = 3 * sizeof(uint32_t) + kAddress;
+
+std::array<std::byte, kSeatBytes> Encode(const Seat& seat) {
+  std::array<std::byte, kSeatBytes> bytes{};
+  std::byte* at = bytes.data();
+  for (const int field : {seat.color, seat.key, seat.port}) {
+    Put(static_cast<uint32_t>(field), &at);
+  }
+  std::memcpy(at, seat.address.data(), std::min(seat.address.size(), kAddress));
+  return bytes;
+}
+
+Seat DecodeSeat(const std::byte* at) {
+  Seat seat;
+  for (int* field : {&seat.color, &seat.key, &seat.port}) {
+    *field = static_cast<int>(Take<uint32_t>(&at));
+  }
+  seat.address.assign(reinterpret_cast<const char*>(at), kAddress);
+  seat.address.resize(std::min(seat.address.find('\0'), kAddress));
+  return seat;
+}
+
+// The ranks of a colour in their order.
+std::vector<int> MembersOf(const std::vector<Seat>& seats, int color) {
+  std::vector<int> members;
+  for (size_t rank = 0; rank < seats.size(); ++rank) {
+    if (seats[rank].color == color) members.push_back(static_cast<int>(rank));
+  }
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return seats[static_cast<size_t>(a)].key <
+           seats[static_cast<size_t>(b)].key;
+  });
+  return members;
+}
+
+}  // namespace
+
+Group* Group::Subgroup(std::string_view name) {
+  for (const auto& [known, part] : parts_) {
+    if (known == name) return part.get();
+  }
+  return nullptr;
+}
+
+Status Group::Split(std::string_view name, int color, int key) {
+  try {
+    Result<std::unique_ptr<Group>> part = FormPart(name, color, key);
+    if (!part.ok()) return Break("split", name, part.status());
+    if (*part != nullptr) {
+      parts_.emplace_back(name, *std::move(part));
+    }
+    return {};
+  } catch (...) {
+    return Break("split", name, CaughtStatus());
+  }
+}
+
+Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
+                                               int key) {
+  if (name.empty() || Subgroup(name) != nullptr) {
+    return AlreadyExists("a part has a name of its own");
+  }
+  Seat own{color, key, 0, links_.address};
+  std::optional<Listener> listener;
+  if (size_ > 1) {
+    SLUICE_ASSIGN_OR_RETURN(listener, Listener::Open(links_.address));
+    own.port = listener->port();
+  }
+  std::vector<std::byte> all(static_cast<size_t>(size_) * kSeatBytes);
+  SLUICE_RETURN_IF_ERROR(AllGather(fmt::format("split/{}", name),
+                                   Encode(own).data(), kSeatBytes, all.data()));
+  if (color < 0) return std::unique_ptr<Group>();
+  std::vector<Seat> seats;
+  for (size_t i = 0; i < all.size(); i += kSeatBytes) {
+    seats.push_back(DecodeSeat(&all[i]));
+  }
+  const std::vector<int> members = MembersOf(seats, color);
+  const Seat& first = seats[static_cast<size_t>(members[0])];
+  LaunchInfo info = info_;
+  info.size = static_cast<int>(members.size());
+  info.local_size = 0;
+  info.host = first.address;
+  info.port = first.port;
+  info.listen_fd = -1;
+  info.own_port = 0;
+  info.job_ranks.clear();
+  info.job_size = info_.JobSize();
+  info.job_local_size = info_.JobLocalSize();
+  for (const int member : members) {
+    const bool here =
+        seats[static_cast<size_t>(member)].address == links_.address;
+    if (member == rank_) {
+      info.rank = static_cast<int>(info.job_ranks.size());
+      info.local_rank = info.local_size;
+    }
+    info.local_size += here ? 1 : 0;
+    info.job_ranks.push_back(info_.JobRank(member));
+  }
+  const std::string whose =
+      fmt::format("group '{}' of ranks {} of {}", name,
+                  fmt::join(info.job_ranks, ", "), info.job_size);
+  GroupOptions options = options_;
+  options.may_join_again = false;
+  if (options_.note) {
+    options.note = [note = options_.note, whose](std::string_view line) {
+      note(fmt::format("{}: {}", whose, line));
+    };
+  }
+  if (info.rank == 0 && listener) info.listen_fd = listener->Release();
+  listener.reset();
+  Result<std::unique_ptr<Group>> part = Join(info, options);
+  if (!part.ok()) return part.status().WithContext(whose);
+  (*part)->whose_ = whose;
+  return part;
+}
+
+}  // namespace sluice::dist

@@ -1,0 +1,152 @@
+// Collectives for which a process has no memory: an error of all, and nothing
+// thrown.
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dist/collective/group.h"
+#include "engine/dtype.h"
+#include "engine/runtime/subtrees.h"
+#include "tests/dist/collective/ranks.h"
+#include "tests/dist/collective/sums.h"
+
+namespace {
+
+// How many more allocations of this thread there is memory for; below 0: all.
+thread_local int64_t left = -1;
+
+void* NewOrThrow(size_t bytes) {
+  if (left >= 0 && left-- == 0) throw std::bad_alloc();
+  void* const p = std::malloc(bytes == 0 ? 1 : bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) {
+  return NewOrThrow(bytes);
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+
+namespace sluice::dist {
+namespace {
+
+using namespace testing;  // NOLINT: of the job's test double
+
+constexpr int kRanks = 3;
+constexpr int64_t kEach = 30'000;  // bytes, and elements
+constexpr auto kF32 = DType::kFloat32;
+
+struct Verb {
+  const char* name;
+  std::function<Status(Group&, std::vector<float>& data,
+                       std::vector<float>& other)>
+      call;
+};
+
+const std::vector<Verb>& Verbs() {
+  static const std::vector<Verb> verbs = {
+      {"all-reduce",
+       [](Group& g, auto& data, auto&) {
+         return g.AllReduce("a rather long name", kF32, data.data(), kEach,
+                            Reduction::kMean);
+       }},
+      {"all-reduce in two halves",
+       [](Group& g, auto& data, auto&) -> Status {
+         SLUICE_RETURN_IF_ERROR(g.StartAllReduce(
+             "a rather long name", kF32, data.data(), kEach, Reduction::kSum));
+         return g.WaitAllReduce(data.data());
+       }},
+      {"reduce-scatter",
+       [](Group& g, auto& data, auto&) {
+         return g.ReduceScatter("a rather long name", kF32, data.data(), kEach,
+                                3, Reduction::kSum);
+       }},
+      {"broadcast",
+       [](Group& g, auto& data, auto&) {
+         return g.Broadcast("a rather long name", data.data(), kEach, 1);
+       }},
+      {"all-gather",
+       [](Group& g, auto& data, auto& other) {
+         return g.AllGather("a rather long name", data.data(), kEach,
+                            other.data());
+       }},
+      {"all-to-all",
+       [](Group& g, auto& data, auto& other) {
+         return g.AllToAll("a rather long name", data.data(), kEach,
+                           other.data());
+       }},
+      {"sum",
+       [](Group& g, auto& data, auto&) {
+         const int64_t later = std::exchange(left, -1);
+         const auto own = SubtreesOf(LeavesOf(4, g.rank(), g.size()));
+         const std::vector<const void*> sums(own.size(), data.data());
+         left = later;
+         return g.SumTree("a rather long name", kF32, 4, sums, data.data(),
+                          kEach / 4);
+       }},
+      {"barrier",
+       [](Group& g, auto&, auto&) { return g.Barrier("a rather long name"); }}};
+  return verbs;
+}
+
+}  // namespace
+
+// At each allocation of the call in turn, with the first call of a group and
+// with one that finds its buffers.
+TEST_CASE("no memory is an error of all processes, which nothing throws") {
+  for (const Verb& verb : Verbs()) {
+    CAPTURE(std::string(verb.name));
+    bool reached = true;
+    int failed = 0;
+    for (int64_t nth = 0; reached; ++nth) {
+      CAPTURE(nth);
+      REQUIRE(nth < 1000);
+      const Watchdog watchdog;
+      Groups groups = JoinAll(kRanks, WiresOf(static_cast<size_t>(nth)));
+      const auto statuses = OnAll(groups, [&](Group& group) {
+        std::vector<float> data(kEach, 1.F), other(kEach, 0.F);
+        const bool odd = group.rank() == 1;
+        if (odd) left = nth;
+        Status status;
+        try {
+          status = verb.call(group, data, other);
+        } catch (...) {
+          status = Internal("it has thrown");
+          group.Leave(status);
+        }
+        if (odd) reached = left < 0;
+        left = -1;
+        // Who was done before the other failed learns of it in the next one.
+        const Status next = group.Barrier("next");
+        CHECK((status.ok() || next.message() == status.message()));
+        return next;
+      });
+      CHECK(statuses[1].ok() == !reached);
+      failed += reached;
+      for (const Status& status : statuses) {
+        CAPTURE(status.ToString());
+        CHECK(status.ok() == statuses[1].ok());
+        if (status.ok()) continue;
+        CHECK(status.code() == Code::kResourceExhausted);
+        CHECK(status.message().find("rank 1 of 3") != std::string::npos);
+      }
+    }
+    CHECK(failed > 0);
+  }
+}
+
+}  // namespace sluice::dist
