@@ -339,7 +339,9 @@ TEST_CASE("a step takes no memory for rows that it does not read") {
         adam ? optimizers::Adam().WithSparseRows() : optimizers::Sgd(0.1);
     const Operation train = optimizer.Minimize(Sum(Square(x)));
     Session session(graph);
-    return session.Prepare({{ids, ids.shape()}}, {}, {train}).info().arena_bytes;
+    return session.Prepare({{ids, ids.shape()}}, {}, {train})
+        .info()
+        .arena_bytes;
   };
   for (const bool adam : {false, true}) {
     CHECK(arena(100'000, adam) == arena(1000, adam));
