@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/ops/array.h"
 #include "graph/ops/elementwise.h"
+#include "graph/ops/index.h"
 #include "graph/ops/shape.h"
 #include "graph/recompute.h"
 
@@ -69,13 +72,67 @@ Output Sum(const std::vector<Output>& terms) {
                              : AddN(terms);
 }
 
+// Those of `tables` of whose gradients rows say all.
+std::set<Output> ReadByRows(const std::vector<Output>& ys,
+                            const std::vector<Output>& tables,
+                            const std::vector<Node*>& leading) {
+  std::set<Output> by_rows;
+  for (const Output& x : tables) {
+    // Of half types slices would have to be summed in another one.
+    if (x.node().IsVariable() && x.shape().elements() > 0 &&
+        kFloatDouble.Contains(x.dtype())) {
+      by_rows.insert(x);
+    }
+  }
+  for (const Output& y : ys) by_rows.erase(y);
+  for (const Node* node : leading) {
+    const RowsTakenFn rows_taken = node->op().rows_taken;
+    for (int i = 0; i < node->num_inputs(); ++i) {
+      const bool takes_rows =
+          i == 0 && rows_taken != nullptr && rows_taken(*node).valid();
+      if (!takes_rows) by_rows.erase(node->input(i));
+    }
+  }
+  return by_rows;
+}
+
+// All of them as one. The slices of each are summed before, as they are where
+// each is added to zeros of the table's shape.
+RowsGradient JoinRows(const std::vector<RowsGradient>& parts,
+                      int64_t rows_of_x) {
+  if (parts.size() == 1) return parts[0];
+  std::vector<Output> values, rows;
+  for (const RowsGradient& part : parts) {
+    const SumRowsOutputs sums = SumRows(part.rows, part.values, rows_of_x);
+    Shape slices = part.values.shape();
+    slices = slices.Slice(part.rows.shape().rank(), slices.rank());
+    Shape flat{-1};
+    for (int64_t d : slices) flat.push_back(d);
+    values.push_back(Reshape(sums.sums, flat));
+    rows.push_back(Cast(Reshape(sums.rows, {-1}), DType::kInt64));
+  }
+  return {Concat(values, 0), Concat(rows, 0)};
+}
+
 }  // namespace
 
 std::vector<Output> Gradients(const std::vector<Output>& ys,
                               const std::vector<Output>& xs,
                               const std::vector<Output>& seeds,
                               const GradientOptions& options) {
-  if (ys.empty() || xs.empty()) return std::vector<Output>(xs.size());
+  std::vector<Output> gradients;
+  for (RowsGradient& gradient : GradientsByRows(ys, xs, {}, seeds, options)) {
+    gradients.push_back(gradient.values);
+  }
+  return gradients;
+}
+
+std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
+                                          const std::vector<Output>& xs,
+                                          const std::vector<Output>& tables,
+                                          const std::vector<Output>& seeds,
+                                          const GradientOptions& options) {
+  if (ys.empty() || xs.empty()) return std::vector<RowsGradient>(xs.size());
   if (!seeds.empty() && seeds.size() != ys.size()) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("{} seeds for {} outputs to differentiate",
@@ -90,6 +147,10 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
     recomputation.emplace(Leading(ys, on_path), options.recompute);
   }
 
+  const std::set<Output> by_rows =
+      tables.empty() ? std::set<Output>()
+                     : ReadByRows(ys, tables, Leading(ys, on_path));
+  std::map<Output, std::vector<RowsGradient>> row_terms;
   std::map<Output, std::vector<Output>> terms;  // by output differentiated
   for (size_t i = 0; i < ys.size(); ++i) {
     if (!IsFloating(ys[i].dtype())) {
@@ -137,6 +198,10 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
         dy.begin(), dy.end(), [](const Output& d) { return d.valid(); });
     const Node& seen = recomputation ? recomputation->Twin(node, first) : node;
     NameScope inner(graph, node.name());
+    if (by_rows.contains(node.input(0))) {
+      row_terms[node.input(0)].push_back({dy[0], node.op().rows_taken(seen)});
+      continue;
+    }
     const Outputs dx = node.op().gradient(seen, dy);
     SLUICE_CHECK(static_cast<int>(dx.size()) == node.num_inputs());
     for (int i = 0; i < node.num_inputs(); ++i) {
@@ -153,8 +218,16 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
     }
   }
   if (recomputation) recomputation->Finish();
-  std::vector<Output> gradients;
-  for (const Output& x : xs) gradients.push_back(total(x));
+  std::vector<RowsGradient> gradients;
+  for (const Output& x : xs) {
+    const auto rows = row_terms.find(x);
+    if (rows == row_terms.end()) {
+      gradients.push_back({total(x)});
+      continue;
+    }
+    DeviceScope device(graph, x.node().device());
+    gradients.push_back(JoinRows(rows->second, x.shape()[0]));
+  }
   return gradients;
 }
 

@@ -41,6 +41,29 @@ std::vector<Output> Gradients(const std::vector<Output>& ys,
 std::vector<Output> GradientsOrZeros(const std::vector<Output>& ys,
                                      const std::vector<Output>& xs);
 
+// The gradient of one x: of x's shape; or of some of its rows, where `rows` are
+// valid, integers [n...]: each slice of `values`, [n..., a row's shape],
+// belongs to one of them. Of several that belong to one row the sum counts;
+// what is in no row is 0.
+struct RowsGradient {
+  Output values;
+  Output rows = {};
+
+  bool valid() const { return values.valid(); }
+};
+
+// As Gradients, but of those xs that are among `tables` of some rows, where
+// that says all: where x is a
+// variable of float32 or float64 and the ys depend on it through ops
+// alone that take rows of it along the first dimension (OpDef::rows_taken:
+// Gather, EmbeddingLookup). It then takes memory for what was read, not for x.
+// Summed by row in their order, the slices give the bits that Gradients has.
+std::vector<RowsGradient> GradientsByRows(const std::vector<Output>& ys,
+                                          const std::vector<Output>& xs,
+                                          const std::vector<Output>& tables,
+                                          const std::vector<Output>& seeds = {},
+                                          const GradientOptions& options = {});
+
 }  // namespace sluice
 
 #endif  // SLUICE_GRAPH_AUTOGRAD_H_

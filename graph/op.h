@@ -164,6 +164,11 @@ using GradientFn = Outputs (*)(const Node& node, const Outputs& dy);
 // node's own, and its other outputs.
 using AgainFn = Output (*)(const Node& node, const Outputs& inputs);
 
+// Of a node whose output 0, [n..., R...], is rows of input 0, [rows, R...]: the
+// integers [n...] that say which. Slice by slice, output 0's gradient is then
+// that of these rows. Invalid where its attributes make it another thing.
+using RowsTakenFn = Output (*)(const Node& node);
+
 // The marker for ops without a gradient (comparisons, integers, random).
 // Autograd stops there as if the derivative were zero.
 Outputs NotDifferentiable(const Node& node, const Outputs& dy);
@@ -210,15 +215,18 @@ struct OpDef {
   const char* name = nullptr;  // CamelCase
   const char* doc = nullptr;   // one line
   MadeBy made_by = MadeBy::kUsers;
-  // The builder, where it is a method: "Graph::Variable".
+  // The builder, where it is not a function of the op's name: a method
+  // ("Graph::Variable"), or the function of an op of which this is another
+  // form.
   const char* builder = nullptr;
   OpKind kind = OpKind::kComputation;
   FixedList<ArgDef, 8> inputs = {};
   FixedList<ArgDef, 6> outputs = {{"y"}};
   FixedList<TypeVar, 3> types = {{"T", kFloating}};
   FixedList<AttrDef, 10> attrs = {};
-  ShapeFn shape = nullptr;        // null: outputs have input 0's shape
-  GradientFn gradient = nullptr;  // required, or NotDifferentiable
+  ShapeFn shape = nullptr;           // null: outputs have input 0's shape
+  GradientFn gradient = nullptr;     // required, or NotDifferentiable
+  RowsTakenFn rows_taken = nullptr;  // null: it takes no rows of input 0
 
   // Traits.
   bool stateful = false;  // never folded or merged (random, variables)
@@ -253,6 +261,9 @@ struct OpDef {
   // mutates_attr names an attribute, a length, to be multiplied with.
   int mutates = 0;
   const char* mutates_attr = nullptr;
+  // Writes elements of its variable before it has read all of its operands: one
+  // that is the variable is a copy, too.
+  bool scatters = false;
   // The op that does to a list of variables what this one does to one, for the
   // fusion pass.
   const char* list_op = nullptr;

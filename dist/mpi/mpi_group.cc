@@ -117,14 +117,18 @@ MpiGroup::~MpiGroup() {
 }
 
 // A rank that cannot go on says so in place of what it was to do.
-template <typename Prepare, typename Body>
-Status MpiGroup::Collective(const std::string& signature, Prepare prepare,
-                            Body body) {
+template <typename Signature, typename Prepare, typename Body>
+Status MpiGroup::Collective(Signature signature, Prepare prepare, Body body) {
   MutexLock lock(mutex_);
   if (!broken_.ok()) return broken_;
   const auto begin = std::chrono::steady_clock::now();
-  const Status ready = Caught(prepare);
-  broken_ = Agree(ready.ok() ? signature : kFailed + ready.message());
+  std::string what;
+  const Status ready = Caught([&]() -> Status {
+    what = signature();
+    return prepare();
+  });
+  broken_ = Caught(
+      [&] { return Agree(ready.ok() ? what : kFailed + ready.message()); });
   if (!ready.ok()) broken_ = ready;
   if (broken_.ok()) broken_ = Caught(body);
   const std::chrono::duration<double> taken =
@@ -185,8 +189,11 @@ Status MpiGroup::Reduce(DType dtype, void* data, int64_t count, Reduction how) {
 Status MpiGroup::AllReduce(std::string_view name, DType dtype, void* data,
                            int64_t count, Reduction how) {
   return Collective(
-      fmt::format("{} of '{}', {} {}", how == Reduction::kMean ? "mean" : "sum",
-                  name, count, NameOf(dtype)),
+      [&] {
+        return fmt::format("{} of '{}', {} {}",
+                           how == Reduction::kMean ? "mean" : "sum", name,
+                           count, NameOf(dtype));
+      },
       [&] { return CheckReduction(dtype, count, how); },
       [&] { return Reduce(dtype, data, count, how); });
 }
@@ -194,9 +201,11 @@ Status MpiGroup::AllReduce(std::string_view name, DType dtype, void* data,
 Status MpiGroup::ReduceScatter(std::string_view name, DType dtype, void* data,
                                int64_t count, int64_t row, Reduction how) {
   return Collective(
-      fmt::format("rows of {} of a {} of '{}', {} {}", row,
-                  how == Reduction::kMean ? "mean" : "sum", name, count,
-                  NameOf(dtype)),
+      [&] {
+        return fmt::format("rows of {} of a {} of '{}', {} {}", row,
+                           how == Reduction::kMean ? "mean" : "sum", name,
+                           count, NameOf(dtype));
+      },
       [&]() -> Status {
         SLUICE_RETURN_IF_ERROR(CheckReduction(dtype, count, how));
         return CheckRows(count, row);
@@ -266,8 +275,10 @@ Status MpiGroup::SumTree(std::string_view name, DType dtype, int64_t leaves,
                          int64_t count) {
   std::optional<Trees> trees;
   return Collective(
-      fmt::format("tree of {} leaves of '{}', {} {}", leaves, name, count,
-                  NameOf(dtype)),
+      [&] {
+        return fmt::format("tree of {} leaves of '{}', {} {}", leaves, name,
+                           count, NameOf(dtype));
+      },
       [&]() -> Status {
         SLUICE_RETURN_IF_ERROR(CheckTree(dtype, leaves, sums.size(), count,
                                          place_.rank, place_.size));
@@ -294,7 +305,10 @@ Status MpiGroup::SumTree(std::string_view name, DType dtype, int64_t leaves,
 Status MpiGroup::Broadcast(std::string_view name, void* data, int64_t bytes,
                            int root) {
   return Collective(
-      fmt::format("broadcast of '{}' by rank {}, {} bytes", name, root, bytes),
+      [&] {
+        return fmt::format("broadcast of '{}' by rank {}, {} bytes", name, root,
+                           bytes);
+      },
       [&]() -> Status {
         if (bytes >= 0 && root >= 0 && root < place_.size) return {};
         return InvalidArgument(
@@ -309,7 +323,7 @@ Status MpiGroup::Broadcast(std::string_view name, void* data, int64_t bytes,
 Status MpiGroup::AllGather(std::string_view name, const void* mine,
                            int64_t each, void* all) {
   return Collective(
-      fmt::format("gather of '{}', {} bytes each", name, each),
+      [&] { return fmt::format("gather of '{}', {} bytes each", name, each); },
       [&]() -> Status {
         if (each >= 0) return {};
         return InvalidArgument(fmt::format("{} bytes each", each));
@@ -323,7 +337,7 @@ Status MpiGroup::AllGather(std::string_view name, const void* mine,
 Status MpiGroup::AllToAll(std::string_view name, const void* mine, int64_t each,
                           void* all) {
   return Collective(
-      fmt::format("trade of '{}', {} bytes each", name, each),
+      [&] { return fmt::format("trade of '{}', {} bytes each", name, each); },
       [&]() -> Status {
         if (each >= 0) return {};
         return InvalidArgument(fmt::format("{} bytes each", each));
@@ -336,7 +350,8 @@ Status MpiGroup::AllToAll(std::string_view name, const void* mine, int64_t each,
 
 Status MpiGroup::Barrier(std::string_view name) {
   const auto nothing = []() -> Status { return {}; };
-  return Collective(fmt::format("barrier '{}'", name), nothing, nothing);
+  return Collective([&] { return fmt::format("barrier '{}'", name); }, nothing,
+                    nothing);
 }
 
 Status MpiGroup::Check() {

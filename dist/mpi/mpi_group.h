@@ -80,8 +80,8 @@ class MpiGroup final : public Collective {
 
   // Runs a collective's body where all ranks are at the same, and `prepare` has
   // failed on none. Any error is that of all later calls.
-  template <typename Prepare, typename Body>
-  Status Collective(const std::string& signature, Prepare prepare, Body body);
+  template <typename Signature, typename Prepare, typename Body>
+  Status Collective(Signature signature, Prepare prepare, Body body);
   Status Agree(const std::string& signature) REQUIRES(mutex_);
   Status Reduce(DType dtype, void* data, int64_t count, Reduction how);
 

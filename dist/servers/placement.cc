@@ -69,6 +69,8 @@ class Placer {
     for (Node* node : order_) {
       if (node->mutates() > 0) {
         node->set_device(node->input(0).node().device());
+      } else if (node->device().empty() && TakesRows(*node)) {
+        node->set_device(node->input(0).node().device());
       }
     }
     FindIndependent();
@@ -86,6 +88,13 @@ class Placer {
   bool IsServer(const std::string& device) const {
     return std::find(servers_.begin(), servers_.end(), device) !=
            servers_.end();
+  }
+
+  // Of a variable: its rows travel, and which they are to be.
+  static bool TakesRows(const Node& node) {
+    const RowsTakenFn rows_taken = node.op().rows_taken;
+    return rows_taken != nullptr && node.input(0).node().IsVariable() &&
+           rows_taken(node).valid();
   }
 
   Groups Grouped() const {

@@ -25,6 +25,10 @@ namespace dist {
 //   serves that and makes no more travel: what is computed of variables alone,
 //   such as first values and learning rates, and elementwise what is done to a
 //   gradient with the variable, such as its decay.
+// - What takes rows of a variable (Gather) is beside it: their numbers go, the
+//   rows come, and where the gradient is one of rows
+//   (Optimizer::WithSparseRows) theirs go back. The variable itself does not
+//   travel.
 // - All else is the worker's: values of variables come, gradients go.
 //
 // Nodes of which some do have a device keep it; kInvalidArgument where that is

@@ -72,8 +72,9 @@ SLUICE_OPTIMIZER_FN Update<T> UpdateOf(const OptimizerParams& params,
 
 // Each rule changes parameter p, of gradient g, and its slots, which come in
 // the order of the op's inputs; those it has not are not read. kName is the op
-// for one variable; that for a list has "List" behind it. kCountsSteps: the
-// step's number follows the learning rate.
+// for one variable; that for a list has "List" behind it, that for some rows of
+// one kRowsSuffix. kCountsSteps: the step's number follows the learning rate.
+inline constexpr const char* kRowsSuffix = "Rows";
 
 struct Sgd {
   static constexpr const char* kName = "ApplySgd";

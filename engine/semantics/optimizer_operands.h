@@ -3,6 +3,8 @@
 #ifndef SLUICE_ENGINE_SEMANTICS_OPTIMIZER_OPERANDS_H_
 #define SLUICE_ENGINE_SEMANTICS_OPTIMIZER_OPERANDS_H_
 
+#include <algorithm>
+
 #include "engine/kernel.h"
 #include "engine/semantics/optimizer.h"
 
@@ -11,13 +13,15 @@ namespace sluice {
 // One variable, then its slots, the scalars and the gradient; or a list of
 // variables, then those by kind, the scalars and the gradients' scale. Last
 // comes `apply`, which one variable may lack. The scalars are the learning rate
-// and, of optimizers that count their steps, the step.
+// and, of optimizers that count their steps, the step. Of a gradient of some
+// rows, the rows follow the gradient.
 struct OptimizerOperands {
   int variables = 1;
   int slots = 0;     // of each variable
   int gradient = 0;  // of the first variable
   int rate = 0;
   int step = -1;            // -1: none
+  int rows = -1;            // -1: none
   int gradient_scale = -1;  // -1: none
   int apply = -1;           // -1: none
 
@@ -34,8 +38,9 @@ struct OptimizerOperands {
     } else {
       rate = 1 + slots;
       gradient = rate + scalars;
+      if (spec.op.ends_with(optimizer::kRowsSuffix)) rows = gradient + 1;
       const int last = static_cast<int>(spec.inputs.size()) - 1;
-      if (last > gradient) apply = last;
+      if (last > std::max(gradient, rows)) apply = last;
     }
     if (counts_steps) step = rate + 1;
   }

@@ -7,8 +7,10 @@
 
 #include "engine/ceil_div.h"
 #include "engine/semantics/filter_layout.h"
+#include "engine/semantics/optimizer.h"
 #include "engine/semantics/reduce_plan.h"
 #include "engine/semantics/sum_cut.h"
+#include "graph/compile/device_type_names.h"
 
 namespace sluice {
 namespace {
@@ -16,24 +18,6 @@ namespace {
 using Launches = std::vector<KernelLaunch>;
 using Count = void (*)(const Node& node, WorkKind kind, Launches* launches);
 
-// As in the machine code.
-std::string_view DeviceTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return "__half";
-    case DType::kBFloat16:
-      return "__nv_bfloat16";
-    case DType::kFloat64:
-      return "double";
-    case DType::kFloat32:
-      return "float";
-    default:
-      return NameOf(dtype);
-  }
-}
-std::string_view ComputeTypeName(DType dtype) {
-  return dtype == DType::kFloat64 ? "double" : "float";
-}
 int64_t PackOf(DType dtype) {
   return 16 / static_cast<int64_t>(SizeOf(dtype));
 }
@@ -269,11 +253,12 @@ void AllFinite(const Node& node, WorkKind kind, Launches* launches) {
 void Optimizer(const Node& node, WorkKind kind, Launches* launches) {
   std::string_view rule = node.op().name;
   rule.remove_prefix(std::string_view("Apply").size());
-  if (rule.ends_with("List")) rule.remove_suffix(4);
-  launches->push_back(
-      Once(node, kind,
-           fmt::format("OptimizerKernel<optimizer::{}, {}>", rule,
-                       DeviceTypeName(node.input(0).dtype()))));
+  const bool rows = rule.ends_with(optimizer::kRowsSuffix);
+  if (rows || rule.ends_with("List")) rule.remove_suffix(4);
+  launches->push_back(Once(
+      node, kind,
+      fmt::format("Optimizer{}Kernel<optimizer::{}, {}>", rows ? "Rows" : "",
+                  rule, DeviceTypeName(node.input(0).dtype()))));
 }
 
 // By a generated kernel.
@@ -340,15 +325,33 @@ void FillAndCopy(const Node& node, WorkKind kind, Launches* launches) {
       static_cast<int64_t>(node.input(0).type().bytes());
 }
 
-// x is copied, the indices are sorted, in chunks that are then merged.
-void ScatterAdd(const Node& node, WorkKind kind, Launches* launches) {
+// Sorts the indices that input i is, in chunks that are then merged.
+void SortRows(const Node& node, int i, WorkKind kind, Launches* launches) {
   constexpr int64_t kSorted = 256;
-  launches->push_back({kind, "CopyKernel", {In(0), Out(0)}});
-  launches->push_back({kind, "SortChunksKernel", {In(1)}});
-  const int64_t updates = node.input(1).shape().elements();
-  for (int64_t width = kSorted; width < updates; width *= 2) {
+  launches->push_back({kind, "SortChunksKernel", {In(i)}});
+  const int64_t slices = node.input(i).shape().elements();
+  for (int64_t width = kSorted; width < slices; width *= 2) {
     launches->push_back({kind, "MergeKernel"});
   }
+}
+
+void SumRows(const Node& node, WorkKind kind, Launches* launches) {
+  SortRows(node, 0, kind, launches);
+  launches->push_back({kind, "SumRowsKernel", {In(1), Out(0), Out(1)}});
+}
+
+// Of the variable and its slots no more moves than the slices' bytes.
+void OptimizerRows(const Node& node, WorkKind kind, Launches* launches) {
+  const int slices = node.op().inputs.size() - 3;
+  SortRows(node, slices + 1, kind, launches);
+  Optimizer(node, kind, launches);
+  launches->back().moved = {In(slices, 1 + node.mutates(), node.mutates())};
+}
+
+// x is copied, the indices are sorted.
+void ScatterAdd(const Node& node, WorkKind kind, Launches* launches) {
+  launches->push_back({kind, "CopyKernel", {In(0), Out(0)}});
+  SortRows(node, 1, kind, launches);
   launches->push_back({kind, "RunsKernel", {In(2)}});
   launches->push_back({kind, "AddKernel", {In(2)}});
 }
@@ -429,6 +432,7 @@ constexpr Row kRows[] = {
     {"Any", WorkKind::kOther, Reduce},
     {"All", WorkKind::kOther, Reduce},
     {"ScatterAdd", WorkKind::kOther, ScatterAdd},
+    {"SumRows", WorkKind::kOther, SumRows},
     {"SendWait", WorkKind::kOther, Nothing},
     {"RecvStart", WorkKind::kOther, Nothing},
     {"RecvWait", WorkKind::kOther, Nothing},
@@ -445,7 +449,10 @@ Row RowOf(const Node& node) {
   if (node.op().elementwise && node.num_inputs() > 0) {
     return {op, WorkKind::kElementwise, Elementwise};
   }
-  if (op.starts_with("Apply")) return {op, WorkKind::kOptimizer, Optimizer};
+  if (op.starts_with("Apply")) {
+    return {op, WorkKind::kOptimizer,
+            node.op().scatters ? OptimizerRows : Optimizer};
+  }
   return {op, WorkKind::kOther, One};
 }
 

@@ -119,9 +119,32 @@ Status ScatterAddShape(InferContext& c) {
   return {};
 }
 
+Status SumRowsShape(InferContext& c) {
+  const Shape& rows = c.input(0);
+  const Shape& values = c.input(1);
+  if (values.rank() < rows.rank() ||
+      !Compatible(rows, values.Slice(0, rows.rank()))) {
+    return InvalidArgument(
+        "wanted rows [n...] and values [n..., a row's dimensions...]");
+  }
+  if (c.attrs().Int("limit") < 0) {
+    return InvalidArgument(
+        fmt::format("the limit is {}", c.attrs().Int("limit")));
+  }
+  c.SetOutput(0, rows);
+  c.SetOutput(1, values);
+  return {};
+}
+
 GatherOptions OptionsOf(const Node& node) {
   return {.axis = node.attrs().Int("axis"),
           .batch_dims = node.attrs().Int("batch_dims")};
+}
+
+Output GatheredRows(const Node& node) {
+  const auto [axis, batch_dims] = OptionsOf(node);
+  const bool first = axis == 0 || axis == -node.input(0).shape().rank();
+  return first && batch_dims == 0 ? node.input(1) : Output();
 }
 
 constexpr OpDef kIndexOps[] = {
@@ -173,6 +196,7 @@ constexpr OpDef kIndexOps[] = {
                           OptionsOf(node)),
                {}};
      },
+     .rows_taken = GatheredRows,
      .half = HalfRule::kFollow,
      .probes =
          {{.inputs = {{.shape = {4, 3}},
@@ -203,6 +227,22 @@ constexpr OpDef kIndexOps[] = {
                 {.inputs = {{.shape = {3, 0}},
                             {.shape = {2}, .values = {2, 0}},
                             {.shape = {2, 0}}}}}},
+    {.name = "SumRows",
+     .doc =
+         "The slices of each row added up where its first one is; the others "
+         "become zeros, of row -1.",
+     .inputs = {{"rows", "I"}, {"values"}},
+     .outputs = {{"rows", "I"}, {"sums"}},
+     .types = {{"T", kFloatDouble}, {"I", kIndex}},
+     .attrs = {{"limit", AttrType::kInt}},
+     .shape = SumRowsShape,
+     .gradient = NotDifferentiable,
+     .probes = {{.inputs = {{.shape = {2, 3}, .values = {5, 2, -1, 5, 0, 5}},
+                            {.shape = {2, 3, 2}}},
+                 .attrs = {{"limit", 6}}},
+                {.inputs = {{.shape = {3}, .values = {1, 0, 1}},
+                            {.shape = {3}}},
+                 .attrs = {{"limit", 2}}}}},
 };
 
 Attributes AttributesOf(const GatherOptions& options) {
@@ -248,6 +288,12 @@ Output ScatterAdd(Operand x, Operand indices, Operand updates,
   return x.graph()
       .Add({"ScatterAdd", {x, indices, updates}, AttributesOf(options)})
       .output(0);
+}
+
+SumRowsOutputs SumRows(Operand rows, Operand values, int64_t limit) {
+  Node& node =
+      values.graph().Add({"SumRows", {rows, values}, {{"limit", limit}}});
+  return {node.output(0), node.output(1)};
 }
 
 Output EmbeddingLookup(Operand table, Operand ids) {

@@ -49,6 +49,16 @@ Output Gather(Operand params, Operand indices,
 Output ScatterAdd(Operand x, Operand indices, Operand updates,
                   const GatherOptions& options = {});
 
+// Adds up the slices of one row: of rows[n...], of a table of `limit` of them,
+// and values[n..., R...], which belong to them, the first slice of each row
+// becomes the sum of its slices in their order, each further one zeros, of row
+// -1, which stands for none. Not differentiable.
+struct SumRowsOutputs {
+  Output rows;
+  Output sums;
+};
+SumRowsOutputs SumRows(Operand rows, Operand values, int64_t limit);
+
 // The rows of table[n, ...] at ids.
 Output EmbeddingLookup(Operand table, Operand ids);
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <string>
+#include <utility>
 
+#include "engine/semantics/optimizer.h"
 #include "graph/ops/tables.h"
 
 namespace sluice {
@@ -14,6 +17,11 @@ constexpr ArgDef kApply = {.name = "apply", .type = "bool", .optional = true};
 
 // Where the gradient is among the operands of an op of one variable.
 constexpr int GradientInput(const OpDef& op) {
+  return op.inputs.size() - 2;
+}
+
+// Where a gradient's rows are among the operands of an op of some rows.
+constexpr int RowsInput(const OpDef& op) {
   return op.inputs.size() - 2;
 }
 
@@ -205,17 +213,96 @@ constexpr OpDef ListOp(const OpDef& one) {
   return op;
 }
 
+// --- Rows of a variable ------------------------------------------------------
+
+constexpr ArgDef kRows = {"rows", "I"};
+
+// As for whole variables, but for the gradient, [rows..., a row...].
+Status ApplyRowsShape(InferContext& c) {
+  const OpDef& op = c.node().op();
+  const Shape& variable = c.input(0);
+  const int gradient = RowsInput(op) - 1;
+  if (variable.rank() < 1) return InvalidArgument("the variable has no rows");
+  Shape slices = c.input(RowsInput(op));
+  if (slices.rank() + variable.rank() - 1 > Shape::kMaxRank) {
+    return InvalidArgument(
+        fmt::format("a tensor has at most {} dimensions", Shape::kMaxRank));
+  }
+  for (int i = 1; i < variable.rank(); ++i) slices.push_back(variable[i]);
+  for (int i = 1; i < c.num_inputs(); ++i) {
+    if (i == RowsInput(op)) continue;
+    const Shape wanted = i < op.mutates  ? variable
+                         : i == gradient ? slices
+                                         : Shape();
+    if (!Compatible(wanted, c.input(i))) {
+      return InvalidArgument(
+          fmt::format("'{}' has shape {}, wanted {}", op.inputs[i].name,
+                      c.input(i).ToString(), wanted.ToString()));
+    }
+  }
+  c.SetOutput(0, variable);
+  return {};
+}
+
+// Four slices of three rows: two of one row, and one of none.
+constexpr Probe RowsProbe(const OpDef& one, const Probe& probe) {
+  const int gradient = GradientInput(one);
+  ProbeInput inputs[12] = {};
+  int n = 0;
+  for (const ProbeInput& input : probe.inputs) {
+    inputs[n++] = input;
+    if (n != gradient + 1) continue;
+    inputs[gradient].shape = {2, 2, 5};
+    inputs[n++] = {.shape = {2, 2}, .values = {2, 0, -1, 2}};
+  }
+  Probe of_rows = probe;
+  of_rows.inputs = FixedList<ProbeInput, 12>(inputs, n);
+  return of_rows;
+}
+
+// What `one` does, for the rows of the variable that the slices of its gradient
+// belong to, once for each; their sum is a row's gradient.
+constexpr OpDef RowsOp(const OpDef& one, const char* name) {
+  ArgDef inputs[8] = {};
+  int n = 0;
+  for (const ArgDef& input : one.inputs) {
+    inputs[n++] = input;
+    if (n == GradientInput(one) + 1) inputs[n++] = kRows;
+  }
+  OpDef op = one;
+  op.name = name;
+  op.builder = one.name;
+  op.doc =
+      "The same for some rows: slices of one row are added up, those of row -1 "
+      "left out.";
+  op.inputs = FixedList<ArgDef, 8>(inputs, n);
+  op.types = {{"T", kFloatDouble}, {"I", kIndex}};
+  op.shape = ApplyRowsShape;
+  op.scatters = true;
+  op.list_op = nullptr;
+  op.probes = {RowsProbe(one, one.probes[0]), RowsProbe(one, one.probes[1])};
+  return op;
+}
+
+constexpr const char* kRowsNames[] = {
+    "ApplySgdRows",     "ApplyMomentumRows",
+    "ApplyRmsPropRows", "ApplyRmsPropMomentumRows",
+    "ApplyAdagradRows", "ApplyAdamRows",
+    "ApplyAdamWRows"};
+
 template <size_t n>
-constexpr std::array<OpDef, 2 * n> WithLists(const OpDef (&ones)[n]) {
-  std::array<OpDef, 2 * n> all = {};
+constexpr std::array<OpDef, 3 * n> WithOthers(const OpDef (&ones)[n],
+                                              const char* const (&rows)[n]) {
+  std::array<OpDef, 3 * n> all = {};
   for (size_t i = 0; i < n; ++i) {
     all[i] = ones[i];
     all[n + i] = ListOp(ones[i]);
+    all[2 * n + i] = RowsOp(ones[i], rows[i]);
   }
   return all;
 }
 
-constexpr auto kAllOptimizerOps = WithLists(kOptimizerOps);
+constexpr auto kAllOptimizerOps = WithOthers(kOptimizerOps, kRowsNames);
 
 // A learning rate given as a number becomes a float32 constant.
 Operand Rate(Graph& graph, const Operand& rate) {
@@ -224,10 +311,16 @@ Operand Rate(Graph& graph, const Operand& rate) {
           rate.location()};
 }
 
-Output Apply(const char* op, std::vector<Operand> inputs,
+// With rows, those of the gradient, the op that takes them.
+Output Apply(std::string op, std::vector<Operand> inputs, const Output& rows,
              Attributes attrs = {}) {
   Graph& graph = inputs[0].graph();
-  return graph.Add({op, std::move(inputs), std::move(attrs)}).output(0);
+  if (rows.valid()) {
+    op += optimizer::kRowsSuffix;
+    inputs.emplace_back(rows, inputs.back().location());
+  }
+  return graph.Add({std::move(op), std::move(inputs), std::move(attrs)})
+      .output(0);
 }
 
 }  // namespace
@@ -236,35 +329,39 @@ std::span<const OpDef> OptimizerOps() {
   return kAllOptimizerOps;
 }
 
-Output ApplySgd(Operand variable, Operand learning_rate, Operand gradient) {
+Output ApplySgd(Operand variable, Operand learning_rate, Operand gradient,
+                const Output& rows) {
   return Apply("ApplySgd",
-               {variable, Rate(variable.graph(), learning_rate), gradient});
+               {variable, Rate(variable.graph(), learning_rate), gradient},
+               rows);
 }
 
 Output ApplyMomentum(Operand variable, Operand velocity, Operand learning_rate,
-                     Operand gradient, const MomentumRule& rule) {
+                     Operand gradient, const MomentumRule& rule,
+                     const Output& rows) {
   return Apply(
       "ApplyMomentum",
       {variable, velocity, Rate(variable.graph(), learning_rate), gradient},
-      {{"momentum", rule.momentum}, {"nesterov", rule.nesterov}});
+      rows, {{"momentum", rule.momentum}, {"nesterov", rule.nesterov}});
 }
 
 Output ApplyRmsProp(Operand variable, Operand mean_square,
                     Operand learning_rate, Operand gradient,
-                    const RmsPropRule& rule) {
+                    const RmsPropRule& rule, const Output& rows) {
   return Apply(
       "ApplyRmsProp",
       {variable, mean_square, Rate(variable.graph(), learning_rate), gradient},
-      {{"decay", rule.decay}, {"epsilon", rule.epsilon}});
+      rows, {{"decay", rule.decay}, {"epsilon", rule.epsilon}});
 }
 
 Output ApplyRmsPropMomentum(Operand variable, Operand mean_square,
                             Operand velocity, Operand learning_rate,
                             Operand gradient, double momentum,
-                            const RmsPropRule& rule) {
+                            const RmsPropRule& rule, const Output& rows) {
   return Apply("ApplyRmsPropMomentum",
                {variable, mean_square, velocity,
                 Rate(variable.graph(), learning_rate), gradient},
+               rows,
                {{"decay", rule.decay},
                 {"momentum", momentum},
                 {"epsilon", rule.epsilon}});
@@ -272,28 +369,32 @@ Output ApplyRmsPropMomentum(Operand variable, Operand mean_square,
 
 Output ApplyAdagrad(Operand variable, Operand accumulator,
                     Operand learning_rate, Operand gradient,
-                    const AdagradRule& rule) {
+                    const AdagradRule& rule, const Output& rows) {
   return Apply(
       "ApplyAdagrad",
       {variable, accumulator, Rate(variable.graph(), learning_rate), gradient},
-      {{"epsilon", rule.epsilon}});
+      rows, {{"epsilon", rule.epsilon}});
 }
 
 Output ApplyAdam(Operand variable, Operand m, Operand v, Operand learning_rate,
-                 Operand step, Operand gradient, const AdamRule& rule) {
+                 Operand step, Operand gradient, const AdamRule& rule,
+                 const Output& rows) {
   return Apply(
       "ApplyAdam",
       {variable, m, v, Rate(variable.graph(), learning_rate), step, gradient},
+      rows,
       {{"beta1", rule.beta1},
        {"beta2", rule.beta2},
        {"epsilon", rule.epsilon}});
 }
 
 Output ApplyAdamW(Operand variable, Operand m, Operand v, Operand learning_rate,
-                  Operand step, Operand gradient, const AdamWRule& rule) {
+                  Operand step, Operand gradient, const AdamWRule& rule,
+                  const Output& rows) {
   return Apply(
       "ApplyAdamW",
       {variable, m, v, Rate(variable.graph(), learning_rate), step, gradient},
+      rows,
       {{"beta1", rule.beta1},
        {"beta2", rule.beta2},
        {"epsilon", rule.epsilon},

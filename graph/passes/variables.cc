@@ -215,9 +215,11 @@ class Orderer {
   void NoteRead(const Read& read) {
     // A write of one variable has read each element before it writes there. One
     // of several, such as an optimizer's, may have written a slot by the time
-    // it reads it as its gradient.
+    // it reads it as its gradient; one of some rows, another row.
     if (read.user == read.write) {
-      if (read.user->mutates() > 1) copied_.push_back(read);
+      if (read.user->mutates() > 1 || read.user->op().scatters) {
+        copied_.push_back(read);
+      }
       return;
     }
     if (DependsOn(*read.user, *read.write)) {

@@ -24,8 +24,10 @@ void RegisterShapeKernels(KernelTable& table);
 void RegisterArrayKernels(KernelTable& table);
 void RegisterSliceKernels(KernelTable& table);
 void RegisterIndexKernels(KernelTable& table);
+void RegisterSumRowsKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);
+void RegisterOptimizerRowsKernels(KernelTable& table);
 void RegisterCollectiveKernels(KernelTable& table);
 void RegisterWidenedKernels(KernelTable& table);  // half types of many families
 #if SLUICE_HAVE_ONEDNN

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "engine/convert.h"
-#include "engine/semantics/optimizer.h"
-#include "engine/semantics/optimizer_operands.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/simd/simd.h"
+#include "kernels/cpu/optimizer_rules.h"
 #include "kernels/cpu/tensor_list.h"
 
 namespace sluice::cpu {
@@ -19,82 +17,9 @@ namespace {
 constexpr int64_t kGrain = 1 << 14;  // elements per piece of work
 
 using optimizer::Update;
-
-// One optimizer step on part of a variable: n elements of the gradient g, the
-// parameters p and up to two slots a and b, in the order of the op's inputs.
+using Rule = OptimizerRule;
 template <typename T>
-using Loop = void (*)(const Update<T>& u, const T* g, T* p, T* a, T* b,
-                      int64_t n);
-
-template <typename Rule, typename T>
-void Each(const Update<T>& u, const T* g, T* p, T* a, T* b, int64_t n) {
-  const Update<T> own = u;  // which stores to p cannot change
-  T none = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    Rule()(own, g[i], p[i], Rule::kSlots > 0 ? a[i] : none,
-           Rule::kSlots > 1 ? b[i] : none);
-  }
-}
-
-simd::OptimizerStep StepOf(const Update<float>& u) {
-  return {.learning_rate = u.learning_rate,
-          .momentum = u.momentum,
-          .nesterov = u.nesterov,
-          .decay = u.decay,
-          .beta1 = u.beta1,
-          .beta2 = u.beta2,
-          .eps = u.epsilon,
-          .weight_decay = u.weight_decay,
-          .correction1 = u.correction1,
-          .correction2 = u.correction2};
-}
-
-struct Rule {
-  const char* op;
-  int slots;
-  bool counts_steps;
-  Loop<float> f32;
-  Loop<double> f64;
-  Loop<float> simd;
-};
-
-// With the vector table's loop for the rule R.
-template <typename R>
-constexpr Rule RuleOf(Loop<float> simd) {
-  return {R::kName,       R::kSlots,       R::kCountsSteps,
-          Each<R, float>, Each<R, double>, simd};
-}
-
-void SimdAdam(const Update<float>& u, const float* g, float* p, float* m,
-              float* v, int64_t n) {
-  Simd().adam(StepOf(u), g, m, v, p, n);
-}
-
-constexpr Rule kRules[] = {
-    RuleOf<optimizer::Sgd>([](const Update<float>& u, const float* g, float* p,
-                              float*, float*,
-                              int64_t n) { Simd().sgd(StepOf(u), g, p, n); }),
-    RuleOf<optimizer::Momentum>(
-        [](const Update<float>& u, const float* g, float* p, float* velocity,
-           float*,
-           int64_t n) { Simd().momentum(StepOf(u), g, velocity, p, n); }),
-    RuleOf<optimizer::RmsProp>([](const Update<float>& u, const float* g,
-                                  float* p, float* mean_square, float*,
-                                  int64_t n) {
-      Simd().rmsprop(StepOf(u), g, mean_square, nullptr, p, n);
-    }),
-    RuleOf<optimizer::RmsPropMomentum>(
-        [](const Update<float>& u, const float* g, float* p, float* mean_square,
-           float* velocity, int64_t n) {
-          Simd().rmsprop(StepOf(u), g, mean_square, velocity, p, n);
-        }),
-    RuleOf<optimizer::Adagrad>(
-        [](const Update<float>& u, const float* g, float* p, float* accumulator,
-           float*,
-           int64_t n) { Simd().adagrad(StepOf(u), g, accumulator, p, n); }),
-    RuleOf<optimizer::Adam>(SimdAdam),
-    RuleOf<optimizer::AdamW>(SimdAdam),
-};
+using Loop = OptimizerLoop<T>;
 
 // A gradient that is half, scaled or decayed first goes through a buffer that
 // stays in the nearest cache.
@@ -142,17 +67,9 @@ KernelPtr ApplyKernel(const KernelSpec& spec, const Rule& rule, Loop<T> loop) {
   for (int i = 0; i < at.variables; ++i) {
     dtypes.push_back(spec.inputs[at.gradient + i].dtype);
   }
-  return KernelOf([=, counts = rule.counts_steps](const KernelContext& c) {
+  return KernelOf([=](const KernelContext& c) {
     if (at.apply >= 0 && !*c.input<bool>(at.apply)) return;
-    T correction1 = 1, correction2 = 1;
-    if (counts) {
-      const int64_t step = *c.input<int64_t>(at.step);
-      correction1 = optimizer::Correction<T>(params.beta1, step);
-      correction2 = optimizer::Correction<T>(params.beta2, step);
-    }
-    const auto u =
-        optimizer::UpdateOf<T>(params, static_cast<T>(*c.input<float>(at.rate)),
-                               correction1, correction2);
+    const Update<T> u = UpdateOfStep<T>(at, params, c);
     const T scale = at.gradient_scale >= 0
                         ? static_cast<T>(*c.input<float>(at.gradient_scale))
                         : T(1);
@@ -199,7 +116,7 @@ void Register(KernelTable& table, const std::string& op, const Rule& rule) {
 }  // namespace
 
 void RegisterOptimizerKernels(KernelTable& table) {
-  for (const Rule& rule : kRules) {
+  for (const Rule& rule : OptimizerRules()) {
     Register(table, rule.op, rule);
     Register(table, rule.op + std::string("List"), rule);
   }

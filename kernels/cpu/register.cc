@@ -24,8 +24,10 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterArrayKernels(table);
   cpu::RegisterSliceKernels(table);
   cpu::RegisterIndexKernels(table);
+  cpu::RegisterSumRowsKernels(table);
   cpu::RegisterRandomKernels(table);
   cpu::RegisterOptimizerKernels(table);
+  cpu::RegisterOptimizerRowsKernels(table);
   cpu::RegisterCollectiveKernels(table);
   cpu::RegisterWidenedKernels(table);
 #if SLUICE_HAVE_ONEDNN

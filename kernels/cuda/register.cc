@@ -16,6 +16,7 @@ void RegisterCudaKernels(KernelTable& table) {
   RegisterLossKernels(table);
   RegisterMatMulKernels(table);
   RegisterOptimizerKernels(table);
+  RegisterOptimizerRowsKernels(table);
   RegisterPoolKernels(table);
   RegisterRandomKernels(table);
   RegisterReduceKernels(table);

@@ -39,7 +39,7 @@ namespace gradients {
 
 GradientHook ClipByGlobalNorm(double max_norm) {
   Require(max_norm > 0, "ClipByGlobalNorm", max_norm, "a positive norm");
-  return
+  return SlicesHook{
       [=](MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
         NameScope names(context.graph, "clip_by_global_norm");
         std::vector<Output> squares;
@@ -48,29 +48,29 @@ GradientHook ClipByGlobalNorm(double max_norm) {
         }
         const Output factor = ClipFactor(AddN(squares), max_norm);
         for (auto& pair : pairs) pair.gradient = Scale(pair.gradient, factor);
-      };
+      }};
 }
 
 GradientHook ClipByNorm(double max_norm) {
   Require(max_norm > 0, "ClipByNorm", max_norm, "a positive norm");
-  return
+  return SlicesHook{
       [=](MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
         NameScope names(context.graph, "clip_by_norm");
         for (auto& pair : pairs) {
           pair.gradient = Scale(
               pair.gradient, ClipFactor(SquaredNorm(pair.gradient), max_norm));
         }
-      };
+      }};
 }
 
 GradientHook ClipByValue(double limit) {
   Require(limit > 0, "ClipByValue", limit, "a positive limit");
-  return
+  return SlicesHook{
       [=](MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
         NameScope names(context.graph, "clip_by_value");
         for (auto& pair : pairs)
           pair.gradient = Clip(pair.gradient, -limit, limit);
-      };
+      }};
 }
 
 GradientHook WeightDecay(double rate, NamePredicate exclude) {

@@ -45,6 +45,18 @@ struct MinimizeContext {
 using GradientHook = std::function<void(
     MinimizeContext& context, std::vector<GradientAndVariable>& pairs)>;
 
+// A hook to which the slices of a gradient of rows, one of each row and further
+// ones of zeros, may stand for the gradient, whatever their shape: it does to
+// zeros nothing, and to others what depends on their values, not on where they
+// are. Minimize knows a GradientHook by this type (Optimizer::WithSparseRows).
+struct SlicesHook {
+  GradientHook hook;
+  void operator()(MinimizeContext& context,
+                  std::vector<GradientAndVariable>& pairs) const {
+    hook(context, pairs);
+  }
+};
+
 // Whether a variable of that name is what Accumulate keeps.
 bool IsAccumulatedGradient(std::string_view name);
 
@@ -56,6 +68,8 @@ bool IsBiasOrNorm(const std::string& name);
 
 namespace gradients {
 
+// These three are SlicesHooks.
+//
 // All gradients times min(1, max_norm / norm), norm being that of all of them
 // taken together (Pascanu, Mikolov and Bengio, 2013).
 GradientHook ClipByGlobalNorm(double max_norm);

@@ -1,14 +1,16 @@
 // Optimizer::Minimize: gradients, hooks, updates.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
+#include <set>
 #include <utility>
 
-#include "graph/autograd.h"
 #include "graph/ops/control.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
+#include "models/optim/find_gradients.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/optimizers.h"
 #include "models/optim/reduce_gradients.h"
@@ -26,35 +28,6 @@ void CheckLoss(const Operand& loss) {
                             output.type().ToString(), output.name(),
                             FormatLocation(loss.location())));
   }
-}
-
-std::vector<GradientAndVariable> GradientPairs(
-    const Operand& loss, const std::vector<Output>& wanted,
-    const std::vector<Output>& seeds, const GradientOptions& options) {
-  const std::vector<Output> variables =
-      wanted.empty() ? loss.graph().TrainableVariables() : wanted;
-  const std::vector<Output> gradients =
-      Gradients({loss.output()}, variables, seeds, options);
-  std::vector<GradientAndVariable> pairs;
-  for (size_t i = 0; i < variables.size(); ++i) {
-    if (gradients[i].valid()) {
-      pairs.push_back({gradients[i], variables[i]});
-    } else if (!wanted.empty()) {
-      throw Error(
-          Code::kInvalidArgument,
-          fmt::format("Minimize: the loss '{}' does not depend on '{}' ({})",
-                      loss.output().name(), variables[i].name(),
-                      FormatLocation(loss.location())));
-    }
-  }
-  if (pairs.empty()) {
-    throw Error(
-        Code::kInvalidArgument,
-        fmt::format("Minimize: the loss '{}' depends on no trainable "
-                    "variable ({})",
-                    loss.output().name(), FormatLocation(loss.location())));
-  }
-  return pairs;
 }
 
 // By the variables' names; 1 for those that are not there.
@@ -149,6 +122,12 @@ Optimizer Optimizer::WithRateFactor(std::string patterns, double factor) const {
   return other;
 }
 
+Optimizer Optimizer::WithSparseRows(std::string patterns) const {
+  Optimizer other = *this;
+  other.sparse_rows_.push_back(std::move(patterns));
+  return other;
+}
+
 Optimizer Optimizer::WithRecompute(Recompute which) const {
   Optimizer other = *this;
   other.gradients_.recompute = which;
@@ -192,10 +171,50 @@ Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
   Optimizer more = *this;
   more.hooks_ = other.hooks_;
   more.rate_factors_ = other.rate_factors_;
+  more.sparse_rows_ = other.sparse_rows_;
   more.average_decay_ = other.average_decay_;
   more.loss_scaling_ = other.loss_scaling_;
   more.all_reduce_ = other.all_reduce_;
   return more;
+}
+
+std::vector<Output> Optimizer::Tables(
+    const std::vector<Output>& variables) const {
+  if (sparse_rows_.empty()) {
+    const bool same = rule_.rows == UpdateRule::Rows::kAlways;
+    return same && hooks_.empty() && !all_reduce_ ? variables
+                                                  : std::vector<Output>();
+  }
+  const auto refuse = [&](std::string_view why) {
+    throw Error(Code::kUnimplemented,
+                fmt::format("sparse rows of '{}': {}",
+                            fmt::join(sparse_rows_, ","), why));
+  };
+  if (rule_.rows == UpdateRule::Rows::kNever) {
+    refuse(fmt::format("the optimizer {} updates whole variables alone",
+                       rule_.name));
+  }
+  if (all_reduce_) refuse("several workers exchange whole gradients alone");
+  for (const GradientHook& hook : hooks_) {
+    if (hook.target<SlicesHook>() == nullptr) {
+      refuse("a gradient hook wants whole gradients (no SlicesHook)");
+    }
+  }
+  std::vector<std::string> names;
+  for (const Output& variable : variables) names.push_back(variable.name());
+  std::set<std::string> selected;
+  for (const std::string& patterns : sparse_rows_) {
+    const auto some = SelectNames(patterns, names);
+    if (!some.ok()) {
+      throw Error(some.status().WithContext("sparse rows"));
+    }
+    selected.insert(some->begin(), some->end());
+  }
+  std::vector<Output> tables;
+  for (const Output& variable : variables) {
+    if (selected.contains(variable.name())) tables.push_back(variable);
+  }
+  return tables;
 }
 
 Operation Optimizer::Minimize(Operand loss,
@@ -214,8 +233,11 @@ Operation Optimizer::Minimize(Operand loss,
     scale.emplace(graph, *loss_scaling_);
     seeds = {scale->Seed(loss.output())};
   }
-  std::vector<GradientAndVariable> pairs =
-      GradientPairs(loss, variables, seeds, gradients_);
+  FoundGradients gradients = FindGradients(
+      loss, variables,
+      Tables(variables.empty() ? graph.TrainableVariables() : variables), seeds,
+      gradients_);
+  std::vector<GradientAndVariable>& pairs = gradients.pairs;
 
   const Output step = GlobalStep(graph);
   const Output rate = Identity(rate_.At(step), "learning_rate");
@@ -226,6 +248,7 @@ Operation Optimizer::Minimize(Operand loss,
   const bool in_two = all_reduce_ && all_reduce_->in_two;
   const bool shared = all_reduce_ && all_reduce_->shared;
   if (!in_two && !shared) context.operations = graph.updates();
+  if (scale || !hooks_.empty()) SumSlices(gradients);
   if (all_reduce_) {
     ReduceGradients(pairs, all_reduce_->between, all_reduce_->buckets);
   }
@@ -260,11 +283,15 @@ Operation Optimizer::Minimize(Operand loss,
   for (const auto& [gradient, variable] : pairs) {
     DeviceScope device(graph, variable.node().device());
     const auto factor = factors.find(variable.name());
-    const Update update = {variable, MakeSlots(rule_, variable), gradient,
-                           factor == factors.end()
-                               ? context.learning_rate
-                               : context.learning_rate * factor->second,
-                           context.update_number};
+    const auto rows = gradients.rows.find(variable);
+    const Update update = {
+        variable,
+        MakeSlots(rule_, variable),
+        gradient,
+        factor == factors.end() ? context.learning_rate
+                                : context.learning_rate * factor->second,
+        context.update_number,
+        rows == gradients.rows.end() ? Output() : rows->second};
     operations.push_back(BuildUpdate(context.condition, rule_, update));
     if (average_decay_) {
       operations.push_back(

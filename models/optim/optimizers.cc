@@ -7,21 +7,27 @@
 namespace sluice::optimizers {
 
 Optimizer Sgd(LearningRate rate) {
-  return {std::move(rate), {"sgd", {}, [](const Update& u) {
-                              return ApplySgd(u.variable, u.learning_rate,
-                                              u.gradient);
-                            }}};
+  return {std::move(rate),
+          {"sgd",
+           {},
+           [](const Update& u) {
+             return ApplySgd(u.variable, u.learning_rate, u.gradient, u.rows);
+           },
+           UpdateRule::Rows::kAlways}};
 }
 
 namespace {
 
 Optimizer WithVelocity(LearningRate rate, const char* name,
                        const MomentumRule& rule) {
-  return {std::move(rate), {name, {{"velocity"}}, [=](const Update& u) {
-                              return ApplyMomentum(u.variable, u.slots[0],
-                                                   u.learning_rate, u.gradient,
-                                                   rule);
-                            }}};
+  return {std::move(rate),
+          {name,
+           {{"velocity"}},
+           [=](const Update& u) {
+             return ApplyMomentum(u.variable, u.slots[0], u.learning_rate,
+                                  u.gradient, rule, u.rows);
+           },
+           UpdateRule::Rows::kOnWish}};
 }
 
 }  // namespace
@@ -39,43 +45,59 @@ Optimizer RmsProp(LearningRate rate, const RmsPropOptions& options) {
   const RmsPropRule rule = {options.decay, options.epsilon};
   if (options.momentum == 0) {
     return {std::move(rate),
-            {"rmsprop", {{"mean_square"}}, [=](const Update& u) {
+            {"rmsprop",
+             {{"mean_square"}},
+             [=](const Update& u) {
                return ApplyRmsProp(u.variable, u.slots[0], u.learning_rate,
-                                   u.gradient, rule);
-             }}};
+                                   u.gradient, rule, u.rows);
+             },
+             UpdateRule::Rows::kOnWish}};
   }
   const double momentum = options.momentum;
   return {std::move(rate),
-          {"rmsprop", {{"mean_square"}, {"velocity"}}, [=](const Update& u) {
+          {"rmsprop",
+           {{"mean_square"}, {"velocity"}},
+           [=](const Update& u) {
              return ApplyRmsPropMomentum(u.variable, u.slots[0], u.slots[1],
                                          u.learning_rate, u.gradient, momentum,
-                                         rule);
-           }}};
+                                         rule, u.rows);
+           },
+           UpdateRule::Rows::kOnWish}};
 }
 
 Optimizer Adagrad(LearningRate rate, const AdagradOptions& options) {
   const AdagradRule rule = {options.epsilon};
-  return {std::move(rate),
-          {"adagrad",
-           {{"accumulator", options.initial_accumulator}},
-           [=](const Update& u) {
-             return ApplyAdagrad(u.variable, u.slots[0], u.learning_rate,
-                                 u.gradient, rule);
-           }}};
+  return {
+      std::move(rate),
+      {"adagrad",
+       {{"accumulator", options.initial_accumulator}},
+       [=](const Update& u) {
+         return ApplyAdagrad(u.variable, u.slots[0], u.learning_rate,
+                             u.gradient, rule, u.rows);
+       },
+       // An element that never had a gradient may have no other divisor.
+       static_cast<float>(options.epsilon) > 0 ? UpdateRule::Rows::kAlways
+                                               : UpdateRule::Rows::kOnWish}};
 }
 
 Optimizer Adam(LearningRate rate, const AdamOptions& options) {
   const AdamRule rule = {options.beta1, options.beta2, options.epsilon};
-  return {std::move(rate), {"adam", {{"m"}, {"v"}}, [=](const Update& u) {
-                              return ApplyAdam(u.variable, u.slots[0],
-                                               u.slots[1], u.learning_rate,
-                                               u.number, u.gradient, rule);
-                            }}};
+  return {std::move(rate),
+          {"adam",
+           {{"m"}, {"v"}},
+           [=](const Update& u) {
+             return ApplyAdam(u.variable, u.slots[0], u.slots[1],
+                              u.learning_rate, u.number, u.gradient, rule,
+                              u.rows);
+           },
+           UpdateRule::Rows::kOnWish}};
 }
 
 Optimizer AdamW(LearningRate rate, const AdamWOptions& options) {
   return {std::move(rate),
-          {"adamw", {{"m"}, {"v"}}, [options](const Update& u) {
+          {"adamw",
+           {{"m"}, {"v"}},
+           [options](const Update& u) {
              const bool decays =
                  !options.exclude || !options.exclude(u.variable.name());
              return ApplyAdamW(
@@ -84,8 +106,10 @@ Optimizer AdamW(LearningRate rate, const AdamWOptions& options) {
                  {.beta1 = options.beta1,
                   .beta2 = options.beta2,
                   .epsilon = options.epsilon,
-                  .weight_decay = decays ? options.weight_decay : 0});
-           }}};
+                  .weight_decay = decays ? options.weight_decay : 0},
+                 u.rows);
+           },
+           UpdateRule::Rows::kOnWish}};
 }
 
 Optimizer ByName(std::string_view name) {

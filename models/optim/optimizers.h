@@ -7,6 +7,7 @@
 #ifndef SLUICE_MODELS_OPTIM_OPTIMIZERS_H_
 #define SLUICE_MODELS_OPTIM_OPTIMIZERS_H_
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -66,6 +67,8 @@ struct Update {
   Output gradient;
   Output learning_rate;  // float32 scalar
   Output number;         // int64 scalar, of this update, from 1
+  // Valid where the gradient is of some rows of the variable (RowsGradient).
+  Output rows = {};
 };
 
 // How an optimizer updates a variable.
@@ -82,6 +85,13 @@ struct UpdateRule {
   // runs that are not to update, the ops it is made of are skipped
   // (MakeConditional).
   std::function<Output(const Update& update)> apply;
+  // What `apply` does with gradients of rows, whose other rows it leaves alone.
+  enum class Rows : uint8_t {
+    kNever,   // it takes none
+    kOnWish,  // it does to others what a gradient of 0 would not do
+    kAlways,  // the same as with zeros for the others, to the bit
+  };
+  Rows rows = Rows::kNever;
 };
 
 // An immutable value; holds no graph.
@@ -100,6 +110,21 @@ class Optimizer {
   // `factor` times the learning rate; of several that match a variable the one
   // added last counts. Minimize throws Error for patterns that match none.
   Optimizer WithRateFactor(std::string patterns, double factor) const;
+  // The same that updates, of the variables whose names match (name_pattern.h)
+  // and that the loss depends on through Gather along the first dimension alone
+  // (layers::Embedding), only the rows that a step has read: the gradient of a
+  // large table is then no larger than what was read of it, and rows that were
+  // not read keep their values and what the optimizer keeps of them, to the
+  // bit. With Momentum, Nesterov, RmsProp, Adam and AdamW that is another rule
+  // than without: a row's velocity and means stand still until it is read
+  // again, where else they move it, and fade, in every step; a decay of the
+  // weights spares it; Adam's correction of the first steps counts all steps,
+  // not the row's ("lazy" Adam). With Sgd and Adagrad it is the same rule, and
+  // they do so of themselves where no hook sees the gradients. Minimize throws
+  // Error where the optimizer has no update of rows (Lars, Lamb), with a hook
+  // that sees whole gradients (all but gradients::OnSlices), and with
+  // WithAllReduce; and for patterns that match none.
+  Optimizer WithSparseRows(std::string patterns = "*") const;
   // The same that also keeps an average of each variable it updates, the
   // non-trainable variable "<variable>/average": after update n it becomes
   // d * average + (1 - d) * variable, d = min(decay, (n - 1) / (n + 9)), so
@@ -119,8 +144,8 @@ class Optimizer {
   // scale is taken out and before the hooks. With one worker it changes no
   // value but for `between`.
   Optimizer WithAllReduce(AllReduceOptions options = {}) const;
-  // The same with what `other` has by these: hooks, rate factors, averages,
-  // loss scaling, all-reduce.
+  // The same with what `other` has by these: hooks, rate factors, sparse rows,
+  // averages, loss scaling, all-reduce.
   Optimizer WithExtrasOf(const Optimizer& other) const;
 
   // Builds gradients of the scalar `loss`, the hooks, the updates of
@@ -135,10 +160,14 @@ class Optimizer {
   const LearningRate& learning_rate() const { return rate_; }
 
  private:
+  // Those of `variables` whose gradients may be of rows.
+  std::vector<Output> Tables(const std::vector<Output>& variables) const;
+
   LearningRate rate_;
   UpdateRule rule_;
   std::vector<GradientHook> hooks_;
   std::vector<std::pair<std::string, double>> rate_factors_;
+  std::vector<std::string> sparse_rows_;  // patterns
   GradientOptions gradients_;
   std::optional<double> average_decay_;
   std::optional<LossScaleOptions> loss_scaling_;

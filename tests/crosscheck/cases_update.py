@@ -63,6 +63,40 @@ def optimizer(d, op):
     return _updating(d, op, _optimizer_attrs(d, op), inputs, variables)
 
 
+def _few(d):
+    """Of slices, whose sums would else grow, and so would their rounding."""
+    return [min(s, 4) for s in d.shape(0, 2)]
+
+
+def _slices_of(d, rows, slices):
+    """Which of `rows` rows each slice belongs to, -1: to none."""
+    low = -1 if d.chance(0.5) or rows == 0 else 0
+    high = max(low, min(rows, d.pick([1, 3, rows])) - 1)
+    array = d.rng.integers(low, high + 1, slices)
+    return Value.of(d.pick(["int32", "int64"]), array)
+
+
+@makes(*(name + "Rows" for name in RULES))
+def optimizer_rows(d, op):
+    d.style = "plain"
+    name = op["name"][:-len("Rows")]
+    _, variables, scalars = RULES[name]
+    shape, slices, T = d.shape(1, 3), _few(d), dtype_of(d, op)
+    inputs = _state(d, T, shape, variables - 1, name) + _schedule(d, scalars)
+    inputs += [d.values(T, slices + shape[1:]), _slices_of(d, shape[0], slices)]
+    if d.chance(0.4):
+        inputs.append(d.values("bool", []))
+    return _updating(d, op, _optimizer_attrs(d, op), inputs, variables)
+
+
+@makes("SumRows")
+def sum_rows(d, op):
+    d.style = "plain"
+    slices, T, limit = _few(d), dtype_of(d, op), d.integer(0, 20)
+    return ({"limit": limit},
+            [_slices_of(d, limit, slices), d.values(T, slices + d.shape(0, 2))])
+
+
 @makes(*(name + "List" for name in RULES))
 def optimizer_list(d, op):
     d.style = "plain"

@@ -84,6 +84,35 @@ def optimizer(c, *operands):
     return _result(rule(c, rate, *(step or [0]), *operands[:variables], gradient))
 
 
+@reference(*(name + "Rows" for name in RULES), scale=at_least_one)
+def optimizer_rows(c, *operands):
+    rule, variables, scalars = RULES[c.op[:-len("Rows")]]
+    new = [t.clone() for t in operands[:variables]]
+    if not _applied(c, variables + scalars + 2):
+        return _result(new)
+    rate, *step = [s.item() for s in operands[variables:variables + scalars]]
+    slices, rows = operands[variables + scalars:variables + scalars + 2]
+    width = new[0].shape[1:]
+    slices, rows = slices.reshape(rows.numel(), *width), rows.reshape(-1)
+    for row in sorted(set(rows.tolist()) - {-1}):
+        gradient = slices[rows == row].sum(0)
+        parts = rule(c, rate, *(step or [0]), *(t[row].clone() for t in new), gradient)
+        for t, part in zip(new, parts):
+            t[row] = part
+    return _result(new)
+
+
+@reference("SumRows", scale=at_least_one)
+def sum_rows(c, rows, values):
+    flat = rows.reshape(-1)
+    slices = values.reshape(flat.numel(), *values.shape[rows.dim():])
+    first, sums = torch.full_like(flat, -1), torch.zeros_like(slices)
+    for row in sorted(set(flat.tolist()) - {-1}):
+        at = int((flat == row).nonzero()[0])
+        first[at], sums[at] = row, slices[flat == row].sum(0)
+    return first.reshape(rows.shape), sums.reshape(values.shape)
+
+
 @reference(*(name + "List" for name in RULES), scale=at_least_one)
 def optimizer_list(c, *operands):
     rule, variables, scalars = RULES[c.op[:-len("List")]]

@@ -7,6 +7,7 @@
 #include "engine/ceil_div.h"
 #include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/array_chunks.h"
+#include "kernels/cuda/ops/optimizer_step.h"
 
 namespace sluice::cuda {
 namespace {
@@ -65,20 +66,7 @@ template <typename Rule, typename T>
 __global__ void __launch_bounds__(kThreads)
     OptimizerKernel(OptimizerList list, OptimizerParams params) {
   if (list.apply != nullptr && !*list.apply) return;
-  T correction1 = 1, correction2 = 1;
-  if (list.step != nullptr) {
-    // Powers in double are long work: one thread's is enough.
-    T* corrections = SharedMemory<T>();
-    if (threadIdx.x == 0) {
-      corrections[0] = optimizer::Correction<T>(params.beta1, *list.step);
-      corrections[1] = optimizer::Correction<T>(params.beta2, *list.step);
-    }
-    Barrier();  // thread 0 has written them
-    correction1 = corrections[0];
-    correction2 = corrections[1];
-  }
-  const auto u = optimizer::UpdateOf<T>(
-      params, static_cast<T>(*list.learning_rate), correction1, correction2);
+  const auto u = UpdateOfStep<T>(params, list.learning_rate, list.step);
   const T scale = list.gradient_scale == nullptr
                       ? T(1)
                       : static_cast<T>(*list.gradient_scale);

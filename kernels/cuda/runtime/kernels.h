@@ -29,6 +29,7 @@ void RegisterLossKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterNvrtcKernels(KernelTable& table);
 void RegisterOptimizerKernels(KernelTable& table);
+void RegisterOptimizerRowsKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
 void RegisterRandomKernels(KernelTable& table);
 void RegisterReduceKernels(KernelTable& table);

@@ -232,6 +232,91 @@ TEST_CASE("values come and gradients go, no activation") {
   }
 }
 
+// Lookups in two large tables, one of them twice, and a layer behind them.
+struct Words {
+  Graph graph;
+  Output ids, other_ids;
+  Output loss;
+  Operation train;
+  static constexpr int64_t kRows = 5000;
+
+  explicit Words(const Optimizer& optimizer) {
+    ids = graph.Placeholder("ids", DType::kInt64, {6});
+    other_ids = graph.Placeholder("other_ids", DType::kInt32, {6, 2});
+    Scope root(graph);
+    const Output words =
+        graph.Variable("words", initializers::Uniform(-1, 1)({kRows, 3}));
+    const Output letters = layers::Embedding(root / "letters", other_ids,
+                                             {.size = kRows, .dimensions = 2});
+    const Output x = Concat(
+        {EmbeddingLookup(words, ids),
+         EmbeddingLookup(words, Mod(ids * 7, kRows)), Reshape(letters, {6, 4})},
+        1);
+    loss = Mean(Square(layers::Dense(root / "fc", x, {.units = 2}) - 1));
+    train = optimizer.Minimize(loss);
+  }
+  std::vector<Feed> Feeds(int step) const {
+    std::mt19937 random(static_cast<uint32_t>(step));
+    Tensor a(DType::kInt64, ids.shape()), b(DType::kInt32, other_ids.shape());
+    for (int64_t& i : a.values<int64_t>()) i = random() % (kRows / (step + 1));
+    for (int32_t& i : b.values<int32_t>())
+      i = static_cast<int32_t>(random() % 9);
+    return {{ids, a}, {other_ids, b}};
+  }
+  std::vector<Tensor> Run(Session& session) const {
+    session.Initialize();
+    std::vector<Tensor> values;
+    for (int step = 0; step < 4; ++step) {
+      values.push_back(session.Run(Feeds(step), loss, {train}));
+    }
+    for (const Output& variable : graph.Variables()) {
+      values.push_back(session.Read(variable));
+    }
+    return values;
+  }
+};
+
+TEST_CASE("of tables rows come and go") {
+  const Workers workers(2, Transport::kTcp);
+  const std::vector<Optimizer> all = {
+      optimizers::Sgd(0.1), optimizers::Adagrad(0.1),
+      optimizers::Sgd(0.1).WithLossScaling(),
+      optimizers::Momentum(0.1).WithSparseRows("words,letters/*"),
+      optimizers::Adam(0.1)
+          .WithSparseRows("words,letters/*")
+          .With(gradients::ClipByGlobalNorm(0.5))};
+  for (size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(i);
+    const Words local(all[i]);
+    Session alone(local.graph);
+    const std::vector<Tensor> wanted = local.Run(alone);
+    for (const bool tasks : {false, true}) {
+      CAPTURE(tasks);
+      Words spread(all[i]);
+      const Names servers =
+          tasks ? Names{WorkerName(0) + "/cpu:0", WorkerName(1) + "/cpu:0"}
+                : Cpus(2);
+      ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers));
+      for (const auto& node : spread.graph.nodes()) {
+        for (const Output& input : node->inputs()) {
+          if (input.node().device() == node->device()) continue;
+          CAPTURE(node->Describe());
+          CAPTURE(input.name());
+          CHECK((!input.shape().concrete() ||
+                 input.shape().elements() < Words::kRows));
+        }
+      }
+      SessionOptions options;
+      options.devices = servers;
+      options.devices.insert(options.devices.begin(), kWorker);
+      if (tasks) options.cluster = workers.Master();
+      options.container = std::to_string(i);
+      Session session(spread.graph, options);
+      CheckSame(spread.Run(session), wanted);
+    }
+  }
+}
+
 TEST_CASE("a device that is neither is refused; a server that is asked for") {
   Graph graph;
   Output there;

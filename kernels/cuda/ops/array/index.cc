@@ -5,6 +5,8 @@
 #include "engine/tensor.h"
 #include "kernels/cuda/ops/array/index_report.h"
 #include "kernels/cuda/ops/array/shape_fill.h"
+#include "kernels/cuda/ops/array/sorted_rows.h"
+#include "kernels/cuda/ops/array/sum_rows.h"
 #include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
@@ -86,6 +88,27 @@ Result<KernelPtr> MakeInTopK(const KernelSpec& spec) {
       });
 }
 
+// The slices of rows and their values, inputs 0 and 1.
+SumRowsShape SlicesOf(const KernelSpec& spec) {
+  const Shape& rows = spec.inputs[0].shape;
+  const Shape& values = spec.inputs[1].shape;
+  return {rows.elements(), values.elements(rows.rank(), values.rank()),
+          spec.attrs.Int("limit")};
+}
+
+Result<KernelPtr> MakeSumRows(const KernelSpec& spec) {
+  const SumRowsShape shape = SlicesOf(spec);
+  return CheckingKernelOf(
+      Within(shape.limit),
+      [shape, index = spec.inputs[0].dtype, dtype = spec.inputs[1].dtype](
+          const KernelContext& c, BadIndex* bad) {
+        return SumRows(shape, index, c.input<void>(0), dtype, c.input<void>(1),
+                       c.output<void>(0), c.output<void>(1), c.workspace(), bad,
+                       StreamOf(c));
+      },
+      SortRowsWorkspace(shape.slices));
+}
+
 }  // namespace
 
 void RegisterIndexKernels(KernelTable& table) {
@@ -95,6 +118,11 @@ void RegisterIndexKernels(KernelTable& table) {
   RegisterOwn(
       table, "ScatterAdd", kNumeric, MakeScatterAdd,
       [](const KernelSpec& spec) { return ScatterAddSupports(ShapeOf(spec)); });
+  RegisterOwn(table, "SumRows", kIndex, MakeSumRows,
+              [](const KernelSpec& spec) {
+                const SumRowsShape s = SlicesOf(spec);
+                return SortRowsSupports({.size = s.limit, .count = s.slices});
+              });
   RegisterOwn(table, "TopK", kNumeric, MakeTopK);
 }
 

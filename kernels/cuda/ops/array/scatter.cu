@@ -3,83 +3,21 @@
 // in that order, runs of them at a time where they are many. Keys are sorted in
 // chunks by counting, for each, how many are smaller, and the chunks are merged
 // pair by pair.
-#include <utility>
-
 #include "engine/ceil_div.h"
 #include "engine/semantics/scalar.h"
-#include "kernels/cuda/device/bad_index_device.h"
 #include "kernels/cuda/device/element.h"
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/ops/array/array_copy.h"
 #include "kernels/cuda/ops/array/index.h"
+#include "kernels/cuda/ops/array/sorted_rows.h"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int kChunk = 256;  // keys, and threads of a block
-
-// An update's key: row * updates + its number. All are different. A row is
-// batch * size + index; that of an index out of range comes after all others.
-using Key = uint64_t;
+using Key = RowKey;
 
 int64_t UpdatesOf(const GatherShape& s) {
   return s.batch * s.count;
-}
-
-template <typename I>
-__global__ void __launch_bounds__(kChunk)
-    SortChunksKernel(GatherShape s, int64_t updates, const I* indices,
-                     Key* keys, BadIndex* bad) {
-  Key* chunk = SharedMemory<Key>();
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kChunk;
-       first < updates; first += static_cast<int64_t>(gridDim.x) * kChunk) {
-    const int64_t i = first + threadIdx.x;
-    const int64_t n =
-        updates - first < kChunk ? updates - first : int64_t{kChunk};
-    Key own = 0;
-    if (i < updates) {
-      const int64_t index = indices[i];
-      int64_t row = s.batch * s.size;
-      if (index >= 0 && index < s.size) {
-        row = Quotient(i, s.count) * s.size + index;
-      } else {
-        ReportBadIndex(bad, i, index);
-      }
-      own = static_cast<Key>(row) * static_cast<Key>(updates) +
-            static_cast<Key>(i);
-      chunk[threadIdx.x] = own;
-    }
-    Barrier();  // all keys are there
-    if (i < updates) {
-      int64_t smaller = 0;
-      for (int64_t k = 0; k < n; ++k) smaller += chunk[k] < own ? 1 : 0;
-      keys[first + smaller] = own;
-    }
-    Barrier();  // all have read, before the next chunk is written
-  }
-}
-
-// Pairs of sorted runs of `width` become runs of twice that.
-__global__ void MergeKernel(const Key* keys, Key* merged, int64_t n,
-                            int64_t width) {
-  for (int64_t i = GlobalThread(); i < n; i += GlobalThreads()) {
-    const Key own = keys[i];
-    const int64_t run = i / width;
-    const int64_t other = (run ^ 1) * width;
-    // The first of the other run that is greater.
-    int64_t low = other < n ? other : n;
-    int64_t high = other + width < n ? other + width : n;
-    const int64_t begin = low;
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      if (keys[middle] < own) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    merged[run / 2 * 2 * width + (i - run * width) + (low - begin)] = own;
-  }
 }
 
 // --- Sums --------------------------------------------------------------------
@@ -203,39 +141,16 @@ __global__ void AddKernel(GatherShape s, int64_t updates, int64_t tasks,
 
 // --- Launchers ---------------------------------------------------------------
 
-// The sorted keys, in one half of the first 2 * updates of the workspace.
-Result<const Key*> SortedKeys(const GatherShape& s, DType index_dtype,
-                              const void* indices, void* workspace,
-                              BadIndex* bad, cudaStream_t stream) {
-  const int64_t updates = UpdatesOf(s);
-  Key* keys = static_cast<Key*>(workspace);
-  Key* other = keys + updates;
-  SLUICE_RETURN_IF_ERROR(
-      DispatchIndex(index_dtype, [&]<typename I>(TypeTag<I>) {
-        Grid grid = GridFor(updates, kChunk);
-        grid.shared_bytes = kChunk * sizeof(Key);
-        return Launch("ScatterAdd sort", grid, stream, SortChunksKernel<I>, s,
-                      updates, static_cast<const I*>(indices), keys, bad);
-      }));
-  for (int64_t width = kChunk; width < updates; width *= 2) {
-    SLUICE_RETURN_IF_ERROR(Launch("ScatterAdd merge", GridFor(updates), stream,
-                                  MergeKernel, keys, other, updates, width));
-    std::swap(keys, other);
-  }
-  return keys;
-}
-
 }  // namespace
 
 size_t ScatterAddWorkspace(const GatherShape& shape, DType dtype) {
-  return 2 * static_cast<size_t>(UpdatesOf(shape)) * sizeof(Key) +
+  return SortRowsWorkspace(UpdatesOf(shape)) +
          static_cast<size_t>(RunsOf(shape) * shape.middle * shape.inner) *
              SizeOf(ComputeDType(dtype));
 }
 
 bool ScatterAddSupports(const GatherShape& shape) {
-  const int64_t rows = shape.batch * shape.size + 1;
-  return UpdatesOf(shape) <= INT64_MAX / rows;
+  return SortRowsSupports({shape.batch, shape.size, shape.count});
 }
 
 Status ScatterAdd(const GatherShape& s, DType dtype, const void* x,
@@ -250,8 +165,9 @@ Status ScatterAdd(const GatherShape& s, DType dtype, const void* x,
   }
   const int64_t count = UpdatesOf(s);
   if (count * s.middle * s.inner == 0) return {};
-  SLUICE_ASSIGN_OR_RETURN(const Key* keys, SortedKeys(s, index_dtype, indices,
-                                                      workspace, bad, stream));
+  SLUICE_ASSIGN_OR_RETURN(
+      const Key* keys, SortRows("ScatterAdd", {s.batch, s.size, s.count},
+                                index_dtype, indices, workspace, bad, stream));
   return DispatchNumeric(dtype, [&]<typename E>(TypeTag<E>) {
     using T = DeviceTypeOf<E>;
     const int64_t packs = CeilDiv(s.inner, kPack<T>);
