@@ -42,7 +42,7 @@ inline const Rooms& MayUse() {
     // Each may use those before.
     std::set<std::string> kernels = {"engine/*", runtime, device};
     for (const char* room :
-         {"elementwise", "array", "reduce", "gemm", "norm", "conv"}) {
+         {"elementwise", "array", "rows", "reduce", "gemm", "norm", "conv"}) {
       add(ops, room, kernels);
       kernels.insert(std::string(ops).append("/").append(room));
     }

@@ -67,11 +67,9 @@ class Placer {
     }
     ShareOut();
     for (Node* node : order_) {
-      if (node->mutates() > 0) {
-        node->set_device(node->input(0).node().device());
-      } else if (node->device().empty() && TakesRows(*node)) {
-        node->set_device(node->input(0).node().device());
-      }
+      const bool beside =
+          node->mutates() > 0 || (node->device().empty() && TakesRows(*node));
+      if (beside) node->set_device(node->input(0).node().device());
     }
     FindIndependent();
     // Users come before what they use.

@@ -7,7 +7,7 @@
 #include "engine/ceil_div.h"
 #include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/array_chunks.h"
-#include "kernels/cuda/ops/optimizer_step.h"
+#include "kernels/cuda/device/optimizer_step.h"
 
 namespace sluice::cuda {
 namespace {

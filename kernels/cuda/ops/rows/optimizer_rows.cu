@@ -1,11 +1,11 @@
 // A thread takes an element of a slice; that of a row's first slice adds up
 // those of all, and updates the row's element.
-#include "kernels/cuda/ops/optimizer_rows.h"
+#include "kernels/cuda/ops/rows/optimizer_rows.h"
 
 #include "kernels/cuda/device/launch.h"
+#include "kernels/cuda/device/optimizer_step.h"
 #include "kernels/cuda/device/row_sum.h"
 #include "kernels/cuda/ops/array/sorted_rows.h"
-#include "kernels/cuda/ops/optimizer_step.h"
 
 namespace sluice::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // Optimizer steps on some rows of a variable, of float32 or float64, by the
 // same rules as on whole variables.
-#ifndef SLUICE_KERNELS_CUDA_OPS_OPTIMIZER_ROWS_H_
-#define SLUICE_KERNELS_CUDA_OPS_OPTIMIZER_ROWS_H_
+#ifndef SLUICE_KERNELS_CUDA_OPS_ROWS_OPTIMIZER_ROWS_H_
+#define SLUICE_KERNELS_CUDA_OPS_ROWS_OPTIMIZER_ROWS_H_
 
 #include <cuda_runtime.h>
 
@@ -47,4 +47,4 @@ std::span<const OptimizerRowsRule> OptimizerRowsRules();
 
 }  // namespace sluice::cuda
 
-#endif  // SLUICE_KERNELS_CUDA_OPS_OPTIMIZER_ROWS_H_
+#endif  // SLUICE_KERNELS_CUDA_OPS_ROWS_OPTIMIZER_ROWS_H_

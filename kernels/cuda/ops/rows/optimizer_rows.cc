@@ -1,5 +1,5 @@
 // The kernels of optimizer steps on some rows of a variable.
-#include "kernels/cuda/ops/optimizer_rows.h"
+#include "kernels/cuda/ops/rows/optimizer_rows.h"
 
 #include <string>
 

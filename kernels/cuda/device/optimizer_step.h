@@ -1,6 +1,6 @@
 // This step's numbers of an optimizer, as its kernels read them.
-#ifndef SLUICE_KERNELS_CUDA_OPS_OPTIMIZER_STEP_H_
-#define SLUICE_KERNELS_CUDA_OPS_OPTIMIZER_STEP_H_
+#ifndef SLUICE_KERNELS_CUDA_DEVICE_OPTIMIZER_STEP_H_
+#define SLUICE_KERNELS_CUDA_DEVICE_OPTIMIZER_STEP_H_
 
 #include <cuda_runtime.h>
 
@@ -35,4 +35,4 @@ __device__ optimizer::Update<T> UpdateOfStep(const OptimizerParams& params,
 
 }  // namespace sluice::cuda
 
-#endif  // SLUICE_KERNELS_CUDA_OPS_OPTIMIZER_STEP_H_
+#endif  // SLUICE_KERNELS_CUDA_DEVICE_OPTIMIZER_STEP_H_
