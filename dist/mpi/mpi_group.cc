@@ -12,18 +12,15 @@
 
 #include "dist/collective/arguments.h"
 #include "dist/collective/reduce.h"
+#include "dist/mpi/gathered_trees.h"
 #include "dist/net/frame.h"
 #include "engine/caught.h"
 #include "engine/module.h"
-#include "engine/runtime/subtrees.h"
 
 namespace sluice::dist {
 namespace {
 
 constexpr char kFile[] = "libsluice_mpi.so";
-
-// Of a tree's sums, what all ranks send each other at a time.
-constexpr size_t kPieceBytes = 256 << 10;
 
 // Begins what a rank says that cannot go on.
 constexpr char kFailed[] = "failed: ";
@@ -213,67 +210,10 @@ Status MpiGroup::ReduceScatter(std::string_view name, DType dtype, void* data,
       [&] { return Reduce(dtype, data, count, how); });
 }
 
-// All ranks have the subtrees' sums of all, a piece at a time, and add them.
-class MpiGroup::Trees {
- public:
-  Trees(DType dtype, int64_t leaves, const MpiPlace& place)
-      : dtype_(dtype), rank_(place.rank) {
-    size_t most = 0;
-    for (int rank = 0; rank < place.size; ++rank) {
-      of_ranks_.push_back(
-          SubtreesOf(LeavesOf(leaves, rank, place.size)).subtrees());
-      most = std::max(most, of_ranks_.back().size());
-    }
-    each_ = most * kPieceBytes;
-    all_.resize(each_ * of_ranks_.size());
-    // Of those from the left the row never has more than of one rank's and as
-    // many as a number of leaves has digits.
-    slots_.resize(most + 64, std::vector<std::byte>(kPieceBytes));
-  }
-
-  // What of rank `rank` is sent.
-  std::byte* At(size_t rank, size_t tree) {
-    return all_.data() + rank * each_ + tree * kPieceBytes;
-  }
-  std::byte* Mine(size_t tree) { return At(static_cast<size_t>(rank_), tree); }
-  std::byte* all() { return all_.data(); }
-  int64_t each() const { return static_cast<int64_t>(each_); }
-
-  // The whole tree's.
-  const std::byte* Added(size_t bytes) {
-    const auto count = static_cast<int64_t>(bytes / SizeOf(dtype_));
-    SubtreeRow row;
-    for (size_t rank = 0; rank < of_ranks_.size(); ++rank) {
-      for (size_t tree = 0; tree < of_ranks_[rank].size(); ++tree) {
-        const std::byte* hand = At(rank, tree);
-        row.Append(
-            of_ranks_[rank][tree],
-            [&](size_t slot) {
-              AddTo(dtype_, slots_[slot].data(), hand, count);
-              hand = slots_[slot].data();
-            },
-            [&](size_t slot) {
-              if (slots_[slot].data() == hand) return;
-              std::memcpy(slots_[slot].data(), hand, bytes);
-            });
-      }
-    }
-    return slots_[0].data();
-  }
-
- private:
-  const DType dtype_;
-  const int rank_;
-  std::vector<std::vector<Subtree>> of_ranks_;
-  size_t each_ = 0;
-  std::vector<std::byte> all_;
-  std::vector<std::vector<std::byte>> slots_;
-};
-
 Status MpiGroup::SumTree(std::string_view name, DType dtype, int64_t leaves,
                          std::span<const void* const> sums, void* result,
                          int64_t count) {
-  std::optional<Trees> trees;
+  std::optional<GatheredTrees> trees;
   return Collective(
       [&] {
         return fmt::format("tree of {} leaves of '{}', {} {}", leaves, name,
@@ -282,13 +222,15 @@ Status MpiGroup::SumTree(std::string_view name, DType dtype, int64_t leaves,
       [&]() -> Status {
         SLUICE_RETURN_IF_ERROR(CheckTree(dtype, leaves, sums.size(), count,
                                          place_.rank, place_.size));
-        trees.emplace(dtype, leaves, place_);
+        trees.emplace(dtype, leaves, place_.rank, place_.size);
         return {};
       },
       [&]() -> Status {
         const size_t whole = static_cast<size_t>(count) * SizeOf(dtype);
-        for (size_t begin = 0; begin < whole; begin += kPieceBytes) {
-          const size_t bytes = std::min(kPieceBytes, whole - begin);
+        for (size_t begin = 0; begin < whole;
+             begin += GatheredTrees::kPieceBytes) {
+          const size_t bytes =
+              std::min(GatheredTrees::kPieceBytes, whole - begin);
           for (size_t i = 0; i < sums.size(); ++i) {
             std::memcpy(trees->Mine(i),
                         static_cast<const std::byte*>(sums[i]) + begin, bytes);

@@ -75,9 +75,6 @@ class MpiGroup final : public Collective {
  private:
   MpiGroup(const MpiCalls& calls, const MpiPlace& place);
 
-  // Of SumTree.
-  class Trees;
-
   // Runs a collective's body where all ranks are at the same, and `prepare` has
   // failed on none. Any error is that of all later calls.
   template <typename Signature, typename Prepare, typename Body>
