@@ -235,8 +235,8 @@ Status ReadPlace(LaunchInfo* info) {
 Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
   // SLUICE_COORDINATOR alone is a user's word to another launcher.
   const std::vector<const char*> names = {
-      kSize,     kRank,    kLocalSize,     kLocalRank, kPinned,
-      kListenFd, kTokenFd, kCredentialsFd, kServers,   kServer};
+      kSize,    kRank,          kLocalSize, kLocalRank,     kPinned, kListenFd,
+      kTokenFd, kCredentialsFd, kServers,   kServersReturn, kServer};
   if (std::none_of(names.begin(), names.end(), IsSet)) {
     return ReadOtherLaunchers();
   }

@@ -67,19 +67,6 @@ std::vector<std::string> FilesBeside(const std::string& log_dir) {
   return files;
 }
 
-// An error of a device, file system or other worker that is gone, and what is
-// left.
-Error WithLastCheckpoint(const Error& error, const TrainingOptions& options) {
-  if (options.log_dir.empty()) return error;
-  const auto saved = CheckpointManager::ForReading(options.log_dir);
-  const Result<std::vector<int64_t>> steps = saved.Steps();
-  if (!steps.ok() || steps->empty()) return error;
-  return {error.code(),
-          fmt::format("{}; what was saved last is {}, from which the same "
-                      "command goes on",
-                      error.what(), saved.PathOf(steps->back()))};
-}
-
 // Without a folder: what was evaluated has come into hooks' states.
 class KeepEvaluated : public Hook {
  public:
@@ -222,45 +209,6 @@ TrainingResult Trainer::Train() {
   }
 }
 
-bool Trainer::ServerIsGone() const {
-  const TrainingServers& servers = options_.servers;
-  if (!servers.any() || servers.patience.count() == 0) return false;
-  if (!options_.StopReason().empty()) return false;
-  Collective* const workers = options_.session.collective.get();
-  // Nobody else says so of workers.
-  const bool told =
-      workers != nullptr && workers->Check().code() == Code::kCancelled;
-  const Status lost = servers.cluster->Lost();
-  if (lost.ok()) return told;
-  if (workers != nullptr) {
-    workers->Leave(Status(Code::kCancelled, lost.message()));
-  }
-  return true;
-}
-
-void Trainer::Keep(const TrainingRun& run, const TrainingResult& result) {
-  examples_before_ += run.examples();
-  seconds_before_ += run.training_seconds();
-  if (!options_.log_dir.empty() || run.snapshot() == nullptr) return;
-  const auto kept = std::make_shared<Checkpoint>(*run.snapshot());
-  const int64_t step = kept->state.step;
-  const bool evaluated =
-      (result.evaluation && result.evaluation->step == step) ||
-      (kept_ != nullptr && kept_->state.step == step && kept_->state.metric);
-  if (evaluated) kept->state.metric = 0;  // whatever it was
-  kept_ = kept;
-}
-
-void Trainer::AwaitOthers() {
-  try {
-    AwaitServers(options_.servers, options_.stop, options_.reporter);
-    Collective* const workers = options_.session.collective.get();
-    if (workers != nullptr) ThrowIfError(workers->JoinAgain());
-  } catch (const Error& error) {
-    throw WithLastCheckpoint(error, options_);
-  }
-}
-
 TrainingResult Trainer::TrainOnce() {
   ++era_;
   RunContext context = run_;
@@ -331,7 +279,7 @@ TrainingResult Trainer::TrainOnce() {
         error.code() != Code::kDeadlineExceeded) {
       throw;
     }
-    throw WithLastCheckpoint(error, options_);
+    throw WithLastCheckpoint(error);
   } catch (...) {
     for (Hook* hook : hooks) hook->OnError(run);
     throw;

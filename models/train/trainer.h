@@ -77,6 +77,9 @@ class Trainer {
   void Keep(const TrainingRun& run, const TrainingResult& result);
   // Waits for servers and workers. Throws Error.
   void AwaitOthers();
+  // An error of a device, file system or other worker that is gone, and what
+  // is left.
+  Error WithLastCheckpoint(const Error& error) const;
   // Sets the state to begin with: a checkpoint's, the given weights or none.
   void Begin(TrainingRun& run, const std::optional<CheckpointManager>& saved);
   // Gives all workers the state that rank 0 begins with.
