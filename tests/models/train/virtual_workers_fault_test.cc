@@ -118,9 +118,10 @@ TEST_CASE("what virtual workers are not made for is refused") {
   CHECK(Contains(errors(1, task), "batch normalisation"));
   task.spec = [](int) {
     TrainerSpec spec = ToySpec();
-    spec.model = [](Scope&, const Features& in, const RunContext&) {
-      const Output x = Broadcast(in["x"], 0);
-      return ModelSpec{.loss = Mean(x * x)};
+    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+      ModelSpec model = testing::Network(scope, in, run);
+      model.loss = Broadcast(model.loss, 0);
+      return model;
     };
     return spec;
   };
