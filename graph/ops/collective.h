@@ -15,10 +15,10 @@
 namespace SLUICE_PUBLIC sluice {
 
 // The workers are those of the `group` of that name that this one is in
-// (Collective::Subgroup), by default all of the job. x is of one dtype and shape on
-// all of them. How many there are is known when a step is prepared; until then
-// first dimensions that hang on it are unknown. Gradients are those of the sum
-// of all workers' losses.
+// (Collective::Subgroup), by default all of the job. x is of one dtype and
+// shape on all of them. How many there are is known when a step is prepared;
+// until then first dimensions that hang on it are unknown. Gradients are those
+// of the sum of all workers' losses.
 
 // x added up over the workers, or its mean. The gradient is that of what each
 // worker makes of the result, reduced in the same way.
