@@ -131,6 +131,18 @@ std::vector<StepInfo::Launch> CountLaunches(
   return all;
 }
 
+// Another task has nobody to meet there: it would take its own x for the sum.
+Status CheckNoCollectives(const StepPart& far) {
+  for (const auto& node : far.graph->nodes()) {
+    if (!node->op().collective) continue;
+    return Unimplemented(fmt::format(
+        "{}: it is to be on '{}', but workers meet on devices of their own "
+        "process alone ({})",
+        node->Describe(), far.device, node->location()));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
@@ -151,6 +163,7 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
       ++i;
       continue;
     }
+    SLUICE_RETURN_IF_ERROR(CheckNoCollectives(cut.parts[i]));
     built.remote.push_back(std::move(cut.parts[i]));
     cut.parts.erase(cut.parts.begin() + static_cast<std::ptrdiff_t>(i));
   }

@@ -210,5 +210,21 @@ TEST_CASE("what a session over several tasks cannot do it says") {
                  "another process's"));
 }
 
+// Each would be the whole of a group of one, without a word.
+TEST_CASE("workers do not meet on another task's device") {
+  Notes notes;
+  const Updates updates;
+  Graph graph;
+  const DeviceScope there(graph, kOne);
+  const Output v = graph.Variable("v", Zeros({2}));
+  const Output mean = AllReduce(v);
+  const Output all = AllGather(v);
+  Session session(graph, updates.Options(notes));
+  for (const Output& met : {mean, all}) {
+    CHECK(Contains(ErrorOf([&] { session.Run({}, met); }),
+                   "devices of their own process alone"));
+  }
+}
+
 }  // namespace
 }  // namespace sluice
