@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <sluice/sluice.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -302,11 +303,28 @@ std::vector<std::string> Found(const std::string& text, const char* pattern) {
   return found;
 }
 
+// As links name them: "## Large tables" is "large-tables".
+std::vector<std::string> Headings(const std::string& text) {
+  std::vector<std::string> headings = Found(text, "(?:^|\n)#+ ([^\n]+)");
+  for (std::string& heading : headings) {
+    for (char& c : heading) {
+      c = c == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<int>(c)));
+    }
+  }
+  return headings;
+}
+
 TEST_CASE("what the guide names is there") {
   const std::string prose = ReadGuide().prose;
   for (const std::string& link : Found(prose, "\\]\\(([^):]+)\\)")) {
     CAPTURE(link);
-    CHECK(fs::exists(SLUICE_SOURCE_DIR "/docs/" + link));
+    const size_t hash = link.find('#');
+    const std::string file = SLUICE_SOURCE_DIR "/docs/" + link.substr(0, hash);
+    CHECK(fs::exists(file));
+    if (hash == std::string::npos) continue;
+    const std::vector<std::string> headings = Headings(testing::TextOf(file));
+    CHECK(std::find(headings.begin(), headings.end(), link.substr(hash + 1)) !=
+          headings.end());
   }
   for (const std::string& file : Found(prose, "`([a-z0-9_/]+\\.(h|cc))`")) {
     CAPTURE(file);

@@ -21,7 +21,9 @@ __global__ void SumRowsKernel(SumRowsShape s, const RowKey* keys,
     const RowPlace at = RowPlaceOf(keys, place, s.slices);
     const bool sums_up = at.first && at.row < static_cast<uint64_t>(s.limit);
     const auto slice = static_cast<int64_t>(at.slice);
-    if (i == 0) rows[slice] = static_cast<I>(sums_up ? at.row : kNoRow);
+    if (i == 0) {
+      rows[slice] = sums_up ? static_cast<I>(at.row) : static_cast<I>(kNoRow);
+    }
     if (s.width == 0) continue;
     sums[slice * s.width + i] =
         sums_up ? RowSum(keys, place, s.slices, values, s.width, i) : T(0);
