@@ -124,8 +124,7 @@ Status MpiGroup::Collective(Signature signature, Prepare prepare, Body body) {
     what = signature();
     return prepare();
   });
-  broken_ = Caught(
-      [&] { return Agree(ready.ok() ? what : kFailed + ready.message()); });
+  broken_ = Agree(ready.ok() ? what : kFailed + ready.message());
   if (!ready.ok()) broken_ = ready;
   if (broken_.ok()) broken_ = Caught(body);
   const std::chrono::duration<double> taken =
@@ -141,6 +140,11 @@ Status MpiGroup::Agree(const std::string& signature) {
   uint64_t largest[] = {key, ~key};
   SLUICE_RETURN_IF_ERROR(Said(calls_.largest(largest, 2)));
   if (largest[0] == ~largest[1]) return {};
+  return Caught([&] { return Difference(signature); });
+}
+
+// What they are at, once it is known that they differ.
+Status MpiGroup::Difference(const std::string& signature) const {
   constexpr size_t kLongest = 240;
   std::string all(kLongest * static_cast<size_t>(place_.size), '\0');
   std::string mine = signature.substr(0, kLongest);

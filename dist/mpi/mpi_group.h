@@ -80,6 +80,7 @@ class MpiGroup final : public Collective {
   template <typename Signature, typename Prepare, typename Body>
   Status Collective(Signature signature, Prepare prepare, Body body);
   Status Agree(const std::string& signature) REQUIRES(mutex_);
+  Status Difference(const std::string& signature) const;
   Status Reduce(DType dtype, void* data, int64_t count, Reduction how);
 
   const MpiCalls& calls_;
