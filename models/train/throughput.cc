@@ -27,9 +27,8 @@ Rates Throughput::Since(const TrainingRun& run) {
   const double waited = run.input_seconds() - waited_;
   const double exchanged = run.exchange_seconds() - exchanged_;
   std::map<int64_t, int64_t> staleness = run.staleness();
-  for (const auto& [value, count] : staleness_) {
-    if ((staleness[value] -= count) == 0) staleness.erase(value);
-  }
+  for (const auto& [value, count] : staleness_) staleness[value] -= count;
+  std::erase_if(staleness, [](const auto& entry) { return entry.second == 0; });
   Start(run);
   if (seconds <= 0) return {};
   // What threads that read ahead finish after a step that was measured says

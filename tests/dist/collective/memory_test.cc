@@ -131,7 +131,7 @@ TEST_CASE("no memory is an error of all processes, which nothing throws") {
         if (odd) reached = left < 0;
         left = -1;
         // Who was done before the other failed learns of it in the next one.
-        const Status next = group.Barrier("next");
+        Status next = group.Barrier("next");
         CHECK((status.ok() || next.message() == status.message()));
         return next;
       });

@@ -177,7 +177,7 @@ std::vector<Trained> Train(const Plan& plan, std::mt19937& random,
   task.add_hooks = [&](Trainer& trainer) {
     trainer.AddHook(std::make_unique<Forward>(*account));
   };
-  const std::vector<Trained> all = TrainWith(plan.workers, task);
+  std::vector<Trained> all = TrainWith(plan.workers, task);
   CHECK(reaper.done());
   return all;
 }
