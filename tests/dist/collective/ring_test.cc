@@ -310,8 +310,8 @@ TEST_CASE("a group that is broken can be joined again") {
           SLUICE_RETURN_IF_ERROR(group.StartAllReduce("begun", DType::kFloat32,
                                                       begun.data(), 1 << 16,
                                                       Reduction::kSum));
-          Status status = group.AllReduce(
-              "x", DType::kFloat32, data.data(), 5000, Reduction::kMean);
+          Status status = group.AllReduce("x", DType::kFloat32, data.data(),
+                                          5000, Reduction::kMean);
           if (!status.ok()) return status;
           SLUICE_RETURN_IF_ERROR(group.WaitAllReduce(begun.data()));
         }
