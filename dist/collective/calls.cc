@@ -104,8 +104,14 @@ Status Group::StartAllReduce(std::string_view name, DType dtype, void* data,
                              int64_t count, Reduction how) {
   if (size_ == 1) return AllReduceNow(name, dtype, data, count, how);
   const auto bytes = count * static_cast<int64_t>(SizeOf(dtype));
-  Status status = queue_.Start({name, dtype, data, count, how},
-                               bytes >= kBesideBytes && Beside());
+  Status status;
+  try {
+    // Beside() may be the first to ask for the threads that compute.
+    status = queue_.Start({name, dtype, data, count, how},
+                          bytes >= kBesideBytes && Beside());
+  } catch (...) {
+    status = CaughtStatus();
+  }
   if (status.ok()) return status;
   queue_.Finish();
   return Break("all-reduce", name, std::move(status));

@@ -31,8 +31,16 @@ void* NewOrThrow(size_t bytes) {
 
 }  // namespace
 
+// All that what is deleted below may come from.
 void* operator new(size_t bytes) {
   return NewOrThrow(bytes);
+}
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return NewOrThrow(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 void operator delete(void* p) noexcept {
   std::free(p);
