@@ -88,7 +88,8 @@ Job JoinByMpi(const JobFlags& flags) {
     throw Error(Code::kInvalidArgument,
                 "--transport mpi is for --strategy ring, without overlap");
   }
-  if (std::getenv("SLUICE_RANK") != nullptr) {
+  for (const char* name : {"SLUICE_RANK", "SLUICE_SERVER"}) {
+    if (std::getenv(name) == nullptr) continue;
     throw Error(Code::kInvalidArgument,
                 "--transport mpi is for processes that mpirun or srun starts; "
                 "sluicerun's are connected otherwise");

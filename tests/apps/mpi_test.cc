@@ -112,5 +112,22 @@ TEST_CASE("what MPI is not for is said") {
   CHECK(Contains(outcome.err, "--transport mpi is for --strategy ring"));
 }
 
+// Not even a parameter server of sluicerun's, which has no rank: it would be
+// an MPI of one, and train by itself.
+TEST_CASE("what sluicerun has started is in no MPI") {
+  if (!HasMpi()) return;
+  for (const char* name : {"SLUICE_RANK", "SLUICE_SERVER"}) {
+    CAPTURE(std::string(name));
+    TemporaryFolder folder;
+    setenv(name, "0", 1);
+    const Outcome outcome =
+        RunMnist(Training(folder / "log", {"--transport", "mpi"}));
+    unsetenv(name);
+    CHECK(outcome.code == 1);
+    CHECK(Contains(outcome.err, "for processes that mpirun or srun starts"));
+    CHECK(!std::filesystem::exists(folder / "log"));
+  }
+}
+
 }  // namespace
 }  // namespace sluice
