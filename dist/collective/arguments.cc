@@ -29,6 +29,18 @@ Status CheckRows(int64_t count, int64_t row) {
   return InvalidArgument(fmt::format("{} elements in rows of {}", count, row));
 }
 
+Status CheckEach(int64_t each) {
+  if (each >= 0 && static_cast<uint64_t>(each) <= kMaxPayload) return {};
+  return InvalidArgument(
+      fmt::format("{} bytes each, of at most {}", each, kMaxPayload));
+}
+
+Status CheckRoot(int64_t bytes, int root, int size) {
+  if (bytes >= 0 && root >= 0 && root < size) return {};
+  return InvalidArgument(
+      fmt::format("{} bytes from rank {} of {}", bytes, root, size));
+}
+
 Status CheckTree(DType dtype, int64_t leaves, size_t sums, int64_t count,
                  int rank, int size) {
   if (!kReducible.Contains(dtype)) {

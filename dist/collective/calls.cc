@@ -30,12 +30,6 @@ Frame BytesFrame(FrameKind kind, int64_t bytes) {
   return frame;
 }
 
-Status CheckEach(int64_t each) {
-  if (each >= 0 && static_cast<uint64_t>(each) <= kMaxPayload) return {};
-  return InvalidArgument(
-      fmt::format("{} bytes each, of at most {}", each, kMaxPayload));
-}
-
 }  // namespace
 
 class Group::Timer {
@@ -192,10 +186,7 @@ Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
   const Timer timer(*this);
   queue_.Finish();
   const auto run = [&]() -> Status {
-    if (bytes < 0 || root < 0 || root >= size_) {
-      return InvalidArgument(
-          fmt::format("{} bytes from rank {} of {}", bytes, root, size_));
-    }
+    SLUICE_RETURN_IF_ERROR(CheckRoot(bytes, root, size_));
     const Frame frame = BytesFrame(FrameKind::kBroadcast, bytes);
     return Collective(frame, fmt::format("{}/{}", root, name), [&] {
       return Spread(static_cast<std::byte*>(data), bytes, root);

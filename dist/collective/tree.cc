@@ -15,7 +15,7 @@
 
 #include "dist/collective/group.h"
 #include "dist/collective/pieces.h"
-#include "dist/collective/reduce.h"
+#include "dist/collective/subtree_sums.h"
 #include "engine/runtime/subtrees.h"
 
 namespace sluice::dist {
@@ -94,19 +94,8 @@ class Group::Chain {
     }
     SubtreeRow row = before_;
     for (size_t i = 0; i < own_.size(); ++i) {
-      const std::byte* hand = Sum(i, piece).data();
-      row.Append(
-          own_.subtrees()[i],
-          [&](size_t slot) {
-            std::byte* const sum = Slot(round, slot, piece);
-            AddTo(dtype_, sum, hand, piece.bytes / ElementBytes());
-            hand = sum;
-          },
-          [&](size_t slot) {
-            std::byte* const place = Slot(round, slot, piece);
-            if (place == hand) return;
-            std::memcpy(place, hand, static_cast<size_t>(piece.bytes));
-          });
+      AppendSum(dtype_, own_.subtrees()[i], Sum(i, piece).data(), piece.bytes,
+                row, [&](size_t slot) { return Slot(round, slot, piece); });
     }
     if (rank_ < last_) return;
     const MutableBytes place = Whole(piece);

@@ -1,9 +1,8 @@
 #include "dist/mpi/gathered_trees.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "dist/collective/reduce.h"
+#include "dist/collective/subtree_sums.h"
 
 namespace sluice::dist {
 
@@ -27,21 +26,12 @@ GatheredTrees::GatheredTrees(DType dtype, int64_t leaves, int rank, int size)
 }
 
 const std::byte* GatheredTrees::Added(size_t bytes) {
-  const auto count = static_cast<int64_t>(bytes / SizeOf(dtype_));
   SubtreeRow row;
   for (size_t rank = 0; rank < of_ranks_.size(); ++rank) {
     for (size_t sum = 0; sum < of_ranks_[rank].size(); ++sum) {
-      const std::byte* hand = At(rank, sum);
-      row.Append(
-          of_ranks_[rank][sum],
-          [&](size_t slot) {
-            AddTo(dtype_, slots_[slot].data(), hand, count);
-            hand = slots_[slot].data();
-          },
-          [&](size_t slot) {
-            if (slots_[slot].data() == hand) return;
-            std::memcpy(slots_[slot].data(), hand, bytes);
-          });
+      AppendSum(dtype_, of_ranks_[rank][sum], At(rank, sum),
+                static_cast<int64_t>(bytes), row,
+                [&](size_t slot) { return slots_[slot].data(); });
     }
   }
   return slots_[0].data();

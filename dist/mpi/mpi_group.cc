@@ -255,11 +255,7 @@ Status MpiGroup::Broadcast(std::string_view name, void* data, int64_t bytes,
         return fmt::format("broadcast of '{}' by rank {}, {} bytes", name, root,
                            bytes);
       },
-      [&]() -> Status {
-        if (bytes >= 0 && root >= 0 && root < place_.size) return {};
-        return InvalidArgument(
-            fmt::format("{} bytes of rank {} of {}", bytes, root, place_.size));
-      },
+      [&] { return CheckRoot(bytes, root, place_.size); },
       [&]() -> Status {
         if (place_.size == 1) return {};
         return Said(calls_.broadcast(data, bytes, root));
@@ -270,10 +266,7 @@ Status MpiGroup::AllGather(std::string_view name, const void* mine,
                            int64_t each, void* all) {
   return Collective(
       [&] { return fmt::format("gather of '{}', {} bytes each", name, each); },
-      [&]() -> Status {
-        if (each >= 0) return {};
-        return InvalidArgument(fmt::format("{} bytes each", each));
-      },
+      [&] { return CheckEach(each); },
       [&]() -> Status {
         if (each == 0) return {};
         return Said(calls_.all_gather(mine, each, all));
@@ -284,10 +277,7 @@ Status MpiGroup::AllToAll(std::string_view name, const void* mine, int64_t each,
                           void* all) {
   return Collective(
       [&] { return fmt::format("trade of '{}', {} bytes each", name, each); },
-      [&]() -> Status {
-        if (each >= 0) return {};
-        return InvalidArgument(fmt::format("{} bytes each", each));
-      },
+      [&] { return CheckEach(each); },
       [&]() -> Status {
         if (each == 0) return {};
         return Said(calls_.all_to_all(mine, each, all));
