@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "io/checkpoints/checkpoint.h"
 #include "tests/support/job_servers.h"
 #include "tests/support/worker_threads.h"
 
@@ -37,6 +39,18 @@ inline void CheckVariables(const Trained& a, const Trained& b) {
   for (const auto& [name, value] : a.variables) {
     CAPTURE(name);
     CHECK(value.BitEqual(b.variables.at(name)));
+  }
+}
+
+// Of what is saved, the tensors are of the step that it says.
+inline void CheckSaved(const std::string& log_dir, const Trained& trained) {
+  const auto saved =
+      CheckpointManager::ForReading(log_dir).RestoreNewest().ValueOrThrow();
+  REQUIRE(saved);
+  CHECK(saved->checkpoint.state.step == trained.result.steps);
+  for (const NamedTensor& tensor : saved->checkpoint.tensors) {
+    CAPTURE(tensor.name);
+    CHECK(tensor.tensor.BitEqual(trained.variables.at(tensor.name)));
   }
 }
 

@@ -70,20 +70,22 @@ struct Training {
     }
     return {{x, image}, {label, classes}};
   }
-
-  // Losses, then all variables, after some steps.
-  std::vector<Tensor> Run(Session& session) const {
-    session.Initialize();
-    std::vector<Tensor> values;
-    for (int step = 0; step < 4; ++step) {
-      values.push_back(session.Run(Feeds(step), loss, {train}));
-    }
-    for (const Output& variable : graph.Variables()) {
-      values.push_back(session.Read(variable));
-    }
-    return values;
-  }
 };
+
+// Losses, then all variables, after some steps of a Training or Words.
+template <typename Program>
+std::vector<Tensor> RunSteps(const Program& program, Session& session) {
+  session.Initialize();
+  std::vector<Tensor> values;
+  for (int step = 0; step < 4; ++step) {
+    values.push_back(
+        session.Run(program.Feeds(step), program.loss, {program.train}));
+  }
+  for (const Output& variable : program.graph.Variables()) {
+    values.push_back(session.Read(variable));
+  }
+  return values;
+}
 
 Optimizer OptimizerOf(uint32_t seed) {
   const Names names = {"sgd",  "momentum", "nesterov", "rmsprop", "adagrad",
@@ -130,7 +132,7 @@ TEST_CASE("every optimizer trains on servers as it does on one device") {
     const Optimizer optimizer = OptimizerOf(seed);
     const Training local(seed, optimizer);
     Session alone(local.graph);
-    const std::vector<Tensor> wanted = local.Run(alone);
+    const std::vector<Tensor> wanted = RunSteps(local, alone);
 
     Training spread(seed, optimizer);
     const Names servers = Cpus(1 + static_cast<int>(seed / 9 % 3));
@@ -142,7 +144,7 @@ TEST_CASE("every optimizer trains on servers as it does on one device") {
     options.devices = servers;
     options.devices.insert(options.devices.begin(), kWorker);
     Session session(spread.graph, options);
-    CheckSame(spread.Run(session), wanted);
+    CheckSame(RunSteps(spread, session), wanted);
   }
 }
 
@@ -157,7 +159,7 @@ TEST_CASE("and on servers that are other tasks") {
     const Optimizer optimizer = OptimizerOf(seed);
     const Training local(seed, optimizer);
     Session alone(local.graph);
-    const std::vector<Tensor> wanted = local.Run(alone);
+    const std::vector<Tensor> wanted = RunSteps(local, alone);
 
     Training spread(seed, optimizer);
     ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers));
@@ -168,7 +170,7 @@ TEST_CASE("and on servers that are other tasks") {
     options.cluster = workers.Master();
     options.container = std::to_string(seed);
     Session session(spread.graph, options);
-    CheckSame(spread.Run(session), wanted);
+    CheckSame(RunSteps(spread, session), wanted);
   }
 }
 
@@ -263,17 +265,6 @@ struct Words {
       i = static_cast<int32_t>(random() % 9);
     return {{ids, a}, {other_ids, b}};
   }
-  std::vector<Tensor> Run(Session& session) const {
-    session.Initialize();
-    std::vector<Tensor> values;
-    for (int step = 0; step < 4; ++step) {
-      values.push_back(session.Run(Feeds(step), loss, {train}));
-    }
-    for (const Output& variable : graph.Variables()) {
-      values.push_back(session.Read(variable));
-    }
-    return values;
-  }
 };
 
 TEST_CASE("of tables rows come and go") {
@@ -289,7 +280,7 @@ TEST_CASE("of tables rows come and go") {
     CAPTURE(i);
     const Words local(all[i]);
     Session alone(local.graph);
-    const std::vector<Tensor> wanted = local.Run(alone);
+    const std::vector<Tensor> wanted = RunSteps(local, alone);
     for (const bool tasks : {false, true}) {
       CAPTURE(tasks);
       Words spread(all[i]);
@@ -312,7 +303,7 @@ TEST_CASE("of tables rows come and go") {
       if (tasks) options.cluster = workers.Master();
       options.container = std::to_string(i);
       Session session(spread.graph, options);
-      CheckSame(spread.Run(session), wanted);
+      CheckSame(RunSteps(spread, session), wanted);
     }
   }
 }

@@ -13,83 +13,53 @@
 #include "engine/threads.h"
 #include "graph/compile/evaluate.h"
 #include "graph/session/session.h"
+#include "tests/support/optimizer_formulas.h"
 
 namespace sluice {
 namespace {
 
-constexpr double kRate = 0.0625;  // exact in float32
-
-// What the formulas in tests/golden/README.md see of one element.
-struct Element {
-  double p, g, a, b;  // parameter, gradient, slots in the op's order
-  int64_t step;
-};
+namespace formulas = testing::formulas;
+using formulas::Element;
+using formulas::kRate;
 
 struct Rule {
   const char* op;
   Attributes attrs;
   int slots;
   bool counts_steps;
-  std::function<void(Element&)> formula;
+  formulas::Formula formula;
 };
 
 std::vector<Rule> Rules() {
-  const auto momentum = [](bool nesterov) {
-    return [=](Element& e) {
-      e.a = 0.75 * e.a + e.g;
-      e.p -= kRate * (nesterov ? e.g + 0.75 * e.a : e.a);
-    };
-  };
-  const auto adam = [](double weight_decay) {
-    return [=](Element& e) {
-      e.p -= kRate * weight_decay * e.p;
-      e.a = 0.75 * e.a + 0.25 * e.g;
-      e.b = 0.875 * e.b + 0.125 * e.g * e.g;
-      const double n = static_cast<double>(e.step);
-      const double m = e.a / (1 - std::pow(0.75, n));
-      const double v = e.b / (1 - std::pow(0.875, n));
-      e.p -= kRate * m / (std::sqrt(v) + 0.5);
-    };
-  };
   const Attributes adam_attrs = {
       {"beta1", 0.75}, {"beta2", 0.875}, {"epsilon", 0.5}};
   Attributes adamw_attrs = adam_attrs;
   adamw_attrs.Set("weight_decay", 0.25);
   return {
-      {"ApplySgd", {}, 0, false, [](Element& e) { e.p -= kRate * e.g; }},
-      {"ApplyMomentum", {{"momentum", 0.75}}, 1, false, momentum(false)},
+      {"ApplySgd", {}, 0, false, formulas::Sgd},
+      {"ApplyMomentum",
+       {{"momentum", 0.75}},
+       1,
+       false,
+       formulas::Momentum(false)},
       {"ApplyMomentum",
        {{"momentum", 0.75}, {"nesterov", true}},
        1,
        false,
-       momentum(true)},
+       formulas::Momentum(true)},
       {"ApplyRmsProp",
        {{"decay", 0.75}, {"epsilon", 0.5}},
        1,
        false,
-       [](Element& e) {
-         e.a = 0.75 * e.a + 0.25 * e.g * e.g;
-         e.p -= kRate * e.g / (std::sqrt(e.a) + 0.5);
-       }},
+       formulas::RmsProp},
       {"ApplyRmsPropMomentum",
        {{"decay", 0.75}, {"momentum", 0.5}, {"epsilon", 0.5}},
        2,
        false,
-       [](Element& e) {
-         e.a = 0.75 * e.a + 0.25 * e.g * e.g;
-         e.b = 0.5 * e.b + e.g / (std::sqrt(e.a) + 0.5);
-         e.p -= kRate * e.b;
-       }},
-      {"ApplyAdagrad",
-       {{"epsilon", 0.5}},
-       1,
-       false,
-       [](Element& e) {
-         e.a += e.g * e.g;
-         e.p -= kRate * e.g / (std::sqrt(e.a) + 0.5);
-       }},
-      {"ApplyAdam", adam_attrs, 2, true, adam(0)},
-      {"ApplyAdamW", adamw_attrs, 2, true, adam(0.25)},
+       formulas::RmsPropMomentum},
+      {"ApplyAdagrad", {{"epsilon", 0.5}}, 1, false, formulas::Adagrad},
+      {"ApplyAdam", adam_attrs, 2, true, formulas::Adam(0)},
+      {"ApplyAdamW", adamw_attrs, 2, true, formulas::Adam(0.25)},
   };
 }
 
@@ -147,8 +117,9 @@ std::vector<Tensor> Expected(const Rule& rule, DType dtype, int64_t n) {
   for (Tensor& t : after) t = t.Clone();
   for (int64_t i = 0; i < n; ++i) {
     Element e{p.At(i), 0, 0, 0, 0};
-    for (e.step = 1; e.step <= 3; ++e.step) {
-      e.g = g[e.step - 1].At(i);
+    for (size_t step = 0; step < 3; ++step) {
+      e.number = static_cast<double>(step + 1);
+      e.g = g[step].At(i);
       rule.formula(e);
     }
     after[0].data<double>()[i] = e.p;

@@ -14,6 +14,7 @@
 #include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
 #include "tests/support/error_text.h"
+#include "tests/support/optimizer_formulas.h"
 #include "tests/support/random.h"
 #include "tests/support/sanitizers.h"
 
@@ -24,67 +25,48 @@ using testing::Contains;
 using testing::ErrorOf;
 using testing::Random;
 
-constexpr double kRate = 0.0625;  // exact in float32
+namespace formulas = testing::formulas;
+using formulas::Element;
+using formulas::kRate;
 
-// What a rule does to one element, in double.
-struct Element {
-  double p, g, a, b;
-  double number;  // of the update
-};
 struct Rule {
   const char* name;
   Optimizer optimizer;
   std::vector<std::string> slots;  // in the order a, b
-  std::function<void(Element&)> formula;
+  formulas::Formula formula;
 };
 
 std::vector<Rule> Rules() {
-  const auto momentum = [](bool nesterov) {
-    return [=](Element& e) {
-      e.a = 0.75 * e.a + e.g;
-      e.p -= kRate * (nesterov ? e.g + 0.75 * e.a : e.a);
-    };
-  };
-  const auto adam = [](double decay) {
-    return [=](Element& e) {
-      e.p -= kRate * decay * e.p;
-      e.a = 0.75 * e.a + 0.25 * e.g;
-      e.b = 0.875 * e.b + 0.125 * e.g * e.g;
-      e.p -= kRate * e.a / (1 - std::pow(0.75, e.number)) /
-             (std::sqrt(e.b / (1 - std::pow(0.875, e.number))) + 0.5);
-    };
-  };
   using namespace optimizers;  // NOLINT
   return {
-      {"sgd", Sgd(kRate), {}, [](Element& e) { e.p -= kRate * e.g; }},
-      {"momentum", Momentum(kRate, 0.75), {"velocity"}, momentum(false)},
-      {"nesterov", Nesterov(kRate, 0.75), {"velocity"}, momentum(true)},
+      {"sgd", Sgd(kRate), {}, formulas::Sgd},
+      {"momentum",
+       Momentum(kRate, 0.75),
+       {"velocity"},
+       formulas::Momentum(false)},
+      {"nesterov",
+       Nesterov(kRate, 0.75),
+       {"velocity"},
+       formulas::Momentum(true)},
       {"rmsprop",
        RmsProp(kRate, {.decay = 0.75, .momentum = 0.5, .epsilon = 0.5}),
        {"mean_square", "velocity"},
-       [](Element& e) {
-         e.a = 0.75 * e.a + 0.25 * e.g * e.g;
-         e.b = 0.5 * e.b + e.g / (std::sqrt(e.a) + 0.5);
-         e.p -= kRate * e.b;
-       }},
+       formulas::RmsPropMomentum},
       {"adagrad",
        Adagrad(kRate, {.epsilon = 0.5}),
        {"accumulator"},
-       [](Element& e) {
-         e.a += e.g * e.g;
-         e.p -= kRate * e.g / (std::sqrt(e.a) + 0.5);
-       }},
+       formulas::Adagrad},
       {"adam",
        Adam(kRate, {.beta1 = 0.75, .beta2 = 0.875, .epsilon = 0.5}),
        {"m", "v"},
-       adam(0)},
+       formulas::Adam(0)},
       {"adamw",
        AdamW(kRate, {.weight_decay = 0.25,
                      .beta1 = 0.75,
                      .beta2 = 0.875,
                      .epsilon = 0.5}),
        {"m", "v"},
-       adam(0.25)},
+       formulas::Adam(0.25)},
   };
 }
 

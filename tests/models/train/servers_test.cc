@@ -20,6 +20,7 @@ namespace sluice {
 namespace {
 
 using testing::CheckEqual;
+using testing::CheckSaved;
 using testing::CheckVariables;
 using testing::Contains;
 using testing::JobServers;
@@ -238,15 +239,7 @@ TEST_CASE("workers at random speeds meet to save, evaluate, lower and stop") {
       CheckVariables(each, all[0]);
     }
     CHECK(all[0].variables.at("global_step").At(0) == all[0].result.steps);
-    const auto saved = CheckpointManager::ForReading(folder / "log")
-                           .RestoreNewest()
-                           .ValueOrThrow();
-    REQUIRE(saved);
-    CHECK(saved->checkpoint.state.step == all[0].result.steps);
-    for (const NamedTensor& tensor : saved->checkpoint.tensors) {
-      CAPTURE(tensor.name);
-      CHECK(tensor.tensor.BitEqual(all[0].variables.at(tensor.name)));
-    }
+    CheckSaved(folder / "log", all[0]);
   }
 }
 

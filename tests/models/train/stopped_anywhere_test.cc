@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "io/checkpoints/checkpoint.h"
 #include "models/train/plateau.h"
 #include "tests/support/error_text.h"
 #include "tests/support/sanitizers.h"
@@ -20,6 +19,8 @@ namespace sluice {
 namespace {
 
 using testing::CheckEqual;
+using testing::CheckSaved;
+using testing::CheckVariables;
 using testing::Contains;
 using testing::Task;
 using testing::TemporaryFolder;
@@ -49,18 +50,6 @@ std::vector<Trained> Train(const Strategy& strategy, const Task& task) {
   if (strategy.servers == 0) return TrainWith(strategy.workers, task);
   return testing::TrainOn(strategy.servers, strategy.workers, std::nullopt,
                           task);
-}
-
-// Of what is saved, the tensors are of the step that it says.
-void CheckSaved(const std::string& log_dir, const Trained& trained) {
-  const auto saved =
-      CheckpointManager::ForReading(log_dir).RestoreNewest().ValueOrThrow();
-  REQUIRE(saved);
-  CHECK(saved->checkpoint.state.step == trained.result.steps);
-  for (const NamedTensor& tensor : saved->checkpoint.tensors) {
-    CAPTURE(tensor.name);
-    CHECK(tensor.tensor.BitEqual(trained.variables.at(tensor.name)));
-  }
 }
 
 TEST_CASE("told to end at any question, the same training goes on") {
@@ -122,10 +111,7 @@ TEST_CASE("told to end at any question, the same training goes on") {
     CHECK(part.result.steps == whole.result.steps);
     REQUIRE(part.result.evaluation.has_value());
     CHECK(part.result.evaluation->values == whole.result.evaluation->values);
-    for (const auto& [name, value] : whole.variables) {
-      CAPTURE(name);
-      CHECK(value.BitEqual(part.variables.at(name)));
-    }
+    CheckVariables(whole, part);
   }
 }
 
