@@ -14,12 +14,14 @@
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
 #include "apps/shards/label_offset.h"
+#include "engine/ceil_div.h"
 #include "graph/builder.h"
 #include "io/images/image.h"
 #include "io/images/mix.h"
 #include "models/cli/main.h"
 #include "models/nn/losses.h"
 #include "models/nn/metrics.h"
+#include "models/nn/mixed_images.h"
 
 namespace {
 
@@ -52,15 +54,28 @@ Dataset Input(const RunContext& run) {
       examples.Map(Standardize("image", colours.mean, colours.deviation))
           .Batch(run.batch_size);
   if (auto ways = MixesOf(run); !ways.empty()) {
-    batches = batches.MapRandom(
-        run.seed, [ways = std::move(ways)](Example& batch, uint64_t key) {
-          MixBatch(ways, batch, key);
-        });
+    const int64_t side = Small(run) ? kCifarSide : kCrop;
+    const auto draw = [ways = std::move(ways), side](Example& batch,
+                                                     uint64_t key) {
+      DrawMix(ways, side, side, batch, key);
+    };
+    batches = batches.MapRandom(run.seed, draw,
+                                {.name = "mix", .untouched = {"image"}});
   }
   return batches.Prefetch(2);
 }
 
 // --- Model -------------------------------------------------------------------
+
+Output Images(const Features& in, const RunContext& run) {
+  const Output images = in["image"];
+  if (MixesOf(run).empty()) return images;
+  return MixImages(images, {.with = in["mixed_with"],
+                            .own = in["mixed_own"],
+                            .other = in["mixed_other"],
+                            .rows = in["mixed_rows"],
+                            .columns = in["mixed_columns"]});
+}
 
 // Of a mixture that of its larger part, by which training accuracies go.
 Output MainLabel(const Features& in, const RunContext& run) {
@@ -69,32 +84,38 @@ Output MainLabel(const Features& in, const RunContext& run) {
                 in["label"]);
 }
 
-Output Loss(const Output& logits, const Features& in, const RunContext& run) {
+// Of the logits, or of a classifier that is cut.
+template <typename Classes>
+Output Loss(const Classes& classes, const Features& in, const RunContext& run) {
   if (!run.training()) {
-    return losses::SparseSoftmaxCrossEntropy(logits, in["label"]);
+    return losses::SparseSoftmaxCrossEntropy(classes, in["label"]);
   }
   const CrossEntropyOptions options = {
       .label_smoothing = FlagNumber(run, "label-smoothing", 0, 1)};
   const std::vector<double> weights = ClassWeights(run);
   if (MixesOf(run).empty()) {
-    return losses::SparseSoftmaxCrossEntropy(logits, in["label"], options,
+    return losses::SparseSoftmaxCrossEntropy(classes, in["label"], options,
                                              weights);
   }
-  return losses::MixedSoftmaxCrossEntropy(logits,
+  return losses::MixedSoftmaxCrossEntropy(classes,
                                           {.label = in["label"],
                                            .other = in["mixed_label"],
                                            .share = in["mixed_share"]},
                                           options, weights);
 }
 
+ResNetOptions OptionsOf(const RunContext& run) {
+  return {.classes = Classes(run),
+          .training = run.training(),
+          .synchronized = run.sync_batch_norm};
+}
+
 // Of ten crops, the logarithms of their mean probabilities, whose softmax these
 // are.
 Output Logits(Scope& scope, const Features& in, const RunContext& run) {
-  const ResNetOptions options = {.classes = Classes(run),
-                                 .training = run.training(),
-                                 .synchronized = run.sync_batch_norm};
+  const ResNetOptions options = OptionsOf(run);
   const std::string& model = run.flag("model");
-  if (!TenCrop(run)) return ResNet(scope, model, in["image"], options);
+  if (!TenCrop(run)) return ResNet(scope, model, Images(in, run), options);
   const Output crops = in["crops"];
   const Shape& shape = crops.shape();
   const Output logits =
@@ -106,7 +127,27 @@ Output Logits(Scope& scope, const Features& in, const RunContext& run) {
   return Log(Maximum(probabilities, std::numeric_limits<float>::min()));
 }
 
+// With the classes cut over the workers.
+ModelSpec CutModel(Scope& scope, const Features& in, const RunContext& run) {
+  ResNetOptions options = OptionsOf(run);
+  options.workers = run.size;
+  options.share = CeilDiv(run.batch_size, run.size);
+  const layers::Classifier classifier =
+      ResNetClassifier(scope, run.flag("model"), Images(in, run), options);
+  const Output label = MainLabel(in, run);
+  ModelSpec spec = {.loss = Loss(classifier, in, run),
+                    .metrics = {{"accuracy", classifier.Accuracy(label)}}};
+  if (!Small(run)) {
+    spec.metrics.emplace_back("top_5_accuracy",
+                              classifier.TopKAccuracy(label, 5));
+  }
+  return spec;
+}
+
 ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
+  if (run.size > 1 && run.flag("shard-classes") == "true") {
+    return CutModel(scope, in, run);
+  }
   const Output logits = Logits(scope, in, run);
   const Output label = MainLabel(in, run);
   ModelSpec spec = {.loss = Loss(logits, in, run),
@@ -251,6 +292,13 @@ int main(int argc, char** argv) {
                   "for CIFAR",
                   "resnet50", ResNetNames()},
                  {"classes", "How many; 0: as the data have", "0"},
+                 {"shard-classes",
+                  "Of several processes: each has a part of the classifier, "
+                  "its share of the classes, in place of all of it; "
+                  "checkpoints are as without",
+                  "false",
+                  {},
+                  Flag::Kind::kSwitch},
                  {"label-offset",
                   "The label of the first class in records or tar shards: a "
                   "whole number, or auto: 1 if the number of classes is a "

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "apps/sluice/commands.h"
+#include "engine/note.h"
 #include "engine/status.h"
 #include "graph/text/dot.h"
 #include "io/remote/register.h"
@@ -239,6 +240,7 @@ int Run(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   try {
+    SetNotes([](std::string_view line) { fmt::print(stderr, "{}\n", line); });
     RegisterRemoteFiles();
     return Run(argc, argv);
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -71,6 +72,17 @@ constexpr char kHelp[] =
     "Not\n"
     "after wrong usage (code 2), 126, 127 or a signal to the launcher.\n"
     "\n"
+    "Elastic: with --elastic MIN a rank that is killed, crashes or stands "
+    "still "
+    "does\n"
+    "not end the job while MIN are left; they go on from the last step, and "
+    "as often\n"
+    "as --max-restarts says another takes its place. One that fails by itself, "
+    "with\n"
+    "an exit code, ends the job as ever. For trainings with --strategy ring on "
+    "this\n"
+    "host.\n"
+    "\n"
     "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to every rank, each "
     "time\n"
     "once; after a second one, ranks that go on are killed as --timeout-kill\n"
@@ -117,6 +129,47 @@ std::vector<std::string> Words(const std::string& text) {
   for (std::string word; stream >> word;) words.push_back(word);
   if (words.empty()) throw Error(Code::kInvalidArgument, "--ssh is empty");
   return words;
+}
+
+// "2", "2:8"
+void ParseElastic(const std::string& text, JobOptions* options) {
+  const size_t colon = text.find(':');
+  const auto number = [&](const std::string& digits) {
+    int value = 0;
+    const char* const end = digits.data() + digits.size();
+    const auto [at, error] = std::from_chars(digits.data(), end, value);
+    if (error != std::errc() || at != end || value < 1 ||
+        value > kMostProcesses) {
+      throw CLI::ValidationError(
+          "--elastic", fmt::format("'{}': wanted MIN or MIN:MAX, of 1 to {}",
+                                   text, kMostProcesses));
+    }
+    return value;
+  };
+  options->least = number(text.substr(0, colon));
+  if (colon != std::string::npos) {
+    options->most = number(text.substr(colon + 1));
+  }
+}
+
+// What is wrong with what was asked for; empty: nothing.
+std::string ElasticTrouble(const JobOptions& options, bool elsewhere) {
+  if (options.least == 0) return {};
+  if (elsewhere || options.servers > 0) {
+    return "--elastic is for ranks on this host: not with --host, --hostfile, "
+           "--ps, --emit or --make-certificates";
+  }
+  if (options.most > 0 && options.most != options.size) {
+    return fmt::format(
+        "--elastic {}:{} and -n {}: as many are started as there "
+        "are at most",
+        options.least, options.most, options.size);
+  }
+  if (options.least > options.size) {
+    return fmt::format("--elastic {}: of {} processes there are never so many",
+                       options.least, options.size);
+  }
+  return {};
 }
 
 void AddOptions(CLI::App& app, JobOptions& options) {
@@ -172,6 +225,12 @@ void AddOptions(CLI::App& app, JobOptions& options) {
                  "started again where one has failed")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000000));
+  app.add_option_function<std::string>(
+         "--elastic",
+         [&](const std::string& text) { ParseElastic(text, &options); },
+         "Go on without ranks that are lost while so many are left: MIN, or "
+         "MIN:MAX for -n MAX")
+      ->type_name("MIN[:MAX]");
   app.add_flag("--pin", options.pin,
                "Give each process its share of the CPUs, neighbours by number");
   app.set_version_flag("--version", "sluicerun " SLUICE_VERSION);
@@ -239,6 +298,7 @@ int Run(int argc, char** argv) {
                 std::string(error.what()) + "; sluicerun --help says more");
   }
   if (options.hosts.empty()) {
+    if (options.size == 0) options.size = options.most;
     if (options.size == 0) {
       return Fail(kUsage,
                   "--processes or --host is required; sluicerun --help "
@@ -254,6 +314,10 @@ int Run(int argc, char** argv) {
     return Fail(kUsage,
                 "--ps is for a job on this host: not with --host, --hostfile, "
                 "--emit or --make-certificates");
+  }
+  if (const std::string trouble = ElasticTrouble(options, elsewhere);
+      !trouble.empty()) {
+    return Fail(kUsage, trouble + "; sluicerun --help says more");
   }
   if (!others.certificates.empty()) {
     WriteCertificates(others.certificates, options.size, others.emit.days);

@@ -26,8 +26,8 @@ endif()
 set(engine "")
 if(NOT TARGET sluice_shared)
   file(GLOB engine CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/semantics/*.cc)
-  foreach(part attributes caught dtype kernel number runtime/transfer shape status
-      tensor)
+  foreach(part attributes caught dtype kernel note number runtime/transfer shape
+      status tensor)
     list(APPEND engine ${PROJECT_SOURCE_DIR}/engine/${part}.cc)
   endforeach()
 endif()

@@ -15,6 +15,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/device_memory.h
   engine/dtype.h
   engine/kernel.h
+  engine/note.h
   engine/number.h
   engine/precision.h
   engine/reduction.h
@@ -91,10 +92,12 @@ set(SLUICE_PUBLIC_HEADERS
   io/summaries/event_file.h
   models/cli/main.h
   models/nn/class_weights.h
+  models/nn/classifier.h
   models/nn/initializers.h
   models/nn/layers.h
   models/nn/losses.h
   models/nn/metrics.h
+  models/nn/mixed_images.h
   models/optim/gradient_hooks.h
   models/optim/loss_scale.h
   models/optim/name_pattern.h

@@ -58,6 +58,11 @@ void Init(const GroupOptions& options) {
     throw Error(Code::kFailedPrecondition, "dist: Init was called before");
   }
   std::optional<LaunchInfo> info = ReadLaunchInfo().ValueOrThrow();
+  if (info && info->roster_fd >= 0) {
+    throw Error(Code::kUnimplemented,
+                "dist: sluicerun --elastic is for trainings by the Trainer, "
+                "whose state goes on with those that are left");
+  }
   Slot() = info ? Group::Join(*info, options).ValueOrThrow() : Group::Alone();
 }
 

@@ -31,6 +31,7 @@ constexpr const char* kCertificates = "SLUICE_CERTIFICATES";
 constexpr const char* kServers = "SLUICE_SERVERS";
 constexpr const char* kServersReturn = "SLUICE_SERVERS_RETURN";
 constexpr const char* kServer = "SLUICE_SERVER";
+constexpr const char* kRosterFd = "SLUICE_ROSTER_FD";
 
 constexpr size_t kTokenDigits = 64;
 constexpr size_t kCredentialBytes = size_t{64} << 10;
@@ -77,6 +78,17 @@ Result<int> Integer(const char* name, int least, int most) {
 
 Result<int> OpenDescriptor(const char* name) {
   return Integer(name, 0, std::numeric_limits<int>::max());
+}
+
+Status ReadRoster(LaunchInfo* info) {
+  SLUICE_ASSIGN_OR_RETURN(info->roster_fd, OpenDescriptor(kRosterFd));
+  int type = 0;
+  socklen_t size = sizeof(type);
+  if (getsockopt(info->roster_fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0 ||
+      type != SOCK_SEQPACKET) {
+    return Senseless(kRosterFd, "the descriptor of a socket of packets");
+  }
+  return {};
 }
 
 // All that are missing, in one error.
@@ -236,7 +248,7 @@ Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
   // SLUICE_COORDINATOR alone is a user's word to another launcher.
   const std::vector<const char*> names = {
       kSize,    kRank,          kLocalSize, kLocalRank,     kPinned, kListenFd,
-      kTokenFd, kCredentialsFd, kServers,   kServersReturn, kServer};
+      kTokenFd, kCredentialsFd, kServers,   kServersReturn, kServer, kRosterFd};
   if (std::none_of(names.begin(), names.end(), IsSet)) {
     return ReadOtherLaunchers();
   }
@@ -249,7 +261,10 @@ Result<std::optional<LaunchInfo>> ReadLaunchInfo() {
       SLUICE_RETURN_IF_ERROR(ReadServers(&info));
       SLUICE_RETURN_IF_ERROR(CheckSet({kTokenFd}));
     }
-    if (info.size > 1) {
+    if (IsSet(kRosterFd)) {
+      SLUICE_RETURN_IF_ERROR(ReadRoster(&info));
+      SLUICE_RETURN_IF_ERROR(CheckSet({kTokenFd}));
+    } else if (info.size > 1) {
       SLUICE_RETURN_IF_ERROR(CheckSet({kCoordinator, kTokenFd}));
       if (info.rank == 0) SLUICE_RETURN_IF_ERROR(CheckSet({kListenFd}));
     }

@@ -24,6 +24,13 @@
 //                                          started again, at the same address
 //   SLUICE_SERVER                          of such a server, which has no rank:
 //                                          which one it is
+//   SLUICE_ROSTER_FD                       of an elastic job: a socket to the
+//                                          launcher, which says who is of it
+//                                          and where they meet
+//                                          (dist/collective/roster.h); rank,
+//                                          size, local rank and size are those
+//                                          of the start, and there is no
+//                                          coordinator
 //   SLUICE_JOB                             what the job is called, each time
 //                                          that it is started; of any launcher
 //
@@ -35,13 +42,14 @@
 // launcher does not.
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for SLUICE_PINNED, the last seven, the listener of other ranks than 0 and,
+// for SLUICE_PINNED, the last eight, the listener of other ranks than 0 and,
 // where SLUICE_SIZE is 1, coordinator, listener and, without servers, token. A
 // server has no ranks and no coordinator.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
 #define SLUICE_DIST_LAUNCH_INFO_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,10 +79,13 @@ struct LaunchInfo {
   bool allow_plaintext = false;
   std::vector<TaskAddress> servers;  // of parameters
   bool servers_return = false;       // those that end are started again
-  int server = -1;  // which of them this process is, whose rank is then none
-  // Of a part of a job (Group::Split): which of the job's ranks its ranks are,
-  // which is what certificates say; how many those are, and how many of their
-  // processes are on this host. Empty: all of the above is of the job itself.
+  int server = -1;     // which of them this process is, whose rank is then none
+  int roster_fd = -1;  // of an elastic job; below 0: this is none
+  uint32_t epoch = 1;  // of the membership
+  // Of a part of a job (Group::Split), or of what is left of one: which of the
+  // job's ranks its ranks are, which is what certificates say; how many those
+  // are, and how many of their processes are on this host. Empty: all of the
+  // above is of the job itself.
   std::vector<int> job_ranks;
   int job_size = 0, job_local_size = 0;
 

@@ -1,7 +1,6 @@
 #include "engine/attributes.h"
 
-#include <cstdio>
-#include <cstdlib>
+#include <string>
 
 namespace sluice {
 
@@ -42,9 +41,8 @@ Number Attributes::NumberOf(std::string_view name) const {
 const AttrValue& Attributes::At(std::string_view name) const {
   const AttrValue* value = Find(name);
   if (value == nullptr) {
-    std::fprintf(stderr, "no attribute '%.*s'\n", static_cast<int>(name.size()),
-                 name.data());
-    std::abort();
+    CheckFailed(("there is attribute '" + std::string(name) + "'").c_str(),
+                __FILE__, __LINE__);
   }
   return *value;
 }

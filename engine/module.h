@@ -9,6 +9,7 @@
 
 #include "engine/accelerator.h"
 #include "engine/kernel.h"
+#include "engine/note.h"
 #include "engine/status.h"
 #include "engine/visibility.h"
 
@@ -27,6 +28,8 @@ struct ModuleHost {
                                 AcceleratorOpener opener) = nullptr;
   // The module sets it to what looks for its libraries.
   ModuleLibraries (**libraries)() = nullptr;
+  // For what the module has to say (engine/note.h).
+  NoteFunction note = nullptr;
 };
 
 // The function that a module exports under this name: registers what it has.

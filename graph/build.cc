@@ -278,7 +278,8 @@ Output Graph::Variable(const std::string& name, const Initializer& initializer,
            {},
            {{"dtype", initializer.dtype},
             {"shape", initializer.shape},
-            {"trainable", options.trainable && !Frozen(scope_ + name)}},
+            {"trainable", options.trainable && !Frozen(scope_ + name)},
+            {"part_of", options.part_of}},
            name},
           location)
           .output(0);

@@ -109,6 +109,10 @@ class Node {
   bool Is(std::string_view op_name) const { return op_->name == op_name; }
   bool IsConstant() const { return op_->kind == OpKind::kConstant; }
   bool IsVariable() const { return op_->kind == OpKind::kVariable; }
+  // VariableOptions::part_of; 0 of other nodes.
+  int64_t part_of() const {
+    return IsVariable() && attrs_.Has("part_of") ? attrs_.Int("part_of") : 0;
+  }
   bool IsPlaceholder() const { return op_->kind == OpKind::kPlaceholder; }
   bool IsFetch() const { return op_->kind == OpKind::kFetch; }
   bool IsSend() const { return op_->kind == OpKind::kSend; }
@@ -195,6 +199,11 @@ Initializer CopyOf(Tensor value);
 
 struct VariableOptions {
   bool trainable = true;
+  // Where each worker of a job has a part of its own of one tensor, cut along
+  // the last dimension: the size of that. Parts are of one size, so that some
+  // end with an element that stands for nothing (models/nn/parts.h). 0: it is a
+  // whole.
+  int64_t part_of = 0;
 };
 
 // What Graph::Add needs. Name: empty for the op's name in snake case; the

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "engine/thousands.h"
+#include "io/files/file.h"
+#include "io/files/open_files.h"
 #include "io/files/schemes.h"
 #include "io/records/file_datasets.h"
 #include "models/cli/console.h"
@@ -135,20 +137,31 @@ Example PictureCache::Read(const Source& source, const Sizing& sizing,
   return example;
 }
 
+Example PictureCache::FindOrRead(const Source& source, const Sizing& sizing,
+                                 const std::string& context) {
+  if (!source.listed.empty()) {
+    if (auto found = kept_->Find(source.name, source.listed)) {
+      return *std::move(found);
+    }
+  }
+  const Result<std::string> version = source.version();
+  if (version.ok() && *version != source.listed) {
+    if (auto found = kept_->Find(source.name, *version)) {
+      return *std::move(found);
+    }
+  }
+  Example example = Read(source, sizing, context);
+  const bool unchanged = version.ok() && [&] {
+    const Result<std::string> after = source.version();
+    return after.ok() && *after == *version;
+  }();
+  if (unchanged) kept_->Add(source.name, *version, example);
+  return example;
+}
+
 SizedPicture PictureCache::Get(const Source& source, const Sizing& sizing,
                                uint64_t key, const std::string& context) {
-  const Result<std::string> version = source.version();
-  std::optional<Example> example;
-  if (version.ok()) example = kept_->Find(source.name, *version);
-  if (!example) {
-    example = Read(source, sizing, context);
-    const bool unchanged = version.ok() && [&] {
-      const Result<std::string> after = source.version();
-      return after.ok() && *after == *version;
-    }();
-    if (unchanged) kept_->Add(source.name, *version, *example);
-  }
-  const Example& picture = *example;
+  const Example picture = FindOrRead(source, sizing, context);
   const Result<Tensor> image =
       stage_ == Stage::kImage
           ? Result<Tensor>(sizing.Size(picture[kImage], key))
@@ -157,6 +170,35 @@ SizedPicture PictureCache::Get(const Source& source, const Sizing& sizing,
   ThrowIfError(context.empty() ? image.status()
                                : image.status().WithContext(context));
   return {*image, picture[kLabel].IntAt(0)};
+}
+
+std::vector<std::string> ListedVersions(const std::vector<std::string>& paths) {
+  constexpr int kListings = 16;  // at a time, of a server that is far away
+  std::map<std::string, std::map<std::string, std::string>> by_folder;
+  std::vector<std::string> folders;
+  for (const std::string& path : paths) {
+    const std::string folder = ParentDirectory(path);
+    if (!SchemeOf(path).empty() && by_folder.try_emplace(folder).second) {
+      folders.push_back(folder);
+    }
+  }
+  (void)ForEachFile(folders.size(), kListings, [&](size_t i) -> Status {
+    auto versions = FileSystem::Default().Versions(folders[i]);
+    if (versions.ok()) by_folder.at(folders[i]) = *std::move(versions);
+    return {};
+  });
+  std::vector<std::string> listed;
+  listed.reserve(paths.size());
+  for (const std::string& path : paths) {
+    const auto folder = by_folder.find(ParentDirectory(path));
+    std::string version;
+    if (folder != by_folder.end()) {
+      const auto found = folder->second.find(path.substr(path.rfind('/') + 1));
+      if (found != folder->second.end()) version = found->second;
+    }
+    listed.push_back(std::move(version));
+  }
+  return listed;
 }
 
 std::string FromRoot(const std::string& place) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/resnet50/sizing.h"
 #include "engine/status.h"
@@ -45,6 +46,9 @@ class PictureCache {
   // Of which picture, which is read only if it is not kept.
   struct Source {
     std::string name;  // a path, or a place in one
+    // The content that it had when its folder was listed, if that is known:
+    // what is kept of it is good, and nobody is asked.
+    std::string listed = {};
     // Which content it has, if that is known; else it is not kept. Asked before
     // and after it is read.
     std::function<Result<std::string>()> version;
@@ -59,12 +63,18 @@ class PictureCache {
   const std::shared_ptr<KeptExamples>& kept() const { return kept_; }
 
  private:
+  Example FindOrRead(const Source& source, const Sizing& sizing,
+                     const std::string& context);
   Example Read(const Source& source, const Sizing& sizing,
                const std::string& context) const;
 
   const std::shared_ptr<KeptExamples> kept_;
   const Stage stage_;
 };
+
+// The versions of files (FileVersion), in their order, as the listings of their
+// folders say; "" where they do not.
+std::vector<std::string> ListedVersions(const std::vector<std::string>& paths);
 
 // A path, or a quoted place as messages have it, from the root on.
 std::string FromRoot(const std::string& place);

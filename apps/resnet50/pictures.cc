@@ -239,15 +239,21 @@ class Reader {
   Reader(ImageList list, const RunContext& run)
       : list_(std::make_shared<const ImageList>(std::move(list))),
         sizing_(Small(run), run),
-        cache_(PictureCache::Of(run)) {}
+        cache_(PictureCache::Of(run)) {
+    if (cache_ != nullptr) {
+      listed_ = std::make_shared<const std::vector<std::string>>(
+          ListedVersions(list_->paths));
+    }
+  }
 
   void operator()(Example& example, uint64_t key) const {
-    const std::string& path = list_->paths[example["index"].IntAt(0)];
-    example = {{"image", Image(path, key)}, {"label", example["label"]}};
+    const int64_t index = example["index"].IntAt(0);
+    example = {{"image", Image(index, key)}, {"label", example["label"]}};
   }
 
  private:
-  Tensor Image(const std::string& path, uint64_t key) const {
+  Tensor Image(int64_t index, uint64_t key) const {
+    const std::string& path = list_->paths[index];
     const auto read = [&] {
       return FileSystem::Default().Read(path).ValueOrThrow();
     };
@@ -255,6 +261,7 @@ class Reader {
     return cache_
         ->Get(
             {.name = FromRoot(path),
+             .listed = (*listed_)[index],
              .version = [&] { return FileVersion(path); },
              .read =
                  [&] { return EncodedPicture{.bytes = read(), .name = path}; }},
@@ -265,6 +272,8 @@ class Reader {
   std::shared_ptr<const ImageList> list_;
   Sizing sizing_;
   std::shared_ptr<PictureCache> cache_;
+  // With a cache: ListedVersions.
+  std::shared_ptr<const std::vector<std::string>> listed_;
 };
 
 MapOptions ReadOptions(const RunContext& run) {
@@ -326,10 +335,14 @@ std::vector<double> ClassWeights(const RunContext& run) {
   if (text != "balanced") {
     return ParseClassWeights(text, classes, ClassNames(run));
   }
-  if (SourceOf(run) != Source::kFolder) {
+  const Source source = SourceOf(run);
+  if (source == Source::kRecords) {
+    return BalancedWeights(RecordClassCounts(run));
+  }
+  if (source != Source::kFolder) {
     throw Error(Code::kInvalidArgument,
-                "--class-weights balanced is for --data with a folder of "
-                "pictures; give numbers");
+                "--class-weights balanced is for --data with a folder; give "
+                "numbers");
   }
   std::vector<int64_t> counts(classes);
   for (const int64_t label : TrainingPictures(run).training.labels) {

@@ -1,15 +1,21 @@
 #include "apps/resnet50/records.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
+#include "engine/thousands.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
+#include "models/cli/console.h"
 
 namespace sluice::resnet50 {
 namespace {
@@ -84,6 +90,24 @@ std::function<void(Example&, uint64_t)> RecordPictures::FromCache(
 std::vector<std::string> RecordClassNames(const RunContext& run) {
   if (!run.class_names.empty()) return run.class_names;
   return shards::ClassNamesBeside(run.flag("data"));
+}
+
+std::vector<int64_t> RecordClassCounts(const RunContext& run) {
+  static std::mutex mutex;
+  static std::map<std::string, std::vector<int64_t>> known;
+  const shards::LabelledShards pictures(run, run.flag("data"),
+                                        {Classes(run), run.class_names});
+  const std::lock_guard lock(mutex);
+  std::vector<int64_t>& counts =
+      known[fmt::format("{}{}", Classes(run), pictures.Identity())];
+  if (counts.empty()) {
+    console::Note(
+        fmt::format("--class-weights balanced: reading {} labels, which stand "
+                    "in the pictures' records",
+                    WithThousands(pictures.size())));
+    counts = pictures.CountClasses(run.bad_examples->limit() > 0);
+  }
+  return counts;
 }
 
 std::string RecordsEvaluatedOn(const RunContext& run) {

@@ -42,6 +42,10 @@ class RecordPictures {
 // As labels.txt has them; of data that training has read, as it had them.
 std::vector<std::string> RecordClassNames(const RunContext& run);
 
+// How many of the pictures to train on each class has. Reads them all, which
+// the first call says.
+std::vector<int64_t> RecordClassCounts(const RunContext& run);
+
 // What an evaluation is of: "test" or "training".
 std::string RecordsEvaluatedOn(const RunContext& run);
 

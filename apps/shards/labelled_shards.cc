@@ -4,15 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <mutex>
 #include <utility>
 
 #include "apps/shards/label_offset.h"
 #include "apps/shards/note_once.h"
+#include "engine/ceil_div.h"
 #include "engine/thousands.h"
 #include "io/files/file.h"
 #include "io/files/file_pattern.h"
 #include "io/files/file_version.h"
 #include "io/files/open_files.h"
+#include "io/pipeline/bad_examples.h"
 #include "io/records/image_records.h"
 
 namespace sluice::shards {
@@ -120,15 +124,14 @@ struct LabelledShards::State {
   std::vector<int64_t> renumbering = {};
   int64_t label_offset = 0;
 
-  // The class of a picture; `place` is for messages.
-  int64_t ClassOf(int64_t label, const std::string& place) const {
-    if (!labels_matter) return 0;
+  // The class of a picture with that label.
+  Result<int64_t> ClassOf(int64_t label, int64_t picture) const {
+    if (!labels_matter) return int64_t{0};
     if (label < label_offset || label >= label_offset + classes) {
-      throw Error(
-          Code::kOutOfRange,
-          fmt::format("{}: label {} is not in {}..{}, of {} classes; {}", place,
-                      label, label_offset, label_offset + classes - 1, classes,
-                      flags));
+      return OutOfRange(
+          fmt::format("{}: label {} is not in {}..{}, of {} classes; {}",
+                      shards->PlaceOf(picture), label, label_offset,
+                      label_offset + classes - 1, classes, flags));
     }
     const int64_t number = label - label_offset;
     return renumbering.empty() ? number : renumbering[number];
@@ -177,7 +180,34 @@ ShardPicture LabelledShards::ReadAsIs(int64_t number) const {
 }
 
 int64_t LabelledShards::ClassOf(int64_t label, int64_t number) const {
-  return state_->ClassOf(label, PlaceOf(number));
+  return state_->ClassOf(label, number).ValueOrThrow();
+}
+
+std::vector<int64_t> LabelledShards::CountClasses(bool passes_over) const {
+  constexpr int kReads = 16;  // at a time, of a server that is far away
+  constexpr int64_t kInOrder = 1000;
+  const State& state = *state_;
+  std::vector<int64_t> counts(state.classes);
+  std::mutex mutex;
+  const auto count = [&](size_t piece) -> Status {
+    std::vector<int64_t> here(counts.size());
+    const int64_t begin = static_cast<int64_t>(piece) * kInOrder;
+    for (int64_t i = begin; i < std::min(begin + kInOrder, size()); ++i) {
+      const Result<int64_t> label = state.shards->Label(i);
+      if (label.ok()) {
+        SLUICE_ASSIGN_OR_RETURN(const int64_t number, state.ClassOf(*label, i));
+        ++here[number];
+      } else if (!passes_over || !BadExamples::IsOne(label.status())) {
+        return label.status();
+      }
+    }
+    const std::lock_guard lock(mutex);
+    std::transform(here.begin(), here.end(), counts.begin(), counts.begin(),
+                   std::plus<>());
+    return {};
+  };
+  ThrowIfError(ForEachFile(CeilDiv(size(), kInOrder), kReads, count));
+  return counts;
 }
 
 Result<std::string> LabelledShards::Version() const {

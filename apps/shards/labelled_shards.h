@@ -46,6 +46,9 @@ class LabelledShards {
   // The same in two steps: first with the label that it has there.
   ShardPicture ReadAsIs(int64_t number) const;
   int64_t ClassOf(int64_t label, int64_t number) const;
+  // How many pictures each class has. Reads them all. Errors as Read, but with
+  // `passes_over` not for pictures that are bad (BadExamples::IsOne).
+  std::vector<int64_t> CountClasses(bool passes_over) const;
   // Another one once the shards have changed (FileVersion, whose errors it
   // has).
   Result<std::string> Version() const;

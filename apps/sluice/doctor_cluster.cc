@@ -18,6 +18,7 @@
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/median.h"
+#include "apps/sluice/pairs.h"
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "engine/cpu_features.h"
@@ -106,6 +107,83 @@ double BytesPerSecond(const Measured& measured, int size) {
          measured.seconds;
 }
 
+// What a rank says of the pair that it was in last.
+struct OfPair {
+  double latency = 0;  // seconds, one way
+  double sent = 0;     // bytes per second to the other
+};
+
+// A message there and one back at once, as a ring of two sends them; then each
+// way by itself, until who sends has heard that all of it has come.
+OfPair MeasurePair(dist::Group& pair) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int64_t kSmall = 8, kLarge = 4 << 20;
+  OfPair measured;
+  measured.latency = Measure(pair, kSmall, 201).seconds / 2;
+  std::vector<char> data(kLarge);
+  for (int root = 0; root < 2; ++root) {
+    std::vector<double> seconds;
+    for (int i = 0; i < 4; ++i) {
+      ThrowIfError(pair.Barrier("measure"));
+      const auto begin = Clock::now();
+      ThrowIfError(pair.Broadcast("measured", data.data(), kLarge, root));
+      ThrowIfError(pair.Barrier("received"));
+      seconds.push_back(
+          std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    if (root != pair.rank()) continue;
+    seconds.erase(seconds.begin());  // until windows are open
+    measured.sent = kLarge / Median(std::move(seconds));
+  }
+  return measured;
+}
+
+// All pairs, one after another: two at a time might share a wire or a core, and
+// either would look slow.
+std::vector<PairRow> MeasurePairs(dist::Group& group, const Workers& workers,
+                                  const std::vector<RankFacts>& ranks) {
+  std::vector<PairRow> rows;
+  int number = 0;
+  for (const std::vector<Pair>& round : Rounds(group.size())) {
+    const auto mine =
+        std::find_if(round.begin(), round.end(), [&](const Pair& pair) {
+          return pair.a == group.rank() || pair.b == group.rank();
+        });
+    const std::string name = fmt::format("pairs {}", ++number);
+    ThrowIfError(group.Split(
+        name,
+        mine == round.end() ? -1 : static_cast<int>(mine - round.begin())));
+    OfPair measured;
+    for (auto pair = round.begin(); pair != round.end(); ++pair) {
+      if (pair == mine) measured = MeasurePair(*group.Subgroup(name));
+      workers.Barrier("pair");
+    }
+    const std::vector<OfPair> all = workers.GatherEach("pair", measured);
+    for (const Pair& pair : round) {
+      const auto a = static_cast<size_t>(pair.a);
+      const auto b = static_cast<size_t>(pair.b);
+      rows.push_back({pair, ranks[a].host == ranks[b].host,
+                      (all[a].latency + all[b].latency) / 2, all[a].sent,
+                      all[b].sent});
+    }
+  }
+  std::sort(rows.begin(), rows.end(), [](const PairRow& x, const PairRow& y) {
+    return std::pair(x.pair.a, x.pair.b) < std::pair(y.pair.a, y.pair.b);
+  });
+  return rows;
+}
+
+std::string Described(const PairRow& row, const std::vector<RankFacts>& ranks) {
+  const auto [a, b] = row.pair;
+  return fmt::format(
+      "ranks {} ({}) and {} ({}) are much slower than others {}: {:.1f} us, "
+      "{:.2f} and {:.2f} GB/s",
+      a, ranks[static_cast<size_t>(a)].host, b,
+      ranks[static_cast<size_t>(b)].host,
+      row.one_host ? "on one host" : "on two hosts", row.latency * 1e6,
+      row.there / 1e9, row.back / 1e9);
+}
+
 // What training with these ranks would suffer from.
 std::vector<std::string> Warnings(const std::vector<RankFacts>& ranks) {
   std::set<std::string> versions, sets;
@@ -158,6 +236,15 @@ void Print(const std::vector<RankFacts>& ranks,
   }
 }
 
+void Print(const std::vector<PairRow>& pairs) {
+  fmt::print("{:>9} {:>13} {:>11} {:>11}\n", "ranks", "one way, us",
+             "there, GB/s", "back, GB/s");
+  for (const PairRow& row : pairs) {
+    fmt::print("{:>4} {:>4} {:>13.1f} {:>11.2f} {:>11.2f}\n", row.pair.a,
+               row.pair.b, row.latency * 1e6, row.there / 1e9, row.back / 1e9);
+  }
+}
+
 }  // namespace
 
 void DoctorOfCluster(bool json) {
@@ -189,9 +276,14 @@ void DoctorOfCluster(bool json) {
        {std::pair(8, 1001), std::pair(1 << 20, 51), std::pair(64 << 20, 11)}) {
     rows.push_back(Measure(*group, bytes, times));
   }
+  const std::vector<PairRow> pairs = MeasurePairs(*group, workers, ranks);
   if (!workers.leads()) {
     workers.Barrier("printed");
     return;
+  }
+  std::vector<std::string> slow;
+  for (const PairRow& row : SlowPairs(pairs)) {
+    slow.push_back(Described(row, ranks));
   }
   const std::vector<std::string> warnings = Warnings(ranks);
   if (json) {
@@ -202,11 +294,19 @@ void DoctorOfCluster(bool json) {
                  {"bytes_per_second",
                   BytesPerSecond(row, static_cast<int>(ranks.size()))}});
     }
-    PrintJson({{"warnings", warnings}});
+    for (const PairRow& row : pairs) {
+      PrintJson({{"pair", std::vector<int>{row.pair.a, row.pair.b}},
+                 {"one_host", row.one_host},
+                 {"latency_seconds", row.latency},
+                 {"bytes_per_second_there", row.there},
+                 {"bytes_per_second_back", row.back}});
+    }
+    PrintJson({{"warnings", warnings}, {"slow_pairs", slow}});
   } else {
     Print(ranks, rows);
-    for (const std::string& warning : warnings) {
-      fmt::print("warning: {}\n", warning);
+    Print(pairs);
+    for (const auto& lines : {warnings, slow}) {
+      for (const std::string& line : lines) fmt::print("warning: {}\n", line);
     }
   }
   workers.Barrier("printed");

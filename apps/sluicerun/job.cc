@@ -23,6 +23,7 @@
 #include "apps/sluicerun/signals.h"
 #include "apps/sluicerun/starting.h"
 #include "apps/sluicerun/supervisor.h"
+#include "dist/collective/roster_keeper.h"
 #include "dist/net/address.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/socket.h"
@@ -136,7 +137,7 @@ bool Hopeless(int code) {
 }
 
 // From the first start to the last end. `restarts`: how many there have been,
-// those of servers alone too.
+// those of one process alone too.
 Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
               rlimit open_files, int* restarts) {
   Starting starting(options, signals, open_files);
@@ -167,18 +168,34 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
     }
     supervisor.Add(running_server(server, std::move(started)));
   }
+  const auto running_rank = [&](int rank, Started started) -> RunningRank {
+    auto tail = std::make_unique<Tail>();
+    Stream out = outputs.OfRank(rank, std::move(started.out), false, nullptr);
+    Stream err = outputs.OfRank(rank, std::move(started.err), true, tail.get());
+    RunningRank running = {started.pid, std::move(out), std::move(err),
+                           std::move(tail), starting.NameOf(rank)};
+    running.rank = rank;
+    running.roster = std::move(started.roster);
+    return running;
+  };
+  if (options.least > 0) {
+    supervisor.SetRoster(
+        std::make_unique<dist::RosterKeeper>(options.least, Say));
+  }
   const auto replace =
       [&](const RunningRank& ended) -> std::optional<RunningRank> {
     if (*restarts == options.max_restarts || Hopeless(*ended.code)) {
       return std::nullopt;
     }
-    Started started = starting.StartServer(ended.server);
+    Started started = ended.serves() ? starting.StartServer(ended.server)
+                                     : starting.Start(ended.rank);
     if (started.error != 0) return std::nullopt;
     ++*restarts;
     Say(fmt::format("{} ended {}; started again (restart {} of {})", ended.name,
                     HowItEnded(ended), *restarts, options.max_restarts));
     if (*restarts == options.max_restarts) starting.GiveUpServerListeners();
-    return running_server(ended.server, std::move(started));
+    return ended.serves() ? running_server(ended.server, std::move(started))
+                          : running_rank(ended.rank, std::move(started));
   };
   supervisor.SetReplace(replace);
   bool all = true;
@@ -189,11 +206,7 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
                         rank == 0 ? "" : fmt::format(" as rank {}", rank));
     }
     if (rank == 0) all = starting.AwaitCoordinator(started);
-    auto tail = std::make_unique<Tail>();
-    Stream out = outputs.OfRank(rank, std::move(started.out), false, nullptr);
-    Stream err = outputs.OfRank(rank, std::move(started.err), true, tail.get());
-    supervisor.Add({started.pid, std::move(out), std::move(err),
-                    std::move(tail), starting.NameOf(rank)});
+    supervisor.Add(running_rank(rank, std::move(started)));
   }
   starting.GiveUpListener();
   if (*restarts == options.max_restarts) starting.GiveUpServerListeners();

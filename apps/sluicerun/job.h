@@ -23,7 +23,11 @@ struct JobOptions {
   std::string output_dir;   // empty: to our own stdout and stderr
   double timeout_kill = 5;  // seconds from SIGTERM to SIGKILL
   int max_restarts = 0;     // how often it is started again
-  std::string id;           // SLUICE_JOB (dist/launch_info.h)
+  // Where ranks that are lost do not end the job while so many are left; 0:
+  // they do.
+  int least = 0;
+  int most = 0;    // those to be started, where that was said so; or 0
+  std::string id;  // SLUICE_JOB (dist/launch_info.h)
   bool pin = false;
 };
 

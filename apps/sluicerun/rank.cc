@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,7 @@ struct RankPipes {
 struct Process {
   std::vector<std::pair<std::string, std::string>> variables;
   int listen_fd = -1;          // which it inherits, or none
+  int roster_fd = -1;          // the same
   std::string credentials;     // or none
   bool reads = false;          // our standard input
   std::vector<int> cpus = {};  // it keeps to them; empty: to none
@@ -91,7 +93,8 @@ class Child {
   bool SetEnvironment() {
     for (const char* name :
          {"SLUICE_RANK", "SLUICE_LOCAL_RANK", "SLUICE_SERVERS",
-          "SLUICE_SERVERS_RETURN", "SLUICE_SERVER"}) {
+          "SLUICE_SERVERS_RETURN", "SLUICE_SERVER", "SLUICE_COORDINATOR",
+          "SLUICE_ROSTER_FD"}) {
       unsetenv(name);
     }
     for (const auto& [name, value] : process_.variables) {
@@ -103,6 +106,8 @@ class Child {
             Inherit("SLUICE_CREDENTIALS_FD", pipes_.credentials.read.get())) &&
            (process_.listen_fd < 0 ||
             Inherit("SLUICE_LISTEN_FD", process_.listen_fd)) &&
+           (process_.roster_fd < 0 ||
+            Inherit("SLUICE_ROSTER_FD", process_.roster_fd)) &&
            Inherit("SLUICE_TOKEN_FD", pipes_.token.read.get());
   }
 
@@ -160,9 +165,11 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
       {"SLUICE_SIZE", size},
       {"SLUICE_RANK", number},
       {"SLUICE_LOCAL_SIZE", std::to_string(plan.local_size)},
-      {"SLUICE_LOCAL_RANK", local},
-      {"SLUICE_COORDINATOR", plan.coordinator},
-      {"SLUICE_JOB", plan.id}};
+      {"SLUICE_LOCAL_RANK", local}};
+  if (!plan.elastic) {
+    variables.emplace_back("SLUICE_COORDINATOR", plan.coordinator);
+  }
+  variables.emplace_back("SLUICE_JOB", plan.id);
   if (!plan.servers.empty()) {
     variables.emplace_back("SLUICE_SERVERS", plan.servers);
     if (plan.servers_return) {
@@ -287,7 +294,18 @@ Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
         plan.credentials[static_cast<size_t>(rank - plan.first)];
   }
   if (plan.pin) process.cpus = RankCpus(plan, rank);
-  return Start(plan, process, signals);
+  if (!plan.elastic) return Start(plan, process, signals);
+  std::array<int, 2> ends = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) < 0) {
+    Started failed;
+    failed.error = errno;
+    return failed;
+  }
+  dist::Descriptor ours(ends[0]), its(ends[1]);
+  process.roster_fd = its.get();
+  Started started = Start(plan, process, signals);
+  started.roster = std::move(ours);
+  return started;
 }
 
 Started StartServer(const JobPlan& plan, const ServerPlan& server,

@@ -24,6 +24,7 @@ struct JobPlan {
   std::string token;              // 64 hexadecimal digits
   std::string servers;            // host:port of each, with commas; or none
   bool servers_return = false;    // one that ends is started again
+  bool elastic = false;           // they meet as a roster says; no coordinator
   // By rank on this host, dist::TextOf; or none at all.
   std::vector<std::string> credentials;
   std::string certificates;      // the user's folder of them, or empty
@@ -55,6 +56,7 @@ struct Started {
   // To read its stdout and stderr from, not blocking; or none
   // (JobPlan::inherits_output).
   dist::Descriptor out, err;
+  dist::Descriptor roster;  // of an elastic job: our end of its socket
 };
 
 // The same of a parameter server, which has none of a rank.

@@ -60,6 +60,7 @@ JobPlan PlanOf(const JobOptions& options) {
   plan.certificates = options.certificates;
   plan.allow_plaintext = options.allow_plaintext;
   plan.servers_return = options.servers > 0 && options.max_restarts > 0;
+  plan.elastic = options.least > 0;
   return plan;
 }
 
@@ -72,9 +73,11 @@ Starting::Starting(const JobOptions& options, SignalQueue& signals,
   credentials_ = std::move(made.ranks);
   server_credentials_ = std::move(made.servers);
   if (options.hosts.empty()) {
-    listener_ = dist::Listener::Open("127.0.0.1").ValueOrThrow();
-    plan_.coordinator = fmt::format("127.0.0.1:{}", listener_->port());
-    plan_.listen_fd = listener_->descriptor();
+    if (!plan_.elastic) {
+      listener_ = dist::Listener::Open("127.0.0.1").ValueOrThrow();
+      plan_.coordinator = fmt::format("127.0.0.1:{}", listener_->port());
+      plan_.listen_fd = listener_->descriptor();
+    }
     plan_.credentials = credentials_;
     for (int server = 0; server < options.servers; ++server) {
       const dist::Listener& own = server_listeners_.emplace_back(

@@ -33,6 +33,7 @@ Supervisor::~Supervisor() {
 void Supervisor::Add(RunningRank rank) {
   ++running_;
   if (!rank.serves()) ++working_;
+  if (roster_ != nullptr) roster_->Add(rank.rank, std::move(rank.roster));
   ranks_.push_back(std::move(rank));
 }
 
@@ -42,6 +43,10 @@ int Supervisor::Run() {
     if (kill_at_ && Clock::now() >= *kill_at_) KillAll();
     if (killed_ && running_ == 0) CloseSilent();
   }
+  const bool well =
+      std::any_of(ranks_.begin(), ranks_.end(),
+                  [](const RunningRank& rank) { return rank.code == 0; });
+  if (!first_failure_ && !well) first_failure_ = lost_;
   return Report();
 }
 
@@ -65,9 +70,10 @@ void Supervisor::Poll() {
   for (const auto& sink : sinks_) {
     if (sink->pending()) polled_.push_back({sink->descriptor(), POLLOUT, 0});
   }
+  if (roster_ != nullptr) roster_->AddPolled(&polled_);
   const timespec wait = TimeLeft();
-  if (ppoll(polled_.data(), polled_.size(), kill_at_ ? &wait : nullptr,
-            nullptr) < 0) {
+  if (ppoll(polled_.data(), polled_.size(),
+            kill_at_ || roster_ != nullptr ? &wait : nullptr, nullptr) < 0) {
     return;  // EINTR
   }
   if (polled_[0].revents != 0) TakeSignals();
@@ -79,6 +85,7 @@ void Supervisor::Poll() {
       readers_[i]->Read();
     }
   }
+  if (roster_ != nullptr) KeepRoster();
   for (const auto& sink : sinks_) sink->Flush();
   for (RunningRank& rank : ranks_) {
     rank.out.CloseIfUnheard();
@@ -87,8 +94,14 @@ void Supervisor::Poll() {
 }
 
 timespec Supervisor::TimeLeft() const {
-  if (!kill_at_) return {};
-  const auto left = std::max(Clock::duration(0), *kill_at_ - Clock::now());
+  if (!kill_at_ && roster_ == nullptr) return {};
+  Clock::duration left = dist::RosterKeeper::kTick;
+  if (kill_at_) {
+    left = std::max(Clock::duration(0), *kill_at_ - Clock::now());
+    if (roster_ != nullptr) {
+      left = std::min<Clock::duration>(left, dist::RosterKeeper::kTick);
+    }
+  }
   const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
   return {.tv_sec = seconds.count(),
           .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
@@ -112,6 +125,7 @@ void Supervisor::Interrupt(int signal) {
   if (interrupt_ == 0) interrupt_ = signal;
   ++interrupts_;
   given_up_ = running_ == 0;
+  if (roster_ != nullptr) roster_->WindUp();
   SignalRanks(signal);
   SignalAll(SIGCONT);  // one that stands still would not hear it
   if (interrupts_ > 1) StartCountdown();
@@ -144,14 +158,43 @@ void Supervisor::NoteEnd(size_t i) {
   if (!rank.serves()) --working_;
   rank.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
   rank.code = info.si_status + (rank.signal == 0 ? 0 : kSignalBase);
-  if (rank.serves() ? served_ : *rank.code == 0) return;
-  if (Replaced(rank)) return;
+  const bool goes_on = roster_ != nullptr && GoesOn(i);
+  if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
+  if (rank.serves() && Replaced(rank)) return;
   if (!first_failure_) first_failure_ = i;
   if (interrupt_ == 0 || *rank.code != kSignalBase + interrupt_) EndOthers();
 }
 
+// Whether it is lost, and no failure. One that says what has gone wrong, by its
+// exit code, would say so again.
+bool Supervisor::GoesOn(size_t i) {
+  const RunningRank& rank = ranks_[i];
+  const bool told = interrupt_ != 0 && *rank.code == kSignalBase + interrupt_;
+  const bool well = *rank.code == 0 || told;
+  const bool unneeded =
+      roster_->Ended(rank.rank, well, rank.name + " ended " + HowItEnded(rank));
+  if (unneeded) return true;
+  if (well || ending_ || killed_) return false;
+  if (rank.signal == 0) {
+    roster_->End(fmt::format("{} has failed", rank.name));
+    return false;
+  }
+  lost_ = i;
+  if (!roster_->ended_well()) (void)Replaced(rank);
+  return true;
+}
+
+void Supervisor::KeepRoster() {
+  roster_->Keep();
+  for (const int seat : roster_->TakeCondemned()) {
+    for (const RunningRank& rank : ranks_) {
+      if (rank.rank == seat && !rank.code) kill(-rank.pid, SIGKILL);
+    }
+  }
+}
+
 bool Supervisor::Replaced(const RunningRank& ended) {
-  if (!ended.serves() || interrupt_ != 0 || ending_ || !replace_) return false;
+  if (interrupt_ != 0 || ending_ || !replace_) return false;
   std::optional<RunningRank> other = replace_(ended);
   if (!other) return false;
   Add(*std::move(other));

@@ -19,6 +19,8 @@
 
 #include "apps/sluicerun/output.h"
 #include "apps/sluicerun/signals.h"
+#include "dist/collective/roster_keeper.h"
+#include "dist/net/descriptor.h"
 
 namespace sluice::launcher {
 
@@ -29,6 +31,8 @@ struct RunningRank {
   std::unique_ptr<Tail> tail;  // of err
   std::string name = {};       // "rank 1 on hostB", "parameter server 0"
   int server = -1;  // which parameter server; below 0: a rank, which works
+  int rank = -1;    // which one, of those
+  dist::Descriptor roster = {};  // of an elastic job's, until it is added
   bool serves() const { return server >= 0; }
   std::optional<int> code =
       {};          // once ended: its exit code, or 128 + the signal
@@ -46,6 +50,9 @@ std::string HowItEnded(const RunningRank& rank);
 //   ends before is replaced, or has failed, whatever its code.
 // - The first rank that fails ends the others: SIGTERM, and SIGKILL when the
 //   time is up. A rank that ends as the interrupt asked for has not failed.
+// - In an elastic job a rank that a signal has ended, which it did not expect,
+//   is lost and may be replaced; the others go on
+//   (dist/collective/roster.h).
 // - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
 //   it comes. From the second on time runs too, and when none is left but
 //   output that nobody reads, it ends us.
@@ -62,8 +69,13 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   void Add(RunningRank rank);
+  // Of an elastic job.
+  void SetRoster(std::unique_ptr<dist::RosterKeeper> roster) {
+    roster_ = std::move(roster);
+  }
   // Asked for another process in the place of a server that has ended by
-  // itself, while the job works: where it gives one that server has not failed.
+  // itself, or of a lost rank, while the job works: where it gives one the
+  // former has not failed.
   using Replace =
       std::function<std::optional<RunningRank>(const RunningRank& ended)>;
   void SetReplace(Replace replace) { replace_ = std::move(replace); }
@@ -84,6 +96,8 @@ class Supervisor {
   void NoteEnds(pid_t first);
   void NoteEnd(size_t rank);
   bool Replaced(const RunningRank& ended);
+  bool GoesOn(size_t rank);
+  void KeepRoster();
   void EndOthers();
   void EndServers();
   void StartCountdown();
@@ -99,10 +113,12 @@ class Supervisor {
   const std::vector<std::unique_ptr<Sink>>& sinks_;
   SignalQueue& signals_;
   Replace replace_;
-  std::deque<RunningRank> ranks_;  // at their addresses for good
-  size_t running_ = 0;             // servers too
-  size_t working_ = 0;             // ranks alone
-  bool served_ = false;            // servers were told to end
+  std::unique_ptr<dist::RosterKeeper> roster_;  // of an elastic job, else null
+  std::optional<size_t> lost_;                  // the last
+  std::deque<RunningRank> ranks_;               // at their addresses for good
+  size_t running_ = 0;                          // servers too
+  size_t working_ = 0;                          // ranks alone
+  bool served_ = false;                         // servers were told to end
   std::optional<size_t> first_failure_;
   int interrupt_ = 0;      // the first that came
   int interrupts_ = 0;     // how many

@@ -37,9 +37,6 @@ namespace {
 using std::chrono::milliseconds;
 // What the others wait longer than rank 0, whose message says who is missing.
 constexpr milliseconds kForAnswer = std::chrono::seconds(3);
-constexpr uint32_t kFirstEpoch = 1;
-// Of a lease: beats of busy machines come late.
-constexpr milliseconds kLeastLease = std::chrono::seconds(1);
 constexpr milliseconds kTell = std::chrono::seconds(1);
 
 // Where a rank listens; rank 0's is what the launcher said.
@@ -133,12 +130,14 @@ class Forming {
         plaintext_(plaintext),
         deadline_(deadline),
         note_(note),
-        patience_(RankName(info.rank, info.size), deadline, note) {}
+        patience_(RankName(info.rank, info.size), deadline, note),
+        epoch_(info.epoch) {}
 
   // The connections, and from here on a membership.
   Result<Links> Run(std::optional<Listener> listener, LeaseTimes times) {
     hello_.rank = info_.rank;
     hello_.size = info_.size;
+    hello_.epoch = info_.epoch;
     hello_.token = info_.token;
     hello_.version = SLUICE_VERSION;
     Place next;
@@ -227,7 +226,7 @@ class Forming {
     const std::vector<std::byte> payload = Encoded(places);
     Frame frame;
     frame.kind = FrameKind::kPeers;
-    frame.epoch = kFirstEpoch;
+    frame.epoch = info_.epoch;
     frame.count = places.size();
     frame.bytes = payload.size();
     std::array<std::byte, kFrameBytes> header;
@@ -435,7 +434,7 @@ class Forming {
   Hello hello_;
   // Rank 0's to the others, by rank; another's to rank 0.
   std::vector<Socket> control_;
-  uint32_t epoch_ = kFirstEpoch;
+  uint32_t epoch_;
   std::optional<Door> door_;
 };
 
@@ -464,9 +463,7 @@ Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
   if (listener && tls == nullptr && !plaintext) {
     SLUICE_RETURN_IF_ERROR(RequireLoopback(*listener));
   }
-  // Beats are some way apart: a lost process is named within the timeout.
-  const milliseconds lease =
-      std::max(options.peer_timeout, kLeastLease) * 5 / 6;
+  const milliseconds lease = LeaseOf(options.peer_timeout);
   const LeaseTimes times = {lease, std::max(lease, options.join_timeout),
                             options.stall_note};
   Forming forming(info, std::move(tls), plaintext, deadline, options.note);

@@ -49,7 +49,9 @@ Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
       queue_([this](const ReduceQueue::Item& i) {
         return AllReduceNow(i.name, i.dtype, i.data, i.count, i.how);
       }) {
-  if (size_ > 1) pulse_.emplace(links_.next_pulse, links_.previous_pulse);
+  if (size_ > 1 && links_.next.connected()) {
+    pulse_.emplace(links_.next_pulse, links_.previous_pulse);
+  }
 }
 
 Group::~Group() = default;
@@ -61,6 +63,7 @@ std::unique_ptr<Group> Group::Alone() {
 Result<std::unique_ptr<Group>> Group::Join(const LaunchInfo& info,
                                            const GroupOptions& options) {
   SLUICE_RETURN_IF_ERROR(CheckInfo(info));
+  if (info.roster_fd >= 0) return JoinElastic(info, options);
   Descriptor again;
   if (options.may_join_again) again = Descriptor(CopyOf(info.listen_fd));
   Links links;
@@ -93,29 +96,35 @@ Status Group::Break(std::string_view operation, std::string_view name,
 void Group::Leave(const Status& failure) {
   for (const auto& [name, part] : parts_) part->Leave(failure);
   queue_.Finish();
-  if (!broken_.ok() || size_ == 1) return;
+  if (!broken_.ok() || (size_ == 1 && !elastic())) return;
   broken_ = Status(
       failure.code(),
       fmt::format("{} failed: {}", RankName(rank_, size_), failure.message()));
   pulse_.reset();
-  links_.Leave(broken_);
+  if (size_ > 1) links_.Leave(broken_);
 }
 
-Status Group::JoinAgain() {
-  if (!options_.may_join_again || !parts_.empty()) {
-    return Collective::JoinAgain();
+Status Group::JoinAgain(int64_t done) {
+  if ((!options_.may_join_again && !elastic()) || !parts_.empty()) {
+    return Collective::JoinAgain(done);
   }
+  if (elastic()) return JoinOthers(done);
   if (size_ == 1) return {};
-  queue_.Forget();
   LaunchInfo info = info_;
   info.listen_fd = CopyOf(listener_.get());
-  SLUICE_ASSIGN_OR_RETURN(links_, FormRing(info, options_));
+  SLUICE_ASSIGN_OR_RETURN(Links links, FormRing(info, options_));
+  return Begin(std::move(links));
+}
+
+Status Group::Begin(Links links) {
+  queue_.Forget();
+  links_ = std::move(links);
   broken_ = {};
   run_ = 0;
   frame_ = {};
   greeted_ = false;
   before_ = {};
-  pulse_.emplace(links_.next_pulse, links_.previous_pulse);
+  if (size_ > 1) pulse_.emplace(links_.next_pulse, links_.previous_pulse);
   return Barrier("join again");
 }
 

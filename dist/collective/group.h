@@ -18,6 +18,7 @@
 #include "dist/collective/options.h"
 #include "dist/collective/pulse.h"
 #include "dist/collective/reduce_queue.h"
+#include "dist/collective/roster_member.h"
 #include "dist/launch_info.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/frame.h"
@@ -112,8 +113,11 @@ class Group final : public Collective {
   // The others' fail with "rank 1 of 4 failed: <message>". Nothing where it is
   // of one. Leaves its parts, too.
   void Leave(const Status& failure) override;
-  // Of who joined with GroupOptions::may_join_again, and has no parts.
-  Status JoinAgain() override;
+  // Of who joined with GroupOptions::may_join_again, or is of an elastic job,
+  // and has no parts.
+  Status JoinAgain(int64_t done) override;
+  bool elastic() const override { return roster_ != nullptr; }
+  bool called() const override { return elastic() && roster_->called(); }
 
   // By the collectives so far, headers included.
   int64_t bytes_sent() const { return bytes_sent_; }
@@ -162,6 +166,12 @@ class Group final : public Collective {
   template <typename Body>
   Status Attempt(std::string_view operation, std::string_view name, Body body);
   Status Break(std::string_view operation, std::string_view name, Status error);
+  // Of an elastic job (elastic.cc).
+  static Result<std::unique_ptr<Group>> JoinElastic(
+      const LaunchInfo& info, const GroupOptions& options);
+  Status JoinOthers(int64_t done);
+  // Anew, with these.
+  Status Begin(Links links);
   // With the name of the part that it is of.
   Status Known(Status error) const {
     return whose_.empty() || error.ok() ? error : error.WithContext(whose_);
@@ -203,8 +213,9 @@ class Group final : public Collective {
 
   const LaunchInfo info_;  // its listener is for JoinAgain; or none
   const GroupOptions options_;
-  const Descriptor listener_;  // info_'s
-  const int rank_, size_, local_rank_, local_size_;
+  const Descriptor listener_;             // info_'s
+  std::unique_ptr<RosterMember> roster_;  // of an elastic job, else null
+  int rank_, size_, local_rank_, local_size_;
   const int cores_;    // this process's part of the host's
   std::string whose_;  // of a part, for errors: its name and the job's ranks
   const std::chrono::milliseconds peer_timeout_;

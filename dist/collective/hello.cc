@@ -61,6 +61,7 @@ Result<HelloPacket> EncodeHello(const Hello& hello) {
   Frame frame;
   frame.kind = FrameKind::kHello;
   frame.rank = hello.rank;
+  frame.epoch = hello.epoch;
   frame.count = static_cast<uint64_t>(hello.size);
   frame.bytes = kPayload;
   Encode(frame, std::span(packet).first<kFrameBytes>());
@@ -84,6 +85,7 @@ Result<Hello> DecodeHello(const HelloPacket& packet) {
   const std::byte* const payload = packet.data() + kFrameBytes;
   Hello hello;
   hello.rank = frame.rank;
+  hello.epoch = frame.epoch;
   hello.size = static_cast<int>(frame.count);
   hello.token = TakeText(payload, kToken);
   hello.version = TakeText(payload + 64, kVersion);
@@ -193,6 +195,10 @@ Result<bool> Door::Hear(Waiting& one) const {
 
 std::string Door::Objection(const Hello& hello, const Socket& from) const {
   if (!SameToken(hello.token, own_.token)) return "not the token of this job";
+  if (hello.epoch != own_.epoch) {
+    return fmt::format("it is of membership {}, this is {}", hello.epoch,
+                       own_.epoch);
+  }
   if (hello.size != own_.size || hello.rank >= own_.size) {
     return fmt::format("rank {} of a job of {}, but this one is of {}",
                        hello.rank, hello.size, own_.size);

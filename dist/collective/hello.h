@@ -11,7 +11,8 @@
 //      164     1  lane     what the connection is for
 //      165     3  zeros
 //
-// The frame's rank is the sender's and its count the size of its job.
+// The frame's rank is the sender's, its count the size of its job and its epoch
+// that of the membership.
 #ifndef SLUICE_DIST_COLLECTIVE_HELLO_H_
 #define SLUICE_DIST_COLLECTIVE_HELLO_H_
 
@@ -43,6 +44,7 @@ enum class Lane : uint8_t { kForming, kData, kPulse, kTask };
 struct Hello {
   int rank = 0;
   int size = 1;
+  uint32_t epoch = 1;  // of the membership
   Lane lane = Lane::kForming;
   std::string token;    // up to 64 bytes
   std::string version;  // up to 32

@@ -19,8 +19,13 @@ using std::chrono::milliseconds;
 // What a decision takes beyond a lease: a suspicion's grace, and the way.
 constexpr milliseconds kToDecide(2000);
 constexpr milliseconds kTell(200);
+constexpr milliseconds kLeastTimeout = std::chrono::seconds(1);
 
 }  // namespace
+
+milliseconds LeaseOf(milliseconds peer_timeout) {
+  return std::max(peer_timeout, kLeastTimeout) * 5 / 6;
+}
 
 milliseconds BeatOf(milliseconds lease) {
   return std::clamp(lease / 12, milliseconds(10), milliseconds(250));

@@ -24,6 +24,10 @@
 
 namespace sluice::dist {
 
+// How long a process that is silent is believed to live, so that one that is
+// lost is named within the timeout: beats are some way apart, and those of busy
+// machines come late.
+std::chrono::milliseconds LeaseOf(std::chrono::milliseconds peer_timeout);
 // Between two beats of a lease: several, and often enough to be seen in time.
 std::chrono::milliseconds BeatOf(std::chrono::milliseconds lease);
 

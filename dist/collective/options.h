@@ -58,6 +58,9 @@ struct GroupOptions {
   // Whether a group that is broken is to be joined again: rank 0 goes on
   // listening for it.
   bool may_join_again = false;
+  // Told, each time that an elastic job's group is joined, which rank this
+  // process now is. May be empty.
+  std::function<void(int rank)> joined;
   // Told, while joining, who waits for whom (every 10 s), which strangers were
   // refused (a line a second at most), and why neighbours on one host cannot
   // share memory, without a newline; later, by another thread, who keeps others

@@ -134,6 +134,7 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
                   fmt::join(info.job_ranks, ", "), info.job_size);
   GroupOptions options = options_;
   options.may_join_again = false;
+  options.joined = nullptr;
   if (options_.note) {
     options.note = [note = options_.note, whose](std::string_view line) {
       note(fmt::format("{}: {}", whose, line));

@@ -87,9 +87,17 @@ class Collective {
   virtual void Leave(const Status& /*why*/) {}
   // Once it is broken and nothing of it is in use: meets the others, who all
   // call it, as at the beginning. After an error it is as broken as before.
-  virtual Status JoinAgain() {
+  // Where it is elastic those that are gone are not waited for, others may have
+  // come, rank and size are new, and rank 0 is one with the most steps `done`;
+  // below 0: this worker has no state.
+  virtual Status JoinAgain(int64_t /*done*/) {
     return Unimplemented("a group that is broken stays so");
   }
+  // Whether workers may leave and come on the way.
+  virtual bool elastic() const { return false; }
+  // Of rank 0, where it is: whether some wait to come in, for which all have to
+  // leave and join again.
+  virtual bool called() const { return false; }
 
   // For how long these calls have kept their callers so far; 0 where that is
   // not measured.

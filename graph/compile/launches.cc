@@ -398,6 +398,8 @@ constexpr Row kRows[] = {
     {"MaxPool", WorkKind::kPooling, Pool},
     {"MaxPoolGrad", WorkKind::kPooling, Pool},
     {"MaxPoolGradGrad", WorkKind::kPooling, Pool},
+    {"MaxPoolGradWithArgmax", WorkKind::kPooling, Pool},
+    {"MaxPoolWithArgmax", WorkKind::kPooling, Pool},
     {"AvgPool", WorkKind::kPooling, Pool},
     {"AvgPoolGrad", WorkKind::kPooling, Pool},
     {"Cast", WorkKind::kCopy, Cast},

@@ -39,6 +39,9 @@ constexpr const char* kWorkers = "workers";
 constexpr int64_t kAsMany = 0;
 // Which workers: those of the part of that name, or all.
 constexpr const char* kGroup = "group";
+// Which of them a node is run by: filled in in the same way.
+constexpr const char* kRank = "rank";
+constexpr int64_t kOwn = -1;
 
 // Which workers, and how many, as of a node.
 Attributes WorkersOf(const Node& node) {
@@ -125,6 +128,12 @@ Status RootedShape(InferContext& c) {
 
 Status CountShape(InferContext& c) {
   SLUICE_RETURN_IF_ERROR(WorkersOf(c).status());
+  return ScalarShape(c);
+}
+
+Status RankShape(InferContext& c) {
+  const int64_t rank = c.attrs().Int(kRank);
+  if (rank < kOwn) return InvalidArgument(fmt::format("rank {}", rank));
   return ScalarShape(c);
 }
 
@@ -252,6 +261,15 @@ constexpr OpDef kCollectiveOps[] = {
      .shape = CountShape,
      .gradient = NotDifferentiable,
      .probes = {{.attrs = {kAlone}}, {.attrs = {{kWorkers, 3}}}}},
+    {.name = "WorkerRank",
+     .doc = "Which of the workers of a job, or of its part `group`, runs this:"
+            " `rank`; -1: the one that the session is.",
+     .outputs = {{"y", "int64"}},
+     .types = {},
+     .attrs = {kGroupAttr, {kRank, kOwn}},
+     .shape = RankShape,
+     .gradient = NotDifferentiable,
+     .probes = {{.attrs = {{kRank, 0}}}, {.attrs = {{kRank, 2}}}}},
 };
 
 }  // namespace
@@ -267,8 +285,10 @@ Output AllReduce(Operand x, Reduction how, const std::string& name,
                        name);
 }
 
-Output AllGather(Operand x, const std::string& name, const std::string& group) {
-  return AddCollective("AllGather", x, {{kGroup, group}}, name);
+Output AllGather(Operand x, const std::string& name, const std::string& group,
+                 int64_t workers) {
+  return AddCollective("AllGather", x, {{kGroup, group}, {kWorkers, workers}},
+                       name);
 }
 
 Output ReduceScatter(Operand x, Reduction how, const std::string& name,
@@ -295,6 +315,11 @@ Output Reduce(Operand x, int root, const std::string& name,
 Output NumWorkers(Graph& graph, const std::string& name,
                   const std::string& group) {
   return graph.Add({"NumWorkers", {}, {{kGroup, group}}, name}).output(0);
+}
+
+Output WorkerRank(Graph& graph, const std::string& name,
+                  const std::string& group) {
+  return graph.Add({"WorkerRank", {}, {{kGroup, group}}, name}).output(0);
 }
 
 }  // namespace sluice

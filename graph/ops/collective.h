@@ -26,9 +26,10 @@ Output AllReduce(Operand x, Reduction how = Reduction::kMean,
                  const std::string& name = "all_reduce",
                  const std::string& group = {});
 // Shape [n, ...] becomes [workers * n, ...]: those of all, by rank. The
-// gradient is a reduce-scatter's sum.
+// gradient is a reduce-scatter's sum. With `workers` the graph is for so many
+// alone, and a step of another number of them fails.
 Output AllGather(Operand x, const std::string& name = "all_gather",
-                 const std::string& group = {});
+                 const std::string& group = {}, int64_t workers = 0);
 // x added up over the workers as by AllReduce, or its mean, of which each gets
 // its part: shape [workers * n, ...] becomes [n, ...]. Floating dtypes, or
 // int32 and int64 with kSum. The gradient is an all-gather, divided for a mean.
@@ -49,6 +50,10 @@ Output Reduce(Operand x, int root, const std::string& name = "reduce",
 
 // How many workers there are: an int64 scalar.
 Output NumWorkers(Graph& graph, const std::string& name = "num_workers",
+                  const std::string& group = {});
+// Which of them this is, from 0: an int64 scalar, which is known when a step is
+// prepared. The graph is the same for all.
+Output WorkerRank(Graph& graph, const std::string& name = "worker_rank",
                   const std::string& group = {});
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/semantics/pool_argmax.h"
 #include "engine/semantics/window.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/shape.h"
@@ -48,6 +49,15 @@ Status PoolShape(InferContext& c) {
   return {};
 }
 
+// Output 0 has the shape that operand i says, input 0 that of its pools.
+Status UnpooledShape(InferContext& c, int i) {
+  SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(i));
+  SLUICE_RETURN_IF_ERROR(CheckPooled(c.node(), x, c.input(0)));
+  if (x[0] < 0) x.set(0, c.input(0)[0]);
+  c.SetOutput(0, x);
+  return {};
+}
+
 Output Same(const char* op, const Node& node, std::vector<Operand> inputs) {
   return node.graph().Add({op, std::move(inputs), node.attrs()}).output(0);
 }
@@ -67,6 +77,9 @@ constexpr FixedList<AttrSetting, 8> kExplicit = {
     {"strides", Ints{1, 2}},
     {"padding", "EXPLICIT"},
     {"explicit_padding", Ints{1, 0, 0, 2}}};
+
+// Elements of windows of 2x2 and of 3x2, some of none.
+constexpr FixedList<double, 8> kPlaces = {0, 3, 1, 2, 255, 3, 0, 2};
 
 constexpr OpDef kPoolOps[] = {
     {.name = "MaxPool",
@@ -135,6 +148,55 @@ constexpr OpDef kPoolOps[] = {
                             {.shape = {2, 3, 2, 3}, .values = {0}},
                             {.shape = {2, 6, 4, 3}}},
                  .attrs = kPlain}}},
+    {.name = "MaxPoolWithArgmax",
+     .doc = "MaxPool, and of each result which element of its window it is: "
+            "the first of equal ones, row by row, padding counted; 255 where "
+            "it is NaN.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"x"}},
+     .outputs = {{"y"}, {"argmax", "uint8"}},
+     .attrs = kPoolAttrs,
+     .shape = [](InferContext& c) -> Status {
+       const std::vector<int64_t>& window = c.node().attrs().Ints("window");
+       SLUICE_ASSIGN_OR_RETURN(const Shape y,
+                               PooledShape(c.node(), c.input(0)));
+       if (window[0] * window[1] > kNoPoolElement) {
+         return InvalidArgument(
+             fmt::format("a window of {}x{} has more than {} elements",
+                         window[0], window[1], kNoPoolElement));
+       }
+       c.SetOutput(0, y);
+       c.SetOutput(1, y);
+       return {};
+     },
+     .gradient = NotDifferentiable,
+     .probes = {{.inputs = {{.shape = {2, 6, 4, 3}}}, .attrs = kPlain},
+                {.inputs = {{.shape = {1, 5, 4, 18}}}, .attrs = kOverlapping},
+                {.inputs = {{.shape = {1, 4, 5, 9}}}, .attrs = kExplicit}}},
+    {.name = "MaxPoolGradWithArgmax",
+     .doc = "dy where MaxPoolWithArgmax found its largest: the gradient of its "
+            "first result with respect to x, whose shape is given.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"dy"}, {"argmax", "uint8"}, {"x_shape", "int64"}},
+     .outputs = {{"dx"}},
+     .attrs = kPoolAttrs,
+     .shape = [](InferContext& c) -> Status {
+       if (!Compatible(c.input(0), c.input(1))) {
+         return InvalidArgument(fmt::format("argmax={} must have dy's shape {}",
+                                            c.input(1).ToString(),
+                                            c.input(0).ToString()));
+       }
+       return UnpooledShape(c, 2);
+     },
+     .gradient = NotDifferentiable,
+     .probes = {{.inputs = {{.shape = {2, 3, 2, 3}},
+                            {.shape = {2, 3, 2, 3}, .values = kPlaces},
+                            {.shape = {4}, .values = {2, 6, 4, 3}}},
+                 .attrs = kPlain},
+                {.inputs = {{.shape = {1, 3, 4, 18}},
+                            {.shape = {1, 3, 4, 18}, .values = kPlaces},
+                            {.shape = {4}, .values = {1, 5, 4, 18}}},
+                 .attrs = kOverlapping}}},
     {.name = "AvgPool",
      .doc = "The mean of every window of NHWC images, without the padding.",
      .inputs = {{"x"}},
@@ -152,13 +214,7 @@ constexpr OpDef kPoolOps[] = {
      .inputs = {{"dy"}, {"x_shape", "int64"}},
      .outputs = {{"dx"}},
      .attrs = kPoolAttrs,
-     .shape = [](InferContext& c) -> Status {
-       SLUICE_ASSIGN_OR_RETURN(Shape x, c.ShapeOperand(1));
-       SLUICE_RETURN_IF_ERROR(CheckPooled(c.node(), x, c.input(0)));
-       if (x[0] < 0) x.set(0, c.input(0)[0]);
-       c.SetOutput(0, x);
-       return {};
-     },
+     .shape = [](InferContext& c) { return UnpooledShape(c, 1); },
      .gradient = [](const Node& node, const Outputs& ddx) -> Outputs {
        return {Same("AvgPool", node, {ddx[0]}), Output()};
      },

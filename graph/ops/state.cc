@@ -111,7 +111,8 @@ constexpr OpDef kStateOps[] = {
      .types = {},
      .attrs = {{"dtype", AttrType::kDType},
                {"shape", AttrType::kShape},
-               {"trainable", true}},
+               {"trainable", true},
+               {"part_of", 0}},
      .shape = [](InferContext& c) -> Status {
        const Shape& shape = c.attrs().ShapeOf("shape");
        if (!shape.concrete()) {

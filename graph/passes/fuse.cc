@@ -8,6 +8,7 @@ std::vector<Fusion> Fuse(Graph& graph, const DeviceDescriptions& devices) {
   {
     NodeMerger merger(graph);
     FuseNorms(merger, &done);
+    FuseMaxPools(merger, &done);
     FuseOptimizers(merger, &done);
     FuseProducts(merger, &done);
     FuseLosses(merger, &done);

@@ -57,6 +57,10 @@ inline int64_t BytesOf(const Output& output) {
 // element for the gradient, which then needs y no more; and those gradients.
 void FuseNorms(NodeMerger& merger, Fusions* done);
 
+// fuse_pool.cc: MaxPool leaves a byte per element for its gradient, which then
+// needs x and y no more.
+void FuseMaxPools(NodeMerger& merger, Fusions* done);
+
 // fuse_optimizer.cc: optimizer updates of many variables as one node.
 void FuseOptimizers(NodeMerger& merger, Fusions* done);
 

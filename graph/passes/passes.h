@@ -49,12 +49,18 @@ Status Verify(const Partitions& partitions);
 // Drops every node that neither a sink nor the kTargets node needs.
 void Prune(Graph& graph);
 
-// How many workers a group has, by its name, which is empty for all of the job;
-// 0 where there is no such group.
-using WorkersIn = std::function<int(std::string_view group)>;
+// How many workers a group has, and which of them this one is.
+struct Seat {
+  int64_t size = 1;
+  int64_t rank = 0;
+};
+// By the group's name, which is empty for all of the job; of size 0 where there
+// is no such group.
+using WorkersIn = std::function<Seat(std::string_view group)>;
 
-// Fills in how many workers meet in each collective that leaves it open; null:
-// one. An error names a node of a group that there is not.
+// Fills in how many workers meet in each collective that leaves it open, and
+// which this one is where that is asked for; null: it is alone. An error names
+// a node of a group that there is not.
 Status CountWorkers(Graph& graph, const WorkersIn& workers);
 
 // Runs inference again in topological order now that feed shapes are known,
@@ -128,6 +134,11 @@ void TurnFilters(Graph& graph, const DeviceDescriptions& devices);
 // are an error naming both. Wants a placed graph where there are several
 // devices.
 Status OrderVariables(Graph& graph);
+
+// Where workers meet, has every update of a variable wait for the last of the
+// step's collectives, so that a step that another worker did not live to see
+// has changed nothing here. An update that a collective waits for is an error.
+Status CommitTogether(Graph& graph);
 
 // Nodes that Fuse made one.
 struct Fusion {

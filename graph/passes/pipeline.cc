@@ -28,7 +28,7 @@ bool Simplifies(const Context& context) {
 
 constexpr Pass kPipeline[] = {
     {"prune", "what nobody needs goes", Plain<Prune>},
-    {"count_workers", "in ops whose shapes hang on their number",
+    {"count_workers", "and this one's rank, in ops that hang on them",
      [](Graph& g, const Context& c) { return CountWorkers(g, c.workers); }},
     {"refine", "shapes concrete, constants folded",
      [](Graph& g, const Context& c) { return Refine(g, c.fold); }},
@@ -58,6 +58,9 @@ constexpr Pass kPipeline[] = {
     {"prune", "what nobody needs goes", Plain<Prune>},
     {"order_variables", "reads before writes",
      [](Graph& g, const Context&) { return OrderVariables(g); }},
+    {"commit_together", "no writes before the last exchange, in elastic jobs",
+     [](Graph& g, const Context&) { return CommitTogether(g); },
+     [](const Context& c) { return c.commit_together; }},
     {"fuse", "several nodes as one",
      [](Graph& g, const Context& c) {
        Fuse(g, c.devices);

@@ -55,10 +55,12 @@ Result<passes::Context> ContextOf(const Devices& devices,
   }
   context.fold = FoldNode;
   if (options.collective != nullptr) {
+    context.commit_together = options.collective->elastic();
     context.workers = [all = options.collective](std::string_view group) {
       const Collective* const of =
           group.empty() ? all.get() : all->Subgroup(group);
-      return of == nullptr ? 0 : of->size();
+      return of == nullptr ? passes::Seat{.size = 0}
+                           : passes::Seat{of->size(), of->rank()};
     };
   }
   context.simplify = options.simplify;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,6 +20,9 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMostOpen = 64;
+
+// Bytes of a buffer that a thread keeps.
+constexpr size_t kMostKept = size_t{16} << 20;
 
 // A segment is written anew without what nobody wants of it where that is this
 // part of it at least: what is written is then at most three times what is won.
@@ -47,7 +52,10 @@ class OnDisk : public ExampleCache {
   using ExampleCache::Find;
   std::optional<Example> Find(int64_t number, const Accepts& accepts) override {
     while (const auto place = PlaceOf(number)) {
-      auto example = ExampleOf(number, Read(*place));
+      // Kept for the thread's next one: new memory costs as much as reading.
+      thread_local std::string buffer;
+      auto example = ExampleOf(number, Read(*place, &buffer));
+      if (buffer.size() > kMostKept) buffer = std::string();
       if (example && (!accepts || accepts(*example))) return example;
       Forget(number, *place);
     }
@@ -165,8 +173,9 @@ class OnDisk : public ExampleCache {
     forgotten_ += place.bytes;
   }
 
-  // A record, or what of it can be read.
-  std::string Read(const Place& place) const {
+  // A record, or what of it can be read; valid until the buffer changes, which
+  // grows if need be.
+  std::string_view Read(const Place& place, std::string* buffer) const {
     std::shared_ptr<const ReadableFile> file;
     {
       MutexLock lock(mutex_);
@@ -174,13 +183,15 @@ class OnDisk : public ExampleCache {
     }
     if (file == nullptr) {
       auto opened = files_.OpenRead(ExamplesPath(place.segment->path));
-      if (!opened.ok()) return "";
+      if (!opened.ok()) return {};
       file = *std::move(opened);
     }
-    std::string record(place.bytes, '\0');
-    const auto got = file->ReadAt(place.offset, record.data(), record.size());
-    record.resize(got.ok() ? *got : 0);
-    return record;
+    if (buffer->size() < place.bytes) {
+      buffer->clear();  // there is nothing to move
+      buffer->resize(place.bytes);
+    }
+    const auto got = file->ReadAt(place.offset, buffer->data(), place.bytes);
+    return std::string_view(*buffer).substr(0, got.ok() ? *got : 0);
   }
 
   void Learn(Segment* segment) REQUIRES(learning_) {
@@ -290,8 +301,9 @@ class OnDisk : public ExampleCache {
       if (!segment->ours && segment->examples != nullptr) --open_;
       segment->examples = *std::move(opened);
     }
+    std::string buffer;
     for (const auto& [number, place] : places) {
-      const std::string record = Read(place);
+      const std::string record(Read(place, &buffer));
       if (!ExampleOf(number, record)) continue;  // it is damaged
       if (!Reserve(record.size()).ok()) break;
       if (const Status kept = Append(number, record); !kept.ok()) {

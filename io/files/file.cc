@@ -296,6 +296,12 @@ Result<std::string> FileSystem::Version(const std::string& path) {
       fmt::format("'{}': nothing tells whether such a file has changed", path));
 }
 
+Result<std::map<std::string, std::string>> FileSystem::Versions(
+    const std::string& folder) {
+  return Unimplemented(
+      fmt::format("'{}': versions are asked for one by one", folder));
+}
+
 Status FileSystem::WriteAtomically(const std::string& path,
                                    std::span<const std::string_view> pieces) {
   const std::string temporary = TemporaryName(path);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -78,6 +79,11 @@ class FileSystem {
   virtual Result<size_t> Size(const std::string& path) = 0;  // bytes
   // What FileVersion (io/files/file_version.h) says. By default kUnimplemented.
   virtual Result<std::string> Version(const std::string& path);
+  // The same of all files that are directly in a folder, by their names, where
+  // one question answers that, as in an object store. By default
+  // kUnimplemented.
+  virtual Result<std::map<std::string, std::string>> Versions(
+      const std::string& folder);
   // Creates the file or empties an existing one.
   virtual Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) = 0;

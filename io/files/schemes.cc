@@ -56,6 +56,11 @@ class SchemeFileSystem : public FileSystem {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
     return files->Version(path);
   }
+  Result<std::map<std::string, std::string>> Versions(
+      const std::string& folder) override {
+    SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(folder));
+    return files->Versions(folder);
+  }
   Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));

@@ -51,9 +51,7 @@ void ForEachWithOther(Tensor& images, const Fn& fn) {
   fn(rows, of_last.data());
 }
 
-void Mixup(Tensor& images, double lambda) {
-  const auto own = static_cast<float>(lambda);
-  const auto share = static_cast<float>(1 - lambda);
+void Mixup(Tensor& images, float own, float share) {
   const int64_t n = images.shape()[0];
   const int64_t size = n > 0 ? images.elements() / n : 0;
   ForEachWithOther(images, [&](float* to, const float* other) {
@@ -72,21 +70,69 @@ void Cut(Tensor& images, const ImagePart& part) {
   });
 }
 
-// Returns the share of the others.
-double MixIn(const BatchMix& way, Tensor& images, CounterRandom& random) {
-  const double lambda = DrawBeta(way.alpha, random);
-  if (way.kind == BatchMix::Kind::kMixup) {
-    Mixup(images, lambda);
-    return 1 - lambda;
+// What is done to a batch.
+struct Drawn {
+  BatchMix::Kind kind;
+  double lambda;
+  ImagePart part = {};  // of kCutmix
+  double share = 0;     // of the others
+
+  static Drawn Of(std::span<const BatchMix> ways, int64_t rows, int64_t columns,
+                  uint64_t key) {
+    // Apart from what the picture of the batch's number draws
+    // (io/images/augment.cc).
+    CounterRandom random(HashKey(key, HashName("batch")));
+    const BatchMix& way =
+        ways[random.Below(static_cast<uint32_t>(ways.size()))];
+    Drawn drawn = {.kind = way.kind, .lambda = DrawBeta(way.alpha, random)};
+    if (way.kind == BatchMix::Kind::kMixup) {
+      drawn.share = 1 - drawn.lambda;
+    } else if (rows > 0 && columns > 0) {
+      const int64_t y = random.Below(static_cast<uint32_t>(rows));
+      const int64_t x = random.Below(static_cast<uint32_t>(columns));
+      drawn.part = CutBox(rows, columns, drawn.lambda, y, x);
+      drawn.share = static_cast<double>(drawn.part.height * drawn.part.width) /
+                    static_cast<double>(rows * columns);
+    }
+    return drawn;
   }
-  const int64_t rows = images.shape()[1], columns = images.shape()[2];
-  if (rows == 0 || columns == 0) return 0;
-  const int64_t y = random.Below(static_cast<uint32_t>(rows));
-  const int64_t x = random.Below(static_cast<uint32_t>(columns));
-  const ImagePart part = CutBox(rows, columns, lambda, y, x);
-  Cut(images, part);
-  return static_cast<double>(part.height * part.width) /
-         static_cast<double>(rows * columns);
+
+  // Of mixup, as far as pictures are added up.
+  float own() const { return static_cast<float>(lambda); }
+  float other() const { return static_cast<float>(1 - lambda); }
+};
+
+// The picture before each, the last for the first.
+int64_t OtherOf(int64_t i, int64_t n) {
+  return (i + n - 1) % n;
+}
+
+void AddLabels(double share, Example& batch) {
+  const Tensor& labels = batch["label"];
+  const int64_t n = labels.elements();
+  Tensor others(DType::kInt64, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    others.data<int64_t>()[i] = labels.data<int64_t>()[OtherOf(i, n)];
+  }
+  batch.Set("mixed_label", others);
+  batch.Set("mixed_share", Tensor::Full(DType::kFloat32, {n}, share));
+}
+
+// n rows, each true at [begin, begin + size) of `side` places.
+Tensor Marks(const Shape& shape, int64_t side, int64_t begin, int64_t size) {
+  Tensor marks = Tensor::Zeros(DType::kBool, shape);
+  bool* row = marks.data<bool>();
+  for (int64_t i = shape[0]; i > 0; --i, row += side) {
+    std::fill_n(row + begin, size, true);
+  }
+  return marks;
+}
+
+void CheckLabels(const Tensor& labels) {
+  if (labels.dtype() == DType::kInt64 && labels.shape().rank() == 1) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("mixing a batch: label is {}{}, wanted int64[n]",
+                          NameOf(labels.dtype()), labels.shape().ToString()));
 }
 
 void CheckBatch(const Tensor& images, const Tensor& labels) {
@@ -137,21 +183,36 @@ ImagePart CutBox(int64_t rows, int64_t columns, double lambda, int64_t y,
 
 void MixBatch(std::span<const BatchMix> ways, Example& batch, uint64_t key) {
   Tensor& images = batch["image"];
-  const Tensor& labels = batch["label"];
-  CheckBatch(images, labels);
-  // Apart from what the picture of the batch's number draws
-  // (io/images/augment.cc).
-  CounterRandom random(HashKey(key, HashName("batch")));
-  const BatchMix& way = ways[random.Below(static_cast<uint32_t>(ways.size()))];
-  const double share = MixIn(way, images, random);
-  const int64_t n = labels.elements();
-  Tensor others(DType::kInt64, {n}), shares(DType::kFloat32, {n});
-  for (int64_t i = 0; i < n; ++i) {
-    others.data<int64_t>()[i] = labels.data<int64_t>()[(i + n - 1) % n];
-    shares.data<float>()[i] = static_cast<float>(share);
+  CheckBatch(images, batch["label"]);
+  const Drawn drawn =
+      Drawn::Of(ways, images.shape()[1], images.shape()[2], key);
+  if (drawn.kind == BatchMix::Kind::kMixup) {
+    Mixup(images, drawn.own(), drawn.other());
+  } else {
+    Cut(images, drawn.part);
   }
-  batch.Set("mixed_label", others);
-  batch.Set("mixed_share", shares);
+  AddLabels(drawn.share, batch);
+}
+
+void DrawMix(std::span<const BatchMix> ways, int64_t rows, int64_t columns,
+             Example& batch, uint64_t key) {
+  CheckLabels(batch["label"]);
+  const Drawn drawn = Drawn::Of(ways, rows, columns, key);
+  AddLabels(drawn.share, batch);
+  const int64_t n = batch["label"].elements();
+  Tensor with(DType::kInt64, {n});
+  for (int64_t i = 0; i < n; ++i) with.data<int64_t>()[i] = OtherOf(i, n);
+  batch.Set("mixed_with", with);
+  const bool adds = drawn.kind == BatchMix::Kind::kMixup && n > 1;
+  const Shape one = {n, 1, 1, 1};
+  batch.Set("mixed_own",
+            Tensor::Full(DType::kFloat32, one, adds ? drawn.own() : 1));
+  batch.Set("mixed_other",
+            Tensor::Full(DType::kFloat32, one, adds ? drawn.other() : 0));
+  const ImagePart& part = drawn.part;
+  batch.Set("mixed_rows", Marks({n, rows, 1, 1}, rows, part.top, part.height));
+  batch.Set("mixed_columns",
+            Marks({n, 1, columns, 1}, columns, part.left, part.width));
 }
 
 }  // namespace sluice

@@ -43,6 +43,17 @@ struct BatchMix {
 // each mixes the pictures of its share. Throws Error for other tensors.
 void MixBatch(std::span<const BatchMix> ways, Example& batch, uint64_t key);
 
+// Draws what MixBatch would, for pictures of rows x columns pixels, and leaves
+// the mixing to MixImages (models/nn/mixed_images.h), which gives the same: the
+// pictures may be bytes until a device has them (MapOptions::untouched). Beside
+// "mixed_label" and "mixed_share" adds, for each picture,
+//   "mixed_with"     int64 [n]: the number of the other one in the batch
+//   "mixed_own", "mixed_other"  float32 [n,1,1,1]: factors of the two
+//   "mixed_rows" bool [n,rows,1,1], "mixed_columns" bool [n,1,columns,1]: where
+//                    both hold the other's pixel takes the place of the sum
+void DrawMix(std::span<const BatchMix> ways, int64_t rows, int64_t columns,
+             Example& batch, uint64_t key);
+
 // What of rows x columns pixels the other picture replaces, cut off at the
 // edges: around the pixel (y, x), half of sqrt(1 - lambda) times each side,
 // rounded down, to both directions. May be empty.

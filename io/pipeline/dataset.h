@@ -64,6 +64,9 @@ struct MapOptions {
   // What its function keeps examples in (io/pipeline/kept_examples.h), for
   // CacheTrouble.
   std::shared_ptr<const KeptExamples> kept = nullptr;
+  // Tensors that its function neither sees nor makes: they pass it by, and may
+  // be bytes (LeaveBytes).
+  std::vector<std::string> untouched = {};
 };
 
 // How examples of different shapes become a batch.
@@ -258,8 +261,9 @@ class Dataset {
   Example Sample() const;
 
   // The same without the maps of bytes to numbers at its end, behind which come
-  // only Batch, Prefetch and Share: its batches have the bytes, a quarter of
-  // the size. Those maps are added to `left`, in their order.
+  // only Batch, Prefetch, Share and maps that leave what they map untouched:
+  // its batches have the bytes, a quarter of the size. Those maps are added to
+  // `left`, in their order.
   Dataset LeaveBytes(std::vector<BytesToFloats>* left) const;
 
   // Why a Cache in it, or what a map keeps examples in, does not keep all that

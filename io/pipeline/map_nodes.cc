@@ -1,4 +1,7 @@
 // Dataset::Map in its forms.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +20,35 @@ namespace {
 // In a row, after which no more are tried, where a pass has nobody knows how
 // many examples.
 constexpr int64_t kManyBadExamples = 1 << 20;
+
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// fn of an example without those tensors, which it then has again.
+KeyedMap PassingBy(std::vector<std::string> untouched, KeyedMap fn) {
+  if (untouched.empty()) return fn;
+  return [untouched = std::move(untouched), fn = std::move(fn)](
+             Example& example, uint64_t key) {
+    Example by, seen;
+    for (auto& [name, tensor] : example) {
+      (Contains(untouched, name) ? by : seen).Set(name, std::move(tensor));
+    }
+    fn(seen, key);
+    for (auto& [name, tensor] : by) {
+      if (seen.contains(name)) {
+        throw Error(Code::kInvalidArgument,
+                    fmt::format("a map was to leave '{}' untouched and makes "
+                                "one",
+                                name));
+      }
+      seen.Set(name, std::move(tensor));
+    }
+    seen.set_passed_over(example.passed_over());
+    seen.set_whole_rows(example.whole_rows());
+    example = std::move(seen);
+  };
+}
 
 class MapNode : public DerivedNode {
  public:
@@ -59,6 +91,16 @@ class MapNode : public DerivedNode {
   }
   NodePtr MapOf(NodePtr other) const override {
     return std::make_shared<MapNode>(std::move(other), fn_, seed_, options_);
+  }
+  NodePtr LeaveBytes(std::vector<BytesToFloats>* left) const override {
+    std::vector<BytesToFloats> before;
+    NodePtr below = input_->LeaveBytes(&before);
+    for (const BytesToFloats& map : before) {
+      if (!Contains(options_.untouched, map.name)) return nullptr;
+    }
+    if (below == nullptr) return nullptr;
+    left->insert(left->end(), before.begin(), before.end());
+    return MapOf(std::move(below));
   }
 
  private:
@@ -111,9 +153,11 @@ class RowwiseMapNode : public DerivedNode {
 Dataset Dataset::Map(std::function<void(Example&)> fn,
                      MapOptions options) const {
   RequireThreads("Map", options.threads, options.max_threads);
-  return Dataset(std::make_shared<MapNode>(
-      node_, [fn = std::move(fn)](Example& e, uint64_t) { fn(e); },
-      std::nullopt, std::move(options)));
+  KeyedMap keyed =
+      PassingBy(options.untouched,
+                [fn = std::move(fn)](Example& e, uint64_t /*key*/) { fn(e); });
+  return Dataset(std::make_shared<MapNode>(node_, std::move(keyed),
+                                           std::nullopt, std::move(options)));
 }
 
 Dataset Dataset::Map(RowwiseMap map) const {
@@ -124,7 +168,8 @@ Dataset Dataset::MapRandom(uint64_t seed,
                            std::function<void(Example&, uint64_t)> fn,
                            MapOptions options) const {
   RequireThreads("Map", options.threads, options.max_threads);
-  return Dataset(std::make_shared<MapNode>(node_, std::move(fn), seed,
+  KeyedMap keyed = PassingBy(options.untouched, std::move(fn));
+  return Dataset(std::make_shared<MapNode>(node_, std::move(keyed), seed,
                                            std::move(options)));
 }
 

@@ -204,6 +204,13 @@ Result<KernelPtr> MakeNumWorkers(const KernelSpec& spec) {
       [workers](const KernelContext& c) { *c.output<int64_t>(0) = workers; });
 }
 
+Result<KernelPtr> MakeWorkerRank(const KernelSpec& spec) {
+  const int64_t rank = spec.attrs.Int("rank");
+  if (rank < 0) return FailedPrecondition("nobody has said which worker it is");
+  return KernelOf(
+      [rank](const KernelContext& c) { *c.output<int64_t>(0) = rank; });
+}
+
 constexpr DTypeSet kSummed = kFloating | kIndex;
 
 }  // namespace
@@ -226,6 +233,7 @@ void RegisterCollectiveKernels(KernelTable& table) {
       {.op = "Broadcast", .dtypes = kAnyType, .make = MakeBroadcast});
   table.Register({.op = "Reduce", .dtypes = kSummed, .make = MakeReduce});
   table.Register({.op = "NumWorkers", .make = MakeNumWorkers});
+  table.Register({.op = "WorkerRank", .make = MakeWorkerRank});
 }
 
 }  // namespace sluice::cpu

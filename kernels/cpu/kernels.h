@@ -16,6 +16,8 @@ void RegisterReduceKernels(KernelTable& table);
 void RegisterMatMulKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
 void RegisterPoolKernels(KernelTable& table);
+void RegisterMaxPoolKernels(KernelTable& table);
+void RegisterFastMaxPoolKernels(KernelTable& table);
 void RegisterNormKernels(KernelTable& table);
 void RegisterDropoutKernels(KernelTable& table);
 void RegisterSoftmaxKernels(KernelTable& table);

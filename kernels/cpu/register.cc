@@ -16,6 +16,8 @@ void RegisterCpuKernels(KernelTable& table) {
   cpu::RegisterMatMulKernels(table);
   cpu::RegisterConvKernels(table);
   cpu::RegisterPoolKernels(table);
+  cpu::RegisterMaxPoolKernels(table);
+  cpu::RegisterFastMaxPoolKernels(table);
   cpu::RegisterNormKernels(table);
   cpu::RegisterDropoutKernels(table);
   cpu::RegisterSoftmaxKernels(table);

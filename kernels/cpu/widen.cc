@@ -27,6 +27,8 @@ constexpr const char* kOps[] = {
     "DepthwiseConv2DBackpropFilter",
     "MaxPool",
     "MaxPoolGrad",
+    "MaxPoolWithArgmax",
+    "MaxPoolGradWithArgmax",
     "AvgPool",
     "AvgPoolGrad",
     "BatchNorm",

@@ -17,5 +17,6 @@ sluice_module_load(const sluice::ModuleHost& host) {
   sluice::cuda::RegisterCudaKernels(*host.kernels);
   host.register_accelerators(sluice::DeviceType::kCuda, sluice::cuda::OpenCuda);
   *host.libraries = sluice::cuda::FindNvidiaLibraries;
+  sluice::SetNotes(host.note);
   return nullptr;
 }

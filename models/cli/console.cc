@@ -55,9 +55,9 @@ void NoteError(std::string_view line) {
   WriteNote(line);
 }
 
-void Mute() {
+void Mute(bool is_muted) {
   MutexLock lock(mutex);
-  muted = true;
+  muted = is_muted;
 }
 
 void SetStatus(std::string_view line) {

@@ -26,7 +26,7 @@ void Note(std::string_view line);
 void NoteError(std::string_view line);
 // For all but one of several processes that would say the same: notes and
 // status lines are dropped from now on.
-void Mute();
+void Mute(bool muted = true);
 
 // Replaces the status line. Where stderr is no terminal it does nothing.
 void SetStatus(std::string_view line);

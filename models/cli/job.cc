@@ -141,7 +141,13 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
     return job;
   }
   if (!info->servers.empty()) job.servers = ReachServers(flags, *info);
-  if (info->size == 1) return job;
+  const bool elastic = info->roster_fd >= 0;
+  if (elastic && flags.strategy == "none") {
+    throw Error(Code::kInvalidArgument,
+                "--strategy none: processes that each train by themselves are "
+                "no elastic job");
+  }
+  if (info->size == 1 && !elastic) return job;
   if (flags.strategy == "none") {
     if (log_dir.empty()) return job;
     throw Error(Code::kInvalidArgument,
@@ -156,6 +162,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
   options.may_join_again = info->servers_return;
   options.note = [](std::string_view line) { console::Note(line); };
+  options.joined = [](int rank) { console::Mute(rank != 0); };
   job.workers = dist::Group::Join(*std::move(info), options).ValueOrThrow();
   return job;
 }

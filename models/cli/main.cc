@@ -10,6 +10,7 @@
 
 #include "dist/launch_info.h"
 #include "engine/device.h"
+#include "engine/note.h"
 #include "engine/threads.h"
 #include "io/remote/register.h"
 #include "models/cli/command_line.h"
@@ -70,6 +71,14 @@ int Run(const TrainerSpec& spec, CommandLine line) {
                 "--skip-bad is for one process: several, or virtual workers, "
                 "would pass over different examples");
   }
+  const bool elastic = job.workers != nullptr && job.workers->elastic();
+  if (elastic && line.training.virtual_workers == 0 &&
+      (line.job.batch_size_per_worker > 0 || line.job.scale_learning_rate)) {
+    throw Error(Code::kInvalidArgument,
+                "--batch-size-per-worker and --scale-learning-rate: the number "
+                "of processes of an elastic job changes; give --batch-size, or "
+                "--virtual-workers, by which they go then");
+  }
   // That the training is defined by.
   const int64_t workers =
       line.training.virtual_workers > 0
@@ -78,7 +87,8 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   if (line.job.batch_size_per_worker > 0) {
     line.run.batch_size = workers * line.job.batch_size_per_worker;
   }
-  line.run.sync_batch_norm = line.job.sync_batch_norm && workers > 1;
+  line.run.sync_batch_norm =
+      line.job.sync_batch_norm && (workers > 1 || elastic);
   if (line.job.scale_learning_rate) {
     line.optimizing.rate_scale = static_cast<double>(workers);
   }
@@ -125,6 +135,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
 }  // namespace
 
 int Main(int argc, const char* const* argv, const TrainerSpec& spec) {
+  SetNotes(console::Note);
   const auto fail = [&](std::string message) {
     // More than is read says less.
     constexpr size_t kMost = 800;

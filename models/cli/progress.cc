@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/thousands.h"
+#include "engine/threads.h"
 #include "models/cli/console.h"
 #include "models/cli/model_summary.h"
 
@@ -45,6 +47,14 @@ void PassTimes::Begin(TrainingRun& run) {
 
 void ShowSummary::Begin(TrainingRun& run) {
   console::Note(SummaryOf(run));
+}
+
+void InputThreads::Begin(TrainingRun& run) {
+  epoch_ = std::floor(run.epoch());
+  const int input = run.context().input_threads;
+  console::Note(fmt::format(
+      "threads: {} to compute, {} for the input", ComputeThreads().threads(),
+      input == 0 ? "as many as help" : fmt::format("{}", input)));
 }
 
 void InputThreads::AfterStep(TrainingRun& run) {

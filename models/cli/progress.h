@@ -4,7 +4,6 @@
 #define SLUICE_MODELS_CLI_PROGRESS_H_
 
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <string>
 
@@ -41,11 +40,12 @@ class PassTimes : public Hook {
   void Begin(TrainingRun& run) override;
 };
 
-// After each epoch, and at the end, how many threads the maps of the input run
-// on whose number is chosen (MapOptions::threads = 0), where that has changed.
+// Before the first step, how many threads compute and how many are the input's.
+// After each epoch, and at the end, how many its maps run on whose number is
+// chosen (MapOptions::threads = 0), where that has changed.
 class InputThreads : public Hook {
  public:
-  void Begin(TrainingRun& run) override { epoch_ = std::floor(run.epoch()); }
+  void Begin(TrainingRun& run) override;
   void AfterStep(TrainingRun& run) override;
   void End(TrainingRun& run) override { Say(run); }
 

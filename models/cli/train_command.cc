@@ -175,27 +175,57 @@ void AddProfile(const CommandLine& line, Trainer& trainer) {
       first, last, folder.empty() ? name : JoinPath(folder, name)));
 }
 
+// A hook without a state, of which only rank 0 has any use: in an elastic job
+// that is not always the same process.
+class OfRankZero : public Hook {
+ public:
+  explicit OfRankZero(std::unique_ptr<Hook> hook) : hook_(std::move(hook)) {}
+  void Begin(TrainingRun& run) override {
+    if (run.workers().leads()) hook_->Begin(run);
+  }
+  bool Measures(const TrainingRun& run, int64_t step) const override {
+    return run.workers().leads() && hook_->Measures(run, step);
+  }
+  void AfterStep(TrainingRun& run) override {
+    if (run.workers().leads()) hook_->AfterStep(run);
+  }
+  void AtMeeting(TrainingRun& run) override {
+    if (run.workers().leads()) hook_->AtMeeting(run);
+  }
+  void AfterEvaluation(TrainingRun& run,
+                       const Evaluation& evaluation) override {
+    if (run.workers().leads()) hook_->AfterEvaluation(run, evaluation);
+  }
+  void OnError(TrainingRun& run) noexcept override {
+    if (run.workers().leads()) hook_->OnError(run);
+  }
+  void End(TrainingRun& run) override {
+    if (run.workers().leads()) hook_->End(run);
+  }
+
+ private:
+  const std::unique_ptr<Hook> hook_;
+};
+
 // What is told of a training, and to whom.
 void AddReports(const TrainerSpec& spec, const CommandLine& line,
                 Trainer& trainer) {
   const TrainingOptions& options = line.training;
-  if (line.summary) trainer.AddHook(std::make_unique<ShowSummary>());
-  if (line.verbose) trainer.AddHook(std::make_unique<PassTimes>());
-  if (line.run.input_threads == 0) {
-    trainer.AddHook(std::make_unique<InputThreads>());
-  }
-  trainer.AddHook(std::make_unique<Progress>(options.log_every));
-  if (line.json) {
-    trainer.AddHook(std::make_unique<JsonEvents>(options.log_every));
-  }
+  const auto add = [&](std::unique_ptr<Hook> hook) {
+    trainer.AddHook(std::make_unique<OfRankZero>(std::move(hook)));
+  };
+  if (line.summary) add(std::make_unique<ShowSummary>());
+  if (line.verbose) add(std::make_unique<PassTimes>());
+  add(std::make_unique<InputThreads>());
+  add(std::make_unique<Progress>(options.log_every));
+  if (line.json) add(std::make_unique<JsonEvents>(options.log_every));
   if (options.log_dir.empty()) {
     console::Note("nothing will be saved: there is no --log-dir");
     return;
   }
   RunRecord record = line.record;
   record.model = ModelName(spec, line.run);
-  trainer.AddHook(
-      std::make_unique<RecordRun>(std::move(record), line.run.found_flags));
+  add(std::make_unique<RecordRun>(std::move(record), line.run.found_flags));
 }
 
 }  // namespace
@@ -215,7 +245,7 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
   }
   AddJudges(line, trainer);
   AddProfile(line, trainer);
-  if (Leads(line)) AddReports(spec, line, trainer);
+  if (Leads(line) || WorkersOf(line).elastic()) AddReports(spec, line, trainer);
   const BadReport bad(*line.run.bad_examples);
   const TrainingResult result = trainer.Train();
   NoteInterrupts(nullptr);  // what can be saved is

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "graph/ops/array.h"
@@ -17,51 +19,67 @@ Output MeanAt(const Operand& of, const Output& x) {
   return Mean(Operand(x, of.location()));
 }
 
-// For messages, `loss` is what the caller called.
-void CheckOnePerClass(std::string_view loss, const std::vector<double>& weights,
-                      const Operand& logits) {
-  const int64_t classes = logits.tensor().shape()[-1];
-  const auto count = static_cast<int64_t>(weights.size());
-  if (classes == kUnknown || classes == count) return;
-  throw Error(Code::kInvalidArgument,
-              fmt::format("{}: {} class weights for the {} classes of "
-                          "'{}' ({})",
-                          loss, count, classes, logits.tensor().name(),
-                          FormatLocation(logits.location())));
-}
-
 Output CastTo(DType dtype, const Output& x) {
   return x.dtype() == dtype ? x : Cast(x, dtype);
 }
 
-}  // namespace
+// What both kinds of labels are told apart by: the losses [n] of labels [n].
+struct Classes {
+  std::string name;
+  int64_t count;
+  std::function<Output(const Operand& labels)> losses;
+};
 
-Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
-                                 const CrossEntropyOptions& options,
-                                 const std::vector<double>& class_weights) {
-  const Output losses =
-      sluice::SparseSoftmaxCrossEntropy(logits, labels, options);
-  if (class_weights.empty()) return MeanAt(logits, losses);
-  CheckOnePerClass("SparseSoftmaxCrossEntropy", class_weights, logits);
-  LocationScope location(logits.graph(), logits.location());
+Classes ClassesOf(const Operand& logits, const CrossEntropyOptions& options) {
+  return {logits.tensor().name(), logits.tensor().shape()[-1],
+          [logits, options](const Operand& labels) {
+            return sluice::SparseSoftmaxCrossEntropy(logits, labels, options);
+          }};
+}
+
+Classes ClassesOf(const layers::Classifier& classifier,
+                  const CrossEntropyOptions& options) {
+  return {"the classifier", classifier.classes(),
+          [classifier, options](const Operand& labels) {
+            return classifier.CrossEntropy(labels, options);
+          }};
+}
+
+// For messages, `loss` is what the caller called.
+void CheckOnePerClass(std::string_view loss, const std::vector<double>& weights,
+                      const Classes& classes,
+                      const std::source_location& where) {
+  const auto count = static_cast<int64_t>(weights.size());
+  if (classes.count == kUnknown || classes.count == count) return;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: {} class weights for the {} classes of "
+                          "'{}' ({})",
+                          loss, count, classes.count, classes.name,
+                          FormatLocation(where)));
+}
+
+Output Sparse(const Classes& classes, const Operand& labels,
+              const std::vector<double>& class_weights, const Operand& at) {
+  const Output losses = classes.losses(labels);
+  if (class_weights.empty()) return MeanAt(at, losses);
+  CheckOnePerClass("SparseSoftmaxCrossEntropy", class_weights, classes,
+                   at.location());
+  LocationScope location(at.graph(), at.location());
   const Output weights = ClassWeightsOf(labels, class_weights);
   return WeightedMean(losses, CastTo(losses.dtype(), weights));
 }
 
-Output MixedSoftmaxCrossEntropy(Operand logits, const MixedLabels& labels,
-                                const CrossEntropyOptions& options,
-                                const std::vector<double>& class_weights) {
-  LocationScope location(logits.graph(), logits.location());
-  const auto losses_for = [&](const Output& of) {
-    return sluice::SparseSoftmaxCrossEntropy(logits, of, options);
-  };
-  const Output losses = losses_for(labels.label);
-  const Output others = losses_for(labels.other);
+Output Mixed(const Classes& classes, const MixedLabels& labels,
+             const std::vector<double>& class_weights, const Operand& at) {
+  LocationScope location(at.graph(), at.location());
+  const Output losses = classes.losses(labels.label);
+  const Output others = classes.losses(labels.other);
   const Output share = CastTo(losses.dtype(), labels.share);
   if (class_weights.empty()) {
     return Mean((1 - share) * losses + share * others);
   }
-  CheckOnePerClass("MixedSoftmaxCrossEntropy", class_weights, logits);
+  CheckOnePerClass("MixedSoftmaxCrossEntropy", class_weights, classes,
+                   at.location());
   const auto weights_for = [&](const Output& of) {
     return CastTo(losses.dtype(), ClassWeightsOf(of, class_weights));
   };
@@ -69,6 +87,35 @@ Output MixedSoftmaxCrossEntropy(Operand logits, const MixedLabels& labels,
                       Concat({(1 - share) * weights_for(labels.label),
                               share * weights_for(labels.other)},
                              0));
+}
+
+}  // namespace
+
+Output SparseSoftmaxCrossEntropy(Operand logits, Operand labels,
+                                 const CrossEntropyOptions& options,
+                                 const std::vector<double>& class_weights) {
+  return Sparse(ClassesOf(logits, options), labels, class_weights, logits);
+}
+
+Output SparseSoftmaxCrossEntropy(const layers::Classifier& classifier,
+                                 Operand labels,
+                                 const CrossEntropyOptions& options,
+                                 const std::vector<double>& class_weights) {
+  return Sparse(ClassesOf(classifier, options), labels, class_weights, labels);
+}
+
+Output MixedSoftmaxCrossEntropy(Operand logits, const MixedLabels& labels,
+                                const CrossEntropyOptions& options,
+                                const std::vector<double>& class_weights) {
+  return Mixed(ClassesOf(logits, options), labels, class_weights, logits);
+}
+
+Output MixedSoftmaxCrossEntropy(const layers::Classifier& classifier,
+                                const MixedLabels& labels,
+                                const CrossEntropyOptions& options,
+                                const std::vector<double>& class_weights) {
+  return Mixed(ClassesOf(classifier, options), labels, class_weights,
+               labels.label);
 }
 
 Output SoftmaxCrossEntropy(Operand logits, Operand labels,

@@ -8,6 +8,7 @@
 #include "engine/visibility.h"
 #include "graph/graph.h"
 #include "graph/ops/loss.h"
+#include "models/nn/classifier.h"
 
 namespace SLUICE_PUBLIC sluice {
 namespace losses {
@@ -33,6 +34,15 @@ struct MixedLabels {
 // WeightedMean over both losses of each example, each by the class's weight
 // times its part of the example: mixtures with nothing have the loss above.
 Output MixedSoftmaxCrossEntropy(Operand logits, const MixedLabels& labels,
+                                const CrossEntropyOptions& options = {},
+                                const std::vector<double>& class_weights = {});
+// Both of the logits of a classifier, which may be cut over the workers.
+Output SparseSoftmaxCrossEntropy(const layers::Classifier& classifier,
+                                 Operand labels,
+                                 const CrossEntropyOptions& options = {},
+                                 const std::vector<double>& class_weights = {});
+Output MixedSoftmaxCrossEntropy(const layers::Classifier& classifier,
+                                const MixedLabels& labels,
                                 const CrossEntropyOptions& options = {},
                                 const std::vector<double>& class_weights = {});
 // Of logits and probabilities of one shape [n, classes].

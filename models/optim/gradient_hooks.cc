@@ -7,6 +7,7 @@
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
+#include "models/optim/beside.h"
 #include "models/optim/squared_norm.h"
 
 namespace sluice {
@@ -44,7 +45,7 @@ GradientHook ClipByGlobalNorm(double max_norm) {
         NameScope names(context.graph, "clip_by_global_norm");
         std::vector<Output> squares;
         for (const auto& pair : pairs) {
-          squares.push_back(SquaredNorm(pair.gradient));
+          squares.push_back(SquaredNorm(pair.gradient, pair.variable));
         }
         const Output factor = ClipFactor(AddN(squares), max_norm);
         for (auto& pair : pairs) pair.gradient = Scale(pair.gradient, factor);
@@ -57,8 +58,8 @@ GradientHook ClipByNorm(double max_norm) {
       [=](MinimizeContext& context, std::vector<GradientAndVariable>& pairs) {
         NameScope names(context.graph, "clip_by_norm");
         for (auto& pair : pairs) {
-          pair.gradient = Scale(
-              pair.gradient, ClipFactor(SquaredNorm(pair.gradient), max_norm));
+          const Output square = SquaredNorm(pair.gradient, pair.variable);
+          pair.gradient = Scale(pair.gradient, ClipFactor(square, max_norm));
         }
       }};
 }
@@ -108,7 +109,7 @@ GradientHook Accumulate(int64_t n) {
         NameScope of_variable(Scope(context.graph, variable.name()));
         sum = context.graph.Variable("gradient_sum",
                                      Zeros(variable.shape(), variable.dtype()),
-                                     {.trainable = false});
+                                     BesideOptions(variable));
       }
       Output total = sum + pair.gradient;
       if (context.finite.valid()) total = Select(context.finite, total, sum);

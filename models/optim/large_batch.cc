@@ -28,8 +28,8 @@ Optimizer Lars(LearningRate rate, const LarsOptions& options) {
              Output g = u.gradient;
              if (Adapts(options.exclude, u.variable)) {
                const double decay = options.weight_decay;
-               const Output of_w = Sqrt(SquaredNorm(u.variable));
-               const Output of_g = Sqrt(SquaredNorm(g));
+               const Output of_w = Sqrt(SquaredNorm(u.variable, u.variable));
+               const Output of_g = Sqrt(SquaredNorm(g, u.variable));
                const Output ratio =
                    RatioOr1(options.trust * of_w,
                             of_g + decay * of_w + options.epsilon, of_w, of_g);
@@ -65,8 +65,8 @@ Optimizer Lamb(LearningRate rate, const LambOptions& options) {
          Output rate_of_it = Cast(u.learning_rate, DType::kFloat64);
          if (Adapts(options.exclude, u.variable)) {
            step = step + options.weight_decay * u.variable;
-           const Output of_w = Sqrt(SquaredNorm(u.variable));
-           const Output of_step = Sqrt(SquaredNorm(step));
+           const Output of_w = Sqrt(SquaredNorm(u.variable, u.variable));
+           const Output of_step = Sqrt(SquaredNorm(step, u.variable));
            rate_of_it = rate_of_it * RatioOr1(of_w, of_step, of_w, of_step);
          }
          return AssignSub(u.variable, step * Cast(rate_of_it, dtype));

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "graph/ops/collective.h"
 #include "graph/ops/control.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/reduce.h"
@@ -44,11 +45,13 @@ Output LossScale::Unscale(std::vector<GradientAndVariable>& pairs) const {
   // What Reciprocal yields is float32, and so the product is (HalfRule).
   const Output inverse = Reciprocal(scale_);
   std::map<std::pair<std::string, DType>, std::vector<Output>> groups;
+  bool parts = false;
   for (GradientAndVariable& pair : pairs) {
     const std::string& device = pair.variable.node().device();
     DeviceScope there(graph, device);
     pair.gradient = pair.gradient * Cast(inverse, pair.gradient.dtype());
     groups[{device, pair.gradient.dtype()}].push_back(pair.gradient);
+    parts |= pair.variable.node().part_of() > 0;
   }
   Output finite;
   for (const auto& [group, gradients] : groups) {
@@ -56,7 +59,10 @@ Output LossScale::Unscale(std::vector<GradientAndVariable>& pairs) const {
     const Output here = AllFinite(gradients);
     finite = finite.valid() ? LogicalAnd(finite, here) : here;
   }
-  return finite;
+  if (!parts) return finite;
+  // Of what each worker has for itself all must know.
+  const Output bad = Cast(LogicalNot(finite), DType::kFloat32);
+  return Equal(AllReduce(bad, Reduction::kSum, "not_finite"), 0);
 }
 
 Operation LossScale::Update(const Output& finite) const {

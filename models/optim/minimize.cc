@@ -10,10 +10,12 @@
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
+#include "models/optim/beside.h"
 #include "models/optim/find_gradients.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/optimizers.h"
 #include "models/optim/reduce_gradients.h"
+#include "models/optim/reduce_rows.h"
 #include "models/optim/root_scalar.h"
 
 namespace sluice {
@@ -57,9 +59,28 @@ std::vector<Output> MakeSlots(const UpdateRule& rule, const Output& variable) {
   for (const UpdateRule::Slot& slot : rule.slots) {
     slots.push_back(graph.Variable(
         slot.name, Filled(slot.first, variable.shape(), variable.dtype()),
-        {.trainable = false}));
+        BesideOptions(variable)));
   }
   return slots;
+}
+
+// Virtual workers and those with common variables have no parts of their own.
+void CheckNoParts(const AllReduceOptions& options,
+                  const std::vector<GradientAndVariable>& pairs) {
+  if (!options.in_two && !options.shared) return;
+  for (const GradientAndVariable& pair : pairs) {
+    const Node& variable = pair.variable.node();
+    if (variable.part_of() == 0) continue;
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("'{}' is cut over the workers (--shard-classes), which "
+                    "is not for {} ({})",
+                    variable.name(),
+                    options.in_two
+                        ? "virtual workers"
+                        : "variables on parameter servers or elastic jobs",
+                    variable.location()));
+  }
 }
 
 // Builds the update; with a condition, all ops in it that update something
@@ -85,7 +106,7 @@ Operation MoveAverage(const MinimizeContext& context, const Output& variable,
   NameScope names(Scope(context.graph, variable.name()));
   const Output average = context.graph.Variable(
       "average", Zeros(variable.shape(), variable.dtype()),
-      {.trainable = false});
+      BesideOptions(variable));
   const Output number = Cast(context.update_number, DType::kFloat64);
   Output keep = Minimum((number - 1) / (number + 9), decay);
   if (context.condition.valid()) {
@@ -178,11 +199,16 @@ Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
   return more;
 }
 
+bool Optimizer::RowsTravel() const {
+  return !all_reduce_ || (!all_reduce_->largest_share.empty() &&
+                          !all_reduce_->in_two && !all_reduce_->shared);
+}
+
 std::vector<Output> Optimizer::Tables(
     const std::vector<Output>& variables) const {
   if (sparse_rows_.empty()) {
     const bool same = rule_.rows == UpdateRule::Rows::kAlways;
-    return same && hooks_.empty() && !all_reduce_ ? variables
+    return same && hooks_.empty() && RowsTravel() ? variables
                                                   : std::vector<Output>();
   }
   const auto refuse = [&](std::string_view why) {
@@ -194,7 +220,13 @@ std::vector<Output> Optimizer::Tables(
     refuse(fmt::format("the optimizer {} updates whole variables alone",
                        rule_.name));
   }
-  if (all_reduce_) refuse("several workers exchange whole gradients alone");
+  if (!RowsTravel()) {
+    refuse(all_reduce_->largest_share.empty()
+               ? "several workers exchange rows only where it is said how many "
+                 "there are at most (AllReduceOptions::largest_share)"
+               : "virtual workers, workers in step on parameter servers and "
+                 "those of elastic jobs exchange whole gradients alone");
+  }
   for (const GradientHook& hook : hooks_) {
     if (hook.target<SlicesHook>() == nullptr) {
       refuse("a gradient hook wants whole gradients (no SlicesHook)");
@@ -248,10 +280,16 @@ Operation Optimizer::Minimize(Operand loss,
   const bool in_two = all_reduce_ && all_reduce_->in_two;
   const bool shared = all_reduce_ && all_reduce_->shared;
   if (!in_two && !shared) context.operations = graph.updates();
-  if (scale || !hooks_.empty()) SumSlices(gradients);
   if (all_reduce_) {
-    ReduceGradients(pairs, all_reduce_->between, all_reduce_->buckets);
+    CheckNoParts(*all_reduce_, pairs);
+    const RowsToSend rows = ChooseRows(gradients, *all_reduce_,
+                                       /*always=*/!sparse_rows_.empty());
+    // Those of tables are the last that are there.
+    ReduceGradients(pairs, all_reduce_->between, all_reduce_->buckets,
+                    gradients.rows);
+    ReduceRows(gradients, rows, all_reduce_->between);
   }
+  if (scale || !hooks_.empty()) SumSlices(gradients);
   if (scale) {
     const Output finite = scale->Unscale(pairs);
     for (const Operation& update : context.operations) {

@@ -19,6 +19,7 @@
 #include "engine/visibility.h"
 #include "graph/autograd.h"
 #include "graph/graph.h"
+#include "graph/step_request.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
 #include "models/optim/schedule.h"
@@ -53,11 +54,18 @@ struct AllReduceOptions {
   // if variables have before it the values that they had before the first; the
   // operation itself does not run these updates, but for what they reduce.
   bool in_two = false;
-  // Whether all workers have the same variables, for which one of them runs the
-  // operation and the others what it reduces: then of what Graph::updates
-  // assign only the mean is written. Those that assign nothing, or nothing that
-  // has a mean, are Error(kUnimplemented).
+  // Whether nothing may be written before all is reduced: because all workers
+  // have the same variables, for which one of them runs the operation and the
+  // others what it reduces, or because one that is gone must not leave half a
+  // step. Then of what Graph::updates assign only the mean is written. Those
+  // that assign nothing, or nothing that has a mean, are Error(kUnimplemented).
   bool shared = false;
+  // What a worker with the largest share of a batch is fed, by which it is
+  // known how many rows of a table one reads at most, and how many workers
+  // there are: gradients of rows (WithSparseRows) then travel as such. Empty:
+  // all travel as a whole, and they do in_two and shared.
+  std::vector<FeedShape> largest_share = {};
+  int64_t workers = 0;
 };
 
 // One variable's update, while it is being built.
@@ -120,10 +128,11 @@ class Optimizer {
   // again, where else they move it, and fade, in every step; a decay of the
   // weights spares it; Adam's correction of the first steps counts all steps,
   // not the row's ("lazy" Adam). With Sgd and Adagrad it is the same rule, and
-  // they do so of themselves where no hook sees the gradients. Minimize throws
-  // Error where the optimizer has no update of rows (Lars, Lamb), with a hook
-  // that sees whole gradients (all but gradients::OnSlices), and with
-  // WithAllReduce; and for patterns that match none.
+  // they do so of themselves where no hook sees the gradients and, with several
+  // workers, where rows are fewer bytes to exchange. Minimize throws Error
+  // where the optimizer has no update of rows (Lars, Lamb), with a hook that
+  // sees whole gradients (all but gradients::OnSlices), and with WithAllReduce
+  // that does not say the largest share; and for patterns that match none.
   Optimizer WithSparseRows(std::string patterns = "*") const;
   // The same that also keeps an average of each variable it updates, the
   // non-trainable variable "<variable>/average": after update n it becomes
@@ -160,6 +169,8 @@ class Optimizer {
   const LearningRate& learning_rate() const { return rate_; }
 
  private:
+  // Whether gradients of rows are reduced as such, where they are reduced.
+  bool RowsTravel() const;
   // Those of `variables` whose gradients may be of rows.
   std::vector<Output> Tables(const std::vector<Output>& variables) const;
 

@@ -99,27 +99,40 @@ void CheckAssigns(const Node& node) {
   if (node.Is("Assign") && IsFloating(node.input(0).dtype())) return;
   throw Error(
       Code::kUnimplemented,
-      fmt::format("'{}' updates '{}', which all workers have in common, "
-                  "in every step, other than by a mean ({})",
+      fmt::format("'{}' updates '{}' in every step, other than by a mean of "
+                  "all workers: not with parameter servers, nor in an elastic "
+                  "job ({})",
                   node.name(), node.input(0).name(), node.location()));
 }
 
 }  // namespace
 
 void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
-                     const BucketBytes& buckets) {
+                     const BucketBytes& buckets,
+                     const std::map<Output, Output>& rows) {
   if (pairs.empty()) return;
   NameScope names(pairs[0].gradient.graph(), "reduce_gradients");
   std::vector<Part> parts;
-  for (const auto& [gradient, variable] : pairs) {
-    DeviceScope there(gradient.graph(), variable.node().device());
+  std::vector<GradientAndVariable*> reduced;  // parallel
+  for (GradientAndVariable& pair : pairs) {
+    if (rows.contains(pair.variable)) continue;
+    Output& gradient = pair.gradient;
+    const Node& variable = pair.variable.node();
+    DeviceScope there(gradient.graph(), variable.device());
+    if (variable.part_of() > 0) {
+      // All of it is there already, the sum of all workers'.
+      gradient =
+          gradient / Cast(NumWorkers(gradient.graph()), gradient.dtype());
+      continue;
+    }
     parts.push_back(
         {gradient.dtype() == DType::kFloat32 ? As(between, gradient) : gradient,
-         variable.node().device()});
+         variable.device()});
+    reduced.push_back(&pair);
   }
   ReduceInBuckets(parts, buckets);
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    Output& gradient = pairs[i].gradient;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Output& gradient = reduced[i]->gradient;
     DeviceScope there(gradient.graph(), parts[i].device);
     gradient = As(gradient.dtype(), parts[i].value);
   }

@@ -4,6 +4,7 @@
 #define SLUICE_MODELS_OPTIM_REDUCE_GRADIENTS_H_
 
 #include <cstddef>
+#include <map>
 #include <vector>
 
 #include "engine/dtype.h"
@@ -17,10 +18,13 @@ namespace sluice {
 // where they are small and of one device and dtype, in the reverse of the order
 // given, which is about that in which differentiation has them ready. Those of
 // float32 are rounded to `between` for that, and so are the means; buckets are
-// of bytes as they travel.
+// of bytes as they travel. Of a variable that is a part (VariableOptions) there
+// is nothing to reduce: its gradient is the sum of all workers' already. Those
+// of variables in `rows` (FoundGradients) are left to ReduceRows.
 void ReduceGradients(std::vector<GradientAndVariable>& pairs,
                      DType between = DType::kFloat32,
-                     const BucketBytes& buckets = {});
+                     const BucketBytes& buckets = {},
+                     const std::map<Output, Output>& rows = {});
 
 // Makes the floating variables that `updates` (Graph::updates) write, such as
 // moving statistics, the mean of all workers', too. `weight` is a scalar, what

@@ -1,12 +1,14 @@
-// How a training that has lost a parameter server comes to begin again, and
-// what is left of one that does not.
+// How a training that has lost a parameter server, or others of an elastic job,
+// comes to begin again, and what is left of one that does not.
 #include <fmt/format.h>
 
 #include <memory>
+#include <vector>
 
 #include "engine/runtime/collective.h"
 #include "graph/session/cluster.h"
 #include "io/checkpoints/checkpoint.h"
+#include "models/train/hooks.h"
 #include "models/train/meetings.h"
 #include "models/train/trainer.h"
 
@@ -28,14 +30,29 @@ bool Trainer::ServerIsGone() const {
   return true;
 }
 
-void Trainer::Keep(const TrainingRun& run, const TrainingResult& result) {
+bool Trainer::OthersAreGone(const Error& error) const {
+  return Workers(options_.session.collective.get()).AreGone(error);
+}
+
+void Trainer::Regroup() {
+  const Status why(Code::kCancelled, "others wait to come into the job");
+  options_.session.collective->Leave(why);
+  throw Error(why);
+}
+
+void Trainer::Keep(TrainingRun& run, const TrainingResult& result) {
   examples_before_ += run.examples();
   seconds_before_ += run.training_seconds();
-  if (!options_.log_dir.empty() || run.snapshot() == nullptr) return;
+  if (run.workers().elastic()) {
+    run.RenewSnapshot();
+  } else if (!options_.log_dir.empty() || run.snapshot() == nullptr) {
+    return;
+  }
   const auto kept = std::make_shared<Checkpoint>(*run.snapshot());
   const int64_t step = kept->state.step;
   const bool evaluated =
       (result.evaluation && result.evaluation->step == step) ||
+      (run.evaluated() && run.examples() == 0) ||
       (kept_ != nullptr && kept_->state.step == step && kept_->state.metric);
   if (evaluated) kept->state.metric = 0;  // whatever it was
   kept_ = kept;
@@ -45,15 +62,42 @@ void Trainer::AwaitOthers() {
   try {
     AwaitServers(options_.servers, options_.stop, options_.reporter);
     Collective* const workers = options_.session.collective.get();
-    if (workers != nullptr) ThrowIfError(workers->JoinAgain());
+    const int64_t done = kept_ == nullptr ? -1 : kept_->state.step;
+    if (workers != nullptr) ThrowIfError(workers->JoinAgain(done));
   } catch (const Error& error) {
+    SaveKept();
     throw WithLastCheckpoint(error);
   }
+  TakePlace();
+}
+
+// Of several one has the folder first, and they have the same.
+void Trainer::SaveKept() const {
+  const Collective* const workers = options_.session.collective.get();
+  const bool elastic = workers != nullptr && workers->elastic();
+  if (!elastic || kept_ == nullptr || log_dir_.empty()) return;
+  CheckpointManager::Options manager;
+  manager.keep = options_.keep_checkpoints;
+  Result<CheckpointManager> saves = CheckpointManager::Open(log_dir_, manager);
+  if (!saves.ok()) return;
+  const Result<std::vector<int64_t>> steps = saves->Steps();
+  if (steps.ok() && !steps->empty() && steps->back() >= kept_->state.step) {
+    return;
+  }
+  Checkpoint checkpoint = *kept_;
+  checkpoint.state.metric.reset();
+  const std::vector<Hook*> hooks = AddedHooks();
+  SaveHooks({hooks.begin(), hooks.end()}, &checkpoint.state);
+  // Where that fails, what is said next names an older one.
+  (void)saves->Save(checkpoint).ok();
 }
 
 Error Trainer::WithLastCheckpoint(const Error& error) const {
-  if (options_.log_dir.empty()) return error;
-  const auto saved = CheckpointManager::ForReading(options_.log_dir);
+  // Of an elastic job each knows it.
+  const bool elastic = Workers(options_.session.collective.get()).elastic();
+  const std::string& folder = elastic ? log_dir_ : options_.log_dir;
+  if (folder.empty()) return error;
+  const auto saved = CheckpointManager::ForReading(folder);
   const Result<std::vector<int64_t>> steps = saved.Steps();
   if (!steps.ok() || steps->empty()) return error;
   return {error.code(),

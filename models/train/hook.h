@@ -16,8 +16,8 @@ class Hook {
   virtual ~Hook() = default;
   // Before the first step, after the state was restored. Where a training
   // begins again in the same process, because a parameter server was gone
-  // (TrainingServers::patience), all is called again with another run, and the
-  // step goes back.
+  // (TrainingServers::patience) or workers of an elastic job are others now,
+  // all is called again with another run, and the step may go back.
   virtual void Begin(TrainingRun& /*run*/) {}
   // Whether the step with this number shall fill run.measurement().
   virtual bool Measures(const TrainingRun& /*run*/, int64_t /*step*/) const {

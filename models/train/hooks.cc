@@ -143,6 +143,7 @@ std::optional<std::string> FirstOf(const Workers& workers, int64_t step,
 }  // namespace
 
 void NanStop::Begin(TrainingRun& run) {
+  run.GatherSnapshot();
   run.RenewSnapshot();
 }
 
@@ -152,18 +153,28 @@ void NanStop::AfterStep(TrainingRun& run) {
   Check(run);
   // One that is being saved is kept: its memory is all there is for it.
   if (due && std::isfinite(run.newest_loss().value) && !run.snapshot_held()) {
+    if (run.cuts_variables()) return run.AskToMeet();
     run.RenewSnapshot();
   }
+}
+
+void NanStop::AtMeeting(TrainingRun& run) {
+  if (!run.cuts_variables()) return;
+  run.Finish();
+  Check(run);
+  if (std::isfinite(run.newest_loss().value)) run.GatherSnapshot();
 }
 
 void NanStop::AfterEvaluation(TrainingRun& run, const Evaluation&) {
   run.Finish();
   Check(run);
+  run.GatherSnapshot();
 }
 
 void NanStop::End(TrainingRun& run) {
   run.Finish();
   Check(run);
+  run.GatherSnapshot();
 }
 
 void NanStop::Check(TrainingRun& run) {
@@ -195,9 +206,12 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   const int64_t failed = run.step();
   // Each worker's may be of another step.
   Checkpoint snapshot = *run.snapshot();
-  TakeFromFirst(run.workers(), &snapshot);
+  run.TakeFromFirst(&snapshot);
   run.Restore(snapshot, "snapshot");
   for (const NamedTensor& variable : snapshot.tensors) {
+    // Who has a part of one does not know whether the others' are finite.
+    const Node* const node = run.graph().Find(variable.name);
+    if (node != nullptr && node->part_of() > 0) continue;
     if (!AllFinite(variable.tensor)) {
       return fmt::format("'{}' in step {}", variable.name, run.step());
     }

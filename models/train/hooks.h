@@ -61,6 +61,7 @@ class NanStop : public Hook {
   explicit NanStop(int64_t interval = 100) : interval_(interval) {}
   void Begin(TrainingRun& run) override;
   void AfterStep(TrainingRun& run) override;
+  void AtMeeting(TrainingRun& run) override;
   // Before what follows saves the state.
   void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
   void End(TrainingRun& run) override;

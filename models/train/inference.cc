@@ -88,6 +88,7 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
   figures_ = {{"loss", model_.loss}};
   figures_.insert(figures_.end(), model_.metrics.begin(), model_.metrics.end());
   workers_.RequireMergeable(figures_);
+  for (const auto& node : graph_.nodes()) meets_ |= node->op().collective;
   evaluate_ =
       std::make_unique<BatchStep>(*session_, *features_, TensorsOf(figures_));
   predict_ = std::make_unique<BatchStep>(*session_, *features_,
@@ -142,8 +143,10 @@ std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
     if (Stopped(watch.stop)) return std::nullopt;
     evaluation.examples += WholeRowsOf(shares[0]);
     for (size_t i = 0; i < shares.size(); ++i) {
-      if (RowsOf(shares[i]) == 0) continue;
+      const bool empty = RowsOf(shares[i]) == 0;
+      if (empty && !meets_) continue;
       const std::span<const Tensor> values = step.Run(shares[i]);
+      if (empty) continue;
       figures[i].Add(values.first(needed.size()), RowsOf(shares[i]));
       if (watch.each &&
           !watch.each(shares[i], ExportsOf(values.subspan(needed.size())))) {

@@ -123,6 +123,7 @@ class Inference {
   Graph graph_;
   std::unique_ptr<Features> features_;
   ModelSpec model_;
+  bool meets_ = false;    // whether its steps meet those of other workers
   NamedMetrics figures_;  // "loss", then the model's metrics
   std::unique_ptr<Session> session_;
   std::unique_ptr<BatchStep> evaluate_;  // fetches what the figures need

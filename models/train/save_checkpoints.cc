@@ -69,7 +69,7 @@ Result<CheckpointWriter::Written> CheckpointWriter::Wait() {
 
 void SaveCheckpoints::Begin(TrainingRun& run) {
   saved_at_ = Clock::now();
-  if (run.resumed_from().empty()) return;
+  if (run.resumed_from().empty() || run.resumed_from() == kKeptInMemory) return;
   saved_step_ = run.step();
   last_path_ = run.resumed_from();
 }

@@ -80,7 +80,10 @@ class KeepEvaluated : public Hook {
 Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
     : spec_(std::move(spec)),
       run_(std::move(run)),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      log_dir_(options_.log_dir),
+      weights_(options_.weights),
+      reporter_(options_.reporter) {
   RegisterRemoteFiles();
   if (!spec_.input || !spec_.model) {
     throw Error(Code::kInvalidArgument,
@@ -88,11 +91,14 @@ Trainer::Trainer(TrainerSpec spec, RunContext run, TrainingOptions options)
                             "function",
                             spec_.name));
   }
-  if (!Workers(options_.session.collective.get()).leads()) {
-    options_.log_dir.clear();
-    options_.weights.clear();
-    options_.reporter = nullptr;
-  }
+  TakePlace();
+}
+
+void Trainer::TakePlace() {
+  const bool leads = Workers(options_.session.collective.get()).leads();
+  options_.log_dir = leads ? log_dir_ : "";
+  options_.weights = leads ? weights_ : "";
+  options_.reporter = leads ? reporter_ : nullptr;
 }
 
 void Trainer::AddHook(std::unique_ptr<Hook> hook) {
@@ -103,7 +109,7 @@ void Trainer::Begin(TrainingRun& run,
                     const std::optional<CheckpointManager>& saved) {
   if (saved && !saved->warning().empty()) options_.Note(saved->warning());
   if (kept_ != nullptr) {
-    run.Restore(*kept_, "what was kept in memory");
+    run.Restore(*kept_, kKeptInMemory);
     options_.Note(
         fmt::format("going on from step {}, kept in memory", run.step()));
     return;
@@ -172,13 +178,15 @@ void Trainer::BeginTogether(TrainingRun& run) {
   const Workers& workers = run.workers();
   if (!workers.several()) return;
   const std::vector<Hook*> hooks = AddedHooks();
+  run.HandOutParts();
+  run.GatherSnapshot();
   run.RenewSnapshot();
   Checkpoint checkpoint;
   if (run.owns_variables()) checkpoint = *run.snapshot();
   if (options_.servers.any()) checkpoint.tensors.clear();  // they are there
   SaveHooks({hooks.begin(), hooks.end()}, &checkpoint.state);
   if (run.evaluated()) checkpoint.state.metric = 0;  // whatever it was
-  TakeFromFirst(workers, &checkpoint);
+  run.TakeFromFirst(&checkpoint);
   if (workers.leads()) return;
   const std::string source = workers.Name(0);
   run.Restore(checkpoint, checkpoint.state.step > 0 ? source : "");
@@ -199,10 +207,12 @@ TrainingResult Trainer::Train() {
                            .count();
       return result;
     } catch (const Error& error) {
-      if (!ServerIsGone()) throw;
-      const Status lost = options_.servers.cluster->Lost();
-      options_.Note(fmt::format("{}; it is waited for",
-                                lost.ok() ? error.what() : lost.message()));
+      if (!OthersAreGone(error)) {
+        if (!ServerIsGone()) throw;
+        const Status lost = options_.servers.cluster->Lost();
+        options_.Note(fmt::format("{}; it is waited for",
+                                  lost.ok() ? error.what() : lost.message()));
+      }
     }
     AwaitOthers();
     again_ = true;
@@ -242,6 +252,11 @@ TrainingResult Trainer::TrainOnce() {
         PrintGraph(*run.StepGraph())));
   }
 
+  if (run.workers().elastic()) {
+    run.workers().Barrier("begun");
+    options_.restart = false;  // whoever becomes rank 0
+  }
+
   NanStop nan_stop(options_.log_every);
   std::optional<Summaries> summaries;
   std::optional<SaveCheckpoints> save;
@@ -271,7 +286,10 @@ TrainingResult Trainer::TrainOnce() {
       if (!ended) hook->OnError(run);
     }
     // While what others' threads of this worker may use is there.
-    if (!run.diverged() && ServerIsGone()) {
+    const bool begins_again =
+        !run.diverged() &&
+        (OthersAreGone(error) ? run.sound() : ServerIsGone());
+    if (begins_again) {
       Keep(run, result);
       throw;
     }
@@ -340,7 +358,15 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
       measure =
           measure || hook->Measures(run, run.step() + run.steps_at_once());
     }
-    if (!run.apart()) return agreement.Decide(run.stop_reason(), measure);
+    if (!run.apart()) {
+      Agreement::Decision decision =
+          agreement.Decide(run.stop_reason(), measure, run.wants_meeting());
+      if (decision.meet && decision.stop.empty()) {
+        run.MarkTogether();
+        for (Hook* hook : hooks) hook->AtMeeting(run);
+      }
+      return decision;
+    }
     const auto wants_meeting = [&] {
       return run.wants_meeting() || run.stopped() ||
              !options_.StopReason().empty();
@@ -360,6 +386,7 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   if (!next.stop.empty()) run.Stop(next.stop);
   std::string cache_trouble;
   while (next.stop.empty() && !run.done()) {
+    if (next.regroup) Regroup();
     if (run.Step(next.measure)) {
       for (Hook* hook : hooks) hook->AfterStep(run);
       if (next.measure && cache_trouble.empty()) {

@@ -49,7 +49,8 @@ class Trainer {
   // Several workers (SessionOptions::collective) each call it: they share out
   // every batch of run.batch_size and each evaluation, and end together. Rank 0
   // alone uses the folder and options.weights and has a reporter; hooks are
-  // called by all. Run it with the same spec, run and options on each.
+  // called by all. Run it with the same spec, run and options on each. Where
+  // the collective is elastic those that are left go on, whoever is gone.
   TrainingResult Train();
 
   // One worker alone does what follows.
@@ -68,15 +69,23 @@ class Trainer {
   // One of what Train does, to the end or an error; the result but for the
   // time.
   TrainingResult TrainOnce();
+  // Where it is rank 0 it speaks, and the folder is its own.
+  void TakePlace();
+  // All leave at this step, for those that wait to come in.
+  [[noreturn]] void Regroup();
   // Whether an error that came is because of a parameter server that is gone,
   // or another worker's, and the training is to begin again with it. Of several
   // workers all come to that: who does first takes the others out of what they
   // wait in.
   bool ServerIsGone() const;
+  // The same of workers that are gone from an elastic job.
+  bool OthersAreGone(const Error& error) const;
   // Of one that has failed and is to begin again.
-  void Keep(const TrainingRun& run, const TrainingResult& result);
+  void Keep(TrainingRun& run, const TrainingResult& result);
   // Waits for servers and workers. Throws Error.
   void AwaitOthers();
+  // Where there will be no others, and nothing newer is in the folder.
+  void SaveKept() const;
   // An error of a device, file system or other worker that is gone, and what
   // is left.
   Error WithLastCheckpoint(const Error& error) const;
@@ -102,11 +111,15 @@ class Trainer {
   TrainerSpec spec_;
   RunContext run_;
   TrainingOptions options_;
+  // Those of rank 0.
+  std::string log_dir_, weights_;
+  Reporter* reporter_;
   std::vector<std::unique_ptr<Hook>> hooks_;
   // How often one has begun; of rank 0, whose counts.
   int64_t era_ = 0;
   bool again_ = false;  // in this call of Train
-  // Of the one before, where there is no folder to begin again from.
+  // Of the one before, where there is no folder to begin again from, or it has
+  // less: of an elastic job.
   std::shared_ptr<const Checkpoint> kept_;
   // That all have trained on, and for how long, before the present one.
   int64_t examples_before_ = 0;

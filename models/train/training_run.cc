@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "engine/ceil_div.h"
 #include "engine/cpu_features.h"
 #include "engine/json.h"
 #include "graph/compile/extract.h"
@@ -14,6 +15,7 @@
 #include "graph/ops/shape.h"
 #include "graph/text/text.h"
 #include "models/optim/name_pattern.h"
+#include "models/train/cut_variables.h"
 #include "models/train/leaf_steps.h"
 
 namespace sluice {
@@ -245,13 +247,18 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                          fmt::format("{} and {} bytes", options_.buckets.first,
                                      options_.buckets.others));
     const Output weight = features_->AddScalar(graph_, kShareWeight);
-    train_ = optimizer
-                 .WithAllReduce({.weight = weight.name(),
-                                 .between = options_.gradients_between,
-                                 .buckets = options_.buckets,
-                                 .in_two = virtual_ones,
-                                 .shared = options_.servers.any()})
-                 .Minimize(model_.loss);
+    train_ =
+        optimizer
+            .WithAllReduce({.weight = weight.name(),
+                            .between = options_.gradients_between,
+                            .buckets = options_.buckets,
+                            .in_two = virtual_ones,
+                            .shared = options_.servers.any() ||
+                                      (workers_.elastic() && !virtual_ones),
+                            .largest_share = FeedsOf(CeilDiv(
+                                context_.batch_size, workers_.leaves())),
+                            .workers = workers_.size()})
+            .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
     workers_.RequireSame("graph", PrintGraph(graph_));
   } else {
@@ -260,6 +267,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
     if (apart_) workers_.RequireSame("graph", PrintGraph(graph_));
   }
 
+  cut_ = std::make_unique<CutVariables>(graph_, workers_);
   options_.session.seed = context_.seed;
   session_ = std::make_unique<Session>(graph_, PlaceTraining());
   if (apart_) session_->set_replica(static_cast<uint32_t>(workers_.rank()));
@@ -305,6 +313,15 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
                                            std::move(measured), targets);
 }
 
+std::vector<FeedShape> TrainingRun::FeedsOf(int64_t examples) const {
+  const std::vector<Shape> shapes = features_->ShapesFor(examples);
+  std::vector<FeedShape> feeds;
+  for (const auto& [name, placeholder] : *features_) {
+    feeds.push_back({placeholder, shapes[feeds.size()]});
+  }
+  return feeds;
+}
+
 // A share of no examples counts for nothing, whatever its loss is.
 Output TrainingRun::JobLoss(const Output& weight) const {
   const Output loss = Cast(model_.loss, DType::kFloat32);
@@ -314,11 +331,7 @@ Output TrainingRun::JobLoss(const Output& weight) const {
 
 std::unique_ptr<Graph> TrainingRun::StepGraph() const {
   StepRequest request;
-  const std::vector<Shape> shapes =
-      features_->ShapesFor(workers_.ShareOf(context_.batch_size));
-  for (const auto& [name, placeholder] : *features_) {
-    request.feeds.push_back({placeholder, shapes[request.feeds.size()]});
-  }
+  request.feeds = FeedsOf(workers_.ShareOf(context_.batch_size));
   request.fetches = {loss_};
   request.targets = {train_};
   return ExtractStep(graph_, request).ValueOrThrow();
@@ -330,6 +343,7 @@ bool TrainingRun::Step(bool measure) {
   input_stages_->Measure(measure_input);
   if (measure_input) ++measured_inputs_;
   const double exchanged = workers_.seconds();
+  if (workers_.elastic()) position_before_ = batches_[0].SavePosition();
   Timed(&training_seconds_, [&] {
     Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
     if (trained && !apart_ && (workers_.several() || leaves_ != nullptr)) {
@@ -337,7 +351,11 @@ bool TrainingRun::Step(bool measure) {
         share.Set(kShareWeight, WeightOf(share, workers_.leaves()));
       }
     }
-    if (trained) TrainOnBatch(measure);
+    if (trained && workers_.elastic()) {
+      StepOrNothing(measure);
+    } else if (trained) {
+      TrainOnBatch(measure);
+    }
   });
   exchange_seconds_ += workers_.seconds() - exchanged;
   if (!trained && !knows_total_steps()) {
@@ -351,7 +369,7 @@ bool TrainingRun::Step(bool measure) {
 // starts on it, and only then waits.
 void TrainingRun::TrainOnBatch(bool measure) {
   snapshot_is_old_ = true;
-  together_ = !apart_;
+  together_ = !apart_ && !cut_->any();
   // Until nothing has thrown.
   const bool sound = std::exchange(sound_, false);
   if (leaves_ != nullptr) {
@@ -376,8 +394,9 @@ void TrainingRun::TrainOnBatch(bool measure) {
   Collect(std::move(before), last_step);
   // What is on servers is not to be read before it is written.
   const bool served = options_.servers.any();
-  if (measure || served || !started.under_way()) {
+  if (measure || served || workers_.elastic() || !started.under_way()) {
     Collect(std::exchange(under_way_, {}), step_);
+    committed_ = true;
   }
   if (served && !apart_) workers_.Barrier("updated");  // by rank 0, for all
   sound_ = sound;
@@ -410,6 +429,7 @@ void TrainingRun::TrainOnLeaves(bool measure) {
   };
   leaves_->Run(shares_, measure ? LeafSteps::OnLeaf(on_leaf) : nullptr);
   CountStep();
+  committed_ = true;
   NoteLoss(step_, leaves_->loss());
   if (measure) {
     Measure(leaves_->learning_rate(), std::move(metrics), summaries);

@@ -28,7 +28,11 @@
 
 namespace SLUICE_PUBLIC sluice {
 
+class CutVariables;
 class LeafSteps;
+
+// Where a state that was restored is from, if from no file.
+inline constexpr char kKeptInMemory[] = "what was kept in memory";
 
 // When to save beside what evaluations and the end of training save.
 struct SaveEvery {
@@ -223,11 +227,25 @@ class TrainingRun {
   // The whole state as it was when it was last renewed; null before. Renewing
   // copies the variables, into the same memory unless somebody holds the one
   // before, and does nothing where it is of the present, workers are not
-  // together, or the variables are another's. Tensors taken out of
-  // it share its memory: hold the pointer as long as these are looked at.
+  // together, or the variables are another's. Of variables that are cut it has
+  // on rank 0 the wholes, on others their own parts, as they were gathered
+  // last, and does nothing where that was before another step. Tensors taken
+  // out of it share its memory: hold the pointer as long as these are looked
+  // at.
   std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
   bool snapshot_held() const { return snapshot_.use_count() > 1; }
   void RenewSnapshot();
+  // Whether some variables are cut over the workers (VariableOptions).
+  bool cuts_variables() const;
+  // RenewSnapshot, by all workers that are together, where variables are cut:
+  // waits for the others. Else nothing.
+  void GatherSnapshot();
+  // Once rank 0 has begun: gives the others their parts of what it has of
+  // variables that are cut. Waits.
+  void HandOutParts();
+  // Makes it rank 0's, but for the parts of variables that are cut: of these
+  // each has its own. Waits.
+  void TakeFromFirst(Checkpoint* checkpoint) const;
   // Puts a state back, bit for bit (but for variables that are another's), or
   // throws Error naming what does not fit
   // and changes nothing. `source` is for messages.
@@ -284,9 +302,12 @@ class TrainingRun {
   void CheckServers() const;
   // Once the training is built: where it is computed.
   SessionOptions PlaceTraining();
+  std::vector<FeedShape> FeedsOf(int64_t examples) const;
   std::vector<Operation> Targets() const;
   void MakeSteps(const Output& learning_rate);
   void CountStep();
+  void StepOrNothing(bool measure);
+  std::string Position() const;
   void TrainOnLeaves(bool measure);
   void Collect(BatchStep::Pending ended, int64_t step);
   void NoteLoss(int64_t step, double loss);
@@ -318,11 +339,19 @@ class TrainingRun {
   StepInfo info_;
   std::unique_ptr<Inference> inference_;  // evaluates
 
+  std::unique_ptr<CutVariables> cut_;
+  int64_t gathered_step_ = -1;  // of what cut_ has gathered
+
   int64_t step_ = 0;
   bool together_ = true;
   bool wants_meeting_ = false;
   bool sound_ = true;
   bool diverged_ = false;
+  // Of an elastic job, whose steps are whole or nothing: whether the batches
+  // are beyond step_, which failed, and the position from before it.
+  bool step_failed_ = false;
+  bool committed_ = false;  // the variables are those after the last step begun
+  std::string position_before_;
   std::string resumed_from_;
   bool evaluated_ = false;
   std::shared_ptr<Checkpoint> snapshot_;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "models/optim/loss_scale.h"
+#include "models/train/cut_variables.h"
 #include "models/train/training_run.h"
 
 namespace sluice {
@@ -48,6 +49,9 @@ std::string Difference(const std::vector<std::string>& before,
 // In a checkpoint's state: how many virtual workers there were.
 constexpr char kVirtualWorkers[] = "virtual_workers";
 
+// In that of a snapshot which has but a worker's own parts: whose.
+constexpr char kPartsOf[] = "parts_of";
+
 int64_t VirtualWorkersOf(const TrainingState& state) {
   const auto found = state.extra.find(kVirtualWorkers);
   return found == state.extra.end()
@@ -57,18 +61,44 @@ int64_t VirtualWorkersOf(const TrainingState& state) {
 
 }  // namespace
 
+// Another worker that is gone leaves the state of the step before or, where all
+// was exchanged already, of this one.
+void TrainingRun::StepOrNothing(bool measure) {
+  const int64_t step = step_, examples = examples_;
+  committed_ = false;
+  try {
+    TrainOnBatch(measure);
+  } catch (const Error& error) {
+    if (workers_.AreGone(error)) {
+      sound_ = true;
+      step_failed_ = !committed_;
+      if (step_failed_) {
+        step_ = step;
+        examples_ = examples;
+      }
+    }
+    throw;
+  }
+}
+
+// After a step that failed: from before it.
+std::string TrainingRun::Position() const {
+  return step_failed_ ? position_before_ : batches_[0].SavePosition();
+}
+
 void TrainingRun::RenewSnapshot() {
   Finish();
   if (!snapshot_is_old_ || !together_ || !owns_variables()) return;
+  if (cut_->any() && gathered_step_ != step_) return;
   // Of variables that may be gone with a server the one before is kept.
-  const bool beside =
-      snapshot_ == nullptr || snapshot_held() || options_.servers.any();
+  const bool beside = snapshot_ == nullptr || snapshot_held() ||
+                      options_.servers.any() || cut_->any();
   const std::shared_ptr<Checkpoint> renewed =
       beside ? std::make_shared<Checkpoint>() : snapshot_;
   TrainingState& state = renewed->state;
   state.step = 0;  // until it is whole
   state.seed = context_.seed;
-  state.dataset_position = batches_[0].SavePosition();
+  state.dataset_position = Position();
   state.schedule = learning_rate_.description();
   // For who looks at the file; Restore takes it from the variables.
   state.loss_scale = loss_scale().value_or(1);
@@ -76,11 +106,41 @@ void TrainingRun::RenewSnapshot() {
   if (options_.virtual_workers > 0) {
     state.extra[kVirtualWorkers] = fmt::format("{}", options_.virtual_workers);
   }
+  if (cut_->any() && !workers_.leads()) {
+    state.extra[kPartsOf] = workers_.Name(workers_.rank());
+  }
   state.class_names = class_names_;
-  ReadVariables(*session_, graph_.Variables(), &renewed->tensors);
+  ReadVariables(*session_, cut_->others(), &renewed->tensors);
+  renewed->tensors.insert(renewed->tensors.end(), cut_->gathered().begin(),
+                          cut_->gathered().end());
   state.step = step_;
   snapshot_ = renewed;
   snapshot_is_old_ = false;
+}
+
+bool TrainingRun::cuts_variables() const {
+  return cut_->any();
+}
+
+void TrainingRun::GatherSnapshot() {
+  if (!cut_->any()) return;
+  Finish();
+  SLUICE_CHECK(together_);
+  cut_->Gather(*session_);
+  gathered_step_ = step_;
+  snapshot_is_old_ = true;
+  RenewSnapshot();
+}
+
+void TrainingRun::HandOutParts() {
+  cut_->HandOut(*session_);
+}
+
+void TrainingRun::TakeFromFirst(Checkpoint* checkpoint) const {
+  const std::vector<NamedTensor> parts = cut_->TakeOut(&checkpoint->tensors);
+  sluice::TakeFromFirst(workers_, checkpoint);
+  checkpoint->tensors.insert(checkpoint->tensors.end(), parts.begin(),
+                             parts.end());
 }
 
 void TrainingRun::Restore(const Checkpoint& checkpoint,
@@ -112,6 +172,14 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
                     "with --restart",
                     source, text(before), text(options_.virtual_workers)));
   }
+  // Which are of the same shape for another rank.
+  if (const auto parts = state.extra.find(kPartsOf);
+      parts != state.extra.end()) {
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("'{}' has of variables that are cut over the "
+                            "workers the parts of {} alone",
+                            source, parts->second));
+  }
   // New iterators first, so that a position that does not fit changes nothing.
   std::vector<Iterator> batches = MakeIterators();
   for (Iterator& iterator : batches) {
@@ -123,6 +191,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
     variables = graph_.Variables();
     tensors = checkpoint.tensors;
     WithoutOptionalState(&variables, &tensors);
+    cut_->TakeMine(&tensors);
   }
   if (Status fits = WriteVariables(*session_, variables, tensors,
                                    Extra::kRefused, source);
@@ -134,6 +203,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
                     "with --weights, or --restart");
   }
   batches_ = std::move(batches);
+  step_failed_ = false;
   step_ = state.step;
   snapshot_is_old_ = &checkpoint != snapshot_.get();
   if (resumed_from_.empty()) resumed_from_ = source;
@@ -145,8 +215,9 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
 
 LoadedWeights TrainingRun::LoadWeights() {
   snapshot_is_old_ = true;
-  return LoadWeightsWith(*session_, model_variables_, options_.weights,
-                         {.reset = options_.reset})
+  return cut_
+      ->Load(*session_, model_variables_, options_.weights,
+             {.reset = options_.reset})
       .ValueOrThrow();
 }
 

@@ -16,8 +16,10 @@ namespace {
 
 // What a worker says of itself, as it travels.
 struct Say {
-  static constexpr size_t kLongest = 118;
+  static constexpr size_t kLongest = 116;
   bool measures = false;
+  bool meets = false;
+  bool called = false;
   bool token = false;          // the reason is its token's
   char reason[kLongest] = {};  // why to end; ends with a zero
 };
@@ -43,6 +45,14 @@ Workers::Workers(Collective* collective, int64_t virtual_workers)
 
 std::string Workers::Name(int rank) const {
   return fmt::format("rank {} of {}", rank, size());
+}
+
+bool Workers::AreGone(const Error& error) const {
+  const Code code = error.code();
+  const bool of_others = code == Code::kUnavailable ||
+                         code == Code::kDeadlineExceeded ||
+                         code == Code::kCancelled;
+  return of_others && elastic() && !collective_->Check().ok();
 }
 
 std::vector<Dataset> Workers::SharesOf(const Dataset& whole) const {
@@ -139,10 +149,15 @@ void Workers::RequireMergeable(const NamedMetrics& metrics) const {
   if (merges()) (void)MetricsOverSet(metrics).State();
 }
 
+void Workers::TakeFrom(int rank, std::string_view what, void* data,
+                       int64_t bytes) const {
+  if (!several()) return;
+  ThrowIfError(collective_->Broadcast(what, data, bytes, rank));
+}
+
 void Workers::TakeFromFirst(std::string_view what, void* data,
                             int64_t bytes) const {
-  if (!several()) return;
-  ThrowIfError(collective_->Broadcast(what, data, bytes, 0));
+  TakeFrom(0, what, data, bytes);
 }
 
 void Workers::TakeFromFirst(std::string_view what, std::string* text) const {
@@ -183,20 +198,22 @@ std::string Agreement::Reason() const {
   return agreed_;
 }
 
-Agreement::Decision Agreement::Decide(const std::string& stop,
-                                      bool measures) const {
-  if (!agreed_.empty()) return {agreed_, false};
+Agreement::Decision Agreement::Decide(const std::string& stop, bool measures,
+                                      bool wants) const {
+  if (!agreed_.empty()) return {agreed_};
   const std::string token = mine_ == nullptr ? "" : mine_->Reason();
   if (!workers_.several()) {
     agreed_ = token;
-    return {token.empty() ? stop : token, measures};
+    return {token.empty() ? stop : token, measures, wants, workers_.called()};
   }
   Say say;
   say.measures = measures;
+  say.meets = wants;
+  say.called = workers_.called();
   say.token = !token.empty();
   (say.token ? token : stop).copy(say.reason, Say::kLongest - 1);
   std::vector<Say> all = workers_.GatherEach("decision", say);
-  Decision decision = {"", all[0].measures};
+  Decision decision = {"", all[0].measures, all[0].meets, all[0].called};
   for (int rank = 0; rank < workers_.size(); ++rank) {
     all[rank].reason[Say::kLongest - 1] = '\0';
     std::string reason = all[rank].reason;

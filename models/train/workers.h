@@ -42,6 +42,15 @@ class Workers {
   }
   // Whether this one owns the folder, and speaks to people.
   bool leads() const { return rank() == 0; }
+  // Whether others may go and come on the way, also where there is one now.
+  bool elastic() const {
+    return collective_ != nullptr && collective_->elastic();
+  }
+  // Whether that is an error because of others, with whom this one can go on:
+  // it has to be elastic for that.
+  bool AreGone(const Error& error) const;
+  // Of rank 0: whether some wait to come in.
+  bool called() const { return elastic() && collective_->called(); }
   // "rank 1 of 4"
   std::string Name(int rank) const;
 
@@ -85,7 +94,9 @@ class Workers {
   // Throws Error naming the metric where one of them cannot be merged and has
   // to be.
   void RequireMergeable(const NamedMetrics& metrics) const;
-  // The bytes of rank 0. Waits.
+  // The bytes of that rank; of rank 0. Waits.
+  void TakeFrom(int rank, std::string_view what, void* data,
+                int64_t bytes) const;
   void TakeFromFirst(std::string_view what, void* data, int64_t bytes) const;
   void TakeFromFirst(std::string_view what, std::string* text) const;
   // Makes `sum`, which may be one of the `sums`, that of all virtual workers
@@ -127,10 +138,14 @@ class Agreement final : public StopToken {
   struct Decision {
     std::string stop;      // why to end; empty: go on
     bool measure = false;  // the next step
+    bool meet = false;     // before it
+    bool regroup = false;  // before it: some wait to come in
   };
   // Ends where a token or `stop` of any worker says so; whether to measure is
-  // what rank 0 `measures`.
-  Decision Decide(const std::string& stop, bool measures) const;
+  // what rank 0 `measures`, and to meet what it `wants`; it is asked whether
+  // some wait.
+  Decision Decide(const std::string& stop, bool measures,
+                  bool wants = false) const;
 
  private:
   const Workers& workers_;

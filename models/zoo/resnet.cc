@@ -55,7 +55,7 @@ class Builder {
   Builder(const Architecture& architecture, const ResNetOptions& options)
       : architecture_(architecture), options_(options) {}
 
-  Output Build(const Scope& scope, Output x) const {
+  layers::Classifier Build(const Scope& scope, Output x) const {
     x = Stem(scope, x);
     int64_t channels = architecture_.cifar ? 16 : 64;
     for (size_t stage = 0; stage < architecture_.depths.size(); ++stage) {
@@ -68,10 +68,13 @@ class Builder {
     }
     x = layers::GlobalAvgPool(x);
     const double bound = 1 / std::sqrt(static_cast<double>(x.shape()[-1]));
-    return layers::Dense(scope / "fc", x,
-                         {.units = options_.classes,
-                          .weights = initializers::Uniform(-bound, bound),
-                          .bias = initializers::Uniform(-bound, bound)});
+    return {scope / "fc",
+            x,
+            {.classes = options_.classes,
+             .weights = initializers::Uniform(-bound, bound),
+             .bias = initializers::Uniform(-bound, bound),
+             .workers = options_.workers,
+             .share = options_.share}};
   }
 
  private:
@@ -156,8 +159,9 @@ class Builder {
 
 }  // namespace
 
-Output ResNet(const Scope& scope, const std::string& model, Operand image,
-              const ResNetOptions& options) {
+layers::Classifier ResNetClassifier(const Scope& scope,
+                                    const std::string& model, Operand image,
+                                    const ResNetOptions& options) {
   const Architecture* architecture = Find(model);
   if (architecture == nullptr) {
     throw Error(Code::kNotFound,
@@ -166,6 +170,11 @@ Output ResNet(const Scope& scope, const std::string& model, Operand image,
   }
   LocationScope location(image.graph(), image.location());
   return Builder(*architecture, options).Build(scope, image.tensor());
+}
+
+Output ResNet(const Scope& scope, const std::string& model, Operand image,
+              const ResNetOptions& options) {
+  return ResNetClassifier(scope, model, image, options).Logits();
 }
 
 const std::vector<std::string>& ResNetNames() {

@@ -24,6 +24,7 @@
 
 #include "engine/visibility.h"
 #include "graph/graph.h"
+#include "models/nn/classifier.h"
 
 namespace SLUICE_PUBLIC sluice {
 
@@ -32,12 +33,20 @@ struct ResNetOptions {
   // Of batch normalisation: layers::BatchNormOptions.
   bool training = false;
   bool synchronized = false;
+  // Of the classifier: layers::ClassifierOptions.
+  int64_t workers = 1;
+  int64_t share = 0;
 };
 
 // The logits, [n, classes], of images [n, height, width, channels]. Throws
 // Error(kNotFound), listing the names, for an unknown model.
 Output ResNet(const Scope& scope, const std::string& model, Operand image,
               const ResNetOptions& options = {});
+
+// The same up to the logits, the classes of which may be cut over workers.
+layers::Classifier ResNetClassifier(const Scope& scope,
+                                    const std::string& model, Operand image,
+                                    const ResNetOptions& options = {});
 
 // All names that ResNet knows.
 const std::vector<std::string>& ResNetNames();

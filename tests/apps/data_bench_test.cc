@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <random>
-#include <sstream>
 
 #include "tests/support/data_program.h"
 #include "tests/support/last_object.h"
@@ -62,9 +61,7 @@ TEST_CASE("each stage is measured, of records, archives and folders") {
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     Strings found;
-    std::istringstream lines(outcome.out);
-    for (std::string line; std::getline(lines, line);) {
-      const Json stage = Json::parse(line);
+    for (const Json& stage : testing::Objects(outcome.out)) {
       found.push_back(stage["stage"]);
       const auto rate = stage["pictures_per_second"].get<double>();
       CHECK(rate > 0);

@@ -11,13 +11,13 @@
 #include <map>
 #include <random>
 #include <set>
-#include <sstream>
 
 #include "io/files/record.h"
 #include "io/images/image.h"
 #include "io/records/image_records.h"
 #include "io/records/tf_example.h"
 #include "tests/support/data_program.h"
+#include "tests/support/last_object.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_JPEG && SLUICE_HAVE_PROTOBUF
 
@@ -29,6 +29,7 @@ using Strings = std::vector<std::string>;
 using testing::CheckDataError;
 using testing::Contains;
 using testing::DataObject;
+using testing::Objects;
 using testing::Outcome;
 using testing::RandomJpeg;
 using testing::RandomPng;
@@ -94,16 +95,6 @@ std::vector<Record> RandomRecords(int64_t n, int64_t classes,
          {}});
   }
   return records;
-}
-
-std::vector<Json> Objects(const std::string& out) {
-  std::vector<Json> objects;
-  std::istringstream lines(out);
-  for (std::string line; std::getline(lines, line);) {
-    objects.push_back(Json::parse(line));
-  }
-  REQUIRE_FALSE(objects.empty());
-  return objects;
 }
 
 std::string Example(

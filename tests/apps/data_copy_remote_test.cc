@@ -88,6 +88,10 @@ TEST_CASE("a folder comes back from an object store as it went there") {
   }
   testing::CheckDataError({"copy", "s3://b/none", folder / "x"}, 1,
                           "'s3://b/none': no such file or folder");
+  store.ResetCounts();
+  testing::CheckDataError({"copy", folder / "in", "s3://none/x"}, 1,
+                          "cannot list 's3://none/x': no such bucket");
+  CHECK(store.Count("PUT") == 0);
   store.SetPrivate(true);
   testing::CheckDataError({"copy", folder / "in", there}, 1, "s3://b/some");
 }

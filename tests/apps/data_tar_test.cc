@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <functional>
 #include <random>
-#include <sstream>
 
 #include "io/files/record.h"
 #include "io/records/image_records.h"
 #include "tests/support/data_program.h"
+#include "tests/support/last_object.h"
 #include "tests/support/tar_bytes.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_JPEG && SLUICE_HAVE_PROTOBUF
@@ -22,6 +22,7 @@ using Strings = std::vector<std::string>;
 using testing::CheckDataError;
 using testing::Contains;
 using testing::DataObject;
+using testing::Objects;
 using testing::Outcome;
 using testing::RandomJpeg;
 using testing::RandomPng;
@@ -30,16 +31,6 @@ using testing::TarEnd;
 using testing::TarFile;
 using testing::TemporaryFolder;
 using testing::WriteFile;
-
-std::vector<Json> Objects(const std::string& out) {
-  std::vector<Json> objects;
-  std::istringstream lines(out);
-  for (std::string line; std::getline(lines, line);) {
-    objects.push_back(Json::parse(line));
-  }
-  REQUIRE_FALSE(objects.empty());
-  return objects;
-}
 
 struct Sample {
   std::string picture;

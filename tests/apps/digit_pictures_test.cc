@@ -80,12 +80,10 @@ TEST_CASE("pictures of digits are read, on any paper") {
     }
     const Outcome outcome = RunMnist(arguments);
     CHECK(outcome.code == 0);
-    std::istringstream lines(outcome.out);
     double right = 0;
     int64_t n = 0;
-    for (std::string line; std::getline(lines, line); ++n) {
-      const Json event = Json::parse(line);
-      if (event["top"][0]["class"] == digits.labels.IntAt(n)) ++right;
+    for (const Json& event : testing::Objects(outcome.out)) {
+      if (event["top"][0]["class"] == digits.labels.IntAt(n++)) ++right;
     }
     REQUIRE(n == kDigits);
     MESSAGE(std::string(look.name), ": ", right, " of ", kDigits);

@@ -1,6 +1,7 @@
 // sluice doctor --cluster.
 #include <doctest/doctest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -22,11 +23,12 @@ using testing::RunJob;
 const std::string kDoctor = SLUICE_BIN_DIR "/sluice doctor --cluster";
 
 TEST_CASE("the doctor of a cluster finds every rank, and how fast they are") {
-  for (const int size : {2, 3}) {
+  for (const int size : {2, 3, 4}) {
     const Outcome outcome = RunJob(size, kDoctor + " --json");
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     int ranks = 0, rows = 0;
+    std::map<std::vector<int>, int> pairs;
     std::istringstream lines(outcome.out);
     for (std::string line; std::getline(lines, line);) {
       REQUIRE(line.starts_with("[0] "));
@@ -42,16 +44,31 @@ TEST_CASE("the doctor of a cluster finds every rank, and how fast they are") {
         CHECK(object["bytes_per_second"].get<double>() ==
               doctest::Approx(object["bytes"].get<double>() * 2 * (size - 1) /
                               size / seconds));
+      } else if (object.contains("pair")) {
+        ++pairs[object["pair"]];
+        CHECK(object["one_host"] == true);
+        for (const char* figure : {"latency_seconds", "bytes_per_second_there",
+                                   "bytes_per_second_back"}) {
+          CHECK(object[figure].get<double>() > 0);
+        }
       } else {
         CHECK(object["warnings"].empty());
+        CHECK(object["slow_pairs"].is_array());
       }
     }
     CHECK(ranks == size);
     CHECK(rows == 3);
+    std::map<std::vector<int>, int> all;
+    for (int a = 0; a < size; ++a) {
+      for (int b = a + 1; b < size; ++b) all[{a, b}] = 1;
+    }
+    CHECK(pairs == all);
   }
   const Outcome text = RunJob(2, kDoctor);
   CHECK(text.code == 0);
   CHECK(Contains(text.out, "[0] all-reduce of 64 MiB "));
+  CHECK(Contains(text.out, "[0]     ranks   one way, us there, GB/s"));
+  CHECK(Contains(text.out, "[0]    0    1 "));
 }
 
 TEST_CASE("ranks that would train other bits are warned of") {

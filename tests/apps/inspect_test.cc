@@ -19,6 +19,7 @@
 #include "io/files/fault_file_system.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
+#include "tests/support/last_object.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice {
@@ -57,11 +58,8 @@ class Tool {
   }
   // One object per line that it prints.
   std::vector<Json> InspectAsJson(const std::string& arguments) const {
-    std::vector<Json> objects;
-    std::istringstream lines(Inspect("--json " + arguments).out);
-    for (std::string line; std::getline(lines, line);) {
-      objects.push_back(Json::parse(line));
-    }
+    std::vector<Json> objects =
+        testing::Objects(Inspect("--json " + arguments).out);
     REQUIRE_FALSE(objects.empty());
     return objects;
   }

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "io/checkpoints/checkpoint.h"
 #include "tests/support/error_text.h"
@@ -74,10 +73,9 @@ TEST_CASE("json: one object per line, the result last and as documented") {
   const Outcome outcome = RunMnist(
       OnMnist("train", {"--epochs", "3", "--json", "--log-every", "10"}));
   CHECK(outcome.code == 0);
-  std::istringstream lines(outcome.out);
   std::map<std::string, int> events;
-  for (std::string line; std::getline(lines, line);) {
-    ++events[Json::parse(line)["event"].get<std::string>()];
+  for (const Json& object : testing::Objects(outcome.out)) {
+    ++events[object["event"].get<std::string>()];
   }
   CHECK(events["start"] == 1);
   CHECK(events["first_step"] == 1);

@@ -20,19 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using testing::Contains;
+using testing::Objects;
 using testing::Outcome;
 using testing::RunResNet50;
 using testing::TemporaryFolder;
 using testing::WritePicture;
-
-std::vector<Json> Objects(const std::string& out) {
-  std::vector<Json> objects;
-  std::istringstream lines(out);
-  for (std::string line; std::getline(lines, line);) {
-    objects.push_back(Json::parse(line));
-  }
-  return objects;
-}
 
 void CheckSame(const std::vector<Json>& objects, const std::string& csv) {
   const std::vector<CsvRow> rows = ParseCsv(csv, "stdout").ValueOrThrow();

@@ -334,12 +334,15 @@ TEST_CASE("a server that ends by itself has failed") {
 
 TEST_CASE("processes and servers are told who they are") {
   TemporaryFolder folder;
+  // The servers end with the last rank: those wait for what they say.
   const std::string script =
       "env | grep -e ^SLUICE_S -e ^SLUICE_RANK | sort; "
-      "test -n \"$SLUICE_RANK\" || sleep 60";
-  const Outcome outcome =
-      testing::RunProgram(kLauncher, {"-n", "2", "--ps", "2", "--output-dir",
-                                      folder / "out", "/bin/sh", "-c", script});
+      "test -n \"$SLUICE_RANK\" || sleep 60; "
+      "for i in 0 1; do until grep -q SLUICE_SIZE \"$1/ps-$i.out\"; "
+      "do sleep 0.05; done; done";
+  const Outcome outcome = testing::RunProgram(
+      kLauncher, {"-n", "2", "--ps", "2", "--output-dir", folder / "out",
+                  "/bin/sh", "-c", script, "sh", folder / "out"});
   CHECK(outcome.code == 0);
   const auto text = [&](const std::string& name) {
     return testing::TextOf(folder / ("out/" + name + ".out"));

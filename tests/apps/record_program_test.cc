@@ -148,6 +148,9 @@ TEST_CASE("threads and interruptions change no bit of a training on records") {
     const bool chosen = std::string(threads) == "auto";
     CHECK(Contains(outcome.out, fmt::format("\"input_threads\":{}",
                                             chosen ? "0" : threads)));
+    CHECK(Contains(outcome.err,
+                   fmt::format("threads: 1 to compute, {} for the input\n",
+                               chosen ? "as many as help" : threads)));
     CHECK((outcome.err.find("input threads that were chosen: ") !=
            std::string::npos) == chosen);
     if (chosen) CHECK(Contains(outcome.err, " decode"));
@@ -237,6 +240,51 @@ TEST_CASE("a training is not resumed on other labels") {
   CHECK(train("4", "0").code == 0);
 }
 
+TEST_CASE("balanced weights count the labels of records") {
+  Pictures pictures;
+  // Three quarters of the bees and cats, all but one of the dogs are gone.
+  for (int i = 4; i < 16; ++i) {
+    for (const char* name : {"bee", "cat"}) {
+      fs::remove(fmt::format("{}/train/{}/{}.png", pictures.files, name, i));
+    }
+  }
+  for (int i = 1; i < 16; ++i) {
+    fs::remove(fmt::format("{}/train/dog/{}.png", pictures.files, i));
+  }
+  fs::remove_all(pictures.records);
+  pictures.Make("train", "train", "2");
+  pictures.Make("val", "validation", "1");
+  // 16, 4, 4 and 1 of 25 pictures: 25 / (4 * count).
+  const auto train = [&](const std::string& weights, const std::string& log) {
+    const Outcome outcome =
+        Run("train", pictures.records, log,
+            {"--steps", "6", "--deterministic", "--class-weights", weights});
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.err;
+  };
+  const std::string balanced = pictures.folder / "balanced";
+  CHECK(Contains(train("balanced", balanced), "reading 25 labels"));
+  const std::string given = pictures.folder / "given";
+  train("ant=0.390625,bee=1.5625,cat=1.5625,dog=6.25", given);
+  CHECK(SameBits(balanced, given));
+  const std::string plain = pictures.folder / "plain";
+  train("ant=1", plain);
+  CHECK_FALSE(SameBits(balanced, plain));
+  // One whose label cannot be read is an error, or passed over.
+  const std::string shard = pictures.records + "/train-00001-of-00002";
+  std::string bytes = TextOf(shard);
+  bytes[bytes.size() / 2] ^= 0x10;
+  std::ofstream(shard, std::ios::binary) << bytes;
+  const std::vector<std::string> more = {"--steps", "2", "--class-weights",
+                                         "balanced"};
+  CheckEnd(Run("train", pictures.records, pictures.folder / "bad", more), 1,
+           "train-00001-of-00002', byte ");
+  std::vector<std::string> skip = more;
+  skip.insert(skip.end(), {"--skip-bad", "1"});
+  CheckEnd(Run("train", pictures.records, pictures.folder / "skip", skip), 0,
+           "passed over");
+}
+
 TEST_CASE("what is wrong with records is said") {
   const Pictures pictures;
   const std::string log = pictures.folder / "log";
@@ -283,11 +331,11 @@ TEST_CASE("what is wrong with records is said") {
   pictures.Make("train", "train", "1");
   CheckEnd(train({"--validation-split", "0.5"}), 2,
            "--validation-split is for");
-  CheckEnd(train({"--class-weights", "balanced"}), 1,
-           "--class-weights balanced is for");
   CheckEnd(Run("train", pictures.records, log,
                {"--steps", "1", "--label-offset", "2x"}),
            2, "--label-offset");
+  CheckEnd(Run("train", "synthetic", log, {"--class-weights", "balanced"}), 1,
+           "--class-weights balanced is for");
   CheckEnd(train({"--augment", "randaugmint"}), 2, "--augment");
   CheckEnd(Run("train", "synthetic", log, {"--augment", "erasing"}), 2,
            "--augment");

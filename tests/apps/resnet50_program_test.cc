@@ -7,7 +7,6 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "io/checkpoints/checkpoint.h"
 #include "io/images/png.h"
@@ -148,9 +147,7 @@ TEST_CASE("a training shorter than its warm-up still reaches a high rate") {
                    "--evaluate-every", "0"}));
   CHECK(outcome.code == 0);
   double highest = 0;
-  std::istringstream lines(outcome.out);
-  for (std::string line; std::getline(lines, line);) {
-    const auto object = nlohmann::ordered_json::parse(line);
+  for (const auto& object : testing::Objects(outcome.out)) {
     if (object["event"] == "step") {
       highest = std::max(highest, object["learning_rate"].get<double>());
     }
@@ -209,9 +206,7 @@ TEST_CASE("a plan says what a GPU would launch and move") {
       all[of] += sum[of].get<int64_t>();
     }
   }
-  std::istringstream lines(outcome.out);
-  for (std::string line; std::getline(lines, line);) {
-    const auto object = nlohmann::ordered_json::parse(line);
+  for (const auto& object : testing::Objects(outcome.out)) {
     if (object["event"] != "launch") continue;
     const int64_t times = object["times"];
     listed["launches"] += times;

@@ -109,7 +109,8 @@ def convolution(d, op):
     return attrs, [d.values(dtype, s) for s in shapes]
 
 
-@makes("MaxPool", "AvgPool", "MaxPoolGrad", "MaxPoolGradGrad", "AvgPoolGrad")
+@makes("MaxPool", "AvgPool", "MaxPoolGrad", "MaxPoolGradGrad", "AvgPoolGrad",
+       "MaxPoolWithArgmax", "MaxPoolGradWithArgmax")
 def pool(d, op):
     moderate(d)
     window = [d.pick([1, 2, 2, 3, 4]), d.pick([1, 2, 2, 3, 5])]
@@ -124,7 +125,11 @@ def pool(d, op):
     image = d.values(dtype, x)
     if name == "AvgPoolGrad":
         return attrs, [d.values(dtype, y), dims(x)]
-    if name in ("MaxPool", "AvgPool"):
+    if name == "MaxPoolGradWithArgmax":
+        places = d.rng.integers(0, window[0] * window[1], y)
+        places[d.rng.random(y) < 0.05] = 255
+        return attrs, [d.values(dtype, y), Value("uint8", places.astype(np.uint8)), dims(x)]
+    if name in ("MaxPool", "AvgPool", "MaxPoolWithArgmax"):
         return attrs, [image]
     elements, inside = windows(c, torch.from_numpy(image.wide()))
     largest = torch.where(inside, elements, torch.tensor(-np.inf, dtype=torch.float64))

@@ -12,7 +12,7 @@ PROGRAM = shutil.which("moto_server")
 
 
 @functools.cache
-def port():
+def port(_keys, _region):
     """Of the one that runs from now on until this process ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -32,13 +32,8 @@ def port():
 
 
 @functools.cache
-def client():
+def client(keys, region):
     """botocore's, which asks moto itself."""
     return botocore.session.Session().create_client(
-        "s3", "us-east-1", endpoint_url=f"http://127.0.0.1:{port()}",
-        aws_access_key_id="A", aws_secret_access_key="S")
-
-
-def keys(bucket):
-    pages = client().get_paginator("list_objects_v2").paginate(Bucket=bucket)
-    return {entry["Key"] for page in pages for entry in page.get("Contents", [])}
+        "s3", region, endpoint_url=f"http://127.0.0.1:{port(keys, region)}",
+        aws_access_key_id=keys[0], aws_secret_access_key=keys[1])

@@ -22,6 +22,7 @@ WITHOUT = {
     "AllReduceStart": "half of what AllReduce becomes: tests of workers",
     "AllReduceWait": "half of what AllReduce becomes: tests of workers",
     "NumWorkers": "of one worker it is 1; has no operands: tests of workers",
+    "WorkerRank": "of one worker it is 0; has no operands: tests of workers",
     "SendStart": "made by the partitioner: the random graphs on two devices",
     "SendWait": "made by the partitioner: the random graphs on two devices",
     "RecvStart": "made by the partitioner: the random graphs on two devices",

@@ -143,6 +143,28 @@ def max_pool(c, x):
     return torch.gather(elements, -1, index)[..., 0]
 
 
+@reference("MaxPoolWithArgmax")
+def max_pool_with_argmax(c, x):
+    elements, inside = windows(c, x)
+    seen = where(inside, elements, -float("inf"))
+    largest = seen.amax(-1)
+    index, _ = first(inside & (seen == largest.unsqueeze(-1)))
+    return [max_pool(c, x), where(torch.isnan(largest), 255, index[..., 0]).to(torch.uint8)]
+
+
+@reference("MaxPoolGradWithArgmax", scale=at_least_one)
+def max_pool_grad_with_argmax(c, dy, argmax, shape):
+    index = argmax.long().unsqueeze(-1)
+    elements = c.window[0] * c.window[1]
+
+    def taken(x):
+        seen, inside = windows(c, x)
+        held = torch.gather(where(inside, seen, 0.0), -1, index.clamp(max=elements - 1))
+        return where(index < elements, held, 0.0)[..., 0]
+
+    return transposed(taken, shape.tolist(), dy)
+
+
 @reference("MaxPoolGradGrad", scale=LARGEST)
 def max_pool_grad_grad(c, x, y, g):
     elements, inside = windows(c, x)

@@ -1,10 +1,11 @@
-"""The programs at an object store: moto's server behind a door that lets nothing
-pass that is signed wrongly, and that fails by seed (store_proxy.py). Without
-moto_server nothing is compared, and that is said."""
+"""The programs at an object store: moto's server, or Swift's, behind a door that
+lets nothing pass that is signed wrongly, and that fails by seed (store_proxy.py).
+Without moto_server nothing is compared, and that is said."""
 import collections
 import contextlib
 import hashlib
 import http.client
+import importlib
 import json
 import os
 import pathlib
@@ -16,15 +17,25 @@ import time
 import botocore.auth
 import botocore.awsrequest
 
-import moto
 from draw import Draw
 from remote import LETTERS, clock, credentials, text
 from signed_request import SKEW
 from store_proxy import Faults, StoreProxy
 
-KEYS = ["ACCESS", "S/E+C", "TO/KEN=="]
+# Which one: a module's name.
+SERVER = importlib.import_module(os.environ.get("CROSSCHECK_STORE", "moto"))
+KEYS = ("test:tester", "S/E+C", "TO/KEN==")
 REGION = "eu-central-1"
 INJECTED = collections.Counter()
+
+
+def client():
+    return SERVER.client(KEYS, REGION)
+
+
+def keys(bucket):
+    pages = client().get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    return {entry["Key"] for page in pages for entry in page.get("Contents", [])}
 
 
 class Failed(Exception):
@@ -43,10 +54,12 @@ class StoreCase:
 
     def check(self, driver):
         self.programs = pathlib.Path(driver.program).parent
-        moto.client().create_bucket(Bucket=self.bucket)
+        client().create_bucket(Bucket=self.bucket,
+                               CreateBucketConfiguration={"LocationConstraint": REGION})
         # The client gives up after 20 s.
         stall = 25 if self.long else 0.3
-        with StoreProxy(moto.port(), KEYS, REGION, latency=0.001, stall=stall) as self.proxy, \
+        with StoreProxy(SERVER.port(KEYS, REGION), KEYS, REGION, latency=0.001,
+                        stall=stall) as self.proxy, \
                 tempfile.TemporaryDirectory() as folder:
             try:
                 faults = self.differences(pathlib.Path(folder))
@@ -144,14 +157,14 @@ class Copy(StoreCase):
             self.run(*copy, folder / "in", there, "--threads", "4", "--check")
         with self.faulty(count, 5):
             self.run(*copy, there, folder / "back", "--threads", "4")
-        keys, names = moto.keys(self.bucket), {"a b/+/" + name for name in wanted}
+        found, names = keys(self.bucket), {"a b/+/" + name for name in wanted}
         back = files_in(folder / "back")
         odd = [n for n in sorted({*back, *wanted}) if back.get(n) != wanted.get(n)]
         faults = []
         if odd:
             faults.append(f"{len(odd)} of {len(wanted)} files came back otherwise: {odd[:5]}")
-        if keys != names:
-            faults.append(f"keys that are there or wanted, not both: {sorted(keys ^ names)[:5]}")
+        if found != names:
+            faults.append(f"keys that are there or wanted, not both: {sorted(found ^ names)[:5]}")
         return faults
 
 
@@ -226,7 +239,7 @@ CASES = [(Door, 1, 1), (Copy, 1, 10), (Epoch, 1, 3), (Train, 1, 3)]
 
 
 def cases(ops, seed, long):
-    for make, some, many in CASES if moto.PROGRAM else []:
+    for make, some, many in CASES if SERVER.PROGRAM else []:
         for index in range(many if long else some):
             yield (f"{make.__name__.lower()}/{index}",
                    lambda make=make, index=index: make(seed, index, long))
@@ -237,6 +250,6 @@ def missing(ops):
 
 
 def notes():
-    if not moto.PROGRAM:
+    if not SERVER.PROGRAM:
         return "(skipped: there is no moto_server)"
     return "(faults: " + ", ".join(f"{n} {kind}" for kind, n in sorted(INJECTED.items())) + ")"

@@ -107,6 +107,9 @@ std::vector<std::string> OfThree(const std::function<std::string()>& body) {
           try {
             Launched(info);
             say(body());
+            // A program's end does so; who is just gone is lost to the others,
+            // which may still be at it.
+            dist::Shutdown();
           } catch (const Error& error) {
             say(error.what());
           }

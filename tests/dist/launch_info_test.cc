@@ -29,7 +29,7 @@ constexpr const char* kNames[] = {
     "SLUICE_SIZE",       "SLUICE_RANK",           "SLUICE_LOCAL_SIZE",
     "SLUICE_LOCAL_RANK", "SLUICE_LISTEN_FD",      "SLUICE_TOKEN_FD",
     "SLUICE_PINNED",     "SLUICE_CREDENTIALS_FD", "SLUICE_SERVERS",
-    "SLUICE_SERVER",     "SLUICE_SERVERS_RETURN"};
+    "SLUICE_SERVER",     "SLUICE_SERVERS_RETURN", "SLUICE_ROSTER_FD"};
 // Which a user may set, too.
 constexpr const char* kUsers[] = {"SLUICE_COORDINATOR", "SLUICE_CERTIFICATES",
                                   "SLUICE_ALLOW_PLAINTEXT"};
@@ -100,6 +100,47 @@ TEST_CASE("without a launcher there is nothing") {
   const auto info = ReadLaunchInfo();
   REQUIRE(info.ok());
   CHECK_FALSE(info->has_value());
+}
+
+TEST_CASE("of an elastic job the launcher says where to meet, later") {
+  for (const int rank : {0, 1}) {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+    Environment environment(rank);
+    environment.variables.erase("SLUICE_COORDINATOR");
+    environment.variables.erase("SLUICE_LISTEN_FD");
+    environment.variables["SLUICE_ROSTER_FD"] = std::to_string(ends[0]);
+    const auto info = environment.Read().ValueOrThrow();
+    CHECK(info->roster_fd == ends[0]);
+    CHECK(info->rank == rank);
+    CHECK(info->size == 4);
+    CHECK(info->token == kToken);
+    CHECK(info->listen_fd < 0);
+    close(ends[0]);
+    close(ends[1]);
+  }
+  CHECK(ErrorWith("SLUICE_ROSTER_FD", "x") ==
+        "SLUICE_ROSTER_FD=x is not a number from 0");
+  // A pipe, and a socket of a stream.
+  for (const int kind : {0, 1}) {
+    int ends[2];
+    REQUIRE((kind == 0 ? pipe(ends)
+                       : socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) == 0);
+    CHECK(ErrorWith("SLUICE_ROSTER_FD", std::to_string(ends[0])) ==
+          "SLUICE_ROSTER_FD=" + std::to_string(ends[0]) +
+              " is not the descriptor of a socket of packets");
+    close(ends[0]);
+    close(ends[1]);
+  }
+  Environment alone(1);
+  alone.variables.erase("SLUICE_TOKEN_FD");
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+  alone.variables["SLUICE_ROSTER_FD"] = std::to_string(ends[0]);
+  CHECK(alone.ErrorOf() ==
+        "SLUICE_TOKEN_FD not set, though other variables of a launcher are");
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_CASE("whether the processes have cores of their own") {

@@ -71,12 +71,12 @@ inline TrainerSpec ToySpec() {
           }};
 }
 
-// The same, with a loss that is no number in step 14: from there on it has the
-// logarithm of a negative number, 'trap/log'.
-inline TrainerSpec TrappedSpec() {
-  TrainerSpec spec = ToySpec();
-  spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
-    ModelSpec model = Network(scope, in, run);
+// With a loss that is no number in step 14: from there on it has the logarithm
+// of a negative number, 'trap/log'.
+inline TrainerSpec Trapped(TrainerSpec spec) {
+  spec.model = [network = spec.model](Scope& scope, const Features& in,
+                                      const RunContext& run) {
+    ModelSpec model = network(scope, in, run);
     if (!run.training()) return model;
     const Output step = Cast(GlobalStep(scope.graph()), DType::kFloat32);
     NameScope names(scope.graph(), "trap");
@@ -84,6 +84,9 @@ inline TrainerSpec TrappedSpec() {
     return model;
   };
   return spec;
+}
+inline TrainerSpec TrappedSpec() {
+  return Trapped(ToySpec());
 }
 
 // Ten steps an epoch.

@@ -62,6 +62,14 @@ void RequireApart(const std::string& from, const std::string& to) {
                           from, to));
 }
 
+// Where there is none a store refuses each file, once all of it has been sent.
+// What is not there in a bucket it lists as empty.
+void RequireBucket(const std::string& to) {
+  if (SchemeOf(to).empty()) return;
+  const Status listed = Files().List(to).status();
+  if (listed.code() == Code::kNotFound) throw Error(listed);
+}
+
 // A folder's files go to TO itself; a file goes into TO where that is a folder.
 // Also finds out whether TO's file system can be used at all.
 std::string TargetOf(const CopyDataOptions& options, bool is_file) {
@@ -76,6 +84,7 @@ std::string TargetOf(const CopyDataOptions& options, bool is_file) {
                             options.from, to));
   }
   while (to.size() > 1 && to.ends_with('/')) to.pop_back();
+  RequireBucket(to);
   return to;
 }
 

@@ -172,7 +172,13 @@ Status Refusal(std::string_view verb, const std::string& path,
     case 401:
     case 403:
       if (std::count(kWhoWeAre.begin(), kWhoWeAre.end(), error.code) > 0) {
-        return Unavailable(head + "the credentials are refused: " + reason);
+        // Signing by the server's clock, where it tells that, did not help.
+        const bool clock = error.code == "RequestTimeTooSkewed";
+        return Unavailable(fmt::format(
+            "{}{}: {}", head,
+            clock ? "the server's clock and the one here differ too much"
+                  : "the credentials are refused",
+            reason));
       }
       return FailedPrecondition(head + "permission denied: " + reason);
     case 404:

@@ -51,6 +51,25 @@ Result<std::string> S3Files::Version(const std::string& path) {
   return TextOf(version, path);
 }
 
+Result<std::map<std::string, std::string>> S3Files::Versions(
+    const std::string& folder) {
+  SLUICE_ASSIGN_OR_RETURN(const ObjectList list, client_.List(folder));
+  std::map<std::string, std::string> versions;
+  for (const ListedObject& object : list.objects) {
+    ObjectVersion version;
+    version.size = object.size;
+    version.etag = object.etag;
+    // As in an answer's header, which always has quotes.
+    if (!version.etag.empty() && version.etag.find('"') == std::string::npos) {
+      version.etag = '"' + version.etag + '"';
+    }
+    const std::string name = object.key.substr(object.key.rfind('/') + 1);
+    SLUICE_ASSIGN_OR_RETURN(versions[name], TextOf(version, folder));
+  }
+  versions.erase("");  // the folder itself
+  return versions;
+}
+
 Result<std::unique_ptr<WritableFile>> S3Files::Create(const std::string& path) {
   SLUICE_RETURN_IF_ERROR(ParseObject(path).status());
   return NewObjectWriter(client_, path, options_.upload);

@@ -3,6 +3,7 @@
 #define SLUICE_IO_REMOTE_S3_S3_FILES_H_
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,6 +68,8 @@ class S3Files : public FileSystem {
       const std::string& path) override;
   Result<size_t> Size(const std::string& path) override;
   Result<std::string> Version(const std::string& path) override;
+  Result<std::map<std::string, std::string>> Versions(
+      const std::string& folder) override;
   Result<std::unique_ptr<WritableFile>> Create(
       const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenAppend(

@@ -1,12 +1,10 @@
 // The kernels of Fused and FusedSum.
 #include "kernels/cuda/fused/fused.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
-#include <cstdio>
 #include <utility>
 
+#include "engine/note.h"
 #include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
@@ -89,10 +87,8 @@ void RegisterGeneratedFusedKernels(KernelTable& table, const char* provider,
     const Result<FusedKernel> found = find(spec);
     if (!found.ok()) {
       static std::atomic<bool> told = false;
-      if (!told.exchange(true)) {
-        fmt::print(stderr, "{}; the fused program is interpreted, slower\n",
-                   found.status().message());
-      }
+      NoteOnce(told, found.status().message() +
+                         "; the fused program is interpreted, slower");
       return MakeInterpreted(spec);
     }
     return KernelFor(

@@ -8,11 +8,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/note.h"
 #include "engine/status.h"
 #include "kernels/cuda/runtime/library_folders.h"
 
@@ -71,7 +71,7 @@ std::unique_ptr<const Functions> FunctionsOrNull(const std::string& name,
     status = find.status();
   }
   if (status.ok()) return std::make_unique<const Functions>(functions);
-  std::fprintf(stderr, "%s; %s\n", status.message().c_str(), what_follows);
+  Note(status.message() + "; " + what_follows);
   return nullptr;
 }
 

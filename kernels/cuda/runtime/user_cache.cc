@@ -11,6 +11,8 @@
 #include <string>
 #include <system_error>
 
+#include "engine/note.h"
+
 namespace sluice::cuda {
 namespace {
 
@@ -65,13 +67,12 @@ fs::path UserCacheFolder() {
 void WriteCacheFile(const fs::path& path, std::string_view bytes) {
   if (path.empty()) return;
   const std::error_code error = WriteAndRename(path, bytes);
+  if (!error) return;
   static std::atomic<bool> told = false;
-  if (!error || told.exchange(true)) return;
-  const std::string line = fmt::format(
-      "cannot write to the cache '{}': {}; each run compiles and measures "
-      "anew\n",
-      path.parent_path().string(), error.message());
-  std::fputs(line.c_str(), stderr);  // which may be on the same disk
+  NoteOnce(told,
+           fmt::format("cannot write to the cache '{}': {}; each run compiles "
+                       "and measures anew",
+                       path.parent_path().string(), error.message()));
 }
 
 }  // namespace sluice::cuda

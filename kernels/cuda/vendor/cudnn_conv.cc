@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstdio>
 #include <functional>
 #include <limits>
 #include <map>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "engine/ceil_div.h"
+#include "engine/note.h"
 #include "engine/semantics/product.h"
 #include "engine/semantics/strided_move.h"
 #include "kernels/cuda/ops/array/array_copy.h"
@@ -277,10 +277,8 @@ Result<KernelPtr> Make(const KernelSpec& spec) {
   if (status.ok()) return KernelPtr(std::move(kernel));
   if (status.code() == Code::kUnavailable) {
     static std::atomic<bool> told = false;
-    if (!told.exchange(true)) {
-      fmt::print(stderr, "{}; Sluice's own convolutions are used, slower\n",
-                 status.message());
-    }
+    NoteOnce(told,
+             status.message() + "; Sluice's own convolutions are used, slower");
     return Unimplemented(status.message());
   }
   if (status.code() == Code::kUnimplemented) return status;

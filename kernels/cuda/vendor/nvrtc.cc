@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "engine/note.h"
 #include "engine/thread_annotations.h"
 #include "kernels/cuda/fused/device_text.h"
 #include "kernels/cuda/fused/fused.h"
@@ -29,8 +29,8 @@ const RuntimeCompiler* Compiler() {
       []() -> const RuntimeCompiler* {
     const Result<const RuntimeCompiler*> opened = RuntimeCompiler::Get();
     if (opened.ok()) return *opened;
-    fmt::print(stderr, "{}; fused programs are interpreted, slower\n",
-               opened.status().message());
+    Note(opened.status().message() +
+         "; fused programs are interpreted, slower");
     return nullptr;
   }();
   return compiler;
@@ -111,13 +111,9 @@ bool Has(const KernelSpec&) {
   if (!arch.ok()) return false;
   if (Compiler()->Supports(*arch)) return true;
   static std::atomic<bool> told = false;
-  if (!told.exchange(true)) {
-    fmt::print(
-        stderr,
-        "NVRTC {} does not know compute capability {}.{}; fused programs "
-        "are interpreted, slower\n",
-        Compiler()->version(), *arch / 10, *arch % 10);
-  }
+  NoteOnce(told, fmt::format("NVRTC {} does not know compute capability "
+                             "{}.{}; fused programs are interpreted, slower",
+                             Compiler()->version(), *arch / 10, *arch % 10));
   return false;
 }
 

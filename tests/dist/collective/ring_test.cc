@@ -320,7 +320,7 @@ TEST_CASE("a group that is broken can be joined again") {
         CAPTURE(status.message());
         CHECK(status.code() == Code::kCancelled);
       }
-      CheckOk(OnAll(groups, [](Group& group) { return group.JoinAgain(); }));
+      CheckOk(OnAll(groups, [](Group& group) { return group.JoinAgain(0); }));
       CheckOk(OnAll(groups, [&](Group& group) -> Status {
         SLUICE_RETURN_IF_ERROR(group.Check());
         auto sum = static_cast<float>(group.rank());
@@ -334,7 +334,7 @@ TEST_CASE("a group that is broken can be joined again") {
   }
   Groups groups = JoinAll(2);
   groups[0]->Leave(Cancelled("enough"));
-  CHECK(groups[0]->JoinAgain().code() == Code::kUnimplemented);
+  CHECK(groups[0]->JoinAgain(0).code() == Code::kUnimplemented);
   CHECK_FALSE(groups[0]->Check().ok());
 }
 

@@ -184,6 +184,38 @@ int64_t Apart(const Tensor& got, const std::vector<double>& wanted,
   return apart;
 }
 
+TEST_CASE("each worker knows which one it is, in each of its groups") {
+  Graph graph;
+  std::vector<Output> ranks;
+  for (const char* group : kGroups) {
+    ranks.push_back(WorkerRank(graph, "rank", group));
+  }
+  Session alone(graph);
+  CHECK(alone.Run({}, ranks[0]).IntAt(0) == 0);
+  for (const int workers : {1, 3, 4}) {
+    CAPTURE(workers);
+    const Watchdog watchdog;
+    Groups groups = JoinAll(workers);
+    InThreads(workers, [&](int rank) {
+      const auto i = static_cast<size_t>(rank);
+      ThrowIfError(Split(*groups[i]));
+      SessionOptions options;
+      options.collective = std::move(groups[i]);
+      Session session(graph, options);
+      const size_t known = workers == 4 ? 3 : 1;
+      for (size_t group = 0; group < known; ++group) {
+        const int64_t got = session.Run({}, ranks[group]).IntAt(0);
+        for (const Ranks& part : PartsOf(group, workers)) {
+          const auto mine = std::find(part.begin(), part.end(), rank);
+          if (mine != part.end()) CHECK(got == mine - part.begin());
+        }
+      }
+      if (known == 3) return;
+      CHECK_THROWS_AS(session.Run({}, ranks[1]), Error);
+    });
+  }
+}
+
 }  // namespace
 
 TEST_CASE("random graphs of all collectives: values and gradients") {

@@ -2,6 +2,7 @@
 // done to their elements afterwards.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -55,7 +56,7 @@ void AddStep(Case* c, std::mt19937& random) {
   };
   const auto seed = static_cast<uint64_t>(random());
   const int64_t n = 1 + static_cast<int64_t>(Below(random, 6));
-  switch (Below(random, 10)) {
+  switch (Below(random, 12)) {
     case 0:
     case 1:
       if (c->colour_done) return;
@@ -90,6 +91,24 @@ void AddStep(Case* c, std::mt19937& random) {
       });
       c->left.clear();
       c->text += " random";
+      return;
+    case 10:
+    case 11:
+      // Leaves all that has been mapped untouched, or the colours alone.
+      if (Once(random, 3)) {
+        d = d.MapRandom(
+            seed,
+            [](Example& e, uint64_t /*key*/) { e.Set("more", e["label"]); },
+            {.untouched = {"colour"}});
+        if (std::find(c->left.begin(), c->left.end(), "grey") !=
+            c->left.end()) {
+          c->left.clear();
+        }
+        c->text += " random past colour";
+        return;
+      }
+      d = d.Map(next, {.untouched = {"grey", "colour"}});
+      c->text += " past";
       return;
     case 6:
       if (c->batched) return;
@@ -138,6 +157,10 @@ TEST_CASE("what is left, done afterwards, gives what came before") {
     Case c = {.dataset = Pictures(random)};
     for (size_t steps = 2 + Below(random, 7); steps > 0; --steps) {
       AddStep(&c, random);
+    }
+    if (c.batched && Once(random, 3)) {
+      c.dataset = c.dataset.Share(1, 3);
+      c.text += " share";
     }
     CAPTURE(round);
     CAPTURE(c.text);

@@ -69,7 +69,8 @@ void CheckFast(const Node& node, const std::vector<Tensor>& inputs,
   }
 }
 
-// Evaluates y = MaxPool(x) and dx by every kernel.
+// Evaluates y = MaxPool(x) and dx by every kernel, and both with the place of
+// the largest between them.
 void CheckMaxPool(const Shape& shape, const PoolOptions& options) {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, shape);
@@ -81,7 +82,22 @@ void CheckMaxPool(const Shape& shape, const PoolOptions& options) {
   inputs[0] = Values(x.type(), 1);
   const Node& grad = Gradients({y}, {x})[0].node();
   const Tensor maxima = Evaluate(y, {{x, inputs[0]}}).ValueOrThrow();
-  CheckFast(grad, {inputs[0], maxima, Values(y.type(), 3)}, 0);
+  const Tensor dy = Values(y.type(), 3);
+  CheckFast(grad, {inputs[0], maxima, dy}, 0);
+
+  const Node& found = graph.Add({"MaxPoolWithArgmax", {x}, y.node().attrs()});
+  inputs[0].data<float>()[shape.elements() / 3] = kNan;
+  CheckFast(found, inputs, 0);
+  const Tensor argmax =
+      Evaluate(found.output(1), {{x, inputs[0]}}).ValueOrThrow();
+  const Output places =
+      graph.Placeholder("argmax", DType::kUInt8, argmax.shape());
+  const Output given = graph.Placeholder("dy", dy.dtype(), dy.shape());
+  const Tensor x_shape = Tensor::Vector<int64_t>({shape.begin(), shape.end()});
+  const Node& with = graph.Add({"MaxPoolGradWithArgmax",
+                                {given, places, graph.Constant(x_shape)},
+                                y.node().attrs()});
+  CheckFast(with, {dy, argmax, x_shape}, 0);
 }
 
 TEST_CASE("maximum pools of many channels") {

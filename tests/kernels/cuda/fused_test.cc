@@ -12,9 +12,9 @@
 #include "tests/kernels/cuda/emulation/fused/compiled.h"
 #include "tests/kernels/cuda/emulation/fused/specs.h"
 #include "tests/kernels/cuda/emulation/gpu.h"
+#include "tests/support/notes.h"
 #include "tests/support/op_check.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/stderr_text.h"
 
 namespace sluice::testing {
 namespace {
@@ -177,10 +177,10 @@ TEST_CASE("a program that cannot be compiled is interpreted, said once") {
   CHECK_EQ(def->provider, "generated");
   KernelPtr kernel;
   const auto make = [&] { kernel = def->make(spec).ValueOrThrow(); };
-  CHECK_EQ(StderrOf(make),
+  CHECK_EQ(NotesOf(make),
            "NVRTC 12.0: no such option; the fused program is interpreted, "
            "slower\n");
-  CHECK_EQ(StderrOf(make), "");
+  CHECK_EQ(NotesOf(make), "");
   const KernelDef* own = table.FindAll(spec, DeviceType::kCuda).back();
   CHECK_EQ(kernel->workspace_bytes(),
            own->make(spec).ValueOrThrow()->workspace_bytes());

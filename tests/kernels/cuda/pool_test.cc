@@ -48,7 +48,7 @@ void Check(const PoolCase& c, const std::string& op,
         std::vector<DeviceBuffer> in;
         const void* operands[3] = {};
         for (size_t i = 0; i < inputs.size(); ++i) {
-          if (inputs[i].dtype() != c.dtype) continue;  // a shape
+          if (inputs[i].dtype() == DType::kInt64) continue;  // a shape
           in.emplace_back(inputs[i], c.skip);
           operands[i] = in.back().get();
         }
@@ -61,6 +61,25 @@ void Check(const PoolCase& c, const std::string& op,
   const std::string difference = Difference(got, wanted, 8, 1);
   CHECK_MESSAGE(difference.empty(), op, " of ", c.x().ToString(), ": ",
                 difference);
+}
+
+// y and argmax.
+void CheckArgmax(const PoolCase& c, const Tensor& x) {
+  const std::vector<Tensor> wanted =
+      CpuResults("MaxPoolWithArgmax", c.attrs(), {x},
+                 {{c.dtype, c.y()}, {DType::kUInt8, c.y()}});
+  const std::vector<Tensor> got = InEveryOrder([&] {
+    const DeviceBuffer in(x, c.skip), y(wanted[0].bytes(), c.skip),
+        argmax(wanted[1].bytes(), c.skip);
+    CHECK(FindMaxPoolWithArgmax(c.dtype)(c.shape(), in.get(), y.get(),
+                                         static_cast<uint8_t*>(argmax.get()),
+                                         nullptr)
+              .ok());
+    return std::vector{y.Read(c.dtype, c.y()),
+                       argmax.Read(DType::kUInt8, c.y())};
+  });
+  CHECK(Difference(got[0], wanted[0], 0, 0) == "");
+  CHECK(Difference(got[1], wanted[1], 0, 0) == "");
 }
 
 void CheckPools(const PoolCase& c) {
@@ -78,6 +97,15 @@ void CheckPools(const PoolCase& c) {
   Check(c, "MaxPool", {x}, c.y());
   Check(c, "MaxPoolGrad", {x, y, dy}, c.x());
   Check(c, "MaxPoolGradGrad", {x, y, g}, c.y());
+  CheckArgmax(c, x);
+  Tensor argmax(DType::kUInt8, c.y());  // any element, and none
+  const auto elements = static_cast<int>(c.window[0] * c.window[1]);
+  int at = 0;
+  for (uint8_t& place : argmax.values<uint8_t>()) {
+    at = (at * 5 + 7) % (elements + 1);
+    place = static_cast<uint8_t>(at == elements ? 255 : at);
+  }
+  Check(c, "MaxPoolGradWithArgmax", {dy, argmax, x_shape}, c.x());
   Check(c, "AvgPool", {x}, c.y());
   Check(c, "AvgPoolGrad", {dy, x_shape}, c.x());
 }
@@ -123,8 +151,10 @@ TEST_CASE("NaN is larger than everything, and gets no gradient") {
   const Tensor dy = Tensor::Array<float>({1, 1, 2, 1}, {1, 1});
   Check(c, "MaxPool", {x}, c.y());
   Check(c, "MaxPoolGrad", {x, y, dy}, c.x());
+  CheckArgmax(c, x);
   const bool found = FindPool("MaxPool", DType::kInt32) != nullptr ||
-                     FindPool("SumPool", DType::kFloat32) != nullptr;
+                     FindPool("SumPool", DType::kFloat32) != nullptr ||
+                     FindMaxPoolWithArgmax(DType::kInt32) != nullptr;
   CHECK(!found);
 }
 

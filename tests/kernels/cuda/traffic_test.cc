@@ -222,7 +222,28 @@ TEST_CASE("windows that do not overlap are read once, and so are gradients") {
           return FindPool(op, dtype)(shape, x, nullptr, nullptr, y, nullptr);
         });
       }
-      Operands all;  // a window's dy goes to each of its four pixels
+      {
+        Operands all;
+        const void* x = all.Add("x", image, 1, 0);
+        void* y = all.Add("y", pooled, 0, 1);
+        void* argmax = all.Add("argmax", pooled / SizeOf(dtype), 0, 1);
+        all.Check("MaxPoolWithArgmax", [&] {
+          return FindMaxPoolWithArgmax(dtype)(
+              shape, x, y, static_cast<uint8_t*>(argmax), nullptr);
+        });
+      }
+      // What is of a window goes to each of its four pixels.
+      {
+        Operands all;
+        const void* dy = all.Add("dy", pooled, 4, 0);
+        const void* argmax = all.Add("argmax", pooled / SizeOf(dtype), 4, 0);
+        void* dx = all.Add("dx", image.bytes(), 0, 1);
+        all.Check("MaxPoolGradWithArgmax", [&] {
+          return FindPool("MaxPoolGradWithArgmax", dtype)(shape, dy, argmax,
+                                                          nullptr, dx, nullptr);
+        });
+      }
+      Operands all;
       const void* dy = all.Add("dy", pooled, 4, 0);
       void* dx = all.Add("dx", image.bytes(), 0, 1);
       all.Check("AvgPoolGrad", [&] {

@@ -20,7 +20,7 @@
 #include "kernels/cuda/runtime/cubin_cache.h"
 #include "kernels/cuda/runtime/nvidia_library.h"
 #include "tests/support/error_text.h"
-#include "tests/support/stderr_text.h"
+#include "tests/support/notes.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sluice::cuda {
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::Contains;
-using testing::StderrOf;
+using testing::NotesOf;
 using testing::TemporaryFolder;
 
 // While it lives no file can grow beyond `bytes`, as on a disk that is full.
@@ -58,8 +58,8 @@ TEST_CASE("a disk that is full is said once, and what was there stays") {
   cache.Store("kernel", "old");
   ChoiceFile choices(folder / "choices");
   choices.Keep("a", {1, 2});
-  const std::string said = StderrOf([&] {
-    const FullDisk full(2000);  // stderr is a file too
+  const std::string said = NotesOf([&] {
+    const FullDisk full(2000);
     cache.Store("kernel", std::string(5000, 'x'));
     choices.Keep(std::string(5000, 'b'), {3, 4});
     cache.Store("other", std::string(5000, 'x'));
@@ -145,7 +145,7 @@ TEST_CASE("the user's cache folder") {
   }
   unsetenv("HOME");
   CHECK(UserCacheFolder().empty());
-  CHECK_EQ(StderrOf([] { WriteCacheFile({}, "nothing"); }), "");
+  CHECK_EQ(NotesOf([] { WriteCacheFile({}, "nothing"); }), "");
   if (!home.empty()) setenv("HOME", home.c_str(), 1);
   if (before != nullptr) setenv("XDG_CACHE_HOME", restored.c_str(), 1);
 }
@@ -160,7 +160,7 @@ struct Functions {
 TEST_CASE("a library that is missing or of another version is one line") {
   std::unique_ptr<const Functions> functions;
   const auto open = [&](const char* name, bool all) {
-    return StderrOf([&] {
+    return NotesOf([&] {
       functions = FunctionsOrNull<Functions>(
           name, "our own are used", [&](FunctionFinder& find, Functions& f) {
             find("cos", f.Cosine);

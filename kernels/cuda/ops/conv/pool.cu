@@ -3,6 +3,9 @@
 // order, so that nothing is added to by two threads.
 #include "kernels/cuda/ops/conv/pool.h"
 
+#include <cmath>
+
+#include "engine/semantics/pool_argmax.h"
 #include "kernels/cuda/device/ahead.h"
 #include "kernels/cuda/device/window.h"
 
@@ -19,7 +22,17 @@ __device__ int64_t OutputPixel(const PoolShape& s, int64_t image, int64_t row,
   return ((image * s.h.output + row) * s.w.output + column) * s.channels;
 }
 
-// fn(pack of x, its place in x) for the pixels of a window.
+// Which element of window [oh, ow] the pixel [row, column] is
+// (engine/semantics/pool_argmax.h).
+__device__ int ElementOf(const PoolShape& s, int64_t oh, int64_t ow,
+                         int64_t row, int64_t column) {
+  const int64_t down = row + s.h.pad_before - oh * s.h.stride;
+  const int64_t across = column + s.w.pad_before - ow * s.w.stride;
+  return static_cast<int>(down * s.w.window + across);
+}
+
+// fn(pack of x, its place in x, the window's element) for the pixels of a
+// window.
 template <bool kWhole, typename T, typename Fn>
 __device__ void ForWindow(const PoolShape& s, const PixelTask& t, const T* x,
                           Fn fn) {
@@ -28,12 +41,15 @@ __device__ void ForWindow(const PoolShape& s, const PixelTask& t, const T* x,
   const int64_t count = s.channels - t.channel;
   for (int64_t i = rows.begin; i < rows.end; ++i) {
     const int64_t line = InputPixel(s, t.image, i, 0) + t.channel;
+    const int element = ElementOf(s, t.row, t.column, i, 0);
     Ahead<1>(
         columns.begin, columns.end, int64_t{1},
         [&](int64_t j) {
           return LoadPackOf<kWhole>(x + line + j * s.channels, count);
         },
-        [&](const auto& pack, int64_t j) { fn(pack, line + j * s.channels); });
+        [&](const auto& pack, int64_t j) {
+          fn(pack, line + j * s.channels, element + static_cast<int>(j));
+        });
   }
 }
 
@@ -89,7 +105,7 @@ __global__ void PoolKernel(PoolShape s, int64_t tasks, const T* x, T* y) {
     const PixelTask t = PixelTaskOf<kN>(i, s.h.output, s.w.output, s.channels);
     const int64_t count = s.channels - t.channel;
     SoFar<C> so_far[kN];
-    ForWindow<kWhole>(s, t, x, [&](const Pack<T, kN>& in, int64_t) {
+    ForWindow<kWhole>(s, t, x, [&](const Pack<T, kN>& in, int64_t, int) {
       for (int k = 0; k < kN; ++k) so_far[k].Add(static_cast<C>(in.at[k]));
     });
     const C share = ShareOf<C>(s, t.row, t.column);
@@ -157,6 +173,99 @@ __global__ void MaxPoolGradKernel(PoolShape s, int64_t tasks, const T* x,
 }
 
 template <typename T, bool kWhole>
+__global__ void MaxPoolWithArgmaxKernel(PoolShape s, int64_t tasks, const T* x,
+                                        T* y, uint8_t* argmax) {
+  using C = ComputeOf<T>;
+  constexpr int kN = kPack<T>;
+  for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
+    const PixelTask t = PixelTaskOf<kN>(i, s.h.output, s.w.output, s.channels);
+    const int64_t count = s.channels - t.channel;
+    C best[kN];
+    int where[kN];
+    const int first = ElementOf(s, t.row, t.column, InsideOf(s.h, t.row).begin,
+                                InsideOf(s.w, t.column).begin);
+    for (int k = 0; k < kN; ++k) {
+      best[k] = -C(INFINITY);
+      where[k] = first;
+    }
+    ForWindow<kWhole>(s, t, x,
+                      [&](const Pack<T, kN>& in, int64_t, int element) {
+                        for (int k = 0; k < kN; ++k) {
+                          const C value = static_cast<C>(in.at[k]);
+                          const bool larger = value > best[k] || value != value;
+                          best[k] = larger ? value : best[k];
+                          where[k] = larger ? element : where[k];
+                        }
+                      });
+    Pack<T, kN> out;
+    Pack<uint8_t, kN> places;
+    for (int k = 0; k < kN; ++k) {
+      const bool nan = best[k] != best[k];
+      out.at[k] = T(best[k]);
+      places.at[k] = nan ? kNoPoolElement : static_cast<uint8_t>(where[k]);
+    }
+    const int64_t here = OutputPixel(s, t.image, t.row, t.column) + t.channel;
+    StorePackOf<kWhole>(out, y + here, count);
+    StorePackOf<kWhole>(places, argmax + here, count);
+  }
+}
+
+// What it takes of a window is small, so that several are loaded ahead.
+template <typename T, bool kWhole>
+__global__ void MaxPoolGradWithArgmaxKernel(PoolShape s, int64_t tasks,
+                                            const T* dy, const uint8_t* argmax,
+                                            T* dx) {
+  using C = ComputeOf<T>;
+  constexpr int kN = kPack<T>;
+  struct Given {
+    Pack<T, kN> dy;
+    Pack<uint8_t, kN> argmax;
+    int element;
+  };
+  for (int64_t i = GlobalThread(); i < tasks; i += GlobalThreads()) {
+    const PixelTask t = PixelTaskOf<kN>(i, s.h.input, s.w.input, s.channels);
+    const int64_t count = s.channels - t.channel;
+    const Interval rows = WindowsOver(s.h, t.row);
+    const Interval columns = WindowsOver(s.w, t.column);
+    const int down = static_cast<int>(rows.end - rows.begin);
+    const int across = static_cast<int>(columns.end - columns.begin);
+    C sum[kN] = {};
+    // Of the next load: from a window to the one beside it, or below.
+    int64_t at = OutputPixel(s, t.image, rows.begin, columns.begin) + t.channel;
+    int element = ElementOf(s, rows.begin, columns.begin, t.row, t.column);
+    int left = across;
+    const int beside = static_cast<int>(s.w.stride);
+    const int below = static_cast<int>(s.h.stride * s.w.window);
+    Ahead<2>(
+        0, down > 0 && across > 0 ? down * across : 0, 1,
+        [&](int) {
+          const Given given = {
+              LoadPackOf<kWhole>(dy + at, count),
+              LoadPackOf<kWhole, uint8_t, kN>(argmax + at, count), element};
+          at += s.channels;
+          element -= beside;
+          if (--left == 0) {
+            left = across;
+            at += (s.w.output - across) * s.channels;
+            element += across * beside - below;
+          }
+          return given;
+        },
+        [&](const Given& given, int) {
+          for (int k = 0; k < kN; ++k) {
+            if (given.argmax.at[k] == given.element) {
+              sum[k] += static_cast<C>(given.dy.at[k]);
+            }
+          }
+        });
+    Pack<T, kN> out;
+    for (int k = 0; k < kN; ++k) out.at[k] = T(sum[k]);
+    StorePackOf<kWhole>(
+        out, dx + InputPixel(s, t.image, t.row, t.column) + t.channel, count);
+  }
+}
+
+template <typename T, bool kWhole>
 __global__ void MaxPoolGradGradKernel(PoolShape s, int64_t tasks, const T* x,
                                       const T* y, const T* g, T* result) {
   constexpr int kN = kPack<T>;
@@ -167,7 +276,7 @@ __global__ void MaxPoolGradGradKernel(PoolShape s, int64_t tasks, const T* x,
     const auto best = LoadPackOf<kWhole>(y + here, count);
     Pack<T, kN> out = {};
     unsigned open = (1u << kN) - 1;
-    ForWindow<kWhole>(s, t, x, [&](const Pack<T, kN>& pack, int64_t at) {
+    ForWindow<kWhole>(s, t, x, [&](const Pack<T, kN>& pack, int64_t at, int) {
       const unsigned found = NotBelow(pack, best) & open;
       if (found == 0) return;
       const auto in = LoadPackOf<kWhole>(g + at, count);
@@ -261,6 +370,32 @@ Status MaxPoolGradGrad(const PoolShape& s, const void* x, const void* y,
                        result, x, y, g);
 }
 template <typename T>
+Status MaxPoolWithArgmax(const PoolShape& s, const void* x, void* y,
+                         uint8_t* argmax, cudaStream_t stream) {
+  return DispatchBools(
+      [&](auto whole) {
+        return Launch("MaxPoolWithArgmax", GridFor(OutputTasks<T>(s)), stream,
+                      MaxPoolWithArgmaxKernel<T, decltype(whole)::value>, s,
+                      OutputTasks<T>(s), static_cast<const T*>(x),
+                      static_cast<T*>(y), argmax);
+      },
+      PixelsAreWhole<T>(s.channels, x, y, argmax));
+}
+template <typename T>
+Status MaxPoolGradWithArgmax(const PoolShape& s, const void* dy,
+                             const void* argmax, const void*, void* dx,
+                             cudaStream_t stream) {
+  return DispatchBools(
+      [&](auto whole) {
+        return Launch("MaxPoolGradWithArgmax", GridFor(InputTasks<T>(s)),
+                      stream,
+                      MaxPoolGradWithArgmaxKernel<T, decltype(whole)::value>, s,
+                      InputTasks<T>(s), static_cast<const T*>(dy),
+                      static_cast<const uint8_t*>(argmax), static_cast<T*>(dx));
+      },
+      PixelsAreWhole<T>(s.channels, dy, argmax, dx));
+}
+template <typename T>
 Status AvgPool(const PoolShape& s, const void* x, const void*, const void*,
                void* y, cudaStream_t stream) {
   return LaunchPool<T>("AvgPool", OutputTasks<T>(s), s, stream,
@@ -280,6 +415,7 @@ template <typename T>
 PoolLauncher LauncherOf(std::string_view op) {
   if (op == "MaxPool") return MaxPool<T>;
   if (op == "MaxPoolGrad") return MaxPoolGrad<T>;
+  if (op == "MaxPoolGradWithArgmax") return MaxPoolGradWithArgmax<T>;
   if (op == "MaxPoolGradGrad") return MaxPoolGradGrad<T>;
   if (op == "AvgPool") return AvgPool<T>;
   return op == "AvgPoolGrad" ? AvgPoolGrad<T> : nullptr;
@@ -292,6 +428,14 @@ PoolLauncher FindPool(std::string_view op, DType dtype) {
   return DispatchFloating(dtype, [&]<typename E>(TypeTag<E>) {
     return LauncherOf<DeviceTypeOf<E>>(op);
   });
+}
+
+ArgmaxPoolLauncher FindMaxPoolWithArgmax(DType dtype) {
+  if (!IsFloating(dtype)) return nullptr;
+  return DispatchFloating(dtype,
+                          [&]<typename E>(TypeTag<E>) -> ArgmaxPoolLauncher {
+                            return MaxPoolWithArgmax<DeviceTypeOf<E>>;
+                          });
 }
 
 }  // namespace sluice::cuda

@@ -20,15 +20,21 @@ struct PoolShape {
   WindowDim h, w;
 };
 
-// The operands in the order of the op's record (graph/ops/pool.cc); null where
-// it has fewer.
+// The operands in the order of the op's record (graph/ops/pool.cc) but for
+// shapes; null where it has fewer.
 using PoolLauncher = Status (*)(const PoolShape& shape, const void* a,
                                 const void* b, const void* c, void* result,
                                 cudaStream_t stream);
-// "MaxPool", "MaxPoolGrad", "MaxPoolGradGrad", "AvgPool" or "AvgPoolGrad" (of
-// dy alone), of a floating dtype; null otherwise. Sums of half types are taken
-// in float and rounded once.
+// "MaxPool", "MaxPoolGrad", "MaxPoolGradWithArgmax", "MaxPoolGradGrad",
+// "AvgPool" or "AvgPoolGrad", of a floating dtype; null otherwise. Sums of half
+// types are taken in float and rounded once.
 PoolLauncher FindPool(std::string_view op, DType dtype);
+
+using ArgmaxPoolLauncher = Status (*)(const PoolShape& shape, const void* x,
+                                      void* y, uint8_t* argmax,
+                                      cudaStream_t stream);
+// "MaxPoolWithArgmax", of a floating dtype; null otherwise.
+ArgmaxPoolLauncher FindMaxPoolWithArgmax(DType dtype);
 
 }  // namespace sluice::cuda
 

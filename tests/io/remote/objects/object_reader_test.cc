@@ -2,6 +2,10 @@
 #include "io/remote/objects/object_reader.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
 
 #include "tests/support/error_text.h"
 
@@ -107,6 +111,15 @@ TEST_CASE("refusals say what a server said, in one short line") {
   CHECK(Contains(message, "Odd"));
   CHECK(message.find('\n') == std::string::npos);
   CHECK(message.size() < 300);
+  for (const auto& [code, why] :
+       {std::pair("RequestTimeTooSkewed", "the one here differ too much: M"),
+        {"SignatureDoesNotMatch", "the credentials are refused: M"}}) {
+    const Status refused = refusal(
+        403, fmt::format("<Error><Code>{}</Code><Message>M</Message></Error>",
+                         code));
+    CHECK(refused.code() == Code::kUnavailable);
+    CHECK(Contains(refused.message(), why));
+  }
 #endif
   Status region = Refusal(
       "read", "p",

@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "tests/support/error_text.h"
@@ -316,6 +318,35 @@ TEST_CASE("s3: folders are listed page by page") {
   }
   remote.store.Fail(BadNetwork(4));
   CHECK(*remote.files.List("s3://b/d") == names);
+}
+
+TEST_CASE("s3: a listing knows the versions that are asked for one by one") {
+  RemoteFiles remote;
+  remote.store.SetPage(3);
+  std::mt19937 random(6);
+  std::map<std::string, std::string> wanted;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = fmt::format("a {}+", i);
+    remote.store.Put("d/" + name, RandomBytes(random, Below(random, 50)));
+    remote.store.Put("d/sub/" + name, "x");
+    wanted[name] = *remote.files.Version("s3://b/d/" + name);
+  }
+  remote.store.Put("d/", "");
+  remote.store.ResetCounts();
+  for (const char* folder : {"s3://b/d", "s3://b/d/"}) {
+    CHECK(*remote.files.Versions(folder) == wanted);
+  }
+  CHECK(remote.store.Count("HEAD") == 0);
+  // Of the same size.
+  const std::string size = wanted["a 7+"].substr(0, wanted["a 7+"].find(' '));
+  remote.store.Put("d/a 7+", std::string(std::stoul(size) + 1, 'x'));
+  const std::string longer = (*remote.files.Versions("s3://b/d"))["a 7+"];
+  remote.store.Put("d/a 7+", std::string(std::stoul(size) + 1, 'y'));
+  CHECK((*remote.files.Versions("s3://b/d"))["a 7+"] != longer);
+  remote.store.Fail(BadNetwork(5));
+  CHECK(remote.files.Versions("s3://b/d")->size() == 20);
+  CHECK(remote.files.Versions("s3://b/none")->empty());
+  CHECK(remote.files.Versions("s3://none").status().code() == Code::kNotFound);
 }
 
 TEST_CASE("s3: rename and remove") {

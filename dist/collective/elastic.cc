@@ -1,0 +1,102 @@
+// Groups of a job that goes on with those that are left of it, and with others
+// that come (roster.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "dist/collective/forming.h"
+#include "dist/collective/group.h"
+#include "dist/collective/membership.h"
+#include "dist/net/socket.h"
+
+namespace sluice::dist {
+namespace {
+
+// Only for processes of one host is there a roster.
+constexpr char kHere[] = "127.0.0.1";
+
+// What this process is in the next group, of what it was started as.
+LaunchInfo InfoOf(const LaunchInfo& before, const Assembly& next) {
+  LaunchInfo info = before;
+  const int seat = before.rank;
+  info.epoch = next.epoch;
+  info.host = kHere;
+  info.port = next.port;
+  info.job_ranks = next.seats;
+  info.job_size = before.size;
+  info.job_local_size = before.local_size;
+  info.size = info.local_size = static_cast<int>(next.seats.size());
+  info.rank = info.local_rank =
+      static_cast<int>(std::find(next.seats.begin(), next.seats.end(), seat) -
+                       next.seats.begin());
+  return info;
+}
+
+// Whether another has gone meanwhile, so that the rest is to meet once more.
+bool OfOthers(const Status& error) {
+  return error.code() == Code::kUnavailable ||
+         error.code() == Code::kDeadlineExceeded;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Group>> Group::JoinElastic(const LaunchInfo& info,
+                                                  const GroupOptions& options) {
+  LaunchInfo kept = info;
+  kept.roster_fd = -1;
+  std::unique_ptr<Group> group(new Group(kept, options, {}));
+  group->roster_ = std::make_unique<RosterMember>(
+      Descriptor(info.roster_fd), LeaseOf(options.peer_timeout));
+  SLUICE_RETURN_IF_ERROR(group->JoinOthers(/*done=*/-1));
+  group->bytes_sent_ = 0;
+  return group;
+}
+
+Status Group::JoinOthers(int64_t done) {
+  Meeting meeting;
+  meeting.done = done;
+  meeting.patience = options_.join_timeout;
+  meeting.silence = LeaseOf(options_.peer_timeout);
+  // All have just met: who is not heard now is gone, or stands still.
+  GroupOptions forming = options_;
+  forming.join_timeout = std::min(options_.join_timeout, options_.peer_timeout);
+  meeting.why = broken_.message();
+  while (true) {
+    SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(kHere));
+    meeting.port = listener.port();
+    SLUICE_ASSIGN_OR_RETURN(const Assembly next, roster_->Meet(meeting));
+    LaunchInfo info = InfoOf(info_, next);
+    if (info.rank == info.size) {
+      return DataLoss(
+          fmt::format("the launcher has named a group without this process, {}",
+                      info_.rank));
+    }
+    Status formed;
+    Links links;
+    if (info.size > 1) {
+      if (info.rank == 0) info.listen_fd = listener.Release();
+      Result<Links> ring = FormRing(info, forming);
+      formed = ring.status();
+      if (ring.ok()) links = *std::move(ring);
+    }
+    if (formed.ok()) {
+      rank_ = info.rank;
+      size_ = info.size;
+      local_rank_ = info.local_rank;
+      local_size_ = info.local_size;
+      formed = Begin(std::move(links));
+    }
+    if (formed.ok()) {
+      if (options_.joined) options_.joined(rank_);
+      return {};
+    }
+    if (!OfOthers(formed)) return formed;
+    meeting.why = formed.message();
+  }
+}
+
+}  // namespace sluice::dist

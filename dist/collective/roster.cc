@@ -1,0 +1,255 @@
+#include "dist/collective/roster.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <set>
+#include <utility>
+
+namespace sluice::dist {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What is said of an error.
+constexpr size_t kMostWhy = 500;
+// Groups that come apart at once, without anybody being lost.
+constexpr int kMostInVain = 5;
+constexpr int kMostSeats = 4096;
+
+Status NoPacket(std::string_view what) {
+  return DataLoss(
+      fmt::format("'{}' is no word of a roster", what.substr(0, 40)));
+}
+
+// Takes the next word off the text.
+std::string_view TakeWord(std::string_view* text) {
+  const size_t end = std::min(text->find(' '), text->size());
+  const std::string_view word = text->substr(0, end);
+  text->remove_prefix(std::min(end + 1, text->size()));
+  return word;
+}
+
+template <typename T>
+bool Number(std::string_view word, T least, T most, T* value) {
+  const char* const end = word.data() + word.size();
+  const auto [at, error] = std::from_chars(word.data(), end, *value);
+  return error == std::errc() && at == end && *value >= least && *value <= most;
+}
+
+bool Time(std::string_view word, milliseconds* time) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  int64_t count = 0;
+  if (!Number<int64_t>(word, 0, kMost, &count)) return false;
+  *time = milliseconds(count);
+  return true;
+}
+
+}  // namespace
+
+std::string Encoded(const Meeting& meeting) {
+  std::string why = meeting.why.substr(0, kMostWhy);
+  std::replace(why.begin(), why.end(), '\n', ' ');
+  return fmt::format("meet {} {} {} {} {}", meeting.port, meeting.done,
+                     meeting.patience.count(), meeting.silence.count(), why);
+}
+
+std::string Encoded(const Assembly& assembly) {
+  return fmt::format("go {} {} {}", assembly.epoch, assembly.port,
+                     fmt::join(assembly.seats, ","));
+}
+
+Result<Meeting> ParseMeeting(std::string_view text) {
+  std::string_view rest = text;
+  Meeting meeting;
+  if (TakeWord(&rest) != "meet" ||
+      !Number(TakeWord(&rest), 1, 65535, &meeting.port) ||
+      !Number<int64_t>(TakeWord(&rest), -1, std::numeric_limits<int64_t>::max(),
+                       &meeting.done) ||
+      !Time(TakeWord(&rest), &meeting.patience) ||
+      !Time(TakeWord(&rest), &meeting.silence)) {
+    return NoPacket(text);
+  }
+  meeting.why = rest.substr(0, kMostWhy);
+  return meeting;
+}
+
+Result<Assembly> ParseAssembly(std::string_view text) {
+  std::string_view rest = text;
+  Assembly assembly;
+  if (TakeWord(&rest) != "go" ||
+      !Number<uint32_t>(TakeWord(&rest), 1,
+                        std::numeric_limits<uint32_t>::max(),
+                        &assembly.epoch) ||
+      !Number(TakeWord(&rest), 1, 65535, &assembly.port)) {
+    return NoPacket(text);
+  }
+  std::set<int> seats;
+  while (true) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    int seat = 0;
+    if (!Number(rest.substr(0, end), 0, kMostSeats - 1, &seat) ||
+        !seats.insert(seat).second) {
+      return NoPacket(text);
+    }
+    assembly.seats.push_back(seat);
+    if (end == rest.size()) return assembly;
+    rest.remove_prefix(end + 1);
+  }
+}
+
+void Roster::Started(int seat) {
+  members_[seat] = {};
+}
+
+void Roster::Heard(int seat) {
+  const auto found = members_.find(seat);
+  if (found != members_.end()) found->second.silent = milliseconds(0);
+}
+
+void Roster::Meets(int seat, Meeting meeting) {
+  const auto found = members_.find(seat);
+  if (found == members_.end()) return;
+  Member& member = found->second;
+  if (!member.was_in) others_ = true;
+  member.state = State::kMeets;
+  member.meeting = std::move(meeting);
+  member.silent = milliseconds(0);
+}
+
+void Roster::Ended(int seat, bool well) {
+  const auto found = members_.find(seat);
+  if (found == members_.end()) return;
+  ended_well_ = ended_well_ || (well && found->second.was_in);
+  members_.erase(found);
+  others_ = true;
+}
+
+void Roster::Pass(milliseconds time) {
+  for (auto& [seat, member] : members_) member.silent += time;
+  const bool meets = !Of(State::kMeets).empty() && Of(State::kIn).empty();
+  waited_ = meets ? waited_ + time : milliseconds(0);
+}
+
+std::vector<int> Roster::Of(State state) const {
+  std::vector<int> seats;
+  for (const auto& [seat, member] : members_) {
+    if (member.state == state) seats.push_back(seat);
+  }
+  return seats;
+}
+
+// Those that meet, for others that start.
+bool Roster::Waited() const {
+  milliseconds patience(0);
+  for (const int seat : Of(State::kMeets)) {
+    patience = std::max(patience, members_.at(seat).meeting.patience);
+  }
+  return waited_ >= patience;
+}
+
+bool Roster::AnyMeets(bool was_in) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const auto& one) {
+    return one.second.state == State::kMeets && one.second.was_in == was_in;
+  });
+}
+
+int Roster::FirstOf(const std::vector<int>& seats) const {
+  const int before = group_.empty() ? -1 : group_[0];
+  int first = seats[0];
+  for (const int seat : seats) {
+    const int64_t more = members_.at(seat).meeting.done;
+    const int64_t most = members_.at(first).meeting.done;
+    // Of several, who is rank 0 already.
+    if (more > most || (more == most && seat == before)) first = seat;
+  }
+  return first;
+}
+
+std::optional<Roster::Begun> Roster::TakeGroup() {
+  std::vector<int> here = Of(State::kMeets);
+  for (const int late : Unneeded()) std::erase(here, late);
+  if (verdict_ || here.empty() || !Of(State::kIn).empty()) {
+    return std::nullopt;
+  }
+  const bool waits = !Of(State::kStarts).empty() && !winds_up_ && !Waited();
+  // At first all begin together.
+  if (waits && !AnyMeets(/*was_in=*/true)) return std::nullopt;
+  const bool enough = std::cmp_greater_equal(here.size(), least_);
+  if (!enough && !winds_up_ && !ended_well_) {
+    if (waits) return std::nullopt;
+    verdict_ = fmt::format(
+        "{} of at least {} processes {} left, and no other has come{}",
+        here.size(), least_, here.size() == 1 ? "is" : "are",
+        Of(State::kStarts).empty() ? "" : " in time");
+    return std::nullopt;
+  }
+  const int first = FirstOf(here);
+  const Meeting& leader = members_.at(first).meeting;
+  in_vain_ = others_ || leader.done > done_ ? 0 : in_vain_ + 1;
+  if (in_vain_ > kMostInVain) {
+    verdict_ = fmt::format(
+        "the same {} processes have come apart {} times without a step: {}",
+        here.size(), in_vain_, leader.why);
+    return std::nullopt;
+  }
+  return Begin(first, here);
+}
+
+Roster::Begun Roster::Begin(int first, const std::vector<int>& seats) {
+  Begun begun;
+  const Meeting& leader = members_.at(first).meeting;
+  begun.done = leader.done;
+  begun.assembly = {++epoch_, leader.port, {first}};
+  for (const int seat : seats) {
+    if (seat != first) begun.assembly.seats.push_back(seat);
+    Member& member = members_.at(seat);
+    if (begun.why.empty()) begun.why = member.meeting.why;
+    if (!member.was_in) begun.newcomers.push_back(seat);
+    member.state = State::kIn;
+    member.was_in = true;
+  }
+  done_ = begun.done;
+  others_ = false;
+  group_ = begun.assembly.seats;
+  called_ = false;
+  waited_ = milliseconds(0);
+  return begun;
+}
+
+std::optional<int> Roster::TakeCall() {
+  const auto zero = members_.find(group_.empty() ? -1 : group_[0]);
+  const bool called = called_ || winds_up_ || ended_well_;
+  if (called || zero == members_.end() || zero->second.state != State::kIn) {
+    return std::nullopt;
+  }
+  if (!AnyMeets(/*was_in=*/false)) return std::nullopt;
+  called_ = true;
+  return zero->first;
+}
+
+std::vector<int> Roster::Unneeded() const {
+  std::vector<int> seats;
+  if (epoch_ == 0 || !(ended_well_ || winds_up_)) return seats;
+  for (const auto& [seat, member] : members_) {
+    if (!member.was_in) seats.push_back(seat);
+  }
+  return seats;
+}
+
+std::vector<int> Roster::Silent() const {
+  std::vector<int> silent;
+  milliseconds limit = milliseconds::max();
+  for (const int seat : Of(State::kMeets)) {
+    limit = std::min(limit, members_.at(seat).meeting.silence);
+  }
+  for (const int seat : Of(State::kIn)) {
+    if (members_.at(seat).silent >= limit) silent.push_back(seat);
+  }
+  return silent;
+}
+
+}  // namespace sluice::dist

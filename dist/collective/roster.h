@@ -1,0 +1,135 @@
+// Who an elastic job's processes are, from one membership to the next: what
+// they say to their launcher, what it answers, and how it decides.
+//
+// Each process, a member by its seat, has a socket of packets to the launcher,
+// of which each is a text:
+//
+//   beat                                   it lives
+//   meet PORT DONE PATIENCE SILENCE WHY    it is in no group, and listens at
+//                                          PORT of the loopback
+//   go EPOCH PORT SEAT,SEAT,...            the next group, by rank; rank 0
+//                                          listens there
+//   call                                   to rank 0: others wait to come in
+//   end WHY                                there will be no next group
+#ifndef SLUICE_DIST_COLLECTIVE_ROSTER_H_
+#define SLUICE_DIST_COLLECTIVE_ROSTER_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
+
+// The largest packet.
+inline constexpr size_t kRosterBytes = size_t{1} << 16;
+
+// Of who can be in the next group.
+struct Meeting {
+  int port = 0;
+  int64_t done = -1;  // steps; below 0: it has no state
+  // For others to come, where they are needed; and how long one that is silent
+  // is believed to live.
+  std::chrono::milliseconds patience{0}, silence{0};
+  std::string why;  // what ended the group before, in one line
+};
+// A group to be.
+struct Assembly {
+  uint32_t epoch = 0;
+  int port = 0;
+  std::vector<int> seats;  // by rank
+};
+
+std::string Encoded(const Meeting& meeting);
+std::string Encoded(const Assembly& assembly);
+// Of any text: kDataLoss for what makes no sense.
+Result<Meeting> ParseMeeting(std::string_view text);
+Result<Assembly> ParseAssembly(std::string_view text);
+
+// What the launcher decides. No clock, no connections and no processes: what
+// happens is told, and how much time passes.
+//
+// A group is of all that are there. When it has come apart, each that lives
+// comes to meet, and the next one begins when all have: one that does not come
+// and is silent has to be killed, one that is not silent is waited for. Whoever
+// was started since is in it, too, if it has come by then; if it comes later,
+// rank 0 is called, and all meet. Rank 0 becomes who has done most.
+class Roster {
+ public:
+  // With fewer than `least` no group begins, but to save and end.
+  explicit Roster(int least) : least_(least) {}
+
+  void Started(int seat);
+  void Heard(int seat);
+  void Meets(int seat, Meeting meeting);
+  // `well`: with nothing left to do, where it was in a group.
+  void Ended(int seat, bool well);
+  // All were told to end: as many as there are suffice.
+  void WindUp() { winds_up_ = true; }
+  void Pass(std::chrono::milliseconds time);
+
+  // The next group, when it can begin; it has begun then. `done`: the steps
+  // that it goes on from.
+  struct Begun {
+    Assembly assembly;
+    int64_t done = -1;
+    std::string why;  // one that was told of the end of the group before
+    std::vector<int> newcomers;
+  };
+  std::optional<Begun> TakeGroup();
+  // Who is to be called: once in each group.
+  std::optional<int> TakeCall();
+  // Those whom the others wait for in vain.
+  std::vector<int> Silent() const;
+  // Those that have come too late.
+  std::vector<int> Unneeded() const;
+  // Why there is no next group, once that is so.
+  const std::optional<std::string>& verdict() const { return verdict_; }
+  // All that are meeting.
+  std::vector<int> Waiting() const { return Of(State::kMeets); }
+  bool ended_well() const { return ended_well_; }
+
+ private:
+  enum class State : uint8_t { kStarts, kIn, kMeets };
+  struct Member {
+    State state = State::kStarts;
+    bool was_in = false;  // a group
+    Meeting meeting;      // the last
+    std::chrono::milliseconds silent{0};
+  };
+
+  std::vector<int> Of(State state) const;
+  bool Waited() const;
+  // Of those that meet, one that was, or was not, in a group.
+  bool AnyMeets(bool was_in) const;
+  // Of them, who is to be rank 0.
+  int FirstOf(const std::vector<int>& seats) const;
+  Begun Begin(int first, const std::vector<int>& seats);
+
+  const int least_;
+  std::map<int, Member> members_;  // that live
+  std::vector<int> group_;         // the present one, by rank
+  uint32_t epoch_ = 0;
+  bool called_ = false;
+  bool winds_up_ = false, ended_well_ = false;
+  // Since all that were in a group meet, or the first came.
+  std::chrono::milliseconds waited_{0};
+  // Groups of the same, one behind another, that have done nothing.
+  bool others_ = false;  // than in the last one
+  int64_t done_ = -1;
+  int in_vain_ = 0;
+  std::optional<std::string> verdict_;
+};
+
+}  // namespace dist
+}  // namespace sluice
+
+#endif  // SLUICE_DIST_COLLECTIVE_ROSTER_H_

@@ -1,0 +1,118 @@
+#include "dist/collective/roster_keeper.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/status.h"
+
+namespace sluice::dist {
+namespace {
+
+using std::chrono::milliseconds;
+
+}  // namespace
+
+void RosterKeeper::Add(int rank, Descriptor socket) {
+  socket.MakePrivateAndNonBlocking();
+  sockets_[rank] = std::move(socket);
+  roster_.Started(rank);
+  if (!over_.empty()) Tell(rank, "end " + over_);
+}
+
+void RosterKeeper::AddPolled(std::vector<pollfd>* polled) const {
+  for (const auto& [rank, socket] : sockets_) {
+    polled->push_back({socket.get(), POLLIN, 0});
+  }
+}
+
+void RosterKeeper::Hear(int rank, const Descriptor& socket) {
+  std::vector<char> bytes(kRosterBytes);
+  while (true) {
+    const ssize_t n =
+        recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    // How it has ended is known when it has.
+    if (n <= 0) return;
+    roster_.Heard(rank);
+    const std::string_view packet(bytes.data(), static_cast<size_t>(n));
+    if (packet == "beat") continue;
+    Result<Meeting> meeting = ParseMeeting(packet);
+    if (meeting.ok()) {
+      roster_.Meets(rank, *std::move(meeting));
+    } else {
+      say_(fmt::format("rank {}: {}", rank, meeting.status().message()));
+    }
+  }
+}
+
+void RosterKeeper::Tell(int rank, std::string_view packet) const {
+  // One that is gone, or takes nothing, is noticed otherwise.
+  (void)send(sockets_.at(rank).get(), packet.data(), packet.size(),
+             MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void RosterKeeper::Keep() {
+  // Time in which this process did not run is nobody's silence.
+  const Clock::time_point now = Clock::now();
+  const auto passed = std::chrono::duration_cast<milliseconds>(now - kept_);
+  kept_ += passed;
+  for (const auto& [rank, socket] : sockets_) Hear(rank, socket);
+  roster_.Pass(std::min(passed, 2 * kTick));
+  if (const auto begun = roster_.TakeGroup()) Announce(*begun);
+  if (const auto called = roster_.TakeCall()) Tell(*called, "call");
+  if (roster_.verdict() && over_.empty()) End(*roster_.verdict());
+  for (const int rank : roster_.Silent()) {
+    if (!doomed_.insert(rank).second) continue;
+    say_(fmt::format("rank {} shows no sign of life, and is killed", rank));
+    condemned_.push_back(rank);
+  }
+  for (const int rank : roster_.Unneeded()) {
+    if (!doomed_.insert(rank).second) continue;
+    unneeded_.insert(rank);
+    Tell(rank, "end the others have ended");
+    condemned_.push_back(rank);
+  }
+}
+
+bool RosterKeeper::Ended(int rank, bool well, const std::string& how) {
+  doomed_.erase(rank);
+  // What it has said before.
+  if (const auto found = sockets_.find(rank); found != sockets_.end()) {
+    Hear(rank, found->second);
+    sockets_.erase(found);
+  }
+  roster_.Ended(rank, well);
+  if (unneeded_.erase(rank) > 0) return true;
+  if (!well) news_.push_back(how);
+  return false;
+}
+
+void RosterKeeper::End(const std::string& why) {
+  if (!over_.empty()) return;
+  over_ = why;
+  for (const auto& [rank, socket] : sockets_) Tell(rank, "end " + over_);
+}
+
+void RosterKeeper::Announce(const Roster::Begun& begun) {
+  const auto& [epoch, port, ranks] = begun.assembly;
+  for (const int rank : ranks) Tell(rank, Encoded(begun.assembly));
+  for (const int rank : begun.newcomers) {
+    if (epoch > 1) news_.push_back(fmt::format("rank {} has come in", rank));
+  }
+  if (epoch > 1 || !news_.empty()) {
+    if (news_.empty()) news_.push_back(begun.why);
+    say_(fmt::format("{}; {} process{} go{} on from {} (membership {})",
+                     fmt::join(news_, "; "), ranks.size(),
+                     ranks.size() == 1 ? "" : "es",
+                     ranks.size() == 1 ? "es" : "",
+                     begun.done < 0 ? "what was saved last"
+                                    : fmt::format("step {}", begun.done),
+                     epoch));
+  }
+  news_.clear();
+}
+
+}  // namespace sluice::dist

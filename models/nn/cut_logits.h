@@ -1,0 +1,65 @@
+// Logits of which each worker has those of some classes. Internal to models/nn.
+#ifndef SLUICE_MODELS_NN_CUT_LOGITS_H_
+#define SLUICE_MODELS_NN_CUT_LOGITS_H_
+
+#include <cstdint>
+#include <map>
+
+#include "graph/graph.h"
+#include "graph/ops/loss.h"
+#include "models/nn/classifier.h"
+
+namespace sluice {
+
+// Rows are the examples of all workers, `share` of each, of which those beyond
+// its own count for nothing; columns are this one's classes. Every worker makes
+// the same nodes.
+class CutLogits {
+ public:
+  // Of x [n, in], this worker's examples. Throws Error for options that make no
+  // sense.
+  CutLogits(const Scope& scope, const Operand& x,
+            const layers::ClassifierOptions& options);
+
+  // As layers::Classifier has them.
+  Output CrossEntropy(const Operand& labels,
+                      const CrossEntropyOptions& options);
+  Output Accuracy(const Operand& labels);
+  Output TopKAccuracy(const Operand& labels, int64_t k);
+
+ private:
+  // Of all rows.
+  struct Labelled {
+    Output labels;
+    Output logits;  // those of the labels
+  };
+  Output Variable(const char* name, const initializers::Rule& rule,
+                  const Shape& whole, DType dtype,
+                  const std::source_location& where) const;
+  // Of all workers, in rows: x, the first dimension of which is this one's
+  // examples.
+  Output Gathered(const Output& x, const char* name) const;
+  // This worker's examples of what is of all rows.
+  Output Own(const Output& of_rows) const;
+  const Labelled& LabelledBy(const Operand& labels);
+  // Of each row for how many classes of all workers the condition holds.
+  Output Count(const Output& condition) const;
+  // Without what stands behind the last class of a narrower part.
+  Output OfClasses(const Output& columns, const Operand& others) const;
+
+  Scope scope_;
+  int64_t classes_, workers_, share_;
+  int64_t width_;  // of the parts
+  Output rank_;
+  Output examples_;      // this worker's: int64 scalars, as are these
+  Output begin_, size_;  // its classes
+  Output is_class_;      // bool [width]; empty: all columns are
+  Output logits_;        // [rows, width]
+  Output log_sum_;       // log(sum(exp(logits))) over all classes, [rows]
+  Output sum_;           // of the logits of all classes, [rows]
+  std::map<Output, Labelled> labelled_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_NN_CUT_LOGITS_H_

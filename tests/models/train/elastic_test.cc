@@ -1,0 +1,272 @@
+// Trainings whose workers die at any moment, and others come: they go on with
+// those that are left, and no example is lost or seen twice.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/builder.h"
+#include "io/checkpoints/checkpoint.h"
+#include "tests/support/elastic_job.h"
+#include "tests/support/error_text.h"
+#include "tests/support/served_training.h"
+
+namespace sluice {
+namespace {
+
+using testing::CheckSaved;
+using testing::CheckVariables;
+using testing::Contains;
+using testing::ElasticJob;
+using testing::Mortal;
+using testing::PlainSpec;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::Trained;
+
+constexpr int64_t kExamples = 120;
+constexpr int64_t kBatch = 5;
+constexpr int kEpochs = 2;
+constexpr int64_t kSteps = kEpochs * kExamples / kBatch;
+
+Dataset Numbered(const RunContext& run) {
+  Tensor x(DType::kFloat32, {kExamples, 3});
+  Tensor label(DType::kInt64, {kExamples}), id(DType::kInt64, {kExamples});
+  for (int64_t i = 0; i < kExamples; ++i) {
+    id.data<int64_t>()[i] = i;
+    label.data<int64_t>()[i] = i % 3;
+    for (int64_t j = 0; j < 3; ++j) {
+      x.data<float>()[3 * i + j] = static_cast<float>((i * (j + 2)) % 17) / 17;
+    }
+  }
+  Dataset all = datasets::FromTensors({{"x", x}, {"label", label}, {"id", id}});
+  if (run.training()) all = all.Shuffle(kExamples, run.seed).Repeat();
+  return all.Batch(run.batch_size);
+}
+
+// Counts, as a moving statistic, how often each example was trained on: what
+// the state of a training holds, whoever had which part of which batch.
+TrainerSpec CountingSpec() {
+  TrainerSpec spec = PlainSpec();
+  spec.input = Numbered;
+  spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+    const Output seen = scope.graph().Variable("seen", Zeros({kExamples}),
+                                               {.trainable = false});
+    if (run.training()) {
+      const Output counts = Mean(OneHot(in["id"], kExamples), {0}) *
+                            static_cast<double>(run.batch_size);
+      scope.graph().AddUpdate(Assign(seen, seen + counts));
+    }
+    return testing::Plain(scope, in, run);
+  };
+  return spec;
+}
+
+struct Plan {
+  int size = 2, least = 1, restarts = 0;
+  int64_t virtual_workers = 0;
+  std::string log_dir;
+  std::vector<int> fates;  // of each process that is started; then none
+  unsigned optimizer = 0;  // which; 0: that of the toy
+};
+
+struct Outcome {
+  std::map<int, Trained> alive;  // those that did not die, by process
+  int died = 0, processes = 0;
+  std::string said;
+};
+
+TrainingOptions OptionsOf(const Plan& plan) {
+  TrainingOptions options{.log_dir = plan.log_dir,
+                          .save_every = {.steps = 5},
+                          .evaluate_every = 0.4,
+                          .log_every = 3};
+  options.virtual_workers = plan.virtual_workers;
+  options.session.deterministic = plan.virtual_workers > 0;
+  return options;
+}
+
+Trained Train(const Plan& plan, const TrainingOptions& options, int process) {
+  Trained mine;
+  try {
+    RunContext run = ToyRun(kEpochs);
+    run.batch_size = kBatch;
+    TrainerSpec spec = CountingSpec();
+    if (plan.optimizer > 0) {
+      spec.optimizer = [seed = plan.optimizer](const RunContext&) {
+        std::mt19937 random(seed);
+        return testing::RandomOptimizer(random);
+      };
+    }
+    Trainer trainer(spec, run, options);
+    const testing::OnStep nothing;
+    trainer.AddHook(std::make_unique<testing::Watch>(process, nothing, &mine));
+    mine.result = trainer.Train();
+  } catch (const Error& error) {
+    mine.error = error.what();
+  }
+  return mine;
+}
+
+Outcome Run(const Plan& plan) {
+  const dist::testing::Watchdog watchdog;
+  Outcome outcome;
+  std::mutex mutex;
+  ElasticJob job(
+      plan.size, plan.least, plan.restarts,
+      [&](int process) {
+        const auto i = static_cast<size_t>(process);
+        return i < plan.fates.size() ? plan.fates[i] : 0;
+      },
+      [&](int process, const std::shared_ptr<Mortal>& group) {
+        TrainingOptions options = OptionsOf(plan);
+        options.session.collective = group;
+        Trained mine = Train(plan, options, process);
+        const std::lock_guard lock(mutex);
+        if (!group->died()) outcome.alive[process] = std::move(mine);
+      });
+  job.Run();
+  outcome.died = job.died();
+  outcome.processes = job.processes();
+  outcome.said = job.said();
+  return outcome;
+}
+
+void CheckCounted(const Trained& trained) {
+  const Tensor& seen = trained.variables.at("seen");
+  for (int64_t i = 0; i < kExamples; ++i) {
+    CAPTURE(i);
+    CHECK(seen.At(i) == doctest::Approx(kEpochs).epsilon(1e-3));
+  }
+  CHECK(trained.variables.at("global_step").At(0) == kSteps);
+}
+
+TEST_CASE("whoever dies and whenever, all is trained on once") {
+  std::mt19937 random(11);
+  int died = 0, came = 0;
+  for (int trial = 0; trial < 24; ++trial) {
+    CAPTURE(trial);
+    TemporaryFolder folder;
+    Plan plan;
+    plan.size = 2 + trial % 3;
+    plan.least = 1 + static_cast<int>(random() % 2);
+    plan.restarts = static_cast<int>(random() % 3);
+    if (trial / 3 % 2 == 0) plan.virtual_workers = 4;
+    if (random() % 3 > 0) plan.log_dir = folder / "log";
+    int deaths = plan.size - plan.least + plan.restarts;
+    for (int i = 0; i < plan.size + plan.restarts; ++i) {
+      // Some while they begin, others anywhere.
+      const int within = random() % 4 == 0 ? 40 : 500;
+      const int call = 1 + static_cast<int>(random() % within);
+      const bool dies = deaths > 0 && random() % 3 > 0;
+      if (dies) --deaths;
+      // Of those that do not die half miss something once.
+      const bool misses = !dies && random() % 2 == 0;
+      plan.fates.push_back(dies ? call : misses ? -call : 0);
+    }
+    plan.optimizer = static_cast<unsigned>(trial) / 2;
+    Trained undisturbed;
+    if (plan.virtual_workers > 0) {
+      Plan alone = plan;
+      alone.log_dir.clear();
+      undisturbed = Train(alone, OptionsOf(alone), 0);
+      REQUIRE(undisturbed.error == "");
+      CheckCounted(undisturbed);
+    }
+    const Outcome outcome = Run(plan);
+    CAPTURE(outcome.said);
+    died += outcome.died;
+    came += outcome.processes - plan.size;
+    REQUIRE(!outcome.alive.empty());
+    const Trained* first = nullptr;
+    for (const auto& [process, each] : outcome.alive) {
+      CAPTURE(process);
+      REQUIRE(each.error == "");
+      if (first == nullptr) first = &each;
+      CHECK(each.result.steps == kSteps);
+      CheckCounted(each);
+      CheckVariables(each, *first);
+      if (plan.virtual_workers == 0) continue;
+      CheckVariables(each, undisturbed);
+      CHECK(each.result.evaluation->values ==
+            undisturbed.result.evaluation->values);
+    }
+    if (!plan.log_dir.empty()) CheckSaved(plan.log_dir, *first);
+  }
+  CHECK(died > 20);
+  CHECK(came > 5);
+}
+
+TEST_CASE("too few that are left save what they have, and say so") {
+  TemporaryFolder folder;
+  Plan plan{.size = 3, .least = 3, .log_dir = folder / "log"};
+  plan.fates = {200};  // rank 0, which owns the folder
+  const Outcome outcome = Run(plan);
+  CAPTURE(outcome.said);
+  CHECK(outcome.died == 1);
+  REQUIRE(outcome.alive.size() == 2);
+  const auto steps =
+      CheckpointManager::ForReading(plan.log_dir).Steps().ValueOrThrow();
+  REQUIRE(!steps.empty());
+  int64_t most = 0;
+  for (const auto& [process, each] : outcome.alive) {
+    CAPTURE(each.error);
+    CHECK(Contains(each.error, "2 of at least 3 processes are left"));
+    CHECK(Contains(each.error, "what was saved last is"));
+    most = std::max(most, static_cast<int64_t>(each.losses.size()));
+  }
+  CHECK(steps.back() >= most);
+  // And from there another goes on to the end.
+  plan.least = 1;
+  plan.fates.clear();
+  const Outcome rest = Run(plan);
+  for (const auto& [process, each] : rest.alive) {
+    REQUIRE(each.error == "");
+    CheckCounted(each);
+  }
+}
+
+// An update that cannot wait for the exchange.
+TEST_CASE("what an elastic job is not made for is refused") {
+  Plan plan{.size = 2, .least = 1};
+  const dist::testing::Watchdog watchdog;
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  ElasticJob job(
+      2, 1, 0, [](int) { return 0; },
+      [&](int, const std::shared_ptr<Mortal>& group) {
+        TrainingOptions options = OptionsOf(plan);
+        options.session.collective = group;
+        TrainerSpec spec = CountingSpec();
+        spec.model = [](Scope& scope, const Features& in,
+                        const RunContext& run) {
+          const Output count = scope.graph().Variable(
+              "count", Zeros({}, DType::kInt64), {.trainable = false});
+          if (run.training()) scope.graph().AddUpdate(AssignAdd(count, 1));
+          return testing::Plain(scope, in, run);
+        };
+        try {
+          RunContext run = ToyRun(kEpochs);
+          run.batch_size = kBatch;
+          Trainer(spec, run, options).Train();
+        } catch (const Error& error) {
+          const std::lock_guard lock(mutex);
+          errors.emplace_back(error.what());
+        }
+      });
+  job.Run();
+  REQUIRE(errors.size() == 2);
+  for (const std::string& error : errors) {
+    CAPTURE(error);
+    CHECK(Contains(error, "updates 'count'"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice
