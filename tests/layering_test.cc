@@ -1,6 +1,6 @@
 // The rules of the source tree: which room may use which, by includes and by
-// what its objects need defined, what a public header may include, how long a
-// file may be, and what lies at the top level.
+// what its objects need defined, what a public header may include, who may
+// print, how long a file may be, and what lies at the top level.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -16,24 +15,23 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/places.h"
 #include "tests/rooms.h"
+#include "tests/sources.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using sluice::testing::Allows;
+using sluice::testing::CodeOf;
+using sluice::testing::ForEachSource;
 using sluice::testing::MayUse;
+using sluice::testing::ReadText;
+using sluice::testing::RoomOf;
+using sluice::testing::Root;
+using sluice::testing::Says;
+using sluice::testing::TopOf;
+using sluice::testing::Unrestricted;
 using Lines = std::vector<std::string>;
-
-const std::set<std::string> kUnrestricted = {"apps", "tests", "bench"};
-
-bool Allows(const std::set<std::string>& may, const std::string& room) {
-  return std::any_of(may.begin(), may.end(), [&](const std::string& entry) {
-    if (!entry.ends_with("/*")) return entry == room;
-    const std::string folder = entry.substr(0, entry.size() - 2);
-    return room == folder || room.starts_with(folder + "/");
-  });
-}
 
 // What is declared in one room and defined in another that it may not use, each
 // with its reason.
@@ -48,14 +46,19 @@ const std::set<std::string> kPublicFolders = {"engine", "graph", "io",
 // What a public header may include of the system's.
 constexpr const char* kPosix = "pthread.h";
 
-// The library prints nothing and leaves signals alone: models/cli does both.
+// The library prints nothing, leaves signals alone and knows no command line:
+// models/cli does.
 const std::set<std::string> kSilent = {"engine", "kernels", "graph",
                                        "io",     "dist",    "models"};
 constexpr const char* kCommandLine = "models/cli";
 constexpr const char* kAborts = "engine/status.cc";  // it says why
+// As whole words: "snprintf(" prints nothing.
 constexpr const char* kVoices[] = {
-    "std::cout",   "std::cerr", "std::clog", "std::printf",  "fprintf(",
-    "fmt::print(", "fputs(",    "fwrite(",   "std::signal(", "sigaction("};
+    "std::cout", "std::cerr",    "std::clog",  "printf(",
+    "fprintf(",  "vprintf(",     "puts(",      "putchar(",
+    "perror(",   "fputs(",       "fputc(",     "fwrite(",
+    "print(",    "std::signal(", "sigaction(", "spdlog::"};
+constexpr const char* kCommandLineLibrary = "CLI/";
 
 // Files that may pass kMaximumLines, each with its reason.
 constexpr size_t kMaximumLines = 500;
@@ -96,21 +99,6 @@ const std::set<std::string> kTopLevel = {
     ".gitattributes",
     ".editorconfig",
 };
-
-// "graph/ops/array.cc" is of the room "graph/ops", "apps/sluice/json.h" of
-// "apps"; empty for a path of no known room.
-std::string RoomOf(std::string_view path) {
-  std::string room(path);
-  while (true) {
-    const size_t slash = room.rfind('/');
-    if (slash == std::string::npos) return "";
-    room.resize(slash);
-    if (MayUse().contains(room) || kUnrestricted.contains(room)) return room;
-  }
-}
-std::string TopOf(const std::string& room) {
-  return room.substr(0, room.find('/'));
-}
 
 struct Include {
   bool quoted;
@@ -155,6 +143,11 @@ Lines Violations(const std::string& path, const std::string& text) {
       found.push_back(fmt::format("{}: {} may not include \"{}\"", path, room,
                                   include.name));
     }
+    if (kSilent.contains(TopOf(room)) && room != kCommandLine &&
+        include.name.starts_with(kCommandLineLibrary)) {
+      found.push_back(fmt::format("{}: <{}>, which is for {}", path,
+                                  include.name, kCommandLine));
+    }
     // The C++ library's own headers have neither a dot nor a slash.
     if (public_header && include.name.ends_with(".pb.h")) {
       found.push_back(fmt::format("{}: a public header includes \"{}\"", path,
@@ -173,10 +166,11 @@ Lines Violations(const std::string& path, const std::string& text) {
       }
     }
   }
+  const std::string code = CodeOf(text);
   if (kSilent.contains(TopOf(room)) && room != kCommandLine &&
       path != kAborts) {
     for (const char* voice : kVoices) {
-      if (text.find(voice) != std::string::npos) {
+      if (Says(code, voice)) {
         found.push_back(
             fmt::format("{}: {}, which is for {}", path, voice, kCommandLine));
       }
@@ -188,18 +182,6 @@ Lines Violations(const std::string& path, const std::string& text) {
         fmt::format("{}: {} lines; what is its second subject?", path, lines));
   }
   return found;
-}
-
-std::string ReadText(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-bool IsSource(const fs::path& path) {
-  static const std::set<std::string> kExtensions = {".h", ".cc", ".cu"};
-  return kExtensions.contains(path.extension().string());
 }
 
 // Top-level names that git ignores, such as the build folder.
@@ -226,28 +208,17 @@ Lines StrangeEntries(const fs::path& root, const std::string& gitignore) {
   return found;
 }
 
-const fs::path kRoot = SLUICE_SOURCE_DIR;
-
 TEST_CASE("every source keeps the rules of its room") {
   Lines found;
-  int files = 0;
-  std::set<std::string> folders = kUnrestricted;
-  for (const auto& [room, unused] : MayUse()) folders.insert(TopOf(room));
-  for (const std::string& folder : folders) {
-    if (!fs::exists(kRoot / folder)) continue;
-    for (const fs::directory_entry& entry :
-         fs::recursive_directory_iterator(kRoot / folder)) {
-      if (!entry.is_regular_file() || !IsSource(entry.path())) continue;
-      const fs::path path = entry.path().lexically_relative(kRoot);
-      const Lines in_file = Violations(path.string(), ReadText(entry.path()));
-      found.insert(found.end(), in_file.begin(), in_file.end());
-      if (!kUnrestricted.contains(folder) &&
-          !MayUse().contains(path.parent_path().string())) {
-        found.push_back(path.string() + ": its folder is no room");
-      }
-      ++files;
-    }
-  }
+  const int files =
+      ForEachSource([&](const std::string& path, const std::string& text) {
+        const Lines in_file = Violations(path, text);
+        found.insert(found.end(), in_file.begin(), in_file.end());
+        if (!Unrestricted().contains(path.substr(0, path.find('/'))) &&
+            !MayUse().contains(fs::path(path).parent_path().string())) {
+          found.push_back(path + ": its folder is no room");
+        }
+      });
   CHECK(files > 500);
   CHECK_MESSAGE(found.empty(), fmt::format("{}", fmt::join(found, "\n")));
 }
@@ -335,7 +306,7 @@ TEST_CASE("a definition in a room above is found") {
 }
 
 TEST_CASE("the top level holds only what the design names") {
-  const Lines found = StrangeEntries(kRoot, ReadText(kRoot / ".gitignore"));
+  const Lines found = StrangeEntries(Root(), ReadText(Root() / ".gitignore"));
   CHECK_MESSAGE(found.empty(), fmt::format("{}", fmt::join(found, " ")));
 }
 
@@ -414,7 +385,21 @@ TEST_CASE("a library that prints or takes signals is found") {
   CHECK(Violations("graph/a.cc", "std::signal(SIGINT, f);\n").size() == 1);
   CHECK(Violations("kernels/cuda/vendor/a.cc", "fputs(a, stderr);\n").size() ==
         1);
+  for (const char* voice : {"printf(", "std::printf(", "puts(", "perror(",
+                            "putchar(", "spdlog::info("}) {
+    CHECK(Violations("engine/a.cc", fmt::format("  {}a);\n", voice)).size() ==
+          1);
+  }
+  CHECK(Violations("io/a.cc", "snprintf(a, 1, b);  // printf(a)\n").empty());
   CHECK(Violations("models/cli/a.cc", "fmt::print(\"{}\", 1);\n").empty());
+}
+
+TEST_CASE("a library that parses a command line is found") {
+  const std::string text = "#include <CLI/CLI.hpp>\n";
+  CHECK(Violations("models/train/a.cc", text).size() == 1);
+  CHECK(Violations("dist/net/a.cc", text).size() == 1);
+  CHECK(Violations("models/cli/a.cc", text).empty());
+  CHECK(Violations("apps/sluice/a.cc", text).empty());
 }
 
 TEST_CASE("a file that is too long is found") {
