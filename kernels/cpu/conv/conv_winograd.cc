@@ -8,9 +8,6 @@
 // result channels, whose filters are transformed where they are used.
 #include "kernels/cpu/conv/conv_winograd.h"
 
-#include <cstdlib>
-#include <string_view>
-
 #include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/conv/conv_epilogue.h"
@@ -377,12 +374,8 @@ Result<KernelPtr> MakeBackpropInput(const KernelSpec& spec) {
 }  // namespace
 
 bool WinogradServes(const KernelSpec& spec) {
-  static const bool on = [] {
-    const char* wanted = std::getenv("SLUICE_WINOGRAD");
-    return wanted == nullptr || std::string_view(wanted) != "0";
-  }();
   const Result<ConvGeometry> g = ConvGeometryOf(spec);
-  if (!on || !g.ok()) return false;
+  if (!g.ok()) return false;
   auto plain = [](const WindowDim& d) {
     return d.window == 3 && d.stride == 1 && d.dilation == 1;
   };

@@ -27,8 +27,7 @@ namespace sluice::cpu {
 
 // Whether the kernels of this form serve a spec: one group, 3x3 taps side by
 // side, strides of 1, whole panels of channels, and enough channels and tiles
-// to repay the transforms (docs/performance.md). The environment variable
-// SLUICE_WINOGRAD=0 turns the form off.
+// to repay the transforms (docs/performance.md).
 bool WinogradServes(const KernelSpec& spec);
 
 // Tiles of 4x4 result pixels, and the 6x6 source pixels under each, of all
