@@ -6,17 +6,10 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/allocate.h"
+
 namespace sluice {
 namespace {
-
-// AllocateBuffer throws.
-Result<std::shared_ptr<void>> AllocateOnHost(size_t bytes) {
-  try {
-    return AllocateBuffer(bytes);
-  } catch (const Error& error) {
-    return error.status();
-  }
-}
 
 Tensor TensorIn(std::shared_ptr<void> buffer, const TensorType& type) {
   void* const data = buffer.get();
@@ -30,7 +23,7 @@ Result<std::shared_ptr<void>> DeviceMemory::Allocate(size_t bytes) const {
     SLUICE_RETURN_IF_ERROR(accelerator_->Use());
     return accelerator_->Allocate(bytes);
   }
-  return AllocateOnHost(bytes);
+  return AllocateBytes(bytes);
 }
 
 Result<Tensor> DeviceMemory::Allocate(const TensorType& type) const {
@@ -52,7 +45,7 @@ Result<Tensor> DeviceMemory::Upload(const Tensor& host) const {
 
 Result<Tensor> DeviceMemory::Download(const Tensor& here) const {
   SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<void> buffer,
-                          AllocateOnHost(here.bytes()));
+                          AllocateBytes(here.bytes()));
   Tensor host = TensorIn(std::move(buffer), {here.dtype(), here.shape()});
   SLUICE_RETURN_IF_ERROR(Load(here, host));
   return host;

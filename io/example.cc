@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "engine/allocate.h"
+
 namespace sluice {
 
 const Tensor* Example::Find(std::string_view name) const {
@@ -59,9 +61,11 @@ Result<Example> Stack(std::span<const Example> examples) {
           "Batch: '{}' of shape {} has no room for another dimension", name,
           first.shape().ToString()));
     }
-    Tensor stacked(
-        first.dtype(),
-        WithLeading(static_cast<int64_t>(examples.size()), first.shape()));
+    SLUICE_ASSIGN_OR_RETURN(
+        Tensor stacked,
+        AllocateTensor(
+            first.dtype(),
+            WithLeading(static_cast<int64_t>(examples.size()), first.shape())));
     char* out = static_cast<char*>(stacked.raw());
     for (size_t i = 0; i < examples.size(); ++i) {
       if (examples[i].size() != examples[0].size() ||

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dist/net/little_endian.h"
+#include "engine/allocate.h"
 #include "engine/json.h"
 #include "engine/json_object.h"
 
@@ -80,7 +81,7 @@ Result<Tensor> TensorOf(const Message& message) {
   if (!fits || elements * SizeOf(dtype) != message.body.size()) {
     return DataLoss("a tensor's shape is not that of its bytes");
   }
-  Tensor tensor(dtype, Shape(dims));
+  SLUICE_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(dtype, Shape(dims)));
   if (!message.body.empty()) {
     std::memcpy(tensor.raw(), message.body.data(), message.body.size());
   }

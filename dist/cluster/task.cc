@@ -7,6 +7,8 @@
 #include <atomic>
 #include <utility>
 
+#include "engine/catch_errors.h"
+
 namespace sluice::dist {
 namespace {
 
@@ -96,23 +98,25 @@ Result<std::vector<std::byte>> Task::Payload(Link& link, const Frame& frame) {
 }
 
 Status Task::Take(Link& link, const Frame& frame) {
-  switch (frame.kind) {
-    case FrameKind::kTensor:
-    case FrameKind::kWant:
-    case FrameKind::kAbort:
-      return rendezvous_->Take(link, frame);
-    case FrameKind::kCall:
-      return TakeCall(link, frame);
-    case FrameKind::kAnswer:
-      return TakeAnswer(link, frame);
-    case FrameKind::kRun:
-      return TakeOrder(link, frame);
-    case FrameKind::kRan:
-      return TakeRan(link, frame);
-    default:
-      return DataLoss(fmt::format("{} has sent a frame of {}", link.peer(),
-                                  NameOf(frame.kind)));
-  }
+  return CatchErrors([&] {  // its peer says how long a message is
+    switch (frame.kind) {
+      case FrameKind::kTensor:
+      case FrameKind::kWant:
+      case FrameKind::kAbort:
+        return rendezvous_->Take(link, frame);
+      case FrameKind::kCall:
+        return TakeCall(link, frame);
+      case FrameKind::kAnswer:
+        return TakeAnswer(link, frame);
+      case FrameKind::kRun:
+        return TakeOrder(link, frame);
+      case FrameKind::kRan:
+        return TakeRan(link, frame);
+      default:
+        return DataLoss(fmt::format("{} has sent a frame of {}", link.peer(),
+                                    NameOf(frame.kind)));
+    }
+  });
 }
 
 Status Task::TakeCall(Link& link, const Frame& frame) {

@@ -26,7 +26,7 @@ class LandingIncoming final : public Direction {
   Result<bool> Try() override {
     MutableBytes place = landing_.Hold();
     if (place.empty()) {
-      dropped_.resize(end_ - taken_);
+      dropped_.resize(std::min(end_ - taken_, kPiece));
       place = dropped_;
     } else {
       place = place.subspan(taken_, end_ - taken_);

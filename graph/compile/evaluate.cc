@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <utility>
+
+#include "engine/device_memory.h"
 
 namespace sluice {
 
@@ -39,17 +41,23 @@ Result<std::vector<Tensor>> EvaluateNode(const Node& node,
   std::vector<Tensor> operands = inputs;
   std::vector<Tensor> outputs;
   std::vector<void*> in, out;
-  for (int i = 0; i < node.mutates(); ++i) operands[i] = inputs[i].Clone();
+  const DeviceMemory host(nullptr);
+  for (int i = 0; i < node.mutates(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(operands[i], host.Download(inputs[i]));
+  }
   for (Tensor& operand : operands) in.push_back(operand.raw());
   for (int i = 0; i < node.num_outputs(); ++i) {
-    const TensorType& type = node.output_type(i);
-    outputs.push_back(i == 0 && node.mutates() > 0
-                          ? operands[0]
-                          : Tensor(type.dtype, type.shape));
+    if (i == 0 && node.mutates() > 0) {
+      outputs.push_back(operands[0]);
+    } else {
+      SLUICE_ASSIGN_OR_RETURN(Tensor output,
+                              host.Allocate(node.output_type(i)));
+      outputs.push_back(std::move(output));
+    }
     out.push_back(outputs.back().raw());
   }
-  const std::shared_ptr<void> workspace =
-      AllocateBuffer(kernel.workspace_bytes());
+  SLUICE_ASSIGN_OR_RETURN(const std::shared_ptr<void> workspace,
+                          host.Allocate(kernel.workspace_bytes()));
   const Status status = RunKernel(
       kernel, KernelContext(in.data(), out.data(), workspace.get(), &step));
   if (!status.ok()) return status.WithContext(node.Describe());

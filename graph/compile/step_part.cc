@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/catch_errors.h"
 #include "engine/json.h"
 #include "engine/json_object.h"
 #include "graph/compile/extract.h"
@@ -170,7 +171,9 @@ Result<StepParts> PartitionStep(std::unique_ptr<Graph> step,
   SLUICE_RETURN_IF_ERROR(CheckFed(*step));
   SLUICE_RETURN_IF_ERROR(passes::RunPipeline(*step, context, &cut.passes));
   SLUICE_ASSIGN_OR_RETURN(cut.fetch_types, FetchTypes(*step));
-  passes::Partitions parts = passes::Partition(*step, context.devices);
+  passes::Partitions parts;
+  SLUICE_RETURN_IF_ERROR(
+      CatchErrors([&] { parts = passes::Partition(*step, context.devices); }));
   SLUICE_RETURN_IF_ERROR(passes::Verify(parts).WithContext("after partition"));
   const int edges = NumberEdges(parts, context.devices);
   for (auto& [device, graph] : parts) {

@@ -4,6 +4,8 @@
 
 #include <chrono>
 
+#include "engine/catch_errors.h"
+
 namespace sluice::passes {
 namespace {
 
@@ -102,7 +104,9 @@ Status RunPipeline(Graph& graph, const Context& context,
   for (const Pass& pass : kPipeline) {
     if (pass.when != nullptr && !pass.when(context)) continue;
     const Clock::time_point begin = Clock::now();
-    SLUICE_RETURN_IF_ERROR(pass.run(graph, context));
+    // They build graph, and allocate constants.
+    SLUICE_RETURN_IF_ERROR(
+        CatchErrors([&] { return pass.run(graph, context); }));
     if (reports != nullptr) {
       const std::chrono::duration<double> taken = Clock::now() - begin;
       reports->push_back({pass.name, taken.count(),

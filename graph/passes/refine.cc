@@ -120,7 +120,11 @@ class Refiner {
                                                nullptr, nullptr));
     }
     Result<std::vector<Tensor>> values = fold_(node, inputs);
-    // A node that fails is left to fail, with its name, when it runs.
+    // A node that fails is left to fail, with its name, when it runs; but a
+    // step is the same whenever it can be prepared.
+    if (values.status().code() == Code::kResourceExhausted) {
+      throw Error(values.status());
+    }
     if (!values.ok()) return;
     const OpDef& constant = OpTable::Global().Get("Const");
     if (node.num_outputs() == 1) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/catch_errors.h"
 #include "graph/session/session_state.h"
 
 namespace sluice {
@@ -91,14 +92,10 @@ Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(
   }
   // Analysis of locks does not look into lambdas.
   FrozenValues* const constants = frozen ? &*frozen : nullptr;
-  Result<BuiltStep> built = [&]() -> Result<BuiltStep> {
-    try {
-      return BuildStep(graph, request, devices, options, constants,
-                       cluster.get());
-    } catch (const Error& error) {
-      return error.status();
-    }
-  }();
+  Result<BuiltStep> built = CatchErrors([&] {
+    return BuildStep(graph, request, devices, options, constants,
+                     cluster.get());
+  });
   if (!built.ok()) return built.status();
   const std::vector<StepPart> remote = std::move(built->remote);
   auto prepared =

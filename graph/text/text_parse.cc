@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "engine/catch_errors.h"
 #include "graph/text/text.h"
 #include "graph/text/text_tensor.h"
 
@@ -179,11 +180,7 @@ class Parser {
 }  // namespace
 
 Result<std::unique_ptr<Graph>> ParseGraph(std::string_view text) {
-  try {
-    return Parser(text).Run();
-  } catch (const Error& error) {
-    return error.status();
-  }
+  return CatchErrors([&] { return Parser(text).Run(); });
 }
 
 }  // namespace sluice

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/allocate.h"
+
 namespace sluice {
 namespace {
 
@@ -159,7 +161,8 @@ Result<Tensor> ParseElements(TextScanner& scanner, const Shape& shape,
         return scanner.Fail("the tensors filled so far are too large");
       }
       *filled += bytes;
-      Tensor tensor(DTypeOf<T>::value, shape);
+      SLUICE_ASSIGN_OR_RETURN(Tensor tensor,
+                              AllocateTensor(DTypeOf<T>::value, shape));
       std::fill_n(tensor.data<T>(), tensor.elements(), T(values[0]));
       return tensor;
     }
@@ -169,7 +172,8 @@ Result<Tensor> ParseElements(TextScanner& scanner, const Shape& shape,
     return scanner.Fail(fmt::format("{} elements for a tensor of shape {}",
                                     values.size(), shape.ToString()));
   }
-  Tensor tensor(DTypeOf<T>::value, shape);
+  SLUICE_ASSIGN_OR_RETURN(Tensor tensor,
+                          AllocateTensor(DTypeOf<T>::value, shape));
   std::copy(values.begin(), values.end(), tensor.data<T>());
   return tensor;
 }
@@ -196,7 +200,7 @@ Result<Tensor> ParseTensor(TextScanner& scanner, size_t* filled) {
   if (decoded.size() != bytes || !DecodeBase64(text, decoded.data(), bytes)) {
     return scanner.Fail(fmt::format("wanted the base64 of {} bytes", bytes));
   }
-  Tensor tensor(dtype, shape);
+  SLUICE_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(dtype, shape));
   if (bytes > 0) std::memcpy(tensor.raw(), decoded.data(), bytes);
   return tensor;
 }

@@ -47,6 +47,10 @@ std::optional<Example> ExampleOf(int64_t number, std::string_view record) {
     return {};
   }
   auto example = ParseExampleBytes(payload->substr(sizeof(number)));
+  // A record is not damaged because memory has run out.
+  if (example.status().code() == Code::kResourceExhausted) {
+    throw Error(example.status());
+  }
   if (!example.ok()) return {};
   return *std::move(example);
 }

@@ -40,6 +40,7 @@ std::string IndexHead(std::string_view key);
 
 std::string RecordOf(int64_t number, const Example& example);
 // The example of a record that should be the number's; nothing where it is not.
+// Throws Error when memory runs out.
 std::optional<Example> ExampleOf(int64_t number, std::string_view record);
 
 // Where examples are, of one index; reads on as the index grows.

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/allocate.h"
+
 namespace sluice {
 namespace {
 
@@ -90,7 +92,7 @@ Result<Tensor> TakeTensor(Rest& rest) {
                   [](char c) { return c != 0 && c != 1; })) {
     return DataLoss("the bytes of an example have a bool other than 0 and 1");
   }
-  Tensor tensor(*dtype, shape);
+  SLUICE_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(*dtype, shape));
   if (bytes > 0) std::memcpy(tensor.raw(), data.data(), bytes);
   return tensor;
 }

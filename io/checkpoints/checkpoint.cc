@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "engine/catch_errors.h"
 #include "engine/json.h"
 #include "engine/json_object.h"
 
@@ -144,7 +145,7 @@ Result<TrainingState> ParseTrainingState(const std::string& text) {
   if (!read().ok() || !metadata.contains(kFormat)) {
     return DataLoss("not the state of a training");
   }
-  return FromMetadata(metadata);
+  return CatchErrors([&] { return FromMetadata(metadata); });
 }
 
 Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
@@ -159,7 +160,7 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
     return DataLoss(fmt::format(
         "'{}': its checksum is missing; the file is damaged", path));
   }
-  auto state = FromMetadata(file.metadata);
+  auto state = CatchErrors([&] { return FromMetadata(file.metadata); });
   if (!state.ok()) {
     return state.status().WithContext(fmt::format("'{}'", path));
   }
@@ -227,18 +228,23 @@ Result<std::vector<int64_t>> CheckpointManager::Steps() const {
   return steps;
 }
 
-std::optional<double> CheckpointManager::MetricOf(int64_t step) const {
+Result<std::optional<double>> CheckpointManager::MetricOf(int64_t step) const {
   if (const auto known = metrics_.find(step); known != metrics_.end()) {
     return known->second;
   }
   std::optional<double> metric;
-  const auto header = ReadSafetensorsHeader(PathOf(step), *files_);
-  if (header.ok()) {
-    const auto state = FromMetadata(header->metadata);
-    // NaN is no candidate for the best.
-    if (state.ok() && state->metric && *state->metric == *state->metric) {
-      metric = state->metric;
-    }
+  const auto state = CatchErrors([&]() -> Result<TrainingState> {
+    SLUICE_ASSIGN_OR_RETURN(const SafetensorsHeader read,
+                            ReadSafetensorsHeader(PathOf(step), *files_));
+    return FromMetadata(read.metadata);
+  });
+  // It may be the best nevertheless, which Prune must not remove.
+  if (state.status().code() == Code::kResourceExhausted) {
+    return state.status();
+  }
+  // NaN is no candidate for the best.
+  if (state.ok() && state->metric && *state->metric == *state->metric) {
+    metric = state->metric;
   }
   return metrics_[step] = metric;
 }
@@ -249,7 +255,7 @@ Result<std::optional<int64_t>> CheckpointManager::BestStep() const {
   const double sign = options_.higher_is_better ? 1 : -1;
   double best_value = 0;
   for (int64_t step : steps) {
-    const std::optional<double> metric = MetricOf(step);
+    SLUICE_ASSIGN_OR_RETURN(const std::optional<double> metric, MetricOf(step));
     if (metric && (!best || sign * *metric >= best_value)) {
       best = step;
       best_value = sign * *metric;
@@ -295,7 +301,10 @@ CheckpointManager::RestoreNewest() const {
         return std::optional(Restored{*std::move(checkpoint), std::move(path),
                                       std::move(warnings)});
       }
-      if (checkpoint.status().code() == Code::kNotFound) continue;
+      const Code why = checkpoint.status().code();
+      if (why == Code::kNotFound) continue;
+      // There is nothing wrong with it.
+      if (why == Code::kResourceExhausted) return checkpoint.status();
       warnings.push_back(fmt::format(
           "checkpoint of step {} cannot be used, falling back to an older "
           "one: {}",

@@ -94,7 +94,8 @@ class CheckpointManager {
   Result<std::string> Save(const Checkpoint& checkpoint);
 
   // The newest checkpoint that can be read, or nullopt when there is none.
-  // kDataLoss when there are some and all are damaged.
+  // kDataLoss when there are some and all are damaged; kResourceExhausted when
+  // one is too large for the memory, whatever older ones there are.
   Result<std::optional<Restored>> RestoreNewest() const;
 
   // One of them: kNotFound, listing the steps there are, where it is none;
@@ -118,7 +119,7 @@ class CheckpointManager {
   CheckpointManager(std::string directory, Options options);
   // Removes what is not kept; `saved` always is.
   Status Prune(int64_t saved);
-  std::optional<double> MetricOf(int64_t step) const;
+  Result<std::optional<double>> MetricOf(int64_t step) const;
 
   Status CheckSaves() const;
 

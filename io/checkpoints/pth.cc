@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/catch_errors.h"
 #include "io/checkpoints/pickle.h"
 #include "io/checkpoints/strided_view.h"
 #include "io/files/zip.h"
@@ -169,8 +170,7 @@ Result<std::vector<NamedTensor>> StateDictReader::Read() {
     if (!tensor.ok()) {
       return tensor.status().WithContext(fmt::format("tensor '{}'", key.text));
     }
-    tensors.push_back(
-        {std::string(key.text), std::move(tensor).ValueOrThrow()});
+    tensors.push_back({std::string(key.text), *std::move(tensor)});
   }
   return tensors;
 }
@@ -187,7 +187,7 @@ Result<Tensor> StateDictReader::ReadTensor(const Value& value) {
         kMaxRepeats));
   }
   bytes_left_ -= bytes;
-  Tensor tensor = Gather(view);
+  SLUICE_ASSIGN_OR_RETURN(const Tensor tensor, Gather(view));
   SLUICE_RETURN_IF_ERROR(CheckBools(tensor));
   return tensor;
 }
@@ -361,7 +361,7 @@ bool IsPth(std::string_view first_bytes) {
 
 Result<std::vector<NamedTensor>> ParsePth(std::string_view bytes,
                                           const std::string& path) {
-  auto tensors = Parse(bytes);
+  auto tensors = CatchErrors([&] { return Parse(bytes); });
   if (tensors.ok()) return tensors;
   // Names in the file may hold anything.
   std::string message = tensors.status().message();

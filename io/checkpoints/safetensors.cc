@@ -10,6 +10,8 @@
 #include <optional>
 #include <set>
 
+#include "engine/allocate.h"
+#include "engine/catch_errors.h"
 #include "io/files/gzip.h"
 
 namespace sluice {
@@ -252,7 +254,9 @@ Result<Safetensors> Parse(std::string_view bytes) {
   file.metadata = std::move(parsed.header.metadata);
   file.checksummed = parsed.checksum.has_value();
   for (TensorInfo& info : parsed.header.tensors) {
-    NamedTensor t{std::move(info.name), Tensor(info.dtype, info.shape)};
+    SLUICE_ASSIGN_OR_RETURN(Tensor tensor,
+                            AllocateTensor(info.dtype, info.shape));
+    NamedTensor t{std::move(info.name), std::move(tensor)};
     if (t.tensor.bytes() > 0) {
       std::memcpy(t.tensor.raw(), data.data() + info.begin, t.tensor.bytes());
     }
@@ -366,7 +370,7 @@ Status WriteSafetensors(const std::string& path,
 
 Result<Safetensors> ParseSafetensors(std::string_view bytes,
                                      const std::string& path) {
-  return WithPath(Parse(bytes), path);
+  return WithPath(CatchErrors([&] { return Parse(bytes); }), path);
 }
 
 Result<Safetensors> ReadSafetensors(const std::string& path,
@@ -377,7 +381,7 @@ Result<Safetensors> ReadSafetensors(const std::string& path,
 
 Result<SafetensorsHeader> ReadSafetensorsHeader(const std::string& path,
                                                 FileSystem& files) {
-  return WithPath(ReadHeader(path, files), path);
+  return WithPath(CatchErrors([&] { return ReadHeader(path, files); }), path);
 }
 
 }  // namespace sluice

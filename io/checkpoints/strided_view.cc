@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/allocate.h"
+
 namespace sluice {
 namespace {
 
@@ -68,8 +70,9 @@ Status CheckView(const StridedView& view) {
   return {};
 }
 
-Tensor Gather(const StridedView& view) {
-  Tensor tensor(view.dtype, view.shape);
+Result<Tensor> Gather(const StridedView& view) {
+  SLUICE_ASSIGN_OR_RETURN(Tensor tensor,
+                          AllocateTensor(view.dtype, view.shape));
   if (tensor.elements() == 0) return tensor;
   const size_t width = SizeOf(view.dtype);
   char* out = static_cast<char*>(tensor.raw());

@@ -30,7 +30,7 @@ struct StridedView {
 Status CheckView(const StridedView& view);
 
 // The elements in row-major order, in memory of their own.
-Tensor Gather(const StridedView& view);
+Result<Tensor> Gather(const StridedView& view);
 
 }  // namespace sluice
 

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/catch_errors.h"
+
 namespace sluice {
 namespace {
 
@@ -162,26 +164,7 @@ class PosixFileSystem : public FileSystem {
 
   Result<std::string> ReadPrefix(const std::string& path,
                                  size_t limit) override {
-    struct stat info {};
-    SLUICE_ASSIGN_OR_RETURN(const Descriptor fd, OpenRegular(path, &info));
-    std::string bytes;
-    bytes.resize(std::min<size_t>(limit, std::max<off_t>(info.st_size, 0)));
-    size_t done = 0;
-    while (done < limit) {
-      // Files in /proc have no size: read on until the end.
-      if (done == bytes.size()) {
-        if (info.st_size > 0) break;
-        bytes.resize(std::min(limit, done + 65536));
-      }
-      const ssize_t n = Retry([&] {
-        return read(fd.get(), bytes.data() + done, bytes.size() - done);
-      });
-      if (n < 0) return FileError(errno, "read", path);
-      if (n == 0) break;
-      done += n;
-    }
-    bytes.resize(done);
-    return bytes;
+    return CatchErrors([&] { return ReadUpTo(path, limit); });
   }
 
   Result<std::unique_ptr<ReadableFile>> OpenRead(
@@ -269,6 +252,29 @@ class PosixFileSystem : public FileSystem {
   }
 
  private:
+  Result<std::string> ReadUpTo(const std::string& path, size_t limit) {
+    struct stat info {};
+    SLUICE_ASSIGN_OR_RETURN(const Descriptor fd, OpenRegular(path, &info));
+    std::string bytes;
+    bytes.resize(std::min<size_t>(limit, std::max<off_t>(info.st_size, 0)));
+    size_t done = 0;
+    while (done < limit) {
+      // Files in /proc have no size: read on until the end.
+      if (done == bytes.size()) {
+        if (info.st_size > 0) break;
+        bytes.resize(std::min(limit, done + 65536));
+      }
+      const ssize_t n = Retry([&] {
+        return read(fd.get(), bytes.data() + done, bytes.size() - done);
+      });
+      if (n < 0) return FileError(errno, "read", path);
+      if (n == 0) break;
+      done += n;
+    }
+    bytes.resize(done);
+    return bytes;
+  }
+
   static Result<std::unique_ptr<WritableFile>> Open(const std::string& path,
                                                     int how) {
     const int fd = Retry([&] {

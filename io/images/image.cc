@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 
+#include "engine/catch_errors.h"
 #include "io/images/crops.h"
 #include "io/images/jpeg.h"
 #include "io/images/orientation.h"
@@ -63,10 +64,14 @@ Result<Tensor> DecodeAndResample(std::string_view bytes,
   if (!IsJpeg(bytes)) {
     const Result<Tensor> image = DecodeImage(bytes, path, options);
     if (!image.ok()) return image.status();
-    return Resample(*image, resampling(image->shape()[0], image->shape()[1]));
+    return CatchErrors([&]() -> Result<Tensor> {
+      return Resample(*image, resampling(image->shape()[0], image->shape()[1]));
+    });
   }
-  Result<Tensor> image =
-      DecodeAndResampleJpeg(bytes, OrientationOf(bytes, options), resampling);
+  Result<Tensor> image = CatchErrors([&] {
+    return DecodeAndResampleJpeg(bytes, OrientationOf(bytes, options),
+                                 resampling);
+  });
   if (image.ok()) return image;
   return InFile(image.status(), path);
 }
@@ -75,8 +80,11 @@ Result<Tensor> DecodeAndResample(std::string_view bytes,
 
 Result<Tensor> DecodeImage(std::string_view bytes, const std::string& path,
                            const DecodeOptions& options) {
-  const Result<Tensor> image = Decode(bytes);
-  if (image.ok()) return OrientationOf(bytes, options).Upright(*image);
+  Result<Tensor> image = CatchErrors([&]() -> Result<Tensor> {
+    SLUICE_ASSIGN_OR_RETURN(const Tensor stored, Decode(bytes));
+    return OrientationOf(bytes, options).Upright(stored);
+  });
+  if (image.ok()) return image;
   return InFile(image.status(), path);
 }
 
@@ -137,7 +145,8 @@ Result<Tensor> DecodeResizeAndCrop(std::string_view bytes,
       bytes, path, options, [&](int64_t rows, int64_t columns) {
         return CentreResampling(rows, columns, resize, crop);
       });
-  if (image.ok()) PadToSquare(&*image, crop);
+  if (!image.ok()) return image;
+  SLUICE_RETURN_IF_ERROR(CatchErrors([&] { PadToSquare(&*image, crop); }));
   return image;
 }
 

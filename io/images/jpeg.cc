@@ -11,6 +11,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include "engine/allocate.h"
+#include "engine/catch_errors.h"
 #include "io/images/jpeg_errors.h"
 #endif
 
@@ -206,26 +208,30 @@ Result<JpegSize> ReadJpegSize(std::string_view bytes) {
 
 Status DecodeJpegRows(std::string_view bytes, const ImagePart& part,
                       const std::function<void(const uint8_t* row)>& take) {
-  Decoder decoder;
-  SLUICE_RETURN_IF_ERROR(BeginAny(decoder, bytes));
-  SLUICE_CHECK(part.top >= 0 && part.height > 0 &&
-               part.top + part.height <= decoder.height());
-  SLUICE_CHECK(part.left >= 0 && part.width > 0 &&
-               part.left + part.width <= decoder.width());
-  if (!decoder.Start(part)) return decoder.error();
-  std::vector<uint8_t> row(decoder.row_bytes());
-  uint8_t* const pixels = row.data() + decoder.part_offset();
-  for (int64_t y = 0; y < part.height; ++y) {
-    if (!decoder.Read(row.data())) return decoder.error();
-    if (decoder.cmyk()) InvertedCmykToRgb(pixels, part.width);
-    take(pixels);
-  }
-  if (!decoder.Finish()) return decoder.error();
-  return {};
+  return CatchErrors([&]() -> Status {
+    Decoder decoder;
+    SLUICE_RETURN_IF_ERROR(BeginAny(decoder, bytes));
+    SLUICE_CHECK(part.top >= 0 && part.height > 0 &&
+                 part.top + part.height <= decoder.height());
+    SLUICE_CHECK(part.left >= 0 && part.width > 0 &&
+                 part.left + part.width <= decoder.width());
+    if (!decoder.Start(part)) return decoder.error();
+    std::vector<uint8_t> row(decoder.row_bytes());
+    uint8_t* const pixels = row.data() + decoder.part_offset();
+    for (int64_t y = 0; y < part.height; ++y) {
+      if (!decoder.Read(row.data())) return decoder.error();
+      if (decoder.cmyk()) InvertedCmykToRgb(pixels, part.width);
+      take(pixels);
+    }
+    if (!decoder.Finish()) return decoder.error();
+    return {};
+  });
 }
 
 Result<Tensor> DecodeJpegPart(std::string_view bytes, const ImagePart& part) {
-  Tensor image(DType::kUInt8, {part.height, part.width, 3});
+  SLUICE_ASSIGN_OR_RETURN(
+      Tensor image,
+      AllocateTensor(DType::kUInt8, {part.height, part.width, 3}));
   uint8_t* to = image.data<uint8_t>();
   SLUICE_RETURN_IF_ERROR(DecodeJpegRows(bytes, part, [&](const uint8_t* row) {
     to = std::copy_n(row, part.width * 3, to);

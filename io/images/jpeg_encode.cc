@@ -13,6 +13,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include "engine/catch_errors.h"
 #include "io/images/jpeg_errors.h"
 #endif
 
@@ -103,7 +104,7 @@ Result<std::string> EncodeJpeg(const Tensor& image, int quality,
                      orientation)) {
     return encoder.error();
   }
-  return encoder.bytes();
+  return CatchErrors([&]() -> Result<std::string> { return encoder.bytes(); });
 }
 #else
 Result<std::string> EncodeJpeg(const Tensor&, int, int) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/allocate.h"
+#include "engine/catch_errors.h"
 #include "io/images/jpeg.h"
 
 #if SLUICE_HAVE_PNG
@@ -40,7 +42,8 @@ Result<std::string> EncodePng(const Tensor& image) {
   header.width = static_cast<uint32_t>(shape[1]);
   header.format = FormatOf(shape[2]);
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
-  std::string bytes(size, '\0');
+  std::string bytes;
+  SLUICE_RETURN_IF_ERROR(CatchErrors([&] { bytes.resize(size); }));
   if (png_image_write_to_memory(&header, bytes.data(), &size, 0, image.raw(), 0,
                                 nullptr) == 0) {
     return Internal(fmt::format("PNG: {}", header.message));
@@ -74,12 +77,17 @@ Result<Tensor> DecodePng(std::string_view bytes) {
   }
   // Asked for RGB alone, libpng would mix in a background.
   header.format = PNG_FORMAT_RGBA;
-  Tensor pixels(DType::kUInt8, {height, width, 4});
-  if (png_image_finish_read(&header, nullptr, pixels.raw(), 0, nullptr) == 0) {
+  Result<Tensor> pixels = AllocateTensor(DType::kUInt8, {height, width, 4});
+  if (!pixels.ok()) {
+    png_image_free(&header);
+    return pixels.status();
+  }
+  if (png_image_finish_read(&header, nullptr, pixels->raw(), 0, nullptr) == 0) {
     return DataLoss(header.message);
   }
-  Tensor image(DType::kUInt8, {height, width, 3});
-  const uint8_t* from = pixels.data<uint8_t>();
+  SLUICE_ASSIGN_OR_RETURN(Tensor image,
+                          AllocateTensor(DType::kUInt8, {height, width, 3}));
+  const uint8_t* from = pixels->data<uint8_t>();
   uint8_t* to = image.data<uint8_t>();
   for (int64_t n = height * width; n > 0; --n, from += 4, to += 3) {
     std::copy_n(from, 3, to);

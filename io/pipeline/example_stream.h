@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/caught.h"
+#include "engine/catch_errors.h"
 #include "io/example.h"
 #include "io/pipeline/stream.h"
 
@@ -27,18 +27,6 @@ class Batcher {
 // behind Batch need not work on nothing; the iterator adds the tensors.
 inline bool IsEmptyShare(const Example& example) {
   return example.whole_rows() > 0 && example.empty();
-}
-
-// Runs fn, which is the user's or allocates, and turns what it throws into a
-// Status. Allocates nothing itself.
-template <typename Fn>
-Status CatchErrors(const Fn& fn) {
-  try {
-    fn();
-    return {};
-  } catch (...) {
-    return CaughtStatus();
-  }
 }
 
 // Runs a map, `fn`, on the example. Whatever it puts there stands for the same

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/catch_errors.h"
 #include "io/files/crc32c.h"
 #include "io/files/gzip.h"
 #include "io/files/open_files.h"
@@ -213,7 +214,8 @@ int64_t RecordFiles::size() const {
 Result<std::string> RecordFiles::Read(int64_t record) const {
   const State::Record at = state_->Find(record);
   SLUICE_ASSIGN_OR_RETURN(const auto file, state_->Open(at.file));
-  std::string frame(at.bytes, '\0');
+  std::string frame;
+  SLUICE_RETURN_IF_ERROR(CatchErrors([&] { frame.resize(at.bytes); }));
   SLUICE_ASSIGN_OR_RETURN(const size_t got,
                           file->ReadAt(at.offset, frame.data(), frame.size()));
   frame.resize(got);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "engine/catch_errors.h"
 #include "io/files/record.h"
 
 namespace sluice {
@@ -49,7 +50,7 @@ Result<bool> RecordFileStream::Pass(bool keep, std::string* frame) {
 
 Result<bool> RecordFileStream::PassUnlessBroken(bool keep, std::string* frame) {
   SLUICE_RETURN_IF_ERROR(broken_);
-  auto more = Pass(keep, frame);
+  auto more = CatchErrors([&] { return Pass(keep, frame); });
   broken_ = more.status();
   return more;
 }

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "engine/catch_errors.h"
 #include "engine/json_object.h"
 #include "io/files/crc32c.h"
 #include "io/files/open_files.h"
@@ -16,7 +17,8 @@ namespace sluice {
 namespace {
 
 Result<std::string> ReadAll(const ReadableFile& file, const TarExtent& extent) {
-  std::string bytes(extent.size, '\0');
+  std::string bytes;
+  SLUICE_RETURN_IF_ERROR(CatchErrors([&] { bytes.resize(extent.size); }));
   SLUICE_ASSIGN_OR_RETURN(
       const size_t got, file.ReadAt(extent.offset, bytes.data(), bytes.size()));
   if (got < bytes.size()) return DataLoss("the file has become shorter");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "engine/allocate.h"
+
 namespace sluice::tf_wire {
 namespace {
 
@@ -109,7 +111,7 @@ Status ColumnOf<T>::NewTensor(int64_t size, Tensor* out) const {
   if (const Status status = CheckTensorSize(spec_.dtype, shape); !status.ok()) {
     return status.WithContext(fmt::format("feature '{}'", spec_.name));
   }
-  *out = Tensor(spec_.dtype, shape);
+  SLUICE_ASSIGN_OR_RETURN(*out, AllocateTensor(spec_.dtype, shape));
   return {};
 }
 

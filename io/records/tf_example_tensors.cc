@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "engine/catch_errors.h"
 #include "io/records/tf_example.h"
 #include "io/records/tf_example_column.h"
 #include "io/records/tf_example_wire.h"
@@ -93,21 +94,26 @@ class Columns {
 
 Result<Example> ParseTfExample(std::string_view bytes,
                                std::span<const FeatureSpec> features) {
-  Columns columns(features);
-  SLUICE_RETURN_IF_ERROR(columns.Start(std::nullopt));
-  SLUICE_RETURN_IF_ERROR(columns.Add(bytes));
-  return columns.Take();
+  return CatchErrors([&]() -> Result<Example> {
+    Columns columns(features);
+    SLUICE_RETURN_IF_ERROR(columns.Start(std::nullopt));
+    SLUICE_RETURN_IF_ERROR(columns.Add(bytes));
+    return columns.Take();
+  });
 }
 
 Result<Example> ParseTfExamples(std::span<const std::string_view> examples,
                                 std::span<const FeatureSpec> features) {
-  Columns columns(features);
-  SLUICE_RETURN_IF_ERROR(columns.Start(static_cast<int64_t>(examples.size())));
-  for (size_t i = 0; i < examples.size(); ++i) {
-    const Status status = columns.Add(examples[i]);
-    if (!status.ok()) return status.WithContext(fmt::format("example {}", i));
-  }
-  return columns.Take();
+  return CatchErrors([&]() -> Result<Example> {
+    Columns columns(features);
+    SLUICE_RETURN_IF_ERROR(
+        columns.Start(static_cast<int64_t>(examples.size())));
+    for (size_t i = 0; i < examples.size(); ++i) {
+      const Status status = columns.Add(examples[i]);
+      if (!status.ok()) return status.WithContext(fmt::format("example {}", i));
+    }
+    return columns.Take();
+  });
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "engine/catch_errors.h"
 #include "io/records/tf_example_column.h"
 #include "io/records/tf_example_wire.h"
 
@@ -134,19 +135,21 @@ Result<Example> ParseTfSequenceExample(std::string_view bytes,
                                        std::span<const FeatureSpec> context,
                                        std::span<const FeatureSpec> lists) {
   SLUICE_RETURN_IF_ERROR(CheckNames(context, lists));
-  FeatureLists parsed(lists);
-  SLUICE_RETURN_IF_ERROR(parsed.Start());
-  // The context has the number that tf.Example's features have, which passes
-  // over the lists.
-  Result<Example> example = ParseTfExample(bytes, context);
-  const bool damaged = example.status().code() == Code::kDataLoss;
-  if (damaged || !parsed.Parse(bytes)) {
-    return DataLoss(
-        fmt::format("these {} bytes are no tf.SequenceExample", bytes.size()));
-  }
-  if (!example.ok()) return example;
-  SLUICE_RETURN_IF_ERROR(parsed.Take(&*example));
-  return example;
+  return CatchErrors([&]() -> Result<Example> {
+    FeatureLists parsed(lists);
+    SLUICE_RETURN_IF_ERROR(parsed.Start());
+    // The context has the number that tf.Example's features have, which passes
+    // over the lists.
+    Result<Example> example = ParseTfExample(bytes, context);
+    const bool damaged = example.status().code() == Code::kDataLoss;
+    if (damaged || !parsed.Parse(bytes)) {
+      return DataLoss(fmt::format("these {} bytes are no tf.SequenceExample",
+                                  bytes.size()));
+    }
+    if (!example.ok()) return example;
+    SLUICE_RETURN_IF_ERROR(parsed.Take(&*example));
+    return example;
+  });
 }
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/allocate.h"
+
 namespace sluice {
 namespace {
 
@@ -49,8 +51,11 @@ Result<Example> ReadCifar10(const std::vector<std::string>& paths,
     count += static_cast<int64_t>(bytes.size()) / kRecord;
     parts.push_back(std::move(bytes));
   }
-  Tensor images(DType::kUInt8, {count, kCifarSide, kCifarSide, kChannels});
-  Tensor labels(DType::kInt64, {count});
+  SLUICE_ASSIGN_OR_RETURN(
+      Tensor images, AllocateTensor(DType::kUInt8, {count, kCifarSide,
+                                                    kCifarSide, kChannels}));
+  SLUICE_ASSIGN_OR_RETURN(Tensor labels,
+                          AllocateTensor(DType::kInt64, {count}));
   int64_t n = 0;
   for (const std::string& part : parts) {
     for (size_t at = 0; at < part.size(); at += kRecord, ++n) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "engine/allocate.h"
 #include "io/files/gzip.h"
 
 namespace sluice {
@@ -106,7 +107,7 @@ Result<Tensor> Parse(std::string_view bytes) {
         "truncated: dimensions {} of {} do not fit in a file of {} bytes",
         shape.ToString(), NameOf(dtype), bytes.size()));
   }
-  Tensor tensor(dtype, shape);
+  SLUICE_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(dtype, shape));
   SLUICE_RETURN_IF_ERROR(ReadExactly(source, tensor.raw(), tensor.bytes()));
   char extra;
   SLUICE_ASSIGN_OR_RETURN(const size_t trailing, source.Read(&extra, 1));

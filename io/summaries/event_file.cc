@@ -8,6 +8,7 @@
 #include <chrono>
 #include <iterator>
 
+#include "engine/catch_errors.h"
 #include "io/files/record.h"
 #include "io/images/png.h"
 #include "io/summaries/event_proto.h"
@@ -103,7 +104,7 @@ Status EventWriter::Histogram(const std::string& tag, int64_t step,
 
 Status EventWriter::Image(const std::string& tag, int64_t step,
                           const Tensor& image) {
-  const auto png = EncodePng(ToBytes(image));
+  const auto png = CatchErrors([&] { return EncodePng(ToBytes(image)); });
   if (!png.ok()) return png.status();
   return Add(EncodeImageEvent({WallTime(), step}, tag, image.shape(), *png));
 }

@@ -4,9 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,38 +14,7 @@
 #include "engine/runtime/subtrees.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/collective/sums.h"
-
-namespace {
-
-// How many more allocations of this thread there is memory for; below 0: all.
-thread_local int64_t left = -1;
-
-void* NewOrThrow(size_t bytes) {
-  if (left >= 0 && left-- == 0) throw std::bad_alloc();
-  void* const p = std::malloc(bytes == 0 ? 1 : bytes);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-
-}  // namespace
-
-// All that what is deleted below may come from.
-void* operator new(size_t bytes) {
-  return NewOrThrow(bytes);
-}
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  try {
-    return NewOrThrow(bytes);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void operator delete(void* p) noexcept {
-  std::free(p);
-}
-void operator delete(void* p, size_t) noexcept {
-  std::free(p);
-}
+#include "tests/support/scarce_memory.h"
 
 namespace sluice::dist {
 namespace {
@@ -99,10 +66,10 @@ const std::vector<Verb>& Verbs() {
        }},
       {"sum",
        [](Group& g, auto& data, auto&) {
-         const int64_t later = std::exchange(left, -1);
+         const int64_t later = std::exchange(allocations_left, -1);
          const auto own = SubtreesOf(LeavesOf(4, g.rank(), g.size()));
          const std::vector<const void*> sums(own.size(), data.data());
-         left = later;
+         allocations_left = later;
          return g.SumTree("a rather long name", kF32, 4, sums, data.data(),
                           kEach / 4);
        }},
@@ -128,7 +95,7 @@ TEST_CASE("no memory is an error of all processes, which nothing throws") {
       const auto statuses = OnAll(groups, [&](Group& group) {
         std::vector<float> data(kEach, 1.F), other(kEach, 0.F);
         const bool odd = group.rank() == 1;
-        if (odd) left = nth;
+        if (odd) allocations_left = nth;
         Status status;
         try {
           status = verb.call(group, data, other);
@@ -136,8 +103,8 @@ TEST_CASE("no memory is an error of all processes, which nothing throws") {
           status = Internal("it has thrown");
           group.Leave(status);
         }
-        if (odd) reached = left < 0;
-        left = -1;
+        if (odd) reached = allocations_left < 0;
+        allocations_left = -1;
         // Who was done before the other failed learns of it in the next one.
         Status next = group.Barrier("next");
         CHECK((status.ok() || next.message() == status.message()));
