@@ -5,7 +5,7 @@
 #   check_manifests.sh [BUILD]   the build that has bin/sluicerun (build/release)
 #
 # Needs python3 with pip and PyPI; says in one line what it lacks and does
-# nothing then. Not part of .ci/run: tests/apps/deploy_test.cc runs the jobs.
+# nothing then. Not part of .ci/run: tests/apps/sluicerun/deploy_test.cc runs the jobs.
 set -eu
 cd "$(dirname "$0")/.."
 sluicerun=${1-build/release}/bin/sluicerun

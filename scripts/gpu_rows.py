@@ -103,10 +103,10 @@ PLANNED = [
     kernels("batch_norm", "float16"),
     # The rest of what speed rests on, and of what may be wrong.
     kernels("conv", "float16"),
-    tests("fused programs", 120, "fused_test"),
+    tests("fused programs", 120, "fused/fused_test"),
     kernels("gemm", "float16"),
     mnist("cnn", "fp16", 300),
-    tests("bad indices", 20, "bad_index_test"),
+    tests("bad indices", 20, "device/bad_index_test"),
 ]
 
 PROFILE = [
@@ -141,7 +141,7 @@ EXTRA = [
                     "reduction", "softmax", "pool", "optimizer")
       if (suite, dtype) != ("optimizer", "float32")),
     # Instrumented kernels take ten times as long and more.
-    *(tests(f"{tool}, fused programs", 400, "fused_test",
+    *(tests(f"{tool}, fused programs", 400, "fused/fused_test",
             ("compute-sanitizer", "--tool", tool, "--error-exitcode", "1"))
       for tool in ("memcheck", "racecheck")),
     # torch.compile tries out all kernels that it knows: minutes.
