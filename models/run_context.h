@@ -19,9 +19,13 @@ struct RunContext {
   bool training() const { return mode == Mode::kTrain; }
 
   std::string data_dir;  // --data-dir; empty: none was given
-  // For the input function to give to Batch; training throws where the input
-  // has batches of another size. Several workers share out each of them.
+  // What the input function is asked to give to Batch; several workers share
+  // out each of them. What the input has counts from then on: the functions
+  // that are called after it are told that.
   int64_t batch_size = 100;
+  // Whether a person asked for it (--batch-size): training throws where the
+  // input has batches of another size.
+  bool batch_size_given = false;
   double epochs = 1;
   int64_t steps = 0;  // to train in place of epochs; 0: epochs
   uint64_t seed = 1;

@@ -93,6 +93,8 @@ class Reader {
     }
     if (given_.epochs) line_.run.epochs = *given_.epochs;
     if (given_.batch_size) line_.run.batch_size = *given_.batch_size;
+    line_.run.batch_size_given =
+        given_.batch_size || line_.job.batch_size_per_worker > 0;
     if (!given_.profile.empty()) line_.profile = ParseSteps(given_.profile);
     if (!given_.device.empty())
       line_.training.session.devices = {given_.device};

@@ -46,7 +46,7 @@ void JsonEvents::Begin(TrainingRun& run) {
   Json event = {{"event", "start"},
                 {"step", run.step()},
                 {"total_steps", total_steps},
-                {"batch_size", run.context().batch_size},
+                {"batch_size", run.batch_size()},
                 {"workers", run.workers().size()},
                 {"input_threads", run.context().input_threads},
                 {"input_bytes",

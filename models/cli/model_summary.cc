@@ -275,7 +275,7 @@ std::string BytesOf(const std::vector<Output>& variables) {
 }
 
 std::string Totals(const TrainingRun& run, const std::vector<Layer>& layers) {
-  const int64_t examples = run.context().batch_size;
+  const int64_t examples = run.batch_size();
   int64_t all = 0, trainable = 0, multiply_adds = 0;
   for (const Output& parameter : ParametersOf(run)) {
     const int64_t elements = parameter.shape().elements();
@@ -301,7 +301,7 @@ std::string Totals(const TrainingRun& run, const std::vector<Layer>& layers) {
 std::string SummaryOf(const TrainingRun& run) {
   const std::unique_ptr<Graph> forward = ForwardPass(run);
   const Rows rows(run, *forward);
-  return fmt::format("{}\n{}", Table(rows.get(), run.context().batch_size),
+  return fmt::format("{}\n{}", Table(rows.get(), run.batch_size()),
                      Totals(run, rows.get()));
 }
 

@@ -109,8 +109,7 @@ std::string Progress::Line(TrainingRun& run) {
     const double seconds_per_step =
         run.examples() == 0
             ? 0
-            : run.training_seconds() *
-                  static_cast<double>(run.context().batch_size) /
+            : run.training_seconds() * static_cast<double>(run.batch_size()) /
                   static_cast<double>(run.examples());
     const auto left = static_cast<double>(run.total_steps() - run.step());
     line +=

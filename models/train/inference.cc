@@ -78,6 +78,7 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
   features_ =
       std::make_unique<Features>(graph_, input_.Sample(), std::move(to_floats));
   shares_ = workers_.SharesOf(input_);
+  run_.batch_size = input_.batch_size();
   Scope root(graph_);
   model_ = spec.model(root, *features_, run_);
   SessionOptions own = options;

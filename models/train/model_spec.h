@@ -98,9 +98,10 @@ struct Flag {
 
 struct TrainerSpec {
   std::string name;  // of the program
-  // Batches of run.batch_size for run.mode. For training it usually shuffles by
-  // seed and repeats; otherwise it ends. Several workers call it alike, and the
-  // trainer shares the batches out (Dataset::Share).
+  // For run.mode, batches of run.batch_size, or of another size where the
+  // program has its own and nobody asked for one. For training it usually
+  // shuffles by seed and repeats; otherwise it ends. Several workers call it
+  // alike, and the trainer shares the batches out (Dataset::Share).
   std::function<Dataset(const RunContext& run)> input;
   // Builds the model below `scope`. Variables must have the same names in
   // every mode.

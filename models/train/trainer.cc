@@ -234,8 +234,8 @@ TrainingResult Trainer::TrainOnce() {
   if (run.knows_total_steps() && run.context().steps_per_epoch < 1) {
     options_.Note(fmt::format(
         "there are {:g} examples to train on, fewer than the batch size, {}",
-        run.context().steps_per_epoch * static_cast<double>(run_.batch_size),
-        run_.batch_size));
+        run.context().steps_per_epoch * static_cast<double>(run.batch_size()),
+        run.batch_size()));
   }
   if (saved && options_.restart) {  // now that what was asked for can be
     const std::string moved =

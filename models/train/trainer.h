@@ -47,10 +47,10 @@ class Trainer {
   // Trains run.epochs epochs in all, or run.steps steps: resumes from
   // options.log_dir where there is a checkpoint, and tells the reporter so.
   // Several workers (SessionOptions::collective) each call it: they share out
-  // every batch of run.batch_size and each evaluation, and end together. Rank 0
-  // alone uses the folder and options.weights and has a reporter; hooks are
-  // called by all. Run it with the same spec, run and options on each. Where
-  // the collective is elastic those that are left go on, whoever is gone.
+  // every batch and each evaluation, and end together. Rank 0 alone uses the
+  // folder and options.weights and has a reporter; hooks are called by all. Run
+  // it with the same spec, run and options on each. Where the collective is
+  // elastic those that are left go on, whoever is gone.
   TrainingResult Train();
 
   // One worker alone does what follows.

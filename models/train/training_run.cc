@@ -37,17 +37,20 @@ Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
 // clock is read for each element of each stage then.
 constexpr int64_t kStepsToMeasureInput = 8;
 
-// Epochs, schedules and rates are reckoned with the run's batch size, so the
-// input must not have another.
-// `run` is what the input function was told.
-void CheckBatchSize(const TrainerSpec& spec, const Dataset& input,
-                    const RunContext& run) {
-  if (input.batch_size() == run.batch_size) return;
+// Of a step: of the batches that the input has, each of which is for as many
+// steps (ForInput). `run` has the size that the input function was asked for.
+int64_t BatchSizeOf(const TrainerSpec& spec, const Dataset& input,
+                    const RunContext& run, int64_t steps) {
+  const int64_t size = input.batch_size(), asked = run.batch_size * steps;
+  // Workers that have their own speeds take as many examples each.
+  if (run.batch_size_given ? size == asked : size % steps == 0) {
+    return size / steps;
+  }
   throw Error(Code::kInvalidArgument,
               fmt::format("{}: the input has batches of {}, the run's batch "
                           "size is {}; end the input with "
                           "Batch(run.batch_size)",
-                          spec.name, input.batch_size(), run.batch_size));
+                          spec.name, size, asked));
 }
 
 // Checkpoints hold them as JSON, which is UTF-8, and so they go to other
@@ -204,6 +207,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                             "not negative, got {} and {}",
                             context_.batch_size, context_.epochs));
   }
+  context_.batch_size = BatchSizeOf(spec, input_, context_, steps_at_once());
   context_.steps_per_epoch = StepsPerEpoch(input_, context_);
   if (context_.steps > 0) {
     context_.epochs =
@@ -212,7 +216,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   workers_.RequireSame(
       "batch size, number of steps, evaluations or reports",
-      fmt::format("{}, {}, {}, {}", context_.batch_size,
+      fmt::format("{}, {}, {}, {}", batch_size(),
                   knows_total_steps()
                       ? fmt::format("{}", total_steps())
                       : fmt::format("{} epochs", context_.epochs),
@@ -225,7 +229,6 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   features_ =
       std::make_unique<Features>(graph_, input_.Sample(), std::move(to_floats));
-  CheckBatchSize(spec, input_, ForInput(context_, steps_at_once()));
   graph_.Freeze([patterns = options_.freeze](std::string_view name) {
     return MatchesAny(name, patterns);
   });
@@ -255,8 +258,8 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                             .in_two = virtual_ones,
                             .shared = options_.servers.any() ||
                                       (workers_.elastic() && !virtual_ones),
-                            .largest_share = FeedsOf(CeilDiv(
-                                context_.batch_size, workers_.leaves())),
+                            .largest_share = FeedsOf(
+                                CeilDiv(batch_size(), workers_.leaves())),
                             .workers = workers_.size()})
             .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
@@ -275,6 +278,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   RunContext evaluation = context_;
   evaluation.mode = Mode::kEval;
+  evaluation.batch_size = context.batch_size;
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
   inference_ = std::make_unique<Inference>(spec_, evaluation, options_.session,
@@ -331,7 +335,7 @@ Output TrainingRun::JobLoss(const Output& weight) const {
 
 std::unique_ptr<Graph> TrainingRun::StepGraph() const {
   StepRequest request;
-  request.feeds = FeedsOf(workers_.ShareOf(context_.batch_size));
+  request.feeds = FeedsOf(workers_.ShareOf(input_.batch_size()));
   request.fetches = {loss_};
   request.targets = {train_};
   return ExtractStep(graph_, request).ValueOrThrow();

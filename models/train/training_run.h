@@ -157,6 +157,9 @@ class TrainingRun {
     return !options_.servers.any() || workers_.leads();
   }
   const Dataset& input() const { return input_; }  // of the whole job
+  // Examples in a step, by the input: those of all workers, or of one that has
+  // its own speed.
+  int64_t batch_size() const { return input_.batch_size() / steps_at_once(); }
   // Not where epochs end with the input.
   int64_t total_steps() const { return context_.total_steps(); }
   bool knows_total_steps() const { return context_.knows_total_steps(); }

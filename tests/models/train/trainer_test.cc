@@ -428,7 +428,7 @@ TEST_CASE("an input that ends, and its smaller last batch") {
   CHECK(result.evaluation->examples == testing::kPoints);
 }
 
-TEST_CASE("batches of another size than the run's are refused") {
+TEST_CASE("batches of another size than was asked for are refused") {
   TemporaryFolder folder;
   TrainerSpec spec = ToySpec();
   int64_t size = 10;
@@ -437,8 +437,10 @@ TEST_CASE("batches of another size than the run's are refused") {
     other.batch_size = size;
     return testing::Points(other);
   };
+  RunContext run = ToyRun(1);
+  run.batch_size_given = true;
   const auto train = [&] {
-    Trainer(spec, ToyRun(1), {.log_dir = folder / "log"}).Train();
+    Trainer(spec, run, {.log_dir = folder / "log"}).Train();
   };
   const std::string smaller = ErrorOf(train);
   CHECK(Contains(smaller, "batches of 10"));
