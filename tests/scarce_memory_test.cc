@@ -35,6 +35,7 @@
 #include "io/records/tf_example.h"
 #include "io/records/tf_sequence_example.h"
 #include "io/sources/cifar.h"
+#include "io/sources/datasets.h"
 #include "io/sources/idx.h"
 #include "io/summaries/event_file.h"
 #include "tests/support/pth_bytes.h"
@@ -141,6 +142,42 @@ std::map<std::string, Call> CallsOfFiles(const Inputs& in) {
     return stream->Next(&payload).status();
   };
   return calls;
+}
+
+// Of iterators, whose making is not looked at, since it may throw.
+std::map<std::string, Call> CallsOfIterators() {
+  // A shuffle that reads its elements again to restore them.
+  const Dataset rows =
+      datasets::FromTensors(
+          {{"x", Tensor::Zeros(DType::kFloat32, {8, kFloats})}})
+          .Filter([](const Example&) { return true; })
+          .Shuffle(4, 1)
+          .Batch(2);
+  const auto on_iterator = [rows](auto use) -> Call {
+    return [=] {
+      const int64_t left = std::exchange(allocations_left, -1);
+      Iterator batches = rows.MakeIterator();
+      Example batch;
+      (void)batches.Next(&batch).ValueOrThrow();
+      const std::string position = batches.SavePosition();
+      allocations_left = left;
+      return use(batches, position);
+    };
+  };
+  return {{"Iterator::Next", on_iterator([](Iterator& batches, const auto&) {
+             Example batch;
+             return batches.Next(&batch).status();
+           })},
+          {"Iterator::NextEpoch",
+           on_iterator([](Iterator& batches, const auto&) -> Status {
+             SLUICE_RETURN_IF_ERROR(batches.NextEpoch());
+             Example batch;
+             return batches.Next(&batch).status();
+           })},
+          {"Iterator::Restore",
+           on_iterator([](Iterator& batches, const auto& position) {
+             return batches.Restore(position);
+           })}};
 }
 
 std::map<std::string, Call> CallsOfImages([[maybe_unused]] const Inputs& in) {
@@ -293,8 +330,9 @@ bool FailsAt(int64_t nth, const Call& call) {
 
 TEST_CASE("no memory for what is read or computed is an error, not thrown") {
   const Inputs in;
-  for (const auto& calls : {CallsOfFiles(in), CallsOfImages(in),
-                            CallsOfExamples(in), CallsOfGraphs(in)}) {
+  for (const auto& calls :
+       {CallsOfFiles(in), CallsOfIterators(), CallsOfImages(in),
+        CallsOfExamples(in), CallsOfGraphs(in)}) {
     for (const auto& [name, call] : calls) {
       CAPTURE(name);
       REQUIRE(call().ok());

@@ -190,16 +190,13 @@ Status Iterator::Restore(const std::string& position) {
         saved.batch_size, node_->examples_per_element()));
   }
   SLUICE_RETURN_IF_ERROR(GoToBegin(static_cast<uint64_t>(saved.epoch)));
-  Status status;
-  if (node_->counted()) {
-    status = SkipTo(saved.examples, saved.passed_over);
-  } else {
+  const Status status = CatchErrors([&]() -> Status {
+    if (node_->counted()) return SkipTo(saved.examples, saved.passed_over);
     MarkReader mark(saved.mark);
-    status = stream_->Restore(&mark);
-    if (status.ok() && !mark.AtEnd()) {
-      status = InvalidArgument("the position has too many numbers");
-    }
-  }
+    SLUICE_RETURN_IF_ERROR(stream_->Restore(&mark));
+    if (mark.AtEnd()) return {};
+    return InvalidArgument("the position has too many numbers");
+  });
   if (!status.ok()) {
     SLUICE_RETURN_IF_ERROR(GoToBegin(0));
     return status;
@@ -213,7 +210,7 @@ Status Iterator::GoToBegin(uint64_t epoch) {
   mark_.clear();
   epoch_ = epoch;
   consumed_ = passed_over_ = 0;
-  error_ = stream_->StartEpoch(epoch);
+  error_ = CatchErrors([&] { return stream_->StartEpoch(epoch); });
   return error_;
 }
 

@@ -20,6 +20,7 @@ namespace sluice::dist {
 namespace {
 
 using namespace testing;  // NOLINT: of the job's test double
+using sluice::testing::allocations_left;
 
 constexpr int kRanks = 3;
 constexpr int64_t kEach = 30'000;  // bytes, and elements

@@ -468,7 +468,7 @@ TEST_CASE("views of every width are gathered") {
                            .strides = {2, 8, 99, 3},
                            .offset = 1};
     REQUIRE(CheckView(view).ok());
-    const Tensor gathered = Gather(view);
+    const Tensor gathered = Gather(view).ValueOrThrow();
     for (int64_t e = 0; e < 12; ++e) {
       const int64_t at = 1 + e / 6 * 2 + e / 2 % 3 * 8 + e % 2 * 3;
       CHECK(gathered.At(e) == source.At(at));
