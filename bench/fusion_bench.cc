@@ -11,6 +11,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "graph/autograd.h"
 #include "graph/builder.h"
@@ -87,7 +88,7 @@ struct Copier {
   void operator()() const {
     const int64_t n = from.elements();
     ParallelFor(
-        n, (n + ComputeThreads().threads() - 1) / ComputeThreads().threads(),
+        n, CeilDiv(n, ComputeThreads().threads()),
         [&](int64_t begin, int64_t end) {
           std::memcpy(static_cast<char*>(to.raw()) + begin,
                       static_cast<const char*>(from.raw()) + begin,
