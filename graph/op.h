@@ -214,6 +214,8 @@ enum class MadeBy : uint8_t {
 
 struct OpDef {
   const char* name = nullptr;  // CamelCase
+  // What texts of graphs call it that were printed before it had that name.
+  const char* former_name = nullptr;
   const char* doc = nullptr;  // one line
   MadeBy made_by = MadeBy::kUsers;
   // The builder, where it is not a function of the op's name: a method
@@ -403,6 +405,8 @@ class OpTable {
   }
   // Null when there is none.
   const OpDef* Find(std::string_view name) const;
+  // Also by its former name.
+  const OpDef* FindInText(std::string_view name) const;
   // Throws Error naming near misses.
   const OpDef& Get(std::string_view name) const;
   // For messages about a name that the table has not: what was meant, perhaps.

@@ -215,7 +215,7 @@ StridedMove MoveOf(const KernelSpec& spec) {
        [](const Attributes& attrs, const Shape& x, const Shape& y) {
          return ToPart(PartFrom(Before(attrs.Ints("paddings")), y), x);
        }},
-      {"StridedSliceGradient",
+      {"StridedSliceGrad",
        [](const Attributes& attrs, const Shape& x, const Shape& y) {
          return ToPart(StridedPart(attrs, y), x);
        }},
