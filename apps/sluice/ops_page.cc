@@ -29,8 +29,8 @@ constexpr const char* kUsers = R"(
 ## Ops with a builder
 
 The builder is the function that adds the op to a graph, declared in `graph/ops/`,
-or a method of `Graph`. It has the op's name but for `Const`, which is
-`Graph::Constant`: what is half of many a printed graph is short there.
+or a method of `Graph`. Of the methods `Graph::Constant` alone is not called as its
+op, `Const`, of which printed graphs are full.
 )";
 constexpr const char* kGradients = R"(
 ## Ops of gradients
