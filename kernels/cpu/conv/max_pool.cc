@@ -25,17 +25,19 @@ void KeepLarger(const T* __restrict x, T* __restrict y, int64_t channels) {
 template <typename T>
 void MaxPool(const PoolGeometry& g, const T* x, T* y) {
   ForOutputRows(g, [&](int64_t image, int64_t oh) {
-    const T* in = x + image * g.x_image();
+    const T* in = x + image * g.h.input * g.x_row();
     T* out = y + (image * g.h.output + oh) * g.y_row();
-    ForWindows(g, oh, [&](int64_t ow, const WindowPart& part) {
-      T* largest = out + ow * g.channels;
-      const T* first =
-          in + part.rows.begin * g.x_row() + part.columns.begin * g.channels;
-      std::copy(first, first + g.channels, largest);
-      ForElements(g, part, [&](int64_t at, int64_t, int64_t) {
-        KeepLarger(in + at, largest, g.channels);
-      });
-    });
+    const Inside rows = InsideOf(g.h, oh);
+    for (int64_t ow = 0; ow < g.w.output; ++ow, out += g.channels) {
+      const Inside columns = InsideOf(g.w, ow);
+      const T* first = in + rows.begin * g.x_row() + columns.begin * g.channels;
+      std::copy(first, first + g.channels, out);
+      for (int64_t i = rows.begin; i < rows.end; ++i) {
+        for (int64_t j = columns.begin; j < columns.end; ++j) {
+          KeepLarger(in + i * g.x_row() + j * g.channels, out, g.channels);
+        }
+      }
+    }
   });
 }
 
@@ -55,17 +57,21 @@ void GiveTo(const T* __restrict x, const T* __restrict y, T* __restrict dx,
 
 // One window of MaxPoolGrad. kAdd: windows overlap, so dx begins as zeros.
 template <typename T, bool kAdd>
-void GradOfWindow(const PoolGeometry& g, const WindowPart& part, const T* x,
-                  const T* y, const T* dy, T* dx) {
+void GradOfWindow(const PoolGeometry& g, const Inside& rows,
+                  const Inside& columns, const T* x, const T* y, const T* dy,
+                  T* dx) {
   ComputeType<T> open[kBlock];
   for (int64_t c0 = 0; c0 < g.channels; c0 += kBlock) {
     const int64_t width = std::min(kBlock, g.channels - c0);
     for (int64_t c = 0; c < width; ++c) {
       open[c] = static_cast<ComputeType<T>>(dy[c0 + c]);
     }
-    ForElements(g, part, [&](int64_t at, int64_t, int64_t) {
-      GiveTo<T, kAdd>(x + at + c0, y + c0, dx + at + c0, open, width);
-    });
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      for (int64_t j = columns.begin; j < columns.end; ++j) {
+        const int64_t at = i * g.x_row() + j * g.channels + c0;
+        GiveTo<T, kAdd>(x + at, y + c0, dx + at, open, width);
+      }
+    }
   }
 }
 
@@ -82,12 +88,13 @@ void MaxPoolGrad(const PoolGeometry& g, const T* x, const T* y, const T* dy,
   const bool tiles = Tiles(g.h) && Tiles(g.w);
   auto run_row = [&]<bool kAdd>(std::bool_constant<kAdd>, int64_t image,
                                 int64_t oh) {
-    const int64_t in = image * g.x_image();
-    const int64_t row = (image * g.h.output + oh) * g.y_row();
-    ForWindows(g, oh, [&](int64_t ow, const WindowPart& part) {
-      const int64_t out = row + ow * g.channels;
-      GradOfWindow<T, kAdd>(g, part, x + in, y + out, dy + out, dx + in);
-    });
+    const int64_t in = image * g.h.input * g.x_row();
+    int64_t out = (image * g.h.output + oh) * g.y_row();
+    const Inside rows = InsideOf(g.h, oh);
+    for (int64_t ow = 0; ow < g.w.output; ++ow, out += g.channels) {
+      GradOfWindow<T, kAdd>(g, rows, InsideOf(g.w, ow), x + in, y + out,
+                            dy + out, dx + in);
+    }
   };
   if (tiles) {
     ForOutputRows(g, [&](int64_t image, int64_t oh) {
@@ -95,20 +102,31 @@ void MaxPoolGrad(const PoolGeometry& g, const T* x, const T* y, const T* dy,
     });
     return;
   }
-  ForImages(g, dx, [&](int64_t image, T*) {
-    for (int64_t oh = 0; oh < g.h.output; ++oh) {
-      run_row(std::true_type(), image, oh);
+  // Windows of one image overlap, so an image is one piece of work.
+  ParallelFor(g.images, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t image = begin; image < end; ++image) {
+      T* out = dx + image * g.h.input * g.x_row();
+      std::fill(out, out + g.h.input * g.x_row(), T(0.0f));
+      for (int64_t oh = 0; oh < g.h.output; ++oh) {
+        run_row(std::true_type(), image, oh);
+      }
     }
   });
 }
 
 // --- With the place of the largest -------------------------------------------
 
-// The element of window (oh, ow) that is row i, column j of the image.
-uint8_t ElementOf(const PoolGeometry& g, int64_t oh, int64_t ow, int64_t i,
-                  int64_t j) {
-  return static_cast<uint8_t>((i - g.h.Start(oh)) * g.w.window + j -
-                              g.w.Start(ow));
+// fn(the place in x, the element of the window) for a window's elements.
+template <typename Fn>
+void ForElements(const PoolGeometry& g, int64_t image, int64_t oh, int64_t ow,
+                 Fn fn) {
+  const Inside rows = InsideOf(g.h, oh), columns = InsideOf(g.w, ow);
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    for (int64_t j = columns.begin; j < columns.end; ++j) {
+      fn((image * g.h.input + i) * g.x_row() + j * g.channels,
+         (i - g.h.Start(oh)) * g.w.window + j - g.w.Start(ow));
+    }
+  }
 }
 
 template <typename T>
@@ -116,23 +134,20 @@ void MaxPoolWithArgmax(const PoolGeometry& g, const T* x, T* y,
                        uint8_t* argmax) {
   using C = ComputeType<T>;
   ForOutputRows(g, [&](int64_t image, int64_t oh) {
-    const T* in = x + image * g.x_image();
-    const int64_t row = (image * g.h.output + oh) * g.y_row();
-    ForWindows(g, oh, [&](int64_t ow, const WindowPart& part) {
-      const int64_t out = row + ow * g.channels;
+    int64_t at = (image * g.h.output + oh) * g.y_row();
+    for (int64_t ow = 0; ow < g.w.output; ++ow, at += g.channels) {
       bool any = false;
-      ForElements(g, part, [&](int64_t at, int64_t i, int64_t j) {
-        const uint8_t element = ElementOf(g, oh, ow, i, j);
+      ForElements(g, image, oh, ow, [&](int64_t from, int64_t element) {
         for (int64_t c = 0; c < g.channels; ++c) {
-          const C value = static_cast<C>(in[at + c]);
+          const C value = static_cast<C>(x[from + c]);
           const bool nan = value != value;
-          if (any && !nan && !(value > static_cast<C>(y[out + c]))) continue;
-          y[out + c] = T(value);
-          argmax[out + c] = nan ? kNoPoolElement : element;
+          if (any && !nan && !(value > static_cast<C>(y[at + c]))) continue;
+          y[at + c] = T(value);
+          argmax[at + c] = nan ? kNoPoolElement : static_cast<uint8_t>(element);
         }
         any = true;
       });
-    });
+    }
   });
 }
 
@@ -140,20 +155,22 @@ template <typename T>
 void MaxPoolGradWithArgmax(const PoolGeometry& g, const T* dy,
                            const uint8_t* argmax, T* dx) {
   using C = ComputeType<T>;
-  ForImages(g, dx, [&](int64_t image, T* to) {
-    for (int64_t oh = 0; oh < g.h.output; ++oh) {
-      const int64_t row = (image * g.h.output + oh) * g.y_row();
-      ForWindows(g, oh, [&](int64_t ow, const WindowPart& part) {
-        const int64_t from = row + ow * g.channels;
-        ForElements(g, part, [&](int64_t at, int64_t i, int64_t j) {
-          const uint8_t element = ElementOf(g, oh, ow, i, j);
-          for (int64_t c = 0; c < g.channels; ++c) {
-            if (argmax[from + c] != element) continue;
-            to[at + c] =
-                T(static_cast<C>(to[at + c]) + static_cast<C>(dy[from + c]));
-          }
-        });
-      });
+  ParallelFor(g.images, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t image = begin; image < end; ++image) {
+      T* const first = dx + image * g.h.input * g.x_row();
+      std::fill(first, first + g.h.input * g.x_row(), T(0.0f));
+      for (int64_t oh = 0; oh < g.h.output; ++oh) {
+        int64_t at = (image * g.h.output + oh) * g.y_row();
+        for (int64_t ow = 0; ow < g.w.output; ++ow, at += g.channels) {
+          ForElements(g, image, oh, ow, [&](int64_t to, int64_t element) {
+            for (int64_t c = 0; c < g.channels; ++c) {
+              if (argmax[at + c] != element) continue;
+              dx[to + c] =
+                  T(static_cast<C>(dx[to + c]) + static_cast<C>(dy[at + c]));
+            }
+          });
+        }
+      }
     }
   });
 }
@@ -164,21 +181,23 @@ void MaxPoolGradGrad(const PoolGeometry& g, const T* x, const T* y, const T* in,
                      T* out) {
   using C = ComputeType<T>;
   ForOutputRows(g, [&](int64_t image, int64_t oh) {
-    const int64_t base = image * g.x_image();
-    const int64_t row = (image * g.h.output + oh) * g.y_row();
-    ForWindows(g, oh, [&](int64_t ow, const WindowPart& part) {
-      for (int64_t c = 0; c < g.channels; ++c) {
-        const int64_t to = row + ow * g.channels + c;
-        out[to] = T(0.0f);
+    const Inside rows = InsideOf(g.h, oh);
+    const int64_t base = image * g.h.input * g.x_row();
+    int64_t at = (image * g.h.output + oh) * g.y_row();
+    for (int64_t ow = 0; ow < g.w.output; ++ow) {
+      const Inside columns = InsideOf(g.w, ow);
+      for (int64_t c = 0; c < g.channels; ++c, ++at) {
+        out[at] = T(0.0f);
         bool found = false;
-        ForElements(g, part, [&](int64_t at, int64_t, int64_t) {
-          if (found) return;
-          const int64_t from = base + at + c;
-          found = static_cast<C>(x[from]) >= static_cast<C>(y[to]);
-          if (found) out[to] = in[from];
-        });
+        for (int64_t i = rows.begin; i < rows.end && !found; ++i) {
+          for (int64_t j = columns.begin; j < columns.end && !found; ++j) {
+            const int64_t p = base + i * g.x_row() + j * g.channels + c;
+            found = static_cast<C>(x[p]) >= static_cast<C>(y[at]);
+            if (found) out[at] = in[p];
+          }
+        }
       }
-    });
+    }
   });
 }
 

@@ -15,40 +15,52 @@ template <typename T>
 void AvgPool(const PoolGeometry& g, const T* x, T* y) {
   using C = ComputeType<T>;
   ForOutputRows(g, [&](int64_t image, int64_t oh) {
-    const T* in = x + image * g.x_image();
+    const T* in = x + image * g.h.input * g.x_row();
     T* out = y + (image * g.h.output + oh) * g.y_row();
-    ForWindows(g, oh, [&](int64_t ow, const WindowPart& part) {
-      T* mean = out + ow * g.channels;
-      const C scale = C(1) / static_cast<C>(part.elements());
+    const Inside rows = InsideOf(g.h, oh);
+    for (int64_t ow = 0; ow < g.w.output; ++ow, out += g.channels) {
+      const Inside columns = InsideOf(g.w, ow);
+      const C scale = C(1) / static_cast<C>((rows.end - rows.begin) *
+                                            (columns.end - columns.begin));
       for (int64_t c0 = 0; c0 < g.channels; c0 += kBlock) {
         const int64_t width = std::min(kBlock, g.channels - c0);
         C sum[kBlock] = {};
-        ForElements(g, part, [&](int64_t at, int64_t, int64_t) {
-          const T* p = in + at + c0;
-          for (int64_t c = 0; c < width; ++c) sum[c] += static_cast<C>(p[c]);
-        });
-        for (int64_t c = 0; c < width; ++c) mean[c0 + c] = T(sum[c] * scale);
+        for (int64_t i = rows.begin; i < rows.end; ++i) {
+          for (int64_t j = columns.begin; j < columns.end; ++j) {
+            const T* p = in + i * g.x_row() + j * g.channels + c0;
+            for (int64_t c = 0; c < width; ++c) sum[c] += static_cast<C>(p[c]);
+          }
+        }
+        for (int64_t c = 0; c < width; ++c) out[c0 + c] = T(sum[c] * scale);
       }
-    });
+    }
   });
 }
 
 template <typename T>
 void AvgPoolGrad(const PoolGeometry& g, const T* dy, T* dx) {
   using C = ComputeType<T>;
-  ForImages(g, dx, [&](int64_t image, T* out) {
-    for (int64_t oh = 0; oh < g.h.output; ++oh) {
-      const T* row = dy + (image * g.h.output + oh) * g.y_row();
-      ForWindows(g, oh, [&](int64_t ow, const WindowPart& part) {
-        const T* in = row + ow * g.channels;
-        const C scale = C(1) / static_cast<C>(part.elements());
-        ForElements(g, part, [&](int64_t at, int64_t, int64_t) {
-          T* p = out + at;
-          for (int64_t c = 0; c < g.channels; ++c) {
-            p[c] = T(static_cast<C>(p[c]) + scale * static_cast<C>(in[c]));
+  ParallelFor(g.images, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t image = begin; image < end; ++image) {
+      T* out = dx + image * g.h.input * g.x_row();
+      std::fill(out, out + g.h.input * g.x_row(), T(0.0f));
+      const T* in = dy + image * g.h.output * g.y_row();
+      for (int64_t oh = 0; oh < g.h.output; ++oh) {
+        const Inside rows = InsideOf(g.h, oh);
+        for (int64_t ow = 0; ow < g.w.output; ++ow, in += g.channels) {
+          const Inside columns = InsideOf(g.w, ow);
+          const C scale = C(1) / static_cast<C>((rows.end - rows.begin) *
+                                                (columns.end - columns.begin));
+          for (int64_t i = rows.begin; i < rows.end; ++i) {
+            for (int64_t j = columns.begin; j < columns.end; ++j) {
+              T* p = out + i * g.x_row() + j * g.channels;
+              for (int64_t c = 0; c < g.channels; ++c) {
+                p[c] = T(static_cast<C>(p[c]) + scale * static_cast<C>(in[c]));
+              }
+            }
           }
-        });
-      });
+        }
+      }
     }
   });
 }

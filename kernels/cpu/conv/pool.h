@@ -18,7 +18,6 @@ struct PoolGeometry {
 
   int64_t x_row() const { return w.input * channels; }
   int64_t y_row() const { return w.output * channels; }
-  int64_t x_image() const { return h.input * x_row(); }
 };
 
 inline Result<PoolGeometry> PoolGeometryOf(const KernelSpec& spec,
@@ -49,48 +48,6 @@ void ForOutputRows(const PoolGeometry& g, Fn fn) {
                   fn(r / g.h.output, r % g.h.output);
                 }
               });
-}
-
-// Calls fn(image, its part of dx, zeros) for all images. Windows of one image
-// may overlap, so an image is one piece of work.
-template <typename T, typename Fn>
-void ForImages(const PoolGeometry& g, T* dx, Fn fn) {
-  ParallelFor(g.images, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t image = begin; image < end; ++image) {
-      T* const out = dx + image * g.x_image();
-      std::fill(out, out + g.x_image(), T(0.0f));
-      fn(image, out);
-    }
-  });
-}
-
-// A window's part inside the image.
-struct WindowPart {
-  Inside rows, columns;
-
-  int64_t elements() const {
-    return (rows.end - rows.begin) * (columns.end - columns.begin);
-  }
-};
-
-// Calls fn(ow, part) for the windows of an output row.
-template <typename Fn>
-void ForWindows(const PoolGeometry& g, int64_t oh, Fn fn) {
-  const Inside rows = InsideOf(g.h, oh);
-  for (int64_t ow = 0; ow < g.w.output; ++ow) {
-    fn(ow, WindowPart{rows, InsideOf(g.w, ow)});
-  }
-}
-
-// Calls fn(at, i, j) for a part's elements: row i, column j of the image, which
-// begin there in it.
-template <typename Fn>
-void ForElements(const PoolGeometry& g, const WindowPart& part, Fn fn) {
-  for (int64_t i = part.rows.begin; i < part.rows.end; ++i) {
-    for (int64_t j = part.columns.begin; j < part.columns.end; ++j) {
-      fn(i * g.x_row() + j * g.channels, i, j);
-    }
-  }
 }
 
 // What has the shape of the images: input 0, or output 0 where an op is given
