@@ -197,8 +197,7 @@ Result<std::string> ReadObject(ObjectReader& reader, const std::string& path,
   // Hardly any gaps, and no list of all the parts of a size that is nonsense.
   constexpr uint64_t kRound = 1024;
   while (at < wanted) {
-    const uint64_t parts =
-        std::min(kRound, CeilDiv(wanted - at, sizes.part));
+    const uint64_t parts = std::min(kRound, CeilDiv(wanted - at, sizes.part));
     SLUICE_RETURN_IF_ERROR(
         ForEachFile(parts, sizes.parallel_parts,
                     [&, at](size_t i) { return fetch(at + i * sizes.part); }));

@@ -152,8 +152,7 @@ Status PutPieces(S3Client& client, const std::string& path,
     std::string copy;
     return client.Put(path, Part(pieces, 0, size, &copy));
   }
-  const size_t part =
-      std::max(sizes.part, CeilDiv(size, sizes.most_parts));
+  const size_t part = std::max(sizes.part, CeilDiv(size, sizes.most_parts));
   const size_t parts = CeilDiv(size, part);
   SLUICE_ASSIGN_OR_RETURN(const auto upload, S3Upload::Begin(client, path));
   std::atomic<bool> failed = false;
