@@ -62,7 +62,7 @@ double FlagNumber(const RunContext& run, const char* flag, double least,
 
 std::optional<std::string> Part(const RunContext& run, const char* name) {
   const std::string part = JoinPath(run.flag("data"), name);
-  if (FileSystem::Default().Exists(part)) return part;
+  if (FileSystem::Default().Exists(part).ValueOrThrow()) return part;
   return std::nullopt;
 }
 

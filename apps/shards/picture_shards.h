@@ -45,8 +45,9 @@ struct WhereShards {
 
 // All of these throw Error, too, where there are shards of both kinds, tar
 // archives and pictures in folders or in a labels.csv, or nothing but archives
-// that are called otherwise than shards are. They list a folder again only once
-// its time has changed.
+// that are called otherwise than shards are, or where a folder cannot be
+// listed: only one that is not there has none. They list a folder again only
+// once its time has changed, and one of a server never.
 
 // Whether there is a shard of any part, be others missing or not. Throws Error
 // where the path is a pattern that no shard fits.
