@@ -245,6 +245,14 @@ bool HasPictureShards(const std::string& path) {
   return Look(path)->kind.has_value();
 }
 
+std::vector<std::string> ClassNamesBeside(const std::string& path) {
+  // Of a pattern only what fits it has been listed.
+  if (IsFilePattern(path)) {
+    return ReadClassNames(ParentDirectory(path)).ValueOrThrow();
+  }
+  return ReadClassNames(Look(path)->listed).ValueOrThrow();
+}
+
 bool HasPicturePart(const WhereShards& where, std::string_view part) {
   return !Find(where, *Look(where.path), part).paths.empty();
 }

@@ -52,6 +52,8 @@ struct WhereShards {
 // Whether there is a shard of any part, be others missing or not. Throws Error
 // where the path is a pattern that no shard fits.
 bool HasPictureShards(const std::string& path);
+// ReadClassNames (io/records/image_records.h) of the folder that they are in.
+std::vector<std::string> ClassNamesBeside(const std::string& path);
 // Whether there are those of a part, which are "val" or "test", too, where it
 // is "validation". Throws Error where only some are there.
 bool HasPicturePart(const WhereShards& where, std::string_view part);

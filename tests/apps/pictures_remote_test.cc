@@ -198,7 +198,9 @@ TEST_CASE("records are made of a store's pictures and read there, cached") {
   pictures.data = pictures.folder / "records";
   const Tensors plain = pictures.Train({});
   pictures.data = "s3://b/records";
+  store.ResetCounts();
   CHECK(SameTensors(plain, pictures.Train({})));
+  CHECK(store.Count("LIST") == 1);
   std::string err;
   for (int i = 0; i < 2; ++i) {
     CHECK(SameTensors(plain, pictures.Train(pictures.Cached(), &err)));
