@@ -12,12 +12,9 @@
 #include "apps/shards/note_once.h"
 #include "engine/ceil_div.h"
 #include "engine/thousands.h"
-#include "io/files/file.h"
-#include "io/files/file_pattern.h"
 #include "io/files/file_version.h"
 #include "io/files/open_files.h"
 #include "io/pipeline/bad_examples.h"
-#include "io/records/image_records.h"
 
 namespace sluice::shards {
 namespace {
@@ -221,11 +218,6 @@ Result<std::string> LabelledShards::Version() const {
         return {};
       }));
   return fmt::format("{}\n{}", version, fmt::join(of_files, "\n"));
-}
-
-std::vector<std::string> ClassNamesBeside(const std::string& path) {
-  return ReadClassNames(IsFilePattern(path) ? ParentDirectory(path) : path)
-      .ValueOrThrow();
 }
 
 std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path) {

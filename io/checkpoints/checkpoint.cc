@@ -14,6 +14,7 @@
 #include "engine/catch_errors.h"
 #include "engine/json.h"
 #include "engine/json_object.h"
+#include "io/files/schemes.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +37,16 @@ constexpr char kLock[] = "training.lock";
 
 // To read what was listed: whoever saves beside this removes old ones.
 constexpr int kAttempts = 10;
+
+// Not where it is damaged, or gone.
+bool MayBeReadLater(const Status& status) {
+  return status.code() == Code::kUnavailable ||
+         status.code() == Code::kFailedPrecondition;
+}
+
+bool LacksMemory(const Status& status) {
+  return status.code() == Code::kResourceExhausted;
+}
 
 std::string ThisProcess() {
   char host[256] = "?";
@@ -216,8 +227,9 @@ std::string CheckpointManager::PathOf(int64_t step) const {
 }
 
 Result<std::vector<int64_t>> CheckpointManager::Steps() const {
-  if (lock_ == nullptr && !files_->Exists(directory_)) {
-    return std::vector<int64_t>();
+  if (lock_ == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(const bool there, files_->Exists(directory_));
+    if (!there) return std::vector<int64_t>();
   }
   SLUICE_ASSIGN_OR_RETURN(const auto names, files_->List(directory_));
   std::vector<int64_t> steps;
@@ -238,8 +250,7 @@ Result<std::optional<double>> CheckpointManager::MetricOf(int64_t step) const {
                             ReadSafetensorsHeader(PathOf(step), *files_));
     return FromMetadata(read.metadata);
   });
-  // It may be the best nevertheless, which Prune must not remove.
-  if (state.status().code() == Code::kResourceExhausted) {
+  if (LacksMemory(state.status()) || MayBeReadLater(state.status())) {
     return state.status();
   }
   // NaN is no candidate for the best.
@@ -255,7 +266,9 @@ Result<std::optional<int64_t>> CheckpointManager::BestStep() const {
   const double sign = options_.higher_is_better ? 1 : -1;
   double best_value = 0;
   for (int64_t step : steps) {
-    SLUICE_ASSIGN_OR_RETURN(const std::optional<double> metric, MetricOf(step));
+    const Result<std::optional<double>> read = MetricOf(step);
+    if (LacksMemory(read.status())) return read.status();
+    const std::optional<double> metric = read.ok() ? *read : std::nullopt;
     if (metric && (!best || sign * *metric >= best_value)) {
       best = step;
       best_value = sign * *metric;
@@ -280,6 +293,7 @@ Status CheckpointManager::Prune(int64_t saved) {
   const size_t keep = static_cast<size_t>(options_.keep);
   for (size_t i = 0; i + keep < steps.size(); ++i) {
     if (steps[i] == saved || steps[i] == best) continue;
+    if (!MetricOf(steps[i]).ok()) continue;  // it may be the best
     SLUICE_RETURN_IF_ERROR(files_->Remove(PathOf(steps[i])));
     metrics_.erase(steps[i]);
   }
@@ -301,14 +315,17 @@ CheckpointManager::RestoreNewest() const {
         return std::optional(Restored{*std::move(checkpoint), std::move(path),
                                       std::move(warnings)});
       }
-      const Code why = checkpoint.status().code();
-      if (why == Code::kNotFound) continue;
+      const Status why = checkpoint.status();
+      if (why.code() == Code::kNotFound) continue;
       // There is nothing wrong with it.
-      if (why == Code::kResourceExhausted) return checkpoint.status();
+      if (LacksMemory(why)) return why;
+      // A disk that cannot read a file will not tomorrow; a server may, and
+      // what is trained from an older one would take the newer one's place.
+      if (!SchemeOf(path).empty() && MayBeReadLater(why)) return why;
       warnings.push_back(fmt::format(
           "checkpoint of step {} cannot be used, falling back to an older "
           "one: {}",
-          *step, checkpoint.status().message()));
+          *step, why.message()));
     }
     if (!warnings.empty()) break;
   }
@@ -363,14 +380,17 @@ Result<std::string> CheckpointManager::SetAside(
     const std::string path = PathOf(step);
     names.push_back(path.substr(path.rfind('/') + 1));
   }
-  std::copy_if(beside.begin(), beside.end(), std::back_inserter(names),
-               [&](const std::string& name) {
-                 return files_->Exists(JoinPath(directory_, name));
-               });
+  for (const std::string& name : beside) {
+    SLUICE_ASSIGN_OR_RETURN(const bool there,
+                            files_->Exists(JoinPath(directory_, name)));
+    if (there) names.push_back(name);
+  }
   if (names.empty()) return std::string();
   std::string folder;
-  for (int n = 1; folder.empty() || files_->Exists(folder); ++n) {
+  bool taken = true;
+  for (int n = 1; taken; ++n) {
     folder = JoinPath(directory_, fmt::format("previous-{}", n));
+    SLUICE_ASSIGN_OR_RETURN(taken, files_->Exists(folder));
   }
   SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(folder));
   for (const std::string& name : names) {

@@ -18,6 +18,7 @@
 #include "io/files/schemes.h"
 #include "io/images/image.h"
 #include "io/sources/datasets.h"
+#include "io/sources/image_folder.h"
 
 namespace sluice {
 namespace {
@@ -69,10 +70,10 @@ std::optional<int64_t> WholeNumber(std::string_view field) {
   return number;
 }
 
-ImageList ReadLabels(const std::string& directory,
+// Of labels.csv, whose text that is.
+ImageList ReadLabels(const std::string& directory, std::string_view text,
                      const std::vector<std::string>& class_names) {
   const std::string path = JoinPath(directory, kLabels);
-  const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
   const std::vector<CsvRow> rows = ParseCsv(text, path).ValueOrThrow();
   ImageList list;
   std::unordered_map<std::string_view, int64_t> line_of;  // of each file
@@ -110,16 +111,12 @@ ImageList ReadLabels(const std::string& directory,
 
 ImageList ListClasses(const std::string& directory,
                       const std::vector<std::string>& class_names) {
-  FileSystem& files = FileSystem::Default();
   ImageList list;
   list.class_names = class_names;
-  for (const std::string& name : files.List(directory).ValueOrThrow()) {
+  for (const std::string& name :
+       FileSystem::Default().List(directory).ValueOrThrow()) {
     const std::string folder = JoinPath(directory, name);
-    const auto inside = files.List(folder);
-    if (!inside.ok()) continue;  // a file
-    std::vector<std::string> images;
-    std::copy_if(inside->begin(), inside->end(), std::back_inserter(images),
-                 IsImageName);
+    const std::vector<std::string> images = ImagesIn(folder);
     if (images.empty()) continue;
     auto& names = list.class_names;
     if (class_names.empty()) names.push_back(name);
@@ -141,7 +138,9 @@ ImageList ListClasses(const std::string& directory,
 // A link to a folder may lead back to one that it is in. To ask a server of
 // each picture would take long.
 bool IsFolderWithoutLink(const std::string& path) {
-  if (!SchemeOf(path).empty()) return !IsImageName(path) && IsFolder(path);
+  if (!SchemeOf(path).empty()) {
+    return !IsImageName(path) && IsFolder(path).ValueOrThrow();
+  }
   std::error_code none;
   const auto status = std::filesystem::symlink_status(path, none);
   return std::filesystem::is_directory(status);
@@ -157,9 +156,13 @@ std::string_view ImageList::Relative(size_t i) const {
 
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names) {
-  ImageList list = FileSystem::Default().Exists(JoinPath(directory, kLabels))
-                       ? ReadLabels(directory, class_names)
-                       : ListClasses(directory, class_names);
+  Result<std::string> labels =
+      FileSystem::Default().Read(JoinPath(directory, kLabels));
+  const bool none = labels.status().code() == Code::kNotFound;
+  ImageList list = none
+                       ? ListClasses(directory, class_names)
+                       : ReadLabels(directory, std::move(labels).ValueOrThrow(),
+                                    class_names);
   list.directory = directory;
   if (list.paths.empty()) {
     throw Error(Code::kNotFound,

@@ -89,6 +89,11 @@ class Reader {
     try {
       if (spec_.defaults) spec_.defaults(line_.run);
     } catch (const Error& error) {
+      // Data that are not there, or that a server refuses, are no wrong flag.
+      for (const Code code :
+           {Code::kNotFound, Code::kUnavailable, Code::kFailedPrecondition}) {
+        if (error.code() == code) throw;
+      }
       return {{}, Usage(error.what())};
     }
     if (given_.epochs) line_.run.epochs = *given_.epochs;
@@ -96,8 +101,12 @@ class Reader {
     line_.run.batch_size_given =
         given_.batch_size || line_.job.batch_size_per_worker > 0;
     if (!given_.profile.empty()) line_.profile = ParseSteps(given_.profile);
-    if (!given_.device.empty())
+    line_.gpu_of_process = given_.device == kGpuOfProcess;
+    if (line_.gpu_of_process) {
+      line_.training.session.devices = {"/gpu:0"};
+    } else if (!given_.device.empty()) {
       line_.training.session.devices = {given_.device};
+    }
     if (!given_.precision.empty()) {
       line_.training.session.precision =
           ParsePrecision(given_.precision).ValueOrThrow();
