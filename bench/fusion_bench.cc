@@ -11,6 +11,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "graph/autograd.h"
 #include "graph/builder.h"
@@ -86,13 +87,12 @@ struct Copier {
         to(Tensor::Full(DType::kUInt8, {bytes}, 2)) {}
   void operator()() const {
     const int64_t n = from.elements();
-    ParallelFor(
-        n, (n + ComputeThreads().threads() - 1) / ComputeThreads().threads(),
-        [&](int64_t begin, int64_t end) {
-          std::memcpy(static_cast<char*>(to.raw()) + begin,
-                      static_cast<const char*>(from.raw()) + begin,
-                      static_cast<size_t>(end - begin));
-        });
+    ParallelFor(n, CeilDiv(n, ComputeThreads().threads()),
+                [&](int64_t begin, int64_t end) {
+                  std::memcpy(static_cast<char*>(to.raw()) + begin,
+                              static_cast<const char*>(from.raw()) + begin,
+                              static_cast<size_t>(end - begin));
+                });
   }
   Tensor from;
   mutable Tensor to;

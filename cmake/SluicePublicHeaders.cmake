@@ -11,6 +11,7 @@ set(SLUICE_PUBLIC_HEADERS
   engine/accelerator.h
   engine/attributes.h
   engine/caught.h
+  engine/conv_form.h
   engine/device.h
   engine/device_memory.h
   engine/dtype.h

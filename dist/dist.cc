@@ -13,6 +13,7 @@
 #include "dist/collective/group.h"
 #include "dist/collective/pieces.h"
 #include "dist/launch_info.h"
+#include "dist/net/frame.h"
 #include "engine/dtype.h"
 #include "engine/shape.h"
 #include "engine/status.h"
@@ -40,15 +41,36 @@ std::string Signature(std::string_view name, const Tensor& tensor) {
 }
 
 // The others wait for this process, and learn why it does not come.
+[[noreturn]] void Fail(Group& group, const Status& error) {
+  group.Leave(error);
+  const Status& broken = group.status().ok() ? error : group.status();
+  throw Error(broken);
+}
+
 void Require(bool fits, Group& group, std::string_view verb,
              std::string_view name, const Tensor& tensor,
              std::string_view wanted) {
   if (fits) return;
-  const Status error =
-      InvalidArgument(fmt::format("{} '{}' of shape {}: wanted {}", verb, name,
-                                  tensor.shape().ToString(), wanted));
-  group.Leave(error);
-  ThrowIfError(group.status().ok() ? error : group.status());
+  Fail(group,
+       InvalidArgument(fmt::format("{} '{}' of shape {}: wanted {}", verb, name,
+                                   tensor.shape().ToString(), wanted)));
+}
+
+// What `root` has in `variable`; memory for that in the others.
+Tensor ToBroadcast(Group& group, const Session& session, const Output& variable,
+                   int root) {
+  if (variable.node().part_of() > 0) {
+    Fail(group, InvalidArgument(fmt::format(
+                    "broadcast of variable '{}': it is a part, of which every "
+                    "process has another",
+                    variable.name())));
+  }
+  try {
+    return group.rank() == root ? session.Read(variable)
+                                : Tensor(variable.dtype(), variable.shape());
+  } catch (const Error& error) {
+    Fail(group, error.status());
+  }
 }
 
 }  // namespace
@@ -138,6 +160,24 @@ Tensor Broadcast(std::string_view name, const Tensor& tensor, int root) {
   ThrowIfError(group.Broadcast(Signature(name, tensor), result.raw(),
                                static_cast<int64_t>(result.bytes()), root));
   return result;
+}
+
+void BroadcastVariables(Session& session, const std::vector<Output>& variables,
+                        int root) {
+  Group& group = Joined();
+  std::string names;
+  for (const Output& variable : variables) names += variable.name() + "\n";
+  const Tensor step =
+      Broadcast(fmt::format("{} variables, whose names have the hash {:x},",
+                            variables.size(), Key(names)),
+                Tensor::Scalar(static_cast<int64_t>(session.step())), root);
+  for (const Output& variable : variables) {
+    Tensor value = ToBroadcast(group, session, variable, root);
+    ThrowIfError(group.Broadcast(Signature(variable.name(), value), value.raw(),
+                                 static_cast<int64_t>(value.bytes()), root));
+    session.Write(variable, value);
+  }
+  session.set_step(static_cast<uint64_t>(step.IntAt(0)));
 }
 
 void Split(std::string_view name, int color, int key) {

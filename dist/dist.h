@@ -13,11 +13,14 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "dist/collective/options.h"
 #include "engine/runtime/collective.h"
 #include "engine/tensor.h"
 #include "engine/visibility.h"
+#include "graph/graph.h"
+#include "graph/session/session.h"
 
 namespace SLUICE_PUBLIC sluice {
 namespace dist {
@@ -56,6 +59,14 @@ Tensor ReduceScatter(std::string_view name, const Tensor& tensor,
 Tensor AllToAll(std::string_view name, const Tensor& tensor);
 // The tensor of `root`. The others' give its dtype and shape.
 Tensor Broadcast(std::string_view name, const Tensor& tensor, int root);
+// Gives the variables of this process's session the values of `root`'s, and its
+// number of the step: before the first step, so that all train one model
+// (`Graph::Variables()`, the same in all processes), with
+// Optimizer::WithAllReduce. Only `root` need have initialised them.
+// kInvalidArgument for all where one has other variables, or parts of some
+// (VariableOptions::part_of), which are not each other's.
+void BroadcastVariables(Session& session, const std::vector<Output>& variables,
+                        int root = 0);
 // For a process without further data: takes part in the others' AllReduces with
 // zeros until all processes have called it. A mean is still one over Size()
 // processes. Any other verb of those that have not is kFailedPrecondition for

@@ -17,6 +17,7 @@
 
 #include "engine/attributes.h"
 #include "engine/caught.h"
+#include "engine/conv_form.h"
 #include "engine/dtype.h"
 #include "engine/shape.h"
 #include "engine/status.h"
@@ -57,6 +58,7 @@ struct KernelSpec {
   // The function of engine/semantics/scalar.h that computes each element; ""
   // of an op that has none.
   std::string scalar;
+  ConvForm conv;       // of a convolution
   std::string node;    // name, for messages
   std::string origin;  // the node's name when it was built: randomness's key
   Attributes attrs;

@@ -191,6 +191,16 @@ const OpDef* OpTable::Find(std::string_view name) const {
   return it == ops_.end() ? nullptr : it->second.get();
 }
 
+const OpDef* OpTable::FindInText(std::string_view name) const {
+  if (const OpDef* def = Find(name)) return def;
+  for (const auto& [current, def] : ops_) {
+    if (def->former_name != nullptr && def->former_name == name) {
+      return def.get();
+    }
+  }
+  return nullptr;
+}
+
 const OpDef& OpTable::Get(std::string_view name) const {
   if (const OpDef* def = Find(name)) return *def;
   throw Error(Code::kNotFound,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/attributes.h"
+#include "engine/conv_form.h"
 #include "engine/dtype.h"
 #include "engine/kernel.h"
 #include "engine/shape.h"
@@ -213,7 +214,9 @@ enum class MadeBy : uint8_t {
 
 struct OpDef {
   const char* name = nullptr;  // CamelCase
-  const char* doc = nullptr;   // one line
+  // What texts of graphs call it that were printed before it had that name.
+  const char* former_name = nullptr;
+  const char* doc = nullptr;  // one line
   MadeBy made_by = MadeBy::kUsers;
   // The builder, where it is not a function of the op's name: a method
   // ("Graph::Variable"), or the function of an op of which this is another
@@ -234,11 +237,19 @@ struct OpDef {
   // All workers of a job run the nodes of such ops, in one order: each depends
   // on the one before it, also where its result is not asked for.
   bool collective = false;
+  // Its attributes say how many workers its attribute `group` has ("workers")
+  // or which of them runs it ("rank"): filled in with what a session has
+  // (passes::CountWorkers). Collectives have "workers" without saying so.
+  bool asks_seat = false;
   bool commutative = false;  // the two inputs may be swapped
   bool elementwise = false;  // y[i] depends on x[i] alone, after broadcasting
   bool broadcasts = false;   // its kernels spread either of two operands
   bool view = false;         // output 0 is input 0's bytes: no kernel runs
   bool runs = false;         // though it is a view (SendStart, RecvWait)
+  // Of an op that takes long and needs the device for little of it: the op that
+  // starts it, and whose `wait` stands in its place then
+  // (passes::StartCollectives).
+  const char* start = nullptr;
   // Of an op that only starts something: the op that waits for it. Exactly one
   // node of that op has output 0 as its input 0, and until it has run the bytes
   // of output 0 are in use.
@@ -267,6 +278,11 @@ struct OpDef {
   // The op that does to a list of variables what this one does to one, for the
   // fusion pass.
   const char* list_op = nullptr;
+  // Its variables become what they are given, nothing is added to them.
+  bool assigns = false;
+  // Of an optimizer's op: the rule of engine/semantics/optimizer.h that changes
+  // each parameter, be it for one variable, a list or some rows.
+  const char* rule = nullptr;
 
   // Whether the variables that a node updates have a value then in any case;
   // null: no.
@@ -278,6 +294,18 @@ struct OpDef {
   // attribute `approximate` is set.
   const char* scalar = nullptr;
   const char* scalar_approximate = nullptr;
+
+  // Output 0 says whether the inputs are finite; nothing else is asked of them.
+  bool asks_finite = false;
+
+  // Of a convolution; and the op that does the same with an OHWI filter, for
+  // the pass that turns filters.
+  ConvForm conv = {};
+  const char* ohwi_op = nullptr;
+
+  // Whether the last elements of input 1, one for each channel of output 0,
+  // multiply that channel and nothing else; null: no.
+  bool (*scales_channels)(const Node& node) = nullptr;
 
   // Output 0 is the sum of input 0 over the dimensions that ReducedDims
   // (engine/semantics/axis_form.h) says, or their mean.
@@ -377,6 +405,8 @@ class OpTable {
   }
   // Null when there is none.
   const OpDef* Find(std::string_view name) const;
+  // Also by its former name.
+  const OpDef* FindInText(std::string_view name) const;
   // Throws Error naming near misses.
   const OpDef& Get(std::string_view name) const;
   // For messages about a name that the table has not: what was meant, perhaps.

@@ -8,45 +8,26 @@
 #
 #   check_package.sh [ARCHIVE]   (build/package/sluice.tar.xz)
 #
-# Needs root, debootstrap and a mirror of Debian's (MIRROR); says in one line
-# which of them it lacks and does nothing then. Not part of .ci/run.
+# Where there can be none (bare_debian.sh) it says so and does nothing. Not part
+# of .ci/run.
 set -eu
 cd "$(dirname "$0")/.."
 archive=${1-build/package/sluice.tar.xz}
-mirror=${MIRROR-http://deb.debian.org/debian}
 
-skip() {
-  echo "check_package: skipped: $*"
-  exit 0
-}
 fail() {
   echo "check_package: $*" >&2
   exit 1
 }
 [ -e "$archive" ] || fail "$archive is missing; scripts/package.sh makes it"
-[ "$(id -u)" -eq 0 ] || skip "not run as root"
-command -v debootstrap >/dev/null || skip "no debootstrap (Debian's package)"
-work=$(mktemp -d)
-root=$work/root
-clean() {
-  umount "$root/proc" 2>/dev/null || :
-  rm -rf --one-file-system "$work"
-}
-trap clean EXIT
-debootstrap --variant=minbase --include=python3 \
-  bookworm "$root" "$mirror" >"$work/log" 2>&1 || {
-  tail -n 5 "$work/log" >&2
-  skip "no Debian 12 from $mirror"
-}
-mount -t proc proc "$root/proc" 2>/dev/null || : # fewer facts for the doctor
+. scripts/bare_debian.sh
+bare_debian --include=python3
 mkdir "$root/work"
 tar -C "$root/work" -xJf "$archive"
 
-# gpu_check.py with these arguments, with nothing of this system's environment.
-# What it prints is in $work/said, its exit status the result.
+# gpu_check.py with these arguments: what it prints is in $work/said, its exit
+# status the result.
 check() {
-  chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root \
-    python3 /work/sluice/scripts/gpu_check.py "$@" >"$work/said" 2>&1
+  inside python3 /work/sluice/scripts/gpu_check.py "$@" >"$work/said" 2>&1
 }
 reason=': not possible (.* s) \(no GPU: .*\|[a-z-]* is not installed\)$'
 check --list || fail "it does not list its rows: $(cat "$work/said")"

@@ -29,7 +29,8 @@ constexpr const char* kUsers = R"(
 ## Ops with a builder
 
 The builder is the function that adds the op to a graph, declared in `graph/ops/`,
-or a method of `Graph`.
+or a method of `Graph`. Of the methods `Graph::Constant` alone is not called as its
+op, `Const`, of which printed graphs are full.
 )";
 constexpr const char* kGradients = R"(
 ## Ops of gradients

@@ -37,7 +37,7 @@ CpuSet EmptyCpuSet() {
 }
 
 struct RankPipes {
-  dist::Pipe out, err, token, credentials;
+  dist::Pipe token, credentials;
   dist::Pipe
       failure;  // an errno of the child's, where the program cannot be run
 };
@@ -63,12 +63,12 @@ class Child {
         signals_(signals),
         pipes_(pipes) {}
 
-  // Returns, with errno, where it fails.
-  void Run() {
+  // Returns, with errno, where it fails. Its output is to go to these two.
+  void Run(int out, int err) {
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) return;
     if (getppid() != parent_) _exit(1);  // it died before
     setpgid(0, 0);
-    if (!ConnectStreams() || !SetEnvironment()) return;
+    if (!ConnectStreams(out, err) || !SetEnvironment()) return;
     if (!process_.cpus.empty() && !Pin()) return;
     if (setrlimit(RLIMIT_NOFILE, &plan_.open_files) != 0) return;
     std::vector<std::string> command = plan_.command;
@@ -80,14 +80,13 @@ class Child {
   }
 
  private:
-  bool ConnectStreams() {
+  bool ConnectStreams(int out, int err) {
     if (!process_.reads || plan_.inherits_output || isatty(STDIN_FILENO) == 1) {
       const dist::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
       if (dup2(nothing.get(), STDIN_FILENO) < 0) return false;
     }
     if (plan_.inherits_output) return true;
-    return dup2(pipes_.out.write.get(), STDOUT_FILENO) >= 0 &&
-           dup2(pipes_.err.write.get(), STDERR_FILENO) >= 0;
+    return dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0;
   }
 
   bool SetEnvironment() {
@@ -141,10 +140,6 @@ int AwaitExec(RankPipes& pipes) {
     bytes = read(pipes.failure.read.get(), &error, sizeof error);
   } while (bytes < 0 && errno == EINTR);
   return bytes == sizeof error ? error : 0;
-}
-
-bool SetNonBlocking(const dist::Descriptor& descriptor) {
-  return fcntl(descriptor.get(), F_SETFL, O_NONBLOCK) == 0;
 }
 
 // Small enough for an empty pipe to take it whole.
@@ -239,46 +234,39 @@ std::string NewToken() {
 
 namespace {
 
+Started NotStarted(int error) {
+  Started failed;
+  failed.error = error;
+  return failed;
+}
+
 Started Start(const JobPlan& plan, const Process& process,
               const SignalQueue& signals) {
-  Started started;
   RankPipes pipes;
-  for (dist::Pipe* pipe : {&pipes.out, &pipes.err, &pipes.token,
-                           &pipes.credentials, &pipes.failure}) {
+  for (dist::Pipe* pipe : {&pipes.token, &pipes.credentials, &pipes.failure}) {
     *pipe = dist::OpenPipe();
-    if (!pipe->open()) {
-      started.error = errno;
-      return started;
-    }
+    if (!pipe->open()) return NotStarted(errno);
   }
-  if (!SetNonBlocking(pipes.out.read) || !SetNonBlocking(pipes.err.read) ||
-      !WriteSecret(plan.token, pipes.token) ||
+  if (!WriteSecret(plan.token, pipes.token) ||
       !WriteSecret(process.credentials, pipes.credentials)) {
-    started.error = errno;
-    return started;
+    return NotStarted(errno);
   }
   const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    Child(plan, process, parent, signals, pipes).Run();
+  Started started = Forked([&](int out, int err) {
+    Child(plan, process, parent, signals, pipes).Run(out, err);
     const int error = errno;
     const ssize_t told = write(pipes.failure.write.get(), &error, sizeof error);
     _exit(told == sizeof error ? 127 : 126);
+  });
+  if (started.pid < 0) return started;
+  if (const int error = AwaitExec(pipes); error != 0) {
+    waitpid(started.pid, nullptr, 0);
+    return NotStarted(error);
   }
-  if (pid < 0) {
-    started.error = errno;
-    return started;
+  if (plan.inherits_output) {
+    started.out = {};
+    started.err = {};
   }
-  setpgid(pid, pid);  // both sides, as either may be first
-  started.error = AwaitExec(pipes);
-  if (started.error != 0) {
-    waitpid(pid, nullptr, 0);
-    return started;
-  }
-  started.pid = pid;
-  if (plan.inherits_output) return started;
-  started.out = std::move(pipes.out.read);
-  started.err = std::move(pipes.err.read);
   return started;
 }
 
@@ -297,9 +285,7 @@ Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
   if (!plan.elastic) return Start(plan, process, signals);
   std::array<int, 2> ends = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) < 0) {
-    Started failed;
-    failed.error = errno;
-    return failed;
+    return NotStarted(errno);
   }
   dist::Descriptor ours(ends[0]), its(ends[1]);
   process.roster_fd = its.get();

@@ -3,14 +3,13 @@
 #define SLUICE_APPS_SLUICERUN_RANK_H_
 
 #include <sys/resource.h>
-#include <sys/types.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "apps/sluicerun/forked.h"
 #include "apps/sluicerun/signals.h"
-#include "dist/net/descriptor.h"
 
 namespace sluice::launcher {
 
@@ -49,15 +48,6 @@ std::vector<int> AllowedCpus();
 
 // 32 random bytes in hexadecimal. Throws Error.
 std::string NewToken();
-
-struct Started {
-  pid_t pid = -1;  // leader of a process group of its own
-  int error = 0;   // errno where it could not be started; no pid then
-  // To read its stdout and stderr from, not blocking; or none
-  // (JobPlan::inherits_output).
-  dist::Descriptor out, err;
-  dist::Descriptor roster;  // of an elastic job: our end of its socket
-};
 
 // The same of a parameter server, which has none of a rank.
 std::vector<std::pair<std::string, std::string>> ServerVariables(

@@ -1,6 +1,5 @@
 #include "apps/sluicerun/remote.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -200,30 +199,12 @@ std::vector<std::string> AgentCommand(const Ssh& ssh, const std::string& host) {
 
 Started StartRemoteRank(const std::vector<std::string>& command,
                         const std::string& plan, const SignalQueue& signals) {
-  Started started;
-  dist::Pipe out = dist::OpenPipe(), err = dist::OpenPipe();
-  if (!out.open() || !err.open()) {
-    started.error = errno;
-    return started;
-  }
   const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(out.write.get(), STDOUT_FILENO);
-    dup2(err.write.get(), STDERR_FILENO);
+  return Forked([&](int out, int err) {
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
     Relay(command, signals).Run(plan, parent);
-  }
-  if (pid < 0) {
-    started.error = errno;
-    return started;
-  }
-  setpgid(pid, pid);  // both sides, as either may be first
-  started.pid = pid;
-  fcntl(out.read.get(), F_SETFL, O_NONBLOCK);
-  fcntl(err.read.get(), F_SETFL, O_NONBLOCK);
-  started.out = std::move(out.read);
-  started.err = std::move(err.read);
-  return started;
+  });
 }
 
 std::string Quoted(const std::string& text) {

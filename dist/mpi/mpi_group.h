@@ -47,6 +47,7 @@ class MpiGroup final : public Collective {
 
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
+  int local_rank() const { return place_.local_rank; }
   int local_size() const { return place_.local_size; }
 
   Status AllReduce(std::string_view name, DType dtype, void* data,

@@ -3,8 +3,6 @@
 #ifndef SLUICE_ENGINE_SEMANTICS_CONV_GEOMETRY_H_
 #define SLUICE_ENGINE_SEMANTICS_CONV_GEOMETRY_H_
 
-#include <string_view>
-
 #include "engine/kernel.h"
 #include "engine/semantics/filter_layout.h"
 #include "engine/semantics/window.h"
@@ -31,24 +29,20 @@ struct ConvGeometry {
   int64_t taps() const { return h.window * w.window; }
 };
 
-// Which of its three products an op is: y of x and filter, dx of dy and filter,
-// dfilter of x and dy.
-enum class ConvPass : uint8_t { kForward, kInput, kFilter };
-
-inline ConvPass ConvPassOf(const KernelSpec& spec) {
-  return spec.op.ends_with("BackpropInput")    ? ConvPass::kInput
-         : spec.op.ends_with("BackpropFilter") ? ConvPass::kFilter
-                                               : ConvPass::kForward;
+// Whether the convolution with these attributes is depthwise: every channel is
+// a group of its own, so the op has no attribute that says how many there are.
+inline bool IsDepthwise(const Attributes& attrs) {
+  return !attrs.Has("groups");
 }
 
 inline Result<ConvGeometry> ConvGeometryOf(const KernelSpec& spec) {
-  const bool depthwise = !spec.attrs.Has("groups");
-  const ConvPass pass = ConvPassOf(spec);
+  const bool depthwise = IsDepthwise(spec.attrs);
+  const ConvPass pass = spec.conv.pass;
   const Shape& x =
       (pass == ConvPass::kInput ? spec.outputs[0] : spec.inputs[0]).shape;
   Shape filter =
       (pass == ConvPass::kFilter ? spec.outputs[0] : spec.inputs[1]).shape;
-  if (HasOhwiFilter(spec.op)) filter = HwioOf(filter);
+  if (spec.conv.ohwi) filter = HwioOf(filter);
   SLUICE_ASSIGN_OR_RETURN(const Window2D window,
                           WindowOf(spec.attrs, x, filter[0], filter[1]));
   ConvGeometry g;
@@ -63,13 +57,14 @@ inline Result<ConvGeometry> ConvGeometryOf(const KernelSpec& spec) {
 
 // The filter of an op, or its gradient, among what it reads and makes.
 inline TensorType& FilterOf(KernelSpec& spec) {
-  return ConvPassOf(spec) == ConvPass::kFilter ? spec.outputs[0]
-                                               : spec.inputs[1];
+  return spec.conv.pass == ConvPass::kFilter ? spec.outputs[0] : spec.inputs[1];
 }
 
-// The same convolution as an op with an OHWI filter is, of an HWIO one.
-inline KernelSpec WithHwioFilter(KernelSpec spec) {
-  spec.op = spec.op.substr(std::string_view("Ohwi").size());
+// The same convolution as an op with an OHWI filter is, of an HWIO one: by
+// `op`.
+inline KernelSpec WithHwioFilter(KernelSpec spec, const char* op) {
+  spec.op = op;
+  spec.conv.ohwi = false;
   spec.constants.clear();  // a filter's shape
   TensorType& filter = FilterOf(spec);
   filter.shape = HwioOf(filter.shape);

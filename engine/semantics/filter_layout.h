@@ -1,6 +1,6 @@
 // The two layouts of a convolution's filter. HWIO, [h, w, channels per group,
 // outputs], is that of variables and of the ops that users build; OHWI is what
-// cuDNN reads, and of ops that are named for it. As matrices they are each
+// cuDNN reads, and of ops of their own (ConvForm). As matrices they are each
 // other's transpose.
 #ifndef SLUICE_ENGINE_SEMANTICS_FILTER_LAYOUT_H_
 #define SLUICE_ENGINE_SEMANTICS_FILTER_LAYOUT_H_
@@ -35,11 +35,6 @@ inline bool TurnsFromOhwi(std::string_view layout) {
 }
 // The most that a GPU's kernel turns in one launch.
 inline constexpr int kMostFilters = 128;
-
-// Whether the op of a convolution has its filter OHWI.
-inline bool HasOhwiFilter(std::string_view op) {
-  return op.starts_with("OhwiConv2D");
-}
 
 }  // namespace sluice
 

@@ -1,6 +1,9 @@
 #include "engine/semantics/strided_move.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
+#include <string_view>
 
 #include "engine/semantics/slicing.h"
 
@@ -179,27 +182,54 @@ std::vector<StridedMove> PartMoves(const KernelSpec& spec, const Shape& whole,
 }  // namespace
 
 StridedMove MoveOf(const KernelSpec& spec) {
-  const Attributes& attrs = spec.attrs;
-  const Shape& x = spec.inputs[0].shape;
-  const Shape& y = spec.outputs[0].shape;
-  if (spec.op == "Transpose") {
-    return TransposeMove(x, y, attrs.Ints("permutation"));
-  }
-  if (spec.op == "BroadcastTo") return BroadcastMove(x, y);
-  if (spec.op == "Tile") return TileMove(x, y, attrs.Ints("multiples"));
-  if (spec.op == "Reverse") return ReverseMove(x, attrs.Ints("axes"));
-  if (spec.op == "Slice") return FromPart(PartFrom(attrs.Ints("begin"), x), y);
-  if (spec.op == "StridedSlice") return FromPart(StridedPart(attrs, x), y);
-  if (spec.op == "Pad") {
-    return ToPart(PartFrom(Before(attrs.Ints("paddings")), y), x);
-  }
-  SLUICE_CHECK(spec.op == "StridedSliceGradient");
-  return ToPart(StridedPart(attrs, y), x);
+  using Move =
+      StridedMove (*)(const Attributes& attrs, const Shape& x, const Shape& y);
+  struct Row {
+    std::string_view op;
+    Move move;
+  };
+  static constexpr Row kRows[] = {
+      {"Transpose",
+       [](const Attributes& attrs, const Shape& x, const Shape& y) {
+         return TransposeMove(x, y, attrs.Ints("permutation"));
+       }},
+      {"BroadcastTo", [](const Attributes&, const Shape& x,
+                         const Shape& y) { return BroadcastMove(x, y); }},
+      {"Tile",
+       [](const Attributes& attrs, const Shape& x, const Shape& y) {
+         return TileMove(x, y, attrs.Ints("multiples"));
+       }},
+      {"Reverse",
+       [](const Attributes& attrs, const Shape& x, const Shape&) {
+         return ReverseMove(x, attrs.Ints("axes"));
+       }},
+      {"Slice",
+       [](const Attributes& attrs, const Shape& x, const Shape& y) {
+         return FromPart(PartFrom(attrs.Ints("begin"), x), y);
+       }},
+      {"StridedSlice",
+       [](const Attributes& attrs, const Shape& x, const Shape& y) {
+         return FromPart(StridedPart(attrs, x), y);
+       }},
+      {"Pad",
+       [](const Attributes& attrs, const Shape& x, const Shape& y) {
+         return ToPart(PartFrom(Before(attrs.Ints("paddings")), y), x);
+       }},
+      {"StridedSliceGrad",
+       [](const Attributes& attrs, const Shape& x, const Shape& y) {
+         return ToPart(StridedPart(attrs, y), x);
+       }},
+  };
+  const auto* const row =
+      std::find_if(std::begin(kRows), std::end(kRows),
+                   [&](const Row& r) { return r.op == spec.op; });
+  SLUICE_CHECK(row != std::end(kRows));
+  return row->move(spec.attrs, spec.inputs[0].shape, spec.outputs[0].shape);
 }
 
 Tensor SurroundingOf(const KernelSpec& spec) {
   const DType dtype = spec.outputs[0].dtype;
-  if (spec.op != "Pad") return Tensor::Full(dtype, {}, 0);
+  if (!spec.attrs.Has("value")) return Tensor::Full(dtype, {}, 0);
   const Number value = spec.attrs.NumberOf("value");
   // In mixed precision a float32 may have become a half that is infinite.
   return IsFloating(dtype)

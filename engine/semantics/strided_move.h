@@ -33,16 +33,16 @@ struct StridedMove {
 };
 
 // Of "Transpose", "BroadcastTo", "Tile", "Reverse", "Slice" or "StridedSlice",
-// from input 0 to all of output 0; of "Pad" or "StridedSliceGradient", from
+// from input 0 to all of output 0; of "Pad" or "StridedSliceGrad", from
 // input 0 to a part of output 0.
 StridedMove MoveOf(const KernelSpec& spec);
 
-// What "Pad" or "StridedSliceGradient" puts around that part: one element.
+// What "Pad" or "StridedSliceGrad" puts around that part: one element.
 Tensor SurroundingOf(const KernelSpec& spec);
 
 // Of "Concat" and "Stack", from each input to output 0.
 std::vector<StridedMove> JoinMoves(const KernelSpec& spec);
-// Of "ConcatGradient", "Split" and "Unstack", from input 0 to each output.
+// Of "ConcatGrad", "Split" and "Unstack", from input 0 to each output.
 std::vector<StridedMove> CutMoves(const KernelSpec& spec);
 
 }  // namespace sluice

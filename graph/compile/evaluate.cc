@@ -10,6 +10,7 @@ KernelSpec SpecOf(const Node& node, bool deterministic) {
   KernelSpec spec;
   spec.op = node.op().name;
   spec.scalar = node.op().ScalarFunction(node.attrs());
+  spec.conv = node.op().conv;
   spec.node = node.name();
   spec.origin = node.origin();
   spec.attrs = node.attrs();

@@ -7,7 +7,6 @@
 
 #include "engine/ceil_div.h"
 #include "engine/semantics/filter_layout.h"
-#include "engine/semantics/optimizer.h"
 #include "engine/semantics/reduce_plan.h"
 #include "engine/semantics/sum_cut.h"
 #include "graph/compile/device_type_names.h"
@@ -131,7 +130,7 @@ void BatchNormInference(const Node& node, WorkKind kind, Launches* launches) {
 // is behind the mask is kept, for the last pass to read, in dx if nowhere else.
 void BatchNormGrad(const Node& node, WorkKind kind, Launches* launches) {
   const DType dtype = node.input(0).dtype();
-  const bool mask = !node.Is("BatchNormGrad");
+  const bool mask = node.input(4).dtype() == DType::kUInt8;  // not yet dy
   const int dy = mask ? 5 : 4;
   const bool two = node.num_inputs() > dy + 1, g = node.num_outputs() > 3;
   const bool kept = two || g, whole = IsWhole(node, PackOf(dtype));
@@ -245,20 +244,17 @@ void Assign(const Node& node, WorkKind kind, Launches* launches) {
 // The verdict is written first, and again where something is not finite.
 void AllFinite(const Node& node, WorkKind kind, Launches* launches) {
   launches->push_back({kind, "FillKernel", {Out(0)}});
-  const int first = node.Is("AllFiniteScaled") ? 1 : 0;
+  const int first = node.op().inputs.size() - 1;  // a scale is before them
   Lists(node, kind, "AllFiniteKernel", first, node.num_inputs() - first,
         launches);
 }
 
 void Optimizer(const Node& node, WorkKind kind, Launches* launches) {
-  std::string_view rule = node.op().name;
-  rule.remove_prefix(std::string_view("Apply").size());
-  const bool rows = rule.ends_with(optimizer::kRowsSuffix);
-  if (rows || rule.ends_with("List")) rule.remove_suffix(4);
-  launches->push_back(Once(
-      node, kind,
-      fmt::format("Optimizer{}Kernel<optimizer::{}, {}>", rows ? "Rows" : "",
-                  rule, DeviceTypeName(node.input(0).dtype()))));
+  launches->push_back(
+      Once(node, kind,
+           fmt::format("Optimizer{}Kernel<optimizer::{}, {}>",
+                       node.op().scatters ? "Rows" : "", node.op().rule,
+                       DeviceTypeName(node.input(0).dtype()))));
 }
 
 // By a generated kernel.
@@ -277,18 +273,23 @@ void Fused(const Node& node, WorkKind kind, Launches* launches) {
 
 // --- Others ------------------------------------------------------------------
 
-void Pool(const Node& node, WorkKind kind, Launches* launches) {
+// "name<float, true>"; `so_far`, if any, between the two: "SumSoFar, ".
+void Pool(const Node& node, WorkKind kind, std::string_view name,
+          std::string_view so_far, Launches* launches) {
   const DType dtype = node.input(0).dtype();
-  const std::string_view t = DeviceTypeName(dtype);
-  const std::string_view op = node.op().name;
-  const std::string_view whole =
-      IsWhole(node, PackOf(dtype)) ? "true" : "false";
-  const std::string name =
-      op == "MaxPool"
-          ? fmt::format("PoolKernel<{}, LargestSoFar, {}>", t, whole)
-      : op == "AvgPool" ? fmt::format("PoolKernel<{}, SumSoFar, {}>", t, whole)
-                        : fmt::format("{}Kernel<{}, {}>", op, t, whole);
-  launches->push_back(Once(node, kind, name));
+  launches->push_back(
+      Once(node, kind,
+           fmt::format("{}<{}, {}{}>", name, DeviceTypeName(dtype), so_far,
+                       IsWhole(node, PackOf(dtype)))));
+}
+void MaxPool(const Node& node, WorkKind kind, Launches* launches) {
+  Pool(node, kind, "PoolKernel", "LargestSoFar, ", launches);
+}
+void AvgPool(const Node& node, WorkKind kind, Launches* launches) {
+  Pool(node, kind, "PoolKernel", "SumSoFar, ", launches);
+}
+void OtherPool(const Node& node, WorkKind kind, Launches* launches) {
+  Pool(node, kind, std::string(node.op().name) + "Kernel", "", launches);
 }
 
 void Reduce(const Node& node, WorkKind kind, Launches* launches) {
@@ -395,13 +396,13 @@ constexpr Row kRows[] = {
     {"BiasAdd", WorkKind::kElementwise, Elementwise},
     {"Fused", WorkKind::kElementwise, Fused},
     {"FusedSum", WorkKind::kElementwise, Fused},
-    {"MaxPool", WorkKind::kPooling, Pool},
-    {"MaxPoolGrad", WorkKind::kPooling, Pool},
-    {"MaxPoolGradGrad", WorkKind::kPooling, Pool},
-    {"MaxPoolGradWithArgmax", WorkKind::kPooling, Pool},
-    {"MaxPoolWithArgmax", WorkKind::kPooling, Pool},
-    {"AvgPool", WorkKind::kPooling, Pool},
-    {"AvgPoolGrad", WorkKind::kPooling, Pool},
+    {"MaxPool", WorkKind::kPooling, MaxPool},
+    {"MaxPoolGrad", WorkKind::kPooling, OtherPool},
+    {"MaxPoolGradGrad", WorkKind::kPooling, OtherPool},
+    {"MaxPoolGradWithArgmax", WorkKind::kPooling, OtherPool},
+    {"MaxPoolWithArgmax", WorkKind::kPooling, OtherPool},
+    {"AvgPool", WorkKind::kPooling, AvgPool},
+    {"AvgPoolGrad", WorkKind::kPooling, OtherPool},
     {"Cast", WorkKind::kCopy, Cast},
     {"CastPad", WorkKind::kCopy},
     {"CastList", WorkKind::kCopy, CastList},
@@ -416,11 +417,11 @@ constexpr Row kRows[] = {
     {"StridedSlice", WorkKind::kCopy, Cut},
     {"Concat", WorkKind::kCopy, Join},
     {"Stack", WorkKind::kCopy, Join},
-    {"ConcatGradient", WorkKind::kCopy, Cut},
+    {"ConcatGrad", WorkKind::kCopy, Cut},
     {"Split", WorkKind::kCopy, Cut},
     {"Unstack", WorkKind::kCopy, Cut},
     {"Pad", WorkKind::kCopy, FillAndCopy},
-    {"StridedSliceGradient", WorkKind::kCopy, FillAndCopy},
+    {"StridedSliceGrad", WorkKind::kCopy, FillAndCopy},
     {"AllFinite", WorkKind::kOptimizer, AllFinite},
     {"AllFiniteScaled", WorkKind::kOptimizer, AllFinite},
     {"Sum", WorkKind::kOther, Reduce},
@@ -451,7 +452,7 @@ Row RowOf(const Node& node) {
   if (node.op().elementwise && node.num_inputs() > 0) {
     return {op, WorkKind::kElementwise, Elementwise};
   }
-  if (op.starts_with("Apply")) {
+  if (node.op().rule != nullptr) {
     return {op, WorkKind::kOptimizer,
             node.op().scatters ? OptimizerRows : Optimizer};
   }

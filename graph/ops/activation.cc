@@ -2,6 +2,7 @@
 
 #include "graph/ops/elementwise.h"
 #include "graph/ops/tables.h"
+#include "graph/ops/unary.h"
 
 namespace sluice {
 namespace {
@@ -216,10 +217,6 @@ constexpr OpDef kActivationOps[] = {
                }>),
 };
 
-Output Apply(const char* op, const Operand& x, Attributes attrs = {}) {
-  return x.graph().Add({op, {x}, std::move(attrs)}).output(0);
-}
-
 }  // namespace
 
 std::span<const OpDef> ActivationOps() {
@@ -227,23 +224,23 @@ std::span<const OpDef> ActivationOps() {
 }
 
 // clang-format off
-Output Sigmoid(Operand x) { return Apply("Sigmoid", x); }
-Output Softplus(Operand x) { return Apply("Softplus", x); }
-Output Softsign(Operand x) { return Apply("Softsign", x); }
-Output Relu(Operand x) { return Apply("Relu", x); }
-Output Relu6(Operand x) { return Apply("Relu6", x); }
-Output Selu(Operand x) { return Apply("Selu", x); }
-Output Silu(Operand x) { return Apply("Silu", x); }
+Output Sigmoid(Operand x) { return AddUnary("Sigmoid", x); }
+Output Softplus(Operand x) { return AddUnary("Softplus", x); }
+Output Softsign(Operand x) { return AddUnary("Softsign", x); }
+Output Relu(Operand x) { return AddUnary("Relu", x); }
+Output Relu6(Operand x) { return AddUnary("Relu6", x); }
+Output Selu(Operand x) { return AddUnary("Selu", x); }
+Output Silu(Operand x) { return AddUnary("Silu", x); }
 // clang-format on
 
 Output LeakyRelu(Operand x, double alpha) {
-  return Apply("LeakyRelu", x, {{"alpha", alpha}});
+  return AddUnary("LeakyRelu", x, {{"alpha", alpha}});
 }
 Output Elu(Operand x, double alpha) {
-  return Apply("Elu", x, {{"alpha", alpha}});
+  return AddUnary("Elu", x, {{"alpha", alpha}});
 }
 Output Gelu(Operand x, bool approximate) {
-  return Apply("Gelu", x, {{"approximate", approximate}});
+  return AddUnary("Gelu", x, {{"approximate", approximate}});
 }
 Output TanhGrad(Operand dy, Operand y) {
   return Build("TanhGrad", dy, y);

@@ -54,17 +54,17 @@ Status ConcatShape(InferContext& c) {
 }
 
 // The gradients of Concat's parts, cut from dy by the parts' shapes.
-Outputs ConcatGradient(const Node& node, const Outputs& dy) {
+Outputs ConcatGrad(const Node& node, const Outputs& dy) {
   std::vector<Operand> inputs = {dy[0]};
   for (const Output& part : node.inputs()) inputs.push_back(ShapeOf(part));
   const Node& cut = dy[0].graph().Add(
-      {"ConcatGradient", inputs, {{"axis", node.attrs().Int("axis")}}});
+      {"ConcatGrad", inputs, {{"axis", node.attrs().Int("axis")}}});
   Outputs dx;
   for (int i = 0; i < cut.num_outputs(); ++i) dx.push_back(cut.output(i));
   return dx;
 }
 
-Status ConcatGradientShape(InferContext& c) {
+Status ConcatGradShape(InferContext& c) {
   c.SetNumOutputs(c.num_inputs() - 1);
   int64_t total = 0;
   for (int i = 1; i < c.num_inputs(); ++i) {
@@ -195,7 +195,7 @@ constexpr OpDef kArrayOps[] = {
      .types = {{"T", kAnyType}},
      .attrs = {{"axis", AttrType::kInt}},
      .shape = ConcatShape,
-     .gradient = ConcatGradient,
+     .gradient = ConcatGrad,
      .partial = PartialOfInputs,
      .half = HalfRule::kFollow,
      .probes =
@@ -203,14 +203,15 @@ constexpr OpDef kArrayOps[] = {
            .attrs = {{"axis", -1}}},
           {.inputs = {{.shape = {2, 3}}, {.shape = {4, 3}}},
            .attrs = {{"axis", 0}}}}},
-    {.name = "ConcatGradient",
+    {.name = "ConcatGrad",
+     .former_name = "ConcatGradient",
      .doc = "dy cut along an axis into tensors of the given shapes.",
      .made_by = MadeBy::kGradients,
      .inputs = {{"dy"}, {"shapes", "int64", true}},
      .outputs = {{"dx", "T", true}},
      .types = {{"T", kAnyType}},
      .attrs = {{"axis", AttrType::kInt}},
-     .shape = ConcatGradientShape,
+     .shape = ConcatGradShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        Outputs dx(node.num_inputs());
        dx[0] = Concat(Completed(node, dy), node.attrs().Int("axis"));
@@ -274,14 +275,15 @@ constexpr OpDef kArrayOps[] = {
        return {};
      },
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
-       return {TileLike("TileGradient", dy[0], node.attrs().Ints("multiples"))};
+       return {TileLike("TileGrad", dy[0], node.attrs().Ints("multiples"))};
      },
      .half = HalfRule::kFollow,
      .probes = {{.inputs = {{.shape = {2, 3}}},
                  .attrs = {{"multiples", Ints{2, 3}}}},
                 {.inputs = {{.shape = {2, 3, 2}}},
                  .attrs = {{"multiples", Ints{3, 1, 1}}}}}},
-    {.name = "TileGradient",
+    {.name = "TileGrad",
+     .former_name = "TileGradient",
      .doc = "The sum of the tiles that Tile made.",
      .made_by = MadeBy::kGradients,
      .inputs = {{"dy"}},

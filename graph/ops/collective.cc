@@ -154,6 +154,7 @@ constexpr OpDef kCollectiveOps[] = {
      },
      .stateful = true,
      .collective = true,
+     .start = "AllReduceStart",
      .inplace = {0},
      .probes = {{.inputs = {{.shape = {2, 3}}}},
                 {.inputs = {{.shape = {2, 3}}}, .attrs = {{"mean", true}}},
@@ -260,6 +261,7 @@ constexpr OpDef kCollectiveOps[] = {
      .attrs = {kGroupAttr, kWorkersAttr},
      .shape = CountShape,
      .gradient = NotDifferentiable,
+     .asks_seat = true,
      .probes = {{.attrs = {kAlone}}, {.attrs = {{kWorkers, 3}}}}},
     {.name = "WorkerRank",
      .doc = "Which of the workers of a job, or of its part `group`, runs this:"
@@ -269,6 +271,7 @@ constexpr OpDef kCollectiveOps[] = {
      .attrs = {kGroupAttr, {kRank, kOwn}},
      .shape = RankShape,
      .gradient = NotDifferentiable,
+     .asks_seat = true,
      .probes = {{.attrs = {{kRank, 0}}}, {.attrs = {{kRank, 2}}}}},
 };
 

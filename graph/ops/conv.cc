@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "engine/semantics/conv_geometry.h"
 #include "engine/semantics/filter_layout.h"
 #include "engine/semantics/window.h"
 #include "graph/ops/conv_shape.h"
@@ -14,15 +15,11 @@
 namespace sluice {
 namespace {
 
-bool IsDepthwise(const Node& node) {
-  return std::string_view(node.op().name).starts_with("Depthwise");
-}
-
 // The shape of what `node` makes, or would if it went forward, of x [n,h,w,c]
 // and a filter in its layout; unknown where either is.
 Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
                                const Shape& given) {
-  const bool ohwi = HasOhwiFilter(node.op().name) && given.rank() == 4;
+  const bool ohwi = node.op().conv.ohwi && given.rank() == 4;
   const Shape filter = ohwi ? HwioOf(given) : given;
   if (x.rank() != 4 || filter.rank() != 4) {
     return InvalidArgument(
@@ -30,7 +27,7 @@ Result<Shape> ConvolutionShape(const Node& node, const Shape& x,
                     "filter={}",
                     x.ToString(), filter.ToString()));
   }
-  const bool depthwise = IsDepthwise(node);
+  const bool depthwise = IsDepthwise(node.attrs());
   const int64_t groups = depthwise ? 1 : node.attrs().Int("groups");
   if (groups < 1) {
     return InvalidArgument(
@@ -105,9 +102,9 @@ namespace {
 // filters [height, width, c, m] have a group for each channel.
 int64_t MultiplyAdds(const Node& node, const Output& y, const Output& filter) {
   const Shape& f = filter.shape();
-  const int64_t products = HasOhwiFilter(node.op().name) ? f.elements(1, 4)
-                           : IsDepthwise(node)           ? f.elements(0, 2)
-                                                         : f.elements(0, 3);
+  const int64_t products = node.op().conv.ohwi         ? f.elements(1, 4)
+                           : IsDepthwise(node.attrs()) ? f.elements(0, 2)
+                                                       : f.elements(0, 3);
   return y.shape().elements() * products;
 }
 
@@ -147,7 +144,7 @@ struct Family {
   const char* backprop_filter;
 };
 Family FamilyOf(const Node& node) {
-  if (IsDepthwise(node)) {
+  if (IsDepthwise(node.attrs())) {
     return {"DepthwiseConv2D", "DepthwiseConv2DBackpropInput",
             "DepthwiseConv2DBackpropFilter"};
   }
@@ -207,7 +204,12 @@ constexpr FixedList<AttrDef, 10> kDepthwiseAttrs = {
     {"padding", "SAME"},
     {"explicit_padding", Ints{0, 0, 0, 0}}};
 
-constexpr OpDef ForwardOp(const char* name, const char* doc,
+bool Always(const Node&) {
+  return true;
+}
+
+// `ohwi`: the op with an OHWI filter, or null.
+constexpr OpDef ForwardOp(const char* name, const char* ohwi, const char* doc,
                           FixedList<AttrDef, 10> attrs,
                           FixedList<Probe, 6> probes) {
   return {.name = name,
@@ -216,14 +218,16 @@ constexpr OpDef ForwardOp(const char* name, const char* doc,
           .attrs = attrs,
           .shape = ConvShape,
           .gradient = ForwardGradient,
+          .ohwi_op = ohwi,
+          .scales_channels = Always,
           .multiply_adds = ConvMultiplyAdds,
           .half = HalfRule::kPrefer,
           .probes = probes};
 }
 
 // Forward it is a transposed convolution.
-constexpr OpDef BackpropInputOp(const char* name, const char* doc,
-                                FixedList<AttrDef, 10> attrs,
+constexpr OpDef BackpropInputOp(const char* name, const char* ohwi,
+                                const char* doc, FixedList<AttrDef, 10> attrs,
                                 FixedList<Probe, 6> probes) {
   return {.name = name,
           .doc = doc,
@@ -232,13 +236,15 @@ constexpr OpDef BackpropInputOp(const char* name, const char* doc,
           .attrs = attrs,
           .shape = ConvBackpropInputShape,
           .gradient = BackpropInputGradient,
+          .conv = {ConvPass::kInput},
+          .ohwi_op = ohwi,
           .multiply_adds = ConvInputMultiplyAdds,
           .half = HalfRule::kPrefer,
           .probes = probes};
 }
 
-constexpr OpDef BackpropFilterOp(const char* name, const char* doc,
-                                 FixedList<AttrDef, 10> attrs,
+constexpr OpDef BackpropFilterOp(const char* name, const char* ohwi,
+                                 const char* doc, FixedList<AttrDef, 10> attrs,
                                  FixedList<Probe, 6> probes) {
   return {.name = name,
           .doc = doc,
@@ -247,14 +253,16 @@ constexpr OpDef BackpropFilterOp(const char* name, const char* doc,
           .attrs = attrs,
           .shape = ConvBackpropFilterShape,
           .gradient = BackpropFilterGradient,
+          .conv = {ConvPass::kFilter},
+          .ohwi_op = ohwi,
           .multiply_adds = ConvFilterMultiplyAdds,
           .half = HalfRule::kPrefer,
           .probes = probes};
 }
 
 constexpr OpDef kConvOps[] = {
-    ForwardOp("Conv2D", "Convolves NHWC images with an HWIO filter.",
-              kConvAttrs,
+    ForwardOp("Conv2D", "OhwiConv2D",
+              "Convolves NHWC images with an HWIO filter.", kConvAttrs,
               {{.inputs = {{.shape = {2, 7, 6, 4}}, {.shape = {3, 2, 2, 6}}},
                 .attrs = kStrided},
                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 4}}},
@@ -309,7 +317,7 @@ constexpr OpDef kConvOps[] = {
                             {.shape = {1, 9, 10, 64}}},
                  .attrs = {{"relu", true}}}}},
     BackpropInputOp(
-        "Conv2DBackpropInput",
+        "Conv2DBackpropInput", "OhwiConv2DBackpropInput",
         "The gradient of Conv2D with respect to x, whose shape is given.",
         kConvAttrs,
         {{.inputs = {{.shape = {2, 4, 6, 6}},
@@ -321,7 +329,7 @@ constexpr OpDef kConvOps[] = {
                      {.shape = {4}, .values = {1, 5, 6, 3}}},
           .attrs = kDilated}}),
     BackpropFilterOp(
-        "Conv2DBackpropFilter",
+        "Conv2DBackpropFilter", "OhwiConv2DBackpropFilter",
         "The gradient of Conv2D with respect to the filter, whose shape is "
         "given.",
         kConvAttrs,
@@ -333,7 +341,7 @@ constexpr OpDef kConvOps[] = {
                      {.shape = {1, 4, 7, 4}},
                      {.shape = {4}, .values = {3, 2, 3, 4}}},
           .attrs = kDilated}}),
-    ForwardOp("DepthwiseConv2D",
+    ForwardOp("DepthwiseConv2D", nullptr,
               "Convolves each channel of NHWC images with filters of its own.",
               kDepthwiseAttrs,
               {{.inputs = {{.shape = {2, 7, 6, 3}}, {.shape = {3, 2, 3, 2}}},
@@ -341,7 +349,7 @@ constexpr OpDef kConvOps[] = {
                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {3, 2, 3, 1}}},
                 .attrs = kDilated}}),
     BackpropInputOp(
-        "DepthwiseConv2DBackpropInput",
+        "DepthwiseConv2DBackpropInput", nullptr,
         "The gradient of DepthwiseConv2D with respect to x, whose shape is "
         "given.",
         kDepthwiseAttrs,
@@ -350,7 +358,7 @@ constexpr OpDef kConvOps[] = {
                      {.shape = {4}, .values = kXShape3}},
           .attrs = kValidStrided}}),
     BackpropFilterOp(
-        "DepthwiseConv2DBackpropFilter",
+        "DepthwiseConv2DBackpropFilter", nullptr,
         "The gradient of DepthwiseConv2D with respect to the filter, whose "
         "shape is given.",
         kDepthwiseAttrs,
@@ -360,21 +368,31 @@ constexpr OpDef kConvOps[] = {
           .attrs = kValidStrided}}),
 };
 
+Attributes AttributesOf(const Conv2DOptions& options) {
+  Attributes attrs = WindowAttributes(options);
+  attrs.Set("dilations", ToInts(options.dilations));
+  return attrs;
+}
+
 Output Convolution(const char* op, std::vector<Operand> inputs,
                    const Conv2DOptions& options) {
   Graph& graph = inputs[0].graph();
-  Attributes attrs = WindowAttributes(options);
-  attrs.Set("dilations", ToInts(options.dilations));
-  if (!std::string_view(op).starts_with("Depthwise")) {
-    attrs.Set("groups", options.groups);
-  } else if (options.groups != 1) {
+  Attributes attrs = AttributesOf(options);
+  attrs.Set("groups", options.groups);
+  return graph.Add({op, std::move(inputs), std::move(attrs)}).output(0);
+}
+
+Output Depthwise(const char* op, std::vector<Operand> inputs,
+                 const Conv2DOptions& options) {
+  Graph& graph = inputs[0].graph();
+  if (options.groups != 1) {
     throw Error(
         Code::kInvalidArgument,
         fmt::format("{}: every channel is a group of its own; groups "
                     "must stay 1, got {} ({})",
                     op, options.groups, FormatLocation(inputs[0].location())));
   }
-  return graph.Add({op, std::move(inputs), std::move(attrs)}).output(0);
+  return graph.Add({op, std::move(inputs), AttributesOf(options)}).output(0);
 }
 
 }  // namespace
@@ -396,18 +414,18 @@ Output Conv2DBackpropFilter(Operand x, Operand dy, Operand filter_shape,
 }
 Output DepthwiseConv2D(Operand x, Operand filter,
                        const Conv2DOptions& options) {
-  return Convolution("DepthwiseConv2D", {x, filter}, options);
+  return Depthwise("DepthwiseConv2D", {x, filter}, options);
 }
 Output DepthwiseConv2DBackpropInput(Operand dy, Operand filter, Operand x_shape,
                                     const Conv2DOptions& options) {
-  return Convolution("DepthwiseConv2DBackpropInput", {dy, filter, x_shape},
-                     options);
+  return Depthwise("DepthwiseConv2DBackpropInput", {dy, filter, x_shape},
+                   options);
 }
 Output DepthwiseConv2DBackpropFilter(Operand x, Operand dy,
                                      Operand filter_shape,
                                      const Conv2DOptions& options) {
-  return Convolution("DepthwiseConv2DBackpropFilter", {x, dy, filter_shape},
-                     options);
+  return Depthwise("DepthwiseConv2DBackpropFilter", {x, dy, filter_shape},
+                   options);
 }
 
 }  // namespace sluice

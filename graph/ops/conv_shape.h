@@ -1,5 +1,5 @@
 // What the ops of convolutions share, whichever layout their filters have
-// (HasOhwiFilter).
+// (OpDef::conv).
 #ifndef SLUICE_GRAPH_OPS_CONV_SHAPE_H_
 #define SLUICE_GRAPH_OPS_CONV_SHAPE_H_
 

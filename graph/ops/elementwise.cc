@@ -7,6 +7,7 @@
 #include "graph/ops/activation.h"
 #include "graph/ops/reduce.h"
 #include "graph/ops/tables.h"
+#include "graph/ops/unary.h"
 
 namespace sluice {
 namespace {
@@ -261,10 +262,6 @@ constexpr OpDef kElementwiseOps[] = {
     Follows(AddNOp()),
 };
 
-Output Build(const char* op, const Operand& x, Attributes attrs = {}) {
-  return x.graph().Add({op, {x}, std::move(attrs)}).output(0);
-}
-
 }  // namespace
 
 std::span<const OpDef> ElementwiseOps() {
@@ -272,42 +269,42 @@ std::span<const OpDef> ElementwiseOps() {
 }
 
 // clang-format off
-Output Neg(Operand x) { return Build("Neg", x); }
-Output Abs(Operand x) { return Build("Abs", x); }
-Output Sign(Operand x) { return Build("Sign", x); }
-Output Square(Operand x) { return Build("Square", x); }
-Output Exp(Operand x) { return Build("Exp", x); }
-Output Expm1(Operand x) { return Build("Expm1", x); }
-Output Log(Operand x) { return Build("Log", x); }
-Output Log1p(Operand x) { return Build("Log1p", x); }
-Output Sqrt(Operand x) { return Build("Sqrt", x); }
-Output Rsqrt(Operand x) { return Build("Rsqrt", x); }
-Output Reciprocal(Operand x) { return Build("Reciprocal", x); }
-Output Sin(Operand x) { return Build("Sin", x); }
-Output Cos(Operand x) { return Build("Cos", x); }
-Output Tan(Operand x) { return Build("Tan", x); }
-Output Asin(Operand x) { return Build("Asin", x); }
-Output Acos(Operand x) { return Build("Acos", x); }
-Output Atan(Operand x) { return Build("Atan", x); }
-Output Sinh(Operand x) { return Build("Sinh", x); }
-Output Cosh(Operand x) { return Build("Cosh", x); }
-Output Tanh(Operand x) { return Build("Tanh", x); }
-Output Erf(Operand x) { return Build("Erf", x); }
-Output Floor(Operand x) { return Build("Floor", x); }
-Output Ceil(Operand x) { return Build("Ceil", x); }
-Output Round(Operand x) { return Build("Round", x); }
-Output IsNan(Operand x) { return Build("IsNan", x); }
-Output IsInf(Operand x) { return Build("IsInf", x); }
-Output IsFinite(Operand x) { return Build("IsFinite", x); }
-Output LogicalNot(Operand x) { return Build("LogicalNot", x); }
+Output Neg(Operand x) { return AddUnary("Neg", x); }
+Output Abs(Operand x) { return AddUnary("Abs", x); }
+Output Sign(Operand x) { return AddUnary("Sign", x); }
+Output Square(Operand x) { return AddUnary("Square", x); }
+Output Exp(Operand x) { return AddUnary("Exp", x); }
+Output Expm1(Operand x) { return AddUnary("Expm1", x); }
+Output Log(Operand x) { return AddUnary("Log", x); }
+Output Log1p(Operand x) { return AddUnary("Log1p", x); }
+Output Sqrt(Operand x) { return AddUnary("Sqrt", x); }
+Output Rsqrt(Operand x) { return AddUnary("Rsqrt", x); }
+Output Reciprocal(Operand x) { return AddUnary("Reciprocal", x); }
+Output Sin(Operand x) { return AddUnary("Sin", x); }
+Output Cos(Operand x) { return AddUnary("Cos", x); }
+Output Tan(Operand x) { return AddUnary("Tan", x); }
+Output Asin(Operand x) { return AddUnary("Asin", x); }
+Output Acos(Operand x) { return AddUnary("Acos", x); }
+Output Atan(Operand x) { return AddUnary("Atan", x); }
+Output Sinh(Operand x) { return AddUnary("Sinh", x); }
+Output Cosh(Operand x) { return AddUnary("Cosh", x); }
+Output Tanh(Operand x) { return AddUnary("Tanh", x); }
+Output Erf(Operand x) { return AddUnary("Erf", x); }
+Output Floor(Operand x) { return AddUnary("Floor", x); }
+Output Ceil(Operand x) { return AddUnary("Ceil", x); }
+Output Round(Operand x) { return AddUnary("Round", x); }
+Output IsNan(Operand x) { return AddUnary("IsNan", x); }
+Output IsInf(Operand x) { return AddUnary("IsInf", x); }
+Output IsFinite(Operand x) { return AddUnary("IsFinite", x); }
+Output LogicalNot(Operand x) { return AddUnary("LogicalNot", x); }
 // clang-format on
 
 Output Cast(Operand x, DType to) {
-  return Build("Cast", x, {{"to", to}});
+  return AddUnary("Cast", x, {{"to", to}});
 }
 
 Output Clip(Operand x, const Number& lo, const Number& hi) {
-  return Build("Clip", x, {{"lo", lo}, {"hi", hi}});
+  return AddUnary("Clip", x, {{"lo", lo}, {"hi", hi}});
 }
 
 Output Select(Operand condition, Operand a, Operand b) {

@@ -87,6 +87,8 @@ constexpr OpDef kMatMulOps[] = {
      .attrs = {{"transpose_a", false}, {"transpose_b", false}},
      .shape = ProductShape,
      .gradient = ProductGradient,
+     .scales_channels =
+         [](const Node& node) { return !node.attrs().Bool("transpose_b"); },
      .multiply_adds = MultiplyAdds,
      .half = HalfRule::kPrefer,
      .probes = {{.inputs = {{.shape = {3, 5}}, {.shape = {5, 4}}}},

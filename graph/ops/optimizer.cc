@@ -52,9 +52,9 @@ constexpr FixedList<T, N> WithLast(const FixedList<T, N>& list, const T& last) {
 
 constexpr ProbeInput kSkip = {.values = {0}};
 
-// An optimizer whose first `variables` inputs are updated in place.
-constexpr OpDef ApplyOp(const char* name, const char* list_name,
-                        const char* doc, int variables,
+// An optimizer whose first `variables` inputs are updated in place by `rule`.
+constexpr OpDef ApplyOp(const char* rule, const char* name,
+                        const char* list_name, const char* doc, int variables,
                         FixedList<ArgDef, 8> inputs,
                         FixedList<AttrDef, 10> attrs, Probe probe) {
   Probe skipped = probe;
@@ -69,6 +69,7 @@ constexpr OpDef ApplyOp(const char* name, const char* list_name,
           .stateful = true,
           .mutates = variables,
           .list_op = list_name,
+          .rule = rule,
           .probes = {probe, skipped}};
 }
 
@@ -81,21 +82,22 @@ constexpr ProbeInput kRate = {.values = {0.1}};
 constexpr ProbeInput kCount = {.values = {3}};
 
 constexpr OpDef kOptimizerOps[] = {
-    ApplyOp("ApplySgd", "ApplySgdList", "variable -= learning_rate * gradient.",
-            1, {{"variable"}, kLearningRate, {"gradient"}}, {},
+    ApplyOp("Sgd", "ApplySgd", "ApplySgdList",
+            "variable -= learning_rate * gradient.", 1,
+            {{"variable"}, kLearningRate, {"gradient"}}, {},
             {.inputs = {kTensor, kRate, kTensor}}),
-    ApplyOp("ApplyMomentum", "ApplyMomentumList",
+    ApplyOp("Momentum", "ApplyMomentum", "ApplyMomentumList",
             "Gradient descent with momentum.", 2,
             {{"variable"}, {"velocity"}, kLearningRate, {"gradient"}},
             {{"momentum", 0.9}, {"nesterov", false}},
             {.inputs = {kTensor, kTensor, kRate, kTensor}}),
-    ApplyOp("ApplyRmsProp", "ApplyRmsPropList",
+    ApplyOp("RmsProp", "ApplyRmsProp", "ApplyRmsPropList",
             "The gradient over its root mean square.", 2,
             {{"variable"}, {"mean_square"}, kLearningRate, {"gradient"}},
             {{"decay", 0.9}, {"epsilon", 1e-8}},
             {.inputs = {kTensor, kSquares, kRate, kTensor}}),
-    ApplyOp("ApplyRmsPropMomentum", "ApplyRmsPropMomentumList",
-            "ApplyRmsProp with momentum.", 3,
+    ApplyOp("RmsPropMomentum", "ApplyRmsPropMomentum",
+            "ApplyRmsPropMomentumList", "ApplyRmsProp with momentum.", 3,
             {{"variable"},
              {"mean_square"},
              {"velocity"},
@@ -103,18 +105,19 @@ constexpr OpDef kOptimizerOps[] = {
              {"gradient"}},
             {{"decay", 0.9}, {"momentum", 0.9}, {"epsilon", 1e-8}},
             {.inputs = {kTensor, kSquares, kTensor, kRate, kTensor}}),
-    ApplyOp("ApplyAdagrad", "ApplyAdagradList",
+    ApplyOp("Adagrad", "ApplyAdagrad", "ApplyAdagradList",
             "The gradient over the root of its sum of squares.", 2,
             {{"variable"}, {"accumulator"}, kLearningRate, {"gradient"}},
             {{"epsilon", 1e-10}},
             {.inputs = {kTensor, kSquares, kRate, kTensor}}),
-    ApplyOp("ApplyAdam", "ApplyAdamList",
+    ApplyOp("Adam", "ApplyAdam", "ApplyAdamList",
             "Adam (Kingma and Ba, 2015), bias corrected.", 3,
             {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
             {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}},
             {.inputs = {kTensor, kTensor, kSquares, kRate, kCount, kTensor}}),
-    ApplyOp("ApplyAdamW", "ApplyAdamWList", "Adam with decoupled weight decay.",
-            3, {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
+    ApplyOp("AdamW", "ApplyAdamW", "ApplyAdamWList",
+            "Adam with decoupled weight decay.", 3,
+            {{"variable"}, {"m"}, {"v"}, kLearningRate, kStep, {"gradient"}},
             {{"beta1", 0.9},
              {"beta2", 0.999},
              {"epsilon", 1e-8},

@@ -303,6 +303,7 @@ constexpr OpDef AllFiniteOp() {
       .outputs = {{"y", "bool"}},
       .shape = ScalarShape,
       .gradient = NotDifferentiable,
+      .asks_finite = true,
       .probes = {
           {.inputs = {{.shape = {37}}, {.shape = {2, 3}}}},
           {.inputs = {{.shape = {3}, .values = {0, 1, -3}},

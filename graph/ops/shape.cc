@@ -8,6 +8,7 @@
 
 #include "graph/ops/reduce.h"
 #include "graph/ops/tables.h"
+#include "graph/ops/unary.h"
 
 namespace sluice {
 namespace {
@@ -324,15 +325,11 @@ Output ShapeConstant(Graph& graph, const Shape& shape,
                         location);
 }
 
-Output Unary(const char* op, const Operand& x, Attributes attrs = {}) {
-  return x.graph().Add({op, {x}, std::move(attrs)}).output(0);
-}
-
 // With a known shape it is made of constants, so that it folds away and x need
 // not be kept for it.
 Output FilledLike(const char* op, double value, const Operand& x) {
   const TensorType& type = x.tensor().type();
-  if (!type.shape.concrete()) return Unary(op, x);
+  if (!type.shape.concrete()) return AddUnary(op, x);
   return Fill(x.graph(), type.shape, value, type.dtype, x.location());
 }
 
@@ -372,13 +369,13 @@ Output ReshapeToShapeOf(Operand x, const Output& like) {
 }
 
 Output ExpandDims(Operand x, int64_t axis) {
-  return Unary("ExpandDims", x, {{"axis", axis}});
+  return AddUnary("ExpandDims", x, {{"axis", axis}});
 }
 Output Squeeze(Operand x, const std::vector<int64_t>& axes) {
-  return Unary("Squeeze", x, {{"axes", axes}});
+  return AddUnary("Squeeze", x, {{"axes", axes}});
 }
 Output Transpose(Operand x, const std::vector<int64_t>& permutation) {
-  return Unary("Transpose", x, {{"permutation", permutation}});
+  return AddUnary("Transpose", x, {{"permutation", permutation}});
 }
 
 Output BroadcastTo(Operand x, const ShapeOperand& shape) {
@@ -426,13 +423,13 @@ Output Range(Graph& graph, int64_t limit,
 Output ShapeOf(Operand x) {
   const Shape& shape = x.tensor().shape();
   if (shape.concrete()) return ShapeConstant(x.graph(), shape, x.location());
-  return Unary("ShapeOf", x);
+  return AddUnary("ShapeOf", x);
 }
 Output Rank(Operand x) {
-  return Unary("Rank", x);
+  return AddUnary("Rank", x);
 }
 Output Size(Operand x) {
-  return Unary("Size", x);
+  return AddUnary("Size", x);
 }
 
 }  // namespace sluice

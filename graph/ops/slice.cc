@@ -64,7 +64,7 @@ Status StridedSliceShape(InferContext& c) {
   return {};
 }
 
-Status StridedSliceGradientShape(InferContext& c) {
+Status StridedSliceGradShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(const Shape x, FullShapeOperand(c, 1));
   SLUICE_ASSIGN_OR_RETURN(const Shape taken, StridedShape(c.attrs(), x));
   if (!Compatible(taken, c.input(0))) {
@@ -79,7 +79,7 @@ Status StridedSliceGradientShape(InferContext& c) {
 // Zeros of x's shape with dy where the slice was taken.
 Output PutSlice(const Output& dy, const Output& x, Attributes slice) {
   return dy.graph()
-      .Add({"StridedSliceGradient", {dy, ShapeOf(x)}, std::move(slice)})
+      .Add({"StridedSliceGrad", {dy, ShapeOf(x)}, std::move(slice)})
       .output(0);
 }
 
@@ -221,13 +221,14 @@ constexpr OpDef kSliceOps[] = {
                            {"strides", Ints{-1, 1}},
                            {"begin_mask", 1},
                            {"end_mask", 1}}}}},
-    {.name = "StridedSliceGradient",
+    {.name = "StridedSliceGrad",
+     .former_name = "StridedSliceGradient",
      .doc = "Zeros of the given shape with dy where StridedSlice reads.",
      .made_by = MadeBy::kGradients,
      .inputs = {{"dy"}, {"shape", "int64"}},
      .types = {{"T", kAnyType}},
      .attrs = kStridedAttrs,
-     .shape = StridedSliceGradientShape,
+     .shape = StridedSliceGradShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {
            dy[0].graph().Add({"StridedSlice", {dy[0]}, node.attrs()}).output(0),

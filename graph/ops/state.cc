@@ -44,6 +44,7 @@ constexpr OpDef WriteOp(const char* name, const char* doc, DTypeSet types) {
 constexpr OpDef AssignOp() {
   OpDef op = WriteOp("Assign", "variable = value.", kAnyType);
   op.attrs = {{"initializer", false}};
+  op.assigns = true;
   // Without a condition.
   op.initializes = [](const Node& node) { return node.num_inputs() == 2; };
   return op;
@@ -93,6 +94,7 @@ constexpr OpDef AssignListOp() {
           .stateful = true,
           .mutates = 1,
           .mutates_attr = "variables",
+          .assigns = true,
           .initializes =
               [](const Node& node) {
                 const Output& apply = node.input(node.num_inputs() - 1);

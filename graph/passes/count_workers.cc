@@ -6,8 +6,8 @@ namespace sluice::passes {
 
 Status CountWorkers(Graph& graph, const WorkersIn& workers) {
   for (const auto& node : graph.nodes()) {
-    const bool ranks = node->Is("WorkerRank");
-    if (!node->op().collective && !node->Is("NumWorkers") && !ranks) continue;
+    const OpDef& op = node->op();
+    if (!op.collective && !op.asks_seat) continue;
     const std::string& name = node->attrs().String("group");
     const Seat seat = workers == nullptr ? Seat() : workers(name);
     if (seat.size == 0) {
@@ -19,7 +19,9 @@ Status CountWorkers(Graph& graph, const WorkersIn& workers) {
     if (given != nullptr && given->get<int64_t>() == 0) {
       node->set_attr("workers", seat.size);
     }
-    if (ranks && node->attrs().Int("rank") < 0) {
+    const AttrValue* const rank =
+        op.asks_seat ? node->attrs().Find("rank") : nullptr;
+    if (rank != nullptr && rank->get<int64_t>() < 0) {
       node->set_attr("rank", seat.rank);
     }
   }

@@ -9,11 +9,9 @@
 namespace sluice::passes {
 namespace {
 
-// Whether the last elements of input 1, one per channel of the result, multiply
-// that channel and nothing else.
-bool ScalesByChannel(const Node& node) {
-  if (node.Is("MatMul")) return !node.attrs().Bool("transpose_b");
-  return node.Is("Conv2D") || node.Is("DepthwiseConv2D");
+bool ScalesChannels(const Node& node) {
+  const auto scales = node.op().scales_channels;
+  return scales != nullptr && scales(node);
 }
 
 // normal = BatchNormInference(linear [+ bias]), all but x constant and nothing
@@ -62,7 +60,7 @@ class Folder {
       match.linear = &match.bias->input(0).node();
       if (!Alone(*match.linear)) return {};
     }
-    const bool fits = ScalesByChannel(*match.linear) &&
+    const bool fits = ScalesChannels(*match.linear) &&
                       ConstantValue(match.linear->input(1)) != nullptr;
     return fits ? match : Match();
   }

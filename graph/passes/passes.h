@@ -97,6 +97,10 @@ Status Place(Graph& graph, const DeviceDescriptions& devices);
 // no CPU, or a device's description names no kernels at all.
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 
+// Moves the collectives that their device has no kernel for to the first CPU,
+// if there is one.
+Status MeetOnCpu(Graph& graph, const DeviceDescriptions& devices);
+
 // Puts what is fed and fetched on one device, wherever else it was placed.
 Status BringHome(Graph& graph, const std::string& home);
 

@@ -36,6 +36,23 @@ Result<std::string> DeviceOfVariables(const Node& node) {
   return device;
 }
 
+// Null: there is none.
+const DeviceDescription* FirstCpu(const DeviceDescriptions& devices) {
+  const auto cpu = std::find_if(devices.begin(), devices.end(),
+                                [](const DeviceDescription& device) {
+                                  return device.type == DeviceType::kCpu;
+                                });
+  return cpu == devices.end() ? nullptr : &*cpu;
+}
+
+// To the CPU, unless its own device runs it, or what it updates is there.
+void MoveWhereItRuns(Node& node, const DeviceDescription& cpu,
+                     const DeviceDescriptions& devices) {
+  const DeviceDescription* const own = FindDevice(devices, node.device());
+  if (own == nullptr || node.mutates() > 0 || own->Runs(node)) return;
+  node.set_device(cpu.name);
+}
+
 }  // namespace
 
 Status Place(Graph& graph, const DeviceDescriptions& devices) {
@@ -68,11 +85,8 @@ Status Place(Graph& graph, const DeviceDescriptions& devices) {
 }
 
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
-  const auto cpu = std::find_if(devices.begin(), devices.end(),
-                                [](const DeviceDescription& device) {
-                                  return device.type == DeviceType::kCpu;
-                                });
-  if (cpu == devices.end()) {
+  const DeviceDescription* const cpu = FirstCpu(devices);
+  if (cpu == nullptr) {
     return InvalidArgument("soft placement needs a CPU among the devices");
   }
   for (const DeviceDescription& device : devices) {
@@ -81,12 +95,15 @@ Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
         fmt::format("soft placement: nothing is known of the kernels of '{}'",
                     device.name));
   }
+  for (const auto& node : graph.nodes()) MoveWhereItRuns(*node, *cpu, devices);
+  return {};
+}
+
+Status MeetOnCpu(Graph& graph, const DeviceDescriptions& devices) {
+  const DeviceDescription* const cpu = FirstCpu(devices);
+  if (cpu == nullptr) return {};
   for (const auto& node : graph.nodes()) {
-    const DeviceDescription* device = FindDevice(devices, node->device());
-    if (device == nullptr || node->mutates() > 0 || device->Runs(*node)) {
-      continue;
-    }
-    node->set_device(cpu->name);
+    if (node->op().collective) MoveWhereItRuns(*node, *cpu, devices);
   }
   return {};
 }

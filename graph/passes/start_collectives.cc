@@ -11,16 +11,14 @@ namespace sluice::passes {
 void StartCollectives(Graph& graph) {
   std::vector<Node*> waits;
   for (const auto& node : graph.nodes()) {
-    if (node->Is("AllReduce")) waits.push_back(node.get());
+    if (node->op().start != nullptr) waits.push_back(node.get());
   }
-  if (waits.empty()) return;
-  const OpDef& start_op = OpTable::Global().Get("AllReduceStart");
-  const OpDef& wait_op = OpTable::Global().Get("AllReduceWait");
+  const OpTable& ops = OpTable::Global();
   std::unordered_map<const Node*, Node*> starts;
   for (Node* wait : waits) {
-    Node& start =
-        graph.AddRaw(wait->name() + "/start", wait->origin(), start_op,
-                     wait->attrs(), {wait->input(0)}, {wait->output_type(0)});
+    Node& start = graph.AddRaw(wait->name() + "/start", wait->origin(),
+                               ops.Get(wait->op().start), wait->attrs(),
+                               {wait->input(0)}, {wait->output_type(0)});
     start.set_device(wait->device());
     start.set_location(wait->location());
     starts[wait] = &start;
@@ -34,8 +32,8 @@ void StartCollectives(Graph& graph) {
       start.AddControlInput(collective != starts.end() ? collective->second
                                                        : control);
     }
-    wait->Become(wait_op, {{"group", wait->attrs().String("group")}},
-                 {start.output(0)});
+    wait->Become(ops.Get(start.op().wait),
+                 {{"group", wait->attrs().String("group")}}, {start.output(0)});
     wait->set_control_inputs(earlier);
   }
 }

@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string_view>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -30,7 +30,12 @@ namespace sluice::passes {
 namespace {
 
 bool ReadsFilter(const Node& node) {
-  return node.Is("Conv2D") || node.Is("Conv2DBackpropInput");
+  return node.op().ohwi_op != nullptr &&
+         node.op().conv.pass != ConvPass::kFilter;
+}
+bool MakesFilterGradient(const Node& node) {
+  return node.op().ohwi_op != nullptr &&
+         node.op().conv.pass == ConvPass::kFilter;
 }
 
 class Turner {
@@ -135,8 +140,7 @@ class Turner {
       }
       std::vector<Output> inputs = node->inputs();
       inputs[1] = ohwi;
-      node->Become(Op(std::string("Ohwi") + node->op().name), node->attrs(),
-                   std::move(inputs));
+      node->Become(Op(node->op().ohwi_op), node->attrs(), std::move(inputs));
       read_before_.insert(&filter.node());
     }
     for (const auto& [key, turn] : turns) first->push_back(turn);
@@ -147,9 +151,8 @@ class Turner {
   Node* UpdateOf(const Node& gradient) {
     Node* update = nullptr;
     for (Node* user : users_[&gradient]) {
-      const std::string_view op = user->op().name;
-      if (op == "AllFinite" || op == "AllFiniteScaled") continue;
-      const bool updates = op.starts_with("Apply") && user->mutates() > 0;
+      if (user->op().asks_finite) continue;
+      const bool updates = user->op().rule != nullptr;
       if (!updates || (update != nullptr && update != user)) return nullptr;
       update = user;
     }
@@ -159,7 +162,7 @@ class Turner {
   void TurnGradients() {
     std::map<std::tuple<Node*, std::string, DType>, Node*> turns;
     for (Node* node : nodes_) {
-      if (!node->Is("Conv2DBackpropFilter") || !Likes(*node)) continue;
+      if (!MakesFilterGradient(*node) || !Likes(*node)) continue;
       Node* const update = UpdateOf(*node);
       if (update == nullptr || update->device() != node->device()) continue;
       const TensorType hwio = node->output_type(0);
@@ -172,7 +175,7 @@ class Turner {
       constant.set_device(node->device());
       constant.set_location(node->location());
       before_[node].push_back(&constant);
-      node->Become(Op("OhwiConv2DBackpropFilter"), node->attrs(),
+      node->Become(Op(node->op().ohwi_op), node->attrs(),
                    {node->input(0), node->input(1), constant.output(0)});
       node->set_output_types({{hwio.dtype, shape}});
       Node*& turn = turns[{update, node->device(), hwio.dtype}];

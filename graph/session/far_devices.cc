@@ -52,7 +52,7 @@ Status Session::Impl::Reconnect() {
 
 std::string Session::Impl::FarHomeOf(const Output& variable) const {
   if (cluster == nullptr || !variable.valid() ||
-      !variable.node().Is("Variable")) {
+      !variable.node().IsVariable()) {
     return {};
   }
   const std::string& asked = variable.node().device();

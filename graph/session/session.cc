@@ -39,7 +39,9 @@ Session::Session(const Graph& graph, const SessionOptions& options)
                 "at a time, for all to have the same order");
   }
   std::vector<std::string>& names = impl_->options.devices;
-  if (options.soft_placement && !AnyCpu(names)) {
+  // Workers meet on the host.
+  if ((options.soft_placement || options.collective != nullptr) &&
+      !AnyCpu(names)) {
     names.emplace_back("/cpu:0");
   }
   bool any_here = false;

@@ -6,7 +6,7 @@
 namespace sluice {
 
 Session::Impl::Found Session::Impl::Find(const Output& variable) const {
-  if (!variable.valid() || !variable.node().Is("Variable")) {
+  if (!variable.valid() || !variable.node().IsVariable()) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("'{}' is not a variable",
                             variable.valid() ? variable.name() : ""));

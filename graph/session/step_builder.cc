@@ -105,7 +105,7 @@ Status FreezeVariables(Graph& step, const Devices& devices,
                       "({})",
                       node->Describe(), node->location()));
     }
-    if (!node->Is("Variable")) continue;
+    if (!node->IsVariable()) continue;
     Device& home = HomeOf(*node, devices);
     SLUICE_ASSIGN_OR_RETURN(Variable * variable, FindVariable(*node, home));
     if (variable == nullptr || !variable->initialized) continue;

@@ -55,7 +55,7 @@ std::string Counted(int64_t n, std::string_view what) {
 // Shapes, counts and the assignments of running statistics serve others.
 bool Matters(const Node& node) {
   const auto& types = node.output_types();
-  return !node.Is("Assign") &&
+  return !node.op().assigns &&
          std::any_of(types.begin(), types.end(), [](const TensorType& type) {
            return IsFloating(type.dtype);
          });

@@ -95,7 +95,8 @@ Roles::Roles(const Graph& graph)
 void Roles::FindUpdate() {
   for (auto it = order_.rbegin(); it != order_.rend(); ++it) {
     const Node& node = **it;
-    if (node.Is("AssignList")) parts_[node.id()] = Part::kUpdate;
+    const bool list = node.op().mutates_attr != nullptr;
+    if (node.op().assigns && list) parts_[node.id()] = Part::kUpdate;
     if (part(node) != Part::kForward || !ScopeOf(node.name()).empty() ||
         node.op().sink) {
       continue;

@@ -39,12 +39,13 @@ class Parser {
     }
     SLUICE_RETURN_IF_ERROR(scanner_.Expect('='));
     SLUICE_ASSIGN_OR_RETURN(request.op, scanner_.Identifier("an op's name"));
-    const OpDef* op = OpTable::Global().Find(request.op);
+    const OpDef* op = OpTable::Global().FindInText(request.op);
     if (op == nullptr) {
       return scanner_.Fail(
           fmt::format("unknown op '{}'{}", request.op,
                       OpTable::Global().NearMissesOf(request.op)));
     }
+    request.op = op->name;
     SLUICE_ASSIGN_OR_RETURN(Operands operands, ParseOperands());
     request.inputs = std::move(operands.data);
     SLUICE_ASSIGN_OR_RETURN(request.attrs, ParseAttributes(*op));

@@ -133,8 +133,10 @@ class Commands {
            "is free, shared with the job's other processes of this host)")
         ->check(Parses("BYTES", ParseBytes));
     sub->add_option("--device", given_.device,
-                    "Such as /gpu:0 (default: /cpu:0)")
+                    "Such as /gpu:0; /gpu is the first, and of several "
+                    "processes each has its own (default: /cpu:0)")
         ->check(Parses("DEVICE", [command](const std::string& text) {
+          if (text == kGpuOfProcess) return;
           const DeviceName device = ParseDeviceName(text).ValueOrThrow();
           if (device.type == DeviceType::kNull &&
               command != CommandLine::Command::kBench) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "models/cli/command_line.h"
 
@@ -14,6 +15,9 @@ class App;
 }  // namespace CLI
 
 namespace sluice {
+
+// A --device: CommandLine::gpu_of_process.
+inline constexpr std::string_view kGpuOfProcess = "/gpu";
 
 // What flags were set to whose defaults come from elsewhere: the spec, or other
 // flags.

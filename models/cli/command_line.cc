@@ -99,8 +99,12 @@ class Reader {
     if (given_.epochs) line_.run.epochs = *given_.epochs;
     if (given_.batch_size) line_.run.batch_size = *given_.batch_size;
     if (!given_.profile.empty()) line_.profile = ParseSteps(given_.profile);
-    if (!given_.device.empty())
+    line_.gpu_of_process = given_.device == kGpuOfProcess;
+    if (line_.gpu_of_process) {
+      line_.training.session.devices = {"/gpu:0"};
+    } else if (!given_.device.empty()) {
       line_.training.session.devices = {given_.device};
+    }
     if (!given_.precision.empty()) {
       line_.training.session.precision =
           ParsePrecision(given_.precision).ValueOrThrow();

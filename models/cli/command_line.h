@@ -43,6 +43,9 @@ struct CommandLine {
   int threads = 0;        // 0: one per core
   int input_threads = 0;  // 0: what those leave; or kAutomatic
   OptimizerFlags optimizing;
+  // Whether --device was /gpu, which in a job is that of the process's number
+  // on its host; /gpu:0 until that is known.
+  bool gpu_of_process = false;
   JobFlags job;                          // train
   int64_t overfit_batches = 0;           // train: 0 for all
   bool fast_dev_run = false;             // train

@@ -98,6 +98,7 @@ Job JoinByMpi(const JobFlags& flags) {
       dist::MpiGroup::Join({.allow_plaintext = flags.allow_plaintext})
           .ValueOrThrow();
   Job job;
+  job.local_rank = group->local_rank();
   job.local_size = group->local_size();
   job.threads = ThreadsBeside(job.local_size);
   if (group->size() == 1) return job;
@@ -133,6 +134,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   Job job;
   std::optional<dist::LaunchInfo> info = dist::ReadLaunchInfo().ValueOrThrow();
   if (!info) info.emplace();
+  job.local_rank = info->local_rank;
   job.local_size = info->local_size;
   if (!info->pinned) job.threads = ThreadsBeside(info->local_size);
   CheckStrategy(flags, *info);

@@ -43,7 +43,9 @@ struct Job {
   // For --threads, where it is not given: this process's part of the host's
   // cores; 0: one per core that it may use.
   int threads = 0;
-  int local_size = 1;       // processes of the job on this host, with this one
+  // This process among those of the job on this host, as it was started.
+  int local_rank = 0;
+  int local_size = 1;
   TrainingServers servers;  // of the job's parameters, if it has some
   // Where this process is one of them, and no worker.
   std::shared_ptr<dist::Worker> server;

@@ -92,6 +92,12 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   if (line.job.scale_learning_rate) {
     line.optimizing.rate_scale = static_cast<double>(workers);
   }
+  line.run.local_rank = job.local_rank;
+  if (line.gpu_of_process) {
+    line.training.session.devices = {
+        DeviceName{.type = DeviceType::kCuda, .index = job.local_rank}
+            .ToString()};
+  }
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
   line.run.input_threads = ThreadsForInput(line, job);

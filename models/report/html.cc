@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/markup.h"
 #include "engine/utf8.h"
 #include "io/images/png.h"
 
@@ -122,14 +123,8 @@ std::string Escape(std::string_view text) {
     const char c = text[0];
     if (!valid || IsControl(c)) {
       escaped += "\uFFFD";
-    } else if (c == '&') {
-      escaped += "&amp;";
-    } else if (c == '<') {
-      escaped += "&lt;";
-    } else if (c == '>') {
-      escaped += "&gt;";
-    } else if (c == '"') {
-      escaped += "&quot;";
+    } else if (const auto entity = EntityOf(c); !entity.empty()) {
+      escaped += entity;
     } else if (c == '\'') {
       escaped += "&#39;";
     } else {

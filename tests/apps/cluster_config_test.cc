@@ -218,5 +218,20 @@ TEST_CASE("a process of --strategy none needs no secrets") {
   CHECK(process->Wait() == 0);
 }
 
+TEST_CASE("of several processes on a host each has a GPU of its own") {
+  const TemporaryFolder folder;
+  const std::string token = "SLUICE_TOKEN_FILE=" + TokenFile(folder);
+  for (const std::string rank : {"0", "2", "5"}) {
+    const std::string local = rank == "5" ? "2" : rank;  // three on each host
+    const auto process = Train(
+        {"OMPI_COMM_WORLD_SIZE=6", "OMPI_COMM_WORLD_RANK=" + rank,
+         "OMPI_COMM_WORLD_LOCAL_SIZE=3", "OMPI_COMM_WORLD_LOCAL_RANK=" + local,
+         "SLUICE_COORDINATOR=127.0.0.1:1", token},
+        {"--strategy", "none", "--device", "/gpu"});
+    CHECK(process->Wait() == 1);
+    CHECK(Contains(process->err(), "/gpu:" + local));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

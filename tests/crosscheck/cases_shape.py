@@ -150,14 +150,14 @@ def concat(d, op):
         d.values(dtype, s) for s in parts]
 
 
-@makes("ConcatGradient")
+@makes("ConcatGrad")
 def concat_gradient(d, op):
     shape = d.shape(1, 4)
     axis = d.integer(0, len(shape) - 1)
     parts = _parts(d, shape, axis)
     whole = [sum(p[i] for p in parts) if i == axis else s for i, s in enumerate(shape)]
     inputs = [d.values(dtype_of(d, op), whole), *(dims(p) for p in parts)]
-    return Case("ConcatGradient", {"axis": axis}, inputs)
+    return Case("ConcatGrad", {"axis": axis}, inputs)
 
 
 @makes("Split")
@@ -191,7 +191,7 @@ def tile(d, op):
         d.values(dtype_of(d, op), shape)]
 
 
-@makes("TileGradient")
+@makes("TileGrad")
 def tile_gradient(d, op):
     shape = [min(s, 17) for s in d.shape(0, 3)]
     multiples = [d.integer(1, 4) for _ in shape]
@@ -229,7 +229,7 @@ def strided_slice(d, op):
     return _strided(d, shape), [d.values(dtype_of(d, op), shape)]
 
 
-@makes("StridedSliceGradient")
+@makes("StridedSliceGrad")
 def strided_slice_gradient(d, op):
     shape = d.shape()
     attrs = _strided(d, shape)

@@ -302,7 +302,7 @@ def split(m):
     else:
         shapes = [[s if d == axis % m.rank() else e for d, e in enumerate(shape)]
                   for s in sizes]
-        y = m.node("ConcatGradient", [m.feed(0), *(
+        y = m.node("ConcatGrad", [m.feed(0), *(
             m.constant(np.array(s, np.int64)) for s in shapes)], axis=axis)
     return [y if i == 0 else f"{y}:{i}" for i in range(num)]
 

@@ -172,7 +172,7 @@ def concat(c, *parts):
     return torch.cat(parts, c.axis)
 
 
-@reference("ConcatGradient", scale=EXACT)
+@reference("ConcatGrad", scale=EXACT)
 def concat_gradient(c, dy, *shapes):
     sizes = [int(s[c.axis]) for s in shapes]
     return [part.clone() for part in torch.split(dy, sizes, c.axis)]
@@ -199,7 +199,7 @@ def tile(c, x):
     return x.repeat(c.multiples) if x.dim() else x.clone()
 
 
-@reference("TileGradient", scale=MAGNITUDES)
+@reference("TileGrad", scale=MAGNITUDES)
 def tile_gradient(c, dy):
     split, axes = [], []
     for d, multiple in enumerate(c.multiples):
@@ -230,7 +230,7 @@ def strided_slice(c, x):
     return move(x, lambda p: p[slices(c)])
 
 
-@reference("StridedSliceGradient", scale=EXACT)
+@reference("StridedSliceGrad", scale=EXACT)
 def strided_slice_gradient(c, dy, shape):
     full = shape.tolist()
     positions = np.arange(int(np.prod(full, dtype=np.int64))).reshape(full)[slices(c)]

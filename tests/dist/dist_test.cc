@@ -9,16 +9,22 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/dtype.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "graph/builder.h"
 #include "tests/dist/collective/processes.h"
+#include "tests/support/error_text.h"
 
 namespace sluice {
 namespace {
+
+using testing::Contains;
 
 template <typename Call>
 Code CodeOf(Call call) {
@@ -163,6 +169,96 @@ TEST_CASE("dist: what cannot be shared out is everyone's error") {
     CHECK(line ==
           "rank 1 of 3 failed: all-to-all 't' of shape [4,2]: wanted a first "
           "dimension that is a multiple of 3");
+  }
+}
+
+namespace {
+
+// Four variables, of values that are `rank`'s own.
+struct Model {
+  Graph graph;
+  std::optional<Session> session;
+
+  explicit Model(int rank, int64_t part_of = 0) {
+    const float first = 1.F + static_cast<float>(rank);
+    graph.Variable("w", Filled(first, {3, 2}));
+    graph.Variable("empty", Zeros({0, 2}));
+    graph.Variable("b", Filled(-first, {4}),
+                   {.trainable = false, .part_of = part_of});
+    graph.Variable("n", Filled(rank, {}, DType::kInt64));
+    session.emplace(graph);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("dist: variables and the step's number become the root's") {
+  for (int root = 0; root < 3; ++root) {
+    const auto lines = OfThree([root]() -> std::string {
+      Model model(dist::Rank());
+      if (dist::Rank() == root) {
+        model.session->Initialize();
+        model.session->set_step(70 + static_cast<uint64_t>(root));
+      }
+      dist::BroadcastVariables(*model.session, model.graph.Variables(), root);
+      const auto value = [&](const char* name) {
+        return model.session->Read(model.graph.Get(name));
+      };
+      const auto first = 1.F + static_cast<float>(root);
+      const Tensor weights = value("w");
+      for (const float x : weights.values<float>()) {
+        if (x != first) return "weights";
+      }
+      if (value("empty").shape() != Shape{0, 2}) return "empty";
+      if (value("b").data<float>()[3] != -first) return "bias";
+      if (value("n").IntAt(0) != root) return "number";
+      return std::to_string(model.session->step());
+    });
+    for (const std::string& line : lines) {
+      CHECK(line == std::to_string(70 + root));
+    }
+  }
+}
+
+TEST_CASE("dist: variables that are not the same are everyone's error") {
+  const auto all = [](const std::function<void(Model&)>& body) {
+    return OfThree([&]() -> std::string {
+      Model model(dist::Rank());
+      model.session->Initialize();
+      body(model);
+      return "ok";
+    });
+  };
+  // One variable fewer, another order, one that only the root has not.
+  for (const std::string& line : all([](Model& model) {
+         std::vector<Output> variables = model.graph.Variables();
+         if (dist::Rank() == 1) variables.pop_back();
+         dist::BroadcastVariables(*model.session, variables);
+       })) {
+    CHECK(line != "ok");
+  }
+  for (const std::string& line : all([](Model& model) {
+         std::vector<Output> variables = model.graph.Variables();
+         if (dist::Rank() == 2) std::swap(variables[0], variables[1]);
+         dist::BroadcastVariables(*model.session, variables, 1);
+       })) {
+    CHECK(line != "ok");
+  }
+  for (const std::string& line : OfThree([]() -> std::string {
+         Model model(dist::Rank());
+         dist::BroadcastVariables(*model.session, model.graph.Variables());
+         return "ok";
+       })) {
+    CHECK(Contains(line, "rank 0 of 3 failed: "));
+    CHECK(Contains(line, "'w'"));
+  }
+  for (const std::string& line : OfThree([]() -> std::string {
+         Model model(dist::Rank(), /*part_of=*/12);
+         model.session->Initialize();
+         dist::BroadcastVariables(*model.session, model.graph.Variables());
+         return "ok";
+       })) {
+    CHECK(Contains(line, "variable 'b': it is a part"));
   }
 }
 

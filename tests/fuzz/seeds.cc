@@ -12,6 +12,7 @@
 #include "dist/cluster/message.h"
 #include "dist/collective/control.h"
 #include "dist/collective/hello.h"
+#include "dist/collective/roster.h"
 #include "dist/net/authority.h"
 #include "dist/net/credentials.h"
 #include "dist/net/frame.h"
@@ -262,6 +263,10 @@ void WriteSeeds(const std::string& dir) {
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
   Seed(dir + "/hello_fuzz", "hello", EncodedHello());
   Seed(dir + "/control_fuzz", "suspect", SuspicionAndBeat());
+  Seed(dir + "/roster_fuzz", "meet",
+       dist::Encoded(dist::Meeting{.port = 4000, .done = 7, .why = "gone"}));
+  Seed(dir + "/roster_fuzz", "go",
+       dist::Encoded(dist::Assembly{2, 4000, {3, 0, 1}}));
   Seed(dir + "/handshake_fuzz", "uri", "sluice://job/worker/3");
   if (dist::HasTls()) {
     const auto own = dist::Authority::Create("job")

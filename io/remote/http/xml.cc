@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/markup.h"
 #include "io/remote/http/ascii.h"
 
 #ifdef SLUICE_HAVE_EXPAT
@@ -136,24 +137,12 @@ Status ReadXml(std::string_view, std::string*, const OnElement&) {
 std::string EscapedXml(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\r':  // which a reader would take for a line's end, "\n"
-        escaped += "&#13;";
-        break;
-      default:
-        escaped += c;
+    if (const std::string_view entity = EntityOf(c); !entity.empty()) {
+      escaped += entity;
+    } else if (c == '\r') {  // which a reader would take for a line's end, "\n"
+      escaped += "&#13;";
+    } else {
+      escaped += c;
     }
   }
   return escaped;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/caught.h"
+#include "engine/ceil_div.h"
 #include "engine/thread_annotations.h"
 #include "io/files/open_files.h"
 
@@ -37,7 +38,7 @@ struct Source {
   Status FetchInto(uint64_t offset, uint64_t n, char* out,
                    const ReadSizes& sizes) const {
     std::atomic<bool> failed = false;
-    const uint64_t parts = (n + sizes.part - 1) / sizes.part;
+    const uint64_t parts = CeilDiv(n, sizes.part);
     const auto fetch = [&](size_t i) -> Status {
       if (failed) return {};  // the error is another part's
       const uint64_t begin = i * sizes.part;
@@ -196,8 +197,7 @@ Result<std::string> ReadObject(ObjectReader& reader, const std::string& path,
   // Hardly any gaps, and no list of all the parts of a size that is nonsense.
   constexpr uint64_t kRound = 1024;
   while (at < wanted) {
-    const uint64_t parts =
-        std::min(kRound, (wanted - at + sizes.part - 1) / sizes.part);
+    const uint64_t parts = std::min(kRound, CeilDiv(wanted - at, sizes.part));
     SLUICE_RETURN_IF_ERROR(
         ForEachFile(parts, sizes.parallel_parts,
                     [&, at](size_t i) { return fetch(at + i * sizes.part); }));

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "engine/ceil_div.h"
 #include "io/files/open_files.h"
 #include "io/remote/s3/s3_xml.h"
 
@@ -151,9 +152,8 @@ Status PutPieces(S3Client& client, const std::string& path,
     std::string copy;
     return client.Put(path, Part(pieces, 0, size, &copy));
   }
-  const size_t part =
-      std::max(sizes.part, (size + sizes.most_parts - 1) / sizes.most_parts);
-  const size_t parts = (size + part - 1) / part;
+  const size_t part = std::max(sizes.part, CeilDiv(size, sizes.most_parts));
+  const size_t parts = CeilDiv(size, part);
   SLUICE_ASSIGN_OR_RETURN(const auto upload, S3Upload::Begin(client, path));
   std::atomic<bool> failed = false;
   SLUICE_RETURN_IF_ERROR(

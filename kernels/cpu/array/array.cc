@@ -26,7 +26,7 @@ Result<KernelPtr> MakeJoin(const KernelSpec& spec) {
   });
 }
 
-// ConcatGradient, Split and Unstack.
+// ConcatGrad, Split and Unstack.
 Result<KernelPtr> MakeCut(const KernelSpec& spec) {
   return KernelOf([copies = CopiesOf(spec.inputs[0].dtype, CutMoves(spec))](
                       const KernelContext& c) {
@@ -64,7 +64,7 @@ struct TileSum {
   }
 };
 
-Result<KernelPtr> MakeTileGradient(const KernelSpec& spec) {
+Result<KernelPtr> MakeTileGrad(const KernelSpec& spec) {
   TileSum tiles;
   tiles.shape = spec.outputs[0].shape;
   tiles.multiples =
@@ -93,12 +93,11 @@ Result<KernelPtr> MakeTileGradient(const KernelSpec& spec) {
 void RegisterArrayKernels(KernelTable& table) {
   table.Register({.op = "Concat", .make = MakeJoin});
   table.Register({.op = "Stack", .make = MakeJoin});
-  table.Register({.op = "ConcatGradient", .make = MakeCut});
+  table.Register({.op = "ConcatGrad", .make = MakeCut});
   table.Register({.op = "Split", .make = MakeCut});
   table.Register({.op = "Unstack", .make = MakeCut});
   table.Register({.op = "Tile", .make = MakeMove});
-  table.Register(
-      {.op = "TileGradient", .dtypes = kNumeric, .make = MakeTileGradient});
+  table.Register({.op = "TileGrad", .dtypes = kNumeric, .make = MakeTileGrad});
   table.Register({.op = "Reverse", .make = MakeMove});
 }
 

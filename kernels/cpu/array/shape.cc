@@ -18,8 +18,8 @@ Result<KernelPtr> MakeFill(const KernelSpec& spec) {
   });
 }
 
+template <int value>
 Result<KernelPtr> MakeFilledLike(const KernelSpec& spec) {
-  const double value = spec.op == "OnesLike" ? 1 : 0;
   const TensorType& type = spec.outputs[0];
   const Tensor element = Tensor::Full(type.dtype, {}, value);
   return KernelOf([type, element](const KernelContext& c) {
@@ -61,8 +61,8 @@ void RegisterShapeKernels(KernelTable& table) {
   table.Register({.op = "Transpose", .make = MakeMove});
   table.Register({.op = "BroadcastTo", .make = MakeMove});
   table.Register({.op = "Fill", .make = MakeFill});
-  table.Register({.op = "ZerosLike", .make = MakeFilledLike});
-  table.Register({.op = "OnesLike", .make = MakeFilledLike});
+  table.Register({.op = "ZerosLike", .make = MakeFilledLike<0>});
+  table.Register({.op = "OnesLike", .make = MakeFilledLike<1>});
   table.Register(
       {.op = "Range", .dtypes = kFloatDouble | kIndex, .make = MakeRange});
   table.Register({.op = "ShapeOf",

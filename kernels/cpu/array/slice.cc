@@ -11,7 +11,7 @@
 namespace sluice::cpu {
 namespace {
 
-// Pad and StridedSliceGradient.
+// Pad and StridedSliceGrad.
 Result<KernelPtr> MakeMoveIntoFilled(const KernelSpec& spec) {
   const TensorType& to = spec.outputs[0];
   const StridedCopy copy(to.dtype, MoveOf(spec));
@@ -45,7 +45,7 @@ Result<KernelPtr> MakeCastPad(const KernelSpec& spec) {
 void RegisterSliceKernels(KernelTable& table) {
   table.Register({.op = "Slice", .make = MakeMove});
   table.Register({.op = "StridedSlice", .make = MakeMove});
-  table.Register({.op = "StridedSliceGradient", .make = MakeMoveIntoFilled});
+  table.Register({.op = "StridedSliceGrad", .make = MakeMoveIntoFilled});
   table.Register({.op = "Pad", .make = MakeMoveIntoFilled});
   table.Register({.op = "CastPad", .make = MakeCastPad});
 }

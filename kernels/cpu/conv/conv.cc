@@ -223,18 +223,21 @@ Result<KernelPtr> MakeBackpropFilter(const KernelSpec& spec) {
 
 void RegisterConvKernels(KernelTable& table) {
   RegisterConvOhwiKernels(table);
-  for (const char* op : {"Conv2D", "DepthwiseConv2D"}) {
-    const std::string name = op;
-    table.Register({.op = name, .dtypes = kFloating, .make = MakeForward});
-    table.Register({.op = name + "BackpropInput",
-                    .dtypes = kFloating,
-                    .make = MakeBackpropInput});
-    table.Register({.op = name + "BackpropFilter",
-                    .dtypes = kFloating,
-                    .make = MakeBackpropFilter});
+  const auto add = [&](const char* op,
+                       Result<KernelPtr> (*make)(const KernelSpec&)) {
+    table.Register({.op = op, .dtypes = kFloating, .make = make});
+  };
+  for (const char* op : {"Conv2D", "DepthwiseConv2D"}) add(op, MakeForward);
+  for (const char* op :
+       {"Conv2DBackpropInput", "DepthwiseConv2DBackpropInput"}) {
+    add(op, MakeBackpropInput);
+  }
+  for (const char* op :
+       {"Conv2DBackpropFilter", "DepthwiseConv2DBackpropFilter"}) {
+    add(op, MakeBackpropFilter);
   }
   for (const char* op : {"Conv2DBias", "Conv2DBiasAdd"}) {
-    table.Register({.op = op, .dtypes = kFloating, .make = MakeForwardSum});
+    add(op, MakeForwardSum);
   }
   RegisterFastConvKernels(table);
   RegisterDepthwiseKernels(table);

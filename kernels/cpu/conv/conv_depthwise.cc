@@ -179,8 +179,7 @@ bool OneFilterPerChannel(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterDepthwiseKernels(KernelTable& table) {
-  auto add = [&](const std::string& op,
-                 Result<KernelPtr> (*make)(const KernelSpec&)) {
+  auto add = [&](const char* op, Result<KernelPtr> (*make)(const KernelSpec&)) {
     table.Register({.op = op,
                     .priority = 10,
                     .provider = "simd",
@@ -188,10 +187,16 @@ void RegisterDepthwiseKernels(KernelTable& table) {
                     .dtypes = DType::kFloat32,
                     .make = make});
   };
-  for (const std::string op : {"Conv2D", "DepthwiseConv2D"}) {
+  for (const char* op : {"Conv2D", "DepthwiseConv2D"}) {
     add(op, Make<Forward>);
-    add(op + "BackpropInput", Make<BackpropInput>);
-    add(op + "BackpropFilter", MakeBackpropFilter);
+  }
+  for (const char* op :
+       {"Conv2DBackpropInput", "DepthwiseConv2DBackpropInput"}) {
+    add(op, Make<BackpropInput>);
+  }
+  for (const char* op :
+       {"Conv2DBackpropFilter", "DepthwiseConv2DBackpropFilter"}) {
+    add(op, MakeBackpropFilter);
   }
 }
 

@@ -34,7 +34,7 @@ class ConvEpilogueOf {
 
  private:
   static bool HasOperand(const KernelSpec& spec, size_t i) {
-    return ConvPassOf(spec) == ConvPass::kForward && spec.inputs.size() > i;
+    return spec.conv.pass == ConvPass::kForward && spec.inputs.size() > i;
   }
 
   bool bias_, addend_, relu_;

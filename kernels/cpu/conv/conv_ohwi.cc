@@ -1,15 +1,13 @@
-// Convolutions with OHWI filters, which nothing asks a CPU for but tests: the
-// filter is turned in the workspace, and the best kernel for an HWIO one runs.
-// And TurnFilters.
+// Convolutions with OHWI filters, which nothing asks a CPU for but tests, by
+// the best kernels for HWIO ones; and TurnFilters.
 #include "kernels/cpu/conv/conv_ohwi.h"
 
 #include <utility>
 #include <vector>
 
-#include "engine/ceil_div.h"
 #include "engine/convert.h"
-#include "engine/semantics/conv_geometry.h"
 #include "engine/semantics/filter_layout.h"
+#include "engine/semantics/ohwi_convolution.h"
 
 namespace sluice::cpu {
 namespace {
@@ -24,64 +22,23 @@ void Transpose(const From* from, To* to, int64_t rows, int64_t columns) {
   }
 }
 
-class OhwiConvolution final : public Kernel {
- public:
-  Status Prepare(const KernelSpec& spec) {
-    pass_ = ConvPassOf(spec);
-    KernelSpec hwio = WithHwioFilter(spec);
-    type_ = FilterOf(hwio);
-    SLUICE_ASSIGN_OR_RETURN(MadeKernel made,
-                            KernelTable::Global().Make(hwio, DeviceType::kCpu));
-    kernel_ = std::move(made.kernel);
-    filter_bytes_ = RoundUp(type_.bytes(), kAlignment);
-    return {};
-  }
-
-  size_t workspace_bytes() const override {
-    return filter_bytes_ + kernel_->workspace_bytes();
-  }
-
-  Status Run(const KernelContext& c) override {
-    char* const workspace = static_cast<char*>(c.workspace());
-    // A third operand is a shape, which is known when kernels are made.
-    void* inputs[] = {const_cast<void*>(c.input<void>(0)),
-                      const_cast<void*>(c.input<void>(1)), nullptr};
-    void* outputs[] = {c.output<void>(0)};
-    if (pass_ == ConvPass::kFilter) {
-      outputs[0] = workspace;
-    } else {
-      Turn(inputs[1], workspace, /*ohwi=*/true);
-      inputs[1] = workspace;
-    }
-    const KernelContext inner(inputs, outputs, workspace + filter_bytes_,
-                              &c.step());
-    SLUICE_RETURN_IF_ERROR(kernel_->Run(inner));
-    if (pass_ == ConvPass::kFilter) {
-      Turn(workspace, c.output<void>(0), /*ohwi=*/false);
-    }
-    return {};
-  }
-
- private:
-  void Turn(const void* from, void* to, bool ohwi) const {
-    const FilterMatrix m =
-        MatrixOf(ohwi ? OhwiOf(type_.shape) : type_.shape, ohwi);
-    DispatchFloating(type_.dtype, [&]<typename T>(TypeTag<T>) {
-      Transpose(static_cast<const T*>(from), static_cast<T*>(to), m.rows,
-                m.columns);
-    });
-  }
-
-  ConvPass pass_ = ConvPass::kForward;
-  TensorType type_;  // of the filter, HWIO
-  KernelPtr kernel_;
-  size_t filter_bytes_ = 0;
-};
-
-Result<KernelPtr> MakeConvolution(const KernelSpec& spec) {
-  auto kernel = std::make_unique<OhwiConvolution>();
-  SLUICE_RETURN_IF_ERROR(kernel->Prepare(spec));
-  return KernelPtr(std::move(kernel));
+Result<KernelPtr> MakeConvolution(const KernelSpec& spec, const char* hwio) {
+  return MakeOhwiConvolution(
+      spec, hwio, kAlignment,
+      [](const KernelSpec& inner) -> Result<KernelPtr> {
+        SLUICE_ASSIGN_OR_RETURN(MadeKernel made, KernelTable::Global().Make(
+                                                     inner, DeviceType::kCpu));
+        return std::move(made.kernel);
+      },
+      [](DType dtype, FilterMatrix m) {
+        return [=](const void* from, void* to, const KernelContext&) -> Status {
+          DispatchFloating(dtype, [&]<typename T>(TypeTag<T>) {
+            Transpose(static_cast<const T*>(from), static_cast<T*>(to), m.rows,
+                      m.columns);
+          });
+          return {};
+        };
+      });
 }
 
 Result<KernelPtr> MakeTurn(const KernelSpec& spec) {
@@ -109,9 +66,12 @@ Result<KernelPtr> MakeTurn(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterConvOhwiKernels(KernelTable& table) {
-  for (const char* op :
-       {"OhwiConv2D", "OhwiConv2DBackpropInput", "OhwiConv2DBackpropFilter"}) {
-    table.Register({.op = op, .dtypes = kFloating, .make = MakeConvolution});
+  for (const OhwiOp& op : kOhwiOps) {
+    table.Register({.op = op.name,
+                    .dtypes = kFloating,
+                    .make = [hwio = op.hwio](const KernelSpec& spec) {
+                      return MakeConvolution(spec, hwio);
+                    }});
   }
   table.Register({.op = "TurnFilters", .dtypes = kFloating, .make = MakeTurn});
 }

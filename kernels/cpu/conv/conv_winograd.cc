@@ -391,7 +391,7 @@ bool WinogradServes(const KernelSpec& spec) {
   };
   return g->groups == 1 && plain(g->h) && plain(g->w) && enough(g->in) &&
          enough(g->out) &&
-         ForwardTiles(*g).count() >= (ConvPassOf(spec) == ConvPass::kFilter
+         ForwardTiles(*g).count() >= (spec.conv.pass == ConvPass::kFilter
                                           ? kMinTilesForFilter
                                           : kMinTiles);
 }

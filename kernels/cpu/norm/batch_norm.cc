@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/norm/row_blocks.h"
 #include "kernels/cpu/streaming.h"
 
 namespace sluice::cpu {
@@ -18,23 +18,17 @@ void RegisterBatchNormKernels(KernelTable& table);
 
 namespace {
 
-struct BatchNormGeometry {
-  int64_t rows = 0, channels = 0;
-  // About 2^14 elements, but enough rows that two vectors of channels per block
-  // are little beside them; in eights, so that a block's mask begins at a byte.
-  int64_t block_rows = 0;
+// x is [rows, channels]; a block has enough rows that two vectors of channels
+// for each are little beside them, in eights, so that its mask begins at a
+// byte.
+struct BatchNormGeometry : RowBlocks {
   double epsilon = 0, momentum = 0;
 
-  int64_t blocks() const { return CeilDiv(rows, block_rows); }
+  int64_t channels() const { return width; }
 };
 
 BatchNormGeometry GeometryOf(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  BatchNormGeometry g;
-  g.channels = x[-1];
-  g.rows = x.elements(0, x.rank() - 1);
-  const int64_t rows = (1 << 14) / std::max<int64_t>(g.channels, 1);
-  g.block_rows = std::max<int64_t>(RoundUp(rows, 8), 32);
+  BatchNormGeometry g{RowBlocksOf(spec.inputs[0].shape, 8, 32)};
   if (spec.attrs.Has("epsilon")) g.epsilon = spec.attrs.Float("epsilon");
   if (spec.attrs.Has("momentum")) g.momentum = spec.attrs.Float("momentum");
   return g;
@@ -53,14 +47,14 @@ void ForBlocks(const BatchNormGeometry& g, Fn fn) {
 
 template <typename T>
 bool Streams(const BatchNormGeometry& g, const T* y) {
-  return g.rows * g.channels * sizeof(T) >= kStreamedBytes &&
+  return g.rows * g.channels() * sizeof(T) >= kStreamedBytes &&
          reinterpret_cast<uintptr_t>(y) % kAlignment == 0;
 }
 
 // Combines the blocks into the first.
 template <typename C>
 void CombineMoments(const BatchNormGeometry& g, C* moments) {
-  const int64_t channels = g.channels;
+  const int64_t channels = g.channels();
   C* mean = moments;
   C* squares = moments + channels;
   int64_t before = std::min(g.block_rows, g.rows);
@@ -88,10 +82,10 @@ struct Extras {
 template <typename T, typename C = ComputeType<T>>
 void NormalizeAll(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
                   simd::BatchNormBlock<T, C> all) {
-  all.channels = g.channels;
+  all.channels = g.channels();
   all.stream = Streams(g, all.y);
   ForBlocks(g, [&](int64_t, int64_t row, int64_t rows) {
-    const int64_t at = row * g.channels;
+    const int64_t at = row * g.channels();
     simd::BatchNormBlock<T, C> block = all;
     block.rows = rows;
     block.x += at;
@@ -108,21 +102,21 @@ void BatchNorm(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
   using C = ComputeType<T>;
   const T* x = k.input<T>(0);
   C* moments = static_cast<C*>(k.workspace());
-  if (g.rows == 0) std::fill_n(moments, 2 * g.channels, C(0));
+  if (g.rows == 0) std::fill_n(moments, 2 * g.channels(), C(0));
   ForBlocks(g, [&](int64_t block, int64_t row, int64_t rows) {
-    C* mean = moments + 2 * block * g.channels;
-    loops.moments(x + row * g.channels, rows, g.channels, mean,
-                  mean + g.channels);
+    C* mean = moments + 2 * block * g.channels();
+    loops.moments(x + row * g.channels(), rows, g.channels(), mean,
+                  mean + g.channels());
   });
   CombineMoments(g, moments);
 
   const C* mean = moments;
-  C* factor = moments + g.channels;  // takes the place of the squares
+  C* factor = moments + g.channels();  // takes the place of the squares
   const C n = static_cast<C>(std::max<int64_t>(g.rows, 1));
   const C unbiased = static_cast<C>(std::max<int64_t>(g.rows - 1, 1));
   // An empty batch says nothing of the data.
   const C old_weight = g.rows == 0 ? C(1) : static_cast<C>(g.momentum);
-  for (int64_t c = 0; c < g.channels; ++c) {
+  for (int64_t c = 0; c < g.channels(); ++c) {
     const C squares = factor[c];
     const C inv_std = C(1) / std::sqrt(squares / n + static_cast<C>(g.epsilon));
     k.output<C>(1)[c] = mean[c];
@@ -151,7 +145,7 @@ simd::BatchNormGradBlock<T, C> GradOperands(const BatchNormGeometry& g,
                                             Extras extras, bool two_terms,
                                             const KernelContext& k) {
   const int dy = extras.relu ? 5 : 4;
-  simd::BatchNormGradBlock<T, C> all = {.channels = g.channels,
+  simd::BatchNormGradBlock<T, C> all = {.channels = g.channels(),
                                         .x = k.input<T>(0),
                                         .dy = k.input<T>(dy),
                                         .mean = k.input<C>(2),
@@ -186,7 +180,7 @@ template <typename T>
 void BatchNormGrad(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
                    Extras extras, bool two_terms, const KernelContext& k) {
   using C = ComputeType<T>;
-  const int64_t channels = g.channels;
+  const int64_t channels = g.channels();
   auto all = GradOperands<T>(g, extras, two_terms, k);
   C* sums = static_cast<C*>(k.workspace());
   // In the place of a term its lines have been read anyway.
@@ -239,7 +233,7 @@ void BatchNormGiven(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
                     Extras extras, bool inverse, const KernelContext& k) {
   using C = ComputeType<T>;
   C* factor = static_cast<C*>(k.workspace());
-  for (int64_t c = 0; c < g.channels; ++c) {
+  for (int64_t c = 0; c < g.channels(); ++c) {
     const C scale = k.input<C>(1)[c], spread = k.input<C>(4)[c];
     factor[c] = inverse ? spread * scale
                         : scale / std::sqrt(spread + static_cast<C>(g.epsilon));
@@ -261,7 +255,7 @@ KernelPtr Prepared(const KernelSpec& spec, const BatchNormLoops<T>& loops,
   const BatchNormGeometry g = GeometryOf(spec);
   const int64_t vectors = 2 * std::max<int64_t>(g.blocks(), 1) + 1;
   return KernelOf([=](const KernelContext& c) { run(g, loops, c); },
-                  vectors * g.channels * sizeof(ComputeType<T>));
+                  vectors * g.channels() * sizeof(ComputeType<T>));
 }
 
 // Registers run(geometry, loops, context) for every dtype and, with the vector

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/ceil_div.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/norm/row_blocks.h"
 
 namespace sluice::cpu {
 
@@ -13,21 +13,12 @@ void RegisterBatchNormKernels(KernelTable& table);  // batch_norm.cc
 
 namespace {
 
-struct LayerNormGeometry {
-  int64_t rows = 0, width = 0;
-  int64_t block_rows = 0;  // about 2^14 elements
+struct LayerNormGeometry : RowBlocks {
   double epsilon = 0;
-
-  int64_t blocks() const { return CeilDiv(rows, block_rows); }
 };
 
 LayerNormGeometry GeometryOf(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  LayerNormGeometry g;
-  g.width = x[-1];
-  g.rows = x.elements(0, x.rank() - 1);
-  g.block_rows =
-      std::max<int64_t>((1 << 14) / std::max<int64_t>(g.width, 1), 1);
+  LayerNormGeometry g{RowBlocksOf(spec.inputs[0].shape, 1, 1)};
   if (spec.attrs.Has("epsilon")) g.epsilon = spec.attrs.Float("epsilon");
   return g;
 }

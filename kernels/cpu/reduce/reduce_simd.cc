@@ -167,8 +167,7 @@ KernelPtr MakeLogSumExpRows(const KernelSpec& spec) {
   });
 }
 
-double FactorOf(const KernelSpec& spec) {
-  if (spec.op != "Mean") return 1;
+double MeanFactor(const KernelSpec& spec) {
   return 1 / static_cast<double>(ReducedCount(GroupDims(spec)));
 }
 
@@ -186,12 +185,14 @@ void RegisterReduceSimdKernels(KernelTable& table) {
                       return make(s);
                     }});
   };
-  for (const char* op : {"Sum", "Mean", "SumTo"}) {
-    add(op, Rows,
-        [](const KernelSpec& s) { return MakeSumRows(s, FactorOf(s)); });
-    add(op, Columns,
-        [](const KernelSpec& s) { return MakeSumColumns(s, FactorOf(s)); });
+  for (const char* op : {"Sum", "SumTo"}) {
+    add(op, Rows, [](const KernelSpec& s) { return MakeSumRows(s, 1); });
+    add(op, Columns, [](const KernelSpec& s) { return MakeSumColumns(s, 1); });
   }
+  add("Mean", Rows,
+      [](const KernelSpec& s) { return MakeSumRows(s, MeanFactor(s)); });
+  add("Mean", Columns,
+      [](const KernelSpec& s) { return MakeSumColumns(s, MeanFactor(s)); });
   add("Max", Rows, [](const KernelSpec& s) {
     return MakeExtremeRows<scalar::Maximum>(s, Simd().max);
   });

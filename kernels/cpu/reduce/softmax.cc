@@ -34,11 +34,11 @@ void Line(const T* x, int64_t size, int64_t stride, bool log, T* y) {
   }
 }
 
+template <bool log>
 Result<KernelPtr> MakeReference(const KernelSpec& spec) {
   const AxisForm a = AxisFormOf(spec, 0);
-  const bool log = spec.op == "LogSoftmax";
   return DispatchFloating(spec.inputs[0].dtype, [&]<typename T>(TypeTag<T>) {
-    return Result<KernelPtr>(KernelOf([a, log](const KernelContext& c) {
+    return Result<KernelPtr>(KernelOf([a](const KernelContext& c) {
       const T* x = c.input<T>(0);
       T* y = c.output<T>(0);
       const int64_t lines = a.n == 0 ? 0 : a.outer * a.inner;
@@ -52,10 +52,10 @@ Result<KernelPtr> MakeReference(const KernelSpec& spec) {
   });
 }
 
+template <bool log>
 Result<KernelPtr> MakeFast(const KernelSpec& spec) {
   const AxisForm a = AxisFormOf(spec, 0);
-  const auto rows =
-      spec.op == "LogSoftmax" ? Simd().log_softmax : Simd().softmax;
+  const auto rows = log ? Simd().log_softmax : Simd().softmax;
   return KernelOf([a, rows](const KernelContext& c) {
     ParallelFor(a.outer, Grain(a.n), [&](int64_t begin, int64_t end) {
       rows(c.input<float>(0) + begin * a.n, c.output<float>(0) + begin * a.n,
@@ -67,8 +67,8 @@ Result<KernelPtr> MakeFast(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterSoftmaxKernels(KernelTable& table) {
-  for (const char* op : {"Softmax", "LogSoftmax"}) {
-    table.Register({.op = op, .dtypes = kFloating, .make = MakeReference});
+  const auto add = [&](const char* op, auto reference, auto fast) {
+    table.Register({.op = op, .dtypes = kFloating, .make = reference});
     table.Register({.op = op,
                     .priority = 10,
                     .provider = "simd",
@@ -78,8 +78,10 @@ void RegisterSoftmaxKernels(KernelTable& table) {
                           return a.inner == 1 && a.n > 0;
                         },
                     .dtypes = DType::kFloat32,
-                    .make = MakeFast});
-  }
+                    .make = fast});
+  };
+  add("Softmax", MakeReference<false>, MakeFast<false>);
+  add("LogSoftmax", MakeReference<true>, MakeFast<true>);
 }
 
 }  // namespace sluice::cpu

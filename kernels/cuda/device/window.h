@@ -62,7 +62,7 @@ struct PixelTask {
 template <int N>
 __device__ PixelTask PixelTaskOf(int64_t task, int64_t h, int64_t w,
                                  int64_t channels) {
-  const int64_t packs = (channels + N - 1) / N;
+  const int64_t packs = CeilDiv(channels, N);
   PixelTask t{};
   const int64_t pixel = Quotient(task, packs);
   t.channel = (task - pixel * packs) * N;

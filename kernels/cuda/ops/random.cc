@@ -9,7 +9,7 @@ namespace sluice::cuda {
 namespace {
 
 Result<KernelPtr> MakeDraw(const KernelSpec& spec) {
-  const bool uniform = spec.op == "RandomUniform";
+  const bool uniform = spec.attrs.Has("lo");
   const Number a = spec.attrs.NumberOf(uniform ? "lo" : "mean");
   const Number b = spec.attrs.NumberOf(uniform ? "hi" : "stddev");
   const DrawParams params = {HashName(spec.origin), a.real(), b.real(),

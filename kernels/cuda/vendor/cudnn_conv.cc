@@ -49,14 +49,14 @@ class DnnConvolution final : public Kernel {
   DnnConvolution(const KernelSpec& spec, const ConvGeometry& geometry)
       : spec_(spec) {
     conv_ = {.geometry = geometry,
-             .pass = ConvPassOf(spec),
+             .pass = spec.conv.pass,
              .dtype = spec.inputs[0].dtype};
     if (conv_.pass == ConvPass::kForward) {
       conv_.bias = spec.inputs.size() > 2;
       conv_.addend = spec.inputs.size() > 3;
       conv_.relu = HasRelu(spec);
     }
-    ohwi_ = HasOhwiFilter(spec.op);
+    ohwi_ = spec.conv.ohwi;
     const int64_t filter =
         ohwi_ ? 0 : geometry.taps() * geometry.in * geometry.y_channels();
     const size_t bytes = static_cast<size_t>(filter) * SizeOf(conv_.dtype);
@@ -265,7 +265,7 @@ class DnnConvolution final : public Kernel {
 bool Supports(const KernelSpec& spec) {
   const Result<ConvGeometry> geometry = ConvGeometryOf(spec);
   if (!geometry.ok()) return false;
-  const ProductShape shape = ConvProductOf(*geometry, ConvPassOf(spec));
+  const ProductShape shape = ConvProductOf(*geometry, spec.conv.pass);
   return shape.m > 0 && shape.n > 0 && shape.k > 0 && IsServed(shape) &&
          Dnn() != nullptr;
 }

@@ -54,6 +54,26 @@ TEST_CASE("which passes a step goes through") {
                               "turn_filters", "start_collectives", "schedule"});
 }
 
+TEST_CASE("workers meet on the first CPU, where their device cannot") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2});
+  const Output mean = AllReduce(x), all = AllGather(x), unknown = Log(x);
+  const auto meet = [&](const DeviceDescriptions& devices) {
+    for (const Output& y : {mean, all, unknown}) y.node().set_device("/gpu:0");
+    ThrowIfError(passes::MeetOnCpu(graph, devices));
+  };
+  DeviceDescriptions devices = {
+      DeviceDescription::OfKind({DeviceType::kCuda, 0})};
+  devices[0].kernels["AllGather"] = kFloating;
+  meet(devices);  // there is no CPU
+  CHECK(mean.node().device() == "/gpu:0");
+  devices.push_back(DescribeKind({DeviceType::kCpu, 3}));
+  meet(devices);
+  CHECK(mean.node().device() == "/cpu:3");
+  CHECK(all.node().device() == "/gpu:0");      // has a kernel
+  CHECK(unknown.node().device() == "/gpu:0");  // meets nobody
+}
+
 TEST_CASE("what a device has no kernel for moves to the first CPU") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});

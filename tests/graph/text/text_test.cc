@@ -217,6 +217,24 @@ TEST_CASE("every op of the table reads back, and is what passes may see") {
   }
 }
 
+TEST_CASE("ops that were renamed are read by their former names") {
+  int renamed = 0;
+  for (const OpDef* op : OpTable::Global().All()) {
+    if (op->former_name == nullptr) continue;
+    ++renamed;
+    CHECK(OpTable::Global().Find(op->former_name) == nullptr);
+    CHECK(OpTable::Global().FindInText(op->former_name) == op);
+  }
+  CHECK(renamed >= 3);
+  const std::string now =
+      "x = Placeholder() {dtype = float32, shape = [2,6]} : float32[2,6]\n"
+      "y = TileGrad(x) {multiples = [1,3]} : float32[2,2]\n";
+  std::string before = now;
+  before.replace(before.find("TileGrad"), 8, "TileGradient");
+  CHECK(PrintGraph(*Parse(before)) == now);
+  CHECK(!ParseGraph("x = TileGradien()\n").ok());
+}
+
 TEST_CASE("numbers are exact integers, or floats") {
   for (const char* number : {"9007199254740993", "-9223372036854775808"}) {
     const std::string line =

@@ -164,7 +164,7 @@ TEST_CASE("what is around a part is filled") {
     const Tensor dy = RandomTensor(dtype, {2, 20}, -9, 9);
     const Tensor shape = Tensor::Vector<int64_t>(std::vector<int64_t>{4, 41});
     CheckKernel(
-        Spec("StridedSliceGradient",
+        Spec("StridedSliceGrad",
              {{"begin", {1, -1}},
               {"end", {4, -41}},
               {"strides", {2, -2}},
@@ -199,7 +199,7 @@ TEST_CASE("sums of tiles, of several blocks") {
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16,
                       DType::kUInt8, DType::kInt64}) {
     const Tensor dy = RandomTensor(dtype, {6, 40, 14}, -9, 9);
-    CheckKernel(Spec("TileGradient", {{"multiples", {3, 1, 2}}},
+    CheckKernel(Spec("TileGrad", {{"multiples", {3, 1, 2}}},
                      {{dtype, dy.shape()}}, {{dtype, {2, 40, 7}}}),
                 {dy});
   }

@@ -207,7 +207,7 @@ struct ConvCase {
 // One of the convolutions, `op` of Conv2D, Conv2DBackpropInput, ....
 void CheckConv(const std::string& op, const ConvCase& c, DType dtype,
                size_t skip = 0) {
-  KernelSpec spec{.op = op};
+  KernelSpec spec{.op = op, .conv = OpTable::Global().Get(op).conv};
   spec.attrs.Set("strides", c.strides);
   spec.attrs.Set("dilations", c.dilations);
   spec.attrs.Set("padding", std::string("EXPLICIT"));
@@ -216,7 +216,7 @@ void CheckConv(const std::string& op, const ConvCase& c, DType dtype,
   const Window2D window =
       WindowOf(spec.attrs, c.x, c.filter[0], c.filter[1]).ValueOrThrow();
   const Shape y{c.x[0], window.h.output, window.w.output, c.filter[3]};
-  const ConvPass pass = ConvPassOf(spec);
+  const ConvPass pass = spec.conv.pass;
   const auto shapes = pass == ConvPass::kForward ? std::vector{c.x, c.filter, y}
                       : pass == ConvPass::kInput
                           ? std::vector{y, c.filter, c.x}

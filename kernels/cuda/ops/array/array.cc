@@ -23,7 +23,7 @@ Result<KernelPtr> MakeJoin(const KernelSpec& spec) {
   });
 }
 
-// ConcatGradient, Split and Unstack.
+// ConcatGrad, Split and Unstack.
 Result<KernelPtr> MakeCut(const KernelSpec& spec) {
   return KernelOf([moves = CutMoves(spec), dtype = spec.inputs[0].dtype](
                       const KernelContext& c) -> Status {
@@ -36,7 +36,7 @@ Result<KernelPtr> MakeCut(const KernelSpec& spec) {
   });
 }
 
-Result<KernelPtr> MakeTileGradient(const KernelSpec& spec) {
+Result<KernelPtr> MakeTileGrad(const KernelSpec& spec) {
   const Shape& dy = spec.inputs[0].shape;
   const Shape& dx = spec.outputs[0].shape;
   const auto strides = Strides(dy);
@@ -51,7 +51,7 @@ Result<KernelPtr> MakeTileGradient(const KernelSpec& spec) {
     shape.tile_strides[d] = strides[d] * dx[d];
     shape.tiles *= multiples[d];
   }
-  const TileGradientLauncher launch = FindTileGradient(spec.inputs[0].dtype);
+  const TileGradLauncher launch = FindTileGrad(spec.inputs[0].dtype);
   return KernelOf([launch, shape](const KernelContext& c) {
     return launch(shape, c.input<void>(0), c.output<void>(0), StreamOf(c));
   });
@@ -71,13 +71,13 @@ void RegisterArrayKernels(KernelTable& table) {
   for (const char* op : {"Concat", "Stack"}) {
     RegisterOwn(table, op, kAnyType, MakeJoin);
   }
-  for (const char* op : {"ConcatGradient", "Split", "Unstack"}) {
+  for (const char* op : {"ConcatGrad", "Split", "Unstack"}) {
     RegisterOwn(table, op, kAnyType, MakeCut);
   }
   for (const char* op : {"Tile", "Reverse"}) {
     RegisterOwn(table, op, kAnyType, MakeMove);
   }
-  RegisterOwn(table, "TileGradient", kNumeric, MakeTileGradient);
+  RegisterOwn(table, "TileGrad", kNumeric, MakeTileGrad);
 }
 
 }  // namespace sluice::cuda

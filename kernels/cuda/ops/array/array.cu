@@ -21,7 +21,7 @@ __device__ int64_t PlaceOf(int64_t i, int rank, const int64_t* sizes,
 }
 
 template <typename T>
-__global__ void TileGradientKernel(TileShape s, const T* dy, T* dx) {
+__global__ void TileGradKernel(TileShape s, const T* dy, T* dx) {
   using C = ComputeOf<T>;
   for (int64_t i = GlobalThread(); i < s.elements; i += GlobalThreads()) {
     const T* own = dy + PlaceOf(i, s.rank, s.sizes, s.strides);
@@ -36,20 +36,18 @@ __global__ void TileGradientKernel(TileShape s, const T* dy, T* dx) {
 }
 
 template <typename T>
-Status TileGradient(const TileShape& shape, const void* dy, void* dx,
-                    cudaStream_t stream) {
-  return Launch("TileGradient", GridFor(shape.elements), stream,
-                TileGradientKernel<T>, shape, static_cast<const T*>(dy),
-                static_cast<T*>(dx));
+Status TileGrad(const TileShape& shape, const void* dy, void* dx,
+                cudaStream_t stream) {
+  return Launch("TileGrad", GridFor(shape.elements), stream, TileGradKernel<T>,
+                shape, static_cast<const T*>(dy), static_cast<T*>(dx));
 }
 
 }  // namespace
 
-TileGradientLauncher FindTileGradient(DType dtype) {
-  return DispatchNumeric(dtype,
-                         []<typename E>(TypeTag<E>) -> TileGradientLauncher {
-                           return TileGradient<DeviceTypeOf<E>>;
-                         });
+TileGradLauncher FindTileGrad(DType dtype) {
+  return DispatchNumeric(dtype, []<typename E>(TypeTag<E>) -> TileGradLauncher {
+    return TileGrad<DeviceTypeOf<E>>;
+  });
 }
 
 }  // namespace sluice::cuda

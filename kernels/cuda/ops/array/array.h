@@ -23,10 +23,10 @@ struct TileShape {
   int64_t tile_strides[Shape::kMaxRank] = {};  // from a tile to the next
 };
 
-using TileGradientLauncher = Status (*)(const TileShape& shape, const void* dy,
-                                        void* dx, cudaStream_t stream);
+using TileGradLauncher = Status (*)(const TileShape& shape, const void* dy,
+                                    void* dx, cudaStream_t stream);
 // Of any numeric dtype; sums of half types are taken in float.
-TileGradientLauncher FindTileGradient(DType dtype);
+TileGradLauncher FindTileGrad(DType dtype);
 
 }  // namespace sluice::cuda
 

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kTransposeThreads)
   constexpr int kEdge = kSide<U>, kRows = kTransposeThreads / kEdge;
   constexpr int kPitch = kEdge + 1;  // no two of a column in one bank
   U* square = SharedMemory<U>();
-  const int64_t across = (shape.n + kEdge - 1) / kEdge;
+  const int64_t across = CeilDiv(shape.n, kEdge);
   const int column = static_cast<int>(threadIdx.x) % kEdge;
   const int first_row = static_cast<int>(threadIdx.x) / kEdge;
   for (int64_t task = blockIdx.x; task < walk.elements * squares;

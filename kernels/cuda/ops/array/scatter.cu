@@ -39,7 +39,7 @@ struct Task {
 };
 template <int N>
 __device__ Task TaskOf(const GatherShape& s, int64_t i) {
-  const int64_t packs = (s.inner + N - 1) / N;
+  const int64_t packs = CeilDiv(s.inner, N);
   const int64_t rest = Quotient(i, packs);
   const int64_t place = Quotient(rest, s.middle);
   return {rest - place * s.middle, (i - rest * packs) * N, place};

@@ -7,24 +7,30 @@
 namespace sluice::cuda {
 namespace {
 
-// ShapeOf, Rank and Size.
-Result<KernelPtr> MakeFact(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  const Shape numbers = spec.op == "ShapeOf" ? x
-                        : spec.op == "Rank"  ? Shape{x.rank()}
-                                             : Shape{x.elements()};
+// An op whose int64 elements are known when it is made.
+KernelPtr ConstantKernel(const Shape& numbers) {
   return KernelOf([numbers](const KernelContext& c) {
     return WriteShape(numbers, c.output<int64_t>(0), StreamOf(c));
   });
+}
+
+Result<KernelPtr> MakeShapeOf(const KernelSpec& spec) {
+  return ConstantKernel(spec.inputs[0].shape);
+}
+Result<KernelPtr> MakeRank(const KernelSpec& spec) {
+  return ConstantKernel({spec.inputs[0].shape.rank()});
+}
+Result<KernelPtr> MakeSize(const KernelSpec& spec) {
+  return ConstantKernel({spec.inputs[0].shape.elements()});
 }
 
 }  // namespace
 
 void RegisterShapeKernels(KernelTable& table) {
   RegisterOwn(table, "Transpose", kAnyType, MakeMove);
-  for (const char* op : {"ShapeOf", "Rank", "Size"}) {
-    RegisterOwn(table, op, kAnyType, MakeFact);
-  }
+  RegisterOwn(table, "ShapeOf", kAnyType, MakeShapeOf);
+  RegisterOwn(table, "Rank", kAnyType, MakeRank);
+  RegisterOwn(table, "Size", kAnyType, MakeSize);
 }
 
 }  // namespace sluice::cuda

@@ -20,10 +20,10 @@ Result<KernelPtr> MakeBroadcast(const KernelSpec& spec) {
   });
 }
 
+template <int value>
 Result<KernelPtr> MakeFilledLike(const KernelSpec& spec) {
   const TensorType& type = spec.outputs[0];
-  const uint64_t pattern =
-      PatternOf(Tensor::Full(type.dtype, {}, spec.op == "OnesLike" ? 1 : 0));
+  const uint64_t pattern = PatternOf(Tensor::Full(type.dtype, {}, value));
   return KernelOf([pattern, bytes = type.bytes()](const KernelContext& c) {
     return FillBytes(c.output<void>(0), pattern, bytes, StreamOf(c));
   });
@@ -52,8 +52,8 @@ uint64_t PatternOf(const Tensor& element) {
 void RegisterShapeFillKernels(KernelTable& table) {
   RegisterOwn(table, "BroadcastTo", kAnyType, MakeBroadcast<0>);
   RegisterOwn(table, "Fill", kAnyType, MakeBroadcast<1>);
-  RegisterOwn(table, "ZerosLike", kAnyType, MakeFilledLike);
-  RegisterOwn(table, "OnesLike", kAnyType, MakeFilledLike);
+  RegisterOwn(table, "ZerosLike", kAnyType, MakeFilledLike<0>);
+  RegisterOwn(table, "OnesLike", kAnyType, MakeFilledLike<1>);
   RegisterOwn(table, "Range", kFloatDouble | kIndex, MakeRange);
 }
 

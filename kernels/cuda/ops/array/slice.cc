@@ -10,7 +10,7 @@
 namespace sluice::cuda {
 namespace {
 
-// Pad and StridedSliceGradient.
+// Pad and StridedSliceGrad.
 Result<KernelPtr> MakeMoveIntoFilled(const KernelSpec& spec) {
   const TensorType& to = spec.outputs[0];
   const uint64_t pattern = PatternOf(SurroundingOf(spec));
@@ -37,7 +37,7 @@ void RegisterSliceKernels(KernelTable& table) {
   for (const char* op : {"Slice", "StridedSlice"}) {
     RegisterOwn(table, op, kAnyType, MakeMove);
   }
-  for (const char* op : {"Pad", "StridedSliceGradient"}) {
+  for (const char* op : {"Pad", "StridedSliceGrad"}) {
     RegisterOwn(table, op, kAnyType, MakeMoveIntoFilled);
   }
   RegisterOwn(table, "CastPad", kFloating, MakeCastPad);

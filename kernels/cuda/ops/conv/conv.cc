@@ -9,7 +9,7 @@ namespace {
 
 bool Supports(const KernelSpec& spec) {
   const Result<ConvGeometry> geometry = ConvGeometryOf(spec);
-  return geometry.ok() && IsServed(ConvProductOf(*geometry, ConvPassOf(spec)));
+  return geometry.ok() && IsServed(ConvProductOf(*geometry, spec.conv.pass));
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ ProductShape ConvProductOf(const ConvGeometry& g, ConvPass pass) {
 Result<KernelPtr> MakeConv(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometryOf(spec));
   const DType dtype = spec.inputs[0].dtype;
-  const ConvPass pass = ConvPassOf(spec);
+  const ConvPass pass = spec.conv.pass;
   const int added =
       pass == ConvPass::kForward ? static_cast<int>(spec.inputs.size()) - 2 : 0;
   return KernelOf(

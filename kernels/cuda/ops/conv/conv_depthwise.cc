@@ -1,8 +1,6 @@
 // The kernels of depthwise convolutions, and of those that are so in fact.
 #include "kernels/cuda/ops/conv/conv_depthwise.h"
 
-#include <string>
-
 #include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
@@ -16,7 +14,7 @@ bool IsDepthwise(const KernelSpec& spec) {
 Result<KernelPtr> MakeDepthwise(const KernelSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const ConvGeometry geometry, ConvGeometryOf(spec));
   const DType dtype = spec.inputs[0].dtype;
-  const ConvPass pass = ConvPassOf(spec);
+  const ConvPass pass = spec.conv.pass;
   return KernelOf(
       [geometry, launch = FindDepthwise(pass, dtype)](const KernelContext& c) {
         return launch(geometry, c.input<void>(0), c.input<void>(1),
@@ -29,16 +27,17 @@ Result<KernelPtr> MakeDepthwise(const KernelSpec& spec) {
 
 // Above the products of conv.cc, which have a row or column each here.
 void RegisterDepthwiseConvKernels(KernelTable& table) {
-  for (const std::string op : {"Conv2D", "DepthwiseConv2D"}) {
-    for (const char* pass : {"", "BackpropInput", "BackpropFilter"}) {
-      table.Register({.op = op + pass,
-                      .device = DeviceType::kCuda,
-                      .priority = 10,
-                      .provider = "depthwise",
-                      .supports = IsDepthwise,
-                      .dtypes = kFloating,
-                      .make = MakeDepthwise});
-    }
+  for (const char* op :
+       {"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter",
+        "DepthwiseConv2D", "DepthwiseConv2DBackpropInput",
+        "DepthwiseConv2DBackpropFilter"}) {
+    table.Register({.op = op,
+                    .device = DeviceType::kCuda,
+                    .priority = 10,
+                    .provider = "depthwise",
+                    .supports = IsDepthwise,
+                    .dtypes = kFloating,
+                    .make = MakeDepthwise});
   }
 }
 

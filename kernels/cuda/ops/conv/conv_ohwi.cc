@@ -3,8 +3,8 @@
 // read them as they are.
 #include <vector>
 
-#include "engine/ceil_div.h"
 #include "engine/semantics/filter_layout.h"
+#include "engine/semantics/ohwi_convolution.h"
 #include "kernels/cuda/device/array_list.h"
 #include "kernels/cuda/ops/conv/conv.h"
 #include "kernels/cuda/ops/conv/turn_filters.h"
@@ -14,57 +14,6 @@ namespace sluice::cuda {
 namespace {
 
 constexpr size_t kAligned = 256;
-
-class OhwiConvolution final : public Kernel {
- public:
-  Status Prepare(const KernelSpec& spec) {
-    pass_ = ConvPassOf(spec);
-    KernelSpec hwio = WithHwioFilter(spec);
-    const TensorType& filter = FilterOf(hwio);
-    list_.Add(pass_ == ConvPass::kFilter
-                  ? MatrixOf(filter.shape, /*ohwi=*/false)
-                  : MatrixOf(OhwiOf(filter.shape), /*ohwi=*/true));
-    turn_ = FindTurnFilters(filter.dtype, filter.dtype);
-    filter_bytes_ = RoundUp(filter.bytes(), kAligned);
-    SLUICE_ASSIGN_OR_RETURN(kernel_, MakeConv(hwio));
-    return {};
-  }
-
-  size_t workspace_bytes() const override {
-    return filter_bytes_ + kernel_->workspace_bytes();
-  }
-
-  Status Run(const KernelContext& c) override {
-    char* const workspace = static_cast<char*>(c.workspace());
-    // A third operand is a shape, which is known when kernels are made.
-    void* inputs[] = {const_cast<void*>(c.input<void>(0)),
-                      const_cast<void*>(c.input<void>(1)), nullptr};
-    void* outputs[] = {c.output<void>(0)};
-    const KernelContext inner(inputs, outputs, workspace + filter_bytes_,
-                              &c.step());
-    if (pass_ == ConvPass::kFilter) {
-      outputs[0] = workspace;
-      SLUICE_RETURN_IF_ERROR(kernel_->Run(inner));
-      return Turn(workspace, c.output<void>(0), c);
-    }
-    SLUICE_RETURN_IF_ERROR(Turn(inputs[1], workspace, c));
-    inputs[1] = workspace;
-    return kernel_->Run(inner);
-  }
-
- private:
-  Status Turn(const void* from, void* to, const KernelContext& c) {
-    list_.at[0].from = from;
-    list_.at[0].to = to;
-    return turn_(list_, StreamOf(c));
-  }
-
-  ConvPass pass_ = ConvPass::kForward;
-  MatrixList list_;  // of one
-  TurnFiltersLauncher turn_ = nullptr;
-  KernelPtr kernel_;
-  size_t filter_bytes_ = 0;
-};
 
 Result<KernelPtr> MakeTurnFilters(const KernelSpec& spec) {
   const bool from_ohwi = TurnsFromOhwi(spec.attrs.String("layout"));
@@ -89,10 +38,18 @@ Result<KernelPtr> MakeTurnFilters(const KernelSpec& spec) {
       });
 }
 
-Result<KernelPtr> MakeOhwiConv(const KernelSpec& spec) {
-  auto kernel = std::make_unique<OhwiConvolution>();
-  SLUICE_RETURN_IF_ERROR(kernel->Prepare(spec));
-  return KernelPtr(std::move(kernel));
+Result<KernelPtr> MakeOhwiConv(const KernelSpec& spec, const char* hwio) {
+  return MakeOhwiConvolution(
+      spec, hwio, kAligned, MakeConv, [](DType dtype, FilterMatrix matrix) {
+        MatrixList list;  // of one
+        list.Add(matrix);
+        return [list, launch = FindTurnFilters(dtype, dtype)](
+                   const void* from, void* to, const KernelContext& c) mutable {
+          list.at[0].from = from;
+          list.at[0].to = to;
+          return launch(list, StreamOf(c));
+        };
+      });
 }
 
 }  // namespace
@@ -100,12 +57,15 @@ Result<KernelPtr> MakeOhwiConv(const KernelSpec& spec) {
 void RegisterConvOhwiKernels(KernelTable& table) {
   const auto supports = [](const KernelSpec& spec) {
     const Result<ConvGeometry> geometry = ConvGeometryOf(spec);
-    return geometry.ok() &&
-           IsServed(ConvProductOf(*geometry, ConvPassOf(spec)));
+    return geometry.ok() && IsServed(ConvProductOf(*geometry, spec.conv.pass));
   };
-  for (const char* op :
-       {"OhwiConv2D", "OhwiConv2DBackpropInput", "OhwiConv2DBackpropFilter"}) {
-    RegisterOwn(table, op, kFloating, MakeOhwiConv, supports);
+  for (const OhwiOp& op : kOhwiOps) {
+    RegisterOwn(
+        table, op.name, kFloating,
+        [hwio = op.hwio](const KernelSpec& spec) {
+          return MakeOhwiConv(spec, hwio);
+        },
+        supports);
   }
   RegisterOwn(table, "TurnFilters", kFloating, MakeTurnFilters);
 }

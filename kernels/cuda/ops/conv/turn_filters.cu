@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) TurnFiltersKernel(MatrixList list) {
     const MatrixList::Matrix& m = list.at[ArrayOf(list.at, list.count, task)];
     const auto* from = static_cast<const From*>(m.from);
     auto* to = static_cast<To*>(m.to);
-    const int64_t across = (m.columns + kSide - 1) / kSide;
+    const int64_t across = CeilDiv(m.columns, kSide);
     const int64_t place = task - m.first_chunk;
     const int64_t r0 = Quotient(place, across) * kSide;
     const int64_t c0 = (place - Quotient(place, across) * across) * kSide;

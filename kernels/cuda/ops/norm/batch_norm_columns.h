@@ -132,7 +132,7 @@ template <int N>
 __device__ ColumnTask ColumnTaskOf(const BatchNormShape& shape,
                                    const Segments& segments, int64_t task) {
   constexpr int kChannels = kAcross * N;
-  const int64_t groups = (shape.channels + kChannels - 1) / kChannels;
+  const int64_t groups = CeilDiv(shape.channels, kChannels);
   ColumnTask t{};
   t.segment = Quotient(task, groups);
   t.first = t.segment * segments.rows;

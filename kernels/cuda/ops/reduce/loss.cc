@@ -95,11 +95,16 @@ Result<KernelPtr> MakeSigmoidCrossEntropy(const KernelSpec& spec) {
 }  // namespace
 
 void RegisterLossKernels(KernelTable& table) {
-  for (const std::string op :
-       {"SoftmaxCrossEntropy", "SparseSoftmaxCrossEntropy"}) {
+  for (const char* op : {"SoftmaxCrossEntropy", "SparseSoftmaxCrossEntropy"}) {
     RegisterOwn(table, op, kFloating, MakeLoss);
-    RegisterOwn(table, op + "Grad", kFloating, MakeGrad);
-    RegisterOwn(table, op + "WithGrad", kFloating, MakeLossWithGrad);
+  }
+  for (const char* op :
+       {"SoftmaxCrossEntropyGrad", "SparseSoftmaxCrossEntropyGrad"}) {
+    RegisterOwn(table, op, kFloating, MakeGrad);
+  }
+  for (const char* op :
+       {"SoftmaxCrossEntropyWithGrad", "SparseSoftmaxCrossEntropyWithGrad"}) {
+    RegisterOwn(table, op, kFloating, MakeLossWithGrad);
   }
   RegisterOwn(table, "SigmoidCrossEntropy", kFloating, MakeSigmoidCrossEntropy);
 }

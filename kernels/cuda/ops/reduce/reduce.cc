@@ -1,6 +1,8 @@
 // The kernels of reductions.
 #include "kernels/cuda/ops/reduce/reduce.h"
 
+#include <string_view>
+
 #include "kernels/cuda/ops/array/shape_fill.h"
 #include "kernels/cuda/ops/reduce/reduce_finite.h"
 #include "kernels/cuda/ops/reduce/reduce_scan.h"
@@ -9,18 +11,26 @@
 namespace sluice::cuda {
 namespace {
 
-Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
+// Elements become one as they do in `reduction_op`.
+Result<KernelPtr> MakeReduceBy(const KernelSpec& spec,
+                               std::string_view reduction_op) {
   const ReducePlan plan(
       spec.inputs[0].shape,
       ReducedDims(spec.inputs[0].shape, spec.outputs[0].shape, spec.attrs));
-  const Reduction reduction =
-      FindReduce(spec.op == "SumTo" ? "Sum" : spec.op, spec.inputs[0].dtype);
+  const Reduction reduction = FindReduce(reduction_op, spec.inputs[0].dtype);
   return KernelOf(
       [plan, launch = reduction.launch](const KernelContext& c) {
         return launch(c.input<void>(0), c.output<void>(0), plan, c.workspace(),
                       StreamOf(c));
       },
       plan.states() * reduction.state_bytes);
+}
+
+Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
+  return MakeReduceBy(spec, spec.op);
+}
+Result<KernelPtr> MakeSumTo(const KernelSpec& spec) {
+  return MakeReduceBy(spec, "Sum");
 }
 
 // --- Along an axis -----------------------------------------------------------
@@ -43,9 +53,10 @@ Result<KernelPtr> MakeProdGrad(const KernelSpec& spec) {
       });
 }
 
+template <bool least>
 Result<KernelPtr> MakeArg(const KernelSpec& spec) {
   return KernelOf(
-      [least = spec.op == "ArgMin", shape = AxisFormOf(spec, 0),
+      [shape = AxisFormOf(spec, 0),
        launch = FindArg(spec.inputs[0].dtype)](const KernelContext& c) {
         return launch(least, c.input<void>(0), c.output<int64_t>(0), shape,
                       StreamOf(c));
@@ -77,9 +88,10 @@ Result<KernelPtr> MakeAllFinite(const KernelSpec& spec, int first) {
 }  // namespace
 
 void RegisterReduceKernels(KernelTable& table) {
-  for (const char* op : {"Sum", "SumTo", "Prod", "Max", "Min"}) {
+  for (const char* op : {"Sum", "Prod", "Max", "Min"}) {
     RegisterOwn(table, op, kNumeric, MakeReduce);
   }
+  RegisterOwn(table, "SumTo", kNumeric, MakeSumTo);
   for (const char* op : {"Mean", "LogSumExp", "L2Loss"}) {
     RegisterOwn(table, op, kFloating, MakeReduce);
   }
@@ -88,9 +100,8 @@ void RegisterReduceKernels(KernelTable& table) {
   }
   RegisterOwn(table, "CumSum", kNumeric, MakeCumSum);
   RegisterOwn(table, "ProdGrad", kFloating, MakeProdGrad);
-  for (const char* op : {"ArgMax", "ArgMin"}) {
-    RegisterOwn(table, op, kNumeric, MakeArg);
-  }
+  RegisterOwn(table, "ArgMax", kNumeric, MakeArg<false>);
+  RegisterOwn(table, "ArgMin", kNumeric, MakeArg<true>);
   RegisterOwn(table, "AllFinite", kFloating,
               [](const KernelSpec& spec) { return MakeAllFinite(spec, 0); });
   RegisterOwn(table, "AllFiniteScaled", DType::kFloat32,

@@ -113,7 +113,7 @@ __global__ void ColumnsKernel(const void* x, void* y, ReducePass p,
   const int column = static_cast<int>(threadIdx.x) % kColumns;
   const int lane = static_cast<int>(threadIdx.x) / kColumns;
   const int64_t inner = p.shape.inner;
-  const int64_t groups = (inner + kColumns - 1) / kColumns;
+  const int64_t groups = CeilDiv(inner, kColumns);
   for (int64_t task = blockIdx.x; task < p.shape.outer * p.segments * groups;
        task += gridDim.x) {
     const int64_t result_row = Quotient(task, groups);

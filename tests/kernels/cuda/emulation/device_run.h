@@ -71,9 +71,13 @@ inline std::vector<Tensor> CpuResults(const std::string& op,
                                       const Attributes& attrs,
                                       const std::vector<Tensor>& inputs,
                                       std::vector<TensorType> outputs) {
-  const std::string scalar(OpTable::Global().Get(op).ScalarFunction(attrs));
-  KernelSpec spec{
-      .op = op, .scalar = scalar, .node = op, .origin = op, .attrs = attrs};
+  const OpDef& def = OpTable::Global().Get(op);
+  KernelSpec spec{.op = op,
+                  .scalar = std::string(def.ScalarFunction(attrs)),
+                  .conv = def.conv,
+                  .node = op,
+                  .origin = op,
+                  .attrs = attrs};
   for (const Tensor& t : inputs) spec.inputs.push_back({t.dtype(), t.shape()});
   spec.outputs = std::move(outputs);
   const auto all = KernelTable::Global().FindAll(spec, DeviceType::kCpu);
