@@ -213,10 +213,9 @@ void DataPlan::Refuse(const std::string& why, const std::string& first) const {
 
 std::optional<int64_t> PlannedRecords(const std::string& folder,
                                       std::string_view part) {
-  const auto text = Files().Read(JoinPath(folder, std::string(part) + ".json"));
-  if (text.status().code() == Code::kNotFound) return std::nullopt;
-  ThrowIfError(text.status());
-  const auto plan = JsonObject::Parse(*text);
+  const std::string path = JoinPath(folder, std::string(part) + ".json");
+  if (!Files().Exists(path).ValueOrThrow()) return std::nullopt;
+  const auto plan = JsonObject::Parse(Files().Read(path).ValueOrThrow());
   if (!plan.ok() || !plan->Has("shards")) return std::nullopt;
   const auto records = plan->Int("records");
   return records.ok() ? std::optional(*records) : std::nullopt;
