@@ -351,7 +351,10 @@ int main(int argc, char** argv) {
                  {"augment",
                   "Random changes of training pictures beyond cropping and "
                   "flipping, such as 'randaugment(2,9),erasing(0.25)' or "
-                  "'jitter(0.4,0.4,0.4,0.1)'; mixup(0.2) and cutmix(1) mix "
+                  "'jitter(0.4,0.4,0.4,0.1)'; crop(0.35,1), pad-crop(4) and "
+                  "flip(0.5) before these in place of the usual cut, a crop "
+                  "of 0.08 to 1 of the area (CIFAR pad-crop(4)), flipped half "
+                  "of the time; mixup(0.2) and cutmix(1) mix "
                   "those of a batch (of several processes each those of its "
                   "share), and training accuracy then goes by the larger part",
                   ""},

@@ -318,14 +318,13 @@ Dataset Examples(const RunContext& run) {
   }
   Dataset cifar = Shuffled(datasets::Cifar10(run.data_dir, run.mode), run);
   if (!run.training()) return cifar;
-  return cifar.MapRandom(run.seed,
-                         [augmentation = AugmentationOf(true, run)](
-                             Example& example, uint64_t key) {
-                           Tensor& image = example["image"];
-                           image = augmentation.Apply(
-                               RandomPadCrop(image, 4, key), key);
-                         },
-                         {.threads = run.input_threads, .name = "augment"});
+  return cifar.MapRandom(
+      run.seed,
+      [sizing = Sizing(true, run)](Example& example, uint64_t key) {
+        Tensor& image = example["image"];
+        image = sizing.Size(image, key);
+      },
+      {.threads = run.input_threads, .name = "augment"});
 }
 
 std::vector<double> ClassWeights(const RunContext& run) {
