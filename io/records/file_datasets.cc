@@ -9,7 +9,9 @@
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/line_stream.h"
+#include "io/pipeline/filter_stream.h"
 #include "io/records/files_in_turn.h"
+#include "io/records/record_manifest.h"
 #include "io/records/record_stream.h"
 
 namespace sluice {
@@ -101,7 +103,10 @@ Dataset StringsOf(const char* what, const std::vector<std::string>& paths,
 }  // namespace
 
 Dataset Records(const std::vector<std::string>& paths, FileOptions options) {
-  return StringsOf<RecordFileStream>("records", paths, options);
+  Dataset records = StringsOf<RecordFileStream>("records", paths, options);
+  const auto manifest = FindManifest(paths);
+  if (!manifest) return records;
+  return ExpectSizeOf(records, manifest->records, manifest->path);
 }
 
 Dataset TextLines(const std::vector<std::string>& paths, FileOptions options) {

@@ -207,14 +207,4 @@ void DataPlan::Refuse(const std::string& why, const std::string& first) const {
                   why, first, Path(), base_));
 }
 
-std::optional<int64_t> PlannedRecords(const std::string& folder,
-                                      std::string_view part) {
-  const auto text = Files().Read(JoinPath(folder, std::string(part) + ".json"));
-  if (!text.ok()) return std::nullopt;
-  const auto plan = JsonObject::Parse(*text);
-  if (!plan.ok() || !plan->Has("shards")) return std::nullopt;
-  const auto records = plan->Int("records");
-  return records.ok() ? std::optional(*records) : std::nullopt;
-}
-
 }  // namespace sluice::tool

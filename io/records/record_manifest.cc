@@ -1,0 +1,57 @@
+#include "io/records/record_manifest.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "engine/json_object.h"
+#include "io/files/file.h"
+
+namespace sluice {
+namespace {
+
+// As the manifest names the shard, with numbers of five digits or more.
+std::string ShardPath(const std::string& base, int64_t shard, int64_t shards) {
+  return fmt::format("{}-{:05}-of-{:05}", base, shard, shards);
+}
+
+}  // namespace
+
+std::optional<RecordManifest> FindManifest(const std::string& folder,
+                                           std::string_view part) {
+  RecordManifest manifest = {JoinPath(folder, std::string(part) + ".json")};
+  const auto text = FileSystem::Default().Read(manifest.path);
+  if (!text.ok()) return std::nullopt;
+  const auto json = JsonObject::Parse(*text);
+  if (!json.ok() || !json->Has("shards")) return std::nullopt;
+  const auto records = json->Int("records");
+  const auto shards = json->Strings("shards");
+  if (!records.ok() || !shards.ok() || *records < 0) return std::nullopt;
+  manifest.records = *records;
+  manifest.shards = static_cast<int64_t>(shards->size());
+  return manifest;
+}
+
+std::optional<RecordManifest> FindManifest(
+    const std::vector<std::string>& paths) {
+  if (paths.empty()) return std::nullopt;
+  const size_t name = paths[0].rfind('/') + 1;
+  const size_t of = paths[0].rfind("-of-");
+  if (of == std::string::npos || of < name) return std::nullopt;
+  const size_t number = paths[0].rfind('-', of - 1);
+  if (number == std::string::npos || number < name || of == 0) {
+    return std::nullopt;
+  }
+  const std::string base = paths[0].substr(0, number);
+  const auto manifest =
+      FindManifest(ParentDirectory(base), std::string_view(base).substr(name));
+  const auto count = static_cast<int64_t>(paths.size());
+  if (!manifest || manifest->shards != count) return std::nullopt;
+  const std::set<std::string> there(paths.begin(), paths.end());
+  for (int64_t shard = 0; shard < count; ++shard) {
+    if (!there.contains(ShardPath(base, shard, count))) return std::nullopt;
+  }
+  return manifest;
+}
+
+}  // namespace sluice
