@@ -293,8 +293,8 @@ Dataset FromFiles(ImageList list, const RunContext& run) {
 
 Dataset FromRecords(const RunContext& run) {
   const RecordPictures pictures(run);
-  return Shuffled(pictures.Numbers(), run)
-      .MapRandom(run.seed, pictures.ToPicture(run), ReadOptions(run));
+  return pictures.Records(run).MapRandom(run.seed, pictures.ToPicture(run),
+                                         ReadOptions(run));
 }
 
 }  // namespace

@@ -27,6 +27,11 @@ struct FileOptions {
   std::optional<uint64_t> shuffle_seed = std::nullopt;
   // They are read ahead on so many threads; 0: as many as help.
   int threads = 1;
+  // Of records: with their places, "place", for messages, as "bytes" are.
+  bool places = false;
+  // What else decides what is made of them: positions are of these files and of
+  // it.
+  std::string meaning = {};
 };
 
 namespace datasets {

@@ -116,7 +116,12 @@ TEST_CASE("training in two parts gives the bits of training in one") {
         .ValueOrThrow();
   };
   const Checkpoint parts = read("parts"), whole = read("whole");
-  CHECK_FALSE(read("cut").tensors[0].tensor.BitEqual(whole.tensors[0].tensor));
+  const Checkpoint cut = read("cut");
+  int64_t same = 0;
+  for (size_t i = 0; i < whole.tensors.size(); ++i) {
+    same += cut.tensors[i].tensor.BitEqual(whole.tensors[i].tensor) ? 1 : 0;
+  }
+  CHECK(same < static_cast<int64_t>(whole.tensors.size()) / 2);
   REQUIRE(parts.tensors.size() == whole.tensors.size());
   bool averages = false;
   for (size_t i = 0; i < whole.tensors.size(); ++i) {
