@@ -91,14 +91,15 @@ void Read(const Options& options) {
   Iterator batches = Numbers(options).MakeIterator();
   const std::string seen_path = options.state + ".seen";
   int64_t seen_bytes = 0;
-  if (files.Exists(options.state)) {
+  if (*files.Exists(options.state)) {
     const std::string state = files.Read(options.state).ValueOrThrow();
     const size_t space = state.find(' ');
     seen_bytes = std::stoll(state.substr(0, space));
     ThrowIfError(batches.Restore(state.substr(space + 1)));
   }
   // Also where it was killed before there was any position.
-  if (files.Exists(seen_path) && truncate(seen_path.c_str(), seen_bytes) != 0) {
+  if (*files.Exists(seen_path) &&
+      truncate(seen_path.c_str(), seen_bytes) != 0) {
     ThrowIfError(FileError(errno, "cut", seen_path));
   }
   auto seen = files.OpenAppend(seen_path).ValueOrThrow();

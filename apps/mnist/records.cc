@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "apps/shards/picture_shards.h"
+#include "io/files/file.h"
 #include "io/files/file_pattern.h"
+#include "io/files/schemes.h"
 #include "io/images/image.h"
 #include "io/records/image_records.h"
 
@@ -18,6 +20,23 @@ constexpr int64_t kSide = 28;
 
 bool IsDigit(const std::string& name) {
   return name.size() == 1 && name[0] >= '0' && name[0] <= '9';
+}
+
+// MNIST's own files are read by their names, whether their folder can be listed
+// or not, as on a web server. Throws where nothing tells that there are any, as
+// in a bucket that there is not.
+void RequireNoRefusal(const std::string& path, const Status& refusal) {
+  const Code code = refusal.code();
+  const bool local = SchemeOf(path).empty();
+  if (code == Code::kUnimplemented) return;
+  if (code == Code::kNotFound && local) return;  // who reads it will say so
+  for (const char* name :
+       {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte",
+        "train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz"}) {
+    const auto size = FileSystem::Default().Size(JoinPath(path, name));
+    if (size.ok()) return;
+  }
+  throw Error(refusal);
 }
 
 // Other names than those of digits say nothing of what a label is.
@@ -36,7 +55,10 @@ shards::TrainedClasses ClassesOf(const std::string& path) {
 bool HasShards(const std::string& path) {
   if (IsFilePattern(path)) return shards::HasPictureShards(path);
   const auto folder = ListFolder(path);
-  if (!folder.ok()) return false;  // which is for who reads it to say
+  if (!folder.ok()) {
+    RequireNoRefusal(path, folder.status());
+    return false;
+  }
   if (!HasImageShards(*folder, ShardKind::kRecords) &&
       !HasImageShards(*folder, ShardKind::kTars)) {
     return false;

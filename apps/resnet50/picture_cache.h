@@ -46,8 +46,8 @@ class PictureCache {
   // Of which picture, which is read only if it is not kept.
   struct Source {
     std::string name;  // a path, or a place in one
-    // The content that it had when its folder was listed, if that is known:
-    // what is kept of it is good, and nobody is asked.
+    // The content that it had when its folder was listed for this epoch, if
+    // that is known: what is kept of it is good, and nobody is asked.
     std::string listed = {};
     // Which content it has, if that is known; else it is not kept. Asked before
     // and after it is read.

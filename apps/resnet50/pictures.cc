@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "apps/resnet50/each_epoch.h"
 #include "apps/resnet50/picture_cache.h"
 #include "apps/resnet50/records.h"
 #include "apps/resnet50/sizing.h"
@@ -61,7 +62,7 @@ double FlagNumber(const RunContext& run, const char* flag, double least,
 
 std::optional<std::string> Part(const RunContext& run, const char* name) {
   const std::string part = JoinPath(run.flag("data"), name);
-  if (FileSystem::Default().Exists(part)) return part;
+  if (FileSystem::Default().Exists(part).ValueOrThrow()) return part;
   return std::nullopt;
 }
 
@@ -240,10 +241,10 @@ class Reader {
       : list_(std::make_shared<const ImageList>(std::move(list))),
         sizing_(Small(run), run),
         cache_(PictureCache::Of(run)) {
-    if (cache_ != nullptr) {
-      listed_ = std::make_shared<const std::vector<std::string>>(
-          ListedVersions(list_->paths));
-    }
+    if (cache_ == nullptr) return;
+    listed_ = std::make_shared<EachEpoch<std::vector<std::string>>>(
+        list_->paths.size(),
+        [list = list_] { return ListedVersions(list->paths); });
   }
 
   void operator()(Example& example, uint64_t key) const {
@@ -261,7 +262,7 @@ class Reader {
     return cache_
         ->Get(
             {.name = FromRoot(path),
-             .listed = (*listed_)[index],
+             .listed = (*listed_->For(index))[index],
              .version = [&] { return FileVersion(path); },
              .read =
                  [&] { return EncodedPicture{.bytes = read(), .name = path}; }},
@@ -273,7 +274,7 @@ class Reader {
   Sizing sizing_;
   std::shared_ptr<PictureCache> cache_;
   // With a cache: ListedVersions.
-  std::shared_ptr<const std::vector<std::string>> listed_;
+  std::shared_ptr<EachEpoch<std::vector<std::string>>> listed_;
 };
 
 MapOptions ReadOptions(const RunContext& run) {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "apps/resnet50/each_epoch.h"
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
 #include "engine/thousands.h"
@@ -105,9 +106,13 @@ std::function<void(Example&, uint64_t)> RecordPictures::FromCache(
     std::shared_ptr<PictureCache> cache, const Sizing& sizing,
     const RunContext& run) const {
   const char* kind = run.mode == Mode::kPredict ? " without its label" : "";
-  return [shards = shards_, cache = std::move(cache), sizing, kind,
-          version = VersionOf(shards_)](Example& example, uint64_t key) {
+  // One that has changed is read, which fails as without a cache.
+  const auto versions = std::make_shared<EachEpoch<std::string>>(
+      shards_.size(), [shards = shards_] { return VersionOf(shards); });
+  return [shards = shards_, cache = std::move(cache), sizing, kind, versions](
+             Example& example, uint64_t key) {
     const int64_t number = example["record"].IntAt(0);
+    const std::shared_ptr<const std::string> version = versions->For(number);
     const std::string place = shards.PlaceOf(number);
     const auto read = [&] {
       shards::ShardPicture picture = shards.ReadAsIs(number);
@@ -117,7 +122,7 @@ std::function<void(Example&, uint64_t)> RecordPictures::FromCache(
     };
     const SizedPicture picture =
         cache->Get({.name = FromRoot(place) + kind,
-                    .version = [&] { return Result<std::string>(version); },
+                    .version = [&] { return Result<std::string>(*version); },
                     .read = read},
                    sizing, key, place);
     example = {

@@ -13,8 +13,6 @@
 #include "apps/shards/shards_in_order.h"
 #include "engine/ceil_div.h"
 #include "engine/thousands.h"
-#include "io/files/file.h"
-#include "io/files/file_pattern.h"
 #include "io/files/file_version.h"
 #include "io/files/open_files.h"
 #include "io/pipeline/bad_examples.h"
@@ -275,11 +273,6 @@ Result<std::string> LabelledShards::Version() const {
         return {};
       }));
   return fmt::format("{}\n{}", version, fmt::join(of_files, "\n"));
-}
-
-std::vector<std::string> ClassNamesBeside(const std::string& path) {
-  return ReadClassNames(IsFilePattern(path) ? ParentDirectory(path) : path)
-      .ValueOrThrow();
 }
 
 std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path) {

@@ -71,9 +71,6 @@ class LabelledShards {
   std::shared_ptr<const State> state_;
 };
 
-// ReadClassNames (io/records/image_records.h) of the folder that they are in.
-std::vector<std::string> ClassNamesBeside(const std::string& path);
-
 // What an evaluation of such shards is of: "test" or "training".
 std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path);
 

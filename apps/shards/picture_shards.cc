@@ -14,9 +14,11 @@
 #include "io/files/file.h"
 #include "io/files/file_pattern.h"
 #include "io/files/path_kind.h"
+#include "io/files/schemes.h"
 #include "io/images/image.h"
 #include "io/records/image_records.h"
 #include "io/records/tar_files.h"
+#include "io/sources/image_folder.h"
 
 namespace sluice::shards {
 namespace {
@@ -91,11 +93,9 @@ bool HoldsPictures(const ListedFolder& folder) {
     if (name == "labels.csv") return true;
     const std::string path = JoinPath(folder.path, name);
     // To ask a server of each shard would take long.
-    if (name.starts_with('.') || IsTar(name) || !IsFolder(path)) return false;
-    if (name == "train" || name == "val") return true;
-    const auto inside = FileSystem::Default().List(path);
-    return inside.ok() &&
-           std::any_of(inside->begin(), inside->end(), IsImageName);
+    if (name.starts_with('.') || IsTar(name)) return false;
+    if (!IsFolder(path).ValueOrThrow()) return false;
+    return name == "train" || name == "val" || !ImagesIn(path).empty();
   };
   return std::any_of(folder.names.begin(), folder.names.end(), has_pictures);
 }
@@ -107,7 +107,8 @@ void RequireNoOtherTars(const ListedFolder& folder) {
   if (tar == names.end() ||
       std::any_of(names.begin(), names.end(), [&](const std::string& name) {
         return name == "labels.csv" || IsImageName(name) ||
-               (!IsTar(name) && IsFolder(JoinPath(folder.path, name)));
+               (!IsTar(name) &&
+                IsFolder(JoinPath(folder.path, name)).ValueOrThrow());
       })) {
     return;
   }
@@ -155,39 +156,61 @@ void RequireShards(const std::string& pattern, const ShardFolder& look) {
                           pattern, look.listed.names[0]));
 }
 
+// Throws where it cannot be found out what there is; no folder at all has none.
+ShardFolder ListShards(const std::string& path) {
+  auto listed = ListFolder(path);
+  const bool pattern = IsFilePattern(path);
+  const bool none = listed.status().code() == Code::kNotFound && !pattern;
+  ShardFolder look = {.listed = {.path = path, .names = {}}, .kind = {}};
+  if (!none) look.listed = std::move(listed).ValueOrThrow();
+  look.kind = KindOf(look.listed);
+  if (pattern) RequireShards(path, look);
+  return look;
+}
+
+// When what is in the folder, or in that of the pattern, was last another; of a
+// server's nothing is known, so that it is listed once.
+std::filesystem::file_time_type ChangeOf(const std::string& path) {
+  if (!SchemeOf(path).empty()) return {};
+  std::error_code none;
+  const auto time = std::filesystem::last_write_time(
+      IsFilePattern(path) ? ParentDirectory(path) : path, none);
+  return none ? std::filesystem::file_time_type() : time;
+}
+
 // Of a folder that has not changed since, what it was the last time: a start
 // asks often, and one of many pictures takes long to list.
-std::shared_ptr<const ShardFolder> Look(const WhereShards& where) {
-  using Time = std::filesystem::file_time_type;
+std::shared_ptr<const ShardFolder> Look(const std::string& path) {
+  struct Known {
+    std::filesystem::file_time_type change;
+    std::shared_ptr<const ShardFolder> look;
+  };
   static std::mutex mutex;
-  static std::map<std::pair<std::string, bool>,
-                  std::pair<Time, std::shared_ptr<const ShardFolder>>>
-      known;
-  const bool pattern = IsFilePattern(where.path);
-  std::error_code none;
-  const Time time = std::filesystem::last_write_time(
-      pattern ? ParentDirectory(where.path) : where.path, none);
+  static std::map<std::string, Known> known;
+  const auto change = ChangeOf(path);
   const std::lock_guard lock(mutex);
-  auto& [then, found] = known[{where.path, where.may_lack}];
-  if (!none && found && then == time) return found;
-  auto listed = ListFolder(where.path);
-  if (pattern) ThrowIfError(listed.status());
-  ShardFolder look = {.listed = {.path = where.path, .names = {}}, .kind = {}};
-  if (listed.ok()) {
-    look.listed = *std::move(listed);
-    look.listed.may_lack_shards |= where.may_lack;
-    look.kind = KindOf(look.listed);
+  const auto found = known.find(path);
+  if (found != known.end() && found->second.change == change) {
+    return found->second.look;
   }
-  if (pattern) RequireShards(where.path, look);
-  then = time;
-  return found = std::make_shared<const ShardFolder>(std::move(look));
+  auto look = std::make_shared<const ShardFolder>(ListShards(path));
+  known[path] = {change, look};
+  return look;
+}
+
+// What is there, as far as some may be missing.
+ListedFolder ListedFor(const WhereShards& where, const ShardFolder& look) {
+  ListedFolder listed = look.listed;
+  listed.may_lack_shards |= where.may_lack;
+  return listed;
 }
 
 // Of a part. Empty where there are none.
-ShardSet Find(const ShardFolder& look, std::string_view part) {
+ShardSet Find(const WhereShards& where, const ShardFolder& look,
+              std::string_view part) {
   if (!look.kind) return {};
   try {
-    return FindImageShards(look.listed, *look.kind, part);
+    return FindImageShards(ListedFor(where, look), *look.kind, part);
   } catch (const Error& error) {
     if (error.code() != Code::kNotFound) throw;
     throw Error(Code::kNotFound,
@@ -231,11 +254,19 @@ std::shared_ptr<const PictureShards> Open(ShardKind kind, ShardSet shards,
 }  // namespace
 
 bool HasPictureShards(const std::string& path) {
-  return Look({path})->kind.has_value();
+  return Look(path)->kind.has_value();
+}
+
+std::vector<std::string> ClassNamesBeside(const std::string& path) {
+  // Of a pattern only what fits it has been listed.
+  if (IsFilePattern(path)) {
+    return ReadClassNames(ParentDirectory(path)).ValueOrThrow();
+  }
+  return ReadClassNames(Look(path)->listed).ValueOrThrow();
 }
 
 bool HasPicturePart(const WhereShards& where, std::string_view part) {
-  return !Find(*Look(where), part).paths.empty();
+  return !Find(where, *Look(where.path), part).paths.empty();
 }
 
 std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
@@ -243,9 +274,9 @@ std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
                                                        bool labels_matter,
                                                        int threads,
                                                        bool may_be_in_order) {
-  const auto look = Look(where);
+  const auto look = Look(where.path);
   const ShardKind kind = look->kind.value_or(ShardKind::kRecords);
-  ShardSet shards = Find(*look, part);
+  ShardSet shards = Find(where, *look, part);
   if (shards.paths.empty()) shards = ImageShards(look->listed, kind, part);
   auto pictures = Open(kind, std::move(shards),
                        labels_matter ? TarLabels::kRead : TarLabels::kIgnored,

@@ -49,12 +49,15 @@ struct WhereShards {
 
 // All of these throw Error, too, where there are shards of both kinds, tar
 // archives and pictures in folders or in a labels.csv, or nothing but archives
-// that are called otherwise than shards are. They list a folder again only once
-// its time has changed.
+// that are called otherwise than shards are, or where a folder cannot be
+// listed: only one that is not there has none. They list a folder again only
+// once its time has changed, and one of a server never.
 
 // Whether there is a shard of any part, be others missing or not. Throws Error
 // where the path is a pattern that no shard fits.
 bool HasPictureShards(const std::string& path);
+// ReadClassNames (io/records/image_records.h) of the folder that they are in.
+std::vector<std::string> ClassNamesBeside(const std::string& path);
 // Whether there are those of a part, which are "val" or "test", too, where it
 // is "validation". Throws Error where only some are there.
 bool HasPicturePart(const WhereShards& where, std::string_view part);

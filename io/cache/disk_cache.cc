@@ -284,7 +284,8 @@ class OnDisk : public ExampleCache {
 
   // Of a segment whose index is gone. Whether there were some.
   bool RemoveRemains(const std::string& path) const {
-    return !files_.Exists(IndexPath(path)) && folder_.RemoveSegment(path).ok();
+    const Result<bool> indexed = files_.Exists(IndexPath(path));
+    return indexed.ok() && !*indexed && folder_.RemoveSegment(path).ok();
   }
 
   // Puts what is wanted of a segment into ours and removes it. False where it

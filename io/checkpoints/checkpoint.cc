@@ -13,6 +13,7 @@
 
 #include "engine/json.h"
 #include "engine/json_object.h"
+#include "io/files/schemes.h"
 
 namespace sluice {
 namespace {
@@ -35,6 +36,12 @@ constexpr char kLock[] = "training.lock";
 
 // To read what was listed: whoever saves beside this removes old ones.
 constexpr int kAttempts = 10;
+
+// Not where it is damaged, or gone.
+bool MayBeReadLater(const Status& status) {
+  return status.code() == Code::kUnavailable ||
+         status.code() == Code::kFailedPrecondition;
+}
 
 std::string ThisProcess() {
   char host[256] = "?";
@@ -215,8 +222,9 @@ std::string CheckpointManager::PathOf(int64_t step) const {
 }
 
 Result<std::vector<int64_t>> CheckpointManager::Steps() const {
-  if (lock_ == nullptr && !files_->Exists(directory_)) {
-    return std::vector<int64_t>();
+  if (lock_ == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(const bool there, files_->Exists(directory_));
+    if (!there) return std::vector<int64_t>();
   }
   SLUICE_ASSIGN_OR_RETURN(const auto names, files_->List(directory_));
   std::vector<int64_t> steps;
@@ -227,12 +235,13 @@ Result<std::vector<int64_t>> CheckpointManager::Steps() const {
   return steps;
 }
 
-std::optional<double> CheckpointManager::MetricOf(int64_t step) const {
+Result<std::optional<double>> CheckpointManager::MetricOf(int64_t step) const {
   if (const auto known = metrics_.find(step); known != metrics_.end()) {
     return known->second;
   }
   std::optional<double> metric;
   const auto header = ReadSafetensorsHeader(PathOf(step), *files_);
+  if (MayBeReadLater(header.status())) return header.status();
   if (header.ok()) {
     const auto state = FromMetadata(header->metadata);
     // NaN is no candidate for the best.
@@ -249,7 +258,8 @@ Result<std::optional<int64_t>> CheckpointManager::BestStep() const {
   const double sign = options_.higher_is_better ? 1 : -1;
   double best_value = 0;
   for (int64_t step : steps) {
-    const std::optional<double> metric = MetricOf(step);
+    const Result<std::optional<double>> read = MetricOf(step);
+    const std::optional<double> metric = read.ok() ? *read : std::nullopt;
     if (metric && (!best || sign * *metric >= best_value)) {
       best = step;
       best_value = sign * *metric;
@@ -274,6 +284,7 @@ Status CheckpointManager::Prune(int64_t saved) {
   const size_t keep = static_cast<size_t>(options_.keep);
   for (size_t i = 0; i + keep < steps.size(); ++i) {
     if (steps[i] == saved || steps[i] == best) continue;
+    if (!MetricOf(steps[i]).ok()) continue;  // it may be the best
     SLUICE_RETURN_IF_ERROR(files_->Remove(PathOf(steps[i])));
     metrics_.erase(steps[i]);
   }
@@ -296,6 +307,11 @@ CheckpointManager::RestoreNewest() const {
                                       std::move(warnings)});
       }
       if (checkpoint.status().code() == Code::kNotFound) continue;
+      // A disk that cannot read a file will not tomorrow; a server may, and
+      // what is trained from an older one would take the newer one's place.
+      if (!SchemeOf(path).empty() && MayBeReadLater(checkpoint.status())) {
+        return checkpoint.status();
+      }
       warnings.push_back(fmt::format(
           "checkpoint of step {} cannot be used, falling back to an older "
           "one: {}",
@@ -354,14 +370,17 @@ Result<std::string> CheckpointManager::SetAside(
     const std::string path = PathOf(step);
     names.push_back(path.substr(path.rfind('/') + 1));
   }
-  std::copy_if(beside.begin(), beside.end(), std::back_inserter(names),
-               [&](const std::string& name) {
-                 return files_->Exists(JoinPath(directory_, name));
-               });
+  for (const std::string& name : beside) {
+    SLUICE_ASSIGN_OR_RETURN(const bool there,
+                            files_->Exists(JoinPath(directory_, name)));
+    if (there) names.push_back(name);
+  }
   if (names.empty()) return std::string();
   std::string folder;
-  for (int n = 1; folder.empty() || files_->Exists(folder); ++n) {
+  bool taken = true;
+  for (int n = 1; taken; ++n) {
     folder = JoinPath(directory_, fmt::format("previous-{}", n));
+    SLUICE_ASSIGN_OR_RETURN(taken, files_->Exists(folder));
   }
   SLUICE_RETURN_IF_ERROR(files_->MakeDirectories(folder));
   for (const std::string& name : names) {

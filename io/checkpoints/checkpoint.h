@@ -94,7 +94,8 @@ class CheckpointManager {
   Result<std::string> Save(const Checkpoint& checkpoint);
 
   // The newest checkpoint that can be read, or nullopt when there is none.
-  // kDataLoss when there are some and all are damaged.
+  // kDataLoss when there are some and all are damaged. One that a server does
+  // not give is an error.
   Result<std::optional<Restored>> RestoreNewest() const;
 
   // One of them: kNotFound, listing the steps there are, where it is none;
@@ -104,7 +105,8 @@ class CheckpointManager {
 
   // Steps for which there is a file, ascending.
   Result<std::vector<int64_t>> Steps() const;
-  // The step with the best metric (the newer of equals); nullopt without any.
+  // The step with the best metric (the newer of equals), of those that can be
+  // read; nullopt without any.
   Result<std::optional<int64_t>> BestStep() const;
   std::string PathOf(int64_t step) const;
 
@@ -118,7 +120,8 @@ class CheckpointManager {
   CheckpointManager(std::string directory, Options options);
   // Removes what is not kept; `saved` always is.
   Status Prune(int64_t saved);
-  std::optional<double> MetricOf(int64_t step) const;
+  // None of a damaged one. Errors where the file may be read another time.
+  Result<std::optional<double>> MetricOf(int64_t step) const;
 
   Status CheckSaves() const;
 

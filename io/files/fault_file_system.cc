@@ -217,7 +217,7 @@ Result<std::vector<std::string>> FaultFileSystem::List(
   return names;
 }
 
-bool FaultFileSystem::Exists(const std::string& path) {
+Result<bool> FaultFileSystem::Exists(const std::string& path) {
   MutexLock lock(mutex_);
   return names_.contains(path) || folders_.contains(path);
 }

@@ -52,7 +52,7 @@ class FaultFileSystem : public FileSystem {
   Status Remove(const std::string& path) override;
   Status SyncDirectory(const std::string& path) override;
   Result<std::vector<std::string>> List(const std::string& path) override;
-  bool Exists(const std::string& path) override;
+  Result<bool> Exists(const std::string& path) override;
   // Not among the operations that are counted.
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
                                          std::string_view holder,

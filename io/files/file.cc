@@ -243,8 +243,11 @@ class PosixFileSystem : public FileSystem {
     return names;
   }
 
-  bool Exists(const std::string& path) override {
-    return access(path.c_str(), F_OK) == 0;
+  Result<bool> Exists(const std::string& path) override {
+    if (access(path.c_str(), F_OK) == 0) return true;
+    // Of a path below a file there is nothing either.
+    if (errno == ENOENT || errno == ENOTDIR) return false;
+    return FileError(errno, "look for", path);
   }
 
   Status MakeDirectories(const std::string& path) override {
@@ -316,7 +319,7 @@ Status FileSystem::WriteAtomically(const std::string& path,
   };
   if (Status status = write_all(); !status.ok()) {
     // The first error is the one to report.
-    if (Exists(temporary)) (void)Remove(temporary);
+    (void)Remove(temporary);
     return status;
   }
   return SyncDirectory(ParentDirectory(path));

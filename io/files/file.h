@@ -97,7 +97,10 @@ class FileSystem {
   virtual Status SyncDirectory(const std::string& path) = 0;
   // Names (not paths) in a folder, sorted.
   virtual Result<std::vector<std::string>> List(const std::string& path) = 0;
-  virtual bool Exists(const std::string& path) = 0;
+  // Whether there is a file or a folder. False only where there surely is none:
+  // an error where that cannot be told, as without the permission or of a
+  // server that is away, lest something be done as if there were none.
+  virtual Result<bool> Exists(const std::string& path) = 0;
   // Locks the file, created if need be, and writes `holder` into it. While
   // another lock of it is held, here or in another process,
   // kFailedPrecondition, the message being what that holder wrote. In an object

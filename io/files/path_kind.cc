@@ -39,9 +39,9 @@ Result<PathKind> KindOf(const std::string& path) {
   return names.status();
 }
 
-bool IsFolder(const std::string& path) {
-  const auto kind = KindOf(path);
-  return kind.ok() && *kind == PathKind::kFolder;
+Result<bool> IsFolder(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const PathKind kind, KindOf(path));
+  return kind == PathKind::kFolder;
 }
 
 std::vector<int64_t> SizesOf(const std::vector<std::string>& paths) {

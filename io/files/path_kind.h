@@ -19,8 +19,8 @@ enum class PathKind : uint8_t { kNone, kFile, kFolder };
 // same name, that counts unless it is empty. Errors as the file system says.
 Result<PathKind> KindOf(const std::string& path);
 
-// Whether it is a folder for certain.
-bool IsFolder(const std::string& path);
+// Whether it is a folder. Errors as KindOf.
+Result<bool> IsFolder(const std::string& path);
 
 // Bytes of each file, -1 of what is none or may not be read. Throws Error for a
 // server that does not answer.

@@ -92,9 +92,9 @@ class SchemeFileSystem : public FileSystem {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
     return files->List(path);
   }
-  bool Exists(const std::string& path) override {
-    const auto files = Of(path);
-    return files.ok() && (*files)->Exists(path);
+  Result<bool> Exists(const std::string& path) override {
+    SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
+    return files->Exists(path);
   }
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
                                          std::string_view holder,

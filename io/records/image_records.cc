@@ -139,8 +139,12 @@ bool HasImageShards(const ListedFolder& folder, ShardKind kind) {
 }
 
 Result<std::vector<std::string>> ReadClassNames(const std::string& folder) {
-  FileSystem& files = FileSystem::Default();
-  SLUICE_ASSIGN_OR_RETURN(const auto names, files.List(folder));
+  SLUICE_ASSIGN_OR_RETURN(auto names, FileSystem::Default().List(folder));
+  return ReadClassNames({.path = folder, .names = std::move(names)});
+}
+
+Result<std::vector<std::string>> ReadClassNames(const ListedFolder& listed) {
+  const auto& [folder, names, may_lack] = listed;
   std::vector<std::string> found;
   std::copy_if(names.begin(), names.end(), std::back_inserter(found),
                [](const std::string& name) {
@@ -156,8 +160,9 @@ Result<std::vector<std::string>> ReadClassNames(const std::string& folder) {
         "'{}' has {}: copy the one with the classes' names to labels.txt",
         folder, fmt::join(found, ", ")));
   }
-  SLUICE_ASSIGN_OR_RETURN(const std::string text,
-                          files.Read(JoinPath(folder, found[0])));
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string text,
+      FileSystem::Default().Read(JoinPath(folder, found[0])));
   std::vector<std::string> lines = Lines(text);
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
   if (const auto empty = std::find(lines.begin(), lines.end(), "");

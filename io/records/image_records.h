@@ -62,6 +62,7 @@ bool HasImageShards(const ListedFolder& folder, ShardKind kind);
 // *.labels.txt, but for empty ones at its end. Empty where there is no such
 // file. kInvalidArgument where several might be meant or a name is empty.
 Result<std::vector<std::string>> ReadClassNames(const std::string& folder);
+Result<std::vector<std::string>> ReadClassNames(const ListedFolder& listed);
 
 struct ImageRecords {
   std::shared_ptr<const RecordFiles> files;

@@ -111,13 +111,8 @@ bool Fits(const std::vector<uint64_t>& offsets, const ReadableFile& from) {
   return length.ok() && last + *length + kRecordFrameBytes == from.size();
 }
 
-Status UseIndex(const ReadableFile& from, FileSystem& files,
-                const std::string& index, RecordFile* file) {
-  // One byte more than a fitting one can have.
-  constexpr uint64_t kLongestLine = 2 * 20 + 2;
-  const uint64_t most = file->size / kRecordFrameBytes * kLongestLine + 1;
-  SLUICE_ASSIGN_OR_RETURN(const std::string text,
-                          files.ReadPrefix(index, most));
+Status UseIndex(const ReadableFile& from, const std::string& index,
+                std::string_view text, RecordFile* file) {
   auto offsets = ParseIndex(text, file->size);
   if (!offsets || !Fits(*offsets, from)) {
     return DataLoss(fmt::format(
@@ -135,8 +130,14 @@ Status Learn(FileSystem& files, size_t number, RecordFile* file,
   open->Saw(number, *opened);
   file->size = opened->size();
   const std::string index = file->path + ".idx";
-  if (files.Exists(index)) return UseIndex(*opened, files, index, file);
-  return Walk(*opened, file);
+  // One byte more than a fitting one can have.
+  constexpr uint64_t kLongestLine = 2 * 20 + 2;
+  const uint64_t most = file->size / kRecordFrameBytes * kLongestLine + 1;
+  const auto text = files.ReadPrefix(index, most);
+  // One that may not be read might tell that records are missing.
+  if (text.status().code() == Code::kNotFound) return Walk(*opened, file);
+  SLUICE_RETURN_IF_ERROR(text.status());
+  return UseIndex(*opened, index, *text, file);
 }
 
 }  // namespace

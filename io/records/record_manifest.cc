@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <utility>
 
 #include "engine/json_object.h"
 #include "io/files/file.h"
@@ -17,19 +18,21 @@ std::string ShardPath(const std::string& base, int64_t shard, int64_t shards) {
 
 }  // namespace
 
-std::optional<RecordManifest> FindManifest(const std::string& folder,
-                                           std::string_view part) {
+Result<std::optional<RecordManifest>> ReadManifest(const std::string& folder,
+                                                   std::string_view part) {
+  const std::optional<RecordManifest> none;
   RecordManifest manifest = {JoinPath(folder, std::string(part) + ".json")};
   const auto text = FileSystem::Default().Read(manifest.path);
-  if (!text.ok()) return std::nullopt;
+  if (text.status().code() == Code::kNotFound) return none;
+  if (!text.ok()) return text.status();
   const auto json = JsonObject::Parse(*text);
-  if (!json.ok() || !json->Has("shards")) return std::nullopt;
+  if (!json.ok() || !json->Has("shards")) return none;
   const auto records = json->Int("records");
   const auto shards = json->Strings("shards");
-  if (!records.ok() || !shards.ok() || *records < 0) return std::nullopt;
+  if (!records.ok() || !shards.ok() || *records < 0) return none;
   manifest.records = *records;
   manifest.shards = static_cast<int64_t>(shards->size());
-  return manifest;
+  return std::optional(std::move(manifest));
 }
 
 std::optional<RecordManifest> FindManifest(
@@ -43,15 +46,15 @@ std::optional<RecordManifest> FindManifest(
     return std::nullopt;
   }
   const std::string base = paths[0].substr(0, number);
-  const auto manifest =
-      FindManifest(ParentDirectory(base), std::string_view(base).substr(name));
+  const auto read =
+      ReadManifest(ParentDirectory(base), std::string_view(base).substr(name));
   const auto count = static_cast<int64_t>(paths.size());
-  if (!manifest || manifest->shards != count) return std::nullopt;
+  if (!read.ok() || !*read || (*read)->shards != count) return std::nullopt;
   const std::set<std::string> there(paths.begin(), paths.end());
   for (int64_t shard = 0; shard < count; ++shard) {
     if (!there.contains(ShardPath(base, shard, count))) return std::nullopt;
   }
-  return manifest;
+  return *read;
 }
 
 }  // namespace sluice

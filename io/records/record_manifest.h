@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/status.h"
 #include "engine/visibility.h"
 
 namespace SLUICE_INTERNAL sluice {
@@ -20,11 +21,12 @@ struct RecordManifest {
   int64_t shards = 0;
 };
 
-// The one of a part; nothing where there is none, or none of ours.
-std::optional<RecordManifest> FindManifest(const std::string& folder,
-                                           std::string_view part);
+// The one of a part; nothing where there is none, or none of ours. An error
+// where that cannot be told.
+Result<std::optional<RecordManifest>> ReadManifest(const std::string& folder,
+                                                   std::string_view part);
 // The one of these files, where they are all of its shards, each once, in any
-// order.
+// order; nothing where it cannot be read.
 std::optional<RecordManifest> FindManifest(
     const std::vector<std::string>& paths);
 

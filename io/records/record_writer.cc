@@ -17,6 +17,7 @@ struct RecordWriter::State {
   const std::string path, temporary;
   std::unique_ptr<WritableFile> file;
   std::optional<Deflater> deflater;
+  bool renamed = false;
   std::vector<uint64_t> offsets = {};  // of records
   uint64_t size = 0;                   // of records so far, not compressed
   std::string buffer = {};             // as it will be in the file
@@ -35,8 +36,10 @@ struct RecordWriter::State {
     file = nullptr;
     // Before the file, so that an old one is never beside a new one.
     const std::string index = path + ".idx";
-    if (files.Exists(index)) SLUICE_RETURN_IF_ERROR(files.Remove(index));
+    SLUICE_ASSIGN_OR_RETURN(const bool indexed, files.Exists(index));
+    if (indexed) SLUICE_RETURN_IF_ERROR(files.Remove(index));
     SLUICE_RETURN_IF_ERROR(files.Rename(temporary, path));
+    renamed = true;
     SLUICE_RETURN_IF_ERROR(files.SyncDirectory(ParentDirectory(path)));
     if (deflater) return {};
     return files.WriteAtomically(index, RecordIndexText(offsets, size));
@@ -59,7 +62,7 @@ RecordWriter::RecordWriter(std::unique_ptr<State> state)
 RecordWriter::~RecordWriter() {
   FileSystem& files = state_->files;
   state_->file = nullptr;
-  if (files.Exists(state_->temporary)) (void)files.Remove(state_->temporary);
+  if (!state_->renamed) (void)files.Remove(state_->temporary);
 }
 
 Status RecordWriter::Write(std::string_view payload) {

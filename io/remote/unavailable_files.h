@@ -46,7 +46,7 @@ class UnavailableFiles : public FileSystem {
   Result<std::vector<std::string>> List(const std::string& path) override {
     return Error(path);
   }
-  bool Exists(const std::string&) override { return false; }
+  Result<bool> Exists(const std::string& path) override { return Error(path); }
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
                                          std::string_view,
                                          const OnWait&) override {

@@ -96,8 +96,11 @@ Result<std::vector<std::string>> WebFiles::List(const std::string& path) {
                   WithoutQuery(path)));
 }
 
-bool WebFiles::Exists(const std::string& path) {
-  return reader_.Head(path).ok();
+Result<bool> WebFiles::Exists(const std::string& path) {
+  const Status found = reader_.Head(path).status();
+  if (found.code() == Code::kNotFound) return false;
+  SLUICE_RETURN_IF_ERROR(found);
+  return true;
 }
 
 Result<std::unique_ptr<FileLock>> WebFiles::Lock(const std::string& path,

@@ -58,7 +58,7 @@ class WebFiles : public FileSystem {
   Status Remove(const std::string& path) override;
   Status SyncDirectory(const std::string& path) override;
   Result<std::vector<std::string>> List(const std::string& path) override;
-  bool Exists(const std::string& path) override;
+  Result<bool> Exists(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
                                          std::string_view holder,
                                          const OnWait& waits) override;

@@ -100,8 +100,9 @@ class Table {
     if (WholeNumber(row.fields[1])) return false;
     if (!may_be_names_) return true;
     const std::string& file = row.fields[0];
-    return !IsImageName(file) &&
-           !FileSystem::Default().Exists(JoinPath(folder_, file));
+    return !IsImageName(file) && !FileSystem::Default()
+                                      .Exists(JoinPath(folder_, file))
+                                      .ValueOrThrow();
   }
 
   bool HasName() const {
@@ -197,10 +198,9 @@ class Table {
 
 }  // namespace
 
-ImageList ReadImageLabels(const std::string& path,
+ImageList ReadImageLabels(const std::string& path, std::string_view text,
                           const std::vector<std::string>& class_names,
                           bool may_be_names) {
-  const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
   const std::vector<CsvRow> rows = ParseCsv(text, path).ValueOrThrow();
   return Table(path, rows, may_be_names).Read(class_names);
 }

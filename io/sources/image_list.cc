@@ -15,6 +15,7 @@
 #include "io/files/schemes.h"
 #include "io/images/image.h"
 #include "io/sources/datasets.h"
+#include "io/sources/image_folder.h"
 #include "io/sources/image_labels.h"
 
 namespace sluice {
@@ -35,16 +36,12 @@ std::string Enumeration(const std::vector<std::string>& names) {
 
 ImageList ListClasses(const std::string& directory,
                       const std::vector<std::string>& class_names) {
-  FileSystem& files = FileSystem::Default();
   ImageList list;
   list.class_names = class_names;
-  for (const std::string& name : files.List(directory).ValueOrThrow()) {
+  for (const std::string& name :
+       FileSystem::Default().List(directory).ValueOrThrow()) {
     const std::string folder = JoinPath(directory, name);
-    const auto inside = files.List(folder);
-    if (!inside.ok()) continue;  // a file
-    std::vector<std::string> images;
-    std::copy_if(inside->begin(), inside->end(), std::back_inserter(images),
-                 IsImageName);
+    const std::vector<std::string> images = ImagesIn(folder);
     if (images.empty()) continue;
     auto& names = list.class_names;
     if (class_names.empty()) names.push_back(name);
@@ -66,7 +63,9 @@ ImageList ListClasses(const std::string& directory,
 // A link to a folder may lead back to one that it is in. To ask a server of
 // each picture would take long.
 bool IsFolderWithoutLink(const std::string& path) {
-  if (!SchemeOf(path).empty()) return !IsImageName(path) && IsFolder(path);
+  if (!SchemeOf(path).empty()) {
+    return !IsImageName(path) && IsFolder(path).ValueOrThrow();
+  }
   std::error_code none;
   const auto status = std::filesystem::symlink_status(path, none);
   return std::filesystem::is_directory(status);
@@ -82,10 +81,13 @@ std::string_view ImageList::Relative(size_t i) const {
 
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names) {
-  ImageList list = FileSystem::Default().Exists(JoinPath(directory, kLabels))
-                       ? ReadImageLabels(JoinPath(directory, kLabels),
-                                         class_names, /*may_be_names=*/false)
-                       : ListClasses(directory, class_names);
+  const std::string table = JoinPath(directory, kLabels);
+  const Result<std::string> labels = FileSystem::Default().Read(table);
+  const bool none = labels.status().code() == Code::kNotFound;
+  if (!none) ThrowIfError(labels.status());
+  ImageList list = none ? ListClasses(directory, class_names)
+                        : ReadImageLabels(table, *labels, class_names,
+                                          /*may_be_names=*/false);
   list.directory = directory;
   if (list.paths.empty()) {
     throw Error(Code::kNotFound,
@@ -102,12 +104,14 @@ bool IsImageTable(const std::string& path) {
   if (path.size() < kEnd.size()) return false;
   return strcasecmp(path.c_str() + path.size() - kEnd.size(), kEnd.data()) ==
              0 &&
-         !IsFolder(path);
+         !IsFolder(path).ValueOrThrow();
 }
 
 ImageList ListImagesOfTable(const std::string& path,
                             const std::vector<std::string>& class_names) {
-  ImageList list = ReadImageLabels(path, class_names, /*may_be_names=*/true);
+  const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
+  ImageList list =
+      ReadImageLabels(path, text, class_names, /*may_be_names=*/true);
   list.directory = ParentDirectory(path);
   if (list.paths.empty()) {
     throw Error(

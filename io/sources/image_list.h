@@ -47,7 +47,8 @@ struct ImageList {
 // beyond them.
 // Throws Error: kNotFound where there are no images, kDataLoss naming the line
 // of labels.csv that is wrong, kOutOfRange naming the label, kInvalidArgument
-// naming the sub-folder.
+// naming the sub-folder, and what the file system says of a labels.csv or a
+// sub-folder that cannot be read.
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names = {});
 

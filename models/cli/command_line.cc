@@ -89,6 +89,11 @@ class Reader {
     try {
       if (spec_.defaults) spec_.defaults(line_.run);
     } catch (const Error& error) {
+      // Data that are not there, or that a server refuses, are no wrong flag.
+      for (const Code code :
+           {Code::kNotFound, Code::kUnavailable, Code::kFailedPrecondition}) {
+        if (error.code() == code) throw;
+      }
       return {{}, Usage(error.what())};
     }
     if (given_.epochs) line_.run.epochs = *given_.epochs;

@@ -38,7 +38,7 @@ std::vector<std::string> WithoutFolders(const std::vector<std::string>& files) {
   std::vector<std::string> out;
   for (const std::string& file : files) {
     std::vector<std::string> below;
-    if (IsFolder(file)) below = ImagesBelow(file);
+    if (IsFolder(file).ValueOrThrow()) below = ImagesBelow(file);
     if (below.empty()) below = {file};
     out.insert(out.end(), below.begin(), below.end());
   }

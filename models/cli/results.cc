@@ -28,11 +28,12 @@ std::string DatasetName(const TrainerSpec& spec, const RunContext& run) {
 void CheckPage(std::string_view flag, const std::string& path) {
   const std::string folder = ParentDirectory(path);
   // An object store has every folder.
-  if (SchemeOf(path).empty() && !FileSystem::Default().Exists(folder)) {
+  if (SchemeOf(path).empty() &&
+      !FileSystem::Default().Exists(folder).ValueOrThrow()) {
     throw Error(Code::kNotFound, fmt::format("{} {}: there is no folder '{}'",
                                              flag, path, folder));
   }
-  if (path.empty() || IsFolder(path)) {
+  if (path.empty() || IsFolder(path).ValueOrThrow()) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("{} '{}': wanted a file to write", flag, path));
   }

@@ -96,7 +96,7 @@ FlagValues ReadFlags(const std::string& path) {
 // Whether it is a pattern of files in a folder of this machine.
 bool OfFiles(const std::string& value) {
   return SchemeOf(value).empty() && IsFilePattern(value) &&
-         IsFolder(ParentDirectory(value));
+         IsFolder(ParentDirectory(value)).ValueOrThrow();
 }
 
 // Whether a value from elsewhere has a place beside those that were given.
@@ -119,8 +119,10 @@ bool IsTrainingOf(const std::string& job, const std::string& log_dir) {
   if (job.empty() || log_dir.empty()) return false;
   const std::string path = JoinPath(log_dir, kFile);
   const Result<std::string> text = FileSystem::Default().Read(path);
+  if (text.status().code() == Code::kNotFound) return false;
+  ThrowIfError(text.status());
   RunRecord record;
-  return text.ok() && Parse(*text, &record).ok() && record.job == job;
+  return Parse(*text, &record).ok() && record.job == job;
 }
 
 void CommandFlags::Give(const std::string& name, const std::string& value) {
@@ -179,8 +181,8 @@ FlagValues FromRecord(const std::string& log_dir, const CommandFlags& flags,
         return flag.kind == Flag::Kind::kData && differs(flag.name);
       });
   // A training that has begun has its variables from a checkpoint.
-  const auto steps = CheckpointManager::ForReading(log_dir).Steps();
-  const bool begun = steps.ok() && !steps->empty();
+  const bool begun =
+      !CheckpointManager::ForReading(log_dir).Steps().ValueOrThrow().empty();
   for (const auto& [name, value] : record->flags) {
     if (!IsRecorded(name, spec, flags.train)) continue;
     if (begun && (name == kWeights || name == kReset)) continue;

@@ -112,7 +112,9 @@ Result<std::vector<WrittenRow>> Read(const std::string& path,
 // Renames the file to one there is not yet, and returns that.
 Result<std::string> SetAside(const std::string& path, FileSystem& files) {
   std::string aside = path + ".damaged";
-  for (int n = 2; files.Exists(aside); ++n) {
+  for (int n = 2;; ++n) {
+    SLUICE_ASSIGN_OR_RETURN(const bool taken, files.Exists(aside));
+    if (!taken) break;
     aside = fmt::format("{}.damaged-{}", path, n);
   }
   SLUICE_RETURN_IF_ERROR(files.Rename(path, aside));

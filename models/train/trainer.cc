@@ -8,6 +8,7 @@
 
 #include "graph/session/cluster.h"
 #include "graph/text/text.h"
+#include "io/files/path_kind.h"
 #include "io/remote/register.h"
 #include "models/train/export.h"
 #include "models/train/hooks.h"
@@ -55,10 +56,11 @@ int64_t NextEvaluation(const TrainingRun& run, int64_t step) {
 std::vector<std::string> FilesBeside(const std::string& log_dir) {
   std::vector<std::string> files = {"scalars.csv", "step.graph", "run.json"};
   for (const char* folder : {"train", "eval"}) {
-    const auto names = FileSystem::Default().List(JoinPath(log_dir, folder));
-    if (!names.ok()) continue;  // there are none
+    const std::string path = JoinPath(log_dir, folder);
+    if (!IsFolder(path).ValueOrThrow()) continue;
     // Folders of these names may hold anything, such as pictures.
-    for (const std::string& name : *names) {
+    for (const std::string& name :
+         FileSystem::Default().List(path).ValueOrThrow()) {
       if (name.starts_with("events.out.tfevents")) {
         files.push_back(JoinPath(folder, name));
       }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 #include "tests/places.h"
 #include "tests/support/cached_pictures.h"
+#include "tests/support/last_object.h"
 
 #if SLUICE_HAVE_PNG
 namespace sluice {
@@ -22,6 +24,7 @@ namespace fs = std::filesystem;
 using testing::CachedPictures;
 using testing::CheckResNet50Error;
 using testing::Contains;
+using testing::Outcome;
 using testing::Process;
 using testing::RunResNet50;
 using testing::SameTensors;
@@ -108,6 +111,39 @@ TEST_CASE("no room, and no folder: it is said, and nothing else is changed") {
           "wanted a folder of this machine, got 's3://bucket/cache'");
   CheckResNet50Error(RunResNet50({"train", "--cache", "memory"}), 2,
                      "--cache is for --data with a folder");
+}
+
+// What is trained, as its last line has it.
+nlohmann::ordered_json Figures(const Outcome& outcome) {
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  auto last = testing::LastObject(outcome.out);
+  last.erase("seconds");
+  last.erase("examples_per_second");
+  return last;
+}
+
+TEST_CASE("a disk that takes no more: it is said, and nothing else changes") {
+  CachedPictures pictures;
+  // Files end at 64 KB, where a disk would be full: without a log folder none
+  // but the cache's is so long.
+  const auto train = [&](const Strings& more) {
+    Strings arguments = {"-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "-",
+                         SLUICE_BIN_DIR "/resnet50"};
+    for (const std::string& argument : pictures.Arguments(more)) {
+      arguments.push_back(argument);
+    }
+    const auto log = std::find(arguments.begin(), arguments.end(), "--log-dir");
+    arguments.erase(log, log + 2);
+    arguments.emplace_back("--json");
+    return testing::RunProgram("/bin/bash", arguments);
+  };
+  const auto plain = Figures(train({}));
+  const Outcome full = train(pictures.Cached("image"));
+  CHECK(Figures(full) == plain);
+  CAPTURE(full.err);
+  CHECK(Contains(full.err, "no more examples are kept in '" + pictures.cache));
+  CHECK(pictures.CacheBytes() > 0);
+  CHECK(Figures(train(pictures.Cached("image"))) == plain);
 }
 
 }  // namespace

@@ -3,7 +3,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <filesystem>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/places.h"
@@ -22,6 +26,7 @@ using testing::Outcome;
 using testing::RunProgram;
 using testing::RunResNet50;
 using testing::SameTensors;
+using testing::StoreFault;
 using testing::StoreSettings;
 using testing::TextOf;
 using testing::Upload;
@@ -64,6 +69,83 @@ TEST_CASE("pictures of a store are cached here, and never stale") {
   CHECK_MESSAGE(predicted.code == 0, predicted.err);
   CHECK(Contains(predicted.out, "s3://b/pictures/val/ant/0.png"));
   CHECK(testing::Lines(predicted.out) >= 8);
+}
+
+// A picture that becomes another one between the first epoch and the second.
+class ChangedBetweenEpochs {
+ public:
+  ChangedBetweenEpochs(ObjectStore& store, const std::string& key,
+                       std::string bytes)
+      : store_(store), key_(key) {
+    store.Fail([this](const testing::ServedRequest& request, int) {
+      return Meet(request);
+    });
+    // Not by one of the store's own threads, which have it locked.
+    changer_ = std::thread([this, bytes = std::move(bytes)] {
+      while (state_ == State::kOld) std::this_thread::yield();
+      if (state_ == State::kOver) return;
+      store_.Put(key_, bytes);
+      state_ = State::kNew;
+    });
+  }
+  ~ChangedBetweenEpochs() {
+    State old = State::kOld;
+    state_.compare_exchange_strong(old, State::kOver);
+    changer_.join();
+    store_.Fail(nullptr);
+  }
+  bool has_changed() const { return state_ == State::kNew; }
+
+ private:
+  enum class State : uint8_t { kOld, kWanted, kNew, kOver };
+
+  // What begins the second epoch waits for the change: its listing, or, without
+  // a cache, the picture itself.
+  StoreFault Meet(const testing::ServedRequest& request) {
+    if (state_ == State::kNew) return StoreFault::kNone;
+    const bool picture =
+        request.method == "GET" && request.target == "/b/" + key_;
+    const bool listing = request.target.find("list-type") != std::string::npos;
+    if (read_ && (picture || listing)) state_ = State::kWanted;
+    if (state_ == State::kWanted) return StoreFault::kNoAnswer;
+    read_ = read_ || picture;
+    return StoreFault::kNone;
+  }
+
+  ObjectStore& store_;
+  const std::string key_;
+  bool read_ = false;  // by the store's threads, one at a time
+  std::atomic<State> state_ = State::kOld;
+  std::thread changer_;
+};
+
+TEST_CASE("what changes in a store is read from the next epoch on") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  CachedPictures pictures;
+  Upload(store, pictures.data, "pictures");
+  const std::string here = pictures.data;
+  pictures.data = "s3://b/pictures";
+  const std::string key = "pictures/train/bee/3.png";
+  const std::string old = TextOf(here + "/train/bee/3.png");
+  const auto train = [&](const Strings& more) {
+    store.Put(key, old);
+    const ChangedBetweenEpochs change(store, key,
+                                      TextOf(here + "/train/dog/1.png"));
+    Tensors trained = pictures.Train(more);
+    CHECK(change.has_changed());
+    return trained;
+  };
+  const Tensors plain = train({});
+  CHECK(!SameTensors(plain, pictures.Train({})));  // changed from the start
+  store.Put(key, old);
+  CHECK(!SameTensors(plain, pictures.Train({})));  // never
+  for (const std::string stage : {"bytes", "image"}) {
+    CAPTURE(stage);
+    std::filesystem::remove_all(pictures.cache);
+    CHECK(SameTensors(plain, train(pictures.Cached(stage))));
+  }
 }
 
 TEST_CASE("a training is not resumed on pictures that have changed there") {
@@ -116,7 +198,9 @@ TEST_CASE("records are made of a store's pictures and read there, cached") {
   pictures.data = pictures.folder / "records";
   const Tensors plain = pictures.Train({});
   pictures.data = "s3://b/records";
+  store.ResetCounts();
   CHECK(SameTensors(plain, pictures.Train({})));
+  CHECK(store.Count("LIST") == 1);
   std::string err;
   for (int i = 0; i < 2; ++i) {
     CHECK(SameTensors(plain, pictures.Train(pictures.Cached(), &err)));

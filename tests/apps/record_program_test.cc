@@ -11,6 +11,7 @@
 
 #include "io/checkpoints/checkpoint.h"
 #include "io/files/record.h"
+#include "io/images/jpeg.h"
 #include "io/records/image_records.h"
 #include "tests/places.h"
 #include "tests/support/last_object.h"
@@ -355,6 +356,39 @@ TEST_CASE("what is wrong with records is said") {
   CheckEnd(Run("train", "synthetic", log, {"--augment", "erasing"}), 2,
            "--augment");
 }
+
+#if SLUICE_HAVE_JPEG
+TEST_CASE("a JPEG that ends early in a record is named, or passed over") {
+  Pictures pictures;
+  Tensor image(DType::kUInt8, {40, 40, 3});
+  for (int64_t i = 0; i < image.elements(); ++i) {
+    image.data<uint8_t>()[i] = static_cast<uint8_t>(i * i % 251);
+  }
+  const std::string jpeg = EncodeJpeg(image, 90).ValueOrThrow();
+  std::string shard;
+  for (int64_t i = 0; i < 16; ++i) {
+    const bool bad = i == 11;
+    AppendRecord(
+        *EncodeImageRecord({.encoded = std::string_view(jpeg).substr(
+                                0, bad ? jpeg.size() / 2 : jpeg.size()),
+                            .label = i % 4,
+                            .file = bad ? "early.jpg" : "whole.jpg"}),
+        &shard);
+  }
+  const std::string data = pictures.folder / "jpegs";
+  fs::create_directory(data);
+  std::ofstream(data + "/train-00000-of-00001", std::ios::binary) << shard;
+  const std::string log = pictures.folder / "log";
+  const Outcome refused = Run("train", data, log, {"--steps", "1"});
+  CAPTURE(refused.err);
+  CheckEnd(refused, 1, "train-00000-of-00001', byte ");
+  CHECK(Contains(refused.err, "early.jpg"));
+  const Outcome skipped =
+      Run("train", data, log, {"--steps", "1", "--skip-bad", "1"});
+  CHECK_MESSAGE(skipped.code == 0, skipped.err);
+  CHECK(Contains(skipped.err, "early.jpg"));
+}
+#endif
 
 }  // namespace
 }  // namespace sluice

@@ -31,6 +31,7 @@ enum class StoreFault {
   kShort,       // a part of what was asked for, rightly named
   kWrongPlace,  // as many bytes, from elsewhere, so named
   kErrorIn200,  // and nothing done
+  kForbidden,   // 403
   kReplace,     // the object by as many "!", before
 };
 
@@ -177,6 +178,8 @@ class ObjectStore {
         return Error(400, "RequestTimeout");
       case StoreFault::kErrorIn200:
         return Error(200, "InternalError");
+      case StoreFault::kForbidden:
+        return Error(403, "AccessDenied");
       case StoreFault::kNoAnswer:
         return {.no_answer = true};
       default:

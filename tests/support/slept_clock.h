@@ -6,7 +6,7 @@
 #include <ctime>
 #include <mutex>
 
-#include "io/remote/http/retry.h"
+#include "io/remote/http/clock.h"
 
 namespace sluice::testing {
 

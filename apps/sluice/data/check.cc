@@ -80,7 +80,7 @@ LabelRange RangeOf(const std::vector<std::optional<int64_t>>& labels,
 // missing. Files that are faults already are not told again.
 void CheckPlans(const std::string& folder, int threads, Faults& faults) {
   for (const std::string_view part : kImageRecordParts) {
-    const auto manifest = FindManifest(folder, part);
+    const auto manifest = ReadManifest(folder, part).ValueOrThrow();
     if (!manifest) continue;
     const auto files = RecordFiles::Open(FindShards(folder, part), threads);
     if (!files.ok() || (*files)->size() == manifest->records) continue;

@@ -95,9 +95,7 @@ Status CopyByRename(const std::string& from, const std::string& to, bool check,
   };
   Status status = copy();
   // The first error is the one to report.
-  if (!status.ok() && Files().Exists(temporary)) {
-    (void)Files().Remove(temporary);
-  }
+  if (!status.ok()) (void)Files().Remove(temporary);
   return status;
 }
 

@@ -66,7 +66,7 @@ void RemoveTemporaries(const std::string& out) {
 
 // Those of labels.txt; none where there is none yet, or no folder.
 std::vector<std::string> NamesIn(const std::string& out) {
-  if (!Files().Exists(out)) return {};
+  if (!Files().Exists(out).ValueOrThrow()) return {};
   return ReadClassNames(out).ValueOrThrow();
 }
 
@@ -85,12 +85,13 @@ ImageList ListNumbered(const MakeDataOptions& options) {
     const Code code = error.code();
     if (code != Code::kInvalidArgument && code != Code::kOutOfRange) throw;
     const std::string file = JoinPath(options.out, kClassNames);
+    const Result<bool> named = Files().Exists(file);
     throw Error(
         code,
         fmt::format("{}; the classes of training are those of '{}': "
                     "choose another folder for the records, or remove "
                     "that file if no records there need it",
-                    error.what(), Files().Exists(file) ? file : options.out));
+                    error.what(), named.ok() && *named ? file : options.out));
   }
 }
 
@@ -98,7 +99,8 @@ ImageList ListNumbered(const MakeDataOptions& options) {
 void CheckOtherParts(const MakeDataOptions& options) {
   for (const std::string_view part : kImageRecordParts) {
     const std::string plan = JoinPath(options.out, std::string(part) + ".json");
-    if (part == options.part || !Files().Exists(plan)) continue;
+    if (part == options.part) continue;
+    if (!Files().Exists(plan).ValueOrThrow()) continue;
     throw Error(
         Code::kFailedPrecondition,
         fmt::format("the classes of '{}' have names, those of '{}' have "

@@ -60,7 +60,7 @@ void DataPlan::Cut(int64_t shards) {
     if (shards == 0 && !AreOfAll(identities)) shards_ = DefaultShards();
     return;
   }
-  if (!Files().Exists(Path())) {
+  if (!Files().Exists(Path()).ValueOrThrow()) {
     Refuse(fmt::format("'{}' is there without '{}'", there[0], Path()));
   }
   if (cut == 0) Refuse(fmt::format("'{}' is damaged", Path()));
@@ -91,9 +91,13 @@ std::string DataPlan::PathOf(int64_t shard) const {
 
 bool DataPlan::IsWhole(int64_t shard) const {
   const std::string path = PathOf(shard);
-  if (!Files().Exists(path) || !Files().Exists(path + ".idx")) return false;
+  for (const char* extension : {"", ".idx"}) {
+    if (!Files().Exists(path + extension).ValueOrThrow()) return false;
+  }
   const auto file = RecordFiles::Open({path});
-  return file.ok() && (*file)->size() == Begin(shard + 1) - Begin(shard);
+  if (file.status().code() == Code::kDataLoss) return false;
+  ThrowIfError(file.status());
+  return (*file)->size() == Begin(shard + 1) - Begin(shard);
 }
 
 Status DataPlan::CheckBeginning(int64_t record) const {
@@ -178,7 +182,7 @@ std::vector<std::string> DataPlan::ShardsThere() const {
   const std::string prefix =
       std::filesystem::path(base_).filename().string() + "-";
   std::vector<std::string> shards;
-  if (!Files().Exists(out)) return shards;
+  if (!Files().Exists(out).ValueOrThrow()) return shards;
   for (const std::string& name : Files().List(out).ValueOrThrow()) {
     if (name.starts_with(prefix) && name.find("-of-") != std::string::npos &&
         !name.ends_with(".idx") && !IsTemporaryName(name)) {
@@ -189,7 +193,7 @@ std::vector<std::string> DataPlan::ShardsThere() const {
 }
 
 DataPlan::Saved DataPlan::Load() const {
-  if (!Files().Exists(Path())) return {};
+  if (!Files().Exists(Path()).ValueOrThrow()) return {};
   const auto plan = JsonObject::Parse(Files().Read(Path()).ValueOrThrow());
   if (!plan.ok()) return {};
   auto identities = plan->Strings("shards");

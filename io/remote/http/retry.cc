@@ -5,24 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <thread>
 
 #include "io/counter_random.h"
 #include "io/remote/http/s3_error.h"
+#include "io/remote/http/url.h"
 
 namespace sluice::remote {
 namespace {
 
 using std::chrono::milliseconds;
-
-class SystemClock : public Clock {
- public:
-  std::chrono::steady_clock::time_point Now() override {
-    return std::chrono::steady_clock::now();
-  }
-  std::time_t Time() override { return std::time(nullptr); }
-  void Sleep(milliseconds time) override { std::this_thread::sleep_for(time); }
-};
 
 // "503 Slow Down (SlowDown: Please reduce your request rate.)"
 std::string Named(const HttpResponse& response, const S3Error& error) {
@@ -64,15 +55,16 @@ milliseconds RetryAfter(const HttpResponse& response, std::time_t now) {
   return std::chrono::seconds(seconds);
 }
 
-}  // namespace
-
-Clock& Clock::System() {
-  static SystemClock clock;
-  return clock;
+// "https://host:port"
+std::string ServerOf(const HttpRequest& request) {
+  const Result<Url> url = ParseUrl(request.url);
+  return url.ok() ? url->scheme + "://" + url->host : "a server";
 }
 
+}  // namespace
+
 Retrier::Retrier(HttpClient& client, Clock& clock, const RetryPolicy& policy)
-    : client_(client), clock_(clock), policy_(policy) {}
+    : client_(client), clock_(clock), policy_(policy), outage_(clock) {}
 
 milliseconds Retrier::Wait(int tries) {
   milliseconds wait = policy_.first_wait;
@@ -127,7 +119,10 @@ Result<HttpResponse> Retrier::Send(std::string_view what, const Make& make,
             what, std::abs(clock_error_)));
       }
       const auto passing = Passing(*response, check);
-      if (!passing) return response;
+      if (!passing) {
+        if (tries > 1) outage_.Answers(ServerOf(request));
+        return response;
+      }
       reason = *passing;
       wait = std::max(wait, RetryAfter(*response, clock_.Time()));
     } else {
@@ -142,9 +137,16 @@ Result<HttpResponse> Retrier::Send(std::string_view what, const Make& make,
     }
     const bool unanswered = !answered_ && tries >= policy_.unanswered_tries;
     if (unanswered || wait >= left()) {
+      outage_.Ends(ServerOf(request));
       return Unavailable(fmt::format(
           "{}: {}, after {} tries in {:.0f} s", what, reason, tries,
           std::chrono::duration<double>(clock_.Now() - begin).count()));
+    }
+    const milliseconds since = policy_.deadline - left();
+    if (since + wait >= policy_.quiet) {
+      outage_.Waits(
+          ServerOf(request),
+          {.what = what, .reason = reason, .since = since, .left = left()});
     }
     clock_.Sleep(wait);
   }

@@ -12,20 +12,11 @@
 #include <string_view>
 
 #include "engine/status.h"
+#include "io/remote/http/clock.h"
 #include "io/remote/http/http.h"
+#include "io/remote/http/outage.h"
 
 namespace sluice::remote {
-
-// What time it is, and waiting: tests take both away. Thread-safe.
-class Clock {
- public:
-  virtual ~Clock() = default;
-  static Clock& System();
-
-  virtual std::chrono::steady_clock::time_point Now() = 0;
-  virtual std::time_t Time() = 0;  // seconds since 1970
-  virtual void Sleep(std::chrono::milliseconds time) = 0;
-};
 
 struct RetryPolicy {
   // Before the second try; twice as long before each further one. Each wait is
@@ -36,13 +27,16 @@ struct RetryPolicy {
   // As long as there never was an answer the address is more likely wrong than
   // the network down.
   int unanswered_tries = 4;
+  // How long a request may fail before that is said (OutageNotes).
+  std::chrono::milliseconds quiet = std::chrono::seconds(5);
   uint64_t seed = 0;  // of the waits
 };
 
 // Sends requests until there is an answer that another try would not change.
 // Tried again: no answer or a part of one; 408, 429, 500, 502, 503, 504, after
 // the time that a Retry-After asks for; the error codes by which S3 says the
-// same with other statuses; what the caller's Check finds wrong. Thread-safe.
+// same with other statuses; what the caller's Check finds wrong. A server that
+// fails for long is said (io/remote/http/outage.h). Thread-safe.
 class Retrier {
  public:
   // They outlive it.
@@ -74,6 +68,7 @@ class Retrier {
   HttpClient& client_;
   Clock& clock_;
   const RetryPolicy policy_;
+  OutageNotes outage_;
   std::atomic<bool> answered_ = false;
   std::atomic<uint64_t> waits_ = 0;       // so far
   std::atomic<int64_t> clock_error_ = 0;  // seconds to add to Time()

@@ -125,16 +125,17 @@ Result<std::vector<std::string>> S3Files::List(const std::string& path) {
   return names;
 }
 
-bool S3Files::Exists(const std::string& path) {
-  const auto object = ParseObjectPath(path);
-  if (!object.ok()) return false;
-  if (!object->key.empty()) {
+Result<bool> S3Files::Exists(const std::string& path) {
+  SLUICE_ASSIGN_OR_RETURN(const ObjectPath object, ParseObjectPath(path));
+  if (!object.key.empty()) {
     const Status found = client_.Head(path).status();
-    if (found.code() != Code::kNotFound) return found.ok();
+    if (found.ok()) return true;
+    if (found.code() != Code::kNotFound) return found;
   }
   const auto inside = client_.List(path, 1);
-  if (!inside.ok()) return false;
-  return object->key.empty() || !inside->objects.empty() ||
+  if (inside.status().code() == Code::kNotFound) return false;
+  SLUICE_RETURN_IF_ERROR(inside.status());
+  return object.key.empty() || !inside->objects.empty() ||
          !inside->common_prefixes.empty();
 }
 
@@ -143,6 +144,7 @@ RetryPolicy S3Files::LeaseRetries(const S3Options& options) {
   policy.deadline = std::min<std::chrono::milliseconds>(
       policy.deadline, std::chrono::milliseconds(options.lease) / 4);
   policy.longest_wait = std::min(policy.longest_wait, policy.deadline / 4);
+  policy.quiet = policy.deadline;  // who waits for a lease is told of that
   return policy;
 }
 

@@ -79,7 +79,7 @@ class S3Files : public FileSystem {
   Status SyncDirectory(const std::string& path) override;
   Result<std::vector<std::string>> List(const std::string& path) override;
   // False also where that cannot be found out: ask Size for the reason.
-  bool Exists(const std::string& path) override;
+  Result<bool> Exists(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path,
                                          std::string_view holder,
                                          const OnWait& waits) override;

@@ -144,6 +144,56 @@ TEST_CASE("the newest and the best are kept") {
   CHECK(*later.Steps() == Steps{60, 80, 90});
 }
 
+// Files of which one cannot be read for a while.
+class RefusingFiles : public FaultFileSystem {
+ public:
+  std::string refused;
+
+  Result<std::string> ReadPrefix(const std::string& path,
+                                 size_t limit) override {
+    if (path == refused) return Unavailable("'" + path + "': no answer");
+    return FaultFileSystem::ReadPrefix(path, limit);
+  }
+  Result<std::unique_ptr<ReadableFile>> OpenRead(
+      const std::string& path) override {
+    if (path == refused) return Unavailable("'" + path + "': no answer");
+    return FaultFileSystem::OpenRead(path);
+  }
+};
+
+TEST_CASE("what cannot be read for a while is not removed") {
+  RefusingFiles files;
+  {
+    CheckpointManager manager = Open(files, 1);
+    CHECK(manager.Save(Make(10, 0.9)).ok());
+    CHECK(manager.Save(Make(20, 0.5)).ok());
+  }
+  CheckpointManager later = Open(files, 1);
+  files.refused = later.PathOf(10);
+  CHECK(later.Save(Make(30, 0.6)).ok());
+  CHECK(*later.Steps() == Steps{10, 30});
+  CHECK(later.RestoreBest().status().code() == Code::kUnavailable);
+  files.refused.clear();
+  CHECK(*later.BestStep() == 10);
+  CHECK(later.Save(Make(40, 0.7)).ok());
+  CHECK(*later.Steps() == Steps{10, 40});
+}
+
+TEST_CASE("a server's newest checkpoint that it does not give is an error") {
+  RefusingFiles files;
+  const std::string folder = "refusing://run";
+  REQUIRE(files.MakeDirectories(folder).ok());
+  CheckpointManager manager =
+      CheckpointManager::Open(folder, {.keep = 3, .files = &files})
+          .ValueOrThrow();
+  CHECK(manager.Save(Make(10)).ok());
+  CHECK(manager.Save(Make(20)).ok());
+  files.refused = manager.PathOf(20);
+  CHECK(manager.RestoreNewest().status().code() == Code::kUnavailable);
+  files.refused.clear();
+  CHECK((*manager.RestoreNewest())->checkpoint.state.step == 20);
+}
+
 TEST_CASE("lower may be better, and a step may be saved again") {
   FaultFileSystem files;
   CheckpointManager manager = Open(files, 1, false);
@@ -243,21 +293,21 @@ TEST_CASE("one saves, the others read and leave everything as it is") {
   CHECK(reading.Save(Make(3)).status().code() == Code::kFailedPrecondition);
   CHECK(reading.SetAside().status().code() == Code::kFailedPrecondition);
   CHECK(files.operations() == before);
-  CHECK(files.Exists(temporary));
+  CHECK(*files.Exists(temporary));
   const CheckpointManager nowhere =
       CheckpointManager::ForReading("nowhere", {.files = &files});
   CHECK(!nowhere.RestoreNewest()->has_value());
-  CHECK(!files.Exists("nowhere"));
+  CHECK(!*files.Exists("nowhere"));
 
   const Status second =
       CheckpointManager::Open("run", {.files = &files}).status();
   CHECK(second.code() == Code::kFailedPrecondition);
   CHECK(second.message().starts_with(
       "'run' belongs to a training that is under way (process "));
-  CHECK(files.Exists(temporary));
+  CHECK(*files.Exists(temporary));
   { const CheckpointManager ended = std::move(saving); }
   CHECK(CheckpointManager::Open("run", {.files = &files}).ok());
-  CHECK(!files.Exists(temporary));
+  CHECK(!*files.Exists(temporary));
 }
 
 // Saves step 3 over steps 1 and 2 with a fault at operation n. True when n is

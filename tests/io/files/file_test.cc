@@ -56,7 +56,10 @@ TEST_CASE("posix: write, append, read, list, rename, remove") {
   CHECK(*files.Read(path) == "one two three");
   CHECK(*files.List(nested) == std::vector<std::string>{"x"});
   CHECK(files.Rename(path, nested + "/y").ok());
-  CHECK(!files.Exists(path));
+  CHECK(!*files.Exists(path));
+  CHECK(!*files.Exists(nested + "/y/below a file"));
+  // Nobody can tell whether there is one of so long a name.
+  CHECK(!files.Exists(nested + "/" + std::string(5000, 'x')).ok());
   CHECK(files.Remove(nested + "/y").ok());
   CHECK(files.List(nested)->empty());
 }
@@ -165,7 +168,7 @@ bool WriteWithFault(int n, Fault fault, Loss loss) {
   }
   files.Restart(loss);
   CAPTURE(n);
-  REQUIRE(files.Exists("dir/x"));
+  REQUIRE(*files.Exists("dir/x"));
   const std::string content = *files.Read("dir/x");
   if (status.ok()) {
     CHECK(content == "new");
@@ -199,8 +202,8 @@ TEST_CASE("the double shows what a careless write would lose") {
   REQUIRE(files.WriteAtomically("y", "bytes").ok());
   REQUIRE((*files.Create("z"))->Sync().ok());
   files.Restart(Loss::kUnsyncedDataAndNames);
-  CHECK(files.Exists("y"));
-  CHECK(!files.Exists("z"));
+  CHECK(*files.Exists("y"));
+  CHECK(!*files.Exists("z"));
   files.SetReadOnly(true);
   CHECK(files.WriteAtomically("y", "more").code() == Code::kUnavailable);
   CHECK(*files.Read("y") == "bytes");

@@ -14,6 +14,7 @@
 
 #include "io/files/fault_file_system.h"
 #include "io/files/record.h"
+#include "io/records/record_writer.h"
 #include "tests/support/error_text.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/temporary_folder.h"
@@ -361,6 +362,34 @@ TEST_CASE("an index that does not fit the file") {
     CheckAll(**RecordFiles::Open({"f"}, 1, files), backwards);
   }
   CHECK(misfits > 250);
+}
+
+// It might say that records are missing.
+TEST_CASE(
+    "an index that cannot be read is an error, one there is not is none") {
+  class Refusing : public FaultFileSystem {
+   public:
+    bool refuses = true;
+    Result<std::string> ReadPrefix(const std::string& path,
+                                   size_t limit) override {
+      if (refuses && path.ends_with(".idx")) {
+        return FailedPrecondition("cannot read '" + path + "': permission");
+      }
+      return FaultFileSystem::ReadPrefix(path, limit);
+    }
+  };
+  Refusing files;
+  auto writer =
+      RecordWriter::Create("f", Compression::kNone, files).ValueOrThrow();
+  REQUIRE(writer->Write("payload").ok());
+  REQUIRE(writer->Close().ok());
+  const Status refused = RecordFiles::Open({"f"}, 1, files).status();
+  CHECK(refused.code() == Code::kFailedPrecondition);
+  CHECK(Contains(refused.message(), "'f.idx'"));
+  files.refuses = false;
+  CHECK((*RecordFiles::Open({"f"}, 1, files))->size() == 1);
+  REQUIRE(files.Remove("f.idx").ok());
+  CHECK((*RecordFiles::Open({"f"}, 1, files))->size() == 1);
 }
 
 TEST_CASE("an index as DALI writes it") {

@@ -100,7 +100,7 @@ TEST_CASE("what is written is read, by others too") {
       }
     } else {
       CHECK(ByZlib(path, compression, framed.size()) == framed);
-      CHECK_FALSE(files.Exists(path + ".idx"));  // of the plain one before
+      CHECK_FALSE(*files.Exists(path + ".idx"));  // of the plain one before
     }
     Iterator stream = datasets::Records({path}).MakeIterator();
     Example record;

@@ -32,6 +32,7 @@ struct Page {
   ServedAnswer operator()(const ServedRequest& request) {
     last = request;
     if (request.target.starts_with("/missing")) return {.status = 404};
+    if (request.target.starts_with("/forbidden")) return {.status = 403};
     if (request.target.starts_with("/moved")) {
       return {.status = 302, .headers = {{"Location", "/page?secret=1"}}};
     }
@@ -101,7 +102,7 @@ TEST_CASE("web: pages are read whole and in part") {
     Fixture f(size);
     CHECK(*f.files.Read(f.Url()) == f.body);
     CHECK(*f.files.Size(f.Url()) == size);
-    CHECK(f.files.Exists(f.Url()));
+    CHECK(*f.files.Exists(f.Url()));
     CHECK(*f.files.ReadPrefix(f.Url(), 50) == f.body.substr(0, 50));
     const auto file = *f.files.OpenRead(f.Url());
     CHECK(file->size() == size);
@@ -193,7 +194,7 @@ TEST_CASE("web: errors show neither queries nor what else is secret") {
                                 f.files.OpenRead(missing).status(),
                                 f.files.Size(missing).status()};
   for (const Status& error : errors) CHECK(error.code() == Code::kNotFound);
-  CHECK(!f.files.Exists(missing));
+  CHECK(!*f.files.Exists(missing));
   errors.push_back(f.files.Create(missing).status());
   errors.push_back(f.files.OpenAppend(missing).status());
   errors.push_back(f.files.WriteAtomically(missing, "x"));
@@ -206,6 +207,8 @@ TEST_CASE("web: errors show neither queries nor what else is secret") {
   }
   errors.push_back(f.files.List(missing).status());
   CHECK(errors.back().code() == Code::kUnimplemented);
+  errors.push_back(f.files.Exists(f.Url("/forbidden?hush")).status());
+  CHECK(errors.back().code() == Code::kFailedPrecondition);
   errors.push_back(f.files.Read("http://user:hush@127.0.0.1/").status());
   CHECK(errors.back().code() == Code::kInvalidArgument);
   for (const Status& error : errors) {

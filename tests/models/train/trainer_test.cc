@@ -366,10 +366,10 @@ TEST_CASE("restart sets the earlier training aside") {
         files.Read(JoinPath(folder / "log/previous-1", name)).ValueOrThrow() ==
         text);
   }
-  CHECK_FALSE(files.Exists(folder / "log/run.json"));
-  CHECK(files.Exists(folder / "log/notes.txt"));
-  CHECK(files.Exists(folder / "log/train/picture.png"));
-  if (files.Exists(folder / "log/eval")) {  // with event files
+  CHECK_FALSE(*files.Exists(folder / "log/run.json"));
+  CHECK(*files.Exists(folder / "log/notes.txt"));
+  CHECK(*files.Exists(folder / "log/train/picture.png"));
+  if (*files.Exists(folder / "log/eval")) {  // with event files
     for (const char* part : {"train", "eval"}) {
       CHECK(files.List(JoinPath(folder / "log/previous-1", part))->size() == 1);
       CHECK(files.List(JoinPath(folder / "log", part))->size() ==
@@ -379,7 +379,7 @@ TEST_CASE("restart sets the earlier training aside") {
   // One that cannot begin moves nothing.
   options.freeze = "nobody/*";
   CHECK_THROWS_AS(TrainFor(folder / "log", 2, 10, options), Error);
-  CHECK_FALSE(files.Exists(folder / "log/previous-2"));
+  CHECK_FALSE(*files.Exists(folder / "log/previous-2"));
   CHECK(Newest(folder / "log").state.step == 10);
 }
 

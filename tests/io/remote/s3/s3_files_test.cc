@@ -196,7 +196,44 @@ TEST_CASE("s3: errors say what is wrong with which object") {
         Code::kFailedPrecondition);
   CHECK(remote.files.List("s3://b/").status().code() ==
         Code::kFailedPrecondition);
-  CHECK(!remote.files.Exists("s3://b/k"));
+  CHECK(remote.files.Exists("s3://b/k").status().code() ==
+        Code::kFailedPrecondition);
+}
+
+// What may not be seen is not what is not there.
+TEST_CASE("s3: nothing is taken for missing but what is") {
+  using testing::StoreFault;
+  RemoteFiles remote;
+  remote.store.Put("dir/k", "bytes");
+  for (const StoreFault fault :
+       {StoreFault::kForbidden, StoreFault::kError500, StoreFault::kNoAnswer}) {
+    for (const std::string method : {"HEAD", "GET"}) {  // GET: the listing
+      for (const std::string path :
+           {"s3://b/dir/k", "s3://b/dir", "s3://b/none", "s3://b"}) {
+        CAPTURE(method);
+        CAPTURE(path);
+        int met = 0;
+        remote.store.Fail([&](const testing::ServedRequest& request, int) {
+          if (request.method != method) return StoreFault::kNone;
+          ++met;
+          return fault;
+        });
+        const Result<bool> there = remote.files.Exists(path);
+        if (met == 0) {
+          CHECK(*there);  // it was known without that
+        } else {
+          REQUIRE(!there.ok());
+          CHECK(Contains(there.status().message(), path));
+          CHECK(there.status().code() == (fault == StoreFault::kForbidden
+                                              ? Code::kFailedPrecondition
+                                              : Code::kUnavailable));
+        }
+      }
+    }
+  }
+  remote.store.Fail(nullptr);
+  CHECK(*remote.files.Exists("s3://b/dir"));
+  CHECK(!*remote.files.Exists("s3://b/none"));
 }
 
 TEST_CASE("s3: a server that is down is an error after a while, not for ever") {
@@ -269,7 +306,7 @@ TEST_CASE("s3: keys are bytes like others") {
     REQUIRE(remote.files.WriteAtomically(path, key).ok());
     CHECK(remote.store.Has(key));
     CHECK(*remote.files.Read(path) == key);
-    CHECK(remote.files.Exists(path));
+    CHECK(*remote.files.Exists(path));
     CHECK(remote.files.Rename(path, "s3://b/x/" + key).ok());
     CHECK(!remote.store.Has(key));
     const size_t slash = path.rfind('/');
@@ -278,7 +315,7 @@ TEST_CASE("s3: keys are bytes like others") {
     REQUIRE(names.ok());
     CHECK(*names == std::vector{path.substr(slash + 1)});
     CHECK(remote.files.Remove("s3://b/x/" + key).ok());
-    CHECK(!remote.files.Exists("s3://b/x/" + key));
+    CHECK(!*remote.files.Exists("s3://b/x/" + key));
   }
 }
 
@@ -301,12 +338,12 @@ TEST_CASE("s3: folders are listed page by page") {
     CHECK(*remote.files.List("s3://b/empty") == Names());
     CHECK(*remote.files.List("s3://b/none") == Names());
     CHECK(remote.files.List("s3://none").status().code() == Code::kNotFound);
-    CHECK(remote.files.Exists("s3://b"));
-    CHECK(remote.files.Exists("s3://b/b"));
-    CHECK(remote.files.Exists("s3://b/b/sub"));
-    CHECK(remote.files.Exists("s3://b/b/sub/x"));
-    CHECK(!remote.files.Exists("s3://b/b/su"));
-    CHECK(!remote.files.Exists("s3://none"));
+    CHECK(*remote.files.Exists("s3://b"));
+    CHECK(*remote.files.Exists("s3://b/b"));
+    CHECK(*remote.files.Exists("s3://b/b/sub"));
+    CHECK(*remote.files.Exists("s3://b/b/sub/x"));
+    CHECK(!*remote.files.Exists("s3://b/b/su"));
+    CHECK(!*remote.files.Exists("s3://none"));
     CHECK(remote.files.MakeDirectories("s3://b/new/folder").ok());
   }
   RemoteFiles remote;  // and under faults

@@ -1,0 +1,48 @@
+// What is found out anew in each epoch.
+#ifndef SLUICE_APPS_RESNET50_EACH_EPOCH_H_
+#define SLUICE_APPS_RESNET50_EACH_EPOCH_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/thread_annotations.h"
+
+namespace sluice::resnet50 {
+
+// A T that is made when the first of so many examples is asked for, and again
+// when the first is asked for a second time, and so on: that is once an epoch,
+// for epochs of a part of the examples, too. Thread-safe.
+template <typename T>
+class EachEpoch {
+ public:
+  // make() may throw; then it is called again for the next example.
+  EachEpoch(size_t examples, std::function<T()> make)
+      : make_(std::move(make)), times_(examples) {}
+
+  std::shared_ptr<const T> For(size_t example) {
+    const uint32_t time = ++times_[example];
+    const MutexLock lock(mutex_);
+    // An example of the epoch before, on a slower thread, makes none.
+    if (time > made_) {
+      value_ = std::make_shared<const T>(make_());
+      made_ = time;
+    }
+    return value_;
+  }
+
+ private:
+  const std::function<T()> make_;
+  std::vector<std::atomic<uint32_t>> times_;
+  Mutex mutex_;
+  uint32_t made_ GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<const T> value_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::resnet50
+
+#endif  // SLUICE_APPS_RESNET50_EACH_EPOCH_H_
