@@ -165,13 +165,14 @@ ModelSpec Model(Scope& scope, const Features& in, const RunContext& run) {
 LearningRate Rate(const RunContext& run) {
   const double rate = FlagNumber(run, "base-rate", 0, 1e6) *
                       static_cast<double>(run.batch_size) / 256;
+  const double warm_up_epochs = FlagNumber(run, "warm-up-epochs", 0, 1e6);
+  const std::string& schedule = run.flag("schedule");
+  // How many steps there are need not be known.
+  if (schedule == "constant" && warm_up_epochs == 0) return rate;
   const int64_t steps = std::max<int64_t>(run.total_steps(), 1);
   // At most half of the steps: the rest must see a high rate too.
-  const auto warm_up =
-      std::min(static_cast<int64_t>(FlagNumber(run, "warm-up-epochs", 0, 1e6) *
-                                    run.steps_per_epoch),
-               steps / 2);
-  const std::string& schedule = run.flag("schedule");
+  const auto warm_up = std::min(
+      static_cast<int64_t>(warm_up_epochs * run.steps_per_epoch), steps / 2);
   const LearningRate falling =
       schedule == "cosine"       ? schedules::Cosine(rate, steps)
       : schedule == "polynomial" ? schedules::Polynomial(rate, steps, 0, 2)
@@ -351,7 +352,10 @@ int main(int argc, char** argv) {
                  {"augment",
                   "Random changes of training pictures beyond cropping and "
                   "flipping, such as 'randaugment(2,9),erasing(0.25)' or "
-                  "'jitter(0.4,0.4,0.4,0.1)'; mixup(0.2) and cutmix(1) mix "
+                  "'jitter(0.4,0.4,0.4,0.1)'; crop(0.35,1), pad-crop(4) and "
+                  "flip(0.5) before these in place of the usual cut, a crop "
+                  "of 0.08 to 1 of the area (CIFAR pad-crop(4)), flipped half "
+                  "of the time; mixup(0.2) and cutmix(1) mix "
                   "those of a batch (of several processes each those of its "
                   "share), and training accuracy then goes by the larger part",
                   ""},

@@ -13,7 +13,8 @@ optional="protobuf-compiler libprotobuf-dev libpng-dev
   libdnnl-dev libjpeg62-turbo-dev libcurl4-openssl-dev libssl-dev
   libexpat1-dev doctest-dev"
 tools="git clang-16 clang-tidy-16 libclang-rt-16-dev clang-format
-  python3-torch python3-numpy python3-onnx python3-botocore
+  python3-torch python3-torchvision python3-numpy python3-onnx
+  python3-botocore
   openssh-client openssh-server openssl iproute2 openmpi-bin libopenmpi-dev"
 
 case "${1-}" in

@@ -294,8 +294,8 @@ Dataset FromFiles(ImageList list, const RunContext& run) {
 
 Dataset FromRecords(const RunContext& run) {
   const RecordPictures pictures(run);
-  return Shuffled(pictures.Numbers(), run)
-      .MapRandom(run.seed, pictures.ToPicture(run), ReadOptions(run));
+  return pictures.Records(run).MapRandom(run.seed, pictures.ToPicture(run),
+                                         ReadOptions(run));
 }
 
 }  // namespace
@@ -319,14 +319,13 @@ Dataset Examples(const RunContext& run) {
   }
   Dataset cifar = Shuffled(datasets::Cifar10(run.data_dir, run.mode), run);
   if (!run.training()) return cifar;
-  return cifar.MapRandom(run.seed,
-                         [augmentation = AugmentationOf(true, run)](
-                             Example& example, uint64_t key) {
-                           Tensor& image = example["image"];
-                           image = augmentation.Apply(
-                               RandomPadCrop(image, 4, key), key);
-                         },
-                         {.threads = run.input_threads, .name = "augment"});
+  return cifar.MapRandom(
+      run.seed,
+      [sizing = Sizing(true, run)](Example& example, uint64_t key) {
+        Tensor& image = example["image"];
+        image = sizing.Size(image, key);
+      },
+      {.threads = run.input_threads, .name = "augment"});
 }
 
 std::vector<double> ClassWeights(const RunContext& run) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
 #include "engine/thousands.h"
+#include "io/records/file_datasets.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
 #include "models/cli/console.h"
@@ -40,17 +42,43 @@ std::string VersionOf(const shards::LabelledShards& shards) {
 }  // namespace
 
 RecordPictures::RecordPictures(const RunContext& run)
-    : shards_(run, run.flag("data"), {Classes(run), run.class_names}),
-      described_(DescribeSizing(run)) {}
+    : shards_(run, run.flag("data"), {Classes(run), run.class_names},
+              /*may_be_in_order=*/true),
+      described_(DescribeSizing(run)) {
+  if (shards_.in_order() && !run.flag("cache").empty()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--cache is for records that can be read in any "
+                            "order, and those in '{}' are compressed: "
+                            "decompress them",
+                            run.flag("data")));
+  }
+}
 
-Dataset RecordPictures::Numbers() const {
-  return datasets::RecordNumbers(shards_.size(),
-                                 described_ + shards_.Identity());
+Dataset RecordPictures::Records(const RunContext& run) const {
+  if (shards_.in_order()) return InOrder(run);
+  const Dataset numbers =
+      datasets::RecordNumbers(shards_.size(), described_ + shards_.Identity());
+  if (!run.training()) return numbers;
+  return numbers.Shuffle(std::max<int64_t>(shards_.size(), 1), run.seed)
+      .Repeat();
+}
+
+Dataset RecordPictures::InOrder(const RunContext& run) const {
+  FileOptions options = {.threads = run.input_threads, .meaning = described_};
+  if (!run.training()) return shards_.InOrder(options);
+  constexpr int64_t kFiles = 16;     // that are open at a time
+  constexpr int64_t kBuffer = 2000;  // pictures, about 200 MB of ImageNet's
+  options.cycle = kFiles;
+  options.shuffle_seed = run.seed;
+  const Dataset shuffled = shards_.InOrder(options).Shuffle(kBuffer, run.seed);
+  const bool ends = shards_.size() == kUnknownCardinality && run.steps == 0;
+  return ends ? shuffled : shuffled.Repeat();
 }
 
 std::function<void(Example&, uint64_t)> RecordPictures::ToPicture(
     const RunContext& run) const {
   const Sizing sizing(Small(run), run);
+  if (shards_.in_order()) return InOrderToPicture(sizing);
   if (const auto cache = PictureCache::Of(run)) {
     return FromCache(cache, sizing, run);
   }
@@ -59,6 +87,17 @@ std::function<void(Example&, uint64_t)> RecordPictures::ToPicture(
     const shards::ShardPicture picture = shards.Read(number);
     const Result<Tensor> image = sizing(picture.encoded, picture.name, key);
     ThrowIfError(image.status().WithContext(shards.PlaceOf(number)));
+    example = {{"image", *image}, {"label", Tensor::Scalar(picture.label)}};
+  };
+}
+
+std::function<void(Example&, uint64_t)> RecordPictures::InOrderToPicture(
+    const Sizing& sizing) const {
+  return [shards = shards_, sizing](Example& example, uint64_t key) {
+    const shards::ShardPicture picture = shards.PictureOf(example);
+    const Result<Tensor> image = sizing(picture.encoded, picture.name, key);
+    ThrowIfError(
+        image.status().WithContext(std::string(BytesOf(example["place"]))));
     example = {{"image", *image}, {"label", Tensor::Scalar(picture.label)}};
   };
 }
@@ -101,15 +140,17 @@ std::vector<int64_t> RecordClassCounts(const RunContext& run) {
   static std::mutex mutex;
   static std::map<std::string, std::vector<int64_t>> known;
   const shards::LabelledShards pictures(run, run.flag("data"),
-                                        {Classes(run), run.class_names});
+                                        {Classes(run), run.class_names},
+                                        /*may_be_in_order=*/true);
   const std::lock_guard lock(mutex);
   std::vector<int64_t>& counts =
       known[fmt::format("{}{}", Classes(run), pictures.Identity())];
   if (counts.empty()) {
-    console::Note(
-        fmt::format("--class-weights balanced: reading {} labels, which stand "
-                    "in the pictures' records",
-                    WithThousands(pictures.size())));
+    const int64_t size = pictures.size();
+    console::Note(fmt::format(
+        "--class-weights balanced: reading {} labels, which stand in the "
+        "pictures' records",
+        size == kUnknownCardinality ? "all" : WithThousands(size)));
     counts = pictures.CountClasses(run.bad_examples->limit() > 0);
   }
   return counts;

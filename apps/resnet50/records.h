@@ -22,8 +22,12 @@ class RecordPictures {
  public:
   explicit RecordPictures(const RunContext& run);
 
-  // Where the records are, in their order: what ToPicture is a map for.
-  Dataset Numbers() const;
+  // Where the records are, for a training shuffled and repeated, else in their
+  // order: what ToPicture is a map for. Records that are compressed are
+  // themselves read, on run.input_threads, and shuffled by a buffer; where
+  // nothing says how many there are, they are only repeated for so many steps,
+  // or else an epoch ends where they do.
+  Dataset Records(const RunContext& run) const;
   // For Dataset::MapRandom, on any number of threads: "image" and "label" of a
   // record. A label that is none of the classes, less --label-offset, is an
   // error that names the record.
@@ -31,6 +35,9 @@ class RecordPictures {
       const RunContext& run) const;
 
  private:
+  Dataset InOrder(const RunContext& run) const;
+  std::function<void(Example&, uint64_t key)> InOrderToPicture(
+      const Sizing& sizing) const;
   std::function<void(Example&, uint64_t key)> FromCache(
       std::shared_ptr<PictureCache> cache, const Sizing& sizing,
       const RunContext& run) const;

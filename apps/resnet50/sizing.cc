@@ -1,5 +1,6 @@
 #include "apps/resnet50/sizing.h"
 
+#include "apps/resnet50/pictures.h"
 #include "engine/status.h"
 
 namespace sluice::resnet50 {
@@ -14,7 +15,10 @@ const Colours& ColoursOf(bool small) {
 
 Augmentation AugmentationOf(bool small, const RunContext& run) {
   if (!run.training()) return {};
-  auto parsed = Augmentation::Parse(run.flag("augment"), ColoursOf(small).mean);
+  RandomCut usual;
+  if (SourceOf(run) == Source::kCifar10) usual.pad = 4;
+  auto parsed =
+      Augmentation::Parse(run.flag("augment"), ColoursOf(small).mean, usual);
   ThrowIfError(parsed.status().WithContext("--augment"));
   return *std::move(parsed);
 }
@@ -38,9 +42,16 @@ Result<Tensor> Sizing::operator()(std::string_view bytes,
   if (!training_) {
     return DecodeResizeAndCrop(bytes, name, resize(), side(), decoding_);
   }
+  const RandomCut& cut = augmentation_.cut();
+  if (cut.pad) {
+    SLUICE_ASSIGN_OR_RETURN(
+        const Tensor middle,
+        DecodeResizeAndCrop(bytes, name, resize(), side(), decoding_));
+    return PadAndCrop(middle, key);
+  }
   SLUICE_ASSIGN_OR_RETURN(
       const Tensor part,
-      DecodeRandomResizedCrop(bytes, name, side(), key, decoding_));
+      DecodeRandomResizedCrop(bytes, name, side(), key, decoding_, cut.crop));
   return augmentation_.Apply(part, key);
 }
 
@@ -52,7 +63,18 @@ Result<Tensor> Sizing::Decode(std::string_view bytes,
 Tensor Sizing::Size(const Tensor& image, uint64_t key) const {
   if (ten_crop_) return ResizeAndTenCrop(image, resize(), side());
   if (!training_) return ResizeAndCrop(image, resize(), side());
-  return augmentation_.Apply(RandomResizedCrop(image, side(), key), key);
+  const RandomCut& cut = augmentation_.cut();
+  if (cut.pad) {
+    return PadAndCrop(ResizeAndCrop(image, resize(), side()), key);
+  }
+  return augmentation_.Apply(RandomResizedCrop(image, side(), key, cut.crop),
+                             key);
+}
+
+Tensor Sizing::PadAndCrop(const Tensor& image, uint64_t key) const {
+  const RandomCut& cut = augmentation_.cut();
+  return augmentation_.Apply(RandomPadCrop(image, *cut.pad, key, cut.crop.flip),
+                             key);
 }
 
 }  // namespace sluice::resnet50

@@ -23,8 +23,9 @@ struct Colours {
 // ImageNet's, or CIFAR-10's.
 const Colours& ColoursOf(bool small);
 
-// What --augment says, in training. Throws Error, which is a wrong command
-// line.
+// What --augment says, in training: without it, a random part of pictures of
+// files, and CIFAR-10's padded by 4 pixels and cut, flipped half of the time.
+// Throws Error, which is a wrong command line.
 Augmentation AugmentationOf(bool small, const RunContext& run);
 
 // Whether an evaluation is of ten crops of each picture (--ten-crop), of which
@@ -60,6 +61,9 @@ class Sizing {
  private:
   int64_t side() const { return small_ ? kCifarSide : kCrop; }
   int64_t resize() const { return small_ ? kCifarSide : kResize; }
+
+  // Of pictures that are as `resize` and `side` say.
+  Tensor PadAndCrop(const Tensor& image, uint64_t key) const;
 
   bool small_, training_, ten_crop_;
   DecodeOptions decoding_;

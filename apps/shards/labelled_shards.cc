@@ -10,11 +10,13 @@
 
 #include "apps/shards/label_offset.h"
 #include "apps/shards/note_once.h"
+#include "apps/shards/shards_in_order.h"
 #include "engine/ceil_div.h"
 #include "engine/thousands.h"
 #include "io/files/file_version.h"
 #include "io/files/open_files.h"
 #include "io/pipeline/bad_examples.h"
+#include "io/records/image_records.h"
 
 namespace sluice::shards {
 namespace {
@@ -40,14 +42,20 @@ void SayCount(const std::string& path, const std::string& part,
   const auto here = static_cast<int64_t>(paths.size());
   int64_t empty = 0;
   for (size_t i = 0; i < paths.size(); ++i) empty += pictures.CountOf(i) == 0;
+  const std::string number = pictures.size() == kUnknownCardinality
+                                 ? "pictures"
+                                 : WithThousands(pictures.size()) + " pictures";
   NoteOnce(fmt::format(
-      "'{}': {} shard{} of '{}'{}, {} pictures", path,
+      "'{}': {} shard{} of '{}'{}, {}{}", path,
       here == count
           ? WithThousands(count)
           : fmt::format("{} of {}", WithThousands(here), WithThousands(count)),
       count == 1 ? "" : "s", part,
       empty == 0 ? "" : fmt::format(", {} of them empty", WithThousands(empty)),
-      WithThousands(pictures.size())));
+      number,
+      pictures.in_order() == nullptr
+          ? ""
+          : ", compressed, so that they are read in order"));
 }
 
 bool LabelsMatter(const RunContext& run) {
@@ -56,9 +64,10 @@ bool LabelsMatter(const RunContext& run) {
 
 std::shared_ptr<const PictureShards> Open(const RunContext& run,
                                           const std::string& path,
-                                          const std::string& part) {
+                                          const std::string& part,
+                                          bool may_be_in_order) {
   auto pictures = OpenPictureShards(Where(run, path), part, LabelsMatter(run),
-                                    run.input_threads);
+                                    run.input_threads, may_be_in_order);
   SayCount(path, part, *pictures);
   return pictures;
 }
@@ -68,7 +77,10 @@ LabelsOfPictures LabelsOf(const std::shared_ptr<const PictureShards>& shards) {
   const auto place = [shards](int64_t number) {
     return shards->PlaceOf(number);
   };
-  return {.size = shards->size(), .label = label, .place = place};
+  const ShardsInOrder* const in_order = shards->in_order();
+  return {.size = in_order == nullptr ? shards->size() : in_order->known(),
+          .label = label,
+          .place = place};
 }
 
 // What a training looks at where its own labels do not tell how they begin.
@@ -76,7 +88,7 @@ LabelsOfPictures OtherLabels(const RunContext& run, const std::string& path) {
   if (!run.training() || !HasPicturePart(Where(run, path), "validation")) {
     return {};
   }
-  return LabelsOf(Open(run, path, "validation"));
+  return LabelsOf(Open(run, path, "validation", /*may_be_in_order=*/true));
 }
 
 // Two classes of one name cannot be told apart by it.
@@ -122,25 +134,53 @@ struct LabelledShards::State {
   int64_t label_offset = 0;
 
   // The class of a picture with that label.
-  Result<int64_t> ClassOf(int64_t label, int64_t picture) const {
+  Result<int64_t> ClassOf(int64_t label,
+                          const std::function<std::string()>& place) const {
     if (!labels_matter) return int64_t{0};
     if (label < label_offset || label >= label_offset + classes) {
-      return OutOfRange(
-          fmt::format("{}: label {} is not in {}..{}, of {} classes; {}",
-                      shards->PlaceOf(picture), label, label_offset,
-                      label_offset + classes - 1, classes, flags));
+      return OutOfRange(fmt::format(
+          "{}: label {} is not in {}..{}, of {} classes; {}", place(), label,
+          label_offset, label_offset + classes - 1, classes, flags));
     }
     const int64_t number = label - label_offset;
     return renumbering.empty() ? number : renumbering[number];
   }
+  Result<int64_t> ClassOf(int64_t label, int64_t picture) const {
+    return ClassOf(label, [&] { return shards->PlaceOf(picture); });
+  }
+
+  // One by one.
+  std::vector<int64_t> CountInOrder(bool passes_over) const {
+    std::vector<int64_t> counts(classes);
+    Iterator records = shards->in_order()->Records({}).MakeIterator();
+    for (Example record; records.Next(&record).ValueOrThrow();) {
+      const Result<ImageRecord> image = ImageOf(record);
+      if (!image.ok() && passes_over && BadExamples::IsOne(image.status())) {
+        continue;
+      }
+      ThrowIfError(image.status());
+      ++counts[image->label];
+    }
+    return counts;
+  }
+  // With its class in place of its label; a view into the record's bytes.
+  Result<ImageRecord> ImageOf(const Example& record) const {
+    const auto place = [&] { return std::string(BytesOf(record["place"])); };
+    Result<ImageRecord> image = ParseImageRecord(BytesOf(record["bytes"]));
+    if (!image.ok()) return image.status().WithContext(place());
+    SLUICE_ASSIGN_OR_RETURN(image->label, ClassOf(image->label, place));
+    return image;
+  }
 };
 
 LabelledShards::LabelledShards(const RunContext& run, const std::string& path,
-                               const TrainedClasses& classes) {
-  State state = {.shards = Open(run, path, PartRead(run, path)),
-                 .labels_matter = LabelsMatter(run),
-                 .classes = classes.count,
-                 .flags = LabelFlags(run)};
+                               const TrainedClasses& classes,
+                               bool may_be_in_order) {
+  State state = {
+      .shards = Open(run, path, PartRead(run, path), may_be_in_order),
+      .labels_matter = LabelsMatter(run),
+      .classes = classes.count,
+      .flags = LabelFlags(run)};
   if (state.labels_matter) {
     state.renumbering = Renumbering(ClassNamesBeside(path), classes.names);
     if (!state.renumbering.empty()) {
@@ -151,6 +191,20 @@ LabelledShards::LabelledShards(const RunContext& run, const std::string& path,
                                      [&] { return OtherLabels(run, path); });
   }
   state_ = std::make_shared<const State>(std::move(state));
+}
+
+bool LabelledShards::in_order() const {
+  return state_->shards->in_order() != nullptr;
+}
+
+Dataset LabelledShards::InOrder(FileOptions options) const {
+  options.meaning += Identity();
+  return state_->shards->in_order()->Records(options);
+}
+
+ShardPicture LabelledShards::PictureOf(const Example& record) const {
+  const ImageRecord image = state_->ImageOf(record).ValueOrThrow();
+  return {std::string(image.encoded), image.label, image.name()};
 }
 
 int64_t LabelledShards::size() const {
@@ -184,6 +238,7 @@ std::vector<int64_t> LabelledShards::CountClasses(bool passes_over) const {
   constexpr int kReads = 16;  // at a time, of a server that is far away
   constexpr int64_t kInOrder = 1000;
   const State& state = *state_;
+  if (in_order()) return state.CountInOrder(passes_over);
   std::vector<int64_t> counts(state.classes);
   std::mutex mutex;
   const auto count = [&](size_t piece) -> Status {
@@ -223,7 +278,9 @@ Result<std::string> LabelledShards::Version() const {
 std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path) {
   if (PartRead(run, path) != "train") return "test";
   const std::string pictures =
-      Open(run, path, "train")->Identity().ValueOrThrow();
+      Open(run, path, "train", /*may_be_in_order=*/true)
+          ->Identity()
+          .ValueOrThrow();
   if (run.trained_on.find(pictures) != std::string::npos) return "training";
   // A pattern may be of some of them, or one that was missing is there now.
   if (LabelOffsetOfTraining(run)) {

@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "apps/shards/picture_shards.h"
+#include "io/example.h"
+#include "io/pipeline/dataset.h"
+#include "io/records/file_datasets.h"
 #include "models/run_context.h"
 
 namespace sluice::shards {
@@ -31,8 +34,18 @@ class LabelledShards {
  public:
   // Labels are of no matter for predictions, else the flag --label-offset is
   // asked (LabelOffset).
+  // Records that are compressed can only be read in order: an error, unless
+  // they may be.
   LabelledShards(const RunContext& run, const std::string& path,
-                 const TrainedClasses& classes);
+                 const TrainedClasses& classes, bool may_be_in_order = false);
+
+  // Whether they are: then there are no numbers, but InOrder.
+  bool in_order() const;
+  // "bytes" and "place" of records (datasets::Records), for PictureOf, with
+  // `meaning` and Identity() in what positions are of.
+  Dataset InOrder(FileOptions options) const;
+  // As Read.
+  ShardPicture PictureOf(const Example& record) const;
 
   int64_t size() const;
   // Tells sets of pictures and their labels apart.

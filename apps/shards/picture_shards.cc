@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/shards/shards_in_order.h"
 #include "io/files/file.h"
 #include "io/files/file_pattern.h"
 #include "io/files/path_kind.h"
@@ -229,11 +230,22 @@ void RequireNoneEmpty(const PictureShards& pictures) {
   }
 }
 
+std::shared_ptr<const PictureShards> OpenRecords(ShardSet shards, int threads,
+                                                 bool may_be_in_order) {
+  auto files = RecordFiles::Open(shards.paths, threads);
+  const bool compressed = files.status().code() == Code::kUnimplemented;
+  if (compressed && may_be_in_order) {
+    return ShardsInOrder::Open(std::move(shards), threads).ValueOrThrow();
+  }
+  return std::make_shared<const Records>(std::move(files).ValueOrThrow(),
+                                         std::move(shards));
+}
+
 std::shared_ptr<const PictureShards> Open(ShardKind kind, ShardSet shards,
-                                          TarLabels labels, int threads) {
+                                          TarLabels labels, int threads,
+                                          bool may_be_in_order) {
   if (kind == ShardKind::kRecords) {
-    auto files = RecordFiles::Open(shards.paths, threads).ValueOrThrow();
-    return std::make_shared<const Records>(std::move(files), std::move(shards));
+    return OpenRecords(std::move(shards), threads, may_be_in_order);
   }
   auto files = TarFiles::Open(shards.paths, labels, threads).ValueOrThrow();
   return std::make_shared<const Tars>(std::move(files), std::move(shards));
@@ -260,14 +272,15 @@ bool HasPicturePart(const WhereShards& where, std::string_view part) {
 std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
                                                        std::string_view part,
                                                        bool labels_matter,
-                                                       int threads) {
+                                                       int threads,
+                                                       bool may_be_in_order) {
   const auto look = Look(where.path);
   const ShardKind kind = look->kind.value_or(ShardKind::kRecords);
   ShardSet shards = Find(where, *look, part);
   if (shards.paths.empty()) shards = ImageShards(look->listed, kind, part);
-  auto pictures =
-      Open(kind, std::move(shards),
-           labels_matter ? TarLabels::kRead : TarLabels::kIgnored, threads);
+  auto pictures = Open(kind, std::move(shards),
+                       labels_matter ? TarLabels::kRead : TarLabels::kIgnored,
+                       threads, may_be_in_order);
   if (!where.may_lack) RequireNoneEmpty(*pictures);
   return pictures;
 }

@@ -20,6 +20,8 @@ struct ShardPicture {
   std::string name;     // for messages
 };
 
+class ShardsInOrder;
+
 // Numbered from 0 to before size(). Thread-safe. Errors name the place.
 class PictureShards {
  public:
@@ -35,6 +37,8 @@ class PictureShards {
   virtual const ShardSet& shards() const = 0;
   // How many pictures the shard of that number among them has.
   virtual int64_t CountOf(size_t shard) const = 0;
+  // These, where they can only be read in order, else null.
+  virtual const ShardsInOrder* in_order() const { return nullptr; }
 };
 
 struct WhereShards {
@@ -58,11 +62,12 @@ std::vector<std::string> ClassNamesBeside(const std::string& path);
 // is "validation". Throws Error where only some are there.
 bool HasPicturePart(const WhereShards& where, std::string_view part);
 // Throws Error, where there are none, one of them is missing or empty, or they
-// cannot be read.
+// cannot be read: in any order, unless `may_be_in_order`.
 std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
                                                        std::string_view part,
                                                        bool labels_matter,
-                                                       int threads);
+                                                       int threads,
+                                                       bool may_be_in_order);
 
 }  // namespace sluice::shards
 

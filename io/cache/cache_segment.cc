@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "io/cache/example_bytes.h"
+#include "io/cache/record_source.h"
 
 namespace sluice {
 namespace {
@@ -52,6 +53,18 @@ std::optional<Example> ExampleOf(int64_t number, std::string_view record) {
     throw Error(example.status());
   }
   if (!example.ok()) return {};
+  return *std::move(example);
+}
+
+std::optional<Example> ReadExample(int64_t number, const ReadableFile& examples,
+                                   uint64_t offset, uint64_t bytes,
+                                   std::string* buffer) {
+  RecordSource record(examples, offset, bytes, buffer);
+  if (!record.ReadHead().ok() || record.left() < sizeof(number)) return {};
+  const auto of = record.Take(sizeof(number));
+  if (!of.ok() || *of != BytesOf(number)) return {};
+  auto example = ParseExample(record);
+  if (!example.ok() || !record.Verify().ok()) return {};
   return *std::move(example);
 }
 

@@ -42,6 +42,12 @@ std::string RecordOf(int64_t number, const Example& example);
 // The example of a record that should be the number's; nothing where it is not.
 // Throws Error when memory runs out.
 std::optional<Example> ExampleOf(int64_t number, std::string_view record);
+// The same of a record of so many bytes in a file, of which large tensors are
+// read into their memory. `buffer` is for the rest, and worth keeping: new
+// memory costs as much as reading.
+std::optional<Example> ReadExample(int64_t number, const ReadableFile& examples,
+                                   uint64_t offset, uint64_t bytes,
+                                   std::string* buffer);
 
 // Where examples are, of one index; reads on as the index grows.
 class IndexReader {

@@ -21,9 +21,6 @@ namespace {
 
 constexpr size_t kMostOpen = 64;
 
-// Bytes of a buffer that a thread keeps.
-constexpr size_t kMostKept = size_t{16} << 20;
-
 // A segment is written anew without what nobody wants of it where that is this
 // part of it at least: what is written is then at most three times what is won.
 constexpr uint64_t kLeastWon = 4;  // one in so many bytes
@@ -52,10 +49,11 @@ class OnDisk : public ExampleCache {
   using ExampleCache::Find;
   std::optional<Example> Find(int64_t number, const Accepts& accepts) override {
     while (const auto place = PlaceOf(number)) {
-      // Kept for the thread's next one: new memory costs as much as reading.
       thread_local std::string buffer;
-      auto example = ExampleOf(number, Read(*place, &buffer));
-      if (buffer.size() > kMostKept) buffer = std::string();
+      const auto file = FileOf(*place);
+      auto example = file == nullptr ? std::nullopt
+                                     : ReadExample(number, *file, place->offset,
+                                                   place->bytes, &buffer);
       if (example && (!accepts || accepts(*example))) return example;
       Forget(number, *place);
     }
@@ -173,19 +171,21 @@ class OnDisk : public ExampleCache {
     forgotten_ += place.bytes;
   }
 
+  // Null where it cannot be opened.
+  std::shared_ptr<const ReadableFile> FileOf(const Place& place) const {
+    {
+      MutexLock lock(mutex_);
+      if (place.segment->examples != nullptr) return place.segment->examples;
+    }
+    auto opened = files_.OpenRead(ExamplesPath(place.segment->path));
+    return opened.ok() ? *std::move(opened) : nullptr;
+  }
+
   // A record, or what of it can be read; valid until the buffer changes, which
   // grows if need be.
   std::string_view Read(const Place& place, std::string* buffer) const {
-    std::shared_ptr<const ReadableFile> file;
-    {
-      MutexLock lock(mutex_);
-      file = place.segment->examples;
-    }
-    if (file == nullptr) {
-      auto opened = files_.OpenRead(ExamplesPath(place.segment->path));
-      if (!opened.ok()) return {};
-      file = *std::move(opened);
-    }
+    const auto file = FileOf(place);
+    if (file == nullptr) return {};
     if (buffer->size() < place.bytes) {
       buffer->clear();  // there is nothing to move
       buffer->resize(place.bytes);

@@ -21,23 +21,34 @@ void AppendText(std::string_view text, std::string* out) {
   out->append(text);
 }
 
-Status Cut() {
-  return DataLoss("the bytes of an example end too early");
-}
-
-// What is left to be parsed.
-class Rest {
+// In memory.
+class BytesSource : public ExampleSource {
  public:
-  explicit Rest(std::string_view bytes) : bytes_(bytes) {}
+  explicit BytesSource(std::string_view bytes) : bytes_(bytes) {}
 
-  bool empty() const { return bytes_.empty(); }
-
-  Result<std::string_view> Take(size_t n) {
-    if (n > bytes_.size()) return Cut();
+  uint64_t left() const override { return bytes_.size(); }
+  Result<std::string_view> Take(size_t n) override {
     const std::string_view taken = bytes_.substr(0, n);
     bytes_.remove_prefix(n);
     return taken;
   }
+  Status Read(void* to, size_t n) override {
+    if (n > 0) std::memcpy(to, bytes_.data(), n);
+    bytes_.remove_prefix(n);
+    return {};
+  }
+
+ private:
+  std::string_view bytes_;
+};
+
+// What is left to be parsed.
+class Rest {
+ public:
+  explicit Rest(ExampleSource& source) : source_(source) {}
+
+  bool empty() const { return source_.left() == 0; }
+
   // None of them is negative.
   Result<int64_t> TakeNumber() {
     int64_t number = 0;
@@ -50,13 +61,26 @@ class Rest {
     }
     return number;
   }
-  Result<std::string_view> TakeText() {
+  Result<std::string> TakeText() {
     SLUICE_ASSIGN_OR_RETURN(const int64_t length, TakeNumber());
-    return Take(static_cast<size_t>(length));
+    SLUICE_ASSIGN_OR_RETURN(const std::string_view text,
+                            Take(static_cast<size_t>(length)));
+    return std::string(text);
   }
+  // Before there is memory for them.
+  Status Require(size_t n) const {
+    if (n <= source_.left()) return {};
+    return DataLoss("the bytes of an example end too early");
+  }
+  Status Read(void* to, size_t n) { return source_.Read(to, n); }
 
  private:
-  std::string_view bytes_;
+  Result<std::string_view> Take(size_t n) {
+    SLUICE_RETURN_IF_ERROR(Require(n));
+    return source_.Take(n);
+  }
+
+  ExampleSource& source_;
 };
 
 Result<Shape> TakeShape(Rest& rest) {
@@ -76,7 +100,7 @@ Result<Shape> TakeShape(Rest& rest) {
 }
 
 Result<Tensor> TakeTensor(Rest& rest) {
-  SLUICE_ASSIGN_OR_RETURN(const std::string_view name, rest.TakeText());
+  SLUICE_ASSIGN_OR_RETURN(const std::string name, rest.TakeText());
   const auto dtype = ParseDType(name);
   if (!dtype.ok()) return DataLoss(dtype.status().message());
   SLUICE_ASSIGN_OR_RETURN(const Shape shape, TakeShape(rest));
@@ -85,15 +109,16 @@ Result<Tensor> TakeTensor(Rest& rest) {
     return DataLoss(size.message());
   }
   const size_t bytes = shape.elements() * SizeOf(*dtype);
-  SLUICE_ASSIGN_OR_RETURN(const std::string_view data, rest.Take(bytes));
+  SLUICE_RETURN_IF_ERROR(rest.Require(bytes));
+  SLUICE_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(*dtype, shape));
+  auto* const data = static_cast<char*>(tensor.raw());
+  SLUICE_RETURN_IF_ERROR(rest.Read(data, bytes));
   // Another value is undefined behaviour where it is read.
-  if (*dtype == DType::kBool &&
-      std::any_of(data.begin(), data.end(),
-                  [](char c) { return c != 0 && c != 1; })) {
+  if (*dtype == DType::kBool && std::any_of(data, data + bytes, [](char c) {
+        return c != 0 && c != 1;
+      })) {
     return DataLoss("the bytes of an example have a bool other than 0 and 1");
   }
-  SLUICE_ASSIGN_OR_RETURN(Tensor tensor, AllocateTensor(*dtype, shape));
-  if (bytes > 0) std::memcpy(tensor.raw(), data.data(), bytes);
   return tensor;
 }
 
@@ -116,8 +141,8 @@ void AppendExampleBytes(const Example& example, std::string* out) {
   }
 }
 
-Result<Example> ParseExampleBytes(std::string_view bytes) {
-  Rest rest(bytes);
+Result<Example> ParseExample(ExampleSource& source) {
+  Rest rest(source);
   Example example;
   SLUICE_ASSIGN_OR_RETURN(const int64_t passed_over, rest.TakeNumber());
   example.set_passed_over(passed_over);
@@ -125,7 +150,7 @@ Result<Example> ParseExampleBytes(std::string_view bytes) {
   example.set_whole_rows(whole_rows);
   SLUICE_ASSIGN_OR_RETURN(const int64_t entries, rest.TakeNumber());
   for (int64_t i = 0; i < entries; ++i) {
-    SLUICE_ASSIGN_OR_RETURN(const std::string_view name, rest.TakeText());
+    SLUICE_ASSIGN_OR_RETURN(const std::string name, rest.TakeText());
     SLUICE_ASSIGN_OR_RETURN(Tensor tensor, TakeTensor(rest));
     if (example.contains(name)) {
       return DataLoss(
@@ -135,6 +160,11 @@ Result<Example> ParseExampleBytes(std::string_view bytes) {
   }
   if (!rest.empty()) return DataLoss("there are bytes behind an example");
   return example;
+}
+
+Result<Example> ParseExampleBytes(std::string_view bytes) {
+  BytesSource source(bytes);
+  return ParseExample(source);
 }
 
 }  // namespace sluice

@@ -9,6 +9,8 @@
 #ifndef SLUICE_IO_CACHE_EXAMPLE_BYTES_H_
 #define SLUICE_IO_CACHE_EXAMPLE_BYTES_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -19,8 +21,21 @@ namespace sluice {
 
 void AppendExampleBytes(const Example& example, std::string* out);
 
-// kDataLoss unless the bytes are one example and nothing else. Its tensors own
-// their memory, which is no more than there are bytes.
+// Where the bytes of an example come from, once, from the first to the last.
+class ExampleSource {
+ public:
+  virtual ~ExampleSource() = default;
+  // How many are still to come.
+  virtual uint64_t left() const = 0;
+  // The next n, which are no more than left(); valid until the next call.
+  virtual Result<std::string_view> Take(size_t n) = 0;
+  // The same into memory.
+  virtual Status Read(void* to, size_t n) = 0;
+};
+
+// kDataLoss unless what is left are one example's bytes and nothing else. Its
+// tensors own their memory, which is no more than there are bytes.
+Result<Example> ParseExample(ExampleSource& source);
 Result<Example> ParseExampleBytes(std::string_view bytes);
 
 }  // namespace sluice

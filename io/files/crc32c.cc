@@ -94,8 +94,9 @@ SLUICE_CRC32C_TARGET uint32_t Word(uint32_t crc, const char* p) {
   return static_cast<uint32_t>(SLUICE_CRC32C_WORD(crc, word));
 }
 
-SLUICE_CRC32C_TARGET uint32_t ByInstruction(const char* p, size_t n) {
-  uint32_t crc = ~0u;
+SLUICE_CRC32C_TARGET uint32_t ByInstruction(const char* p, size_t n,
+                                            uint32_t before) {
+  uint32_t crc = ~before;
   for (; n >= 3 * kStride; n -= 3 * kStride, p += 3 * kStride) {
     uint32_t second = 0, third = 0;
     for (size_t i = 0; i < kStride; i += 8) {
@@ -124,16 +125,16 @@ bool HasInstruction() {
 
 }  // namespace
 
-uint32_t Crc32c(std::string_view bytes) {
+uint32_t Crc32c(std::string_view bytes, uint32_t before) {
 #ifdef SLUICE_CRC32C_TARGET
   static const bool kFast = HasInstruction();
-  if (kFast) return ByInstruction(bytes.data(), bytes.size());
+  if (kFast) return ByInstruction(bytes.data(), bytes.size(), before);
 #endif
-  return Crc32cByTables(bytes);
+  return Crc32cByTables(bytes, before);
 }
 
-uint32_t Crc32cByTables(std::string_view bytes) {
-  uint32_t crc = ~0u;
+uint32_t Crc32cByTables(std::string_view bytes, uint32_t before) {
+  uint32_t crc = ~before;
   const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
   size_t n = bytes.size();
   for (; n >= 8; n -= 8, p += 8) {

@@ -9,10 +9,11 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// By the processor's own instruction, where it has one.
-uint32_t Crc32c(std::string_view bytes);
+// By the processor's own instruction, where it has one. Of bytes that come
+// behind others it is of all of them, given `before`, that of the others.
+uint32_t Crc32c(std::string_view bytes, uint32_t before = 0);
 // The same by tables, as on processors without: some four times slower.
-uint32_t Crc32cByTables(std::string_view bytes);
+uint32_t Crc32cByTables(std::string_view bytes, uint32_t before = 0);
 
 // The form TFRecord stores: a CRC of data that contain CRCs would be weak.
 inline uint32_t MaskCrc(uint32_t crc) {

@@ -22,7 +22,7 @@ struct Argument {
   double low, high;
   bool whole;
   double fallback;
-  bool above_low = false;  // `low` itself is not possible, nor is `high` told
+  bool above_low = false;  // `low` itself is not possible
 };
 
 using Colour = std::array<uint8_t, 3>;
@@ -32,9 +32,11 @@ struct Kind {
   std::string_view name;
   std::span<const Argument> arguments;
   size_t required;  // of them
+  // One of these three.
   Tensor (*apply)(const Tensor& image, const Values& values, const Colour& mean,
                   uint64_t key);
-  std::optional<BatchMix::Kind> mix = std::nullopt;  // in place of `apply`
+  std::optional<BatchMix::Kind> mix = std::nullopt;
+  void (*cut)(const Values& values, RandomCut& cut) = nullptr;
 };
 
 Tensor ApplyRandAugment(const Tensor& image, const Values& values,
@@ -53,6 +55,26 @@ Tensor ApplyJitter(const Tensor& image, const Values& values,
   return ColorJitter(image, {values[0], values[1], values[2], values[3]}, key);
 }
 
+void SetCrop(const Values& values, RandomCut& cut) {
+  cut.pad.reset();
+  cut.crop = {.scale_min = values[0],
+              .scale_max = values[1],
+              .ratio_min = values[2],
+              .ratio_max = values[3],
+              .flip = cut.crop.flip};
+}
+
+void SetPadCrop(const Values& values, RandomCut& cut) {
+  cut.pad = static_cast<int64_t>(values[0]);
+}
+
+void SetFlip(const Values& values, RandomCut& cut) {
+  cut.crop.flip = values[0];
+}
+
+constexpr double kInfinite = std::numeric_limits<double>::max();
+constexpr RandomCrop kUsualCrop;
+
 constexpr std::array kRandAugmentArguments = {
     Argument{"num_ops", 1, 14, true, 2},
     Argument{"magnitude", 0, kMaxMagnitude, true, 9}};
@@ -62,7 +84,16 @@ constexpr std::array kJitterArguments = {
     Argument{"contrast", 0, 10, false, 0},
     Argument{"saturation", 0, 10, false, 0}, Argument{"hue", 0, 0.5, false, 0}};
 constexpr std::array kMixArguments = {
-    Argument{"alpha", 0, std::numeric_limits<double>::max(), false, 1, true}};
+    Argument{"alpha", 0, kInfinite, false, 1, true}};
+constexpr std::array kCropArguments = {
+    Argument{"scale_min", 0, 1, false, kUsualCrop.scale_min, true},
+    Argument{"scale_max", 0, 1, false, kUsualCrop.scale_max, true},
+    Argument{"ratio_min", 0.01, 100, false, kUsualCrop.ratio_min},
+    Argument{"ratio_max", 0.01, 100, false, kUsualCrop.ratio_max}};
+// Of 32 pixels at least one is left.
+constexpr std::array kPadCropArguments = {Argument{"pixels", 0, 31, true, 4}};
+constexpr std::array kFlipArguments = {
+    Argument{"p", 0, 1, false, kUsualCrop.flip}};
 
 // A kind's place is part of its key: another place would change what runs drew.
 constexpr std::array kKinds = {
@@ -70,7 +101,10 @@ constexpr std::array kKinds = {
     Kind{"erasing", kErasingArguments, 0, ApplyErasing},
     Kind{"jitter", kJitterArguments, 1, ApplyJitter},
     Kind{"mixup", kMixArguments, 0, nullptr, BatchMix::Kind::kMixup},
-    Kind{"cutmix", kMixArguments, 0, nullptr, BatchMix::Kind::kCutmix}};
+    Kind{"cutmix", kMixArguments, 0, nullptr, BatchMix::Kind::kCutmix},
+    Kind{"crop", kCropArguments, 0, nullptr, std::nullopt, SetCrop},
+    Kind{"pad-crop", kPadCropArguments, 0, nullptr, std::nullopt, SetPadCrop},
+    Kind{"flip", kFlipArguments, 0, nullptr, std::nullopt, SetFlip}};
 
 // "erasing(p)".
 std::string Usage(const Kind& kind) {
@@ -96,14 +130,18 @@ Status NoSuchKind(std::string_view name) {
 
 // "a whole number from 0 to 30".
 std::string Possible(const Argument& argument) {
-  const std::string range =
+  const bool finite = argument.high == kInfinite;
+  std::string range =
       argument.above_low
           ? fmt::format("greater than {}", argument.low)
           : fmt::format("from {} to {}", argument.low, argument.high);
+  if (argument.above_low && !finite) {
+    range += fmt::format(" and at most {}", argument.high);
+  }
   return fmt::format("a {}number {}",
-                     argument.whole       ? "whole "
-                     : argument.above_low ? "finite "
-                                          : "",
+                     argument.whole ? "whole "
+                     : finite       ? "finite "
+                                    : "",
                      range);
 }
 
@@ -128,6 +166,15 @@ Status WrongCount(const Kind& kind, size_t got) {
   return InvalidArgument(fmt::format("{} got {} argument{}, wanted {} to {}",
                                      Usage(kind), got, got == 1 ? "" : "s",
                                      kind.required, most));
+}
+
+// Of what two arguments say the first must not be the greater.
+Status CheckOrder(const Kind& kind, const Values& values, size_t first) {
+  if (values[first] <= values[first + 1]) return Status::Ok();
+  return InvalidArgument(
+      fmt::format("{} of {} is {}, which is greater than {} {}",
+                  kind.arguments[first].name, Usage(kind), values[first],
+                  kind.arguments[first + 1].name, values[first + 1]));
 }
 
 }  // namespace
@@ -213,14 +260,54 @@ class Augmentation::Parser {
   std::string_view rest_;  // that is still to be read
 };
 
-Result<Augmentation> Augmentation::Parse(std::string_view text,
-                                         const std::array<double, 3>& mean) {
-  Result<std::vector<Part>> parts = Parser(text).Parts();
-  if (!parts.ok()) {
-    return parts.status().WithContext(fmt::format("augmentation '{}'", text));
+Status Augmentation::TakeCut(const std::optional<RandomCut>& usual) {
+  cut_ = usual.value_or(RandomCut());
+  const Kind* cuts = nullptr;    // crop or pad-crop
+  const Kind* flips = nullptr;   // flip
+  const Kind* behind = nullptr;  // what is done to pictures already
+  for (const Part& part : parts_) {
+    const Kind& kind = kKinds[part.kind];
+    if (kind.apply != nullptr) behind = &kind;
+    if (kind.cut == nullptr) continue;
+    if (!usual) {
+      return InvalidArgument(fmt::format(
+          "{} is not possible, as nothing is cut or flipped here", kind.name));
+    }
+    if (behind != nullptr) {
+      return InvalidArgument(fmt::format(
+          "{} stands behind {}, but pictures are cut and flipped before all "
+          "else: write it first",
+          kind.name, behind->name));
+    }
+    const Kind*& seen = kind.cut == SetFlip ? flips : cuts;
+    if (seen != nullptr) {
+      return InvalidArgument(seen == &kind
+                                 ? fmt::format("{} is there twice", kind.name)
+                                 : fmt::format("{} and {} exclude each other",
+                                               seen->name, kind.name));
+    }
+    seen = &kind;
+    if (kind.cut == SetCrop) {
+      SLUICE_RETURN_IF_ERROR(CheckOrder(kind, part.arguments, 0));
+      SLUICE_RETURN_IF_ERROR(CheckOrder(kind, part.arguments, 2));
+    }
+    kind.cut(part.arguments, cut_);
   }
+  return Status::Ok();
+}
+
+Result<Augmentation> Augmentation::Parse(
+    std::string_view text, const std::array<double, 3>& mean,
+    const std::optional<RandomCut>& usual) {
+  Result<std::vector<Part>> parts = Parser(text).Parts();
+  const auto in_text = [&](const Status& status) {
+    return status.WithContext(fmt::format("augmentation '{}'", text));
+  };
+  if (!parts.ok()) return in_text(parts.status());
   Augmentation augmentation;
   augmentation.parts_ = *std::move(parts);
+  const Status cut = augmentation.TakeCut(usual);
+  if (!cut.ok()) return in_text(cut);
   for (size_t c = 0; c < 3; ++c) {
     augmentation.mean_[c] =
         static_cast<uint8_t>(std::lrint(std::clamp(mean[c], 0.0, 1.0) * 255));

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,9 +12,17 @@
 #include "engine/status.h"
 #include "engine/tensor.h"
 #include "engine/visibility.h"
+#include "io/images/image.h"
 #include "io/images/mix.h"
 
 namespace SLUICE_PUBLIC sluice {
+
+// How a picture is cut before anything else is done to it.
+struct RandomCut {
+  // By RandomPadCrop with so many zeros; without, by RandomResizedCrop.
+  std::optional<int64_t> pad;
+  RandomCrop crop;  // its `flip` is for either
+};
 
 // What is done to each picture, in the order written, and to each batch of
 // pictures, such as "randaugment(2,9),erasing(0.25),mixup(0.2)":
@@ -37,6 +46,16 @@ namespace SLUICE_PUBLIC sluice {
 //     Each times a factor from max(0, 1 - x) to 1 + x, at most 10; the hue
 //     turned by -x to x, at most 0.5, of the circle; in random order
 //     (torchvision's ColorJitter of a PIL image).
+//   crop(scale_min=0.08, scale_max=1, ratio_min=3/4, ratio_max=4/3)
+//     A random part of that much of the area, at most 1, and of that ratio of
+//     width to height, 0.01 to 100 (torchvision's RandomResizedCrop).
+//   pad-crop(pixels=4)
+//     Padded by so many zeros, at most 31, and cut at a random place
+//     (torchvision's RandomCrop with padding). Not beside crop.
+//   flip(p=0.5)
+//     From left to right, with probability p (RandomHorizontalFlip).
+//     These three, each at most once, come before those above: each takes the
+//     place of what is usual, and what is not named stays as usual.
 //   mixup(alpha=1), cutmix(alpha=1)
 //     Of each batch, wherever they are written: all pictures are mixed with
 //     others (BatchMix); of several such parts each batch draws one.
@@ -45,13 +64,19 @@ class Augmentation {
   Augmentation() = default;  // changes nothing, as that of an empty text
 
   // `mean` is that of the colours, 0 to 1 by channel, as for Standardize.
-  // kInvalidArgument naming the part that is wrong and what is possible.
-  static Result<Augmentation> Parse(std::string_view text,
-                                    const std::array<double, 3>& mean);
+  // `usual`: how pictures are cut unless the text says otherwise; without it,
+  // nobody cuts them, and the text may not name what does. kInvalidArgument
+  // naming the part that is wrong and what is possible.
+  static Result<Augmentation> Parse(
+      std::string_view text, const std::array<double, 3>& mean,
+      const std::optional<RandomCut>& usual = std::nullopt);
   // With all arguments and without blanks; Parse makes the same of it.
   std::string ToString() const;
 
-  // What is done to a picture: of uint8 [height,width,3], of any size; throws
+  // How a picture is cut first, which is left to the caller: that can be done
+  // while it is decoded. What Parse got as usual, with what the text says.
+  const RandomCut& cut() const { return cut_; }
+  // What else is done to it: of uint8 [height,width,3], of any size; throws
   // Error for another. A function of the image and the key
   // (Dataset::MapRandom). What a part draws does not depend on the others, but
   // on how many of its name come before it.
@@ -66,8 +91,11 @@ class Augmentation {
   };
   class Parser;
 
+  Status TakeCut(const std::optional<RandomCut>& usual);
+
   std::vector<Part> parts_;
   std::array<uint8_t, 3> mean_{};
+  RandomCut cut_;
 };
 
 }  // namespace sluice

@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-bool Flips(CounterRandom& random) {
-  return random.Below(2) == 1;
+bool Flips(CounterRandom& random, double probability) {
+  return random.Fraction() >= 1 - probability;
 }
 
 // Half to even, as Python's round does.
@@ -55,8 +55,8 @@ void PadToSquare(Tensor* image, int64_t side) {
 }
 
 Resampling RandomResampling(int64_t rows, int64_t columns, int64_t side,
-                            uint64_t key) {
-  const RandomPart random = DrawRandomPart(rows, columns, key);
+                            uint64_t key, const RandomCrop& crop) {
+  const RandomPart random = DrawRandomPart(rows, columns, key, crop);
   return {random.part, side, side, {0, 0, side, side}, random.flip};
 }
 
@@ -100,19 +100,30 @@ Tensor ResizeAndTenCrop(const Tensor& image, int64_t resize, int64_t crop) {
   return crops;
 }
 
-RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key) {
+RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key,
+                          const RandomCrop& crop) {
   CounterRandom random(key);
   const auto area = static_cast<double>(rows * columns);
   // The whole, cut to the nearest allowed ratio, when no draw fits.
   ImagePart part;
-  part.height = std::min(rows, Rounded(static_cast<double>(columns) * 4 / 3));
-  part.width = std::min(columns, Rounded(static_cast<double>(rows) * 4 / 3));
+  const auto at_most = [](int64_t most, double side) {
+    return std::min(most, std::max<int64_t>(Rounded(side), 1));
+  };
+  part.height = at_most(rows, static_cast<double>(columns) / crop.ratio_min);
+  part.width = at_most(columns, static_cast<double>(rows) * crop.ratio_max);
   part.top = (rows - part.height) / 2;
   part.left = (columns - part.width) / 2;
+  // So that the middle of 3/4 and 4/3 is 0 to the bit, and what trainings drew
+  // before there were others is drawn still.
+  const double narrow = -std::log(1 / crop.ratio_min);
+  const double wide = std::log(crop.ratio_max);
   for (int attempt = 0; attempt < 10; ++attempt) {
-    const double target = area * (0.08 + 0.92 * random.Fraction());
+    const double target =
+        area * (crop.scale_min +
+                (crop.scale_max - crop.scale_min) * random.Fraction());
     const double ratio =
-        std::exp((2 * random.Fraction() - 1) * std::log(4.0 / 3));
+        std::exp((narrow + wide) / 2 +
+                 (2 * random.Fraction() - 1) * ((wide - narrow) / 2));
     const int64_t width = Rounded(std::sqrt(target * ratio));
     const int64_t height = Rounded(std::sqrt(target / ratio));
     if (width < 1 || height < 1 || width > columns || height > rows) continue;
@@ -122,22 +133,24 @@ RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key) {
     part.width = width;
     break;
   }
-  return {part, Flips(random)};
+  return {part, Flips(random, crop.flip)};
 }
 
-Tensor RandomResizedCrop(const Tensor& image, int64_t side, uint64_t key) {
-  return Resample(
-      image, RandomResampling(image.shape()[0], image.shape()[1], side, key));
+Tensor RandomResizedCrop(const Tensor& image, int64_t side, uint64_t key,
+                         const RandomCrop& crop) {
+  return Resample(image, RandomResampling(image.shape()[0], image.shape()[1],
+                                          side, key, crop));
 }
 
-Tensor RandomPadCrop(const Tensor& image, int64_t pad, uint64_t key) {
+Tensor RandomPadCrop(const Tensor& image, int64_t pad, uint64_t key,
+                     double flip) {
   CounterRandom random(key);
   const auto shift = static_cast<int32_t>(pad);
   const int64_t top = random.Between(-shift, shift);
   const int64_t left = random.Between(-shift, shift);
   const Tensor part =
       Crop(image, top, left, image.shape()[0], image.shape()[1]);
-  return Flips(random) ? FlipHorizontally(part) : part;
+  return Flips(random, flip) ? FlipHorizontally(part) : part;
 }
 
 }  // namespace sluice

@@ -20,7 +20,7 @@ void PadToSquare(Tensor* image, int64_t side);
 
 // RandomResizedCrop.
 Resampling RandomResampling(int64_t rows, int64_t columns, int64_t side,
-                            uint64_t key);
+                            uint64_t key, const RandomCrop& crop);
 
 }  // namespace sluice
 

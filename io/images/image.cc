@@ -153,11 +153,12 @@ Result<Tensor> DecodeResizeAndCrop(std::string_view bytes,
 Result<Tensor> DecodeRandomResizedCrop(std::string_view bytes,
                                        const std::string& path, int64_t side,
                                        uint64_t key,
-                                       const DecodeOptions& options) {
-  return DecodeAndResample(bytes, path, options,
-                           [&](int64_t rows, int64_t columns) {
-                             return RandomResampling(rows, columns, side, key);
-                           });
+                                       const DecodeOptions& options,
+                                       const RandomCrop& crop) {
+  return DecodeAndResample(
+      bytes, path, options, [&](int64_t rows, int64_t columns) {
+        return RandomResampling(rows, columns, side, key, crop);
+      });
 }
 
 RowwiseMap Standardize(std::string name, const std::array<double, 3>& mean,

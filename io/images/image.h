@@ -67,16 +67,25 @@ Tensor ResizeAndCrop(const Tensor& image, int64_t resize, int64_t crop);
 Tensor ResizeAndTenCrop(const Tensor& image, int64_t resize, int64_t crop);
 // Where in them the middle of the image as it is stands.
 inline constexpr int64_t kTenCropMiddle = 4;
-// A random part, of 8 to 100 % of the area and of aspect ratio 3/4 to 4/3, made
-// side x side and flipped half of the time ("Going Deeper with Convolutions",
-// Szegedy et al., 2015). `key` decides (Dataset::MapRandom).
-Tensor RandomResizedCrop(const Tensor& image, int64_t side, uint64_t key);
+// What a random part is drawn from, evenly: as torchvision's RandomResizedCrop
+// and RandomHorizontalFlip, whose defaults these are.
+struct RandomCrop {
+  double scale_min = 0.08, scale_max = 1;  // of the image's area, over 0
+  double ratio_min = 3.0 / 4, ratio_max = 4.0 / 3;  // width to height, by logs
+  double flip = 0.5;  // how often it is flipped from left to right
+};
+// A random part, made side x side and perhaps flipped ("Going Deeper with
+// Convolutions", Szegedy et al., 2015). `key` decides (Dataset::MapRandom).
+Tensor RandomResizedCrop(const Tensor& image, int64_t side, uint64_t key,
+                         const RandomCrop& crop = {});
 // Which part that is of an image of rows x columns, and whether it is flipped.
+// Where ten draws do not fit, the middle, as large as the ratios allow.
 struct RandomPart {
   ImagePart part;
   bool flip = false;
 };
-RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key);
+RandomPart DrawRandomPart(int64_t rows, int64_t columns, uint64_t key,
+                          const RandomCrop& crop = {});
 // The same of DecodeImage(bytes, path, options), to the bit, but of a JPEG
 // little more than the part is decoded. So damage outside the part may go
 // unseen, but not that a file was cut off.
@@ -87,10 +96,13 @@ Result<Tensor> DecodeResizeAndCrop(std::string_view bytes,
 Result<Tensor> DecodeRandomResizedCrop(std::string_view bytes,
                                        const std::string& path, int64_t side,
                                        uint64_t key,
-                                       const DecodeOptions& options = {});
+                                       const DecodeOptions& options = {},
+                                       const RandomCrop& crop = {});
 // Padded by `pad` zeros all around, cut to its size again at a random place and
-// flipped half of the time, as is usual for CIFAR (He et al., 2015).
-Tensor RandomPadCrop(const Tensor& image, int64_t pad, uint64_t key);
+// flipped so often, as is usual for CIFAR (He et al., 2015; torchvision's
+// RandomCrop with padding).
+Tensor RandomPadCrop(const Tensor& image, int64_t pad, uint64_t key,
+                     double flip = 0.5);
 
 // uint8 [..., 3] to float32: (x / 255 - mean) / deviation, by channel.
 RowwiseMap Standardize(std::string name, const std::array<double, 3>& mean,

@@ -141,6 +141,12 @@ void Resampler::AddAll(const uint8_t* first, int64_t row_bytes) {
 
 Tensor Resample(const Tensor& image, const Resampling& resampling) {
   const int64_t width = image.shape()[1], channels = image.shape()[2];
+  const auto& [part, new_height, new_width, kept, flip] = resampling;
+  if (part.height == new_height && part.width == new_width) {
+    const Tensor same = Crop(image, part.top + kept.top, part.left + kept.left,
+                             kept.height, kept.width);
+    return flip ? FlipHorizontally(same) : same;
+  }
   Resampler resampler(resampling, channels);
   const ImagePart& needed = resampler.needed();
   resampler.AddAll(

@@ -94,12 +94,12 @@ class InterleaveNode : public UncountedNode {
 
 class ExpectSizeNode : public DerivedNode {
  public:
-  ExpectSizeNode(NodePtr input, int64_t n)
-      : DerivedNode(std::move(input)), n_(n) {}
+  ExpectSizeNode(NodePtr input, int64_t n, std::string source)
+      : DerivedNode(std::move(input)), n_(n), source_(std::move(source)) {}
   std::string stage() const override { return ""; }
   StreamPtr<Example> OpenStream(const Opening& opening) const override {
     return std::make_unique<ExpectSizeStream>(input_->Open(AllNeeded(opening)),
-                                              n_);
+                                              n_, source_);
   }
   int64_t cardinality() const override { return n_; }
   int64_t examples_per_epoch() const override { return n_; }
@@ -109,6 +109,7 @@ class ExpectSizeNode : public DerivedNode {
 
  private:
   const int64_t n_;
+  const std::string source_;
 };
 
 class CacheNode : public DerivedNode {
@@ -212,9 +213,14 @@ Dataset Dataset::FlatMap(std::function<Dataset(const Example&)> open,
 }
 
 Dataset Dataset::ExpectSize(int64_t n) const {
-  RequireExamples(*node_, "ExpectSize");
+  return ExpectSizeOf(*this, n, "");
+}
+
+Dataset ExpectSizeOf(const Dataset& dataset, int64_t n,
+                     const std::string& source) {
+  RequireExamples(*dataset.node(), "ExpectSize");
   Require(n >= 0, "ExpectSize", n, "a number of elements");
-  return Dataset(std::make_shared<ExpectSizeNode>(node_, n));
+  return Dataset(std::make_shared<ExpectSizeNode>(dataset.node(), n, source));
 }
 
 // By value as all options are.

@@ -14,6 +14,12 @@ Result<bool> FilterStream::Next(Example* example) {
   return true;
 }
 
+ExpectSizeStream::ExpectSizeStream(StreamPtr<Example> input, int64_t n,
+                                   const std::string& source)
+    : input_(std::move(input)),
+      n_(n),
+      by_(source.empty() ? "" : fmt::format(" by '{}'", source)) {}
+
 Status ExpectSizeStream::StartEpoch(uint64_t epoch) {
   seen_ = 0;
   return input_->StartEpoch(epoch);
@@ -23,13 +29,13 @@ Status ExpectSizeStream::Count(int64_t got, int64_t wanted) {
   seen_ += got;
   if (got < wanted && seen_ < n_) {
     return DataLoss(fmt::format(
-        "the input has {} elements, where {} were expected", seen_, n_));
+        "the input has {} elements, where {} were expected{}", seen_, n_, by_));
   }
   if (seen_ > n_) {
     return DataLoss(
         fmt::format("the input has more than the {} elements that were "
-                    "expected",
-                    n_));
+                    "expected{}",
+                    n_, by_));
   }
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "io/pipeline/dataset_node.h"
@@ -35,8 +36,9 @@ class FilterStream : public Stream<Example> {
 // All of it, and an error where that are not n.
 class ExpectSizeStream : public Stream<Example> {
  public:
-  ExpectSizeStream(StreamPtr<Example> input, int64_t n)
-      : input_(std::move(input)), n_(n) {}
+  // For messages: `source`, unless empty, said how many there are.
+  ExpectSizeStream(StreamPtr<Example> input, int64_t n,
+                   const std::string& source = "");
   Status StartEpoch(uint64_t epoch) override;
   Result<bool> Next(Example* example) override;
   Result<int64_t> Skip(int64_t n) override;
@@ -49,8 +51,13 @@ class ExpectSizeStream : public Stream<Example> {
 
   StreamPtr<Example> input_;
   const int64_t n_;
+  const std::string by_;
   int64_t seen_ = 0;
 };
+
+// Dataset::ExpectSize, whose errors name `source`.
+Dataset ExpectSizeOf(const Dataset& dataset, int64_t n,
+                     const std::string& source);
 
 }  // namespace sluice
 

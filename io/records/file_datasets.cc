@@ -9,7 +9,9 @@
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/line_stream.h"
+#include "io/pipeline/filter_stream.h"
 #include "io/records/files_in_turn.h"
+#include "io/records/record_manifest.h"
 #include "io/records/record_stream.h"
 
 namespace sluice {
@@ -52,7 +54,7 @@ Dataset FilesInTurn(
       [](int64_t i) {
         return Example{{"file", Tensor::Scalar(i)}};
       },
-      fmt::format("{}({})", what, IdentityOfFiles(paths)));
+      fmt::format("{}({}){}", what, IdentityOfFiles(paths), options.meaning));
   if (options.shuffle_seed && count > 0) {
     files = files.Shuffle(count, *options.shuffle_seed);
   }
@@ -68,40 +70,51 @@ Dataset FilesInTurn(
 namespace datasets {
 namespace {
 
-// Of a stream with Open, Next and Skip of strings.
+Tensor TensorOf(const std::string& text) {
+  Tensor bytes(DType::kUInt8, {static_cast<int64_t>(text.size())});
+  if (!text.empty()) std::memcpy(bytes.raw(), text.data(), text.size());
+  return bytes;
+}
+
+// Of a stream with Open, Next and Skip of strings, and where there are `places`
+// Place.
 template <typename StringStream>
 class Strings : public Generator {
  public:
-  explicit Strings(const std::string& path)
-      : stream_(StringStream::Open(path).ValueOrThrow()) {}
+  Strings(const std::string& path, bool places)
+      : stream_(StringStream::Open(path).ValueOrThrow()), places_(places) {}
   bool Next(Example* example) override {
     if (!stream_->Next(&string_).ValueOrThrow()) return false;
-    Tensor bytes(DType::kUInt8, {static_cast<int64_t>(string_.size())});
-    if (!string_.empty()) {
-      std::memcpy(bytes.raw(), string_.data(), string_.size());
+    *example = {{"bytes", TensorOf(string_)}};
+    if constexpr (requires { stream_->Place(); }) {
+      if (places_) example->Set("place", TensorOf(stream_->Place()));
     }
-    *example = {{"bytes", std::move(bytes)}};
     return true;
   }
   int64_t Skip(int64_t n) override { return stream_->Skip(n).ValueOrThrow(); }
 
  private:
   std::unique_ptr<StringStream> stream_;
+  const bool places_;
   std::string string_;
 };
 
 template <typename StringStream>
 Dataset StringsOf(const char* what, const std::vector<std::string>& paths,
                   const FileOptions& options) {
-  return FilesInTurn(what, paths, options, [paths](size_t i) {
-    return std::make_unique<Strings<StringStream>>(paths[i]);
-  });
+  return FilesInTurn(
+      what, paths, options, [paths, places = options.places](size_t i) {
+        return std::make_unique<Strings<StringStream>>(paths[i], places);
+      });
 }
 
 }  // namespace
 
 Dataset Records(const std::vector<std::string>& paths, FileOptions options) {
-  return StringsOf<RecordFileStream>("records", paths, options);
+  Dataset records = StringsOf<RecordFileStream>("records", paths, options);
+  const auto manifest = FindManifest(paths);
+  if (!manifest) return records;
+  return ExpectSizeOf(records, manifest->records, manifest->path);
 }
 
 Dataset TextLines(const std::vector<std::string>& paths, FileOptions options) {

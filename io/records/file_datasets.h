@@ -27,16 +27,23 @@ struct FileOptions {
   std::optional<uint64_t> shuffle_seed = std::nullopt;
   // They are read ahead on so many threads; 0: as many as help.
   int threads = 1;
+  // Of records: with their places, "place", for messages, as "bytes" are.
+  bool places = false;
+  // What else decides what is made of them: positions are of these files and of
+  // it.
+  std::string meaning = {};
 };
 
 namespace datasets {
 
 // The records of TFRecord files, plain or compressed by gzip or zlib: "bytes",
 // uint8 [length]. Where records are not compressed and are to be read in any
-// order, see io/records/record_files.h. An iterator returns kNotFound,
-// kUnavailable, and kDataLoss naming file and byte. Positions are restored with
-// files of the same names, without their folders, sizes and first 64 KiB.
-// Throws Error where a file is not there.
+// order, see io/records/record_files.h. How many there are is known where the
+// files are all shards of a part that `sluice data make` wrote: as many as the
+// PART.json beside them says (Dataset::ExpectSize). An iterator returns
+// kNotFound, kUnavailable, and kDataLoss naming file and byte. Positions are
+// restored with files of the same names, without their folders, sizes and first
+// 64 KiB. Throws Error where a file is not there.
 Dataset Records(const std::vector<std::string>& paths,
                 FileOptions options = {});
 

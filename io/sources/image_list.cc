@@ -1,31 +1,27 @@
 #include "io/sources/image_list.h"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <iterator>
-#include <optional>
-#include <unordered_map>
 
 #include "engine/ceil_div.h"
 #include "io/counter_random.h"
 #include "io/files/crc32c.h"
-#include "io/files/csv.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
 #include "io/images/image.h"
 #include "io/sources/datasets.h"
 #include "io/sources/image_folder.h"
+#include "io/sources/image_labels.h"
 
 namespace sluice {
 namespace {
 
 constexpr const char* kLabels = "labels.csv";
-// As large a class as a mistake might give; ImageNet's whole has 21,841.
-constexpr int64_t kMaxClasses = 1'000'000;
 
 // "a, b, c", or the first ten of more.
 std::string Enumeration(const std::vector<std::string>& names) {
@@ -36,77 +32,6 @@ std::string Enumeration(const std::vector<std::string>& names) {
   return names.size() > kMost
              ? fmt::format("{} and {} more", some, names.size() - kMost)
              : some;
-}
-
-// The beginning of a text, in one line whatever it has.
-std::string Shown(std::string_view text) {
-  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
-  const std::string shown = fmt::format("{:.100}", line);
-  return shown.size() < text.size() ? shown + "..." : shown;
-}
-
-[[noreturn]] void BadRow(const std::string& path, const CsvRow& row) {
-  const char* hint =
-      row.fields.size() > 2 ? "; a FILE with commas goes in quotes" : "";
-  throw Error(
-      Code::kDataLoss,
-      fmt::format("'{}', line {}: wanted FILE,LABEL with a label in "
-                  "0..{}, got '{}'{}",
-                  path, row.line, kMaxClasses - 1, Shown(row.text), hint));
-}
-
-// Nothing where the field is no whole number; for one beyond int64, -1, which
-// is no label either.
-std::optional<int64_t> WholeNumber(std::string_view field) {
-  constexpr const char* kBlanks = " \t";
-  field.remove_prefix(std::min(field.find_first_not_of(kBlanks), field.size()));
-  field = field.substr(0, field.find_last_not_of(kBlanks) + 1);
-  int64_t number = -1;
-  const char* end = field.data() + field.size();
-  const auto parsed = std::from_chars(field.data(), end, number);
-  if (parsed.ec == std::errc::invalid_argument || parsed.ptr != end) {
-    return std::nullopt;
-  }
-  return number;
-}
-
-// Of labels.csv, whose text that is.
-ImageList ReadLabels(const std::string& directory, std::string_view text,
-                     const std::vector<std::string>& class_names) {
-  const std::string path = JoinPath(directory, kLabels);
-  const std::vector<CsvRow> rows = ParseCsv(text, path).ValueOrThrow();
-  ImageList list;
-  std::unordered_map<std::string_view, int64_t> line_of;  // of each file
-  for (const CsvRow& row : rows) {
-    if (row.fields.size() != 2) BadRow(path, row);
-    const std::string& file = row.fields[0];
-    const std::optional<int64_t> label = WholeNumber(row.fields[1]);
-    if (!label && &row == &rows.front()) {
-      list.heading = row.text;
-      continue;
-    }
-    if (file.empty() || !label || *label < 0 || *label >= kMaxClasses) {
-      BadRow(path, row);
-    }
-    const auto [listed, is_new] = line_of.emplace(file, row.line);
-    if (!is_new) {  // it would be counted twice
-      throw Error(Code::kDataLoss,
-                  fmt::format("'{}', line {}: '{}' is in line {} already", path,
-                              row.line, Shown(file), listed->second));
-    }
-    list.Add(JoinPath(directory, file), *label);
-    list.classes = std::max(list.classes, *label + 1);
-  }
-  if (class_names.empty()) return list;
-  const auto known = static_cast<int64_t>(class_names.size());
-  if (list.classes > known) {
-    throw Error(Code::kOutOfRange,
-                fmt::format("'{}' has the label {}, training had {} classes",
-                            path, list.classes - 1, known));
-  }
-  list.classes = known;
-  list.class_names = class_names;
-  return list;
 }
 
 ImageList ListClasses(const std::string& directory,
@@ -156,13 +81,13 @@ std::string_view ImageList::Relative(size_t i) const {
 
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names) {
-  Result<std::string> labels =
-      FileSystem::Default().Read(JoinPath(directory, kLabels));
+  const std::string table = JoinPath(directory, kLabels);
+  const Result<std::string> labels = FileSystem::Default().Read(table);
   const bool none = labels.status().code() == Code::kNotFound;
-  ImageList list = none
-                       ? ListClasses(directory, class_names)
-                       : ReadLabels(directory, std::move(labels).ValueOrThrow(),
-                                    class_names);
+  if (!none) ThrowIfError(labels.status());
+  ImageList list = none ? ListClasses(directory, class_names)
+                        : ReadImageLabels(table, *labels, class_names,
+                                          /*may_be_names=*/false);
   list.directory = directory;
   if (list.paths.empty()) {
     throw Error(Code::kNotFound,
@@ -170,6 +95,28 @@ ImageList ListImages(const std::string& directory,
                             "class with JPEG or PNG files, or images and a "
                             "labels.csv of lines FILE,LABEL",
                             directory));
+  }
+  return list;
+}
+
+bool IsImageTable(const std::string& path) {
+  constexpr std::string_view kEnd = ".csv";
+  if (path.size() < kEnd.size()) return false;
+  return strcasecmp(path.c_str() + path.size() - kEnd.size(), kEnd.data()) ==
+             0 &&
+         !IsFolder(path).ValueOrThrow();
+}
+
+ImageList ListImagesOfTable(const std::string& path,
+                            const std::vector<std::string>& class_names) {
+  const std::string text = FileSystem::Default().Read(path).ValueOrThrow();
+  ImageList list =
+      ReadImageLabels(path, text, class_names, /*may_be_names=*/true);
+  list.directory = ParentDirectory(path);
+  if (list.paths.empty()) {
+    throw Error(
+        Code::kNotFound,
+        fmt::format("no images in '{}': wanted lines FILE,LABEL", path));
   }
   return list;
 }

@@ -21,7 +21,7 @@ struct ImageList {
   // How many classes there are, and their names where these are known.
   int64_t classes = 0;
   std::vector<std::string> class_names = {};
-  // Of labels.csv, as it was written; empty: it has none.
+  // Of labels.csv or a table, as it was written; empty: it has none.
   std::string heading = {};
   // Of a part (SplitImages): what IdentityOf says.
   std::string identity = {};
@@ -51,6 +51,22 @@ struct ImageList {
 // sub-folder that cannot be read.
 ImageList ListImages(const std::string& directory,
                      const std::vector<std::string>& class_names = {});
+
+// Whether a path names a table of images: it ends in .csv, whatever the case,
+// and is no folder.
+bool IsImageTable(const std::string& path);
+
+// The images of a table of rows FILE,LABEL as labels.csv has, FILE from the
+// table's folder on. There a LABEL may be a name, too: unless all but perhaps
+// the first are whole numbers, they are the names of classes, without the
+// blanks around them, and classes are numbered in the order of these by bytes,
+// as those of sub-folders are. Then the first row is a heading if its FILE is
+// not there and does not end as an image's. With `class_names` classes are
+// numbered by these, and a name that is none of them is an error, as is one
+// number among names.
+// Throws Error as ListImages does.
+ImageList ListImagesOfTable(const std::string& path,
+                            const std::vector<std::string>& class_names = {});
 
 // The images in a folder and the folders in it, sorted by path, without labels.
 // Throws Error for a folder that cannot be read.

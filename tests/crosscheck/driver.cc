@@ -18,7 +18,7 @@
 // Answers hold "runs", a list of lists of tensors, null where a gradient does
 // not exist; "variables", the values at the end; or "error". A request without
 // runs is answered with the "graph", gradients included, and their "names".
-// remote_answers.h and record_answers.h have the others.
+// remote_answers.h, record_answers.h and picture_answers.h have the others.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -34,6 +34,7 @@
 #include "graph/autograd.h"
 #include "graph/session/session.h"
 #include "graph/text/text.h"
+#include "tests/crosscheck/picture_answers.h"
 #include "tests/crosscheck/record_answers.h"
 #include "tests/crosscheck/remote_answers.h"
 
@@ -304,7 +305,7 @@ Answer Answered(const Json& request) {
     }
     return answer;
   }
-  for (const auto answer_of : {RemoteAnswer, RecordAnswer}) {
+  for (const auto answer_of : {RemoteAnswer, RecordAnswer, PictureAnswer}) {
     if (Json found = answer_of(request); !found.is_null()) {
       return {std::move(found), ""};
     }

@@ -118,7 +118,7 @@ class Driver:
         return answer["graph"], answer["names"]
 
     def remote(self, request):
-        """An answer of remote_answers.h or record_answers.h. Raises Refused or Died."""
+        """An answer of remote_answers.h and the others beside it. Raises Refused or Died."""
         answer = self._ask(request, b"")
         if "error" in answer:
             raise Refused(answer["error"])

@@ -214,6 +214,8 @@ void WriteSeeds(const std::string& dir) {
   for (const char* payload : {"a", "", "longer"}) {
     AppendRecord(payload, &records);
   }
+  Seed(dir + "/record_index_fuzz", "fits", "\x01\x02\n0 17\n17 18\n");
+  Seed(dir + "/record_index_fuzz", "none", "\x01");
   Seed(dir + "/record_stream_fuzz", "plain", records);
   Seed(dir + "/record_stream_fuzz", "gzip", Gzip(records) + Gzip(records));
   Seed(dir + "/record_stream_fuzz", "text",

@@ -10,7 +10,6 @@
 #include "apps/sluice/data/data.h"
 #include "apps/sluice/data/faults.h"
 #include "apps/sluice/data/parallel.h"
-#include "apps/sluice/data/plan.h"
 #include "apps/sluice/data/records.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
@@ -18,6 +17,7 @@
 #include "io/files/file.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
+#include "io/records/record_manifest.h"
 
 namespace sluice::tool {
 namespace {
@@ -80,13 +80,14 @@ LabelRange RangeOf(const std::vector<std::optional<int64_t>>& labels,
 // missing. Files that are faults already are not told again.
 void CheckPlans(const std::string& folder, int threads, Faults& faults) {
   for (const std::string_view part : kImageRecordParts) {
-    const std::optional<int64_t> planned = PlannedRecords(folder, part);
-    if (!planned) continue;
+    const auto manifest = ReadManifest(folder, part).ValueOrThrow();
+    if (!manifest) continue;
     const auto files = RecordFiles::Open(FindShards(folder, part), threads);
-    if (!files.ok() || (*files)->size() == *planned) continue;
-    faults.Add(-1, fmt::format("'{}/{}.json' speaks of {} records, the files "
-                               "have {}; run sluice data make again",
-                               folder, part, *planned, (*files)->size()));
+    if (!files.ok() || (*files)->size() == manifest->records) continue;
+    faults.Add(
+        -1, fmt::format("'{}' speaks of {} records, the files have {}; "
+                        "run sluice data make again",
+                        manifest->path, manifest->records, (*files)->size()));
   }
 }
 

@@ -12,8 +12,12 @@ namespace sluice::tool {
 namespace {
 
 constexpr char kMakeHelp[] =
-    "FOLDER has a sub-folder per class, or pictures beside a labels.csv of\n"
-    "lines FILE,LABEL. OUT gets PART-00000-of-0000N, a TFRecord file of\n"
+    "FROM is a folder that has a sub-folder per class, or pictures beside a\n"
+    "labels.csv of lines FILE,LABEL, the classes' numbers from 0; or a file\n"
+    "NAME.csv of such lines, FILE from its folder on, where a LABEL may also "
+    "be\n"
+    "the name of a class: these are numbered in the order of their bytes, as\n"
+    "sub-folders are. OUT gets PART-00000-of-0000N, a TFRecord file of\n"
     "tf.Examples in the features of TensorFlow's ImageNet scripts, with its\n"
     "index PART-00000-of-0000N.idx, and labels.txt with the classes' names by\n"
     "label, from 0. Pictures are in a random order, the same in every run, so\n"
@@ -109,9 +113,10 @@ using Shared = std::shared_ptr<Options>;
 
 void AddMake(CLI::App* data, const Shared& options) {
   CLI::App* make = data->add_subcommand(
-      "make", "Writes a folder of pictures as TFRecord files");
+      "make", "Writes pictures of a folder or a CSV file as TFRecord files");
   MakeDataOptions& values = options->make;
-  make->add_option("folder", values.folder, "Folder of pictures")->required();
+  make->add_option("from", values.from, "Folder of pictures, or NAME.csv")
+      ->required();
   make->add_option("out", values.out, "Folder for the files")->required();
   AddPart(make, values.part);
   make->add_option("--shards", values.shards,

@@ -12,7 +12,7 @@
 namespace sluice::tool {
 
 struct MakeDataOptions {
-  std::string folder;  // as ListImages reads it
+  std::string from;  // a folder, as ListImages reads it, or an IsImageTable
   std::string out;
   std::string part = "train";
   int64_t shards = 0;  // 0: by size
@@ -20,7 +20,7 @@ struct MakeDataOptions {
   int threads = 1;
   bool json = false;
 };
-// Writes the pictures of a folder as shards of image records, or those of them
+// Writes pictures as shards of image records, or those of them
 // that an earlier run did not come to. Where pictures begin like no image it
 // names them on stderr and writes nothing. A picture that was changed in place
 // since an earlier run, to one of the same size, is not noticed.

@@ -73,9 +73,14 @@ std::vector<std::string> NamesIn(const std::string& out) {
 // The pictures, their classes numbered as in OUT already.
 ImageList ListNumbered(const MakeDataOptions& options) {
   const std::vector<std::string> names = NamesIn(options.out);
-  if (names.empty()) return ListImages(options.folder);
+  const std::string& from = options.from;
+  const auto list = [&] {
+    return IsImageTable(from) ? ListImagesOfTable(from, names)
+                              : ListImages(from, names);
+  };
+  if (names.empty()) return list();
   try {
-    return ListImages(options.folder, names);
+    return list();
   } catch (const Error& error) {
     const Code code = error.code();
     if (code != Code::kInvalidArgument && code != Code::kOutOfRange) throw;
@@ -101,7 +106,7 @@ void CheckOtherParts(const MakeDataOptions& options) {
         fmt::format("the classes of '{}' have names, those of '{}' have "
                     "numbers alone; choose another folder, or write their "
                     "names into '{}'",
-                    options.folder, plan, JoinPath(options.out, kClassNames)));
+                    options.from, plan, JoinPath(options.out, kClassNames)));
   }
 }
 
@@ -113,7 +118,7 @@ std::string ClassNamesText(const ImageList& list) {
     if (end != std::string::npos) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("'{}': a line ends within the name of the class "
-                              "'{}'; rename its folder",
+                              "'{}'; rename it",
                               list.directory, name.substr(0, end)));
     }
     text += name + "\n";
@@ -229,7 +234,11 @@ void PrintMade(const MakeDataOptions& options, const DataPlan& plan,
 }  // namespace
 
 void MakeData(const MakeDataOptions& options) {
-  DataPlan plan(ListNumbered(options), JoinPath(options.out, options.part),
+  ImageList list = ListNumbered(options);
+  if (!list.heading.empty()) {
+    fmt::print(stderr, "'{}' is the heading of the table\n", list.heading);
+  }
+  DataPlan plan(std::move(list), JoinPath(options.out, options.part),
                 options.resize);
   // What can be refused is refused before OUT is touched.
   plan.Cut(options.shards);

@@ -211,14 +211,4 @@ void DataPlan::Refuse(const std::string& why, const std::string& first) const {
                   why, first, Path(), base_));
 }
 
-std::optional<int64_t> PlannedRecords(const std::string& folder,
-                                      std::string_view part) {
-  const std::string path = JoinPath(folder, std::string(part) + ".json");
-  if (!Files().Exists(path).ValueOrThrow()) return std::nullopt;
-  const auto plan = JsonObject::Parse(Files().Read(path).ValueOrThrow());
-  if (!plan.ok() || !plan->Has("shards")) return std::nullopt;
-  const auto records = plan->Int("records");
-  return records.ok() ? std::optional(*records) : std::nullopt;
-}
-
 }  // namespace sluice::tool

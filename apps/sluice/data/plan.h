@@ -13,12 +13,10 @@
 #define SLUICE_APPS_SLUICE_DATA_PLAN_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/json_object.h"
 #include "engine/status.h"
 #include "io/sources/image_list.h"
 
@@ -85,11 +83,6 @@ class DataPlan {
   std::vector<int64_t> sizes_;   // in this order, bytes; -1: unknown
   int64_t shards_ = 1;
 };
-
-// How many records the PART.json in a folder speaks of; nothing where there is
-// none, or not one of ours.
-std::optional<int64_t> PlannedRecords(const std::string& folder,
-                                      std::string_view part);
 
 }  // namespace sluice::tool
 

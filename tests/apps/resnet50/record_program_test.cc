@@ -169,6 +169,18 @@ TEST_CASE("threads and interruptions change no bit of a training on records") {
   CHECK(SameBits(pictures.folder / "augmented",
                  pictures.folder / "augmented by four"));
   CHECK_FALSE(SameBits(pictures.folder / "one", pictures.folder / "augmented"));
+  // What is usual may be written; another cut is another training.
+  train("usual", "1", "6", {"--augment", "crop(0.08,1),flip(0.5)"});
+  CHECK(SameBits(pictures.folder / "one", pictures.folder / "usual"));
+  const std::vector<std::string> cuts = {"crop(0.9,1)", "flip(0)",
+                                         "pad-crop(4)"};
+  for (const std::string& cut : cuts) {
+    train(cut, "1", "6", {"--augment", cut});
+    CHECK_FALSE(SameBits(pictures.folder / "one", pictures.folder / cut));
+    train(cut + " decoded", "2", "6",
+          {"--augment", cut, "--cache", "memory", "--cache-stage", "image"});
+    CHECK(SameBits(pictures.folder / cut, pictures.folder / cut + " decoded"));
+  }
   // In three pieces, over the end of an epoch of four steps.
   train("pieces", "3", "2");
   train("pieces", "auto", "5");
@@ -338,6 +350,9 @@ TEST_CASE("what is wrong with records is said") {
   CheckEnd(Run("train", "synthetic", log, {"--class-weights", "balanced"}), 1,
            "--class-weights balanced is for");
   CheckEnd(train({"--augment", "randaugmint"}), 2, "--augment");
+  CheckEnd(
+      train({"--augment", "crop,pad-crop"}), 2,
+      "--augment: augmentation 'crop,pad-crop': crop and pad-crop exclude");
   CheckEnd(Run("train", "synthetic", log, {"--augment", "erasing"}), 2,
            "--augment");
 }

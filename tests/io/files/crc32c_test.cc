@@ -60,5 +60,24 @@ TEST_CASE("CRC-32C of much") {
   CHECK(Crc32cByTables(bytes) == ~expected);
 }
 
+TEST_CASE("CRC-32C of pieces, one after the other") {
+  std::mt19937 random(4);
+  const std::string bytes = RandomBytes(random, 20'000);
+  const uint32_t whole = Crc32c(bytes);
+  CHECK(Crc32c("", whole) == whole);
+  for (int i = 0; i < 300; ++i) {
+    uint32_t crc = 0, by_tables = 0;
+    for (size_t at = 0; at < bytes.size();) {
+      const size_t n = testing::Below(random, i % 2 == 0 ? 20 : 9000);
+      const std::string_view piece = std::string_view(bytes).substr(at, n);
+      crc = Crc32c(piece, crc);
+      by_tables = Crc32cByTables(piece, by_tables);
+      at += piece.size();
+    }
+    REQUIRE(crc == whole);
+    REQUIRE(by_tables == whole);
+  }
+}
+
 }  // namespace
 }  // namespace sluice

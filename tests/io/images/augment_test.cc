@@ -60,6 +60,110 @@ TEST_CASE("texts and what they stand for") {
   CHECK(Augmentation().ToString() == "");
 }
 
+TEST_CASE("texts of how pictures are cut, in place of what is usual") {
+  const auto parsed = [](std::string_view text, const RandomCut& usual = {}) {
+    return Augmentation::Parse(text, kMean, usual).ValueOrThrow();
+  };
+  const auto describe = [](const Augmentation& augmentation) {
+    const auto& [pad, crop] = augmentation.cut();
+    return pad ? fmt::format("pad {}, flip {}", *pad, crop.flip)
+               : fmt::format("crop {} to {}, {} to {}, flip {}", crop.scale_min,
+                             crop.scale_max, crop.ratio_min, crop.ratio_max,
+                             crop.flip);
+  };
+  const std::string usual =
+      "crop 0.08 to 1, 0.75 to 1.3333333333333333, flip 0.5";
+  const RandomCut padded = {.pad = 4, .crop = {.flip = 0.25}};
+  struct Case {
+    const char *text, *canonical;
+    std::string cut, in_place_of_padding;
+  };
+  for (const auto& [text, canonical, cut, in_place_of_padding] : {
+           Case{"", "", usual, "pad 4, flip 0.25"},
+           Case{"erasing", "erasing(0.5)", usual, "pad 4, flip 0.25"},
+           Case{"crop", "crop(0.08,1,0.75,1.3333333333333333)", usual,
+                "crop 0.08 to 1, 0.75 to 1.3333333333333333, flip 0.25"},
+           Case{"crop(.35, 0.9)", "crop(0.35,0.9,0.75,1.3333333333333333)",
+                "crop 0.35 to 0.9, 0.75 to 1.3333333333333333, flip 0.5",
+                "crop 0.35 to 0.9, 0.75 to 1.3333333333333333, flip 0.25"},
+           Case{"crop(1,1,1,1),flip(0)", "crop(1,1,1,1),flip(0)",
+                "crop 1 to 1, 1 to 1, flip 0", "crop 1 to 1, 1 to 1, flip 0"},
+           Case{"flip", "flip(0.5)", usual, "pad 4, flip 0.5"},
+           Case{"flip(1),crop(0.5)",
+                "flip(1),crop(0.5,1,0.75,1.3333333333333333)",
+                "crop 0.5 to 1, 0.75 to 1.3333333333333333, flip 1",
+                "crop 0.5 to 1, 0.75 to 1.3333333333333333, flip 1"},
+           Case{"pad-crop", "pad-crop(4)", "pad 4, flip 0.5",
+                "pad 4, flip 0.25"},
+           // Batches are mixed last, wherever that is written.
+           Case{"mixup,pad-crop(0) , flip(0.1),erasing",
+                "mixup(1),pad-crop(0),flip(0.1),erasing(0.5)",
+                "pad 0, flip 0.1", "pad 0, flip 0.1"},
+       }) {
+    CAPTURE(text);
+    CHECK(parsed(text).ToString() == canonical);
+    CHECK(parsed(parsed(text).ToString()).ToString() == canonical);
+    CHECK(describe(parsed(text)) == cut);
+    CHECK(describe(parsed(text, padded)) == in_place_of_padding);
+  }
+  // Cutting is the caller's, and changes nothing that others draw.
+  const Tensor image = Picture(30, 20);
+  for (uint64_t key = 0; key < 50; ++key) {
+    const auto apply = [&](std::string_view text) {
+      return parsed(text).Apply(image, key);
+    };
+    REQUIRE(apply("crop(0.5),flip(1)").BitEqual(image));
+    REQUIRE(apply("pad-crop(9),erasing").BitEqual(apply("erasing")));
+  }
+}
+
+TEST_CASE("errors in how pictures are cut") {
+  const auto error = [](std::string_view text) {
+    const Status status =
+        Augmentation::Parse(text, kMean, RandomCut()).status();
+    CHECK(status.code() == Code::kInvalidArgument);
+    return status.message();
+  };
+  struct Case {
+    std::string_view text;
+    std::string said;
+  };
+  for (const auto& [text, said] : {
+           Case{"crop(0)",
+                "scale_min of crop(scale_min,scale_max,ratio_min,ratio_max) is "
+                "'0', wanted a number greater than 0 and at most 1"},
+           Case{"crop(0.1,1.1)", "scale_max of"},
+           Case{"crop(0.5,0.4)", "is 0.5, which is greater than scale_max 0.4"},
+           Case{"crop(0.1,1,2)",
+                "ratio_min of crop(scale_min,scale_max,ratio_min,ratio_max) is "
+                "2, which is greater than ratio_max 1.3333333333333333"},
+           Case{"crop(0.1,1,1,1,1)", "got 5 arguments, wanted 0 to 4"},
+           Case{"crop(0.1,1,0.001)", "wanted a number from 0.01 to 100"},
+           Case{"crop(0.1,1,nan)", "is 'nan'"},
+           Case{"pad-crop(32)", "wanted a whole number from 0 to 31"},
+           Case{"pad-crop(1.5)", "wanted a whole number from 0 to 31"},
+           Case{"pad-crop(-1)", "wanted a whole number from 0 to 31"},
+           Case{"flip(2)", "p of flip(p) is '2', wanted a number from 0 to 1"},
+           Case{"pad-corp", "did you mean 'pad-crop'?"},
+           Case{"crop,pad-crop", "crop and pad-crop exclude each other"},
+           Case{"pad-crop,flip,crop", "pad-crop and crop exclude each other"},
+           Case{"crop,crop", "crop is there twice"},
+           Case{"flip,crop,flip", "flip is there twice"},
+           Case{"erasing,flip",
+                "flip stands behind erasing, but pictures are cut and flipped "
+                "before all else: write it first"},
+           Case{"crop,mixup,randaugment,flip",
+                "flip stands behind randaugment, but"},
+       }) {
+    CAPTURE(text);
+    CHECK(error(text).starts_with(fmt::format("augmentation '{}': ", text)));
+    CHECK_MESSAGE(Contains(error(text), said), error(text));
+  }
+  for (const char* text : {"crop", "pad-crop(4)", "erasing,flip"}) {
+    CHECK(Contains(ParseError(text), " is not possible, as nothing is cut"));
+  }
+}
+
 TEST_CASE("errors name the part, what was got and what is possible") {
   struct Case {
     std::string_view text, said;

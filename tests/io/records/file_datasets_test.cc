@@ -131,6 +131,75 @@ TEST_CASE("records and lines of many files, plain and compressed") {
   }
 }
 
+TEST_CASE("a manifest beside all shards says how many records there are") {
+  const TemporaryFolder dir;
+  const std::vector<std::string> paths = {dir / "train-00001-of-00003",
+                                          dir / "train-00000-of-00003",
+                                          dir / "train-00002-of-00003"};
+  Texts all;
+  for (const std::string& path : paths) {
+    std::string bytes;
+    for (int i = 0; i < 5; ++i) {
+      all.push_back(path.substr(path.size() - 14) + std::to_string(i));
+      AppendRecord(all.back(), &bytes);
+    }
+    // The name says nothing of that.
+    Write(path,
+          testing::Compressed(bytes, path == paths[1] ? Compression::kGzip
+                                                      : Compression::kZlib));
+  }
+  const auto size = [&](const std::vector<std::string>& of) {
+    return datasets::Records(of).cardinality();
+  };
+  CHECK(size(paths) == kUnknownCardinality);
+  const auto say = [&](const std::string& text) {
+    Write(dir / "train.json", text);
+  };
+  say(R"({"records":15,"shards":["a","b","c"],"resize":9})");
+  CHECK(size(paths) == 15);
+  const Dataset known =
+      datasets::Records(paths, {.cycle = 2, .shuffle_seed = 3});
+  CHECK(known.Shuffle(7, 1).Repeat().cardinality() == kInfinite);
+  CHECK(known.Shuffle(7, 1).Repeat().examples_per_epoch() == 15);
+  Texts read = Read(known);
+  std::sort(read.begin(), read.end());
+  std::sort(all.begin(), all.end());
+  CHECK(read == all);
+  // Of other files it says nothing.
+  CHECK(size({paths[0]}) == kUnknownCardinality);
+  CHECK(size({paths[0], paths[1], paths[1]}) == kUnknownCardinality);
+  Write(dir / "train-00003-of-00003", "");
+  CHECK(size({paths[0], paths[1], dir / "train-00003-of-00003"}) ==
+        kUnknownCardinality);
+  for (const char* name : {"a", "-of-", "train", "x-of-00001", "1-of-00001"}) {
+    Write(dir / name, "");
+    CHECK(size({dir / name}) == kUnknownCardinality);
+  }
+  for (const char* text :
+       {"", "[]", "{}", R"({"records":15})", R"({"shards":["a","b","c"]})",
+        R"({"records":-1,"shards":["a","b","c"]})",
+        R"({"records":"15","shards":["a","b","c"]})",
+        R"({"records":15,"shards":["a","b"]})",
+        R"({"records":15,"shards":3})"}) {
+    CAPTURE(text);
+    say(text);
+    CHECK(size(paths) == kUnknownCardinality);
+  }
+  // What contradicts it is an error at the end of the epoch, or as soon as
+  // there are more.
+  say(R"({"records":16,"shards":["a","b","c"]})");
+  const Dataset more = datasets::Records(paths);
+  Iterator iterator = more.MakeIterator();
+  CHECK(Read(&iterator, 15).size() == 15);
+  CHECK(ErrorOf([&] { Read(&iterator); }) ==
+        "the input has 15 elements, where 16 were expected by '" +
+            dir / "train.json'");
+  say(R"({"records":14,"shards":["a","b","c"]})");
+  CHECK(ErrorOf([&] { Read(datasets::Records(paths).Repeat()); }) ==
+        "the input has more than the 14 elements that were expected by '" +
+            dir / "train.json'");
+}
+
 TEST_CASE("epochs read shuffled files in different orders") {
   const TemporaryFolder dir;
   std::vector<std::string> paths;

@@ -192,6 +192,8 @@ TEST_CASE("bad rows of labels.csv are told by their lines") {
       {"a.jpg,label", "line 5: wanted"},
       {"\"two\nlines.jpg\",0", "line 5: 'two...' is in line 3 already"},
       {"a.jpg,1\nb.jpg,1\n\"a.jpg\",2", "line 7: 'a.jpg' is in line 5 already"},
+      {"a.jpg,1\n./a.jpg,2", "line 6: './a.jpg' is in line 5 already"},
+      {"a.jpg,1\n/a.jpg,2", "line 6: '/a.jpg' is in line 5 already"},
       {"\"a.jpg,1", "labels.csv', line 5: a quote is opened and never closed"},
       {"a\"b\".jpg,1", "labels.csv', line 5: a quote in the middle"}};
   for (const auto& [row, message] : bad) {
