@@ -18,6 +18,11 @@ std::string_view BytesOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
+// A record is not damaged because memory has run out.
+void ThrowIfNoMemory(const Status& status) {
+  if (status.code() == Code::kResourceExhausted) throw Error(status);
+}
+
 }  // namespace
 
 std::string ExamplesPath(const std::string& segment) {
@@ -48,10 +53,7 @@ std::optional<Example> ExampleOf(int64_t number, std::string_view record) {
     return {};
   }
   auto example = ParseExampleBytes(payload->substr(sizeof(number)));
-  // A record is not damaged because memory has run out.
-  if (example.status().code() == Code::kResourceExhausted) {
-    throw Error(example.status());
-  }
+  ThrowIfNoMemory(example.status());
   if (!example.ok()) return {};
   return *std::move(example);
 }
@@ -64,6 +66,7 @@ std::optional<Example> ReadExample(int64_t number, const ReadableFile& examples,
   const auto of = record.Take(sizeof(number));
   if (!of.ok() || *of != BytesOf(number)) return {};
   auto example = ParseExample(record);
+  ThrowIfNoMemory(example.status());
   if (!example.ok() || !record.Verify().ok()) return {};
   return *std::move(example);
 }
