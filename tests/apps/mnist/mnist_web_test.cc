@@ -1,7 +1,6 @@
 // The mnist program on files of a web server, which cannot be listed: the bits
 // that local files give, though the server fails now and then; and what is not
 // there.
-#ifdef SLUICE_HAVE_CURL
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -81,4 +80,3 @@ TEST_CASE("digits of a web server are trained on as those of a folder") {
 
 }  // namespace
 }  // namespace sluice
-#endif  // SLUICE_HAVE_CURL
