@@ -81,15 +81,13 @@ std::map<std::string, Call> CallsOfFiles(const Inputs& in) {
   };
   const std::string idx =
       in.File("idx", std::string("\0\0\x08\x01\0\1\0\0", 8) + in.text);
-  calls["ReadIdx"] = [=, &in] { return ReadIdx(idx).status(); };
+  calls["ReadIdx"] = [=] { return ReadIdx(idx).status(); };
   const std::string cifar = in.File("cifar", std::string(20 * 3073, '\1'));
-  calls["ReadCifar10"] = [=, &in] { return ReadCifar10({cifar}).status(); };
+  calls["ReadCifar10"] = [=] { return ReadCifar10({cifar}).status(); };
   const std::string tensors = in.path("tensors");
   ThrowIfError(WriteSafetensors(
       tensors, std::vector<NamedTensor>{{"a", in.floats}, {"b", in.floats}}));
-  calls["ReadSafetensors"] = [=, &in] {
-    return ReadSafetensors(tensors).status();
-  };
+  calls["ReadSafetensors"] = [=] { return ReadSafetensors(tensors).status(); };
   testing::PickledTensor pickled;
   pickled.elements = kFloats;
   pickled.sizes = {kFloats / 2, 2};
@@ -97,7 +95,7 @@ std::map<std::string, Call> CallsOfFiles(const Inputs& in) {
   const std::string pth =
       in.File("pth", testing::PthFile(testing::PickledDict(pickled.Text()),
                                       {{"0", std::string(4 * kFloats, '\0')}}));
-  calls["ReadPth"] = [=, &in] { return ReadPth(pth).status(); };
+  calls["ReadPth"] = [=] { return ReadPth(pth).status(); };
   std::string bytes;
   AppendExampleBytes(in.example, &bytes);
   // Not an older one in its place, nor, for lack of its metric, as the best.
@@ -253,7 +251,7 @@ std::map<std::string, Call> CallsOfGraphs(const Inputs& in) {
   };
   calls["AllocateBytes"] = [] { return AllocateBytes(4 * kFloats).status(); };
   const dist::Message message = dist::MessageOf(in.floats);
-  calls["TensorOf"] = [=, &in] { return dist::TensorOf(message).status(); };
+  calls["TensorOf"] = [=] { return dist::TensorOf(message).status(); };
 
   Tensor ramp(DType::kFloat32, {kFloats});
   for (int64_t i = 0; i < kFloats; ++i) {
