@@ -63,8 +63,8 @@ Tensor Broadcast(std::string_view name, const Tensor& tensor, int root);
 // number of the step: before the first step, so that all train one model
 // (`Graph::Variables()`, the same in all processes), with
 // Optimizer::WithAllReduce. Only `root` need have initialised them.
-// kInvalidArgument for all where one has other variables, or parts of some
-// (VariableOptions::part_of), which are not each other's.
+// kFailedPrecondition for all where one has other variables; kInvalidArgument
+// where some are parts (VariableOptions::part_of), which are not each other's.
 void BroadcastVariables(Session& session, const std::vector<Output>& variables,
                         int root = 0);
 // For a process without further data: takes part in the others' AllReduces with
