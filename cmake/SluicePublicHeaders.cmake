@@ -105,23 +105,23 @@ set(SLUICE_PUBLIC_HEADERS
   models/optim/optimizers.h
   models/optim/schedule.h
   models/run_context.h
-  models/train/batch_step.h
-  models/train/checkpoint_choice.h
   models/train/export.h
-  models/train/first_batches.h
-  models/train/hook.h
-  models/train/hooks.h
-  models/train/inference.h
-  models/train/meetings.h
-  models/train/model_spec.h
-  models/train/plateau.h
+  models/train/hooks/hook.h
+  models/train/hooks/hooks.h
+  models/train/hooks/plateau.h
+  models/train/hooks/throughput.h
   models/train/rate_finder.h
-  models/train/reporter.h
-  models/train/throughput.h
+  models/train/run/batch_step.h
+  models/train/run/first_batches.h
+  models/train/run/inference.h
+  models/train/run/model_spec.h
+  models/train/run/training_run.h
   models/train/trainer.h
-  models/train/training_run.h
-  models/train/variable_values.h
-  models/train/weights_file.h
-  models/train/workers.h
+  models/train/values/checkpoint_choice.h
+  models/train/values/variable_values.h
+  models/train/values/weights_file.h
+  models/train/workers/meetings.h
+  models/train/workers/reporter.h
+  models/train/workers/workers.h
   models/zoo/mnist_networks.h
   models/zoo/resnet.h)

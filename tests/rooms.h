@@ -20,8 +20,9 @@ inline const Rooms& MayUse() {
       (*all)[room[0] == '\0' ? folder : folder + "/" + room] = std::move(may);
     };
     add("engine", "", {});
+    add("engine", "text", {"engine"});
     add("engine", "semantics", {"engine"});
-    add("engine", "runtime", {"engine", "engine/semantics"});
+    add("engine", "runtime", {"engine", "engine/text", "engine/semantics"});
 
     const std::string cpu = "kernels/cpu";
     add(cpu, "simd", {"engine", "engine/semantics"});
@@ -86,8 +87,13 @@ inline const Rooms& MayUse() {
     model("nn", {"models"});
     model("optim", {"models"});
     model("zoo", {"models", "models/nn"});
-    model("train", {"models", "models/nn", "models/optim"});
-    model("report", {"models", "models/train"});
+    std::set<std::string> training = {"models", "models/nn", "models/optim"};
+    for (const char* room : {"/values", "/workers", "/run", "/hooks", ""}) {
+      const std::string folder = std::string("train").append(room);
+      model(folder.c_str(), training);
+      training.insert("models/" + folder);
+    }
+    model("report", {"models", "models/train/*"});
     model("cli", {"models/*"});
     return all;
   }();

@@ -38,7 +38,7 @@ constexpr const char* kThrows[] = {"throw ", "throw;", "ValueOrThrow(",
 // Each with the reason why it may.
 const std::map<std::string, std::string> kMayThrow = {
     {"engine/caught.cc", "rethrows what it has caught"},
-    {"engine/json.cc", "Json::Text returns no Result"},
+    {"engine/text/json.cc", "Json::Text returns no Result"},
     {"engine/shape.cc", "a constructor"},
     {"engine/status.h", "defines them"},
     {"engine/tensor.cc", "what AllocateTensor catches"},

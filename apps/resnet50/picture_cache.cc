@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/thousands.h"
+#include "engine/text/thousands.h"
 #include "io/files/file.h"
 #include "io/files/open_files.h"
 #include "io/files/schemes.h"

@@ -14,7 +14,7 @@
 #include "apps/resnet50/each_epoch.h"
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
-#include "engine/thousands.h"
+#include "engine/text/thousands.h"
 #include "io/records/file_datasets.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"

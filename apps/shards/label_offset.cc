@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/shards/note_once.h"
-#include "engine/thousands.h"
+#include "engine/text/thousands.h"
 #include "io/files/open_files.h"
 #include "io/pipeline/bad_examples.h"
 

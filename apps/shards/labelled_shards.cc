@@ -12,7 +12,7 @@
 #include "apps/shards/note_once.h"
 #include "apps/shards/shards_in_order.h"
 #include "engine/ceil_div.h"
-#include "engine/thousands.h"
+#include "engine/text/thousands.h"
 #include "io/files/file_version.h"
 #include "io/files/open_files.h"
 #include "io/pipeline/bad_examples.h"

@@ -16,7 +16,7 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "kernels/cpu/simd/simd.h"
-#include "models/train/memory_check.h"
+#include "models/train/run/memory_check.h"
 
 namespace sluice::tool {
 namespace {

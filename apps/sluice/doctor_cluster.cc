@@ -22,12 +22,12 @@
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "engine/cpu_features.h"
-#include "engine/json_object.h"
 #include "engine/machine_memory.h"
 #include "engine/status.h"
+#include "engine/text/json_object.h"
 #include "kernels/cpu/simd/simd.h"
 
-#include "models/train/workers.h"
+#include "models/train/workers/workers.h"
 
 namespace sluice::tool {
 namespace {

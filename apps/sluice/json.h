@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "engine/json.h"
+#include "engine/text/json.h"
 
 namespace sluice::tool {
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "apps/sluice/commands.h"
-#include "engine/json_object.h"
 #include "engine/status.h"
+#include "engine/text/json_object.h"
 #include "io/files/file.h"
 #include "io/files/schemes.h"
 #include "models/report/runs_page.h"
-#include "models/train/scalar_log.h"
+#include "models/train/hooks/scalar_log.h"
 
 namespace sluice::tool {
 namespace {

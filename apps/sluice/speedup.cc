@@ -9,10 +9,10 @@
 #include "apps/sluice/commands.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/median.h"
-#include "engine/json_object.h"
 #include "engine/status.h"
+#include "engine/text/json_object.h"
 #include "io/files/file.h"
-#include "models/train/scalar_log.h"
+#include "models/train/hooks/scalar_log.h"
 
 namespace sluice::tool {
 namespace {

@@ -8,8 +8,8 @@
 #include "dist/cluster/masters_session.h"
 #include "dist/cluster/task.h"
 #include "dist/net/local.h"
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "graph/session/cluster.h"
 
 namespace sluice::dist {

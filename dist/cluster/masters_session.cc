@@ -7,8 +7,8 @@
 #include <chrono>
 #include <utility>
 
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "engine/thread_annotations.h"
 #include "graph/passes/device_description.h"
 

@@ -8,8 +8,8 @@
 
 #include "dist/net/little_endian.h"
 #include "engine/allocate.h"
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 
 namespace sluice::dist {
 namespace {

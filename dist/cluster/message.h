@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/json.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/status.h"
 #include "engine/tensor.h"
+#include "engine/text/json.h"
 
 namespace sluice::dist {
 

@@ -14,8 +14,8 @@
 #include "dist/collective/sharing.h"
 #include "dist/net/address.h"
 #include "dist/net/local.h"
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 
 namespace sluice::dist {
 namespace {

@@ -13,8 +13,8 @@
 #include "dist/cluster/task.h"
 #include "dist/net/local.h"
 #include "engine/caught.h"
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "engine/variable_store.h"
 #include "graph/session/part_session.h"
 

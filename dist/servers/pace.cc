@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 
 namespace sluice::dist {
 namespace {

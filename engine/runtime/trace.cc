@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/json.h"
+#include "engine/text/json.h"
 
 namespace sluice {
 

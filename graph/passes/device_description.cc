@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 
 namespace sluice {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/thousands.h"
-#include "engine/utf8.h"
+#include "engine/text/thousands.h"
+#include "engine/text/utf8.h"
 #include "graph/text/fold.h"
 
 namespace sluice {

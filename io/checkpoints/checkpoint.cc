@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "engine/catch_errors.h"
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "io/files/schemes.h"
 
 namespace sluice {

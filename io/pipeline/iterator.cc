@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "io/pipeline/dataset.h"
 #include "io/pipeline/dataset_node.h"
 #include "io/pipeline/mark.h"

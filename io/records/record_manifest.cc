@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "engine/json_object.h"
+#include "engine/text/json_object.h"
 #include "io/files/file.h"
 
 namespace sluice {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/catch_errors.h"
-#include "engine/json_object.h"
+#include "engine/text/json_object.h"
 #include "io/files/crc32c.h"
 #include "io/files/open_files.h"
 #include "io/records/tar.h"

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "engine/utf8.h"
+#include "engine/text/utf8.h"
 
 namespace sluice::tf_wire {
 

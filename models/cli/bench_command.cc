@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "engine/device.h"
-#include "engine/json.h"
+#include "engine/text/json.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
 #include "models/cli/results.h"
-#include "models/train/memory_check.h"
+#include "models/train/run/memory_check.h"
 
 namespace sluice::commands {
 namespace {

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "models/cli/interrupt.h"
-#include "models/train/inference.h"
-#include "models/train/memory_check.h"
+#include "models/train/run/inference.h"
+#include "models/train/run/memory_check.h"
 
 namespace sluice {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "graph/session/session.h"
-#include "models/train/model_spec.h"
-#include "models/train/training_run.h"
+#include "models/train/run/model_spec.h"
+#include "models/train/run/training_run.h"
 
 namespace sluice {
 

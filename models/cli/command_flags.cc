@@ -9,7 +9,7 @@
 
 #include "engine/device.h"
 #include "models/cli/flag_values.h"
-#include "models/train/plateau.h"
+#include "models/train/hooks/plateau.h"
 
 namespace sluice {
 namespace {

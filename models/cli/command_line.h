@@ -11,8 +11,8 @@
 #include "models/cli/benchmark.h"
 #include "models/cli/job.h"
 #include "models/cli/run_record.h"
-#include "models/train/model_spec.h"
-#include "models/train/training_run.h"
+#include "models/train/run/model_spec.h"
+#include "models/train/run/training_run.h"
 
 namespace sluice {
 

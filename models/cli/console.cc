@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/thousands.h"
+#include "engine/text/thousands.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice::console {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "engine/visibility.h"
-#include "models/train/reporter.h"
+#include "models/train/workers/reporter.h"
 
 namespace SLUICE_INTERNAL sluice {
 namespace console {

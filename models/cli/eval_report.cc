@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "engine/thousands.h"
+#include "engine/text/thousands.h"
 #include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 #include "models/cli/results.h"
 #include "models/report/evaluation_page.h"
 #include "models/report/runs_page.h"
-#include "models/train/scalar_log.h"
+#include "models/train/hooks/scalar_log.h"
 
 namespace sluice {
 namespace {

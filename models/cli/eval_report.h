@@ -7,7 +7,7 @@
 
 #include "models/cli/command_line.h"
 #include "models/report/classification.h"
-#include "models/train/inference.h"
+#include "models/train/run/inference.h"
 
 namespace sluice {
 

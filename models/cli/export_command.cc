@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/json.h"
+#include "engine/text/json.h"
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
 #include "models/train/trainer.h"

@@ -21,8 +21,8 @@
 #include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/train/export.h"
-#include "models/train/first_batches.h"
-#include "models/train/hooks.h"
+#include "models/train/hooks/hooks.h"
+#include "models/train/run/first_batches.h"
 #include "models/train/trainer.h"
 
 namespace sluice {

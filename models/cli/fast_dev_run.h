@@ -8,7 +8,7 @@
 
 #include "engine/visibility.h"
 #include "models/run_context.h"
-#include "models/train/model_spec.h"
+#include "models/train/run/model_spec.h"
 #include "models/train/trainer.h"
 
 namespace SLUICE_INTERNAL sluice {

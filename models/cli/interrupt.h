@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "models/train/reporter.h"
+#include "models/train/workers/reporter.h"
 
 namespace sluice {
 

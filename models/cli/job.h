@@ -10,7 +10,7 @@
 
 #include "dist/cluster/worker.h"
 #include "engine/runtime/collective.h"
-#include "models/train/meetings.h"
+#include "models/train/workers/meetings.h"
 
 namespace sluice {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/json.h"
+#include "engine/text/json.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 

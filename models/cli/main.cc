@@ -18,7 +18,7 @@
 #include "models/cli/console.h"
 #include "models/cli/interrupt.h"
 #include "models/cli/job.h"
-#include "models/train/workers.h"
+#include "models/train/workers/workers.h"
 
 namespace sluice {
 namespace {

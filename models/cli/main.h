@@ -3,7 +3,7 @@
 #define SLUICE_MODELS_CLI_MAIN_H_
 
 #include "engine/visibility.h"
-#include "models/train/model_spec.h"
+#include "models/train/run/model_spec.h"
 
 namespace SLUICE_PUBLIC sluice {
 

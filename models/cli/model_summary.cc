@@ -9,12 +9,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "engine/thousands.h"
+#include "engine/text/thousands.h"
 #include "graph/compile/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/traversal.h"
 #include "models/cli/console.h"
-#include "models/train/memory_check.h"
+#include "models/train/run/memory_check.h"
 
 namespace sluice {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/visibility.h"
-#include "models/train/training_run.h"
+#include "models/train/run/training_run.h"
 
 namespace SLUICE_INTERNAL sluice {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/json.h"
+#include "engine/text/json.h"
 #include "io/files/csv.h"
 #include "models/cli/console.h"
-#include "models/train/inference.h"
+#include "models/train/run/inference.h"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/thousands.h"
+#include "engine/text/thousands.h"
 #include "engine/threads.h"
 #include "models/cli/console.h"
 #include "models/cli/model_summary.h"

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "models/train/hook.h"
-#include "models/train/throughput.h"
+#include "models/train/hooks/hook.h"
+#include "models/train/hooks/throughput.h"
 
 namespace sluice {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/json.h"
-#include "engine/thousands.h"
+#include "engine/text/json.h"
+#include "engine/text/thousands.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"

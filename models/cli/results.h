@@ -8,7 +8,7 @@
 
 #include "io/pipeline/bad_examples.h"
 #include "models/cli/command_line.h"
-#include "models/train/inference.h"
+#include "models/train/run/inference.h"
 
 namespace sluice {
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/json_object.h"
+#include "engine/text/json_object.h"
 #include "graph/near_misses.h"
 #include "io/checkpoints/checkpoint.h"
 #include "io/files/file.h"

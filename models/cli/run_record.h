@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/train/hook.h"
+#include "models/train/hooks/hook.h"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/json.h"
+#include "engine/text/json.h"
 #include "io/files/file.h"
 #include "models/cli/console.h"
 #include "models/cli/fast_dev_run.h"
@@ -10,10 +10,10 @@
 #include "models/cli/progress.h"
 #include "models/cli/results.h"
 #include "models/report/rate_page.h"
-#include "models/train/first_batches.h"
-#include "models/train/hooks.h"
-#include "models/train/plateau.h"
+#include "models/train/hooks/hooks.h"
+#include "models/train/hooks/plateau.h"
 #include "models/train/rate_finder.h"
+#include "models/train/run/first_batches.h"
 #include "models/train/trainer.h"
 
 namespace sluice::commands {

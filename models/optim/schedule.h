@@ -79,7 +79,7 @@ LearningRate Polynomial(double rate, int64_t steps, double final_rate = 0,
 LearningRate Scaled(const LearningRate& rate, double factor);
 // rate times the graph's LearningRateFactor, which it makes, 1 at first.
 // Training goes on with the factor that it had reached, since that is a
-// variable; ReduceOnPlateau (models/train/plateau.h) lowers it.
+// variable; ReduceOnPlateau (models/train/hooks/plateau.h) lowers it.
 LearningRate Plateau(const LearningRate& rate);
 
 }  // namespace schedules

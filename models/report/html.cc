@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/markup.h"
-#include "engine/utf8.h"
+#include "engine/text/markup.h"
+#include "engine/text/utf8.h"
 #include "io/images/png.h"
 
 namespace sluice::report {

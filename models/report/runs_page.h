@@ -9,7 +9,7 @@
 
 #include "engine/visibility.h"
 #include "models/report/line_chart.h"
-#include "models/train/scalar_log.h"
+#include "models/train/hooks/scalar_log.h"
 
 namespace SLUICE_INTERNAL sluice {
 namespace report {

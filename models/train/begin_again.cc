@@ -8,9 +8,9 @@
 #include "engine/runtime/collective.h"
 #include "graph/session/cluster.h"
 #include "io/checkpoints/checkpoint.h"
-#include "models/train/hooks.h"
-#include "models/train/meetings.h"
+#include "models/train/hooks/hooks.h"
 #include "models/train/trainer.h"
+#include "models/train/workers/meetings.h"
 
 namespace sluice {
 

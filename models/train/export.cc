@@ -4,10 +4,10 @@
 
 #include <unordered_set>
 
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "graph/text/text.h"
-#include "models/train/variable_values.h"
+#include "models/train/values/variable_values.h"
 
 namespace sluice {
 namespace {

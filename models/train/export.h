@@ -20,7 +20,7 @@
 #include "engine/visibility.h"
 #include "graph/session/session.h"
 #include "io/example.h"
-#include "models/train/inference.h"
+#include "models/train/run/inference.h"
 
 namespace SLUICE_PUBLIC sluice {
 

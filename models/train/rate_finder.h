@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/visibility.h"
-#include "models/train/model_spec.h"
-#include "models/train/training_run.h"
+#include "models/train/run/model_spec.h"
+#include "models/train/run/training_run.h"
 
 namespace SLUICE_PUBLIC sluice {
 

@@ -11,9 +11,9 @@
 #include "io/files/path_kind.h"
 #include "io/remote/register.h"
 #include "models/train/export.h"
-#include "models/train/hooks.h"
-#include "models/train/save_checkpoints.h"
-#include "models/train/summaries.h"
+#include "models/train/hooks/hooks.h"
+#include "models/train/hooks/save_checkpoints.h"
+#include "models/train/hooks/summaries.h"
 
 namespace sluice {
 namespace {

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "engine/visibility.h"
-#include "models/train/hook.h"
-#include "models/train/inference.h"
-#include "models/train/training_run.h"
+#include "models/train/hooks/hook.h"
+#include "models/train/run/inference.h"
+#include "models/train/run/training_run.h"
 
 namespace SLUICE_PUBLIC sluice {
 

@@ -15,7 +15,7 @@
 // pixel and pad the channels with zeros on both sides (option A), as the paper
 // does there.
 //
-// Variables are named as in torchvision (models/train/weights_file.h).
+// Variables are named as in torchvision (models/train/values/weights_file.h).
 #ifndef SLUICE_MODELS_ZOO_RESNET_H_
 #define SLUICE_MODELS_ZOO_RESNET_H_
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "dist/servers/server.h"
-#include "models/train/meetings.h"
+#include "models/train/workers/meetings.h"
 
 namespace sluice::testing {
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "engine/json_object.h"
+#include "engine/text/json_object.h"
 #include "tests/places.h"
 #include "tests/support/object_store.h"
 #include "tests/support/program.h"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "models/train/trainer.h"
-#include "models/train/variable_values.h"
+#include "models/train/values/variable_values.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/toy_training.h"
 

@@ -11,7 +11,7 @@
 #include "apps/sluice/data/resize.h"
 #include "apps/sluice/json.h"
 #include "engine/ceil_div.h"
-#include "engine/json_object.h"
+#include "engine/text/json_object.h"
 #include "io/files/crc32c.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"

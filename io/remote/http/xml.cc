@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/markup.h"
+#include "engine/text/markup.h"
 #include "io/remote/http/ascii.h"
 
 #ifdef SLUICE_HAVE_EXPAT

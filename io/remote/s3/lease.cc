@@ -6,8 +6,8 @@
 #include <random>
 #include <utility>
 
-#include "engine/json.h"
-#include "engine/json_object.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
 #include "io/files/open_files.h"
 #include "io/remote/objects/object_reader.h"
 

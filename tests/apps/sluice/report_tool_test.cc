@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/train/scalar_log.h"
+#include "models/train/hooks/scalar_log.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
 #include "tests/support/program.h"

@@ -15,7 +15,7 @@
 #include "io/images/mix.h"
 #include "io/pipeline/dataset.h"
 #include "io/sources/datasets.h"
-#include "models/train/model_spec.h"
+#include "models/train/run/model_spec.h"
 #include "tests/support/error_text.h"
 #include "tests/support/random.h"
 #include "tests/support/sanitizers.h"

@@ -9,7 +9,7 @@
 
 #include "graph/builder.h"
 #include "graph/session/session.h"
-#include "models/train/model_spec.h"
+#include "models/train/run/model_spec.h"
 #include "tests/support/error_text.h"
 #include "tests/support/random_bytes.h"
 #include "tests/support/sanitizers.h"

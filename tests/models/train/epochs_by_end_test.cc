@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
-#include "models/train/hooks.h"
+#include "models/train/hooks/hooks.h"
 #include "models/train/rate_finder.h"
 #include "models/train/trainer.h"
 #include "tests/support/error_text.h"

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/train/hooks.h"
-#include "models/train/plateau.h"
+#include "models/train/hooks/hooks.h"
+#include "models/train/hooks/plateau.h"
 #include "tests/support/error_text.h"
 #include "tests/support/served_training.h"
 

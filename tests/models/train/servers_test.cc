@@ -11,8 +11,8 @@
 #include <random>
 #include <thread>
 
-#include "models/train/hooks.h"
-#include "models/train/plateau.h"
+#include "models/train/hooks/hooks.h"
+#include "models/train/hooks/plateau.h"
 #include "tests/support/error_text.h"
 #include "tests/support/served_training.h"
 

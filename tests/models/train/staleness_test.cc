@@ -14,7 +14,7 @@
 
 #include "engine/runtime/trace.h"
 #include "io/summaries/event_file.h"
-#include "models/train/scalar_log.h"
+#include "models/train/hooks/scalar_log.h"
 #include "tests/support/served_training.h"
 
 namespace sluice {

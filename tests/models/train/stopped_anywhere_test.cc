@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/train/plateau.h"
+#include "models/train/hooks/plateau.h"
 #include "tests/support/error_text.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/served_training.h"

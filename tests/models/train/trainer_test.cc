@@ -10,7 +10,7 @@
 
 #include "engine/threads.h"
 #include "io/checkpoints/checkpoint.h"
-#include "models/train/hooks.h"
+#include "models/train/hooks/hooks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/toy_training.h"
 

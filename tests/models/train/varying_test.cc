@@ -9,7 +9,7 @@
 #include "models/nn/layers.h"
 #include "models/nn/metrics.h"
 #include "models/train/export.h"
-#include "models/train/inference.h"
+#include "models/train/run/inference.h"
 #include "models/train/trainer.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"

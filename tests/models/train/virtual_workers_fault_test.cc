@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graph/ops/state.h"
-#include "models/train/hooks.h"
+#include "models/train/hooks/hooks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/worker_threads.h"
 

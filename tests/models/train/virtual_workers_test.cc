@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/train/leaf_steps.h"
-#include "models/train/workers.h"
+#include "models/train/run/leaf_steps.h"
+#include "models/train/workers/workers.h"
 #include "tests/support/worker_threads.h"
 
 namespace sluice {

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "io/checkpoints/checkpoint.h"
-#include "models/train/hooks.h"
-#include "models/train/workers.h"
+#include "models/train/hooks/hooks.h"
+#include "models/train/workers/workers.h"
 #include "tests/support/error_text.h"
 #include "tests/support/worker_threads.h"
 

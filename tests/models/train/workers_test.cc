@@ -1,6 +1,6 @@
 // Several workers train one model: what one process trains, whatever their
 // number, and with the same variables everywhere.
-#include "models/train/workers.h"
+#include "models/train/workers/workers.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "models/train/hooks.h"
+#include "models/train/hooks/hooks.h"
 #include "tests/support/error_text.h"
 #include "tests/support/worker_threads.h"
 

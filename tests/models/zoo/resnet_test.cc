@@ -14,7 +14,7 @@
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "io/checkpoints/safetensors.h"
-#include "models/train/weights_file.h"
+#include "models/train/values/weights_file.h"
 #include "tests/places.h"
 #include "tests/support/temporary_folder.h"
 

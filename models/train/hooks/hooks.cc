@@ -1,0 +1,281 @@
+#include "models/train/hooks/hooks.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "engine/ceil_div.h"
+#include "engine/runtime/finite_check.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
+#include "graph/session/find_non_finite.h"
+#include "io/files/file.h"
+#include "models/optim/loss_scale.h"
+#include "models/train/run/leaf_steps.h"
+#include "models/train/values/hook_state.h"
+#include "models/train/workers/rank_traces.h"
+
+namespace sluice {
+namespace {
+
+// What other workers' tensors come by.
+constexpr char kAllReduce[] = "AllReduceWait";
+
+}  // namespace
+
+void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state) {
+  for (const Hook* hook : hooks) {
+    if (const std::string name = hook->StateName(); !name.empty()) {
+      state->extra[HookStateKey(name)] = hook->SaveState();
+    }
+  }
+}
+
+void RestoreHooks(const std::vector<Hook*>& hooks, const TrainingState& state,
+                  const std::string& source) {
+  for (Hook* hook : hooks) {
+    const std::string name = hook->StateName();
+    const auto saved = state.extra.find(HookStateKey(name));
+    if (name.empty() || saved == state.extra.end()) continue;
+    try {
+      hook->RestoreState(saved->second);
+    } catch (const Error& error) {
+      throw Error(Code::kDataLoss,
+                  fmt::format("'{}': the state of {} cannot be read: {}",
+                              source, name, error.what()));
+    }
+  }
+}
+
+double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation) {
+  const bool has_metric = evaluation.values.size() > 1;
+  const double value = evaluation.values[has_metric ? 1 : 0].second;
+  return has_metric && spec.higher_is_better ? value : -value;
+}
+
+void StopAtStep::AfterStep(TrainingRun& run) {
+  if (run.step() >= step_) run.Stop(fmt::format("step {} is reached", step_));
+}
+
+void EarlyStopping::AfterEvaluation(TrainingRun& run,
+                                    const Evaluation& evaluation) {
+  // A training that is taken up where it had ended evaluates again.
+  if (evaluation.step <= judged_step_) return;
+  judged_step_ = evaluation.step;
+  const double value = JudgedBy(run.spec(), evaluation);
+  // NaN is not better than anything, and anything is better than NaN.
+  if (!std::isnan(value) && (!best_ || value > *best_ + min_change_)) {
+    best_ = value;
+    waited_ = 0;
+  } else {
+    ++waited_;
+  }
+  StopWhenDue(run);
+}
+
+void EarlyStopping::StopWhenDue(TrainingRun& run) const {
+  if (waited_ < patience_) return;
+  run.Stop(fmt::format("no better for {} evaluation{}", waited_,
+                       waited_ == 1 ? "" : "s"));
+}
+
+std::string EarlyStopping::StateName() const {
+  return kEarlyStoppingState;
+}
+
+std::string EarlyStopping::SaveState() const {
+  Json state;
+  if (best_ && std::isfinite(*best_)) {
+    state["best"] = *best_;  // JSON has no inf
+  }
+  state["ended"] = waited_ >= patience_;
+  state["step"] = judged_step_;
+  state["waited"] = waited_;
+  return state.Text();
+}
+
+void EarlyStopping::RestoreState(const std::string& state) {
+  const JsonObject json = JsonObject::Parse(state).ValueOrThrow();
+  judged_step_ = json.Int("step").ValueOrThrow();
+  waited_ = json.Int("waited").ValueOrThrow();
+  best_.reset();
+  if (json.Has("best")) best_ = json.Double("best").ValueOrThrow();
+}
+
+// --- NanStop -----------------------------------------------------------------
+
+namespace {
+
+// Of all workers' first bad nodes the one of the earliest step. `step` 0: this
+// one found none. What `came` from other workers' tensors counts only where no
+// worker computed such a value itself.
+std::optional<std::string> FirstOf(const Workers& workers, int64_t step,
+                                   bool came, const std::string& node) {
+  const int64_t mine = 2 * step + (came ? 1 : 0);
+  const std::vector<int64_t> found = workers.GatherEach("bad step", mine);
+  const std::vector<std::string> nodes = workers.Gather("bad node", node);
+  int first = -1;
+  for (int rank = 0; rank < workers.size(); ++rank) {
+    if (found[rank] > 0 && (first < 0 || found[rank] < found[first])) {
+      first = rank;
+    }
+  }
+  if (first < 0) return std::nullopt;
+  return fmt::format(
+      "'{}'{} in step {}", nodes[first],
+      workers.several() ? " on " + workers.Name(first) : std::string(),
+      found[first] / 2);
+}
+
+}  // namespace
+
+void NanStop::Begin(TrainingRun& run) {
+  run.GatherSnapshot();
+  run.RenewSnapshot();
+}
+
+void NanStop::AfterStep(TrainingRun& run) {
+  const bool due = run.Passes(run.step(), interval_);
+  if (due) run.Finish();  // a snapshot must be of a time when all was well
+  Check(run);
+  // One that is being saved is kept: its memory is all there is for it.
+  if (due && std::isfinite(run.newest_loss().value) && !run.snapshot_held()) {
+    if (run.cuts_variables()) return run.AskToMeet();
+    run.RenewSnapshot();
+  }
+}
+
+void NanStop::AtMeeting(TrainingRun& run) {
+  if (!run.cuts_variables()) return;
+  run.Finish();
+  Check(run);
+  if (std::isfinite(run.newest_loss().value)) run.GatherSnapshot();
+}
+
+void NanStop::AfterEvaluation(TrainingRun& run, const Evaluation&) {
+  run.Finish();
+  Check(run);
+  run.GatherSnapshot();
+}
+
+void NanStop::End(TrainingRun& run) {
+  run.Finish();
+  Check(run);
+  run.GatherSnapshot();
+}
+
+void NanStop::Check(TrainingRun& run) {
+  const auto bad_loss = run.TakeBadLoss();
+  if (!bad_loss) return;
+  // The step changed nothing; with a smaller scale the next may be finite.
+  if (run.loss_scale().value_or(0) > kLeastLossScale) return;
+  run.MarkDiverged();
+  const bool again = !run.options().servers.any();
+  std::string cause =
+      again ? "running the steps again gave finite values"
+            : "steps on parameter servers are not run again to find out why";
+  try {
+    if (const auto bad = again ? FirstBad(run) : std::nullopt) {
+      cause = "the first value that is not finite came from " + *bad;
+    }
+  } catch (const Error& error) {
+    if (run.workers().several()) throw;  // the others have it from this one
+    cause = fmt::format("running the steps again failed: {}", error.what());
+  }
+  throw Error(
+      Code::kOutOfRange,
+      fmt::format("step {}: the loss is {}; {}. Lower the learning rate, clip "
+                  "the gradients or check the input",
+                  bad_loss->step, bad_loss->value, cause));
+}
+
+std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
+  const int64_t failed = run.step();
+  // Each worker's may be of another step.
+  Checkpoint snapshot = *run.snapshot();
+  run.TakeFromFirst(&snapshot);
+  run.Restore(snapshot, "snapshot");
+  for (const NamedTensor& variable : snapshot.tensors) {
+    // Who has a part of one does not know whether the others' are finite.
+    const Node* const node = run.graph().Find(variable.name);
+    if (node != nullptr && node->part_of() > 0) continue;
+    if (!AllFinite(variable.tensor)) {
+      return fmt::format("'{}' in step {}", variable.name, run.step());
+    }
+  }
+  // One that ends its step leaves the other workers waiting.
+  const Workers& workers = run.workers();
+  FiniteCheck check(/*ends_step=*/!workers.several());
+  int64_t bad_step = 0;
+  const auto came = [&] {
+    return run.leaves() != nullptr ? !run.leaves()->ByLeaf(check.node())
+                                   : check.op() == kAllReduce;
+  };
+  const bool ended = EndedBy(check, run.session(), [&] {
+    // Between epochs there is none to look at.
+    while (run.step() < failed &&
+           (run.Step(/*measure=*/false) || run.between_epochs())) {
+      if (check.node().empty() || bad_step > 0) continue;
+      // A share of no examples has a loss of its own that counts for nothing.
+      if (RowsOf(run.batch()) == 0 && !came()) {
+        check.Forget();
+      } else {
+        bad_step = run.step();
+      }
+    }
+  });
+  if (ended) bad_step = run.step() + 1;
+  return FirstOf(workers, bad_step, came(), check.node());
+}
+
+// --- Profile -----------------------------------------------------------------
+
+void Profile::StartWhenDue(TrainingRun& run) {
+  if (trace_ || saved_ || run.step() + 1 < first_) return;
+  trace_ = std::make_unique<ChromeTrace>();
+  run.session().SetObserver(trace_.get());
+  run.input_stages().Trace(true);
+}
+
+void Profile::AfterStep(TrainingRun& run) {
+  if (trace_ && run.step() >= last_) End(run);
+  StartWhenDue(run);
+}
+
+void Profile::End(TrainingRun& run) {
+  if (!trace_) {
+    if (saved_) return;
+    run.options().Note(fmt::format(
+        "no trace was written: training ended at step {}, before step {}",
+        run.step(), first_));
+    return;
+  }
+  run.session().SetObserver(nullptr);
+  run.input_stages().Trace(false);
+  for (const StageSpan& span : run.input_stages().TakeSpans()) {
+    const std::string row =
+        span.thread == 0 ? span.stage
+                         : fmt::format("{} ({})", span.stage, span.thread + 1);
+    trace_->AddSpan("input", row, span.stage, span.begin_ns, span.end_ns);
+  }
+  std::string trace = trace_->ToJson(), what;
+  if (const Workers& workers = run.workers(); workers.several()) {
+    int64_t within = 0;
+    trace = GatheredTrace(workers, trace, &within);
+    what =
+        fmt::format(" by rank 0, and of the other ranks (clocks within {} us)",
+                    CeilDiv(within, int64_t{1000}));
+  }
+  if (run.workers().leads()) {
+    ThrowIfError(FileSystem::Default()
+                     .WriteAtomically(path_, trace)
+                     .WithContext("--profile"));
+  }
+  run.options().Note(fmt::format(
+      "wrote a trace of {} kernel runs{} to {}; open it in ui.perfetto.dev",
+      trace_->events(), what, path_));
+  trace_.reset();
+  saved_ = true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,114 @@
+// The hooks that decide when to stop, and the one that traces.
+#ifndef SLUICE_MODELS_TRAIN_HOOKS_HOOKS_H_
+#define SLUICE_MODELS_TRAIN_HOOKS_HOOKS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/trace.h"
+#include "engine/visibility.h"
+#include "models/train/hooks/hook.h"
+
+namespace SLUICE_PUBLIC sluice {
+
+// Stops once `step` steps are completed.
+class StopAtStep : public Hook {
+ public:
+  explicit StopAtStep(int64_t step) : step_(step) {}
+  void Begin(TrainingRun& run) override { AfterStep(run); }
+  void AfterStep(TrainingRun& run) override;
+
+ private:
+  int64_t step_;
+};
+
+// Stops when the first metric (the loss, without metrics) has not improved on
+// its best by more than `min_change` for `patience` evaluations. Goes on
+// counting where an earlier part of the training left off; where that has
+// waited long enough already it stops before the first step.
+class EarlyStopping : public Hook {
+ public:
+  explicit EarlyStopping(int patience, double min_change = 0)
+      : patience_(patience), min_change_(min_change) {}
+  void Begin(TrainingRun& run) override { StopWhenDue(run); }
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  std::string StateName() const override;
+  std::string SaveState() const override;
+  void RestoreState(const std::string& state) override;
+
+ private:
+  void StopWhenDue(TrainingRun& run) const;
+
+  int patience_;
+  double min_change_;
+  std::optional<double> best_;
+  int64_t judged_step_ = -1;  // of the newest evaluation
+  int64_t waited_ = 0;
+};
+
+// Throws when the loss is not finite, naming the first node that computed such
+// a value. With loss scaling, only when the scale is down to its least: until
+// then such a step is skipped. To find it, the steps since the last snapshot
+// are run again, each node's output being looked at; a snapshot of all
+// variables is kept in memory and renewed every `interval` steps.
+class NanStop : public Hook {
+ public:
+  explicit NanStop(int64_t interval = 100) : interval_(interval) {}
+  void Begin(TrainingRun& run) override;
+  void AfterStep(TrainingRun& run) override;
+  void AtMeeting(TrainingRun& run) override;
+  // Before what follows saves the state.
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  void End(TrainingRun& run) override;
+
+ private:
+  // Throws if a loss was bad.
+  void Check(TrainingRun& run);
+  // "'node' in step 7", found by running again; nullopt when the second run was
+  // finite. Waits for the other workers.
+  std::optional<std::string> FirstBad(TrainingRun& run);
+
+  int64_t interval_;
+};
+
+// Writes a Chrome trace of steps first to last to `path`, in which the process
+// "input" has a row for each thread of each stage of the input. What these do
+// is for later steps, where the input reads ahead. Of all workers, who then all
+// have one: rank 0 writes what all did, by its clock.
+class Profile : public Hook {
+ public:
+  Profile(int64_t first, int64_t last, std::string path)
+      : first_(first), last_(last), path_(std::move(path)) {}
+  // What a training that begins again had noted is of a session that is gone.
+  void Begin(TrainingRun& run) override {
+    trace_.reset();
+    StartWhenDue(run);
+  }
+  void AfterStep(TrainingRun& run) override;
+  void End(TrainingRun& run) override;
+
+ private:
+  void StartWhenDue(TrainingRun& run);
+
+  int64_t first_, last_;
+  std::string path_;
+  std::unique_ptr<ChromeTrace> trace_;  // while it runs
+  bool saved_ = false;
+};
+
+// What an evaluation is judged by: the first metric, or the loss turned round
+// so that higher is better with it, too.
+double JudgedBy(const TrainerSpec& spec, const Evaluation& evaluation);
+
+// Puts the states of the hooks into TrainingState::extra; gives them back what
+// is there of them. `source` is for messages; throws Error(kDataLoss) for what
+// cannot be read.
+void SaveHooks(const std::vector<const Hook*>& hooks, TrainingState* state);
+void RestoreHooks(const std::vector<Hook*>& hooks, const TrainingState& state,
+                  const std::string& source);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_HOOKS_HOOKS_H_

@@ -1,0 +1,175 @@
+#include "models/train/hooks/save_checkpoints.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "engine/caught.h"
+#include "engine/runtime/finite_check.h"
+#include "models/train/hooks/hooks.h"
+
+namespace sluice {
+namespace {
+
+// Of the thread that writes: a tenth of a core where others want all of it.
+constexpr int kNice = 10;
+
+}  // namespace
+
+void CheckpointWriter::Start(Checkpoint checkpoint,
+                             std::set<std::string> finite) {
+  SLUICE_CHECK(!busy());
+  Join();
+  done_ = false;
+  const auto shared = std::make_shared<Checkpoint>(std::move(checkpoint));
+  const auto write = [this, shared, finite = std::move(finite)] {
+    Write(*shared, finite);
+    *shared = {};
+    done_ = true;
+  };
+  try {
+    thread_ = std::thread([write] {
+      setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
+      write();
+    });
+  } catch (const std::system_error&) {
+    write();
+  }
+}
+
+void CheckpointWriter::Write(const Checkpoint& checkpoint,
+                             const std::set<std::string>& finite) noexcept {
+  try {
+    written_.not_finite.clear();
+    for (const auto& [name, tensor] : checkpoint.tensors) {
+      if (finite.contains(name) && !AllFinite(tensor)) {
+        written_.not_finite = name;
+        return;
+      }
+    }
+    Result<std::string> path = manager_.Save(checkpoint);
+    status_ = path.status();
+    if (path.ok()) written_.path = *std::move(path);
+  } catch (...) {
+    status_ = CaughtStatus();
+  }
+}
+
+Result<CheckpointWriter::Written> CheckpointWriter::Wait() {
+  Join();
+  SLUICE_RETURN_IF_ERROR(std::exchange(status_, {}));
+  return written_;
+}
+
+void SaveCheckpoints::Begin(TrainingRun& run) {
+  saved_at_ = Clock::now();
+  if (run.resumed_from().empty() || run.resumed_from() == kKeptInMemory) return;
+  saved_step_ = run.step();
+  last_path_ = run.resumed_from();
+}
+
+bool SaveCheckpoints::Due(const TrainingRun& run) const {
+  const SaveEvery& every = run.options().save_every;
+  const int64_t since = run.step() - std::max<int64_t>(saved_step_, 0);
+  if (every.steps > 0 && since >= every.steps) return true;
+  return every.seconds > 0 && Clock::now() - saved_at_ >=
+                                  std::chrono::duration<double>(every.seconds);
+}
+
+void SaveCheckpoints::AfterStep(TrainingRun& run) {
+  if (writer_.busy()) return;
+  // Which returns at once, and throws if the save failed.
+  if (snapshot_ != nullptr) Wait(run);
+  if (!Due(run)) return;
+  if (!run.together()) return run.AskToMeet();
+  run.Finish();
+  // Else NanStop has a look at it first.
+  if (std::isfinite(run.newest_loss().value)) Save(run, std::nullopt);
+}
+
+void SaveCheckpoints::AfterEvaluation(TrainingRun& run,
+                                      const Evaluation& evaluation) {
+  Save(run, JudgedBy(run.spec(), evaluation));
+}
+
+void SaveCheckpoints::OnError(TrainingRun& run) noexcept {
+  try {
+    run.Finish();
+  } catch (...) {
+    // The first error is thrown; after this one the variables are not sound.
+  }
+  try {
+    // What failed before is tried once more.
+    if (!writer_.Wait().ok()) saved_step_ = -1;
+    snapshot_.reset();
+    if (run.examples() == 0 || run.diverged()) return;
+    if (run.sound() && EndedWell(run)) return;
+    if (run.snapshot() != nullptr &&
+        run.snapshot()->state.step > std::max<int64_t>(saved_step_, 0)) {
+      // A step that failed, as where another worker is gone, leaves the state
+      // that NanStop kept from before it.
+      Write(run, std::nullopt);
+      Wait(run);
+    }
+  } catch (...) {
+    // The error that ended the training is thrown.
+  }
+}
+
+bool SaveCheckpoints::EndedWell(TrainingRun& run) {
+  try {
+    End(run);
+    return true;
+  } catch (...) {
+    // Variables that are elsewhere may be gone with who had them.
+    return !run.options().servers.any();
+  }
+}
+
+void SaveCheckpoints::End(TrainingRun& run) {
+  if (saved_step_ != run.step()) Save(run, std::nullopt);
+  Wait(run);
+}
+
+void SaveCheckpoints::Wait(TrainingRun& run) {
+  Result<CheckpointWriter::Written> result = writer_.Wait();
+  snapshot_.reset();
+  if (!result.ok()) saved_step_ = -1;
+  const CheckpointWriter::Written written = std::move(result).ValueOrThrow();
+  if (!written.path.empty()) last_path_ = written.path;
+  if (!written.not_finite.empty() && told_step_ != saved_step_) {
+    told_step_ = saved_step_;
+    run.options().Note(fmt::format("step {} is not saved: '{}' is not finite",
+                                   saved_step_, written.not_finite));
+  }
+}
+
+void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
+  Wait(run);
+  run.RenewSnapshot();
+  Write(run, metric);
+}
+
+void SaveCheckpoints::Write(const TrainingRun& run,
+                            std::optional<double> metric) {
+  snapshot_ = run.snapshot();
+  Checkpoint checkpoint = *snapshot_;  // shares the tensors
+  checkpoint.state.metric = metric;
+  SaveHooks(others_, &checkpoint.state);
+  for (const Hook* hook : others_) hook->SyncFiles();
+  std::set<std::string> finite;
+  for (const Output& variable : run.graph().TrainableVariables()) {
+    finite.insert(variable.name());
+  }
+  writer_.Start(std::move(checkpoint), std::move(finite));
+  saved_step_ = snapshot_->state.step;
+  saved_at_ = Clock::now();
+}
+
+}  // namespace sluice

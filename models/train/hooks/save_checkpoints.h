@@ -1,0 +1,106 @@
+// Saves a training's checkpoints, beside it.
+#ifndef SLUICE_MODELS_TRAIN_HOOKS_SAVE_CHECKPOINTS_H_
+#define SLUICE_MODELS_TRAIN_HOOKS_SAVE_CHECKPOINTS_H_
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/checkpoints/checkpoint.h"
+#include "models/train/hooks/hook.h"
+
+namespace sluice {
+
+// Writes one checkpoint at a time on a thread of its own, which gives way to
+// those that compute. All calls come from one thread.
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(CheckpointManager manager)
+      : manager_(std::move(manager)) {}
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  ~CheckpointWriter() { Join(); }
+
+  // Nothing else may be under way. The tensors' bytes must stay as they are
+  // until Wait has returned or busy is false. Nothing is written where one of
+  // the tensors named in `finite` has an element that is not. Where no thread
+  // can be had the calling one writes.
+  void Start(Checkpoint checkpoint, std::set<std::string> finite);
+  bool busy() const { return thread_.joinable() && !done_.load(); }
+  // Waits for the one under way.
+  struct Written {
+    std::string path;        // of the newest; "" before the first
+    std::string not_finite;  // the tensor for which the last was not written
+  };
+  // The error of one that failed, once.
+  Result<Written> Wait();
+
+ private:
+  void Join() {
+    if (thread_.joinable()) thread_.join();
+  }
+  void Write(const Checkpoint& checkpoint,
+             const std::set<std::string>& finite) noexcept;
+
+  CheckpointManager manager_;  // the thread's while it runs
+  std::thread thread_;
+  std::atomic<bool> done_{false};
+  // The thread's until it is joined.
+  Status status_;
+  Written written_;
+};
+
+// Saves after every evaluation, as often as options.save_every says, at the
+// end, and when training ends by an error that leaves the variables as the
+// last step made them. One with a trainable variable that is not finite would
+// be of no use, and is not written. Keeps the newest few and the best. The step
+// that begins a save takes a copy of the variables longer, which is memory that
+// NanStop needs, too (TrainingRun::RenewSnapshot); a save that comes while one
+// is being written waits for it or, if it is only due by time or steps, is put
+// off. It is the last hook, so that it saves what the others have decided.
+class SaveCheckpoints : public Hook {
+ public:
+  // `others`, not owned, have states to save.
+  SaveCheckpoints(CheckpointManager manager, std::vector<const Hook*> others)
+      : writer_(std::move(manager)), others_(std::move(others)) {}
+  void Begin(TrainingRun& run) override;
+  void AfterStep(TrainingRun& run) override;
+  void AtMeeting(TrainingRun& run) override { AfterStep(run); }
+  void AfterEvaluation(TrainingRun& run, const Evaluation& evaluation) override;
+  void OnError(TrainingRun& run) noexcept override;
+  void End(TrainingRun& run) override;
+
+  // Of the newest that is on the disk.
+  const std::string& last_path() const { return last_path_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool Due(const TrainingRun& run) const;
+  // Starts, once the one before is written.
+  void Save(TrainingRun& run, std::optional<double> metric);
+  // Starts with the run's snapshot as it is; none is being written.
+  void Write(const TrainingRun& run, std::optional<double> metric);
+  // End; false where what was kept from before should be saved instead.
+  bool EndedWell(TrainingRun& run);
+  // Throws the Error of a save that failed.
+  void Wait(TrainingRun& run);
+
+  // Its tensors' bytes are being written while it is held.
+  std::shared_ptr<const Checkpoint> snapshot_;
+  CheckpointWriter writer_;
+  std::vector<const Hook*> others_;
+  int64_t saved_step_ = -1;  // of the newest save begun, unless it failed
+  int64_t told_step_ = -1;   // of which it was said that it is not finite
+  Clock::time_point saved_at_;
+  std::string last_path_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_HOOKS_SAVE_CHECKPOINTS_H_

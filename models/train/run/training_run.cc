@@ -1,0 +1,496 @@
+#include "models/train/run/training_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "engine/ceil_div.h"
+#include "engine/cpu_features.h"
+#include "engine/text/json.h"
+#include "graph/compile/extract.h"
+#include "graph/ops/collective.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/shape.h"
+#include "graph/text/text.h"
+#include "models/optim/name_pattern.h"
+#include "models/train/run/cut_variables.h"
+#include "models/train/run/leaf_steps.h"
+
+namespace sluice {
+namespace {
+
+Optimizer OptimizerFor(const TrainerSpec& spec, const RunContext& run,
+                       const TrainingOptions& options) {
+  Optimizer optimizer =
+      spec.optimizer ? spec.optimizer(run) : optimizers::Adam();
+  if (options.session.precision == Precision::kFloat16) {
+    optimizer = optimizer.WithLossScaling();
+  }
+  return options.recompute == Recompute::kNone
+             ? optimizer
+             : optimizer.WithRecompute(options.recompute);
+}
+
+// Steps from one during which the input's stages are measured to the next: the
+// clock is read for each element of each stage then.
+constexpr int64_t kStepsToMeasureInput = 8;
+
+// Of a step: of the batches that the input has, each of which is for as many
+// steps (ForInput). `run` has the size that the input function was asked for.
+int64_t BatchSizeOf(const TrainerSpec& spec, const Dataset& input,
+                    const RunContext& run, int64_t steps) {
+  const int64_t size = input.batch_size(), asked = run.batch_size * steps;
+  // Workers that have their own speeds take as many examples each.
+  if (run.batch_size_given ? size == asked : size % steps == 0) {
+    return size / steps;
+  }
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: the input has batches of {}, the run's batch "
+                          "size is {}; end the input with "
+                          "Batch(run.batch_size)",
+                          spec.name, size, asked));
+}
+
+// Checkpoints hold them as JSON, which is UTF-8, and so they go to other
+// workers: better now than at a resume.
+void CheckNames(const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!IsUtf8(names[i])) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("class number {} has a name that is not UTF-8, "
+                              "which neither checkpoints nor other workers "
+                              "can have",
+                              i));
+    }
+  }
+}
+
+// A feature of each share of a batch: what it counts for among the workers,
+// its examples over the mean number of them, 1 where all have as many. (Of
+// virtual workers, where there are such.)
+constexpr char kShareWeight[] = "worker/share_weight";
+
+Tensor WeightOf(const Example& share, int64_t workers) {
+  Tensor weight(DType::kFloat32, {});
+  *weight.data<float>() =
+      static_cast<float>(static_cast<double>(RowsOf(share) * workers) /
+                         static_cast<double>(WholeRowsOf(share)));
+  return weight;
+}
+
+// Patterns that match none are a mistake; so is nothing left to train, which
+// Minimize says.
+void CheckFrozen(const std::string& patterns,
+                 const std::vector<Output>& variables) {
+  std::vector<std::string> names;
+  for (const Output& variable : variables) names.push_back(variable.name());
+  ThrowIfError(SelectNames(patterns, names).status().WithContext("freeze"));
+}
+
+// Whose batches are those of several steps.
+RunContext ForInput(const RunContext& run, int64_t steps) {
+  RunContext of_input = run;
+  of_input.batch_size *= steps;
+  return of_input;
+}
+
+RunContext WithRank(const RunContext& run, const Workers& workers) {
+  if (workers.leaves() == 1) return run;
+  RunContext of_worker = run;
+  of_worker.rank = workers.mine().begin;
+  of_worker.size = workers.leaves();
+  return of_worker;
+}
+
+// One process that has all leaves has nobody to compare its input with.
+void CheckForAnyRank(const TrainerSpec& spec, const RunContext& run,
+                     const std::string& position) {
+  if (run.size == 1) return;
+  RunContext last = run;
+  last.rank = run.size - 1;
+  if (spec.input(last).MakeIterator().SavePosition() == position) return;
+  throw Error(Code::kFailedPrecondition,
+              fmt::format("{}: the input is another for virtual worker {} than "
+                          "for {}; batches are shared out afterwards",
+                          spec.name, last.rank, run.rank));
+}
+
+// One graph is for all of them.
+bool AllCopyBatches(const Workers& workers, const SessionOptions& session) {
+  const std::vector<uint8_t> each = workers.GatherEach(
+      "kind of device", static_cast<uint8_t>(CopiesBatches(session)));
+  return std::find(each.begin(), each.end(), 0) == each.end();
+}
+
+// Adds the seconds that fn takes, if it does not throw.
+void Timed(double* seconds, const std::function<void()>& fn) {
+  const auto begin = std::chrono::steady_clock::now();
+  fn();
+  *seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+}
+
+// Where only its end tells how large the input is, all steps are one epoch, or
+// its end is that of an epoch.
+double StepsPerEpoch(const Dataset& input, const RunContext& run) {
+  const int64_t examples = input.examples_per_epoch();
+  if (examples >= 0) {
+    return static_cast<double>(examples) / static_cast<double>(run.batch_size);
+  }
+  if (run.steps > 0) return static_cast<double>(run.steps);
+  const bool ends = input.cardinality() == kUnknownCardinality;
+  if (ends && run.epochs == std::floor(run.epochs)) {
+    return RunContext::kEpochsEndWithInput;
+  }
+  throw Error(Code::kInvalidArgument,
+              "how many examples the input has is not known before they are "
+              "read: give the number of steps (--steps), that of examples with "
+              "Dataset::ExpectSize, or a whole number of epochs and an input "
+              "that ends with each of them, without Repeat");
+}
+
+}  // namespace
+
+SaveEvery ParseSaveEvery(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string_view unit = end;
+  const double seconds = unit == "s"   ? 1
+                         : unit == "m" ? 60
+                         : unit == "h" ? 3600
+                                       : 0;
+  const bool whole = unit.empty() && number == std::floor(number);
+  if (text.empty() || end == text || !(number >= 0 && number <= 1e9) ||
+      (seconds == 0 && !whole)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted a number of steps or a time such as 10m "
+                            "(s, m or h), got '{}'",
+                            text));
+  }
+  if (whole) return {.steps = static_cast<int64_t>(number), .seconds = 0};
+  return {.steps = 0, .seconds = number * seconds};
+}
+
+TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
+                         const TrainingOptions& options)
+    : spec_(spec),
+      context_(WithRank(context, Workers(options.session.collective.get(),
+                                         options.virtual_workers))),
+      options_(options),
+      workers_(options.session.collective.get(), options.virtual_workers),
+      apart_(options.servers.any() && options.servers.lead &&
+             workers_.several()),
+      input_(spec.input(ForInput(context_, steps_at_once()))) {
+  SLUICE_CHECK(context.training());
+  if (options_.servers.any()) CheckServers();
+  workers_.RequireSame("number of virtual workers",
+                       fmt::format("{}", options.virtual_workers));
+  if (options.virtual_workers > 0) {
+    workers_.RequireSame("instruction set", ChosenIsa());
+  }
+  const std::string position = input_.MakeIterator().SavePosition();
+  workers_.RequireSame("input", position);
+  if (!workers_.several()) CheckForAnyRank(spec, context_, position);
+  workers_.RequireSame("seed", fmt::format("{}", context_.seed));
+  std::vector<BytesToFloats> to_floats;
+  if (AllCopyBatches(workers_, options_.session)) {
+    input_ = input_.LeaveBytes(&to_floats);
+  }
+  batches_ = MakeIterators();
+  shares_.resize(batches_.size());
+  if (context_.batch_size < 1 || !(context_.epochs >= 0)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("wanted a positive batch size and epochs that are "
+                            "not negative, got {} and {}",
+                            context_.batch_size, context_.epochs));
+  }
+  context_.batch_size = BatchSizeOf(spec, input_, context_, steps_at_once());
+  context_.steps_per_epoch = StepsPerEpoch(input_, context_);
+  if (context_.steps > 0) {
+    context_.epochs =
+        static_cast<double>(context_.steps) / context_.steps_per_epoch;
+  }
+
+  workers_.RequireSame(
+      "batch size, number of steps, evaluations or reports",
+      fmt::format("{}, {}, {}, {}", batch_size(),
+                  knows_total_steps()
+                      ? fmt::format("{}", total_steps())
+                      : fmt::format("{} epochs", context_.epochs),
+                  options_.evaluate_every, options_.log_every));
+
+  if (spec.class_names) class_names_ = spec.class_names(context_);
+  if (!options_.log_dir.empty() || workers_.several()) {
+    CheckNames(class_names_);
+  }
+
+  features_ =
+      std::make_unique<Features>(graph_, input_.Sample(), std::move(to_floats));
+  graph_.Freeze([patterns = options_.freeze](std::string_view name) {
+    return MatchesAny(name, patterns);
+  });
+  Scope root(graph_);
+  model_ = spec.model(root, *features_, context_);
+  if (!model_.loss.valid()) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{}: the model function returned no loss", spec.name));
+  }
+  model_variables_ = graph_.Variables();
+  CheckFrozen(options_.freeze, model_variables_);
+  Optimizer optimizer = OptimizerFor(spec, context_, options_);
+  learning_rate_ = optimizer.learning_rate();
+  const bool virtual_ones = workers_.virtual_workers() > 0;
+  if (!apart_ && (workers_.several() || virtual_ones)) {
+    // Before the graphs are compared, which then differ for this reason.
+    workers_.RequireSame("choice of bucket sizes",
+                         fmt::format("{} and {} bytes", options_.buckets.first,
+                                     options_.buckets.others));
+    const Output weight = features_->AddScalar(graph_, kShareWeight);
+    train_ =
+        optimizer
+            .WithAllReduce({.weight = weight.name(),
+                            .between = options_.gradients_between,
+                            .buckets = options_.buckets,
+                            .in_two = virtual_ones,
+                            .shared = options_.servers.any() ||
+                                      (workers_.elastic() && !virtual_ones),
+                            .largest_share = FeedsOf(
+                                CeilDiv(batch_size(), workers_.leaves())),
+                            .workers = workers_.size()})
+            .Minimize(model_.loss);
+    loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
+    workers_.RequireSame("graph", PrintGraph(graph_));
+  } else {
+    loss_ = model_.loss;
+    train_ = optimizer.Minimize(loss_);
+    if (apart_) workers_.RequireSame("graph", PrintGraph(graph_));
+  }
+
+  cut_ = std::make_unique<CutVariables>(graph_, workers_);
+  options_.session.seed = context_.seed;
+  session_ = std::make_unique<Session>(graph_, PlaceTraining());
+  if (apart_) session_->set_replica(static_cast<uint32_t>(workers_.rank()));
+  MakeSteps(graph_.Get("learning_rate"));
+
+  RunContext evaluation = context_;
+  evaluation.mode = Mode::kEval;
+  evaluation.batch_size = context.batch_size;
+  evaluation.class_names = class_names_;
+  evaluation.trained_on = batches_[0].SavePosition();
+  inference_ = std::make_unique<Inference>(spec_, evaluation, options_.session,
+                                           options_.virtual_workers);
+  inference_->PrepareEvaluation();
+}
+
+TrainingRun::~TrainingRun() = default;
+
+std::vector<Iterator> TrainingRun::MakeIterators() const {
+  return Dataset::MakeIterators(workers_.SharesOf(input_), input_stages_,
+                                context_.input_bytes);
+}
+
+void TrainingRun::MakeSteps(const Output& learning_rate) {
+  std::vector<Output> measured = TensorsOf(model_.metrics);
+  for (const auto& [name, value] : model_.summaries) measured.push_back(value);
+  const int64_t examples = workers_.ShareOf(FullBatch(input_));
+  if (workers_.virtual_workers() > 0) {
+    leaves_ = std::make_unique<LeafSteps>(
+        graph_, *session_, *features_, workers_,
+        LeafSteps::Options{loss_, learning_rate, train_, std::move(measured)});
+    info_ = leaves_->Prepare(examples);
+    session_->Initialize();
+    return;
+  }
+  const std::vector<Operation> targets = Targets();
+  std::vector<Output> always = {loss_};
+  if (stale_.valid()) always.push_back(stale_);
+  plain_ = std::make_unique<BatchStep>(*session_, *features_, always, targets);
+  info_ = plain_->Prepare(examples);
+  if (owns_variables()) session_->Initialize();
+  always.push_back(learning_rate);
+  measured.insert(measured.begin(), always.begin(), always.end());
+  measuring_ = std::make_unique<BatchStep>(*session_, *features_,
+                                           std::move(measured), targets);
+}
+
+std::vector<FeedShape> TrainingRun::FeedsOf(int64_t examples) const {
+  const std::vector<Shape> shapes = features_->ShapesFor(examples);
+  std::vector<FeedShape> feeds;
+  for (const auto& [name, placeholder] : *features_) {
+    feeds.push_back({placeholder, shapes[feeds.size()]});
+  }
+  return feeds;
+}
+
+// A share of no examples counts for nothing, whatever its loss is.
+Output TrainingRun::JobLoss(const Output& weight) const {
+  const Output loss = Cast(model_.loss, DType::kFloat32);
+  return AllReduce(Select(Greater(weight, 0), loss * weight, ZerosLike(loss)),
+                   Reduction::kMean, "job_loss");
+}
+
+std::unique_ptr<Graph> TrainingRun::StepGraph() const {
+  StepRequest request;
+  request.feeds = FeedsOf(workers_.ShareOf(input_.batch_size()));
+  request.fetches = {loss_};
+  request.targets = {train_};
+  return ExtractStep(graph_, request).ValueOrThrow();
+}
+
+bool TrainingRun::Step(bool measure) {
+  bool trained = false;
+  const bool measure_input = step_ % kStepsToMeasureInput == 0;
+  input_stages_->Measure(measure_input);
+  if (measure_input) ++measured_inputs_;
+  const double exchanged = workers_.seconds();
+  if (workers_.elastic()) position_before_ = batches_[0].SavePosition();
+  Timed(&training_seconds_, [&] {
+    Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
+    if (trained && !apart_ && (workers_.several() || leaves_ != nullptr)) {
+      for (Example& share : shares_) {
+        share.Set(kShareWeight, WeightOf(share, workers_.leaves()));
+      }
+    }
+    if (trained && workers_.elastic()) {
+      StepOrNothing(measure);
+    } else if (trained) {
+      TrainOnBatch(measure);
+    }
+  });
+  exchange_seconds_ += workers_.seconds() - exchanged;
+  if (!trained && !knows_total_steps()) {
+    snapshot_is_old_ = true;  // of the input's position
+    for (Iterator& batches : batches_) ThrowIfError(batches.NextEpoch());
+  }
+  return trained;
+}
+
+// While an accelerator computes a step the host makes the next batch and
+// starts on it, and only then waits.
+void TrainingRun::TrainOnBatch(bool measure) {
+  snapshot_is_old_ = true;
+  together_ = !apart_ && !cut_->any();
+  // Until nothing has thrown.
+  const bool sound = std::exchange(sound_, false);
+  if (leaves_ != nullptr) {
+    TrainOnLeaves(measure);
+    sound_ = sound;
+    return;
+  }
+  const int64_t last_step = step_;
+  if (apart_) {
+    session_->set_step(static_cast<uint64_t>(step_));
+    // What the input ends with may have nothing for this worker.
+    if (RowsOf(shares_[0]) == 0) {
+      CountStep();
+      sound_ = sound;
+      return;
+    }
+  }
+  BatchStep::Pending started =
+      (measure ? measuring_ : plain_)->Start(shares_[0]);
+  BatchStep::Pending before = std::exchange(under_way_, started);
+  CountStep();
+  Collect(std::move(before), last_step);
+  // What is on servers is not to be read before it is written.
+  const bool served = options_.servers.any();
+  if (measure || served || workers_.elastic() || !started.under_way()) {
+    Collect(std::exchange(under_way_, {}), step_);
+    committed_ = true;
+  }
+  if (served && !apart_) workers_.Barrier("updated");  // by rank 0, for all
+  sound_ = sound;
+  if (!measure) return;
+  const std::span<const Tensor> results = started.Wait();
+  std::vector<MetricsOverSet> metrics;
+  const size_t rate = stale_.valid() ? 2 : 1;  // where it is
+  metrics.emplace_back(model_.metrics)
+      .Add(results.subspan(rate + 1), RowsOf(shares_[0]));
+  Measure(results[rate].At(0), std::move(metrics),
+          results.last(model_.summaries.size()));
+}
+
+void TrainingRun::CountStep() {
+  step_ += steps_at_once();
+  examples_ += WholeRowsOf(shares_[0]);
+}
+
+void TrainingRun::TrainOnLeaves(bool measure) {
+  std::vector<MetricsOverSet> metrics;
+  std::vector<Tensor> summaries;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    metrics.emplace_back(model_.metrics);
+  }
+  const auto on_leaf = [&](size_t i, std::span<const Tensor> values) {
+    metrics[i].Add(values, RowsOf(shares_[i]));
+    if (i > 0) return;
+    const auto mine = values.last(model_.summaries.size());
+    summaries.assign(mine.begin(), mine.end());
+  };
+  leaves_->Run(shares_, measure ? LeafSteps::OnLeaf(on_leaf) : nullptr);
+  CountStep();
+  committed_ = true;
+  NoteLoss(step_, leaves_->loss());
+  if (measure) {
+    Measure(leaves_->learning_rate(), std::move(metrics), summaries);
+  }
+}
+
+void TrainingRun::Finish() {
+  if (!under_way_.valid()) return;
+  const bool sound = std::exchange(sound_, false);
+  Timed(&training_seconds_,
+        [&] { Collect(std::exchange(under_way_, {}), step_); });
+  sound_ = sound;
+}
+
+void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
+  if (!ended.valid()) return;
+  const std::span<const Tensor> values = ended.Wait();
+  NoteLoss(step, values[0].At(0));
+  if (stale_.valid()) ++staleness_[values[1].IntAt(0)];
+}
+
+void TrainingRun::NoteLoss(int64_t step, double loss) {
+  newest_loss_ = {step, loss};
+  if (!std::isfinite(loss)) bad_loss_ = newest_loss_;
+}
+
+void TrainingRun::Measure(double learning_rate,
+                          std::vector<MetricsOverSet> metrics,
+                          std::span<const Tensor> summaries) {
+  measurement_ = {step_, newest_loss_.value, learning_rate, loss_scale(), {},
+                  {}};
+  measurement_.metrics =
+      apart_ ? metrics[0].Values()
+             : workers_.Merged(model_.metrics, std::move(metrics)).Values();
+  for (size_t i = 0; i < summaries.size(); ++i) {
+    measurement_.summaries.emplace_back(model_.summaries[i].first,
+                                        summaries[i].Clone());
+  }
+}
+
+std::optional<double> TrainingRun::loss_scale() const {
+  const Node* scale = graph_.Find("loss_scale/scale");
+  if (scale == nullptr) return std::nullopt;
+  return session_->Read(scale->output(0)).At(0);
+}
+
+void TrainingRun::Stop(const std::string& reason) {
+  if (stop_reason_.empty()) stop_reason_ = reason;
+}
+
+std::optional<Evaluation> TrainingRun::Evaluate(const StopToken* stop) {
+  Finish();
+  inference_->CopyVariables(graph_, *session_);
+  std::optional<Evaluation> evaluation =
+      inference_->Evaluate({.stop = stop, .reporter = options_.reporter});
+  if (evaluation) evaluation->step = step_;
+  return evaluation;
+}
+
+}  // namespace sluice

@@ -1,0 +1,378 @@
+// One training in progress: the model's graph, its session, the input, and all
+// the state that a checkpoint keeps of them.
+#ifndef SLUICE_MODELS_TRAIN_RUN_TRAINING_RUN_H_
+#define SLUICE_MODELS_TRAIN_RUN_TRAINING_RUN_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/visibility.h"
+#include "graph/autograd.h"
+#include "graph/session/session.h"
+#include "io/checkpoints/checkpoint.h"
+#include "io/pipeline/stage_times.h"
+#include "models/train/run/batch_step.h"
+#include "models/train/run/inference.h"
+#include "models/train/run/model_spec.h"
+#include "models/train/values/checkpoint_choice.h"
+#include "models/train/values/weights_file.h"
+#include "models/train/workers/meetings.h"
+#include "models/train/workers/reporter.h"
+#include "models/train/workers/workers.h"
+
+namespace SLUICE_PUBLIC sluice {
+
+class CutVariables;
+class LeafSteps;
+
+// Where a state that was restored is from, if from no file.
+inline constexpr char kKeptInMemory[] = "what was kept in memory";
+
+// When to save beside what evaluations and the end of training save.
+struct SaveEvery {
+  int64_t steps = 0;     // since the last one; 0: never for their number
+  double seconds = 600;  // 0: never for the time
+};
+// "500", "10m", "90s", "2h"; "0": never. Throws Error(kInvalidArgument).
+SaveEvery ParseSaveEvery(const std::string& text);
+
+struct TrainingOptions {
+  // Where checkpoints and events go; empty: nothing is saved.
+  std::string log_dir;
+  // Sets an earlier training in log_dir aside rather than resuming it.
+  bool restart = false;
+  // A file of weights (models/train/values/weights_file.h) to begin with, and
+  // which of the model's variables keep their first values rather than be in
+  // it: patterns of names (models/optim/name_pattern.h).
+  std::string weights;
+  std::string reset;
+  // Variables that training leaves as they are, statistics among them too:
+  // patterns of names. They have no decay, no slots and no gradient.
+  std::string freeze;
+  CheckpointChoice checkpoint;  // for what is not training
+  int keep_checkpoints = 5;
+  SaveEvery save_every;
+  // Epochs between evaluations, each of which saves a checkpoint; 0: only at
+  // the end.
+  double evaluate_every = 1;
+  int64_t log_every = 100;  // steps
+  // Activations that gradients compute again instead of keeping them.
+  Recompute recompute = Recompute::kNone;
+  // AllReduceOptions::between, where there are several workers, or virtual
+  // ones.
+  DType gradients_between = DType::kFloat32;
+  // AllReduceOptions::buckets, of the same workers, which all say the same.
+  BucketBytes buckets;
+  // Workers that define the training, a power of two, whatever the number of
+  // those that there are, which is at most that (docs/distributed.md). 0: these
+  // themselves.
+  int64_t virtual_workers = 0;
+  // The batch of each worker that updates them at its own speed
+  // (TrainingServers::lead) is RunContext::batch_size, and an update is a step.
+  TrainingServers servers;
+  SessionOptions session;
+  // Neither is owned. Without a reporter nothing is said, without a token
+  // nothing ends training early but its hooks.
+  Reporter* reporter = nullptr;
+  const StopToken* stop = nullptr;
+
+  // Tells the reporter, if there is one.
+  void Note(std::string_view line) const {
+    if (reporter != nullptr) reporter->Note(line);
+  }
+  // The token's; empty: go on.
+  std::string StopReason() const {
+    return stop == nullptr ? std::string() : stop->Reason();
+  }
+};
+
+// Figures of one batch.
+struct Measurement {
+  int64_t step = 0;  // 0: none was measured
+  double loss = 0;
+  double learning_rate = 0;
+  std::optional<double> loss_scale;  // with loss scaling: after the step
+  // Of the batch, and the model's summaries.
+  std::vector<std::pair<std::string, double>> metrics;
+  std::vector<std::pair<std::string, Tensor>> summaries;
+};
+
+// One thread. With several workers (SessionOptions::collective) each has its
+// share of every batch, and all have the same variables: those that call others
+// of this here, and Evaluate, wait for the others. So it is with variables on
+// parameter servers where all do a step together; where each has its own speed,
+// it has a batch of its own, a call of Step counts as many steps as there are
+// workers, and what is said of all is so between a MarkTogether and the next
+// step.
+class TrainingRun {
+ public:
+  // Calls the functions of `spec` for training and for evaluating, so that
+  // what either needs is missed before the first step; initialises the
+  // variables. Waits for the other workers, which must have the same input and
+  // graph. Throws Error.
+  TrainingRun(const TrainerSpec& spec, const RunContext& context,
+              const TrainingOptions& options);
+  ~TrainingRun();
+
+  // Trains on the next batch; false at the end of the input: where epochs end
+  // with it the next step is of the next epoch. With `measure`
+  // also fills measurement(). On an accelerator the step is still under way on
+  // return unless it is measured; the one before has ended. Throws Error.
+  bool Step(bool measure);
+  // Trains on batch() again, as Step does on the next.
+  void TrainOnBatch(bool measure);
+  // Waits for the step under way, if there is one. Throws Error.
+  void Finish();
+
+  // Where it stands.
+  // Steps completed, resumed ones too; of the last only the batch may be. Of
+  // workers with their own speeds, what it would be were they together.
+  int64_t step() const { return step_; }
+  // What Step adds to it, and whether a multiple of `every` is among what the
+  // call has added that left it at `step`.
+  int64_t steps_at_once() const { return apart_ ? workers_.size() : 1; }
+  bool Passes(int64_t step, int64_t every) const {
+    return step / every > (step - steps_at_once()) / every;
+  }
+  // Whether each worker has its own speed.
+  bool apart() const { return apart_; }
+  // All workers have done as many steps, and none begins another yet.
+  void MarkTogether() {
+    together_ = true;
+    wants_meeting_ = false;
+  }
+  bool together() const { return together_; }
+  // For what can only be done together: soon they will be.
+  void AskToMeet() { wants_meeting_ = true; }
+  bool wants_meeting() const { return wants_meeting_; }
+  // Whether it is this worker that reads and writes the variables between
+  // steps: each its own, but rank 0 those of parameter servers.
+  bool owns_variables() const {
+    return !options_.servers.any() || workers_.leads();
+  }
+  const Dataset& input() const { return input_; }  // of the whole job
+  // Examples in a step, by the input: those of all workers, or of one that has
+  // its own speed.
+  int64_t batch_size() const { return input_.batch_size() / steps_at_once(); }
+  // Not where epochs end with the input.
+  int64_t total_steps() const { return context_.total_steps(); }
+  bool knows_total_steps() const { return context_.knows_total_steps(); }
+  // The epochs that have ended, where these end with the input; else with the
+  // part of this one.
+  double epoch() const {
+    return knows_total_steps()
+               ? static_cast<double>(step_) / context_.steps_per_epoch
+               : static_cast<double>(batches_[0].epoch());
+  }
+  // Whether all steps or epochs were done.
+  bool done() const {
+    return knows_total_steps() ? step_ >= total_steps()
+                               : epoch() >= context_.epochs;
+  }
+  // Whether an epoch has ended with the input and none of the next was read.
+  bool between_epochs() const {
+    return !knows_total_steps() && batches_[0].epoch() > 0 &&
+           batches_[0].consumed() == 0;
+  }
+  // Of the last step, which is waited for; 0 before the first. Throws Error.
+  double loss() {
+    Finish();
+    return newest_loss_.value;
+  }
+  // Of a step that has ended.
+  struct KnownLoss {
+    int64_t step = 0;  // 0: none in this process
+    double value = 0;
+  };
+  const KnownLoss& newest_loss() const { return newest_loss_; }
+  // The newest that was infinite or no number since the last call.
+  std::optional<KnownLoss> TakeBadLoss() {
+    return std::exchange(bad_loss_, std::nullopt);
+  }
+  const Measurement& measurement() const { return measurement_; }
+  // Of the last step, this worker's share; of its leaves that of the first.
+  const Example& batch() const { return shares_[0]; }
+  // With virtual workers, else null.
+  const LeafSteps* leaves() const { return leaves_.get(); }
+  // Since this process began: examples that all workers trained on, and how
+  // long that took, evaluations not counted.
+  int64_t examples() const { return examples_; }
+  double training_seconds() const { return training_seconds_; }
+  // Of these, how long it waited for batches.
+  double input_seconds() const { return input_seconds_; }
+  // And for how long its steps exchanged tensors with other workers, or waited
+  // for them, beside no computation.
+  double exchange_seconds() const { return exchange_seconds_; }
+  // Of this worker's updates, where it is apart: how many had each staleness,
+  // the number of updates by other workers between its own read of the
+  // variables and its update. Both are taken from the counter of updates, which
+  // is read with the variables and again right after this one was counted.
+  const std::map<int64_t, int64_t>& staleness() const { return staleness_; }
+  // The stages of the training input, on this worker. They are measured during
+  // one step in eight.
+  StageTimes& input_stages() const { return *input_stages_; }
+  int64_t steps_with_measured_input() const { return measured_inputs_; }
+
+  // The loss scale now, in a training that scales the loss (--precision fp16).
+  std::optional<double> loss_scale() const;
+
+  // Ends training after the current step. The first reason counts.
+  void Stop(const std::string& reason);
+  bool stopped() const { return !stop_reason_.empty(); }
+  const std::string& stop_reason() const { return stop_reason_; }
+
+  // The whole state as it was when it was last renewed; null before. Renewing
+  // copies the variables, into the same memory unless somebody holds the one
+  // before, and does nothing where it is of the present, workers are not
+  // together, or the variables are another's. Of variables that are cut it has
+  // on rank 0 the wholes, on others their own parts, as they were gathered
+  // last, and does nothing where that was before another step. Tensors taken
+  // out of it share its memory: hold the pointer as long as these are looked
+  // at.
+  std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
+  bool snapshot_held() const { return snapshot_.use_count() > 1; }
+  void RenewSnapshot();
+  // Whether some variables are cut over the workers (VariableOptions).
+  bool cuts_variables() const;
+  // RenewSnapshot, by all workers that are together, where variables are cut:
+  // waits for the others. Else nothing.
+  void GatherSnapshot();
+  // Once rank 0 has begun: gives the others their parts of what it has of
+  // variables that are cut. Waits.
+  void HandOutParts();
+  // Makes it rank 0's, but for the parts of variables that are cut: of these
+  // each has its own. Waits.
+  void TakeFromFirst(Checkpoint* checkpoint) const;
+  // Puts a state back, bit for bit (but for variables that are another's), or
+  // throws Error naming what does not fit
+  // and changes nothing. `source` is for messages.
+  void Restore(const Checkpoint& checkpoint, const std::string& source);
+  // The `source` of the first that was restored; "": none.
+  const std::string& resumed_from() const { return resumed_from_; }
+  // Whether the newest state that was restored had been evaluated.
+  bool evaluated() const { return evaluated_; }
+  // Whether the variables are what step() steps made of them: not after a step
+  // that failed, nor where workers are not together.
+  bool sound() const { return sound_ && together_; }
+  // Because of a loss that was no number.
+  void MarkDiverged() {
+    sound_ = false;
+    diverged_ = true;
+  }
+  bool diverged() const { return diverged_; }
+  // The model's variables alone, as options().weights and reset say.
+  LoadedWeights LoadWeights();
+
+  // Evaluates the present variables on the evaluation input. nullopt when
+  // `stop`, unless null, cut it short, which it does for all workers.
+  std::optional<Evaluation> Evaluate(const StopToken* stop = nullptr);
+
+  // Of the step on a full batch.
+  const StepInfo& info() const { return info_; }
+
+  const Workers& workers() const { return workers_; }
+  const TrainerSpec& spec() const { return spec_; }
+  const RunContext& context() const { return context_; }
+  const TrainingOptions& options() const { return options_; }
+  const Graph& graph() const { return graph_; }
+  const Session& session() const { return *session_; }
+  // Who asks for this one may write variables.
+  Session& session() {
+    snapshot_is_old_ = true;
+    return *session_;
+  }
+  const ModelSpec& model() const { return model_; }
+  // As TrainerSpec::class_names has them.
+  const std::vector<std::string>& class_names() const { return class_names_; }
+  const LearningRate& learning_rate() const { return learning_rate_; }
+  // Variables that the model made, without the optimizer's.
+  const std::vector<Output>& model_variables() const {
+    return model_variables_;
+  }
+  // The training step on a whole batch, as `sluice graph` takes it.
+  std::unique_ptr<Graph> StepGraph() const;
+
+ private:
+  // Of the whole batch, from the loss of this worker's share.
+  Output JobLoss(const Output& weight) const;
+  std::vector<Iterator> MakeIterators() const;
+  void CheckServers() const;
+  // Once the training is built: where it is computed.
+  SessionOptions PlaceTraining();
+  std::vector<FeedShape> FeedsOf(int64_t examples) const;
+  std::vector<Operation> Targets() const;
+  void MakeSteps(const Output& learning_rate);
+  void CountStep();
+  void StepOrNothing(bool measure);
+  std::string Position() const;
+  void TrainOnLeaves(bool measure);
+  void Collect(BatchStep::Pending ended, int64_t step);
+  void NoteLoss(int64_t step, double loss);
+  // Metrics of each of this worker's leaves.
+  void Measure(double learning_rate, std::vector<MetricsOverSet> metrics,
+               std::span<const Tensor> summaries);
+
+  const TrainerSpec& spec_;
+  RunContext context_;
+  TrainingOptions options_;
+  Workers workers_;
+  std::vector<std::string> class_names_;
+  const bool apart_;
+  Dataset input_;
+  std::shared_ptr<StageTimes> input_stages_ = std::make_shared<StageTimes>();
+  std::vector<Iterator> batches_;  // of this worker's leaves
+  Graph graph_;
+  std::unique_ptr<Features> features_;
+  ModelSpec model_;
+  Output loss_;   // of the whole batch
+  Output stale_;  // where workers are apart: staleness()
+  Operation train_;
+  std::vector<Output> model_variables_;
+  LearningRate learning_rate_ = 0;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<BatchStep> plain_;      // fetches the loss
+  std::unique_ptr<BatchStep> measuring_;  // and rate, metrics, summaries
+  std::unique_ptr<LeafSteps> leaves_;     // in place of both
+  StepInfo info_;
+  std::unique_ptr<Inference> inference_;  // evaluates
+
+  std::unique_ptr<CutVariables> cut_;
+  int64_t gathered_step_ = -1;  // of what cut_ has gathered
+
+  int64_t step_ = 0;
+  bool together_ = true;
+  bool wants_meeting_ = false;
+  bool sound_ = true;
+  bool diverged_ = false;
+  // Of an elastic job, whose steps are whole or nothing: whether the batches
+  // are beyond step_, which failed, and the position from before it.
+  bool step_failed_ = false;
+  bool committed_ = false;  // the variables are those after the last step begun
+  std::string position_before_;
+  std::string resumed_from_;
+  bool evaluated_ = false;
+  std::shared_ptr<Checkpoint> snapshot_;
+  bool snapshot_is_old_ = true;
+  BatchStep::Pending under_way_;  // step number step_
+  KnownLoss newest_loss_;
+  std::optional<KnownLoss> bad_loss_;
+  Measurement measurement_;
+  std::vector<Example> shares_;
+  int64_t examples_ = 0;
+  double training_seconds_ = 0;
+  double input_seconds_ = 0;
+  double exchange_seconds_ = 0;
+  std::map<int64_t, int64_t> staleness_;
+  int64_t measured_inputs_ = 0;
+  std::string stop_reason_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_RUN_TRAINING_RUN_H_

@@ -1,0 +1,101 @@
+// Where a training with parameter servers is computed, and by whom.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "dist/servers/placement.h"
+#include "engine/device.h"
+#include "graph/ops/elementwise.h"
+#include "models/optim/gradient_hooks.h"
+#include "models/optim/loss_scale.h"
+#include "models/train/run/training_run.h"
+
+namespace sluice {
+namespace {
+
+// The exchanges with other workers that `end` waits for.
+std::vector<Operation> CollectivesBefore(const Operation& end) {
+  std::vector<Operation> collectives;
+  std::set<Node*> seen;
+  std::vector<Node*> open = {&end.node()};
+  while (!open.empty()) {
+    Node* const node = open.back();
+    open.pop_back();
+    if (!seen.insert(node).second) continue;
+    if (node->op().collective) collectives.emplace_back(node);
+    for (const Output& input : node->inputs()) open.push_back(&input.node());
+    for (Node* before : node->control_inputs()) open.push_back(before);
+  }
+  return collectives;
+}
+
+}  // namespace
+
+void TrainingRun::CheckServers() const {
+  if (options_.virtual_workers > 0) {
+    throw Error(Code::kInvalidArgument,
+                "virtual workers have their variables themselves, not on "
+                "parameter servers");
+  }
+  workers_.RequireSame(
+      "consistency or number of parameter servers",
+      fmt::format("{} servers, lead {}", options_.servers.devices.size(),
+                  options_.servers.lead.value_or(-1)));
+  const std::string& device = options_.session.devices[0];
+  if (ParseDeviceName(device).ValueOrThrow().type != DeviceType::kCpu) {
+    throw Error(Code::kUnimplemented,
+                fmt::format("with parameter servers workers compute on the "
+                            "CPU, not on '{}'",
+                            device));
+  }
+}
+
+SessionOptions TrainingRun::PlaceTraining() {
+  const TrainingServers& servers = options_.servers;
+  SessionOptions session = options_.session;
+  if (!servers.any()) return session;
+  for (const Output& variable : graph_.Variables()) {
+    if (!apart_) break;
+    const bool accumulated = IsAccumulatedGradient(variable.name());
+    if (!accumulated && !IsLossScaleState(variable.name())) continue;
+    // Each counts on a step being one worker's.
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} is for workers that do each step together: "
+                            "use one worker, or --consistency sync",
+                            accumulated ? "gradient accumulation"
+                                        : "loss scaling (fp16)"));
+  }
+  for (const auto& node : graph_.nodes()) {
+    if (!apart_ || !workers_.several() || !node->op().collective) continue;
+    throw Error(Code::kUnimplemented,
+                fmt::format("'{}' is for workers that do each step together: "
+                            "use --consistency sync ({})",
+                            node->name(), node->location()));
+  }
+  ThrowIfError(
+      dist::PlaceOnServers(graph_, session.devices[0], servers.devices));
+  const Output counter = GlobalStep(graph_);
+  const Output counted = dist::CountLast(train_, counter);
+  if (apart_) {
+    // The counter is read before it is written, unless that is asked for.
+    const DeviceScope beside(graph_, counter.node().device());
+    const NameScope names(graph_, "staleness");
+    stale_ = counted - (counter + 1);
+  }
+  session.devices.insert(session.devices.end(), servers.devices.begin(),
+                         servers.devices.end());
+  session.cluster = servers.cluster;
+  if (apart_) session.collective = nullptr;
+  return session;
+}
+
+// Where all do a step together on servers, rank 0 updates for all, and what it
+// does that with it has of the others.
+std::vector<Operation> TrainingRun::Targets() const {
+  return owns_variables() || apart_ ? std::vector<Operation>{train_}
+                                    : CollectivesBefore(train_);
+}
+
+}  // namespace sluice

@@ -1,0 +1,224 @@
+// What a training keeps of itself: snapshots, and how they are put back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "models/optim/loss_scale.h"
+#include "models/train/run/cut_variables.h"
+#include "models/train/run/training_run.h"
+
+namespace sluice {
+namespace {
+
+// A checkpoint fits at any precision, and with and without a plateau schedule:
+// state of these begins anew where the checkpoint has none, and is left aside
+// where this training has none.
+void WithoutOptionalState(std::vector<Output>* variables,
+                          std::vector<NamedTensor>* tensors) {
+  for (bool (*optional)(std::string_view) :
+       {IsLossScaleState, IsLearningRateFactor}) {
+    const auto in_variables = [&](const Output& variable) {
+      return optional(variable.name());
+    };
+    const auto in_tensors = [&](const NamedTensor& tensor) {
+      return optional(tensor.name);
+    };
+    const bool here =
+        std::any_of(variables->begin(), variables->end(), in_variables);
+    const bool there =
+        std::any_of(tensors->begin(), tensors->end(), in_tensors);
+    if (!there) std::erase_if(*variables, in_variables);
+    if (!here) std::erase_if(*tensors, in_tensors);
+  }
+}
+
+// How lists of classes differ.
+std::string Difference(const std::vector<std::string>& before,
+                       const std::vector<std::string>& now) {
+  if (before.size() != now.size()) {
+    return fmt::format("there were {}, now there are {}", before.size(),
+                       now.size());
+  }
+  const auto [was, is] =
+      std::mismatch(before.begin(), before.end(), now.begin());
+  return fmt::format("number {} was '{}', now it is '{}'", was - before.begin(),
+                     *was, *is);
+}
+
+// In a checkpoint's state: how many virtual workers there were.
+constexpr char kVirtualWorkers[] = "virtual_workers";
+
+// In that of a snapshot which has but a worker's own parts: whose.
+constexpr char kPartsOf[] = "parts_of";
+
+int64_t VirtualWorkersOf(const TrainingState& state) {
+  const auto found = state.extra.find(kVirtualWorkers);
+  return found == state.extra.end()
+             ? 0
+             : std::strtoll(found->second.c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+// Another worker that is gone leaves the state of the step before or, where all
+// was exchanged already, of this one.
+void TrainingRun::StepOrNothing(bool measure) {
+  const int64_t step = step_, examples = examples_;
+  committed_ = false;
+  try {
+    TrainOnBatch(measure);
+  } catch (const Error& error) {
+    if (workers_.AreGone(error)) {
+      sound_ = true;
+      step_failed_ = !committed_;
+      if (step_failed_) {
+        step_ = step;
+        examples_ = examples;
+      }
+    }
+    throw;
+  }
+}
+
+// After a step that failed: from before it.
+std::string TrainingRun::Position() const {
+  return step_failed_ ? position_before_ : batches_[0].SavePosition();
+}
+
+void TrainingRun::RenewSnapshot() {
+  Finish();
+  if (!snapshot_is_old_ || !together_ || !owns_variables()) return;
+  if (cut_->any() && gathered_step_ != step_) return;
+  // Of variables that may be gone with a server the one before is kept.
+  const bool beside = snapshot_ == nullptr || snapshot_held() ||
+                      options_.servers.any() || cut_->any();
+  const std::shared_ptr<Checkpoint> renewed =
+      beside ? std::make_shared<Checkpoint>() : snapshot_;
+  TrainingState& state = renewed->state;
+  state.step = 0;  // until it is whole
+  state.seed = context_.seed;
+  state.dataset_position = Position();
+  state.schedule = learning_rate_.description();
+  // For who looks at the file; Restore takes it from the variables.
+  state.loss_scale = loss_scale().value_or(1);
+  state.extra["program"] = spec_.name;
+  if (options_.virtual_workers > 0) {
+    state.extra[kVirtualWorkers] = fmt::format("{}", options_.virtual_workers);
+  }
+  if (cut_->any() && !workers_.leads()) {
+    state.extra[kPartsOf] = workers_.Name(workers_.rank());
+  }
+  state.class_names = class_names_;
+  ReadVariables(*session_, cut_->others(), &renewed->tensors);
+  renewed->tensors.insert(renewed->tensors.end(), cut_->gathered().begin(),
+                          cut_->gathered().end());
+  state.step = step_;
+  snapshot_ = renewed;
+  snapshot_is_old_ = false;
+}
+
+bool TrainingRun::cuts_variables() const {
+  return cut_->any();
+}
+
+void TrainingRun::GatherSnapshot() {
+  if (!cut_->any()) return;
+  Finish();
+  SLUICE_CHECK(together_);
+  cut_->Gather(*session_);
+  gathered_step_ = step_;
+  snapshot_is_old_ = true;
+  RenewSnapshot();
+}
+
+void TrainingRun::HandOutParts() {
+  cut_->HandOut(*session_);
+}
+
+void TrainingRun::TakeFromFirst(Checkpoint* checkpoint) const {
+  const std::vector<NamedTensor> parts = cut_->TakeOut(&checkpoint->tensors);
+  sluice::TakeFromFirst(workers_, checkpoint);
+  checkpoint->tensors.insert(checkpoint->tensors.end(), parts.begin(),
+                             parts.end());
+}
+
+void TrainingRun::Restore(const Checkpoint& checkpoint,
+                          const std::string& source) {
+  Finish();
+  const TrainingState& state = checkpoint.state;
+  if (state.seed != context_.seed) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("'{}' was trained with seed {}, now it is {}; go "
+                            "on with --seed {}, or begin anew with --restart",
+                            source, state.seed, context_.seed, state.seed));
+  }
+  if (!state.class_names.empty() && state.class_names != class_names_) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("'{}' was trained on other classes: {}; go on with "
+                    "the same data, or begin anew with --restart",
+                    source, Difference(state.class_names, class_names_)));
+  }
+  if (const int64_t before = VirtualWorkersOf(state);
+      before != options_.virtual_workers && state.step > 0) {
+    const auto text = [](int64_t n) {
+      return n == 0 ? "none" : fmt::format("{}", n);
+    };
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("'{}' was trained with {} virtual workers, now there are "
+                    "{}; go on with as many (--virtual-workers), or begin anew "
+                    "with --restart",
+                    source, text(before), text(options_.virtual_workers)));
+  }
+  // Which are of the same shape for another rank.
+  if (const auto parts = state.extra.find(kPartsOf);
+      parts != state.extra.end()) {
+    throw Error(Code::kFailedPrecondition,
+                fmt::format("'{}' has of variables that are cut over the "
+                            "workers the parts of {} alone",
+                            source, parts->second));
+  }
+  // New iterators first, so that a position that does not fit changes nothing.
+  std::vector<Iterator> batches = MakeIterators();
+  for (Iterator& iterator : batches) {
+    ThrowIfError(iterator.Restore(state.dataset_position).WithContext(source));
+  }
+  std::vector<Output> variables;
+  std::vector<NamedTensor> tensors;
+  if (owns_variables()) {
+    variables = graph_.Variables();
+    tensors = checkpoint.tensors;
+    WithoutOptionalState(&variables, &tensors);
+    cut_->TakeMine(&tensors);
+  }
+  if (Status fits = WriteVariables(*session_, variables, tensors,
+                                   Extra::kRefused, source);
+      !fits.ok()) {
+    throw Error(fits.code(),
+                fits.message() +
+                    "; nothing was changed. Use the model, optimizer and "
+                    "frozen variables it was saved with, another --log-dir "
+                    "with --weights, or --restart");
+  }
+  batches_ = std::move(batches);
+  step_failed_ = false;
+  step_ = state.step;
+  snapshot_is_old_ = &checkpoint != snapshot_.get();
+  if (resumed_from_.empty()) resumed_from_ = source;
+  evaluated_ = state.metric.has_value();
+  newest_loss_ = {};
+  bad_loss_.reset();
+  session_->set_step(static_cast<uint64_t>(state.step));
+}
+
+LoadedWeights TrainingRun::LoadWeights() {
+  snapshot_is_old_ = true;
+  return cut_
+      ->Load(*session_, model_variables_, options_.weights,
+             {.reset = options_.reset})
+      .ValueOrThrow();
+}
+
+}  // namespace sluice

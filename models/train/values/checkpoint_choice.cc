@@ -1,0 +1,60 @@
+#include "models/train/values/checkpoint_choice.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "models/train/values/hook_state.h"
+
+namespace sluice {
+namespace {
+
+using Kind = CheckpointChoice::Kind;
+
+ChosenCheckpoint Best(const CheckpointManager& saved,
+                      const std::string& directory, const char* why) {
+  auto best = saved.RestoreBest().ValueOrThrow();
+  if (best) return {*std::move(best), why};
+  throw Error(Code::kNotFound,
+              fmt::format("no checkpoint in '{}' was evaluated, so none is "
+                          "the best; ask for the newest",
+                          directory));
+}
+
+}  // namespace
+
+CheckpointChoice ParseCheckpointChoice(const std::string& text) {
+  if (text == "newest") return {.kind = Kind::kNewest};
+  if (text == "best") return {.kind = Kind::kBest};
+  CheckpointChoice choice = {.kind = Kind::kStep};
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, choice.step);
+  if (error == std::errc() && at == end && choice.step >= 0) return choice;
+  throw Error(Code::kInvalidArgument,
+              fmt::format("wanted newest, best or the number of a step, got "
+                          "'{}'",
+                          text));
+}
+
+std::optional<ChosenCheckpoint> ChooseCheckpoint(
+    const std::string& directory, const CheckpointChoice& choice) {
+  const auto saved = CheckpointManager::ForReading(directory);
+  if (saved.Steps().ValueOrThrow().empty()) return std::nullopt;
+  if (choice.kind == Kind::kStep) {
+    return ChosenCheckpoint{saved.RestoreStep(choice.step).ValueOrThrow(),
+                            "the one asked for"};
+  }
+  if (choice.kind == Kind::kBest) {
+    return Best(saved, directory, "the best one");
+  }
+  auto newest = saved.RestoreNewest().ValueOrThrow();
+  if (!newest) return std::nullopt;
+  if (choice.kind == Kind::kAutomatic &&
+      EndedByEarlyStopping(newest->checkpoint.state)) {
+    return Best(saved, directory,
+                "the best one, as early stopping ended the training");
+  }
+  return ChosenCheckpoint{*std::move(newest), "the newest one"};
+}
+
+}  // namespace sluice

@@ -1,0 +1,41 @@
+// Which checkpoint of a training is used for what is not training.
+#ifndef SLUICE_MODELS_TRAIN_VALUES_CHECKPOINT_CHOICE_H_
+#define SLUICE_MODELS_TRAIN_VALUES_CHECKPOINT_CHOICE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/visibility.h"
+#include "io/checkpoints/checkpoint.h"
+
+namespace SLUICE_PUBLIC sluice {
+
+struct CheckpointChoice {
+  enum class Kind : uint8_t {
+    kAutomatic,  // the best where early stopping ended it, else the newest
+    kNewest,
+    kBest,  // by the metric of its evaluation
+    kStep,
+  };
+  Kind kind = Kind::kAutomatic;
+  int64_t step = 0;  // kStep
+};
+
+// "newest", "best" or the number of a step. Throws Error(kInvalidArgument).
+CheckpointChoice ParseCheckpointChoice(const std::string& text);
+
+struct ChosenCheckpoint {
+  CheckpointManager::Restored restored;
+  std::string why;  // such as "the newest", for people
+};
+
+// nullopt where the folder holds none. Throws Error: kNotFound for a step
+// there is not, or where none was evaluated and the best is asked for;
+// kDataLoss where the one asked for, or every one, is damaged.
+std::optional<ChosenCheckpoint> ChooseCheckpoint(
+    const std::string& directory, const CheckpointChoice& choice);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_VALUES_CHECKPOINT_CHOICE_H_

@@ -1,0 +1,186 @@
+#include "models/train/values/weights_file.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "io/checkpoints/pth.h"
+#include "models/optim/loss_scale.h"
+#include "models/optim/name_pattern.h"
+#include "models/optim/schedule.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kAverage = "/average";
+
+std::string PyTorchName(const Output& variable) {
+  // Ours and PyTorch's last part, where they differ.
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4>
+      kLast = {{{"weights", "weight"},
+                {"scale", "weight"},
+                {"offset", "bias"},
+                {"running_variance", "running_var"}}};
+  std::string name = variable.name();
+  const size_t last = name.rfind('/') + 1;
+  for (const auto& [ours, theirs] : kLast) {
+    if (std::string_view(name).substr(last) == ours) {
+      name.replace(last, std::string::npos, theirs);
+      break;
+    }
+  }
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
+std::vector<int> PyTorchOrder(const Output& variable) {
+  switch (variable.shape().rank()) {
+    case 2:
+      return {1, 0};
+    case 4:
+      return {2, 3, 1, 0};
+    default:
+      return {};
+  }
+}
+
+using Names = std::set<std::string, std::less<>>;
+
+// Whose names the tensors of a file have.
+enum class Spelling { kUnknown, kEither, kOurs, kPyTorch };
+
+// Ours where one is a variable's; a name that is the same in PyTorch does not
+// tell them apart.
+Spelling SpellingOf(const std::vector<NamedTensor>& tensors,
+                    const std::vector<Output>& variables) {
+  Names names;
+  for (const NamedTensor& tensor : tensors) names.insert(tensor.name);
+  Spelling spelling = Spelling::kUnknown;
+  for (const Output& variable : variables) {
+    const std::string name = variable.name(), theirs = PyTorchName(variable);
+    if (names.contains(name)) {
+      if (name != theirs) return Spelling::kOurs;
+      spelling = std::max(spelling, Spelling::kEither);
+    } else if (names.contains(theirs)) {
+      spelling = Spelling::kPyTorch;
+    }
+  }
+  return spelling;
+}
+
+// A prefix of wrappers that all tensors have; empty: none.
+std::string_view CommonPrefix(const std::vector<NamedTensor>& tensors) {
+  if (tensors.empty()) return "";
+  // DataParallel's, PyTorch Lightning's habit, torch.compile's.
+  for (const std::string_view prefix : {"module.", "model.", "_orig_mod."}) {
+    if (std::all_of(tensors.begin(), tensors.end(),
+                    [&](const NamedTensor& tensor) {
+                      return tensor.name.starts_with(prefix);
+                    })) {
+      return prefix;
+    }
+  }
+  return "";
+}
+
+// Drops such prefixes until none is left or a variable is known by its name: a
+// model of ours may have a part "model". Returns whose names are left.
+Spelling DropPrefixes(const std::vector<Output>& variables,
+                      std::vector<NamedTensor>* tensors) {
+  for (;;) {
+    const Spelling spelling = SpellingOf(*tensors, variables);
+    if (spelling != Spelling::kUnknown) return spelling;
+    const size_t length = CommonPrefix(*tensors).size();
+    if (length == 0) return spelling;
+    for (NamedTensor& tensor : *tensors) tensor.name.erase(0, length);
+  }
+}
+
+// Whether a checkpoint has such a tensor beside the model's variables.
+bool IsTrainingState(std::string_view name, const Names& variables) {
+  const size_t slash = name.rfind('/');
+  return name == "global_step" || IsLossScaleState(name) ||
+         IsLearningRateFactor(name) ||
+         (slash != std::string_view::npos &&
+          variables.contains(name.substr(0, slash)));
+}
+
+}  // namespace
+
+WeightLayout PyTorchLayout() {
+  return {PyTorchName, PyTorchOrder};
+}
+
+std::vector<NamedTensor> PreferAverages(std::vector<NamedTensor> tensors) {
+  Names averaged;
+  for (const NamedTensor& tensor : tensors) {
+    if (!tensor.name.ends_with(kAverage)) continue;
+    averaged.insert(
+        tensor.name.substr(0, tensor.name.size() - kAverage.size()));
+  }
+  std::erase_if(tensors, [&](const NamedTensor& tensor) {
+    return averaged.contains(tensor.name);
+  });
+  for (NamedTensor& tensor : tensors) {
+    if (!tensor.name.ends_with(kAverage)) continue;
+    tensor.name.resize(tensor.name.size() - kAverage.size());
+  }
+  return tensors;
+}
+
+Result<std::vector<NamedTensor>> ReadWeightTensors(const std::string& path) {
+  constexpr size_t kEnough = 64;  // bytes to know a format by
+  SLUICE_ASSIGN_OR_RETURN(const std::string first_bytes,
+                          FileSystem::Default().ReadPrefix(path, kEnough));
+  if (IsPth(first_bytes)) return ReadPth(path);
+  SLUICE_ASSIGN_OR_RETURN(Safetensors file, ReadSafetensors(path));
+  return std::move(file.tensors);
+}
+
+Result<LoadedWeights> LoadWeightsWith(Session& session,
+                                      const std::vector<Output>& variables,
+                                      const std::string& path,
+                                      const WeightsOptions& options) {
+  std::vector<std::string> names;
+  for (const Output& variable : variables) names.push_back(variable.name());
+  LoadedWeights loaded;
+  Result<std::vector<std::string>> reset = SelectNames(options.reset, names);
+  if (!reset.ok()) return reset.status().WithContext("reset");
+  loaded.reset = *std::move(reset);
+
+  SLUICE_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors,
+                          ReadWeightTensors(path));
+  tensors = PreferAverages(std::move(tensors));
+  const bool pytorch = DropPrefixes(variables, &tensors) == Spelling::kPyTorch;
+  const Names known(names.begin(), names.end());
+  const Names kept(loaded.reset.begin(), loaded.reset.end());
+  std::vector<Output> wanted;
+  Names passed_over;  // by the names of the file
+  for (const Output& variable : variables) {
+    if (kept.contains(variable.name())) {
+      passed_over.insert(pytorch ? PyTorchName(variable) : variable.name());
+    } else {
+      wanted.push_back(variable);
+    }
+  }
+  std::erase_if(tensors, [&](const NamedTensor& tensor) {
+    return passed_over.contains(tensor.name) ||
+           (pytorch ? tensor.name.ends_with(".num_batches_tracked")
+                    : IsTrainingState(tensor.name, known));
+  });
+  SLUICE_ASSIGN_OR_RETURN(
+      loaded.converted,
+      WriteWeights(session, wanted, tensors, path,
+                   pytorch ? PyTorchLayout() : WeightLayout()));
+  loaded.tensors = static_cast<int64_t>(wanted.size());
+  return loaded;
+}
+
+Status LoadWeights(Session& session, const std::vector<Output>& variables,
+                   const std::string& path) {
+  return LoadWeightsWith(session, variables, path, {}).status();
+}
+
+}  // namespace sluice

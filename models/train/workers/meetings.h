@@ -1,0 +1,70 @@
+// Workers that train on parameter servers each at its own speed, and where they
+// meet: to stop, and to save what all have done.
+#ifndef SLUICE_MODELS_TRAIN_WORKERS_MEETINGS_H_
+#define SLUICE_MODELS_TRAIN_WORKERS_MEETINGS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/visibility.h"
+#include "models/train/workers/reporter.h"
+#include "models/train/workers/workers.h"
+
+namespace SLUICE_PUBLIC sluice {
+
+class Cluster;
+
+// Where the variables of a training are, if not with each worker, and how its
+// workers use them (docs/distributed.md, "Parameter servers").
+struct TrainingServers {
+  std::shared_ptr<Cluster> cluster = nullptr;  // null: there are none
+  std::vector<std::string> devices = {};       // one of each server
+  // Of several workers: nothing, where all do a step together; else how many
+  // steps more than the slowest one may have done
+  // (dist/servers/pace.h).
+  std::optional<int64_t> lead = std::nullopt;
+  // For how long one that is gone is waited for, to go on with it from what was
+  // saved last; 0: a server's end is the training's. The workers' collective
+  // has to be one that they can join again.
+  std::chrono::milliseconds patience{0};
+
+  bool any() const { return cluster != nullptr; }
+};
+
+// Waits until all servers are there, also those that were gone, and nothing
+// that this worker had them do is under way any more. Throws Error, which says
+// who is gone, where that takes longer than the patience or `stop`, unless
+// null, has a reason. Every ten seconds the reporter, unless null, is told.
+void AwaitServers(const TrainingServers& servers, const StopToken* stop,
+                  Reporter* reporter);
+
+// One thread of a worker. Its questions go to the first server, which answers
+// all workers.
+class Meetings {
+ public:
+  // Neither is copied. `era`, the same for all workers, is more than that of
+  // meetings that these have had before (dist::PaceCall).
+  Meetings(const Workers& workers, const TrainingServers& servers, int64_t era)
+      : workers_(workers), servers_(servers), era_(era) {}
+
+  // To be called before each step. Waits while this worker is too far ahead.
+  // Whether all meet now, which they do with the same number of steps behind
+  // them: it then is to be called again. False: the step is to be done.
+  // A meeting comes at some time after one of the workers `wants` it. Throws
+  // Error where a worker or the server is gone.
+  bool Now(bool wants);
+
+ private:
+  const Workers& workers_;
+  const TrainingServers& servers_;
+  const int64_t era_;
+  int64_t steps_ = 0;  // that were to be done
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MODELS_TRAIN_WORKERS_MEETINGS_H_

@@ -1,0 +1,228 @@
+#include "models/train/workers/workers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "engine/status.h"
+#include "models/nn/metric_states.h"
+
+namespace sluice {
+namespace {
+
+// What a worker says of itself, as it travels.
+struct Say {
+  static constexpr size_t kLongest = 116;
+  bool measures = false;
+  bool meets = false;
+  bool called = false;
+  bool token = false;          // the reason is its token's
+  char reason[kLongest] = {};  // why to end; ends with a zero
+};
+
+}  // namespace
+
+Workers::Workers(Collective* collective, int64_t virtual_workers)
+    : collective_(collective), virtual_workers_(virtual_workers) {
+  if (virtual_workers == 0) return;
+  if (virtual_workers < 0 ||
+      !std::has_single_bit(static_cast<uint64_t>(virtual_workers))) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} virtual workers: wanted a power of two",
+                            virtual_workers));
+  }
+  if (virtual_workers < size()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} virtual workers for {} processes: each must "
+                            "have one at least",
+                            virtual_workers, size()));
+  }
+}
+
+std::string Workers::Name(int rank) const {
+  return fmt::format("rank {} of {}", rank, size());
+}
+
+bool Workers::AreGone(const Error& error) const {
+  const Code code = error.code();
+  const bool of_others = code == Code::kUnavailable ||
+                         code == Code::kDeadlineExceeded ||
+                         code == Code::kCancelled;
+  return of_others && elastic() && !collective_->Check().ok();
+}
+
+std::vector<Dataset> Workers::SharesOf(const Dataset& whole) const {
+  std::vector<Dataset> shares;
+  for (int64_t leaf = mine().begin; leaf < mine().end; ++leaf) {
+    shares.push_back(whole.Share(leaf, leaves()));
+  }
+  return shares;
+}
+
+int64_t Workers::ShareOf(int64_t n) const {
+  return LeavesOf(n, mine().begin, leaves()).size();
+}
+
+void Workers::Gather(std::string_view what, const void* mine, int64_t each,
+                     void* all) const {
+  if (several()) {
+    ThrowIfError(collective_->AllGather(what, mine, each, all));
+  } else if (each > 0) {
+    std::memcpy(all, mine, static_cast<size_t>(each));
+  }
+}
+
+std::vector<std::string> Workers::Gather(std::string_view what,
+                                         std::string_view mine) const {
+  if (!several()) return {std::string(mine)};
+  const std::vector<int64_t> lengths = GatherEach(
+      fmt::format("length of {}", what), static_cast<int64_t>(mine.size()));
+  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::string padded(mine);
+  padded.resize(static_cast<size_t>(longest));
+  std::string all(static_cast<size_t>(longest * size()), '\0');
+  Gather(what, padded.data(), longest, all.data());
+  std::vector<std::string> texts;
+  for (int64_t rank = 0; rank < size(); ++rank) {
+    texts.push_back(all.substr(static_cast<size_t>(rank * longest),
+                               static_cast<size_t>(lengths[rank])));
+  }
+  return texts;
+}
+
+void Workers::RequireSame(std::string_view what, std::string_view text) const {
+  const std::vector<std::string> texts = Gather(what, text);
+  for (int rank = 1; rank < size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    const auto [first, other] =
+        std::mismatch(texts[0].begin(), texts[0].end(), texts[rank].begin(),
+                      texts[rank].end());
+    const auto at = static_cast<size_t>(first - texts[0].begin());
+    const auto excerpt = [&](const std::string& whole) {
+      const size_t begin = at < 40 ? 0 : at - 40;
+      return whole.substr(begin, 120);
+    };
+    throw Error(
+        Code::kFailedPrecondition,
+        fmt::format("the {} of {} is another than that of {}: '{}', "
+                    "not '{}'; all workers are started alike, and batches "
+                    "are shared out afterwards",
+                    what, Name(rank), Name(0), excerpt(texts[rank]),
+                    excerpt(texts[0])));
+  }
+}
+
+// A worker's leaves travel one behind another, each as the number of its
+// numbers and these.
+MetricsOverSet Workers::Merged(const NamedMetrics& metrics,
+                               std::vector<MetricsOverSet> mine) const {
+  if (!merges()) return std::move(mine[0]);
+  std::vector<double> numbers;
+  for (const MetricsOverSet& leaf : mine) {
+    const std::vector<double> state = leaf.State();
+    numbers.push_back(static_cast<double>(state.size()));
+    numbers.insert(numbers.end(), state.begin(), state.end());
+  }
+  const std::vector<std::string> states =
+      Gather("metrics", {reinterpret_cast<const char*>(numbers.data()),
+                         numbers.size() * sizeof(double)});
+  MetricsOverSet merged(metrics);
+  for (const std::string& bytes : states) {
+    std::vector<double> all(bytes.size() / sizeof(double));
+    std::memcpy(all.data(), bytes.data(), all.size() * sizeof(double));
+    std::span<const double> rest(all);
+    while (!rest.empty()) {
+      const auto count = static_cast<size_t>(CountOf(
+          "metrics of a leaf", rest[0], static_cast<int64_t>(rest.size()) - 1));
+      merged.Merge(rest.subspan(1, count));
+      rest = rest.subspan(1 + count);
+    }
+  }
+  return merged;
+}
+
+void Workers::RequireMergeable(const NamedMetrics& metrics) const {
+  if (merges()) (void)MetricsOverSet(metrics).State();
+}
+
+void Workers::TakeFrom(int rank, std::string_view what, void* data,
+                       int64_t bytes) const {
+  if (!several()) return;
+  ThrowIfError(collective_->Broadcast(what, data, bytes, rank));
+}
+
+void Workers::TakeFromFirst(std::string_view what, void* data,
+                            int64_t bytes) const {
+  TakeFrom(0, what, data, bytes);
+}
+
+void Workers::TakeFromFirst(std::string_view what, std::string* text) const {
+  if (!several()) return;
+  auto length = static_cast<int64_t>(text->size());
+  TakeFromFirst(fmt::format("length of {}", what), &length, sizeof(length));
+  text->resize(static_cast<size_t>(length));
+  TakeFromFirst(what, text->data(), length);
+}
+
+void Workers::SumTree(std::string_view what, std::span<const void* const> sums,
+                      Tensor* sum) const {
+  if (several()) {
+    ThrowIfError(collective_->SumTree(what, sum->dtype(), leaves(), sums,
+                                      sum->raw(), sum->elements()));
+  } else if (sums[0] != sum->raw()) {
+    std::memcpy(sum->raw(), sums[0], sum->bytes());
+  }
+}
+
+void Workers::Barrier(std::string_view what) const {
+  if (several()) ThrowIfError(collective_->Barrier(what));
+}
+
+void TakeFromFirst(const Workers& workers, Checkpoint* checkpoint) {
+  if (!workers.several()) return;
+  std::string state = PrintTrainingState(checkpoint->state);
+  workers.TakeFromFirst("state", &state);
+  checkpoint->state = ParseTrainingState(state).ValueOrThrow();
+  for (NamedTensor& variable : checkpoint->tensors) {
+    workers.TakeFromFirst(variable.name, variable.tensor.raw(),
+                          static_cast<int64_t>(variable.tensor.bytes()));
+  }
+}
+
+std::string Agreement::Reason() const {
+  (void)Decide("", false);
+  return agreed_;
+}
+
+Agreement::Decision Agreement::Decide(const std::string& stop, bool measures,
+                                      bool wants) const {
+  if (!agreed_.empty()) return {agreed_};
+  const std::string token = mine_ == nullptr ? "" : mine_->Reason();
+  if (!workers_.several()) {
+    agreed_ = token;
+    return {token.empty() ? stop : token, measures, wants, workers_.called()};
+  }
+  Say say;
+  say.measures = measures;
+  say.meets = wants;
+  say.called = workers_.called();
+  say.token = !token.empty();
+  (say.token ? token : stop).copy(say.reason, Say::kLongest - 1);
+  std::vector<Say> all = workers_.GatherEach("decision", say);
+  Decision decision = {"", all[0].measures, all[0].meets, all[0].called};
+  for (int rank = 0; rank < workers_.size(); ++rank) {
+    all[rank].reason[Say::kLongest - 1] = '\0';
+    std::string reason = all[rank].reason;
+    if (reason.empty()) continue;
+    if (rank > 0) reason = fmt::format("{}: {}", workers_.Name(rank), reason);
+    if (decision.stop.empty()) decision.stop = reason;
+    if (agreed_.empty() && all[rank].token) agreed_ = reason;
+  }
+  return decision;
+}
+
+}  // namespace sluice

@@ -1,0 +1,281 @@
+// Saving beside training: what is written is the state of the moment at which
+// the save began, whatever training does meanwhile and whatever the disk does.
+#include "models/train/hooks/save_checkpoints.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "io/files/fault_file_system.h"
+#include "models/train/hooks/hooks.h"
+#include "tests/support/error_text.h"
+#include "tests/support/toy_training.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
+using testing::TemporaryFolder;
+using testing::ToyRun;
+using testing::ToySpec;
+
+// A disk on which nothing comes to an end while the gate is closed.
+class GatedFileSystem : public FaultFileSystem {
+ public:
+  std::atomic<bool> open{true};
+  std::atomic<int> waiting{0};
+  Status Rename(const std::string& from, const std::string& to) override {
+    ++waiting;
+    while (!open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    --waiting;
+    return FaultFileSystem::Rename(from, to);
+  }
+};
+
+// Files have their own order.
+bool SameTensors(const std::vector<NamedTensor>& a,
+                 const std::vector<NamedTensor>& b) {
+  std::map<std::string, Tensor> wanted;
+  for (const auto& [name, tensor] : b) wanted[name] = tensor;
+  return a.size() == b.size() && wanted.size() == b.size() &&
+         std::all_of(a.begin(), a.end(), [&](const NamedTensor& x) {
+           return wanted.contains(x.name) && x.tensor.BitEqual(wanted[x.name]);
+         });
+}
+
+std::vector<NamedTensor> Values(TrainingRun& run) {
+  return ReadVariables(run.session(), run.graph().Variables());
+}
+
+struct Saving {
+  explicit Saving(SaveEvery every)
+      : options{.save_every = every},
+        spec(ToySpec()),
+        run(spec, Training(), options) {}
+  static RunContext Training() {
+    RunContext context = ToyRun(10);
+    context.mode = Mode::kTrain;
+    return context;
+  }
+  CheckpointManager Manager() {
+    return CheckpointManager::Open("log", {.files = &files}).ValueOrThrow();
+  }
+  CheckpointManager Reading() {
+    return CheckpointManager::ForReading("log", {.files = &files});
+  }
+
+  GatedFileSystem files;
+  TrainingOptions options;
+  TrainerSpec spec;
+  TrainingRun run;
+};
+
+TEST_CASE("a slow disk neither stops training nor sees what it does") {
+  Saving on({.steps = 5, .seconds = 0});
+  NanStop nan_stop(1);  // renews the snapshot after every step, if it may
+  SaveCheckpoints save(on.Manager(), {});
+  nan_stop.Begin(on.run);
+  save.Begin(on.run);
+  std::vector<NamedTensor> at_5;
+  std::string position_5;
+  on.files.open = false;
+  while (on.run.step() < 12) {
+    REQUIRE(on.run.Step(false));
+    nan_stop.AfterStep(on.run);
+    save.AfterStep(on.run);
+    if (on.run.step() != 5) continue;
+    at_5 = Values(on.run);
+    while (on.files.waiting == 0) std::this_thread::yield();
+  }
+  CHECK(on.run.snapshot_held());
+  CHECK(on.run.snapshot()->state.step == 5);
+  on.files.open = true;
+  save.End(on.run);
+  CHECK_FALSE(on.run.snapshot_held());
+
+  const CheckpointManager saved = on.Reading();
+  // What became due meanwhile was put off, at last until the end.
+  CHECK(*saved.Steps() == std::vector<int64_t>{5, 12});
+  CHECK(SameTensors(saved.RestoreStep(5)->checkpoint.tensors, at_5));
+  CHECK(SameTensors(saved.RestoreStep(12)->checkpoint.tensors, Values(on.run)));
+  CHECK(save.last_path() == saved.PathOf(12));
+}
+
+TEST_CASE("saved beside training or not, a resume gives the same bits") {
+  const auto train = [](const std::string& log, SaveEvery every,
+                        const std::vector<double>& epochs) {
+    for (const double e : epochs) {
+      Trainer(ToySpec(), ToyRun(e),
+              {.log_dir = log,
+               .keep_checkpoints = 100,
+               .save_every = every,
+               .evaluate_every = 0})
+          .Train();
+    }
+    return CheckpointManager::ForReading(log);
+  };
+  TemporaryFolder folder;
+  const auto once = train(folder / "a", {.steps = 0, .seconds = 0}, {4});
+  const auto often = train(folder / "b", {.steps = 3, .seconds = 0}, {4});
+  const auto parts =
+      train(folder / "c", {.steps = 1, .seconds = 0}, {0.5, 1.7, 4});
+  CHECK(*once.Steps() == std::vector<int64_t>{40});
+  CHECK(often.Steps()->front() == 3);
+  CHECK(parts.Steps()->size() > 3);
+  const auto wanted = once.RestoreNewest();
+  for (const CheckpointManager* other : {&often, &parts}) {
+    const auto got = other->RestoreNewest();
+    CHECK((*got)->checkpoint.state.dataset_position ==
+          (*wanted)->checkpoint.state.dataset_position);
+    CHECK(
+        SameTensors((*got)->checkpoint.tensors, (*wanted)->checkpoint.tensors));
+  }
+}
+
+TEST_CASE("variables that are not finite are not saved, nor lose what was") {
+  Saving on({.steps = 1, .seconds = 0});
+  SaveCheckpoints save(on.Manager(), {});
+  save.Begin(on.run);
+  REQUIRE(on.run.Step(false));
+  save.AfterStep(on.run);
+  REQUIRE(on.run.Step(false));
+  const Output weights = on.run.graph().Get("fc1/weights");
+  const Tensor sound = on.run.session().Read(weights);
+  Tensor broken = sound.Clone();
+  broken.data<float>()[broken.elements() / 2] = INFINITY;
+  on.run.session().Write(weights, broken);
+  save.AfterEvaluation(on.run, *on.run.Evaluate());
+  save.End(on.run);
+  save.OnError(on.run);
+  CHECK(*on.Reading().Steps() == std::vector<int64_t>{1});
+  CHECK(save.last_path() == on.Reading().PathOf(1));
+  // What a hook writes is saved, also where the snapshot is of the same step.
+  on.run.RenewSnapshot();
+  on.run.session().Write(weights, sound);
+  save.AfterEvaluation(on.run, *on.run.Evaluate());
+  save.End(on.run);
+  CHECK(SameTensors(on.Reading().RestoreStep(2)->checkpoint.tensors,
+                    Values(on.run)));
+}
+
+TEST_CASE("by time") {
+  Saving on({.steps = 0, .seconds = 0.02});
+  SaveCheckpoints save(on.Manager(), {});
+  save.Begin(on.run);
+  while (on.run.step() < 100 && on.Reading().Steps()->size() < 2) {
+    REQUIRE(on.run.Step(false));
+    save.AfterStep(on.run);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(on.Reading().Steps()->size() >= 2);
+}
+
+TEST_CASE("an evaluation's save waits for the one under way") {
+  Saving on({.steps = 1, .seconds = 0});
+  SaveCheckpoints save(on.Manager(), {});
+  save.Begin(on.run);
+  on.files.open = false;
+  REQUIRE(on.run.Step(false));
+  save.AfterStep(on.run);
+  REQUIRE(on.run.Step(false));
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    on.files.open = true;
+  });
+  save.AfterEvaluation(on.run, *on.run.Evaluate());
+  opens.join();
+  save.End(on.run);
+  CHECK(*on.Reading().Steps() == std::vector<int64_t>{1, 2});
+  CHECK(on.Reading().RestoreStep(2)->checkpoint.state.metric);
+}
+
+TEST_CASE("a disk that fills up ends training, with what was saved before") {
+  for (int operation = 1; operation < 12; ++operation) {
+    CAPTURE(operation);
+    Saving on({.steps = 4, .seconds = 0});
+    SaveCheckpoints save(on.Manager(), {});
+    save.Begin(on.run);
+    const auto steps = [&](int64_t until) {
+      while (on.run.step() < until) {
+        REQUIRE(on.run.Step(false));
+        save.AfterStep(on.run);
+      }
+    };
+    steps(4);
+    save.AfterEvaluation(on.run, *on.run.Evaluate());
+    steps(5);
+    save.End(on.run);  // 4 and 5 are whole
+    on.files.FailAt(operation, FaultFileSystem::Fault::kDiskFull);
+    const std::string error = ErrorOf([&] {
+      steps(13);
+      save.End(on.run);
+    });
+    CHECK(Contains(error, "disk"));
+    save.OnError(on.run);
+    const auto left = on.Reading().RestoreNewest();
+    REQUIRE(left.ok());
+    CHECK((*left)->warnings.empty());
+    CHECK((*left)->checkpoint.state.step >= 5);
+  }
+}
+
+// Ends training with an error at a step.
+class Throw : public Hook {
+ public:
+  explicit Throw(int64_t step) : step_(step) {}
+  void AfterStep(TrainingRun& run) override {
+    if (run.step() == step_) throw Error(Code::kDataLoss, "a hook's");
+  }
+
+ private:
+  int64_t step_;
+};
+
+TEST_CASE("an error that leaves the variables alone loses no step") {
+  TemporaryFolder folder;
+  const TrainingOptions options = {.log_dir = folder / "log"};
+  Trainer trainer(ToySpec(), ToyRun(3), options);
+  trainer.AddHook(std::make_unique<Throw>(17));
+  CHECK(Contains(ErrorOf([&] { trainer.Train(); }), "a hook's"));
+  const auto saved = CheckpointManager::ForReading(folder / "log");
+  CHECK(*saved.Steps() == std::vector<int64_t>{10, 17});
+
+  // Of the input.
+  TrainerSpec spec = ToySpec();
+  spec.input = [](const RunContext& run) {
+    Dataset points = testing::Points(run);
+    if (!run.training()) return points;
+    return points.Map([n = std::make_shared<int>(0)](Example&) {
+      if (++*n == 7) throw Error(Code::kDataLoss, "a bad picture");
+    });
+  };
+  Trainer broken(spec, ToyRun(3), {.log_dir = folder / "input"});
+  CHECK(Contains(ErrorOf([&] { broken.Train(); }), "a bad picture"));
+  const auto before = CheckpointManager::ForReading(folder / "input").Steps();
+  REQUIRE(before->size() == 1);
+  CHECK(before->front() >= 4);  // the sample and what is prefetched count
+}
+
+TEST_CASE("when to save, as flags say it") {
+  CHECK(ParseSaveEvery("500").steps == 500);
+  CHECK(ParseSaveEvery("500").seconds == 0);
+  CHECK(ParseSaveEvery("10m").seconds == 600);
+  CHECK(ParseSaveEvery("1.5h").seconds == 5400);
+  CHECK(ParseSaveEvery("30s").seconds == 30);
+  CHECK(ParseSaveEvery("30s").steps == 0);
+  CHECK(ParseSaveEvery("0").steps == 0);
+  CHECK(ParseSaveEvery("0").seconds == 0);
+  for (const char* bad :
+       {"", "m", "1.5", "-1", "10x", "10mm", "nan", "inf", "1e99", "10 m"}) {
+    CAPTURE(bad);
+    CHECK(Contains(ErrorOf([&] { ParseSaveEvery(bad); }), "10m"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,203 @@
+// A training's scalars.csv: what is in it when, and that a training in pieces,
+// or whose file was damaged, keeps it as one in a piece.
+#include "models/train/hooks/summaries.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/counter_random.h"
+#include "models/train/hooks/hook.h"
+#include "models/train/hooks/scalar_log.h"
+#include "models/train/trainer.h"
+#include "models/train/workers/reporter.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/toy_training.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::ErrorOf;
+using testing::TemporaryFolder;
+
+using Rows = std::vector<ScalarRow>;
+
+constexpr int64_t kSteps = 30;
+constexpr int64_t kLogEvery = 3;
+
+// Ends a training with an error, as a lost device does: the checkpoint is of
+// that step, its evaluation is still to come.
+class Fail : public Hook {
+ public:
+  Fail(int64_t step, bool evaluated) : step_(step), evaluated_(evaluated) {}
+  void AfterStep(TrainingRun& run) override {
+    if (!evaluated_) FailAt(run);
+  }
+  void AfterEvaluation(TrainingRun& run, const Evaluation&) override {
+    FailAt(run);
+  }
+
+ private:
+  void FailAt(const TrainingRun& run) const {
+    if (run.step() == step_) throw Error(Code::kUnavailable, "lost");
+  }
+
+  int64_t step_;
+  bool evaluated_;
+};
+
+class Notes : public Reporter {
+ public:
+  void Note(std::string_view line) override {
+    text += std::string(line) + '\n';
+  }
+  std::string text;
+};
+
+// Returns what was noted. With a hook it must fail.
+std::string Train(const std::string& log_dir, std::unique_ptr<Hook> hook = {}) {
+  Notes notes;
+  TrainingOptions options;
+  options.log_dir = log_dir;
+  options.log_every = kLogEvery;
+  options.evaluate_every = 0.5;  // 5 steps
+  options.reporter = &notes;
+  Trainer trainer(testing::ToySpec(),
+                  testing::ToyRun(static_cast<double>(kSteps) / 10), options);
+  const bool fails = hook != nullptr;
+  if (fails) trainer.AddHook(std::move(hook));
+  CHECK((ErrorOf([&] { trainer.Train(); }) != "(no error)") == fails);
+  return notes.text;
+}
+
+// What does not depend on how fast the machine is, a line for each row.
+std::string Lasting(const std::string& log_dir) {
+  std::string lines;
+  for (const ScalarRow& row : ReadScalars(log_dir).ValueOrThrow()) {
+    const bool speed =
+        row.name == "examples_per_second" || row.name == "input_wait";
+    lines += fmt::format("{} {} {} {}\n", row.step, row.set, row.name,
+                         speed ? 0 : row.value);
+  }
+  return lines;
+}
+
+std::string TextOf(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+TEST_CASE("a training's scalars") {
+  const TemporaryFolder folder;
+  Train(folder / "log");
+  std::string want, got;
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    if (step % kLogEvery == 0) {
+      for (const char* name : {"loss", "learning_rate", "examples_per_second",
+                               "input_wait", "accuracy"}) {
+        want += fmt::format("{} train {}\n", step, name);
+      }
+    }
+    if (step % 5 == 0) {
+      want += fmt::format("{0} eval loss\n{0} eval accuracy\n", step);
+    }
+  }
+  const Rows rows = ReadScalars(folder / "log").ValueOrThrow();
+  double before = 0;
+  for (const ScalarRow& row : rows) {
+    got += fmt::format("{} {} {}\n", row.step, row.set, row.name);
+    CHECK(row.seconds >= before);
+    before = row.seconds;
+  }
+  CHECK(got == want);
+  CHECK(before > 0);
+  CHECK(rows[rows.size() - 2].value < rows[0].value);
+
+  // Nothing is left to train, but the end is evaluated again.
+  const std::string text = TextOf(folder / "log/scalars.csv");
+  Train(folder / "log");
+  CHECK(TextOf(folder / "log/scalars.csv") == text);
+}
+
+TEST_CASE("a training in pieces has the scalars of one in a piece") {
+  const TemporaryFolder folder;
+  Train(folder / "whole");
+  const std::string whole = Lasting(folder / "whole");
+  const std::string beyond = TextOf(folder / "whole/scalars.csv");
+  CounterRandom random(1);
+  for (const int64_t step : {1, 3, 7, 10, 15, 29, 30}) {
+    for (const bool evaluated : {false, true}) {
+      if (evaluated && step % 5 != 0) continue;
+      CAPTURE(step);
+      CAPTURE(evaluated);
+      const std::string log =
+          folder / (std::to_string(step) + (evaluated ? "e" : ""));
+      Train(log, std::make_unique<Fail>(step, evaluated));
+      // As if it had gone on behind its last checkpoint until it was killed.
+      const Rows rows = ReadScalars(log).ValueOrThrow();
+      if (!rows.empty()) CHECK(rows.back().step <= step);
+      size_t behind = beyond.find('\n') + 1;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        behind = beyond.find('\n', behind) + 1;
+      }
+      const size_t rest = beyond.size() - behind;
+      std::ofstream(log + "/scalars.csv", std::ios::app | std::ios::binary)
+          << beyond.substr(behind,
+                           random.Below(static_cast<uint32_t>(rest) + 1));
+      const std::string notes = Train(log);
+      CHECK(notes.find("scalars.csv") == std::string::npos);
+      CHECK(Lasting(log) == whole);
+      double kept = 0;
+      for (const auto& row : ReadScalars(log).ValueOrThrow()) {
+        if (row.step <= step) kept = row.seconds;
+        CHECK(row.seconds >= kept);
+      }
+    }
+  }
+}
+
+TEST_CASE("damaged scalars do not end the training") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  Train(log, std::make_unique<Fail>(15, true));
+  const std::string bad = "anything\n";
+  std::ofstream(log + "/scalars.csv") << bad;
+  CHECK(Contains(Train(log), "scalars.csv', line 1: "));
+  CHECK(TextOf(log + "/scalars.csv.damaged") == bad);
+  const Rows rows = ReadScalars(log).ValueOrThrow();
+  CHECK(rows.front().step >= 15);
+  CHECK(rows.back().step == kSteps);
+}
+
+// An earlier one that was killed before its first checkpoint leaves scalars.
+TEST_CASE("a training that begins anew has its own scalars alone") {
+  const TemporaryFolder folder;
+  const std::string log = folder / "log";
+  Train(log);
+  const std::string want = Lasting(log);
+  const std::string file = log + "/scalars.csv";
+  for (const std::string& before :
+       {TextOf(file), std::string("anything\n"),
+        std::string("seconds,step,set,name,value\n9999,0,train,loss,1\n")}) {
+    std::filesystem::remove_all(log);
+    std::filesystem::create_directory(log);
+    std::ofstream(file) << before;
+    CHECK(Train(log).find("scalars.csv") == std::string::npos);
+    CHECK(Lasting(log) == want);
+    CHECK(ReadScalars(log).ValueOrThrow().back().seconds < 9999);
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,253 @@
+// Files of weights made by hand: other writers' and wrong ones.
+// weights_random_test.cc has random ones, tests/models/zoo/resnet_test.cc those
+// with torchvision's names.
+#include "models/train/values/weights_file.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "graph/builder.h"
+#include "io/checkpoints/pth.h"
+#include "models/nn/layers.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sluice {
+namespace {
+
+using testing::Contains;
+using testing::TemporaryFolder;
+
+// One part of a network and a file for it.
+struct Fixture {
+  Graph graph;
+  std::unique_ptr<Session> session;
+  TemporaryFolder folder;
+  std::string path = folder / "weights.safetensors";
+
+  explicit Fixture(const std::string& name = "fc") {
+    layers::Dense(Scope(graph) / name,
+                  graph.Placeholder("x", DType::kFloat32, {kUnknown, 2}),
+                  {.units = 3});
+    session = std::make_unique<Session>(graph);
+    session->Initialize();
+  }
+  Tensor Value(const std::string& name) const {
+    return session->Read(graph.Get(name));
+  }
+  Result<LoadedWeights> Load(const WeightsOptions& options = {}) {
+    return LoadWeightsWith(*session, graph.Variables(), path, options);
+  }
+  Result<LoadedWeights> Load(const std::vector<NamedTensor>& tensors,
+                             const WeightsOptions& options = {}) {
+    REQUIRE(WriteSafetensors(path, tensors).ok());
+    return Load(options);
+  }
+};
+
+Tensor Full(const Shape& shape, double value, DType dtype = DType::kFloat32) {
+  return Tensor::Full(dtype, shape, value);
+}
+
+TEST_CASE("a file of another writer, byte by byte") {
+  // As the safetensors package writes it: metadata of its own, no checksum,
+  // the tensors in the order of their names.
+  const std::string header =
+      R"({"__metadata__":{"format":"pt","x.y/z":"any, \"thing\"\n"},)"
+      R"("module.fc.bias":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]},)"
+      R"("module.fc.weight":{"dtype":"F16","shape":[3,2],)"
+      R"("data_offsets":[6,18]}}   )";
+  const uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<const char*>(&length), 8);
+  bytes += header;
+  for (const int element : {0x3f80, 0xc000, 0x0001,          // bfloat16
+                            0x3c00, 0xc000, 0x0001, 0x7bff,  // float16
+                            0x8000, 0x3555}) {
+    bytes += static_cast<char>(element & 0xff);
+    bytes += static_cast<char>(element >> 8);
+  }
+  Fixture f;
+  REQUIRE(FileSystem::Posix().WriteAtomically(f.path, bytes).ok());
+  const Result<LoadedWeights> loaded = f.Load();
+  REQUIRE_MESSAGE(loaded.ok(), loaded.status().message());
+  CHECK(loaded->tensors == 2);
+  CHECK(loaded->converted == 2);
+  CHECK(f.Value("fc/bias").BitEqual(
+      Tensor::Array<float>({3}, {1, -2, 0x1p-133f})));
+  CHECK(f.Value("fc/weights")
+            .BitEqual(Tensor::Array<float>(
+                {2, 3}, {1, 0x1p-24f, -0.0f, -2, 65504, 0x1.554p-2f})));
+}
+
+TEST_CASE("float64 is rounded to nearest even") {
+  Fixture f;
+  const double past = 0x1.ffffffp127;  // half a step beyond the largest float
+  REQUIRE(f.Load({{"fc/bias",
+                   Tensor::Array<double>({3}, {1 + 0x1p-24, 1 + 0x1.8p-23,
+                                               std::nextafter(past, 0)})},
+                  {"fc/weights", Full({2, 3}, 0x1p-150, DType::kFloat64)}})
+              .ok());
+  CHECK(f.Value("fc/bias").BitEqual(Tensor::Array<float>(
+      {3}, {1, 1 + 0x1p-22f, std::numeric_limits<float>::max()})));
+  CHECK(f.Value("fc/weights").BitEqual(Full({2, 3}, 0)));
+}
+
+TEST_CASE("a prefix that is of the model is kept, others go") {
+  using Names = std::pair<std::string, std::string>;
+  for (const std::string prefix :
+       {"", "module.", "model.", "model.module.model."}) {
+    CAPTURE(prefix);
+    for (const auto& [ours, theirs] :
+         {Names("model", "model."), Names("module/model", "module.model.")}) {
+      Fixture f(ours);
+      CHECK(f.Load({{prefix + theirs + "weight", Full({3, 2}, 5)},
+                    {prefix + theirs + "bias", Full({3}, 6)}})
+                .ok());
+      CHECK(f.Value(ours + "/weights").BitEqual(Full({2, 3}, 5)));
+      CHECK(f.Value(ours + "/bias").BitEqual(Full({3}, 6)));
+    }
+  }
+  // Not of all tensors.
+  Fixture f;
+  const Result<LoadedWeights> loaded = f.Load(
+      {{"module.fc.weight", Full({3, 2}, 5)}, {"fc.bias", Full({3}, 6)}});
+  CHECK(Contains(loaded.status().message(), "missing: 'fc.weight'"));
+  CHECK(Contains(loaded.status().message(), "extra: 'module.fc.weight'"));
+}
+
+TEST_CASE("a checkpoint's averages come first, with a prefix, too") {
+  Fixture f;
+  REQUIRE(f.Load({{"model.fc/weights", Full({2, 3}, 1)},
+                  {"model.fc/bias", Full({3}, 2)},
+                  {"model.fc/bias/average", Full({3}, 3)},
+                  {"model.global_step", Tensor::Scalar<int64_t>(9)}})
+              .ok());
+  CHECK(f.Value("fc/bias").BitEqual(Full({3}, 3)));
+}
+
+TEST_CASE("a name that is the same in both spellings decides nothing") {
+  Graph graph;
+  const Output token = graph.Variable("token", Zeros({4}));
+  const Output weights = graph.Variable("fc/weights", Zeros({2, 3}));
+  Session session(graph);
+  session.Initialize();
+  TemporaryFolder folder;
+  const std::string path = folder / "f";
+  Tensor theirs(DType::kFloat32, {3, 2});
+  for (int i = 0; i < 6; ++i) theirs.data<float>()[i] = static_cast<float>(i);
+  REQUIRE(
+      WriteSafetensors(path, std::vector<NamedTensor>{{"token", Full({4}, 1)},
+                                                      {"fc.weight", theirs}})
+          .ok());
+  REQUIRE(LoadWeights(session, graph.Variables(), path).ok());
+  CHECK(session.Read(token).BitEqual(Full({4}, 1)));
+  CHECK(session.Read(weights).BitEqual(
+      Tensor::Array<float>({2, 3}, {0, 2, 4, 1, 3, 5})));
+}
+
+// --- Wrong files -------------------------------------------------------------
+
+TEST_CASE("each mistake is an error that says it and changes nothing") {
+  Fixture f;
+  const Tensor weights = f.Value("fc/weights"), bias = f.Value("fc/bias");
+  const auto check = [&](const Result<LoadedWeights>& loaded,
+                         const std::string& message) {
+    CHECK(loaded.status().code() == Code::kInvalidArgument);
+    CHECK(Contains(loaded.status().message(), message));
+    CHECK(f.Value("fc/weights").BitEqual(weights));
+    CHECK(f.Value("fc/bias").BitEqual(bias));
+  };
+  const NamedTensor good = {"fc/weights", Full({2, 3}, 7)};
+  check(f.Load({good}), "does not fit this model; missing: 'fc/bias' float32");
+  check(f.Load({good, {"fc/bias", Full({3}, 1)}, {"more", Full({1}, 1)}}),
+        "extra: 'more'");
+  check(f.Load({good, {"fc/bias", Full({3}, 1, DType::kInt32)}}),
+        "reshaped: 'fc/bias' is int32[3] in the file, float32[3] in the model");
+  check(f.Load({{"fc.weight", Full({3, 2}, 7)},
+                {"fc.bias", Full({3}, -1e300, DType::kFloat64)}}),
+        "beyond float32: 'fc.bias' has -1e+300");
+  check(f.Load({good, {"fc/bias", Full({3}, 0x1.ffffffp127, DType::kFloat64)}}),
+        "beyond float32: 'fc/bias'");
+  check(f.Load({good}, {.reset = "fc/bias,"}),
+        "reset: 'fc/bias,' has an empty pattern");
+  check(f.Load({good}, {.reset = "fc/bias,fc.*"}),
+        "reset: 'fc.*' matches none of the 2 names 'fc/weights', 'fc/bias'");
+  // What is reset does not excuse the rest.
+  check(f.Load({{"fc/bias", Full({3}, 1)}}, {.reset = "fc/bias"}),
+        "missing: 'fc/weights'");
+  CHECK(f.Load({good}, {.reset = "fc/bias"}).ok());
+}
+
+TEST_CASE("integers take no floats") {
+  Graph graph;
+  const Output count = graph.Variable(
+      "norm/count", initializers::Constant(4)({2}, DType::kInt64));
+  Session session(graph);
+  session.Initialize();
+  TemporaryFolder folder;
+  const std::string path = folder / "f";
+  REQUIRE(WriteSafetensors(
+              path, std::vector<NamedTensor>{{"norm/count", Full({2}, 1)}})
+              .ok());
+  CHECK(Contains(LoadWeights(session, {count}, path).message(),
+                 "'norm/count' is float32[2] in the file, int64[2]"));
+  CHECK(session.Read(count).IntAt(1) == 4);
+}
+
+TEST_CASE("other shapes are told of reset where little is wrong") {
+  Fixture f;
+  const Status few =
+      f.Load({{"fc.weight", Full({5, 2}, 1)}, {"fc.bias", Full({3}, 1)}})
+          .status();
+  CHECK(few.message().ends_with(
+      "'fc.weight' is float32[5,2] in the file, float32[3,2] in the model; "
+      "leave 'fc/weights' at its first value with a reset pattern"));
+  const Status two =
+      f.Load({{"fc.weight", Full({5, 2}, 1)}, {"fc.bias", Full({5}, 1)}})
+          .status();
+  CHECK(
+      two.message().ends_with("; leave 'fc/weights', 'fc/bias' at their "
+                              "first values with a reset pattern"));
+  CHECK(f.Load({{"fc.weight", Full({5, 2}, 1)}, {"fc.bias", Full({5}, 1)}},
+               {.reset = "fc/*"})
+            .ok());
+  // Another dtype alone is no reason, nor is a file of another model.
+  std::vector<NamedTensor> tensors = {
+      {"fc.weight", Full({3, 2}, 1, DType::kInt32)}, {"fc.bias", Full({3}, 1)}};
+  CHECK(f.Load(tensors).status().message().find("reset") == std::string::npos);
+  tensors[0].tensor = Full({5, 2}, 1);
+  for (int i = 0; i < 7; ++i) {
+    tensors.push_back({fmt::format("other{}", i), Full({1}, 1)});
+  }
+  CHECK(Contains(f.Load(tensors).status().message(), "reset pattern"));
+  tensors.push_back({"other", Full({1}, 1)});
+  CHECK(f.Load(tensors).status().message().find("reset") == std::string::npos);
+}
+
+TEST_CASE("PyTorch's own files go to their reader") {
+  Fixture f;
+  const std::string bytes = "PK\3\4 and no more of a zip archive";
+  REQUIRE(FileSystem::Posix().WriteAtomically(f.path, bytes).ok());
+  const Status status = ReadWeightTensors(f.path).status();
+  CHECK_FALSE(status.ok());
+  CHECK(status.message() == ReadPth(f.path).status().message());
+  CHECK(f.Load().status().message() == status.message());
+}
+
+TEST_CASE("files that are none") {
+  Fixture f;
+  CHECK(f.Load().status().code() == Code::kNotFound);
+  REQUIRE(FileSystem::Posix().WriteAtomically(f.path, "weights").ok());
+  CHECK(f.Load().status().code() == Code::kDataLoss);
+  CHECK(ReadWeightTensors(f.path).status().code() == Code::kDataLoss);
+  REQUIRE(WriteSafetensors(f.path, {}).ok());
+  CHECK(Contains(f.Load().status().message(), "missing: 'fc/weights'"));
+}
+
+}  // namespace
+}  // namespace sluice
