@@ -115,6 +115,7 @@ set(SLUICE_PUBLIC_HEADERS
   models/train/run/first_batches.h
   models/train/run/inference.h
   models/train/run/model_spec.h
+  models/train/run/training_options.h
   models/train/run/training_run.h
   models/train/trainer.h
   models/train/values/checkpoint_choice.h

@@ -20,10 +20,8 @@
 #include "models/train/run/batch_step.h"
 #include "models/train/run/inference.h"
 #include "models/train/run/model_spec.h"
-#include "models/train/values/checkpoint_choice.h"
+#include "models/train/run/training_options.h"
 #include "models/train/values/weights_file.h"
-#include "models/train/workers/meetings.h"
-#include "models/train/workers/reporter.h"
 #include "models/train/workers/workers.h"
 
 namespace SLUICE_PUBLIC sluice {
@@ -33,64 +31,6 @@ class LeafSteps;
 
 // Where a state that was restored is from, if from no file.
 inline constexpr char kKeptInMemory[] = "what was kept in memory";
-
-// When to save beside what evaluations and the end of training save.
-struct SaveEvery {
-  int64_t steps = 0;     // since the last one; 0: never for their number
-  double seconds = 600;  // 0: never for the time
-};
-// "500", "10m", "90s", "2h"; "0": never. Throws Error(kInvalidArgument).
-SaveEvery ParseSaveEvery(const std::string& text);
-
-struct TrainingOptions {
-  // Where checkpoints and events go; empty: nothing is saved.
-  std::string log_dir;
-  // Sets an earlier training in log_dir aside rather than resuming it.
-  bool restart = false;
-  // A file of weights (models/train/values/weights_file.h) to begin with, and
-  // which of the model's variables keep their first values rather than be in
-  // it: patterns of names (models/optim/name_pattern.h).
-  std::string weights;
-  std::string reset;
-  // Variables that training leaves as they are, statistics among them too:
-  // patterns of names. They have no decay, no slots and no gradient.
-  std::string freeze;
-  CheckpointChoice checkpoint;  // for what is not training
-  int keep_checkpoints = 5;
-  SaveEvery save_every;
-  // Epochs between evaluations, each of which saves a checkpoint; 0: only at
-  // the end.
-  double evaluate_every = 1;
-  int64_t log_every = 100;  // steps
-  // Activations that gradients compute again instead of keeping them.
-  Recompute recompute = Recompute::kNone;
-  // AllReduceOptions::between, where there are several workers, or virtual
-  // ones.
-  DType gradients_between = DType::kFloat32;
-  // AllReduceOptions::buckets, of the same workers, which all say the same.
-  BucketBytes buckets;
-  // Workers that define the training, a power of two, whatever the number of
-  // those that there are, which is at most that (docs/distributed.md). 0: these
-  // themselves.
-  int64_t virtual_workers = 0;
-  // The batch of each worker that updates them at its own speed
-  // (TrainingServers::lead) is RunContext::batch_size, and an update is a step.
-  TrainingServers servers;
-  SessionOptions session;
-  // Neither is owned. Without a reporter nothing is said, without a token
-  // nothing ends training early but its hooks.
-  Reporter* reporter = nullptr;
-  const StopToken* stop = nullptr;
-
-  // Tells the reporter, if there is one.
-  void Note(std::string_view line) const {
-    if (reporter != nullptr) reporter->Note(line);
-  }
-  // The token's; empty: go on.
-  std::string StopReason() const {
-    return stop == nullptr ? std::string() : stop->Reason();
-  }
-};
 
 // Figures of one batch.
 struct Measurement {
@@ -299,6 +239,11 @@ class TrainingRun {
   std::unique_ptr<Graph> StepGraph() const;
 
  private:
+  // A feature of each share of a batch: what it counts for among the workers,
+  // its examples over the mean number of them, 1 where all have as many. (Of
+  // virtual workers, where there are such.)
+  static constexpr char kShareWeight[] = "worker/share_weight";
+
   // Of the whole batch, from the loss of this worker's share.
   Output JobLoss(const Output& weight) const;
   std::vector<Iterator> MakeIterators() const;

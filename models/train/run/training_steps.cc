@@ -1,0 +1,169 @@
+// The steps of a training in progress.
+#include <chrono>
+#include <cmath>
+#include <functional>
+
+#include "models/train/run/cut_variables.h"
+#include "models/train/run/leaf_steps.h"
+#include "models/train/run/training_run.h"
+
+namespace sluice {
+namespace {
+
+// Steps from one during which the input's stages are measured to the next: the
+// clock is read for each element of each stage then.
+constexpr int64_t kStepsToMeasureInput = 8;
+
+Tensor WeightOf(const Example& share, int64_t workers) {
+  Tensor weight(DType::kFloat32, {});
+  *weight.data<float>() =
+      static_cast<float>(static_cast<double>(RowsOf(share) * workers) /
+                         static_cast<double>(WholeRowsOf(share)));
+  return weight;
+}
+
+// Adds the seconds that fn takes, if it does not throw.
+void Timed(double* seconds, const std::function<void()>& fn) {
+  const auto begin = std::chrono::steady_clock::now();
+  fn();
+  *seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+}
+
+}  // namespace
+
+bool TrainingRun::Step(bool measure) {
+  bool trained = false;
+  const bool measure_input = step_ % kStepsToMeasureInput == 0;
+  input_stages_->Measure(measure_input);
+  if (measure_input) ++measured_inputs_;
+  const double exchanged = workers_.seconds();
+  if (workers_.elastic()) position_before_ = batches_[0].SavePosition();
+  Timed(&training_seconds_, [&] {
+    Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
+    if (trained && !apart_ && (workers_.several() || leaves_ != nullptr)) {
+      for (Example& share : shares_) {
+        share.Set(kShareWeight, WeightOf(share, workers_.leaves()));
+      }
+    }
+    if (trained && workers_.elastic()) {
+      StepOrNothing(measure);
+    } else if (trained) {
+      TrainOnBatch(measure);
+    }
+  });
+  exchange_seconds_ += workers_.seconds() - exchanged;
+  if (!trained && !knows_total_steps()) {
+    snapshot_is_old_ = true;  // of the input's position
+    for (Iterator& batches : batches_) ThrowIfError(batches.NextEpoch());
+  }
+  return trained;
+}
+
+// While an accelerator computes a step the host makes the next batch and
+// starts on it, and only then waits.
+void TrainingRun::TrainOnBatch(bool measure) {
+  snapshot_is_old_ = true;
+  together_ = !apart_ && !cut_->any();
+  // Until nothing has thrown.
+  const bool sound = std::exchange(sound_, false);
+  if (leaves_ != nullptr) {
+    TrainOnLeaves(measure);
+    sound_ = sound;
+    return;
+  }
+  const int64_t last_step = step_;
+  if (apart_) {
+    session_->set_step(static_cast<uint64_t>(step_));
+    // What the input ends with may have nothing for this worker.
+    if (RowsOf(shares_[0]) == 0) {
+      CountStep();
+      sound_ = sound;
+      return;
+    }
+  }
+  BatchStep::Pending started =
+      (measure ? measuring_ : plain_)->Start(shares_[0]);
+  BatchStep::Pending before = std::exchange(under_way_, started);
+  CountStep();
+  Collect(std::move(before), last_step);
+  // What is on servers is not to be read before it is written.
+  const bool served = options_.servers.any();
+  if (measure || served || workers_.elastic() || !started.under_way()) {
+    Collect(std::exchange(under_way_, {}), step_);
+    committed_ = true;
+  }
+  if (served && !apart_) workers_.Barrier("updated");  // by rank 0, for all
+  sound_ = sound;
+  if (!measure) return;
+  const std::span<const Tensor> results = started.Wait();
+  std::vector<MetricsOverSet> metrics;
+  const size_t rate = stale_.valid() ? 2 : 1;  // where it is
+  metrics.emplace_back(model_.metrics)
+      .Add(results.subspan(rate + 1), RowsOf(shares_[0]));
+  Measure(results[rate].At(0), std::move(metrics),
+          results.last(model_.summaries.size()));
+}
+
+void TrainingRun::CountStep() {
+  step_ += steps_at_once();
+  examples_ += WholeRowsOf(shares_[0]);
+}
+
+void TrainingRun::TrainOnLeaves(bool measure) {
+  std::vector<MetricsOverSet> metrics;
+  std::vector<Tensor> summaries;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    metrics.emplace_back(model_.metrics);
+  }
+  const auto on_leaf = [&](size_t i, std::span<const Tensor> values) {
+    metrics[i].Add(values, RowsOf(shares_[i]));
+    if (i > 0) return;
+    const auto mine = values.last(model_.summaries.size());
+    summaries.assign(mine.begin(), mine.end());
+  };
+  leaves_->Run(shares_, measure ? LeafSteps::OnLeaf(on_leaf) : nullptr);
+  CountStep();
+  committed_ = true;
+  NoteLoss(step_, leaves_->loss());
+  if (measure) {
+    Measure(leaves_->learning_rate(), std::move(metrics), summaries);
+  }
+}
+
+void TrainingRun::Finish() {
+  if (!under_way_.valid()) return;
+  const bool sound = std::exchange(sound_, false);
+  Timed(&training_seconds_,
+        [&] { Collect(std::exchange(under_way_, {}), step_); });
+  sound_ = sound;
+}
+
+void TrainingRun::Collect(BatchStep::Pending ended, int64_t step) {
+  if (!ended.valid()) return;
+  const std::span<const Tensor> values = ended.Wait();
+  NoteLoss(step, values[0].At(0));
+  if (stale_.valid()) ++staleness_[values[1].IntAt(0)];
+}
+
+void TrainingRun::NoteLoss(int64_t step, double loss) {
+  newest_loss_ = {step, loss};
+  if (!std::isfinite(loss)) bad_loss_ = newest_loss_;
+}
+
+void TrainingRun::Measure(double learning_rate,
+                          std::vector<MetricsOverSet> metrics,
+                          std::span<const Tensor> summaries) {
+  measurement_ = {step_, newest_loss_.value, learning_rate, loss_scale(), {},
+                  {}};
+  measurement_.metrics =
+      apart_ ? metrics[0].Values()
+             : workers_.Merged(model_.metrics, std::move(metrics)).Values();
+  for (size_t i = 0; i < summaries.size(); ++i) {
+    measurement_.summaries.emplace_back(model_.summaries[i].first,
+                                        summaries[i].Clone());
+  }
+}
+
+}  // namespace sluice
