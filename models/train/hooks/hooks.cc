@@ -232,8 +232,7 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
       const size_t found = first();
       if (found == checks.size() || bad_step > 0) continue;
       // A share of no examples has a loss of its own that counts for nothing.
-      // Of leaves such are not computed.
-      if (run.leaves() == nullptr && RowsOf(run.batch()) == 0 && !came(found)) {
+      if (RowsOf(run.batch()) == 0 && !came(found)) {
         checks[found].Forget();
       } else {
         bad_step = run.step();
