@@ -122,6 +122,7 @@ set(SLUICE_PUBLIC_HEADERS
   models/train/values/variable_values.h
   models/train/values/weights_file.h
   models/train/workers/meetings.h
+  models/train/workers/mirrored_devices.h
   models/train/workers/reporter.h
   models/train/workers/workers.h
   models/zoo/mnist_networks.h

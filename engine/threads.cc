@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "engine/pause.h"
 #include "engine/status.h"
@@ -20,6 +21,9 @@ constexpr uint64_t kChunksMask = 0xffffffffu;
 
 // Set in workers, and in the opener while its region is open.
 thread_local bool inside_region = false;
+
+// ScopedComputeThreads'; null: the process's.
+thread_local ThreadPool* own_threads = nullptr;
 
 #if defined(__x86_64__)
 constexpr uint64_t kFlushBits = 0x8040;  // MXCSR: FTZ and DAZ
@@ -234,14 +238,29 @@ bool ThreadPool::AwaitWork() {
   return !stop_.load(std::memory_order_relaxed);
 }
 
-ThreadPool& ComputeThreads() {
+namespace {
+
+ThreadPool& ProcessThreads() {
   // Never destroyed: static destructors of others may still compute.
   static ThreadPool* const pool = new ThreadPool;
   return *pool;
 }
 
+}  // namespace
+
+ThreadPool& ComputeThreads() {
+  return own_threads != nullptr ? *own_threads : ProcessThreads();
+}
+
 void SetComputeThreads(int n) {
-  ComputeThreads().Resize(n);
+  ProcessThreads().Resize(n);
+}
+
+ScopedComputeThreads::ScopedComputeThreads(ThreadPool& pool)
+    : saved_(std::exchange(own_threads, &pool)) {}
+
+ScopedComputeThreads::~ScopedComputeThreads() {
+  own_threads = saved_;
 }
 
 }  // namespace sluice

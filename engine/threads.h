@@ -139,13 +139,28 @@ class ThreadPool {
   CondVar done_;
 };
 
-// The process's compute threads: made on first use with one thread per core.
+// The process's compute threads, made on first use with one thread per core; or
+// those that the calling thread has by itself (ScopedComputeThreads).
 ThreadPool& ComputeThreads();
+
+// While it lives, the calling thread's compute threads are those of `pool`,
+// which must live as long: for threads that compute side by side, each with its
+// part of the cores.
+class ScopedComputeThreads {
+ public:
+  explicit ScopedComputeThreads(ThreadPool& pool);
+  ~ScopedComputeThreads();
+  ScopedComputeThreads(const ScopedComputeThreads&) = delete;
+  ScopedComputeThreads& operator=(const ScopedComputeThreads&) = delete;
+
+ private:
+  ThreadPool* saved_;
+};
 
 // That this process may use.
 int AvailableCores();
 
-// n = 0: one per core. No ParallelFor may be running.
+// Of the process; n = 0: one per core. No ParallelFor may be running.
 void SetComputeThreads(int n);
 
 inline void ParallelFor(int64_t n, int64_t grain, RangeFn fn) {

@@ -3,57 +3,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <bit>
 #include <cstdint>
 #include <cstdlib>
 
 #include "engine/device.h"
+#include "models/cli/flag_checks.h"
 #include "models/cli/flag_values.h"
+#include "models/cli/job_flags.h"
 #include "models/train/hooks/plateau.h"
 
 namespace sluice {
 namespace {
 
-// Runs a parser of ours as a CLI11 check: its Error becomes a usage error.
-template <typename Parse>
-CLI::Validator Parses(const char* type, Parse parse) {
-  return {[parse](std::string& text) -> std::string {
-            try {
-              parse(text);
-              return {};
-            } catch (const Error& error) {
-              return error.what();
-            }
-          },
-          type};
-}
-
-// A number in [least, most].
-CLI::Validator Between(double least, double most) {
-  return Parses("NUMBER", [=](const std::string& text) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0' || !(value >= least && value <= most)) {
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("wanted a number from {} to {}, got '{}'", least,
-                              most, text));
-    }
-  });
-}
-// More than processes, or examples in a batch.
-constexpr int64_t kMostVirtualWorkers = 65536;
-void CheckVirtualWorkers(const std::string& text) {
-  char* end = nullptr;
-  const int64_t number = std::strtoll(text.c_str(), &end, 10);
-  const bool power =
-      number > 0 && std::has_single_bit(static_cast<uint64_t>(number));
-  if (*end == '\0' && power && number <= kMostVirtualWorkers) return;
-  throw Error(Code::kInvalidArgument,
-              fmt::format("wanted a power of two up to {}, got '{}'",
-                          kMostVirtualWorkers, text));
-}
-// Whole numbers up to 2^53, which a double tells apart.
-constexpr double kLargest = 9007199254740992;
 constexpr double kMostEpochs = 1e6;
 
 class Commands {
@@ -302,7 +263,7 @@ class Commands {
                     "'fc/*' for a head of another size; patterns, separated by "
                     "commas");
     AddTrials(sub);
-    AddJob(sub);
+    AddJobFlags(sub, line_, given_);
     sub->add_flag("--summary", line_.summary,
                   "Show the model's layers, parameters and multiply-adds");
     sub->add_flag("--verbose", line_.verbose,
@@ -332,93 +293,6 @@ class Commands {
            "named); nothing is saved")
         ->expected(0, 1)
         ->excludes(fast);
-  }
-
-  // Of training by several processes.
-  void AddJob(CLI::App* sub) {
-    sub->add_option(
-           "--strategy", line_.job.strategy,
-           "How the processes that a launcher started train: ring, one "
-           "model, each with its share of every batch; none, each by "
-           "itself; ps, one model, which parameter servers keep "
-           "(sluicerun --ps) (default: ring where there are several)")
-        ->check(CLI::IsMember({"ring", "ps", "none"}));
-    sub->add_option(
-        "--consistency", line_.job.consistency,
-        "Of --strategy ps: sync, all processes do each step together, of "
-        "--batch-size examples; async, each updates with as many of its own "
-        "when it has them; ssp:S, the same, but none begins a step when it is "
-        "more than S ahead of the slowest (default: sync)");
-    sub->add_option(
-           "--peer-timeout", line_.job.peer_timeout,
-           "Seconds after which a process that shows no sign of life is "
-           "given up, and the training with it")
-        ->check(Between(0.001, 1e6))
-        ->capture_default_str();
-    sub->add_option("--join-timeout", line_.job.join_timeout,
-                    "Seconds that the first processes wait for the last at the "
-                    "start")
-        ->capture_default_str()
-        ->check(CLI::Range(0.1, 1e6));
-    sub->add_flag("--allow-plaintext", line_.job.allow_plaintext,
-                  "Talk to other hosts without encryption where there are no "
-                  "credentials");
-    sub->add_option("--transport", line_.job.transport,
-                    "What gradients go through from a process to the next: "
-                    "auto, memory that processes of one host share, TCP "
-                    "elsewhere; tcp; shared, an error where it cannot be; mpi, "
-                    "for processes that mpirun or srun starts")
-        ->check(CLI::IsMember({"auto", "tcp", "shared", "mpi"}))
-        ->capture_default_str();
-    sub->add_option("--batch-size-per-worker", line_.job.batch_size_per_worker,
-                    "Examples of a step in each process, in place of "
-                    "--batch-size, which is that of all together")
-        ->check(Between(1, kLargest / 4096))
-        ->excludes("--batch-size");
-    sub->add_option_function<std::string>(
-           "--scale-learning-rate",
-           [&job = line_.job](const std::string& how) {
-             job.scale_learning_rate = how == "linear";
-           },
-           "linear: the learning rate times the number of processes (default: "
-           "none)")
-        ->check(CLI::IsMember({"none", "linear"}));
-    CLI::Option* const sync =
-        sub->add_flag("--sync-batch-norm", line_.job.sync_batch_norm,
-                      "Batch normalisation by the batches of all processes "
-                      "together, in models that look at it (resnet50 does): "
-                      "for small batches in each");
-    sub->add_option("--virtual-workers", line_.training.virtual_workers,
-                    "A power of two: train as so many processes would, "
-                    "whatever the number of them, up to that; with "
-                    "--deterministic any has the same bits, also where a "
-                    "training goes on with another (default: none)")
-        ->check(Parses("NUMBER", CheckVirtualWorkers))
-        ->excludes(sync);
-    sub->add_option("--compress-gradients", given_.compress,
-                    "What gradients are rounded to on their way between "
-                    "processes: none, bf16, or fp16, which wants --precision "
-                    "fp16 and its loss scaling; half the bytes")
-        ->check(CLI::IsMember({"none", "fp16", "bf16"}))
-        ->default_str("none");
-    AddBucket(sub, "--first-bucket", line_.training.buckets.first,
-              "Join small gradients until they have so many bytes, for the "
-              "first that are reduced");
-    AddBucket(sub, "--bucket", line_.training.buckets.others,
-              "The same for all others; larger gradients travel by themselves");
-    sub->add_option("--overlap", line_.job.overlap,
-                    "Reduce gradients while others are computed: on; off, "
-                    "afterwards; auto, on where processes are on several hosts "
-                    "or leave a core free")
-        ->check(CLI::IsMember({"auto", "on", "off"}))
-        ->capture_default_str();
-  }
-
-  static void AddBucket(CLI::App* sub, const char* name, size_t& bytes,
-                        const char* text) {
-    sub->add_option(name, bytes, text)
-        ->check(Between(1, static_cast<double>(int64_t{1} << 40)))
-        ->capture_default_str();
   }
 
   void AddEval() {

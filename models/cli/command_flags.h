@@ -24,7 +24,7 @@ inline constexpr std::string_view kGpuOfProcess = "/gpu";
 struct GivenFlags {
   std::optional<double> epochs;
   std::optional<int64_t> batch_size;
-  std::string profile, device, precision, compress, config;
+  std::string profile, device, variables, precision, compress, config;
 };
 
 // Adds train, eval, predict, export and bench with their flags, which are

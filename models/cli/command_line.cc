@@ -9,7 +9,9 @@
 #include "graph/near_misses.h"
 #include "models/cli/command_flags.h"
 #include "models/cli/flag_values.h"
+#include "models/cli/job_flags.h"
 #include "models/cli/run_record.h"
+#include "models/train/run/batch_step.h"
 
 namespace sluice {
 namespace {
@@ -115,13 +117,15 @@ class Reader {
       line_.training.gradients_between =
           *HalfTypeOf(ParsePrecision(given_.compress).ValueOrThrow());
     }
-    if (line_.training.virtual_workers > 0 && line_.job.overlap == "on") {
-      return {{},
-              Usage("--overlap on is not for --virtual-workers, whose "
-                    "gradients are reduced when all have been computed")};
-    }
-    if (const std::string wrong = WrongWithServers(); !wrong.empty()) {
+    if (const std::string wrong = WrongJobFlags(line_, given_);
+        !wrong.empty()) {
       return {{}, Usage(wrong)};
+    }
+    if (MirroredDevices& mirrored = line_.training.mirrored; mirrored.any()) {
+      line_.training.session.devices = {mirrored.devices[0]};
+      mirrored.variables_on_each = given_.variables.empty()
+                                       ? CopiesBatches(line_.training.session)
+                                       : given_.variables == "gpu";
     }
     line_.training.session.seed = line_.run.seed;
     if (line_.command == CommandLine::Command::kPredict) {
@@ -149,34 +153,6 @@ class Reader {
   }
 
  private:
-  // Of flags about parameter servers; empty: nothing.
-  std::string WrongWithServers() const {
-    const JobFlags& job = line_.job;
-    if (job.strategy != "ps") {
-      return job.consistency.empty() ? "" : "--consistency is of --strategy ps";
-    }
-    if (line_.training.virtual_workers > 0) {
-      return "--virtual-workers have their variables themselves: not with "
-             "--strategy ps";
-    }
-    try {
-      if (!LeadOf(job.consistency)) return "";
-    } catch (const Error& error) {
-      return error.what();
-    }
-    for (const auto& [flag, given] :
-         {std::pair("--sync-batch-norm", job.sync_batch_norm),
-          std::pair("--compress-gradients",
-                    line_.training.gradients_between != DType::kFloat32)}) {
-      if (!given) continue;
-      return fmt::format(
-          "{} is for processes that do each step together: not "
-          "with --consistency {}",
-          flag, job.consistency);
-    }
-    return "";
-  }
-
   int Usage(const std::string& message) {
     fmt::print(stderr, "{}: {}; {} --help says more\n", spec_.name, message,
                spec_.name);

@@ -38,6 +38,14 @@ dist::TaskOptions TaskOf(const JobFlags& flags) {
 }
 
 void CheckStrategy(const JobFlags& flags, const dist::LaunchInfo& info) {
+  if (flags.strategy == "mirrored" &&
+      (info.size > 1 || info.roster_fd >= 0 || !info.servers.empty())) {
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("--strategy mirrored is one process with several "
+                    "--devices, {} were started",
+                    static_cast<size_t>(info.size) + info.servers.size()));
+  }
   const bool wanted = flags.strategy == "ps";
   if (wanted == !info.servers.empty()) return;
   throw Error(Code::kInvalidArgument,
@@ -83,7 +91,7 @@ int ThreadsBeside(int local_size) {
 }
 
 Job JoinByMpi(const JobFlags& flags) {
-  if (flags.strategy == "ps" || flags.strategy == "none" ||
+  if ((!flags.strategy.empty() && flags.strategy != "ring") ||
       flags.overlap == "on") {
     throw Error(Code::kInvalidArgument,
                 "--transport mpi is for --strategy ring, without overlap");

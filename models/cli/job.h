@@ -16,7 +16,7 @@ namespace sluice {
 
 struct JobFlags {
   // How processes train one model; empty: as a ring where a launcher has
-  // started several.
+  // started several. Or how one does on several devices: mirrored.
   std::string strategy;
   // With strategy ps: sync, which empty is too, or a TrainingServers::lead.
   std::string consistency;

@@ -39,8 +39,10 @@ int ThreadsForInput(const CommandLine& line, const Job& job) {
   const int cores = job.threads > 0 ? job.threads : AvailableCores();
   const DeviceName device =
       ParseDeviceName(line.training.session.devices[0]).ValueOrThrow();
-  const int computing =
-      device.type == DeviceType::kCuda ? 1 : ComputeThreads().threads();
+  const auto devices = static_cast<int>(line.training.mirrored.devices.size());
+  const int computing = device.type == DeviceType::kCuda
+                            ? std::max(1, devices)
+                            : ComputeThreads().threads();
   return std::max(1, cores - computing);
 }
 
@@ -65,14 +67,18 @@ int Run(const TrainerSpec& spec, CommandLine line) {
     return 0;
   }
   if (!job.leads()) console::Mute();
-  if ((job.workers != nullptr || line.training.virtual_workers > 0) &&
+  const int64_t virtual_workers = line.training.virtual_workers;
+  const MirroredDevices& mirrored = line.training.mirrored;
+  const Workers sharing(job.workers.get(), virtual_workers,
+                        mirrored.devices.size());
+  if ((job.workers != nullptr || sharing.in_leaves()) &&
       line.run.bad_examples->limit() > 0) {
     throw Error(Code::kInvalidArgument,
-                "--skip-bad is for one process: several, or virtual workers, "
-                "would pass over different examples");
+                "--skip-bad is for one process with one device: several, or "
+                "virtual workers, would pass over different examples");
   }
   const bool elastic = job.workers != nullptr && job.workers->elastic();
-  if (elastic && line.training.virtual_workers == 0 &&
+  if (elastic && virtual_workers == 0 &&
       (line.job.batch_size_per_worker > 0 || line.job.scale_learning_rate)) {
     throw Error(Code::kInvalidArgument,
                 "--batch-size-per-worker and --scale-learning-rate: the number "
@@ -81,9 +87,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   }
   // That the training is defined by.
   const int64_t workers =
-      line.training.virtual_workers > 0
-          ? Workers(job.workers.get(), line.training.virtual_workers).leaves()
-          : job.sharing();
+      sharing.in_leaves() ? sharing.leaves() : job.sharing();
   if (line.job.batch_size_per_worker > 0) {
     line.run.batch_size = workers * line.job.batch_size_per_worker;
   }

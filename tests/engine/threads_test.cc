@@ -111,6 +111,33 @@ TEST_CASE("resizing an idle pool") {
   CHECK(ComputeThreads().threads() >= 1);
 }
 
+// Each of several threads then has all of its own at the same time.
+TEST_CASE("a thread may have compute threads of its own") {
+  ThreadPool& all = ComputeThreads();
+  std::atomic<int> inside{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 3; ++t) {
+    callers.emplace_back([&] {
+      ThreadPool pool(2);
+      const ScopedComputeThreads own(pool);
+      CHECK(&ComputeThreads() == &pool);
+      // Ends only where six threads are in chunks at a time.
+      ParallelFor(2, 1, [&](int64_t, int64_t) {
+        ++inside;
+        while (inside < 6) std::this_thread::yield();
+      });
+      {
+        ThreadPool other(1);
+        const ScopedComputeThreads within(other);
+        CHECK(&ComputeThreads() == &other);
+      }
+      CHECK(&ComputeThreads() == &pool);
+    });
+  }
+  for (std::thread& t : callers) t.join();
+  CHECK(&ComputeThreads() == &all);
+}
+
 #if defined(__x86_64__) || defined(__aarch64__)
 TEST_CASE("subnormal numbers are flushed in every chunk and only there") {
   ThreadPool pool(2);

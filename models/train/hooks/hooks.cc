@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <deque>
+#include <functional>
 
 #include "engine/ceil_div.h"
 #include "engine/runtime/finite_check.h"
@@ -109,9 +111,11 @@ namespace {
 
 // Of all workers' first bad nodes the one of the earliest step. `step` 0: this
 // one found none. What `came` from other workers' tensors counts only where no
-// worker computed such a value itself.
+// worker computed such a value itself. It was on `device`, where a worker that
+// is alone has several.
 std::optional<std::string> FirstOf(const Workers& workers, int64_t step,
-                                   bool came, const std::string& node) {
+                                   bool came, const std::string& node,
+                                   const std::string& device) {
   const int64_t mine = 2 * step + (came ? 1 : 0);
   const std::vector<int64_t> found = workers.GatherEach("bad step", mine);
   const std::vector<std::string> nodes = workers.Gather("bad node", node);
@@ -122,10 +126,9 @@ std::optional<std::string> FirstOf(const Workers& workers, int64_t step,
     }
   }
   if (first < 0) return std::nullopt;
-  return fmt::format(
-      "'{}'{} in step {}", nodes[first],
-      workers.several() ? " on " + workers.Name(first) : std::string(),
-      found[first] / 2);
+  const std::string where = workers.several() ? workers.Name(first) : device;
+  return fmt::format("'{}'{}{} in step {}", nodes[first],
+                     where.empty() ? "" : " on ", where, found[first] / 2);
 }
 
 }  // namespace
@@ -206,27 +209,49 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   }
   // One that ends its step leaves the other workers waiting.
   const Workers& workers = run.workers();
-  FiniteCheck check(/*ends_step=*/!workers.several());
-  int64_t bad_step = 0;
-  const auto came = [&] {
-    return run.leaves() != nullptr ? !run.leaves()->ByLeaf(check.node())
-                                   : check.op() == kAllReduce;
+  const auto sessions = run.step_sessions();
+  std::deque<FiniteCheck> checks;  // parallel
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    checks.emplace_back(/*ends_step=*/!workers.several());
+  }
+  const auto came = [&](size_t i) {
+    return run.leaves() != nullptr ? !run.leaves()->ByLeaf(checks[i].node())
+                                   : checks[i].op() == kAllReduce;
   };
-  const bool ended = EndedBy(check, run.session(), [&] {
+  // Of several devices' the first, by their order.
+  const auto first = [&] {
+    size_t found = 0;
+    while (found < checks.size() && checks[found].node().empty()) ++found;
+    return found;
+  };
+  int64_t bad_step = 0;
+  bool ended = false;
+  std::function<void()> again = [&] {
     // Between epochs there is none to look at.
     while (run.step() < failed &&
            (run.Step(/*measure=*/false) || run.between_epochs())) {
-      if (check.node().empty() || bad_step > 0) continue;
+      const size_t found = first();
+      if (found == checks.size() || bad_step > 0) continue;
       // A share of no examples has a loss of its own that counts for nothing.
-      if (RowsOf(run.batch()) == 0 && !came()) {
-        check.Forget();
+      if (RowsOf(run.batch()) == 0 && !came(found)) {
+        checks[found].Forget();
       } else {
         bad_step = run.step();
       }
     }
-  });
+  };
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    again = [&, i, within = again] {
+      ended = EndedBy(checks[i], *sessions[i].first, within) || ended;
+    };
+  }
+  again();
   if (ended) bad_step = run.step() + 1;
-  return FirstOf(workers, bad_step, came(), check.node());
+  const size_t found = first();
+  if (found == checks.size()) return FirstOf(workers, 0, false, "", "");
+  const bool of_sums = came(found);
+  return FirstOf(workers, bad_step, of_sums, checks[found].node(),
+                 sessions.size() > 1 && !of_sums ? sessions[found].second : "");
 }
 
 // --- Profile -----------------------------------------------------------------
@@ -234,7 +259,9 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
 void Profile::StartWhenDue(TrainingRun& run) {
   if (trace_ || saved_ || run.step() + 1 < first_) return;
   trace_ = std::make_unique<ChromeTrace>();
-  run.session().SetObserver(trace_.get());
+  for (const auto& [session, device] : run.step_sessions()) {
+    session->SetObserver(trace_.get());
+  }
   run.input_stages().Trace(true);
 }
 
@@ -251,7 +278,9 @@ void Profile::End(TrainingRun& run) {
         run.step(), first_));
     return;
   }
-  run.session().SetObserver(nullptr);
+  for (const auto& [session, device] : run.step_sessions()) {
+    session->SetObserver(nullptr);
+  }
   run.input_stages().Trace(false);
   for (const StageSpan& span : run.input_stages().TakeSpans()) {
     const std::string row =

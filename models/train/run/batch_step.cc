@@ -51,7 +51,7 @@ BatchStep::Prepared& BatchStep::PreparedFor(const std::vector<Shape>& shapes) {
   return prepared_.front();
 }
 
-StepInfo BatchStep::Prepare(int64_t examples) {
+StepInfo BatchStep::Prepare(int64_t examples, int beside) {
   MemoryNeed need;
   need.examples = examples;
   shapes_ = features_.ShapesFor(examples);
@@ -69,8 +69,15 @@ StepInfo BatchStep::Prepare(int64_t examples) {
   need.arena = less(info.arena_bytes, session_.arena_bytes());
   need.variables = less(need.variables, session_.variable_bytes());
   const auto accelerator = session_.available_accelerator_bytes();
-  ThrowIfError(accelerator ? CheckMemory(need, *accelerator)
-                           : CheckMemory(need));
+  if (accelerator) {
+    ThrowIfError(CheckMemory(need, *accelerator));
+    return info;
+  }
+  need.examples *= beside;
+  for (size_t* bytes : {&need.arena, &need.variables, &need.batches}) {
+    *bytes *= static_cast<size_t>(beside);
+  }
+  ThrowIfError(CheckMemory(need));
   return info;
 }
 

@@ -23,9 +23,10 @@ class BatchStep {
             std::vector<Output> fetches, std::vector<Operation> targets = {});
 
   // Plans the step for batches of that many examples, without taking memory for
-  // it. Throws Error(kResourceExhausted), saying the sizes, when it would not
-  // fit into the machine's memory.
-  StepInfo Prepare(int64_t examples);
+  // it. Throws Error(kResourceExhausted), saying the sizes, when so many steps,
+  // `beside` one another, would not fit into the machine's memory; on an
+  // accelerator one, which is its own.
+  StepInfo Prepare(int64_t examples, int beside = 1);
 
   // A batch that may be under way.
   class Pending {

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "models/train/values/weights_file.h"
+#include "models/train/workers/device_threads.h"
 
 namespace sluice {
 namespace {
@@ -66,9 +67,16 @@ bool NextOfEach(std::vector<Iterator>& batches, std::vector<Example>* next) {
 }
 
 Inference::Inference(const TrainerSpec& spec, RunContext run,
-                     const SessionOptions& options, int64_t virtual_workers)
+                     const SessionOptions& options)
+    : Inference(spec, std::move(run), options,
+                Workers(options.collective.get()), nullptr) {}
+
+Inference::Inference(const TrainerSpec& spec, RunContext run,
+                     const SessionOptions& options, const Workers& workers,
+                     DeviceThreads* devices)
     : run_(std::move(run)),
-      workers_(options.collective.get(), virtual_workers),
+      workers_(workers),
+      devices_(devices),
       set_(spec.evaluated_on && run_.mode == Mode::kEval
                ? spec.evaluated_on(run_)
                : "test"),
@@ -85,13 +93,19 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
   own.container.clear();  // its variables are copies, whatever the training's
   own.concurrent_runs = 1;
   session_ = std::make_unique<Session>(graph_, own);
+  for (size_t i = 1; devices_ != nullptr && i < devices_->size(); ++i) {
+    own.devices = {devices_->name(i)};
+    others_.push_back(std::make_unique<Session>(graph_, own));
+  }
 
   figures_ = {{"loss", model_.loss}};
   figures_.insert(figures_.end(), model_.metrics.begin(), model_.metrics.end());
   workers_.RequireMergeable(figures_);
   for (const auto& node : graph_.nodes()) meets_ |= node->op().collective;
-  evaluate_ =
-      std::make_unique<BatchStep>(*session_, *features_, TensorsOf(figures_));
+  for (size_t i = 0; i <= others_.size(); ++i) {
+    evaluate_.push_back(std::make_unique<BatchStep>(
+        i == 0 ? *session_ : *others_[i - 1], *features_, TensorsOf(figures_)));
+  }
   predict_ = std::make_unique<BatchStep>(*session_, *features_,
                                          OutputsOf(model_.exports));
 }
@@ -117,43 +131,75 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
                               "({})",
                               variable.name(), variable.node().location()));
     }
-    session_->Write(variable, session.Read(twin->output(0)));
+    const Tensor value = session.Read(twin->output(0));
+    session_->Write(variable, value);
+    for (const auto& other : others_) other->Write(variable, value);
   }
+}
+
+void Inference::OnDevices(const std::function<void(size_t device)>& fn) {
+  devices_ == nullptr ? fn(0) : devices_->Run(fn);
+}
+
+StepInfo Inference::PrepareEvaluation() {
+  const int64_t examples = workers_.ShareOf(FullBatch(input_));
+  std::vector<StepInfo> infos(evaluate_.size());
+  OnDevices([&](size_t device) {
+    infos[device] = evaluate_[device]->Prepare(
+        examples, static_cast<int>(evaluate_.size()));
+  });
+  return infos[0];
+}
+
+bool Inference::EvaluateShare(BatchStep& step, const Example& share,
+                              const OnBatch& each, MetricsOverSet& figures) {
+  const bool empty = RowsOf(share) == 0;
+  if (empty && !meets_) return true;
+  const std::span<const Tensor> values = step.Run(share);
+  if (empty) return true;
+  const size_t needed = TensorsOf(figures_).size();
+  figures.Add(values.first(needed), RowsOf(share));
+  return !each || each(share, ExportsOf(values.subspan(needed)));
 }
 
 std::optional<Evaluation> Inference::Evaluate(const EvaluationWatch& watch) {
   // Who ends it by that would leave the others waiting.
-  SLUICE_CHECK(!watch.each || !workers_.several());
+  SLUICE_CHECK(!watch.each || (!workers_.several() && others_.empty()));
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<Output> needed = TensorsOf(figures_);
   if (watch.each && watched_ == nullptr) {
-    std::vector<Output> fetches = needed;
+    std::vector<Output> fetches = TensorsOf(figures_);
     for (const auto& [name, output] : model_.exports) fetches.push_back(output);
     watched_ =
         std::make_unique<BatchStep>(*session_, *features_, std::move(fetches));
   }
-  BatchStep& step = watch.each ? *watched_ : *evaluate_;
-  PrepareEvaluation(step);
+  if (watch.each) {
+    watched_->Prepare(workers_.ShareOf(FullBatch(input_)));
+  } else {
+    PrepareEvaluation();
+  }
   std::vector<MetricsOverSet> figures;
   std::vector<Iterator> batches =
       Dataset::MakeIterators(shares_, nullptr, run_.input_bytes);
   for (size_t i = 0; i < batches.size(); ++i) figures.emplace_back(figures_);
   Evaluation evaluation;
   std::vector<Example> shares;
+  bool go_on = true;  // for `each`, so that of one device
   while (NextOfEach(batches, &shares)) {
     if (Stopped(watch.stop)) return std::nullopt;
     evaluation.examples += WholeRowsOf(shares[0]);
-    for (size_t i = 0; i < shares.size(); ++i) {
-      const bool empty = RowsOf(shares[i]) == 0;
-      if (empty && !meets_) continue;
-      const std::span<const Tensor> values = step.Run(shares[i]);
-      if (empty) continue;
-      figures[i].Add(values.first(needed.size()), RowsOf(shares[i]));
-      if (watch.each &&
-          !watch.each(shares[i], ExportsOf(values.subspan(needed.size())))) {
-        return std::nullopt;
+    OnDevices([&](size_t device) {
+      BatchStep& step = watch.each ? *watched_ : *evaluate_[device];
+      const LeafRange mine = LeavesOf(static_cast<int64_t>(shares.size()),
+                                      static_cast<int64_t>(device),
+                                      static_cast<int64_t>(evaluate_.size()));
+      for (auto i = static_cast<size_t>(mine.begin);
+           i < static_cast<size_t>(mine.end); ++i) {
+        if (EvaluateShare(step, shares[i], watch.each, figures[i])) continue;
+        go_on = false;
+        return;
       }
-    }
+    });
+    if (!go_on) return std::nullopt;
     if (watch.reporter != nullptr) {
       watch.reporter->Evaluating(evaluation.examples,
                                  input_.examples_per_epoch());

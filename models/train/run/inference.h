@@ -22,6 +22,8 @@
 
 namespace SLUICE_PUBLIC sluice {
 
+class DeviceThreads;
+
 // What a model achieves on a set.
 struct Evaluation {
   int64_t step = 0;  // of the training that the variables come from
@@ -64,10 +66,15 @@ bool NextOfEach(std::vector<Iterator>& batches, std::vector<Example>* next);
 class Inference {
  public:
   // Calls spec.input and spec.model with `run`, whose mode says for what; it
-  // must not be kTrain. Of several workers (options.collective) each evaluates
-  // the shares of its leaves of every batch. Throws Error.
+  // must not be kTrain. Throws Error.
   Inference(const TrainerSpec& spec, RunContext run,
-            const SessionOptions& options, int64_t virtual_workers = 0);
+            const SessionOptions& options);
+  // Of several `workers` (of options.collective) each evaluates the shares of
+  // its leaves of every batch. `devices` is not owned; where there are several
+  // its leaves are theirs, and it is asked for evaluations alone.
+  Inference(const TrainerSpec& spec, RunContext run,
+            const SessionOptions& options, const Workers& workers,
+            DeviceThreads* devices);
 
   // Values of the model's variables; others (optimizer slots) are ignored.
   // Throws Error naming what does not fit; `source` says where they are from.
@@ -98,7 +105,7 @@ class Inference {
   }
   // Plan for full batches (BatchStep::Prepare).
   StepInfo PreparePrediction();
-  StepInfo PrepareEvaluation() { return PrepareEvaluation(*evaluate_); }
+  StepInfo PrepareEvaluation();
   // First values for all variables.
   void Initialize() { session_->Initialize(); }
 
@@ -113,14 +120,17 @@ class Inference {
   }
 
  private:
-  StepInfo PrepareEvaluation(BatchStep& step) const {
-    return step.Prepare(workers_.ShareOf(FullBatch(input_)));
-  }
+  // Calls fn for each device, on its thread where there are several.
+  void OnDevices(const std::function<void(size_t device)>& fn);
+  // Adds one share of a batch; whether `each`, unless null, wants to go on.
+  bool EvaluateShare(BatchStep& step, const Example& share, const OnBatch& each,
+                     MetricsOverSet& figures);
   // Of the model's exports, whose values they are.
   Example ExportsOf(std::span<const Tensor> values) const;
 
   RunContext run_;
   Workers workers_;
+  DeviceThreads* devices_;  // null: one, and the caller's thread
   std::string set_;
   Dataset input_;
   std::vector<Dataset> shares_;
@@ -130,9 +140,11 @@ class Inference {
   bool meets_ = false;    // whether its steps meet those of other workers
   NamedMetrics figures_;  // "loss", then the model's metrics
   std::unique_ptr<Session> session_;
-  std::unique_ptr<BatchStep> evaluate_;  // fetches what the figures need
-  std::unique_ptr<BatchStep> watched_;   // the same and the exports, once asked
-  std::unique_ptr<BatchStep> predict_;   // fetches the exports
+  std::vector<std::unique_ptr<Session>> others_;  // of further devices
+  // By device: fetches what the figures need.
+  std::vector<std::unique_ptr<BatchStep>> evaluate_;
+  std::unique_ptr<BatchStep> watched_;  // the same and the exports, once asked
+  std::unique_ptr<BatchStep> predict_;  // fetches the exports
 };
 
 }  // namespace sluice

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "dist/collective/reduce.h"
 #include "engine/status.h"
 #include "engine/threads.h"
-#include "models/train/run/inference.h"
 
 namespace sluice {
 namespace {
@@ -21,8 +19,8 @@ std::vector<const Node*> ReductionsOf(const Graph& graph) {
     if (!node->Is("AllReduce") || !node->attrs().String("group").empty()) {
       throw Error(Code::kUnimplemented,
                   fmt::format("'{}' is no all-reduce over all workers, beside "
-                              "which virtual workers are made for no "
-                              "collective ({})",
+                              "which virtual workers and mirrored devices are "
+                              "made for no collective ({})",
                               node->name(), node->location()));
     }
     reductions.push_back(node.get());
@@ -36,12 +34,6 @@ std::vector<Output> InputsOf(const std::vector<const Node*>& nodes) {
   return inputs;
 }
 
-std::vector<Output> Joined(std::vector<Output> some,
-                           const std::vector<Output>& others) {
-  some.insert(some.end(), others.begin(), others.end());
-  return some;
-}
-
 // All that `outputs` need.
 std::set<const Node*> Needed(const std::vector<Output>& outputs) {
   std::set<const Node*> needed;
@@ -51,18 +43,22 @@ std::set<const Node*> Needed(const std::vector<Output>& outputs) {
     const Node* const node = open.back();
     open.pop_back();
     if (!needed.insert(node).second) continue;
-    if (node->op().collective) {
-      throw Error(Code::kUnimplemented,
-                  fmt::format("'{}' is an exchange within the gradients, which "
-                              "virtual workers are not made for; batch "
-                              "normalisation has to be by each worker's batch "
-                              "({})",
-                              node->name(), node->location()));
-    }
     for (const Output& input : node->inputs()) open.push_back(&input.node());
     for (const Node* before : node->control_inputs()) open.push_back(before);
   }
   return needed;
+}
+
+void CheckNoExchange(const std::set<const Node*>& by_leaf) {
+  for (const Node* node : by_leaf) {
+    if (!node->op().collective) continue;
+    throw Error(Code::kUnimplemented,
+                fmt::format("'{}' is an exchange within the gradients, which "
+                            "neither virtual workers nor mirrored devices are "
+                            "made for; batch normalisation has to be by each "
+                            "one's batch ({})",
+                            node->name(), node->location()));
+  }
 }
 
 // Of what is written beside the training's own updates nothing may be left out.
@@ -70,8 +66,8 @@ void CheckUpdates(const Node& update, const std::set<const Node*>& by_leaf) {
   if (update.mutates() > 0 && !by_leaf.contains(&update)) {
     throw Error(
         Code::kUnimplemented,
-        fmt::format("'{}' updates '{}' in every step, which has no "
-                    "mean over virtual workers ({})",
+        fmt::format("'{}' updates '{}' in every step, which has no mean over "
+                    "virtual workers or mirrored devices ({})",
                     update.name(), update.input(0).name(), update.location()));
   }
   if (!update.Is("NoOp")) return;
@@ -80,121 +76,124 @@ void CheckUpdates(const Node& update, const std::set<const Node*>& by_leaf) {
   }
 }
 
+std::vector<Output> VariablesIn(const std::set<const Node*>& nodes) {
+  std::vector<Output> variables;
+  for (const Node* node : nodes) {
+    if (node->IsVariable()) variables.push_back(node->output(0));
+  }
+  return variables;
+}
+
+// The variables that are written by leaves.
+std::vector<Output> WrittenBy(const std::set<const Node*>& by_leaf) {
+  std::vector<Output> written;
+  for (const Node* node : by_leaf) {
+    for (int i = 0; i < node->mutates(); ++i) {
+      const Output& variable = node->input(i);
+      if (std::find(written.begin(), written.end(), variable) ==
+          written.end()) {
+        written.push_back(variable);
+      }
+    }
+  }
+  return written;
+}
+
 }  // namespace
 
 LeafSteps::LeafSteps(const Graph& graph, Session& session,
                      const Features& features, const Workers& workers,
-                     Options options)
+                     DeviceThreads& devices, Options options)
     : graph_(graph),
-      session_(session),
       workers_(workers),
       options_(std::move(options)),
       reductions_(ReductionsOf(graph)),
-      by_leaf_(Needed(InputsOf(reductions_))),
-      gradients_(session, features, InputsOf(reductions_)),
-      measuring_(session, features,
-                 Joined(InputsOf(reductions_), options_.measured)) {
+      by_leaf_(Needed(InputsOf(reductions_))) {
+  CheckNoExchange(by_leaf_);
   for (const Operation& update : graph.updates()) {
     CheckUpdates(update.node(), by_leaf_);
   }
-  for (const Node* node : by_leaf_) {
-    for (int i = 0; i < node->mutates(); ++i) {
-      const Output& variable = node->input(i);
-      const bool known =
-          std::any_of(statistics_.begin(), statistics_.end(),
-                      [&](const Output& other) { return other == variable; });
-      if (!known) statistics_.push_back(variable);
-    }
+  if (options_.mirrored.any()) {
+    std::vector<Output> computed = InputsOf(reductions_);
+    computed.insert(computed.end(), options_.measured.begin(),
+                    options_.measured.end());
+    mirrors_ = std::make_unique<Mirrors>(
+        graph, session, devices, options_.mirrored.variables_on_each,
+        options_.session, VariablesIn(Needed(computed)));
+  } else {
+    mirrors_ = std::make_unique<Mirrors>(session, devices);
   }
-  before_.resize(statistics_.size());
+  for (size_t i = 0; i < mirrors_->size(); ++i) {
+    gradients_.push_back(std::make_unique<LeafGradients>(
+        mirrors_->session(i), features,
+        LeafGradients::Options{InputsOf(reductions_), options_.measured,
+                               WrittenBy(by_leaf_), workers.leaves()}));
+  }
 }
 
 StepInfo LeafSteps::Prepare(int64_t examples) {
-  StepInfo info = gradients_.Prepare(examples);
+  std::vector<StepInfo> infos(gradients_.size());
+  mirrors_->threads().Run([&](size_t device) {
+    infos[device] = gradients_[device]->Prepare(
+        examples, static_cast<int>(gradients_.size()));
+  });
   std::vector<FeedShape> feeds;
   for (const Node* node : reductions_) {
     feeds.push_back({node->output(0), node->output(0).shape()});
   }
-  update_ = session_.Prepare(feeds, {options_.learning_rate}, {options_.train});
-  rates_ = update_.MakeFetches();
-  return info;
+  for (Session* session : mirrors_->updating()) {
+    Update& update = updates_.emplace_back();
+    update.step =
+        session->Prepare(feeds, {options_.learning_rate}, {options_.train});
+    update.rate = update.step.MakeFetches();
+  }
+  return infos[0];
 }
 
 void LeafSteps::Run(std::span<const Example> shares, const OnLeaf& measure) {
-  const ScopedFlushDenormals flush;  // as where gradients are computed
-  for (size_t i = 0; i < statistics_.size(); ++i) {
-    session_.Read(statistics_[i], &before_[i]);
-  }
-  row_.Clear();
-  int64_t leaf = workers_.mine().begin;
-  for (size_t i = 0; i < shares.size(); ++i, ++leaf) {
-    if (RowsOf(shares[i]) == 0) {
-      Append(leaf, Nothing());
-      continue;
+  const auto devices = static_cast<int64_t>(gradients_.size());
+  mirrors_->Begin();
+  mirrors_->threads().Run([&](size_t device) {
+    mirrors_->Take(device);
+    const LeafRange mine = LeavesOf(static_cast<int64_t>(shares.size()),
+                                    static_cast<int64_t>(device), devices);
+    LeafGradients::OnLeaf on_leaf;
+    if (measure) {
+      on_leaf = [&](size_t i, std::span<const Tensor> values) {
+        measure(static_cast<size_t>(mine.begin) + i, values);
+      };
     }
-    session_.set_replica(static_cast<uint32_t>(leaf));
-    std::span<const Tensor> values =
-        (measure ? measuring_ : gradients_).Run(shares[i]);
-    Append(leaf, values.first(reductions_.size()));
-    if (measure) measure(i, values.subspan(reductions_.size()));
-    for (size_t s = 0; s < statistics_.size(); ++s) {
-      session_.Write(statistics_[s], before_[s]);
-    }
-  }
+    gradients_[device]->Run(workers_.mine().begin + mine.begin,
+                            shares.subspan(static_cast<size_t>(mine.begin),
+                                           static_cast<size_t>(mine.size())),
+                            on_leaf);
+  });
   Reduce();
-  session_.set_replica(0);
-  update_.Run(slots_[0], rates_);
-}
-
-std::span<const Tensor> LeafSteps::Nothing() {
-  if (nothing_.empty()) {
-    for (const Node* node : reductions_) {
-      const Output& output = node->output(0);
-      nothing_.push_back(Tensor::Zeros(output.dtype(), output.shape()));
-    }
+  const std::span<const Tensor> means = gradients_[0]->sums().slot(0);
+  if (updates_.size() == 1) {
+    updates_[0].step.Run(means, updates_[0].rate);
+    return;
   }
-  return nothing_;
-}
-
-void LeafSteps::Append(int64_t leaf, std::span<const Tensor> values) {
-  // Their sum may be beyond the range of the half types.
-  for (Tensor value : values) {
-    if (!IsHalf(value.dtype())) continue;
-    dist::DivideBy(value.dtype(), value.raw(), value.elements(),
-                   static_cast<int>(workers_.leaves()));
-  }
-  const auto add = [&](size_t slot) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      dist::AddTo(values[i].dtype(), slots_[slot][i].raw(), values[i].raw(),
-                  values[i].elements());
-    }
-    values = slots_[slot];
-  };
-  const auto put = [&](size_t slot) {
-    if (slot == slots_.size()) slots_.emplace_back();
-    std::vector<Tensor>& place = slots_[slot];
-    if (place.empty()) {
-      for (const Tensor& value : values) place.push_back(value.Clone());
-      return;
-    }
-    if (values.data() == place.data()) return;
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i].bytes() == 0) continue;
-      std::memcpy(place[i].raw(), values[i].raw(), values[i].bytes());
-    }
-  };
-  row_.Append({leaf, 1}, add, put);
+  mirrors_->threads().Run([&](size_t device) {
+    updates_[device].step.Run(means, updates_[device].rate);
+  });
 }
 
 // What all have goes into the first slot.
 void LeafSteps::Reduce() {
+  const ScopedFlushDenormals flush;  // as where gradients are computed
+  LeafSums& sums = gradients_[0]->sums();
+  for (size_t i = 1; i < gradients_.size(); ++i) {
+    sums.Append(gradients_[i]->sums());
+  }
+  if (!workers_.several()) sums.Join();
   for (size_t i = 0; i < reductions_.size(); ++i) {
-    Tensor& sum = slots_[0][i];
-    std::vector<const void*> sums;
-    for (size_t slot = 0; slot < row_.size(); ++slot) {
-      sums.push_back(std::as_const(slots_[slot][i]).raw());
+    Tensor& sum = sums.slot(0)[i];
+    std::vector<const void*> parts;
+    for (size_t slot = 0; slot < sums.size(); ++slot) {
+      parts.push_back(std::as_const(sums.slot(slot)[i]).raw());
     }
-    workers_.SumTree(reductions_[i]->name(), sums, &sum);
+    workers_.SumTree(reductions_[i]->name(), parts, &sum);
     if (!IsHalf(sum.dtype())) {
       dist::DivideBy(sum.dtype(), sum.raw(), sum.elements(),
                      static_cast<int>(workers_.leaves()));

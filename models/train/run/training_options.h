@@ -11,6 +11,7 @@
 #include "models/optim/optimizers.h"
 #include "models/train/values/checkpoint_choice.h"
 #include "models/train/workers/meetings.h"
+#include "models/train/workers/mirrored_devices.h"
 #include "models/train/workers/reporter.h"
 
 namespace SLUICE_PUBLIC sluice {
@@ -52,8 +53,11 @@ struct TrainingOptions {
   BucketBytes buckets;
   // Workers that define the training, a power of two, whatever the number of
   // those that there are, which is at most that (docs/distributed.md). 0: these
-  // themselves.
+  // themselves, or mirrored devices.
   int64_t virtual_workers = 0;
+  // In one process without parameter servers. They define the training, where
+  // no virtual workers do, of which there are then at least as many.
+  MirroredDevices mirrored;
   // The batch of each worker that updates them at its own speed
   // (TrainingServers::lead) is RunContext::batch_size, and an update is a step.
   TrainingServers servers;

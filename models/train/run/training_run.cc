@@ -16,6 +16,7 @@
 #include "models/optim/name_pattern.h"
 #include "models/train/run/cut_variables.h"
 #include "models/train/run/leaf_steps.h"
+#include "models/train/workers/device_threads.h"
 
 namespace sluice {
 namespace {
@@ -86,6 +87,11 @@ RunContext WithRank(const RunContext& run, const Workers& workers) {
   return of_worker;
 }
 
+Workers WorkersOf(const TrainingOptions& options) {
+  return Workers(options.session.collective.get(), options.virtual_workers,
+                 options.mirrored.devices.size());
+}
+
 // One process that has all leaves has nobody to compare its input with.
 void CheckForAnyRank(const TrainerSpec& spec, const RunContext& run,
                      const std::string& position) {
@@ -94,8 +100,8 @@ void CheckForAnyRank(const TrainerSpec& spec, const RunContext& run,
   last.rank = run.size - 1;
   if (spec.input(last).MakeIterator().SavePosition() == position) return;
   throw Error(Code::kFailedPrecondition,
-              fmt::format("{}: the input is another for virtual worker {} than "
-                          "for {}; batches are shared out afterwards",
+              fmt::format("{}: the input is another for worker {} than for {}; "
+                          "batches are shared out afterwards",
                           spec.name, last.rank, run.rank));
 }
 
@@ -130,14 +136,17 @@ double StepsPerEpoch(const Dataset& input, const RunContext& run) {
 TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                          const TrainingOptions& options)
     : spec_(spec),
-      context_(WithRank(context, Workers(options.session.collective.get(),
-                                         options.virtual_workers))),
+      context_(WithRank(context, WorkersOf(options))),
       options_(options),
-      workers_(options.session.collective.get(), options.virtual_workers),
+      workers_(WorkersOf(options)),
       apart_(options.servers.any() && options.servers.lead &&
              workers_.several()),
       input_(spec.input(ForInput(context_, steps_at_once()))) {
   SLUICE_CHECK(context.training());
+  CheckMirroredDevices(options_.mirrored.devices);
+  if (options_.mirrored.any()) {
+    options_.session.devices = {options_.mirrored.devices[0]};
+  }
   if (options_.servers.any()) CheckServers();
   workers_.RequireSame("number of virtual workers",
                        fmt::format("{}", options.virtual_workers));
@@ -196,25 +205,24 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   CheckFrozen(options_.freeze, model_variables_);
   Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
-  const bool virtual_ones = workers_.virtual_workers() > 0;
-  if (!apart_ && (workers_.several() || virtual_ones)) {
+  const bool in_leaves = workers_.in_leaves();
+  if (!apart_ && (workers_.several() || in_leaves)) {
     // Before the graphs are compared, which then differ for this reason.
     workers_.RequireSame("choice of bucket sizes",
                          fmt::format("{} and {} bytes", options_.buckets.first,
                                      options_.buckets.others));
     const Output weight = features_->AddScalar(graph_, kShareWeight);
-    train_ =
-        optimizer
-            .WithAllReduce({.weight = weight.name(),
-                            .between = options_.gradients_between,
-                            .buckets = options_.buckets,
-                            .in_two = virtual_ones,
-                            .shared = options_.servers.any() ||
-                                      (workers_.elastic() && !virtual_ones),
-                            .largest_share = FeedsOf(
-                                CeilDiv(batch_size(), workers_.leaves())),
-                            .workers = workers_.size()})
-            .Minimize(model_.loss);
+    train_ = optimizer
+                 .WithAllReduce({.weight = weight.name(),
+                                 .between = options_.gradients_between,
+                                 .buckets = options_.buckets,
+                                 .in_two = in_leaves,
+                                 .shared = options_.servers.any() ||
+                                           (workers_.elastic() && !in_leaves),
+                                 .largest_share = FeedsOf(
+                                     CeilDiv(batch_size(), workers_.leaves())),
+                                 .workers = workers_.size()})
+                 .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
     workers_.RequireSame("graph", PrintGraph(graph_));
   } else {
@@ -225,6 +233,9 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   cut_ = std::make_unique<CutVariables>(graph_, workers_);
   options_.session.seed = context_.seed;
+  devices_ = options_.mirrored.any()
+                 ? std::make_unique<DeviceThreads>(options_.mirrored.devices)
+                 : std::make_unique<DeviceThreads>();
   session_ = std::make_unique<Session>(graph_, PlaceTraining());
   if (apart_) session_->set_replica(static_cast<uint32_t>(workers_.rank()));
   MakeSteps(graph_.Get("learning_rate"));
@@ -235,7 +246,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
   inference_ = std::make_unique<Inference>(spec_, evaluation, options_.session,
-                                           options_.virtual_workers);
+                                           workers_, devices_.get());
   inference_->PrepareEvaluation();
 }
 
@@ -250,10 +261,11 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
   std::vector<Output> measured = TensorsOf(model_.metrics);
   for (const auto& [name, value] : model_.summaries) measured.push_back(value);
   const int64_t examples = workers_.ShareOf(FullBatch(input_));
-  if (workers_.virtual_workers() > 0) {
+  if (workers_.in_leaves()) {
     leaves_ = std::make_unique<LeafSteps>(
-        graph_, *session_, *features_, workers_,
-        LeafSteps::Options{loss_, learning_rate, train_, std::move(measured)});
+        graph_, *session_, *features_, workers_, *devices_,
+        LeafSteps::Options{loss_, learning_rate, train_, std::move(measured),
+                           options_.mirrored, options_.session});
     info_ = leaves_->Prepare(examples);
     session_->Initialize();
     return;
@@ -292,6 +304,22 @@ std::unique_ptr<Graph> TrainingRun::StepGraph() const {
   request.fetches = {loss_};
   request.targets = {train_};
   return ExtractStep(graph_, request).ValueOrThrow();
+}
+
+void TrainingRun::MarkWritten() {
+  snapshot_is_old_ = true;
+  if (leaves_ != nullptr) leaves_->MarkWritten();
+}
+
+std::vector<std::pair<Session*, std::string>> TrainingRun::step_sessions() {
+  std::vector<std::pair<Session*, std::string>> sessions = {
+      {session_.get(), session_->options().devices[0]}};
+  for (size_t i = 0; leaves_ != nullptr && i < devices_->size(); ++i) {
+    Session& session = leaves_->mirrors().session(i);
+    if (&session == session_.get()) continue;
+    sessions.emplace_back(&session, devices_->name(i));
+  }
+  return sessions;
 }
 
 std::optional<double> TrainingRun::loss_scale() const {

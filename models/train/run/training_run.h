@@ -27,7 +27,9 @@
 namespace SLUICE_PUBLIC sluice {
 
 class CutVariables;
+class DeviceThreads;
 class LeafSteps;
+class Observer;
 
 // Where a state that was restored is from, if from no file.
 inline constexpr char kKeptInMemory[] = "what was kept in memory";
@@ -138,7 +140,7 @@ class TrainingRun {
   const Measurement& measurement() const { return measurement_; }
   // Of the last step, this worker's share; of its leaves that of the first.
   const Example& batch() const { return shares_[0]; }
-  // With virtual workers, else null.
+  // With virtual workers or mirrored devices, else null.
   const LeafSteps* leaves() const { return leaves_.get(); }
   // Since this process began: examples that all workers trained on, and how
   // long that took, evaluations not counted.
@@ -224,9 +226,12 @@ class TrainingRun {
   const Session& session() const { return *session_; }
   // Who asks for this one may write variables.
   Session& session() {
-    snapshot_is_old_ = true;
+    MarkWritten();
     return *session_;
   }
+  // Those that steps run in, the one that has the variables first, and the
+  // device of each.
+  std::vector<std::pair<Session*, std::string>> step_sessions();
   const ModelSpec& model() const { return model_; }
   // As TrainerSpec::class_names has them.
   const std::vector<std::string>& class_names() const { return class_names_; }
@@ -244,6 +249,8 @@ class TrainingRun {
   // virtual workers, where there are such.)
   static constexpr char kShareWeight[] = "worker/share_weight";
 
+  // The variables have been, other than by a step.
+  void MarkWritten();
   // Of the whole batch, from the loss of this worker's share.
   Output JobLoss(const Output& weight) const;
   std::vector<Iterator> MakeIterators() const;
@@ -280,6 +287,7 @@ class TrainingRun {
   Operation train_;
   std::vector<Output> model_variables_;
   LearningRate learning_rate_ = 0;
+  std::unique_ptr<DeviceThreads> devices_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<BatchStep> plain_;      // fetches the loss
   std::unique_ptr<BatchStep> measuring_;  // and rate, metrics, summaries

@@ -34,10 +34,10 @@ std::vector<Operation> CollectivesBefore(const Operation& end) {
 }  // namespace
 
 void TrainingRun::CheckServers() const {
-  if (options_.virtual_workers > 0) {
+  if (workers_.in_leaves()) {
     throw Error(Code::kInvalidArgument,
-                "virtual workers have their variables themselves, not on "
-                "parameter servers");
+                "virtual workers and mirrored devices have their variables "
+                "themselves, not on parameter servers");
   }
   workers_.RequireSame(
       "consistency or number of parameter servers",
@@ -55,6 +55,9 @@ void TrainingRun::CheckServers() const {
 SessionOptions TrainingRun::PlaceTraining() {
   const TrainingServers& servers = options_.servers;
   SessionOptions session = options_.session;
+  if (options_.mirrored.any() && !options_.mirrored.variables_on_each) {
+    session.devices = {"/cpu:0"};
+  }
   if (!servers.any()) return session;
   for (const Output& variable : graph_.Variables()) {
     if (!apart_) break;

@@ -205,6 +205,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   batches_ = std::move(batches);
   step_failed_ = false;
   step_ = state.step;
+  MarkWritten();
   snapshot_is_old_ = &checkpoint != snapshot_.get();
   if (resumed_from_.empty()) resumed_from_ = source;
   evaluated_ = state.metric.has_value();
@@ -214,7 +215,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
 }
 
 LoadedWeights TrainingRun::LoadWeights() {
-  snapshot_is_old_ = true;
+  MarkWritten();
   return cut_
       ->Load(*session_, model_variables_, options_.weights,
              {.reset = options_.reset})

@@ -26,8 +26,17 @@ struct Say {
 
 }  // namespace
 
-Workers::Workers(Collective* collective, int64_t virtual_workers)
-    : collective_(collective), virtual_workers_(virtual_workers) {
+Workers::Workers(Collective* collective, int64_t virtual_workers,
+                 size_t devices)
+    : collective_(collective),
+      virtual_workers_(virtual_workers),
+      devices_(static_cast<int64_t>(devices)) {
+  if (devices > 0 && (several() || elastic())) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("mirrored devices are of one process that trains "
+                            "by itself, there are {}",
+                            size()));
+  }
   if (virtual_workers == 0) return;
   if (virtual_workers < 0 ||
       !std::has_single_bit(static_cast<uint64_t>(virtual_workers))) {
@@ -40,6 +49,12 @@ Workers::Workers(Collective* collective, int64_t virtual_workers)
                 fmt::format("{} virtual workers for {} processes: each must "
                             "have one at least",
                             virtual_workers, size()));
+  }
+  if (virtual_workers < devices_) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} virtual workers for {} devices: each must have "
+                            "one at least",
+                            virtual_workers, devices));
   }
 }
 

@@ -3,10 +3,12 @@
 // exchanged.
 //
 // What is shared out are leaves, one a worker; or, with virtual workers, as
-// many as there are of these, of which a worker has some (LeavesOf).
+// many as there are of these, of which a worker has some (LeavesOf); or one a
+// device, where one worker has several (MirroredDevices).
 #ifndef SLUICE_MODELS_TRAIN_WORKERS_WORKERS_H_
 #define SLUICE_MODELS_TRAIN_WORKERS_WORKERS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -30,10 +32,12 @@ namespace SLUICE_PUBLIC sluice {
 // something else.
 class Workers {
  public:
-  // Null: there is one. Not owned. 0: there are no virtual ones. Throws
-  // Error(kInvalidArgument) where there are fewer than workers, or no power of
-  // two.
-  explicit Workers(Collective* collective, int64_t virtual_workers = 0);
+  // Null: there is one. Not owned. 0: there are no virtual ones, and no
+  // mirrored devices. Throws Error(kInvalidArgument) where there are fewer
+  // virtual ones than workers or devices, or no power of two, or devices of
+  // several workers.
+  explicit Workers(Collective* collective, int64_t virtual_workers = 0,
+                   size_t devices = 0);
 
   int rank() const { return several() ? collective_->rank() : 0; }
   int size() const { return several() ? collective_->size() : 1; }
@@ -60,8 +64,11 @@ class Workers {
   // 0: none.
   int64_t virtual_workers() const { return virtual_workers_; }
   int64_t leaves() const {
-    return virtual_workers_ > 0 ? virtual_workers_ : size();
+    if (virtual_workers_ > 0) return virtual_workers_;
+    return devices_ > 0 ? devices_ : size();
   }
+  // Whether they are not the workers themselves.
+  bool in_leaves() const { return virtual_workers_ > 0 || devices_ > 0; }
   // This worker's.
   LeafRange mine() const { return LeavesOf(leaves(), rank(), size()); }
   // What each of them gets of a dataset.
@@ -111,10 +118,11 @@ class Workers {
   void Barrier(std::string_view what) const;
 
  private:
-  bool merges() const { return several() || virtual_workers_ > 0; }
+  bool merges() const { return several() || in_leaves(); }
 
   Collective* collective_;
   int64_t virtual_workers_;
+  int64_t devices_;
 };
 
 // Makes a checkpoint rank 0's: its state, and its tensors, of which all workers
