@@ -26,6 +26,7 @@ from store_proxy import Faults, StoreProxy
 SERVER = importlib.import_module(os.environ.get("CROSSCHECK_STORE", "moto"))
 KEYS = ("test:tester", "S/E+C", "TO/KEN==")
 REGION = "eu-central-1"
+SECONDS = 1800  # of a program: Swift is slow where the cores are busy
 INJECTED = collections.Counter()
 
 
@@ -40,6 +41,10 @@ def keys(bucket):
 
 class Failed(Exception):
     """A program's, with what it said."""
+
+
+def said(stderr):
+    return (stderr or b"").decode(errors="replace")[-2000:]
 
 
 class StoreCase:
@@ -74,12 +79,15 @@ class StoreCase:
             "AWS_ACCESS_KEY_ID": KEYS[0], "AWS_SECRET_ACCESS_KEY": KEYS[1],
             "AWS_SESSION_TOKEN": KEYS[2], "AWS_REGION": REGION,
             "AWS_ENDPOINT_URL_S3": self.proxy.url}
-        done = subprocess.run([self.programs / program, *map(str, arguments)], env=environment,
-                              capture_output=True, text=True, errors="replace", timeout=600)
+        line = f"{program} {' '.join(map(str, arguments))}"
+        try:
+            done = subprocess.run([self.programs / program, *map(str, arguments)],
+                                  env=environment, capture_output=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"{line}: took more than {SECONDS} s: {said(late.stderr)}") from None
         if done.returncode:
-            raise Failed(f"{program} {' '.join(map(str, arguments))}: code {done.returncode}:"
-                         f" {done.stderr[-2000:]}")
-        return done.stdout
+            raise Failed(f"{line}: code {done.returncode}: {said(done.stderr)}")
+        return done.stdout.decode(errors="replace")
 
     @contextlib.contextmanager
     def faulty(self, count, one_in):
