@@ -313,6 +313,32 @@ TEST_CASE("s3: no credentials, and ones that come later") {
   CHECK(Contains(refused.message(), "the credentials are refused"));
 }
 
+TEST_CASE("s3: credentials that have expired are looked for again") {
+  RemoteFiles remote;
+  const std::string bytes(5000, 'a');
+  remote.store.Put("k", bytes);
+  std::string token = "old";
+  const Environment other = remote.store.environment();
+  S3Files files(
+      *remote.client,
+      [&](const char* name) -> std::optional<std::string> {
+        if (std::string_view(name) == "AWS_SESSION_TOKEN") return token;
+        return other(name);
+      },
+      remote.clock, SmallSizes());
+  remote.store.Fail([](const ServedRequest& request, int) {
+    return request.Header("x-amz-security-token") == "old"
+               ? StoreFault::kExpired
+               : StoreFault::kNone;
+  });
+  const Status error = files.Read("s3://b/k").status();
+  CHECK(error.code() == Code::kUnavailable);  // not the object's fault
+  CHECK(Contains(error.message(), "ExpiredToken"));
+  CHECK(remote.store.Count("GET") == 0);
+  token = *other("AWS_SESSION_TOKEN");
+  CHECK(*files.Read("s3://b/k") == bytes);
+}
+
 TEST_CASE("s3: a clock that is wrong here is set by the server's") {
   for (const std::time_t ahead : {-86'400, 86'400}) {
     RemoteFiles remote;
