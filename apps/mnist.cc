@@ -139,7 +139,8 @@ int main(int argc, char** argv) {
          return OfShards(run) ? run.data_dir : "mnist";
        },
        .evaluated_on = [](const RunContext& run) -> std::string {
-         return OfShards(run) ? shards::ShardsEvaluatedOn(run, run.data_dir)
+         return OfShards(run) ? shards::ShardsEvaluatedOn(run, run.data_dir,
+                                                          mnist::kCompressed)
                               : "test";
        }});
 }

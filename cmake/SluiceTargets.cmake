@@ -207,6 +207,14 @@ function(sluice_sources target folder)
     set_property(SOURCE ${sources} TARGET_DIRECTORY ${target}
       APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
   endif()
+  # std::string::resize_and_overwrite; the file does without where it must.
+  set(newer ${PROJECT_SOURCE_DIR}/io/files/grow_text.cc)
+  if(newer IN_LIST sources AND cxx_std_23 IN_LIST CMAKE_CXX_COMPILE_FEATURES)
+    set_property(SOURCE ${newer} TARGET_DIRECTORY ${target}
+      APPEND PROPERTY COMPILE_OPTIONS ${CMAKE_CXX23_STANDARD_COMPILE_OPTION})
+    set_property(SOURCE ${newer} TARGET_DIRECTORY ${target}
+      PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+  endif()
 endfunction()
 
 # What reads bytes of strangers tells libFuzzer which way it went; elsewhere that

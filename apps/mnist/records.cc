@@ -95,7 +95,7 @@ Result<Tensor> DecodeDigit(std::string_view bytes, const std::string& name) {
 }
 
 RecordDigits::RecordDigits(const RunContext& run)
-    : shards_(run, run.data_dir, ClassesOf(run.data_dir)) {}
+    : shards_(run, run.data_dir, ClassesOf(run.data_dir), kCompressed) {}
 
 Dataset RecordDigits::Numbers() const {
   return datasets::RecordNumbers(shards_.size(), shards_.Identity());

@@ -13,6 +13,8 @@
 namespace sluice::mnist {
 
 inline constexpr int64_t kClasses = 10;
+// Digits are small: 60,000 of them are some 20 MB.
+inline constexpr auto kCompressed = shards::IfCompressed::kInMemory;
 
 // Whether the folder holds shards of records (io/records/image_records.h), or
 // of tar archives; so it is for a pattern of them. Throws Error where the

@@ -15,6 +15,7 @@
 #include "apps/resnet50/pictures.h"
 #include "apps/resnet50/sizing.h"
 #include "engine/text/thousands.h"
+#include "io/files/crc32c.h"
 #include "io/records/file_datasets.h"
 #include "io/records/image_records.h"
 #include "io/records/record_files.h"
@@ -43,13 +44,16 @@ std::string VersionOf(const shards::LabelledShards& shards) {
 
 RecordPictures::RecordPictures(const RunContext& run)
     : shards_(run, run.flag("data"), {Classes(run), run.class_names},
-              /*may_be_in_order=*/true),
+              shards::IfCompressed::kInOrder),
       described_(DescribeSizing(run)) {
-  if (shards_.in_order() && !run.flag("cache").empty()) {
+  // Their bytes come by reading all before them, kept or not.
+  if (shards_.in_order() && !run.flag("cache").empty() &&
+      run.flag("cache-stage") != "image") {
     throw Error(Code::kInvalidArgument,
-                fmt::format("--cache is for records that can be read in any "
-                            "order, and those in '{}' are compressed: "
-                            "decompress them",
+                fmt::format("--cache: the records in '{}' are compressed, so "
+                            "that all are read in each epoch and their bytes "
+                            "need not be kept: decompress them, or "
+                            "--cache-stage image keeps what is decoded",
                             run.flag("data")));
   }
 }
@@ -78,10 +82,12 @@ Dataset RecordPictures::InOrder(const RunContext& run) const {
 std::function<void(Example&, uint64_t)> RecordPictures::ToPicture(
     const RunContext& run) const {
   const Sizing sizing(Small(run), run);
-  if (shards_.in_order()) return InOrderToPicture(sizing);
-  if (const auto cache = PictureCache::Of(run)) {
-    return FromCache(cache, sizing, run);
+  const auto cache = PictureCache::Of(run);
+  if (shards_.in_order()) {
+    return cache == nullptr ? InOrderToPicture(sizing)
+                            : InOrderFromCache(cache, sizing);
   }
+  if (cache != nullptr) return FromCache(cache, sizing, run);
   return [shards = shards_, sizing](Example& example, uint64_t key) {
     const int64_t number = example["record"].IntAt(0);
     const shards::ShardPicture picture = shards.Read(number);
@@ -99,6 +105,32 @@ std::function<void(Example&, uint64_t)> RecordPictures::InOrderToPicture(
     ThrowIfError(
         image.status().WithContext(std::string(BytesOf(example["place"]))));
     example = {{"image", *image}, {"label", Tensor::Scalar(picture.label)}};
+  };
+}
+
+std::function<void(Example&, uint64_t)> RecordPictures::InOrderFromCache(
+    std::shared_ptr<PictureCache> cache, const Sizing& sizing) const {
+  return [shards = shards_, cache = std::move(cache), sizing](Example& example,
+                                                              uint64_t key) {
+    const Tensor record = example["bytes"];
+    const std::string place(BytesOf(example["place"]));
+    const shards::ShardPicture picture = shards.PictureOf(example);
+    // What it is made of is here, so it tells whether that has changed.
+    const std::string version =
+        fmt::format("{} {:08x}", record.bytes(), Crc32c(BytesOf(record)));
+    const auto read = [&] {
+      return EncodedPicture{.bytes = picture.encoded,
+                            .label = picture.label,
+                            .name = picture.name};
+    };
+    const SizedPicture sized =
+        cache->Get({.name = FromRoot(place),
+
+                    .version = [&] { return Result<std::string>(version); },
+                    .read = read},
+                   sizing, key, place);
+    example = {{"image", sized.image},
+               {"label", Tensor::Scalar(picture.label)}};
   };
 }
 
@@ -141,7 +173,7 @@ std::vector<int64_t> RecordClassCounts(const RunContext& run) {
   static std::map<std::string, std::vector<int64_t>> known;
   const shards::LabelledShards pictures(run, run.flag("data"),
                                         {Classes(run), run.class_names},
-                                        /*may_be_in_order=*/true);
+                                        shards::IfCompressed::kInOrder);
   const std::lock_guard lock(mutex);
   std::vector<int64_t>& counts =
       known[fmt::format("{}{}", Classes(run), pictures.Identity())];
@@ -157,7 +189,8 @@ std::vector<int64_t> RecordClassCounts(const RunContext& run) {
 }
 
 std::string RecordsEvaluatedOn(const RunContext& run) {
-  return shards::ShardsEvaluatedOn(run, run.flag("data"));
+  return shards::ShardsEvaluatedOn(run, run.flag("data"),
+                                   shards::IfCompressed::kInOrder);
 }
 
 }  // namespace sluice::resnet50

@@ -38,6 +38,8 @@ class RecordPictures {
   Dataset InOrder(const RunContext& run) const;
   std::function<void(Example&, uint64_t key)> InOrderToPicture(
       const Sizing& sizing) const;
+  std::function<void(Example&, uint64_t key)> InOrderFromCache(
+      std::shared_ptr<PictureCache> cache, const Sizing& sizing) const;
   std::function<void(Example&, uint64_t key)> FromCache(
       std::shared_ptr<PictureCache> cache, const Sizing& sizing,
       const RunContext& run) const;

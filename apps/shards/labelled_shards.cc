@@ -45,17 +45,15 @@ void SayCount(const std::string& path, const std::string& part,
   const std::string number = pictures.size() == kUnknownCardinality
                                  ? "pictures"
                                  : WithThousands(pictures.size()) + " pictures";
+  const std::string how = pictures.how();
   NoteOnce(fmt::format(
-      "'{}': {} shard{} of '{}'{}, {}{}", path,
+      "'{}': {} shard{} of '{}'{}, {}{}{}", path,
       here == count
           ? WithThousands(count)
           : fmt::format("{} of {}", WithThousands(here), WithThousands(count)),
       count == 1 ? "" : "s", part,
       empty == 0 ? "" : fmt::format(", {} of them empty", WithThousands(empty)),
-      number,
-      pictures.in_order() == nullptr
-          ? ""
-          : ", compressed, so that they are read in order"));
+      number, how.empty() ? "" : ", ", how));
 }
 
 bool LabelsMatter(const RunContext& run) {
@@ -65,9 +63,9 @@ bool LabelsMatter(const RunContext& run) {
 std::shared_ptr<const PictureShards> Open(const RunContext& run,
                                           const std::string& path,
                                           const std::string& part,
-                                          bool may_be_in_order) {
+                                          IfCompressed how) {
   auto pictures = OpenPictureShards(Where(run, path), part, LabelsMatter(run),
-                                    run.input_threads, may_be_in_order);
+                                    run.input_threads, how);
   SayCount(path, part, *pictures);
   return pictures;
 }
@@ -84,11 +82,12 @@ LabelsOfPictures LabelsOf(const std::shared_ptr<const PictureShards>& shards) {
 }
 
 // What a training looks at where its own labels do not tell how they begin.
-LabelsOfPictures OtherLabels(const RunContext& run, const std::string& path) {
+LabelsOfPictures OtherLabels(const RunContext& run, const std::string& path,
+                             IfCompressed how) {
   if (!run.training() || !HasPicturePart(Where(run, path), "validation")) {
     return {};
   }
-  return LabelsOf(Open(run, path, "validation", /*may_be_in_order=*/true));
+  return LabelsOf(Open(run, path, "validation", how));
 }
 
 // Two classes of one name cannot be told apart by it.
@@ -175,20 +174,19 @@ struct LabelledShards::State {
 
 LabelledShards::LabelledShards(const RunContext& run, const std::string& path,
                                const TrainedClasses& classes,
-                               bool may_be_in_order) {
-  State state = {
-      .shards = Open(run, path, PartRead(run, path), may_be_in_order),
-      .labels_matter = LabelsMatter(run),
-      .classes = classes.count,
-      .flags = LabelFlags(run)};
+                               IfCompressed how) {
+  State state = {.shards = Open(run, path, PartRead(run, path), how),
+                 .labels_matter = LabelsMatter(run),
+                 .classes = classes.count,
+                 .flags = LabelFlags(run)};
   if (state.labels_matter) {
     state.renumbering = Renumbering(ClassNamesBeside(path), classes.names);
     if (!state.renumbering.empty()) {
       state.classes = static_cast<int64_t>(state.renumbering.size());
     }
-    state.label_offset = LabelOffset(run, LabelsOf(state.shards), state.classes,
-                                     !state.renumbering.empty(),
-                                     [&] { return OtherLabels(run, path); });
+    state.label_offset = LabelOffset(
+        run, LabelsOf(state.shards), state.classes, !state.renumbering.empty(),
+        [&] { return OtherLabels(run, path, how); });
   }
   state_ = std::make_shared<const State>(std::move(state));
 }
@@ -275,12 +273,11 @@ Result<std::string> LabelledShards::Version() const {
   return fmt::format("{}\n{}", version, fmt::join(of_files, "\n"));
 }
 
-std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path) {
+std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path,
+                              IfCompressed how) {
   if (PartRead(run, path) != "train") return "test";
   const std::string pictures =
-      Open(run, path, "train", /*may_be_in_order=*/true)
-          ->Identity()
-          .ValueOrThrow();
+      Open(run, path, "train", how)->Identity().ValueOrThrow();
   if (run.trained_on.find(pictures) != std::string::npos) return "training";
   // A pattern may be of some of them, or one that was missing is there now.
   if (LabelOffsetOfTraining(run)) {

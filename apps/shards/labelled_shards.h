@@ -34,12 +34,11 @@ class LabelledShards {
  public:
   // Labels are of no matter for predictions, else the flag --label-offset is
   // asked (LabelOffset).
-  // Records that are compressed can only be read in order: an error, unless
-  // they may be.
   LabelledShards(const RunContext& run, const std::string& path,
-                 const TrainedClasses& classes, bool may_be_in_order = false);
+                 const TrainedClasses& classes, IfCompressed how);
 
-  // Whether they are: then there are no numbers, but InOrder.
+  // Whether they can only be read in order: then there are no numbers, but
+  // InOrder.
   bool in_order() const;
   // "bytes" and "place" of records (datasets::Records), for PictureOf, with
   // `meaning` and Identity() in what positions are of.
@@ -72,7 +71,8 @@ class LabelledShards {
 };
 
 // What an evaluation of such shards is of: "test" or "training".
-std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path);
+std::string ShardsEvaluatedOn(const RunContext& run, const std::string& path,
+                              IfCompressed how);
 
 }  // namespace sluice::shards
 

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/shards/shards_in_memory.h"
 #include "apps/shards/shards_in_order.h"
 #include "io/files/file.h"
 #include "io/files/file_pattern.h"
@@ -231,10 +232,12 @@ void RequireNoneEmpty(const PictureShards& pictures) {
 }
 
 std::shared_ptr<const PictureShards> OpenRecords(ShardSet shards, int threads,
-                                                 bool may_be_in_order) {
+                                                 IfCompressed how) {
   auto files = RecordFiles::Open(shards.paths, threads);
-  const bool compressed = files.status().code() == Code::kUnimplemented;
-  if (compressed && may_be_in_order) {
+  if (files.status().code() == Code::kUnimplemented) {
+    if (how == IfCompressed::kInMemory) {
+      return ShardsInMemory::Open(std::move(shards), threads).ValueOrThrow();
+    }
     return ShardsInOrder::Open(std::move(shards), threads).ValueOrThrow();
   }
   return std::make_shared<const Records>(std::move(files).ValueOrThrow(),
@@ -243,9 +246,9 @@ std::shared_ptr<const PictureShards> OpenRecords(ShardSet shards, int threads,
 
 std::shared_ptr<const PictureShards> Open(ShardKind kind, ShardSet shards,
                                           TarLabels labels, int threads,
-                                          bool may_be_in_order) {
+                                          IfCompressed how) {
   if (kind == ShardKind::kRecords) {
-    return OpenRecords(std::move(shards), threads, may_be_in_order);
+    return OpenRecords(std::move(shards), threads, how);
   }
   auto files = TarFiles::Open(shards.paths, labels, threads).ValueOrThrow();
   return std::make_shared<const Tars>(std::move(files), std::move(shards));
@@ -273,14 +276,14 @@ std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
                                                        std::string_view part,
                                                        bool labels_matter,
                                                        int threads,
-                                                       bool may_be_in_order) {
+                                                       IfCompressed how) {
   const auto look = Look(where.path);
   const ShardKind kind = look->kind.value_or(ShardKind::kRecords);
   ShardSet shards = Find(where, *look, part);
   if (shards.paths.empty()) shards = ImageShards(look->listed, kind, part);
   auto pictures = Open(kind, std::move(shards),
                        labels_matter ? TarLabels::kRead : TarLabels::kIgnored,
-                       threads, may_be_in_order);
+                       threads, how);
   if (!where.may_lack) RequireNoneEmpty(*pictures);
   return pictures;
 }

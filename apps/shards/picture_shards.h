@@ -37,6 +37,8 @@ class PictureShards {
   virtual const ShardSet& shards() const = 0;
   // How many pictures the shard of that number among them has.
   virtual int64_t CountOf(size_t shard) const = 0;
+  // What is to be said of how they are read; empty: nothing.
+  virtual std::string how() const { return ""; }
   // These, where they can only be read in order, else null.
   virtual const ShardsInOrder* in_order() const { return nullptr; }
 };
@@ -45,6 +47,13 @@ struct WhereShards {
   std::string path;  // folder, or pattern of files (io/files/file_pattern.h)
   // Shards that are missing, or hold nothing, are no error.
   bool may_lack = false;
+};
+
+// What becomes of records that are compressed, which no file gives in any
+// order.
+enum class IfCompressed : uint8_t {
+  kInOrder,   // ShardsInOrder
+  kInMemory,  // ShardsInMemory
 };
 
 // All of these throw Error, too, where there are shards of both kinds, tar
@@ -62,12 +71,12 @@ std::vector<std::string> ClassNamesBeside(const std::string& path);
 // is "validation". Throws Error where only some are there.
 bool HasPicturePart(const WhereShards& where, std::string_view part);
 // Throws Error, where there are none, one of them is missing or empty, or they
-// cannot be read: in any order, unless `may_be_in_order`.
+// cannot be read.
 std::shared_ptr<const PictureShards> OpenPictureShards(const WhereShards& where,
                                                        std::string_view part,
                                                        bool labels_matter,
                                                        int threads,
-                                                       bool may_be_in_order);
+                                                       IfCompressed how);
 
 }  // namespace sluice::shards
 

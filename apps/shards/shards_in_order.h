@@ -33,6 +33,9 @@ class ShardsInOrder : public PictureShards {
   const ShardSet& shards() const override { return shards_; }
   // Of those that it knows.
   int64_t CountOf(size_t shard) const override { return counts_[shard]; }
+  std::string how() const override {
+    return "compressed, so that they are read in order";
+  }
   const ShardsInOrder* in_order() const override { return this; }
 
   // How many it knows.

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "engine/catch_errors.h"
+#include "io/files/grow_text.h"
 
 namespace sluice {
 namespace {
@@ -259,23 +260,34 @@ class PosixFileSystem : public FileSystem {
     struct stat info {};
     SLUICE_ASSIGN_OR_RETURN(const Descriptor fd, OpenRegular(path, &info));
     std::string bytes;
-    bytes.resize(std::min<size_t>(limit, std::max<off_t>(info.st_size, 0)));
-    size_t done = 0;
-    while (done < limit) {
-      // Files in /proc have no size: read on until the end.
-      if (done == bytes.size()) {
-        if (info.st_size > 0) break;
-        bytes.resize(std::min(limit, done + 65536));
+    // Files in /proc have no size: they are read on until the end.
+    constexpr size_t kNoSize = 65536;
+    const auto size = static_cast<size_t>(std::max<off_t>(info.st_size, 0));
+    for (;;) {
+      const size_t before = bytes.size();
+      const size_t most = std::min(limit, size > 0 ? size : before + kNoSize);
+      const auto read = [&](char* to) {
+        return ReadFull(fd, path, to, most - before);
+      };
+      SLUICE_RETURN_IF_ERROR(GrowText(&bytes, most - before, read));
+      if (size > 0 || bytes.size() == limit || bytes.size() < most) {
+        return bytes;
       }
-      const ssize_t n = Retry([&] {
-        return read(fd.get(), bytes.data() + done, bytes.size() - done);
-      });
+    }
+  }
+
+  // How many there were, fewer only at the end.
+  static Result<size_t> ReadFull(const Descriptor& fd, const std::string& path,
+                                 char* to, size_t bytes) {
+    size_t done = 0;
+    while (done < bytes) {
+      const ssize_t n =
+          Retry([&] { return read(fd.get(), to + done, bytes - done); });
       if (n < 0) return FileError(errno, "read", path);
       if (n == 0) break;
-      done += n;
+      done += static_cast<size_t>(n);
     }
-    bytes.resize(done);
-    return bytes;
+    return done;
   }
 
   static Result<std::unique_ptr<WritableFile>> Open(const std::string& path,

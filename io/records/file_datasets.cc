@@ -112,7 +112,7 @@ Dataset StringsOf(const char* what, const std::vector<std::string>& paths,
 
 Dataset Records(const std::vector<std::string>& paths, FileOptions options) {
   Dataset records = StringsOf<RecordFileStream>("records", paths, options);
-  const auto manifest = FindManifest(paths);
+  const auto manifest = FindManifest(paths).ValueOrThrow();
   if (!manifest) return records;
   return ExpectSizeOf(records, manifest->records, manifest->path);
 }

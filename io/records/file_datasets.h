@@ -43,7 +43,8 @@ namespace datasets {
 // PART.json beside them says (Dataset::ExpectSize). An iterator returns
 // kNotFound, kUnavailable, and kDataLoss naming file and byte. Positions are
 // restored with files of the same names, without their folders, sizes and first
-// 64 KiB. Throws Error where a file is not there.
+// 64 KiB. Throws Error where a file is not there, or where it cannot be told
+// whether there is a PART.json.
 Dataset Records(const std::vector<std::string>& paths,
                 FileOptions options = {});
 

@@ -36,26 +36,26 @@ Result<std::optional<RecordManifest>> ReadManifest(const std::string& folder,
   return std::optional(std::move(manifest));
 }
 
-std::optional<RecordManifest> FindManifest(
+Result<std::optional<RecordManifest>> FindManifest(
     const std::vector<std::string>& paths) {
-  if (paths.empty()) return std::nullopt;
+  const std::optional<RecordManifest> none;
+  if (paths.empty()) return none;
   const size_t name = paths[0].rfind('/') + 1;
   const size_t of = paths[0].rfind("-of-");
-  if (of == std::string::npos || of < name) return std::nullopt;
+  if (of == std::string::npos || of < name) return none;
   const size_t number = paths[0].rfind('-', of - 1);
-  if (number == std::string::npos || number < name || of == 0) {
-    return std::nullopt;
-  }
+  if (number == std::string::npos || number < name || of == 0) return none;
   const std::string base = paths[0].substr(0, number);
-  const auto read =
-      ReadManifest(ParentDirectory(base), std::string_view(base).substr(name));
   const auto count = static_cast<int64_t>(paths.size());
-  if (!read.ok() || !*read || (*read)->shards != count) return std::nullopt;
   const std::set<std::string> there(paths.begin(), paths.end());
   for (int64_t shard = 0; shard < count; ++shard) {
-    if (!there.contains(ShardPath(base, shard, count))) return std::nullopt;
+    if (!there.contains(ShardPath(base, shard, count))) return none;
   }
-  return *read;
+  SLUICE_ASSIGN_OR_RETURN(
+      auto manifest,
+      ReadManifest(ParentDirectory(base), std::string_view(base).substr(name)));
+  if (!manifest || manifest->shards != count) return none;
+  return manifest;
 }
 
 }  // namespace sluice

@@ -26,8 +26,8 @@ struct RecordManifest {
 Result<std::optional<RecordManifest>> ReadManifest(const std::string& folder,
                                                    std::string_view part);
 // The one of these files, where they are all of its shards, each once, in any
-// order; nothing where it cannot be read.
-std::optional<RecordManifest> FindManifest(
+// order. Errors of ReadManifest.
+Result<std::optional<RecordManifest>> FindManifest(
     const std::vector<std::string>& paths);
 
 }  // namespace sluice

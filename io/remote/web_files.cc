@@ -24,12 +24,14 @@ Status ReadOnly(std::string_view verb, const std::string& path) {
 }  // namespace
 
 Result<ObjectPiece> WebReader::Get(const std::string& path, uint64_t offset,
-                                   uint64_t n, const ObjectVersion* version) {
+                                   uint64_t n, const ObjectVersion* version,
+                                   char* into) {
   SLUICE_ASSIGN_OR_RETURN(const Url url, ParseUrl(path));
   const std::string shown = WithoutQuery(path);
   HttpRequest request{.url = url.ToString(),
                       .headers = RangeHeaders(offset, n, version),
                       .body_limit = n,
+                      .into = into,
                       .follow_redirects = true};
   // Compressed on the way it would have another length.
   request.headers.emplace_back("accept-encoding", "identity");
@@ -45,7 +47,8 @@ Result<ObjectPiece> WebReader::Get(const std::string& path, uint64_t offset,
 }
 
 Result<ObjectVersion> WebReader::Head(const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(const ObjectPiece piece, Get(path, 0, 1, nullptr));
+  SLUICE_ASSIGN_OR_RETURN(const ObjectPiece piece,
+                          Get(path, 0, 1, nullptr, nullptr));
   return piece.version;
 }
 

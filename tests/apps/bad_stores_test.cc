@@ -7,14 +7,20 @@
 #include <cctype>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "io/files/record.h"
+#include "io/images/png.h"
+#include "io/records/image_records.h"
+#include "tests/support/compressed.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/resnet50_program.h"
 #include "tests/support/same_bits.h"
@@ -129,13 +135,24 @@ class Stored {
       REQUIRE_MESSAGE(made.code == 0, made.err);
     }
     Upload(store, folder_ / "records", "records");
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder_ / "records")) {
+      const std::string name = entry.path().filename();
+      if (name.ends_with(".idx") || name == "data.lock") continue;
+      std::string bytes = testing::TextOf(entry.path());
+      if (name.find("-of-") != name.npos) {
+        bytes = testing::Compressed(bytes, Compression::kGzip);
+      }
+      store.Put("compressed/" + name, bytes);
+    }
     Upload(store, MnistData().path(), "mnist");
   }
 
   // Some evaluate what a training left here.
   std::vector<Program> Programs() {
     std::vector<Program> programs;
-    for (const std::string data : {"pictures", "labelled", "records"}) {
+    for (const std::string data :
+         {"pictures", "labelled", "records", "compressed"}) {
       const Strings on = {"--data",       "{}/" + data,
                           "--model",      "resnet20",
                           "--log-dir",    folder_ / data + "-log",
@@ -271,6 +288,60 @@ TEST_CASE("a store that is not there, or knows neither bucket nor key") {
       CHECK_MESSAGE(outcome.code == 0, outcome.err);
     }
     stored.store.SetClock(0);
+  }
+}
+
+// Of noise, larger than what opening a shard reads of it.
+std::string LargeShard(std::mt19937& random) {
+  std::string shard;
+  for (int64_t label : {0, 1, 2, 0}) {
+    Tensor noise(DType::kUInt8, {160, 160, 3});
+    for (uint8_t& value : noise.values<uint8_t>()) {
+      value = static_cast<uint8_t>(random());
+    }
+    AppendRecord(
+        *EncodeImageRecord({.encoded = *EncodePng(noise), .label = label}),
+        &shard);
+  }
+  return shard;
+}
+
+TEST_CASE("--skip-bad passes over no record that a store refuses") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  std::mt19937 random(1);
+  for (const char* name : {"train-00000-of-00002", "train-00001-of-00002"}) {
+    store.Put(fmt::format("large/{}", name), LargeShard(random));
+  }
+  std::mutex mutex;
+  int asked = 0, allowed = 1'000'000;
+  store.Fail([&](const ServedRequest& request, int) {
+    const Asked what = WhatIsAsked(request);
+    const bool shard = what.verb == "GET" && !what.path.ends_with(".idx") &&
+                       what.path.starts_with("s3://b/large/train-");
+    const std::lock_guard lock(mutex);
+    return shard && ++asked > allowed ? StoreFault::kForbidden
+                                      : StoreFault::kNone;
+  });
+  const auto train = [&](int may_be_asked) {
+    asked = 0;
+    allowed = may_be_asked;
+    return RunProgram(
+        kResNet50, {"train", "--data", "s3://b/large", "--classes", "3",
+                    "--model", "resnet20", "--steps", "4", "--batch-size", "2",
+                    "--threads", "1", "--skip-bad", "1000"});
+  };
+  const Outcome good = train(1'000'000);
+  REQUIRE_MESSAGE(good.code == 0, good.err);
+  const int all = asked;
+  CHECK(all > 2 + 4);                              // opened, then read
+  for (int from = 0; from < all / 2; from += 2) {  // not what comes too late
+    CAPTURE(from);
+    const Outcome outcome = train(from);
+    CHECK(outcome.code == 1);
+    CHECK_MESSAGE(Contains(testing::LastLine(outcome.err), "permission denied"),
+                  outcome.err);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "io/records/file_datasets.h"
 #include "io/records/record_writer.h"
 #include "io/records/tf_example.h"
+#include "io/records/tf_sequence_example.h"
 
 namespace sluice {
 namespace {
@@ -62,6 +63,30 @@ Json JsonOf(const TfExample& example, const std::string& name) {
   return {{"bytes", strings}};
 }
 
+using Features = std::vector<std::pair<std::string, TfFeature>>;
+
+Features FeaturesOf(const Json& named) {
+  Features features;
+  for (const auto& [name, feature] : named.items()) {
+    features.emplace_back(name, FeatureOf(feature));
+  }
+  return features;
+}
+
+// A tf.SequenceExample where it has "lists".
+std::string Encoded(const Json& request, const Json& example) {
+  if (!request.value("sequences", false)) {
+    return EncodeTfExample(FeaturesOf(example)).ValueOrThrow();
+  }
+  std::vector<std::pair<std::string, TfFeatureList>> lists;
+  for (const auto& [name, steps] : example.at("lists").items()) {
+    TfFeatureList& list = lists.emplace_back(name, TfFeatureList()).second;
+    for (const Json& step : steps) list.push_back(FeatureOf(step));
+  }
+  return EncodeTfSequenceExample(FeaturesOf(example.at("context")), lists)
+      .ValueOrThrow();
+}
+
 Json Write(const Json& request) {
   const std::string named = request.value("compression", "");
   const Compression compression = named == "GZIP"   ? Compression::kGzip
@@ -70,30 +95,87 @@ Json Write(const Json& request) {
   const auto file =
       RecordWriter::Create(request.at("path"), compression).ValueOrThrow();
   for (const Json& example : request.at("examples")) {
-    std::vector<std::pair<std::string, TfFeature>> features;
-    for (const auto& [name, feature] : example.items()) {
-      features.emplace_back(name, FeatureOf(feature));
-    }
-    ThrowIfError(file->Write(EncodeTfExample(features).ValueOrThrow()));
+    ThrowIfError(file->Write(Encoded(request, example)));
   }
   ThrowIfError(file->Close());
   return Json::object();
 }
 
-Json Read(const Json& request) {
-  Json examples = Json::array();
+// The payloads of a file.
+std::vector<std::string> Payloads(const Json& request) {
+  std::vector<std::string> payloads;
   Iterator records =
       datasets::Records({request.at("path").get<std::string>()}, {.threads = 2})
           .MakeIterator();
-  Example record;
-  while (records.Next(&record).ValueOrThrow()) {
-    const TfExample parsed =
-        TfExample::Parse(BytesOf(record["bytes"])).ValueOrThrow();
+  for (Example record; records.Next(&record).ValueOrThrow();) {
+    payloads.emplace_back(BytesOf(record["bytes"]));
+  }
+  return payloads;
+}
+
+Json Read(const Json& request) {
+  Json examples = Json::array();
+  for (const std::string& payload : Payloads(request)) {
+    const TfExample parsed = TfExample::Parse(payload).ValueOrThrow();
     Json example = Json::object();
     for (const std::string& name : parsed.names()) {
       example[name] = JsonOf(parsed, name);
     }
     examples.push_back(std::move(example));
+  }
+  return {{"examples", std::move(examples)}};
+}
+
+std::vector<FeatureSpec> SpecsOf(const Json& listed) {
+  std::vector<FeatureSpec> specs;
+  for (const Json& one : listed) {
+    const std::string kind = one.at("kind");
+    FeatureSpec& spec = specs.emplace_back(FeatureSpec{
+        .name = one.at("name"),
+        .dtype = kind == "ints"     ? DType::kInt64
+                 : kind == "floats" ? DType::kFloat32
+                                    : DType::kUInt8,
+        .shape = Shape(one.at("shape").get<std::vector<int64_t>>())});
+    if (!one.at("missing").is_null()) {
+      spec.missing = one["missing"].get<double>();
+    }
+  }
+  return specs;
+}
+
+Json TensorsOf(const Example& example) {
+  Json tensors = Json::object();
+  for (const auto& [name, tensor] : example) {
+    Json values = Json::array();
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      if (tensor.dtype() == DType::kFloat32) {
+        values.push_back(tensor.data<float>()[i]);
+      } else {
+        values.push_back(tensor.IntAt(i));
+      }
+    }
+    const Shape& shape = tensor.shape();
+    tensors[name] = {
+        {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
+        {"values", std::move(values)}};
+  }
+  return tensors;
+}
+
+// All of a file as one batch, or each sequence by itself.
+Json Parse(const Json& request) {
+  const std::vector<std::string> payloads = Payloads(request);
+  const auto context = SpecsOf(request.at("context"));
+  if (!request.value("sequences", false)) {
+    const std::vector<std::string_view> views(payloads.begin(), payloads.end());
+    const Example batch = ParseTfExamples(views, context).ValueOrThrow();
+    return {{"examples", Json::array({TensorsOf(batch)})}};
+  }
+  const auto lists = SpecsOf(request.at("lists"));
+  Json examples = Json::array();
+  for (const std::string& payload : payloads) {
+    examples.push_back(TensorsOf(
+        ParseTfSequenceExample(payload, context, lists).ValueOrThrow()));
   }
   return {{"examples", std::move(examples)}};
 }
@@ -105,6 +187,7 @@ Json RecordAnswer(const Json& request) {
   try {
     if (what == "write_records") return Write(request);
     if (what == "read_records") return Read(request);
+    if (what == "parse_records") return Parse(request);
   } catch (const Error& error) {
     return {{"error", error.what()}};
   }

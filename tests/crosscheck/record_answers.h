@@ -9,11 +9,16 @@ namespace sluice {
 
 // By what request["do"] is:
 //
-//   write_records  {path, examples}: {}; the file is not compressed
+//   write_records  {path, examples, compression, sequences}: {}
 //   read_records   {path}: {examples}
+//   parse_records  {path, context, lists, sequences}: {examples}, of tensors
 //
 // An example is {feature: {kind: [value]}} with the kind "bytes", "floats" or
-// "ints"; bytes are in hexadecimal digits. Or {error}. Null for other requests.
+// "ints"; bytes are in hexadecimal digits. With "sequences" it is {context,
+// lists}, the former an example and of the latter each a list of features.
+// What is parsed, of sequences one by one, else of all as one batch, is {name:
+// {shape, values}} by specs {name, kind, shape, missing} (FeatureSpec) of the
+// context, and of the lists. Or {error}. Null for other requests.
 nlohmann::json RecordAnswer(const nlohmann::json& request);
 
 }  // namespace sluice

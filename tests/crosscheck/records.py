@@ -1,47 +1,12 @@
 """TFRecord files of random tf.Examples: written by TensorFlow, plain and
-compressed, and read here, and the other way round. Without TensorFlow nothing is
-compared, and that is said."""
+compressed, and read here, and the other way round; and what both parse of them
+(record_specs.py). Without TensorFlow nothing is compared, and that is said."""
 import os
-import struct
 import tempfile
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-try:
-    import tensorflow as tf
-except ImportError:
-    tf = None
-
 from draw import Draw
-
-NAMES = ["image/encoded", "label", "a", "b/c", "é", "日本", ""]
-COMPRESSIONS = ["", "GZIP", "ZLIB"]
-
-
-def float32(value):
-    return struct.unpack("<f", struct.pack("<f", value))[0]
-
-
-def random_feature(d):
-    kind = d.pick(["bytes", "floats", "ints"])
-    count = d.pick([0, 1, 1, 2, 5, 300])
-    if kind == "ints":
-        return {kind: [d.pick([0, 1, -1, 7, 2**31, 2**63 - 1, -2**63]) for _ in range(count)]}
-    if kind == "floats":
-        return {kind: [float32(d.integer(-1000, 1000) / 3) for _ in range(count)]}
-    return {kind: [d.rng.bytes(d.pick([0, 1, 20, 70_000 // count])).hex() for _ in range(count)]}
-
-
-def to_tensorflow(example):
-    features = {}
-    for name, feature in example.items():
-        (kind, values), = feature.items()
-        features[name] = {
-            "bytes": lambda: tf.train.Feature(bytes_list=tf.train.BytesList(
-                value=[bytes.fromhex(value) for value in values])),
-            "floats": lambda: tf.train.Feature(float_list=tf.train.FloatList(value=values)),
-            "ints": lambda: tf.train.Feature(int64_list=tf.train.Int64List(value=values)),
-        }[kind]()
-    return tf.train.Example(features=tf.train.Features(feature=features))
+from record_specs import ParseCase
+from record_values import COMPRESSIONS, UNICODE, random_values, tf, to_features
 
 
 def from_tensorflow(payload):
@@ -66,7 +31,9 @@ class RecordCase:
         d = Draw("records", seed, index)
         self.compression = d.pick(COMPRESSIONS)
         self.examples = [
-            {name: random_feature(d) for name in d.subset(NAMES)}
+            {name: random_values(d, d.pick(["bytes", "floats", "ints"]),
+                                 d.pick([0, 1, 1, 2, 5, 300]))
+             for name in d.subset(UNICODE)}
             for _ in range(d.pick([0, 1, 3, 40]))]
 
     def reproduction(self):
@@ -77,7 +44,8 @@ class RecordCase:
             theirs, ours = os.path.join(folder, "theirs"), os.path.join(folder, "ours")
             with tf.io.TFRecordWriter(theirs, self.compression) as writer:
                 for example in self.examples:
-                    writer.write(to_tensorflow(example).SerializeToString())
+                    writer.write(tf.train.Example(
+                        features=to_features(example)).SerializeToString())
             read = driver.remote({"do": "read_records", "path": theirs})["examples"]
             driver.remote({"do": "write_records", "path": ours, "examples": self.examples,
                            "compression": self.compression})
@@ -90,6 +58,8 @@ class RecordCase:
 def cases(ops, seed, long):
     for index in range((1000 if long else 100) if tf else 0):
         yield f"{index}", lambda index=index: RecordCase(seed, index)
+        yield f"parse/{index}", lambda index=index: ParseCase(seed, index, sequences=False)
+        yield f"sequence/{index}", lambda index=index: ParseCase(seed, index, sequences=True)
 
 
 def missing(ops):

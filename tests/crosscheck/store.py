@@ -26,6 +26,7 @@ from store_proxy import Faults, StoreProxy
 SERVER = importlib.import_module(os.environ.get("CROSSCHECK_STORE", "moto"))
 KEYS = ("test:tester", "S/E+C", "TO/KEN==")
 REGION = "eu-central-1"
+SECONDS = 1800  # of a program: Swift is slow where the cores are busy
 INJECTED = collections.Counter()
 
 
@@ -42,6 +43,10 @@ class Failed(Exception):
     """A program's, with what it said."""
 
 
+def said(stderr):
+    return (stderr or b"").decode(errors="replace")[-2000:]
+
+
 class StoreCase:
     def __init__(self, seed, index, long):
         self.seed, self.index, self.long = seed, index, long
@@ -56,30 +61,35 @@ class StoreCase:
         self.programs = pathlib.Path(driver.program).parent
         client().create_bucket(Bucket=self.bucket,
                                CreateBucketConfiguration={"LocationConstraint": REGION})
-        # The client gives up after 20 s.
-        stall = 25 if self.long else 0.3
-        with StoreProxy(SERVER.port(KEYS, REGION), KEYS, REGION, latency=0.001,
-                        stall=stall) as self.proxy, \
-                tempfile.TemporaryDirectory() as folder:
+        with self.door() as self.proxy, tempfile.TemporaryDirectory() as folder:
             try:
                 faults = self.differences(pathlib.Path(folder))
             except Failed as failure:
                 faults = [str(failure)]
             return faults + self.proxy.refused[:10]
 
-    def run(self, program, *arguments):
-        """What it prints, with s3:// at the proxy."""
+    def door(self, tls=None):
+        # The client gives up after 20 s.
+        stall = 25 if self.long else 0.3
+        return StoreProxy(SERVER.port(KEYS, REGION), KEYS, REGION, latency=0.001, stall=stall,
+                          tls=tls)
+
+    def run(self, program, *arguments, **more):
+        """What it prints, with s3:// at the proxy, and `more` in its environment."""
         environment = {
             **{n: v for n, v in os.environ.items() if not n.startswith("AWS_")},
             "AWS_ACCESS_KEY_ID": KEYS[0], "AWS_SECRET_ACCESS_KEY": KEYS[1],
             "AWS_SESSION_TOKEN": KEYS[2], "AWS_REGION": REGION,
-            "AWS_ENDPOINT_URL_S3": self.proxy.url}
-        done = subprocess.run([self.programs / program, *map(str, arguments)], env=environment,
-                              capture_output=True, text=True, errors="replace", timeout=600)
+            "AWS_ENDPOINT_URL_S3": self.proxy.url, **more}
+        line = f"{program} {' '.join(map(str, arguments))}"
+        try:
+            done = subprocess.run([self.programs / program, *map(str, arguments)],
+                                  env=environment, capture_output=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"{line}: took more than {SECONDS} s: {said(late.stderr)}") from None
         if done.returncode:
-            raise Failed(f"{program} {' '.join(map(str, arguments))}: code {done.returncode}:"
-                         f" {done.stderr[-2000:]}")
-        return done.stdout
+            raise Failed(f"{line}: code {done.returncode}: {said(done.stderr)}")
+        return done.stdout.decode(errors="replace")
 
     @contextlib.contextmanager
     def faulty(self, count, one_in):
@@ -168,6 +178,47 @@ class Copy(StoreCase):
         return faults
 
 
+class Secure(StoreCase):
+    """By TLS: of a server whose certificate nobody vouches for, or that is of
+    another one, nothing is read, and nothing is told."""
+
+    def certificate(self, folder, address):
+        cert, key = folder / f"{address}.pem", folder / f"{address}.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=store",
+                        "-addext", f"subjectAltName=IP:{address}", "-keyout", key, "-out", cert],
+                       check=True, stderr=subprocess.DEVNULL)
+        return cert, key
+
+    def copies(self, folder, tls, **trust):
+        """What is wrong with a copy there and back, and how often it asked."""
+        there = f"s3://{self.bucket}/in"
+        with self.door(tls) as self.proxy:
+            try:
+                with self.faulty(5 if trust.pop("faults", False) else 0, 5):
+                    self.run("sluice", "data", "copy", folder / "in", there, **trust)
+                    self.run("sluice", "data", "copy", there, folder / "back", **trust)
+            except Failed as failure:
+                return str(failure), self.proxy.requests.total()
+            odd = files_in(folder / "in") != files_in(folder / "back")
+            return "other files came back" if odd else "", self.proxy.requests.total()
+
+    def differences(self, folder):
+        (folder / "in").mkdir()
+        for i in range(6):
+            (folder / f"in/{i}").write_bytes(self.draw.rng.bytes(self.draw.integer(0, 200_000)))
+        faults, plain = [], self.proxy
+        own, other = (self.certificate(folder, at) for at in ("127.0.0.1", "127.0.0.2"))
+        for tls, bundle in ((own, None), (own, other[0]), (other, other[0])):
+            trust = {"AWS_CA_BUNDLE": str(bundle)} if bundle else {}
+            wrong, asked = self.copies(folder, tls, **trust)
+            if "AWS_CA_BUNDLE names a file of certificates to trust" not in wrong or asked:
+                faults.append(f"{tls[0].name}, trusting {bundle}: {asked} requests, {wrong!r}")
+        wrong, _ = self.copies(folder, own, AWS_CA_BUNDLE=str(own[0]), faults=True)
+        self.proxy = plain
+        return faults + ([wrong] if wrong else [])
+
+
 def files_in(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes()
             for path in folder.rglob("*") if path.is_file()}
@@ -235,7 +286,7 @@ def write_digits(folder, part, count, d):
 
 
 # How many of each, and in a long run.
-CASES = [(Door, 1, 1), (Copy, 1, 10), (Epoch, 1, 3), (Train, 1, 3)]
+CASES = [(Door, 1, 1), (Secure, 1, 1), (Copy, 1, 10), (Epoch, 1, 3), (Train, 1, 3)]
 
 
 def cases(ops, seed, long):

@@ -5,6 +5,7 @@ import http.server
 import random
 import socket
 import socketserver
+import ssl
 import threading
 import time
 
@@ -46,13 +47,18 @@ class StoreProxy(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, upstream, keys, region, latency=0.0, stall=1.0):
+    def __init__(self, upstream, keys, region, latency=0.0, stall=1.0, tls=None):
+        """`tls`: the files of a certificate and its key."""
         super().__init__(("127.0.0.1", 0), Handler)
         self.upstream, self.keys, self.region = upstream, keys, region
         self.latency, self.stall = latency, stall  # seconds
         self.faults = Faults(0)
         self.refused, self.requests = [], collections.Counter()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.server_address[1]}"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def __enter__(self):
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()

@@ -32,6 +32,7 @@ enum class StoreFault {
   kWrongPlace,  // as many bytes, from elsewhere, so named
   kErrorIn200,  // and nothing done
   kForbidden,   // 403
+  kExpired,     // 400, of the session token
   kReplace,     // the object by as many "!", before
 };
 
@@ -180,6 +181,8 @@ class ObjectStore {
         return Error(200, "InternalError");
       case StoreFault::kForbidden:
         return Error(403, "AccessDenied");
+      case StoreFault::kExpired:
+        return Error(400, "ExpiredToken");
       case StoreFault::kNoAnswer:
         return {.no_answer = true};
       default:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <utility>
@@ -42,7 +43,7 @@ Status Start() {
 // What the callbacks of one transfer write to.
 struct Transfer {
   CURL* handle = nullptr;
-  size_t body_limit = 0;
+  const HttpRequest& request;
   HttpResponse response;
   std::exception_ptr thrown = nullptr;  // which must not pass through libcurl
 
@@ -96,10 +97,17 @@ size_t OnHeader(char* bytes, size_t size, size_t n, void* into) {
 
 size_t OnBody(char* bytes, size_t size, size_t n, void* into) {
   auto* transfer = static_cast<Transfer*>(into);
+  const HttpRequest& request = transfer->request;
   HttpResponse& response = transfer->response;
   response.status = transfer->StatusCode();
-  const size_t limit = response.ok() ? transfer->body_limit : kRefusalBytes;
-  const size_t taken = std::min(size * n, limit - response.body.size());
+  const size_t limit = response.ok() ? request.body_limit : kRefusalBytes;
+  const size_t taken = std::min(size * n, limit - response.body_bytes());
+  response.cut = taken < size * n;
+  if (response.ok() && request.into != nullptr) {
+    std::memcpy(request.into + response.placed, bytes, taken);
+    response.placed += taken;
+    return taken;
+  }
   try {
     if (response.body.empty()) {
       response.body.reserve(std::min(limit, transfer->PromisedBytes()));
@@ -109,7 +117,6 @@ size_t OnBody(char* bytes, size_t size, size_t n, void* into) {
     transfer->thrown = std::current_exception();
     return 0;
   }
-  response.cut = taken < size * n;
   return taken;  // fewer end the transfer
 }
 
@@ -175,11 +182,10 @@ class CurlClient : public HttpClient {
     const NoClosedPipe quiet;
     CURL* handle = Take();
     if (handle == nullptr) return ResourceExhausted("libcurl: out of memory");
-    Transfer transfer{
-        .handle = handle, .body_limit = request.body_limit, .response = {}};
+    Transfer transfer{.handle = handle, .request = request, .response = {}};
     Status status;
     try {
-      status = Perform(request, &transfer);
+      status = Perform(&transfer);
     } catch (const std::bad_alloc&) {
       status = ResourceExhausted("out of memory for a request");
     }
@@ -191,7 +197,8 @@ class CurlClient : public HttpClient {
  private:
   static constexpr size_t kMostIdle = 64;
 
-  Status Perform(const HttpRequest& request, Transfer* transfer) {
+  Status Perform(Transfer* transfer) {
+    const HttpRequest& request = transfer->request;
     CURL* handle = transfer->handle;
     const auto set = [&](CURLoption option, auto value) {
       curl_easy_setopt(handle, option, value);

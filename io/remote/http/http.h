@@ -26,6 +26,10 @@ struct HttpRequest {
   std::string_view body;
   // Bytes of the answer's body to take; where it has more, the rest is left.
   size_t body_limit = size_t{16} << 20;
+  // Where the body of an answer of status 2xx goes in place of
+  // HttpResponse::body: body_limit bytes of the caller's, any of which may have
+  // been written where there is an error. Null: nowhere else.
+  char* into = nullptr;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // in all
   // To other places of the same scheme, or from http to https. Only for
   // requests that name no secret: their headers go there too.
@@ -36,10 +40,13 @@ struct HttpResponse {
   int status = 0;       // such as 200
   NamedValues headers;  // names in lower case
   std::string body;
-  bool cut = false;  // the body went on behind body_limit
+  size_t placed = 0;  // bytes of the body that are at HttpRequest::into
+  bool cut = false;   // the body went on behind body_limit
 
   // The value of the last header of this lower-case name; empty: none.
   std::string_view Header(std::string_view name) const;
+  // Of the body, wherever it is.
+  size_t body_bytes() const { return body.size() + placed; }
   bool ok() const { return status >= 200 && status < 300; }
 };
 

@@ -4,15 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <exception>
-#include <limits>
-#include <map>
 #include <utility>
 
-#include "engine/caught.h"
+#include "engine/catch_errors.h"
 #include "engine/ceil_div.h"
-#include "engine/thread_annotations.h"
+#include "io/files/grow_text.h"
 #include "io/files/open_files.h"
 
 namespace sluice::remote {
@@ -24,17 +20,24 @@ struct Source {
   const std::string path;
   const ObjectVersion version;
 
-  // Exactly n bytes, which the version has.
-  Result<std::string> Fetch(uint64_t offset, uint64_t n) const {
-    SLUICE_ASSIGN_OR_RETURN(ObjectPiece piece,
-                            reader.Get(path, offset, n, &version));
-    if (piece.bytes.size() == n) return std::move(piece.bytes);
+  // Exactly n bytes, which the version has: into `out`, or where that is null
+  // returned.
+  Result<std::string> Fetch(uint64_t offset, uint64_t n,
+                            char* out = nullptr) const {
+    Result<ObjectPiece> got = reader.Get(path, offset, n, &version, out);
+    const Code code = got.status().code();
+    if (code == Code::kNotFound || code == Code::kFailedPrecondition) {
+      // It was given before: not one bad record, which may be passed over.
+      return Unavailable(got.status().message());
+    }
+    SLUICE_ASSIGN_OR_RETURN(ObjectPiece piece, std::move(got));
+    if (piece.size == n) return std::move(piece.bytes);
     return Unavailable(
         fmt::format("cannot read '{}': got {} bytes at {}, wanted {}", path,
-                    piece.bytes.size(), offset, n));
+                    piece.size, offset, n));
   }
 
-  // The same into `out`, in parts.
+  // Into `out`, in parts.
   Status FetchInto(uint64_t offset, uint64_t n, char* out,
                    const ReadSizes& sizes) const {
     std::atomic<bool> failed = false;
@@ -43,54 +46,14 @@ struct Source {
       if (failed) return {};  // the error is another part's
       const uint64_t begin = i * sizes.part;
       const uint64_t size = std::min<uint64_t>(sizes.part, n - begin);
-      Result<std::string> bytes = Unavailable("");
-      try {
-        bytes = Fetch(offset + begin, size);
-      } catch (const std::bad_alloc&) {
-        bytes = ResourceExhausted("out of memory");
-      }
-      if (!bytes.ok()) {
-        failed = true;
-        return bytes.status();
-      }
-      std::memcpy(out + begin, bytes->data(), size);
-      return {};
+      const Status fetched = CatchErrors(
+          [&] { return Fetch(offset + begin, size, out + begin).status(); });
+      if (!fetched.ok()) failed = true;
+      return fetched;
     };
     if (parts == 1) return fetch(0);
     return ForEachFile(parts, sizes.parallel_parts, fetch);
   }
-};
-
-// Puts parts together as they come. Memory is touched then, not before: the
-// server may be wrong about the size. Thread-safe.
-class PartsInOrder {
- public:
-  // The first part of `size` bytes.
-  PartsInOrder(std::string first, uint64_t size)
-      : size_(size), bytes_(std::move(first)) {}
-
-  // The part that begins at `offset`; once each. std::bad_alloc.
-  void Add(uint64_t offset, std::string part) {
-    constexpr uint64_t kMost = uint64_t{1} << 30;
-    MutexLock lock(mutex_);
-    bytes_.reserve(std::min(size_, kMost));
-    early_.emplace(offset, std::move(part));
-    while (!early_.empty() && early_.begin()->first == bytes_.size()) {
-      bytes_ += early_.begin()->second;
-      early_.erase(early_.begin());
-    }
-  }
-  // Once all are there.
-  std::string Take() {
-    MutexLock lock(mutex_);
-    return std::move(bytes_);
-  }
-
- private:
-  const uint64_t size_;
-  Mutex mutex_;
-  std::string bytes_ GUARDED_BY(mutex_);
-  std::map<uint64_t, std::string> early_ GUARDED_BY(mutex_);
 };
 
 class ObjectFile : public ReadableFile {
@@ -149,7 +112,7 @@ Result<std::unique_ptr<ReadableFile>> OpenObject(ObjectReader& reader,
                                                  FetchThreads& threads,
                                                  const ReadSizes& sizes) {
   SLUICE_ASSIGN_OR_RETURN(ObjectPiece head,
-                          reader.Get(path, 0, sizes.head, nullptr));
+                          reader.Get(path, 0, sizes.head, nullptr, nullptr));
   const uint64_t size = head.version.size;
   if (!head.ranged && head.bytes.size() != size) {
     return Unimplemented(
@@ -174,36 +137,28 @@ Result<std::string> ReadObject(ObjectReader& reader, const std::string& path,
   }
   SLUICE_ASSIGN_OR_RETURN(
       ObjectPiece piece,
-      reader.Get(path, 0, std::min(limit, sizes.part), nullptr));
+      reader.Get(path, 0, std::min(limit, sizes.part), nullptr, nullptr));
   const uint64_t wanted = std::min<uint64_t>(limit, piece.version.size);
   if (piece.bytes.size() >= wanted) return std::move(piece.bytes);
   if (!piece.ranged) {
-    SLUICE_ASSIGN_OR_RETURN(piece, reader.Get(path, 0, limit, nullptr));
+    SLUICE_ASSIGN_OR_RETURN(piece,
+                            reader.Get(path, 0, limit, nullptr, nullptr));
     return std::move(piece.bytes);
   }
   const Source source{reader, path, piece.version};
-  uint64_t at = piece.bytes.size();
-  PartsInOrder whole(std::move(piece.bytes), wanted);
-  const auto fetch = [&](uint64_t offset) -> Status {
-    const uint64_t n = std::min<uint64_t>(sizes.part, wanted - offset);
-    try {
-      SLUICE_ASSIGN_OR_RETURN(std::string bytes, source.Fetch(offset, n));
-      whole.Add(offset, std::move(bytes));
-    } catch (...) {
-      return CaughtStatus();
-    }
-    return {};
-  };
-  // Hardly any gaps, and no list of all the parts of a size that is nonsense.
-  constexpr uint64_t kRound = 1024;
-  while (at < wanted) {
-    const uint64_t parts = std::min(kRound, CeilDiv(wanted - at, sizes.part));
-    SLUICE_RETURN_IF_ERROR(
-        ForEachFile(parts, sizes.parallel_parts,
-                    [&, at](size_t i) { return fetch(at + i * sizes.part); }));
-    at = std::min<uint64_t>(wanted, at + parts * sizes.part);
+  std::string whole = std::move(piece.bytes);
+  // The server may be wrong about the size: no memory and no list of parts for
+  // what nobody has seen.
+  const uint64_t most = std::min<uint64_t>(1024 * sizes.part, 1 << 30);
+  while (whole.size() < wanted) {
+    const uint64_t at = whole.size(), more = std::min(most, wanted - at);
+    const auto fetch = [&](char* to) -> Result<size_t> {
+      SLUICE_RETURN_IF_ERROR(source.FetchInto(at, more, to, sizes));
+      return more;
+    };
+    SLUICE_RETURN_IF_ERROR(GrowText(&whole, more, fetch));
   }
-  return whole.Take();
+  return whole;
 }
 
 }  // namespace sluice::remote

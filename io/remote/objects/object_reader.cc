@@ -95,10 +95,10 @@ std::optional<std::string> CheckPiece(const HttpResponse& response,
   const uint64_t last = std::min(LastOf(offset, n), range->size - 1);
   const uint64_t bytes = range->last - range->first + 1;
   if (range->first != offset || range->last != last ||
-      response.body.size() != bytes) {
+      response.body_bytes() != bytes) {
     return fmt::format(
         "asked for bytes {} to {}, the server sent {} bytes as '{}'", offset,
-        last, response.body.size(), Shown(text));
+        last, response.body_bytes(), Shown(text));
   }
   return {};
 }
@@ -137,11 +137,12 @@ Result<ObjectPiece> TakePiece(HttpResponse response, uint64_t offset,
                       "ranges, so it can be read only as a whole",
                       path, offset));
     }
-    if (!response.cut) piece.version.size = response.body.size();
+    if (!response.cut) piece.version.size = response.body_bytes();
   }
   if (version != nullptr && !Same(*version, piece.version)) {
     return Changed(path);
   }
+  piece.size = response.body_bytes();
   piece.bytes = std::move(response.body);
   return piece;
 }

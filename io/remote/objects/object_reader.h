@@ -23,7 +23,8 @@ struct ObjectVersion {
 };
 
 struct ObjectPiece {
-  std::string bytes;
+  std::string bytes;  // none where the caller said where they are to go
+  uint64_t size = 0;  // how many they are
   ObjectVersion version;
   bool ranged =
       true;  // false: the server knows no ranges, and sent from byte 0
@@ -38,10 +39,12 @@ class ObjectReader {
   virtual ~ObjectReader() = default;
 
   // n bytes from `offset` on, fewer only where the object ends. `version`: what
-  // the bytes must be of; null: anything. kUnimplemented for an offset at a
-  // server that knows no ranges.
+  // the bytes must be of; null: anything. `into`: where they go, n bytes that
+  // may be written to also where there is an error; null: a text of their own.
+  // kUnimplemented for an offset at a server that knows no ranges.
   virtual Result<ObjectPiece> Get(const std::string& path, uint64_t offset,
-                                  uint64_t n, const ObjectVersion* version) = 0;
+                                  uint64_t n, const ObjectVersion* version,
+                                  char* into) = 0;
   virtual Result<ObjectVersion> Head(const std::string& path) = 0;
 };
 

@@ -120,6 +120,7 @@ Result<HttpResponse> S3Client::Send(std::string_view what,
     http.headers = request.headers;
     http.body = request.body;
     http.body_limit = request.body_limit;
+    http.into = request.into;
     if (settings->credentials) {
       SLUICE_ASSIGN_OR_RETURN(
           NamedValues signing,
@@ -140,11 +141,13 @@ Result<HttpResponse> S3Client::Send(std::string_view what,
 }
 
 Result<ObjectPiece> S3Client::Get(const std::string& path, uint64_t offset,
-                                  uint64_t n, const ObjectVersion* version) {
+                                  uint64_t n, const ObjectVersion* version,
+                                  char* into) {
   SLUICE_ASSIGN_OR_RETURN(ObjectPath object, ParseObject(path));
   const S3Request request{.object = std::move(object),
                           .headers = RangeHeaders(offset, n, version),
-                          .body_limit = n};
+                          .body_limit = n,
+                          .into = into};
   SLUICE_ASSIGN_OR_RETURN(
       HttpResponse response,
       Send(Cannot("read", path), request, [&](const HttpResponse& answer) {

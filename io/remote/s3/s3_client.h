@@ -28,6 +28,7 @@ struct S3Request {
   NamedValues headers;    // signed
   std::string_view body;  // the caller keeps it
   size_t body_limit = size_t{16} << 20;
+  char* into = nullptr;          // as HttpRequest has it
   bool changes_nothing = false;  // that others see, though it is no GET or HEAD
 };
 
@@ -49,7 +50,7 @@ class S3Client : public ObjectReader {
         may_change_(std::move(may_change)) {}
 
   Result<ObjectPiece> Get(const std::string& path, uint64_t offset, uint64_t n,
-                          const ObjectVersion* version) override;
+                          const ObjectVersion* version, char* into) override;
   Result<ObjectVersion> Head(const std::string& path) override;
 
   // What is directly in the folder: names of objects and, as

@@ -16,6 +16,7 @@
 #include "io/records/image_records.h"
 #include "io/sources/idx.h"
 #include "tests/places.h"
+#include "tests/support/compressed.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/same_bits.h"
 #include "tests/support/tar_bytes.h"
@@ -157,6 +158,54 @@ TEST_CASE("records of MNIST's digits give the bits of its own files") {
   }
   Train(tars, both.folder / "tar log");
   CHECK(SameBits(idx, both.folder / "tar log", 25));
+}
+
+TEST_CASE("compressed records of MNIST's digits give the same bits") {
+  const Both both;
+  const std::string idx = both.folder / "idx log", log = both.folder / "log";
+  Train(both.idx.path(), idx);
+  const std::string wanted = Figures(Run("eval", both.idx.path(), idx));
+  for (const auto& entry : fs::directory_iterator(both.records)) {
+    const std::string path = entry.path();
+    Write(path,
+          testing::Compressed(TextOf(path), path.find("-00001-") != path.npos
+                                                ? Compression::kZlib
+                                                : Compression::kGzip));
+  }
+  const Outcome trained = Run("train", both.records, log,
+                              {"--steps", "25", "--input-threads", "3"});
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK(Contains(trained.err,
+                 "2 shards of 'train', 300 pictures, compressed, "
+                 "so that they are held in memory"));
+  CHECK(SameBits(idx, log, 25));
+  CHECK(Figures(Run("eval", both.records, log)) == wanted);
+  const std::string pieces = both.folder / "pieces";
+  for (const char* steps : {"4", "17", "25"}) {
+    Train(both.records, pieces, {"--max-steps", steps});
+  }
+  CHECK(SameBits(idx, pieces, 25));
+  // What is wrong with one picture, and with a shard.
+  const std::string shard = both.records + "/train-00001-of-00002";
+  const std::string good = TextOf(shard);
+  std::vector<Digit> digits(both.train.begin() + 100, both.train.end());
+  digits[7].png.resize(50);
+  Write(shard, testing::Compressed(Records(digits), Compression::kGzip));
+  fs::remove_all(log);
+  const Outcome skips =
+      Run("train", both.records, log, {"--steps", "25", "--skip-bad", "1"});
+  CHECK(skips.code == 0);
+  CHECK(Contains(skips.err, "passed over as they cannot be read: 1"));
+  CHECK(Contains(skips.err, "train-00001-of-00002', decompressed byte "));
+  fs::remove_all(log);
+  Write(shard, good.substr(0, good.size() / 2));
+  const Outcome cut = Run("train", both.records, log, {"--skip-bad", "300"});
+  CHECK(cut.code == 1);
+  CHECK(Contains(cut.err, "train-00001-of-00002'"));
+  // An evaluation of what was trained on says so.
+  Write(shard, good);
+  fs::remove(both.records + "/test-00000-of-00001");
+  CHECK(Contains(Run("eval", both.records, pieces).out, ": training loss "));
 }
 
 TEST_CASE("a folder of pictures becomes records that mnist reads") {

@@ -185,6 +185,12 @@ TEST_CASE("a manifest beside all shards says how many records there are") {
     say(text);
     CHECK(size(paths) == kUnknownCardinality);
   }
+  // What cannot be read may say something.
+  std::filesystem::remove(dir / "train.json");
+  std::filesystem::create_directory(dir / "train.json");
+  CHECK_THROWS_AS(size(paths), Error);
+  CHECK(size({paths[0]}) == kUnknownCardinality);
+  std::filesystem::remove(dir / "train.json");
   // What contradicts it is an error at the end of the epoch, or as soon as
   // there are more.
   say(R"({"records":16,"shards":["a","b","c"]})");

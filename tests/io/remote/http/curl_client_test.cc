@@ -5,10 +5,12 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <random>
 #include <thread>
 
 #include "tests/support/error_text.h"
 #include "tests/support/http_server.h"
+#include "tests/support/random_bytes.h"
 
 namespace sluice::remote {
 namespace {
@@ -111,6 +113,39 @@ TEST_CASE("curl: no more of a body is taken than was asked for") {
   REQUIRE(refusal.ok());
   CHECK(refusal->status == 404);
   CHECK(refusal->body.size() == kRefusalBytes);
+}
+
+TEST_CASE("curl: a body goes where the caller says, a refusal's does not") {
+  std::atomic<int> status = 206;
+  std::mt19937 random(1);
+  const std::string body = testing::RandomBytes(random, 1'000'000);
+  HttpServer server([&](const ServedRequest&) -> ServedAnswer {
+    return {.status = status, .body = body};
+  });
+  const auto client = Client();
+  for (const size_t limit : {0, 1, 300'000, 999'999, 1'000'000, 1'000'001}) {
+    CAPTURE(limit);
+    const size_t wanted = std::min(limit, body.size());
+    std::string into(limit + 1, '?');
+    const auto response = client->Send(
+        {.url = server.url(), .body_limit = limit, .into = into.data()});
+    REQUIRE(response.ok());
+    CHECK(response->body.empty());
+    CHECK(response->placed == wanted);
+    CHECK(response->body_bytes() == wanted);
+    CHECK(response->cut == (limit < body.size()));
+    const bool same = into.substr(0, wanted) == body.substr(0, wanted);
+    CHECK(same);
+    CHECK(into.substr(wanted) == std::string(limit + 1 - wanted, '?'));
+  }
+  status = 503;
+  std::string into(10, '?');
+  const auto refusal = client->Send(
+      {.url = server.url(), .body_limit = 10, .into = into.data()});
+  REQUIRE(refusal.ok());
+  CHECK(refusal->placed == 0);
+  CHECK(refusal->body.size() == kRefusalBytes);
+  CHECK(into == std::string(10, '?'));
 }
 
 TEST_CASE("curl: a body without a length ends with the connection") {

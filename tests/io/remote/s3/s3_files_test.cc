@@ -166,6 +166,35 @@ TEST_CASE("s3: of an object replaced while it is read no bytes are mixed") {
   }
 }
 
+// BadExamples passes over what is missing or may not be read.
+TEST_CASE("s3: an open object that is refused or removed is no bad example") {
+  RemoteFiles remote;
+  const std::string bytes(20'000, 'a');
+  for (const size_t n : {10, 500, 5000}) {  // with what is read ahead, in parts
+    CAPTURE(n);
+    remote.store.Put("k", bytes);
+    const auto file = *remote.files.OpenRead("s3://b/k");
+    const auto error = [&](uint64_t offset) {
+      std::string out(n, '?');
+      return file->ReadAt(offset, out.data(), n).status();
+    };
+    CHECK(error(1000).ok());
+    CHECK(error(1000 + n).ok());
+    remote.store.Fail(
+        [](const ServedRequest&, int) { return StoreFault::kForbidden; });
+    const Status refused = error(15'000);
+    CHECK(refused.code() == Code::kUnavailable);
+    CHECK(Contains(refused.message(), "permission denied"));
+    CHECK(Contains(refused.message(), "s3://b/k"));
+    remote.store.Fail(nullptr);
+    CHECK(error(15'000).ok());
+    REQUIRE(remote.files.Remove("s3://b/k").ok());
+    const Status removed = error(5000);
+    CHECK(removed.code() == Code::kUnavailable);
+    CHECK(Contains(removed.message(), "no such object"));
+  }
+}
+
 TEST_CASE("s3: errors say what is wrong with which object") {
   RemoteFiles remote;
   const auto error = [&](const std::string& path) {
@@ -282,6 +311,32 @@ TEST_CASE("s3: no credentials, and ones that come later") {
   const Status refused = wrong.Read("s3://b/k").status();
   CHECK(refused.code() == Code::kUnavailable);
   CHECK(Contains(refused.message(), "the credentials are refused"));
+}
+
+TEST_CASE("s3: credentials that have expired are looked for again") {
+  RemoteFiles remote;
+  const std::string bytes(5000, 'a');
+  remote.store.Put("k", bytes);
+  std::string token = "old";
+  const Environment other = remote.store.environment();
+  S3Files files(
+      *remote.client,
+      [&](const char* name) -> std::optional<std::string> {
+        if (std::string_view(name) == "AWS_SESSION_TOKEN") return token;
+        return other(name);
+      },
+      remote.clock, SmallSizes());
+  remote.store.Fail([](const ServedRequest& request, int) {
+    return request.Header("x-amz-security-token") == "old"
+               ? StoreFault::kExpired
+               : StoreFault::kNone;
+  });
+  const Status error = files.Read("s3://b/k").status();
+  CHECK(error.code() == Code::kUnavailable);  // not the object's fault
+  CHECK(Contains(error.message(), "ExpiredToken"));
+  CHECK(remote.store.Count("GET") == 0);
+  token = *other("AWS_SESSION_TOKEN");
+  CHECK(*files.Read("s3://b/k") == bytes);
 }
 
 TEST_CASE("s3: a clock that is wrong here is set by the server's") {
