@@ -412,6 +412,11 @@ class Commands {
                     "or leave a core free")
         ->check(CLI::IsMember({"auto", "on", "off"}))
         ->capture_default_str();
+    sub->add_option("--all-reduce", line_.job.all_reduce,
+                    "How sums are made; auto goes by their size and the hosts")
+        ->check(CLI::IsMember(
+            {"auto", "ring", "halving-doubling", "hierarchical"}))
+        ->capture_default_str();
   }
 
   static void AddBucket(CLI::App* sub, const char* name, size_t& bytes,

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "dist/collective/algorithms.h"
 #include "dist/collective/group.h"
 #include "tests/dist/collective/processes.h"
 
@@ -40,6 +41,7 @@ struct Fault {
   Harm harm;
   Phase phase;
   Wires wires;
+  Algorithm all_reduce;
   int after_us;  // within a collective: since its begin
 
   std::string Text() const {
@@ -50,10 +52,10 @@ struct Fault {
                                        "in a broadcast of step",
                                        "in a barrier of step",
                                        "in a join of step"};
-    return fmt::format("{} rank {} of {} {} {}, wires {}, {} us after",
+    return fmt::format("{} rank {} of {} {} {}, wires {}, by {}, {} us after",
                        kHarms[static_cast<int>(harm)], lost, size,
                        kPhases[static_cast<int>(phase)], step,
-                       static_cast<int>(wires), after_us);
+                       static_cast<int>(wires), NameOf(all_reduce), after_us);
   }
 };
 
@@ -65,6 +67,7 @@ inline Fault RandomFault(std::mt19937& random) {
   fault.harm = static_cast<Harm>(random() % 2);
   fault.phase = static_cast<Phase>(random() % 6);
   fault.wires = WiresOf(random());
+  fault.all_reduce = static_cast<Algorithm>(random() % 4);
   fault.after_us = static_cast<int>(random() % 3000);
   return fault;
 }

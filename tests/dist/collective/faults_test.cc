@@ -37,10 +37,12 @@ int Number(const char* name, int otherwise) {
 // One job; what is wrong with what its survivors say, or nothing.
 void Run(const Fault& fault) {
   CAPTURE(fault.Text());
-  const Processes processes = Start(fault.size, fault.wires, kPeerTimeout,
-                                    [&](Group& group, const Process::Say& say) {
-                                      return TrainUnder(fault, group, say);
-                                    });
+  const Processes processes = Start(
+      fault.size, fault.wires, kPeerTimeout,
+      [&](Group& group, const Process::Say& say) {
+        return TrainUnder(fault, group, say);
+      },
+      fault.all_reduce);
   const std::string name = RankName(fault.lost, fault.size);
   const std::string code =
       fault.harm == Harm::kStop ? "deadline exceeded: " : "unavailable: ";
