@@ -36,8 +36,9 @@ Status Group::ReduceByDoubling(DType dtype, std::byte* data, int64_t count,
   const MutableBytes whole(data, static_cast<size_t>(count) * SizeOf(dtype));
   std::array<std::byte, kFrameBytes> mine, theirs;
   Encode(frame_, mine);
-  const Combine add = [&](MutableBytes, Bytes part) {
-    AddToEither(dtype, data, part.data(), count);
+  const Combine add = [&](MutableBytes sum, Bytes part) {
+    AddToEither(dtype, sum.data(), part.data(),
+                static_cast<int64_t>(sum.size() / SizeOf(dtype)));
   };
   const auto say = [&](int to) {
     const std::array<Bytes, 2> out = {Bytes(mine), whole};
