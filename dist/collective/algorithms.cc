@@ -42,8 +42,10 @@ Way Plan::Of(int64_t bytes) const {
   if (algorithm_ == Algorithm::kHierarchical) return Way::kHierarchical;
   if (bytes <= kDoublingBytes) return Way::kDoubling;
   if (algorithm_ == Algorithm::kHalvingDoubling) return Way::kHalving;
-  // Two of a ring are two of halves.
-  if (hosts_.size() > 2 && bytes <= kHalvingBytes) return Way::kHalving;
+  if (leaders_.size() > 1 && hosts_.size() >= kHalvingRanks &&
+      bytes <= kHalvingBytes) {
+    return Way::kHalving;
+  }
   return UsesHosts() ? Way::kHierarchical : Way::kRing;
 }
 

@@ -32,8 +32,10 @@ enum class Way : uint8_t { kDoubling, kHalving, kRing, kHierarchical };
 // Up to so many bytes all of them are sent in each step. So many the buffers of
 // a connection take though nobody reads yet.
 inline constexpr int64_t kDoublingBytes = 16 << 10;
-// Up to so many auto takes the halves of three ranks or more.
-inline constexpr int64_t kHalvingBytes = 256 << 10;
+// Up to so many, auto takes the halves of so many ranks on several hosts. Where
+// each step is only a copy within a host, a ring of them is as fast.
+inline constexpr int64_t kHalvingBytes = 64 << 10;
+inline constexpr int kHalvingRanks = 8;
 
 // What rank `rank` is to do, of a group whose ranks are on `hosts`, any
 // numbers, by rank. The lowest rank of a host leads it.

@@ -201,11 +201,14 @@ TEST_CASE("plans: partners are each other's; auto goes by size and hosts") {
   };
   CHECK(way({0, 0}, kDoublingBytes) == Way::kDoubling);
   CHECK(way({0, 0}, kDoublingBytes + 1) == Way::kRing);
-  CHECK(way({0, 0, 0}, kDoublingBytes + 1) == Way::kHalving);
-  CHECK(way({0, 0, 0}, kHalvingBytes + 1) == Way::kRing);
-  CHECK(way({0, 1, 0}, kHalvingBytes) == Way::kHalving);
-  CHECK(way({0, 1, 0}, kHalvingBytes + 1) == Way::kHierarchical);
-  CHECK(way({0, 1, 2}, kHalvingBytes + 1) == Way::kRing);
+  CHECK(way({0, 1, 0}, kDoublingBytes) == Way::kDoubling);
+  CHECK(way({0, 1, 0}, kDoublingBytes + 1) == Way::kHierarchical);
+  CHECK(way({0, 1, 2}, kDoublingBytes + 1) == Way::kRing);
+  CHECK(way({0, 0, 0, 0, 0, 0, 0, 0}, kHalvingBytes) == Way::kRing);
+  CHECK(way({0, 0, 0, 0, 1, 1, 1, 1}, kHalvingBytes) == Way::kHalving);
+  CHECK(way({0, 0, 0, 0, 1, 1, 1, 1}, kHalvingBytes + 1) ==
+        Way::kHierarchical);
+  CHECK(way({0, 1, 2, 3, 4, 5, 6, 7}, kHalvingBytes + 1) == Way::kRing);
 }
 
 // Headers are of the greeting round the ring and, of other partners, each.
