@@ -1,12 +1,14 @@
-// The main function of every test program; a run of no test fails. With
-// SLUICE_TEST_EXECUTOR=checked in the environment all steps that do not ask for
-// an executor run checked (ExecutorMode::kChecked).
+// The main function of every test program; a run of no test fails. What each
+// pass of each step leaves is verified. With SLUICE_TEST_EXECUTOR=checked in the
+// environment all steps that do not ask for an executor run checked
+// (ExecutorMode::kChecked).
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
 
 #include "graph/compile/lower.h"
+#include "graph/passes/pipeline.h"
 #include "tests/support/checked.h"
 
 // Sanitizers end a process that asks for more memory than they could give; the
@@ -46,6 +48,7 @@ REGISTER_LISTENER("counter", 1, Counter);
 }  // namespace
 
 int main(int argc, char** argv) {
+  sluice::passes::VerifyEachPass();
   if (sluice::testing::StepsAreChecked()) {
     sluice::SetAutoExecutor(sluice::ExecutorMode::kChecked);
   }

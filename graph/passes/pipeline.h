@@ -47,10 +47,14 @@ struct PassReport {
   int64_t nodes = 0;  // that it left
 };
 
-// Runs the passes that are part of the step. In debug and test builds Verify
-// looks at what each left. Errors of Verify name the pass.
+// Runs the passes that are part of the step. In debug builds, and once
+// VerifyEachPass was called, Verify looks at what each left. Its errors name
+// the pass.
 Status RunPipeline(Graph& graph, const Context& context,
                    std::vector<PassReport>* reports = nullptr);
+
+// From now on, in this process: all test programs do so.
+void VerifyEachPass();
 
 }  // namespace passes
 }  // namespace sluice

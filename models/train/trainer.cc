@@ -322,9 +322,10 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   if (run.apart()) workers.TakeFromFirst("era", &era, sizeof(era));
   Meetings meetings(workers, options_.servers, era);
   for (Hook* hook : hooks) hook->Begin(run);
-  const auto evaluate = [&] {
+  const auto evaluate = [&](bool due) {
     result->evaluation = run.Evaluate(&agreement);
     if (!result->evaluation) return;
+    result->evaluation->due = due;
     for (Hook* hook : hooks) hook->AfterEvaluation(run, *result->evaluation);
   };
   // A resumed one begins with the evaluation that it was stopped before.
@@ -343,7 +344,7 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
     const bool stops = !agreement.Reason().empty();
     run.MarkTogether();
     if (stops) return;
-    evaluate();
+    evaluate(true);
     // What it saves is of now.
     if (run.apart()) workers.Barrier("evaluated");
     next_evaluation = NextEvaluation(run, run.step());
@@ -410,7 +411,7 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   if (!result->interrupted.empty()) {
     result->evaluation.reset();
   } else if (!evaluated) {
-    evaluate();
+    evaluate(run.done());
     if (!result->evaluation) result->interrupted = agreement.Reason();
   }
   for (Hook* hook : hooks) hook->End(run);

@@ -59,6 +59,7 @@ void StopAtStep::AfterStep(TrainingRun& run) {
 
 void EarlyStopping::AfterEvaluation(TrainingRun& run,
                                     const Evaluation& evaluation) {
+  if (!evaluation.due) return;
   // A training that is taken up where it had ended evaluates again.
   if (evaluation.step <= judged_step_) return;
   judged_step_ = evaluation.step;

@@ -61,6 +61,7 @@ void ReduceOnPlateau::Begin(TrainingRun& run) {
 
 void ReduceOnPlateau::AfterEvaluation(TrainingRun& run,
                                       const Evaluation& evaluation) {
+  if (!evaluation.due) return;
   // A training that is taken up where it had ended evaluates again.
   if (evaluation.step <= judged_step_) return;
   judged_step_ = evaluation.step;

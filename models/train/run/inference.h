@@ -28,6 +28,10 @@ struct Evaluation {
   std::string set;   // TrainerSpec::evaluated_on
   // The file that they were read from; "": the training itself.
   std::string checkpoint = {};
+  // Whether it is of the training, wherever that is interrupted and taken up
+  // again: not where it only pauses (StopAtStep). Hooks that decide by
+  // evaluations count no others.
+  bool due = true;
   int64_t examples = 0;
   double seconds = 0;
   // "loss" first, then the model's metrics, over all examples.

@@ -54,6 +54,21 @@ TEST_CASE("which passes a step goes through") {
                               "turn_filters", "start_collectives", "schedule"});
 }
 
+TEST_CASE("what a pass leaves is verified before the next") {
+  Graph graph;
+  const Output x = graph.Placeholder("x", DType::kFloat32, {2, 3});
+  const Output y = Relu(x);
+  auto step = ExtractStep(graph, {{{x, {2, 3}}}, {y}, {}}).ValueOrThrow();
+  // Which the third pass would mend, as nobody would hear.
+  step->Get("relu").node().set_output_types({{DType::kFloat32, {3, 2}}});
+  passes::Context context;
+  context.devices = {DescribeKind({DeviceType::kCpu, 0})};
+  context.fold = FoldNode;
+  const Status status = passes::RunPipeline(*step, context);
+  CHECK(status.message().starts_with("after prune: "));
+  CHECK(status.message().find("inference says") != std::string::npos);
+}
+
 TEST_CASE("workers meet on the first CPU, where their device cannot") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});

@@ -1,5 +1,6 @@
 // Trainings that are told to end at any question, of steps and of evaluations,
-// and go on until they are done: with any strategy the same training comes out.
+// or to pause at any step, and go on until they are done: with any strategy the
+// same training comes out.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "models/train/hooks/hooks.h"
 #include "models/train/hooks/plateau.h"
 #include "tests/support/error_text.h"
 #include "tests/support/sanitizers.h"
@@ -73,9 +75,13 @@ TEST_CASE("told to end at any question, the same training goes on") {
                     return spec;
                   },
               .run = testing::ToyRun(3)};
-    task.add_hooks = [](Trainer& trainer) {
+    int64_t pause = 0;  // at this step, which evaluates; 0: nowhere
+    const int patience = 2 + static_cast<int>(random() % 4);
+    task.add_hooks = [&](Trainer& trainer) {
       trainer.AddHook(std::make_unique<ReduceOnPlateau>(
           PlateauOptions{.patience = 0, .factor = 0.5}));
+      trainer.AddHook(std::make_unique<EarlyStopping>(patience));
+      if (pause > 0) trainer.AddHook(std::make_unique<StopAtStep>(pause));
     };
     task.options = [&](int) { return options; };
     CAPTURE(seed);
@@ -95,15 +101,19 @@ TEST_CASE("told to end at any question, the same training goes on") {
       const ToldAtQuestion token(2 + static_cast<int>(random() % 50));
       const auto told =
           static_cast<int>(random() % static_cast<uint32_t>(strategy.workers));
+      pause = random() % 3 == 0 ? part.result.steps + 1 + random() % 6 : 0;
       task.options = [&](int rank) {
         TrainingOptions mine = options;
-        if (rank == told) mine.stop = &token;
+        if (rank == told && pause == 0) mine.stop = &token;
         return mine;
       };
       const std::vector<Trained> all = Train(strategy, task);
       for (const Trained& each : all) CheckEqual(each, all[0]);
       part = all[0];
       CheckSaved(options.log_dir, part);
+      const bool paused =
+          pause > 0 && part.result.steps == pause && pause < whole.result.steps;
+      if (paused) continue;
       if (part.result.interrupted.empty()) break;
       CHECK(Contains(part.result.interrupted, "told to"));
       CHECK(!part.result.evaluation.has_value());

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "models/train/hooks/hooks.h"
 #include "models/train/values/hook_state.h"
 #include "tests/support/error_text.h"
 #include "tests/support/toy_training.h"
