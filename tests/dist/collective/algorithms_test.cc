@@ -8,14 +8,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
+#include <memory>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "dist/collective/group.h"
@@ -23,13 +20,16 @@
 #include "engine/dtype.h"
 #include "engine/tensor.h"
 #include "tests/dist/collective/hosts.h"
+#include "tests/dist/collective/processes.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/dist/collective/sums.h"
+#include "tests/support/net_hosts.h"
 #include "tests/support/sanitizers.h"
 
 namespace sluice::dist {
 namespace {
 
+using sluice::testing::NetHosts;
 using sluice::testing::Rounds;
 using namespace testing;  // NOLINT: of the job's test double
 
@@ -206,8 +206,7 @@ TEST_CASE("plans: partners are each other's; auto goes by size and hosts") {
   CHECK(way({0, 1, 2}, kDoublingBytes + 1) == Way::kRing);
   CHECK(way({0, 0, 0, 0, 0, 0, 0, 0}, kHalvingBytes) == Way::kRing);
   CHECK(way({0, 0, 0, 0, 1, 1, 1, 1}, kHalvingBytes) == Way::kHalving);
-  CHECK(way({0, 0, 0, 0, 1, 1, 1, 1}, kHalvingBytes + 1) ==
-        Way::kHierarchical);
+  CHECK(way({0, 0, 0, 0, 1, 1, 1, 1}, kHalvingBytes + 1) == Way::kHierarchical);
   CHECK(way({0, 1, 2, 3, 4, 5, 6, 7}, kHalvingBytes + 1) == Way::kRing);
 }
 
@@ -291,6 +290,53 @@ TEST_CASE("over hosts a host sends another 2 (h-1) / h of the data") {
       CHECK(sent(rank) - before[At(rank)] == wanted);
     }
   }
+}
+
+// Two and one, of which one is rank 0's, by nothing but where they come from.
+TEST_CASE("hosts are known by the addresses of their ranks") {
+  constexpr int kNet = 215;
+  constexpr int kHosts[] = {0, 1, 0};
+  constexpr int64_t kCount = 120'000;
+  const Alarm alarm;
+  const NetHosts hosts(kNet, 2);
+  if (!hosts.made()) {
+    MESSAGE("skipped: no network name spaces to be made");
+    return;
+  }
+  Processes processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    LaunchInfo info;
+    info.rank = rank;
+    info.size = 3;
+    info.host = hosts.AddressOf(0);
+    info.port = 4000;
+    info.token = Token();
+    processes.push_back(std::make_unique<Process>([&](const Process::Say& say) {
+      if (!hosts.Enter(kHosts[rank])) return;
+      GroupOptions options;
+      options.allow_plaintext = true;
+      auto group = Group::Join(info, options);
+      Status status = group.status();
+      std::vector<float> data(kCount, 1.F);
+      if (group.ok()) {
+        status = (*group)->AllReduce("x", DType::kFloat32, data.data(), kCount,
+                                     Reduction::kSum);
+      }
+      if (!status.ok()) return say(status.ToString());
+      std::string sent;
+      for (int other = 0; other < 3; ++other) {
+        sent += fmt::format(" {}", (*group)->bytes_sent_to(other));
+      }
+      say(fmt::format("{}{}", data[7], sent));
+    }));
+  }
+  // Beside the data: the headers of joining and of the sum; to who is no
+  // neighbour only that of the sum.
+  constexpr int64_t kBytes = 4 * kCount;
+  const auto line = [&](int rank) { return processes[At(rank)]->Line(); };
+  CHECK(line(0) == fmt::format("3 0 {} {}", kBytes + 3 * 48, kBytes + 48));
+  CHECK(line(1) == fmt::format("3 {} 0 {}", kBytes + 48, 3 * 48));
+  CHECK(line(2) == fmt::format("3 {} 0 0", kBytes + 3 * 48));
 }
 
 TEST_CASE("ranks that are to reduce in different ways do not join") {

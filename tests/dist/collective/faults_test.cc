@@ -17,12 +17,14 @@
 #include "dist/net/authority.h"
 #include "dist/net/tls.h"
 #include "tests/support/net_hosts.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice::dist {
 namespace {
 
 using namespace testing;  // NOLINT: of the job's test double
 using sluice::testing::NetHosts;
+using sluice::testing::Rounds;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPeerTimeout(3000);
@@ -59,7 +61,7 @@ void Run(const Fault& fault) {
 }
 
 TEST_CASE("every survivor names the lost rank, within the peer timeout") {
-  const int count = Number("SLUICE_TEST_FAULTS", 10);
+  const int count = Number("SLUICE_TEST_FAULTS", Rounds(30));
   std::mt19937 random(
       static_cast<unsigned>(Number("SLUICE_TEST_SEED", 20'261'124)));
   for (int i = 0; i < count; ++i) {
