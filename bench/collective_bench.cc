@@ -45,6 +45,7 @@ struct Options {
   double factor = 8;
   double seconds = 1;  // a row
   std::string transport = "auto";
+  std::string all_reduce = "auto";
   bool json = false;
 };
 
@@ -230,6 +231,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 3600.0));
   app.add_option("--transport", options.transport,
                  "Between neighbours: auto, tcp or shared memory");
+  app.add_option("--all-reduce", options.all_reduce,
+                 "auto, ring, halving-doubling or hierarchical");
   app.add_flag("--json", options.json, "One object a row");
   app.footer(R"(
 size           the bytes of a rank's data, in all_gather its result's; whole
@@ -248,6 +251,7 @@ The exit code is 1 where a result is wrong.)");
   if (!info) throw Error(InvalidArgument("start it with sluicerun -n N"));
   GroupOptions joining;
   joining.transport = ParseTransport(options.transport).ValueOrThrow();
+  joining.all_reduce = ParseAlgorithm(options.all_reduce).ValueOrThrow();
   joining.note = [](std::string_view line) { std::cerr << line << '\n'; };
   const auto group = Group::Join(*info, joining).ValueOrThrow();
   bool header = !options.json, right = true;

@@ -82,6 +82,8 @@ struct LaunchInfo {
   int server = -1;     // which of them this process is, whose rank is then none
   int roster_fd = -1;  // of an elastic job; below 0: this is none
   uint32_t epoch = 1;  // of the membership
+  // Which host this is, where that is not known by its address.
+  std::string node;
   // Of a part of a job (Group::Split), or of what is left of one: which of the
   // job's ranks its ranks are, which is what certificates say; how many those
   // are, and how many of their processes are on this host. Empty: all of the

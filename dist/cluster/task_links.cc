@@ -151,9 +151,9 @@ Result<Task::LinkPtr> Task::Join(std::string peer, Socket to, Socket from,
                                  int rank, Deadline deadline) {
   to.set_peer(peer);
   from.set_peer(peer);
-  Links wires;
-  wires.next = std::move(to);
-  wires.previous = std::move(from);
+  WirePair wires;
+  wires.to.data = std::move(to);
+  wires.from.data = std::move(from);
   LaunchInfo info;
   info.rank = info.local_rank = rank;
   info.size = info.local_size = 2;
@@ -161,8 +161,6 @@ Result<Task::LinkPtr> Task::Join(std::string peer, Socket to, Socket from,
   sharing.transport = options_.transport;
   SLUICE_RETURN_IF_ERROR(
       ShareMemory(info, sharing, deadline, &wires).WithContext(peer));
-  // Others' threads need the cores more than a wait of some microseconds does.
-  wires.spins = false;
   BuryEnded();
   auto link = std::make_shared<Link>(std::move(wires), std::move(peer),
                                      options_.peer_timeout, *this);

@@ -10,25 +10,26 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "dist/collective/algorithms.h"
 #include "dist/collective/hello.h"
 #include "dist/collective/membership.h"
 #include "dist/collective/patience.h"
+#include "dist/collective/places.h"
 #include "dist/collective/sharing.h"
 #include "dist/net/address.h"
 #include "dist/net/credentials.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/frame.h"
-#include "dist/net/little_endian.h"
 #include "dist/net/tls.h"
 
 namespace sluice::dist {
@@ -39,12 +40,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kForAnswer = std::chrono::seconds(3);
 constexpr milliseconds kTell = std::chrono::seconds(1);
 
-// Where a rank listens; rank 0's is what the launcher said.
-struct Place {
-  std::string address;
-  int port = 0;
-};
-
 std::string Ranks(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
                      fmt::join(ranks, ", "));
@@ -53,30 +48,12 @@ std::string Ranks(const std::vector<int>& ranks) {
 // How often a name is looked up again that is no host's yet.
 constexpr std::chrono::milliseconds kNameAgain(500);
 
-// One place in a frame of peers: 64 bytes of address, padded with zeros, and 4
-// of port, little-endian.
-constexpr size_t kPlaceBytes = 68;
-
-std::vector<std::byte> Encoded(const std::vector<Place>& places) {
-  std::vector<std::byte> bytes(places.size() * kPlaceBytes);
-  std::byte* at = bytes.data();
-  for (const Place& place : places) {
-    std::memcpy(at, place.address.data(),
-                std::min<size_t>(place.address.size(), 64));
-    at += 64;
-    Put(static_cast<uint32_t>(place.port), &at);
-  }
-  return bytes;
-}
-
-Place PlaceAt(const std::vector<std::byte>& bytes, int rank) {
-  const std::byte* at = bytes.data() + static_cast<size_t>(rank) * kPlaceBytes;
-  Place place;
-  place.address.assign(reinterpret_cast<const char*>(at), 64);
-  place.address.resize(std::min<size_t>(place.address.find('\0'), 64));
-  at += 64;
-  place.port = static_cast<int>(Take<uint32_t>(&at) & 0xffff);
-  return place;
+Status CheckAlike(const Hello& own, const Hello& other) {
+  if (other.all_reduce == own.all_reduce) return {};
+  return FailedPrecondition(
+      fmt::format("{} is to all-reduce by {}, {} by {} (--all-reduce)",
+                  RankName(other.rank, other.size), NameOf(other.all_reduce),
+                  RankName(own.rank, own.size), NameOf(own.all_reduce)));
 }
 
 Status NoCredentials(const std::string& where) {
@@ -134,20 +111,25 @@ class Forming {
         epoch_(info.epoch) {}
 
   // The connections, and from here on a membership.
-  Result<Links> Run(std::optional<Listener> listener, LeaseTimes times) {
+  Result<Links> Run(std::optional<Listener> listener, Algorithm all_reduce,
+                    LeaseTimes times) {
     hello_.rank = info_.rank;
     hello_.size = info_.size;
     hello_.epoch = info_.epoch;
     hello_.token = info_.token;
     hello_.version = SLUICE_VERSION;
-    Place next;
+    hello_.all_reduce = all_reduce;
+    hello_.node = info_.node;
     if (info_.rank == 0) {
       OpenDoor(*std::move(listener));
-      SLUICE_ASSIGN_OR_RETURN(next, Gather());
+      SLUICE_RETURN_IF_ERROR(Gather());
     } else {
-      SLUICE_ASSIGN_OR_RETURN(next, MeetRankZero());
+      SLUICE_RETURN_IF_ERROR(MeetRankZero());
     }
-    SLUICE_ASSIGN_OR_RETURN(Links links, Connect(next));
+    std::vector<int> hosts;
+    for (const Place& place : places_) hosts.push_back(place.host);
+    SLUICE_ASSIGN_OR_RETURN(
+        Links links, Connect(Plan(all_reduce, std::move(hosts), info_.rank)));
     SLUICE_ASSIGN_OR_RETURN(links.address, OwnAddress());
     SLUICE_RETURN_IF_ERROR(Enter(times, &links));
     return links;
@@ -173,28 +155,34 @@ class Forming {
     return reached->LocalAddress();
   }
 
-  // Rank 0: hears all, tells all. Where one is missing, tells those that came.
-  Result<Place> Gather() {
+  // Rank 0: hears all, tells all. Where one is missing or wants something else,
+  // tells those that came.
+  Status Gather() {
     std::vector<std::optional<Guest>> guests(static_cast<size_t>(size()));
-    const Status all = Hear(guests);
-    std::vector<Place> places(guests.size());
+    Status all = Hear(guests);
+    places_.resize(guests.size());
     control_.resize(guests.size());
+    Hosts hosts(hello_.node);
     for (size_t i = 1; i < guests.size(); ++i) {
       if (!guests[i]) continue;
-      places[i] = {guests[i]->hello.address, guests[i]->hello.port};
+      const Hello& hello = guests[i]->hello;
+      if (all.ok()) all = CheckAlike(hello_, hello);
+      const Result<std::string> reached = guests[i]->socket.LocalAddress();
+      places_[i] = {hello.address, hello.port,
+                    hosts.NumberOf(hello.node, hello.address,
+                                   reached.ok() ? *reached : "")};
     }
     for (auto& guest : guests) {
       if (!guest) continue;
       if (all.ok()) {
-        SLUICE_RETURN_IF_ERROR(TellPlaces(places, guest->socket));
+        SLUICE_RETURN_IF_ERROR(TellPlaces(guest->socket));
         control_[static_cast<size_t>(guest->hello.rank)] =
             std::move(guest->socket);
       } else {
         (void)SendError(guest->socket, 0, all, After(kTell)).ok();
       }
     }
-    SLUICE_RETURN_IF_ERROR(all);
-    return places[1];
+    return all;
   }
 
   Status Hear(std::vector<std::optional<Guest>>& guests) {
@@ -222,12 +210,12 @@ class Forming {
     }
   }
 
-  Status TellPlaces(const std::vector<Place>& places, Socket& to) {
-    const std::vector<std::byte> payload = Encoded(places);
+  Status TellPlaces(Socket& to) {
+    const std::vector<std::byte> payload = Encoded(places_);
     Frame frame;
     frame.kind = FrameKind::kPeers;
     frame.epoch = info_.epoch;
-    frame.count = places.size();
+    frame.count = places_.size();
     frame.bytes = payload.size();
     std::array<std::byte, kFrameBytes> header;
     Encode(frame, header);
@@ -235,8 +223,8 @@ class Forming {
     return to.Send(pieces, After(kTell));
   }
 
-  // The others. Returns where the next rank listens.
-  Result<Place> MeetRankZero() {
+  // The others.
+  Status MeetRankZero() {
     const std::string zero =
         fmt::format("{} at {}:{}", RankName(0, size()), info_.host, info_.port);
     Socket socket;
@@ -273,12 +261,12 @@ class Forming {
     hello_.port = listener.port();
     OpenDoor(std::move(listener));
     SLUICE_RETURN_IF_ERROR(SendHello(hello_, socket, deadline_));
-    SLUICE_ASSIGN_OR_RETURN(const Place next, HearPlaces(socket));
+    SLUICE_RETURN_IF_ERROR(HearPlaces(socket));
     control_.push_back(std::move(socket));
-    return next;
+    return {};
   }
 
-  Result<Place> HearPlaces(Socket& socket) {
+  Status HearPlaces(Socket& socket) {
     Patience answer(RankName(info_.rank, size()), deadline_ + kForAnswer,
                     note_);
     while (!socket.AwaitReadable(answer.next())) {
@@ -295,7 +283,8 @@ class Forming {
     std::vector<std::byte> payload(bytes);
     SLUICE_RETURN_IF_ERROR(socket.Receive(payload, After(kForAnswer)));
     epoch_ = frame.epoch;
-    return PlaceAt(payload, (info_.rank + 1) % size());
+    places_ = PlacesOf(payload);
+    return {};
   }
 
   // What has been said so far on the way to rank 0 is from now on followed by
@@ -324,52 +313,69 @@ class Forming {
     return {};
   }
 
-  // One of the connections to the next rank, on its way.
+  // A connection to another rank, on its way.
   struct Outgoing {
+    int rank;
     Lane lane;
     Socket socket;
     bool told = false;  // who this is
   };
 
   // A listening socket takes connections before its process does, but a
-  // handshake needs both: each rank has those with the next one and with the
-  // one before under way at once, or all would wait in a circle.
-  Result<Links> Connect(Place place) {
-    const int next = (info_.rank + 1) % size();
-    const int previous = (info_.rank + size() - 1) % size();
-    if (next == 0) place = {info_.host, info_.port};
-    std::vector<Outgoing> outgoing;
-    for (const Lane lane : {Lane::kData, Lane::kPulse}) {
-      SLUICE_ASSIGN_OR_RETURN(Socket socket, Call(place, next));
-      outgoing.push_back({lane, std::move(socket)});
-    }
+  // handshake needs both: each rank has all of its connections under way at
+  // once, to and from, or all would wait in a circle.
+  Result<Links> Connect(Plan plan) {
     Links links;
+    links.plan = std::move(plan);
+    links.to.resize(places_.size());
+    links.from.resize(places_.size());
+    std::vector<int> to = links.plan.Partners(), from = to;
+    to.push_back((info_.rank + 1) % size());
+    from.push_back((info_.rank + size() - 1) % size());
+    std::vector<Outgoing> outgoing;
+    for (const int rank : std::set<int>(to.begin(), to.end())) {
+      for (const Lane lane : {Lane::kData, Lane::kPulse}) {
+        SLUICE_ASSIGN_OR_RETURN(Socket socket, Call(rank));
+        outgoing.push_back({rank, lane, std::move(socket)});
+      }
+    }
+    std::set<int> missing(from.begin(), from.end());
     while (true) {
       std::vector<pollfd> polled;
+      std::set<int> waited = missing;
       for (Outgoing& one : outgoing) {
-        SLUICE_RETURN_IF_ERROR(Proceed(one, next));
+        SLUICE_RETURN_IF_ERROR(Proceed(one));
         if (one.told) continue;
+        waited.insert(one.rank);
         polled.push_back(
             {one.socket.descriptor(), one.socket.handshake_events(), 0});
       }
-      if (polled.empty() && HasPrevious(links)) break;
+      if (waited.empty()) break;
       Result<Guest> guest = door_->Admit(patience_.next(), polled);
       if (guest.ok()) {
-        TakeIn(*std::move(guest), previous, links);
+        TakeIn(*std::move(guest), links, missing);
       } else if (guest.status().code() == Code::kDeadlineExceeded) {
         SLUICE_RETURN_IF_ERROR(
-            patience_.Waited(Ranks({polled.empty() ? previous : next})));
+            patience_.Waited(Ranks({waited.begin(), waited.end()})));
       } else if (guest.status().code() != Code::kCancelled) {
         return guest.status();
       }
     }
-    links.next = std::move(outgoing[0].socket);
-    links.next_pulse = std::move(outgoing[1].socket);
+    for (Outgoing& one : outgoing) {
+      SocketOf(links.to, one.rank, one.lane) = std::move(one.socket);
+    }
     return links;
   }
 
-  Result<Socket> Call(const Place& place, int rank) {
+  static Socket& SocketOf(std::vector<Wire>& wires, int rank, Lane lane) {
+    Wire& wire = wires[static_cast<size_t>(rank)];
+    return lane == Lane::kData ? wire.data : wire.pulse;
+  }
+
+  Result<Socket> Call(int rank) {
     const std::string name = RankName(rank, size());
+    Place place = places_[static_cast<size_t>(rank)];
+    if (rank == 0) place = {info_.host, info_.port};
     Result<Socket> socket =
         Socket::Connect(place.address, place.port, deadline_);
     if (!socket.ok()) return socket.status().WithContext("no way to " + name);
@@ -381,13 +387,13 @@ class Forming {
   }
 
   // As far as it goes without waiting.
-  Status Proceed(Outgoing& one, int rank) {
+  Status Proceed(Outgoing& one) {
     if (one.told) return {};
     if (tls_ != nullptr) {
       SLUICE_ASSIGN_OR_RETURN(const bool done, one.socket.Handshake());
       if (!done) return {};
     }
-    SLUICE_RETURN_IF_ERROR(CheckReached(one.socket, rank));
+    SLUICE_RETURN_IF_ERROR(CheckReached(one.socket, one.rank));
     hello_.lane = one.lane;
     one.told = true;
     return SendHello(hello_, one.socket, deadline_);
@@ -408,21 +414,20 @@ class Forming {
                     RankName(rank, size()), shown.Name()));
   }
 
-  static bool HasPrevious(const Links& links) {
-    return links.previous.connected() && links.previous_pulse.connected();
-  }
-  void TakeIn(Guest guest, int previous, Links& links) {
+  // Those who are missing are so until both of their connections are here.
+  void TakeIn(Guest guest, Links& links, std::set<int>& missing) {
+    const int rank = guest.hello.rank;
     const Lane lane = guest.hello.lane;
-    Socket& place = lane == Lane::kData ? links.previous : links.previous_pulse;
-    if (guest.hello.rank != previous || lane == Lane::kForming ||
-        place.connected()) {
-      door_->Refuse(
-          guest.socket.peer(),
-          fmt::format("rank {} has no business here", guest.hello.rank));
+    if (missing.count(rank) == 0 || lane == Lane::kForming ||
+        SocketOf(links.from, rank, lane).connected()) {
+      door_->Refuse(guest.socket.peer(),
+                    fmt::format("rank {} has no business here", rank));
       return;
     }
-    guest.socket.set_peer(RankName(previous, size()));
-    place = std::move(guest.socket);
+    guest.socket.set_peer(RankName(rank, size()));
+    SocketOf(links.from, rank, lane) = std::move(guest.socket);
+    const Wire& wire = links.from[static_cast<size_t>(rank)];
+    if (wire.data.connected() && wire.pulse.connected()) missing.erase(rank);
   }
 
   const LaunchInfo& info_;
@@ -434,6 +439,7 @@ class Forming {
   Hello hello_;
   // Rank 0's to the others, by rank; another's to rank 0.
   std::vector<Socket> control_;
+  std::vector<Place> places_;  // of all, by rank
   uint32_t epoch_;
   std::optional<Door> door_;
 };
@@ -467,12 +473,16 @@ Result<Links> FormRing(const LaunchInfo& info, const GroupOptions& options) {
   const LeaseTimes times = {lease, std::max(lease, options.join_timeout),
                             options.stall_note};
   Forming forming(info, std::move(tls), plaintext, deadline, options.note);
-  SLUICE_ASSIGN_OR_RETURN(Links links, forming.Run(std::move(listener), times));
+  SLUICE_ASSIGN_OR_RETURN(
+      Links links, forming.Run(std::move(listener), options.all_reduce, times));
   Status shared = ShareMemory(info, options, deadline, &links);
-  if (!shared.ok()) return links.Fail(info.rank, info.size, std::move(shared));
+  if (!shared.ok()) return links.Fail(std::move(shared));
   std::vector<Descriptor> cut;
-  cut.emplace_back(Copy(links.next));
-  cut.emplace_back(Copy(links.previous));
+  for (const std::vector<Wire>* wires : {&links.to, &links.from}) {
+    for (const Wire& wire : *wires) {
+      if (wire.data.connected()) cut.emplace_back(Copy(wire.data));
+    }
+  }
   links.membership->CutThen(std::move(cut));
   return links;
 }

@@ -2,11 +2,11 @@
 //
 // Rank 0 listens where the launcher said. Every other rank listens on a port of
 // its own, connects to rank 0 and says hello; rank 0 answers, when all have
-// come, with the addresses of all, or with what has gone wrong; that connection
-// stays, for membership (membership.h). Then each rank
-// connects twice to the next one (links.h), with a hello again, and
-// admits the one before, and they agree on what the data goes through
-// (sharing.h).
+// come, with the addresses of all and who is on which host, or with what has
+// gone wrong; that connection stays, for membership (membership.h). Then each
+// rank connects twice to the next one and to its partners (links.h), with a
+// hello again, and admits the one before and its partners, and they agree on
+// what the data goes through (sharing.h).
 //
 // Where a rank has credentials every connection is TLS, of any host, and each
 // end's certificate has to be that of the rank that it is; what neighbours

@@ -49,9 +49,7 @@ Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
       queue_([this](const ReduceQueue::Item& i) {
         return AllReduceNow(i.name, i.dtype, i.data, i.count, i.how);
       }) {
-  if (size_ > 1 && links_.next.connected()) {
-    pulse_.emplace(links_.next_pulse, links_.previous_pulse);
-  }
+  if (size_ > 1 && !links_.to.empty()) pulse_.emplace(links_.Pulses());
 }
 
 Group::~Group() = default;
@@ -86,10 +84,8 @@ Status Group::Break(std::string_view operation, std::string_view name,
                     Status error) {
   if (error.ok() || !broken_.ok()) return error;
   pulse_.reset();
-  broken_ = Known(links_.Fail(
-      rank_, size_,
-      error.WithContext(fmt::format("{} in {} '{}'", RankName(rank_, size_),
-                                    operation, name))));
+  broken_ = Known(links_.Fail(error.WithContext(
+      fmt::format("{} in {} '{}'", RankName(rank_, size_), operation, name))));
   return broken_;
 }
 
@@ -124,7 +120,7 @@ Status Group::Begin(Links links) {
   frame_ = {};
   greeted_ = false;
   before_ = {};
-  if (size_ > 1) pulse_.emplace(links_.next_pulse, links_.previous_pulse);
+  if (size_ > 1) pulse_.emplace(links_.Pulses());
   return Barrier("join again");
 }
 

@@ -44,7 +44,8 @@ namespace dist {
 // wait for this process.
 //
 // One thread at a time. The bits of a result are the same on every process and
-// a function of the inputs and the number of processes.
+// a function of the inputs, the number of processes and, of an all-reduce, its
+// way (algorithms.h), which with several hosts is also that of who is on which.
 class Group final : public Collective {
  public:
   // Returns when all have come. Takes info.listen_fd. Errors say who is
@@ -62,10 +63,11 @@ class Group final : public Collective {
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
 
-  // As a ring (Patarasuk and Yuan, 2009). Half types are added in float32 and
-  // rounded after each addition; their mean is that of inputs divided first,
-  // since the sum may be beyond their range. Integers have a sum only; it
-  // wraps.
+  // As a ring (Patarasuk and Yuan, 2009), by halving and doubling (Thakur,
+  // Rabenseifner and Gropp, 2005) or over hosts, as GroupOptions::all_reduce
+  // and its size say. Half types are added in float32 and rounded after each
+  // addition; their mean is that of inputs divided first, since the sum may be
+  // beyond their range. Integers have a sum only; it wraps.
   Status AllReduce(std::string_view name, DType dtype, void* data,
                    int64_t count, Reduction how) override;
   Status AllReduce(std::string_view name, Tensor* tensor, Reduction how);
@@ -79,7 +81,7 @@ class Group final : public Collective {
                  std::span<const void* const> sums, void* result,
                  int64_t count) override;
   // This rank's own rows are Part(rows, size(), rank()) of pieces.h. With rows
-  // of 1 the bits are an all-reduce's.
+  // of 1 the bits are those of an all-reduce as a ring.
   Status ReduceScatter(std::string_view name, DType dtype, void* data,
                        int64_t count, int64_t row, Reduction how) override;
   Status Broadcast(std::string_view name, void* data, int64_t bytes,
@@ -121,10 +123,17 @@ class Group final : public Collective {
 
   // By the collectives so far, headers included.
   int64_t bytes_sent() const { return bytes_sent_; }
+  // The same to one rank, since the group was joined; 0 once it is broken.
+  int64_t bytes_sent_to(int rank) const {
+    const auto i = static_cast<size_t>(rank);
+    return i < links_.to.size() ? links_.to[i].bytes : 0;
+  }
   // Of this rank's two neighbours, how many it shares memory with for data: to
   // the next, and from the one before.
   int shared_links() const {
-    return (links_.to_next != nullptr) + (links_.from_previous != nullptr);
+    if (size_ == 1) return 0;
+    return (links_.to[AtNext()].ring != nullptr) +
+           (links_.from[AtPrevious()].ring != nullptr);
   }
   // The error that broke the group, or ok.
   const Status& status() const { return broken_; }
@@ -133,6 +142,11 @@ class Group final : public Collective {
   // Adds how long it lives to seconds_.
   class Timer;
   static const Combine kPut;  // where it belongs, no more
+  // Ranks of which each sends to the next, and the last to the first.
+  struct Circle {
+    int place, size;  // this rank's, and how many there are
+    int next, previous;
+  };
   // A cut of the data into chunks, one a process, and of those into pieces.
   class Cut;
   // What goes along the ranks to be added in a tree's order.
@@ -180,26 +194,58 @@ class Group final : public Collective {
   Result<std::unique_ptr<Group>> FormPart(std::string_view name, int color,
                                           int key);
 
+  size_t AtNext() const { return static_cast<size_t>(ring().next); }
+  size_t AtPrevious() const { return static_cast<size_t>(ring().previous); }
+  Circle ring() const {
+    return {rank_, size_, (rank_ + 1) % size_, (rank_ + size_ - 1) % size_};
+  }
+
   // One round: sends the header, and `first` behind it, to the next; receives
   // the header of the one before, and checks that it is the same collective.
   Status Greet(Bytes first = {});
+  // The same with anything else to be sent.
+  Status HearHeader(std::span<const Bytes> out);
+  // The same with partners, too, who are sent to and received from.
+  Status GreetThem(std::span<const int> to, std::span<const int> from);
+  // A header that came from a rank that is no neighbour.
+  Status CheckHeader(std::span<const std::byte, kFrameBytes> header) const;
   // Sends, and receives the next header.
   Result<Frame> Hear(std::span<const Bytes> out);
   // As many rounds as it takes until every process has greeted.
   Status GreetAll();
   Status Move(std::span<const Bytes> out, MutableBytes in,
               const Combine& combine = kPut);
+  // The same to one rank and from another.
+  Status Trade(int to, std::span<const Bytes> out, int from, MutableBytes in,
+               const Combine& combine = kPut);
   // All of a flow, of which `sent` pieces went with the header.
-  Status MoveAround(const Flow& flow, int64_t sent);
+  Status MoveAround(const Circle& circle, const Flow& flow, int64_t sent);
   // Whether what is started is done by the queue's thread.
   bool Beside() const;
   Status AllReduceNow(std::string_view name, DType dtype, void* data,
                       int64_t count, Reduction how);
   Status ReduceRows(FrameKind kind, std::string_view name, DType dtype,
                     void* data, int64_t count, int64_t row, Reduction how);
-  // `scattered`: only this rank's rows become whole.
   Status Reduce(DType dtype, std::byte* data, int64_t rows, int64_t row,
                 bool mean, bool scattered);
+  // What all ranks of a circle have, each divided at last. `scattered`: only
+  // this rank's rows become whole. `greets`: who is next has no header yet.
+  Status ReduceAround(const Circle& circle, DType dtype, std::byte* data,
+                      int64_t rows, int64_t row, int divisor, bool scattered,
+                      bool greets);
+  // The other ways of an all-reduce (halving.cc, hierarchy.cc).
+  Status ReduceByDoubling(DType dtype, std::byte* data, int64_t count,
+                          int divisor);
+  Status ReduceByHalving(DType dtype, std::byte* data, int64_t count,
+                         int divisor);
+  Status ReduceOverHosts(DType dtype, std::byte* data, int64_t count,
+                         int divisor);
+  // Ranges of elements to and from a partner, at once, piece by piece.
+  Status Swap(int partner, MutableBytes out, MutableBytes in,
+              int64_t element_bytes, const Combine& combine = kPut);
+  // All of the data from a rank and to another, piece by piece; below 0: none.
+  Status PassOn(int from, int to, MutableBytes data, int64_t element_bytes,
+                const Combine& combine = kPut);
   Status AddTree(DType dtype, int64_t leaves, std::span<const void* const> sums,
                  void* whole, int64_t count);
   Status Gather(int64_t each, std::byte* all);

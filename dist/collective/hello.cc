@@ -13,7 +13,7 @@
 namespace sluice::dist {
 namespace {
 
-constexpr size_t kToken = 64, kVersion = 32, kAddress = 64;
+constexpr size_t kToken = 64, kVersion = 32, kAddress = 64, kNode = 64;
 constexpr size_t kPayload = kHelloBytes - kFrameBytes;
 constexpr size_t kMaxWaiting = 16;
 constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(2);
@@ -50,12 +50,12 @@ std::string_view WithoutIt(std::string_view text) {
 
 Result<HelloPacket> EncodeHello(const Hello& hello) {
   if (hello.token.size() > kToken || hello.version.size() > kVersion ||
-      hello.address.size() > kAddress) {
+      hello.address.size() > kAddress || hello.node.size() > kNode) {
     return InvalidArgument(fmt::format(
-        "a token of {} bytes, a version of {} and an address of {}: at most "
-        "{}, {} and {}",
-        hello.token.size(), hello.version.size(), hello.address.size(), kToken,
-        kVersion, kAddress));
+        "a token of {} bytes, a version of {}, an address of {} and a host's "
+        "name of {}: at most {}, {}, {} and {}",
+        hello.token.size(), hello.version.size(), hello.address.size(),
+        hello.node.size(), kToken, kVersion, kAddress, kNode));
   }
   HelloPacket packet{};
   Frame frame;
@@ -72,6 +72,8 @@ Result<HelloPacket> EncodeHello(const Hello& hello) {
   std::byte* at = payload + 160;
   Put(static_cast<uint32_t>(hello.port), &at);
   payload[164] = static_cast<std::byte>(hello.lane);
+  payload[165] = static_cast<std::byte>(hello.all_reduce);
+  PutText(hello.node, kNode, payload + 168);
   return packet;
 }
 
@@ -93,10 +95,13 @@ Result<Hello> DecodeHello(const HelloPacket& packet) {
   const std::byte* at = payload + 160;
   const auto port = Take<uint32_t>(&at);
   hello.lane = static_cast<Lane>(payload[164]);
-  if (port > 65535 || hello.lane > Lane::kTask) {
+  hello.all_reduce = static_cast<Algorithm>(payload[165]);
+  if (port > 65535 || hello.lane > Lane::kTask ||
+      hello.all_reduce > Algorithm::kHierarchical) {
     return DataLoss("a hello that makes no sense");
   }
   hello.port = static_cast<int>(port);
+  hello.node = TakeText(payload + 168, kNode);
   return hello;
 }
 

@@ -9,7 +9,9 @@
 //       96    64  address  of the sender, as others reach it
 //      160     4  port     where it listens, little-endian
 //      164     1  lane     what the connection is for
-//      165     3  zeros
+//      165     1  all-reduce   Algorithm of options.h
+//      166     2  zeros
+//      168    64  node     which host the sender is on; empty: by its address
 //
 // The frame's rank is the sender's, its count the size of its job and its epoch
 // that of the membership.
@@ -29,6 +31,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dist/collective/options.h"
 #include "dist/net/frame.h"
 #include "dist/net/socket.h"
 #include "dist/net/tls.h"
@@ -50,11 +53,13 @@ struct Hello {
   std::string version;  // up to 32
   std::string address;  // up to 64
   int port = 0;
+  Algorithm all_reduce = Algorithm::kAuto;
+  std::string node;  // up to 64
 };
 
 // As it travels; any bytes may be given to the second, which checks no more
 // than that they make sense: kDataLoss.
-inline constexpr size_t kHelloBytes = kFrameBytes + 168;
+inline constexpr size_t kHelloBytes = kFrameBytes + 232;
 using HelloPacket = std::array<std::byte, kHelloBytes>;
 Result<HelloPacket> EncodeHello(const Hello& hello);
 Result<Hello> DecodeHello(const HelloPacket& packet);

@@ -42,14 +42,14 @@ namespace sluice::dist {
 Status Group::NoteJoined(const Frame& frame, int most) {
   if (frame.epoch != links_.epoch) {
     return FailedPrecondition(fmt::format("{} joins in epoch {}, not {}",
-                                          links_.previous.peer(), frame.epoch,
-                                          links_.epoch));
+                                          RankName(ring().previous, size_),
+                                          frame.epoch, links_.epoch));
   }
   const auto size = static_cast<uint64_t>(size_);
   if (frame.count <= static_cast<uint64_t>(before_.count) ||
       frame.count > static_cast<uint64_t>(most) || frame.key >= size) {
     return DataLoss(fmt::format("{} says that {} have joined, after {} of {}",
-                                links_.previous.peer(), frame.count,
+                                RankName(ring().previous, size_), frame.count,
                                 before_.count, most));
   }
   before_ = {static_cast<int>(frame.count), frame.run,

@@ -15,6 +15,8 @@ namespace sluice::dist {
 namespace {
 
 constexpr size_t kMaxText = 2048;
+// A stream's waits for more are long, and each look at it is a system call.
+constexpr size_t kSpunBytes = size_t{32} << 10;
 }  // namespace
 
 Status SendText(FrameKind kind, uint64_t count, std::string_view text, int rank,
@@ -68,11 +70,14 @@ Status ReceiveErrorBehind(const Frame& frame, Socket& from, Deadline deadline) {
   return {static_cast<Code>(frame.count), std::move(message)};
 }
 
-Status Links::Exchange(std::span<const Bytes> out, MutableBytes in,
-                       const Combine& combine, Deadline deadline) {
-  SharedLane to{to_next.get(), &next, &next_pulse};
-  SharedLane from{from_previous.get(), &previous, &previous_pulse};
-  const bool combines_later = combine && from.ring == nullptr;
+Status Links::Exchange(int to_rank, std::span<const Bytes> out, int from_rank,
+                       MutableBytes in, const Combine& combine,
+                       Deadline deadline) {
+  Wire& there = to[static_cast<size_t>(to_rank)];
+  Wire& here = from[static_cast<size_t>(from_rank)];
+  SharedLane outgoing{there.ring.get(), &there.data, &there.pulse};
+  SharedLane incoming{here.ring.get(), &here.data, &here.pulse};
+  const bool combines_later = combine && here.ring == nullptr;
   MutableBytes place = in;
   if (combines_later) {
     arriving_.resize(std::max(arriving_.size(), in.size()));
@@ -82,17 +87,40 @@ Status Links::Exchange(std::span<const Bytes> out, MutableBytes in,
   std::optional<StreamOutgoing> stream_out;
   std::optional<SharedIncoming> shared_in;
   std::optional<StreamIncoming> stream_in;
-  Direction& sends = to.ring != nullptr
-                         ? static_cast<Direction&>(shared_out.emplace(to, out))
-                         : stream_out.emplace(next, out, to.pulse);
+  Direction& sends =
+      there.ring != nullptr
+          ? static_cast<Direction&>(shared_out.emplace(outgoing, out))
+          : stream_out.emplace(there.data, out, outgoing.pulse);
   Direction& receives =
-      from.ring != nullptr
-          ? static_cast<Direction&>(shared_in.emplace(from, in, combine))
-          : stream_in.emplace(previous, std::span(&place, 1), from.pulse);
-  SLUICE_RETURN_IF_ERROR(
-      dist::Exchange(sends, receives, deadline, spins ? &spin_ : nullptr));
+      here.ring != nullptr
+          ? static_cast<Direction&>(shared_in.emplace(incoming, in, combine))
+          : stream_in.emplace(here.data, std::span(&place, 1), incoming.pulse);
+  Spin* spin = nullptr;
+  if (spins) {
+    size_t moved = in.size();
+    for (const Bytes& piece : out) moved += piece.size();
+    if (there.ring != nullptr && here.ring != nullptr) {
+      spin = &spin_;
+    } else if (moved <= kSpunBytes) {
+      spin = &streams_spin_;
+    }
+  }
+  SLUICE_RETURN_IF_ERROR(dist::Exchange(sends, receives, deadline, spin));
+  for (const Bytes& piece : out) {
+    there.bytes += static_cast<int64_t>(piece.size());
+  }
   if (combines_later && !in.empty()) combine(in, place);
   return {};
+}
+
+std::vector<const Socket*> Links::Pulses() const {
+  std::vector<const Socket*> pulses;
+  for (const std::vector<Wire>* wires : {&to, &from}) {
+    for (const Wire& wire : *wires) {
+      if (wire.pulse.connected()) pulses.push_back(&wire.pulse);
+    }
+  }
+  return pulses;
 }
 
 void Links::Leave(const Status& error) {
@@ -100,22 +128,35 @@ void Links::Leave(const Status& error) {
   *this = Links();
 }
 
-// A neighbour that has closed may have done so for a third one's sake, and a
-// stopped process is noticed by all ranks at about the same time, each of which
-// blames the one that it waits for.
-Status Links::Fail(int rank, int size, Status error) {
-  const bool by_peer = error.code() == Code::kUnavailable ||
-                       error.code() == Code::kDeadlineExceeded;
-  const auto blames = [&](const Socket& neighbour) {
-    return by_peer &&
-           error.message().find(neighbour.peer()) != std::string::npos;
-  };
+int Links::Blamed(const Status& error) const {
+  if (error.code() != Code::kUnavailable &&
+      error.code() != Code::kDeadlineExceeded) {
+    return -1;
+  }
+  int blamed = -1;
+  size_t first = std::string::npos;
+  for (const std::vector<Wire>* wires : {&from, &to}) {
+    for (size_t rank = 0; rank < wires->size(); ++rank) {
+      const Socket& data = (*wires)[rank].data;
+      if (!data.connected()) continue;
+      const size_t at = error.message().find(data.peer());
+      if (at >= first) continue;
+      first = at;
+      blamed = static_cast<int>(rank);
+    }
+  }
+  return blamed;
+}
+
+// A peer that has closed may have done so for a third one's sake, and a stopped
+// process is noticed by all ranks at about the same time, each of which blames
+// the one that it waits for.
+Status Links::Fail(Status error) {
+  const int blamed = Blamed(error);
   if (membership == nullptr) {
     // While the ring is formed.
-  } else if (blames(previous)) {
-    error = membership->Suspect((rank + size - 1) % size, error);
-  } else if (blames(next)) {
-    error = membership->Suspect((rank + 1) % size, error);
+  } else if (blamed >= 0) {
+    error = membership->Suspect(blamed, error);
   } else {
     (void)membership->Fail(error).ok();
   }

@@ -1,8 +1,8 @@
-// A process's connections to its neighbours in the ring of a job and, for
-// errors, to its coordinator.
+// A process's connections to others of a job, its neighbours in the ring and
+// its partners (algorithms.h), and, for errors, to the job's coordinator.
 //
-// Two to each neighbour: one carries the collectives, always from a rank to the
-// next, and one their pulses (pulse.h). What the first carries may go through
+// Two from a rank to another: one carries the collectives, always that way, and
+// one the pulses of both (pulse.h). What the first carries may go through
 // memory in its place (sharing.h). Where a process fails, what the first holds
 // may be any part of anything: why is heard from the coordinator
 // (membership.h).
@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dist/collective/algorithms.h"
 #include "dist/collective/membership.h"
 #include "dist/collective/rank_name.h"
 #include "dist/net/exchange.h"
@@ -27,32 +28,50 @@
 
 namespace sluice::dist {
 
+// From a rank to another. Where there is memory, data goes through it, and the
+// socket is its bells'.
+struct Wire {
+  Socket data, pulse;
+  std::unique_ptr<SharedRing> ring;
+  int64_t bytes = 0;  // sent
+};
+
+// Both ways between this process and one other.
+struct WirePair {
+  Wire to, from;
+};
+
 struct Links {
-  Socket next, previous;  // data, to and from
-  Socket next_pulse, previous_pulse;
-  // Where there is one, data goes through it, and the socket is its bells'.
-  std::unique_ptr<SharedRing> to_next, from_previous;
+  // By rank: to it, and from it. Those that are not needed are not connected.
+  std::vector<Wire> to, from;
+  Plan plan;
   bool spins = false;  // may a core be kept busy for a short wait?
   std::unique_ptr<Coordinator> coordinator;  // rank 0's
   std::unique_ptr<Membership> membership;    // null while the ring is formed
   uint32_t epoch = 0;                        // of the membership
   std::string address;  // this process's, as the others of the job reach it
 
-  // Sends to the next and receives from the one before, at once. Each part that
-  // comes is copied to its place in `in` or, where there is a `combine`, given
-  // to it with that place: `in` as a whole, or in order in parts.
-  Status Exchange(std::span<const Bytes> out, MutableBytes in,
-                  const Combine& combine, Deadline deadline);
+  // Sends to one rank and receives from another, or the same, at once. Each
+  // part that comes is copied to its place in `in` or, where there is a
+  // `combine`, given to it with that place: `in` as a whole, or in order in
+  // parts. Where there is nothing to send or receive the rank may be any.
+  Status Exchange(int to_rank, std::span<const Bytes> out, int from_rank,
+                  MutableBytes in, const Combine& combine, Deadline deadline);
+  // Of all that there are.
+  std::vector<const Socket*> Pulses() const;
 
   // Tells the coordinator of this rank's error and closes all. Where it is only
   // that a neighbour has closed or is silent, what the coordinator decides
   // becomes this rank's error. Returns the error.
-  Status Fail(int rank, int size, Status error);
+  Status Fail(Status error);
   // Tells the coordinator of an error of this rank's own, and closes all.
   void Leave(const Status& error);
 
  private:
-  Spin spin_;
+  // Whom an error is about: the first that it names, or -1.
+  int Blamed(const Status& error) const;
+
+  Spin spin_, streams_spin_;
   std::vector<std::byte> arriving_;  // by the socket, to be taken
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "dist/collective/algorithms.h"
+
 namespace sluice::dist {
 
 Result<Transport> ParseTransport(std::string_view word) {
@@ -18,6 +20,18 @@ Result<Overlap> ParseOverlap(std::string_view word) {
   if (word == "off") return Overlap::kOff;
   return InvalidArgument(
       fmt::format("overlap '{}' is none of auto, on, off", word));
+}
+
+Result<Algorithm> ParseAlgorithm(std::string_view word) {
+  for (const Algorithm algorithm :
+       {Algorithm::kAuto, Algorithm::kRing, Algorithm::kHalvingDoubling,
+        Algorithm::kHierarchical}) {
+    if (word == NameOf(algorithm)) return algorithm;
+  }
+  return InvalidArgument(
+      fmt::format("all-reduce '{}' is none of auto, ring, "
+                  "halving-doubling, hierarchical",
+                  word));
 }
 
 }  // namespace sluice::dist

@@ -3,6 +3,7 @@
 #define SLUICE_DIST_COLLECTIVE_OPTIONS_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -37,6 +38,18 @@ enum class Overlap {
 // word.
 Result<Overlap> ParseOverlap(std::string_view word);
 
+// Of all-reduces (algorithms.h), rank 0's for all of the job.
+enum class Algorithm : uint8_t {
+  kAuto,             // by size and hosts
+  kRing,             // the fewest bytes, 2 (n - 1) steps
+  kHalvingDoubling,  // the same bytes in 2 log2(n) steps, with more neighbours
+  kHierarchical,     // on each host first, of which one process goes on
+};
+
+// Of what users write: "auto", "ring", "halving-doubling", "hierarchical".
+// kInvalidArgument for any other word.
+Result<Algorithm> ParseAlgorithm(std::string_view word);
+
 struct GroupOptions {
   // For all processes to have come.
   std::chrono::milliseconds join_timeout = std::chrono::seconds(60);
@@ -52,6 +65,8 @@ struct GroupOptions {
   std::chrono::milliseconds stall_note = std::chrono::seconds(10);
   Transport transport = Transport::kAuto;
   Overlap overlap = Overlap::kAuto;
+  // The same for all processes, or joining fails and names two.
+  Algorithm all_reduce = Algorithm::kAuto;
   // Whether processes without credentials may talk to other hosts, where
   // whoever is in between reads and changes what they say.
   bool allow_plaintext = false;

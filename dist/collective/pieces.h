@@ -4,7 +4,9 @@
 #define SLUICE_DIST_COLLECTIVE_PIECES_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "engine/ceil_div.h"
 
@@ -25,6 +27,16 @@ struct Range {
 inline Range Part(int64_t total, int64_t parts, int64_t i) {
   const int64_t each = total / parts, more = total % parts;
   return {each * i + std::min(i, more), each + (i < more ? 1 : 0)};
+}
+
+// The same of bytes that are whole elements.
+inline std::span<std::byte> PieceOf(std::span<std::byte> data,
+                                    int64_t element_bytes, int64_t parts,
+                                    int64_t i) {
+  const Range part =
+      Part(static_cast<int64_t>(data.size()) / element_bytes, parts, i);
+  return data.subspan(static_cast<size_t>(part.begin * element_bytes),
+                      static_cast<size_t>(part.count * element_bytes));
 }
 
 }  // namespace sluice::dist

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <utility>
 
 #include "dist/net/descriptor.h"
 
@@ -15,8 +16,8 @@ constexpr std::chrono::milliseconds kBetween(250);
 
 }  // namespace
 
-Pulse::Pulse(const Socket& a, const Socket& b)
-    : sockets_{&a, &b}, thread_([this] { Beat(); }) {}
+Pulse::Pulse(std::vector<const Socket*> sockets)
+    : sockets_(std::move(sockets)), thread_([this] { Beat(); }) {}
 
 Pulse::~Pulse() {
   {

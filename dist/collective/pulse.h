@@ -2,22 +2,22 @@
 #ifndef SLUICE_DIST_COLLECTIVE_PULSE_H_
 #define SLUICE_DIST_COLLECTIVE_PULSE_H_
 
-#include <array>
 #include <thread>
+#include <vector>
 
 #include "dist/net/socket.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice::dist {
 
-// Sends a byte into two sockets four times a second, from a thread of its own,
+// Sends a byte into some sockets four times a second, from a thread of its own,
 // from construction to destruction. A peer that does not read them, or is gone,
 // disturbs nothing. A process that is stopped sends none.
 class Pulse {
  public:
   // Who has them must keep them open as long; nothing else is sent through
   // them. They may be received from meanwhile.
-  Pulse(const Socket& a, const Socket& b);
+  explicit Pulse(std::vector<const Socket*> sockets);
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
   ~Pulse();
@@ -25,7 +25,7 @@ class Pulse {
  private:
   void Beat();
 
-  const std::array<const Socket*, 2> sockets_;
+  const std::vector<const Socket*> sockets_;
   Mutex mutex_;
   CondVar ends_;
   bool ended_ GUARDED_BY(mutex_) = false;

@@ -1,5 +1,6 @@
 #include "dist/collective/reduce.h"
 
+#include <limits>
 #include <type_traits>
 
 namespace sluice::dist {
@@ -15,7 +16,28 @@ T Sum(T a, T b) {
   }
 }
 
+// x86 gives the first of two that are no numbers, and compilers the order.
+template <typename T>
+T SumOfEither(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return Sum(a, b);
+  } else {
+    using Compute = ComputeType<T>;
+    const Compute sum = static_cast<Compute>(a) + static_cast<Compute>(b);
+    return T(sum == sum ? sum : std::numeric_limits<Compute>::quiet_NaN());
+  }
+}
+
 }  // namespace
+
+void AddToEither(DType dtype, void* sum, const void* addend, int64_t count) {
+  DispatchAmong<float, double, Half, BFloat16, int32_t, int64_t>(
+      dtype, [&]<typename T>(TypeTag<T>) {
+        auto* __restrict to = static_cast<T*>(sum);
+        const auto* __restrict from = static_cast<const T*>(addend);
+        for (int64_t i = 0; i < count; ++i) to[i] = SumOfEither(to[i], from[i]);
+      });
+}
 
 void AddTo(DType dtype, void* sum, const void* addend, int64_t count) {
   DispatchAmong<float, double, Half, BFloat16, int32_t, int64_t>(

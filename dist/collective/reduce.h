@@ -17,6 +17,10 @@ inline constexpr DTypeSet kReducible =
 // overlap.
 void AddTo(DType dtype, void* sum, const void* addend, int64_t count);
 
+// The same, but where the sum is not a number it is the one that is none: the
+// bits do not depend on which of two ranks has which of the two.
+void AddToEither(DType dtype, void* sum, const void* addend, int64_t count);
+
 // data[i] /= divisor, for floating types.
 void DivideBy(DType dtype, void* data, int64_t count, int divisor);
 

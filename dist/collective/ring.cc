@@ -81,8 +81,13 @@ const Combine Group::kPut;
 
 Status Group::Move(std::span<const Bytes> out, MutableBytes in,
                    const Combine& combine) {
+  return Trade(ring().next, out, ring().previous, in, combine);
+}
+
+Status Group::Trade(int to, std::span<const Bytes> out, int from,
+                    MutableBytes in, const Combine& combine) {
   SLUICE_RETURN_IF_ERROR(
-      links_.Exchange(out, in, combine, After(peer_timeout_)));
+      links_.Exchange(to, out, from, in, combine, After(peer_timeout_)));
   for (const Bytes& piece : out) {
     bytes_sent_ += static_cast<int64_t>(piece.size());
   }
@@ -93,6 +98,10 @@ Status Group::Greet(Bytes first) {
   std::array<std::byte, kFrameBytes> mine;
   Encode(frame_, mine);
   const std::array<Bytes, 2> out = {Bytes(mine), first};
+  return HearHeader(out);
+}
+
+Status Group::HearHeader(std::span<const Bytes> out) {
   if (std::exchange(greeted_, false)) return Move(out, {});
   SLUICE_ASSIGN_OR_RETURN(Frame other, Hear(out));
   while (other.kind == FrameKind::kJoin) {
@@ -115,18 +124,65 @@ Status Group::GreetAll() {
   return {};
 }
 
+// Headers to and from all, before anything else of any of them is believed. The
+// neighbours in the ring have greeted.
+Status Group::GreetThem(std::span<const int> to, std::span<const int> from) {
+  const Circle all = ring();
+  std::array<std::byte, kFrameBytes> header;
+  Encode(frame_, header);
+  const Bytes out(header);
+  for (const int rank : to) {
+    if (rank == all.next) continue;
+    SLUICE_RETURN_IF_ERROR(Trade(rank, {&out, 1}, rank, {}));
+  }
+  SLUICE_RETURN_IF_ERROR(Greet());
+  for (const int rank : from) {
+    if (rank == all.previous) continue;
+    SLUICE_RETURN_IF_ERROR(Trade(rank, {}, rank, header));
+    SLUICE_RETURN_IF_ERROR(CheckHeader(header));
+  }
+  return {};
+}
+
+Status Group::CheckHeader(
+    std::span<const std::byte, kFrameBytes> header) const {
+  SLUICE_ASSIGN_OR_RETURN(const Frame other, Decode(header));
+  return CheckSame(frame_, other, RankName(other.rank, size_));
+}
+
 // Sends ahead where it may, so that there is something on the way while a piece
 // is added.
-Status Group::MoveAround(const Flow& flow, int64_t sent) {
+Status Group::MoveAround(const Circle& circle, const Flow& flow, int64_t sent) {
   for (int64_t i = 0; i < flow.pieces; ++i) {
     std::array<Bytes, kAhead + 1> out;
     size_t count = 0;
     const int64_t end = std::min(i + 1 + kAhead, flow.pieces);
     while (sent < end && flow.needs(sent) < i) out[count++] = flow.out(sent++);
-    SLUICE_RETURN_IF_ERROR(
-        Move({out.data(), count}, flow.in(i), flow.combine(i)));
+    SLUICE_RETURN_IF_ERROR(Trade(circle.next, {out.data(), count},
+                                 circle.previous, flow.in(i), flow.combine(i)));
   }
   return {};
+}
+
+Status Group::Reduce(DType dtype, std::byte* data, int64_t rows, int64_t row,
+                     bool mean, bool scattered) {
+  const int64_t count = rows * row;
+  if (count == 0) return GreetAll();
+  if (mean && IsHalf(dtype)) DivideBy(dtype, data, count, size_);
+  const int divisor = mean && !IsHalf(dtype) ? size_ : 1;
+  const auto bytes = count * static_cast<int64_t>(SizeOf(dtype));
+  switch (scattered ? Way::kRing : links_.plan.Of(bytes)) {
+    case Way::kDoubling:
+      return ReduceByDoubling(dtype, data, count, divisor);
+    case Way::kHalving:
+      return ReduceByHalving(dtype, data, count, divisor);
+    case Way::kHierarchical:
+      return ReduceOverHosts(dtype, data, count, divisor);
+    case Way::kRing:
+      break;
+  }
+  return ReduceAround(ring(), dtype, data, rows, row, divisor, scattered,
+                      /*greets=*/true);
 }
 
 // Reduce-scatter, then all-gather. At each step a rank sends the chunk that it
@@ -134,28 +190,24 @@ Status Group::MoveAround(const Flow& flow, int64_t sent) {
 // it has added its own to; the last of these is its own chunk, whole, and from
 // then on it passes on what is whole. So the chunk c is added in the order of
 // ranks c+1, c+2, ..., c, and everyone gets the bits of the last.
-Status Group::Reduce(DType dtype, std::byte* data, int64_t rows, int64_t row,
-                     bool mean, bool scattered) {
-  const int64_t count = rows * row;
+Status Group::ReduceAround(const Circle& circle, DType dtype, std::byte* data,
+                           int64_t rows, int64_t row, int divisor,
+                           bool scattered, bool greets) {
   const auto element_bytes = static_cast<int64_t>(SizeOf(dtype));
   const auto elements = [&](MutableBytes piece) {
     return static_cast<int64_t>(piece.size()) / element_bytes;
   };
-  if (mean && IsHalf(dtype)) DivideBy(dtype, data, count, size_);
-  if (count == 0) return GreetAll();
-  const int64_t adding = size_ - 1;  // steps
-  const Cut cut(data, rows, row, element_bytes, size_,
+  const int64_t adding = circle.size - 1;  // steps
+  const Cut cut(data, rows, row, element_bytes, circle.size,
                 scattered ? adding : 2 * adding);
-  const auto mine = [&](int64_t i) { return cut.Piece(rank_ - 1, i); };
-  const auto theirs = [&](int64_t i) { return cut.Piece(rank_ - 2, i); };
+  const auto mine = [&](int64_t i) { return cut.Piece(circle.place - 1, i); };
+  const auto theirs = [&](int64_t i) { return cut.Piece(circle.place - 2, i); };
   const Combine add = [&](MutableBytes sum, Bytes part) {
     AddTo(dtype, sum.data(), part.data(), elements(sum));
   };
   const Combine add_last = [&](MutableBytes sum, Bytes part) {
     add(sum, part);
-    if (mean && !IsHalf(dtype)) {
-      DivideBy(dtype, sum.data(), elements(sum), size_);
-    }
+    if (divisor > 1) DivideBy(dtype, sum.data(), elements(sum), divisor);
   };
 
   Flow flow;
@@ -167,10 +219,11 @@ Status Group::Reduce(DType dtype, std::byte* data, int64_t rows, int64_t row,
     const int64_t step = cut.Step(i);
     return step >= adding ? kPut : step == adding - 1 ? add_last : add;
   };
+  if (!greets) return MoveAround(circle, flow, 0);
   const Bytes first = mine(0);
   const bool eager = static_cast<int64_t>(first.size()) <= kEagerBytes;
   SLUICE_RETURN_IF_ERROR(Greet(eager ? first : Bytes()));
-  return MoveAround(flow, eager ? 1 : 0);
+  return MoveAround(circle, flow, eager ? 1 : 0);
 }
 
 // The second half of the above.
@@ -183,7 +236,7 @@ Status Group::Gather(int64_t each, std::byte* all) {
   flow.out = [&](int64_t i) { return cut.Piece(rank_, i); };
   flow.in = [&](int64_t i) { return cut.Piece(rank_ - 1, i); };
   SLUICE_RETURN_IF_ERROR(Greet());
-  return MoveAround(flow, 0);
+  return MoveAround(ring(), flow, 0);
 }
 
 // Along the ring from the root to the rank before it. Everyone has greeted

@@ -68,65 +68,101 @@ struct Offer {
   }
 };
 
-// One process, while it agrees with both neighbours.
+// One process, while it agrees with others.
 class Sharing {
  public:
   Sharing(const LaunchInfo& info, const GroupOptions& options,
-          Deadline deadline, Links* links)
+          Deadline deadline)
       : rank_(info.rank),
         size_(info.size),
-        // More processes than cores: who spins holds up whom it waits for.
-        spins_(info.pinned || info.JobLocalSize() <= AvailableCores()),
         options_(options),
-        deadline_(deadline),
-        links_(*links) {}
+        deadline_(deadline) {}
 
-  Status Run() {
-    SLUICE_RETURN_IF_ERROR(Say(Prepare(), rank_, links_.next, deadline_));
-    Said offer, theirs;
-    SLUICE_RETURN_IF_ERROR(Hear(links_.previous, deadline_, &offer));
-    Said mine = Accept(offer);
-    SLUICE_RETURN_IF_ERROR(Say(mine, rank_, links_.previous, deadline_));
-    SLUICE_RETURN_IF_ERROR(Hear(links_.next, deadline_, &theirs));
-    if (theirs.answer == Answer::kYes) Hand();
-    if (mine.answer == Answer::kYes) {
-      mine = Open();
-      SLUICE_RETURN_IF_ERROR(Say(mine, rank_, links_.previous, deadline_));
-    }
+  // The wire of the rank that sends; `says` why there is none.
+  Status Give(Wire& wire, bool says) {
+    Given given;
+    SLUICE_RETURN_IF_ERROR(Say(Prepare(&given), rank_, wire.data, deadline_));
+    Said theirs;
+    SLUICE_RETURN_IF_ERROR(Hear(wire.data, deadline_, &theirs));
+    Socket local;
     if (theirs.answer == Answer::kYes) {
-      SLUICE_RETURN_IF_ERROR(Hear(links_.next, deadline_, &theirs));
+      local = Hand(given, wire.data.peer());
+      SLUICE_RETURN_IF_ERROR(Hear(wire.data, deadline_, &theirs));
     }
-    return Decide(mine, theirs);
+    SLUICE_RETURN_IF_ERROR(Check(theirs, wire.data.peer()));
+    if (theirs.answer == Answer::kYes) {
+      if (theirs.text != given.mark) {
+        return DataLoss(fmt::format(
+            "{} has mapped other memory than it was given", wire.data.peer()));
+      }
+      given.ring->CloseDescriptor();
+      wire.data = std::move(local);
+      wire.ring = std::move(given.ring);
+    } else if (theirs.answer == Answer::kCannot && says && options_.note) {
+      options_.note(fmt::format("{} sends to {} by TCP: {}",
+                                RankName(rank_, size_), wire.data.peer(),
+                                theirs.text));
+    }
+    return {};
+  }
+
+  // That of the rank that receives.
+  Status Take(Wire& wire) {
+    Said offer;
+    SLUICE_RETURN_IF_ERROR(Hear(wire.data, deadline_, &offer));
+    Socket local;
+    Said mine = Accept(offer, wire.data.peer(), &local);
+    SLUICE_RETURN_IF_ERROR(Say(mine, rank_, wire.data, deadline_));
+    std::unique_ptr<SharedRing> ring;
+    if (mine.answer == Answer::kYes) {
+      mine = Open(local, &ring);
+      SLUICE_RETURN_IF_ERROR(Say(mine, rank_, wire.data, deadline_));
+    }
+    SLUICE_RETURN_IF_ERROR(Check(mine, wire.data.peer()));
+    if (mine.answer == Answer::kYes) {
+      wire.data = std::move(local);
+      wire.ring = std::move(ring);
+    }
+    return {};
   }
 
  private:
-  // What this rank offers to the next one.
-  Said Prepare() {
+  // What this rank gives to another.
+  struct Given {
+    Offer offer;
+    std::string mark;
+    std::unique_ptr<SharedRing> ring;
+    std::optional<Listener> listener;
+  };
+
+  Said Prepare(Given* given) const {
     if (options_.transport == Transport::kTcp) {
       return {Answer::kNo, Choice()};
     }
-    const Status prepared = TryPrepare();
+    const Status prepared = TryPrepare(given);
     if (!prepared.ok()) return Cannot(prepared);
-    return {Answer::kYes, offer_.Text()};
+    return {Answer::kYes, given->offer.Text()};
   }
-  Status TryPrepare() {
-    offer_.system = BootId();
-    if (offer_.system.empty()) {
+  static Status TryPrepare(Given* given) {
+    Offer& offer = given->offer;
+    offer.system = BootId();
+    if (offer.system.empty()) {
       return Unavailable("the system does not say which one it is");
     }
-    SLUICE_ASSIGN_OR_RETURN(offer_.name, RandomWord());
-    SLUICE_ASSIGN_OR_RETURN(offer_.secret, RandomWord());
-    SLUICE_ASSIGN_OR_RETURN(mark_, RandomWord());
-    SLUICE_ASSIGN_OR_RETURN(ring_, SharedRing::Create(mark_));
-    SLUICE_ASSIGN_OR_RETURN(listener_, ListenLocally(offer_.name));
+    SLUICE_ASSIGN_OR_RETURN(offer.name, RandomWord());
+    SLUICE_ASSIGN_OR_RETURN(offer.secret, RandomWord());
+    SLUICE_ASSIGN_OR_RETURN(given->mark, RandomWord());
+    SLUICE_ASSIGN_OR_RETURN(given->ring, SharedRing::Create(given->mark));
+    SLUICE_ASSIGN_OR_RETURN(given->listener, ListenLocally(offer.name));
     return {};
   }
   std::string Choice() const {
     return RankName(rank_, size_) + " is to use TCP";
   }
 
-  // What this rank answers to the offer of the one before.
-  Said Accept(const Said& offered) {
+  // What this rank answers to an offer.
+  Said Accept(const Said& offered, const std::string& peer,
+              Socket* local) const {
     if (offered.answer != Answer::kYes) return offered;
     if (options_.transport == Transport::kTcp) {
       return {Answer::kNo, Choice()};
@@ -137,66 +173,39 @@ class Sharing {
     }
     Result<Socket> socket = ConnectLocally(offer.name);
     if (!socket.ok()) return Cannot(socket.status());
-    from_previous_ = *std::move(socket);
-    from_previous_.set_peer(links_.previous.peer());
-    const Status shown = from_previous_.Send(BytesOf(offer.secret), deadline_);
+    *local = *std::move(socket);
+    local->set_peer(peer);
+    const Status shown = local->Send(BytesOf(offer.secret), deadline_);
     if (!shown.ok()) return Cannot(shown);
     return {Answer::kYes, ""};
   }
 
-  // The next one has connected. Where anything fails, it is told so by the end
-  // of that connection.
-  void Hand() {
-    Result<Socket> guest = AdmitLocally(*listener_, offer_.secret);
-    listener_.reset();
-    if (!guest.ok()) return;
-    guest->set_peer(links_.next.peer());
-    if (!SendDescriptor(ring_->descriptor(), *guest, deadline_).ok()) return;
-    to_next_ = *std::move(guest);
+  // The other has connected. Where anything fails, it is told so by the end of
+  // that connection.
+  Socket Hand(Given& given, const std::string& peer) const {
+    Result<Socket> guest = AdmitLocally(*given.listener, given.offer.secret);
+    given.listener.reset();
+    if (!guest.ok()) return {};
+    guest->set_peer(peer);
+    if (!SendDescriptor(given.ring->descriptor(), *guest, deadline_).ok()) {
+      return {};
+    }
+    return *std::move(guest);
   }
 
-  // The memory of the one before: what lies in it, as proof.
-  Said Open() {
+  // The memory of the other: what lies in it, as proof.
+  Said Open(Socket& local, std::unique_ptr<SharedRing>* ring) const {
     const auto open = [&]() -> Status {
       SLUICE_ASSIGN_OR_RETURN(Descriptor memory,
-                              ReceiveDescriptor(from_previous_, deadline_));
-      SLUICE_ASSIGN_OR_RETURN(previous_ring_,
-                              SharedRing::Open(std::move(memory)));
+                              ReceiveDescriptor(local, deadline_));
+      SLUICE_ASSIGN_OR_RETURN(*ring, SharedRing::Open(std::move(memory)));
       return {};
     };
     const Status opened = open();
     if (!opened.ok()) return Cannot(opened);
-    return {Answer::kYes, previous_ring_->text()};
+    return {Answer::kYes, (*ring)->text()};
   }
 
-  // `mine` is what was agreed on with the one before, `theirs` with the next.
-  Status Decide(const Said& mine, const Said& theirs) {
-    if (mine.answer == Answer::kYes) {
-      links_.previous = std::move(from_previous_);
-      links_.from_previous = std::move(previous_ring_);
-    }
-    if (theirs.answer == Answer::kYes) {
-      if (theirs.text != mark_) {
-        return DataLoss(
-            fmt::format("{} has mapped other memory than it was "
-                        "given",
-                        links_.next.peer()));
-      }
-      ring_->CloseDescriptor();
-      links_.next = std::move(to_next_);
-      links_.to_next = std::move(ring_);
-    }
-    // A stream's waits are longer, and each look at it a system call.
-    links_.spins = spins_ && links_.to_next && links_.from_previous;
-    SLUICE_RETURN_IF_ERROR(Check(mine, links_.previous.peer()));
-    SLUICE_RETURN_IF_ERROR(Check(theirs, links_.next.peer()));
-    if (theirs.answer == Answer::kCannot && options_.note) {
-      options_.note(fmt::format("{} sends to {} by TCP: {}",
-                                RankName(rank_, size_), links_.next.peer(),
-                                theirs.text));
-    }
-    return {};
-  }
   Status Check(const Said& said, const std::string& peer) const {
     if (said.answer == Answer::kYes ||
         options_.transport != Transport::kShared) {
@@ -212,26 +221,43 @@ class Sharing {
   }
 
   const int rank_, size_;
-  const bool spins_;
   const GroupOptions& options_;
   const Deadline deadline_;
-  Links& links_;
-  // With the next one.
-  Offer offer_;
-  std::string mark_;
-  std::unique_ptr<SharedRing> ring_;
-  std::optional<Listener> listener_;
-  Socket to_next_;
-  // With the one before.
-  Socket from_previous_;
-  std::unique_ptr<SharedRing> previous_ring_;
 };
 
 }  // namespace
 
 Status ShareMemory(const LaunchInfo& info, const GroupOptions& options,
                    Deadline deadline, Links* links) {
-  return Sharing(info, options, deadline, links).Run();
+  Sharing sharing(info, options, deadline);
+  const int next = (info.rank + 1) % info.size;
+  // Wires in the order of who sends and who receives.
+  const auto mine = static_cast<size_t>(info.rank);
+  for (size_t from = 0; from < links->from.size(); ++from) {
+    if (from == mine) {
+      for (size_t to = 0; to < links->to.size(); ++to) {
+        Wire& wire = links->to[to];
+        if (!wire.data.connected()) continue;
+        SLUICE_RETURN_IF_ERROR(sharing.Give(wire, std::cmp_equal(to, next)));
+      }
+    } else if (links->from[from].data.connected()) {
+      SLUICE_RETURN_IF_ERROR(sharing.Take(links->from[from]));
+    }
+  }
+  // More processes than cores: who spins holds up whom it waits for.
+  links->spins = info.pinned || info.JobLocalSize() <= AvailableCores();
+  return {};
+}
+
+Status ShareMemory(const LaunchInfo& info, const GroupOptions& options,
+                   Deadline deadline, WirePair* wires) {
+  Sharing sharing(info, options, deadline);
+  if (info.rank == 0) {
+    SLUICE_RETURN_IF_ERROR(sharing.Give(wires->to, /*says=*/true));
+    return sharing.Take(wires->from);
+  }
+  SLUICE_RETURN_IF_ERROR(sharing.Take(wires->from));
+  return sharing.Give(wires->to, /*says=*/true);
 }
 
 }  // namespace sluice::dist

@@ -119,9 +119,10 @@ Result<std::unique_ptr<Group>> Group::FormPart(std::string_view name, int color,
   info.job_ranks.clear();
   info.job_size = info_.JobSize();
   info.job_local_size = info_.JobLocalSize();
+  const std::vector<int>& hosts = links_.plan.hosts();
   for (const int member : members) {
-    const bool here =
-        seats[static_cast<size_t>(member)].address == links_.address;
+    const bool here = hosts.empty() || hosts[static_cast<size_t>(member)] ==
+                                           hosts[static_cast<size_t>(rank_)];
     if (member == rank_) {
       info.rank = static_cast<int>(info.job_ranks.size());
       info.local_rank = info.local_size;

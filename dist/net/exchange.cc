@@ -39,9 +39,12 @@ Result<bool> TryBoth(Direction& out, Direction& in) {
 Result<bool> TryForAWhile(Direction& out, Direction& in) {
   const Deadline end = std::chrono::steady_clock::now() + kSpin;
   do {
-    for (int i = 0; i < 8; ++i) Pause();
-    SLUICE_ASSIGN_OR_RETURN(const bool moved, TryBoth(out, in));
-    if (moved) return true;
+    // What the clock costs is more than a look.
+    for (int look = 0; look < 8; ++look) {
+      Pause();
+      SLUICE_ASSIGN_OR_RETURN(const bool moved, TryBoth(out, in));
+      if (moved) return true;
+    }
   } while (std::chrono::steady_clock::now() < end);
   return false;
 }

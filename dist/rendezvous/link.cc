@@ -22,17 +22,17 @@ constexpr size_t kMostJobs = size_t{1} << 20;
 
 }  // namespace
 
-Link::Link(Links wires, std::string peer,
+Link::Link(WirePair wires, std::string peer,
            std::chrono::milliseconds peer_timeout, Owner& owner)
     : wires_(std::move(wires)),
       peer_(std::move(peer)),
       peer_timeout_(peer_timeout),
       owner_(owner),
-      out_lane_{wires_.to_next.get(), &wires_.next},
-      in_lane_{wires_.from_previous.get(), &wires_.previous},
+      out_lane_{wires_.to.ring.get(), &wires_.to.data},
+      in_lane_{wires_.from.ring.get(), &wires_.from.data},
       quiet_since_(std::chrono::steady_clock::now()) {
-  wires_.next.set_peer(peer_);
-  wires_.previous.set_peer(peer_);
+  wires_.to.data.set_peer(peer_);
+  wires_.from.data.set_peer(peer_);
 }
 
 Link::~Link() {
@@ -49,7 +49,7 @@ void Link::Stop() {
   if (reader_.joinable()) reader_.join();
   // Others may keep the link, to know how it ended, for long.
   MutexLock lock(mutex_);
-  wires_ = Links();
+  wires_ = {};
 }
 
 void Link::Start() {
@@ -73,7 +73,7 @@ void Link::Break(const Status& why) {
   broken_ = why;
   for (const auto& job : jobs_) Finish(job->parcel);
   jobs_.clear();
-  for (const Socket* socket : {&wires_.next, &wires_.previous}) {
+  for (const Socket* socket : {&wires_.to.data, &wires_.from.data}) {
     shutdown(socket->descriptor(), SHUT_RDWR);
   }
   changed_.NotifyAll();
@@ -97,7 +97,7 @@ void Link::Add(const Frame& frame, std::unique_ptr<Job> job) {
   if (out_lane_.ring != nullptr) {
     job->shared.emplace(out_lane_, job->pieces);
   } else {
-    job->stream.emplace(wires_.next, job->pieces);
+    job->stream.emplace(wires_.to.data, job->pieces);
   }
   if (job->parcel != nullptr) job->parcel->under_way_ = true;
   jobs_.push_back(std::move(job));

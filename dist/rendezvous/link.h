@@ -67,7 +67,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
   // `wires`: `next` to the peer, `previous` from it, with their rings where
   // there are such. Both ends begin with Start. `owner` must outlive it.
-  Link(Links wires, std::string peer, std::chrono::milliseconds peer_timeout,
+  Link(WirePair wires, std::string peer, std::chrono::milliseconds peer_timeout,
        Owner& owner);
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -78,7 +78,7 @@ class Link : public std::enable_shared_from_this<Link> {
   void Stop() EXCLUDES(mutex_);
 
   const std::string& peer() const { return peer_; }
-  bool shared() const { return wires_.to_next != nullptr; }
+  bool shared() const { return wires_.to.ring != nullptr; }
   // The error that ended it, or ok.
   Status status() const EXCLUDES(mutex_);
   // Ends it: both owners are told. Any thread.
@@ -125,7 +125,7 @@ class Link : public std::enable_shared_from_this<Link> {
   Status ReadOne();
   Status Await(Direction& in);
 
-  Links wires_;
+  WirePair wires_;
   const std::string peer_;
   const std::chrono::milliseconds peer_timeout_;
   Owner& owner_;

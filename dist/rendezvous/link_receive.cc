@@ -54,7 +54,7 @@ class LandingIncoming final : public Direction {
 }  // namespace
 
 Status Link::Await(Direction& in) {
-  StreamOutgoing none(wires_.next, {});
+  StreamOutgoing none(wires_.to.data, {});
   const auto patience = std::max(peer_timeout_ / 2, peer_timeout_ - kOnceMore);
   return Exchange(none, in, After(patience));
 }
@@ -67,7 +67,7 @@ Status Link::Receive(MutableBytes bytes) {
   }
   while (!bytes.empty()) {
     MutableBytes piece = bytes.first(std::min(bytes.size(), kPiece));
-    StreamIncoming in(wires_.previous, {&piece, 1});
+    StreamIncoming in(wires_.from.data, {&piece, 1});
     SLUICE_RETURN_IF_ERROR(Await(in));
     bytes = bytes.subspan(piece.size());
   }
@@ -96,7 +96,7 @@ Status Link::Receive(size_t bytes, Landing& landing) {
   }
   for (size_t begin = 0; begin < bytes;) {
     const size_t end = std::min(bytes, begin + kPiece);
-    LandingIncoming in(wires_.previous, landing, begin, end);
+    LandingIncoming in(wires_.from.data, landing, begin, end);
     SLUICE_RETURN_IF_ERROR(Await(in));
     begin = end;
   }

@@ -96,6 +96,12 @@ Job JoinByMpi(const JobFlags& flags) {
     throw Error(Code::kInvalidArgument,
                 "--transport mpi is for --strategy ring, without overlap");
   }
+  if (flags.all_reduce != "auto") {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("--all-reduce {}: with --transport mpi the MPI "
+                            "chooses",
+                            flags.all_reduce));
+  }
   for (const char* name : {"SLUICE_RANK", "SLUICE_SERVER"}) {
     if (std::getenv(name) == nullptr) continue;
     throw Error(Code::kInvalidArgument,
@@ -170,6 +176,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.allow_plaintext = flags.allow_plaintext;
   options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
   options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
+  options.all_reduce = dist::ParseAlgorithm(flags.all_reduce).ValueOrThrow();
   options.may_join_again = info->servers_return;
   options.note = [](std::string_view line) { console::Note(line); };
   options.joined = [](int rank) { console::Mute(rank != 0); };

@@ -27,8 +27,10 @@ struct JobFlags {
   // dist/collective/options.h: auto, tcp, shared; or mpi, all through MPI
   // (dist/mpi/mpi_group.h), whose launcher alone is asked then.
   std::string transport = "auto";
-  // Of the same header: auto, on, off.
+  // Of the same header: auto, on, off; and auto, ring, halving-doubling,
+  // hierarchical.
   std::string overlap = "auto";
+  std::string all_reduce = "auto";
   // Examples of a step in each process; 0: RunContext::batch_size is the job's.
   int64_t batch_size_per_worker = 0;
   // Whether the learning rate is times the number of processes.

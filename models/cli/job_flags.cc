@@ -175,6 +175,11 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
                   "or leave a core free")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
+  sub->add_option("--all-reduce", line.job.all_reduce,
+                  "How sums are made; auto goes by their size and the hosts")
+      ->check(
+          CLI::IsMember({"auto", "ring", "halving-doubling", "hierarchical"}))
+      ->capture_default_str();
 }
 
 std::string WrongJobFlags(const CommandLine& line, const GivenFlags& given) {

@@ -114,6 +114,7 @@ std::string EncodedHello() {
   hello.version = "0.1.0";
   hello.address = "127.0.0.1";
   hello.port = 4000;
+  hello.node = "a";
   return TextOf(dist::EncodeHello(hello).ValueOrThrow());
 }
 

@@ -106,10 +106,13 @@ TEST_CASE("under mpirun processes that were started differently end") {
 TEST_CASE("what MPI is not for is said") {
   if (!HasMpi()) return;
   TemporaryFolder folder;
-  const Outcome outcome = RunMnist(
+  Outcome outcome = RunMnist(
       Training(folder / "log", {"--transport", "mpi", "--strategy", "none"}));
   CHECK(outcome.code == 1);
   CHECK(Contains(outcome.err, "--transport mpi is for --strategy ring"));
+  outcome = RunMnist(
+      Training(folder / "log", {"--transport", "mpi", "--all-reduce", "ring"}));
+  CHECK(Contains(outcome.err, "--all-reduce ring: with --transport mpi"));
 }
 
 // Not even a parameter server of sluicerun's, which has no rank: it would be

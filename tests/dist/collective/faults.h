@@ -16,7 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "dist/collective/algorithms.h"
 #include "dist/collective/group.h"
+#include "engine/runtime/subtrees.h"
 #include "tests/dist/collective/processes.h"
 
 namespace sluice::dist::testing {
@@ -30,6 +32,8 @@ enum class Phase {
   kBeforeStep,
   kAlone,
   kInReduction,
+  kInTree,  // of virtual workers
+  kInScatter,
   kInBroadcast,
   kInBarrier,
   kInJoin
@@ -40,6 +44,7 @@ struct Fault {
   Harm harm;
   Phase phase;
   Wires wires;
+  Algorithm all_reduce;
   int after_us;  // within a collective: since its begin
 
   std::string Text() const {
@@ -47,13 +52,15 @@ struct Fault {
     constexpr const char* kPhases[] = {"before step",
                                        "alone in step",
                                        "in a reduction of step",
+                                       "in a tree of step",
+                                       "in a reduce-scatter of step",
                                        "in a broadcast of step",
                                        "in a barrier of step",
                                        "in a join of step"};
-    return fmt::format("{} rank {} of {} {} {}, wires {}, {} us after",
+    return fmt::format("{} rank {} of {} {} {}, wires {}, by {}, {} us after",
                        kHarms[static_cast<int>(harm)], lost, size,
                        kPhases[static_cast<int>(phase)], step,
-                       static_cast<int>(wires), after_us);
+                       static_cast<int>(wires), NameOf(all_reduce), after_us);
   }
 };
 
@@ -63,8 +70,9 @@ inline Fault RandomFault(std::mt19937& random) {
   fault.lost = static_cast<int>(random() % static_cast<unsigned>(fault.size));
   fault.step = static_cast<int>(random() % 5);
   fault.harm = static_cast<Harm>(random() % 2);
-  fault.phase = static_cast<Phase>(random() % 6);
+  fault.phase = static_cast<Phase>(random() % 8);
   fault.wires = WiresOf(random());
+  fault.all_reduce = static_cast<Algorithm>(random() % 4);
   fault.after_us = static_cast<int>(random() % 3000);
   return fault;
 }
@@ -118,6 +126,17 @@ inline Status TrainUnder(const Fault& fault, Group& group,
     if (at(Phase::kAlone)) Harmed(fault, say);
     SLUICE_RETURN_IF_ERROR(group.AllReduce(
         "small", DType::kFloat32, small.data(), 100, Reduction::kMean));
+    SLUICE_RETURN_IF_ERROR(Within(at(Phase::kInTree), fault, say, [&] {
+      const std::vector<const void*> sums(
+          SubtreesOf(LeavesOf(8, group.rank(), group.size())).size(),
+          large.data());
+      return group.SumTree("tree", DType::kFloat32, 8, sums, large.data(),
+                           100'000);
+    }));
+    SLUICE_RETURN_IF_ERROR(Within(at(Phase::kInScatter), fault, say, [&] {
+      return group.ReduceScatter("rows", DType::kFloat32, large.data(), 100'000,
+                                 4, Reduction::kMean);
+    }));
     SLUICE_RETURN_IF_ERROR(Within(at(Phase::kInBroadcast), fault, say, [&] {
       return group.Broadcast("state", large.data(), 4 * 100'000, step % 2);
     }));

@@ -17,12 +17,14 @@
 #include "dist/net/authority.h"
 #include "dist/net/tls.h"
 #include "tests/support/net_hosts.h"
+#include "tests/support/sanitizers.h"
 
 namespace sluice::dist {
 namespace {
 
 using namespace testing;  // NOLINT: of the job's test double
 using sluice::testing::NetHosts;
+using sluice::testing::Rounds;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPeerTimeout(3000);
@@ -37,10 +39,12 @@ int Number(const char* name, int otherwise) {
 // One job; what is wrong with what its survivors say, or nothing.
 void Run(const Fault& fault) {
   CAPTURE(fault.Text());
-  const Processes processes = Start(fault.size, fault.wires, kPeerTimeout,
-                                    [&](Group& group, const Process::Say& say) {
-                                      return TrainUnder(fault, group, say);
-                                    });
+  const Processes processes = Start(
+      fault.size, fault.wires, kPeerTimeout,
+      [&](Group& group, const Process::Say& say) {
+        return TrainUnder(fault, group, say);
+      },
+      fault.all_reduce);
   const std::string name = RankName(fault.lost, fault.size);
   const std::string code =
       fault.harm == Harm::kStop ? "deadline exceeded: " : "unavailable: ";
@@ -57,7 +61,7 @@ void Run(const Fault& fault) {
 }
 
 TEST_CASE("every survivor names the lost rank, within the peer timeout") {
-  const int count = Number("SLUICE_TEST_FAULTS", 10);
+  const int count = Number("SLUICE_TEST_FAULTS", Rounds(30));
   std::mt19937 random(
       static_cast<unsigned>(Number("SLUICE_TEST_SEED", 20'261'124)));
   for (int i = 0; i < count; ++i) {

@@ -78,13 +78,15 @@ using Processes = std::vector<std::unique_ptr<Process>>;
 // All ranks; each joins and does `body`. A status that is an error is a line.
 inline Processes Start(
     int size, Wires wires, std::chrono::milliseconds peer_timeout,
-    const std::function<Status(Group&, const Process::Say&)>& body) {
+    const std::function<Status(Group&, const Process::Say&)>& body,
+    Algorithm all_reduce = Algorithm::kAuto) {
   Processes processes;
   for (const LaunchInfo& info : Launch(size, wires)) {
     processes.push_back(std::make_unique<Process>([&](const Process::Say& say) {
       GroupOptions options;
       options.peer_timeout = peer_timeout;
       options.transport = TransportOf(wires, info.rank);
+      options.all_reduce = all_reduce;
       auto group = Group::Join(info, options);
       Status status = group.status();
       if (group.ok()) status = body(**group, say);

@@ -36,16 +36,22 @@ using testing::Wires;
 using testing::WiresOf;
 using testing::Wrong;
 
+GroupOptions AsRing() {
+  GroupOptions options;
+  options.all_reduce = Algorithm::kRing;
+  return options;
+}
+
 }  // namespace
 
-TEST_CASE("all-reduce is the sum or mean, the same bits on every rank") {
+TEST_CASE("all-reduce as a ring is the sum or mean, the same bits everywhere") {
   std::mt19937 random(1);
   const DType dtypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
                           DType::kBFloat16, DType::kInt32,   DType::kInt64};
   for (int job = 0; job < 18; ++job) {
     const int size = 1 + job / 3;
     const Watchdog watchdog;
-    Groups groups = JoinAll(size, WiresOf(job));
+    Groups groups = JoinAll(size, WiresOf(job), AsRing());
     for (int run = 0; run < Rounds(24); ++run) {
       const DType dtype = dtypes[random() % 6];
       // Small ones, which go with their header, and larger than a piece.
@@ -89,11 +95,11 @@ TEST_CASE("all-reduce: integers wrap, a mean of halves stays in range") {
   for (const Half x : large) CHECK(float(x) == doctest::Approx(60000));
 }
 
-TEST_CASE("all-reduce sends 2 (n-1) / n of the data, and a header") {
+TEST_CASE("as a ring it sends 2 (n-1) / n of the data, and a header") {
   for (int size = 1; size <= 5; ++size) {
     for (const int64_t count : {0, 1, 7, 1000, 300'000}) {
       const Watchdog watchdog;
-      Groups groups = JoinAll(size, WiresOf(At(size)));
+      Groups groups = JoinAll(size, WiresOf(At(size)), AsRing());
       std::vector<std::vector<float>> data(
           At(size), std::vector<float>(static_cast<size_t>(count), 1.f));
       CheckOk(OnAll(groups, [&](Group& group) {

@@ -51,12 +51,14 @@ std::string WantedOf(const std::vector<std::string>& sent, size_t each,
 
 }  // namespace
 
-TEST_CASE("reduce-scatter gives each rank its rows, with all-reduce's bits") {
+TEST_CASE("reduce-scatter gives each rank its rows, with the bits of a ring") {
   std::mt19937 random(11);
   for (int job = 0; job < 15; ++job) {
     const int size = 1 + job / 3;
     const Watchdog watchdog;
-    Groups groups = JoinAll(size, WiresOf(At(job)));
+    GroupOptions options;
+    options.all_reduce = Algorithm::kRing;
+    Groups groups = JoinAll(size, WiresOf(At(job)), options);
     for (int run = 0; run < Rounds(24); ++run) {
       const DType dtype = kDTypes[random() % 6];
       const auto row = static_cast<int64_t>(

@@ -226,8 +226,8 @@ struct Actor {
     BothEnds wires = Connect(false);
     task = std::make_unique<TestTask>(std::move(wires.one), "the actor", kOther,
                                       milliseconds(1200));
-    out = std::move(wires.other.next);
-    in = std::move(wires.other.previous);
+    out = std::move(wires.other.to.data);
+    in = std::move(wires.other.from.data);
   }
   void Say(const Frame& frame, Bytes payload = {}) {
     std::array<std::byte, kFrameBytes> header;

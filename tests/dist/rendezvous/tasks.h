@@ -27,14 +27,14 @@ inline std::pair<Socket, Socket> Stream() {
 }
 
 struct BothEnds {
-  Links one, other;
+  WirePair one, other;
 };
 inline BothEnds Connect(bool shared) {
   BothEnds wires;
-  std::tie(wires.one.next, wires.other.previous) = Stream();
-  std::tie(wires.other.next, wires.one.previous) = Stream();
+  std::tie(wires.one.to.data, wires.other.from.data) = Stream();
+  std::tie(wires.other.to.data, wires.one.from.data) = Stream();
   if (!shared) return wires;
-  const auto share = [](int rank, Links* links) {
+  const auto share = [](int rank, WirePair* links) {
     LaunchInfo info;
     info.rank = info.local_rank = rank;
     info.size = info.local_size = 2;
@@ -52,7 +52,7 @@ inline BothEnds Connect(bool shared) {
 // A task with one device and one peer.
 class TestTask final : public Link::Owner {
  public:
-  TestTask(Links wires, std::string peer, uint64_t peers_device,
+  TestTask(WirePair wires, std::string peer, uint64_t peers_device,
            std::chrono::milliseconds timeout = std::chrono::seconds(10))
       : rendezvous(std::make_shared<LinkedRendezvous>()),
         link(std::make_shared<Link>(std::move(wires), std::move(peer), timeout,

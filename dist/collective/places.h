@@ -1,0 +1,48 @@
+// Where the ranks of a job are, as rank 0 tells them all.
+#ifndef SLUICE_DIST_COLLECTIVE_PLACES_H_
+#define SLUICE_DIST_COLLECTIVE_PLACES_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::dist {
+
+// Where a rank listens; rank 0's is what the launcher said. And the number of
+// its host, from 0.
+struct Place {
+  std::string address;
+  int port = 0;
+  int host = 0;
+};
+
+// One in a frame of peers: 64 bytes of address, padded with zeros, and 4 each
+// of port and host, little-endian.
+inline constexpr size_t kPlaceBytes = 72;
+std::vector<std::byte> Encoded(const std::vector<Place>& places);
+// Whole ones; of any bytes.
+std::vector<Place> PlacesOf(std::span<const std::byte> bytes);
+
+// Numbers hosts as rank 0, whose own is 0, hears of ranks there: by the name
+// of their node, where they have one, else by their address.
+class Hosts {
+ public:
+  explicit Hosts(const std::string& own_node) : names_{Named(own_node)} {}
+
+  // `reached`: rank 0's address, as this rank has reached it. Who has come from
+  // that address is on the same host.
+  int NumberOf(const std::string& node, const std::string& address,
+               const std::string& reached);
+
+ private:
+  static std::string Named(const std::string& node) {
+    return node.empty() ? "" : "node " + node;
+  }
+
+  std::vector<std::string> names_;
+};
+
+}  // namespace sluice::dist
+
+#endif  // SLUICE_DIST_COLLECTIVE_PLACES_H_
