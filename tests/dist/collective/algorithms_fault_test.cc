@@ -68,6 +68,32 @@ TEST_CASE("in any way, another size, dtype or name is everyone's error") {
   }
 }
 
+// Not even before the error is known to all: each partner has its header.
+TEST_CASE("in any way, nobody takes another collective's numbers for its own") {
+  std::mt19937 random(44);
+  for (int job = 0; job < Rounds(120); ++job) {
+    const int size = 3 + job % 7;
+    const Algorithm algorithm = kAllAlgorithms[random() % 4];
+    const std::vector<int> hosts = RandomHosts(size, random);
+    const int odd = static_cast<int>(random() % At(size));
+    const int64_t count = RandomCount(random);
+    CAPTURE(std::string(NameOf(algorithm)));
+    CAPTURE(fmt::format("{}", hosts));
+    CAPTURE(odd);
+    CAPTURE(count);
+    const Watchdog watchdog;
+    Groups groups = JoinOn(hosts, algorithm, WiresOf(random()));
+    const auto statuses = OnAll(groups, [&](Group& group) {
+      std::vector<float> data(At(static_cast<int>(count)), 1.F);
+      return group.AllReduce(group.rank() == odd ? "y" : "x", DType::kFloat32,
+                             data.data(), count, Reduction::kSum);
+    });
+    for (const Status& status : statuses) {
+      CHECK(status.code() == Code::kFailedPrecondition);
+    }
+  }
+}
+
 TEST_CASE("in any way, a rank that ends is named by all others") {
   std::mt19937 random(42);
   for (int job = 0; job < Rounds(120); ++job) {
