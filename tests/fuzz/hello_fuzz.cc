@@ -15,12 +15,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto hello = DecodeHello(packet);
   if (!hello.ok()) return 0;
   const auto again = DecodeHello(EncodeHello(*hello).ValueOrThrow());
-  SLUICE_CHECK(again.ok() && again->rank == hello->rank &&
-               again->size == hello->size && again->lane == hello->lane &&
-               again->token == hello->token &&
-               again->version == hello->version &&
-               again->address == hello->address &&
-               again->port == hello->port && again->node == hello->node &&
-               again->all_reduce == hello->all_reduce);
+  SLUICE_CHECK(
+      again.ok() && again->rank == hello->rank && again->size == hello->size &&
+      again->lane == hello->lane && again->token == hello->token &&
+      again->version == hello->version && again->address == hello->address &&
+      again->port == hello->port && again->node == hello->node &&
+      again->all_reduce == hello->all_reduce);
   return 0;
 }
