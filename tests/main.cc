@@ -1,6 +1,6 @@
 // The main function of every test program; a run of no test fails. What each
-// pass of each step leaves is verified. With SLUICE_TEST_EXECUTOR=checked in the
-// environment all steps that do not ask for an executor run checked
+// pass of each step leaves is verified. With SLUICE_TEST_EXECUTOR=checked in
+// the environment all steps that do not ask for an executor run checked
 // (ExecutorMode::kChecked).
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
