@@ -170,24 +170,17 @@ class ObjectStore {
     }
     const StoreFault fault =
         faults_ ? faults_(request, number_++) : StoreFault::kNone;
-    switch (fault) {
-      case StoreFault::kError500:
-        return Error(500, "InternalError");
-      case StoreFault::kSlowDown:
-        return Error(503, "SlowDown");
-      case StoreFault::kTimeout400:
-        return Error(400, "RequestTimeout");
-      case StoreFault::kErrorIn200:
-        return Error(200, "InternalError");
-      case StoreFault::kForbidden:
-        return Error(403, "AccessDenied");
-      case StoreFault::kExpired:
-        return Error(400, "ExpiredToken");
-      case StoreFault::kNoAnswer:
-        return {.no_answer = true};
-      default:
-        break;
+    static const std::map<StoreFault, std::pair<int, const char*>> errors = {
+        {StoreFault::kError500, {500, "InternalError"}},
+        {StoreFault::kSlowDown, {503, "SlowDown"}},
+        {StoreFault::kTimeout400, {400, "RequestTimeout"}},
+        {StoreFault::kErrorIn200, {200, "InternalError"}},
+        {StoreFault::kForbidden, {403, "AccessDenied"}},
+        {StoreFault::kExpired, {400, "ExpiredToken"}}};
+    if (const auto error = errors.find(fault); error != errors.end()) {
+      return Error(error->second.first, error->second.second);
     }
+    if (fault == StoreFault::kNoAnswer) return {.no_answer = true};
     if (ServedAnswer refused = Check(request, path, query);
         refused.status != 200) {
       return refused;
