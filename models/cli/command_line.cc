@@ -117,6 +117,7 @@ class Reader {
       line_.training.gradients_between =
           *HalfTypeOf(ParsePrecision(given_.compress).ValueOrThrow());
     }
+    line_.job.deterministic = line_.training.session.deterministic;
     if (const std::string wrong = WrongJobFlags(line_, given_);
         !wrong.empty()) {
       return {{}, Usage(wrong)};

@@ -177,6 +177,9 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
   options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
   options.all_reduce = dist::ParseAlgorithm(flags.all_reduce).ValueOrThrow();
+  if (flags.deterministic && options.all_reduce == dist::Algorithm::kAuto) {
+    options.all_reduce = dist::Algorithm::kRing;
+  }
   options.may_join_again = info->servers_return;
   options.note = [](std::string_view line) { console::Note(line); };
   options.joined = [](int rank) { console::Mute(rank != 0); };

@@ -31,6 +31,8 @@ struct JobFlags {
   // hierarchical.
   std::string overlap = "auto";
   std::string all_reduce = "auto";
+  // auto must not go by hosts then, which would change bits.
+  bool deterministic = false;
   // Examples of a step in each process; 0: RunContext::batch_size is the job's.
   int64_t batch_size_per_worker = 0;
   // Whether the learning rate is times the number of processes.

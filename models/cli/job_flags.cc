@@ -176,7 +176,8 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   sub->add_option("--all-reduce", line.job.all_reduce,
-                  "How sums are made; auto goes by their size and the hosts")
+                  "How sums are made; auto goes by their size and the hosts, "
+                  "and with --deterministic is ring")
       ->check(
           CLI::IsMember({"auto", "ring", "halving-doubling", "hierarchical"}))
       ->capture_default_str();

@@ -317,9 +317,11 @@ TensorsByName TrainedHere(const Words& training) {
   return NewestTensors(folder / "log");
 }
 
+// Without --deterministic sums over hosts are rounded otherwise.
 Words Training() {
   return Joined({testing::kMnist},
-                testing::OnMnist("train", {"--epochs", "1", "--threads", "1"}));
+                testing::OnMnist("train", {"--epochs", "1", "--threads", "1",
+                                           "--deterministic"}));
 }
 
 TEST_CASE("hosts train the bits that one host trains") {
