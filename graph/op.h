@@ -302,6 +302,11 @@ struct OpDef {
   // the pass that turns filters.
   ConvForm conv = {};
   const char* ohwi_op = nullptr;
+  // Of a convolution, the op that also sums output 0, and its squares, over all
+  // but the channels; of a normalisation, the one that takes such sums of x as
+  // its last inputs. For the pass that fuses statistics.
+  const char* with_sums = nullptr;
+  const char* by_sums = nullptr;
 
   // Whether the last elements of input 1, one for each channel of output 0,
   // multiply that channel and nothing else; null: no.

@@ -71,6 +71,14 @@ inline KernelSpec WithHwioFilter(KernelSpec spec, const char* op) {
   return spec;
 }
 
+// The same convolution as one with sums of y is (graph/ops/conv_ohwi.cc), of
+// the one that has y alone.
+inline KernelSpec WithoutSums(KernelSpec spec) {
+  spec.op = "OhwiConv2D";
+  spec.outputs.resize(1);
+  return spec;
+}
+
 // The window whose tap k lies on input element i, or -1.
 inline int64_t WindowOver(const WindowDim& d, int64_t i, int64_t k) {
   const int64_t start = i + d.pad_before - k * d.dilation;

@@ -91,8 +91,9 @@ std::string Named(std::string_view kernel, DType dtype,
 }
 
 // y, the addend and the mask of `Normalize`, behind what makes its factor.
-KernelLaunch Normalize(const Node& node, WorkKind kind) {
-  const bool add = node.num_inputs() > 5, mask = node.op().relu_mask;
+// `sums`: how many inputs are.
+KernelLaunch Normalize(const Node& node, WorkKind kind, int sums = 0) {
+  const bool add = node.num_inputs() - sums > 5, mask = node.op().relu_mask;
   const DType dtype = node.input(0).dtype();
   KernelLaunch launch = {kind,
                          IsWhole(node, 8)
@@ -104,18 +105,37 @@ KernelLaunch Normalize(const Node& node, WorkKind kind) {
   return launch;
 }
 
-void BatchNorm(const Node& node, WorkKind kind, Launches* launches) {
+// By x alone, or by sums that the last two inputs are, which are taken to be
+// sound.
+void ForwardNorm(const Node& node, WorkKind kind, bool by_sums,
+                 Launches* launches) {
   const DType dtype = node.input(0).dtype();
-  launches->push_back(
-      {kind,
-       Named("MomentsKernel", dtype, {IsWhole(node, PackOf(dtype))}),
-       {In(0)}});
-  launches->push_back(
-      {kind,
-       fmt::format("StatisticsKernel<{}>", ComputeTypeName(dtype)),
-       {In(1), In(3), In(4), Out(1), Out(2), Out(3), Out(4)}});
-  launches->push_back(Normalize(node, kind));
+  const int sums = by_sums ? 2 : 0, first = node.num_inputs() - sums;
+  KernelLaunch moments = {kind, Named("MomentsKernel", dtype,
+                                      {IsWhole(node, PackOf(dtype)), by_sums})};
+  KernelLaunch statistics = {
+      kind,
+      fmt::format("StatisticsKernel<{}, {}>", ComputeTypeName(dtype), by_sums),
+      {In(1), In(3), In(4), Out(1), Out(2), Out(3), Out(4)}};
+  if (by_sums) {
+    for (KernelLaunch* launch : {&moments, &statistics}) {
+      launch->moved.push_back(In(first));
+      launch->moved.push_back(In(first + 1));
+    }
+  } else {
+    moments.moved.push_back(In(0));
+  }
+  launches->push_back(std::move(moments));
+  launches->push_back(std::move(statistics));
+  launches->push_back(Normalize(node, kind, sums));
   launches->back().moved.push_back(Out(1, 0, 1));  // the mean
+}
+
+void BatchNorm(const Node& node, WorkKind kind, Launches* launches) {
+  ForwardNorm(node, kind, /*by_sums=*/false, launches);
+}
+void BatchNormBySums(const Node& node, WorkKind kind, Launches* launches) {
+  ForwardNorm(node, kind, /*by_sums=*/true, launches);
 }
 
 // Also BatchNormApply.
@@ -375,6 +395,7 @@ constexpr Row kRows[] = {
     {"Conv2DBackpropFilter", WorkKind::kFilterGradient, Convolution},
     {"DepthwiseConv2DBackpropFilter", WorkKind::kFilterGradient, Convolution},
     {"OhwiConv2D", WorkKind::kConvolution, Library},
+    {"OhwiConv2DWithSums", WorkKind::kConvolution, Library},
     {"OhwiConv2DBackpropInput", WorkKind::kDataGradient, Library},
     {"OhwiConv2DBackpropFilter", WorkKind::kFilterGradient, Library},
     {"MatMul", WorkKind::kProduct, Library},
@@ -384,6 +405,9 @@ constexpr Row kRows[] = {
     {"BatchNorm", WorkKind::kBatchNorm, BatchNorm},
     {"BatchNormRelu", WorkKind::kBatchNorm, BatchNorm},
     {"BatchNormAddRelu", WorkKind::kBatchNorm, BatchNorm},
+    {"BatchNormBySums", WorkKind::kBatchNorm, BatchNormBySums},
+    {"BatchNormReluBySums", WorkKind::kBatchNorm, BatchNormBySums},
+    {"BatchNormAddReluBySums", WorkKind::kBatchNorm, BatchNormBySums},
     {"BatchNormInference", WorkKind::kBatchNorm, BatchNormInference},
     {"BatchNormApply", WorkKind::kBatchNorm, BatchNormInference},
     {"BatchNormApplyRelu", WorkKind::kBatchNorm, BatchNormInference},

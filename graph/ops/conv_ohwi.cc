@@ -1,6 +1,7 @@
 // Convolutions whose filter is OHWI, and what brings filters from one layout
 // into the other. passes::TurnFilters makes these nodes for devices that like
-// it, after gradients were taken, so they have none of their own.
+// it, and passes::FuseStatistics the one with sums, after gradients were taken,
+// so they have none of their own.
 #include <fmt/format.h>
 
 #include "engine/semantics/filter_layout.h"
@@ -31,6 +32,14 @@ Status TurnShape(InferContext& c) {
   return {};
 }
 
+Status ShapeWithSums(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(ConvShape(c));
+  const Shape channels = {c.output(0)[3]};
+  c.SetOutput(1, channels);
+  c.SetOutput(2, channels);
+  return {};
+}
+
 constexpr FixedList<AttrSetting, 8> kStrided = {{"strides", Ints{2, 1}},
                                                 {"groups", 2}};
 constexpr FixedList<AttrSetting, 8> kDilated = {
@@ -39,6 +48,13 @@ constexpr FixedList<AttrSetting, 8> kDilated = {
     {"explicit_padding", Ints{1, 0, 2, 1}}};
 
 // Probes are those of the ops with HWIO filters, turned.
+constexpr FixedList<Probe, 6> kForwardProbes = {
+    {.inputs = {{.shape = {2, 7, 6, 4}}, {.shape = {6, 3, 2, 2}}},
+     .attrs = kStrided},
+    {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {4, 3, 2, 3}}},
+     .attrs = kDilated},
+    {.inputs = {{.shape = {3, 4, 5, 3}}, {.shape = {4, 1, 1, 3}}}}};
+
 constexpr OpDef kConvOhwiOps[] = {
     {.name = "OhwiConv2D",
      .doc = "Conv2D with an OHWI filter.",
@@ -48,13 +64,21 @@ constexpr OpDef kConvOhwiOps[] = {
      .shape = ConvShape,
      .gradient = NotDifferentiable,
      .conv = {.ohwi = true},
+     .with_sums = "OhwiConv2DWithSums",
      .multiply_adds = ConvMultiplyAdds,
-     .probes = {{.inputs = {{.shape = {2, 7, 6, 4}}, {.shape = {6, 3, 2, 2}}},
-                 .attrs = kStrided},
-                {.inputs = {{.shape = {1, 5, 6, 3}}, {.shape = {4, 3, 2, 3}}},
-                 .attrs = kDilated},
-                {.inputs = {{.shape = {3, 4, 5, 3}},
-                            {.shape = {4, 1, 1, 3}}}}}},
+     .probes = kForwardProbes},
+    {.name = "OhwiConv2DWithSums",
+     .doc = "OhwiConv2D, and of each channel of y the sum and that of the "
+            "squares.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"x"}, {"filter"}},
+     .outputs = {{"y"}, {"sum", kComputeOfT}, {"squares", kComputeOfT}},
+     .attrs = kConvAttrs,
+     .shape = ShapeWithSums,
+     .gradient = NotDifferentiable,
+     .conv = {.ohwi = true},
+     .multiply_adds = ConvMultiplyAdds,
+     .probes = kForwardProbes},
     {.name = "OhwiConv2DBackpropInput",
      .doc = "Conv2DBackpropInput with an OHWI filter.",
      .made_by = MadeBy::kEngine,

@@ -1,8 +1,11 @@
 // Batch normalisation together with the addition and the ReLU behind it, and
 // the gradients of that. The fusion pass makes these nodes
-// (graph/passes/fuse_norm.cc); it runs after gradients were taken, so they have
-// none of their own.
+// (graph/passes/fuse_norm.cc); and batch normalisation, fused or not, by the
+// sums that a convolution has made of x (graph/passes/fuse_statistics.cc). Both
+// run after gradients were taken, so these have none of their own.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "engine/ceil_div.h"
 #include "graph/graph.h"
@@ -26,15 +29,30 @@ Status RequireShape(InferContext& c, int input, const Shape& wanted) {
                                      wanted.ToString()));
 }
 
-Status ForwardShape(InferContext& c) {
+// Of the operands but the sums, which are the last two.
+Status OperandShapes(InferContext& c, int operands) {
   SLUICE_RETURN_IF_ERROR(CheckChannels(c, 1, 4));
-  if (c.num_inputs() > 5) {
+  if (operands > 5) {
     SLUICE_RETURN_IF_ERROR(RequireShape(c, 5, c.input(0)));
   }
   c.SetOutput(0, c.input(0));
+  return {};
+}
+
+Status ForwardShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(OperandShapes(c, c.num_inputs()));
   const int mask = c.node().op().outputs.size() - 1;
   for (int i = 1; i < mask; ++i) c.SetOutput(i, Channels(c));
   c.SetOutput(mask, MaskShape(c.input(0)));
+  return {};
+}
+
+Status BySumsShape(InferContext& c) {
+  const int operands = c.num_inputs() - 2;
+  SLUICE_RETURN_IF_ERROR(OperandShapes(c, operands));
+  SLUICE_RETURN_IF_ERROR(CheckChannels(c, operands, operands + 1));
+  for (int i = 1; i < 5; ++i) c.SetOutput(i, Channels(c));
+  if (c.node().op().relu_mask) c.SetOutput(5, MaskShape(c.input(0)));
   return {};
 }
 
@@ -119,6 +137,45 @@ constexpr OpDef ForwardOp(const char* name, const char* doc, bool add) {
   return op;
 }
 
+// Of 18 and of 12 rows; those of the fourth and of the second channel say that
+// the mean is large beside the deviation.
+constexpr ProbeInput kSums[] = {
+    {.shape = {8}, .values = {2, -3, 0, 18, 5, -1, 4, 1}},
+    {.shape = {8}, .values = {6, 7, 5, 18, 9, 6, 8, 5}}};
+constexpr ProbeInput kOddSums[] = {{.shape = {3}, .values = {1, 12, -2}},
+                                   {.shape = {3}, .values = {5, 12, 4}}};
+
+constexpr Probe ProbeBySums(const ProbeInput* operands, const ProbeInput* sums,
+                            bool add) {
+  const int n = add ? 6 : 5;
+  ProbeInput all[8];
+  std::copy_n(sums, 2, std::copy_n(operands, n, all));
+  return {.inputs = {all, n + 2}};
+}
+
+// BatchNorm, with a ReLU and an addend or not, whose last two inputs are sums.
+constexpr OpDef BySumsOp(const char* name, const char* doc, bool relu,
+                         bool add) {
+  constexpr ArgDef kSumsOfX[] = {{"sum", kComputeOfT},
+                                 {"squares", kComputeOfT}};
+  const int n = add ? 6 : 5;
+  ArgDef inputs[8];
+  std::copy_n(kSumsOfX, 2, std::copy_n(kForwardInputs, n, inputs));
+  OpDef op = ForwardOp(name, doc, add);
+  op.inputs = {inputs, n + 2};
+  if (!relu) op.outputs = {op.outputs.begin(), 5};
+  op.relu_mask = relu;
+  op.shape = BySumsShape;
+  op.probes = {ProbeBySums(kForwardOperands, kSums, add),
+               ProbeBySums(kOddForwardOperands, kOddSums, add)};
+  return op;
+}
+
+constexpr OpDef WithBySums(OpDef op, const char* by_sums) {
+  op.by_sums = by_sums;
+  return op;
+}
+
 // mask: elements of 0 to 255, so that some bits are set and some not.
 constexpr ProbeInput kMask = {.shape = {18},
                               .values = {1, 200, 77, 0, 255, 3, 90, 129}};
@@ -165,13 +222,29 @@ constexpr OpDef GradOp(const char* name, const char* doc,
 }
 
 constexpr OpDef kFusedNormOps[] = {
-    ForwardOp("BatchNormRelu",
-              "max(0, BatchNorm(x)), and a bit for each positive result.",
-              /*add=*/false),
-    ForwardOp("BatchNormAddRelu",
-              "max(0, BatchNorm(x) + addend), and a bit for each positive "
-              "result.",
-              /*add=*/true),
+    WithBySums(
+        ForwardOp("BatchNormRelu",
+                  "max(0, BatchNorm(x)), and a bit for each positive result.",
+                  /*add=*/false),
+        "BatchNormReluBySums"),
+    WithBySums(
+        ForwardOp("BatchNormAddRelu",
+                  "max(0, BatchNorm(x) + addend), and a bit for each positive "
+                  "result.",
+                  /*add=*/true),
+        "BatchNormAddReluBySums"),
+    BySumsOp("BatchNormBySums",
+             "BatchNorm with the sums of each channel of x, and of its "
+             "squares, given; by x itself where they say too little.",
+             /*relu=*/false, /*add=*/false),
+    BySumsOp("BatchNormReluBySums",
+             "BatchNormRelu with the sums of each channel given, as of "
+             "BatchNormBySums.",
+             /*relu=*/true, /*add=*/false),
+    BySumsOp("BatchNormAddReluBySums",
+             "BatchNormAddRelu with the sums of each channel given, as of "
+             "BatchNormBySums.",
+             /*relu=*/true, /*add=*/true),
     OpWithRelu("BatchNormApplyRelu",
                "max(0, BatchNormApply(x)), and a bit for each positive result.",
                kApplyInputs, /*add=*/false),

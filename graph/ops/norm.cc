@@ -224,6 +224,7 @@ constexpr OpDef kNormOps[] = {
        return {};
      },
      .gradient = BatchNormGradient,
+     .by_sums = "BatchNormBySums",
      .with_relu = "BatchNormRelu",
      .with_add_relu = "BatchNormAddRelu",
      .again = BatchNormAgain,

@@ -92,7 +92,8 @@ def _convolution(d, op):
 @makes("Conv2D", "DepthwiseConv2D", "Conv2DBias", "Conv2DBiasAdd",
        "Conv2DBackpropInput", "Conv2DBackpropFilter",
        "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter",
-       "OhwiConv2D", "OhwiConv2DBackpropInput", "OhwiConv2DBackpropFilter")
+       "OhwiConv2D", "OhwiConv2DWithSums", "OhwiConv2DBackpropInput",
+       "OhwiConv2DBackpropFilter")
 def convolution(d, op):
     attrs, image, filter, y = _convolution(d, op)
     if op["name"].startswith("Ohwi"):
@@ -142,7 +143,8 @@ def pool(d, op):
 
 @makes("BatchNorm", "BatchNormInference", "BatchNormApply", "BatchNormGrad",
        "BatchNormRelu", "BatchNormAddRelu", "BatchNormApplyRelu",
-       "BatchNormApplyAddRelu", "BatchNormReluGrad", "BatchNormAddReluGrad")
+       "BatchNormApplyAddRelu", "BatchNormReluGrad", "BatchNormAddReluGrad",
+       "BatchNormBySums", "BatchNormReluBySums", "BatchNormAddReluBySums")
 def batch_norm(d, op):
     moderate(d)
     d.style = "plain"  # a variance of 0 makes 1 / sqrt(epsilon) of rounding
@@ -165,7 +167,7 @@ def batch_norm(d, op):
             tensors.append(Value("uint8", d.rng.integers(0, 256, count).astype(np.uint8)))
         terms = d.integer(1, 2) if name != "BatchNormGrad" else 1
         return attrs, tensors + [d.values(T, shape) for _ in range(terms)]
-    relu = name.endswith("Relu")
+    relu = "Relu" in name
     # Far from 0, so that the sign of the result does not hang on rounding.
     scale = d.values(S, C, *((-0.3, 0.3) if relu else (-1, 1)))
     offset = d.rng.choice([-6.0, 6.0, 7.0], C) if relu else d.rng.uniform(-1, 1, C)
@@ -173,6 +175,9 @@ def batch_norm(d, op):
                d.values(S, C, 0.5, 2)]
     if "Add" in name:
         tensors.append(d.values(T, shape, -1, 1))
+    if name.endswith("BySums"):
+        rows = x.wide().reshape(-1, *C)
+        tensors += [Value.of(S, rows.sum(0)), Value.of(S, (rows ** 2).sum(0))]
     return attrs, tensors
 
 

@@ -84,6 +84,13 @@ def conv_ohwi(c, x, filter):
     return convolve(c, x, filter.permute(1, 2, 3, 0))
 
 
+@reference("OhwiConv2DWithSums", scale=MAGNITUDES)
+def conv_ohwi_with_sums(c, x, filter):
+    y = conv_ohwi(c, x, filter)
+    rows = y.reshape(-1, y.shape[-1])
+    return [y, rows.sum(0), (rows ** 2).sum(0)]
+
+
 def transposed(function, shape, dy):
     """The gradient of a linear function at dy, differentiable in turn."""
     with torch.enable_grad():
@@ -235,6 +242,22 @@ def batch_norm_relu(c, x, scale, offset, mean, variance, addend=0.0):
     outputs = batch_norm_outputs(c, x, scale, offset, mean, variance)
     y = outputs[0] + addend
     return [F.relu(y), *outputs[1:], bits(y)]
+
+
+def by_sums(y, *inputs):
+    """A variance by sums loses digits to the mean, which may be as large as four
+    deviations."""
+    return at_least_one(y) * 16
+
+
+@reference("BatchNormBySums", scale=by_sums)
+def batch_norm_by_sums(c, *operands):
+    return batch_norm(c, *operands[:-2])
+
+
+@reference("BatchNormReluBySums", "BatchNormAddReluBySums", scale=by_sums)
+def batch_norm_relu_by_sums(c, *operands):
+    return batch_norm_relu(c, *operands[:-2])
 
 
 @reference("BatchNormApply", scale=at_least_one)

@@ -84,7 +84,7 @@ class PredictStepTest(unittest.TestCase):
         """Those that move the most of a ResNet-50."""
         ahead = predict_step.read_limits(
             ROOT / "kernels/cuda/sass_limits.txt")
-        for kernel in ("MomentsKernel<__half, true>",
+        for kernel in ("MomentsKernel<__half, true, false>",
                        "NormalizeKernel<__half, true, true>",
                        "GradSumsKernel<__half, true, true, true>",
                        "GradKernel<__half, false>",

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/semantics/channel_sums.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/norm/row_blocks.h"
@@ -77,7 +78,22 @@ void CombineMoments(const BatchNormGeometry& g, C* moments) {
 struct Extras {
   bool relu = false;  // and a mask: the last output, or a gradient's input 4
   bool add = false;   // an addend, input 5, or a gradient of it, output 3
+  bool sums = false;  // of x and of its squares, the last two inputs
 };
+
+// Moments from given sums in place of those of the values, where they are
+// sound.
+template <typename C>
+void TakeSums(const BatchNormGeometry& g, const C* sums,
+              const C* sums_of_squares, C* mean, C* squares) {
+  for (int64_t c = 0; c < g.channels(); ++c) {
+    const MomentsOfSums<C> given =
+        MomentsOf(sums[c], sums_of_squares[c], static_cast<C>(g.rows));
+    if (!given.sound) continue;
+    mean[c] = given.mean;
+    squares[c] = given.squares;
+  }
+}
 
 template <typename T, typename C = ComputeType<T>>
 void NormalizeAll(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
@@ -109,6 +125,11 @@ void BatchNorm(const BatchNormGeometry& g, const BatchNormLoops<T>& loops,
                   mean + g.channels());
   });
   CombineMoments(g, moments);
+  if (extras.sums) {
+    const int first = extras.add ? 6 : 5;
+    TakeSums(g, k.input<C>(first), k.input<C>(first + 1), moments,
+             moments + g.channels());
+  }
 
   const C* mean = moments;
   C* factor = moments + g.channels();  // takes the place of the squares
@@ -322,6 +343,10 @@ void RegisterBatchNormKernels(KernelTable& table) {
   Add(table, "BatchNorm", Forward({}));
   Add(table, "BatchNormRelu", Forward({.relu = true}));
   Add(table, "BatchNormAddRelu", Forward({.relu = true, .add = true}));
+  Add(table, "BatchNormBySums", Forward({.sums = true}));
+  Add(table, "BatchNormReluBySums", Forward({.relu = true, .sums = true}));
+  Add(table, "BatchNormAddReluBySums",
+      Forward({.relu = true, .add = true, .sums = true}));
   Add(table, "BatchNormGrad", Gradient({}));
   Add(table, "BatchNormReluGrad", Gradient({.relu = true}));
   Add(table, "BatchNormAddReluGrad", Gradient({.relu = true, .add = true}));

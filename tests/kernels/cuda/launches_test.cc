@@ -266,6 +266,18 @@ TEST_CASE("kernels that move the most move what is said") {
     for (const char* op : {"BatchNormAddRelu", "BatchNormApplyAddRelu"}) {
       check(op, with_addend, least);
     }
+    // Sums that are those of such an image, more or less.
+    const ProbeInput squares = {.shape = {24}, .lo = 300, .hi = 400};
+    for (const char* op : {"BatchNormBySums", "BatchNormReluBySums"}) {
+      check(op,
+            {.inputs = {image, channel, channel, channel, variance, channel,
+                        squares}},
+            least);
+    }
+    check("BatchNormAddReluBySums",
+          {.inputs = {image, channel, channel, channel, variance, image,
+                      channel, squares}},
+          least);
     check("BatchNormGrad",
           {.inputs = {image, channel, channel, variance, image}}, least);
     for (const char* op : {"BatchNormReluGrad", "BatchNormAddReluGrad"}) {

@@ -1,6 +1,9 @@
 // The kernels of ops with OHWI filters. Our own convolutions read HWIO, so
 // there filters are turned in the workspace; cuDNN's, which register above,
-// read them as they are.
+// read them as they are. The one with sums reads what it has made once more.
+#include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/semantics/filter_layout.h"
@@ -8,6 +11,7 @@
 #include "kernels/cuda/device/array_list.h"
 #include "kernels/cuda/ops/conv/conv.h"
 #include "kernels/cuda/ops/conv/turn_filters.h"
+#include "kernels/cuda/ops/norm/channel_sums.h"
 #include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
@@ -52,6 +56,23 @@ Result<KernelPtr> MakeOhwiConv(const KernelSpec& spec, const char* hwio) {
       });
 }
 
+Result<KernelPtr> MakeWithSums(const KernelSpec& spec) {
+  SLUICE_ASSIGN_OR_RETURN(KernelPtr made,
+                          MakeOhwiConv(WithoutSums(spec), "Conv2D"));
+  const TensorType& y = spec.outputs[0];
+  const int64_t rows = y.shape.elements(0, 3), channels = y.shape[3];
+  const size_t workspace = std::max(
+      made->workspace_bytes(), ChannelSumsWorkspace(rows, channels, y.dtype));
+  return KernelOf(
+      [conv = std::shared_ptr<Kernel>(std::move(made)), rows, channels,
+       sums = FindChannelSums(y.dtype)](const KernelContext& c) -> Status {
+        SLUICE_RETURN_IF_ERROR(conv->Run(c));
+        return sums(rows, channels, c.output<void>(0), c.output<void>(1),
+                    c.output<void>(2), c.workspace(), StreamOf(c));
+      },
+      workspace);
+}
+
 }  // namespace
 
 void RegisterConvOhwiKernels(KernelTable& table) {
@@ -67,6 +88,7 @@ void RegisterConvOhwiKernels(KernelTable& table) {
         },
         supports);
   }
+  RegisterOwn(table, "OhwiConv2DWithSums", kFloating, MakeWithSums, supports);
   RegisterOwn(table, "TurnFilters", kFloating, MakeTurnFilters);
 }
 

@@ -16,11 +16,14 @@ BatchNormShape ShapeOf(const KernelSpec& spec) {
   return shape;
 }
 
-// An op with a ReLU has a mask as its last output; an addend is input 5.
-enum class Statistics : uint8_t { kOfBatch, kVariance, kInverse };
+// An op with a ReLU has a mask as its last output; an addend is input 5; sums
+// are the last two inputs.
+enum class Statistics : uint8_t { kOfBatch, kBySums, kVariance, kInverse };
 template <Statistics statistics>
 Result<KernelPtr> MakeForward(const KernelSpec& spec) {
-  constexpr bool kTraining = statistics == Statistics::kOfBatch;
+  constexpr bool kSums = statistics == Statistics::kBySums;
+  constexpr bool kTraining = kSums || statistics == Statistics::kOfBatch;
+  const int operands = static_cast<int>(spec.inputs.size()) - (kSums ? 2 : 0);
   constexpr int kMask = kTraining ? 5 : 1;
   const BatchNormShape shape = ShapeOf(spec);
   const DType dtype = spec.inputs[0].dtype;
@@ -28,8 +31,7 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
       [shape,
        launch =
            kTraining ? FindBatchNorm(dtype) : FindBatchNormInference(dtype),
-       relu = spec.outputs.size() > kMask,
-       add = spec.inputs.size() > 5](const KernelContext& c) {
+       relu = spec.outputs.size() > kMask, operands](const KernelContext& c) {
         BatchNormOperands o;
         o.x = c.input<void>(0);
         o.scale = c.input<void>(1);
@@ -38,7 +40,11 @@ Result<KernelPtr> MakeForward(const KernelSpec& spec) {
         (statistics == Statistics::kInverse ? o.given_inv_std
                                             : o.running_variance) =
             c.input<void>(4);
-        if (add) o.addend = c.input<void>(5);
+        if (operands > 5) o.addend = c.input<void>(5);
+        if (kSums) {
+          o.sum = c.input<void>(operands);
+          o.squares = c.input<void>(operands + 1);
+        }
         o.y = c.output<void>(0);
         if (kTraining) {
           o.mean = c.output<void>(1);
@@ -86,6 +92,10 @@ Result<KernelPtr> MakeGradient(const KernelSpec& spec) {
 void RegisterBatchNormKernels(KernelTable& table) {
   for (const char* op : {"BatchNorm", "BatchNormRelu", "BatchNormAddRelu"}) {
     RegisterOwn(table, op, kFloating, MakeForward<Statistics::kOfBatch>);
+  }
+  for (const char* op :
+       {"BatchNormBySums", "BatchNormReluBySums", "BatchNormAddReluBySums"}) {
+    RegisterOwn(table, op, kFloating, MakeForward<Statistics::kBySums>);
   }
   RegisterOwn(table, "BatchNormInference", kFloating,
               MakeForward<Statistics::kVariance>);

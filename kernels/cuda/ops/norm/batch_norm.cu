@@ -1,8 +1,10 @@
 // Batch normalisation, forward: moments of segments of rows, combined by the
 // formula of Chan, Golub and LeVeque (1979), then the elements. No digits are
-// lost to a large mean.
+// lost to a large mean. Where sums of x are given that say as much, x is not
+// read for moments.
 #include "kernels/cuda/ops/norm/batch_norm.h"
 
+#include "engine/semantics/channel_sums.h"
 #include "kernels/cuda/ops/norm/batch_norm_columns.h"
 
 namespace sluice::cuda {
@@ -38,15 +40,35 @@ struct Moments {
   }
 };
 
-// Each thread takes its rows by Welford's recurrence (1962).
-template <typename T, bool kWhole>
+// Sums of channels that are given; or null.
+template <typename C>
+struct GivenSums {
+  const C* sum;
+  const C* squares;
+  __device__ MomentsOfSums<C> At(int64_t channel, int64_t rows) const {
+    return MomentsOf(Load(sum + channel), Load(squares + channel),
+                     static_cast<C>(rows));
+  }
+};
+
+// Each thread takes its rows by Welford's recurrence (1962). kGiven: only where
+// a channel of its pack has sums that are not sound.
+template <typename T, bool kWhole, bool kGiven>
 __global__ void __launch_bounds__(kColumnThreads, kWhole ? kColumnBlocks<T> : 1)
     MomentsKernel(BatchNormShape shape, Segments segments, const T* x,
-                  ComputeOf<T>* results) {
+                  GivenSums<ComputeOf<T>> given, ComputeOf<T>* results) {
   using C = ComputeOf<T>;
   constexpr int kN = kPack<T>;
   FirstPass<T, Moments<C>, kWhole ? 4 : 1>(
-      shape, segments, results, [](const ColumnTask&) { return 0; },
+      shape, segments, results,
+      [&](const ColumnTask& t) {
+        bool wanted = !kGiven;
+        for (int k = 0; kGiven && k < kN && k < t.count; ++k) {
+          wanted |= !given.At(t.channel + k, shape.rows).sound;
+        }
+        return wanted;
+      },
+      [](const ColumnTask&) { return 0; },
       [&](int64_t at, int64_t, const ColumnTask& t) {
         return LoadPackOf<kWhole>(x + at, t.count);
       },
@@ -77,12 +99,19 @@ struct Statistics {
   C* factor;  // inv_std * scale
 };
 
-template <typename C>
+template <typename C, bool kGiven>
 __global__ void __launch_bounds__(kColumnThreads)
     StatisticsKernel(BatchNormShape shape, Segments segments, const C* results,
-                     Statistics<C> s) {
+                     GivenSums<C> given, Statistics<C> s) {
   SecondPass<Moments<C>>(
-      shape, segments, results, [&](const Moments<C>& m, int64_t c) {
+      shape, segments, results, [&](Moments<C> m, int64_t c) {
+        if constexpr (kGiven) {
+          const MomentsOfSums<C> sums = given.At(c, shape.rows);
+          if (sums.sound) {
+            m.mean = sums.mean;
+            m.squares = sums.squares;
+          }
+        }
         const C n = scalar::Maximum()(m.count, C(1));
         const C inv_std = C(1) / scalar::Sqrt()(m.squares / n +
                                                 static_cast<C>(shape.epsilon));
@@ -251,13 +280,16 @@ Status BatchNorm(const BatchNormShape& shape, const BatchNormOperands& o,
   using C = ComputeOf<T>;
   const Segments segments = SegmentsOf(shape);
   const Workspace<C> work(shape, o.workspace);
+  const GivenSums<C> given = {static_cast<const C*>(o.sum),
+                              static_cast<const C*>(o.squares)};
   SLUICE_RETURN_IF_ERROR(DispatchBools(
-      [&](auto whole) {
+      [&](auto whole, auto sums) {
         return Launch("BatchNorm moments", FirstPassGrid<T, Moments<C>>(shape),
-                      stream, MomentsKernel<T, whole.value>, shape, segments,
-                      static_cast<const T*>(o.x), work.segments);
+                      stream, MomentsKernel<T, whole.value, sums.value>, shape,
+                      segments, static_cast<const T*>(o.x), given,
+                      work.segments);
       },
-      ChannelsAreWhole<T, kPack<T>>(shape, o.x)));
+      ChannelsAreWhole<T, kPack<T>>(shape, o.x), o.sum != nullptr));
   const Statistics<C> statistics = {static_cast<const C*>(o.scale),
                                     static_cast<const C*>(o.running_mean),
                                     static_cast<const C*>(o.running_variance),
@@ -266,9 +298,13 @@ Status BatchNorm(const BatchNormShape& shape, const BatchNormOperands& o,
                                     static_cast<C*>(o.new_mean),
                                     static_cast<C*>(o.new_variance),
                                     work.factor};
-  SLUICE_RETURN_IF_ERROR(
-      Launch("BatchNorm statistics", SecondPassGrid<Moments<C>>(shape), stream,
-             StatisticsKernel<C>, shape, segments, work.segments, statistics));
+  SLUICE_RETURN_IF_ERROR(DispatchBools(
+      [&](auto sums) {
+        return Launch("BatchNorm statistics", SecondPassGrid<Moments<C>>(shape),
+                      stream, StatisticsKernel<C, sums.value>, shape, segments,
+                      work.segments, given, statistics);
+      },
+      o.sum != nullptr));
   return Normalize<T>(shape, o, o.mean, work.factor, stream);
 }
 

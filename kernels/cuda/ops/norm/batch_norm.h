@@ -30,7 +30,7 @@ size_t BatchNormWorkspace(const BatchNormShape& shape, DType dtype);
 // operand is positive.
 struct BatchNormOperands {
   const void* x = nullptr;
-  const void* scale = nullptr;  // [channels], as the next nine
+  const void* scale = nullptr;  // [channels], as the next eleven
   const void* offset = nullptr;
   // Training reads the old running statistics and writes all others. Without it
   // x is normalised by these two, or where that is given by given_inv_std in
@@ -38,6 +38,10 @@ struct BatchNormOperands {
   const void* running_mean = nullptr;
   const void* running_variance = nullptr;
   const void* given_inv_std = nullptr;
+  // Training, by the sums of x and of its squares where they are sound
+  // (engine/semantics/channel_sums.h): x is then read once. Or both null.
+  const void* sum = nullptr;
+  const void* squares = nullptr;
   void* mean = nullptr;
   void* inv_std = nullptr;
   void* new_mean = nullptr;

@@ -150,15 +150,16 @@ Grid FirstPassGrid(const BatchNormShape& shape) {
   return ColumnGrid(shape, kPack<T>, kColumnThreads * kPack<T> * sizeof(State));
 }
 
-// For each task of this block, `prepare(task)` loads what its channels have;
-// then, for its rows, add(states, load(place, row, task), place, task,
-// prepared), where a place is that of the row's first channel. `results`: the
-// workspace's segments.
-template <typename T, typename State, int kAtOnce, typename Prepare,
-          typename LoadFn, typename Add>
+// For each task of this block that `wants(task)`, a matter of its channels
+// alone, `prepare(task)` loads what these have; then, for its rows, add(states,
+// load(place, row, task), place, task, prepared), where a place is that of the
+// row's first channel. `results`: the workspace's segments; of other tasks a
+// state of none is left.
+template <typename T, typename State, int kAtOnce, typename Wants,
+          typename Prepare, typename LoadFn, typename Add>
 __device__ void FirstPass(const BatchNormShape& shape, const Segments& segments,
-                          ComputeOf<T>* results, Prepare prepare, LoadFn load,
-                          Add add) {
+                          ComputeOf<T>* results, Wants wants, Prepare prepare,
+                          LoadFn load, Add add) {
   constexpr int kN = kPack<T>;
   const int64_t groups = (shape.channels + kAcross * kN - 1) / (kAcross * kN);
   const int lane = static_cast<int>(threadIdx.x) / kAcross;
@@ -166,7 +167,7 @@ __device__ void FirstPass(const BatchNormShape& shape, const Segments& segments,
        task += gridDim.x) {
     const ColumnTask t = ColumnTaskOf<kN>(shape, segments, task);
     State states[kN] = {};
-    if (t.count > 0) {
+    if (t.count > 0 && wants(t)) {
       const auto prepared = prepare(t);
       const int64_t start = t.first * shape.channels + t.channel;
       const auto place = [&](int i) { return start + i * shape.channels; };
@@ -185,6 +186,17 @@ __device__ void FirstPass(const BatchNormShape& shape, const Segments& segments,
       Store(states[k].second(), left + shape.channels + k);
     }
   }
+}
+
+// Of all tasks.
+template <typename T, typename State, int kAtOnce, typename Prepare,
+          typename LoadFn, typename Add>
+__device__ void FirstPass(const BatchNormShape& shape, const Segments& segments,
+                          ComputeOf<T>* results, Prepare prepare, LoadFn load,
+                          Add add) {
+  FirstPass<T, State, kAtOnce>(
+      shape, segments, results, [](const ColumnTask&) { return true; }, prepare,
+      load, add);
 }
 
 // --- The second pass ---------------------------------------------------------
