@@ -59,6 +59,9 @@ constexpr cudnnBackendAttributeType_t AttributeTypeOf() {
   if constexpr (std::is_same_v<T, cudnnPointwiseMode_t>) {
     return CUDNN_TYPE_POINTWISE_MODE;
   }
+  if constexpr (std::is_same_v<T, cudnnGenStatsMode_t>) {
+    return CUDNN_TYPE_GENSTATS_MODE;
+  }
   if constexpr (std::is_same_v<T, cudnnBackendHeurMode_t>) {
     return CUDNN_TYPE_HEUR_MODE;
   }

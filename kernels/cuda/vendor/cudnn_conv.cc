@@ -4,10 +4,13 @@
 // cache folder remembers as it is; where the same bits are wanted in every run,
 // the first deterministic one. Filters that are not in cuDNN's layout,
 // OHWI, are transposed to it and back in scratch memory. Where cuDNN has
-// nothing, the next kernel of the table is made, our own.
+// nothing, the next kernel of the table is made, our own. Where sums of what a
+// convolution makes are asked for too, plans that have them compete with plans
+// that leave them to a kernel of ours behind.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <limits>
@@ -15,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/ceil_div.h"
@@ -22,6 +26,7 @@
 #include "engine/semantics/product.h"
 #include "engine/semantics/strided_move.h"
 #include "kernels/cuda/ops/array/array_copy.h"
+#include "kernels/cuda/ops/norm/channel_sums.h"
 #include "kernels/cuda/runtime/choice_file.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/runtime/measure.h"
@@ -56,6 +61,11 @@ class DnnConvolution final : public Kernel {
       conv_.addend = spec.inputs.size() > 3;
       conv_.relu = HasRelu(spec);
     }
+    sums_ = spec.outputs.size() > 1;
+    if (sums_) {
+      sums_bytes_ =
+          ChannelSumsWorkspace(Rows(), geometry.y_channels(), conv_.dtype);
+    }
     ohwi_ = spec.conv.ohwi;
     const int64_t filter =
         ohwi_ ? 0 : geometry.taps() * geometry.in * geometry.y_channels();
@@ -67,10 +77,10 @@ class DnnConvolution final : public Kernel {
   Status Prepare() {
     SLUICE_ASSIGN_OR_RETURN(device_, DnnDevice::Current());
     const DnnTarget target = {device_->handle(), nullptr};
-    SLUICE_ASSIGN_OR_RETURN(graph_, DnnConvGraph::Make(conv_, target));
-    std::vector<DnnDescriptor> suggestions = DnnSuggestions(
-        graph_, target,
-        {.deterministic = spec_.deterministic, .tf32 = spec_.tf32});
+    std::vector<DnnDescriptor> suggestions;
+    if (sums_) (void)Suggest(/*sums=*/true, target, &suggestions).ok();
+    const size_t with_sums = suggestions.size();  // they come first
+    SLUICE_RETURN_IF_ERROR(Suggest(/*sums=*/false, target, &suggestions));
     const std::string key = Key(suggestions.size());
     if (!spec_.deterministic) {
       const auto kept = Choices().Find(key);
@@ -79,13 +89,16 @@ class DnnConvolution final : public Kernel {
         Result<DnnPlan> plan = MakeDnnPlan(std::move(config), target);
         if (plan.ok() && plan->engine == kept->engine) {
           plan_ = *std::move(plan);
+          plan_.sums = kept->suggestion < static_cast<int64_t>(with_sums);
           return {};
         }
       }
     }
     std::vector<int64_t> engines;
     for (const DnnDescriptor& config : suggestions) {
-      engines.push_back(config.get() == nullptr ? -1 : DnnEngineOf(config));
+      const int64_t engine = config.get() == nullptr ? -1 : DnnEngineOf(config);
+      // Engines are numbered for each kind of operations.
+      engines.push_back(engines.size() < with_sums ? -2 - engine : engine);
     }
     Plans plans;
     const auto make = [&](size_t i) {
@@ -93,6 +106,7 @@ class DnnConvolution final : public Kernel {
       Result<DnnPlan> plan = MakeDnnPlan(std::move(suggestions[i]), target);
       if (!plan.ok()) return false;
       const bool modest = plan->workspace <= kMostWorkspace;
+      plan->sums = i < with_sums;
       plans.emplace(i, *std::move(plan));
       return modest;
     };
@@ -146,8 +160,35 @@ class DnnConvolution final : public Kernel {
         g.groups, g.in, g.out, axis(g.h), axis(g.w), suggestions, driver);
   }
 
+  // Sums of ours are made when the plan has run.
   size_t WorkspaceFor(const DnnPlan& plan) const {
-    return filter_bytes_ + plan.workspace + kScratchAlignment;
+    return filter_bytes_ +
+           std::max(plan.workspace, plan.sums ? 0 : sums_bytes_) +
+           kScratchAlignment;
+  }
+
+  int64_t Rows() const {
+    const ConvGeometry& g = conv_.geometry;
+    return g.images * g.h.output * g.w.output;
+  }
+
+  DnnConv With(bool sums) const {
+    DnnConv conv = conv_;
+    conv.sums = sums;
+    return conv;
+  }
+
+  // Appends what cuDNN suggests with or without sums.
+  Status Suggest(bool sums, const DnnTarget& target,
+                 std::vector<DnnDescriptor>* suggestions) {
+    DnnConvGraph& graph = sums ? graph_with_sums_ : graph_;
+    SLUICE_ASSIGN_OR_RETURN(graph, DnnConvGraph::Make(With(sums), target));
+    for (DnnDescriptor& config : DnnSuggestions(
+             graph, target,
+             {.deterministic = spec_.deterministic, .tf32 = spec_.tf32})) {
+      suggestions->push_back(std::move(config));
+    }
+    return {};
   }
 
   static std::optional<Fastest> FirstOf(
@@ -212,6 +253,10 @@ class DnnConvolution final : public Kernel {
         operands.y = c.output<void>(0);
         if (conv_.bias) operands.bias = in(2);
         if (conv_.addend) operands.addend = in(3);
+        if (plan.sums) {
+          operands.sum = c.output<void>(1);
+          operands.squares = c.output<void>(2);
+        }
         break;
       case ConvPass::kInput:
         operands.x = c.output<void>(0);
@@ -224,13 +269,19 @@ class DnnConvolution final : public Kernel {
     }
     if (plan.workspace > 0) operands.workspace = scratch + filter_bytes_;
     if (pack.descriptor.get() == nullptr || pack.operands != operands) {
-      SLUICE_ASSIGN_OR_RETURN(pack.descriptor, MakeDnnPack(conv_, operands));
+      SLUICE_ASSIGN_OR_RETURN(pack.descriptor,
+                              MakeDnnPack(With(plan.sums), operands));
       pack.operands = operands;
     }
     const ConvGeometry& g = conv_.geometry;
     const int64_t rows = g.taps() * g.in, columns = g.y_channels();
     if (ohwi_) {
-      return device_->Execute(plan.plan, pack.descriptor, StreamOf(c));
+      SLUICE_RETURN_IF_ERROR(
+          device_->Execute(plan.plan, pack.descriptor, StreamOf(c)));
+      if (!sums_ || plan.sums) return {};
+      return FindChannelSums(conv_.dtype)(Rows(), columns, c.output<void>(0),
+                                          c.output<void>(1), c.output<void>(2),
+                                          scratch + filter_bytes_, StreamOf(c));
     }
     if (conv_.pass == ConvPass::kFilter) {
       SLUICE_RETURN_IF_ERROR(
@@ -255,8 +306,10 @@ class DnnConvolution final : public Kernel {
   DnnConv conv_;
   bool ohwi_ = false;        // whether the filter is
   size_t filter_bytes_ = 0;  // of its copy, with what aligns the next
+  bool sums_ = false;        // whether they are asked for
+  size_t sums_bytes_ = 0;    // of scratch memory, for sums of ours
   DnnDevice* device_ = nullptr;
-  DnnConvGraph graph_;
+  DnnConvGraph graph_, graph_with_sums_;
   DnnPlan plan_;
   Pack pack_;
 };
@@ -292,7 +345,8 @@ void RegisterCudnnConvKernels(KernelTable& table) {
        {"Conv2D", "Conv2DBias", "Conv2DBiasAdd", "Conv2DBackpropInput",
         "Conv2DBackpropFilter", "DepthwiseConv2D",
         "DepthwiseConv2DBackpropInput", "DepthwiseConv2DBackpropFilter",
-        "OhwiConv2D", "OhwiConv2DBackpropInput", "OhwiConv2DBackpropFilter"}) {
+        "OhwiConv2D", "OhwiConv2DWithSums", "OhwiConv2DBackpropInput",
+        "OhwiConv2DBackpropFilter"}) {
     table.Register({.op = op,
                     .device = DeviceType::kCuda,
                     .priority = kPriority,

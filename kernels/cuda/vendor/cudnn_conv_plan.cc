@@ -16,7 +16,16 @@ constexpr auto kPlanHandle = CUDNN_ATTR_EXECUTION_PLAN_HANDLE;
 
 // What names the tensors of a plan when it is run; the rest lies between
 // operations.
-enum TensorId : int64_t { kX = 1, kFilter, kY, kBias, kAddend, kFirstWithin };
+enum TensorId : int64_t {
+  kX = 1,
+  kFilter,
+  kY,
+  kBias,
+  kAddend,
+  kSum,
+  kSquares,
+  kFirstWithin
+};
 
 // Of operands; the engine aligns tensors to more.
 constexpr int64_t kAlignmentBytes = 16;
@@ -144,6 +153,16 @@ size_t AddPointwise(Parts& parts, cudnnPointwiseMode_t mode, size_t x,
   return parts.Add(std::move(made), "an epilogue");
 }
 
+size_t AddSums(Parts& parts, size_t y, size_t sum, size_t squares) {
+  DnnDescriptor made(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
+  made.Set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM)
+      .Set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT)
+      .Set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, parts.at(y))
+      .Set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, parts.at(sum))
+      .Set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, parts.at(squares));
+  return parts.Add(std::move(made), "sums of channels");
+}
+
 // The engine of a configuration, and whether it meets the conditions.
 DnnDescriptor EngineOf(const DnnDescriptor& config) {
   DnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -215,6 +234,15 @@ Result<DnnConvGraph> DnnConvGraph::Make(const DnnConv& conv,
     then(CUDNN_POINTWISE_ADD, add(kBias, {1, g.y_channels(), 1, 1}));
   }
   if (conv.relu) then(CUDNN_POINTWISE_RELU_FWD, last);
+  if (conv.sums) {
+    const auto sums = [&](int64_t id) {
+      return parts.Add(
+          TensorOf(id, {1, g.y_channels(), 1, 1}, CUDNN_DATA_FLOAT, false),
+          "a tensor");
+    };
+    const size_t sum = sums(kSum), squares = sums(kSquares);
+    operations.push_back(AddSums(parts, y, sum, squares));
+  }
   SLUICE_RETURN_IF_ERROR(parts.status());
 
   std::vector<cudnnBackendDescriptor_t> all;
@@ -308,6 +336,10 @@ Result<DnnDescriptor> MakeDnnPack(const DnnConv& conv,
   if (conv.addend) {
     ids.push_back(kAddend);
     pointers.push_back(operands.addend);
+  }
+  if (conv.sums) {
+    ids.insert(ids.end(), {kSum, kSquares});
+    pointers.insert(pointers.end(), {operands.sum, operands.squares});
   }
   DnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)

@@ -19,6 +19,8 @@ struct DnnConv {
   ConvPass pass = ConvPass::kForward;
   DType dtype = DType::kFloat32;  // float32, float16 or bfloat16
   bool bias = false, addend = false, relu = false;
+  // Also the sums of each channel of y, and of its squares, in float32.
+  bool sums = false;
 };
 
 // Device memory of a run: images NHWC, filters OHWI of a group's input
@@ -29,6 +31,8 @@ struct DnnOperands {
   void* y = nullptr;       // or dy
   void* bias = nullptr;
   void* addend = nullptr;
+  void* sum = nullptr;      // float32, as the next
+  void* squares = nullptr;  // [channels of y]
   void* workspace = nullptr;
   friend bool operator==(const DnnOperands&, const DnnOperands&) = default;
 };
@@ -53,11 +57,12 @@ struct DnnConditions {
   bool tf32 = false;  // with float32
 };
 
-// One way to run the operations.
+// One way to run the operations. Who makes it says which they are.
 struct DnnPlan {
   int64_t engine = 0;  // cuDNN's number
   DnnDescriptor config, plan;
   size_t workspace = 0;  // bytes
+  bool sums = false;     // whether DnnConv::sums are among the operations
 };
 
 // cuDNN's suggestions that meet the conditions, best first by its own

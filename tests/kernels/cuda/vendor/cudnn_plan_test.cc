@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -53,8 +54,12 @@ void CheckPlans(const DnnConv& conv, const DnnConditions& conditions,
   const DnnConvGraph graph = DnnConvGraph::Make(conv, target).ValueOrThrow();
   for (DnnDescriptor& config : DnnSuggestions(graph, target, conditions)) {
     if (!MakeDnnPlan(std::move(config), target).ok()) continue;
-    char memory[6] = {};  // never used: nothing is run
+    char memory[8] = {};  // never used: nothing is run
     DnnOperands operands = {memory, memory + 1, memory + 2};
+    if (conv.sums) {
+      operands.sum = memory + 5;
+      operands.squares = memory + 6;
+    }
     if (conv.bias) operands.bias = memory + 3;
     if (conv.addend) operands.addend = memory + 4;
     CHECK(MakeDnnPack(conv, operands).ok());
@@ -63,19 +68,26 @@ void CheckPlans(const DnnConv& conv, const DnnConditions& conditions,
   FAIL_CHECK("no plan");
 }
 
-TEST_CASE("cuDNN has plans for convolutions of all kinds") {
+// Nothing where there is no cuDNN that takes the description.
+std::optional<DnnDescriptor> H200() {
   if (Dnn() == nullptr) {
     MESSAGE("skipped: no cuDNN");
-    return;
+    return std::nullopt;
   }
   DnnDescriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   device.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
              std::vector<char>(kH200.begin(), kH200.end()));
   if (!device.Finalize("a device").ok()) {
     MESSAGE("skipped: this cuDNN describes devices otherwise");
-    return;
+    return std::nullopt;
   }
-  const DnnTarget target = {nullptr, &device};
+  return device;
+}
+
+TEST_CASE("cuDNN has plans for convolutions of all kinds") {
+  const std::optional<DnnDescriptor> device = H200();
+  if (!device) return;
+  const DnnTarget target = {nullptr, &*device};
   const Size sizes[] = {
       {32, 56, 64, 64, 3, 1, 1, 1},         // a residual block's
       {32, 56, 128, 128, 3, 0, 1, 2},       // SAME with stride 2: uneven
@@ -116,6 +128,56 @@ TEST_CASE("cuDNN has plans for convolutions of all kinds") {
           check(ConvPass::kFilter, false, false, false);
         }
       }
+    }
+  }
+}
+
+// What passes::FuseStatistics takes.
+TEST_CASE("cuDNN has plans for convolutions that sum their results") {
+  const std::optional<DnnDescriptor> device = H200();
+  if (!device) return;
+  const DnnTarget target = {nullptr, &*device};
+  const Size sizes[] = {
+      // ResNet-50's, at batch 256.
+      {256, 56, 64, 64, 1, 0, 0, 1},
+      {256, 56, 64, 64, 3, 1, 1, 1},
+      {256, 56, 64, 256, 1, 0, 0, 1},
+      {256, 56, 256, 64, 1, 0, 0, 1},
+      {256, 56, 256, 128, 1, 0, 0, 1},
+      {256, 56, 128, 128, 3, 1, 1, 2},
+      {256, 28, 128, 512, 1, 0, 0, 1},
+      {256, 56, 256, 512, 1, 0, 0, 2},
+      {256, 28, 512, 128, 1, 0, 0, 1},
+      {256, 28, 128, 128, 3, 1, 1, 1},
+      {256, 28, 512, 256, 1, 0, 0, 1},
+      {256, 28, 256, 256, 3, 1, 1, 2},
+      {256, 14, 256, 1024, 1, 0, 0, 1},
+      {256, 28, 512, 1024, 1, 0, 0, 2},
+      {256, 14, 1024, 256, 1, 0, 0, 1},
+      {256, 14, 256, 256, 3, 1, 1, 1},
+      {256, 14, 1024, 512, 1, 0, 0, 1},
+      {256, 14, 512, 512, 3, 1, 1, 2},
+      {256, 7, 512, 2048, 1, 0, 0, 1},
+      {256, 14, 1024, 2048, 1, 0, 0, 2},
+      {256, 7, 2048, 512, 1, 0, 0, 1},
+      {256, 7, 512, 512, 3, 1, 1, 1},
+      // Others of its rule.
+      {1, 1, 8, 8, 1, 0, 0, 1},
+      {2, 9, 24, 40, 5, 2, 2, 3},
+      {2, 9, 24, 40, 3, 2, 2, 1, 2},
+      {2, 8, 16, 8, 2, 0, 0, 2},
+      {2, 9, 8, 8, 4, 1, 1, 1},
+  };
+  for (const Size& size : sizes) {
+    for (bool deterministic : {false, true}) {
+      CAPTURE(size.size);
+      CAPTURE(size.in);
+      CAPTURE(size.out);
+      CAPTURE(size.window);
+      CAPTURE(deterministic);
+      DnnConv conv = {.geometry = GeometryOf(size), .dtype = DType::kFloat16};
+      conv.sums = true;
+      CheckPlans(conv, {deterministic, false}, target);
     }
   }
 }
