@@ -40,6 +40,7 @@ Result<DeviceDescription> Read(std::string_view text) {
   SLUICE_ASSIGN_OR_RETURN(read.runs_all, json.Bool("runs_all"));
   SLUICE_ASSIGN_OR_RETURN(read.half_channels, json.Int("half_channels"));
   SLUICE_ASSIGN_OR_RETURN(read.filters_ohwi, json.Bool("filters_ohwi"));
+  SLUICE_ASSIGN_OR_RETURN(read.half_sums, json.Bool("half_sums"));
   SLUICE_ASSIGN_OR_RETURN(read.least_fused_elements,
                           json.Int("least_fused_elements"));
   if (read.half_channels < 1 || read.least_fused_elements < 0) {
@@ -64,6 +65,7 @@ DeviceDescription DeviceDescription::OfKind(const DeviceName& name) {
   if (name.type != DeviceType::kCpu) {
     device.half_channels = 4;
     device.filters_ohwi = true;       // cuDNN's
+    device.half_sums = true;          // cuDNN's
     device.least_fused_elements = 1;  // each node is a launch
   }
   return device;
@@ -86,6 +88,7 @@ std::string DeviceDescription::ToText() const {
                {"runs_all", runs_all},
                {"half_channels", half_channels},
                {"filters_ohwi", filters_ohwi},
+               {"half_sums", half_sums},
                {"least_fused_elements", least_fused_elements},
                {"kernels", Json::Object()}};
   for (const auto& [op, dtypes] : kernels)

@@ -37,6 +37,8 @@ struct DeviceDescription {
   int64_t half_channels = 1;
   // Whether its convolutions want filters OHWI, and would turn others.
   bool filters_ohwi = false;
+  // Whether its convolutions in float16 can sum what they make in passing.
+  bool half_sums = false;
   // The least elements of an elementwise node that are worth being fused. On a
   // CPU a node's fixed price is all there is below that, and a fused one has a
   // price too; on a GPU it is a launch, which fewer nodes save.

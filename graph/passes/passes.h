@@ -130,6 +130,11 @@ void PadChannels(Graph& graph, const DeviceDescriptions& devices,
 // Wants what Fuse leaves.
 void TurnFilters(Graph& graph, const DeviceDescriptions& devices);
 
+// Lets convolutions in float16 sum what they make for the batch normalisations
+// behind them, where their device can (half_sums). Results are the same to
+// rounding. Wants what TurnFilters leaves.
+void FuseStatistics(Graph& graph, const DeviceDescriptions& devices);
+
 // Orders variable accesses: every write follows all reads of the old value, by
 // control edges. A read is a use by an op that computes; one that depends on a
 // write sees its value, any other the value at the start of the step. A view

@@ -78,6 +78,12 @@ constexpr Pass kPipeline[] = {
        TurnFilters(g, c.devices);
        return Status::Ok();
      }},
+    {"fuse_statistics", "into the convolutions before, on request",
+     [](Graph& g, const Context& c) {
+       FuseStatistics(g, c.devices);
+       return Status::Ok();
+     },
+     [](const Context& c) { return c.fuse_statistics; }},
     {"start_collectives", "a start and a wait of each",
      Plain<StartCollectives>},
     {"schedule", "one order for all devices",

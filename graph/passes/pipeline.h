@@ -22,6 +22,7 @@ struct Context {
   bool simplify = true;
   bool soft_placement = false;
   bool fuse = true;
+  bool fuse_statistics = false;
   std::optional<DType> half;  // of mixed precision
   // Where feeds and fetches are, whatever they were placed beside: a device of
   // the process that has them. Empty: anywhere.

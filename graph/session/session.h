@@ -51,8 +51,12 @@ struct SessionOptions {
   bool deterministic = false;  // the same bits for any number of threads
   ExecutorMode executor = ExecutorMode::kAuto;
   Precision precision = Precision::kFloat32;
-  bool simplify = true;      // constant folding, common subexpressions, ...
-  bool fuse = true;          // several nodes in one; see passes::Fuse
+  bool simplify = true;  // constant folding, common subexpressions, ...
+  bool fuse = true;      // several nodes in one; see passes::Fuse
+  // Whether, on a GPU, convolutions in float16 also sum what they make for the
+  // batch normalisation behind them, which then reads it once less. Not yet
+  // measured. See passes::FuseStatistics.
+  bool fuse_statistics = false;
   int plan_cache_size = 64;  // least recently used plans are dropped
   // Of one step, on an accelerator of adding its work; 0: none.
   std::chrono::milliseconds deadline{0};

@@ -66,6 +66,7 @@ Result<passes::Context> ContextOf(const Devices& devices,
   context.simplify = options.simplify;
   context.soft_placement = options.soft_placement;
   context.fuse = options.fuse;
+  context.fuse_statistics = options.fuse_statistics;
   context.half = HalfTypeOf(options.precision);
   return context;
 }

@@ -71,6 +71,9 @@ class Commands {
                   "The same bits for any number of threads");
     sub->add_flag("!--no-fuse", line_.training.session.fuse,
                   "Run every node by itself, to compare");
+    sub->add_flag("--fuse-statistics", line_.training.session.fuse_statistics,
+                  "On a GPU, with --precision fp16, convolutions sum what they "
+                  "make for the batch normalisation behind them");
     sub->add_option("--threads", line_.threads, "0: one per core")
         ->check(Between(0, 1024))
         ->capture_default_str();

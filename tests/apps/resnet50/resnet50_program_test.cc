@@ -225,6 +225,32 @@ TEST_CASE("a plan says what a GPU would launch and move") {
   for (const auto& [of, sum] : all) CHECK(plan[of] == sum);
 }
 
+// Statistics by 18 convolutions of ResNet-20, all but the first: as many
+// launches, and what these make is read once less.
+TEST_CASE("convolutions that sum save a pass over what they make") {
+  const auto plan = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments =
+        On("bench", {"--json", "--batch-size", "4", "--steps", "1", "--warm-up",
+                     "0", "--precision", "fp16", "--device", "/null:0"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = RunResNet50(arguments);
+    CHECK(outcome.code == 0);
+    return LastObject(outcome.out);
+  };
+  const auto plain = plan({}), fused = plan({"--fuse-statistics"});
+  CHECK(fused["launches"] == plain["launches"]);
+  const int64_t pixels = 4 * 32 * 32;
+  int64_t elements = 0, channels = 0;
+  for (int stage = 0; stage < 3; ++stage) {
+    elements += 6 * (pixels >> (2 * stage)) * (16 << stage);
+    channels += 6 * (16 << stage);
+  }
+  // Two sums of a channel are written once and read twice, in float32.
+  CHECK(plain["bytes_moved"].get<int64_t>() -
+            fused["bytes_moved"].get<int64_t>() ==
+        2 * elements - channels * 2 * 3 * 4);
+}
+
 TEST_CASE("bench prints what the published benchmarks print") {
   for (const bool inference : {false, true}) {
     std::vector<std::string> arguments =

@@ -5,19 +5,16 @@
 #include <map>
 #include <random>
 
-#include "engine/runtime/executor.h"
 #include "graph/builder.h"
 #include "graph/compile/describe_device.h"
-#include "graph/compile/evaluate.h"
-#include "graph/compile/extract.h"
-#include "graph/compile/launches.h"
-#include "graph/compile/lower.h"
-#include "graph/compile/step_part.h"
 #include "models/nn/layers.h"
 #include "models/optim/optimizers.h"
+#include "tests/support/cut_step.h"
 
 namespace sluice {
 namespace {
+
+using testing::CutStep;
 
 // Convolutions of all kinds: windows, strides, groups; with a bias, or
 // normalised; a filter that serves twice.
@@ -95,70 +92,25 @@ class RandomNet {
   std::mt19937 random_;
 };
 
-// One step on one device, as it was cut.
-class Step {
- public:
-  Step(const Graph& graph, const StepRequest& request, Device& device,
-       const DeviceDescription& description, Precision precision, bool fuse) {
-    passes::Context context;
-    context.devices = {description};
-    context.fold = FoldNode;
-    context.half = HalfTypeOf(precision);
-    context.fuse = fuse;
-    StepSettings settings;
-    settings.precision = precision;
-    StepParts cut = PartitionStep(ExtractStep(graph, request).ValueOrThrow(),
-                                  context, settings)
-                        .ValueOrThrow();
-    REQUIRE(cut.parts.size() == 1);
-    for (const auto& node : cut.parts[0].graph->nodes()) {
-      ++nodes[node->op().name];
-      for (const KernelLaunch& launch : LaunchesOf(*node)) {
-        turns += launch.kernel == "TransposeKernel" ||
-                 launch.kernel == "TurnFiltersKernel";
-      }
-    }
-    plan_ =
-        std::make_unique<Plan>(Compile(cut.parts[0], device).ValueOrThrow());
-    arena_ = std::make_unique<Arena>(device.memory());
-    executor_ = std::make_unique<Executor>(*plan_, device, *arena_);
-  }
-
-  void Run(std::vector<void*> feeds, std::vector<void*> fetches) {
-    StepStop stop;
-    stop.Begin(nullptr, {}, std::chrono::steady_clock::time_point::max());
-    (void)executor_->Run({feeds, fetches, 0}, StepContext(), stop, nullptr)
-        .ok();
-    stop.End();
-    ThrowIfError(stop.stopped() ? stop.status() : Status());
-  }
-
-  std::map<std::string, int> nodes;  // by op
-  int turns = 0;                     // launches that turn filters, on a GPU
-
- private:
-  std::unique_ptr<Plan> plan_;
-  std::unique_ptr<Arena> arena_;
-  std::unique_ptr<Executor> executor_;
-};
-
 struct Trained {
   std::vector<Tensor> losses;
   std::map<std::string, Tensor> variables;
   std::map<std::string, int> nodes;
-  int turns = 0;
+  int turns = 0;  // launches that turn filters, on a GPU
 };
 
 Trained Train(const RandomNet& net, bool ohwi, Precision precision, bool fuse) {
   const auto device = Device::Open({DeviceType::kCpu, 0}).ValueOrThrow();
   DeviceDescription description = DescribeDevice(*device);
   description.filters_ohwi = ohwi;
-  Step(net.graph, {{}, {}, net.initializers}, *device, description, precision,
-       fuse)
+  passes::Context context;
+  context.devices = {description};
+  context.fuse = fuse;
+  CutStep(net.graph, {{}, {}, net.initializers}, *device, context, precision)
       .Run({}, {});
-  Step step(net.graph,
-            {{{net.image, net.image.shape()}}, {net.loss}, {net.train}},
-            *device, description, precision, fuse);
+  CutStep step(net.graph,
+               {{{net.image, net.image.shape()}}, {net.loss}, {net.train}},
+               *device, context, precision);
   const Tensor image = net.Image();
   Trained trained;
   for (int i = 0; i < 3; ++i) {
@@ -172,7 +124,8 @@ Trained Train(const RandomNet& net, bool ohwi, Precision precision, bool fuse) {
     trained.variables[variable.name()] = found->value;
   }
   trained.nodes = step.nodes;
-  trained.turns = step.turns;
+  trained.turns =
+      step.Launches("TransposeKernel") + step.Launches("TurnFiltersKernel");
   return trained;
 }
 

@@ -70,7 +70,9 @@ struct Trained {
   std::vector<double> losses;
   std::map<std::string, Tensor> variables;
 };
-Trained Train(const SessionOptions& options, int steps) {
+// ops: how many nodes there are of each.
+Trained Train(const SessionOptions& options, int steps,
+              std::map<std::string, int>* ops = nullptr) {
   const bool half = HalfTypeOf(options.precision) == DType::kFloat16;
   const SmallResNet net(half);
   Session session(net.graph, options);
@@ -87,6 +89,9 @@ Trained Train(const SessionOptions& options, int steps) {
     trained.losses.push_back(results[0].At(0));
   }
   CHECK(step.info().why_not_captured == "");
+  for (const StepInfo::Provider& node : step.info().providers) {
+    if (ops != nullptr) ++(*ops)[node.op];
+  }
   for (const Output& variable : net.graph.Variables()) {
     trained.variables[variable.name()] = session.Read(variable);
   }
@@ -131,6 +136,27 @@ TEST_CASE("half precisions train as on the CPU") {
     CheckClose(Train(gpu, 3), Train(cpu, 3),
                precision == Precision::kFloat16 ? 2e-2 : 1e-1);
   }
+}
+
+TEST_CASE("statistics by convolutions train as those of their results do") {
+  SessionOptions plain = OnGpu();
+  plain.precision = Precision::kFloat16;
+  SessionOptions fused = plain;
+  fused.fuse_statistics = true;
+  std::map<std::string, int> ops;
+  const Trained got = Train(fused, 4, &ops);
+  CheckClose(got, Train(plain, 4), 2e-2);
+  // Those of eight channels without strides; the first has three.
+  CHECK(ops["OhwiConv2DWithSums"] == 2);
+  CHECK(ops["BatchNormReluBySums"] + ops["BatchNormAddReluBySums"] == 2);
+  SessionOptions cpu;
+  cpu.precision = Precision::kFloat16;
+  CheckClose(got, Train(cpu, 4), 2e-2);
+  // float32 has no such plans.
+  fused.precision = Precision::kFloat32;
+  ops.clear();
+  CheckClose(Train(fused, 2, &ops), Train({}, 2), 1e-4);
+  CHECK(ops["OhwiConv2DWithSums"] == 0);
 }
 
 // A convolution of images of three channels in half, and the gradient of its
