@@ -299,6 +299,9 @@ int Main(int argc, char** argv) {
   std::string precision = "fp32";
   app.add_option("--precision", precision)
       ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
+  app.add_flag("--fuse-statistics", options.session.fuse_statistics,
+               "On a GPU, in fp16: convolutions sum what they make for the "
+               "batch normalisation behind them");
   app.add_flag("--json", options.json, "One object a line");
   app.add_flag("--serve", options.serve, "Answer 'run N' lines on stdin");
   try {

@@ -68,13 +68,22 @@ def steps(model, batch, precision, limit):
                judge=by_libraries)
 
 
-def beside(model, batch, precision, peer, limit):
+def ran_beside(peer):
+    """Whether it did: one that cannot be started is left out."""
+    def judge(results):
+        if any(result.get("peer") == peer for result in results):
+            return None
+        return f"{peer} did not run"
+    return judge
+
+
+def beside(model, batch, precision, peer, limit, judge=None):
     """In turns with a peer."""
     return Row(f"{model} {precision} beside {peer}", limit,
                ("python3", "bench/compare", "--build", "ROOT", "--python",
                 "python3", "--model", model, "--batch", str(batch), *GPU,
                 "--precision", precision, "--peer", peer, "--rounds", "7",
-                "--json"))
+                "--json"), judge=judge)
 
 
 # The host makes the operands of 256 images and checks samples of the results, and
@@ -118,6 +127,10 @@ PROFILE = [
 ]
 
 EXTRA = [
+    # What convolutions that sum their results save, and whether it is right:
+    # the row "training against the CPU" compares these, too.
+    beside("resnet50_training", 256, "fp16", "fused-statistics", 170,
+           ran_beside("fused-statistics")),
     kernels("optimizer", "float32"),
     kernels("elementwise", "float16"),
     steps("resnet50_training", 256, "bf16", 120),

@@ -42,6 +42,9 @@ PEERS = {
     },
 }
 
+# Sluice itself, told more; set beside it only where that is asked for.
+OURS = {"fused-statistics": ("--fuse-statistics",)}
+
 
 def peers_python():
     """The interpreter of the peers' environment, made when absent or old."""
@@ -74,6 +77,7 @@ def groups_of(flags, model):
         peers = [name for name in peers if name.startswith("pytorch")]
     else:
         peers = [name for name in peers if known[name][1] not in GPU_ONLY]
+    peers += [name for name in flags.peer or () if name in OURS]
     if flags.pairs or family_of(model) == "resnet50":
         return [[peer] for peer in peers]
     return [peers]
@@ -81,11 +85,15 @@ def groups_of(flags, model):
 
 def commands_of(flags, model, peers):
     serve = ["--serve", *model_flags(flags, model)]
-    ours = [program_of(flags.build, "step_bench"), *serve]
-    commands = {"sluice": [*ours, "--device", flags.device]}
+    ours = [program_of(flags.build, "step_bench"), *serve, "--device",
+            flags.device]
+    commands = {"sluice": ours}
     if on_gpu(flags):
         serve += ["--device", "cuda"]
     for name in peers:
+        if name in OURS:
+            commands[name] = [*ours, *OURS[name]]
+            continue
         script, mode = PEERS[family_of(model)][name]
         path = BENCH / "peers" / script
         python = flags.python or peers_python()

@@ -1,4 +1,5 @@
-"""bench/compare --against, with scripts in place of both builds' programs.
+"""bench/compare --against, and beside Sluice told more, with scripts in place of
+the builds' programs.
 
 They answer with times that a test wrote down; nothing here is timed.
 """
@@ -21,6 +22,8 @@ for flag in sys.argv[1:]:
             sys.exit("--json is not known")
         print(json.dumps({"arena_bytes": plan["arena_bytes"]}))
         sys.exit()
+if "--fuse-statistics" in sys.argv:
+    plan["rates"] = plan["fused_rates"]
 with open(build.parent / "processes", "a") as processes:
     print(os.getpid(), file=processes)
 if not plan["rates"]:
@@ -105,6 +108,25 @@ class Against(unittest.TestCase):
 
     def turns(self):
         return (self.folder / "turns").read_text().split()
+
+    def test_sluice_itself_told_more_is_a_peer_that_is_asked_for(self):
+        self.build("new", rates=[10, 20, 20, 20],
+                   fused_rates=[10, 25, 25, 25])
+        done = subprocess.run(
+            [
+                *(sys.executable, COMPARE, "--build", self.folder / "new"),
+                *("--model", "resnet50_training", "--rounds", "3"),
+                *("--peer", "fused-statistics", "--json"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        plain, fused = map(json.loads, done.stdout.splitlines())
+        self.assertEqual([plain["peer"], fused["peer"]],
+                         ["sluice", "fused-statistics"])
+        self.assertEqual(fused["ratio"], 0.8)
 
     def test_sides_take_turns_and_neither_always_begins(self):
         self.build("new", rates=[10, 22, 30, 44], arena_bytes=300)
