@@ -3,14 +3,12 @@
 #ifndef SLUICE_GRAPH_COMPILE_LAUNCH_PARTS_H_
 #define SLUICE_GRAPH_COMPILE_LAUNCH_PARTS_H_
 
-#include <fmt/format.h>
-
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "graph/compile/device_type_names.h"
 #include "graph/compile/launches.h"
 
 namespace sluice {
@@ -34,12 +32,8 @@ inline bool IsWhole(const Node& node, int64_t pack) {
 }
 
 // "kernel<float, true, false>".
-inline std::string Named(std::string_view kernel, DType dtype,
-                         std::initializer_list<bool> flags) {
-  std::string name = fmt::format("{}<{}", kernel, DeviceTypeName(dtype));
-  for (bool flag : flags) name += flag ? ", true" : ", false";
-  return name + ">";
-}
+std::string Named(std::string_view kernel, DType dtype,
+                  std::initializer_list<bool> flags);
 
 // Of normalisations (launches_norm.cc).
 void CountBatchNorm(const Node& node, WorkKind kind, Launches* launches);

@@ -360,6 +360,13 @@ Row RowOf(const Node& node) {
 
 }  // namespace
 
+std::string Named(std::string_view kernel, DType dtype,
+                  std::initializer_list<bool> flags) {
+  std::string name = fmt::format("{}<{}", kernel, DeviceTypeName(dtype));
+  for (bool flag : flags) name += flag ? ", true" : ", false";
+  return name + ">";
+}
+
 std::string_view NameOf(WorkKind kind) {
   constexpr std::array<std::string_view, kWorkKinds> kNames = {
       "convolution",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/compile/device_type_names.h"
 #include "graph/compile/launch_parts.h"
 
 namespace sluice {

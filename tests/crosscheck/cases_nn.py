@@ -107,6 +107,9 @@ def convolution(d, op):
     if name.startswith("Conv2DBias"):
         attrs["relu"] = d.chance(0.5)
         shapes += [y[-1:], y][:len(op["inputs"]) - 2]
+    if name == "OhwiConv2DWithSums":
+        # Sums are of y as it was rounded: here it need not be.
+        return attrs, [Value.of(dtype, d.rng.integers(-1, 2, s)) for s in shapes]
     return attrs, [d.values(dtype, s) for s in shapes]
 
 
