@@ -78,7 +78,12 @@ constexpr OpDef kConvOhwiOps[] = {
      .gradient = NotDifferentiable,
      .conv = {.ohwi = true},
      .multiply_adds = ConvMultiplyAdds,
-     .probes = kForwardProbes},
+     // The last is of those that libraries can sum.
+     .probes = {kForwardProbes[0],
+                kForwardProbes[1],
+                kForwardProbes[2],
+                {.inputs = {{.shape = {2, 7, 6, 16}},
+                            {.shape = {8, 3, 3, 16}}}}}},
     {.name = "OhwiConv2DBackpropInput",
      .doc = "Conv2DBackpropInput with an OHWI filter.",
      .made_by = MadeBy::kEngine,
