@@ -47,6 +47,13 @@ bool Computes(const Node& node) {
          !node.IsFetch();
 }
 
+// What is fused of the ops on both sides of a cut is not: a pass more over what
+// crosses, but before an op that reads it more than once anyway.
+double CrossingOf(const Output& output, const Node& behind) {
+  const bool reads = behind.op().multiply_adds != nullptr;
+  return BytesOf(output) * (kPerByteAcross + (reads ? 0 : kPerByte));
+}
+
 // The ops of a step in their order, with what they cost.
 struct Row {
   std::vector<std::string> names;
@@ -56,6 +63,7 @@ struct Row {
 Row RowOf(const Graph& step) {
   Row row;
   std::unordered_map<const Node*, size_t> position;
+  std::vector<const Node*> nodes;
   std::map<Output, size_t> last_use;
   for (const auto& node : step.nodes()) {
     if (!Computes(*node)) continue;
@@ -63,13 +71,14 @@ Row RowOf(const Graph& step) {
       if (position.contains(&input.node())) last_use[input] = row.names.size();
     }
     position[node.get()] = row.names.size();
+    nodes.push_back(node.get());
     row.names.push_back(node->name());
     row.cost.push_back(CostOf(*node));
   }
   row.crossing.resize(row.names.size() + 1);
   for (const auto& [output, last] : last_use) {
     for (size_t i = position.at(&output.node()) + 1; i <= last; ++i) {
-      row.crossing[i] += BytesOf(output) * kPerByteAcross;
+      row.crossing[i] += CrossingOf(output, *nodes[i]);
     }
   }
   return row;
