@@ -33,7 +33,8 @@ double BytesOf(const Output& output) {
 double CostOf(const Node& node) {
   double cost = 0;
   if (node.op().multiply_adds != nullptr) {
-    cost += static_cast<double>(node.op().multiply_adds(node)) * kPerMultiplyAdd;
+    cost +=
+        static_cast<double>(node.op().multiply_adds(node)) * kPerMultiplyAdd;
   }
   if (node.op().view) return cost;
   for (int i = 0; i < node.num_outputs(); ++i) {
@@ -120,8 +121,7 @@ std::vector<size_t> BalancedCuts(const std::vector<double>& cost,
   std::vector<std::vector<double>> best(
       stages + 1,
       std::vector<double>(n + 1, std::numeric_limits<double>::infinity()));
-  std::vector<std::vector<size_t>> from(stages + 1,
-                                        std::vector<size_t>(n + 1));
+  std::vector<std::vector<size_t>> from(stages + 1, std::vector<size_t>(n + 1));
   best[0][0] = 0;
   for (size_t s = 1; s <= stages; ++s) {
     for (size_t end = 0; end <= n; ++end) {

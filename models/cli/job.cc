@@ -92,8 +92,8 @@ void CheckStages(int stages, const dist::LaunchInfo& info) {
                 "--pipeline-stages: not for elastic jobs, nor with parameter "
                 "servers");
   }
-  if (info.size % stages == 0 && std::has_single_bit(static_cast<unsigned>(
-                                     info.size / stages))) {
+  if (info.size % stages == 0 &&
+      std::has_single_bit(static_cast<unsigned>(info.size / stages))) {
     return;
   }
   throw Error(Code::kInvalidArgument,

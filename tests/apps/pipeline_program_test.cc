@@ -69,8 +69,10 @@ TEST_CASE("pipelines: 2 stages x 2 replicas leave the bits of one process") {
     CAPTURE(outcome.err);
     REQUIRE(outcome.code == 0);
     CheckSameTensors(NewestTensors(log), NewestTensors(folder / "one"));
-    CHECK(Contains(outcome.err, "pipeline of") == (size != 2));
-    CHECK(Contains(outcome.out, "\"pipeline_stages\":2") == (size == 4));
+    if (size == 2) continue;
+    CHECK(Contains(outcome.err, "pipeline of"));
+    CHECK(Contains(outcome.out,
+                   fmt::format("\"pipeline_stages\":{}", size == 4 ? 2 : 3)));
   }
   const Outcome evaluated =
       RunMnist(OnMnist("eval", {"--log-dir", folder / "4", "--json"}, "cnn"));

@@ -123,8 +123,8 @@ std::optional<std::string> FirstOf(const Workers& workers, int64_t step,
   int first = -1;
   for (int i = 0; i < workers.size(); ++i) {
     // Of stages the first, where the others' come from.
-    const int rank = i - i % workers.stages() +
-                     workers.FirstWith(i % workers.stages());
+    const int rank =
+        i - i % workers.stages() + workers.FirstWith(i % workers.stages());
     if (found[rank] > 0 && (first < 0 || found[rank] < found[first])) {
       first = rank;
     }

@@ -25,8 +25,9 @@ PipelineStages MeetStages(dist::Group& group, int stages,
   ThrowIfError(group.Split(kStageGroup, group.rank() % stages));
   peers.task.name = fmt::format("/job:worker/task:{}", group.rank());
   peers.host = group.address();
-  return {stages, dist::MakePeers(peers, *group.Subgroup(kReplicaGroup))
-                      .ValueOrThrow()};
+  return {
+      stages,
+      dist::MakePeers(peers, *group.Subgroup(kReplicaGroup)).ValueOrThrow()};
 }
 
 }  // namespace sluice
