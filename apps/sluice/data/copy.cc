@@ -9,10 +9,12 @@
 #include "apps/sluice/data/file_copy.h"
 #include "apps/sluice/data/file_tree.h"
 #include "apps/sluice/data/parallel.h"
+#include "apps/sluice/data/plan.h"
 #include "apps/sluice/data/temporary_file.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
+#include "io/checkpoints/checkpoint.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
@@ -88,6 +90,13 @@ std::string TargetOf(const CopyDataOptions& options, bool is_file) {
   return to;
 }
 
+// They say who writes there, which is nobody where they are copied to; a store
+// would take what a disk has of them for a lock that is held.
+bool IsLock(const std::string& relative) {
+  const std::string name = relative.substr(relative.rfind('/') + 1);
+  return name == CheckpointManager::kLockName || name == kDataLock;
+}
+
 Job JobOf(const CopyDataOptions& options, Faults& faults) {
   const PathKind kind = KindOf(options.from).ValueOrThrow();
   if (kind == PathKind::kNone) {
@@ -99,6 +108,7 @@ Job JobOf(const CopyDataOptions& options, Faults& faults) {
   job.to = TargetOf(options, kind == PathKind::kFile);
   RequireApart(job.from, job.to);
   job.tree = ListTree(job.from, options.threads, faults);
+  std::erase_if(job.tree.files, IsLock);
   job.sizes.resize(job.files());
   job.states.resize(job.files());
   return job;
