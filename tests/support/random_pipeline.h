@@ -4,6 +4,7 @@
 #define SLUICE_TESTS_SUPPORT_RANDOM_PIPELINE_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -13,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/status.h"
+#include "io/counter_random.h"
 #include "io/pipeline/dataset.h"
 #include "io/sources/datasets.h"
 #include "tests/support/numbers.h"
@@ -21,11 +24,36 @@ namespace sluice::testing {
 
 using Values = std::vector<int64_t>;
 
+// While one lives, the functions of pipelines throw now and then, on whatever
+// thread they run, as where files are far away.
+class Failures {
+ public:
+  static constexpr const char* kMessage = "it failed this time";
+
+  Failures() = default;
+  ~Failures() { one_in_ = 0; }
+  Failures(const Failures&) = delete;
+  Failures& operator=(const Failures&) = delete;
+
+  // Of so many calls one throws; 0: none.
+  void Set(uint64_t one_in) { one_in_ = one_in; }
+
+  static void MayThrow() {
+    const uint64_t one_in = one_in_;
+    if (one_in == 0 || HashKey(calls_++, 0) % one_in != 0) return;
+    throw Error(Code::kUnavailable, kMessage);
+  }
+
+ private:
+  static inline std::atomic<uint64_t> one_in_ = 0, calls_ = 0;
+};
+
 // `threads` = 0: chosen, of up to `max_threads`.
 inline Dataset Add(const Dataset& dataset, int64_t n, int threads = 1,
                    int max_threads = 0) {
   return dataset.Map(
       [n](Example& example) {
+        Failures::MayThrow();
         example.Set("x", Tensor::Scalar(example["x"].IntAt(0) + n));
       },
       {.threads = threads, .max_threads = max_threads});
@@ -45,6 +73,7 @@ class CountUp : public Generator {
  public:
   CountUp(int64_t from, int64_t to) : next_(from), to_(to) {}
   bool Next(Example* example) override {
+    Failures::MayThrow();
     if (next_ == to_) return false;
     *example = {{"x", Tensor::Scalar(next_++)}};
     return true;
@@ -134,6 +163,7 @@ class Generators {
         return {datasets::FromFunction(
                     n,
                     [](int64_t i) {
+                      Failures::MayThrow();
                       return Example{{"x", Tensor::Scalar(i)}};
                     },
                     "function", Threads()),
@@ -193,8 +223,10 @@ class Generators {
         for (int64_t& x : values) x += n;
         return;
       case 1:
-        d = d.Filter(
-            [n](const Example& e) { return ValueOf(e) % (n + 1) != 0; });
+        d = d.Filter([n](const Example& e) {
+          Failures::MayThrow();
+          return ValueOf(e) % (n + 1) != 0;
+        });
         std::erase_if(values, [n](int64_t x) { return x % (n + 1) == 0; });
         return;
       case 2: {
@@ -205,6 +237,7 @@ class Generators {
         out->same &= !shuffled;
         d = d.Interleave(
             [shuffled](const Example& e) {
+              Failures::MayThrow();
               const int64_t x = ValueOf(e);
               const Dataset part = Add(Numbers(PartSize(x)), x * 100);
               return shuffled ? part.Shuffle(4, 1).MapRandom(2, AddKey) : part;
@@ -274,6 +307,7 @@ class Generators {
   }
 
   static void AddKey(Example& example, uint64_t key) {
+    Failures::MayThrow();
     const auto sum = static_cast<int64_t>(
         static_cast<uint64_t>(ValueOf(example)) + key % 1'000'003);
     example.Set("x", Tensor::Scalar(sum));
