@@ -4,6 +4,7 @@
 set(SLUICE_PUBLIC_HEADERS
   dist/cluster/master.h
   dist/cluster/options.h
+  dist/cluster/peers.h
   dist/cluster/worker.h
   dist/collective/options.h
   dist/dist.h
@@ -123,6 +124,7 @@ set(SLUICE_PUBLIC_HEADERS
   models/train/values/weights_file.h
   models/train/workers/meetings.h
   models/train/workers/mirrored_devices.h
+  models/train/workers/pipeline_stages.h
   models/train/workers/reporter.h
   models/train/workers/workers.h
   models/zoo/mnist_networks.h

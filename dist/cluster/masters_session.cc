@@ -17,12 +17,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kAgain = std::chrono::seconds(1);
 
-std::vector<std::string> Words(const std::vector<uint64_t>& numbers) {
-  std::vector<std::string> words;
-  for (const uint64_t number : numbers) words.push_back(std::to_string(number));
-  return words;
-}
-
 class Parts final : public RemoteParts {
  public:
   Parts(std::shared_ptr<Task> task, std::shared_ptr<std::atomic<bool>> met,
@@ -234,7 +228,7 @@ class MastersSession final : public ClusterSession {
                   const std::vector<uint64_t>& incarnations) {
     return {{"call", "reach"},
             {"task", task},
-            {"incarnations", Words(incarnations)}};
+            {"incarnations", WordsOf(incarnations)}};
   }
   // All at once. The first error.
   Status CallAll(const std::vector<std::pair<Task::LinkPtr, Json>>& calls) {

@@ -1,6 +1,9 @@
 #include "dist/cluster/message.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <span>
@@ -44,6 +47,23 @@ Result<Message> Message::Unpack(std::vector<std::byte> bytes) {
               bytes.begin() + static_cast<std::ptrdiff_t>(4 + head));
   message.body = std::move(bytes);
   return message;
+}
+
+std::vector<std::string> WordsOf(const std::vector<uint64_t>& numbers) {
+  std::vector<std::string> words;
+  for (const uint64_t number : numbers) words.push_back(std::to_string(number));
+  return words;
+}
+
+Result<std::vector<uint64_t>> NumbersOf(const std::vector<std::string>& words) {
+  std::vector<uint64_t> numbers;
+  for (const std::string& word : words) {
+    const char* const end = word.data() + word.size();
+    if (std::from_chars(word.data(), end, numbers.emplace_back()).ptr != end) {
+      return InvalidArgument(fmt::format("'{}' is no incarnation", word));
+    }
+  }
+  return numbers;
 }
 
 Json HeadOf(const Tensor& tensor) {

@@ -28,6 +28,10 @@ struct Message {
 // Of a call or an answer with its body, with room for a variable.
 inline constexpr uint64_t kMaxMessage = uint64_t{1} << 34;
 
+// Incarnations in JSON, whose lists of numbers do not reach so far.
+std::vector<std::string> WordsOf(const std::vector<uint64_t>& numbers);
+Result<std::vector<uint64_t>> NumbersOf(const std::vector<std::string>& words);
+
 // A tensor as a message: {"dtype", "shape"} and its bytes.
 Json HeadOf(const Tensor& tensor);
 std::vector<std::byte> BytesOf(const Tensor& tensor);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <thread>
@@ -246,15 +245,8 @@ class Worker::Impl final : public Task::Service {
       return Unavailable(
           fmt::format("no way from {} to {}", task_.name(), name));
     }
-    std::vector<uint64_t> incarnations;
-    for (const std::string& text : texts) {
-      uint64_t number = 0;
-      const char* const end = text.data() + text.size();
-      if (std::from_chars(text.data(), end, number).ptr != end) {
-        return InvalidArgument(fmt::format("'{}' is no incarnation", text));
-      }
-      incarnations.push_back(number);
-    }
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<uint64_t> incarnations,
+                            NumbersOf(texts));
     task_.rendezvous()->Reach(incarnations, link);
     return Message{"{}", {}};
   }

@@ -62,6 +62,8 @@ class Group final : public Collective {
   int size() const override { return size_; }
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
+  // This process's, as the others reach it.
+  const std::string& address() const { return links_.address; }
 
   // As a ring (Patarasuk and Yuan, 2009), by halving and doubling (Thakur,
   // Rabenseifner and Gropp, 2005) or over hosts, as GroupOptions::all_reduce

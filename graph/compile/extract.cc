@@ -123,6 +123,7 @@ Result<std::unique_ptr<Graph>> ExtractStep(const Graph& graph,
     Node& feed = step->AddRaw(name, name, placeholder,
                               {{"dtype", type.dtype}, {"shape", type.shape}},
                               {}, {type});
+    feed.set_device(fed.node().device());
     // Another node that is fed still runs where it is waited for; a placeholder
     // has nothing to run.
     step->ReplaceUses(fed, feed.output(0), fed.node().IsPlaceholder());

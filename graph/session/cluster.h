@@ -20,6 +20,12 @@ namespace SLUICE_INTERNAL sluice {
 inline std::string TaskOf(const std::string& device) {
   return device.substr(0, device.rfind('/'));
 }
+// Whether a device is one of a session's own process: that is `task`
+// (SessionOptions::task), or where that is empty none.
+inline bool IsHere(const std::string& device, const std::string& task) {
+  const std::string of = TaskOf(device);
+  return of.empty() || of == task;
+}
 
 // What the parts of a run have in common, on whichever tasks.
 struct RunOrder {
@@ -86,7 +92,9 @@ class Cluster {
   virtual ~Cluster() = default;
   struct Request {
     std::vector<std::string> devices;    // of other tasks, whole names
-    std::vector<uint64_t> incarnations;  // of the session's own devices
+    // Of the session's own devices, their descriptions as texts, too.
+    std::vector<uint64_t> incarnations;
+    std::vector<std::string> descriptions;
     int concurrent_runs = 1;
     // As SessionOptions has it; "": variables live as long as their tasks.
     std::string container;

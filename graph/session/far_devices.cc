@@ -5,23 +5,15 @@
 #include <map>
 #include <utility>
 
+#include "graph/compile/describe_device.h"
 #include "graph/session/session_state.h"
 
 namespace sluice {
-namespace {
-
-bool IsFar(const std::string& device) {
-  const Result<DeviceName> name = ParseDeviceName(device);
-  return name.ok() && !name->job.empty();
-}
-
-}  // namespace
-
 // Before any step: steps may still be refused, this not be undone.
 void Session::Impl::OpenCluster() {
   Cluster::Request request;
   for (const std::string& name : options.devices) {
-    if (IsFar(name)) request.devices.push_back(name);
+    if (!sluice::IsHere(name, options.task)) request.devices.push_back(name);
   }
   if (request.devices.empty() || options.cluster == nullptr) return;
   if (options.rendezvous != nullptr) {
@@ -32,6 +24,7 @@ void Session::Impl::OpenCluster() {
   }
   for (const auto& device : devices) {
     request.incarnations.push_back(device->incarnation());
+    request.descriptions.push_back(DescribeDevice(*device).ToText());
   }
   request.concurrent_runs = options.concurrent_runs;
   request.container = options.container;
@@ -57,7 +50,7 @@ std::string Session::Impl::FarHomeOf(const Output& variable) const {
   }
   const std::string& asked = variable.node().device();
   const std::string& device = asked.empty() ? options.devices[0] : asked;
-  return IsFar(device) ? device : "";
+  return sluice::IsHere(device, options.task) ? "" : device;
 }
 
 Status PreparedStep::Impl::RegisterRemotes(const std::vector<StepPart>& parts) {

@@ -23,6 +23,8 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
     : session(s),
       feed_types(std::move(built.feed_types)),
       fetch_types(std::move(built.fetch_types)),
+      feeds_here(std::move(built.feeds_here)),
+      fetches_here(std::move(built.fetches_here)),
       passes(std::move(built.passes)),
       launches(std::move(built.launches)),
       edges(built.edges),
@@ -83,6 +85,7 @@ Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
         fetch_values.size()));
   }
   for (size_t i = 0; i < feed_types.size(); ++i) {
+    if (!feeds_here[i]) continue;
     const TensorType got = TensorTypeOf(feed_values[i]);
     if (!(got == feed_types[i])) {
       return InvalidArgument(fmt::format("feed of '{}': {} given, wanted {}",
@@ -91,6 +94,7 @@ Status PreparedStep::Impl::CheckOperands(std::span<const Tensor> feed_values,
     }
   }
   for (size_t i = 0; i < fetch_types.size(); ++i) {
+    if (!fetches_here[i]) continue;
     const TensorType got = TensorTypeOf(fetch_values[i]);
     if (!(got == fetch_types[i])) {
       return InvalidArgument(
@@ -214,11 +218,20 @@ Status PreparedStep::Impl::Run(std::span<const Tensor> feed_values,
 }
 
 Result<uint64_t> PreparedStep::Impl::Start(std::span<const Tensor> feed_values,
-                                           std::span<Tensor> fetch_values) {
+                                           std::span<Tensor> fetch_values,
+                                           std::optional<uint32_t> replica) {
   Lanes::Turn turn(session.lanes);
   SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(turn.lane()));
-  if (goes_on) return StartAlone(turn, *frame, feed_values, fetch_values);
-  return StartIn(turn.lane(), *frame, feed_values, fetch_values, std::nullopt);
+  std::optional<RunOrder> order;
+  if (replica) {
+    SLUICE_CHECK(!counts);
+    MutexLock lock(session.mutex);
+    order = RunOrder{.step = session.step, .replica = *replica};
+  }
+  if (goes_on) {
+    return StartAlone(turn, *frame, feed_values, fetch_values, order);
+  }
+  return StartIn(turn.lane(), *frame, feed_values, fetch_values, order);
 }
 
 // On the host a run that was started and does not go on is over, in whichever
@@ -259,6 +272,11 @@ PendingRun PreparedStep::Start(std::span<const Tensor> feeds,
   return {impl_, impl_->Start(feeds, fetches).ValueOrThrow()};
 }
 
+PendingRun PreparedStep::Start(std::span<const Tensor> feeds,
+                               std::span<Tensor> fetches, uint32_t replica) {
+  return {impl_, impl_->Start(feeds, fetches, replica).ValueOrThrow()};
+}
+
 bool PendingRun::under_way() const {
   return valid() && step_->UnderWay(run_);
 }
@@ -273,8 +291,10 @@ const std::vector<TensorType>& PreparedStep::fetch_types() const {
 
 std::vector<Tensor> PreparedStep::MakeFetches() const {
   std::vector<Tensor> fetches;
-  for (const TensorType& type : impl_->fetch_types) {
-    fetches.emplace_back(type.dtype, type.shape);
+  for (size_t i = 0; i < impl_->fetch_types.size(); ++i) {
+    const TensorType& type = impl_->fetch_types[i];
+    fetches.push_back(impl_->fetches_here[i] ? Tensor(type.dtype, type.shape)
+                                             : Tensor());
   }
   return fetches;
 }

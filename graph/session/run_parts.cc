@@ -51,6 +51,7 @@ bool PreparedStep::Impl::Part::Begin() {
 // The first error is the step's; the others only follow from it.
 bool PreparedStep::Impl::Part::GoOn(Waker* waker) {
   try {
+    const BusyClock::Work work(frame.step.session.busy);
     if (!std::exchange(begun, true) && !Begin()) return true;
     return executor->Resume(waker);
   } catch (...) {  // of a rendezvous
@@ -112,7 +113,7 @@ void PreparedStep::Impl::RunParts(Frame& frame) {
 
 Result<uint64_t> PreparedStep::Impl::StartAlone(
     Lanes::Turn& turn, Frame& frame, std::span<const Tensor> feed_values,
-    std::span<Tensor> fetch_values) {
+    std::span<Tensor> fetch_values, const std::optional<RunOrder>& order) {
   {
     MutexLock lock(frame.mutex);
     if (!frame.status.ok() && !std::exchange(frame.told_caller, true)) {
@@ -120,13 +121,15 @@ Result<uint64_t> PreparedStep::Impl::StartAlone(
     }
   }
   while (frame.kept.size() < feed_types.size()) {
-    const TensorType& type = feed_types[frame.kept.size()];
-    frame.kept.emplace_back(type.dtype, type.shape);
+    const size_t i = frame.kept.size();
+    frame.kept.push_back(feeds_here[i] ? Tensor(feed_types[i].dtype,
+                                                feed_types[i].shape)
+                                       : Tensor());
   }
   SLUICE_RETURN_IF_ERROR(BeginRun(turn.lane(), frame, feed_values, fetch_values,
-                                  std::nullopt, /*parts_here=*/0));
+                                  order, /*parts_here=*/0));
   for (size_t i = 0; i < feed_values.size(); ++i) {
-    if (feed_values[i].bytes() == 0) continue;
+    if (!feeds_here[i] || feed_values[i].bytes() == 0) continue;
     std::memcpy(frame.kept[i].raw(), feed_values[i].raw(),
                 feed_values[i].bytes());
     frame.feeds[i] = frame.kept[i].raw();

@@ -47,16 +47,31 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   }
   bool any_here = false;
   for (const std::string& text : names) {
-    any_here = any_here || ParseDeviceName(text).ValueOrThrow().job.empty();
+    (void)ParseDeviceName(text).ValueOrThrow();
+    any_here = any_here || sluice::IsHere(text, options.task);
   }
-  if (!any_here && options.cluster != nullptr) names.emplace_back("/cpu:0");
+  if (!any_here && options.cluster != nullptr) {
+    if (!options.task.empty()) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("{} has none of the devices that it and its "
+                              "peers run steps on",
+                              options.task));
+    }
+    names.emplace_back("/cpu:0");
+  }
+  const DeviceName own =
+      options.task.empty()
+          ? DeviceName{}
+          : ParseDeviceName(options.task + "/cpu:0").ValueOrThrow();
   for (const std::string& text : names) {
-    const DeviceName name = ParseDeviceName(text).ValueOrThrow();
-    if (!name.job.empty() && options.cluster != nullptr) continue;
+    if (options.cluster != nullptr && !sluice::IsHere(text, options.task)) continue;
     impl_->devices.push_back(
-        Device::Open(name, {.share_accelerator = options.share_accelerators,
-                            .container = options.container,
-                            .share_variables = options.concurrent_runs > 1})
+        Device::Open(ParseDeviceName(text).ValueOrThrow(),
+                     {.share_accelerator = options.share_accelerators,
+                      .container = options.container,
+                      .share_variables = options.concurrent_runs > 1,
+                      .job = own.job,
+                      .task = own.task})
             .ValueOrThrow());
   }
   impl_->lanes.Open(options.concurrent_runs, impl_->devices);
@@ -220,6 +235,10 @@ size_t Session::variable_bytes() const {
     total += device->variables().bytes();
   }
   return total;
+}
+
+double Session::busy_seconds() const {
+  return impl_->busy.seconds();
 }
 
 std::optional<size_t> Session::available_accelerator_bytes() const {

@@ -83,6 +83,14 @@ struct SessionOptions {
   // collective is of what this process computes alone. An observer sees this
   // process's part alone, not those of the other tasks.
   std::shared_ptr<Cluster> cluster = nullptr;
+  // With a cluster of peers (dist/cluster/peers.h): which of its tasks this
+  // process is, such as "/job:worker/task:1". Its devices then have its name,
+  // too, and all peers name the same ones in the same order, run the same steps
+  // in the same order and give variables the same values; each computes what is
+  // on its own devices. What is fed and fetched stays where it is used and
+  // made: of a far variable there is nothing to read, and what is written to it
+  // is left to the peer that has it. Empty: this is a master, and no task.
+  std::string task = {};
 };
 
 // What a step is fed: an output and its value.
@@ -153,9 +161,15 @@ class PreparedStep {
   // it has been waited for. Throws Error, also that of an earlier run that
   // nobody has waited for.
   PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches);
+  // The same as a given replica, in place of the session's; of a step without
+  // targets, which advances no counter.
+  PendingRun Start(std::span<const Tensor> feeds, std::span<Tensor> fetches,
+                   uint32_t replica);
 
   const std::vector<TensorType>& fetch_types() const;
-  // Tensors that fit Run's fetches.
+  // Tensors that fit Run's fetches; of those that peers have
+  // (SessionOptions::task) there is none, and a feed that peers alone use may
+  // be left out, too.
   std::vector<Tensor> MakeFetches() const;
   StepInfo info() const;
 
@@ -226,6 +240,11 @@ class Session {
   void Read(const Output& variable, Tensor* value) const;
   void Write(const Output& variable, const Tensor& value);
   bool IsInitialized(const Output& variable) const;
+  // For how long steps that go on by themselves (PreparedStep::Start) have kept
+  // some thread of this process: not while all of them wait for other devices.
+  double busy_seconds() const;
+  // Whether it is on a device of this process rather than another task's.
+  bool IsHere(const Output& variable) const;
 
   // For inference: variables keep their present values for good, and steps
   // prepared from now on take them as constants, so that batch normalisation

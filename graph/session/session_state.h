@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime/busy_clock.h"
 #include "engine/runtime/collective.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/local_rendezvous.h"
@@ -33,6 +34,8 @@ struct Session::Impl {
   std::vector<std::unique_ptr<Device>> devices;
   std::shared_ptr<Rendezvous> rendezvous;   // may hold what is the devices'
   std::unique_ptr<ClusterSession> cluster;  // null: no other task has a part
+
+  BusyClock busy;  // while parts run that do not wait
 
   // For the parts of runs but for those that a caller's thread runs.
   StepThreads threads;
@@ -184,6 +187,7 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   std::vector<StepPart> cut;  // empty where there is but one lane
   std::vector<std::unique_ptr<RemoteParts>> remotes;  // one a task
   std::vector<TensorType> feed_types, fetch_types;
+  std::vector<bool> feeds_here, fetches_here;  // in these parts
   std::vector<passes::PassReport> passes;
   std::vector<StepInfo::Launch> launches;
   std::vector<std::string> feed_names;
@@ -205,7 +209,8 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
              std::span<Tensor> fetch_values,
              std::optional<RunOrder> order = std::nullopt);
   Result<uint64_t> Start(std::span<const Tensor> feed_values,
-                         std::span<Tensor> fetch_values);
+                         std::span<Tensor> fetch_values,
+                         std::optional<uint32_t> replica = std::nullopt);
   Status Wait(uint64_t number);
   bool UnderWay(uint64_t number);
   // Gives other tasks their parts. Before the first run.
@@ -235,7 +240,8 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   // A run that goes on, in a turn that is kept till its end.
   Result<uint64_t> StartAlone(Lanes::Turn& turn, Frame& frame,
                               std::span<const Tensor> feed_values,
-                              std::span<Tensor> fetch_values);
+                              std::span<Tensor> fetch_values,
+                              const std::optional<RunOrder>& order);
   void EndAlone(Frame& frame);
   Status WaitAlone(Frame& frame, uint64_t number);
   Status WaitIn(Frame& frame, uint64_t number);

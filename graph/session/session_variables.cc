@@ -84,6 +84,10 @@ bool Session::IsInitialized(const Output& variable) const {
   return found != nullptr && found->initialized;
 }
 
+bool Session::IsHere(const Output& variable) const {
+  return impl_->FarHomeOf(variable).empty();
+}
+
 void Session::Freeze() {
   if (impl_->cluster != nullptr) {
     throw Error(Code::kUnimplemented,

@@ -27,8 +27,7 @@ Result<DeviceDescriptions> DescribeAll(const Devices& devices,
   auto text = texts.begin();
   auto device = devices.begin();
   for (const std::string& name : options.devices) {
-    SLUICE_ASSIGN_OR_RETURN(const DeviceName parsed, ParseDeviceName(name));
-    if (parsed.job.empty()) {
+    if (IsHere(name, options.task)) {
       all.push_back(DescribeDevice(**device++));
       continue;
     }
@@ -47,7 +46,7 @@ Result<passes::Context> ContextOf(const Devices& devices,
   if (cluster != nullptr) {
     SLUICE_ASSIGN_OR_RETURN(context.devices,
                             DescribeAll(devices, options, *cluster));
-    context.home = devices[0]->name().ToString();
+    if (options.task.empty()) context.home = devices[0]->name().ToString();
   } else {
     for (const auto& device : devices) {
       context.devices.push_back(DescribeDevice(*device));
@@ -133,6 +132,18 @@ std::vector<StepInfo::Launch> CountLaunches(
   return all;
 }
 
+// Which feeds and fetches this process's parts have.
+void NoteOperands(const Graph& part, BuiltStep* built) {
+  for (const auto& node : part.nodes()) {
+    if (node->IsPlaceholder()) {
+      built->feeds_here[static_cast<size_t>(FeedIndex(*node))] = true;
+    } else if (node->IsFetch()) {
+      const int64_t index = node->attrs().Int("index");
+      built->fetches_here[static_cast<size_t>(index)] = true;
+    }
+  }
+}
+
 // Another task has nobody to meet there: it would take its own x for the sum.
 Status CheckNoCollectives(const StepPart& far) {
   for (const auto& node : far.graph->nodes()) {
@@ -159,16 +170,19 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
   BuiltStep built;
   if (!cut.parts.empty()) built.edges = cut.parts[0].edges;
   for (size_t i = 0; i < cut.parts.size();) {
-    SLUICE_ASSIGN_OR_RETURN(const DeviceName name,
-                            ParseDeviceName(cut.parts[i].device));
-    if (cluster == nullptr || name.job.empty()) {
+    if (cluster == nullptr || IsHere(cut.parts[i].device, options.task)) {
       ++i;
       continue;
     }
-    SLUICE_RETURN_IF_ERROR(CheckNoCollectives(cut.parts[i]));
+    if (options.task.empty()) {
+      SLUICE_RETURN_IF_ERROR(CheckNoCollectives(cut.parts[i]));
+    }
     built.remote.push_back(std::move(cut.parts[i]));
     cut.parts.erase(cut.parts.begin() + static_cast<std::ptrdiff_t>(i));
   }
+  built.feeds_here.resize(cut.feed_types.size());
+  built.fetches_here.resize(cut.fetch_types.size());
+  for (const StepPart& part : cut.parts) NoteOperands(*part.graph, &built);
   SLUICE_ASSIGN_OR_RETURN(built.parts, CompileParts(cut.parts, devices));
   built.launches = CountLaunches(cut.parts);
   built.cut = std::move(cut.parts);

@@ -29,6 +29,8 @@ struct BuiltStep {
   int edges = 0;                 // tensors that go from part to part
   std::vector<TensorType> feed_types;
   std::vector<TensorType> fetch_types;
+  // Those that `parts` have: all but where peers have some.
+  std::vector<bool> feeds_here, fetches_here;
   std::vector<passes::PassReport> passes;
   std::vector<StepInfo::Launch> launches;
 };
@@ -37,7 +39,7 @@ struct BuiltStep {
 // (PartitionStep) and makes a Plan of each part (Compile). With `cluster`,
 // unless null, which has the devices of other tasks among options.devices,
 // their parts are left as they are, and what is fed and fetched is on this
-// one's first.
+// one's first; of peers (SessionOptions::task) each keeps its own.
 Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step,
                            const std::vector<std::unique_ptr<Device>>& devices,
                            const SessionOptions& options,

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "dist/cluster/peers.h"
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "dist/mpi/mpi_group.h"
@@ -85,6 +87,46 @@ TrainingServers ReachServers(const JobFlags& flags,
   return servers;
 }
 
+void CheckStages(int stages, const dist::LaunchInfo& info) {
+  if (info.roster_fd >= 0 || !info.servers.empty()) {
+    throw Error(Code::kInvalidArgument,
+                "--pipeline-stages: not for elastic jobs, nor with parameter "
+                "servers");
+  }
+  if (info.size % stages == 0 && std::has_single_bit(static_cast<unsigned>(
+                                     info.size / stages))) {
+    return;
+  }
+  throw Error(Code::kInvalidArgument,
+              fmt::format("--pipeline-stages {}: there {} {} process{}; wanted "
+                          "{} for each replica of the model, and a power of "
+                          "two of replicas (sluicerun -n {})",
+                          stages, info.size == 1 ? "is" : "are", info.size,
+                          info.size == 1 ? "" : "es", stages, stages));
+}
+
+// In groups of a replica and of a stage, and connected with those of the same
+// replica.
+PipelineStages MeetStages(const JobFlags& flags, const dist::LaunchInfo& info,
+                          dist::Group& group) {
+  PipelineStages pipeline;
+  pipeline.count = flags.pipeline_stages;
+  if (!pipeline.any()) return pipeline;
+  const int replica = group.rank() / pipeline.count;
+  ThrowIfError(group.Split(kReplicaGroup, replica));
+  ThrowIfError(group.Split(kStageGroup, group.rank() % pipeline.count));
+  dist::PeersOptions peers;
+  peers.task = TaskOf(flags);
+  peers.task.name = fmt::format("/job:worker/task:{}", group.rank());
+  peers.task.token = info.token;
+  peers.task.credentials = info.credentials;
+  peers.host = group.address();
+  peers.connect_timeout = Milliseconds(flags.join_timeout);
+  pipeline.peers =
+      dist::MakePeers(peers, *group.Subgroup(kReplicaGroup)).ValueOrThrow();
+  return pipeline;
+}
+
 // For --threads: this process's part of the host's cores.
 int ThreadsBeside(int local_size) {
   return local_size > 1 ? std::max(1, AvailableCores() / local_size) : 0;
@@ -101,6 +143,11 @@ Job JoinByMpi(const JobFlags& flags) {
                 fmt::format("--all-reduce {}: with --transport mpi the MPI "
                             "chooses",
                             flags.all_reduce));
+  }
+  if (flags.pipeline_stages > 1) {
+    throw Error(Code::kInvalidArgument,
+                "--pipeline-stages: not with --transport mpi; mpirun may start "
+                "the processes without it");
   }
   for (const char* name : {"SLUICE_RANK", "SLUICE_SERVER"}) {
     if (std::getenv(name) == nullptr) continue;
@@ -121,6 +168,14 @@ Job JoinByMpi(const JobFlags& flags) {
 }
 
 }  // namespace
+
+// By four times as many a pipeline is idle for a fifth of the time at most
+// (GPipe, 2019).
+int64_t JobFlags::MicroBatches() const {
+  if (micro_batches > 0 || pipeline_stages == 1) return micro_batches;
+  return static_cast<int64_t>(
+      std::bit_ceil(static_cast<unsigned>(4 * pipeline_stages)));
+}
 
 std::optional<int64_t> LeadOf(const std::string& consistency) {
   if (consistency.empty() || consistency == "sync") return std::nullopt;
@@ -163,6 +218,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
                 "--strategy none: processes that each train by themselves are "
                 "no elastic job");
   }
+  if (flags.pipeline_stages > 1) CheckStages(flags.pipeline_stages, *info);
   if (info->size == 1 && !elastic) return job;
   if (flags.strategy == "none") {
     if (log_dir.empty()) return job;
@@ -183,7 +239,11 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.may_join_again = info->servers_return;
   options.note = [](std::string_view line) { console::Note(line); };
   options.joined = [](int rank) { console::Mute(rank != 0); };
-  job.workers = dist::Group::Join(*std::move(info), options).ValueOrThrow();
+  const dist::LaunchInfo mine = *info;
+  const std::shared_ptr<dist::Group> group =
+      dist::Group::Join(*std::move(info), options).ValueOrThrow();
+  job.pipeline = MeetStages(flags, mine, *group);
+  job.workers = group;
   return job;
 }
 

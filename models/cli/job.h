@@ -11,6 +11,7 @@
 #include "dist/cluster/worker.h"
 #include "engine/runtime/collective.h"
 #include "models/train/workers/meetings.h"
+#include "models/train/workers/pipeline_stages.h"
 
 namespace sluice {
 
@@ -38,6 +39,13 @@ struct JobFlags {
   // Whether the learning rate is times the number of processes.
   bool scale_learning_rate = false;
   bool sync_batch_norm = false;  // RunContext
+  int pipeline_stages = 1;       // PipelineStages::count
+  // Of each replica of the model in each step; 0: as many as suit the stages,
+  // or, where there is one stage, what TrainingOptions::virtual_workers says.
+  int64_t micro_batches = 0;
+
+  // 0: virtual workers are what they are.
+  int64_t MicroBatches() const;
 };
 
 // What a launcher (dist/launch_info.h) says of the job that this process is of.
@@ -51,6 +59,7 @@ struct Job {
   int local_rank = 0;
   int local_size = 1;
   TrainingServers servers;  // of the job's parameters, if it has some
+  PipelineStages pipeline;
   // Where this process is one of them, and no worker.
   std::shared_ptr<dist::Worker> server;
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "engine/device.h"
 #include "models/cli/flag_checks.h"
 
 namespace sluice {
@@ -77,6 +78,41 @@ std::string WrongWithMirrored(const CommandLine& line,
   if (line.job.sync_batch_norm) {
     return "--sync-batch-norm is for several processes: not with --strategy "
            "mirrored";
+  }
+  return "";
+}
+
+// Of those about stages and micro-batches.
+std::string WrongWithStages(const CommandLine& line) {
+  const JobFlags& job = line.job;
+  if (job.MicroBatches() == 0) return "";
+  const bool staged = job.pipeline_stages > 1;
+  const std::string_view flag = staged ? "--pipeline-stages" : "--micro-batches";
+  if (job.MicroBatches() < job.pipeline_stages) {
+    return fmt::format("--micro-batches {}: fewer than the {} stages",
+                       job.micro_batches, job.pipeline_stages);
+  }
+  if (staged && line.training.virtual_workers > 0) {
+    return "--virtual-workers: with --pipeline-stages say --micro-batches, of "
+           "each replica";
+  }
+  if (!job.strategy.empty() && job.strategy != "ring") {
+    return fmt::format("{} is not for --strategy {}", flag, job.strategy);
+  }
+  if (job.batch_size_per_worker > 0 || job.scale_learning_rate) {
+    return fmt::format(
+        "{}: give --batch-size and --learning-rate, of the job, in place of "
+        "--batch-size-per-worker and --scale-learning-rate",
+        flag);
+  }
+  if (!staged) return "";
+  if (job.sync_batch_norm) {
+    return "--sync-batch-norm is not for --pipeline-stages";
+  }
+  const auto device = ParseDeviceName(line.training.session.devices.at(0));
+  if (line.gpu_of_process || !device.ok() ||
+      device->type != DeviceType::kCpu) {
+    return "--pipeline-stages: stages compute on the CPU, use --device /cpu:0";
   }
   return "";
 }
@@ -158,6 +194,21 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
                   "training goes on with another (default: none)")
       ->check(Parses("NUMBER", CheckVirtualWorkers))
       ->excludes(sync);
+  sub->add_option("--pipeline-stages", line.job.pipeline_stages,
+                  "Cut the model by its layers: so many processes have one "
+                  "together, each a stage, and exchange what goes from layer "
+                  "to layer; twice as many are two such replicas")
+      ->check(Between(1, 1024))
+      ->capture_default_str();
+  sub->add_option("--micro-batches", line.job.micro_batches,
+                  "Parts of each replica's share of a batch that are computed "
+                  "one by one, or on their way through the stages at once; "
+                  "with as many --virtual-workers as all replicas' together a "
+                  "training has the same bits (default: one; with stages four "
+                  "times as many, rounded up to a power of two)")
+      ->check(Parses("NUMBER", CheckVirtualWorkers))
+      ->excludes("--virtual-workers")
+      ->excludes(sync);
   sub->add_option("--compress-gradients", given.compress,
                   "What gradients are rounded to on their way between "
                   "processes: none, bf16, or fp16, which wants --precision "
@@ -184,13 +235,18 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
 }
 
 std::string WrongJobFlags(const CommandLine& line, const GivenFlags& given) {
+  if (std::string stages = WrongWithStages(line); !stages.empty()) {
+    return stages;
+  }
   if (line.job.overlap == "on" &&
-      (line.training.virtual_workers > 0 || line.training.mirrored.any())) {
+      (line.training.virtual_workers > 0 || line.job.MicroBatches() > 0 ||
+       line.training.mirrored.any())) {
     return fmt::format(
         "--overlap on is not for {}, whose gradients are "
         "reduced when all have been computed",
-        line.training.mirrored.any() ? "--strategy mirrored"
-                                     : "--virtual-workers");
+        line.training.mirrored.any()     ? "--strategy mirrored"
+        : line.job.MicroBatches() > 0 ? "--micro-batches"
+                                         : "--virtual-workers");
   }
   const std::string wrong = WrongWithMirrored(line, given);
   return wrong.empty() ? WrongWithServers(line) : wrong;

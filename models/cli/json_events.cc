@@ -54,6 +54,8 @@ void JsonEvents::Begin(TrainingRun& run) {
                 {"learning_rate", run.learning_rate().description()}};
   const int64_t virtual_workers = run.workers().virtual_workers();
   if (virtual_workers > 0) event["virtual_workers"] = virtual_workers;
+  const int stages = run.workers().stages();
+  if (stages > 1) event["pipeline_stages"] = stages;
   const MirroredDevices& mirrored = run.options().mirrored;
   if (mirrored.any()) event["devices"] = mirrored.devices;
   Print(event);

@@ -67,10 +67,17 @@ int Run(const TrainerSpec& spec, CommandLine line) {
     return 0;
   }
   if (!job.leads()) console::Mute();
+  line.training.pipeline = job.pipeline;
+  if (const int64_t micro_batches = line.job.MicroBatches();
+      micro_batches > 0) {
+    const int processes = job.workers == nullptr ? 1 : job.workers->size();
+    line.training.virtual_workers =
+        micro_batches * (processes / job.pipeline.count);
+  }
   const int64_t virtual_workers = line.training.virtual_workers;
   const MirroredDevices& mirrored = line.training.mirrored;
   const Workers sharing(job.workers.get(), virtual_workers,
-                        mirrored.devices.size());
+                        mirrored.devices.size(), job.pipeline.count);
   if ((job.workers != nullptr || sharing.in_leaves()) &&
       line.run.bad_examples->limit() > 0) {
     throw Error(Code::kInvalidArgument,

@@ -10,6 +10,7 @@
 #include "engine/threads.h"
 #include "models/cli/console.h"
 #include "models/cli/model_summary.h"
+#include "models/train/run/leaf_steps.h"
 
 namespace sluice {
 namespace {
@@ -43,6 +44,26 @@ void PassTimes::Begin(TrainingRun& run) {
     console::Note(fmt::format("pass {}: {:.2f} ms, {} nodes", pass.name,
                               pass.seconds * 1e3, pass.nodes));
   }
+}
+
+// (p - 1) / (m + p - 1) is what p stages that take equally long leave idle with
+// m micro-batches, if nothing else does (PipeDream-Flush, Megatron-LM, 2021).
+void PipelineBubble::End(TrainingRun& run) {
+  const Workers& workers = run.workers();
+  if (workers.stages() == 1) return;
+  const std::vector<LeafGradients::Seconds> seconds =
+      workers.GatherEach("pipeline", run.leaves()->seconds());
+  double idle = 0;
+  for (const auto& [all, busy] : seconds) {
+    if (all > 0) idle += (1 - busy / all) / static_cast<double>(seconds.size());
+  }
+  const int64_t stages = workers.stages(), micro_batches = workers.mine().size();
+  console::Note(fmt::format(
+      "pipeline of {} stages, {} micro-batches: idle for {:.1f} % of the time, "
+      "{:.1f} % where all stages take equally long",
+      stages, micro_batches, 100 * idle,
+      100.0 * static_cast<double>(stages - 1) /
+          static_cast<double>(micro_batches + stages - 1)));
 }
 
 void ShowSummary::Begin(TrainingRun& run) {

@@ -56,6 +56,13 @@ class InputThreads : public Hook {
   std::string said_;
 };
 
+// Says at the end how much of the time stages of a pipeline were idle. For all
+// processes.
+class PipelineBubble : public Hook {
+ public:
+  void End(TrainingRun& run) override;
+};
+
 // Before the first step, the model's layers (models/cli/model_summary.h).
 class ShowSummary : public Hook {
  public:

@@ -245,6 +245,9 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
   }
   AddJudges(line, trainer);
   AddProfile(line, trainer);
+  if (options.pipeline.any()) {
+    trainer.AddHook(std::make_unique<PipelineBubble>());
+  }
   if (Leads(line) || WorkersOf(line).elastic()) AddReports(spec, line, trainer);
   const BadReport bad(*line.run.bad_examples);
   const TrainingResult result = trainer.Train();

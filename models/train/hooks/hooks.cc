@@ -144,13 +144,13 @@ void NanStop::AfterStep(TrainingRun& run) {
   Check(run);
   // One that is being saved is kept: its memory is all there is for it.
   if (due && std::isfinite(run.newest_loss().value) && !run.snapshot_held()) {
-    if (run.cuts_variables()) return run.AskToMeet();
+    if (run.scatters_variables()) return run.AskToMeet();
     run.RenewSnapshot();
   }
 }
 
 void NanStop::AtMeeting(TrainingRun& run) {
-  if (!run.cuts_variables()) return;
+  if (!run.scatters_variables()) return;
   run.Finish();
   Check(run);
   if (std::isfinite(run.newest_loss().value)) run.GatherSnapshot();
@@ -200,9 +200,8 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   run.TakeFromFirst(&snapshot);
   run.Restore(snapshot, "snapshot");
   for (const NamedTensor& variable : snapshot.tensors) {
-    // Who has a part of one does not know whether the others' are finite.
-    const Node* const node = run.graph().Find(variable.name);
-    if (node != nullptr && node->part_of() > 0) continue;
+    // Who has a part does not know whether the others' are finite.
+    if (run.IsScattered(variable.name)) continue;
     if (!AllFinite(variable.tensor)) {
       return fmt::format("'{}' in step {}", variable.name, run.step());
     }

@@ -155,9 +155,8 @@ void Summaries::AfterEvaluation(TrainingRun& run,
   }
   if (train_.events) {
     for (const Output& variable : run.graph().TrainableVariables()) {
-      ThrowIfError(train_.events->Histogram(
-          variable.name(), run.step(),
-          std::as_const(run).session().Read(variable)));
+      ThrowIfError(train_.events->Histogram(variable.name(), run.step(),
+                                            run.ValueOf(variable)));
     }
   }
   Flush();

@@ -22,12 +22,13 @@ bool CopiesBatches(const SessionOptions& session) {
 
 BatchStep::BatchStep(Session& session, const Features& features,
                      std::vector<Output> fetches,
-                     std::vector<Operation> targets)
+                     std::vector<Operation> targets, int at_once)
     : session_(session),
       features_(features),
       placeholders_(features.begin(), features.end()),
       fetches_(std::move(fetches)),
       targets_(std::move(targets)),
+      at_once_(static_cast<size_t>(at_once)),
       feeds_(placeholders_.size()),
       shapes_(placeholders_.size()) {}
 
@@ -46,6 +47,7 @@ BatchStep::Prepared& BatchStep::PreparedFor(const std::vector<Shape>& shapes) {
     feeds.push_back({placeholders_[i].second, shapes[i]});
   }
   prepared.step = session_.Prepare(feeds, fetches_, targets_);
+  prepared.values.resize(at_once_ + 1);
   if (prepared_.size() == kPrepared) prepared_.pop_back();
   prepared_.insert(prepared_.begin(), std::move(prepared));
   return prepared_.front();
@@ -60,13 +62,14 @@ StepInfo BatchStep::Prepare(int64_t examples, int beside) {
                     SizeOf(placeholders_[i].second.dtype());
     if (i > 0) continue;
     for (const Output& variable : placeholders_[i].second.graph().Variables()) {
+      if (!session_.IsHere(variable)) continue;
       need.variables += static_cast<size_t>(variable.shape().elements()) *
                         SizeOf(variable.dtype());
     }
   }
   StepInfo info = PreparedFor(shapes_).step.info();
   const auto less = [](size_t a, size_t b) { return a > b ? a - b : 0; };
-  need.arena = less(info.arena_bytes, session_.arena_bytes());
+  need.arena = less(at_once_ * info.arena_bytes, session_.arena_bytes());
   need.variables = less(need.variables, session_.variable_bytes());
   const auto accelerator = session_.available_accelerator_bytes();
   if (accelerator) {
@@ -86,7 +89,8 @@ std::span<const Tensor> BatchStep::Pending::Wait() {
   return values_;
 }
 
-BatchStep::Pending BatchStep::Start(const Example& batch) {
+BatchStep::Pending BatchStep::Start(const Example& batch,
+                                    std::optional<uint32_t> replica) {
   for (size_t i = 0; i < feeds_.size(); ++i) {
     feeds_[i] = batch[placeholders_[i].first];
     shapes_[i] = feeds_[i].shape();
@@ -95,8 +99,9 @@ BatchStep::Pending BatchStep::Start(const Example& batch) {
   std::vector<Tensor>& values = prepared.values[prepared.turn];
   if (values.empty()) values = prepared.step.MakeFetches();
   Pending pending;
-  pending.run_ = prepared.step.Start(feeds_, values);
-  prepared.turn = 1 - prepared.turn;
+  pending.run_ = replica ? prepared.step.Start(feeds_, values, *replica)
+                         : prepared.step.Start(feeds_, values);
+  prepared.turn = (prepared.turn + 1) % prepared.values.size();
   pending.values_ = values;
   return pending;
 }

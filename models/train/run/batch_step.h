@@ -3,6 +3,9 @@
 #ifndef SLUICE_MODELS_TRAIN_RUN_BATCH_STEP_H_
 #define SLUICE_MODELS_TRAIN_RUN_BATCH_STEP_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,8 +22,10 @@ bool CopiesBatches(const SessionOptions& session);
 // Not thread-safe. Must not outlive the session and the features.
 class BatchStep {
  public:
+  // So many batches may be under way `at_once`, and their values be in use.
   BatchStep(Session& session, const Features& features,
-            std::vector<Output> fetches, std::vector<Operation> targets = {});
+            std::vector<Output> fetches, std::vector<Operation> targets = {},
+            int at_once = 1);
 
   // Plans the step for batches of that many examples, without taking memory for
   // it. Throws Error(kResourceExhausted), saying the sizes, when so many steps,
@@ -34,7 +39,7 @@ class BatchStep {
     bool valid() const { return run_.valid(); }
     bool under_way() const { return run_.under_way(); }
     // The fetched values, once they are there; as long as this lives, and
-    // until the second Start after its own. Throws Error.
+    // until the Start that comes `at_once` after the next. Throws Error.
     std::span<const Tensor> Wait();
 
    private:
@@ -42,8 +47,10 @@ class BatchStep {
     PendingRun run_;
     std::vector<Tensor> values_;
   };
-  // Begins with a batch, which may be reused at once. Throws Error.
-  Pending Start(const Example& batch);
+  // Begins with a batch, which may be reused at once; as a given replica
+  // (PreparedStep::Start), or the session's. Throws Error.
+  Pending Start(const Example& batch,
+                std::optional<uint32_t> replica = std::nullopt);
   // The fetched values, until the next Run. Throws Error.
   std::span<const Tensor> Run(const Example& batch);
 
@@ -51,8 +58,8 @@ class BatchStep {
   struct Prepared {
     std::vector<Shape> shapes;
     PreparedStep step;
-    std::vector<Tensor> values[2];  // taken in turns
-    int turn = 0;
+    std::vector<std::vector<Tensor>> values;  // taken in turns
+    size_t turn = 0;
   };
   Prepared& PreparedFor(const std::vector<Shape>& shapes);
 
@@ -61,6 +68,7 @@ class BatchStep {
   NamedOutputs placeholders_;
   std::vector<Output> fetches_;
   std::vector<Operation> targets_;
+  const size_t at_once_;
   std::vector<Prepared> prepared_;  // most recently used first
   std::vector<Tensor> feeds_;
   std::vector<Shape> shapes_;  // of the feeds

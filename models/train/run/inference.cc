@@ -120,7 +120,8 @@ void Inference::LoadWeights(const std::string& path) {
   ThrowIfError(sluice::LoadWeights(*session_, graph_.Variables(), path));
 }
 
-void Inference::CopyVariables(const Graph& graph, const Session& session) {
+void Inference::CopyVariables(
+    const Graph& graph, const std::function<Tensor(const Output&)>& read) {
   for (const Output& variable : graph_.Variables()) {
     const Node* twin = graph.Find(variable.name() + "/average");
     if (twin == nullptr) twin = graph.Find(variable.name());
@@ -131,7 +132,7 @@ void Inference::CopyVariables(const Graph& graph, const Session& session) {
                               "({})",
                               variable.name(), variable.node().location()));
     }
-    const Tensor value = session.Read(twin->output(0));
+    const Tensor value = read(twin->output(0));
     session_->Write(variable, value);
     for (const auto& other : others_) other->Write(variable, value);
   }

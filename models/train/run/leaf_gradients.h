@@ -22,6 +22,12 @@ class LeafGradients {
     std::vector<Output> measured;    // of each leaf, on demand
     std::vector<Output> statistics;  // variables that these write
     int64_t leaves = 1;              // of all devices and processes
+    // Of what is reduced, that which comes to be here, and is added up; the
+    // rest has another stage.
+    std::vector<size_t> here;
+    // Leaves that may be under way: more than one only where the session has as
+    // many runs, and nothing is written.
+    int at_once = 1;
   };
   // Of the session's device, whose variables are those of the step.
   LeafGradients(Session& session, const Features& features, Options options);
@@ -31,17 +37,29 @@ class LeafGradients {
 
   // What `measured` is of the leaf whose share is number i.
   using OnLeaf = std::function<void(size_t i, std::span<const Tensor> values)>;
-  // Of the leaves from `leaf` on: one after the other, each from the same
-  // statistics, which are left as they were. Those without examples are not
-  // computed and add nothing. With `measure`, not null, calls it for the
-  // others. Throws Error.
+  // Of the leaves from `leaf` on: one after the other, or some at once, each
+  // from the same statistics, which are left as they were. Those without
+  // examples are not computed and add nothing. With `measure`, not null, calls
+  // it for the others, in their order. Throws Error.
   void Run(int64_t leaf, std::span<const Example> shares,
            const OnLeaf& measure);
 
   // Of the last run.
   LeafSums& sums() { return sums_; }
+  // For how long runs were under way so far, and this process computed in them
+  // rather than wait for other stages.
+  struct Seconds {
+    double all = 0, busy = 0;
+  };
+  const Seconds& seconds() const { return seconds_; }
 
  private:
+  struct UnderWay {
+    int64_t leaf = 0;
+    size_t share = 0;
+    BatchStep::Pending run;  // invalid: of a leaf without examples
+  };
+  void Collect(UnderWay leaf, const OnLeaf& measure);
   // The values of a leaf without examples.
   std::span<const Tensor> Nothing();
   void Append(int64_t leaf, std::span<const Tensor> values);
@@ -53,6 +71,8 @@ class LeafGradients {
   BatchStep measuring_;         // and what is measured
   LeafSums sums_;
   std::vector<Tensor> nothing_;  // of a leaf without examples
+  std::vector<Tensor> summed_;   // of a leaf, what is here
+  Seconds seconds_;
 };
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include "dist/collective/reduce.h"
 #include "engine/status.h"
 #include "engine/threads.h"
+#include "graph/session/cluster.h"
 
 namespace sluice {
 namespace {
@@ -110,8 +111,10 @@ LeafSteps::LeafSteps(const Graph& graph, Session& session,
       reductions_(ReductionsOf(graph)),
       by_leaf_(Needed(InputsOf(reductions_))) {
   CheckNoExchange(by_leaf_);
+  // With stages leaves write nothing (AllReduceOptions::shared).
+  const bool staged = workers.stages() > 1;
   for (const Operation& update : graph.updates()) {
-    CheckUpdates(update.node(), by_leaf_);
+    if (!staged) CheckUpdates(update.node(), by_leaf_);
   }
   if (options_.mirrored.any()) {
     std::vector<Output> computed = InputsOf(reductions_);
@@ -123,11 +126,16 @@ LeafSteps::LeafSteps(const Graph& graph, Session& session,
   } else {
     mirrors_ = std::make_unique<Mirrors>(session, devices);
   }
+  for (size_t i = 0; i < reductions_.size(); ++i) {
+    if (IsHere(*reductions_[i])) here_.push_back(i);
+  }
   for (size_t i = 0; i < mirrors_->size(); ++i) {
     gradients_.push_back(std::make_unique<LeafGradients>(
         mirrors_->session(i), features,
         LeafGradients::Options{InputsOf(reductions_), options_.measured,
-                               WrittenBy(by_leaf_), workers.leaves()}));
+                               WrittenBy(by_leaf_), workers.leaves(), here_,
+                               staged ? session.options().concurrent_runs
+                                      : 1}));
   }
 }
 
@@ -169,7 +177,9 @@ void LeafSteps::Run(std::span<const Example> shares, const OnLeaf& measure) {
                             on_leaf);
   });
   Reduce();
-  const std::span<const Tensor> means = gradients_[0]->sums().slot(0);
+  const std::span<const Tensor> sums = gradients_[0]->sums().slot(0);
+  std::vector<Tensor> means(reductions_.size());
+  for (size_t i = 0; i < here_.size(); ++i) means[here_[i]] = sums[i];
   if (updates_.size() == 1) {
     updates_[0].step.Run(means, updates_[0].rate);
     return;
@@ -179,6 +189,14 @@ void LeafSteps::Run(std::span<const Example> shares, const OnLeaf& measure) {
   });
 }
 
+bool LeafSteps::IsHere(const Node& reduction) const {
+  const SessionOptions& session = mirrors_->session(0).options();
+  const std::string& asked = reduction.device();
+  return session.task.empty() ||
+         sluice::IsHere(asked.empty() ? session.devices[0] : asked,
+                        session.task);
+}
+
 // What all have goes into the first slot.
 void LeafSteps::Reduce() {
   const ScopedFlushDenormals flush;  // as where gradients are computed
@@ -186,19 +204,20 @@ void LeafSteps::Reduce() {
   for (size_t i = 1; i < gradients_.size(); ++i) {
     sums.Append(gradients_[i]->sums());
   }
-  if (!workers_.several()) sums.Join();
-  for (size_t i = 0; i < reductions_.size(); ++i) {
+  if (workers_.replicas() == 1) sums.Join();
+  for (size_t i = 0; i < here_.size(); ++i) {
+    const Node& reduction = *reductions_[here_[i]];
     Tensor& sum = sums.slot(0)[i];
     std::vector<const void*> parts;
     for (size_t slot = 0; slot < sums.size(); ++slot) {
       parts.push_back(std::as_const(sums.slot(slot)[i]).raw());
     }
-    workers_.SumTree(reductions_[i]->name(), parts, &sum);
+    workers_.SumTree(reduction.name(), parts, &sum);
     if (!IsHalf(sum.dtype())) {
       dist::DivideBy(sum.dtype(), sum.raw(), sum.elements(),
                      static_cast<int>(workers_.leaves()));
     }
-    if (reductions_[i] == &options_.loss.node()) loss_ = sum.At(0);
+    if (&reduction == &options_.loss.node()) loss_ = sum.At(0);
   }
 }
 

@@ -55,14 +55,21 @@ class LeafSteps {
   // Those of the devices, by device.
   const Mirrors& mirrors() const { return *mirrors_; }
 
-  // Of the last step, of all workers.
+  // Of the last step, of all workers. Where these have stages each alone knows
+  // it that has the loss.
   double loss() const { return loss_; }
   double learning_rate() const { return updates_[0].rate[0].At(0); }
+  // Of the first device.
+  const LeafGradients::Seconds& seconds() const {
+    return gradients_[0]->seconds();
+  }
   // Whether a node of that name is computed by leaves, rather than of their
   // sums.
   bool ByLeaf(const std::string& node) const;
 
  private:
+  // Whether this worker computes what comes out of it.
+  bool IsHere(const Node& reduction) const;
   void Reduce();
 
   const Graph& graph_;
@@ -70,6 +77,7 @@ class LeafSteps {
   const Options options_;
   const std::vector<const Node*> reductions_;
   const std::set<const Node*> by_leaf_;
+  std::vector<size_t> here_;  // of the reductions
   std::unique_ptr<Mirrors> mirrors_;
   std::vector<std::unique_ptr<LeafGradients>> gradients_;  // by device
   // Of each session that updates.

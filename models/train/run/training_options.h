@@ -12,6 +12,7 @@
 #include "models/train/values/checkpoint_choice.h"
 #include "models/train/workers/meetings.h"
 #include "models/train/workers/mirrored_devices.h"
+#include "models/train/workers/pipeline_stages.h"
 #include "models/train/workers/reporter.h"
 
 namespace SLUICE_PUBLIC sluice {
@@ -58,6 +59,9 @@ struct TrainingOptions {
   // In one process without parameter servers. They define the training, where
   // no virtual workers do, of which there are then at least as many.
   MirroredDevices mirrored;
+  // Of processes, with virtual workers: these are then the micro-batches, at
+  // least as many to a replica as it has stages.
+  PipelineStages pipeline;
   // The batch of each worker that updates them at its own speed
   // (TrainingServers::lead) is RunContext::batch_size, and an update is a step.
   TrainingServers servers;

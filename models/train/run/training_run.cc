@@ -14,7 +14,7 @@
 #include "graph/ops/shape.h"
 #include "graph/text/text.h"
 #include "models/optim/name_pattern.h"
-#include "models/train/run/cut_variables.h"
+#include "models/train/run/scattered_variables.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/workers/device_threads.h"
 
@@ -89,7 +89,7 @@ RunContext WithRank(const RunContext& run, const Workers& workers) {
 
 Workers WorkersOf(const TrainingOptions& options) {
   return Workers(options.session.collective.get(), options.virtual_workers,
-                 options.mirrored.devices.size());
+                 options.mirrored.devices.size(), options.pipeline.count);
 }
 
 // One process that has all leaves has nobody to compare its input with.
@@ -201,6 +201,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
         Code::kInvalidArgument,
         fmt::format("{}: the model function returned no loss", spec.name));
   }
+  if (options_.pipeline.any()) CutModel();
   model_variables_ = graph_.Variables();
   CheckFrozen(options_.freeze, model_variables_);
   Optimizer optimizer = OptimizerFor(spec, context_, options_);
@@ -218,6 +219,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                                  .buckets = options_.buckets,
                                  .in_two = in_leaves,
                                  .shared = options_.servers.any() ||
+                                           options_.pipeline.any() ||
                                            (workers_.elastic() && !in_leaves),
                                  .largest_share = FeedsOf(
                                      CeilDiv(batch_size(), workers_.leaves())),
@@ -231,7 +233,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
     if (apart_) workers_.RequireSame("graph", PrintGraph(graph_));
   }
 
-  cut_ = std::make_unique<CutVariables>(graph_, workers_);
+  scattered_ = ScatteredVariables::Make(graph_, workers_);
   options_.session.seed = context_.seed;
   devices_ = options_.mirrored.any()
                  ? std::make_unique<DeviceThreads>(options_.mirrored.devices)
@@ -246,7 +248,8 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
   inference_ = std::make_unique<Inference>(spec_, evaluation, options_.session,
-                                           workers_, devices_.get());
+                                           workers_.WithWholeModels(),
+                                           devices_.get());
   inference_->PrepareEvaluation();
 }
 
@@ -260,6 +263,7 @@ std::vector<Iterator> TrainingRun::MakeIterators() const {
 void TrainingRun::MakeSteps(const Output& learning_rate) {
   std::vector<Output> measured = TensorsOf(model_.metrics);
   for (const auto& [name, value] : model_.summaries) measured.push_back(value);
+  if (options_.pipeline.any()) measured = WithLoss(measured);
   const int64_t examples = workers_.ShareOf(FullBatch(input_));
   if (workers_.in_leaves()) {
     leaves_ = std::make_unique<LeafSteps>(
@@ -292,7 +296,8 @@ std::vector<FeedShape> TrainingRun::FeedsOf(int64_t examples) const {
 }
 
 // A share of no examples counts for nothing, whatever its loss is.
-Output TrainingRun::JobLoss(const Output& weight) const {
+Output TrainingRun::JobLoss(const Output& weight) {
+  const DeviceScope there(graph_, model_.loss.node().device());
   const Output loss = Cast(model_.loss, DType::kFloat32);
   return AllReduce(Select(Greater(weight, 0), loss * weight, ZerosLike(loss)),
                    Reduction::kMean, "job_loss");
@@ -323,8 +328,14 @@ std::vector<std::pair<Session*, std::string>> TrainingRun::step_sessions() {
 }
 
 std::optional<double> TrainingRun::loss_scale() const {
+  return known_loss_scale_ ? known_loss_scale_ : ReadLossScale();
+}
+
+std::optional<double> TrainingRun::ReadLossScale() const {
   const Node* scale = graph_.Find("loss_scale/scale");
-  if (scale == nullptr) return std::nullopt;
+  if (scale == nullptr || !session_->IsHere(scale->output(0))) {
+    return std::nullopt;
+  }
   return session_->Read(scale->output(0)).At(0);
 }
 
@@ -334,7 +345,9 @@ void TrainingRun::Stop(const std::string& reason) {
 
 std::optional<Evaluation> TrainingRun::Evaluate(const StopToken* stop) {
   Finish();
-  inference_->CopyVariables(graph_, *session_);
+  inference_->CopyVariables(graph_, [&](const Output& variable) {
+    return scattered_->ReadForAll(*session_, variable);
+  });
   std::optional<Evaluation> evaluation =
       inference_->Evaluate({.stop = stop, .reporter = options_.reporter});
   if (evaluation) evaluation->step = step_;

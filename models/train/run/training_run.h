@@ -26,10 +26,10 @@
 
 namespace SLUICE_PUBLIC sluice {
 
-class CutVariables;
 class DeviceThreads;
 class LeafSteps;
 class Observer;
+class ScatteredVariables;
 
 // Where a state that was restored is from, if from no file.
 inline constexpr char kKeptInMemory[] = "what was kept in memory";
@@ -172,24 +172,29 @@ class TrainingRun {
   // The whole state as it was when it was last renewed; null before. Renewing
   // copies the variables, into the same memory unless somebody holds the one
   // before, and does nothing where it is of the present, workers are not
-  // together, or the variables are another's. Of variables that are cut it has
-  // on rank 0 the wholes, on others their own parts, as they were gathered
-  // last, and does nothing where that was before another step. Tensors taken
+  // together, or the variables are another's. Of scattered variables it has on
+  // rank 0 the wholes, on others what is theirs, as they were gathered last, and
+  // does nothing where that was before another step. Tensors taken
   // out of it share its memory: hold the pointer as long as these are looked
   // at.
   std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
   bool snapshot_held() const { return snapshot_.use_count() > 1; }
   void RenewSnapshot();
-  // Whether some variables are cut over the workers (VariableOptions).
-  bool cuts_variables() const;
-  // RenewSnapshot, by all workers that are together, where variables are cut:
-  // waits for the others. Else nothing.
+  // Whether some variables are scattered over the workers: cut, or by stages
+  // (models/train/run/scattered_variables.h).
+  bool scatters_variables() const;
+  bool IsScattered(const std::string& variable) const;
+  // The present value of one, or on rank 0 that of a scattered one as it was
+  // gathered last.
+  Tensor ValueOf(const Output& variable) const;
+  // RenewSnapshot, by all workers that are together, where some are: waits for
+  // the others. Else nothing.
   void GatherSnapshot();
-  // Once rank 0 has begun: gives the others their parts of what it has of
-  // variables that are cut. Waits.
+  // Once rank 0 has begun: gives the others what is theirs of what it has of
+  // those. Waits.
   void HandOutParts();
-  // Makes it rank 0's, but for the parts of variables that are cut: of these
-  // each has its own. Waits.
+  // Makes it rank 0's, but for what is scattered: of this each has its own.
+  // Waits.
   void TakeFromFirst(Checkpoint* checkpoint) const;
   // Puts a state back, bit for bit (but for variables that are another's), or
   // throws Error naming what does not fit
@@ -251,8 +256,13 @@ class TrainingRun {
 
   // The variables have been, other than by a step.
   void MarkWritten();
+  SessionOptions PlaceStages(SessionOptions session) const;
+  // Into stages, before anything is built on it.
+  void CutModel();
+  // The same values where the loss is.
+  std::vector<Output> WithLoss(const std::vector<Output>& values);
   // Of the whole batch, from the loss of this worker's share.
-  Output JobLoss(const Output& weight) const;
+  Output JobLoss(const Output& weight);
   std::vector<Iterator> MakeIterators() const;
   void CheckServers() const;
   // Once the training is built: where it is computed.
@@ -260,6 +270,7 @@ class TrainingRun {
   std::vector<FeedShape> FeedsOf(int64_t examples) const;
   std::vector<Operation> Targets() const;
   void MakeSteps(const Output& learning_rate);
+  std::optional<double> ReadLossScale() const;
   void CountStep();
   void StepOrNothing(bool measure);
   std::string Position() const;
@@ -295,8 +306,8 @@ class TrainingRun {
   StepInfo info_;
   std::unique_ptr<Inference> inference_;  // evaluates
 
-  std::unique_ptr<CutVariables> cut_;
-  int64_t gathered_step_ = -1;  // of what cut_ has gathered
+  std::unique_ptr<ScatteredVariables> scattered_;
+  int64_t gathered_step_ = -1;  // of what that has gathered
 
   int64_t step_ = 0;
   bool together_ = true;
@@ -306,6 +317,7 @@ class TrainingRun {
   // Of an elastic job, whose steps are whole or nothing: whether the batches
   // are beyond step_, which failed, and the position from before it.
   bool step_failed_ = false;
+  std::optional<double> known_loss_scale_;  // where another stage has it
   bool committed_ = false;  // the variables are those after the last step begun
   std::string position_before_;
   std::string resumed_from_;

@@ -58,6 +58,7 @@ SessionOptions TrainingRun::PlaceTraining() {
   if (options_.mirrored.any() && !options_.mirrored.variables_on_each) {
     session.devices = {"/cpu:0"};
   }
+  if (options_.pipeline.any()) return PlaceStages(std::move(session));
   if (!servers.any()) return session;
   for (const Output& variable : graph_.Variables()) {
     if (!apart_) break;

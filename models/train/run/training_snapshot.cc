@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "models/optim/loss_scale.h"
-#include "models/train/run/cut_variables.h"
+#include "models/train/run/scattered_variables.h"
 #include "models/train/run/training_run.h"
 
 namespace sluice {
@@ -89,10 +89,10 @@ std::string TrainingRun::Position() const {
 void TrainingRun::RenewSnapshot() {
   Finish();
   if (!snapshot_is_old_ || !together_ || !owns_variables()) return;
-  if (cut_->any() && gathered_step_ != step_) return;
+  if (scattered_->any() && gathered_step_ != step_) return;
   // Of variables that may be gone with a server the one before is kept.
   const bool beside = snapshot_ == nullptr || snapshot_held() ||
-                      options_.servers.any() || cut_->any();
+                      options_.servers.any() || scattered_->any();
   const std::shared_ptr<Checkpoint> renewed =
       beside ? std::make_shared<Checkpoint>() : snapshot_;
   TrainingState& state = renewed->state;
@@ -106,38 +106,58 @@ void TrainingRun::RenewSnapshot() {
   if (options_.virtual_workers > 0) {
     state.extra[kVirtualWorkers] = fmt::format("{}", options_.virtual_workers);
   }
-  if (cut_->any() && !workers_.leads()) {
+  if (scattered_->any() && !workers_.leads()) {
     state.extra[kPartsOf] = workers_.Name(workers_.rank());
   }
   state.class_names = class_names_;
-  ReadVariables(*session_, cut_->others(), &renewed->tensors);
-  renewed->tensors.insert(renewed->tensors.end(), cut_->gathered().begin(),
-                          cut_->gathered().end());
+  ReadVariables(*session_, scattered_->others(), &renewed->tensors);
+  const std::vector<NamedTensor> gathered = scattered_->Gathered(*session_);
+  renewed->tensors.insert(renewed->tensors.end(), gathered.begin(),
+                          gathered.end());
   state.step = step_;
   snapshot_ = renewed;
   snapshot_is_old_ = false;
 }
 
-bool TrainingRun::cuts_variables() const {
-  return cut_->any();
+bool TrainingRun::scatters_variables() const {
+  return scattered_->any();
+}
+
+bool TrainingRun::IsScattered(const std::string& variable) const {
+  const Node* const node = graph_.Find(variable);
+  if (node == nullptr || !node->IsVariable()) return false;
+  const std::vector<Output>& others = scattered_->others();
+  return std::find(others.begin(), others.end(), node->output(0)) ==
+         others.end();
+}
+
+Tensor TrainingRun::ValueOf(const Output& variable) const {
+  if (!IsScattered(variable.name())) return session_->Read(variable);
+  for (NamedTensor& known : scattered_->Gathered(*session_)) {
+    if (known.name == variable.name()) return known.tensor;
+  }
+  throw Error(Code::kFailedPrecondition,
+              fmt::format("variable '{}' is another worker's, and was not "
+                          "gathered",
+                          variable.name()));
 }
 
 void TrainingRun::GatherSnapshot() {
-  if (!cut_->any()) return;
+  if (!scattered_->any()) return;
   Finish();
   SLUICE_CHECK(together_);
-  cut_->Gather(*session_);
+  scattered_->Gather(*session_);
   gathered_step_ = step_;
   snapshot_is_old_ = true;
   RenewSnapshot();
 }
 
 void TrainingRun::HandOutParts() {
-  cut_->HandOut(*session_);
+  scattered_->HandOut(*session_);
 }
 
 void TrainingRun::TakeFromFirst(Checkpoint* checkpoint) const {
-  const std::vector<NamedTensor> parts = cut_->TakeOut(&checkpoint->tensors);
+  const std::vector<NamedTensor> parts = scattered_->TakeOut(&checkpoint->tensors);
   sluice::TakeFromFirst(workers_, checkpoint);
   checkpoint->tensors.insert(checkpoint->tensors.end(), parts.begin(),
                              parts.end());
@@ -191,7 +211,8 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
     variables = graph_.Variables();
     tensors = checkpoint.tensors;
     WithoutOptionalState(&variables, &tensors);
-    cut_->TakeMine(&tensors);
+    variables = scattered_->Mine(std::move(variables));
+    scattered_->TakeMine(&tensors);
   }
   if (Status fits = WriteVariables(*session_, variables, tensors,
                                    Extra::kRefused, source);
@@ -216,7 +237,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
 
 LoadedWeights TrainingRun::LoadWeights() {
   MarkWritten();
-  return cut_
+  return scattered_
       ->Load(*session_, model_variables_, options_.weights,
              {.reset = options_.reset})
       .ValueOrThrow();

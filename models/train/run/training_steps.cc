@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "models/train/run/cut_variables.h"
+#include "models/train/run/scattered_variables.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/training_run.h"
 
@@ -65,7 +65,7 @@ bool TrainingRun::Step(bool measure) {
 // starts on it, and only then waits.
 void TrainingRun::TrainOnBatch(bool measure) {
   snapshot_is_old_ = true;
-  together_ = !apart_ && !cut_->any();
+  together_ = !apart_ && !scattered_->any();
   // Until nothing has thrown.
   const bool sound = std::exchange(sound_, false);
   if (leaves_ != nullptr) {
@@ -117,7 +117,9 @@ void TrainingRun::TrainOnLeaves(bool measure) {
   for (size_t i = 0; i < shares_.size(); ++i) {
     metrics.emplace_back(model_.metrics);
   }
+  const bool has_loss = workers_.stage() == workers_.stages() - 1;
   const auto on_leaf = [&](size_t i, std::span<const Tensor> values) {
+    if (!has_loss) return;
     metrics[i].Add(values, RowsOf(shares_[i]));
     if (i > 0) return;
     const auto mine = values.last(model_.summaries.size());
@@ -126,10 +128,20 @@ void TrainingRun::TrainOnLeaves(bool measure) {
   leaves_->Run(shares_, measure ? LeafSteps::OnLeaf(on_leaf) : nullptr);
   CountStep();
   committed_ = true;
-  NoteLoss(step_, leaves_->loss());
-  if (measure) {
-    Measure(leaves_->learning_rate(), std::move(metrics), summaries);
+  if (!has_loss) metrics.clear();  // others have those
+  struct {
+    double loss = 0, rate = 0, scale = 0;
+  } known;
+  if (has_loss) {
+    known = {leaves_->loss(), leaves_->learning_rate(),
+             ReadLossScale().value_or(0)};
   }
+  if (workers_.stages() > 1) {
+    workers_.TakeFromFirst("loss", &known, sizeof(known));
+    if (!has_loss && known.scale > 0) known_loss_scale_ = known.scale;
+  }
+  NoteLoss(step_, known.loss);
+  if (measure) Measure(known.rate, std::move(metrics), summaries);
 }
 
 void TrainingRun::Finish() {

@@ -8,8 +8,10 @@
 #include <cstring>
 #include <utility>
 
+#include "dist/collective/texts.h"
 #include "engine/status.h"
 #include "models/nn/metric_states.h"
+#include "models/train/workers/pipeline_stages.h"
 
 namespace sluice {
 namespace {
@@ -27,10 +29,21 @@ struct Say {
 }  // namespace
 
 Workers::Workers(Collective* collective, int64_t virtual_workers,
-                 size_t devices)
+                 size_t devices, int stages)
     : collective_(collective),
       virtual_workers_(virtual_workers),
-      devices_(static_cast<int64_t>(devices)) {
+      devices_(static_cast<int64_t>(devices)),
+      stages_(stages) {
+  if (stages < 1 || size() % stages != 0) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} stages do not go into {} processes", stages,
+                            size()));
+  }
+  if (stages > 1 && (virtual_workers == 0 || elastic())) {
+    throw Error(Code::kInvalidArgument,
+                "stages are for virtual workers, the micro-batches, and not "
+                "for elastic jobs");
+  }
   if (devices > 0 && (several() || elastic())) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("mirrored devices are of one process that trains "
@@ -94,19 +107,7 @@ void Workers::Gather(std::string_view what, const void* mine, int64_t each,
 std::vector<std::string> Workers::Gather(std::string_view what,
                                          std::string_view mine) const {
   if (!several()) return {std::string(mine)};
-  const std::vector<int64_t> lengths = GatherEach(
-      fmt::format("length of {}", what), static_cast<int64_t>(mine.size()));
-  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  std::string padded(mine);
-  padded.resize(static_cast<size_t>(longest));
-  std::string all(static_cast<size_t>(longest * size()), '\0');
-  Gather(what, padded.data(), longest, all.data());
-  std::vector<std::string> texts;
-  for (int64_t rank = 0; rank < size(); ++rank) {
-    texts.push_back(all.substr(static_cast<size_t>(rank * longest),
-                               static_cast<size_t>(lengths[rank])));
-  }
-  return texts;
+  return dist::GatherTexts(*collective_, what, mine).ValueOrThrow();
 }
 
 void Workers::RequireSame(std::string_view what, std::string_view text) const {
@@ -185,9 +186,11 @@ void Workers::TakeFromFirst(std::string_view what, std::string* text) const {
 
 void Workers::SumTree(std::string_view what, std::span<const void* const> sums,
                       Tensor* sum) const {
-  if (several()) {
-    ThrowIfError(collective_->SumTree(what, sum->dtype(), leaves(), sums,
-                                      sum->raw(), sum->elements()));
+  if (replicas() > 1) {
+    Collective& group =
+        stages_ == 1 ? *collective_ : *collective_->Subgroup(kStageGroup);
+    ThrowIfError(group.SumTree(what, sum->dtype(), leaves(), sums, sum->raw(),
+                               sum->elements()));
   } else if (sums[0] != sum->raw()) {
     std::memcpy(sum->raw(), sums[0], sum->bytes());
   }

@@ -4,7 +4,8 @@
 //
 // What is shared out are leaves, one a worker; or, with virtual workers, as
 // many as there are of these, of which a worker has some (LeavesOf); or one a
-// device, where one worker has several (MirroredDevices).
+// device, where one worker has several (MirroredDevices). Where workers have
+// but a stage of the model each (PipelineStages) it is replicas that have them.
 #ifndef SLUICE_MODELS_TRAIN_WORKERS_WORKERS_H_
 #define SLUICE_MODELS_TRAIN_WORKERS_WORKERS_H_
 
@@ -35,9 +36,10 @@ class Workers {
   // Null: there is one. Not owned. 0: there are no virtual ones, and no
   // mirrored devices. Throws Error(kInvalidArgument) where there are fewer
   // virtual ones than workers or devices, or no power of two, or devices of
-  // several workers.
+  // several workers; or where stages have no virtual ones, or do not go into
+  // the number of workers.
   explicit Workers(Collective* collective, int64_t virtual_workers = 0,
-                   size_t devices = 0);
+                   size_t devices = 0, int stages = 1);
 
   int rank() const { return several() ? collective_->rank() : 0; }
   int size() const { return several() ? collective_->size() : 1; }
@@ -69,8 +71,20 @@ class Workers {
   }
   // Whether they are not the workers themselves.
   bool in_leaves() const { return virtual_workers_ > 0 || devices_ > 0; }
-  // This worker's.
-  LeafRange mine() const { return LeavesOf(leaves(), rank(), size()); }
+  // This worker's, or its replica's.
+  LeafRange mine() const { return LeavesOf(leaves(), replica(), replicas()); }
+  // Of the model: as many as there are workers, unless it is cut into stages.
+  int replicas() const { return size() / stages_; }
+  int replica() const { return rank() / stages_; }
+  int stages() const { return stages_; }
+  // This worker's, and who has one of replica 0.
+  int stage() const { return stages_ - 1 - rank() % stages_; }
+  int FirstWith(int stage) const { return stages_ - 1 - stage; }
+  // The same, each with the whole model.
+  Workers WithWholeModels() const {
+    return Workers(collective_, virtual_workers_,
+                   static_cast<size_t>(devices_));
+  }
   // What each of them gets of a dataset.
   std::vector<Dataset> SharesOf(const Dataset& whole) const;
   // How many of a batch of n the first of them gets (Dataset::Share).
@@ -107,7 +121,7 @@ class Workers {
   void TakeFromFirst(std::string_view what, void* data, int64_t bytes) const;
   void TakeFromFirst(std::string_view what, std::string* text) const;
   // Makes `sum`, which may be one of the `sums`, that of all virtual workers
-  // (Collective::SumTree). Waits.
+  // (Collective::SumTree). Waits for those that have the same stage.
   void SumTree(std::string_view what, std::span<const void* const> sums,
                Tensor* sum) const;
   // Throws Error where one is known to be gone. Waits for nothing.
@@ -123,6 +137,7 @@ class Workers {
   Collective* collective_;
   int64_t virtual_workers_;
   int64_t devices_;
+  int stages_;
 };
 
 // Makes a checkpoint rank 0's: its state, and its tensors, of which all workers

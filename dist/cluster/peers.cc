@@ -1,0 +1,281 @@
+#include "dist/cluster/peers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "dist/cluster/task.h"
+#include "dist/collective/texts.h"
+#include "engine/text/json.h"
+#include "engine/text/json_object.h"
+#include "graph/passes/device_description.h"
+#include "graph/session/cluster.h"
+
+namespace sluice::dist {
+namespace {
+
+// What a peer tells the others when a session is opened.
+struct Peer {
+  ClusterTask address;
+  std::vector<std::string> descriptions;  // of its devices, by these names
+  std::vector<std::string> devices;
+  std::vector<uint64_t> incarnations;
+  uint64_t first_run = 0;  // what it would have the number of the first run be
+  Task::LinkPtr link;      // null: this one
+
+  std::string ToText() const {
+    const Json json = {{"task", address.name},
+                 {"host", address.host},
+                 {"port", address.port},
+                 {"first run", first_run},
+                 {"descriptions", descriptions},
+                 {"incarnations", WordsOf(incarnations)}};
+    return json.Text();
+  }
+  static Result<Peer> Parse(const std::string& text) {
+    SLUICE_ASSIGN_OR_RETURN(const JsonObject json, JsonObject::Parse(text));
+    Peer peer;
+    SLUICE_ASSIGN_OR_RETURN(peer.address.name, json.String("task"));
+    SLUICE_ASSIGN_OR_RETURN(peer.address.host, json.String("host"));
+    SLUICE_ASSIGN_OR_RETURN(const int64_t port, json.Int("port"));
+    peer.address.port = static_cast<int>(std::clamp<int64_t>(port, 0, 65536));
+    SLUICE_ASSIGN_OR_RETURN(peer.first_run, json.Unsigned("first run"));
+    SLUICE_ASSIGN_OR_RETURN(peer.descriptions, json.Strings("descriptions"));
+    for (const std::string& described : peer.descriptions) {
+      SLUICE_ASSIGN_OR_RETURN(const DeviceDescription device,
+                              DeviceDescription::Parse(described));
+      peer.devices.push_back(device.name);
+    }
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> words,
+                            json.Strings("incarnations"));
+    SLUICE_ASSIGN_OR_RETURN(peer.incarnations, NumbersOf(words));
+    return peer;
+  }
+};
+
+// A session's runs have the same numbers on all peers, which begin them in the
+// same order.
+class AgreedRuns final : public Rendezvous {
+ public:
+  AgreedRuns(std::shared_ptr<Task> task, uint64_t first)
+      : task_(std::move(task)), next_(first) {}
+
+  bool tells() const override { return all().tells(); }
+  RunKey NewRun() override { return {0, next_++}; }
+  Result<sluice::Exchange*> Join(const RunKey& run, int edges, int parts,
+                                 TimePoint deadline) override {
+    return all().Join(run, edges, parts, deadline);
+  }
+  void Leave(const RunKey& run) override { all().Leave(run); }
+  void Abort(const RunKey& run, const Status& status) override {
+    all().Abort(run, status);
+  }
+  void BeginEpoch(uint64_t epoch) override { all().BeginEpoch(epoch); }
+
+ private:
+  LinkedRendezvous& all() const { return *task_->rendezvous(); }
+
+  const std::shared_ptr<Task> task_;
+  std::atomic<uint64_t> next_;
+};
+
+// A peer's parts of a step, which it has made itself.
+class PeersParts final : public RemoteParts {
+ public:
+  PeersParts(std::shared_ptr<Task> task, Task::LinkPtr link)
+      : task_(std::move(task)), link_(std::move(link)) {}
+
+  // So that its end, or an abort there, ends the run here, and the other way
+  // round. Nobody waits for its parts but for what they send.
+  void Start(const RunOrder& order, RunEnd& end) override {
+    end.Ended(task_->rendezvous()->Needs(order.key, link_));
+  }
+  void Release(const RunKey& run, const Status&) override {
+    task_->rendezvous()->Release(run);
+  }
+
+ private:
+  const std::shared_ptr<Task> task_;
+  const Task::LinkPtr link_;
+};
+
+class PeersSession final : public ClusterSession {
+ public:
+  // `peers` are those that have the request's devices.
+  PeersSession(std::shared_ptr<Task> task, Cluster::Request request,
+               std::vector<Peer> peers, uint64_t first_run)
+      : task_(std::move(task)),
+        request_(std::move(request)),
+        peers_(std::move(peers)),
+        runs_(std::make_shared<AgreedRuns>(task_, first_run)) {}
+
+  std::shared_ptr<Rendezvous> rendezvous() override { return runs_; }
+  // Who is gone does not come back.
+  Result<uint64_t> Connect() override {
+    SLUICE_RETURN_IF_ERROR(task_->Lost());
+    return 0;
+  }
+  std::vector<std::string> Descriptions() const override {
+    std::vector<std::string> all;
+    for (const std::string& device : request_.devices) {
+      all.push_back(DescriptionOf(device));
+    }
+    return all;
+  }
+  Result<std::unique_ptr<RemoteParts>> Register(
+      const std::string& device, const std::vector<std::string>&) override {
+    return std::unique_ptr<RemoteParts>(
+        std::make_unique<PeersParts>(task_, PeerWith(device)->link));
+  }
+
+  Result<Tensor> Read(const std::string& device,
+                      const std::string& variable) override {
+    return NotHere(device, variable);
+  }
+  Status Write(const std::string&, const std::string&, const Tensor&) override {
+    return {};
+  }
+  Result<bool> IsInitialized(const std::string& device,
+                             const std::string& variable) override {
+    return NotHere(device, variable);
+  }
+
+ private:
+  static Status NotHere(const std::string& device,
+                        const std::string& variable) {
+    return FailedPrecondition(
+        fmt::format("variable '{}' is on {}, whose process alone can read it",
+                    variable, device));
+  }
+  const Peer* PeerWith(const std::string& device) const {
+    const auto found =
+        std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+          return std::find(peer.devices.begin(), peer.devices.end(), device) !=
+                 peer.devices.end();
+        });
+    return found == peers_.end() ? nullptr : &*found;
+  }
+  std::string DescriptionOf(const std::string& device) const {
+    const Peer& peer = *PeerWith(device);
+    const auto found =
+        std::find(peer.devices.begin(), peer.devices.end(), device);
+    return peer.descriptions[static_cast<size_t>(found -
+                                                 peer.devices.begin())];
+  }
+
+  const std::shared_ptr<Task> task_;
+  const Cluster::Request request_;
+  const std::vector<Peer> peers_;
+  const std::shared_ptr<AgreedRuns> runs_;
+};
+
+class Peers final : public Cluster {
+ public:
+  Peers(PeersOptions options, Collective& group, std::shared_ptr<Task> task,
+        int port)
+      : options_(std::move(options)),
+        group_(group),
+        task_(std::move(task)),
+        port_(port) {}
+
+  Result<std::unique_ptr<ClusterSession>> Open(
+      const Request& request) override {
+    SLUICE_ASSIGN_OR_RETURN(std::vector<Peer> peers, Introduce(request));
+    const uint64_t first_run = peers[0].first_run;
+    const Status met = Meet(peers);
+    SLUICE_RETURN_IF_ERROR(Agree(met));
+    for (Peer& peer : peers) {
+      if (peer.address.name == task_->name()) continue;
+      if (peer.link == nullptr) peer.link = task_->Find(peer.address.name);
+      if (peer.link == nullptr) {
+        return Unavailable(fmt::format("no way to {}", peer.address.name));
+      }
+      task_->rendezvous()->Reach(peer.incarnations, peer.link);
+    }
+    for (const std::string& device : request.devices) {
+      const bool known =
+          std::any_of(peers.begin(), peers.end(), [&](const Peer& peer) {
+            return peer.link != nullptr &&
+                   std::find(peer.devices.begin(), peer.devices.end(),
+                             device) != peer.devices.end();
+          });
+      if (known) continue;
+      return NotFound(
+          fmt::format("none of the {} peers has device '{}'", peers.size(),
+                      device));
+    }
+    return std::unique_ptr<ClusterSession>(std::make_unique<PeersSession>(
+        task_, request, std::move(peers), first_run));
+  }
+
+  Result<std::string> Ask(const std::string& task,
+                          const std::string&) override {
+    return Unimplemented(task + " is a peer and answers no questions");
+  }
+  Status Lost() override { return task_->Lost(); }
+
+ private:
+  // All, by rank. Waits for them.
+  Result<std::vector<Peer>> Introduce(const Request& request) {
+    Peer own;
+    own.address = {task_->name(), options_.host, port_};
+    own.descriptions = request.descriptions;
+    own.incarnations = request.incarnations;
+    std::random_device random;
+    own.first_run = uint64_t{random() >> 1} << 32 | random();
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                            GatherTexts(group_, "peers", own.ToText()));
+    std::vector<Peer> peers;
+    for (const std::string& text : texts) {
+      SLUICE_ASSIGN_OR_RETURN(Peer peer, Peer::Parse(text));
+      peers.push_back(std::move(peer));
+    }
+    return peers;
+  }
+  // Each connects to those before it, so that two are connected once.
+  Status Meet(std::vector<Peer>& peers) {
+    const Deadline deadline = After(options_.connect_timeout);
+    for (int rank = 0; rank < group_.rank(); ++rank) {
+      Peer& peer = peers[static_cast<size_t>(rank)];
+      SLUICE_ASSIGN_OR_RETURN(peer.link,
+                              task_->Reach(peer.address, deadline));
+    }
+    return {};
+  }
+  // The first error of all, so that nobody goes on without the others.
+  Status Agree(const Status& mine) {
+    const std::string text =
+        mine.ok() ? "" : fmt::format("{}: {}", task_->name(), mine.message());
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                            GatherTexts(group_, "whether peers have met", text));
+    SLUICE_RETURN_IF_ERROR(mine);
+    for (const std::string& one : all) {
+      if (!one.empty()) return Unavailable(one);
+    }
+    return {};
+  }
+
+  const PeersOptions options_;
+  Collective& group_;
+  const std::shared_ptr<Task> task_;
+  const int port_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Cluster>> MakePeers(const PeersOptions& options,
+                                           Collective& group) {
+  SLUICE_ASSIGN_OR_RETURN(auto tls, Task::TlsOf(options.task));
+  auto task = std::make_shared<Task>(options.task, std::move(tls), nullptr);
+  SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(options.host, 0));
+  SLUICE_ASSIGN_OR_RETURN(const int port, task->Listen(std::move(listener)));
+  return std::shared_ptr<Cluster>(
+      std::make_shared<Peers>(options, group, std::move(task), port));
+}
+
+}  // namespace sluice::dist

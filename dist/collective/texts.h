@@ -1,0 +1,24 @@
+// Texts of any length from all workers of a collective.
+#ifndef SLUICE_DIST_COLLECTIVE_TEXTS_H_
+#define SLUICE_DIST_COLLECTIVE_TEXTS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/runtime/collective.h"
+#include "engine/status.h"
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
+
+// By rank. Waits for the others, two collectives long.
+Result<std::vector<std::string>> GatherTexts(Collective& group,
+                                             std::string_view what,
+                                             std::string_view mine);
+
+}  // namespace dist
+}  // namespace sluice
+
+#endif  // SLUICE_DIST_COLLECTIVE_TEXTS_H_
