@@ -114,14 +114,21 @@ Job JobOf(const CopyDataOptions& options, Faults& faults) {
   return job;
 }
 
-// Of a file of `size` bytes. With `check` both are read.
-Result<bool> IsThere(const std::string& from, const std::string& to,
-                     uint64_t size, bool check) {
+// Whether it was written since, as far as that is known.
+bool IsNewer(const ReadableFile& file, const ReadableFile& copy) {
+  const auto written = file.written(), copied = copy.written();
+  return written && copied && *written > *copied;
+}
+
+// Whether the copy is one of the file, which has been opened. With `check` both
+// are read, else it has the same size and is not older.
+Result<bool> IsThere(const std::string& from, const ReadableFile& file,
+                     const std::string& to, bool check) {
   const auto there = Files().OpenRead(to);
   if (there.status().code() == Code::kNotFound) return false;
   if (!there.ok()) return there.status();
-  if ((*there)->size() != size) return false;
-  if (!check) return true;
+  if ((*there)->size() != file.size()) return false;
+  if (!check) return !IsNewer(file, **there);
   SLUICE_ASSIGN_OR_RETURN(const Checksums wanted, ChecksumsOf(from));
   SLUICE_ASSIGN_OR_RETURN(const Checksums got, ChecksumsOf(to));
   return wanted == got;
@@ -134,7 +141,7 @@ void Look(const CopyDataOptions& options, Job& job, Faults& faults) {
     job.sizes[i] = from->size();
     SLUICE_ASSIGN_OR_RETURN(
         const bool there,
-        IsThere(job.From(i), job.To(i), job.sizes[i], options.check));
+        IsThere(job.From(i), *from, job.To(i), options.check));
     job.states[i] = there ? State::kThere : State::kMissing;
     return {};
   };

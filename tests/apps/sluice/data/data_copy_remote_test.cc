@@ -139,6 +139,33 @@ TEST_CASE("what was begun here goes on in a store, without the locks of here") {
 }
 #endif
 
+TEST_CASE("what was written since it was copied to a store goes there again") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "in");
+  for (const char* name : {"in/a", "in/b"}) WriteFile(folder / name, "old");
+  REQUIRE(RunData({"copy", folder / "in", "s3://b/x"}).code == 0);
+  CHECK(DataObject({"copy", folder / "in", "s3://b/x"})["copied"] == 0);
+  const auto later =
+      fs::file_time_type::clock::now() + std::chrono::seconds(100);
+  WriteFile(folder / "in/b", "new");
+  fs::last_write_time(folder / "in/b", later);
+  CHECK(DataObject({"copy", folder / "in", "s3://b/x"})["copied"] == 1);
+  CHECK(store.Get("x/b").bytes == "new");
+  // And back, from one whose clock says that it has changed.
+  REQUIRE(RunData({"copy", "s3://b/x", folder / "back"}).code == 0);
+  store.SetClock(200);
+  store.Put("x/a", "NEW");
+  CHECK(DataObject({"copy", "s3://b/x", folder / "back"})["copied"] == 1);
+  CHECK(TextOf(folder / "back/a") == "NEW");
+  // Where nobody says when, sizes alone tell.
+  store.SetTimeless(true);
+  store.Put("x/a", "yet");
+  CHECK(DataObject({"copy", "s3://b/x", folder / "back"})["copied"] == 0);
+}
+
 TEST_CASE("a name that leads out of the folder is none") {
   if (!KnowsStores()) return;
   ObjectStore store;
