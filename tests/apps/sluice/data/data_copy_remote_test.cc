@@ -156,6 +156,9 @@ TEST_CASE("what was written since it was copied to a store goes there again") {
   CHECK(store.Get("x/b").bytes == "new");
   // And back, from one whose clock says that it has changed.
   REQUIRE(RunData({"copy", "s3://b/x", folder / "back"}).code == 0);
+  for (const char* name : {"back/a", "back/b"}) {
+    fs::last_write_time(folder / name, later);  // not within the second
+  }
   store.SetClock(200);
   store.Put("x/a", "NEW");
   CHECK(DataObject({"copy", "s3://b/x", folder / "back"})["copied"] == 1);
