@@ -125,7 +125,6 @@ std::function<void(Example&, uint64_t)> RecordPictures::InOrderFromCache(
     };
     const SizedPicture sized =
         cache->Get({.name = FromRoot(place),
-
                     .version = [&] { return Result<std::string>(version); },
                     .read = read},
                    sizing, key, place);

@@ -4,9 +4,12 @@
 
 #include <atomic>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "io/files/crc32c.h"
+#include "io/files/file_version.h"
 #include "io/files/open_files.h"
 #include "io/records/file_datasets.h"
 #include "io/records/image_records.h"
@@ -21,6 +24,21 @@ Result<ShardPicture> PictureIn(std::string_view record,
   return ShardPicture{std::string(image->encoded), image->label, image->name()};
 }
 
+// Another one once a file has changed; none where that cannot be told.
+Result<std::string> VersionOf(const ShardSet& shards, int threads) {
+  std::vector<std::string> versions(shards.paths.size());
+  SLUICE_RETURN_IF_ERROR(
+      ForEachFile(versions.size(), threads, [&](size_t i) -> Status {
+        SLUICE_ASSIGN_OR_RETURN(versions[i], FileVersion(shards.paths[i]));
+        return {};
+      }));
+  std::string version = std::to_string(shards.count);
+  for (size_t i = 0; i < versions.size(); ++i) {
+    version += fmt::format("\n{}\n{}", shards.paths[i], versions[i]);
+  }
+  return version;
+}
+
 }  // namespace
 
 struct ShardsInMemory::Shard {
@@ -29,6 +47,23 @@ struct ShardsInMemory::Shard {
 };
 
 Result<std::shared_ptr<const ShardsInMemory>> ShardsInMemory::Open(
+    ShardSet shards, int threads) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const ShardsInMemory>> open;
+  // A start asks for the same ones again and again.
+  static std::shared_ptr<const ShardsInMemory> newest;
+  const Result<std::string> version = VersionOf(shards, threads);
+  if (!version.ok()) return ReadAll(std::move(shards), threads);
+  const std::lock_guard lock(mutex);  // the others wait for what they need
+  if (auto known = open[*version].lock()) return known;
+  newest = nullptr;
+  SLUICE_ASSIGN_OR_RETURN(std::shared_ptr<const ShardsInMemory> read,
+                          ReadAll(std::move(shards), threads));
+  open[*version] = newest = read;
+  return read;
+}
+
+Result<std::shared_ptr<const ShardsInMemory>> ShardsInMemory::ReadAll(
     ShardSet shards, int threads) {
   constexpr size_t kMost = size_t{2} << 30;
   std::shared_ptr<ShardsInMemory> opened(new ShardsInMemory(std::move(shards)));

@@ -15,8 +15,10 @@ namespace sluice::shards {
 // Thread-safe.
 class ShardsInMemory : public PictureShards {
  public:
-  // Of a record that holds no picture the error is Read's. kResourceExhausted
-  // beyond 2 GiB of records; errors of datasets::Records.
+  // Of a record that holds no picture the error is Read's. While somebody has
+  // these of the same files, or they are the newest, they are not read again
+  // unless they have changed. kResourceExhausted beyond 2 GiB of records;
+  // errors of datasets::Records.
   static Result<std::shared_ptr<const ShardsInMemory>> Open(ShardSet shards,
                                                             int threads);
 
@@ -39,6 +41,9 @@ class ShardsInMemory : public PictureShards {
   struct Shard;
 
   explicit ShardsInMemory(ShardSet shards) : shards_(std::move(shards)) {}
+
+  static Result<std::shared_ptr<const ShardsInMemory>> ReadAll(ShardSet shards,
+                                                               int threads);
 
   const ShardSet shards_;
   std::vector<int64_t> counts_;

@@ -30,11 +30,11 @@ struct Peer {
 
   std::string ToText() const {
     const Json json = {{"task", address.name},
-                 {"host", address.host},
-                 {"port", address.port},
-                 {"first run", first_run},
-                 {"descriptions", descriptions},
-                 {"incarnations", WordsOf(incarnations)}};
+                       {"host", address.host},
+                       {"port", address.port},
+                       {"first run", first_run},
+                       {"descriptions", descriptions},
+                       {"incarnations", WordsOf(incarnations)}};
     return json.Text();
   }
   static Result<Peer> Parse(const std::string& text) {
@@ -164,8 +164,7 @@ class PeersSession final : public ClusterSession {
     const Peer& peer = *PeerWith(device);
     const auto found =
         std::find(peer.devices.begin(), peer.devices.end(), device);
-    return peer.descriptions[static_cast<size_t>(found -
-                                                 peer.devices.begin())];
+    return peer.descriptions[static_cast<size_t>(found - peer.devices.begin())];
   }
 
   const std::shared_ptr<Task> task_;
@@ -205,9 +204,8 @@ class Peers final : public Cluster {
                              device) != peer.devices.end();
           });
       if (known) continue;
-      return NotFound(
-          fmt::format("none of the {} peers has device '{}'", peers.size(),
-                      device));
+      return NotFound(fmt::format("none of the {} peers has device '{}'",
+                                  peers.size(), device));
     }
     return std::unique_ptr<ClusterSession>(std::make_unique<PeersSession>(
         task_, request, std::move(peers), first_run));
@@ -242,8 +240,7 @@ class Peers final : public Cluster {
     const Deadline deadline = After(options_.connect_timeout);
     for (int rank = 0; rank < group_.rank(); ++rank) {
       Peer& peer = peers[static_cast<size_t>(rank)];
-      SLUICE_ASSIGN_OR_RETURN(peer.link,
-                              task_->Reach(peer.address, deadline));
+      SLUICE_ASSIGN_OR_RETURN(peer.link, task_->Reach(peer.address, deadline));
     }
     return {};
   }
@@ -251,8 +248,9 @@ class Peers final : public Cluster {
   Status Agree(const Status& mine) {
     const std::string text =
         mine.ok() ? "" : fmt::format("{}: {}", task_->name(), mine.message());
-    SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                            GatherTexts(group_, "whether peers have met", text));
+    SLUICE_ASSIGN_OR_RETURN(
+        const std::vector<std::string> all,
+        GatherTexts(group_, "whether peers have met", text));
     SLUICE_RETURN_IF_ERROR(mine);
     for (const std::string& one : all) {
       if (!one.empty()) return Unavailable(one);

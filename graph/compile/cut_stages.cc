@@ -33,7 +33,8 @@ double BytesOf(const Output& output) {
 double CostOf(const Node& node) {
   double cost = 0;
   if (node.op().multiply_adds != nullptr) {
-    cost += static_cast<double>(node.op().multiply_adds(node)) * kPerMultiplyAdd;
+    cost +=
+        static_cast<double>(node.op().multiply_adds(node)) * kPerMultiplyAdd;
   }
   if (node.op().view) return cost;
   for (int i = 0; i < node.num_outputs(); ++i) {
@@ -47,6 +48,13 @@ bool Computes(const Node& node) {
          !node.IsFetch();
 }
 
+// What is fused of the ops on both sides of a cut is not: a pass more over what
+// crosses, but before an op that reads it more than once anyway.
+double CrossingOf(const Output& output, const Node& behind) {
+  const bool reads = behind.op().multiply_adds != nullptr;
+  return BytesOf(output) * (kPerByteAcross + (reads ? 0 : kPerByte));
+}
+
 // The ops of a step in their order, with what they cost.
 struct Row {
   std::vector<std::string> names;
@@ -56,6 +64,7 @@ struct Row {
 Row RowOf(const Graph& step) {
   Row row;
   std::unordered_map<const Node*, size_t> position;
+  std::vector<const Node*> nodes;
   std::map<Output, size_t> last_use;
   for (const auto& node : step.nodes()) {
     if (!Computes(*node)) continue;
@@ -63,13 +72,14 @@ Row RowOf(const Graph& step) {
       if (position.contains(&input.node())) last_use[input] = row.names.size();
     }
     position[node.get()] = row.names.size();
+    nodes.push_back(node.get());
     row.names.push_back(node->name());
     row.cost.push_back(CostOf(*node));
   }
   row.crossing.resize(row.names.size() + 1);
   for (const auto& [output, last] : last_use) {
     for (size_t i = position.at(&output.node()) + 1; i <= last; ++i) {
-      row.crossing[i] += BytesOf(output) * kPerByteAcross;
+      row.crossing[i] += CrossingOf(output, *nodes[i]);
     }
   }
   return row;
@@ -111,8 +121,7 @@ std::vector<size_t> BalancedCuts(const std::vector<double>& cost,
   std::vector<std::vector<double>> best(
       stages + 1,
       std::vector<double>(n + 1, std::numeric_limits<double>::infinity()));
-  std::vector<std::vector<size_t>> from(stages + 1,
-                                        std::vector<size_t>(n + 1));
+  std::vector<std::vector<size_t>> from(stages + 1, std::vector<size_t>(n + 1));
   best[0][0] = 0;
   for (size_t s = 1; s <= stages; ++s) {
     for (size_t end = 0; end <= n; ++end) {

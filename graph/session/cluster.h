@@ -91,7 +91,7 @@ class Cluster {
  public:
   virtual ~Cluster() = default;
   struct Request {
-    std::vector<std::string> devices;    // of other tasks, whole names
+    std::vector<std::string> devices;  // of other tasks, whole names
     // Of the session's own devices, their descriptions as texts, too.
     std::vector<uint64_t> incarnations;
     std::vector<std::string> descriptions;

@@ -224,7 +224,10 @@ Result<uint64_t> PreparedStep::Impl::Start(std::span<const Tensor> feed_values,
   SLUICE_ASSIGN_OR_RETURN(Frame * frame, FrameOf(turn.lane()));
   std::optional<RunOrder> order;
   if (replica) {
-    SLUICE_CHECK(!counts);
+    if (counts) {
+      return InvalidArgument(
+          "a replica can be given to steps without targets alone");
+    }
     MutexLock lock(session.mutex);
     order = RunOrder{.step = session.step, .replica = *replica};
   }

@@ -122,9 +122,9 @@ Result<uint64_t> PreparedStep::Impl::StartAlone(
   }
   while (frame.kept.size() < feed_types.size()) {
     const size_t i = frame.kept.size();
-    frame.kept.push_back(feeds_here[i] ? Tensor(feed_types[i].dtype,
-                                                feed_types[i].shape)
-                                       : Tensor());
+    frame.kept.push_back(feeds_here[i]
+                             ? Tensor(feed_types[i].dtype, feed_types[i].shape)
+                             : Tensor());
   }
   SLUICE_RETURN_IF_ERROR(BeginRun(turn.lane(), frame, feed_values, fetch_values,
                                   order, /*parts_here=*/0));

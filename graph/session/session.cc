@@ -64,7 +64,8 @@ Session::Session(const Graph& graph, const SessionOptions& options)
           ? DeviceName{}
           : ParseDeviceName(options.task + "/cpu:0").ValueOrThrow();
   for (const std::string& text : names) {
-    if (options.cluster != nullptr && !sluice::IsHere(text, options.task)) continue;
+    if (options.cluster != nullptr && !sluice::IsHere(text, options.task))
+      continue;
     impl_->devices.push_back(
         Device::Open(ParseDeviceName(text).ValueOrThrow(),
                      {.share_accelerator = options.share_accelerators,

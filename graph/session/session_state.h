@@ -218,8 +218,11 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   // As another task orders; without feeds and fetches. Waits for nothing: an
   // error where no lane is free. Otherwise `end` is told.
   Status StartOrdered(const RunOrder& order, RunEnd& end);
-  // Whether runs may need the rendezvous.
-  bool meets_others() const { return edges > 0 || !remotes.empty(); }
+  // Whether runs may need the rendezvous; of peers all, which number them alike
+  // whoever has parts.
+  bool meets_others() const {
+    return edges > 0 || !remotes.empty() || !session.options.task.empty();
+  }
 
  private:
   std::unique_ptr<Frame> MakeFrame(std::vector<BuiltStep::Part> built,

@@ -181,8 +181,9 @@ Result<BuiltStep> PlanStep(std::unique_ptr<Graph> step, const Devices& devices,
     built.remote.push_back(std::move(cut.parts[i]));
     cut.parts.erase(cut.parts.begin() + static_cast<std::ptrdiff_t>(i));
   }
-  built.feeds_here.resize(cut.feed_types.size());
-  built.fetches_here.resize(cut.fetch_types.size());
+  const bool all_here = options.task.empty();
+  built.feeds_here.assign(cut.feed_types.size(), all_here);
+  built.fetches_here.assign(cut.fetch_types.size(), all_here);
   for (const StepPart& part : cut.parts) NoteOperands(*part.graph, &built);
   SLUICE_ASSIGN_OR_RETURN(built.parts, CompileParts(cut.parts, devices));
   built.launches = CountLaunches(cut.parts);

@@ -33,7 +33,6 @@ constexpr std::string_view kExtraPrefix = "extra.";
 
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kSuffix = ".safetensors";
-constexpr char kLock[] = "training.lock";
 
 // To read what was listed: whoever saves beside this removes old ones.
 constexpr int kAttempts = 10;
@@ -194,7 +193,7 @@ Result<CheckpointManager> CheckpointManager::Open(const std::string& directory,
   FileSystem& files = *manager.files_;
   SLUICE_RETURN_IF_ERROR(files.MakeDirectories(directory));
   auto lock =
-      files.Lock(JoinPath(directory, kLock), ThisProcess(), options.waits);
+      files.Lock(JoinPath(directory, kLockName), ThisProcess(), options.waits);
   if (lock.status().code() == Code::kFailedPrecondition) {
     return FailedPrecondition(fmt::format(
         "'{}' belongs to a training that is under way ({}); wait for its end "

@@ -66,8 +66,11 @@ class CheckpointManager {
     std::vector<std::string> warnings;
   };
 
-  // For saving. Creates the folder if need be, locks it ("training.lock") for
-  // as long as the manager lives, and removes temporary files that a crash left
+  // The lock of a folder that is open for saving.
+  static constexpr char kLockName[] = "training.lock";
+
+  // For saving. Creates the folder if need be, locks it (kLockName) for as long
+  // as the manager lives, and removes temporary files that a crash left
   // in it. kFailedPrecondition, naming the process, where another has it open
   // for saving.
   static Result<CheckpointManager> Open(const std::string& directory,

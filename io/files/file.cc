@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <limits>
 
@@ -107,10 +108,21 @@ Result<Descriptor> OpenRegular(const std::string& path, struct stat* info) {
 
 class PosixReadableFile : public ReadableFile {
  public:
-  PosixReadableFile(Descriptor fd, uint64_t size, std::string path)
-      : fd_(std::move(fd)), size_(size), path_(std::move(path)) {}
+  PosixReadableFile(Descriptor fd, const struct stat& info, std::string path)
+      : fd_(std::move(fd)),
+        size_(static_cast<uint64_t>(info.st_size)),
+        written_(info.st_mtim),
+        path_(std::move(path)) {}
 
   uint64_t size() const override { return size_; }
+  std::optional<std::chrono::system_clock::time_point> written()
+      const override {
+    const auto since = std::chrono::seconds(written_.tv_sec) +
+                       std::chrono::nanoseconds(written_.tv_nsec);
+    using Clock = std::chrono::system_clock;
+    return Clock::time_point(
+        std::chrono::duration_cast<Clock::duration>(since));
+  }
   Result<size_t> ReadAt(uint64_t offset, void* out, size_t n) const override {
     auto* to = static_cast<char*>(out);
     size_t done = 0;
@@ -129,6 +141,7 @@ class PosixReadableFile : public ReadableFile {
  private:
   const Descriptor fd_;
   const uint64_t size_;
+  const timespec written_;
   const std::string path_;
 };
 
@@ -172,8 +185,8 @@ class PosixFileSystem : public FileSystem {
       const std::string& path) override {
     struct stat info {};
     SLUICE_ASSIGN_OR_RETURN(Descriptor fd, OpenRegular(path, &info));
-    return std::unique_ptr<ReadableFile>(std::make_unique<PosixReadableFile>(
-        std::move(fd), static_cast<uint64_t>(info.st_size), path));
+    return std::unique_ptr<ReadableFile>(
+        std::make_unique<PosixReadableFile>(std::move(fd), info, path));
   }
 
   Result<size_t> Size(const std::string& path) override {

@@ -3,11 +3,13 @@
 #ifndef SLUICE_IO_FILES_FILE_H_
 #define SLUICE_IO_FILES_FILE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,6 +47,11 @@ class ReadableFile {
   // file system.
   using Reopen = std::function<std::unique_ptr<ReadableFile>()>;
   virtual Reopen reopen() const { return nullptr; }
+  // When it was last written, by the clock of who keeps it, before it was
+  // opened; none where nobody says. Of an object the end of that second.
+  virtual std::optional<std::chrono::system_clock::time_point> written() const {
+    return std::nullopt;
+  }
 };
 
 // A file that is this process's: until the lock is destroyed, or the process

@@ -1,6 +1,7 @@
 // Walks a dataset: counts what is consumed, and its position as text.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -202,6 +203,10 @@ Status Iterator::Restore(const std::string& position) {
     return status;
   }
   consumed_ = saved.examples / node_->examples_per_element();
+  // Of what is less than one of these batches, too: the epoch has begun.
+  if (!node_->counted() && saved.examples > 0) {
+    consumed_ = std::max<int64_t>(consumed_, 1);
+  }
   passed_over_ = saved.passed_over;
   return {};
 }

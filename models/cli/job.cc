@@ -14,7 +14,6 @@
 #include <string_view>
 #include <utility>
 
-#include "dist/cluster/peers.h"
 #include "dist/collective/group.h"
 #include "dist/launch_info.h"
 #include "dist/mpi/mpi_group.h"
@@ -93,8 +92,8 @@ void CheckStages(int stages, const dist::LaunchInfo& info) {
                 "--pipeline-stages: not for elastic jobs, nor with parameter "
                 "servers");
   }
-  if (info.size % stages == 0 && std::has_single_bit(static_cast<unsigned>(
-                                     info.size / stages))) {
+  if (info.size % stages == 0 &&
+      std::has_single_bit(static_cast<unsigned>(info.size / stages))) {
     return;
   }
   throw Error(Code::kInvalidArgument,
@@ -105,26 +104,15 @@ void CheckStages(int stages, const dist::LaunchInfo& info) {
                           info.size == 1 ? "" : "es", stages, stages));
 }
 
-// In groups of a replica and of a stage, and connected with those of the same
-// replica.
-PipelineStages MeetStages(const JobFlags& flags, const dist::LaunchInfo& info,
-                          dist::Group& group) {
-  PipelineStages pipeline;
-  pipeline.count = flags.pipeline_stages;
-  if (!pipeline.any()) return pipeline;
-  const int replica = group.rank() / pipeline.count;
-  ThrowIfError(group.Split(kReplicaGroup, replica));
-  ThrowIfError(group.Split(kStageGroup, group.rank() % pipeline.count));
+PipelineStages StagesOf(const JobFlags& flags, const dist::LaunchInfo& info,
+                        dist::Group& group) {
+  if (flags.pipeline_stages == 1) return {};
   dist::PeersOptions peers;
   peers.task = TaskOf(flags);
-  peers.task.name = fmt::format("/job:worker/task:{}", group.rank());
   peers.task.token = info.token;
   peers.task.credentials = info.credentials;
-  peers.host = group.address();
   peers.connect_timeout = Milliseconds(flags.join_timeout);
-  pipeline.peers =
-      dist::MakePeers(peers, *group.Subgroup(kReplicaGroup)).ValueOrThrow();
-  return pipeline;
+  return MeetStages(group, flags.pipeline_stages, std::move(peers));
 }
 
 // For --threads: this process's part of the host's cores.
@@ -242,7 +230,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   const dist::LaunchInfo mine = *info;
   const std::shared_ptr<dist::Group> group =
       dist::Group::Join(*std::move(info), options).ValueOrThrow();
-  job.pipeline = MeetStages(flags, mine, *group);
+  job.pipeline = StagesOf(flags, mine, *group);
   job.workers = group;
   return job;
 }

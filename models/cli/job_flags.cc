@@ -87,7 +87,8 @@ std::string WrongWithStages(const CommandLine& line) {
   const JobFlags& job = line.job;
   if (job.MicroBatches() == 0) return "";
   const bool staged = job.pipeline_stages > 1;
-  const std::string_view flag = staged ? "--pipeline-stages" : "--micro-batches";
+  const std::string_view flag =
+      staged ? "--pipeline-stages" : "--micro-batches";
   if (job.MicroBatches() < job.pipeline_stages) {
     return fmt::format("--micro-batches {}: fewer than the {} stages",
                        job.micro_batches, job.pipeline_stages);
@@ -110,8 +111,7 @@ std::string WrongWithStages(const CommandLine& line) {
     return "--sync-batch-norm is not for --pipeline-stages";
   }
   const auto device = ParseDeviceName(line.training.session.devices.at(0));
-  if (line.gpu_of_process || !device.ok() ||
-      device->type != DeviceType::kCpu) {
+  if (line.gpu_of_process || !device.ok() || device->type != DeviceType::kCpu) {
     return "--pipeline-stages: stages compute on the CPU, use --device /cpu:0";
   }
   return "";
@@ -244,9 +244,9 @@ std::string WrongJobFlags(const CommandLine& line, const GivenFlags& given) {
     return fmt::format(
         "--overlap on is not for {}, whose gradients are "
         "reduced when all have been computed",
-        line.training.mirrored.any()     ? "--strategy mirrored"
+        line.training.mirrored.any()  ? "--strategy mirrored"
         : line.job.MicroBatches() > 0 ? "--micro-batches"
-                                         : "--virtual-workers");
+                                      : "--virtual-workers");
   }
   const std::string wrong = WrongWithMirrored(line, given);
   return wrong.empty() ? WrongWithServers(line) : wrong;

@@ -57,7 +57,8 @@ void PipelineBubble::End(TrainingRun& run) {
   for (const auto& [all, busy] : seconds) {
     if (all > 0) idle += (1 - busy / all) / static_cast<double>(seconds.size());
   }
-  const int64_t stages = workers.stages(), micro_batches = workers.mine().size();
+  const int64_t stages = workers.stages(),
+                micro_batches = workers.mine().size();
   console::Note(fmt::format(
       "pipeline of {} stages, {} micro-batches: idle for {:.1f} % of the time, "
       "{:.1f} % where all stages take equally long",

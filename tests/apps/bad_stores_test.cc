@@ -354,6 +354,14 @@ int Occurrences(const std::string& text, const std::string& part) {
   return n;
 }
 
+// How long the store is away: more than what is said of (RetryPolicy::quiet),
+// and short enough to wait for. SLUICE_TEST_OUTAGE_SECONDS=75 is a minute and
+// more.
+std::chrono::seconds Away() {
+  const char* given = std::getenv("SLUICE_TEST_OUTAGE_SECONDS");
+  return std::chrono::seconds(given == nullptr ? 7 : std::atoi(given));
+}
+
 TEST_CASE("a store that goes away for a while changes no bit of a training") {
   if (!KnowsStores()) return;
   Stored stored;
@@ -380,7 +388,7 @@ TEST_CASE("a store that goes away for a while changes no bit of a training") {
       since = now;
       return StoreFault::kNone;
     }
-    if (!since || now - *since > std::chrono::seconds(7)) {
+    if (!since || now - *since > Away()) {
       return StoreFault::kNone;
     }
     return ++refused % 2 == 0 ? StoreFault::kNoAnswer : StoreFault::kSlowDown;

@@ -4,6 +4,7 @@
 #define SLUICE_TESTS_SUPPORT_RANDOM_PIPELINE_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -13,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/status.h"
+#include "io/counter_random.h"
 #include "io/pipeline/dataset.h"
 #include "io/sources/datasets.h"
 #include "tests/support/numbers.h"
@@ -21,11 +24,36 @@ namespace sluice::testing {
 
 using Values = std::vector<int64_t>;
 
+// While one lives, the functions of pipelines throw now and then, on whatever
+// thread they run, as where files are far away.
+class Failures {
+ public:
+  static constexpr const char* kMessage = "it failed this time";
+
+  Failures() = default;
+  ~Failures() { one_in_ = 0; }
+  Failures(const Failures&) = delete;
+  Failures& operator=(const Failures&) = delete;
+
+  // Of so many calls one throws; 0: none.
+  void Set(uint64_t one_in) { one_in_ = one_in; }
+
+  static void MayThrow() {
+    const uint64_t one_in = one_in_;
+    if (one_in == 0 || HashKey(calls_++, 0) % one_in != 0) return;
+    throw Error(Code::kUnavailable, kMessage);
+  }
+
+ private:
+  static inline std::atomic<uint64_t> one_in_ = 0, calls_ = 0;
+};
+
 // `threads` = 0: chosen, of up to `max_threads`.
 inline Dataset Add(const Dataset& dataset, int64_t n, int threads = 1,
                    int max_threads = 0) {
   return dataset.Map(
       [n](Example& example) {
+        Failures::MayThrow();
         example.Set("x", Tensor::Scalar(example["x"].IntAt(0) + n));
       },
       {.threads = threads, .max_threads = max_threads});
@@ -45,6 +73,7 @@ class CountUp : public Generator {
  public:
   CountUp(int64_t from, int64_t to) : next_(from), to_(to) {}
   bool Next(Example* example) override {
+    Failures::MayThrow();
     if (next_ == to_) return false;
     *example = {{"x", Tensor::Scalar(next_++)}};
     return true;
@@ -60,6 +89,7 @@ struct Pipeline {
   Dataset dataset;
   Values values;
   std::string text;
+  bool same = true;  // in every epoch
 };
 
 // The datasets that Interleave opens: of i, i % 4 numbers from 100 i on.
@@ -100,8 +130,15 @@ inline Values Interleaved(const Values& input, int64_t cycle, int64_t block) {
 
 class Generators {
  public:
-  // With `random`, also steps whose result a vector cannot tell.
-  Generators(unsigned seed, bool random) : engine_(seed), random_(random) {}
+  // With `random`, also steps whose result a vector cannot tell. Numbers of
+  // threads are drawn by another seed, so that two of the same `seed` make the
+  // same pipelines on other threads. With a folder some caches are in it.
+  Generators(unsigned seed, bool random, unsigned threads_seed = 1,
+             std::string folder = "")
+      : engine_(seed),
+        threads_(threads_seed),
+        random_(random),
+        folder_(std::move(folder)) {}
 
   int64_t Draw(int64_t least, int64_t most) {
     return std::uniform_int_distribution<int64_t>(least, most)(engine_);
@@ -126,9 +163,10 @@ class Generators {
         return {datasets::FromFunction(
                     n,
                     [](int64_t i) {
+                      Failures::MayThrow();
                       return Example{{"x", Tensor::Scalar(i)}};
                     },
-                    "function", static_cast<int>(Draw(0, 3))),
+                    "function", Threads()),
                 values, "function"};
       case 2:
         return {datasets::FromGenerator(make, {.same_in_every_epoch = true}),
@@ -144,16 +182,18 @@ class Generators {
     Pipeline a = Make(depth - 1);
     Pipeline b = Make(depth - 1);
     const std::string text = "(" + a.text + " | " + b.text + ")";
+    const bool same = a.same && b.same;
     if (random_ && Draw(0, 2) == 0) {
       return {datasets::Choose(std::vector{a.dataset, b.dataset},
                                std::vector{1.0, 2.5}, 5),
               {},
-              "choose" + text};
+              "choose" + text,
+              false};
     }
     if (Draw(0, 1) == 0) {
       a.values.insert(a.values.end(), b.values.begin(), b.values.end());
       return {datasets::Concatenate(std::vector{a.dataset, b.dataset}),
-              a.values, "concatenate" + text};
+              a.values, "concatenate" + text, same};
     }
     const size_t n = std::min(a.values.size(), b.values.size());
     for (size_t i = 0; i < n; ++i) a.values[i] += 7 * b.values[i];
@@ -167,7 +207,7 @@ class Generators {
                       ValueOf(example) + 7 * example["y"].IntAt(0);
                   example = {{"x", Tensor::Scalar(sum)}};
                 }),
-            a.values, "zip" + text};
+            a.values, "zip" + text, same};
   }
 
   void AddStep(Pipeline* out) {
@@ -179,22 +219,25 @@ class Generators {
     Values made;
     switch (step) {
       case 0:
-        d = Add(d, n, static_cast<int>(Draw(0, 3)),
-                static_cast<int>(Draw(1, 4)));
+        d = Add(d, n, Threads(), MaxThreads());
         for (int64_t& x : values) x += n;
         return;
       case 1:
-        d = d.Filter(
-            [n](const Example& e) { return ValueOf(e) % (n + 1) != 0; });
+        d = d.Filter([n](const Example& e) {
+          Failures::MayThrow();
+          return ValueOf(e) % (n + 1) != 0;
+        });
         std::erase_if(values, [n](int64_t x) { return x % (n + 1) == 0; });
         return;
       case 2: {
         const int64_t block = Draw(1, 3);
         const bool shuffled = random_ && Draw(0, 1) == 0;
-        const auto threads = static_cast<int>(Draw(0, 3));
-        const auto max_threads = static_cast<int>(Draw(1, 4));
+        const int threads = Threads();
+        const int max_threads = MaxThreads();
+        out->same &= !shuffled;
         d = d.Interleave(
             [shuffled](const Example& e) {
+              Failures::MayThrow();
               const int64_t x = ValueOf(e);
               const Dataset part = Add(Numbers(PartSize(x)), x * 100);
               return shuffled ? part.Shuffle(4, 1).MapRandom(2, AddKey) : part;
@@ -222,7 +265,7 @@ class Generators {
         values = made;
         return;
       case 6:
-        if (!random_) d = d.Cache({.max_bytes = static_cast<uint64_t>(50 * n)});
+        if (out->same) d = d.Cache(Keeping(n));
         return;
       case 7:
         d = d.Prefetch(n);
@@ -236,28 +279,44 @@ class Generators {
               const int64_t x = ValueOf(e);
               return Add(Numbers(PartSize(x)), x * 100);
             },
-            static_cast<int>(Draw(0, 3)), static_cast<int>(Draw(1, 4)));
+            Threads(), MaxThreads());
         values = Interleaved(values, 1, 1);
         return;
       case 10:
         d = d.Shuffle(5 * n, static_cast<uint64_t>(n));
+        out->same = false;
         return;
       default:
         d = d.MapRandom(static_cast<uint64_t>(n), AddKey,
-                        {.threads = static_cast<int>(Draw(0, 3)),
-                         .max_threads = static_cast<int>(Draw(1, 4))});
+                        {.threads = Threads(), .max_threads = MaxThreads()});
+        out->same = false;
         return;
     }
   }
 
+  int Threads() { return std::uniform_int_distribution(0, 3)(threads_); }
+  int MaxThreads() { return std::uniform_int_distribution(1, 4)(threads_); }
+
+  // Room for few elements, or for many; a key for each cache that is made.
+  CacheOptions Keeping(int64_t n) {
+    CacheOptions options = {.max_bytes = static_cast<uint64_t>(50 * n)};
+    if (folder_.empty() || Draw(0, 3) > 0) return options;
+    return {.max_bytes = static_cast<uint64_t>(n == 1 ? 3000 : 300'000),
+            .folder = folder_,
+            .key = "cache " + std::to_string(caches_++)};
+  }
+
   static void AddKey(Example& example, uint64_t key) {
+    Failures::MayThrow();
     const auto sum = static_cast<int64_t>(
         static_cast<uint64_t>(ValueOf(example)) + key % 1'000'003);
     example.Set("x", Tensor::Scalar(sum));
   }
 
-  std::mt19937 engine_;
+  std::mt19937 engine_, threads_;
   const bool random_;
+  const std::string folder_;
+  int caches_ = 0;  // made
 };
 
 inline constexpr int64_t kMost = 3000;

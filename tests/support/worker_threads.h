@@ -45,10 +45,12 @@ class Watch : public Hook {
     if (after_) after_(rank_, run);
   }
   void End(TrainingRun& run) override {
-    const auto values =
-        ReadVariables(std::as_const(run).session(), run.graph().Variables());
-    for (const NamedTensor& value : values) {
-      trained_->variables[value.name] = value.tensor;
+    const Session& session = std::as_const(run).session();
+    for (const Output& variable : run.graph().Variables()) {
+      const bool here = session.IsHere(variable);
+      if (!here && rank_ > 0) continue;  // rank 0 has gathered it
+      trained_->variables[variable.name()] =
+          here ? session.Read(variable) : run.ValueOf(variable);
     }
   }
 
@@ -72,6 +74,7 @@ struct Task {
   // before it goes.
   bool tells_failure = false;
   bool may_join_again = false;  // dist::GroupOptions
+  int stages = 1;               // PipelineStages::count
 };
 
 // As a user's hand ends a training: of one worker, who is asked between steps
@@ -106,6 +109,12 @@ inline std::vector<Trained> TrainWith(int workers, const Task& task) {
     try {
       TrainingOptions options = task.options(rank);
       options.session.collective = group;
+      if (task.stages > 1) {
+        dist::PeersOptions peers;
+        peers.task.token = "pipeline";
+        peers.task.peer_timeout = task.peer_timeout;
+        options.pipeline = MeetStages(*group, task.stages, peers);
+      }
       Trainer trainer(task.spec(rank), task.run, options);
       if (task.add_hooks) task.add_hooks(trainer);
       trainer.AddHook(std::make_unique<Watch>(rank, task.after_step, &mine));

@@ -9,10 +9,12 @@
 #include "apps/sluice/data/file_copy.h"
 #include "apps/sluice/data/file_tree.h"
 #include "apps/sluice/data/parallel.h"
+#include "apps/sluice/data/plan.h"
 #include "apps/sluice/data/temporary_file.h"
 #include "apps/sluice/json.h"
 #include "apps/sluice/tensor_file.h"
 #include "engine/status.h"
+#include "io/checkpoints/checkpoint.h"
 #include "io/files/file.h"
 #include "io/files/path_kind.h"
 #include "io/files/schemes.h"
@@ -88,6 +90,13 @@ std::string TargetOf(const CopyDataOptions& options, bool is_file) {
   return to;
 }
 
+// They say who writes there, which is nobody where they are copied to; a store
+// would take what a disk has of them for a lock that is held.
+bool IsLock(const std::string& relative) {
+  const std::string name = relative.substr(relative.rfind('/') + 1);
+  return name == CheckpointManager::kLockName || name == kDataLock;
+}
+
 Job JobOf(const CopyDataOptions& options, Faults& faults) {
   const PathKind kind = KindOf(options.from).ValueOrThrow();
   if (kind == PathKind::kNone) {
@@ -99,19 +108,27 @@ Job JobOf(const CopyDataOptions& options, Faults& faults) {
   job.to = TargetOf(options, kind == PathKind::kFile);
   RequireApart(job.from, job.to);
   job.tree = ListTree(job.from, options.threads, faults);
+  std::erase_if(job.tree.files, IsLock);
   job.sizes.resize(job.files());
   job.states.resize(job.files());
   return job;
 }
 
-// Of a file of `size` bytes. With `check` both are read.
-Result<bool> IsThere(const std::string& from, const std::string& to,
-                     uint64_t size, bool check) {
+// Whether it was written since, as far as that is known.
+bool IsNewer(const ReadableFile& file, const ReadableFile& copy) {
+  const auto written = file.written(), copied = copy.written();
+  return written && copied && *written > *copied;
+}
+
+// Whether the copy is one of the file, which has been opened. With `check` both
+// are read, else it has the same size and is not older.
+Result<bool> IsThere(const std::string& from, const ReadableFile& file,
+                     const std::string& to, bool check) {
   const auto there = Files().OpenRead(to);
   if (there.status().code() == Code::kNotFound) return false;
   if (!there.ok()) return there.status();
-  if ((*there)->size() != size) return false;
-  if (!check) return true;
+  if ((*there)->size() != file.size()) return false;
+  if (!check) return !IsNewer(file, **there);
   SLUICE_ASSIGN_OR_RETURN(const Checksums wanted, ChecksumsOf(from));
   SLUICE_ASSIGN_OR_RETURN(const Checksums got, ChecksumsOf(to));
   return wanted == got;
@@ -124,7 +141,7 @@ void Look(const CopyDataOptions& options, Job& job, Faults& faults) {
     job.sizes[i] = from->size();
     SLUICE_ASSIGN_OR_RETURN(
         const bool there,
-        IsThere(job.From(i), job.To(i), job.sizes[i], options.check));
+        IsThere(job.From(i), *from, job.To(i), options.check));
     job.states[i] = there ? State::kThere : State::kMissing;
     return {};
   };

@@ -34,9 +34,9 @@ struct CopyDataOptions {
   bool json = false;
 };
 // Copies a file or a folder, on any file systems, but for files that are there
-// already: of the same size, with `check` of the same bytes. Files appear whole
-// or not at all. Says on stderr (`json`: on stdout) what could not be copied,
-// and returns whether there was nothing of that kind.
+// already: of the same size and not older, with `check` of the same bytes.
+// Files appear whole or not at all. Says on stderr (`json`: on stdout) what
+// could not be copied, and returns whether there was nothing of that kind.
 bool CopyData(const CopyDataOptions& options);
 
 // Prints the features of the first records of a file, or of a folder's first

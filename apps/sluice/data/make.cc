@@ -23,7 +23,6 @@ namespace sluice::tool {
 namespace {
 
 constexpr const char* kClassNames = "labels.txt";
-constexpr const char* kLock = "data.lock";
 
 FileSystem& Files() {
   return FileSystem::Default();
@@ -41,8 +40,8 @@ Status WriteShard(const DataPlan& plan, int64_t shard, Progress& progress) {
 }
 
 std::unique_ptr<FileLock> Lock(const std::string& out) {
-  auto lock =
-      Files().Lock(JoinPath(out, kLock), fmt::format("process {}", getpid()));
+  auto lock = Files().Lock(JoinPath(out, kDataLock),
+                           fmt::format("process {}", getpid()));
   if (lock.status().code() == Code::kFailedPrecondition) {
     throw Error(Code::kFailedPrecondition,
                 fmt::format("'{}' is being written by another run ({}); wait "

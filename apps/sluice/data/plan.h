@@ -5,7 +5,7 @@
 //                             too
 //   PART-00000-of-0000N       a shard, whole once it has this name,
 //   PART-00000-of-0000N.idx   and where its records are: after it
-//   data.lock                 held by who writes
+//   data.lock                 kDataLock, held by who writes
 // So a run that ended at any instant can be taken up by another one. What tells
 // pictures apart is their names, labels and sizes: one that was changed in
 // place and has as many bytes as before is taken for the same.
@@ -21,6 +21,9 @@
 #include "io/sources/image_list.h"
 
 namespace sluice::tool {
+
+// Of OUT, while somebody writes there.
+inline constexpr char kDataLock[] = "data.lock";
 
 // Immutable but for the number of shards; then thread-safe. Functions that
 // return no Status throw Error.

@@ -121,10 +121,14 @@ size_t OnBody(char* bytes, size_t size, size_t n, void* into) {
 }
 
 bool IsThisMachine(std::string_view scheme_and_host) {
-  const std::string_view host =
+  std::string_view host =
       scheme_and_host.substr(scheme_and_host.find("://") + 3);
-  return host.starts_with("localhost") || host.starts_with("127.") ||
-         host.starts_with("[::1]");
+  if (host.starts_with("[::1]")) return true;
+  host = host.substr(0, host.find(':'));
+  // Others' names may begin as addresses do.
+  return host == "localhost" ||
+         (host.starts_with("127.") &&
+          host.find_first_not_of("0123456789.") == std::string_view::npos);
 }
 
 // Which of libcurl's errors are the network's, so that another try may help.

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <utility>
 
 #include "engine/catch_errors.h"
 #include "engine/ceil_div.h"
 #include "io/files/grow_text.h"
 #include "io/files/open_files.h"
+#include "io/remote/http/http.h"
 
 namespace sluice::remote {
 namespace {
@@ -71,6 +73,13 @@ class ObjectFile : public ReadableFile {
                    }) {}
 
   uint64_t size() const override { return source_->version.size; }
+  std::optional<std::chrono::system_clock::time_point> written()
+      const override {
+    using std::chrono::system_clock;
+    const auto second = ParseHttpDate(source_->version.last_modified);
+    if (!second) return std::nullopt;
+    return system_clock::from_time_t(*second) + std::chrono::milliseconds(999);
+  }
 
   Reopen reopen() const override {
     if (!ranged_) return nullptr;  // it was read as a whole

@@ -42,6 +42,16 @@ std::string_view Part(std::span<const std::string_view> pieces, size_t offset,
 
 }  // namespace
 
+size_t UploadSizes::PartOf(size_t object) const {
+  return std::max(part, CeilDiv(object, most_parts));
+}
+
+size_t UploadSizes::PartOfStream(size_t number) const {
+  if (number >= most_parts) return 0;
+  const size_t tenth = 1 + number * 10 / most_parts;
+  return part * tenth * tenth;
+}
+
 S3Upload::S3Upload(S3Client& client, std::string path, ObjectPath object,
                    std::string mark)
     : client_(client),
@@ -152,7 +162,7 @@ Status PutPieces(S3Client& client, const std::string& path,
     std::string copy;
     return client.Put(path, Part(pieces, 0, size, &copy));
   }
-  const size_t part = std::max(sizes.part, CeilDiv(size, sizes.most_parts));
+  const size_t part = sizes.PartOf(size);
   const size_t parts = CeilDiv(size, part);
   SLUICE_ASSIGN_OR_RETURN(const auto upload, S3Upload::Begin(client, path));
   std::atomic<bool> failed = false;

@@ -16,12 +16,20 @@
 
 namespace sluice::remote {
 
-// S3's limits: parts but the last have 5 MiB at least, an object 10,000 of
-// them.
+// S3's limits: parts have 5 GiB at most and, but for the last one, 5 MiB at
+// least; an object has 10,000 of them, and 5 TiB.
 struct UploadSizes {
   size_t part = size_t{16} << 20;  // smaller objects are put by one request
   size_t most_parts = 10'000;
   int parallel_parts = 4;
+
+  // Of each part but the last of an object of that size.
+  size_t PartOf(size_t object) const;
+  // Of part `number`, from 0, of an object whose size nobody knows yet; 0 where
+  // there can be none. They grow, since they are held in memory until they are
+  // full and there are but so many: a tenth of them has `part` bytes, the next
+  // tenth 4 times as many, then 9, up to 100 times.
+  size_t PartOfStream(size_t number) const;
 };
 
 // Parts may be put by several threads. Errors name the path. A process that is

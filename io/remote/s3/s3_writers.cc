@@ -16,8 +16,9 @@ class ObjectWriter : public WritableFile {
     synced_ = false;
     while (error_.ok() && !bytes.empty()) {
       // A part is put when more follows, so that one may be all there is.
-      if (rest_.size() == sizes_.part) PutPart();
-      const size_t taken = std::min(bytes.size(), sizes_.part - rest_.size());
+      if (rest_.size() == sizes_.PartOfStream(parts_)) PutPart();
+      const size_t room = sizes_.PartOfStream(parts_) - rest_.size();
+      const size_t taken = std::min(bytes.size(), room);
       rest_.append(bytes.substr(0, taken));
       bytes.remove_prefix(taken);
     }
@@ -40,7 +41,7 @@ class ObjectWriter : public WritableFile {
 
  private:
   void PutPart() {
-    if (parts_ == sizes_.most_parts) {
+    if (sizes_.PartOfStream(parts_) == 0) {
       error_ = ResourceExhausted("cannot write '" + path_ +
                                  "': it is larger than an object can be");
       return;

@@ -22,6 +22,7 @@ namespace {
 
 // What other workers' tensors come by.
 constexpr char kAllReduce[] = "AllReduceWait";
+constexpr char kReceived[] = "RecvWait";  // from another stage
 
 }  // namespace
 
@@ -120,7 +121,10 @@ std::optional<std::string> FirstOf(const Workers& workers, int64_t step,
   const std::vector<int64_t> found = workers.GatherEach("bad step", mine);
   const std::vector<std::string> nodes = workers.Gather("bad node", node);
   int first = -1;
-  for (int rank = 0; rank < workers.size(); ++rank) {
+  for (int i = 0; i < workers.size(); ++i) {
+    // Of stages the first, where the others' come from.
+    const int rank =
+        i - i % workers.stages() + workers.FirstWith(i % workers.stages());
     if (found[rank] > 0 && (first < 0 || found[rank] < found[first])) {
       first = rank;
     }
@@ -214,6 +218,7 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
     checks.emplace_back(/*ends_step=*/!workers.several());
   }
   const auto came = [&](size_t i) {
+    if (checks[i].op() == kReceived) return workers.several();
     return run.leaves() != nullptr ? !run.leaves()->ByLeaf(checks[i].node())
                                    : checks[i].op() == kAllReduce;
   };

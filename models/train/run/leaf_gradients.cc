@@ -25,9 +25,8 @@ LeafGradients::LeafGradients(Session& session, const Features& features,
       options_(std::move(options)),
       before_(options_.statistics.size()),
       gradients_(session, features, options_.reduced, {}, options_.at_once),
-      measuring_(session, features,
-                 Joined(options_.reduced, options_.measured), {},
-                 options_.at_once),
+      measuring_(session, features, Joined(options_.reduced, options_.measured),
+                 {}, options_.at_once),
       summed_(options_.here.size()) {
   session_.set_replica(0);  // of what is not of a leaf
   SLUICE_CHECK(options_.at_once == 1 || options_.statistics.empty());

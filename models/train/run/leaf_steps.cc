@@ -132,10 +132,10 @@ LeafSteps::LeafSteps(const Graph& graph, Session& session,
   for (size_t i = 0; i < mirrors_->size(); ++i) {
     gradients_.push_back(std::make_unique<LeafGradients>(
         mirrors_->session(i), features,
-        LeafGradients::Options{InputsOf(reductions_), options_.measured,
-                               WrittenBy(by_leaf_), workers.leaves(), here_,
-                               staged ? session.options().concurrent_runs
-                                      : 1}));
+        LeafGradients::Options{
+            InputsOf(reductions_), options_.measured, WrittenBy(by_leaf_),
+            workers.leaves(), here_,
+            staged ? session.options().concurrent_runs : 1}));
   }
 }
 

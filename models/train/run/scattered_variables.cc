@@ -28,13 +28,13 @@ class CutVariables final : public ScatteredVariables {
           variable.shape()[-1] == PartWidth(node.part_of(), workers.size())) {
         continue;
       }
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("'{}' is not cut for {} worker{}: its last "
-                              "dimension, {}, is of {} ({})",
-                              variable.name(), workers.size(),
-                              workers.several() ? "s" : "",
-                              variable.shape()[-1], node.part_of(),
-                              node.location()));
+      throw Error(
+          Code::kInvalidArgument,
+          fmt::format("'{}' is not cut for {} worker{}: its last "
+                      "dimension, {}, is of {} ({})",
+                      variable.name(), workers.size(),
+                      workers.several() ? "s" : "", variable.shape()[-1],
+                      node.part_of(), node.location()));
     }
   }
 
@@ -84,8 +84,8 @@ class CutVariables final : public ScatteredVariables {
 class StagedVariables final : public ScatteredVariables {
  public:
   StagedVariables(const Graph& graph, const Workers& workers)
-      : ScatteredVariables(graph, workers,
-                           [](const Output&) { return true; }) {}
+      : ScatteredVariables(graph, workers, [](const Output&) { return true; }) {
+  }
 
   std::vector<Output> Mine(std::vector<Output> variables) const override {
     if (workers_.leads()) return variables;
@@ -120,9 +120,8 @@ class StagedVariables final : public ScatteredVariables {
 
   void HandOutOne(Session& session, const Output& variable,
                   const Tensor& whole) override {
-    Tensor value = workers_.leads()
-                       ? whole
-                       : Tensor(variable.dtype(), variable.shape());
+    Tensor value =
+        workers_.leads() ? whole : Tensor(variable.dtype(), variable.shape());
     workers_.TakeFromFirst(variable.name(), const_cast<void*>(value.raw()),
                            static_cast<int64_t>(value.bytes()));
     if (HasWhole(variable)) session.Write(variable, value);
@@ -158,10 +157,9 @@ ScatteredVariables::ScatteredVariables(
 std::vector<NamedTensor> ScatteredVariables::TakeOut(
     std::vector<NamedTensor>* tensors) const {
   const auto is_other = [&](const NamedTensor& tensor) {
-    return std::none_of(scattered_.begin(), scattered_.end(),
-                        [&](const Output& variable) {
-                          return variable.name() == tensor.name;
-                        });
+    return std::none_of(
+        scattered_.begin(), scattered_.end(),
+        [&](const Output& variable) { return variable.name() == tensor.name; });
   };
   const auto mine =
       std::stable_partition(tensors->begin(), tensors->end(), is_other);
@@ -237,9 +235,9 @@ std::vector<NamedTensor> ScatteredVariables::Gathered(
     const Session& session) const {
   std::vector<NamedTensor> gathered = gathered_;
   for (NamedTensor& value : gathered) {
-    const auto variable =
-        std::find_if(scattered_.begin(), scattered_.end(),
-                     [&](const Output& one) { return one.name() == value.name; });
+    const auto variable = std::find_if(
+        scattered_.begin(), scattered_.end(),
+        [&](const Output& one) { return one.name() == value.name; });
     if (HasWhole(*variable)) value.tensor = session.Read(*variable);
   }
   return gathered;

@@ -14,8 +14,8 @@
 #include "graph/ops/shape.h"
 #include "graph/text/text.h"
 #include "models/optim/name_pattern.h"
-#include "models/train/run/scattered_variables.h"
 #include "models/train/run/leaf_steps.h"
+#include "models/train/run/scattered_variables.h"
 #include "models/train/workers/device_threads.h"
 
 namespace sluice {
@@ -247,9 +247,9 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   evaluation.batch_size = context.batch_size;
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
-  inference_ = std::make_unique<Inference>(spec_, evaluation, options_.session,
-                                           workers_.WithWholeModels(),
-                                           devices_.get());
+  inference_ =
+      std::make_unique<Inference>(spec_, evaluation, options_.session,
+                                  workers_.WithWholeModels(), devices_.get());
   inference_->PrepareEvaluation();
 }
 

@@ -173,10 +173,9 @@ class TrainingRun {
   // copies the variables, into the same memory unless somebody holds the one
   // before, and does nothing where it is of the present, workers are not
   // together, or the variables are another's. Of scattered variables it has on
-  // rank 0 the wholes, on others what is theirs, as they were gathered last, and
-  // does nothing where that was before another step. Tensors taken
-  // out of it share its memory: hold the pointer as long as these are looked
-  // at.
+  // rank 0 the wholes, on others what is theirs, as they were gathered last,
+  // and does nothing where that was before another step. Tensors taken out of
+  // it share its memory: hold the pointer as long as these are looked at.
   std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
   bool snapshot_held() const { return snapshot_.use_count() > 1; }
   void RenewSnapshot();

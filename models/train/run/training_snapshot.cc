@@ -157,7 +157,8 @@ void TrainingRun::HandOutParts() {
 }
 
 void TrainingRun::TakeFromFirst(Checkpoint* checkpoint) const {
-  const std::vector<NamedTensor> parts = scattered_->TakeOut(&checkpoint->tensors);
+  const std::vector<NamedTensor> parts =
+      scattered_->TakeOut(&checkpoint->tensors);
   sluice::TakeFromFirst(workers_, checkpoint);
   checkpoint->tensors.insert(checkpoint->tensors.end(), parts.begin(),
                              parts.end());

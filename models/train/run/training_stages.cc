@@ -9,10 +9,9 @@
 namespace sluice {
 
 void TrainingRun::CutModel() {
-  ThrowIfError(CutIntoStages(
-      graph_, model_.loss,
-      FeedsOf(CeilDiv(batch_size(), workers_.leaves())),
-      DevicesOfStages(workers_.stages())));
+  ThrowIfError(CutIntoStages(graph_, model_.loss,
+                             FeedsOf(CeilDiv(batch_size(), workers_.leaves())),
+                             DevicesOfStages(workers_.stages())));
 }
 
 std::vector<Output> TrainingRun::WithLoss(const std::vector<Output>& values) {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <functional>
 
-#include "models/train/run/scattered_variables.h"
 #include "models/train/run/leaf_steps.h"
+#include "models/train/run/scattered_variables.h"
 #include "models/train/run/training_run.h"
 
 namespace sluice {

@@ -7,11 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "dist/cluster/peers.h"
 #include "engine/visibility.h"
 
 namespace SLUICE_PUBLIC sluice {
 
 class Cluster;
+namespace dist {
+class Group;
+}
 
 // Stages of a pipeline: `count` processes, whose ranks follow one another, have
 // the model together, and are a replica of it. The first of them has the last
@@ -29,10 +33,16 @@ std::string TaskOfStage(int stage);
 // In the order of the stages.
 std::vector<std::string> DevicesOfStages(int count);
 
-// The parts of a job (Collective::Subgroup): the processes of a replica, and
-// those that have the same stage of all replicas, each by rank.
-inline constexpr std::string_view kReplicaGroup = "replica";
+// The part of a job (Collective::Subgroup) that has the same stage, of all
+// replicas, by rank.
 inline constexpr std::string_view kStageGroup = "stage";
+
+// Of a job whose size is a multiple of `stages`, which all of its processes
+// call: splits it, by stages and by replicas, and has those of a replica meet,
+// as `peers` says but for their names and this one's host. `group` must outlive
+// the result. Waits; throws Error.
+PipelineStages MeetStages(dist::Group& group, int stages,
+                          dist::PeersOptions peers);
 
 }  // namespace sluice
 

@@ -35,9 +35,9 @@ Workers::Workers(Collective* collective, int64_t virtual_workers,
       devices_(static_cast<int64_t>(devices)),
       stages_(stages) {
   if (stages < 1 || size() % stages != 0) {
-    throw Error(Code::kInvalidArgument,
-                fmt::format("{} stages do not go into {} processes", stages,
-                            size()));
+    throw Error(
+        Code::kInvalidArgument,
+        fmt::format("{} stages do not go into {} processes", stages, size()));
   }
   if (stages > 1 && (virtual_workers == 0 || elastic())) {
     throw Error(Code::kInvalidArgument,

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -19,6 +20,7 @@
 #include "tests/support/compressed.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/same_bits.h"
+#include "tests/support/store_program.h"
 #include "tests/support/tar_bytes.h"
 
 #if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF
@@ -206,6 +208,35 @@ TEST_CASE("compressed records of MNIST's digits give the same bits") {
   Write(shard, good);
   fs::remove(both.records + "/test-00000-of-00001");
   CHECK(Contains(Run("eval", both.records, pieces).out, ": training loss "));
+}
+
+TEST_CASE("compressed records are read once, however often they are opened") {
+  if (!testing::KnowsStores()) return;
+  const Both both;
+  testing::ObjectStore store;
+  const testing::StoreSettings settings(store);
+  for (const char* name : {"train-00000-of-00002", "train-00001-of-00002"}) {
+    store.Put(std::string("digits/") + name,
+              testing::Compressed(TextOf(both.records + "/" + name),
+                                  Compression::kGzip));
+  }
+  std::atomic<int> asked = 0;
+  store.Fail([&](const testing::ServedRequest& request, int) {
+    asked += request.method == "GET" &&
+             request.target.starts_with("/b/digits/train-00001");
+    return testing::StoreFault::kNone;
+  });
+  // There are no others to evaluate on.
+  const std::string log = both.folder / "log";
+  for (const char* command : {"train", "eval"}) {
+    CAPTURE(command);
+    asked = 0;
+    const Outcome outcome = Run(command, "s3://b/digits", log);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK(Contains(outcome.out, ": training loss "));
+    CHECK(asked > 0);
+    CHECK(asked <= 2);  // its first bytes, and all
+  }
 }
 
 TEST_CASE("a folder of pictures becomes records that mnist reads") {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 
@@ -62,6 +63,18 @@ TEST_CASE("posix: write, append, read, list, rename, remove") {
   CHECK(!files.Exists(nested + "/" + std::string(5000, 'x')).ok());
   CHECK(files.Remove(nested + "/y").ok());
   CHECK(files.List(nested)->empty());
+}
+
+TEST_CASE("posix: a file tells when it was written") {
+  const Folder folder;
+  FileSystem& files = FileSystem::Posix();
+  const std::string path = folder.File("x");
+  REQUIRE(files.WriteAtomically(path, "x").ok());
+  using std::chrono::system_clock;
+  const auto time =
+      system_clock::from_time_t(1'234'567'890) + std::chrono::milliseconds(250);
+  fs::last_write_time(path, std::chrono::file_clock::from_sys(time));
+  CHECK(((*files.OpenRead(path))->written() == time));
 }
 
 TEST_CASE("posix: a file without a size is read to its end") {

@@ -72,6 +72,25 @@ TEST_CASE("the next epoch may be begun before this one ends") {
   CHECK(Read(&iterator) == Values(passes.begin() + 9, passes.end()));
 }
 
+TEST_CASE("an epoch of less than one batch has begun all the same") {
+  const Dataset three = Numbers(3).Filter([](const Example&) { return true; });
+  Iterator ones = three.Batch(1).MakeIterator();
+  CHECK(Read(&ones) == Values{0, 1, 2});
+  Iterator nines = three.Batch(9).MakeIterator();
+  ThrowIfError(nines.Restore(ones.SavePosition()));
+  CHECK(nines.consumed() > 0);
+  CHECK(Read(&nines).empty());
+  ThrowIfError(nines.NextEpoch());
+  CHECK(nines.consumed() == 0);
+  CHECK(Read(&nines) == Values{0});
+  // Where it has not begun it is empty.
+  Iterator none =
+      Numbers(3).Filter([](const Example&) { return false; }).MakeIterator();
+  CHECK(Read(&none).empty());
+  ThrowIfError(none.Restore(none.SavePosition()));
+  CHECK(none.NextEpoch().code() == Code::kDataLoss);
+}
+
 TEST_CASE("an error stays, and positions without an epoch are of the first") {
   Iterator broken = Numbers(3)
                         .Map([](Example& e) {

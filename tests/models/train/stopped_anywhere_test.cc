@@ -39,11 +39,12 @@ struct Strategy {
   int64_t virtual_workers = 0;
   int devices = 0;  // mirrored ones
   bool variables_on_each = false;
+  int stages = 1;  // of a pipeline
 };
 
 Strategy RandomStrategy(std::mt19937& random) {
   Strategy strategy{.workers = 1 + static_cast<int>(random() % 3)};
-  switch (random() % 4) {
+  switch (random() % 5) {
     case 0:
       strategy.servers = 1 + static_cast<int>(random() % 2);
       break;
@@ -53,11 +54,17 @@ Strategy RandomStrategy(std::mt19937& random) {
     case 2:
       strategy.devices = std::exchange(strategy.workers, 1);
       strategy.variables_on_each = random() % 2 == 0;
+      break;
+    case 3:
+      strategy.virtual_workers = 4;
+      strategy.stages = 2;
+      strategy.workers = 2 + 2 * static_cast<int>(random() % 2);
   }
   return strategy;
 }
 
-std::vector<Trained> Train(const Strategy& strategy, const Task& task) {
+std::vector<Trained> Train(const Strategy& strategy, Task task) {
+  task.stages = strategy.stages;
   if (strategy.servers == 0) return TrainWith(strategy.workers, task);
   return testing::TrainOn(strategy.servers, strategy.workers, std::nullopt,
                           task);
@@ -103,6 +110,7 @@ TEST_CASE("told to end at any question, the same training goes on") {
     CAPTURE(strategy.virtual_workers);
     CAPTURE(strategy.devices);
     CAPTURE(strategy.variables_on_each);
+    CAPTURE(strategy.stages);
     const Trained whole = Train(strategy, task)[0];
     REQUIRE(whole.error == "");
 
@@ -127,6 +135,12 @@ TEST_CASE("told to end at any question, the same training goes on") {
         // Of servers there is one copy, and rank 0 may have written its last
         // rate when another had read.
         if (strategy.servers > 0) each.variables = all[0].variables;
+        if (strategy.stages > 1) {  // each has its own, rank 0 all
+          for (const auto& [name, value] : each.variables) {
+            CHECK(value.BitEqual(all[0].variables.at(name)));
+          }
+          each.variables = all[0].variables;
+        }
         CheckEqual(each, all[0]);
       }
       part = all[0];

@@ -11,9 +11,12 @@
 #include <random>
 #include <thread>
 
+#include "tests/places.h"
 #include "tests/support/data_program.h"
+#include "tests/support/mnist_program.h"
 #include "tests/support/object_store.h"
 #include "tests/support/random_bytes.h"
+#include "tests/support/resnet50_program.h"
 #include "tests/support/store_program.h"
 
 namespace sluice {
@@ -94,6 +97,76 @@ TEST_CASE("a folder comes back from an object store as it went there") {
   CHECK(store.Count("PUT") == 0);
   store.SetPrivate(true);
   testing::CheckDataError({"copy", folder / "in", there}, 1, "s3://b/some");
+}
+
+#if SLUICE_HAVE_PNG && SLUICE_HAVE_PROTOBUF
+TEST_CASE("what was begun here goes on in a store, without the locks of here") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  const TemporaryFolder folder;
+  const auto train = [](const std::string& log, const char* steps) {
+    return testing::RunMnist({"train", "--model", "softmax", "--threads", "1",
+                              "--max-steps", steps, "--log-dir", log});
+  };
+  REQUIRE(train(folder / "log", "5").code == 0);
+  REQUIRE(fs::exists(folder / "log/training.lock"));
+  testing::WritePicture(folder / "a.png", 4, 4);
+  WriteFile(folder / "t.csv", "a.png,0\n");
+  REQUIRE(RunData({"make", folder / "t.csv", folder / "records"}).code == 0);
+  REQUIRE(fs::exists(folder / "records/data.lock"));
+
+  REQUIRE(RunData({"copy", folder.path(), "s3://b/all"}).code == 0);
+  CHECK_FALSE(store.Has("all/log/training.lock"));
+  CHECK_FALSE(store.Has("all/records/data.lock"));
+  const Outcome on = train("s3://b/all/log", "9");
+  REQUIRE_MESSAGE(on.code == 0, on.err);
+  CHECK(Contains(on.err, "resuming from step 5"));
+  const Outcome second = RunData(
+      {"make", folder / "t.csv", "s3://b/all/records", "--part", "validation"});
+  CHECK_MESSAGE(second.code == 0, second.err);
+  // Nor does a copy hold the lock of one that is under way there.
+  store.Put("all/log/training.lock",
+            R"({"format": "sluice.lease", "version": 1, "id": "7",)"
+            R"( "holder": "process 7 on there", "seconds": 1000})");
+  REQUIRE(RunData({"copy", "s3://b/all/log", "s3://b/copied"}).code == 0);
+  CHECK_FALSE(store.Has("copied/training.lock"));
+  // Where it is named it is a file like others.
+  REQUIRE(
+      RunData({"copy", "s3://b/all/log/training.lock", folder / "one"}).code ==
+      0);
+  CHECK(Contains(TextOf(folder / "one"), "process 7 on there"));
+}
+#endif
+
+TEST_CASE("what was written since it was copied to a store goes there again") {
+  if (!KnowsStores()) return;
+  ObjectStore store;
+  const StoreSettings settings(store);
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "in");
+  for (const char* name : {"in/a", "in/b"}) WriteFile(folder / name, "old");
+  REQUIRE(RunData({"copy", folder / "in", "s3://b/x"}).code == 0);
+  CHECK(DataObject({"copy", folder / "in", "s3://b/x"})["copied"] == 0);
+  const auto later =
+      fs::file_time_type::clock::now() + std::chrono::seconds(100);
+  WriteFile(folder / "in/b", "new");
+  fs::last_write_time(folder / "in/b", later);
+  CHECK(DataObject({"copy", folder / "in", "s3://b/x"})["copied"] == 1);
+  CHECK(store.Get("x/b").bytes == "new");
+  // And back, from one whose clock says that it has changed.
+  REQUIRE(RunData({"copy", "s3://b/x", folder / "back"}).code == 0);
+  for (const char* name : {"back/a", "back/b"}) {
+    fs::last_write_time(folder / name, later);  // not within the second
+  }
+  store.SetClock(200);
+  store.Put("x/a", "NEW");
+  CHECK(DataObject({"copy", "s3://b/x", folder / "back"})["copied"] == 1);
+  CHECK(TextOf(folder / "back/a") == "NEW");
+  // Where nobody says when, sizes alone tell.
+  store.SetTimeless(true);
+  store.Put("x/a", "yet");
+  CHECK(DataObject({"copy", "s3://b/x", folder / "back"})["copied"] == 0);
 }
 
 TEST_CASE("a name that leads out of the folder is none") {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <map>
@@ -157,6 +158,27 @@ TEST_CASE("only what is missing or differs is copied") {
     got.erase("mine/");
     CHECK(got == want);
   }
+}
+
+TEST_CASE("what was written since the last copy is copied again") {
+  const TemporaryFolder folder;
+  const std::string in = folder / "in", out = folder / "out";
+  fs::create_directory(in);
+  for (const char* name : {"/a", "/b", "/c"}) WriteFile(in + name, "old");
+  REQUIRE(RunData({"copy", in, out}).code == 0);
+  WriteFile(in + "/b", "new");
+  fs::last_write_time(
+      in + "/b", fs::last_write_time(out + "/b") + std::chrono::seconds(1));
+  // One that is older than its copy is none.
+  fs::last_write_time(in + "/c",
+                      fs::last_write_time(out + "/c") - std::chrono::hours(1));
+  CHECK(DataObject({"copy", in, out, "--dry-run"})["to_copy"] == 1);
+  CHECK(DataObject({"copy", in, out})["copied"] == 1);
+  CHECK(TextOf(out + "/b") == "new");
+  // Where bytes are compared, times do not matter.
+  fs::last_write_time(in + "/a",
+                      fs::last_write_time(out + "/a") + std::chrono::hours(1));
+  CHECK(DataObject({"copy", in, out, "--check"})["copied"] == 0);
 }
 
 TEST_CASE("a run that is killed leaves whole files, the next one the rest") {

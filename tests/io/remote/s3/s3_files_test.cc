@@ -69,6 +69,18 @@ TEST_CASE("s3: objects of every size are read whole and in part") {
   }
 }
 
+TEST_CASE("s3: an object tells when it was put, to the second") {
+  RemoteFiles remote;
+  remote.store.Put("k", "x");
+  const auto put =
+      std::chrono::system_clock::from_time_t(remote.store.Get("k").put);
+  const auto written = (*remote.files.OpenRead("s3://b/k"))->written();
+  REQUIRE(written.has_value());
+  CHECK((*written - put == std::chrono::milliseconds(999)));
+  remote.store.SetTimeless(true);
+  CHECK_FALSE((*remote.files.OpenRead("s3://b/k"))->written().has_value());
+}
+
 TEST_CASE("s3: a small object is one request, a large one parallel parts") {
   RemoteFiles remote;
   remote.store.Put("small", std::string(1000, 'x'));

@@ -184,13 +184,63 @@ TEST_CASE("s3: Sync of a new file puts it where it is one part") {
   REQUIRE(file->Sync().ok());
   REQUIRE(file->Close().ok());
   CHECK(remote.store.Count("PUT") == 1);
-  // More than an object can have.
-  file = *remote.files.Create("s3://b/m");
-  CHECK(file->Append(std::string(51'001, 'x')).code() ==
-        Code::kResourceExhausted);
+}
+
+TEST_CASE("s3: of what grows the parts do, up to all that an object can have") {
+  RemoteFiles remote;  // 50 parts, 1000 bytes the first
+  std::mt19937 random(5);
+  constexpr size_t kMost = 1'925'000;
+  const std::string bytes = RandomBytes(random, kMost + 1);
+  for (const size_t size : {size_t{5000}, size_t{5001}, kMost}) {
+    CAPTURE(size);
+    remote.store.ResetCounts();
+    auto file = *remote.files.Create("s3://b/k");
+    std::string_view rest = std::string_view(bytes).substr(0, size);
+    while (!rest.empty()) {
+      const size_t n = std::min(1 + Below(random, 30'000), rest.size());
+      REQUIRE(file->Append(rest.substr(0, n)).ok());
+      rest.remove_prefix(n);
+    }
+    REQUIRE(file->Close().ok());
+    const bool same = remote.store.Get("k").bytes == bytes.substr(0, size);
+    CHECK(same);
+    const int parts = size == 5000 ? 5 : size == 5001 ? 6 : 50;
+    CHECK(remote.store.Count("PART") == parts);
+  }
+  auto file = *remote.files.Create("s3://b/m");
+  CHECK(file->Append(bytes).code() == Code::kResourceExhausted);
   CHECK(!file->Close().ok());
   CHECK(!remote.store.Has("m"));
   CHECK(remote.store.OpenUploads() == 0);
+}
+
+// As https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html has
+// them.
+TEST_CASE("s3: objects of all sizes keep to the limits of an upload") {
+  constexpr uint64_t kMiB = 1 << 20, kGiB = kMiB << 10, kLargest = 5 << 10;
+  const UploadSizes sizes;
+  // Of known size.
+  for (uint64_t size = 17 * kMiB; size <= kLargest * kGiB;
+       size += size / 7 + 1) {
+    CAPTURE(size);
+    const uint64_t part = sizes.PartOf(size);
+    CHECK(part >= 5 * kMiB);
+    CHECK(part <= 5 * kGiB);
+    CHECK((size + part - 1) / part <= 10'000);
+  }
+  CHECK(sizes.PartOf(5 * kGiB + 1) == 16 * kMiB);
+  // Of a size that nobody knows.
+  uint64_t sum = 0;
+  for (size_t i = 0; i < 10'000; ++i) {
+    const uint64_t part = sizes.PartOfStream(i);
+    REQUIRE(part >= 5 * kMiB);
+    REQUIRE(part <= 5 * kGiB);
+    // Little beside what is there already.
+    REQUIRE(part <= std::max(16 * kMiB, sum / 100));
+    sum += part;
+  }
+  CHECK(sum >= kLargest * kGiB);
+  CHECK(sizes.PartOfStream(10'000) == 0);
 }
 
 TEST_CASE("s3: a log is put again whole, at intervals and at its end") {

@@ -1,0 +1,228 @@
+// Peers, which all run the same steps, each its own part: the bits of one
+// device, whoever has parts, and ends that all hear of.
+#include "dist/cluster/peers.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "graph/builder.h"
+#include "graph/session/cluster.h"
+#include "graph/session/session.h"
+#include "tests/dist/collective/ranks.h"
+#include "tests/support/error_text.h"
+#include "tests/support/sanitizers.h"
+#include "tests/support/scattered_graph.h"
+
+namespace sluice::dist::testing {
+namespace {
+
+using sluice::testing::Contains;
+using sluice::testing::ErrorOf;
+using sluice::testing::ScatteredGraph;
+
+std::string TaskName(int rank) {
+  return "/job:peer/task:" + std::to_string(rank);
+}
+
+std::vector<std::string> DevicesOf(int peers) {
+  std::vector<std::string> devices;
+  for (int rank = 0; rank < peers; ++rank) {
+    devices.push_back(TaskName(rank) + "/cpu:0");
+  }
+  return devices;
+}
+
+PeersOptions OptionsOf(int rank, Transport transport) {
+  PeersOptions options;
+  options.task.name = TaskName(rank);
+  options.task.token = "peers";
+  options.task.transport = transport;
+  options.task.peer_timeout = std::chrono::seconds(5);
+  return options;
+}
+
+// What a peer fetches in some steps: an empty tensor for what is another's.
+std::vector<Tensor> Steps(const ScatteredGraph& scattered, Session& session) {
+  std::vector<Tensor> values;
+  session.Initialize();
+  for (int step = 0; step < 3; ++step) {
+    for (Tensor& value :
+         session.Run(scattered.random.Feeds(), scattered.random.fetches(),
+                     scattered.random.targets())) {
+      values.push_back(std::move(value));
+    }
+  }
+  const Output variable = scattered.random.variable();
+  values.push_back(session.IsHere(variable) ? session.Read(variable)
+                                            : Tensor());
+  return values;
+}
+
+TEST_CASE("random graphs give one device's bits over peers") {
+  for (uint32_t seed = 1; seed <= sluice::testing::Rounds(120u); ++seed) {
+    const Watchdog watchdog;
+    const int peers = 2 + static_cast<int>(seed % 3);
+    CAPTURE(seed);
+    const ScatteredGraph gathered(seed, {"/cpu:0"});
+    Session single(gathered.graph, gathered.Options(/*fuse=*/false));
+    const std::vector<Tensor> wanted = Steps(gathered, single);
+    std::vector<std::vector<Tensor>> got(static_cast<size_t>(peers));
+    Groups groups = JoinAll(peers, {});
+    InThreads(peers, [&](int rank) {
+      const Transport transport =
+          seed % 2 == 0 ? Transport::kTcp : Transport::kShared;
+      const ScatteredGraph scattered(seed, DevicesOf(peers));
+      SessionOptions options = scattered.Options(/*fuse=*/false);
+      options.task = TaskName(rank);
+      options.concurrent_runs = 1 + rank % 2;
+      options.cluster =
+          MakePeers(OptionsOf(rank, transport), *groups[rank]).ValueOrThrow();
+      Session session(scattered.graph, options);
+      got[rank] = Steps(scattered, session);
+    });
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      CAPTURE(i);
+      int having = 0;
+      for (const std::vector<Tensor>& mine : got) {
+        REQUIRE(mine.size() == wanted.size());
+        if (mine[i].raw() == nullptr) continue;
+        ++having;
+        CHECK(mine[i].BitEqual(wanted[i]));
+      }
+      CHECK(having <= 1);
+      // One of no elements has no bytes to be told by.
+      if (wanted[i].elements() > 0) CHECK(having == 1);
+    }
+  }
+}
+
+// Of which the last is used on the next device each time.
+struct Chain {
+  Graph graph;
+  Output x, y;
+  explicit Chain(const std::vector<std::string>& devices) {
+    x = graph.Placeholder("x", DType::kFloat32, {1000});
+    y = x;
+    for (int i = 0; i < 3; ++i) {
+      for (const std::string& device : devices) {
+        const DeviceScope there(graph, device);
+        y = y + 1.0f;
+      }
+    }
+  }
+};
+
+TEST_CASE("many runs under way: each has its own values") {
+  const Watchdog watchdog;
+  constexpr int kPeers = 3;
+  Groups groups = JoinAll(kPeers, {});
+  InThreads(kPeers, [&](int rank) {
+    const std::vector<std::string> devices = DevicesOf(kPeers);
+    const Chain chain(devices);
+    SessionOptions options;
+    options.devices = devices;
+    options.task = TaskName(rank);
+    options.concurrent_runs = kPeers - rank;
+    options.cluster =
+        MakePeers(OptionsOf(rank, Transport::kAuto), *groups[rank])
+            .ValueOrThrow();
+    Session session(chain.graph, options);
+    PreparedStep step = session.Prepare({{chain.x, {1000}}}, {chain.y}, {});
+    std::vector<PendingRun> runs;
+    std::vector<std::vector<Tensor>> values;
+    constexpr int kRuns = 200;
+    for (int run = 0; run < kRuns; ++run) values.push_back(step.MakeFetches());
+    for (int run = 0; run < kRuns; ++run) {
+      const std::vector<Tensor> feeds = {
+          Tensor::Full(DType::kFloat32, {1000}, static_cast<double>(run))};
+      runs.push_back(
+          step.Start(feeds, values[run], static_cast<uint32_t>(run)));
+    }
+    for (int run = 0; run < kRuns; ++run) {
+      runs[run].Wait();
+      if (rank != kPeers - 1) continue;
+      CHECK(values[run][0].At(999) == run + 3 * kPeers);
+    }
+  });
+}
+
+TEST_CASE("a peer's error ends the run on all, and its end those to come") {
+  const Watchdog watchdog;
+  constexpr int kPeers = 3;
+  for (int failing = 0; failing < kPeers; ++failing) {
+    Groups groups = JoinAll(kPeers, {});
+    std::vector<std::string> errors(kPeers);
+    InThreads(kPeers, [&](int rank) {
+      const std::vector<std::string> devices = DevicesOf(kPeers);
+      const Chain chain(devices);
+      SessionOptions options;
+      options.devices = devices;
+      options.task = TaskName(rank);
+      options.cluster =
+          MakePeers(OptionsOf(rank, Transport::kAuto), *groups[rank])
+              .ValueOrThrow();
+      auto session = std::make_unique<Session>(chain.graph, options);
+      const Tensor one = Tensor::Full(DType::kFloat32, {1000}, 1);
+      session->Run({{chain.x, one}}, chain.y);
+      if (rank == failing) {  // goes without a word
+        session.reset();
+        options.cluster.reset();
+        return;
+      }
+      errors[rank] = ErrorOf([&] {
+        for (int run = 0; run < 1000; ++run) {
+          session->Run({{chain.x, one}}, chain.y);
+        }
+      });
+    });
+    for (int rank = 0; rank < kPeers; ++rank) {
+      CAPTURE(failing);
+      CAPTURE(rank);
+      if (rank != failing) CHECK(Contains(errors[rank], "/job:peer/task:"));
+    }
+  }
+}
+
+TEST_CASE("what is another peer's is not to be read here") {
+  const Watchdog watchdog;
+  Groups groups = JoinAll(2, {});
+  InThreads(2, [&](int rank) {
+    Graph graph;
+    const std::vector<std::string> devices = DevicesOf(2);
+    Output v;
+    {
+      const DeviceScope there(graph, devices[1]);
+      v = graph.Variable("v", Zeros({2}));
+    }
+    SessionOptions options;
+    options.devices = devices;
+    options.task = TaskName(rank);
+    options.cluster = MakePeers(OptionsOf(rank, Transport::kTcp), *groups[rank])
+                          .ValueOrThrow();
+    Session session(graph, options);
+    session.Initialize();
+    session.Write(v, Tensor::Full(DType::kFloat32, {2}, 3));
+    CHECK(session.IsHere(v) == (rank == 1));
+    if (rank == 1) {
+      CHECK(session.Read(v).At(1) == 3);
+    } else {
+      CHECK(Contains(ErrorOf([&] { session.Read(v); }), "'v' is on"));
+    }
+    // A device that nobody has, as all of them name it.
+    options.devices.push_back("/job:peer/task:7/cpu:0");
+    CHECK(Contains(ErrorOf([&] { const Session none(graph, options); }),
+                   "none of the 2 peers"));
+    options.task = TaskName(9);
+    CHECK(Contains(ErrorOf([&] { const Session none(graph, options); }),
+                   "has none of the devices"));
+  });
+}
+
+}  // namespace
+}  // namespace sluice::dist::testing
