@@ -38,12 +38,17 @@ std::vector<std::string> DevicesOf(int peers) {
   return devices;
 }
 
-PeersOptions OptionsOf(int rank, Transport transport) {
-  PeersOptions options;
-  options.task.name = TaskName(rank);
-  options.task.token = "peers";
-  options.task.transport = transport;
-  options.task.peer_timeout = std::chrono::seconds(5);
+// Of a peer of `group`, with the devices of all.
+SessionOptions OptionsOf(Group& group, Transport transport = Transport::kAuto) {
+  PeersOptions peers;
+  peers.task.name = TaskName(group.rank());
+  peers.task.token = "peers";
+  peers.task.transport = transport;
+  peers.task.peer_timeout = std::chrono::seconds(5);
+  SessionOptions options;
+  options.devices = DevicesOf(group.size());
+  options.task = peers.task.name;
+  options.cluster = MakePeers(peers, group).ValueOrThrow();
   return options;
 }
 
@@ -78,11 +83,9 @@ TEST_CASE("random graphs give one device's bits over peers") {
       const Transport transport =
           seed % 2 == 0 ? Transport::kTcp : Transport::kShared;
       const ScatteredGraph scattered(seed, DevicesOf(peers));
-      SessionOptions options = scattered.Options(/*fuse=*/false);
-      options.task = TaskName(rank);
+      SessionOptions options = OptionsOf(*groups[rank], transport);
+      options.fuse = false;
       options.concurrent_runs = 1 + rank % 2;
-      options.cluster =
-          MakePeers(OptionsOf(rank, transport), *groups[rank]).ValueOrThrow();
       Session session(scattered.graph, options);
       got[rank] = Steps(scattered, session);
     });
@@ -123,15 +126,9 @@ TEST_CASE("many runs under way: each has its own values") {
   constexpr int kPeers = 3;
   Groups groups = JoinAll(kPeers, {});
   InThreads(kPeers, [&](int rank) {
-    const std::vector<std::string> devices = DevicesOf(kPeers);
-    const Chain chain(devices);
-    SessionOptions options;
-    options.devices = devices;
-    options.task = TaskName(rank);
+    const Chain chain(DevicesOf(kPeers));
+    SessionOptions options = OptionsOf(*groups[rank]);
     options.concurrent_runs = kPeers - rank;
-    options.cluster =
-        MakePeers(OptionsOf(rank, Transport::kAuto), *groups[rank])
-            .ValueOrThrow();
     Session session(chain.graph, options);
     PreparedStep step = session.Prepare({{chain.x, {1000}}}, {chain.y}, {});
     std::vector<PendingRun> runs;
@@ -152,21 +149,15 @@ TEST_CASE("many runs under way: each has its own values") {
   });
 }
 
-TEST_CASE("a peer's error ends the run on all, and its end those to come") {
+TEST_CASE("a peer that goes ends the runs of the others, who say who it was") {
   const Watchdog watchdog;
   constexpr int kPeers = 3;
   for (int failing = 0; failing < kPeers; ++failing) {
     Groups groups = JoinAll(kPeers, {});
     std::vector<std::string> errors(kPeers);
     InThreads(kPeers, [&](int rank) {
-      const std::vector<std::string> devices = DevicesOf(kPeers);
-      const Chain chain(devices);
-      SessionOptions options;
-      options.devices = devices;
-      options.task = TaskName(rank);
-      options.cluster =
-          MakePeers(OptionsOf(rank, Transport::kAuto), *groups[rank])
-              .ValueOrThrow();
+      const Chain chain(DevicesOf(kPeers));
+      SessionOptions options = OptionsOf(*groups[rank]);
       auto session = std::make_unique<Session>(chain.graph, options);
       const Tensor one = Tensor::Full(DType::kFloat32, {1000}, 1);
       session->Run({{chain.x, one}}, chain.y);
@@ -194,17 +185,12 @@ TEST_CASE("what is another peer's is not to be read here") {
   Groups groups = JoinAll(2, {});
   InThreads(2, [&](int rank) {
     Graph graph;
-    const std::vector<std::string> devices = DevicesOf(2);
     Output v;
     {
-      const DeviceScope there(graph, devices[1]);
+      const DeviceScope there(graph, DevicesOf(2)[1]);
       v = graph.Variable("v", Zeros({2}));
     }
-    SessionOptions options;
-    options.devices = devices;
-    options.task = TaskName(rank);
-    options.cluster = MakePeers(OptionsOf(rank, Transport::kTcp), *groups[rank])
-                          .ValueOrThrow();
+    SessionOptions options = OptionsOf(*groups[rank], Transport::kTcp);
     Session session(graph, options);
     session.Initialize();
     session.Write(v, Tensor::Full(DType::kFloat32, {2}, 3));
