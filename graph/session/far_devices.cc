@@ -13,7 +13,7 @@ namespace sluice {
 void Session::Impl::OpenCluster() {
   Cluster::Request request;
   for (const std::string& name : options.devices) {
-    if (!sluice::IsHere(name, options.task)) request.devices.push_back(name);
+    if (!IsHere(name, options.task)) request.devices.push_back(name);
   }
   if (request.devices.empty() || options.cluster == nullptr) return;
   if (options.rendezvous != nullptr) {
@@ -50,7 +50,7 @@ std::string Session::Impl::FarHomeOf(const Output& variable) const {
   }
   const std::string& asked = variable.node().device();
   const std::string& device = asked.empty() ? options.devices[0] : asked;
-  return sluice::IsHere(device, options.task) ? "" : device;
+  return IsHere(device, options.task) ? "" : device;
 }
 
 Status PreparedStep::Impl::RegisterRemotes(const std::vector<StepPart>& parts) {

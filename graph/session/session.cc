@@ -48,7 +48,7 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   bool any_here = false;
   for (const std::string& text : names) {
     (void)ParseDeviceName(text).ValueOrThrow();
-    any_here = any_here || sluice::IsHere(text, options.task);
+    any_here = any_here || IsHere(text, options.task);
   }
   if (!any_here && options.cluster != nullptr) {
     if (!options.task.empty()) {
@@ -64,8 +64,7 @@ Session::Session(const Graph& graph, const SessionOptions& options)
           ? DeviceName{}
           : ParseDeviceName(options.task + "/cpu:0").ValueOrThrow();
   for (const std::string& text : names) {
-    if (options.cluster != nullptr && !sluice::IsHere(text, options.task))
-      continue;
+    if (options.cluster != nullptr && !IsHere(text, options.task)) continue;
     impl_->devices.push_back(
         Device::Open(ParseDeviceName(text).ValueOrThrow(),
                      {.share_accelerator = options.share_accelerators,

@@ -247,8 +247,9 @@ class Session {
   // For how long steps that go on by themselves (PreparedStep::Start) have kept
   // some thread of this process: not while all of them wait for other devices.
   double busy_seconds() const;
-  // Whether it is on a device of this process rather than another task's.
-  bool IsHere(const Output& variable) const;
+  // Whether it can be read here: not where another peer has it
+  // (SessionOptions::task).
+  bool CanRead(const Output& variable) const;
 
   // For inference: variables keep their present values for good, and steps
   // prepared from now on take them as constants, so that batch normalisation

@@ -84,8 +84,8 @@ bool Session::IsInitialized(const Output& variable) const {
   return found != nullptr && found->initialized;
 }
 
-bool Session::IsHere(const Output& variable) const {
-  return impl_->FarHomeOf(variable).empty();
+bool Session::CanRead(const Output& variable) const {
+  return impl_->options.task.empty() || impl_->FarHomeOf(variable).empty();
 }
 
 void Session::Freeze() {

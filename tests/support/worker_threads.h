@@ -47,7 +47,7 @@ class Watch : public Hook {
   void End(TrainingRun& run) override {
     const Session& session = std::as_const(run).session();
     for (const Output& variable : run.graph().Variables()) {
-      const bool here = session.IsHere(variable);
+      const bool here = session.CanRead(variable);
       if (!here && rank_ > 0) continue;  // rank 0 has gathered it
       trained_->variables[variable.name()] =
           here ? session.Read(variable) : run.ValueOf(variable);

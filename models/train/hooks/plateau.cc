@@ -94,7 +94,7 @@ bool ReduceOnPlateau::IsBetter(const TrainerSpec& spec,
 void ReduceOnPlateau::Reduce(TrainingRun& run, int64_t step) const {
   if (!run.owns_variables()) return;  // another worker does it
   const Output factor = LearningRateFactor(run.graph());
-  if (!std::as_const(run).session().IsHere(factor)) return;
+  if (!std::as_const(run).session().CanRead(factor)) return;
   const double before = std::as_const(run).session().Read(factor).At(0);
   const double now = std::max(before * options_.factor, options_.least);
   if (!(now < before)) return;

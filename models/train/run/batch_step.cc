@@ -62,7 +62,7 @@ StepInfo BatchStep::Prepare(int64_t examples, int beside) {
                     SizeOf(placeholders_[i].second.dtype());
     if (i > 0) continue;
     for (const Output& variable : placeholders_[i].second.graph().Variables()) {
-      if (!session_.IsHere(variable)) continue;
+      if (!session_.CanRead(variable)) continue;
       need.variables += static_cast<size_t>(variable.shape().elements()) *
                         SizeOf(variable.dtype());
     }

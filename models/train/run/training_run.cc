@@ -333,7 +333,7 @@ std::optional<double> TrainingRun::loss_scale() const {
 
 std::optional<double> TrainingRun::ReadLossScale() const {
   const Node* scale = graph_.Find("loss_scale/scale");
-  if (scale == nullptr || !session_->IsHere(scale->output(0))) {
+  if (scale == nullptr || !session_->CanRead(scale->output(0))) {
     return std::nullopt;
   }
   return session_->Read(scale->output(0)).At(0);
