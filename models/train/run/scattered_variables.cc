@@ -38,6 +38,8 @@ class CutVariables final : public ScatteredVariables {
     }
   }
 
+  bool HasWhole(const Output&) const override { return false; }
+
  private:
   Shape WholeShapeOf(const Output& variable) const override {
     return WholeShape(variable.shape(), variable.node().part_of());
@@ -45,7 +47,6 @@ class CutVariables final : public ScatteredVariables {
   Tensor MineOf(const Tensor& whole) const override {
     return PartOf(whole, workers_.rank(), workers_.size());
   }
-  bool HasWhole(const Output&) const override { return false; }
 
   // Part by part, of which the others let those pass that are not theirs: none
   // of them ever has room for a whole.
@@ -87,6 +88,9 @@ class StagedVariables final : public ScatteredVariables {
       : ScatteredVariables(graph, workers, [](const Output&) { return true; }) {
   }
 
+  bool HasWhole(const Output& variable) const override {
+    return StageOf(variable) == workers_.stage();
+  }
   std::vector<Output> Mine(std::vector<Output> variables) const override {
     if (workers_.leads()) return variables;
     std::erase_if(variables, [&](const Output& one) { return !HasWhole(one); });
@@ -108,9 +112,6 @@ class StagedVariables final : public ScatteredVariables {
     const std::string& device = variable.node().device();
     return device.empty() ? workers_.stages() - 1
                           : ParseDeviceName(device).ValueOrThrow().task;
-  }
-  bool HasWhole(const Output& variable) const override {
-    return StageOf(variable) == workers_.stage();
   }
 
   Shape WholeShapeOf(const Output& variable) const override {
@@ -229,6 +230,14 @@ void ScatteredVariables::Gather(const Session& session) {
     if (value) gathered.push_back({variable.name(), *std::move(value)});
   }
   gathered_ = std::move(gathered);
+}
+
+const Tensor* ScatteredVariables::FindGathered(
+    const std::string& variable) const {
+  const auto found = std::find_if(
+      gathered_.begin(), gathered_.end(),
+      [&](const NamedTensor& one) { return one.name == variable; });
+  return found == gathered_.end() ? nullptr : &found->tensor;
 }
 
 std::vector<NamedTensor> ScatteredVariables::Gathered(

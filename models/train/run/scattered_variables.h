@@ -51,11 +51,15 @@ class ScatteredVariables {
   // What it got by that; of another rank its own. In the order of the graph's
   // variables. What this worker has by itself is of now.
   std::vector<NamedTensor> Gathered(const Session& session) const;
+  // Of that a variable's; null: there was none.
+  const Tensor* FindGathered(const std::string& variable) const;
   // Of `variables`, those that this worker has something of, which is all that
   // is written on ranks other than 0.
   virtual std::vector<Output> Mine(std::vector<Output> variables) const {
     return variables;
   }
+  // Whether this worker has the whole of one of these.
+  virtual bool HasWhole(const Output& variable) const = 0;
   // The present value of one of the graph's variables, for all. Waits, where
   // it is one of these.
   virtual Tensor ReadForAll(const Session& session,
@@ -69,8 +73,6 @@ class ScatteredVariables {
 
   virtual Shape WholeShapeOf(const Output& variable) const = 0;
   virtual Tensor MineOf(const Tensor& whole) const = 0;
-  // Whether this worker has the whole of it.
-  virtual bool HasWhole(const Output& variable) const = 0;
   // `whole` is rank 0's.
   virtual void HandOutOne(Session& session, const Output& variable,
                           const Tensor& whole) = 0;

@@ -132,9 +132,11 @@ bool TrainingRun::IsScattered(const std::string& variable) const {
 }
 
 Tensor TrainingRun::ValueOf(const Output& variable) const {
-  if (!IsScattered(variable.name())) return session_->Read(variable);
-  for (NamedTensor& known : scattered_->Gathered(*session_)) {
-    if (known.name == variable.name()) return known.tensor;
+  if (!IsScattered(variable.name()) || scattered_->HasWhole(variable)) {
+    return session_->Read(variable);
+  }
+  if (const Tensor* known = scattered_->FindGathered(variable.name())) {
+    return *known;
   }
   throw Error(Code::kFailedPrecondition,
               fmt::format("variable '{}' is another worker's, and was not "

@@ -132,11 +132,9 @@ void TrainingRun::TrainOnLeaves(bool measure) {
   struct {
     double loss = 0, rate = 0, scale = 0;
   } known;
-  if (has_loss) {
-    known = {leaves_->loss(), leaves_->learning_rate(),
-             ReadLossScale().value_or(0)};
-  }
+  if (has_loss) known = {leaves_->loss(), leaves_->learning_rate()};
   if (workers_.stages() > 1) {
+    if (has_loss) known.scale = ReadLossScale().value_or(0);
     workers_.TakeFromFirst("loss", &known, sizeof(known));
     if (!has_loss && known.scale > 0) known_loss_scale_ = known.scale;
   }
