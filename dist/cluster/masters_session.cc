@@ -10,6 +10,7 @@
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
 #include "engine/thread_annotations.h"
+#include "graph/compile/step_part.h"
 #include "graph/passes/device_description.h"
 
 namespace sluice::dist {
@@ -111,7 +112,7 @@ class MastersSession final : public ClusterSession {
 
   Result<std::unique_ptr<RemoteParts>> Register(
       const std::string& device,
-      const std::vector<std::string>& parts) override {
+      const std::vector<const StepPart*>& parts) override {
     SLUICE_ASSIGN_OR_RETURN(const FarTask far, Find(device));
     const uint64_t step = ++last_step_;
     Json head = {{"call", "register"},
@@ -119,9 +120,10 @@ class MastersSession final : public ClusterSession {
                  {"step", step},
                  {"sizes", Json::Array()}};
     Message message;
-    for (const std::string& part : parts) {
-      head["sizes"].Add(part.size());
-      const auto bytes = std::as_bytes(std::span(part.data(), part.size()));
+    for (const StepPart* part : parts) {
+      const std::string text = PrintPart(*part);
+      head["sizes"].Add(text.size());
+      const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
       message.body.insert(message.body.end(), bytes.begin(), bytes.end());
     }
     message.head = head.Text();

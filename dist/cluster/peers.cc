@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,8 +24,7 @@ namespace {
 // What a peer tells the others when a session is opened.
 struct Peer {
   ClusterTask address;
-  std::vector<std::string> descriptions;  // of its devices, by these names
-  std::vector<std::string> devices;
+  std::vector<std::string> devices, descriptions;  // parallel
   std::vector<uint64_t> incarnations;
   uint64_t first_run = 0;  // what it would have the number of the first run be
   Task::LinkPtr link;      // null: this one
@@ -104,14 +105,21 @@ class PeersParts final : public RemoteParts {
   const Task::LinkPtr link_;
 };
 
+// A device of a peer.
+struct PeersDevice {
+  std::string description;
+  Task::LinkPtr link;  // null: this one's
+};
+using PeersDevices = std::map<std::string, PeersDevice>;  // by name
+
 class PeersSession final : public ClusterSession {
  public:
-  // `peers` are those that have the request's devices.
-  PeersSession(std::shared_ptr<Task> task, Cluster::Request request,
-               std::vector<Peer> peers, uint64_t first_run)
+  // `devices` has `far` among its names, which are those of the others.
+  PeersSession(std::shared_ptr<Task> task, std::vector<std::string> far,
+               PeersDevices devices, uint64_t first_run)
       : task_(std::move(task)),
-        request_(std::move(request)),
-        peers_(std::move(peers)),
+        far_(std::move(far)),
+        devices_(std::move(devices)),
         runs_(std::make_shared<AgreedRuns>(task_, first_run)) {}
 
   std::shared_ptr<Rendezvous> rendezvous() override { return runs_; }
@@ -122,15 +130,15 @@ class PeersSession final : public ClusterSession {
   }
   std::vector<std::string> Descriptions() const override {
     std::vector<std::string> all;
-    for (const std::string& device : request_.devices) {
-      all.push_back(DescriptionOf(device));
+    for (const std::string& device : far_) {
+      all.push_back(devices_.at(device).description);
     }
     return all;
   }
   Result<std::unique_ptr<RemoteParts>> Register(
-      const std::string& device, const std::vector<std::string>&) override {
+      const std::string& device, const std::vector<const StepPart*>&) override {
     return std::unique_ptr<RemoteParts>(
-        std::make_unique<PeersParts>(task_, PeerWith(device)->link));
+        std::make_unique<PeersParts>(task_, devices_.at(device).link));
   }
 
   Result<Tensor> Read(const std::string& device,
@@ -152,24 +160,10 @@ class PeersSession final : public ClusterSession {
         fmt::format("variable '{}' is on {}, whose process alone can read it",
                     variable, device));
   }
-  const Peer* PeerWith(const std::string& device) const {
-    const auto found =
-        std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) {
-          return std::find(peer.devices.begin(), peer.devices.end(), device) !=
-                 peer.devices.end();
-        });
-    return found == peers_.end() ? nullptr : &*found;
-  }
-  std::string DescriptionOf(const std::string& device) const {
-    const Peer& peer = *PeerWith(device);
-    const auto found =
-        std::find(peer.devices.begin(), peer.devices.end(), device);
-    return peer.descriptions[static_cast<size_t>(found - peer.devices.begin())];
-  }
 
   const std::shared_ptr<Task> task_;
-  const Cluster::Request request_;
-  const std::vector<Peer> peers_;
+  const std::vector<std::string> far_;
+  const PeersDevices devices_;
   const std::shared_ptr<AgreedRuns> runs_;
 };
 
@@ -185,30 +179,28 @@ class Peers final : public Cluster {
   Result<std::unique_ptr<ClusterSession>> Open(
       const Request& request) override {
     SLUICE_ASSIGN_OR_RETURN(std::vector<Peer> peers, Introduce(request));
+    SLUICE_RETURN_IF_ERROR(Agree(Meet(peers)));
     const uint64_t first_run = peers[0].first_run;
-    const Status met = Meet(peers);
-    SLUICE_RETURN_IF_ERROR(Agree(met));
-    for (Peer& peer : peers) {
-      if (peer.address.name == task_->name()) continue;
-      if (peer.link == nullptr) peer.link = task_->Find(peer.address.name);
-      if (peer.link == nullptr) {
-        return Unavailable(fmt::format("no way to {}", peer.address.name));
+    PeersDevices devices;
+    for (size_t rank = 0; rank < peers.size(); ++rank) {
+      Peer& peer = peers[rank];
+      if (rank != static_cast<size_t>(group_.rank())) {
+        SLUICE_RETURN_IF_ERROR(Reach(&peer));
       }
-      task_->rendezvous()->Reach(peer.incarnations, peer.link);
+      for (size_t i = 0; i < peer.devices.size(); ++i) {
+        const PeersDevice device = {peer.descriptions[i], peer.link};
+        if (devices.emplace(peer.devices[i], device).second) continue;
+        return InvalidArgument(
+            fmt::format("two peers have device '{}'", peer.devices[i]));
+      }
     }
     for (const std::string& device : request.devices) {
-      const bool known =
-          std::any_of(peers.begin(), peers.end(), [&](const Peer& peer) {
-            return peer.link != nullptr &&
-                   std::find(peer.devices.begin(), peer.devices.end(),
-                             device) != peer.devices.end();
-          });
-      if (known) continue;
+      if (devices.contains(device)) continue;
       return NotFound(fmt::format("none of the {} peers has device '{}'",
                                   peers.size(), device));
     }
     return std::unique_ptr<ClusterSession>(std::make_unique<PeersSession>(
-        task_, request, std::move(peers), first_run));
+        task_, request.devices, std::move(devices), first_run));
   }
 
   Result<std::string> Ask(const std::string& task,
@@ -242,6 +234,15 @@ class Peers final : public Cluster {
       Peer& peer = peers[static_cast<size_t>(rank)];
       SLUICE_ASSIGN_OR_RETURN(peer.link, task_->Reach(peer.address, deadline));
     }
+    return {};
+  }
+  // From now on it is sent to. Those behind this one have connected.
+  Status Reach(Peer* peer) {
+    if (peer->link == nullptr) peer->link = task_->Find(peer->address.name);
+    if (peer->link == nullptr) {
+      return Unavailable(fmt::format("no way to {}", peer->address.name));
+    }
+    task_->rendezvous()->Reach(peer->incarnations, peer->link);
     return {};
   }
   // The first error of all, so that nobody goes on without the others.

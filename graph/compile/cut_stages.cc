@@ -24,10 +24,7 @@ constexpr double kPerByte = 5 / 10e9;
 constexpr double kPerByteAcross = 2 / 2.5e9;
 
 double BytesOf(const Output& output) {
-  int64_t elements = 1;
-  for (const int64_t d : output.shape()) elements *= d == kUnknown ? 1 : d;
-  return static_cast<double>(elements) *
-         static_cast<double>(SizeOf(output.dtype()));
+  return static_cast<double>(output.type().bytes());
 }
 
 double CostOf(const Node& node) {

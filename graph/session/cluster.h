@@ -16,6 +16,8 @@
 
 namespace SLUICE_INTERNAL sluice {
 
+struct StepPart;  // graph/compile/step_part.h
+
 // "/job:worker/task:1" of "/job:worker/task:1/cpu:0".
 inline std::string TaskOf(const std::string& device) {
   return device.substr(0, device.rfind('/'));
@@ -71,10 +73,10 @@ class ClusterSession {
   // A DeviceDescription's text (graph/passes/device_description.h) for each of
   // the devices that were asked for, in that order, as of the last Connect.
   virtual std::vector<std::string> Descriptions() const = 0;
-  // Parts, as texts (graph/compile/step_part.h), all of one task's devices,
-  // which `device` is one of.
+  // Parts, all of one task's devices, which `device` is one of. They are as
+  // texts where they travel.
   virtual Result<std::unique_ptr<RemoteParts>> Register(
-      const std::string& device, const std::vector<std::string>& parts) = 0;
+      const std::string& device, const std::vector<const StepPart*>& parts) = 0;
 
   // Variables by device and name, as Session has them. Read gives an
   // uninitialised one as kFailedPrecondition.

@@ -58,10 +58,8 @@ Status PreparedStep::Impl::RegisterRemotes(const std::vector<StepPart>& parts) {
   for (const StepPart& part : parts)
     by_task[TaskOf(part.device)].push_back(&part);
   for (const auto& [task, mine] : by_task) {
-    std::vector<std::string> texts;
-    for (const StepPart* part : mine) texts.push_back(PrintPart(*part));
     SLUICE_ASSIGN_OR_RETURN(std::unique_ptr<RemoteParts> registered,
-                            session.cluster->Register(mine[0]->device, texts));
+                            session.cluster->Register(mine[0]->device, mine));
     remotes.push_back(std::move(registered));
   }
   return {};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "engine/caught.h"
@@ -51,7 +52,8 @@ bool PreparedStep::Impl::Part::Begin() {
 // The first error is the step's; the others only follow from it.
 bool PreparedStep::Impl::Part::GoOn(Waker* waker) {
   try {
-    const BusyClock::Work work(frame.step.session.busy);
+    std::optional<BusyClock::Work> work;
+    if (waker != nullptr) work.emplace(frame.step.session.busy);
     if (!std::exchange(begun, true) && !Begin()) return true;
     return executor->Resume(waker);
   } catch (...) {  // of a rendezvous

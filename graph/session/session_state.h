@@ -35,7 +35,7 @@ struct Session::Impl {
   std::shared_ptr<Rendezvous> rendezvous;   // may hold what is the devices'
   std::unique_ptr<ClusterSession> cluster;  // null: no other task has a part
 
-  BusyClock busy;  // while parts run that do not wait
+  BusyClock busy;  // while parts run that give their thread back to wait
 
   // For the parts of runs but for those that a caller's thread runs.
   StepThreads threads;

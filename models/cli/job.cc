@@ -227,10 +227,9 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.may_join_again = info->servers_return;
   options.note = [](std::string_view line) { console::Note(line); };
   options.joined = [](int rank) { console::Mute(rank != 0); };
-  const dist::LaunchInfo mine = *info;
   const std::shared_ptr<dist::Group> group =
-      dist::Group::Join(*std::move(info), options).ValueOrThrow();
-  job.pipeline = StagesOf(flags, mine, *group);
+      dist::Group::Join(*info, options).ValueOrThrow();
+  job.pipeline = StagesOf(flags, *info, *group);
   job.workers = group;
   return job;
 }

@@ -53,16 +53,18 @@ void PipelineBubble::End(TrainingRun& run) {
   if (workers.stages() == 1) return;
   const std::vector<LeafGradients::Seconds> seconds =
       workers.GatherEach("pipeline", run.leaves()->seconds());
-  double idle = 0;
+  double all_seconds = 0, idle_seconds = 0;
   for (const auto& [all, busy] : seconds) {
-    if (all > 0) idle += (1 - busy / all) / static_cast<double>(seconds.size());
+    all_seconds += all;
+    idle_seconds += all - busy;
   }
+  if (all_seconds == 0) return;  // all was done before
   const int64_t stages = workers.stages(),
                 micro_batches = workers.mine().size();
   console::Note(fmt::format(
       "pipeline of {} stages, {} micro-batches: idle for {:.1f} % of the time, "
       "{:.1f} % where all stages take equally long",
-      stages, micro_batches, 100 * idle,
+      stages, micro_batches, 100 * idle_seconds / all_seconds,
       100.0 * static_cast<double>(stages - 1) /
           static_cast<double>(micro_batches + stages - 1)));
 }

@@ -25,14 +25,11 @@ using testing::Process;
 using testing::RunMnist;
 using testing::TemporaryFolder;
 
-// A convolutional network with dropout.
-std::vector<std::string> OnNetwork(const std::string& log_dir,
-                                   const std::vector<std::string>& more) {
-  std::vector<std::string> all = {"--log-dir", log_dir,          "--batch-size",
-                                  "48",        "--log-every",    "1",
-                                  "--json",    "--deterministic"};
-  all.insert(all.end(), more.begin(), more.end());
-  return OnMnist("train", all, "cnn");
+// With batches that all of them can share.
+std::vector<std::string> OnBatches(const std::string& log_dir,
+                                   std::vector<std::string> more) {
+  more.insert(more.end(), {"--batch-size", "48"});
+  return testing::OnNetwork(log_dir, more);
 }
 
 std::vector<std::string> Stages(int stages, int micro_batches,
@@ -48,13 +45,13 @@ std::vector<std::string> Stages(int stages, int micro_batches,
 Outcome Train(int size, const std::string& log_dir,
               const std::vector<std::string>& more) {
   return testing::RunProgram(
-      kLauncher, Launched(size, testing::kMnist, OnNetwork(log_dir, more)));
+      kLauncher, Launched(size, testing::kMnist, OnBatches(log_dir, more)));
 }
 
 TEST_CASE("pipelines: 2 stages x 2 replicas leave the bits of one process") {
   TemporaryFolder folder;
   const Outcome one = RunMnist(
-      OnNetwork(folder / "one", {"--steps", "8", "--virtual-workers", "8"}));
+      OnBatches(folder / "one", {"--steps", "8", "--virtual-workers", "8"}));
   CAPTURE(one.err);
   REQUIRE(one.code == 0);
   const std::vector<std::string> steps = {"--steps", "8"};
@@ -88,7 +85,7 @@ TEST_CASE("pipelines: a job that is killed goes on with other stages") {
   REQUIRE(Train(1, whole, Stages(1, 4, flags)).code == 0);
   const Process process(
       kLauncher,
-      Launched(2, testing::kMnist, OnNetwork(log, Stages(2, 4, flags))));
+      Launched(2, testing::kMnist, OnBatches(log, Stages(2, 4, flags))));
   REQUIRE(process.WaitFor("\"step\":17,"));
   kill(testing::Rank(process.pid(), 1), SIGKILL);
   CHECK(process.Wait() != 0);

@@ -27,22 +27,16 @@ using testing::Process;
 using testing::RunMnist;
 using testing::TemporaryFolder;
 
-// A convolutional network with dropout.
-std::vector<std::string> OnNetwork(const std::string& log_dir,
-                                   const std::vector<std::string>& more) {
-  std::vector<std::string> all = {
-      "--log-dir", log_dir,           "--batch-size",
-      "50",        "--json",          "--log-every",
-      "1",         "--deterministic", "--virtual-workers",
-      "4"};
-  all.insert(all.end(), more.begin(), more.end());
-  return OnMnist("train", all, "cnn");
+std::vector<std::string> OnVirtual(const std::string& log_dir,
+                                   std::vector<std::string> more) {
+  more.insert(more.end(), {"--batch-size", "50", "--virtual-workers", "4"});
+  return testing::OnNetwork(log_dir, more);
 }
 
 Outcome Train(int size, const std::string& log_dir,
               const std::vector<std::string>& more) {
   return testing::RunProgram(
-      kLauncher, Launched(size, testing::kMnist, OnNetwork(log_dir, more)));
+      kLauncher, Launched(size, testing::kMnist, OnVirtual(log_dir, more)));
 }
 
 TEST_CASE("virtual workers: any number of processes leaves the same bits") {
@@ -77,7 +71,7 @@ TEST_CASE("virtual workers: a job that is killed goes on with other numbers") {
       "--steps", "40", "--save-every", "5", "--evaluate-every", "0"};
   REQUIRE(Train(1, whole, flags).code == 0);
   const Process process(kLauncher,
-                        Launched(2, testing::kMnist, OnNetwork(log, flags)));
+                        Launched(2, testing::kMnist, OnVirtual(log, flags)));
   REQUIRE(process.WaitFor("\"step\":17,"));
   kill(testing::Rank(process.pid(), 1), SIGKILL);
   CHECK(process.Wait() != 0);

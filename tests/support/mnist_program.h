@@ -33,6 +33,15 @@ inline std::vector<std::string> OnMnist(const std::string& command,
   return arguments;
 }
 
+// Training of a convolutional network with dropout, the same bits each time.
+inline std::vector<std::string> OnNetwork(
+    const std::string& log_dir, const std::vector<std::string>& more) {
+  std::vector<std::string> all = {"--log-dir",   log_dir, "--json",
+                                  "--log-every", "1",     "--deterministic"};
+  all.insert(all.end(), more.begin(), more.end());
+  return OnMnist("train", all, "cnn");
+}
+
 inline void CheckMnistError(const Outcome& outcome, int code,
                             const std::string& part) {
   CheckError(outcome, "mnist", code, part);

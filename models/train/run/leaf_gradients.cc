@@ -26,8 +26,7 @@ LeafGradients::LeafGradients(Session& session, const Features& features,
       before_(options_.statistics.size()),
       gradients_(session, features, options_.reduced, {}, options_.at_once),
       measuring_(session, features, Joined(options_.reduced, options_.measured),
-                 {}, options_.at_once),
-      summed_(options_.here.size()) {
+                 {}, options_.at_once) {
   session_.set_replica(0);  // of what is not of a leaf
   SLUICE_CHECK(options_.at_once == 1 || options_.statistics.empty());
 }
@@ -87,15 +86,15 @@ std::span<const Tensor> LeafGradients::Nothing() {
 }
 
 void LeafGradients::Append(int64_t leaf, std::span<const Tensor> values) {
-  for (size_t i = 0; i < summed_.size(); ++i) {
-    summed_[i] = values[options_.here[i]];
+  std::vector<Tensor> here;
+  for (const size_t i : options_.here) {
+    Tensor& value = here.emplace_back(values[i]);
     // Their sum may be beyond the range of the half types.
-    if (!IsHalf(summed_[i].dtype())) continue;
-    dist::DivideBy(summed_[i].dtype(), summed_[i].raw(), summed_[i].elements(),
+    if (!IsHalf(value.dtype())) continue;
+    dist::DivideBy(value.dtype(), value.raw(), value.elements(),
                    static_cast<int>(options_.leaves));
   }
-  sums_.Append({leaf, 1}, summed_);
-  for (Tensor& value : summed_) value = Tensor();
+  sums_.Append({leaf, 1}, here);
 }
 
 }  // namespace sluice

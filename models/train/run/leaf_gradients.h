@@ -71,7 +71,6 @@ class LeafGradients {
   BatchStep measuring_;         // and what is measured
   LeafSums sums_;
   std::vector<Tensor> nothing_;  // of a leaf without examples
-  std::vector<Tensor> summed_;   // of a leaf, what is here
   Seconds seconds_;
 };
 

@@ -203,6 +203,11 @@ TEST_CASE("what is another peer's is not to be read here") {
     } else {
       CHECK(Contains(ErrorOf([&] { session.Read(v); }), "'v' is on"));
     }
+    // Two that say they are the same.
+    SessionOptions same = options;
+    same.task = TaskName(0);
+    CHECK(Contains(ErrorOf([&] { const Session none(graph, same); }),
+                   "two peers have device"));
     // A device that nobody has, as all of them name it.
     options.devices.push_back("/job:peer/task:7/cpu:0");
     CHECK(Contains(ErrorOf([&] { const Session none(graph, options); }),

@@ -60,9 +60,9 @@ class NotingSession final : public ClusterSession {
   }
   Result<std::unique_ptr<RemoteParts>> Register(
       const std::string& device,
-      const std::vector<std::string>& parts) override {
-    for (const std::string& text : parts) {
-      SLUICE_ASSIGN_OR_RETURN(StepPart part, ParsePart(text));
+      const std::vector<const StepPart*>& parts) override {
+    for (const StepPart* whole : parts) {
+      SLUICE_ASSIGN_OR_RETURN(StepPart part, ParsePart(PrintPart(*whole)));
       CHECK(TaskOf(part.device) == TaskOf(device));
       notes_.parts.push_back(std::move(part));
     }
