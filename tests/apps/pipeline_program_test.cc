@@ -96,11 +96,10 @@ TEST_CASE("pipelines: a job that is killed goes on with other stages") {
 }
 
 TEST_CASE("pipelines: flags that make no sense") {
-  const auto error = [](std::vector<std::string> flags,
+  const auto error = [](const std::vector<std::string>& flags,
                         const std::string& said) {
     CAPTURE(said);
-    CheckMnistError(RunMnist(OnMnist("train", std::move(flags), "softmax")), 2,
-                    said);
+    CheckMnistError(RunMnist(OnMnist("train", flags, "softmax")), 2, said);
   };
   CheckMnistError(
       RunMnist(OnMnist("train", {"--pipeline-stages", "2"}, "softmax")), 1,
