@@ -71,6 +71,12 @@ class Accelerator {
                          size_t bytes) = 0;
   // By the compute queue.
   virtual Status CopyWithin(void* to, const void* from, size_t bytes) = 0;
+  // Whether this device copies from the other's memory without the host's: a
+  // peer that it has access to, or the same device. Uses this one.
+  virtual bool Reaches(const Accelerator& other) = 0;
+  // From the memory of one that it reaches.
+  virtual Status CopyFrom(const Accelerator& other, Queue queue, void* to,
+                          const void* from, size_t bytes) = 0;
 
   virtual Result<Event> MakeEvent() = 0;
   // An event stands for the work added so far; before that, for none. What is
@@ -93,7 +99,15 @@ class Accelerator {
                      std::shared_ptr<WorkReport> report) = 0;
 
   // What is added to the compute queue from here on is recorded, not run.
-  virtual Status BeginCapture() = 0;
+  enum Captured : uint8_t {
+    kAlone,
+    // Also what is added to other queues, of any devices, once they have waited
+    // for an event of a queue that is recorded. Events are then places in this
+    // work and nowhere else. All must have been waited for by the compute queue
+    // when the capture ends.
+    kTogether,
+  };
+  virtual Status BeginCapture(Captured what) = 0;
   virtual Result<std::unique_ptr<CapturedWork>> EndCapture() = 0;
 };
 

@@ -172,9 +172,12 @@ bool Executor::Resume(Waker* waker) {
   if (!(staging_ != nullptr ? RunQueued(waker) : RunOnHost(waker))) {
     return false;
   }
-  if (stop_->stopped()) return true;
-  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
+  if (!stop_->stopped()) MarkInitialized();
   return true;
+}
+
+void Executor::MarkInitialized() {
+  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
 }
 
 bool Executor::RunOnHost(Waker* waker) {

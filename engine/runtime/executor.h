@@ -98,11 +98,15 @@ class Executor {
   // On an accelerator, waits for all that was added; what fails is left for a
   // later call.
   void Drain();
+  const Plan& plan() const { return plan_; }
+  bool on_accelerator() const { return device_.accelerator() != nullptr; }
   // Why the step runs in pieces or kernel by kernel on its accelerator rather
   // than as one captured graph; empty if it does not, or is on the CPU.
   const std::string& why_not_captured() const { return why_not_captured_; }
 
  private:
+  friend class ExecutorGroup;
+
   struct Bound {
     Kernel* kernel;
     KernelContext context;
@@ -128,6 +132,7 @@ class Executor {
   bool RunOnHost(Waker* waker);
   Status BeginQueued(const StepBuffers& buffers);
   bool RunQueued(Waker* waker);
+  void EndQueued(const Status& status);
   Result<bool> AddStep(Waker* waker);
   Result<bool> Enqueue(Observer* timed, Waker* waker);
   Status EnqueueSegment(Segment& segment, StepStop& stop, Observer* timed);
@@ -148,6 +153,7 @@ class Executor {
   bool RunUpTo(uint32_t end, Observer* observer, Waker* waker);
   void RunInOrder(uint32_t end, Observer* observer);
   void Passed(uint32_t instruction, Call call);
+  void MarkInitialized();
   template <bool kWatched>
   void RunSerial(uint32_t begin, uint32_t end, Observer* observer,
                  StepStop& stop);

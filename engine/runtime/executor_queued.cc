@@ -89,13 +89,20 @@ bool Executor::RunQueued(Waker* waker) {
     if (added.ok() && !*added) return false;
     status = added.status();
   }
+  EndQueued(status);
+  return true;
+}
+
+// All has been added, or as much as an error allowed.
+void Executor::EndQueued(const Status& status) {
   if (!status.ok()) stop_->Stop(status);
-  if (!stop_->stopped()) return true;
+  if (!stop_->stopped()) return;
   Settle();
   // What was added goes on; it must not outlive this run's memory unnoticed.
-  status = accelerator.Synchronize();
-  if (!status.ok()) stop_->Stop(status);
-  return true;
+  Accelerator& accelerator = *device_.accelerator();
+  Status ended = accelerator.Use();
+  if (ended.ok()) ended = accelerator.Synchronize();
+  if (!ended.ok()) stop_->Stop(ended);
 }
 
 // Adds the rest of a step to the queues; false: as far as may be now.
@@ -160,7 +167,7 @@ Status Executor::EnqueueSegment(Segment& segment, StepStop& stop,
 // when the step then runs without.
 Status Executor::Capture(Segment& segment, Observer* timed) {
   Accelerator& accelerator = *device_.accelerator();
-  SLUICE_RETURN_IF_ERROR(accelerator.BeginCapture());
+  SLUICE_RETURN_IF_ERROR(accelerator.BeginCapture(Accelerator::kAlone));
   StepStop failed;  // the capture, not the step
   RunSerial<true>(segment.begin, segment.end, timed, failed);
   Status status = failed.stopped() ? failed.status() : Status();

@@ -14,6 +14,7 @@
 #include "engine/runtime/busy_clock.h"
 #include "engine/runtime/collective.h"
 #include "engine/runtime/executor.h"
+#include "engine/runtime/executor_group.h"
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/step_threads.h"
 #include "engine/runtime/waker.h"
@@ -77,6 +78,8 @@ struct Session::Impl {
       REQUIRES(cache_mutex);
   // Takes the least recently used step out of the cache.
   void Retire() REQUIRES(cache_mutex);
+  // Of the devices that are not in the host's memory.
+  std::vector<OwnMemory> OwnMemories() const;
   // Opens what devices of other tasks there are among the options'.
   void OpenCluster();
   // Forgets steps that were made for devices that are no more.
@@ -116,14 +119,20 @@ class OwnTurn {
 
 struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   struct Frame;
-  struct Part final : StepThreads::Part {
-    Frame& frame;
+  // What one device computes.
+  struct DevicePart {
     Plan plan;
     std::unique_ptr<Executor> executor;
-    bool begun = false;   // the run under way
-    bool joined = false;  // at the rendezvous
+  };
+  // What one thread runs: one device's, or several accelerators' as a group.
+  struct Part final : StepThreads::Part {
+    Frame& frame;
+    std::vector<Executor*> executors;
+    std::unique_ptr<ExecutorGroup> group;  // null: there is one executor
+    bool begun = false;                    // the run under way
+    bool joined = false;                   // at the rendezvous
 
-    Part(Frame& f, Plan p) : frame(f), plan(std::move(p)) {}
+    explicit Part(Frame& f) : frame(f) {}
     // Goes on with the run: to its end, which an error may have brought about,
     // or, false, until `waker` is woken, unless that is null.
     bool GoOn(Waker* waker);
@@ -150,7 +159,8 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   // for two at a time, so each lane has Plans of its own.
   struct Frame {
     Impl& step;
-    std::vector<std::unique_ptr<Part>> parts;  // executors point to plans
+    std::vector<std::unique_ptr<DevicePart>> on_devices;  // pointed to
+    std::vector<std::unique_ptr<Part>> parts;
     std::vector<void*> feeds;
     std::array<Begun, Staging::kSlots> runs;
     uint64_t next_run = 0;
@@ -227,6 +237,7 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
  private:
   std::unique_ptr<Frame> MakeFrame(std::vector<BuiltStep::Part> built,
                                    const Lane& lane);
+  void MakeParts(Frame& frame);
   Result<Frame*> FrameOf(const Lane& lane);
   Result<uint64_t> StartIn(Lane& lane, Frame& frame,
                            std::span<const Tensor> feed_values,
