@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "engine/kernel.h"
@@ -32,9 +33,9 @@ class QueueEvent {
 };
 
 // One device. Calls are made by one thread at a time, each thread calling Use
-// before others. Work of one queue is done in the order it was added; a call
-// that adds work does not wait for it, and what fails later is returned by a
-// later call that waits.
+// before others; where runs or sessions share it, that is who has a Turn. Work
+// of one queue is done in the order it was added; a call that adds work does
+// not wait for it, and what fails later is returned by a later call that waits.
 class Accelerator {
  public:
   enum Queue : uint8_t {
@@ -48,6 +49,19 @@ class Accelerator {
   };
   using Event = std::shared_ptr<const QueueEvent>;
 
+  // Holds others off for a scope, so that what is added to the queues in it
+  // stays together. May be nested. Not while another part is waited for.
+  class Turn {
+   public:
+    explicit Turn(const Accelerator& accelerator) : lock_(accelerator.turns_) {}
+
+   private:
+    const std::lock_guard<std::recursive_mutex> lock_;
+  };
+
+  Accelerator() = default;
+  Accelerator(const Accelerator&) = delete;
+  Accelerator& operator=(const Accelerator&) = delete;
   virtual ~Accelerator() = default;
   // "NVIDIA H200, compute capability 9.0, 139.8 GiB"
   virtual std::string Describe() const = 0;
@@ -109,6 +123,9 @@ class Accelerator {
   };
   virtual Status BeginCapture(Captured what) = 0;
   virtual Result<std::unique_ptr<CapturedWork>> EndCapture() = 0;
+
+ private:
+  mutable std::recursive_mutex turns_;
 };
 
 // Opens the device of an index. With `shared`, indices beyond the machine's

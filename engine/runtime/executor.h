@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/runtime/checked_run.h"
@@ -131,7 +132,10 @@ class Executor {
   Status Prepare(const StepBuffers& buffers);
   bool RunOnHost(Waker* waker);
   Status BeginQueued(const StepBuffers& buffers);
+  void WatchReports();
+  Status TakeReports();
   bool RunQueued(Waker* waker);
+  bool AddQueued(Waker* waker);
   void EndQueued(const Status& status);
   Result<bool> AddStep(Waker* waker);
   Result<bool> Enqueue(Observer* timed, Waker* waker);
@@ -187,6 +191,9 @@ class Executor {
   // On an accelerator only. The first run is not captured: kernels are loaded
   // and tables filled then. What lies between segments the host takes part in.
   std::unique_ptr<Staging> staging_;
+  bool shares_ = false;  // the device, with other runs or sessions
+  // What its kernels' work finds wrong, then, by instruction.
+  std::vector<std::pair<uint32_t, std::shared_ptr<WorkReport>>> reports_;
   std::vector<Segment> segments_;
   std::string why_not_captured_;
   bool ran_before_ = false;

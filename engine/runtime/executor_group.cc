@@ -1,6 +1,7 @@
 #include "engine/runtime/executor_group.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -19,6 +20,14 @@ class Nobody final : public Waker {
 } nobody;
 
 }  // namespace
+
+ExecutorGroup::ExecutorGroup(const std::vector<Executor*>& members)
+    : members_(members) {
+  for (const Executor* member : members) {
+    turns_.push_back(member->device_.accelerator());
+  }
+  std::sort(turns_.begin(), turns_.end(), std::less<>());
+}
 
 // What is under way uses the work, too.
 ExecutorGroup::~ExecutorGroup() {
@@ -48,10 +57,9 @@ bool ExecutorGroup::FindEdges() {
       if (transfer.edge == nullptr) return false;
       const auto from = here.find(transfer.edge->sender);
       const auto to = here.find(transfer.edge->receiver);
-      if (from == here.end() || to == here.end() ||
-          !to->second->Reaches(*from->second)) {
-        return false;
-      }
+      if (from == here.end() || to == here.end()) return false;
+      const Accelerator::Turn turn(*to->second);
+      if (!to->second->Reaches(*from->second)) return false;
       if (transfer.call != Transfer::kSendStart) continue;
       edges_.push_back({transfer.edge->number, from->second, to->second});
     }
@@ -107,6 +115,20 @@ bool ExecutorGroup::MayReplay() const {
 }
 
 void ExecutorGroup::Run() {
+  RunInTurn(0);
+}
+
+// When those before it are this thread's.
+void ExecutorGroup::RunInTurn(size_t first) {
+  if (first == turns_.size()) {
+    RunHeld();
+    return;
+  }
+  const Accelerator::Turn turn(*turns_[first]);
+  RunInTurn(first + 1);
+}
+
+void ExecutorGroup::RunHeld() {
   StepStop& stop = *members_[0]->stop_;
   const bool all_ran =
       std::all_of(members_.begin(), members_.end(),

@@ -47,8 +47,9 @@ class ExecutorGroup {
     uint32_t begin = 0, end = 0;
   };
 
-  explicit ExecutorGroup(const std::vector<Executor*>& members)
-      : members_(members) {}
+  explicit ExecutorGroup(const std::vector<Executor*>& members);
+  void RunInTurn(size_t first);
+  void RunHeld();
   bool FindEdges();
   bool FindOrder();
   bool MayReplay() const;
@@ -65,6 +66,8 @@ class ExecutorGroup {
   Accelerator& First() const { return *members_[0]->device_.accelerator(); }
 
   const std::vector<Executor*> members_;
+  // Their accelerators in the order in which all who need several take turns.
+  std::vector<Accelerator*> turns_;
   std::vector<CapturedExchange::Pair> edges_;
   // All instructions, no wait before its edge's starts.
   std::vector<Piece> order_;

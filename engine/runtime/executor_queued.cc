@@ -9,19 +9,62 @@
 namespace sluice {
 namespace {
 
-// What work of the plan's kernels finds wrong is an error of a later wait.
-void WatchReports(const Plan& plan, Accelerator& accelerator) {
-  for (size_t i = 0; i < plan.instructions.size(); ++i) {
-    const Kernel& kernel = *plan.kernels[plan.instructions[i].kernel];
-    if (auto report = kernel.report()) {
-      accelerator.Watch([label = plan.labels[i]](
-                            const Status& found) { return label.Blame(found); },
-                        std::move(report));
+// A thread that has nothing else to do than the part that waits.
+class Sleeper final : public Waker {
+ public:
+  void Wake() override {
+    MutexLock lock(mutex_);
+    woken_ = true;
+    changed_.NotifyAll();
+  }
+  void Sleep(std::chrono::steady_clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    while (!woken_) {
+      if (deadline == std::chrono::steady_clock::time_point::max()) {
+        changed_.Wait(mutex_);
+      } else if (!changed_.WaitUntil(mutex_, deadline)) {
+        break;
+      }
     }
+    woken_ = false;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool woken_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+// What work of the plan's kernels finds wrong is an error of a later wait:
+// whoever's that is, where there is one run at a time.
+void Executor::WatchReports() {
+  for (size_t i = 0; i < plan_.instructions.size(); ++i) {
+    const Kernel& kernel = *plan_.kernels[plan_.instructions[i].kernel];
+    auto report = kernel.report();
+    if (report == nullptr) continue;
+    if (shares_) {
+      reports_.push_back({static_cast<uint32_t>(i), std::move(report)});
+      continue;
+    }
+    device_.accelerator()->Watch(
+        [label = plan_.labels[i]](const Status& found) {
+          return label.Blame(found);
+        },
+        std::move(report));
   }
 }
 
-}  // namespace
+Status Executor::TakeReports() {
+  Status first;
+  for (const auto& [instruction, report] : reports_) {
+    const Status found = report->Take();
+    if (!first.ok() || found.ok()) continue;
+    first = plan_.labels[instruction].Blame(found);
+  }
+  return first;
+}
 
 Status Executor::BindOnAccelerator() {
   Accelerator& accelerator = *device_.accelerator();
@@ -33,7 +76,7 @@ Status Executor::BindOnAccelerator() {
       return staging.status().WithContext("feeds and fetches of one step");
     }
     staging_ = *std::move(staging);
-    WatchReports(plan_, accelerator);
+    WatchReports();
   }
   // What was captured has the old addresses.
   MakeSegments();
@@ -65,8 +108,10 @@ Executor::~Executor() {
 }
 
 void Executor::Drain() {
-  if (staging_ == nullptr || !device_.accelerator()->Use().ok()) return;
-  device_.accelerator()->Drain();
+  if (staging_ == nullptr) return;
+  Accelerator& accelerator = *device_.accelerator();
+  const Accelerator::Turn turn(accelerator);
+  if (accelerator.Use().ok()) accelerator.Drain();
 }
 
 Status Executor::BeginQueued(const StepBuffers& buffers) {
@@ -82,7 +127,17 @@ Status Executor::BeginQueued(const StepBuffers& buffers) {
 }
 
 bool Executor::RunQueued(Waker* waker) {
+  Sleeper sleeper;
+  while (!AddQueued(waker != nullptr ? waker : &sleeper)) {
+    if (waker != nullptr) return false;
+    sleeper.Sleep(stop_->deadline());
+  }
+  return true;
+}
+
+bool Executor::AddQueued(Waker* waker) {
   Accelerator& accelerator = *device_.accelerator();
+  const Accelerator::Turn turn(accelerator);
   Status status = accelerator.Use();  // the thread may be another
   if (status.ok() && !stop_->stopped()) {
     const Result<bool> added = AddStep(waker);
@@ -102,6 +157,7 @@ void Executor::EndQueued(const Status& status) {
   Accelerator& accelerator = *device_.accelerator();
   Status ended = accelerator.Use();
   if (ended.ok()) ended = accelerator.Synchronize();
+  if (ended.ok()) ended = TakeReports();
   if (!ended.ok()) stop_->Stop(ended);
 }
 
@@ -123,8 +179,15 @@ Result<bool> Executor::AddStep(Waker* waker) {
 
 Status Executor::Collect(const StepBuffers& buffers) {
   if (staging_ == nullptr) return {};
-  SLUICE_RETURN_IF_ERROR(device_.accelerator()->Use());
-  return staging_->Collect(buffers.slot, buffers.fetches);
+  Accelerator& accelerator = *device_.accelerator();
+  const Accelerator::Event& ended = staging_->ended(buffers.slot);
+  SLUICE_RETURN_IF_ERROR(accelerator.Use());
+  // Others may go on meanwhile.
+  SLUICE_RETURN_IF_ERROR(shares_ ? ended->Wait()
+                                 : accelerator.WaitOnHost(ended));
+  SLUICE_RETURN_IF_ERROR(TakeReports());
+  staging_->Collect(buffers.slot, buffers.fetches);
+  return {};
 }
 
 // Adds the step's work to the compute queue, with marks for `timed`.

@@ -22,6 +22,7 @@ LocalRendezvous::~LocalRendezvous() = default;
 void LocalRendezvous::AddDevices(std::span<const OwnMemory> devices) {
   Reached pairs;
   for (const OwnMemory& to : devices) {
+    const Accelerator::Turn turn(*to.accelerator);
     for (const OwnMemory& from : devices) {
       if (to.device != from.device &&
           to.accelerator->Reaches(*from.accelerator)) {

@@ -34,7 +34,8 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
     feed_names.push_back(feed.output.name());
   }
   for (const BuiltStep::Part& part : built.parts) {
-    queued = queued || part.device->accelerator() != nullptr;
+    queued = queued || (part.device->accelerator() != nullptr &&
+                        !part.device->variables().shared());
   }
   // A collective is for one thread at a time, which may be the caller's.
   goes_on = edges > 0 && !queued && s.rendezvous->tells() &&
@@ -207,7 +208,8 @@ Result<uint64_t> PreparedStep::Impl::EndRun(Frame& frame) {
   Begun& run = frame.runs[frame.buffers.slot];
   run.number = frame.next_run++;
   run.under_way = true;
-  // On the host the run is over.
+  // It is over on the host. What a shared accelerator has to say is this run's
+  // to be told.
   if (!queued) SLUICE_RETURN_IF_ERROR(WaitIn(frame, run.number));
   return run.number;
 }

@@ -43,8 +43,7 @@ struct Session::Impl {
 
   // A lane is held while a step runs and, where the session has its devices to
   // itself (OwnTurn), while one is prepared and variables are touched. There is
-  // but one then, which keeps all of this apart, as accelerators want it. Taken
-  // before the mutexes.
+  // but one then, which keeps all of this apart. Taken before the mutexes.
   mutable Lanes lanes;
 
   mutable Mutex mutex;
@@ -65,8 +64,8 @@ struct Session::Impl {
   std::map<Key, std::list<Cached>::iterator> cache_index
       GUARDED_BY(cache_mutex);
   uint64_t generation GUARDED_BY(cache_mutex) = 0;  // ClusterSession::Connect
-  // No longer cached but in somebody's hands. They end here, since
-  // accelerators are only touched by who holds the lane.
+  // No longer cached but in somebody's hands. They end here, since an
+  // accelerator of the session's own is only touched by who holds the lane.
   std::vector<std::shared_ptr<PreparedStep::Impl>> retired
       GUARDED_BY(cache_mutex);
 
@@ -105,8 +104,8 @@ struct Session::Impl {
   Status ReserveThreads(const Lane& lane, int mine);
 };
 
-// A turn where a session has its devices to itself: accelerators, and variables
-// without locks of their own. Where it shares them there is no need of one.
+// A turn where a session has its devices to itself, variables without locks of
+// their own among them. Where it shares them there is no need of one.
 class OwnTurn {
  public:
   explicit OwnTurn(const Session::Impl& session) {
@@ -203,7 +202,9 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   std::vector<std::string> feed_names;
   int edges = 0;        // tensors that go from part to part
   bool counts = false;  // whether a run advances the step counter
-  bool queued = false;  // whether a device may end it later than it begins
+  // Whether a run may end later than Run and Start return: on an accelerator
+  // that the session has to itself.
+  bool queued = false;
   // Whether a run goes on when Start has returned. Otherwise, without `queued`,
   // it is over then.
   bool goes_on = false;
