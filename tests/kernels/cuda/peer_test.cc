@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <random>
 #include <string>
@@ -73,9 +74,10 @@ struct Cut {
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
     // What is not placed goes to the first.
-    std::partition(names.begin(), names.end(), [](const std::string& name) {
-      return name.find("gpu") != std::string::npos;
-    });
+    std::stable_partition(names.begin(), names.end(),
+                          [](const std::string& name) {
+                            return name.find("gpu") != std::string::npos;
+                          });
     return options;
   }
   std::vector<Tensor> Run(Session& session, int steps) const {
@@ -84,6 +86,7 @@ struct Cut {
 };
 
 std::vector<Tensor> Wanted(uint32_t seed, int steps) {
+  RegisterGpu();
   const Cut together(seed, /*one=*/true);
   Session single(together.scattered.graph, together.Options());
   return together.Run(single, steps);
@@ -92,17 +95,16 @@ std::vector<Tensor> Wanted(uint32_t seed, int steps) {
 TEST_CASE("random graphs over GPUs and a CPU have one GPU's bits") {
   if (OnRealGpu()) return;  // there may be one
   int64_t between = 0, launches = 0;
-  for (uint32_t seed = 1; seed <= 32; ++seed) {
+  for (uint32_t seed = 1; seed <= 24; ++seed) {
     CAPTURE(seed);
     const Gpus gpus(SomePeers(seed));
-    const auto wanted = Wanted(seed, 5);
+    const auto wanted = Wanted(seed, 4);
     const Cut cut(seed, /*one=*/false);
     const int64_t before = emulation::GraphLaunches();
-    for (const emulation::Order order : emulation::kOrders) {
-      emulation::SetOrder(order);
-      Session split(cut.scattered.graph, cut.Options());
-      CheckSameBits(cut.Run(split, 5), wanted);
-    }
+    emulation::SetOrder(seed % 5 < 3 ? emulation::Order::kReversed
+                                     : emulation::Order::kShuffled);
+    Session split(cut.scattered.graph, cut.Options());
+    CheckSameBits(cut.Run(split, 4), wanted);
     between += emulation::Copied().of_peers;
     launches += emulation::GraphLaunches() - before;
   }
@@ -204,6 +206,8 @@ TEST_CASE("a run that an observer ends anywhere leaves no trace in the next") {
 TEST_CASE("a call that fails is the run's error, or one that is done without") {
   if (OnRealGpu()) return;
   int failed = 0;
+  std::vector<std::vector<Tensor>> known;
+  for (uint32_t seed = 3; seed < 7; ++seed) known.push_back(Wanted(seed, 2));
   for (const uint64_t peers : {kAllPeers, uint64_t{0}}) {
     for (const std::string function :
          {"cudaMemcpyAsync", "cudaStreamWaitEvent", "cudaEventRecord",
@@ -211,32 +215,35 @@ TEST_CASE("a call that fails is the run's error, or one that is done without") {
           "cudaStreamBeginCapture", "cudaStreamEndCapture",
           "cudaGraphInstantiate", "cudaDeviceCanAccessPeer",
           "cudaDeviceEnablePeerAccess", "cudaMalloc"}) {
-      for (int after = 0; after < 40; after = after * 2 + 1) {
+      for (int after = 0; after < 30; after = after * 2 + 1) {
         CAPTURE(function);
         CAPTURE(after);
         const Gpus gpus(peers);
-        const uint32_t seed = 3 + static_cast<uint32_t>(after) % 4;
-        const auto wanted = Wanted(seed, 3);
+        const uint32_t seed = 3 + static_cast<uint32_t>(after / 2) % 4;
+        const auto& wanted = known[seed - 3];
         const Cut cut(seed, /*one=*/false);
         emulation::Fail(function, cudaErrorInvalidValue, after);
-        try {
-          Session session(cut.scattered.graph, cut.Options());
-          for (int run = 0; run < 2; ++run) {
-            try {
-              CheckSameBits(cut.Run(session, 3), wanted);
-            } catch (const Error& error) {
-              CHECK(Contains(error.what(), "invalid argument"));
-              ++failed;
+        int errors = 0;
+        std::unique_ptr<Session> session;
+        for (int run = 0; run < 4; ++run) {
+          try {
+            if (session == nullptr) {
+              session =
+                  std::make_unique<Session>(cut.scattered.graph, cut.Options());
             }
+            CheckSameBits(cut.Run(*session, 2), wanted);
+          } catch (const Error& error) {
+            CHECK(emulation::Failed());
+            CHECK(Contains(error.what(), "invalid argument"));
+            ++errors;
           }
-          CheckSameBits(cut.Run(session, 3), wanted);
-        } catch (const Error& error) {  // in opening it
-          CHECK(Contains(error.what(), "invalid argument"));
-          ++failed;
         }
+        CHECK(errors <= 1);
+        failed += errors;
       }
     }
   }
+  MESSAGE(failed << " runs of 440 failed");
   CHECK(failed > 20);
 }
 
