@@ -439,6 +439,45 @@ TEST_CASE("a step that was captured is captured anew when memory moves") {
   }
 }
 
+// Of two GPUs one launches what is of both.
+TEST_CASE(
+    "a graph of both is behind what a GPU was given, before what it is "
+    "asked") {
+  if (OnRealGpu()) return;
+  const Gpus gpus(kAllPeers);
+  for (const bool swapped : {false, true}) {
+    Graph graph;
+    const char* const one = swapped ? "/gpu:1" : "/gpu:0";
+    const char* const other = swapped ? "/gpu:0" : "/gpu:1";
+    Output x, v, there;
+    {
+      const DeviceScope here(graph, one);
+      x = graph.Placeholder("x", DType::kFloat32, {3});
+      v = graph.Variable("v", Zeros({3}));
+    }
+    {
+      const DeviceScope away(graph, other);
+      there = x * 2.0f;
+    }
+    const DeviceScope here(graph, one);
+    const Operation add(AssignAdd(v, there + 1.0f));
+    SessionOptions options;
+    options.devices = {"/gpu:0", "/gpu:1"};
+    Session session(graph, options);
+    session.Initialize();
+    PreparedStep step = session.Prepare({{x, {3}}}, {}, {add});
+    std::vector<Tensor> none;
+    float wanted = 0;
+    for (int run = 0; run < 6; ++run) {
+      const auto value = static_cast<float>(run * run);
+      step.Run(std::vector{Tensor::Full(DType::kFloat32, {3}, value)}, none);
+      wanted += 2 * value + 1;
+      CHECK(session.Read(v).At(2) == wanted);
+    }
+    CHECK(step.info().why_not_captured.empty());
+  }
+}
+
 TEST_CASE("a run begins while the one before is under way") {
   if (OnRealGpu()) return;
   for (const uint64_t peers : {kAllPeers, uint64_t{0}}) {
