@@ -424,6 +424,13 @@ TEST_CASE("a step that was captured is captured anew when memory moves") {
     const DeviceScope first(graph, "/gpu:0");
     y = Exp(y) - Tanh(x);
   }
+  // They come to be where the memory was.
+  std::vector<Output> others;
+  for (int i = 0; i < 16; ++i) {
+    const DeviceScope either(graph, i % 2 == 0 ? "/gpu:0" : "/gpu:1");
+    others.push_back(graph.Variable("v" + std::to_string(i), Zeros({10})));
+  }
+  const Tensor ones = Tensor::Full(DType::kFloat32, {10}, 1);
   SessionOptions options;
   options.devices = {"/gpu:0", "/gpu:1"};
   Session session(graph, options);
@@ -436,7 +443,10 @@ TEST_CASE("a step that was captured is captured anew when memory moves") {
     for (const int64_t i : {int64_t{0}, n / 2, n - 1}) {
       CHECK(std::abs(got.At(i) - wanted) < 1e-5);
     }
+    if (n < 5000) continue;
+    for (const Output& other : others) session.Write(other, ones);
   }
+  for (const Output& other : others) CHECK(session.Read(other).BitEqual(ones));
 }
 
 // Of two GPUs one launches what is of both.
@@ -449,7 +459,7 @@ TEST_CASE(
     Graph graph;
     const char* const one = swapped ? "/gpu:1" : "/gpu:0";
     const char* const other = swapped ? "/gpu:0" : "/gpu:1";
-    Output x, v, there;
+    Output x, v, w, there;
     {
       const DeviceScope here(graph, one);
       x = graph.Placeholder("x", DType::kFloat32, {3});
@@ -457,7 +467,13 @@ TEST_CASE(
     }
     {
       const DeviceScope away(graph, other);
+      w = graph.Variable("w", Zeros({3}));
       there = x * 2.0f;
+    }
+    Operation count;
+    {
+      const DeviceScope away(graph, other);
+      count = Operation(AssignAdd(w, there));
     }
     const DeviceScope here(graph, one);
     const Operation add(AssignAdd(v, there + 1.0f));
@@ -465,14 +481,17 @@ TEST_CASE(
     options.devices = {"/gpu:0", "/gpu:1"};
     Session session(graph, options);
     session.Initialize();
-    PreparedStep step = session.Prepare({{x, {3}}}, {}, {add});
+    PreparedStep step = session.Prepare({{x, {3}}}, {}, {add, count});
     std::vector<Tensor> none;
     float wanted = 0;
     for (int run = 0; run < 6; ++run) {
       const auto value = static_cast<float>(run * run);
       step.Run(std::vector{Tensor::Full(DType::kFloat32, {3}, value)}, none);
       wanted += 2 * value + 1;
+      const auto sent = wanted - static_cast<float>(run + 1);
+      if (run % 2 == 0) CHECK(session.Read(w).At(0) == sent);
       CHECK(session.Read(v).At(2) == wanted);
+      CHECK(session.Read(w).At(1) == sent);
     }
     CHECK(step.info().why_not_captured.empty());
   }
