@@ -153,6 +153,55 @@ TEST_CASE("a bad index is the error of the run that has it, and no other's") {
   }
 }
 
+TEST_CASE("a run is over, and has told what was wrong, when it returns") {
+  const Machine machine;
+  Graph graph;
+  const Output i = graph.Placeholder("i", DType::kInt64, {1});
+  const Output table = graph.Variable("table", Ones({3, 4}));
+  const Output row = Gather(table, i);
+  const Output sum = graph.Variable("sum", Zeros({1, 4}));
+  const Operation add(AssignAdd(sum, row));
+  SessionOptions options = OnGpu();
+  options.concurrent_runs = 2;
+  Session session(graph, options);
+  session.Initialize();
+  PreparedStep step = session.Prepare({{i, {1}}}, {}, {add});
+  std::vector<Tensor> none;
+  for (int64_t index = 0; index < 9; ++index) {
+    const std::vector feed = {Tensor::Full(DType::kInt64, {1}, index % 4)};
+    const std::string message = ErrorOf([&] { step.Start(feed, none).Wait(); });
+    CHECK(Contains(message, index % 4 == 3 ? "Gather" : "(no error)"));
+  }
+  CHECK(session.Read(sum).At(2) == 7);
+}
+
+// Reading one takes several copies.
+TEST_CASE("a large variable is read whole") {
+  if (OnRealGpu()) return;
+  const Machine machine;
+  const int64_t elements = (int64_t{9} << 19) / 4;
+  Graph graph;
+  const Output v = graph.Variable("v", Zeros({elements}));
+  const Operation add(AssignAdd(
+      v, BroadcastTo(graph.Constant(Tensor::Scalar<float>(1)), {elements})));
+  SessionOptions options = OnGpu();
+  options.container = "large";
+  Session writer(graph, options), reader(graph, options);
+  writer.Initialize();
+  std::atomic<bool> ended = false;
+  InThreads(2, [&](int thread) {
+    if (thread == 0) {
+      for (int run = 0; run < 4; ++run) writer.Run({}, add);
+      ended = true;
+      return;
+    }
+    do {
+      const Tensor value = reader.Read(v);
+      CHECK(value.At(0) == value.At(elements - 1));
+    } while (!ended);
+  });
+}
+
 TEST_CASE("a container's GPU lives as long as a session that has it") {
   const Machine machine;
   Graph graph;
