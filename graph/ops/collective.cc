@@ -156,8 +156,7 @@ constexpr AttrSetting kAlone = {kWorkers, 1};  // for probes
 // What a step makes of them (passes::StartCollectives): the start of each has
 // its attributes.
 constexpr OpDef StartOp(const char* name, const char* doc, TypeVar type,
-                        FixedList<AttrDef, 10> attrs,
-                        Status (*shape)(InferContext&)) {
+                        FixedList<AttrDef, 10> attrs, ShapeFn shape) {
   return {.name = name,
           .doc = doc,
           .made_by = MadeBy::kEngine,
