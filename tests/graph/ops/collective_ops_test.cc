@@ -82,9 +82,11 @@ TEST_CASE("values and gradients over workers") {
   }
 }
 
-// Every collective of an x that all workers have alike, or a few of them, so
-// that x comes out again. `kind` says which, `root` who has it in between.
-Output ThereAndBack(uint32_t kind, const Output& x, int workers, int root) {
+// Every collective of an x of n elements that all workers have alike, or a few
+// of them, so that x comes out again. `kind` says which, `root` who has it in
+// between.
+Output ThereAndBack(uint32_t kind, const Output& x, int64_t n, int workers,
+                    int root) {
   switch (kind) {
     case 0:
       return AllReduce(x);
@@ -96,10 +98,9 @@ Output ThereAndBack(uint32_t kind, const Output& x, int workers, int root) {
       return Broadcast(Reduce(x, root), root) /
              Cast(NumWorkers(x.graph()), x.dtype());
     case 4:  // what is for another comes back
-      if (x.shape()[0] % workers != 0) return x;
+      if (n % workers != 0) return x;
       return AllToAll(AllToAll(x));
     default: {  // as gradients are joined
-      const int64_t n = x.shape().elements();
       const Output both =
           AllReduce(Concat({Reshape(x, {-1}), Reshape(x * 2, {-1})}, 0));
       return Slice(both, {n}, {n}) - Slice(both, {0}, {n});
@@ -109,6 +110,7 @@ Output ThereAndBack(uint32_t kind, const Output& x, int workers, int root) {
 
 // A graph of elementwise ops and collectives, the same for a seed.
 Output RandomGraph(uint32_t seed, const Output& x, int workers) {
+  const int64_t n = x.shape().elements();
   std::mt19937 random(seed);
   std::vector<Output> values = {x};
   for (int i = 0; i < 30; ++i) {
@@ -119,7 +121,7 @@ Output RandomGraph(uint32_t seed, const Output& x, int workers) {
     switch (random() % 4) {
       case 0:
       case 1:
-        values.push_back(ThereAndBack(kind, a, workers, root));
+        values.push_back(ThereAndBack(kind, a, n, workers, root));
         break;
       case 2:
         values.push_back(Tanh(a + b));
