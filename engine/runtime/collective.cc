@@ -15,7 +15,7 @@ Status Collective::Do(const CollectiveCall& call) {
     case Verb::kReduce: {
       // Along a ring, to have the sum in one place takes as many rounds as to
       // have it everywhere.
-      const Status status =
+      Status status =
           AllReduce(call.name, call.dtype, data, call.count, call.how);
       if (status.ok() && rank() != call.root && call.count > 0) {
         std::memset(data, 0, static_cast<size_t>(call.bytes()));
