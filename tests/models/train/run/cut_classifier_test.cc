@@ -33,11 +33,18 @@ using testing::ToySpec;
 using testing::Trained;
 using testing::TrainWith;
 
-// As testing::Plain, with labels of 0, 1 and 2 among more classes.
+// As testing::Plain, with labels of 0, 1 and 2 among more classes. `trapped`:
+// from step 14 on rank 1's features are no numbers.
 ModelSpec CutNetwork(Scope& scope, const Features& in, const RunContext& run,
-                     int64_t classes) {
-  const Output x =
+                     int64_t classes, bool trapped = false) {
+  Output x =
       layers::Dense(scope / "fc1", in["x"], {.units = 16, .activation = Tanh});
+  if (trapped && run.training()) {
+    Graph& graph = scope.graph();
+    const Output time = Cast(GlobalStep(graph) * WorkerRank(graph), x.dtype());
+    const NameScope names(graph, "trap");
+    x = x + 0 * Log(12.5 - time);
+  }
   const layers::Classifier classifier(
       scope / "logits", x,
       {.classes = classes,
@@ -368,6 +375,23 @@ TEST_CASE("a loss that is no number ends all, named") {
   for (const Trained& each : TrainWith(2, task)) {
     CHECK(Contains(each.error, "the loss is"));
     CHECK(Contains(each.error, "'trap/log' on rank 0 of 2 in step 14"));
+  }
+}
+
+// The others have them in what they gather.
+TEST_CASE("features that are no numbers are those of who made them") {
+  Task task;
+  task.run = ToyRun(2);
+  task.spec = [](int) {
+    TrainerSpec spec = ToySpec();
+    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+      return CutNetwork(scope, in, run, 4, /*trapped=*/true);
+    };
+    return spec;
+  };
+  for (const Trained& each : TrainWith(2, task)) {
+    CAPTURE(each.error);
+    CHECK(Contains(each.error, "'trap/log' on rank 1 of 2 in step 14"));
   }
 }
 
