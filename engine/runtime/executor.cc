@@ -139,6 +139,7 @@ void Executor::Begin(const StepBuffers& buffers, const StepContext& step,
   slot_ = buffers.slot;
   reached_ = next_wait_ = next_segment_ = 0;
   failed_ = kNoInstruction;
+  met_ = false;
   if (const Status status = Prepare(buffers); !status.ok()) stop.Stop(status);
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/runtime/checked_run.h"
+#include "engine/runtime/device_meeting.h"
 #include "engine/runtime/plan.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/runtime/staging.h"
@@ -128,6 +129,7 @@ class Executor {
   bool RunOnHost(Waker* waker);
   Status BeginQueued(const StepBuffers& buffers);
   bool RunQueued(Waker* waker);
+  Status Meet();
   Result<bool> AddStep(Waker* waker);
   Result<bool> Enqueue(Observer* timed, Waker* waker);
   Status EnqueueSegment(Segment& segment, StepStop& stop, Observer* timed);
@@ -184,6 +186,11 @@ class Executor {
   std::vector<Segment> segments_;
   std::string why_not_captured_;
   bool ran_before_ = false;
+  // Of a plan with exchanges: how all workers do the run under way, once that
+  // is agreed, and the numbers of the recordings, plain and with marks.
+  bool met_ = false;
+  DeviceRun way_ = DeviceRun::kAdd;
+  uint64_t recorded_[2] = {};
   // Before the first instruction and after each, for an observer of times.
   std::vector<Accelerator::Event> marks_;
 

@@ -7,7 +7,7 @@
 
 namespace sluice::cuda {
 
-// ModuleLibraries of engine/module.h: cublaslt, cudnn and nvrtc. Opens them,
+// ModuleLibraries of engine/module.h: cublaslt, cudnn, nccl and nvrtc. Opens them,
 // as kernels would.
 std::map<std::string, std::string> FindNvidiaLibraries();
 
