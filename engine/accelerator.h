@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "engine/kernel.h"
@@ -32,9 +33,9 @@ class QueueEvent {
 };
 
 // One device. Calls are made by one thread at a time, each thread calling Use
-// before others. Work of one queue is done in the order it was added; a call
-// that adds work does not wait for it, and what fails later is returned by a
-// later call that waits.
+// before others; where runs or sessions share it, that is who has a Turn. Work
+// of one queue is done in the order it was added; a call that adds work does
+// not wait for it, and what fails later is returned by a later call that waits.
 class Accelerator {
  public:
   enum Queue : uint8_t {
@@ -48,6 +49,19 @@ class Accelerator {
   };
   using Event = std::shared_ptr<const QueueEvent>;
 
+  // Holds others off for a scope, so that what is added to the queues in it
+  // stays together. May be nested. Not while another part is waited for.
+  class Turn {
+   public:
+    explicit Turn(const Accelerator& accelerator) : lock_(accelerator.turns_) {}
+
+   private:
+    const std::lock_guard<std::recursive_mutex> lock_;
+  };
+
+  Accelerator() = default;
+  Accelerator(const Accelerator&) = delete;
+  Accelerator& operator=(const Accelerator&) = delete;
   virtual ~Accelerator() = default;
   // "NVIDIA H200, compute capability 9.0, 139.8 GiB"
   virtual std::string Describe() const = 0;
@@ -71,6 +85,12 @@ class Accelerator {
                          size_t bytes) = 0;
   // By the compute queue.
   virtual Status CopyWithin(void* to, const void* from, size_t bytes) = 0;
+  // Whether this device copies from the other's memory without the host's: a
+  // peer that it has access to, or the same device. Uses this one.
+  virtual bool Reaches(const Accelerator& other) = 0;
+  // From the memory of one that it reaches.
+  virtual Status CopyFrom(const Accelerator& other, Queue queue, void* to,
+                          const void* from, size_t bytes) = 0;
 
   virtual Result<Event> MakeEvent() = 0;
   // An event stands for the work added so far; before that, for none. What is
@@ -93,8 +113,19 @@ class Accelerator {
                      std::shared_ptr<WorkReport> report) = 0;
 
   // What is added to the compute queue from here on is recorded, not run.
-  virtual Status BeginCapture() = 0;
+  enum Captured : uint8_t {
+    kAlone,
+    // Also what is added to other queues, of any devices, once they have waited
+    // for an event of a queue that is recorded. Events are then places in this
+    // work and nowhere else. All must have been waited for by the compute queue
+    // when the capture ends.
+    kTogether,
+  };
+  virtual Status BeginCapture(Captured what) = 0;
   virtual Result<std::unique_ptr<CapturedWork>> EndCapture() = 0;
+
+ private:
+  mutable std::recursive_mutex turns_;
 };
 
 // Opens the device of an index. With `shared`, indices beyond the machine's

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <map>
 #include <optional>
 #include <random>
+
+#include "engine/thread_annotations.h"
 
 namespace sluice {
 
@@ -79,9 +82,52 @@ uint64_t NewIncarnation() {
   return number;
 }
 
+Status AtDevice(const Status& status, const DeviceName& name) {
+  return status.WithContext(fmt::format("device '{}'", name.ToString()));
+}
+
+// What sessions of a container have of an accelerator.
+struct SharedAccelerator {
+  const std::unique_ptr<Accelerator> accelerator;
+  DeviceMemory memory;
+  VariableStore variables;
+
+  explicit SharedAccelerator(std::unique_ptr<Accelerator> opened)
+      : accelerator(std::move(opened)),
+        memory(accelerator.get()),
+        variables(memory, /*shared=*/true) {}
+};
+
+// By container and device. Those that nobody holds any more are forgotten when
+// the next is asked for.
+struct SharedAccelerators {
+  Mutex mutex;
+  std::map<std::pair<std::string, std::string>,
+           std::weak_ptr<SharedAccelerator>>
+      all GUARDED_BY(mutex);
+};
+
+Result<std::shared_ptr<SharedAccelerator>> OpenShared(
+    const DeviceName& name, const DeviceOptions& options) {
+  static auto* const known = new SharedAccelerators;  // outlives all sessions
+  MutexLock lock(known->mutex);
+  std::erase_if(known->all,
+                [](const auto& entry) { return entry.second.expired(); });
+  auto& place = known->all[{options.container, name.ToString()}];
+  std::shared_ptr<SharedAccelerator> shared = place.lock();
+  if (shared == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(
+        std::unique_ptr<Accelerator> opened,
+        OpenAccelerator(name.type, name.index, options.share_accelerator));
+    shared = std::make_shared<SharedAccelerator>(std::move(opened));
+    place = shared;
+  }
+  return shared;
+}
+
 }  // namespace
 
-Device::Device(DeviceName name, std::unique_ptr<Accelerator> accelerator)
+Device::Device(DeviceName name, std::shared_ptr<Accelerator> accelerator)
     : name_(std::move(name)),
       incarnation_(NewIncarnation()),
       accelerator_(std::move(accelerator)),
@@ -95,31 +141,30 @@ Result<std::unique_ptr<Device>> Device::Open(const DeviceName& name,
     return NotFound(
         fmt::format("device '{}' is another process's", name.ToString()));
   }
+  const bool in_common = !options.container.empty();
+  std::unique_ptr<Device> device;
   if (name.type != DeviceType::kCuda) {
-    auto device = std::make_unique<Device>(name);
-    if (!options.container.empty()) {
+    device = std::make_unique<Device>(name);
+    if (in_common) {
       device->variables_ =
           VariableStore::Shared(options.container, name.ToString());
-    } else if (options.share_variables) {
-      device->variables_ =
-          std::make_shared<VariableStore>(device->memory_, /*shared=*/true);
     }
-    return device;
+  } else if (in_common) {
+    auto shared = OpenShared(name, options);
+    if (!shared.ok()) return AtDevice(shared.status(), name);
+    device.reset(new Device(name, {*shared, (*shared)->accelerator.get()}));
+    device->variables_ = {*shared, &(*shared)->variables};
+  } else {
+    auto opened =
+        OpenAccelerator(name.type, name.index, options.share_accelerator);
+    if (!opened.ok()) return AtDevice(opened.status(), name);
+    device.reset(new Device(name, *std::move(opened)));
   }
-  if (!options.container.empty() || options.share_variables) {
-    return Unimplemented(fmt::format(
-        "device '{}' runs one step at a time and keeps its variables in its "
-        "own memory: it can share them neither between runs nor with other "
-        "sessions",
-        name.ToString()));
+  if (!in_common && options.share_variables) {
+    device->variables_ =
+        std::make_shared<VariableStore>(device->memory_, /*shared=*/true);
   }
-  Result<std::unique_ptr<Accelerator>> accelerator =
-      OpenAccelerator(name.type, name.index, options.share_accelerator);
-  if (!accelerator.ok()) {
-    return accelerator.status().WithContext(
-        fmt::format("device '{}'", name.ToString()));
-  }
-  return std::unique_ptr<Device>(new Device(name, *std::move(accelerator)));
+  return device;
 }
 
 }  // namespace sluice

@@ -44,9 +44,9 @@ struct DeviceOptions {
 
 class Device {
  public:
-  // Opens the accelerator of types that have one. Errors name the device:
-  // another process's is one, and an accelerator whose variables are to be
-  // shared.
+  // Opens the accelerator of types that have one; in a container it is the one
+  // that others there have opened, since the order of what shares variables is
+  // that of its queue. Errors name the device: another process's is one.
   static Result<std::unique_ptr<Device>> Open(
       const DeviceName& name, const DeviceOptions& options = {});
   // One in the host's memory.
@@ -63,11 +63,11 @@ class Device {
   const VariableStore& variables() const { return *variables_; }
 
  private:
-  Device(DeviceName name, std::unique_ptr<Accelerator> accelerator);
+  Device(DeviceName name, std::shared_ptr<Accelerator> accelerator);
 
   DeviceName name_;
   const uint64_t incarnation_;
-  std::unique_ptr<Accelerator> accelerator_;  // outlives what it allocated
+  std::shared_ptr<Accelerator> accelerator_;  // outlives what it allocated
   DeviceMemory memory_;
   std::shared_ptr<VariableStore> variables_;
 };

@@ -90,6 +90,7 @@ Status DeviceMemory::InPieces(
         copy) const {
   constexpr size_t kPiece = size_t{4} << 20;
   if (bytes == 0) return {};
+  const Accelerator::Turn turn(*accelerator_);
   SLUICE_RETURN_IF_ERROR(accelerator_->Use());
   if (pinned_ == nullptr) {
     SLUICE_ASSIGN_OR_RETURN(pinned_, accelerator_->AllocatePinned(kPiece));

@@ -28,7 +28,9 @@ namespace SLUICE_PUBLIC sluice {
 // Who may: in a store that is not shared, who holds the session's one lane.
 // In a shared one, whoever holds `mutex`, for reading or for writing. An
 // executor takes it for each instruction that reads or updates the variable
-// and for no longer. What follows for those who share a variable:
+// and for no longer. On an accelerator nobody needs it: all who share the
+// variable add to one queue, an instruction at a time. What follows for those
+// who share a variable:
 // - An instruction reads the value that one write left, whole; an update
 //   (AssignAdd, an optimizer's) reads and writes it as one, so that none is
 //   lost. An instruction on several variables sees and leaves all of them so.

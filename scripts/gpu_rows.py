@@ -127,6 +127,8 @@ PROFILE = [
 ]
 
 EXTRA = [
+    # Sends between two devices that are one GPU, recorded as one graph.
+    tests("two devices of one GPU", 30, "peer_test"),
     # What convolutions that sum their results save, and whether it is right:
     # the row "training against the CPU" compares these, too.
     beside("resnet50_training", 256, "fp16", "fused-statistics", 170,

@@ -57,21 +57,33 @@ std::map<std::string, std::string> Libraries() {
 struct Gpus {
   std::map<std::string, std::string> found;
   std::string why_none;
+  // By name, those whose memory each reaches; of several GPUs.
+  std::map<std::string, std::vector<std::string>> peers;
   // Where the libraries are that their kernels use.
   ModuleLibraries libraries;
 };
 Gpus FindGpus() {
   Gpus gpus;
+  std::map<std::string, std::unique_ptr<Accelerator>> open;
   for (int i = 0;; ++i) {
-    const auto gpu = OpenAccelerator(DeviceType::kCuda, i, /*shared=*/false);
+    auto gpu = OpenAccelerator(DeviceType::kCuda, i, /*shared=*/false);
     if (!gpu.ok()) {
       if (i == 0) gpus.why_none = gpu.status().message();
-      gpus.libraries = LibrariesOfModule(DeviceType::kCuda);
-      return gpus;
+      break;
     }
-    gpus.found[DeviceName{DeviceType::kCuda, i}.ToString()] =
-        (*gpu)->Describe();
+    const std::string name = DeviceName{DeviceType::kCuda, i}.ToString();
+    gpus.found[name] = (*gpu)->Describe();
+    open[name] = *std::move(gpu);
   }
+  gpus.libraries = LibrariesOfModule(DeviceType::kCuda);
+  for (const auto& [name, gpu] : open) {
+    if (open.size() < 2) break;
+    std::vector<std::string>& reached = gpus.peers[name];
+    for (const auto& [peer, other] : open) {
+      if (peer != name && gpu->Reaches(*other)) reached.push_back(peer);
+    }
+  }
+  return gpus;
 }
 
 // How many kernels each provider has.
@@ -142,6 +154,15 @@ void PrintText(const Report& report) {
   for (const auto& [name, gpu] : report.gpus.found) {
     line("gpu", fmt::format("{} {}", name, gpu));
   }
+  for (const auto& [name, peers] : report.gpus.peers) {
+    line("gpu peers",
+         peers.empty()
+             ? fmt::format("{} reaches no other GPU's memory: what others send "
+                           "it goes through the host's",
+                           name)
+             : fmt::format("{} reaches the memory of {}", name,
+                           fmt::join(peers, ", ")));
+  }
   if (report.gpus.found.empty()) {
     line("gpu", "none: " + report.gpus.why_none);
   }
@@ -180,6 +201,7 @@ void PrintAsJson(const Report& report) {
              {"peak_bytes", report.peak},
              {"devices", devices},
              {"gpus", report.gpus.found},
+             {"gpu_peers", report.gpus.peers},
              {"no_gpu", report.gpus.why_none},
              {"gpu_libraries", report.gpus.libraries},
              {"libraries", report.libraries},

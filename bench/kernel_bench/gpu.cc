@@ -136,7 +136,7 @@ class Stopwatch {
     };
     std::unique_ptr<CapturedWork> captured;
     if (capture) {
-      ThrowIfError(accelerator_.BeginCapture());
+      ThrowIfError(accelerator_.BeginCapture(Accelerator::kAlone));
       block();
       captured = accelerator_.EndCapture().ValueOrThrow();
       block = [&] { ThrowIfError(captured->Launch()); };

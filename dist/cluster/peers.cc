@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,12 @@ class AgreedRuns final : public Rendezvous {
       : task_(std::move(task)), next_(first) {}
 
   bool tells() const override { return all().tells(); }
+  void AddDevices(std::span<const OwnMemory> devices) override {
+    all().AddDevices(devices);
+  }
+  void RemoveDevices(std::span<const OwnMemory> devices) override {
+    all().RemoveDevices(devices);
+  }
   RunKey NewRun() override { return {0, next_++}; }
   Result<sluice::Exchange*> Join(const RunKey& run, int edges, int parts,
                                  TimePoint deadline) override {

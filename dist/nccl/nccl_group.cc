@@ -20,6 +20,9 @@ using Clock = std::chrono::steady_clock;
 
 // Between two looks: a small part of the least peer timeout, a second.
 constexpr auto kLook = std::chrono::milliseconds(20);
+// To record costs as much as some runs without: ranks that come to other pairs
+// of steps each time shall not do it each time.
+constexpr uint32_t kMissedRuns = 3;
 // The longest error that others are told of at the start.
 constexpr size_t kText = 400;
 
@@ -245,12 +248,13 @@ Status NcclGroup::Outcome() {
   return failed_;
 }
 
-Result<DeviceRun> NcclGroup::Agree(const std::string& exchanges,
-                                   uint64_t recorded, bool may_record) {
+Result<DeviceRun> NcclGroup::Agree(const DeviceRunOffer& offer) {
   struct Side {
-    uint64_t key, recorded, may_record;
+    uint64_t key, recorded;
+    uint32_t may_record, missed;
   };
-  const Side mine = {Key(exchanges), recorded, may_record ? 1U : 0U};
+  const Side mine = {Key(offer.exchanges), offer.recorded,
+                     offer.may_record ? 1U : 0U, offer.missed};
   std::vector<Side> all(static_cast<size_t>(size()));
   SLUICE_RETURN_IF_ERROR(OnHost([&]() -> Status {
     SLUICE_RETURN_IF_ERROR(host_->AllGather("NCCL: the run that comes", &mine,
@@ -258,7 +262,7 @@ Result<DeviceRun> NcclGroup::Agree(const std::string& exchanges,
     const bool same = std::all_of(all.begin(), all.end(), [&](const Side& s) {
       return s.key == mine.key;
     });
-    return same ? Status() : Differ(exchanges);
+    return same ? Status() : Differ(offer.exchanges);
   }));
   needed_ = true;
   {
@@ -268,22 +272,26 @@ Result<DeviceRun> NcclGroup::Agree(const std::string& exchanges,
   const auto all_are = [&](const auto& is) {
     return std::all_of(all.begin(), all.end(), is);
   };
-  if (!all_are([](const Side& s) { return s.may_record != 0; }) ||
-      !all_are([&](const Side& s) { return s.recorded == all[0].recorded; })) {
+  if (!all_are([](const Side& s) { return s.may_record != 0; })) {
     return DeviceRun::kAdd;
   }
-  return all[0].recorded == 0 ? DeviceRun::kRecord : DeviceRun::kReplay;
+  if (all_are([&](const Side& s) { return s.recorded == all[0].recorded; })) {
+    return all[0].recorded == 0 ? DeviceRun::kRecord : DeviceRun::kReplay;
+  }
+  const bool anew =
+      all_are([](const Side& s) { return s.missed >= kMissedRuns; });
+  return anew ? DeviceRun::kRecord : DeviceRun::kAdd;
 }
 
 // Ranks are at different steps: which of the exchanges is the first that
 // differs.
-Status NcclGroup::Differ(const std::string& exchanges) {
+Status NcclGroup::Differ(std::string_view exchanges) {
   const auto mine = static_cast<int64_t>(exchanges.size());
   std::vector<int64_t> sizes(static_cast<size_t>(size()));
   SLUICE_RETURN_IF_ERROR(
       host_->AllGather("NCCL: how many exchanges", &mine, 8, sizes.data()));
   const int64_t each = *std::max_element(sizes.begin(), sizes.end());
-  std::string text = exchanges, all;
+  std::string text(exchanges), all;
   text.resize(static_cast<size_t>(each));
   all.resize(text.size() * sizes.size());
   SLUICE_RETURN_IF_ERROR(

@@ -97,8 +97,7 @@ class NcclGroup final : public Collective, public DeviceMeeting {
   DeviceMeeting* on_device() override { return this; }
   const std::string& device() const override { return device_; }
   DeviceGroup& group() override { return *group_; }
-  Result<DeviceRun> Agree(const std::string& exchanges, uint64_t recorded,
-                          bool may_record) override;
+  Result<DeviceRun> Agree(const DeviceRunOffer& offer) override;
   Result<uint64_t> Recorded(bool made) override;
   Status Outcome() override;
 
@@ -122,7 +121,7 @@ class NcclGroup final : public Collective, public DeviceMeeting {
   Status Tell(const Status& error) EXCLUDES(calls_, watch_);
   // What has gone wrong, once it can be said whose it is; ok: nothing.
   Status WhatIsWrong();
-  Status Differ(const std::string& exchanges);  // with calls_
+  Status Differ(std::string_view exchanges);  // with calls_
 
   const std::shared_ptr<Collective> host_;
   const Options options_;

@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,12 @@ class LinkedRendezvous final : public Rendezvous {
   ~LinkedRendezvous() override;
 
   bool tells() const override { return true; }
+  void AddDevices(std::span<const OwnMemory> devices) override {
+    local_.AddDevices(devices);
+  }
+  void RemoveDevices(std::span<const OwnMemory> devices) override {
+    local_.RemoveDevices(devices);
+  }
   // Numbers begin at random, so that tasks need not agree on them.
   RunKey NewRun() override;
   Result<sluice::Exchange*> Join(const RunKey& run, int edges, int parts,

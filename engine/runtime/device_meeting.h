@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "engine/device_group.h"
 #include "engine/status.h"
@@ -23,6 +24,19 @@ enum class DeviceRun : uint8_t {
   kReplay,
 };
 
+// What a worker has of the run that comes.
+struct DeviceRunOffer {
+  // A line for each of its exchanges, in order.
+  std::string_view exchanges;
+  // The number of its recording; 0: none.
+  uint64_t recorded = 0;
+  // Whether it may be recorded, and replayed.
+  bool may_record = false;
+  // In how many runs, one after another, it could not be replayed since the
+  // others had another recording, or none. After some all make a new one.
+  uint32_t missed = 0;
+};
+
 class DeviceMeeting {
  public:
   virtual ~DeviceMeeting() = default;
@@ -32,12 +46,9 @@ class DeviceMeeting {
   virtual DeviceGroup& group() = 0;
 
   // All workers, before each run that meets, as a collective of the Collective
-  // that this is of. `exchanges` is a line for each of the run's, in order:
-  // where they differ all have an error that names two sides. `recorded` is the
-  // number of this worker's recording of the run, 0 where it has none; without
-  // `may_record` it is not to be used, and none is to be made.
-  virtual Result<DeviceRun> Agree(const std::string& exchanges,
-                                  uint64_t recorded, bool may_record) = 0;
+  // that this is of. Where their exchanges differ all have an error that names
+  // two sides.
+  virtual Result<DeviceRun> Agree(const DeviceRunOffer& mine) = 0;
   // The recording's number, the same on all workers; 0 where one has failed to
   // make it, which none may replay then.
   virtual Result<uint64_t> Recorded(bool made) = 0;

@@ -37,6 +37,26 @@ class TransferBlock {
   bool pinned_ = false;
 };
 
+// An accelerator's memory that grows, of the device of an incarnation.
+class DeviceBlock {
+ public:
+  Status Reserve(size_t bytes, Accelerator& accelerator, uint64_t incarnation) {
+    if (bytes <= bytes_ && incarnation_ == incarnation) return {};
+    memory_.reset();
+    bytes_ = 0;
+    SLUICE_ASSIGN_OR_RETURN(memory_, accelerator.Allocate(bytes));
+    bytes_ = bytes;
+    incarnation_ = incarnation;
+    return {};
+  }
+  void* data() const { return memory_.get(); }
+
+ private:
+  std::shared_ptr<void> memory_;
+  size_t bytes_ = 0;
+  uint64_t incarnation_ = 0;
+};
+
 // A place in the queue of an accelerator, which its incarnation tells from
 // others.
 class TransferMark {

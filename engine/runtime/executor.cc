@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/pause.h"
 #include "engine/threads.h"
@@ -78,7 +79,9 @@ Executor::Executor(const Plan& plan, Device& device, Arena& arena)
   }
   std::sort(waits_.begin(), waits_.end());
   if (plan.checked) checked_ = std::make_unique<CheckedRun>(plan);
-  if (device.variables().shared() && !plan.variables.empty()) {
+  // On an accelerator the queue keeps instructions apart.
+  shares_ = device.accelerator() != nullptr && device.variables().shared();
+  if (device.variables().shared() && !shares_ && !plan.variables.empty()) {
     locks_ = std::make_unique<VariableLocks>(plan);
   }
 }
@@ -140,6 +143,8 @@ void Executor::Begin(const StepBuffers& buffers, const StepContext& step,
   reached_ = next_wait_ = next_segment_ = 0;
   failed_ = kNoInstruction;
   met_ = false;
+  std::optional<Accelerator::Turn> turn;
+  if (device_.accelerator() != nullptr) turn.emplace(*device_.accelerator());
   if (const Status status = Prepare(buffers); !status.ok()) stop.Stop(status);
 }
 
@@ -173,9 +178,12 @@ bool Executor::Resume(Waker* waker) {
   if (!(staging_ != nullptr ? RunQueued(waker) : RunOnHost(waker))) {
     return false;
   }
-  if (stop_->stopped()) return true;
-  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
+  if (!stop_->stopped()) MarkInitialized();
   return true;
+}
+
+void Executor::MarkInitialized() {
+  for (uint32_t i : plan_.initializes) plan_.variables[i]->initialized = true;
 }
 
 bool Executor::RunOnHost(Waker* waker) {

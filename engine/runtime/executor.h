@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/runtime/checked_run.h"
@@ -99,11 +100,15 @@ class Executor {
   // On an accelerator, waits for all that was added; what fails is left for a
   // later call.
   void Drain();
+  const Plan& plan() const { return plan_; }
+  bool on_accelerator() const { return device_.accelerator() != nullptr; }
   // Why the step runs in pieces or kernel by kernel on its accelerator rather
   // than as one captured graph; empty if it does not, or is on the CPU.
   const std::string& why_not_captured() const { return why_not_captured_; }
 
  private:
+  friend class ExecutorGroup;
+
   struct Bound {
     Kernel* kernel;
     KernelContext context;
@@ -128,8 +133,12 @@ class Executor {
   Status Prepare(const StepBuffers& buffers);
   bool RunOnHost(Waker* waker);
   Status BeginQueued(const StepBuffers& buffers);
+  void WatchReports();
+  Status TakeReports();
   bool RunQueued(Waker* waker);
   Status Meet();
+  bool AddQueued(Waker* waker);
+  void EndQueued(const Status& status);
   Result<bool> AddStep(Waker* waker);
   Result<bool> Enqueue(Observer* timed, Waker* waker);
   Status EnqueueSegment(Segment& segment, StepStop& stop, Observer* timed);
@@ -150,6 +159,7 @@ class Executor {
   bool RunUpTo(uint32_t end, Observer* observer, Waker* waker);
   void RunInOrder(uint32_t end, Observer* observer);
   void Passed(uint32_t instruction, Call call);
+  void MarkInitialized();
   template <bool kWatched>
   void RunSerial(uint32_t begin, uint32_t end, Observer* observer,
                  StepStop& stop);
@@ -183,6 +193,9 @@ class Executor {
   // On an accelerator only. The first run is not captured: kernels are loaded
   // and tables filled then. What lies between segments the host takes part in.
   std::unique_ptr<Staging> staging_;
+  bool shares_ = false;  // the device, with other runs or sessions
+  // What its kernels' work finds wrong, then, by instruction.
+  std::vector<std::pair<uint32_t, std::shared_ptr<WorkReport>>> reports_;
   std::vector<Segment> segments_;
   std::string why_not_captured_;
   bool ran_before_ = false;
@@ -191,6 +204,7 @@ class Executor {
   bool met_ = false;
   DeviceRun way_ = DeviceRun::kAdd;
   uint64_t recorded_[2] = {};
+  uint32_t missed_ = 0;  // DeviceRunOffer
   // Before the first instruction and after each, for an observer of times.
   std::vector<Accelerator::Event> marks_;
 

@@ -10,19 +10,62 @@
 namespace sluice {
 namespace {
 
-// What work of the plan's kernels finds wrong is an error of a later wait.
-void WatchReports(const Plan& plan, Accelerator& accelerator) {
-  for (size_t i = 0; i < plan.instructions.size(); ++i) {
-    const Kernel& kernel = *plan.kernels[plan.instructions[i].kernel];
-    if (auto report = kernel.report()) {
-      accelerator.Watch([label = plan.labels[i]](
-                            const Status& found) { return label.Blame(found); },
-                        std::move(report));
+// A thread that has nothing else to do than the part that waits.
+class Sleeper final : public Waker {
+ public:
+  void Wake() override {
+    MutexLock lock(mutex_);
+    woken_ = true;
+    changed_.NotifyAll();
+  }
+  void Sleep(std::chrono::steady_clock::time_point deadline) {
+    MutexLock lock(mutex_);
+    while (!woken_) {
+      if (deadline == std::chrono::steady_clock::time_point::max()) {
+        changed_.Wait(mutex_);
+      } else if (!changed_.WaitUntil(mutex_, deadline)) {
+        break;
+      }
     }
+    woken_ = false;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool woken_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+// What work of the plan's kernels finds wrong is an error of a later wait:
+// whoever's that is, where there is one run at a time.
+void Executor::WatchReports() {
+  for (size_t i = 0; i < plan_.instructions.size(); ++i) {
+    const Kernel& kernel = *plan_.kernels[plan_.instructions[i].kernel];
+    auto report = kernel.report();
+    if (report == nullptr) continue;
+    if (shares_) {
+      reports_.push_back({static_cast<uint32_t>(i), std::move(report)});
+      continue;
+    }
+    device_.accelerator()->Watch(
+        [label = plan_.labels[i]](const Status& found) {
+          return label.Blame(found);
+        },
+        std::move(report));
   }
 }
 
-}  // namespace
+Status Executor::TakeReports() {
+  Status first;
+  for (const auto& [instruction, report] : reports_) {
+    const Status found = report->Take();
+    if (!first.ok() || found.ok()) continue;
+    first = plan_.labels[instruction].Blame(found);
+  }
+  return first;
+}
 
 Status Executor::BindOnAccelerator() {
   Accelerator& accelerator = *device_.accelerator();
@@ -34,7 +77,7 @@ Status Executor::BindOnAccelerator() {
       return staging.status().WithContext("feeds and fetches of one step");
     }
     staging_ = *std::move(staging);
-    WatchReports(plan_, accelerator);
+    WatchReports();
   }
   // What was captured has the old addresses.
   MakeSegments();
@@ -46,6 +89,7 @@ Status Executor::BindOnAccelerator() {
 void Executor::MakeSegments() {
   segments_.clear();
   recorded_[0] = recorded_[1] = 0;
+  missed_ = 0;
   why_not_captured_.clear();
   for (uint32_t i = 0; i < plan_.instructions.size(); ++i) {
     const std::string_view why =
@@ -67,8 +111,10 @@ Executor::~Executor() {
 }
 
 void Executor::Drain() {
-  if (staging_ == nullptr || !device_.accelerator()->Use().ok()) return;
-  device_.accelerator()->Drain();
+  if (staging_ == nullptr) return;
+  Accelerator& accelerator = *device_.accelerator();
+  const Accelerator::Turn turn(accelerator);
+  if (accelerator.Use().ok()) accelerator.Drain();
 }
 
 Status Executor::BeginQueued(const StepBuffers& buffers) {
@@ -84,23 +130,41 @@ Status Executor::BeginQueued(const StepBuffers& buffers) {
 }
 
 bool Executor::RunQueued(Waker* waker) {
+  Sleeper sleeper;
+  while (!AddQueued(waker != nullptr ? waker : &sleeper)) {
+    if (waker != nullptr) return false;
+    sleeper.Sleep(stop_->deadline());
+  }
+  return true;
+}
+
+bool Executor::AddQueued(Waker* waker) {
   Accelerator& accelerator = *device_.accelerator();
+  const Accelerator::Turn turn(accelerator);
   Status status = accelerator.Use();  // the thread may be another
   if (status.ok() && !stop_->stopped()) {
     const Result<bool> added = AddStep(waker);
     if (added.ok() && !*added) return false;
     status = added.status();
   }
+  EndQueued(status);
+  return true;
+}
+
+// All has been added, or as much as an error allowed.
+void Executor::EndQueued(const Status& status) {
   if (!status.ok()) stop_->Stop(status);
-  if (!stop_->stopped()) return true;
+  if (!stop_->stopped()) return;
   // The others' devices wait for what is not added any more, and their next
   // runs would meet what is left of this one.
   if (met_ && reached_ < bound_.size()) step_.collective->Leave(stop_->status());
   Settle();
   // What was added goes on; it must not outlive this run's memory unnoticed.
-  status = accelerator.Synchronize();
-  if (!status.ok()) stop_->Stop(status);
-  return true;
+  Accelerator& accelerator = *device_.accelerator();
+  Status ended = accelerator.Use();
+  if (ended.ok()) ended = accelerator.Synchronize();
+  if (ended.ok()) ended = TakeReports();
+  if (!ended.ok()) stop_->Stop(ended);
 }
 
 // Agrees with other workers on the run, before anything of it is added.
@@ -112,9 +176,11 @@ Status Executor::Meet() {
   bool may_record =
       ran_before_ && (observer_ == nullptr || !observer_->reads_outputs());
   for (const Segment& segment : segments_) may_record &= !segment.refused;
-  SLUICE_ASSIGN_OR_RETURN(way_, meeting->Agree(plan_.exchanges, recorded,
-                                               may_record));
+  SLUICE_ASSIGN_OR_RETURN(
+      way_,
+      meeting->Agree({plan_.exchanges, recorded, may_record, missed_}));
   met_ = true;
+  missed_ = way_ == DeviceRun::kAdd && may_record ? missed_ + 1 : 0;
   if (way_ != DeviceRun::kRecord) return {};
   bool all = true;
   for (Segment& segment : segments_) {
@@ -146,8 +212,15 @@ Result<bool> Executor::AddStep(Waker* waker) {
 
 Status Executor::Collect(const StepBuffers& buffers) {
   if (staging_ == nullptr) return {};
-  SLUICE_RETURN_IF_ERROR(device_.accelerator()->Use());
-  return staging_->Collect(buffers.slot, buffers.fetches);
+  Accelerator& accelerator = *device_.accelerator();
+  const Accelerator::Event& ended = staging_->ended(buffers.slot);
+  SLUICE_RETURN_IF_ERROR(accelerator.Use());
+  // Others may go on meanwhile.
+  SLUICE_RETURN_IF_ERROR(shares_ ? ended->Wait()
+                                 : accelerator.WaitOnHost(ended));
+  SLUICE_RETURN_IF_ERROR(TakeReports());
+  staging_->Collect(buffers.slot, buffers.fetches);
+  return {};
 }
 
 // Adds the step's work to the compute queue, with marks for `timed`.
@@ -191,7 +264,7 @@ Status Executor::EnqueueSegment(Segment& segment, StepStop& stop,
 // when the step then runs without.
 Status Executor::Capture(Segment& segment, Observer* timed) {
   Accelerator& accelerator = *device_.accelerator();
-  SLUICE_RETURN_IF_ERROR(accelerator.BeginCapture());
+  SLUICE_RETURN_IF_ERROR(accelerator.BeginCapture(Accelerator::kAlone));
   StepStop failed;  // the capture, not the step
   RunSerial<true>(segment.begin, segment.end, timed, failed);
   Status status = failed.stopped() ? failed.status() : Status();

@@ -24,7 +24,8 @@ Status LocalRendezvous::LocalExchange::StartSend(const Edge& edge,
   SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
   slot->sent = {edge.sender, edge.bytes};
   if (from.accelerator != nullptr) {
-    SLUICE_RETURN_IF_ERROR(CopyOut(*slot, edge, from));
+    SLUICE_RETURN_IF_ERROR(Reaches(edge) ? Hold(*slot, edge, from)
+                                         : CopyOut(*slot, edge, from));
   } else if (MayWrite(*slot)) {
     Copy(slot->into, from.data, edge.bytes);
     Arrive(*slot, State::kWritten);
@@ -49,7 +50,7 @@ Status LocalRendezvous::LocalExchange::StartReceive(const Edge& edge,
                                                     const DeviceView& into) {
   SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
   slot->into = into.data;
-  if (into.accelerator != nullptr) {
+  if (into.accelerator != nullptr && !Reaches(edge)) {
     SLUICE_RETURN_IF_ERROR(slot->pinned.Reserve(edge.bytes, into.accelerator));
     slot->into = slot->pinned.data();
   }
@@ -84,8 +85,10 @@ bool LocalRendezvous::LocalExchange::Received(const Edge& edge, Waker& waker) {
   return !slot.ok() || Spin(**slot) || PastDeadline() || !Keep(**slot, waker);
 }
 
-void LocalRendezvous::LocalExchange::Begin(const RunKey& key) {
+void LocalRendezvous::LocalExchange::Begin(
+    const RunKey& key, std::shared_ptr<const Reached> reached) {
   key_ = key;
+  reached_ = std::move(reached);
   parts_ = joined_ = left_ = 0;
   edges_ = -1;
   MutexLock lock(mutex_);
@@ -225,23 +228,47 @@ Status LocalRendezvous::LocalExchange::CopyOut(Slot& slot, const Edge& edge,
                                 Accelerator::kCopyOut);
 }
 
+Status LocalRendezvous::LocalExchange::Hold(Slot& slot, const Edge& edge,
+                                            const DeviceView& from) {
+  Accelerator& accelerator = *from.accelerator;
+  SLUICE_RETURN_IF_ERROR(
+      slot.held.Reserve(edge.bytes, accelerator, edge.sender));
+  slot.holder = &accelerator;
+  if (edge.bytes > 0) {
+    SLUICE_RETURN_IF_ERROR(
+        accelerator.CopyWithin(slot.held.data(), from.data, edge.bytes));
+  }
+  return slot.copied_out.Record(accelerator, edge.sender,
+                                Accelerator::kCompute);
+}
+
 Status LocalRendezvous::LocalExchange::CopyIn(Slot& slot, const Edge& edge,
                                               const DeviceView& into) {
   Accelerator& accelerator = *into.accelerator;
-  const void* from = slot.pinned.data();
-  if (slot.copied_out.set()) {  // by an accelerator, into pinned memory
+  if (slot.copied_out.set()) {  // by an accelerator
     SLUICE_RETURN_IF_ERROR(
         accelerator.Wait(slot.copied_out.event(), Accelerator::kCompute));
-    from = slot.buffer.data();
+  }
+  if (edge.bytes > 0) SLUICE_RETURN_IF_ERROR(AddCopyIn(slot, edge, into));
+  return slot.copied_in.Record(accelerator, edge.receiver,
+                               Accelerator::kCompute);
+}
+
+Status LocalRendezvous::LocalExchange::AddCopyIn(Slot& slot, const Edge& edge,
+                                                 const DeviceView& into) {
+  constexpr auto kCompute = Accelerator::kCompute;
+  Accelerator& accelerator = *into.accelerator;
+  if (slot.holder != nullptr) {
+    return accelerator.CopyFrom(*slot.holder, kCompute, into.data,
+                                slot.held.data(), edge.bytes);
+  }
+  const void* from = slot.pinned.data();
+  if (slot.copied_out.set()) {
+    from = slot.buffer.data();  // pinned, too
   } else if (slot.state.load() == State::kBuffered) {
     Copy(slot.pinned.data(), slot.buffer.data(), edge.bytes);
   }
-  if (edge.bytes > 0) {
-    SLUICE_RETURN_IF_ERROR(
-        accelerator.CopyIn(Accelerator::kCompute, into.data, from, edge.bytes));
-  }
-  return slot.copied_in.Record(accelerator, edge.receiver,
-                               Accelerator::kCompute);
+  return accelerator.CopyIn(kCompute, into.data, from, edge.bytes);
 }
 
 void LocalRendezvous::LocalExchange::WaitForCopies() {
@@ -260,6 +287,7 @@ void LocalRendezvous::LocalExchange::Clear(int edges) {
   }
   for (int i = 0; i < edges; ++i) {
     slots_[i].sent = slots_[i].wanted = {};
+    slots_[i].holder = nullptr;
     slots_[i].state.store(State::kEmpty);
     slots_[i].asked = false;
   }

@@ -31,7 +31,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   // --- For LocalRendezvous, under its lock -----------------------------------
 
   const RunKey& key() const { return key_; }
-  void Begin(const RunKey& key);
+  void Begin(const RunKey& key, std::shared_ptr<const Reached> reached);
   // False when others of the run speak of another step.
   bool Join(int parts);
   bool anyone() const { return joined_ > left_; }
@@ -49,7 +49,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     kWanted,    // the receiver has said where it wants it
     kWriting,   // the sender writes there
     kWritten,   // it is there
-    kBuffered,  // it is in `buffer`
+    kBuffered,  // it is in `buffer`, or in `held`
     kGone,      // the receiver has stopped waiting
   };
   static bool Arrived(State state) {
@@ -65,12 +65,15 @@ class LocalRendezvous::LocalExchange final : public Exchange {
     // The sender's. Read by the receiver when it has arrived.
     Parcel sent;
     TransferBlock buffer;
+    // On the sending accelerator, where that is one which the receiver reaches.
+    DeviceBlock held;
+    Accelerator* holder = nullptr;
     TransferMark produced, copied_out;  // from an accelerator
     // The receiver's. Read by the sender when it is wanted.
     Parcel wanted;
     void* into = nullptr;
     TransferBlock pinned;    // on the way to an accelerator
-    TransferMark copied_in;  // from `buffer` or `pinned`
+    TransferMark copied_in;  // from one of these
     bool asked = false;      // Received has kept a waker
     // Under mutex_: whom to wake, and the next of those that have one.
     Waker* waker = nullptr;
@@ -116,9 +119,17 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   // it has come after all.
   static bool TurnAway(Slot& slot);
 
+  bool Reaches(const Edge& edge) const {
+    return reached_->count({edge.receiver, edge.sender}) > 0;
+  }
+
+  // Into memory of the sender's, by its compute queue.
+  static Status Hold(Slot& slot, const Edge& edge, const DeviceView& from);
   // Into pinned memory, beside what the compute queue does meanwhile.
   static Status CopyOut(Slot& slot, const Edge& edge, const DeviceView& from);
   static Status CopyIn(Slot& slot, const Edge& edge, const DeviceView& into);
+  // What the receiver's compute queue copies.
+  static Status AddCopyIn(Slot& slot, const Edge& edge, const DeviceView& into);
 
   // Those of the last run. Nobody is in a run.
   void WaitForCopies();
@@ -127,6 +138,7 @@ class LocalRendezvous::LocalExchange final : public Exchange {
   void Clear(int edges) REQUIRES(prepare_mutex_);
 
   RunKey key_;
+  std::shared_ptr<const Reached> reached_;
   int parts_ = 0, joined_ = 0, left_ = 0;  // under the rendezvous's lock
   // Set by the first part that is prepared, then fixed.
   Mutex prepare_mutex_;

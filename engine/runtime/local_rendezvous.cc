@@ -19,6 +19,35 @@ constexpr size_t kAhead = 2;
 LocalRendezvous::LocalRendezvous(uint64_t epoch) : epoch_(epoch) {}
 LocalRendezvous::~LocalRendezvous() = default;
 
+void LocalRendezvous::AddDevices(std::span<const OwnMemory> devices) {
+  Reached pairs;
+  for (const OwnMemory& to : devices) {
+    const Accelerator::Turn turn(*to.accelerator);
+    for (const OwnMemory& from : devices) {
+      if (to.device != from.device &&
+          to.accelerator->Reaches(*from.accelerator)) {
+        pairs.emplace(to.device, from.device);
+      }
+    }
+  }
+  if (pairs.empty()) return;
+  MutexLock lock(mutex_);
+  pairs.insert(reached_->begin(), reached_->end());
+  reached_ = std::make_shared<Reached>(std::move(pairs));
+}
+
+void LocalRendezvous::RemoveDevices(std::span<const OwnMemory> devices) {
+  MutexLock lock(mutex_);
+  Reached left = *reached_;
+  for (const OwnMemory& gone : devices) {
+    std::erase_if(left, [&](const auto& pair) {
+      return pair.first == gone.device || pair.second == gone.device;
+    });
+  }
+  if (left.size() == reached_->size()) return;
+  reached_ = std::make_shared<Reached>(std::move(left));
+}
+
 RunKey LocalRendezvous::NewRun() {
   MutexLock lock(mutex_);
   return {epoch_, ++last_run_};
@@ -35,7 +64,7 @@ LocalRendezvous::LocalExchange& LocalRendezvous::FindOrBegin(
     runs_.push_back(std::move(spare_.front()));
     spare_.erase(spare_.begin());
   }
-  runs_.back()->Begin(run);
+  runs_.back()->Begin(run, reached_);
   return *runs_.back();
 }
 

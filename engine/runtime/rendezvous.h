@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "engine/accelerator.h"
@@ -39,6 +40,12 @@ struct Edge {
 struct DeviceView {
   void* data = nullptr;
   Accelerator* accelerator = nullptr;  // null: the host's memory
+};
+
+// A device of this process with memory of its own.
+struct OwnMemory {
+  uint64_t device = 0;  // its incarnation
+  Accelerator* accelerator = nullptr;
 };
 
 // One run's sends and receives. Each edge is sent once and received once, by
@@ -78,6 +85,12 @@ class Rendezvous {
   // Whether its exchanges say in Sent and Received when a wait would wait.
   // Otherwise each part that may wait needs a thread of its own.
   virtual bool tells() const { return false; }
+
+  // The devices of one session, from before its first run until its last is
+  // over: which of them reach each other's memory, so that a sender knows
+  // before the receiver has come.
+  virtual void AddDevices(std::span<const OwnMemory>) {}
+  virtual void RemoveDevices(std::span<const OwnMemory>) {}
 
   // A key that no other run has, of the present epoch.
   virtual RunKey NewRun() = 0;

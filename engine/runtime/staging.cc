@@ -120,14 +120,12 @@ Status Staging::CopyOut(int slot) {
   return accelerator_.Record(ended_[slot], queue);
 }
 
-Status Staging::Collect(int slot, std::span<void* const> fetches) {
-  SLUICE_RETURN_IF_ERROR(accelerator_.WaitOnHost(ended_[slot]));
+void Staging::Collect(int slot, std::span<void* const> fetches) const {
   for (size_t i = 0; i < fetches_.bytes.size(); ++i) {
     if (fetches_.bytes[i] == 0) continue;
     CopyOnHost(fetches[i], At(out_[slot].pinned, fetches_.offsets[i]),
                fetches_.bytes[i]);
   }
-  return {};
 }
 
 }  // namespace sluice

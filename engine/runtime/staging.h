@@ -43,8 +43,10 @@ class Staging {
   Status CopyIn(int slot, std::span<void* const> feeds, const StepKey& key);
   // Adds the copies of its fetches, to come after its kernels.
   Status CopyOut(int slot);
-  // Waits for the step, then copies what it fetched to the caller's buffers.
-  Status Collect(int slot, std::span<void* const> fetches);
+  // Passed when the step is over.
+  const Accelerator::Event& ended(int slot) const { return ended_[slot]; }
+  // When it is: copies what it fetched to the caller's buffers.
+  void Collect(int slot, std::span<void* const> fetches) const;
 
  private:
   // Tensors one after another.

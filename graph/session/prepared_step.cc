@@ -34,7 +34,8 @@ PreparedStep::Impl::Impl(Session::Impl& s, BuiltStep built,
     feed_names.push_back(feed.output.name());
   }
   for (const BuiltStep::Part& part : built.parts) {
-    queued = queued || part.device->accelerator() != nullptr;
+    queued = queued || (part.device->accelerator() != nullptr &&
+                        !part.device->variables().shared());
   }
   // A collective is for one thread at a time, which may be the caller's.
   goes_on = edges > 0 && !queued && s.rendezvous->tells() &&
@@ -47,17 +48,48 @@ std::unique_ptr<PreparedStep::Impl::Frame> PreparedStep::Impl::MakeFrame(
     std::vector<BuiltStep::Part> built, const Lane& lane) {
   auto frame = std::make_unique<Frame>(*this);
   for (BuiltStep::Part& part : built) {
-    frame->parts.push_back(
-        std::make_unique<Part>(*frame, std::move(part.plan)));
-    frame->parts.back()->executor = std::make_unique<Executor>(
-        frame->parts.back()->plan, *part.device, *lane.arenas.at(part.device));
+    frame->on_devices.push_back(std::make_unique<DevicePart>(
+        DevicePart{std::move(part.plan), nullptr}));
+    DevicePart& here = *frame->on_devices.back();
+    here.executor = std::make_unique<Executor>(here.plan, *part.device,
+                                               *lane.arenas.at(part.device));
   }
+  MakeParts(*frame);
   frame->feeds.resize(feed_types.size());
   for (Begun& run : frame->runs) {
     run.values.resize(fetch_types.size());
     run.fetches.resize(fetch_types.size());
   }
   return frame;
+}
+
+// Accelerators' parts are one if they can be. What another rendezvous than the
+// local one does between them only it knows.
+void PreparedStep::Impl::MakeParts(Frame& frame) {
+  std::vector<Executor*> grouped;
+  if (dynamic_cast<const LocalRendezvous*>(session.rendezvous.get())) {
+    for (const auto& here : frame.on_devices) {
+      if (here->executor->on_accelerator()) {
+        grouped.push_back(here->executor.get());
+      }
+    }
+  }
+  std::unique_ptr<ExecutorGroup> group = ExecutorGroup::Make(grouped);
+  if (group == nullptr) {
+    grouped.clear();
+  } else {
+    frame.parts.push_back(std::make_unique<Part>(frame));
+    frame.parts.back()->executors = grouped;
+    frame.parts.back()->group = std::move(group);
+  }
+  for (const auto& here : frame.on_devices) {
+    Executor* const executor = here->executor.get();
+    if (std::find(grouped.begin(), grouped.end(), executor) != grouped.end()) {
+      continue;
+    }
+    frame.parts.push_back(std::make_unique<Part>(frame));
+    frame.parts.back()->executors = {executor};
+  }
 }
 
 Result<PreparedStep::Impl::Frame*> PreparedStep::Impl::FrameOf(
@@ -170,13 +202,14 @@ Result<uint64_t> PreparedStep::Impl::EndRun(Frame& frame) {
   if (lane.stop.stopped()) {
     if (frame.counted) session.GiveBack(frame.context.step);
     // Other devices' parts may be under way, in the slot that is used next.
-    for (const auto& part : frame.parts) part->executor->Drain();
+    for (const auto& here : frame.on_devices) here->executor->Drain();
     return lane.stop.status();
   }
   Begun& run = frame.runs[frame.buffers.slot];
   run.number = frame.next_run++;
   run.under_way = true;
-  // On the host the run is over.
+  // It is over on the host. What a shared accelerator has to say is this run's
+  // to be told.
   if (!queued) SLUICE_RETURN_IF_ERROR(WaitIn(frame, run.number));
   return run.number;
 }
@@ -198,8 +231,8 @@ Status PreparedStep::Impl::WaitIn(Frame& frame, uint64_t number) {
   run.under_way = false;
   run.status = {};
   const StepBuffers buffers = {{}, run.fetches, slot};
-  for (const auto& part : frame.parts) {
-    Status status = part->executor->Collect(buffers);
+  for (const auto& here : frame.on_devices) {
+    Status status = here->executor->Collect(buffers);
     if (run.status.ok()) run.status = std::move(status);
   }
   for (Tensor& value : run.values) value = Tensor();
@@ -325,21 +358,26 @@ StepInfo PreparedStep::info() const {
   for (const passes::PassReport& pass : impl_->passes) {
     info.passes.push_back({pass.name, pass.seconds, pass.nodes});
   }
-  for (const auto& part : impl_->frames[0]->parts) {
-    info.nodes += static_cast<int64_t>(part->plan.instructions.size());
-    info.arena_bytes = std::max(info.arena_bytes, part->plan.arena_bytes);
+  const PreparedStep::Impl::Frame& frame = *impl_->frames[0];
+  for (const auto& here : frame.on_devices) {
+    const Plan& plan = here->plan;
+    info.nodes += static_cast<int64_t>(plan.instructions.size());
+    info.arena_bytes = std::max(info.arena_bytes, plan.arena_bytes);
     info.arena_lower_bound =
-        std::max(info.arena_lower_bound, part->plan.arena_lower_bound);
-    for (const InstructionLabel& label : part->plan.labels) {
+        std::max(info.arena_lower_bound, plan.arena_lower_bound);
+    for (const InstructionLabel& label : plan.labels) {
       info.providers.push_back(
           {label.node, label.op, label.provider, label.refused});
     }
-    for (const Tensor& constant : part->plan.constants) {
+    for (const Tensor& constant : plan.constants) {
       info.constant_bytes += constant.bytes();
     }
-    if (info.why_not_captured.empty()) {
-      info.why_not_captured = part->executor->why_not_captured();
-    }
+  }
+  for (const auto& part : frame.parts) {
+    if (!info.why_not_captured.empty()) break;
+    info.why_not_captured = part->group != nullptr
+                                ? part->group->why_not_captured()
+                                : part->executors[0]->why_not_captured();
   }
   return info;
 }

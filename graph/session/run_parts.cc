@@ -44,8 +44,10 @@ bool PreparedStep::Impl::Part::Begin() {
     joined = true;
     context.exchange = *exchange;
   }
-  context.seed = plan.seed;
-  executor->Begin(frame.buffers, context, stop, frame.observer);
+  for (Executor* executor : executors) {
+    context.seed = executor->plan().seed;
+    executor->Begin(frame.buffers, context, stop, frame.observer);
+  }
   return true;
 }
 
@@ -55,7 +57,9 @@ bool PreparedStep::Impl::Part::GoOn(Waker* waker) {
     std::optional<BusyClock::Work> work;
     if (waker != nullptr) work.emplace(frame.step.session.busy);
     if (!std::exchange(begun, true) && !Begin()) return true;
-    return executor->Resume(waker);
+    if (group == nullptr) return executors[0]->Resume(waker);
+    group->Run();
+    return true;
   } catch (...) {  // of a rendezvous
     frame.lane->stop.Stop(CaughtStatus());
     return true;

@@ -76,12 +76,23 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   }
   impl_->lanes.Open(options.concurrent_runs, impl_->devices);
   impl_->OpenCluster();
+  impl_->rendezvous->AddDevices(impl_->OwnMemories());
 }
 
 // What was started and waits for others would have nobody to tell.
 Session::~Session() {
   impl_->lanes.Stop(Cancelled("the session has ended"));
   const Lanes::AllTurns alone(impl_->lanes);
+  impl_->rendezvous->RemoveDevices(impl_->OwnMemories());
+}
+
+std::vector<OwnMemory> Session::Impl::OwnMemories() const {
+  std::vector<OwnMemory> all;
+  for (const auto& device : devices) {
+    if (device->accelerator() == nullptr) continue;
+    all.push_back({device->incarnation(), device->accelerator()});
+  }
+  return all;
 }
 
 Result<std::shared_ptr<PreparedStep::Impl>> Session::Impl::Cache(

@@ -63,12 +63,13 @@ struct SessionOptions {
   // Sessions of this process with the same container (not "") and a device of
   // the same name have that device's variables in common, by name, while one of
   // them lives; see Variable (engine/variable_store.h) for what a step may rely
-  // on meanwhile. Not for accelerators.
+  // on meanwhile. On a GPU they add their work to one queue, and Run and Start
+  // return when it is done: what it found wrong is that run's error.
   std::string container = {};
   // How many runs may be under way at the same time, each with memory of its
   // own for intermediate values and with kernels of its own, also what these
   // keep; more wait for their turn. With more than one they share the variables
-  // as the sessions of a container do. Not for accelerators.
+  // as the sessions of a container do, on a GPU its queue, too.
   int concurrent_runs = 1;
   // How tensors get from device to device (engine/runtime/rendezvous.h); null:
   // within this process.

@@ -14,6 +14,7 @@
 #include "engine/runtime/busy_clock.h"
 #include "engine/runtime/collective.h"
 #include "engine/runtime/executor.h"
+#include "engine/runtime/executor_group.h"
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/step_threads.h"
 #include "engine/runtime/waker.h"
@@ -42,8 +43,7 @@ struct Session::Impl {
 
   // A lane is held while a step runs and, where the session has its devices to
   // itself (OwnTurn), while one is prepared and variables are touched. There is
-  // but one then, which keeps all of this apart, as accelerators want it. Taken
-  // before the mutexes.
+  // but one then, which keeps all of this apart. Taken before the mutexes.
   mutable Lanes lanes;
 
   mutable Mutex mutex;
@@ -64,8 +64,8 @@ struct Session::Impl {
   std::map<Key, std::list<Cached>::iterator> cache_index
       GUARDED_BY(cache_mutex);
   uint64_t generation GUARDED_BY(cache_mutex) = 0;  // ClusterSession::Connect
-  // No longer cached but in somebody's hands. They end here, since
-  // accelerators are only touched by who holds the lane.
+  // No longer cached but in somebody's hands. They end here, since an
+  // accelerator of the session's own is only touched by who holds the lane.
   std::vector<std::shared_ptr<PreparedStep::Impl>> retired
       GUARDED_BY(cache_mutex);
 
@@ -77,6 +77,8 @@ struct Session::Impl {
       REQUIRES(cache_mutex);
   // Takes the least recently used step out of the cache.
   void Retire() REQUIRES(cache_mutex);
+  // Of the devices that are not in the host's memory.
+  std::vector<OwnMemory> OwnMemories() const;
   // Opens what devices of other tasks there are among the options'.
   void OpenCluster();
   // Forgets steps that were made for devices that are no more.
@@ -102,8 +104,8 @@ struct Session::Impl {
   Status ReserveThreads(const Lane& lane, int mine);
 };
 
-// A turn where a session has its devices to itself: accelerators, and variables
-// without locks of their own. Where it shares them there is no need of one.
+// A turn where a session has its devices to itself, variables without locks of
+// their own among them. Where it shares them there is no need of one.
 class OwnTurn {
  public:
   explicit OwnTurn(const Session::Impl& session) {
@@ -116,14 +118,20 @@ class OwnTurn {
 
 struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   struct Frame;
-  struct Part final : StepThreads::Part {
-    Frame& frame;
+  // What one device computes.
+  struct DevicePart {
     Plan plan;
     std::unique_ptr<Executor> executor;
-    bool begun = false;   // the run under way
-    bool joined = false;  // at the rendezvous
+  };
+  // What one thread runs: one device's, or several accelerators' as a group.
+  struct Part final : StepThreads::Part {
+    Frame& frame;
+    std::vector<Executor*> executors;
+    std::unique_ptr<ExecutorGroup> group;  // null: there is one executor
+    bool begun = false;                    // the run under way
+    bool joined = false;                   // at the rendezvous
 
-    Part(Frame& f, Plan p) : frame(f), plan(std::move(p)) {}
+    explicit Part(Frame& f) : frame(f) {}
     // Goes on with the run: to its end, which an error may have brought about,
     // or, false, until `waker` is woken, unless that is null.
     bool GoOn(Waker* waker);
@@ -150,7 +158,8 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   // for two at a time, so each lane has Plans of its own.
   struct Frame {
     Impl& step;
-    std::vector<std::unique_ptr<Part>> parts;  // executors point to plans
+    std::vector<std::unique_ptr<DevicePart>> on_devices;  // pointed to
+    std::vector<std::unique_ptr<Part>> parts;
     std::vector<void*> feeds;
     std::array<Begun, Staging::kSlots> runs;
     uint64_t next_run = 0;
@@ -193,7 +202,9 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
   std::vector<std::string> feed_names;
   int edges = 0;        // tensors that go from part to part
   bool counts = false;  // whether a run advances the step counter
-  bool queued = false;  // whether a device may end it later than it begins
+  // Whether a run may end later than Run and Start return: on an accelerator
+  // that the session has to itself.
+  bool queued = false;
   // Whether a run goes on when Start has returned. Otherwise, without `queued`,
   // it is over then.
   bool goes_on = false;
@@ -227,6 +238,7 @@ struct PreparedStep::Impl : std::enable_shared_from_this<PreparedStep::Impl> {
  private:
   std::unique_ptr<Frame> MakeFrame(std::vector<BuiltStep::Part> built,
                                    const Lane& lane);
+  void MakeParts(Frame& frame);
   Result<Frame*> FrameOf(const Lane& lane);
   Result<uint64_t> StartIn(Lane& lane, Frame& frame,
                            std::span<const Tensor> feed_values,

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -125,6 +126,23 @@ class Cuda final : public Accelerator {
     return Copy(to, from, bytes, kCompute, "copy on the device");
   }
 
+  bool Reaches(const Accelerator& other) override {
+    const auto* peer = dynamic_cast<const Cuda*>(&other);
+    if (peer == nullptr) return false;
+    if (peer->device_ == device_) return true;
+    const auto [known, is_new] = reached_.try_emplace(peer->device_, false);
+    if (is_new) known->second = EnablePeer(peer->device_);
+    return known->second;
+  }
+  Status CopyFrom(const Accelerator& other, Queue queue, void* to,
+                  const void* from, size_t bytes) override {
+    const int peer = static_cast<const Cuda&>(other).device_;
+    if (peer == device_) return Copy(to, from, bytes, queue, kCopyOfPeer);
+    return Check(
+        cudaMemcpyPeerAsync(to, device_, from, peer, bytes, streams_[queue]),
+        kCopyOfPeer);
+  }
+
   Result<Event> MakeEvent() override {
     cudaEvent_t event = nullptr;
     SLUICE_RETURN_IF_ERROR(Check(
@@ -135,7 +153,7 @@ class Cuda final : public Accelerator {
     return Check(
         cudaEventRecordWithFlags(
             EventOf(event), streams_[queue],
-            capturing_ && queue == kCompute ? cudaEventRecordExternal : 0),
+            captures_alone_ && queue == kCompute ? cudaEventRecordExternal : 0),
         "recording an event");
   }
   Status Wait(const Event& event, Queue queue) override {
@@ -170,16 +188,16 @@ class Cuda final : public Accelerator {
     watched_.push_back({std::move(blame), std::move(report)});
   }
 
-  Status BeginCapture() override {
+  Status BeginCapture(Captured what) override {
     SLUICE_RETURN_IF_ERROR(
         Check(cudaStreamBeginCapture(streams_[kCompute],
                                      cudaStreamCaptureModeThreadLocal),
               "begin of capture"));
-    capturing_ = true;
+    captures_alone_ = what == kAlone;
     return {};
   }
   Result<std::unique_ptr<CapturedWork>> EndCapture() override {
-    capturing_ = false;
+    captures_alone_ = false;
     cudaGraph_t graph = nullptr;
     SLUICE_RETURN_IF_ERROR(
         Check(cudaStreamEndCapture(streams_[kCompute], &graph), "capture"));
@@ -218,9 +236,27 @@ class Cuda final : public Accelerator {
         what);
   }
 
+  // Whether there is access to the memory of another of CUDA's devices now. A
+  // refusal is an answer; what is wrong beyond that the next call finds.
+  bool EnablePeer(int device) {
+    int can = 0;
+    if (!Use().ok() ||
+        cudaDeviceCanAccessPeer(&can, device_, device) != cudaSuccess ||
+        can == 0) {
+      return false;
+    }
+    const cudaError_t error = cudaDeviceEnablePeerAccess(device, /*flags=*/0);
+    if (error == cudaSuccess) return true;
+    static_cast<void>(cudaGetLastError());  // the next launch would see it
+    return error == cudaErrorPeerAccessAlreadyEnabled;
+  }
+
+  static constexpr const char* kCopyOfPeer = "copy from another device";
+
   const int device_;
   cudaStream_t streams_[kQueues] = {};
-  bool capturing_ = false;
+  bool captures_alone_ = false;
+  std::map<int, bool> reached_;  // of CUDA's other devices, those asked for
   cudaDeviceProp properties_ = {};
   std::vector<Watched> watched_;
 };

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <random>
 #include <set>
@@ -13,6 +12,7 @@
 #include "engine/runtime/trace.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
+#include "tests/support/concurrent_runs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scattered_graph.h"
 #include "tests/support/wild_rendezvous.h"
@@ -20,45 +20,7 @@
 namespace sluice::testing {
 namespace {
 
-// `body(i)` in threads of their own, for 0 <= i < count.
-void InThreads(int count, const std::function<void(int)>& body) {
-  std::vector<std::thread> threads;
-  std::vector<std::string> errors(count);
-  for (int i = 0; i < count; ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        body(i);
-      } catch (const Error& error) {
-        errors[i] = error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& error : errors) CHECK(error == "");
-}
-
-bool Writes(const Graph& graph) {
-  for (const auto& node : graph.nodes()) {
-    if (node->mutates() > 0 && !node->op().initializes) return true;
-  }
-  return false;
-}
-
-// The graph's feeds, the k-th of some.
-std::vector<Feed> FeedsOf(const ScatteredGraph& scattered, int k) {
-  std::vector<Feed> feeds = scattered.random.Feeds();
-  for (Feed& feed : feeds) {
-    Tensor scaled(DType::kFloat64, feed.value.shape());
-    for (int64_t i = 0; i < scaled.elements(); ++i) {
-      scaled.data<double>()[i] = feed.value.At(i) * (k + 1) * 0.25;
-    }
-    feed.value = scaled.Cast(feed.value.dtype());
-  }
-  return feeds;
-}
-
 TEST_CASE("runs at the same time have the bits of runs one by one") {
-  constexpr int kFeeds = 4;
   int graphs = 0;
   for (uint32_t seed = 1; seed <= 200 && graphs < 60; ++seed) {
     CAPTURE(seed);
@@ -71,15 +33,7 @@ TEST_CASE("runs at the same time have the bits of runs one by one") {
     options.executor =
         std::vector<ExecutorMode>{ExecutorMode::kAuto, ExecutorMode::kDataflow,
                                   ExecutorMode::kChecked}[seed % 3];
-    const std::vector<Output>& fetches = scattered.random.fetches();
-    std::vector<std::vector<Tensor>> wanted;
-    {
-      Session one(scattered.graph, options);
-      one.Initialize();
-      for (int k = 0; k < kFeeds; ++k) {
-        wanted.push_back(one.Run(FeedsOf(scattered, k), fetches));
-      }
-    }
+    const SessionOptions one_by_one = options;
     std::shared_ptr<WildRendezvous> wild;
     if (seed % 5 < 3) {
       wild = std::make_shared<WildRendezvous>(
@@ -87,21 +41,7 @@ TEST_CASE("runs at the same time have the bits of runs one by one") {
       options.rendezvous = wild;
     }
     options.concurrent_runs = 2 + static_cast<int>(seed) % 3;
-    Session session(scattered.graph, options);
-    session.Initialize();
-    std::atomic<int> wrong = 0;
-    InThreads(4, [&](int thread) {
-      std::mt19937 random(seed * 31 + static_cast<uint32_t>(thread));
-      for (int run = 0; run < 6; ++run) {
-        const int k = static_cast<int>(random() % kFeeds);
-        const std::vector<Tensor> got =
-            session.Run(FeedsOf(scattered, k), fetches);
-        for (size_t i = 0; i < got.size(); ++i) {
-          if (!got[i].BitEqual(wanted[k][i])) ++wrong;
-        }
-      }
-    });
-    CHECK(wrong == 0);
+    CheckConcurrentRuns(scattered, seed, one_by_one, options);
     if (wild != nullptr) {
       CHECK(wild->counts().unsettled == 0);
       CHECK(wild->counts().misused == 0);

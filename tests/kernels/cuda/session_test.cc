@@ -347,18 +347,6 @@ TEST_CASE("a step whose kernels cannot be captured runs without, and says so") {
   CHECK(Contains(step.info().why_not_captured, "CudaTestWaits 'waits'"));
 }
 
-TEST_CASE("a GPU's variables are no other session's") {
-  Graph graph;
-  SessionOptions options = OnGpu();
-  options.container = "shared";
-  CHECK(Contains(ErrorOf([&] { Session session(graph, options); }),
-                 "keeps its variables in its own memory"));
-  options.container.clear();
-  options.concurrent_runs = 2;
-  CHECK(Contains(ErrorOf([&] { Session session(graph, options); }),
-                 "runs one step at a time"));
-}
-
 TEST_CASE("GPUs that do not exist are refused, unless they may be shared") {
   if (OnRealGpu()) return;  // how many there are differs
   Graph graph;

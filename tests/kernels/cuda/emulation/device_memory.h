@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -14,78 +15,108 @@
 
 namespace sluice::cuda::emulation {
 
-// Addresses that only work on a stream may use: for all others, and so for host
-// code that takes a device pointer for one of its own, they fault.
+// Addresses that only work on a stream may use, and of which devices it may:
+// for all others, and so for host code that takes a device pointer for one of
+// its own, they fault. Each device has a range.
 class DeviceMemory {
  public:
+  static constexpr unsigned kAll = ~0u;
+
   size_t used() const { return used_; }
 
   // Null where there would be more than `limit` in use.
-  void* Allocate(size_t bytes, size_t limit) {
+  void* Allocate(int device, size_t bytes, size_t limit) {
     const size_t size = std::max(bytes + kAlign - 1, kAlign) / kAlign * kAlign;
     if (used_ + size > limit) return nullptr;
+    Range& range = ranges_[device];
     size_t at = 0;
-    for (const auto& [begin, length] : taken_) {  // first fit
+    for (const auto& [begin, length] : range.taken) {  // first fit
       if (begin - at >= size) break;
       at = begin + length;
     }
     if (at + size > kCapacity) return nullptr;
-    taken_[at] = size;
+    range.taken[at] = size;
     used_ += size;
-    end_ = std::max(end_, at + size);
     const Access access(*this);
-    std::memset(base() + at, kPoison, size);
-    return base() + at;
+    if (at + size > range.end) {
+      Grant(0);
+      range.end = at + size;
+    }
+    Grant(kAll);
+    std::memset(base(device) + at, kPoison, size);
+    return base(device) + at;
   }
   bool Free(void* memory) {
-    const auto it = taken_.find(static_cast<char*>(memory) - base());
-    if (it == taken_.end()) return false;
+    const int device = DeviceOf(memory);
+    if (device < 0) return false;
+    auto& taken = ranges_[device].taken;
+    const auto it = taken.find(static_cast<char*>(memory) - base(device));
+    if (it == taken.end()) return false;
     used_ -= it->second;
-    taken_.erase(it);
+    taken.erase(it);
     return true;
   }
+  // Whose memory it is; -1: none's.
+  int DeviceOf(const void* p) {
+    const auto at = static_cast<const char*>(p) - base(0);
+    if (at < 0 || at >= static_cast<ptrdiff_t>(kDevices * kCapacity)) return -1;
+    return static_cast<int>(static_cast<size_t>(at) / kCapacity);
+  }
 
-  // While it lives the memory can be used.
+  // While one lives there may be memory that can be used: that of the devices
+  // whose bits are granted.
   class Access {
    public:
-    explicit Access(DeviceMemory& memory) : memory_(memory) {
-      if (memory_.users_++ == 0) memory_.Protect(PROT_READ | PROT_WRITE);
+    explicit Access(DeviceMemory& memory)
+        : memory_(memory), before_(memory.granted_) {
+      ++memory_.users_;
     }
-    ~Access() {
-      if (--memory_.users_ == 0) memory_.Protect(PROT_NONE);
-    }
+    ~Access() { memory_.Grant(--memory_.users_ == 0 ? 0 : before_); }
     Access(const Access&) = delete;
     Access& operator=(const Access&) = delete;
 
    private:
     DeviceMemory& memory_;
+    const unsigned before_;
   };
+  void Grant(unsigned devices) {
+    for (int d = 0; d < kDevices; ++d) {
+      const unsigned bit = 1u << d;
+      if ((devices & bit) == (granted_ & bit) || ranges_[d].end == 0) continue;
+      const size_t bytes = (ranges_[d].end + kPage - 1) / kPage * kPage;
+      const int rights =
+          (devices & bit) != 0 ? PROT_READ | PROT_WRITE : PROT_NONE;
+      SLUICE_CHECK(mprotect(base(d), bytes, rights) == 0);
+    }
+    granted_ = devices;
+  }
 
  private:
+  static constexpr int kDevices = kMostGpus;
   static constexpr size_t kCapacity = Machine().memory;
   static constexpr size_t kAlign = 256;
   static constexpr size_t kPage = 4096;
 
-  char* base() {
+  struct Range {
+    size_t end = 0;                  // of all that was ever taken
+    std::map<size_t, size_t> taken;  // begin to length
+  };
+
+  char* base(int device) {
     if (base_ == nullptr) {
-      void* at = mmap(nullptr, kCapacity, PROT_NONE,
+      void* at = mmap(nullptr, kDevices * kCapacity, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       SLUICE_CHECK(at != MAP_FAILED);
       base_ = static_cast<char*>(at);
     }
-    return base_;
-  }
-  void Protect(int rights) {
-    if (end_ == 0) return;
-    const size_t bytes = (end_ + kPage - 1) / kPage * kPage;
-    SLUICE_CHECK(mprotect(base(), bytes, rights) == 0);
+    return base_ + static_cast<size_t>(device) * kCapacity;
   }
 
   char* base_ = nullptr;
   size_t used_ = 0;
-  size_t end_ = 0;                  // of all that was ever taken
-  std::map<size_t, size_t> taken_;  // begin to length
+  std::array<Range, kDevices> ranges_;
   int users_ = 0;
+  unsigned granted_ = 0;
 };
 
 }  // namespace sluice::cuda::emulation

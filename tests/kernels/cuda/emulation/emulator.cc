@@ -12,6 +12,7 @@
 
 #include "engine/status.h"
 #include "tests/kernels/cuda/emulation/fiber.h"
+#include "tests/kernels/cuda/emulation/machine.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -50,7 +51,8 @@ std::string NameOf(const uint3& at) {
   return fmt::format("({},{},{})", at.x, at.y, at.z);
 }
 
-// 0 to n - 1 in the order of this launch.
+}  // namespace
+
 std::vector<int> InOrder(int n) {
   std::vector<int> all(n);
   std::iota(all.begin(), all.end(), 0);
@@ -60,6 +62,8 @@ std::vector<int> InOrder(int n) {
   }
   return all;
 }
+
+namespace {
 
 // The threads of one block.
 class Block {

@@ -16,7 +16,9 @@
 // Work on a stream is done when something waits for it and not before, so that
 // a copy from memory that was overwritten too early, or a stream that should
 // have waited for another, shows. Device memory (cudaMalloc) faults for all but
-// such work. A captured graph holds launches with their arguments as they were.
+// such work, and for kernels of another device that has no access to it. A
+// captured graph holds launches with their arguments as they were; what does
+// not depend on each other in it is done in the test's order, too.
 //
 // Not modelled: caches and memory order between threads, time, and static
 // `__shared__` variables (kernels have SharedMemory() in
@@ -41,7 +43,7 @@ enum class Order : uint8_t {
 };
 inline constexpr Order kOrders[] = {Order::kForward, Order::kReversed,
                                     Order::kShuffled};
-// Of the launches from now on; kForward at first.
+// Of the launches from now on, and of what is in a graph; kForward at first.
 void SetOrder(Order order);
 
 // Of the launches from now on, run at most so many blocks, 0 for as many as
@@ -78,12 +80,22 @@ int64_t Launches();
 // Launches of captured graphs so far.
 int64_t GraphLaunches();
 
+// Bytes copied so far: from host memory to a device's or back, each way; and
+// from device to device.
+struct CopiedBytes {
+  int64_t of_host = 0, of_peers = 0;
+};
+CopiedBytes Copied();
+
 // What there is from now on.
+inline constexpr int kMostGpus = 4;
 struct Machine {
   int gpus = 2;
   int driver = CUDART_VERSION;       // the newest CUDA that it serves; 0: none
   int major = 9;                     // compute capability
   size_t memory = size_t{16} << 30;  // bytes, of all GPUs together
+  // Bit kMostGpus * a + b: whether a may have access to b's memory.
+  uint64_t peers = ~uint64_t{0};
 };
 void SetMachine(const Machine& machine);
 

@@ -1,0 +1,336 @@
+// The emulation's streams, events and graphs.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tests/kernels/cuda/emulation/machine.h"
+
+namespace emulation = sluice::cuda::emulation;
+using emulation::Lock;
+using emulation::Memory;
+using Clock = std::chrono::steady_clock;
+
+namespace sluice::cuda::emulation {
+namespace {
+
+// What a graph does; `after` are places in the graph's nodes.
+struct Node {
+  Work work;
+  int device = 0;
+  std::vector<size_t> after;
+};
+struct Capture {
+  cudaStream_t origin = nullptr;
+  std::vector<cudaStream_t> streams;
+  std::vector<Node> nodes;
+};
+using Nodes = std::vector<Node>;
+
+}  // namespace
+}  // namespace sluice::cuda::emulation
+
+struct CUstream_st {
+  int device = 0;
+  std::deque<emulation::Work> work;
+  size_t added = 0, done = 0;
+  // While it is captured: by what, and which nodes its next one comes after.
+  std::shared_ptr<emulation::Capture> capture;
+  std::vector<size_t> after;
+};
+struct CUevent_st {
+  int device = 0;
+  cudaStream_t stream = nullptr;  // null: never recorded
+  size_t place = 0;               // how much of its work the event is behind
+  std::shared_ptr<Clock::time_point> reached;
+  // Of an event that was last recorded while captured.
+  bool captured = false;
+  std::weak_ptr<emulation::Capture> capture;
+  std::vector<size_t> after;
+};
+struct CUgraph_st {
+  std::shared_ptr<const emulation::Nodes> nodes;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<const emulation::Nodes> nodes;
+};
+
+namespace sluice::cuda::emulation {
+namespace {
+
+int64_t graph_launches = 0;
+// Captures are of one thread (cudaStreamCaptureModeThreadLocal).
+thread_local int captures = 0;
+
+void Do(const Work& work, int device) {
+  if (Lost() != cudaSuccess) return;  // nobody is there to do it
+  cudaError_t error = Failing("work");
+  if (error == cudaSuccess) {
+    Memory().Grant(work.copies ? DeviceMemory::kAll : ReachOf(device));
+    error = work.task();
+  }
+  NoteFailure(error);
+}
+
+// Does the stream's work up to a place.
+void RunUpTo(cudaStream_t stream, size_t place) {
+  const DeviceMemory::Access access(Memory());
+  while (stream->done < place) {
+    const Work work = std::move(stream->work.front());
+    stream->work.pop_front();
+    ++stream->done;
+    Do(work, stream->device);
+  }
+}
+
+// In some order that the edges allow: a missing one shows as a difference.
+void RunNodes(const Nodes& nodes) {
+  std::vector<bool> done(nodes.size());
+  const auto may_run = [&](size_t i) {
+    return std::all_of(nodes[i].after.begin(), nodes[i].after.end(),
+                       [&](size_t before) { return done[before]; });
+  };
+  std::vector<int> left = InOrder(static_cast<int>(nodes.size()));
+  while (!left.empty()) {
+    const auto next = std::find_if(left.begin(), left.end(), may_run);
+    Do(nodes[*next].work, nodes[*next].device);
+    done[*next] = true;
+    left.erase(next);
+  }
+}
+
+// Ends it for all its streams, whatever becomes of it.
+std::shared_ptr<Capture> Release(cudaStream_t origin) {
+  const std::shared_ptr<Capture> capture = origin->capture;
+  for (cudaStream_t stream : capture->streams) stream->capture = nullptr;
+  return capture;
+}
+
+// All that comes before `last`, and these.
+std::set<size_t> UpTo(const Nodes& nodes, const std::vector<size_t>& last) {
+  std::set<size_t> before(last.begin(), last.end());
+  for (size_t i = nodes.size(); i-- > 0;) {
+    if (before.count(i) == 0) continue;
+    before.insert(nodes[i].after.begin(), nodes[i].after.end());
+  }
+  return before;
+}
+
+}  // namespace
+
+bool Capturing() {
+  return captures > 0;
+}
+
+bool Recorded(cudaStream_t stream) {
+  const Lock lock;
+  return stream != nullptr && stream->capture != nullptr;
+}
+
+int64_t GraphLaunches() {
+  const Lock lock;
+  return graph_launches;
+}
+
+cudaError_t Add(cudaStream_t stream, Work work) {
+  const Lock lock;
+  if (stream == nullptr) {
+    const DeviceMemory::Access access(Memory());
+    Memory().Grant(work.copies ? DeviceMemory::kAll : ReachOf(CurrentDevice()));
+    return work.task();
+  }
+  if (stream->capture != nullptr) {
+    Nodes& nodes = stream->capture->nodes;
+    nodes.push_back({std::move(work), stream->device, stream->after});
+    stream->after = {nodes.size() - 1};
+  } else {
+    stream->work.push_back(std::move(work));
+    ++stream->added;
+  }
+  return cudaSuccess;
+}
+
+cudaError_t Enqueue(const cudaLaunchConfig_t& config,
+                    std::function<void()> thread) {
+  const cudaError_t error = Failing("cudaLaunchKernelEx");
+  if (error != cudaSuccess) return error;
+  if (config.stream != nullptr && config.stream->device != CurrentDevice()) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  return Add(config.stream, {[config, thread = std::move(thread)] {
+               return RunGrid(config, thread);
+             }});
+}
+
+}  // namespace sluice::cuda::emulation
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  SLUICE_MAY_FAIL();
+  *stream = new CUstream_st;
+  (*stream)->device = emulation::CurrentDevice();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock;
+  emulation::RunUpTo(stream, stream->added);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  SLUICE_MAY_FAIL();
+  const Lock lock;
+  if (stream != nullptr) {
+    if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
+    emulation::RunUpTo(stream, stream->added);
+  }
+  return emulation::TakeFailure();
+}
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  SLUICE_MAY_FAIL();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  SLUICE_MAY_FAIL();
+  *event = new CUevent_st;
+  (*event)->device = emulation::CurrentDevice();
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  SLUICE_MAY_FAIL();
+  const Lock lock;
+  if (stream == nullptr) return cudaErrorStreamCaptureUnsupported;
+  if (event->device != stream->device) return cudaErrorInvalidResourceHandle;
+  event->captured = stream->capture != nullptr;
+  event->capture = stream->capture;
+  event->after = stream->after;
+  event->stream = nullptr;
+  if (event->captured) return cudaSuccess;
+  auto reached = std::make_shared<Clock::time_point>();
+  const cudaError_t error = emulation::Add(stream, {[reached] {
+                                             *reached = Clock::now();
+                                             return cudaSuccess;
+                                           }});
+  event->stream = stream;
+  event->place = stream->added;
+  event->reached = std::move(reached);
+  return error;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
+                                     unsigned flags) {
+  if (flags != cudaEventRecordExternal) return cudaEventRecord(event, stream);
+  const Lock lock;
+  if (stream->capture == nullptr) return cudaErrorInvalidValue;
+  return emulation::Add(stream, {[event] {
+                          event->reached =
+                              std::make_shared<Clock::time_point>(Clock::now());
+                          return cudaSuccess;
+                        }});
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  SLUICE_MAY_FAIL();
+  const Lock lock;
+  if (event->captured) return cudaErrorCapturedEvent;
+  if (event->stream != nullptr) {
+    emulation::RunUpTo(event->stream, event->place);
+  }
+  return emulation::TakeFailure();
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
+                                 cudaEvent_t end) {
+  SLUICE_MAY_FAIL();
+  if (begin->reached == nullptr || end->reached == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(*end->reached - *begin->reached)
+          .count();
+  return cudaSuccess;
+}
+// An event that was never recorded is passed. One of a capture is an edge
+// within it, and brings the stream into it.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                unsigned) {
+  SLUICE_MAY_FAIL();
+  const Lock lock;
+  if (event->captured) {
+    const auto capture = event->capture.lock();
+    if (capture == nullptr) return cudaErrorCapturedEvent;
+    if (stream->capture == nullptr) {
+      stream->capture = capture;
+      stream->after.clear();
+      capture->streams.push_back(stream);
+    }
+    if (stream->capture != capture) return cudaErrorStreamCaptureMerge;
+    stream->after.insert(stream->after.end(), event->after.begin(),
+                         event->after.end());
+    return cudaSuccess;
+  }
+  if (stream->capture != nullptr) return cudaErrorStreamCaptureIsolation;
+  return emulation::Add(stream,
+                        {[behind = event->stream, place = event->place] {
+                          if (behind != nullptr)
+                            emulation::RunUpTo(behind, place);
+                          return cudaSuccess;
+                        }});
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  SLUICE_MAY_FAIL();
+  const Lock lock;
+  if (stream->capture != nullptr) return cudaErrorInvalidValue;
+  stream->capture = std::make_shared<emulation::Capture>();
+  stream->capture->origin = stream;
+  stream->capture->streams = {stream};
+  stream->after.clear();
+  ++emulation::captures;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock;
+  if (stream->capture == nullptr || stream->capture->origin != stream) {
+    return cudaErrorInvalidValue;
+  }
+  const auto capture = emulation::Release(stream);
+  --emulation::captures;
+  SLUICE_MAY_FAIL();
+  const auto joined = emulation::UpTo(capture->nodes, stream->after);
+  for (size_t i = 0; i < capture->nodes.size(); ++i) {
+    if (joined.count(i) == 0) return cudaErrorStreamCaptureUnjoined;
+  }
+  *graph = new CUgraph_st{
+      std::make_shared<const emulation::Nodes>(std::move(capture->nodes))};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long) {
+  SLUICE_MAY_FAIL();
+  *executable = new CUgraphExec_st{graph->nodes};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  SLUICE_MAY_FAIL();
+  const Lock lock;
+  ++emulation::graph_launches;
+  return emulation::Add(stream, {[nodes = executable->nodes] {
+                          emulation::RunNodes(*nodes);
+                          return cudaSuccess;
+                        }});
+}
