@@ -101,7 +101,9 @@ Status NcclGroup::JoinGpus(const DeviceGroups& by) {
   }
   int64_t bytes = static_cast<int64_t>(place.id.size());
   SLUICE_RETURN_IF_ERROR(Broadcast("NCCL: the id's size", &bytes, 8, 0));
-  if (bytes < 0 || bytes > 4096) return DataLoss("an id of NCCL's of that size");
+  if (bytes < 0 || bytes > 4096) {
+    return DataLoss(fmt::format("an id of NCCL's of {} bytes", bytes));
+  }
   place.id.resize(static_cast<size_t>(bytes));
   SLUICE_RETURN_IF_ERROR(Broadcast("NCCL: the id", place.id.data(), bytes, 0));
   Result<std::unique_ptr<DeviceGroup>> joined = by.join(place);
@@ -152,25 +154,14 @@ Status NcclGroup::Failure() {
   return failed_;
 }
 
-template <typename Call>
-Status NcclGroup::OnHost(Call call) {
-  Status status;
-  {
-    MutexLock lock(calls_);
-    status = Failure();
-    if (status.ok()) status = call();
-  }
-  if (!status.ok()) Fail(status);
-  return status;
-}
-
 Status NcclGroup::HostSays() {
   if (options_.watch != nullptr) {
     MutexLock lock(watch_);
     SLUICE_RETURN_IF_ERROR(options_.watch->Check());
   }
   if (!calls_.TryLock()) return {};  // who calls it hears
-  const Status status = host_->Check();
+  Status status;
+  if (host_started_ == 0) status = host_->Check();
   calls_.Unlock();
   return status;
 }
@@ -226,8 +217,7 @@ void NcclGroup::Look() {
       if (!wrong.ok()) Fail(wrong);
       continue;
     }
-    if (!aborted) aborted = Clock::now();
-    if (!under_way) aborted = Clock::now();
+    if (!aborted || !under_way) aborted = Clock::now();
     if (Clock::now() - *aborted < options_.abort_timeout) continue;
     const std::string line = fmt::format(
         "{}: the GPU has not ended what NCCL was told to abort {} ms ago; this "
@@ -308,7 +298,8 @@ Status NcclGroup::Differ(std::string_view exchanges) {
     if (a[i] == '\n') line = i + 1;
   }
   const auto at = [&](std::string_view text_of) {
-    const std::string_view rest = text_of.substr(std::min(line, text_of.size()));
+    const std::string_view rest =
+        text_of.substr(std::min(line, text_of.size()));
     return rest.empty() ? "the end"
                         : std::string(rest.substr(0, rest.find('\n')));
   };
@@ -320,8 +311,7 @@ Status NcclGroup::Differ(std::string_view exchanges) {
 Result<uint64_t> NcclGroup::Recorded(bool made) {
   const uint8_t mine = made ? 1 : 0;
   std::vector<uint8_t> all(static_cast<size_t>(size()));
-  SLUICE_RETURN_IF_ERROR(
-      AllGather("NCCL: a recording", &mine, 1, all.data()));
+  SLUICE_RETURN_IF_ERROR(AllGather("NCCL: a recording", &mine, 1, all.data()));
   ++recordings_;
   const bool whole = std::count(all.begin(), all.end(), 1) == size();
   return whole ? recordings_ : 0;
@@ -340,74 +330,6 @@ void NcclGroup::Leave(const Status& failure) {
     host_->Leave(failure);
   }
   Fail(failure);
-}
-
-Collective* NcclGroup::Subgroup(std::string_view name) {
-  MutexLock lock(calls_);
-  return host_->Subgroup(name);
-}
-
-Status NcclGroup::AllReduce(std::string_view name, DType dtype, void* data,
-                            int64_t count, Reduction how) {
-  return OnHost(
-      [&] { return host_->AllReduce(name, dtype, data, count, how); });
-}
-
-Status NcclGroup::StartAllReduce(std::string_view name, DType dtype, void* data,
-                                 int64_t count, Reduction how) {
-  return OnHost(
-      [&] { return host_->StartAllReduce(name, dtype, data, count, how); });
-}
-
-Status NcclGroup::WaitAllReduce(const void* data) {
-  // Also after an error: it is until then that the data is in use.
-  Status status;
-  {
-    MutexLock lock(calls_);
-    status = host_->WaitAllReduce(data);
-  }
-  if (!status.ok()) Fail(status);
-  return status;
-}
-
-bool NcclGroup::AllReduced(const void* data, Waker& waker) {
-  MutexLock lock(calls_);
-  return host_->AllReduced(data, waker);
-}
-
-Status NcclGroup::SumTree(std::string_view name, DType dtype, int64_t leaves,
-                          std::span<const void* const> sums, void* result,
-                          int64_t count) {
-  return OnHost([&] {
-    return host_->SumTree(name, dtype, leaves, sums, result, count);
-  });
-}
-
-Status NcclGroup::ReduceScatter(std::string_view name, DType dtype, void* data,
-                                int64_t count, int64_t row, Reduction how) {
-  return OnHost(
-      [&] { return host_->ReduceScatter(name, dtype, data, count, row, how); });
-}
-
-Status NcclGroup::Broadcast(std::string_view name, void* data, int64_t bytes,
-                            int root) {
-  return OnHost([&] { return host_->Broadcast(name, data, bytes, root); });
-}
-
-Status NcclGroup::AllGather(std::string_view name, const void* mine,
-                            int64_t each, void* all) {
-  return OnHost([&] { return host_->AllGather(name, mine, each, all); });
-}
-
-Status NcclGroup::AllToAll(std::string_view name, const void* mine,
-                           int64_t each, void* all) {
-  return OnHost([&] { return host_->AllToAll(name, mine, each, all); });
-}
-
-Status NcclGroup::Barrier(std::string_view name) {
-  SLUICE_RETURN_IF_ERROR(OnHost([&] { return host_->Barrier(name); }));
-  needed_ = false;
-  return {};
 }
 
 }  // namespace sluice::dist

@@ -132,6 +132,8 @@ class NcclGroup final : public Collective, public DeviceMeeting {
 
   Mutex watch_;  // for Options::watch; before calls_
   Mutex calls_;  // for the host's group
+  // What a thread of its does beside these calls.
+  int64_t host_started_ GUARDED_BY(calls_) = 0;
 
   Mutex mutex_;
   CondVar changed_;
@@ -143,6 +145,18 @@ class NcclGroup final : public Collective, public DeviceMeeting {
   bool under_way_ GUARDED_BY(mutex_) = false;
   std::thread looks_;
 };
+
+template <typename Call>
+Status NcclGroup::OnHost(Call call) {
+  Status status;
+  {
+    MutexLock lock(calls_);
+    status = Failure();
+    if (status.ok()) status = call();
+  }
+  if (!status.ok()) Fail(status);
+  return status;
+}
 
 }  // namespace dist
 }  // namespace sluice

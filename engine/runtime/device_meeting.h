@@ -16,8 +16,7 @@ namespace SLUICE_INTERNAL sluice {
 
 // How all workers give their devices the run that comes. NCCL wants that to be
 // alike: what one replays the others replay, and each the recording that was
-// made together.
-// https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html
+// made together ("Using NCCL with CUDA Graphs" in its user guide).
 enum class DeviceRun : uint8_t {
   kAdd,     // kernel by kernel
   kRecord,  // the same work, to be replayed; DeviceMeeting::Recorded follows

@@ -157,7 +157,8 @@ void Executor::EndQueued(const Status& status) {
   if (!stop_->stopped()) return;
   // The others' devices wait for what is not added any more, and their next
   // runs would meet what is left of this one.
-  if (met_ && reached_ < bound_.size()) step_.collective->Leave(stop_->status());
+  if (met_ && reached_ < bound_.size())
+    step_.collective->Leave(stop_->status());
   Settle();
   // What was added goes on; it must not outlive this run's memory unnoticed.
   Accelerator& accelerator = *device_.accelerator();
@@ -177,8 +178,7 @@ Status Executor::Meet() {
       ran_before_ && (observer_ == nullptr || !observer_->reads_outputs());
   for (const Segment& segment : segments_) may_record &= !segment.refused;
   SLUICE_ASSIGN_OR_RETURN(
-      way_,
-      meeting->Agree({plan_.exchanges, recorded, may_record, missed_}));
+      way_, meeting->Agree({plan_.exchanges, recorded, may_record, missed_}));
   met_ = true;
   missed_ = way_ == DeviceRun::kAdd && may_record ? missed_ + 1 : 0;
   if (way_ != DeviceRun::kRecord) return {};

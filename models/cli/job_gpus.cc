@@ -22,9 +22,10 @@ namespace {
 std::string WhyNot(const JobFlags& flags, const DeviceName& device,
                    bool virtual_workers, const Job& job) {
   if (device.type != DeviceType::kCuda) {
-    return fmt::format("it is from GPU to GPU, and the steps are on {}; give "
-                       "--device /gpu",
-                       device.ToString());
+    return fmt::format(
+        "it is from GPU to GPU, and the steps are on {}; give "
+        "--device /gpu",
+        device.ToString());
   }
   if (!flags.strategy.empty() && flags.strategy != "ring") {
     return fmt::format("it is for --strategy ring, not {}", flags.strategy);
@@ -84,8 +85,7 @@ void MeetOnGpus(const JobFlags& flags, const std::string& device,
     console::Note(line);
     std::_Exit(EXIT_FAILURE);
   };
-  job->workers =
-      dist::NcclGroup::Join(host, **nccl, options).ValueOrThrow();
+  job->workers = dist::NcclGroup::Join(host, **nccl, options).ValueOrThrow();
 }
 
 }  // namespace sluice

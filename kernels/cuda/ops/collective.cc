@@ -45,7 +45,7 @@ Result<DeviceMeeting*> MeetingOf(const KernelContext& c) {
 // An exchange as the op says, but for its operands.
 struct Form {
   DeviceExchange exchange;
-  size_t bytes = 0;  // of x
+  size_t bytes = 0;     // of x
   int64_t workers = 0;  // that the node is made for; 0: any
 };
 
@@ -107,15 +107,20 @@ class Start final : public Kernel {
     outcome_->Of(meeting);
     DeviceExchange exchange = form_.exchange;
     exchange.in = c.input<void>(0);
-    exchange.out = c.output<char>(0) +
-                   (way_ == Way::kInPlace ? PartAt(form_, c) : 0);
+    exchange.out =
+        c.output<char>(0) + (way_ == Way::kInPlace ? PartAt(form_, c) : 0);
     if (exchange.verb == DeviceExchange::kAllToAll &&
         exchange.in == exchange.out) {
       SLUICE_RETURN_IF_ERROR(SetAside(c));
       exchange.in = aside_.get();
     }
     DeviceGroup& group = meeting->group();
-    SLUICE_RETURN_IF_ERROR(group.Start(exchange, c.step().stream));
+    const Status started = group.Start(exchange, c.step().stream);
+    if (!started.ok()) {
+      // Which may be because of another.
+      const Status outcome = meeting->Outcome();
+      return outcome.ok() ? started : outcome;
+    }
     if (way_ != Way::kWhole) return {};
     return group.Wait(exchange.out, c.step().stream);
   }
@@ -131,9 +136,9 @@ class Start final : public Kernel {
   }
   Status Copy(void* to, const void* from, const KernelContext& c) const {
     if (to == from) return {};
-    return Check(cudaMemcpyAsync(to, from, form_.bytes, cudaMemcpyDefault,
-                                 StreamOf(c)),
-                 "copy");
+    return Check(
+        cudaMemcpyAsync(to, from, form_.bytes, cudaMemcpyDefault, StreamOf(c)),
+        "copy");
   }
   // What goes to the others, where what comes takes its place. A workspace is
   // another kernel's before this exchange is over.
@@ -151,13 +156,13 @@ class Start final : public Kernel {
 };
 
 Result<KernelPtr> MakeWait(const KernelSpec& spec) {
-  return KernelOf([empty = spec.inputs[0].bytes() == 0](
-                      const KernelContext& c) -> Status {
-    if (empty) return {};
-    SLUICE_ASSIGN_OR_RETURN(DeviceMeeting* const meeting, MeetingOf(c));
-    if (meeting == nullptr) return {};
-    return meeting->group().Wait(c.input<void>(0), c.step().stream);
-  });
+  return KernelOf(
+      [empty = spec.inputs[0].bytes() == 0](const KernelContext& c) -> Status {
+        if (empty) return {};
+        SLUICE_ASSIGN_OR_RETURN(DeviceMeeting* const meeting, MeetingOf(c));
+        if (meeting == nullptr) return {};
+        return meeting->group().Wait(c.input<void>(0), c.step().stream);
+      });
 }
 
 Result<KernelPtr> MakeScatterWait(const KernelSpec& spec) {
@@ -170,8 +175,8 @@ Result<KernelPtr> MakeScatterWait(const KernelSpec& spec) {
       part += PartAt(form, c);
       SLUICE_RETURN_IF_ERROR(meeting->group().Wait(part, c.step().stream));
     }
-    const size_t bytes = static_cast<size_t>(form.exchange.count) *
-                         SizeOf(form.exchange.dtype);
+    const size_t bytes =
+        static_cast<size_t>(form.exchange.count) * SizeOf(form.exchange.dtype);
     return Check(cudaMemcpyAsync(c.output<void>(0), part, bytes,
                                  cudaMemcpyDefault, StreamOf(c)),
                  "copy");

@@ -9,8 +9,8 @@ const DeviceGroups& NcclGroups() {
         SLUICE_ASSIGN_OR_RETURN(const Nccl* const nccl, FindNccl());
         return NcclRanks::MakeId(*nccl);
       },
-      .join = [](const DevicePlace& place)
-          -> Result<std::unique_ptr<DeviceGroup>> {
+      .join =
+          [](const DevicePlace& place) -> Result<std::unique_ptr<DeviceGroup>> {
         SLUICE_ASSIGN_OR_RETURN(const Nccl* const nccl, FindNccl());
         return NcclRanks::Join(*nccl, place);
       }};

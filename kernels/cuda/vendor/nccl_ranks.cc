@@ -81,8 +81,7 @@ NcclRanks::NcclRanks(const Nccl& nccl, const DevicePlace& place)
 
 Result<std::string> NcclRanks::MakeId(const Nccl& nccl) {
   ncclUniqueId id;
-  SLUICE_RETURN_IF_ERROR(
-      Describe(nccl, "making an id", nccl.GetUniqueId(&id)));
+  SLUICE_RETURN_IF_ERROR(Describe(nccl, "making an id", nccl.GetUniqueId(&id)));
   return std::string(id.internal, sizeof(id.internal));
 }
 
@@ -96,9 +95,8 @@ Result<std::unique_ptr<DeviceGroup>> NcclRanks::Join(const Nccl& nccl,
 Status NcclRanks::Open(const std::string& id) {
   SLUICE_RETURN_IF_ERROR(
       cuda::Check(cudaSetDevice(place_.device), "choice of the device"));
-  SLUICE_RETURN_IF_ERROR(
-      cuda::Check(cudaEventCreateWithFlags(&begun_, cudaEventDefault),
-                  "making an event"));
+  SLUICE_RETURN_IF_ERROR(cuda::Check(
+      cudaEventCreateWithFlags(&begun_, cudaEventDefault), "making an event"));
   if (place_.beside) {
     SLUICE_RETURN_IF_ERROR(
         cuda::Check(cudaStreamCreateWithFlags(&queue_, cudaStreamNonBlocking),
@@ -195,8 +193,8 @@ Result<bool> NcclRanks::Formed() {
   SLUICE_RETURN_IF_ERROR(Failed());
   const std::lock_guard lock(shared_->calls);
   ncclResult_t state = ncclSuccess;
-  SLUICE_RETURN_IF_ERROR(Said(
-      "joining", shared_->nccl->CommGetAsyncError(shared_->comm, &state)));
+  SLUICE_RETURN_IF_ERROR(
+      Said("joining", shared_->nccl->CommGetAsyncError(shared_->comm, &state)));
   if (state == ncclInProgress) return false;
   SLUICE_RETURN_IF_ERROR(Said("joining", state));
   return true;
@@ -207,8 +205,9 @@ Status NcclRanks::Check() {
   const std::unique_lock lock(shared_->calls, std::try_to_lock);
   if (!lock || shared_->gone.load()) return {};  // a call will tell, or has
   ncclResult_t state = ncclSuccess;
-  SLUICE_RETURN_IF_ERROR(Said(
-      "asynchronously", shared_->nccl->CommGetAsyncError(shared_->comm, &state)));
+  SLUICE_RETURN_IF_ERROR(
+      Said("asynchronously",
+           shared_->nccl->CommGetAsyncError(shared_->comm, &state)));
   if (state == ncclInProgress) return {};
   return Said("asynchronously", state);
 }
@@ -216,9 +215,8 @@ Status NcclRanks::Check() {
 Result<cudaEvent_t> NcclRanks::EventOf(const void* out) {
   cudaEvent_t& event = done_[out];
   if (event == nullptr) {
-    SLUICE_RETURN_IF_ERROR(
-        cuda::Check(cudaEventCreateWithFlags(&event, cudaEventDefault),
-                    "making an event"));
+    SLUICE_RETURN_IF_ERROR(cuda::Check(
+        cudaEventCreateWithFlags(&event, cudaEventDefault), "making an event"));
   }
   return event;
 }
@@ -233,8 +231,8 @@ Status NcclRanks::Start(const DeviceExchange& exchange, void* stream) {
     SLUICE_RETURN_IF_ERROR(
         cuda::Check(cudaStreamWaitEvent(queue, begun_), "wait for an event"));
   }
-  SLUICE_RETURN_IF_ERROR(Do(NameOf(exchange.verb),
-                            [&] { return Add(exchange, queue); }));
+  SLUICE_RETURN_IF_ERROR(
+      Do(NameOf(exchange.verb), [&] { return Add(exchange, queue); }));
   if (exchange.verb == DeviceExchange::kReduce &&
       exchange.root != place_.rank) {
     const size_t bytes =

@@ -3,7 +3,8 @@
 // Its calls do not block (ncclConfig_t::blocking = 0): what takes long is said
 // to be in progress, and ncclCommGetAsyncError how far it is. So a connection
 // that does not come about, and a call that waits for another rank, can be
-// given up: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html#asynchronous-errors-and-error-handling
+// given up:
+// https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html#asynchronous-errors-and-error-handling
 #ifndef SLUICE_KERNELS_CUDA_VENDOR_NCCL_RANKS_H_
 #define SLUICE_KERNELS_CUDA_VENDOR_NCCL_RANKS_H_
 

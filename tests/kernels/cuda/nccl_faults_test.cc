@@ -96,28 +96,29 @@ TEST_CASE("a rank that dies at any exchange is named by all, and none hangs") {
 }
 
 // By the groups' own ways: the rank tells the others, which is all they hear.
-TEST_CASE("what NCCL finds wrong on one rank, and a call that fails, are named "
-          "by all") {
+TEST_CASE(
+    "what NCCL finds wrong on one rank, and a call that fails, are named "
+    "by all") {
   if (OnRealGpu()) return;
   std::mt19937 random(4);
   for (int i = 0; i < 16; ++i) {
     CAPTURE(i);
     const int size = 2 + static_cast<int>(random() % 3);
-    const int culprit = static_cast<int>(random() % static_cast<unsigned>(size));
+    const int culprit =
+        static_cast<int>(random() % static_cast<unsigned>(size));
     const bool refuses = i % 2 == 1;
     // Calls are made for the first run and the recording alone.
-    SetNcclFault({.kind = refuses ? NcclFault::kRefuses : NcclFault::kFails,
-                  .rank = culprit,
-                  .after = static_cast<int64_t>(random() % (refuses ? 3 : 12))});
+    SetNcclFault(
+        {.kind = refuses ? NcclFault::kRefuses : NcclFault::kFails,
+         .rank = culprit,
+         .after = static_cast<int64_t>(random() % (refuses ? 3 : 12))});
     std::vector<std::string> errors(static_cast<size_t>(size));
     OnEachGpu(
         size,
         [&](int rank, std::shared_ptr<NcclGroup> group) {
           errors[static_cast<size_t>(rank)] = RunUntil(rank, group, 100);
         },
-        [&](int) {
-          return NcclGroup::Options{.naming = milliseconds(100)};
-        });
+        [&](int) { return NcclGroup::Options{.naming = milliseconds(100)}; });
     if (!refuses) {
       CheckNamed(errors, culprit);
       for (const std::string& error : errors) CHECK(Contains(error, "NCCL"));
@@ -139,10 +140,9 @@ TEST_CASE("a process whose GPU does not end what it is told to gives up") {
   for (int rank = 0; rank < 2; ++rank) {
     watches.push_back(std::make_unique<Watch>(verdict, rank, 2));
   }
-  SetNcclFault(
-      {.kind = NcclFault::kStays, .rank = 1, .after = 4, .then = [&] {
-         verdict.Decide(Unavailable("rank 0 of 2 has ended"));
-       }});
+  SetNcclFault({.kind = NcclFault::kStays, .rank = 1, .after = 4, .then = [&] {
+                  verdict.Decide(Unavailable("rank 0 of 2 has ended"));
+                }});
   std::string line;
   OnEachGpu(
       2,
@@ -229,17 +229,16 @@ TEST_CASE("all ranks say why one cannot join") {
           "absent");
   }
   for (const std::string& error :
-       JoinErrors(emulated, [](int rank, NcclGroup::Options* options) {
+       JoinErrors(emulated, [](int rank, NcclGroup::Options*options) {
          options->local_size = 1;
          options->allow_plaintext = rank == 0;
        })) {
     CHECK(Contains(error, "--allow-plaintext"));
   }
   // NCCL refuses two ranks on one GPU.
-  for (const std::string& error :
-       JoinErrors(emulated, [](int, NcclGroup::Options* options) {
-         options->device = 0;
-       })) {
+  for (const std::string& error : JoinErrors(
+           emulated,
+           [](int, NcclGroup::Options* options) { options->device = 0; })) {
     CHECK(Contains(error, "NCCL, joining: invalid usage"));
   }
   // One that does not come.

@@ -30,7 +30,7 @@ constexpr int kVerbs = 7;
 struct Line {
   Verb verb = Verb::kSum;
   DType dtype = DType::kFloat32;
-  Shape shape;        // of x
+  Shape shape;  // of x
   int root = 0;
   bool chain = false;  // x is what the line before made
 };
@@ -54,10 +54,9 @@ Shape MadeOf(const Line& line, int ranks) {
 
 Program RandomProgram(std::mt19937& random) {
   const auto draw = [&](int n) { return static_cast<int>(random() % n); };
-  constexpr DType kTypes[] = {DType::kFloat32,  DType::kFloat64,
-                              DType::kFloat16,  DType::kBFloat16,
-                              DType::kInt32,    DType::kInt64,
-                              DType::kUInt8,    DType::kBool};
+  constexpr DType kTypes[] = {
+      DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+      DType::kInt32,   DType::kInt64,   DType::kUInt8,   DType::kBool};
   constexpr int64_t kSizes[] = {0, 1, 3, 7, 257};
   Program program;
   program.ranks = 2 + draw(3);
@@ -89,7 +88,8 @@ Program RandomProgram(std::mt19937& random) {
 }
 
 double ValueOf(const Line& line, size_t l, int run, int rank, int64_t i) {
-  const auto mixed = static_cast<uint32_t>(l * 31 + i * 7 + rank * 13 + run * 5);
+  const auto mixed =
+      static_cast<uint32_t>(l * 31 + i * 7 + rank * 13 + run * 5);
   if (line.dtype == DType::kBool) return mixed / 3 % 2;
   return mixed % 5;
 }
@@ -121,7 +121,8 @@ Values Applied(const Line& line, const Values& x, int ranks) {
         y[r] = x[static_cast<size_t>(line.root)];
         break;
       case Verb::kGather:
-        for (const auto& one : x) y[r].insert(y[r].end(), one.begin(), one.end());
+        for (const auto& one : x)
+          y[r].insert(y[r].end(), one.begin(), one.end());
         break;
       case Verb::kScatter:
         for (size_t i = 0; i < part; ++i) y[r].push_back(sum[r * part + i]);
@@ -411,8 +412,9 @@ TEST_CASE("one rank meets itself through NCCL, recorded, and aborts") {
       }
     }
     group->Leave(Unavailable("a test wants it to end"));
-    const std::string error =
-        ErrorOf([&] { session.Run({{x, fed}}, results); });
+    const std::string error = ErrorOf([&] {
+      session.Run({{x, fed}}, results);
+    });
     CHECK(Contains(error, "a test wants it to end"));
   }
   options.collective = nullptr;

@@ -18,20 +18,11 @@
 #include "engine/dtype.h"
 #include "kernels/cuda/vendor/nccl_ranks.h"
 #include "tests/kernels/cuda/emulation/machine.h"
+#include "tests/kernels/cuda/emulation/nccl_call.h"
 
 namespace sluice::cuda::emulation {
 namespace {
 
-// What must be the same on all ranks.
-struct Call {
-  DeviceExchange::Verb verb;
-  ncclDataType_t type;
-  ncclRedOp_t op;
-  int root;
-  size_t count;
-  uint64_t recording;  // the how manieth of its rank; 0: not recorded
-  friend bool operator==(const Call&, const Call&) = default;
-};
 struct Exchange {
   Call call;
   std::vector<std::string> given;
@@ -39,7 +30,7 @@ struct Exchange {
 };
 struct World {
   int size = 0;
-  std::vector<int> devices;  // by rank; -1: not here yet
+  std::vector<int> devices;                // by rank; -1: not here yet
   std::map<uint64_t, Exchange> exchanges;  // by their number
 };
 // A rank's, also for work that is still to be done.
@@ -67,97 +58,6 @@ std::map<std::string, std::shared_ptr<World>>& Worlds() {
   std::fprintf(stderr, "emulated NCCL, rank %d of %d: %s\n", rank.rank,
                rank.world->size, what);
   std::abort();
-}
-
-size_t BytesOf(ncclDataType_t type) {
-  switch (type) {
-    case ncclUint8:
-      return 1;
-    case ncclFloat16:
-    case ncclBfloat16:
-      return 2;
-    case ncclInt32:
-    case ncclFloat32:
-      return 4;
-    default:
-      return 8;
-  }
-}
-
-template <typename T, typename Wide>
-void Add(const std::vector<std::string>& given, const Call& call, char* out,
-         size_t begin) {
-  const auto scale =
-      call.op == ncclAvg ? static_cast<Wide>(1) / static_cast<Wide>(given.size())
-                         : static_cast<Wide>(1);
-  for (size_t i = 0; i < call.count; ++i) {
-    Wide sum{};
-    for (const std::string& one : given) {
-      T x;
-      std::memcpy(&x, one.data() + (begin + i) * sizeof(T), sizeof(T));
-      sum += static_cast<Wide>(x) * scale;
-    }
-    const T result(sum);
-    std::memcpy(out + i * sizeof(T), &result, sizeof(T));
-  }
-}
-
-// `count` elements of the sum, from `begin` on.
-void AddUp(const std::vector<std::string>& given, const Call& call, void* to,
-           size_t begin) {
-  char* const out = static_cast<char*>(to);
-  switch (call.type) {
-    case ncclFloat16:
-      return Add<Half, float>(given, call, out, begin);
-    case ncclBfloat16:
-      return Add<BFloat16, float>(given, call, out, begin);
-    case ncclFloat32:
-      return Add<float, float>(given, call, out, begin);
-    case ncclFloat64:
-      return Add<double, double>(given, call, out, begin);
-    case ncclInt32:
-      return Add<uint32_t, uint32_t>(given, call, out, begin);
-    default:
-      return Add<uint64_t, uint64_t>(given, call, out, begin);
-  }
-}
-
-void Finish(const Exchange& exchange, const Rank& me, void* to) {
-  const Call& call = exchange.call;
-  const auto rank = static_cast<size_t>(me.rank);
-  const size_t bytes = call.count * BytesOf(call.type);
-  auto* const out = static_cast<char*>(to);
-  switch (call.verb) {
-    case DeviceExchange::kAllReduce:
-      return AddUp(exchange.given, call, to, 0);
-    case DeviceExchange::kReduce:
-      if (me.rank == call.root) AddUp(exchange.given, call, to, 0);
-      return;
-    case DeviceExchange::kReduceScatter:
-      return AddUp(exchange.given, call, to, rank * call.count);
-    case DeviceExchange::kBroadcast:
-      std::memcpy(out, exchange.given[static_cast<size_t>(call.root)].data(),
-                  bytes);
-      return;
-    case DeviceExchange::kAllGather:
-      for (size_t r = 0; r < exchange.given.size(); ++r) {
-        std::memcpy(out + r * bytes, exchange.given[r].data(), bytes);
-      }
-      return;
-    case DeviceExchange::kAllToAll:
-      for (size_t r = 0; r < exchange.given.size(); ++r) {
-        std::memcpy(out + r * bytes, exchange.given[r].data() + rank * bytes,
-                    bytes);
-      }
-      return;
-  }
-}
-
-size_t BytesGiven(const Call& call, int size) {
-  const bool all = call.verb == DeviceExchange::kReduceScatter ||
-                   call.verb == DeviceExchange::kAllToAll;
-  return call.count * BytesOf(call.type) *
-         (all ? static_cast<size_t>(size) : 1);
 }
 
 bool Happens(const Rank& me, bool called) {
@@ -210,11 +110,10 @@ cudaError_t Do(Rank& me, const Call& call, const void* in, void* out) {
       static_cast<const char*>(in), BytesGiven(call, world.size));
   ++exchange.arrived;
   Calls().Wake();
-  Calls().Await(
-      [&] { return exchange.arrived == world.size || me.aborted; });
+  Calls().Await([&] { return exchange.arrived == world.size || me.aborted; });
   Memory().Grant(DeviceMemory::kAll);
   if (exchange.arrived < world.size) return cudaSuccess;
-  Finish(exchange, me, out);
+  Finish(call, exchange.given, me.rank, out);
   ++counts.done;
   if (call.recording != 0) ++counts.replayed;
   if (++exchange.left == world.size) world.exchanges.erase(number);
@@ -416,9 +315,9 @@ ncclResult_t ncclReduceScatter(const void* in, void* out, size_t each,
 ncclResult_t ncclBroadcast(const void* in, void* out, size_t count,
                            ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
-  return AddCall(
-      comm, CallOf(DeviceExchange::kBroadcast, count, type, ncclSum, root), in,
-      out, stream);
+  return AddCall(comm,
+                 CallOf(DeviceExchange::kBroadcast, count, type, ncclSum, root),
+                 in, out, stream);
 }
 ncclResult_t ncclReduce(const void* in, void* out, size_t count,
                         ncclDataType_t type, ncclRedOp_t op, int root,
@@ -459,8 +358,7 @@ ncclResult_t ncclGroupEnd() {
   const auto size = static_cast<size_t>(all.comm->rank->world->size);
   if (all.from.size() != size || all.to.size() != size) return ncclInvalidUsage;
   for (size_t r = 0; r < size; ++r) {
-    if (all.from[r] !=
-            static_cast<const char*>(all.from[0]) + r * all.count ||
+    if (all.from[r] != static_cast<const char*>(all.from[0]) + r * all.count ||
         all.to[r] != static_cast<char*>(all.to[0]) + r * all.count) {
       return ncclInvalidUsage;
     }
@@ -496,9 +394,10 @@ const DeviceGroups& EmulatedNccl() {
   static const DeviceGroups groups = {
       .check = [] { return Status(); },
       .make_id = [] { return NcclRanks::MakeId(nccl); },
-      .join = [](const DevicePlace& place) {
-        return NcclRanks::Join(nccl, place);
-      }};
+      .join =
+          [](const DevicePlace& place) {
+            return NcclRanks::Join(nccl, place);
+          }};
   return groups;
 }
 

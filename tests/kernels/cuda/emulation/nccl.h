@@ -24,14 +24,14 @@ const DeviceGroups& EmulatedNccl();
 struct NcclFault {
   enum Kind : uint8_t {
     kNone,
-    kHangs,   // the rank's GPU does not come to the exchange
-    kFails,   // nor does it, and NCCL says that something is wrong
-    kRefuses, // the call that adds the exchange fails
-    kStays,   // as kHangs, and no abort ends it
+    kHangs,    // the rank's GPU does not come to the exchange
+    kFails,    // nor does it, and NCCL says that something is wrong
+    kRefuses,  // the call that adds the exchange fails
+    kStays,    // as kHangs, and no abort ends it
   };
   Kind kind = kNone;
   int rank = 0;
-  int64_t after = 0;  // exchanges of that rank, from now on
+  int64_t after = 0;           // exchanges of that rank, from now on
   std::function<void()> then;  // when it has happened; without locks
 };
 // One at a time, from now on.

@@ -52,8 +52,8 @@ class Watch final : public Collective {
                    Reduction) override {
     return None();
   }
-  Status SumTree(std::string_view, DType, int64_t,
-                 std::span<const void* const>, void*, int64_t) override {
+  Status SumTree(std::string_view, DType, int64_t, std::span<const void* const>,
+                 void*, int64_t) override {
     return None();
   }
   Status ReduceScatter(std::string_view, DType, void*, int64_t, int64_t,
@@ -100,8 +100,8 @@ inline std::shared_ptr<dist::NcclGroup> OnGpus(
     ThrowIfError(host->Split("watch", 0));
     options.watch = host->Subgroup("watch");
   }
-  return dist::NcclGroup::Join(std::move(host),
-                               cuda::emulation::EmulatedNccl(), options)
+  return dist::NcclGroup::Join(std::move(host), cuda::emulation::EmulatedNccl(),
+                               options)
       .ValueOrThrow();
 }
 
@@ -110,14 +110,15 @@ inline void OnEachGpu(
     int size,
     const std::function<void(int rank, std::shared_ptr<dist::NcclGroup> group)>&
         body,
-    const std::function<dist::NcclGroup::Options(int rank)>& options =
-        [](int) { return dist::NcclGroup::Options(); }) {
+    const std::function<dist::NcclGroup::Options(int rank)>& options = [](int) {
+      return dist::NcclGroup::Options();
+    }) {
   const Gpus gpus(size);
   const dist::testing::Watchdog watchdog;
   dist::testing::Groups hosts = dist::testing::JoinAll(size);
   dist::testing::InThreads(size, [&](int rank) {
-    body(rank, OnGpus(std::move(hosts[static_cast<size_t>(rank)]),
-                      options(rank)));
+    body(rank,
+         OnGpus(std::move(hosts[static_cast<size_t>(rank)]), options(rank)));
   });
 }
 
