@@ -46,6 +46,7 @@ Result<DeviceMeeting*> MeetingOf(const KernelContext& c) {
 struct Form {
   DeviceExchange exchange;
   size_t bytes = 0;     // of x
+  size_t part = 0;      // the bytes of a worker's in what has one of each
   int64_t workers = 0;  // that the node is made for; 0: any
 };
 
@@ -69,6 +70,7 @@ Form FormOf(DeviceExchange::Verb verb, const KernelSpec& spec) {
       break;
     case DeviceExchange::kReduceScatter:
       form.exchange.count = x.shape.elements() / form.workers;
+      form.part = x.bytes() / static_cast<size_t>(form.workers);
       break;
     case DeviceExchange::kAllToAll:
       form.exchange.count = static_cast<int64_t>(x.bytes()) / form.workers;
@@ -76,6 +78,7 @@ Form FormOf(DeviceExchange::Verb verb, const KernelSpec& spec) {
     case DeviceExchange::kAllGather:
     case DeviceExchange::kBroadcast:
       form.exchange.count = static_cast<int64_t>(x.bytes());
+      form.part = x.bytes();
       break;
   }
   return form;
@@ -83,8 +86,7 @@ Form FormOf(DeviceExchange::Verb verb, const KernelSpec& spec) {
 
 // Where this worker's part begins in what has one of each.
 size_t PartAt(const Form& form, const KernelContext& c) {
-  return static_cast<size_t>(c.step().collective->rank()) *
-         static_cast<size_t>(form.exchange.count) * SizeOf(form.exchange.dtype);
+  return static_cast<size_t>(c.step().collective->rank()) * form.part;
 }
 
 enum class Way : uint8_t {
@@ -109,10 +111,8 @@ class Start final : public Kernel {
     exchange.in = c.input<void>(0);
     exchange.out =
         c.output<char>(0) + (way_ == Way::kInPlace ? PartAt(form_, c) : 0);
-    if (exchange.verb == DeviceExchange::kAllToAll &&
-        exchange.in == exchange.out) {
-      SLUICE_RETURN_IF_ERROR(SetAside(c));
-      exchange.in = aside_.get();
+    if (way_ != Way::kWhole || exchange.in == exchange.out) {
+      SLUICE_ASSIGN_OR_RETURN(exchange.in, Kept(c));
     }
     DeviceGroup& group = meeting->group();
     const Status started = group.Start(exchange, c.step().stream);
@@ -140,13 +140,20 @@ class Start final : public Kernel {
         cudaMemcpyAsync(to, from, form_.bytes, cudaMemcpyDefault, StreamOf(c)),
         "copy");
   }
-  // What goes to the others, where what comes takes its place. A workspace is
-  // another kernel's before this exchange is over.
-  Status SetAside(const KernelContext& c) {
-    if (aside_ == nullptr) {
-      SLUICE_ASSIGN_OR_RETURN(aside_, AllocateOnDevice(form_.bytes));
+  // x where it stays until the wait, as only y does: in it, as NCCL has it for
+  // exchanges in place, of which there is no all-to-all.
+  Result<const void*> Kept(const KernelContext& c) {
+    char* to = c.output<char>(0);
+    if (form_.exchange.verb == DeviceExchange::kAllGather) {
+      to += PartAt(form_, c);
+    } else if (form_.exchange.verb == DeviceExchange::kAllToAll) {
+      if (aside_ == nullptr) {
+        SLUICE_ASSIGN_OR_RETURN(aside_, AllocateOnDevice(form_.bytes));
+      }
+      to = static_cast<char*>(aside_.get());
     }
-    return Copy(aside_.get(), c.input<void>(0), c);
+    SLUICE_RETURN_IF_ERROR(Copy(to, c.input<void>(0), c));
+    return static_cast<const void*>(to);
   }
 
   const Form form_;
@@ -175,9 +182,7 @@ Result<KernelPtr> MakeScatterWait(const KernelSpec& spec) {
       part += PartAt(form, c);
       SLUICE_RETURN_IF_ERROR(meeting->group().Wait(part, c.step().stream));
     }
-    const size_t bytes =
-        static_cast<size_t>(form.exchange.count) * SizeOf(form.exchange.dtype);
-    return Check(cudaMemcpyAsync(c.output<void>(0), part, bytes,
+    return Check(cudaMemcpyAsync(c.output<void>(0), part, form.part,
                                  cudaMemcpyDefault, StreamOf(c)),
                  "copy");
   });
