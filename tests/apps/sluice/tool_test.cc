@@ -282,6 +282,8 @@ TEST_CASE("doctor finds the machine well") {
   CHECK(report[0]["cores"].get<int>() >= 1);
   CHECK(report[0]["threads"].get<int>() >= 1);
   CHECK_EQ(report[0]["self_test"], "ok");
+  // Of several GPUs.
+  CHECK_EQ(report[0]["gpu_peers"].empty(), report[0]["gpus"].size() < 2);
   CHECK(report[0]["kernels"]["simd"].get<int>() > 10);
 #if SLUICE_HAVE_ONEDNN
   CHECK(report[0]["kernels"]["onednn"].get<int>() > 0);

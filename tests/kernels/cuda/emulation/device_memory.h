@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <map>
 
@@ -58,8 +59,9 @@ class DeviceMemory {
   }
   // Whose memory it is; -1: none's.
   int DeviceOf(const void* p) {
-    const auto at = static_cast<const char*>(p) - base(0);
-    if (at < 0 || at >= static_cast<ptrdiff_t>(kDevices * kCapacity)) return -1;
+    const auto at =
+        reinterpret_cast<intptr_t>(p) - reinterpret_cast<intptr_t>(base(0));
+    if (at < 0 || at >= static_cast<intptr_t>(kDevices * kCapacity)) return -1;
     return static_cast<int>(static_cast<size_t>(at) / kCapacity);
   }
 

@@ -36,7 +36,7 @@ cudaError_t TakeFailure();
 
 // The devices whose memory kernels of one may use, as bits.
 unsigned ReachOf(int device);
-void CountCopy(const void* to, const void* from, size_t bytes, bool of_peers);
+void CountCopy(const void* to, const void* from, size_t bytes);
 
 // 0 to n - 1 in the order that tests want things to be done in.
 std::vector<int> InOrder(int n);

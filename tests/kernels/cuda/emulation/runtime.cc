@@ -94,16 +94,13 @@ bool Failed() {
 
 // --- What is counted ---------------------------------------------------------
 
-void CountCopy(const void* to, const void* from, size_t bytes, bool of_peers) {
+void CountCopy(const void* to, const void* from, size_t bytes) {
   const int there = Memory().DeviceOf(to), here = Memory().DeviceOf(from);
   const auto more = static_cast<int64_t>(bytes);
-  if (of_peers) {
-    // Without access the driver goes by the host's memory.
-    (peers[there][here] || there == here ? copied.of_peers : copied.of_host) +=
-        more;
-  } else if (there < 0 || here < 0) {
-    copied.of_host += more;
-  }
+  if (there == here) return;
+  // Without access the driver goes by the host's memory, too.
+  const bool of_peers = there >= 0 && here >= 0 && peers[there][here];
+  (of_peers ? copied.of_peers : copied.of_host) += more;
 }
 CopiedBytes Copied() {
   const Lock lock;
@@ -182,8 +179,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
   SLUICE_MAY_FAIL();
   return emulation::Add(stream, {[=] {
                                    std::memmove(to, from, bytes);
-                                   emulation::CountCopy(to, from, bytes,
-                                                        /*of_peers=*/false);
+                                   emulation::CountCopy(to, from, bytes);
                                    return cudaSuccess;
                                  },
                                  /*copies=*/true});
@@ -222,21 +218,6 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
     return cudaErrorPeerAccessAlreadyEnabled;
   }
   return cudaSuccess;
-}
-cudaError_t cudaMemcpyPeerAsync(void* to, int device, const void* from,
-                                int peer, size_t bytes, cudaStream_t stream) {
-  SLUICE_MAY_FAIL();
-  const Lock lock;
-  if (Memory().DeviceOf(to) != device || Memory().DeviceOf(from) != peer) {
-    return cudaErrorInvalidValue;
-  }
-  return emulation::Add(stream, {[=] {
-                                   std::memcpy(to, from, bytes);
-                                   emulation::CountCopy(to, from, bytes,
-                                                        /*of_peers=*/true);
-                                   return cudaSuccess;
-                                 },
-                                 /*copies=*/true});
 }
 cudaError_t cudaGetLastError() {
   return cudaSuccess;

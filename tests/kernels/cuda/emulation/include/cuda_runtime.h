@@ -100,8 +100,6 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes,
                             cudaStream_t stream);
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
-cudaError_t cudaMemcpyPeerAsync(void* to, int device, const void* from,
-                                int peer, size_t bytes, cudaStream_t stream);
 cudaError_t cudaGetLastError();
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
