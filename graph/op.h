@@ -235,7 +235,8 @@ struct OpDef {
   bool stateful = false;  // never folded or merged (random, variables)
   bool sink = false;      // kept even when nothing uses it (Send, Fetch)
   // All workers of a job run the nodes of such ops, in one order: each depends
-  // on the one before it, also where its result is not asked for.
+  // on the one before it, also where its result is not asked for. So are the
+  // start and the wait that a step makes of one.
   bool collective = false;
   // Its attributes say how many workers its attribute `group` has ("workers")
   // or which of them runs it ("rank"): filled in with what a session has

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -69,10 +70,16 @@ Status Group::Collective(Frame frame, std::string_view signature, Body body) {
   return status;
 }
 
-// What a body throws is an error of it.
+// What was started comes first, unless this is it. What a body throws is an
+// error of it.
 template <typename Body>
 Status Group::Attempt(std::string_view operation, std::string_view name,
                       Body body) {
+  std::optional<Timer> timer;
+  if (!queue_.Within()) {
+    timer.emplace(*this);
+    queue_.Finish();
+  }
   Status status;
   try {
     status = body();
@@ -87,38 +94,28 @@ Status Group::Check() {
   return size_ == 1 ? Status() : Known(links_.membership->decision());
 }
 
-Status Group::AllReduce(std::string_view name, DType dtype, void* data,
-                        int64_t count, Reduction how) {
-  const Timer timer(*this);
-  queue_.Finish();
-  return AllReduceNow(name, dtype, data, count, how);
-}
-
-Status Group::StartAllReduce(std::string_view name, DType dtype, void* data,
-                             int64_t count, Reduction how) {
-  if (size_ == 1) return AllReduceNow(name, dtype, data, count, how);
-  const auto bytes = count * static_cast<int64_t>(SizeOf(dtype));
+Status Group::Start(const CollectiveCall& call) {
+  if (size_ == 1) return Do(call);
   Status status;
   try {
     // Beside() may be the first to ask for the threads that compute.
-    status = queue_.Start({name, dtype, data, count, how},
-                          bytes >= kBesideBytes && Beside());
+    status = queue_.Start(call, call.bytes() >= kBesideBytes && Beside());
   } catch (...) {
     status = CaughtStatus();
   }
   if (status.ok()) return status;
   queue_.Finish();
-  return Break("all-reduce", name, std::move(status));
+  return Break("start", call.name, std::move(status));
 }
 
-Status Group::WaitAllReduce(const void* data) {
+Status Group::Wait(const void* data) {
   if (size_ == 1) return {};
   const Timer timer(*this);
   return queue_.Wait(data);
 }
 
-bool Group::AllReduced(const void* data, Waker& waker) {
-  return size_ == 1 || queue_.Ready(data, waker);
+bool Group::IsOver(const void* data, Waker& waker) {
+  return size_ == 1 || queue_.IsOver(data, waker);
 }
 
 // Of the rows in which the data is cut: those of a tensor, or elements.
@@ -138,8 +135,8 @@ Status Group::ReduceRows(FrameKind kind, std::string_view name, DType dtype,
                     });
 }
 
-Status Group::AllReduceNow(std::string_view name, DType dtype, void* data,
-                           int64_t count, Reduction how) {
+Status Group::AllReduce(std::string_view name, DType dtype, void* data,
+                        int64_t count, Reduction how) {
   const FrameKind kind =
       how == Reduction::kMean ? FrameKind::kMean : FrameKind::kReduce;
   return Attempt("all-reduce", name, [&] {
@@ -149,8 +146,6 @@ Status Group::AllReduceNow(std::string_view name, DType dtype, void* data,
 
 Status Group::ReduceScatter(std::string_view name, DType dtype, void* data,
                             int64_t count, int64_t row, Reduction how) {
-  const Timer timer(*this);
-  queue_.Finish();
   return Attempt("reduce-scatter", name, [&] {
     return ReduceRows(FrameKind::kScatter, name, dtype, data, count, row, how);
   });
@@ -164,8 +159,6 @@ Status Group::AllReduce(std::string_view name, Tensor* tensor, Reduction how) {
 Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
                       std::span<const void* const> sums, void* result,
                       int64_t count) {
-  const Timer timer(*this);
-  queue_.Finish();
   const auto run = [&]() -> Status {
     SLUICE_RETURN_IF_ERROR(
         CheckTree(dtype, leaves, sums.size(), count, rank_, size_));
@@ -183,8 +176,6 @@ Status Group::SumTree(std::string_view name, DType dtype, int64_t leaves,
 
 Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
                         int root) {
-  const Timer timer(*this);
-  queue_.Finish();
   const auto run = [&]() -> Status {
     SLUICE_RETURN_IF_ERROR(CheckRoot(bytes, root, size_));
     const Frame frame = BytesFrame(FrameKind::kBroadcast, bytes);
@@ -197,8 +188,6 @@ Status Group::Broadcast(std::string_view name, void* data, int64_t bytes,
 
 Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
                         void* all) {
-  const Timer timer(*this);
-  queue_.Finish();
   const auto run = [&]() -> Status {
     SLUICE_RETURN_IF_ERROR(CheckEach(each));
     const Frame frame = BytesFrame(FrameKind::kGather, each);
@@ -214,18 +203,16 @@ Status Group::AllGather(std::string_view name, const void* mine, int64_t each,
 
 Status Group::AllToAll(std::string_view name, const void* mine, int64_t each,
                        void* all) {
-  const Timer timer(*this);
-  queue_.Finish();
   const auto run = [&]() -> Status {
     SLUICE_RETURN_IF_ERROR(CheckEach(each));
     const auto* const from = static_cast<const std::byte*>(mine);
     auto* const to = static_cast<std::byte*>(all);
     const std::less<const std::byte*> before;
     if (each > 0 && before(from, to + size_ * each) &&
-        before(to, from + size_ * each)) {
+        before(to, from + size_ * each) && from != to) {
       return InvalidArgument("what is sent and what comes are in one place");
     }
-    if (each > 0) {
+    if (each > 0 && from != to) {
       std::memcpy(to + rank_ * each, from + rank_ * each,
                   static_cast<size_t>(each));
     }
@@ -236,8 +223,6 @@ Status Group::AllToAll(std::string_view name, const void* mine, int64_t each,
 }
 
 Status Group::Barrier(std::string_view name) {
-  const Timer timer(*this);
-  queue_.Finish();
   return Attempt("barrier", name, [&] {
     return Collective(BytesFrame(FrameKind::kBarrier, 0), name,
                       [&] { return GreetAll(); });
@@ -245,12 +230,10 @@ Status Group::Barrier(std::string_view name) {
 }
 
 Result<int> Group::Follow() {
-  const Timer timer(*this);
-  queue_.Finish();
-  SLUICE_RETURN_IF_ERROR(broken_);
-  if (size_ == 1) return 0;
   int last = rank_;
   SLUICE_RETURN_IF_ERROR(Attempt("join", "zeros", [&]() -> Status {
+    SLUICE_RETURN_IF_ERROR(broken_);
+    if (size_ == 1) return {};
     SLUICE_ASSIGN_OR_RETURN(last, FollowToEnd());
     return {};
   }));

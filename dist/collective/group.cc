@@ -46,9 +46,7 @@ Group::Group(const LaunchInfo& info, const GroupOptions& options, Links links)
       peer_timeout_(options.peer_timeout),
       overlap_(options.overlap),
       links_(std::move(links)),
-      queue_([this](const ReduceQueue::Item& i) {
-        return AllReduceNow(i.name, i.dtype, i.data, i.count, i.how);
-      }) {
+      queue_([this](const CollectiveCall& call) { return Do(call); }) {
   if (size_ > 1 && !links_.to.empty()) pulse_.emplace(links_.Pulses());
 }
 

@@ -2,6 +2,7 @@
 #ifndef SLUICE_DIST_COLLECTIVE_GROUP_H_
 #define SLUICE_DIST_COLLECTIVE_GROUP_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "dist/collective/call_queue.h"
 #include "dist/collective/links.h"
 #include "dist/collective/options.h"
 #include "dist/collective/pulse.h"
-#include "dist/collective/reduce_queue.h"
 #include "dist/collective/roster_member.h"
 #include "dist/launch_info.h"
 #include "dist/net/descriptor.h"
@@ -74,10 +75,9 @@ class Group final : public Collective {
                    int64_t count, Reduction how) override;
   Status AllReduce(std::string_view name, Tensor* tensor, Reduction how);
   // Every other call first finishes what was started.
-  Status StartAllReduce(std::string_view name, DType dtype, void* data,
-                        int64_t count, Reduction how) override;
-  Status WaitAllReduce(const void* data) override;
-  bool AllReduced(const void* data, Waker& waker) override;
+  Status Start(const CollectiveCall& call) override;
+  Status Wait(const void* data) override;
+  bool IsOver(const void* data, Waker& waker) override;
   // Along the ranks, and then round (tree.cc).
   Status SumTree(std::string_view name, DType dtype, int64_t leaves,
                  std::span<const void* const> sums, void* result,
@@ -224,8 +224,6 @@ class Group final : public Collective {
   Status MoveAround(const Circle& circle, const Flow& flow, int64_t sent);
   // Whether what is started is done by the queue's thread.
   bool Beside() const;
-  Status AllReduceNow(std::string_view name, DType dtype, void* data,
-                      int64_t count, Reduction how);
   Status ReduceRows(FrameKind kind, std::string_view name, DType dtype,
                     void* data, int64_t count, int64_t row, Reduction how);
   Status Reduce(DType dtype, std::byte* data, int64_t rows, int64_t row,
@@ -276,9 +274,9 @@ class Group final : public Collective {
   bool greeted_ = false;  // by the one before, for the one to come
   Following before_;      // up to the one before, as it has said
   int64_t bytes_sent_ = 0;
-  double seconds_ = 0;  // the caller's, not the queue's
+  std::atomic<double> seconds_{0};  // the callers', not the queue's
   // Has all of the above to itself while there is something in it.
-  ReduceQueue queue_;
+  CallQueue queue_;
   std::vector<std::pair<std::string, std::unique_ptr<Group>>> parts_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -275,12 +276,20 @@ Status MpiGroup::AllGather(std::string_view name, const void* mine,
 
 Status MpiGroup::AllToAll(std::string_view name, const void* mine, int64_t each,
                           void* all) {
+  std::vector<std::byte> apart;  // as MPI wants them
   return Collective(
       [&] { return fmt::format("trade of '{}', {} bytes each", name, each); },
-      [&] { return CheckEach(each); },
+      [&]() -> Status {
+        SLUICE_RETURN_IF_ERROR(CheckEach(each));
+        if (mine != all) return {};
+        const auto* const sent = static_cast<const std::byte*>(mine);
+        apart.assign(sent, sent + each * place_.size);
+        return {};
+      },
       [&]() -> Status {
         if (each == 0) return {};
-        return Said(calls_.all_to_all(mine, each, all));
+        return Said(
+            calls_.all_to_all(mine == all ? apart.data() : mine, each, all));
       });
 }
 

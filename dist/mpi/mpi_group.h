@@ -24,9 +24,9 @@ namespace dist {
 //
 // What Group (dist/collective/group.h) has and this has not: a rank that dies
 // ends the job, which is mpirun's doing; one that stops is waited for, however
-// long; reductions are done where a step starts them, with nothing beside; what
-// goes to other hosts is not encrypted. The bits of a sum are those of the MPI,
-// and the same on every rank; those of SumTree are Group's.
+// long; all is done where a step starts it, with nothing beside; what goes to
+// other hosts is not encrypted. The bits of a sum are those of the MPI, and the
+// same on every rank; those of SumTree are Group's.
 class MpiGroup final : public Collective {
  public:
   struct Options {

@@ -14,30 +14,29 @@ Status NcclGroup::AllReduce(std::string_view name, DType dtype, void* data,
       [&] { return host_->AllReduce(name, dtype, data, count, how); });
 }
 
-Status NcclGroup::StartAllReduce(std::string_view name, DType dtype, void* data,
-                                 int64_t count, Reduction how) {
+Status NcclGroup::Start(const CollectiveCall& call) {
   return OnHost([&]() NO_THREAD_SAFETY_ANALYSIS {
-    const Status status = host_->StartAllReduce(name, dtype, data, count, how);
+    const Status status = host_->Start(call);
     if (status.ok()) ++host_started_;
     return status;
   });
 }
 
-Status NcclGroup::WaitAllReduce(const void* data) {
+Status NcclGroup::Wait(const void* data) {
   // Also after an error: it is until then that the data is in use.
   Status status;
   {
     MutexLock lock(calls_);
-    status = host_->WaitAllReduce(data);
+    status = host_->Wait(data);
     --host_started_;
   }
   if (!status.ok()) Fail(status);
   return status;
 }
 
-bool NcclGroup::AllReduced(const void* data, Waker& waker) {
+bool NcclGroup::IsOver(const void* data, Waker& waker) {
   MutexLock lock(calls_);
-  return host_->AllReduced(data, waker);
+  return host_->IsOver(data, waker);
 }
 
 Status NcclGroup::SumTree(std::string_view name, DType dtype, int64_t leaves,

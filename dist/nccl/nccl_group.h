@@ -73,10 +73,9 @@ class NcclGroup final : public Collective, public DeviceMeeting {
   // In the host's memory, by `host`.
   Status AllReduce(std::string_view name, DType dtype, void* data,
                    int64_t count, Reduction how) override;
-  Status StartAllReduce(std::string_view name, DType dtype, void* data,
-                        int64_t count, Reduction how) override;
-  Status WaitAllReduce(const void* data) override;
-  bool AllReduced(const void* data, Waker& waker) override;
+  Status Start(const CollectiveCall& call) override;
+  Status Wait(const void* data) override;
+  bool IsOver(const void* data, Waker& waker) override;
   Status SumTree(std::string_view name, DType dtype, int64_t leaves,
                  std::span<const void* const> sums, void* result,
                  int64_t count) override;

@@ -8,7 +8,10 @@
 namespace sluice {
 
 CheckedRun::CheckedRun(const Plan& plan)
-    : plan_(plan), last_used_(plan.instructions.size()) {
+    : plan_(plan),
+      last_used_(plan.instructions.size()),
+      waits_(plan.instructions.size()) {
+  for (const Plan::Pending& pending : plan.pending) waits_[pending.wait] = true;
   for (uint32_t b = 0; b < plan.buffers.size(); ++b) {
     last_used_[plan.buffers[b].last].push_back(b);
   }
@@ -26,14 +29,10 @@ void CheckedRun::Before(uint32_t i) {
   for (int k = plan_.labels[i].mutates; k < instruction.num_inputs; ++k) {
     const uint32_t at = instruction.first_location + static_cast<uint32_t>(k);
     // A variable that it updates may be another operand as well, and what it
-    // waits for is its output, too.
-    const auto same = [&](int operand) {
-      return operands_[instruction.first_location + operand] == operands_[at];
-    };
-    bool updated = false;
-    for (int m = 0; m < plan_.labels[i].mutates; ++m) updated |= same(m);
-    for (int o = 0; o < instruction.num_outputs; ++o) {
-      updated |= same(instruction.num_inputs + o);
+    // waits for is still being written.
+    bool updated = waits_[i] && k == 0;
+    for (int m = 0; m < plan_.labels[i].mutates; ++m) {
+      updated |= operands_[instruction.first_location + m] == operands_[at];
     }
     const size_t bytes = plan_.operand_bytes[at];
     if (updated || bytes == 0) continue;

@@ -36,6 +36,7 @@ class CheckedRun {
 
   const Plan& plan_;
   std::vector<std::vector<uint32_t>> last_used_;  // Plan::buffers
+  std::vector<bool> waits_;  // which instructions are (Plan::pending)
   char* arena_ = nullptr;
   void* const* operands_ = nullptr;
   std::vector<Kept> kept_;  // the inputs of the instruction under way

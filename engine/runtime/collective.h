@@ -19,6 +19,28 @@ class DeviceMeeting;
 
 namespace SLUICE_PUBLIC sluice {
 
+// A collective that is to be done with `data`, in place.
+struct CollectiveCall {
+  enum class Verb : uint8_t {
+    kAllReduce,
+    kReduce,  // an all-reduce; what is not the root's becomes zeros
+    kReduceScatter,
+    kBroadcast,
+    kAllGather,  // each rank's part is where it goes
+    kAllToAll
+  };
+  Verb verb = Verb::kAllReduce;
+  std::string_view name = {};
+  DType dtype = DType::kFloat32;
+  void* data = nullptr;
+  int64_t count = 0;  // elements of data
+  Reduction how = Reduction::kSum;
+  int64_t row = 1;  // of kReduceScatter
+  int root = 0;     // of kBroadcast and kReduce
+
+  int64_t bytes() const { return count * static_cast<int64_t>(SizeOf(dtype)); }
+};
+
 // One worker's membership. One thread at a time. `name` says which collective
 // it is: that of another name, dtype, count, reduction or root on another
 // worker is an error on all of them, and so is a worker that is gone. After an
@@ -35,18 +57,6 @@ class Collective {
   // int64 with kSum.
   virtual Status AllReduce(std::string_view name, DType dtype, void* data,
                            int64_t count, Reduction how) = 0;
-  // The same in two halves, beside what this worker computes meanwhile: the
-  // data and the name are in use from a start that succeeds until its wait,
-  // which is of the data. Any number may be under way; they are done in the
-  // order of their starts, before any other collective. By any threads, but one
-  // start at a time. The default does it all at the start.
-  virtual Status StartAllReduce(std::string_view name, DType dtype, void* data,
-                                int64_t count, Reduction how) {
-    return AllReduce(name, dtype, data, count, how);
-  }
-  virtual Status WaitAllReduce(const void*) { return {}; }
-  // Whether that would return at once; if not, `waker` is woken when it would.
-  virtual bool AllReduced(const void*, Waker&) { return true; }
   // The sum over the leaves of a tree (engine/runtime/subtrees.h), a power of
   // two and not less than size(), in its order: the same bits for any size().
   // `sums` are those of the subtrees of this worker's LeavesOf, as SubtreesOf
@@ -70,11 +80,25 @@ class Collective {
   virtual Status AllGather(std::string_view name, const void* mine,
                            int64_t each, void* all) = 0;
   // `mine` is `each` bytes for every worker, and `all` becomes those of every
-  // worker for this one, by rank; the two do not overlap.
+  // worker for this one, by rank. `mine` may be `all`; else the two do not
+  // overlap.
   virtual Status AllToAll(std::string_view name, const void* mine, int64_t each,
                           void* all) = 0;
   // Returns when every worker has called it.
   virtual Status Barrier(std::string_view name) = 0;
+
+  // That collective, by the functions above.
+  Status Do(const CollectiveCall& call);
+  // The same in two halves, beside what this worker computes meanwhile: the
+  // data and the name are in use from a start that succeeds until its wait,
+  // which is of the data; of several with the same, of the one that was started
+  // first. Any number may be under way; they are done in the order of their
+  // starts, before any other collective. By any threads, but one start at a
+  // time. The default does it all at the start.
+  virtual Status Start(const CollectiveCall& call) { return Do(call); }
+  virtual Status Wait(const void* /*data*/) { return {}; }
+  // Whether that would return at once; if not, `waker` is woken when it would.
+  virtual bool IsOver(const void* /*data*/, Waker&) { return true; }
 
   // The workers of a part of these, by its name: a collective of its own, with
   // an order of its own, that lives as long as this one. Null where this worker

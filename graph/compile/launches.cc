@@ -338,8 +338,6 @@ constexpr Row kRows[] = {
     {"SendWait", WorkKind::kOther, Nothing},
     {"RecvStart", WorkKind::kOther, Nothing},
     {"RecvWait", WorkKind::kOther, Nothing},
-    {"AllReduceStart", WorkKind::kOther, Nothing},
-    {"AllReduceWait", WorkKind::kOther, Nothing},
 };
 
 // Of an op without a row: a launch that moves every operand once.
@@ -348,6 +346,7 @@ Row RowOf(const Node& node) {
   const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
                                  [&](const Row& r) { return r.op == op; });
   if (row != std::end(kRows)) return *row;
+  if (node.op().collective) return {op, WorkKind::kOther, Nothing};
   if (node.op().elementwise && node.num_inputs() > 0) {
     return {op, WorkKind::kElementwise, Elementwise};
   }

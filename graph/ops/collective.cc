@@ -93,14 +93,22 @@ Status GatherShape(InferContext& c) {
   return {};
 }
 
+Status CheckMean(const InferContext& c) {
+  if (!c.attrs().Bool("mean") || IsFloating(c.type(0).dtype)) return {};
+  return InvalidArgument(
+      fmt::format("{} has no mean", NameOf(c.type(0).dtype)));
+}
+
+Status ReducedShape(InferContext& c) {
+  SLUICE_RETURN_IF_ERROR(CheckMean(c));
+  return SameShape(c);
+}
+
 Status ScatterShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t workers, WorkersOf(c));
   Shape y = c.input(0);
   SLUICE_RETURN_IF_ERROR(CheckRows(y));
-  if (c.attrs().Bool("mean") && !IsFloating(c.type(0).dtype)) {
-    return InvalidArgument(
-        fmt::format("{} has no mean", NameOf(c.type(0).dtype)));
-  }
+  SLUICE_RETURN_IF_ERROR(CheckMean(c));
   SLUICE_ASSIGN_OR_RETURN(const int64_t part, PartOf(y, workers));
   y.set(0, part);
   c.SetOutput(0, y);
@@ -141,13 +149,53 @@ constexpr TypeVar kAny = {"T", kAnyType};
 constexpr TypeVar kSummed = {"T", kFloating | kIndex};
 constexpr AttrDef kGroupAttr = {kGroup, ""};
 constexpr AttrDef kWorkersAttr = {kWorkers, kAsMany};
+constexpr AttrDef kMeanAttr = {"mean", false};
+constexpr AttrDef kRootAttr = {"root", 0};
 constexpr AttrSetting kAlone = {kWorkers, 1};  // for probes
+
+// What a step makes of them (passes::StartCollectives): the start of each has
+// its attributes.
+constexpr OpDef StartOp(const char* name, const char* doc, TypeVar type,
+                        FixedList<AttrDef, 10> attrs, ShapeFn shape) {
+  return {.name = name,
+          .doc = doc,
+          .made_by = MadeBy::kEngine,
+          .inputs = {{"x"}},
+          .types = {type},
+          .attrs = attrs,
+          .shape = shape,
+          .gradient = NotDifferentiable,
+          .stateful = true,
+          .collective = true,
+          .wait = "CollectiveWait",
+          .inplace = {0}};
+}
+
+constexpr OpDef GatherStartOp() {
+  OpDef op = StartOp("AllGatherStart",
+                     "Begins the AllGather of x; y is where it will be.", kAny,
+                     {kGroupAttr, kWorkersAttr}, GatherShape);
+  op.inplace = {};
+  return op;
+}
+
+// In place of x, of which the other workers' rows are lost.
+constexpr OpDef ScatterStartOp() {
+  OpDef op =
+      StartOp("ReduceScatterStart",
+              "Begins the ReduceScatter of x; y is where it is done.", kSummed,
+              {kMeanAttr, kGroupAttr, kWorkersAttr}, ReducedShape);
+  op.wait = "ReduceScatterWait";
+  return op;
+}
 
 constexpr OpDef kCollectiveOps[] = {
     {.name = "AllReduce",
      .doc = "The sum of x over the workers of a job; its mean with `mean`.",
      .inputs = {{"x"}},
-     .attrs = {{"mean", false}, kGroupAttr},
+     .types = {kSummed},
+     .attrs = {kMeanAttr, kGroupAttr},
+     .shape = ReducedShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {AllReduce(dy[0], HowOf(node), "all_reduce",
                          node.attrs().String(kGroup))};
@@ -157,28 +205,7 @@ constexpr OpDef kCollectiveOps[] = {
      .start = "AllReduceStart",
      .inplace = {0},
      .probes = {{.inputs = {{.shape = {2, 3}}}},
-                {.inputs = {{.shape = {2, 3}}}, .attrs = {{"mean", true}}},
                 {.inputs = {{.shape = {0, 3}}}}}},
-    // What a step makes of it (passes::StartCollectives).
-    {.name = "AllReduceStart",
-     .doc = "Begins the AllReduce of x; y is where its result will be.",
-     .made_by = MadeBy::kEngine,
-     .inputs = {{"x"}},
-     .attrs = {{"mean", false}, kGroupAttr},
-     .gradient = NotDifferentiable,
-     .stateful = true,
-     .collective = true,
-     .wait = "AllReduceWait",
-     .inplace = {0}},
-    {.name = "AllReduceWait",
-     .doc = "Waits until x has been reduced; y is x.",
-     .made_by = MadeBy::kEngine,
-     .inputs = {{"x"}},
-     .attrs = {kGroupAttr},
-     .gradient = NotDifferentiable,
-     .stateful = true,
-     .view = true,
-     .runs = true},
     {.name = "AllGather",
      .doc = "The x of all `workers` of a job, one behind another by rank, along"
             " the first dimension; 0: as many as the session has.",
@@ -191,6 +218,7 @@ constexpr OpDef kCollectiveOps[] = {
      },
      .stateful = true,
      .collective = true,
+     .start = "AllGatherStart",
      .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
                 {.inputs = {{.shape = {0, 3}}}, .attrs = {kAlone}}}},
     {.name = "ReduceScatter",
@@ -198,7 +226,7 @@ constexpr OpDef kCollectiveOps[] = {
             " of the first dimension cut into as many parts each worker's own.",
      .inputs = {{"x"}},
      .types = {kSummed},
-     .attrs = {{"mean", false}, kGroupAttr, kWorkersAttr},
+     .attrs = {kMeanAttr, kGroupAttr, kWorkersAttr},
      .shape = ScatterShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        const Output dx = Transposed(node, "AllGather", dy[0], "all_gather");
@@ -208,6 +236,7 @@ constexpr OpDef kCollectiveOps[] = {
      },
      .stateful = true,
      .collective = true,
+     .start = "ReduceScatterStart",
      .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
                 {.inputs = {{.shape = {4}}}, .attrs = {kAlone}},
                 {.inputs = {{.shape = {0, 3}}}, .attrs = {kAlone}}}},
@@ -223,19 +252,22 @@ constexpr OpDef kCollectiveOps[] = {
      },
      .stateful = true,
      .collective = true,
+     .start = "AllToAllStart",
+     .inplace = {0},
      .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
                 {.inputs = {{.shape = {0, 3}}}, .attrs = {kAlone}}}},
     {.name = "Broadcast",
      .doc = "The x of the worker of rank `root` of a job's `workers`.",
      .inputs = {{"x"}},
      .types = {kAny},
-     .attrs = {{"root", 0}, kGroupAttr, kWorkersAttr},
+     .attrs = {kRootAttr, kGroupAttr, kWorkersAttr},
      .shape = RootedShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {Transposed(node, "Reduce", dy[0], "reduce")};
      },
      .stateful = true,
      .collective = true,
+     .start = "BroadcastStart",
      .inplace = {0},
      .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
                 {.inputs = {{.shape = {}}}, .attrs = {kAlone}}}},
@@ -244,16 +276,50 @@ constexpr OpDef kCollectiveOps[] = {
             " for the others.",
      .inputs = {{"x"}},
      .types = {kSummed},
-     .attrs = {{"root", 0}, kGroupAttr, kWorkersAttr},
+     .attrs = {kRootAttr, kGroupAttr, kWorkersAttr},
      .shape = RootedShape,
      .gradient = [](const Node& node, const Outputs& dy) -> Outputs {
        return {Transposed(node, "Broadcast", dy[0], "broadcast")};
      },
      .stateful = true,
      .collective = true,
+     .start = "ReduceStart",
      .inplace = {0},
      .probes = {{.inputs = {{.shape = {2, 3}}}, .attrs = {kAlone}},
                 {.inputs = {{.shape = {}}}, .attrs = {kAlone}}}},
+    StartOp("AllReduceStart",
+            "Begins the AllReduce of x; y is where it will be.", kSummed,
+            {kMeanAttr, kGroupAttr}, ReducedShape),
+    GatherStartOp(),
+    ScatterStartOp(),
+    StartOp("AllToAllStart", "Begins the AllToAll of x; y is where it will be.",
+            kAny, {kGroupAttr, kWorkersAttr}, TradeShape),
+    StartOp("BroadcastStart",
+            "Begins the Broadcast of x; y is where it will be.", kAny,
+            {kRootAttr, kGroupAttr, kWorkersAttr}, RootedShape),
+    StartOp("ReduceStart", "Begins the Reduce of x; y is where it will be.",
+            kSummed, {kRootAttr, kGroupAttr, kWorkersAttr}, RootedShape),
+    {.name = "CollectiveWait",
+     .doc = "Waits until x, which was begun, is there; y is x.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"x"}},
+     .types = {kAny},
+     .attrs = {kGroupAttr},
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .collective = true,
+     .view = true,
+     .runs = true},
+    {.name = "ReduceScatterWait",
+     .doc = "Waits until x has been reduced; y is this worker's rows of it.",
+     .made_by = MadeBy::kEngine,
+     .inputs = {{"x"}},
+     .types = {kSummed},
+     .attrs = {kMeanAttr, kGroupAttr, kWorkersAttr},
+     .shape = ScatterShape,
+     .gradient = NotDifferentiable,
+     .stateful = true,
+     .collective = true},
     {.name = "NumWorkers",
      .doc = "How many workers a job, or its part `group`, has: `workers`.",
      .outputs = {{"y", "int64"}},

@@ -20,8 +20,9 @@ namespace SLUICE_PUBLIC sluice {
 // until then first dimensions that hang on it are unknown. Gradients are those
 // of the sum of all workers' losses.
 
-// x added up over the workers, or its mean. The gradient is that of what each
-// worker makes of the result, reduced in the same way.
+// x added up over the workers, or its mean: of floating dtypes, or int32 and
+// int64 with kSum. The gradient is that of what each worker makes of the
+// result, reduced in the same way.
 Output AllReduce(Operand x, Reduction how = Reduction::kMean,
                  const std::string& name = "all_reduce",
                  const std::string& group = {});
@@ -31,8 +32,8 @@ Output AllReduce(Operand x, Reduction how = Reduction::kMean,
 Output AllGather(Operand x, const std::string& name = "all_gather",
                  const std::string& group = {}, int64_t workers = 0);
 // x added up over the workers as by AllReduce, or its mean, of which each gets
-// its part: shape [workers * n, ...] becomes [n, ...]. Floating dtypes, or
-// int32 and int64 with kSum. The gradient is an all-gather, divided for a mean.
+// its part: shape [workers * n, ...] becomes [n, ...]. The gradient is an
+// all-gather, divided for a mean.
 Output ReduceScatter(Operand x, Reduction how = Reduction::kMean,
                      const std::string& name = "reduce_scatter",
                      const std::string& group = {});
@@ -44,7 +45,7 @@ Output AllToAll(Operand x, const std::string& name = "all_to_all",
 Output Broadcast(Operand x, int root, const std::string& name = "broadcast",
                  const std::string& group = {});
 // x added up over the workers for that of rank `root`; zeros for the others.
-// Dtypes as of ReduceScatter. The gradient is a Broadcast.
+// Dtypes as of AllReduce. The gradient is a Broadcast.
 Output Reduce(Operand x, int root, const std::string& name = "reduce",
               const std::string& group = {});
 

@@ -175,7 +175,7 @@ std::vector<Fusion> Fuse(Graph& graph, const DeviceDescriptions& devices = {});
 // order of creation. Every partition follows the one order chosen here.
 std::vector<Node*> Schedule(const Graph& graph);
 // Collectives become a start and a wait each, between which others run.
-void StartCollectives(Graph& graph);
+Status StartCollectives(Graph& graph);
 
 // One graph per device that has nodes, with a send and a receive on the
 // crossing edges, each a start and a wait: each crossing tensor is sent once to

@@ -87,7 +87,7 @@ constexpr Pass kPipeline[] = {
      },
      [](const Context& c) { return c.fuse_statistics; }},
     {"start_collectives", "a start and a wait of each",
-     Plain<StartCollectives>},
+     [](Graph& g, const Context&) { return StartCollectives(g); }},
     {"schedule", "one order for all devices",
      [](Graph& g, const Context&) {
        g.Renumber(Schedule(g));

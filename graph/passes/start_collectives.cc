@@ -4,11 +4,23 @@
 #include "graph/passes/passes.h"
 
 namespace sluice::passes {
+namespace {
+
+// Those of a node that another op has as well.
+Attributes AttrsFor(const OpDef& op, const Node& node) {
+  Attributes attrs;
+  for (const AttrDef& def : op.attrs) {
+    attrs.Set(def.name, *node.attrs().Find(def.name));
+  }
+  return attrs;
+}
+
+}  // namespace
 
 // The node becomes the wait, so that who uses its result stays as it is. Starts
 // keep the order of the collectives among themselves, and so do waits: one that
 // is needed has all earlier ones needed, too.
-void StartCollectives(Graph& graph) {
+Status StartCollectives(Graph& graph) {
   std::vector<Node*> waits;
   for (const auto& node : graph.nodes()) {
     if (node->op().start != nullptr) waits.push_back(node.get());
@@ -16,9 +28,11 @@ void StartCollectives(Graph& graph) {
   const OpTable& ops = OpTable::Global();
   std::unordered_map<const Node*, Node*> starts;
   for (Node* wait : waits) {
-    Node& start = graph.AddRaw(wait->name() + "/start", wait->origin(),
-                               ops.Get(wait->op().start), wait->attrs(),
-                               {wait->input(0)}, {wait->output_type(0)});
+    const OpDef& op = ops.Get(wait->op().start);
+    Node& start = graph.AddRaw(wait->name() + "/start", wait->origin(), op,
+                               AttrsFor(op, *wait), {wait->input(0)},
+                               {wait->output_type(0)});
+    SLUICE_RETURN_IF_ERROR(Graph::Infer(start));
     start.set_device(wait->device());
     start.set_location(wait->location());
     starts[wait] = &start;
@@ -32,10 +46,11 @@ void StartCollectives(Graph& graph) {
       start.AddControlInput(collective != starts.end() ? collective->second
                                                        : control);
     }
-    wait->Become(ops.Get(start.op().wait),
-                 {{"group", wait->attrs().String("group")}}, {start.output(0)});
+    const OpDef& op = ops.Get(start.op().wait);
+    wait->Become(op, AttrsFor(op, *wait), {start.output(0)});
     wait->set_control_inputs(earlier);
   }
+  return {};
 }
 
 }  // namespace sluice::passes

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <set>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -92,11 +94,37 @@ Status CheckTypes(const Node& node) {
   return {};
 }
 
-// What an op starts has one node that waits for it (OpDef::wait), and nobody
-// else uses what is under way.
+// The names of all ops that others name as their wait.
+std::set<std::string_view> WaitOps() {
+  std::set<std::string_view> names;
+  for (const OpDef* op : OpTable::Global().All()) {
+    if (op->wait != nullptr) names.insert(op->wait);
+  }
+  return names;
+}
+
+// Whether it is the wait of this start, and of the same edge or group: what
+// both have to say is the same.
+bool WaitsFor(const Node& wait, const Node& start) {
+  if (start.op().wait == nullptr || !wait.Is(start.op().wait)) return false;
+  for (const AttrDef& def : wait.op().attrs) {
+    const AttrValue* const said = start.attrs().Find(def.name);
+    if (said != nullptr && *said != *wait.attrs().Find(def.name)) return false;
+  }
+  return true;
+}
+
+// What an op starts has one node that waits for it (OpDef::wait), nobody else
+// uses what is under way, and nobody waits for anything else.
 Status CheckWaits(const Graph& graph) {
+  const std::set<std::string_view> wait_ops = WaitOps();
   std::unordered_map<const Node*, const Node*> waits;
   for (const auto& node : graph.nodes()) {
+    if (wait_ops.contains(node->op().name) &&
+        !WaitsFor(*node, node->input(0).node())) {
+      return Fault(
+          *node, fmt::format("waits for {}", node->input(0).node().Describe()));
+    }
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Node& start = node->input(i).node();
       if (start.op().wait == nullptr) continue;
@@ -120,16 +148,6 @@ Status CheckWaits(const Graph& graph) {
   return {};
 }
 
-// Whether it is the wait of this start, and of the same edge.
-bool WaitsFor(const Node& wait, const Node& start) {
-  if (start.op().wait == nullptr || !wait.Is(start.op().wait)) return false;
-  const auto same = [&](const char* number) {
-    return wait.attrs().Int(number) == start.attrs().Int(number);
-  };
-  return wait.attrs().String("key") == start.attrs().String("key") &&
-         same("edge") && same("sender") && same("receiver");
-}
-
 // Both ends of each rendezvous key.
 struct Channel {
   const Node* send = nullptr;
@@ -140,13 +158,7 @@ using Channels = std::map<std::string, Channel>;
 Status CollectChannels(const Graph& graph, Channels* channels) {
   for (const auto& node : graph.nodes()) {
     if (!node->IsSend() && !node->IsReceive()) continue;
-    if (node->op().wait == nullptr) {
-      if (!WaitsFor(*node, node->input(0).node())) {
-        return Fault(*node, fmt::format("waits for {}",
-                                        node->input(0).node().Describe()));
-      }
-      continue;
-    }
+    if (node->op().wait == nullptr) continue;
     const std::string& key = node->attrs().String("key");
     Channel& channel = (*channels)[key];
     const Node*& end = node->IsSend() ? channel.send : channel.recv;

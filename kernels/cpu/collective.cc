@@ -8,7 +8,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "kernels/cpu/kernels.h"
@@ -16,12 +15,18 @@
 namespace sluice::cpu {
 namespace {
 
+using Verb = CollectiveCall::Verb;
+
 void Copy(const void* from, size_t bytes, void* to) {
   if (bytes > 0 && from != to) std::memcpy(to, from, bytes);
 }
 
-Reduction HowOf(const KernelSpec& spec) {
-  return spec.attrs.Bool("mean") ? Reduction::kMean : Reduction::kSum;
+Reduction HowOf(const Attributes& attrs) {
+  return attrs.Bool("mean") ? Reduction::kMean : Reduction::kSum;
+}
+
+const std::string& GroupOf(const KernelSpec& spec) {
+  return spec.attrs.String("group");
 }
 
 // Whom a node meets: null where there is one worker.
@@ -35,166 +40,133 @@ Result<Collective*> WorkersOf(const KernelContext& c,
       fmt::format("this worker is in no group '{}'", group));
 }
 
-// Of what is reduced in place, at once or until the wait for it has returned.
-using ReduceFn = Status (Collective::*)(std::string_view name, DType dtype,
-                                        void* data, int64_t count,
-                                        Reduction how);
-
-template <ReduceFn kReduce>
-Result<KernelPtr> MakeAllReduce(const KernelSpec& spec) {
-  const TensorType type = spec.inputs[0];
-  return KernelOf(
-      [type, how = HowOf(spec), name = spec.origin,
-       group = spec.attrs.String("group")](const KernelContext& c) -> Status {
-        void* const result = c.output<char>(0);
-        Copy(c.input<char>(0), type.bytes(), result);
-        SLUICE_ASSIGN_OR_RETURN(Collective* const workers, WorkersOf(c, group));
-        if (workers == nullptr) return {};
-        return (workers->*kReduce)(name, type.dtype, result,
-                                   type.shape.elements(), how);
-      });
-}
-
-class AllReduceWait final : public Kernel {
- public:
-  explicit AllReduceWait(std::string group) : group_(std::move(group)) {}
-
-  Status Run(const KernelContext& c) override {
-    SLUICE_ASSIGN_OR_RETURN(Collective* const workers, WorkersOf(c, group_));
-    if (workers == nullptr) return {};
-    return workers->WaitAllReduce(c.input<char>(0));
-  }
-  bool Ready(const KernelContext& c, Waker& waker) override {
-    const Result<Collective*> workers = WorkersOf(c, group_);
-    return !workers.ok() || *workers == nullptr ||
-           (*workers)->AllReduced(c.input<char>(0), waker);
-  }
-
- private:
-  const std::string group_;
-};
-
-Result<KernelPtr> MakeAllReduceWait(const KernelSpec& spec) {
-  return KernelPtr(std::make_unique<AllReduceWait>(spec.attrs.String("group")));
-}
-
-// What every verb below knows of its node: which collective it is, for the
-// other workers, and how many of them its shapes are made for.
+// What the kernels of a collective know of their node: which one it is, for the
+// other workers, and how many of these its shapes are made for.
 class Meeting {
  public:
-  explicit Meeting(const KernelSpec& spec)
-      : name_(fmt::format("{} {}{}", spec.origin, NameOf(spec.inputs[0].dtype),
-                          spec.inputs[0].shape.ToString())),
-        type_(spec.inputs[0]),
-        group_(spec.attrs.String("group")),
-        workers_(spec.attrs.Int("workers")) {
-    if (spec.attrs.Has("root")) {
-      name_ += fmt::format(" of rank {}", spec.attrs.Int("root"));
+  Meeting(const KernelSpec& spec, Verb verb)
+      : name_(spec.origin), x_(spec.inputs[0]), group_(GroupOf(spec)) {
+    const Attributes& attrs = spec.attrs;
+    call_.verb = verb;
+    call_.dtype = x_.dtype;
+    call_.count = x_.shape.elements();
+    if (attrs.Has("mean")) call_.how = HowOf(attrs);
+    if (attrs.Has("root")) call_.root = static_cast<int>(attrs.Int("root"));
+    if (verb == Verb::kAllReduce) return;
+    // Of as many bytes, but another shape, it is another collective.
+    workers_ = attrs.Int("workers");
+    name_ += fmt::format(" {}", x_.ToString());
+    if (attrs.Has("root")) name_ += fmt::format(" of rank {}", call_.root);
+    if (verb == Verb::kAllGather) call_.count *= workers_;
+    if (verb == Verb::kReduceScatter) {
+      call_.row = std::max<int64_t>(x_.shape.elements(1, x_.shape.rank()), 1);
     }
   }
-
-  const std::string& name() const { return name_; }
-  const TensorType& x() const { return type_; }
-  // Of x; the part of it that each worker has.
-  size_t bytes() const { return type_.bytes(); }
-  int64_t each() const { return static_cast<int64_t>(bytes()) / workers_; }
 
   // Null where there is one worker.
   Result<Collective*> Workers(const KernelContext& c) const {
     SLUICE_ASSIGN_OR_RETURN(Collective* const workers, WorkersOf(c, group_));
     const int64_t size = workers == nullptr ? 1 : workers->size();
-    if (size == workers_) return workers;
+    if (workers_ == kAnyNumber || size == workers_) return workers;
     return FailedPrecondition(
         fmt::format("'{}' is made for {} workers, of which the step has {}",
                     name_, workers_, size));
   }
 
+  // What is to be done with `data`, in which x is where it belongs.
+  CollectiveCall With(const KernelContext& c, const Collective* workers,
+                      char* data) const {
+    char* place = data;
+    if (workers != nullptr && call_.verb == Verb::kAllGather) {
+      place += static_cast<size_t>(workers->rank()) * x_.bytes();
+    }
+    const bool brings = workers == nullptr || call_.verb != Verb::kBroadcast ||
+                        workers->rank() == call_.root;
+    if (brings) Copy(c.input<char>(0), x_.bytes(), place);
+    CollectiveCall call = call_;
+    call.name = name_;
+    call.data = data;
+    return call;
+  }
+
  private:
+  static constexpr int64_t kAnyNumber = -1;
+
   std::string name_;
-  TensorType type_;
+  TensorType x_;
   std::string group_;
-  int64_t workers_;
+  int64_t workers_ = kAnyNumber;
+  CollectiveCall call_;
 };
 
-// A kernel of `verb`, which is called with the workers and a Meeting where
-// there are workers; where there are none x is the result.
-template <typename Verb>
-Result<KernelPtr> MakeVerb(const KernelSpec& spec, size_t workspace,
-                           Verb verb) {
+// A worker's own rows of what was reduced and scattered.
+const char* OwnRows(const char* data, size_t bytes, const Collective* workers) {
+  return workers == nullptr
+             ? data
+             : data + static_cast<size_t>(workers->rank()) * bytes;
+}
+
+// All of it at once. Other workers' rows of what is scattered are lost on the
+// way, and so in a workspace.
+template <Verb kVerb>
+Result<KernelPtr> Make(const KernelSpec& spec) {
+  constexpr bool kScatters = kVerb == Verb::kReduceScatter;
   return KernelOf(
-      [meeting = Meeting(spec), verb](const KernelContext& c) -> Status {
+      [meeting = Meeting(spec, kVerb),
+       bytes = spec.outputs[0].bytes()](const KernelContext& c) -> Status {
         SLUICE_ASSIGN_OR_RETURN(Collective* const workers, meeting.Workers(c));
-        if (workers != nullptr) return verb(*workers, meeting, c);
-        Copy(c.input<char>(0), meeting.bytes(), c.output<char>(0));
+        char* const data =
+            kScatters ? static_cast<char*>(c.workspace()) : c.output<char>(0);
+        const CollectiveCall call = meeting.With(c, workers, data);
+        if (workers != nullptr) SLUICE_RETURN_IF_ERROR(workers->Do(call));
+        if (kScatters) {
+          Copy(OwnRows(data, bytes, workers), bytes, c.output<char>(0));
+        }
         return {};
       },
-      workspace);
+      kScatters ? spec.inputs[0].bytes() : 0);
 }
 
-Result<KernelPtr> MakeAllGather(const KernelSpec& spec) {
-  return MakeVerb(
-      spec, 0, [](Collective& workers, const Meeting& m, const auto& c) {
-        return workers.AllGather(m.name(), c.template input<char>(0),
-                                 static_cast<int64_t>(m.bytes()),
-                                 c.template output<char>(0));
+template <Verb kVerb>
+Result<KernelPtr> MakeStart(const KernelSpec& spec) {
+  return KernelOf(
+      [meeting = Meeting(spec, kVerb)](const KernelContext& c) -> Status {
+        SLUICE_ASSIGN_OR_RETURN(Collective* const workers, meeting.Workers(c));
+        const CollectiveCall call = meeting.With(c, workers, c.output<char>(0));
+        return workers == nullptr ? Status() : workers->Start(call);
       });
 }
 
-// In the workspace, since the other workers' rows are lost on the way.
-Result<KernelPtr> MakeReduceScatter(const KernelSpec& spec) {
-  const int64_t row = std::max<int64_t>(
-      spec.inputs[0].shape.elements(1, spec.inputs[0].shape.rank()), 1);
-  return MakeVerb(
-      spec, spec.inputs[0].bytes(),
-      [row, how = HowOf(spec)](Collective& workers, const Meeting& m,
-                               const KernelContext& c) -> Status {
-        auto* const sum = static_cast<char*>(c.workspace());
-        Copy(c.input<char>(0), m.bytes(), sum);
-        SLUICE_RETURN_IF_ERROR(workers.ReduceScatter(
-            m.name(), m.x().dtype, sum, m.x().shape.elements(), row, how));
-        Copy(sum + workers.rank() * m.each(), static_cast<size_t>(m.each()),
-             c.output<char>(0));
-        return {};
-      });
-}
+class Wait final : public Kernel {
+ public:
+  // `scatters`: the result is this worker's rows of what it waits for, else
+  // that.
+  Wait(const KernelSpec& spec, bool scatters)
+      : group_(GroupOf(spec)),
+        scattered_bytes_(scatters ? spec.outputs[0].bytes() : 0) {}
 
-Result<KernelPtr> MakeAllToAll(const KernelSpec& spec) {
-  return MakeVerb(
-      spec, 0, [](Collective& workers, const Meeting& m, const auto& c) {
-        return workers.AllToAll(m.name(), c.template input<char>(0), m.each(),
-                                c.template output<char>(0));
-      });
-}
+  Status Run(const KernelContext& c) override {
+    SLUICE_ASSIGN_OR_RETURN(Collective* const workers, WorkersOf(c, group_));
+    const char* const data = c.input<char>(0);
+    if (workers != nullptr) SLUICE_RETURN_IF_ERROR(workers->Wait(data));
+    Copy(OwnRows(data, scattered_bytes_, workers), scattered_bytes_,
+         c.output<char>(0));
+    return {};
+  }
+  bool Ready(const KernelContext& c, Waker& waker) override {
+    const Result<Collective*> workers = WorkersOf(c, group_);
+    return !workers.ok() || *workers == nullptr ||
+           (*workers)->IsOver(c.input<char>(0), waker);
+  }
 
-Result<KernelPtr> MakeBroadcast(const KernelSpec& spec) {
-  const auto root = static_cast<int>(spec.attrs.Int("root"));
-  return MakeVerb(
-      spec, 0,
-      [root](Collective& workers, const Meeting& m, const KernelContext& c) {
-        char* const data = c.output<char>(0);
-        if (workers.rank() == root) Copy(c.input<char>(0), m.bytes(), data);
-        return workers.Broadcast(m.name(), data,
-                                 static_cast<int64_t>(m.bytes()), root);
-      });
-}
+ private:
+  const std::string group_;
+  const size_t scattered_bytes_;
+};
 
-// An all-reduce of which the others forget the result: along a ring, to have
-// the sum in one place takes as many rounds as to have it everywhere.
-Result<KernelPtr> MakeReduce(const KernelSpec& spec) {
-  const auto root = static_cast<int>(spec.attrs.Int("root"));
-  return MakeVerb(spec, 0,
-                  [root](Collective& workers, const Meeting& m,
-                         const KernelContext& c) -> Status {
-                    char* const data = c.output<char>(0);
-                    Copy(c.input<char>(0), m.bytes(), data);
-                    SLUICE_RETURN_IF_ERROR(workers.AllReduce(
-                        m.name(), m.x().dtype, data, m.x().shape.elements(),
-                        Reduction::kSum));
-                    if (workers.rank() != root && m.bytes() > 0) {
-                      std::memset(data, 0, m.bytes());
-                    }
-                    return {};
-                  });
+template <bool kScatters>
+Result<KernelPtr> MakeWait(const KernelSpec& spec) {
+  return KernelPtr(std::make_unique<Wait>(spec, kScatters));
 }
 
 Result<KernelPtr> MakeNumWorkers(const KernelSpec& spec) {
@@ -213,25 +185,26 @@ Result<KernelPtr> MakeWorkerRank(const KernelSpec& spec) {
 
 constexpr DTypeSet kSummed = kFloating | kIndex;
 
+// Whole, and begun.
+template <Verb kVerb>
+void AddVerb(const std::string& op, DTypeSet dtypes, KernelTable& table) {
+  table.Register({.op = op, .dtypes = dtypes, .make = Make<kVerb>});
+  table.Register(
+      {.op = op + "Start", .dtypes = dtypes, .make = MakeStart<kVerb>});
+}
+
 }  // namespace
 
 void RegisterCollectiveKernels(KernelTable& table) {
-  table.Register({.op = "AllReduce",
-                  .dtypes = kFloating,
-                  .make = MakeAllReduce<&Collective::AllReduce>});
-  table.Register({.op = "AllReduceStart",
-                  .dtypes = kFloating,
-                  .make = MakeAllReduce<&Collective::StartAllReduce>});
+  AddVerb<Verb::kAllReduce>("AllReduce", kSummed, table);
+  AddVerb<Verb::kAllGather>("AllGather", kAnyType, table);
+  AddVerb<Verb::kReduceScatter>("ReduceScatter", kSummed, table);
+  AddVerb<Verb::kAllToAll>("AllToAll", kAnyType, table);
+  AddVerb<Verb::kBroadcast>("Broadcast", kAnyType, table);
+  AddVerb<Verb::kReduce>("Reduce", kSummed, table);
+  table.Register({.op = "CollectiveWait", .make = MakeWait<false>});
   table.Register(
-      {.op = "AllReduceWait", .dtypes = kFloating, .make = MakeAllReduceWait});
-  table.Register(
-      {.op = "AllGather", .dtypes = kAnyType, .make = MakeAllGather});
-  table.Register(
-      {.op = "ReduceScatter", .dtypes = kSummed, .make = MakeReduceScatter});
-  table.Register({.op = "AllToAll", .dtypes = kAnyType, .make = MakeAllToAll});
-  table.Register(
-      {.op = "Broadcast", .dtypes = kAnyType, .make = MakeBroadcast});
-  table.Register({.op = "Reduce", .dtypes = kSummed, .make = MakeReduce});
+      {.op = "ReduceScatterWait", .dtypes = kSummed, .make = MakeWait<true>});
   table.Register({.op = "NumWorkers", .make = MakeNumWorkers});
   table.Register({.op = "WorkerRank", .make = MakeWorkerRank});
 }

@@ -44,16 +44,14 @@ class Mortal final : public Collective {
     return Live(
         [&] { return group_->AllReduce(name, dtype, data, count, how); });
   }
-  Status StartAllReduce(std::string_view name, DType dtype, void* data,
-                        int64_t count, Reduction how) override {
-    return Live(
-        [&] { return group_->StartAllReduce(name, dtype, data, count, how); });
+  Status Start(const CollectiveCall& call) override {
+    return Live([&] { return group_->Start(call); });
   }
-  Status WaitAllReduce(const void* data) override {
-    return Live([&] { return group_->WaitAllReduce(data); });
+  Status Wait(const void* data) override {
+    return Live([&] { return group_->Wait(data); });
   }
-  bool AllReduced(const void* data, Waker& waker) override {
-    return group_->AllReduced(data, waker);
+  bool IsOver(const void* data, Waker& waker) override {
+    return group_->IsOver(data, waker);
   }
   Status SumTree(std::string_view name, DType dtype, int64_t leaves,
                  std::span<const void* const> sums, void* result,

@@ -218,7 +218,6 @@ void RegisterCollectiveKernels(KernelTable& table) {
         row.verb == DeviceExchange::kReduceScatter ? Way::kInPlace
                                                    : Way::kStart);
   }
-  RegisterOwn(table, "AllReduceWait", kSummed, MakeWait);
   RegisterOwn(table, "CollectiveWait", kAnyType, MakeWait);
   RegisterOwn(table, "ReduceScatterWait", kSummed, MakeScatterWait);
 }

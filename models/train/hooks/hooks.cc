@@ -10,6 +10,7 @@
 #include "engine/runtime/finite_check.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
+#include "graph/op.h"
 #include "graph/session/find_non_finite.h"
 #include "io/files/file.h"
 #include "models/optim/loss_scale.h"
@@ -20,9 +21,13 @@
 namespace sluice {
 namespace {
 
-// What other workers' tensors come by.
-constexpr char kAllReduce[] = "AllReduceWait";
 constexpr char kReceived[] = "RecvWait";  // from another stage
+
+// Whether other workers' tensors are in its result.
+bool Meets(const std::string& op) {
+  const OpDef* const def = OpTable::Global().Find(op);
+  return def != nullptr && def->collective;
+}
 
 }  // namespace
 
@@ -220,7 +225,7 @@ std::optional<std::string> NanStop::FirstBad(TrainingRun& run) {
   const auto came = [&](size_t i) {
     if (checks[i].op() == kReceived) return workers.several();
     return run.leaves() != nullptr ? !run.leaves()->ByLeaf(checks[i].node())
-                                   : checks[i].op() == kAllReduce;
+                                   : Meets(checks[i].op());
   };
   // Of several devices' the first, by their order.
   const auto first = [&] {

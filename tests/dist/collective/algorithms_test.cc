@@ -110,15 +110,17 @@ TEST_CASE("each way is the sum or mean, the same bits on every rank") {
       const size_t rank = At(group.rank());
       for (Sum& sum : sums) {
         Tensor& tensor = sum.results[rank];
-        SLUICE_RETURN_IF_ERROR(group.StartAllReduce(
-            "x", tensor.dtype(), tensor.raw(), tensor.elements(), sum.how));
+        SLUICE_RETURN_IF_ERROR(group.Start({.name = "x",
+                                            .dtype = tensor.dtype(),
+                                            .data = tensor.raw(),
+                                            .count = tensor.elements(),
+                                            .how = sum.how}));
         if (&sum - sums.data() < 4) {
-          SLUICE_RETURN_IF_ERROR(group.WaitAllReduce(tensor.raw()));
+          SLUICE_RETURN_IF_ERROR(group.Wait(tensor.raw()));
         }
       }
       for (size_t i = 4; i < sums.size(); ++i) {
-        SLUICE_RETURN_IF_ERROR(
-            group.WaitAllReduce(sums[i].results[rank].raw()));
+        SLUICE_RETURN_IF_ERROR(group.Wait(sums[i].results[rank].raw()));
       }
       SLUICE_RETURN_IF_ERROR(group.Split("part", colors[rank]));
       Group* const part = group.Subgroup("part");

@@ -76,12 +76,15 @@ Status Reduce(Group& group, std::vector<Step>& steps, int data) {
     for (Step* const step : pair) {
       if (step == nullptr) continue;
       Tensor& tensor = step->got[rank];
-      SLUICE_RETURN_IF_ERROR(group.StartAllReduce(
-          "x", tensor.dtype(), tensor.raw(), tensor.elements(), step->how));
+      SLUICE_RETURN_IF_ERROR(group.Start({.name = "x",
+                                          .dtype = tensor.dtype(),
+                                          .data = tensor.raw(),
+                                          .count = tensor.elements(),
+                                          .how = step->how}));
     }
     for (Step* const step : pair) {
       if (step == nullptr) continue;
-      SLUICE_RETURN_IF_ERROR(group.WaitAllReduce(step->got[rank].raw()));
+      SLUICE_RETURN_IF_ERROR(group.Wait(step->got[rank].raw()));
     }
   }
   return {};

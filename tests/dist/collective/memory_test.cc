@@ -42,9 +42,10 @@ const std::vector<Verb>& Verbs() {
        }},
       {"all-reduce in two halves",
        [](Group& g, auto& data, auto&) -> Status {
-         SLUICE_RETURN_IF_ERROR(g.StartAllReduce(
-             "a rather long name", kF32, data.data(), kEach, Reduction::kSum));
-         return g.WaitAllReduce(data.data());
+         SLUICE_RETURN_IF_ERROR(g.Start({.name = "a rather long name",
+                                         .data = data.data(),
+                                         .count = kEach}));
+         return g.Wait(data.data());
        }},
       {"reduce-scatter",
        [](Group& g, auto& data, auto&) {

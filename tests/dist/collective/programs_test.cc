@@ -1,4 +1,5 @@
-// Programs of all collectives, one after another, and one of them wrong.
+// Programs of all collectives, one after another and several under way, and one
+// of them wrong.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -18,6 +19,8 @@ namespace sluice::dist {
 namespace {
 
 using namespace testing;  // NOLINT: of the job's test double
+
+constexpr Overlap kOverlaps[] = {Overlap::kAuto, Overlap::kOn, Overlap::kOff};
 
 // Another act in this one's place.
 Act Changed(Act act, std::mt19937& random) {
@@ -53,8 +56,16 @@ TEST_CASE("programs of all collectives, each begun as soon as it can be") {
     const Watchdog watchdog;
     std::vector<Act> program;
     for (int i = 0; i < 20; ++i) program.push_back(RandomAct(random));
-    Groups groups = JoinAll(size, WiresOf(At(job) / 5));
-    CheckOk(OnAll(groups, [&](Group& group) { return DoAll(program, group); }));
+    const uint32_t seed = random();
+    GroupOptions options;
+    options.overlap = kOverlaps[job % 3];
+    Groups groups = JoinAll(size, WiresOf(At(job) / 5), options);
+    CheckOk(OnAll(groups, [&](Group& group) -> Status {
+      SLUICE_RETURN_IF_ERROR(DoAll(program, group));
+      // Each rank begins and waits for others.
+      return DoAllLate(program, group,
+                       seed + static_cast<uint32_t>(group.rank()));
+    }));
   }
 }
 
@@ -88,9 +99,13 @@ TEST_CASE("a changed, missing or swapped collective is everyone's error") {
     CAPTURE(size);
     CAPTURE(odd);
     CAPTURE(job);
-    Groups groups = JoinAll(size, WiresOf(random()));
+    GroupOptions options;
+    options.overlap = kOverlaps[job % 3];
+    Groups groups = JoinAll(size, WiresOf(random()), options);
     CheckMismatch(groups, [&](Group& group) {
-      return DoAll(group.rank() == odd ? other : program, group);
+      const std::vector<Act>& mine = group.rank() == odd ? other : program;
+      if (job % 2 == 0) return DoAll(mine, group);
+      return DoAllLate(mine, group, static_cast<uint32_t>(job + group.rank()));
     });
   }
 }

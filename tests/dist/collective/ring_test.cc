@@ -313,13 +313,12 @@ TEST_CASE("a group that is broken can be joined again") {
             return group.Check();
           }
           // What is started is not waited for, as in a step that has failed.
-          SLUICE_RETURN_IF_ERROR(group.StartAllReduce("begun", DType::kFloat32,
-                                                      begun.data(), 1 << 16,
-                                                      Reduction::kSum));
+          SLUICE_RETURN_IF_ERROR(group.Start(
+              {.name = "begun", .data = begun.data(), .count = 1 << 16}));
           Status status = group.AllReduce("x", DType::kFloat32, data.data(),
                                           5000, Reduction::kMean);
           if (!status.ok()) return status;
-          SLUICE_RETURN_IF_ERROR(group.WaitAllReduce(begun.data()));
+          SLUICE_RETURN_IF_ERROR(group.Wait(begun.data()));
         }
       });
       for (const Status& status : statuses) {

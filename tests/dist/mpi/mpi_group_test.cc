@@ -151,7 +151,8 @@ void Do(const Act& act, MpiGroup& group) {
     }
     case Act::kTrade: {
       Tensor mine_for_all(act.dtype, {n, act.count});
-      Tensor all(act.dtype, {n, act.count});
+      Tensor all = act.root == 0 ? mine_for_all  // in place
+                                 : Tensor(act.dtype, {n, act.count});
       const auto each = static_cast<int64_t>(mine.bytes());
       for (int64_t k = 0; k < n; ++k) {
         const Tensor one = Filled(act, group.rank() * n + k);

@@ -82,27 +82,48 @@ TEST_CASE("values and gradients over workers") {
   }
 }
 
+// Every collective of an x that all workers have alike, or a few of them, so
+// that x comes out again. `kind` says which, `root` who has it in between.
+Output ThereAndBack(uint32_t kind, const Output& x, int workers, int root) {
+  switch (kind) {
+    case 0:
+      return AllReduce(x);
+    case 1:
+      return ReduceScatter(AllGather(x));
+    case 2:
+      return Broadcast(x, root);
+    case 3:
+      return Broadcast(Reduce(x, root), root) /
+             Cast(NumWorkers(x.graph()), x.dtype());
+    case 4:  // what is for another comes back
+      if (x.shape()[0] % workers != 0) return x;
+      return AllToAll(AllToAll(x));
+    default: {  // as gradients are joined
+      const int64_t n = x.shape().elements();
+      const Output both =
+          AllReduce(Concat({Reshape(x, {-1}), Reshape(x * 2, {-1})}, 0));
+      return Slice(both, {n}, {n}) - Slice(both, {0}, {n});
+    }
+  }
+}
+
 // A graph of elementwise ops and collectives, the same for a seed.
-Output RandomGraph(uint32_t seed, const Output& x) {
+Output RandomGraph(uint32_t seed, const Output& x, int workers) {
   std::mt19937 random(seed);
   std::vector<Output> values = {x};
   for (int i = 0; i < 30; ++i) {
     const Output a = values[random() % values.size()];
     const Output b = values[random() % values.size()];
+    const uint32_t kind = random() % 6;
+    const auto root = static_cast<int>(random() % 2) % workers;
     switch (random() % 4) {
       case 0:
-        values.push_back(AllReduce(a));
-        break;
       case 1:
+        values.push_back(ThereAndBack(kind, a, workers, root));
+        break;
+      case 2:
         values.push_back(Tanh(a + b));
         break;
-      case 2: {  // as gradients are joined
-        const int64_t n = a.shape().elements();
-        const Output both = AllReduce(
-            Concat({Reshape(a, {-1}), Reshape(b, {-1})}, 0), Reduction::kMean);
-        values.push_back(Slice(both, {n}, {n}) - Slice(both, {0}, {n}));
-        break;
-      }
       default:
         values.push_back(a * 0.5f - b);
     }
@@ -123,7 +144,7 @@ TEST_CASE("collectives have one order on all workers, whoever does them") {
     const int64_t n = trial % 4 == 0 ? 20000 : trial % 7;  // also none
     Graph alone;
     const Output x0 = alone.Placeholder("x", DType::kFloat32, {n});
-    const Output y0 = RandomGraph(seed, x0);
+    const Output y0 = RandomGraph(seed, x0, /*workers=*/1);
     Session reference(alone, {.simplify = false, .fuse = false});
     const Tensor wanted = reference.Run({{x0, Ramp(0, {n})}}, y0);
     auto groups = dist::testing::JoinEach(workers, [&](int rank) {
@@ -136,7 +157,7 @@ TEST_CASE("collectives have one order on all workers, whoever does them") {
     InThreads(workers, [&](int rank) {
       Graph graph;
       const Output x = graph.Placeholder("x", DType::kFloat32, {n});
-      const Output y = RandomGraph(seed, x);
+      const Output y = RandomGraph(seed, x, workers);
       SessionOptions options = With(groups[static_cast<size_t>(rank)]);
       // They may differ in how they run them.
       options.executor =
@@ -172,7 +193,7 @@ class FailingObserver final : public Observer {
 
 // At every place, also between a start and its wait: what is under way ends,
 // both ranks have an error, and nothing hangs.
-TEST_CASE("a step that fails with reductions under way") {
+TEST_CASE("a step that fails with collectives under way") {
   const dist::testing::Watchdog watchdog;
   int failed = 0;
   for (int at = 0; at < 200; ++at) {
@@ -186,7 +207,7 @@ TEST_CASE("a step that fails with reductions under way") {
       Graph graph;
       const Shape shape = {20000};
       const Output x = graph.Placeholder("x", DType::kFloat32, shape);
-      const Output y = RandomGraph(17, x);
+      const Output y = RandomGraph(17, x, /*workers=*/2);
       dist::Group& group = *groups[static_cast<size_t>(rank)];
       Session session(graph, With(groups[static_cast<size_t>(rank)]));
       FailingObserver observer(rank == 1 ? at : -1);
@@ -204,6 +225,7 @@ TEST_CASE("a step that fails with reductions under way") {
       if (rank == 0) {
         fails[0] |= !next.ok();
         CHECK(group.status().ok() == !fails[0]);
+        if (fails[0]) CHECK(Contains(group.status().message(), "rank 1 of 2"));
       }
     });
     CHECK(fails[0] == fails[1]);
@@ -244,6 +266,24 @@ TEST_CASE("what differs between workers is an error on both") {
     CHECK(Contains(error, "all_reduce"));
     CHECK(Contains(error, "rank 0"));
     CHECK(Contains(error, "rank 1"));
+  }
+}
+
+TEST_CASE("integers are added up, and have no mean") {
+  auto groups = JoinAll(2);
+  std::vector<std::string> errors(2);
+  InThreads(2, [&](int rank) {
+    Graph graph;
+    const Output x = graph.Constant(Tensor::Vector<int64_t>(
+        std::vector<int64_t>{rank + 1, int64_t{1} << 53}));
+    Session session(graph, With(groups[static_cast<size_t>(rank)]));
+    const Tensor sum = session.Run({}, AllReduce(x, Reduction::kSum));
+    CHECK(sum.IntAt(0) == 3);
+    CHECK(sum.IntAt(1) == int64_t{1} << 54);
+    errors[static_cast<size_t>(rank)] = ErrorOf([&] { AllReduce(x); });
+  });
+  for (const std::string& error : errors) {
+    CHECK(Contains(error, "int64 has no mean"));
   }
 }
 

@@ -5,13 +5,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine/runtime/trace.h"
 #include "engine/threads.h"
 #include "graph/builder.h"
 #include "graph/session/session.h"
@@ -46,7 +51,8 @@ struct Program {
   std::vector<Line> lines;
 };
 
-Program RandomProgram(int workers, std::mt19937& random) {
+// `grouped`: four workers meet in rows and columns, too.
+Program RandomProgram(int workers, std::mt19937& random, bool grouped = true) {
   Program program;
   program.workers = workers;
   const int64_t part = 1 + static_cast<int64_t>(random() % 2);
@@ -56,7 +62,7 @@ Program RandomProgram(int workers, std::mt19937& random) {
     Line line;
     line.a = random() % rows.size();
     line.b = random() % rows.size();
-    line.group = workers == 4 ? random() % 3 : 0;
+    line.group = workers == 4 && grouped ? random() % 3 : 0;
     const int meeting =
         static_cast<int>(PartsOf(line.group, workers)[0].size());
     line.root = static_cast<int>(random() % At(meeting));
@@ -128,10 +134,29 @@ Tensor TensorOf(const std::vector<double>& values, DType dtype) {
   return tensor.Cast(dtype);
 }
 
-// What a worker has: the values of all lines, and the gradient of x.
+// Holds up a worker at some instructions, others in each run; of several
+// devices on their threads.
+class Dawdler final : public Observer {
+ public:
+  explicit Dawdler(uint32_t seed) : calls_(seed) {}
+  Status AfterInstruction(const RanInstruction&) override {
+    const uint32_t call = calls_.fetch_add(0x9e3779b9u);
+    if ((call >> 16) % 8 == 0) {
+      std::this_thread::sleep_for(
+          std::chrono::microseconds((call >> 20) % 400));
+    }
+    return {};
+  }
+
+ private:
+  std::atomic<uint32_t> calls_;
+};
+
+// What a worker has: the values of all lines, and the gradient of x. Where the
+// session has several devices they share out the lines.
 std::vector<Tensor> RunAsWorker(const Program& program, int rank,
                                 const Tensor& x_value,
-                                const SessionOptions& options) {
+                                const SessionOptions& options, bool slow) {
   Graph graph;
   const Output x =
       graph.Placeholder("x", x_value.dtype(), {kUnknown, kColumns});
@@ -142,6 +167,9 @@ std::vector<Tensor> RunAsWorker(const Program& program, int rank,
   std::vector<Output> values = {x};
   Output loss;
   for (const Line& line : program.lines) {
+    const DeviceScope there(graph,
+                            options.devices[(values.size() * 5 / 3 + At(rank)) %
+                                            options.devices.size()]);
     const Output& a = values[line.a];
     values.push_back(line.local
                          ? Tanh(0.3 * a * factor - values[line.b])
@@ -166,6 +194,8 @@ std::vector<Tensor> RunAsWorker(const Program& program, int rank,
   std::vector<Output> fetches(values.begin() + 1, values.end());
   fetches.push_back(Gradients({loss}, {x})[0]);
   Session session(graph, options);
+  Dawdler dawdler(static_cast<uint32_t>(rank * 77 + program.rows));
+  if (slow) session.SetObserver(&dawdler);
   std::vector<Tensor> results;
   for (int run = 0; run < 2; ++run) results = session.Run(feeds, fetches);
   return results;
@@ -216,44 +246,29 @@ TEST_CASE("each worker knows which one it is, in each of its groups") {
   }
 }
 
-}  // namespace
+// A program with what each worker begins with, and what came of it.
+struct Trial {
+  Program program;
+  Values x;
+  std::vector<std::vector<Tensor>> got;
 
-TEST_CASE("random graphs of all collectives: values and gradients") {
-  std::mt19937 random(1);
-  SetComputeThreads(2);
-  int gradients = 0;
-  for (int trial = 0; trial < Rounds(60); ++trial) {
-    const int workers = 2 + trial % 3;
-    const Program program = RandomProgram(workers, random);
+  Trial(Program p, std::mt19937& random)
+      : program(std::move(p)), x(At(program.workers)), got(x.size()) {
     std::uniform_real_distribution<double> uniform(-1, 1);
-    Values x(At(workers));
     for (auto& mine : x) {
       mine.resize(static_cast<size_t>(program.rows * kColumns));
       for (double& element : mine) element = uniform(random);
     }
-    constexpr dist::Overlap kOverlaps[] = {dist::Overlap::kOn,
-                                           dist::Overlap::kOff};
-    Groups groups = JoinEach(workers, [&](int rank) {
-      dist::GroupOptions options;
-      options.overlap = kOverlaps[(trial + rank) % 2];
-      return options;
-    });
-    std::vector<std::vector<Tensor>> got(At(workers));
-    const Watchdog watchdog;
-    InThreads(workers, [&](int rank) {
-      ThrowIfError(Split(*groups[At(rank)]));
-      SessionOptions options;
-      options.collective = std::move(groups[At(rank)]);
-      // They may differ in how they run them.
-      options.executor =
-          rank == 0 ? ExecutorMode::kDataflow : ExecutorMode::kSerial;
-      options.fuse = options.simplify = rank != 1;
-      got[At(rank)] = RunAsWorker(
-          program, rank, TensorOf(x[At(rank)], DType::kFloat64), options);
-    });
-    CAPTURE(trial);
+  }
+  void Run(int rank, const SessionOptions& options, bool slow) {
+    got[At(rank)] = RunAsWorker(
+        program, rank, TensorOf(x[At(rank)], DType::kFloat64), options, slow);
+  }
+  // Returns how many slopes there are.
+  int Check() const {
+    int slopes_there = 0;
     const std::vector<Values> wanted = ValuesOf(program, x);
-    for (int rank = 0; rank < workers; ++rank) {
+    for (int rank = 0; rank < program.workers; ++rank) {
       CAPTURE(rank);
       REQUIRE(got[At(rank)].size() == program.lines.size() + 1);
       for (size_t i = 0; i < program.lines.size(); ++i) {
@@ -267,12 +282,91 @@ TEST_CASE("random graphs of all collectives: values and gradients") {
         up[At(rank)][i] += kStep;
         down[At(rank)][i] -= kStep;
         slopes[i] = (LossOf(program, up) - LossOf(program, down)) / (2 * kStep);
-        gradients += slopes[i] != 0;
+        slopes_there += slopes[i] != 0;
       }
       CHECK(Apart(got[At(rank)].back(), slopes, 1e-6) == 0);
     }
+    return slopes_there;
+  }
+};
+
+constexpr dist::Overlap kOverlaps[] = {dist::Overlap::kOn, dist::Overlap::kOff};
+
+Groups JoinOverlapping(int workers, int trial) {
+  return JoinEach(workers, [&](int rank) {
+    dist::GroupOptions options;
+    options.overlap = kOverlaps[(trial + rank) % 2];
+    return options;
+  });
+}
+
+// Workers may differ in how they run their steps.
+SessionOptions OptionsOf(int rank, int trial) {
+  constexpr ExecutorMode kModes[] = {
+      ExecutorMode::kDataflow, ExecutorMode::kSerial, ExecutorMode::kChecked};
+  SessionOptions options;
+  options.executor = kModes[(rank + trial / 3) % 3];
+  options.fuse = options.simplify = rank != 1;
+  options.devices = {"/cpu:0"};
+  if ((rank + trial) % 3 == 0) options.devices.emplace_back("/cpu:1");
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("random graphs of all collectives: values and gradients") {
+  std::mt19937 random(1);
+  SetComputeThreads(2);
+  int gradients = 0;
+  for (int i = 0; i < Rounds(60); ++i) {
+    const int workers = 2 + i % 3;
+    Trial trial(RandomProgram(workers, random), random);
+    Groups groups = JoinOverlapping(workers, i);
+    const Watchdog watchdog;
+    InThreads(workers, [&](int rank) {
+      ThrowIfError(Split(*groups[At(rank)]));
+      SessionOptions options = OptionsOf(rank, i);
+      options.collective = std::move(groups[At(rank)]);
+      trial.Run(rank, options, /*slow=*/(i + rank) % 4 == 0);
+    });
+    CAPTURE(i);
+    gradients += trial.Check();
   }
   CHECK(gradients > Rounds(300));
+  SetComputeThreads(0);
+}
+
+// Each worker has three at a time, in the job and in two parts of it.
+TEST_CASE("runs under way in several groups at the same time") {
+  std::mt19937 random(2);
+  SetComputeThreads(2);
+  constexpr int kWorkers = 4, kRuns = 3;
+  for (int i = 0; i < Rounds(8); ++i) {
+    // The job's, those of rows and those of columns.
+    std::vector<Trial> trials;
+    for (const int workers : {4, 2, 2, 2, 2}) {
+      trials.emplace_back(RandomProgram(workers, random, /*grouped=*/false),
+                          random);
+    }
+    Groups groups = JoinOverlapping(kWorkers, i);
+    const Watchdog watchdog;
+    InThreads(kWorkers, [&](int rank) {
+      dist::Group& job = *groups[At(rank)];
+      ThrowIfError(Split(job));
+      InThreads(kRuns, [&](int run) {
+        dist::Group& group =
+            run == 0 ? job : *job.Subgroup(kGroups[static_cast<size_t>(run)]);
+        const int trial = run == 0 ? 0 : run == 1 ? 1 + rank / 2 : 3 + rank % 2;
+        SessionOptions options = OptionsOf(rank + run, i);
+        options.collective =
+            std::shared_ptr<Collective>(std::shared_ptr<void>(), &group);
+        trials[static_cast<size_t>(trial)].Run(group.rank(), options,
+                                               /*slow=*/run == i % kRuns);
+      });
+    });
+    CAPTURE(i);
+    for (const Trial& trial : trials) trial.Check();
+  }
   SetComputeThreads(0);
 }
 
@@ -286,7 +380,8 @@ TEST_CASE("collectives of every dtype") {
       const Verb verb = static_cast<Verb>(kind);
       const bool moves = verb == Verb::kGather || verb == Verb::kTrade ||
                          verb == Verb::kBroadcast;
-      const bool sums = verb == Verb::kScatter || verb == Verb::kReduce;
+      const bool sums = verb == Verb::kScatter || verb == Verb::kReduce ||
+                        verb == Verb::kAllReduce;
       if (!moves && !IsFloating(dtype) && !(sums && kIndex.Contains(dtype))) {
         continue;
       }

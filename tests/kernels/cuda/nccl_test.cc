@@ -75,8 +75,7 @@ Program RandomProgram(std::mt19937& random) {
     const bool floating = IsFloating(line.dtype);
     const bool index =
         line.dtype == DType::kInt32 || line.dtype == DType::kInt64;
-    const bool whole = line.verb == Verb::kSum || line.verb == Verb::kMean;
-    if (whole && !floating) continue;
+    if (line.verb == Verb::kMean && !floating) continue;
     if (Sums(line.verb) && !floating && !index) continue;
     if (line.verb == Verb::kScatter || line.verb == Verb::kTrade) {
       if (line.shape[0] % program.ranks != 0) continue;

@@ -134,13 +134,17 @@ TEST_CASE("a profile of several workers has what all of them did") {
   std::map<std::string, std::map<int, std::vector<double>>> begun, ended;
   for (const json& event : events) {
     const std::string op = event["name"];
-    if (!op.starts_with("AllReduce")) continue;
+    const bool wait = op == "CollectiveWait";
+    if (!wait && op != "AllReduceStart") continue;
     std::string node = event["args"]["node"];
     const int rank = rank_of.at(event["pid"]);
     const double begin = event["ts"], duration = event["dur"];
-    if (op == "AllReduceStart") node.resize(node.rfind("/start"));
-    if (op != "AllReduceWait") begun[node][rank].push_back(begin);
-    if (op != "AllReduceStart") ended[node][rank].push_back(begin + duration);
+    if (wait) {
+      ended[node][rank].push_back(begin + duration);
+    } else {
+      node.resize(node.rfind("/start"));
+      begun[node][rank].push_back(begin);
+    }
   }
   REQUIRE(begun.size() > 1);
   for (const auto& [node, ranks] : begun) {

@@ -1,11 +1,11 @@
-#include "dist/collective/reduce_queue.h"
+#include "dist/collective/call_queue.h"
 
 #include "engine/caught.h"
 #include "engine/threads.h"
 
 namespace sluice::dist {
 
-ReduceQueue::~ReduceQueue() {
+CallQueue::~CallQueue() {
   Finish();
   {
     MutexLock lock(mutex_);
@@ -15,32 +15,31 @@ ReduceQueue::~ReduceQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
-void ReduceQueue::CallThread() {
+void CallQueue::CallThread() {
   if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
   called_ = true;
   wanted_.NotifyAll();
 }
 
-Status ReduceQueue::Start(const Item& item, bool beside) {
+Status CallQueue::Start(const CollectiveCall& call, bool beside) {
   MutexLock lock(mutex_);
   try {
     if (beside) CallThread();
-    entries_.push_back({item});
+    entries_.push_back({call});
   } catch (...) {
     return CaughtStatus();
   }
   return {};
 }
 
-ReduceQueue::Entry* ReduceQueue::Find(const void* data) {
-  for (size_t i = entries_.size(); i-- > 0;) {
-    Entry& entry = entries_[i];
-    if (entry.item.data == data && !entry.waited) return &entry;
+CallQueue::Entry* CallQueue::Find(const void* data) {
+  for (Entry& entry : entries_) {
+    if (entry.call.data == data && !entry.waited) return &entry;
   }
   return nullptr;
 }
 
-Status ReduceQueue::Wait(const void* data) {
+Status CallQueue::Wait(const void* data) {
   MutexLock lock(mutex_);
   // Others may be started meanwhile, so it may be elsewhere every time.
   Entry* entry = nullptr;
@@ -57,7 +56,7 @@ Status ReduceQueue::Wait(const void* data) {
   return status;
 }
 
-bool ReduceQueue::Ready(const void* data, Waker& waker) {
+bool CallQueue::IsOver(const void* data, Waker& waker) {
   MutexLock lock(mutex_);
   Entry* const entry = Find(data);
   if (entry == nullptr || entry->over) return true;
@@ -70,34 +69,41 @@ bool ReduceQueue::Ready(const void* data, Waker& waker) {
   return false;
 }
 
-void ReduceQueue::Finish() {
+void CallQueue::Finish() {
   MutexLock lock(mutex_);
   while (running_ || next_ < entries_.size()) {
     running_ ? over_.Wait(mutex_) : Next();
   }
 }
 
-void ReduceQueue::Forget() {
+void CallQueue::Forget() {
   Finish();
   MutexLock lock(mutex_);
   entries_.clear();
   next_ = waited_ = 0;
 }
 
+bool CallQueue::Within() const {
+  MutexLock lock(mutex_);
+  return runner_ == std::this_thread::get_id();
+}
+
 // Does the next one; the caller's lock is open meanwhile.
-void ReduceQueue::Next() {
+void CallQueue::Next() {
   running_ = true;
+  runner_ = std::this_thread::get_id();
   const size_t place = next_++;
-  const Item item = entries_[place].item;
+  const CollectiveCall call = entries_[place].call;
   mutex_.Unlock();
   Status status;
   try {
-    status = reduce_(item);
+    status = body_(call);
   } catch (...) {
     status = CaughtStatus();
   }
   mutex_.Lock();
   running_ = false;
+  runner_ = {};
   // Nobody forgets it before it was waited for, which is after it is over.
   Entry& entry = entries_[place];
   entry.status = std::move(status);
@@ -107,7 +113,7 @@ void ReduceQueue::Next() {
 }
 
 // With the floating-point rules of the threads that compute, for the same bits.
-void ReduceQueue::Loop() {
+void CallQueue::Loop() {
   const ScopedFlushDenormals flush;
   MutexLock lock(mutex_);
   while (!end_) {
