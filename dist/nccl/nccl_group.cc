@@ -246,14 +246,16 @@ Result<DeviceRun> NcclGroup::Agree(const DeviceRunOffer& offer) {
   const Side mine = {Key(offer.exchanges), offer.recorded,
                      offer.may_record ? 1U : 0U, offer.missed};
   std::vector<Side> all(static_cast<size_t>(size()));
-  SLUICE_RETURN_IF_ERROR(OnHost([&]() -> Status {
-    SLUICE_RETURN_IF_ERROR(host_->AllGather("NCCL: the run that comes", &mine,
-                                            sizeof(mine), all.data()));
+  const Status met = OnHost([&] {
+    const Status gathered = host_->AllGather("NCCL: the run that comes", &mine,
+                                             sizeof(mine), all.data());
+    if (!gathered.ok()) return gathered;
     const bool same = std::all_of(all.begin(), all.end(), [&](const Side& s) {
       return s.key == mine.key;
     });
     return same ? Status() : Differ(offer.exchanges);
-  }));
+  });
+  SLUICE_RETURN_IF_ERROR(met);
   needed_ = true;
   {
     MutexLock lock(mutex_);

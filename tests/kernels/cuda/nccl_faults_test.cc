@@ -76,9 +76,9 @@ TEST_CASE("a rank that dies at any exchange is named by all, and none hangs") {
                     verdict.Decide(Unavailable(
                         fmt::format("rank {} of {} has ended", dies, size)));
                   }});
-    std::vector<std::unique_ptr<Watch>> watches;
+    std::vector<std::unique_ptr<DeathWatch>> watches;
     for (int rank = 0; rank < size; ++rank) {
-      watches.push_back(std::make_unique<Watch>(verdict, rank, size));
+      watches.push_back(std::make_unique<DeathWatch>(verdict, rank, size));
     }
     std::vector<std::string> errors(static_cast<size_t>(size));
     OnEachGpu(
@@ -136,9 +136,9 @@ TEST_CASE(
 TEST_CASE("a process whose GPU does not end what it is told to gives up") {
   if (OnRealGpu()) return;
   Verdict verdict;
-  std::vector<std::unique_ptr<Watch>> watches;
+  std::vector<std::unique_ptr<DeathWatch>> watches;
   for (int rank = 0; rank < 2; ++rank) {
-    watches.push_back(std::make_unique<Watch>(verdict, rank, 2));
+    watches.push_back(std::make_unique<DeathWatch>(verdict, rank, 2));
   }
   SetNcclFault({.kind = NcclFault::kStays, .rank = 1, .after = 4, .then = [&] {
                   verdict.Decide(Unavailable("rank 0 of 2 has ended"));

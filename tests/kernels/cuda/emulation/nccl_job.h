@@ -36,9 +36,9 @@ class Verdict {
 };
 
 // Of NcclGroup::Options::watch: it knows nothing but the verdict.
-class Watch final : public Collective {
+class DeathWatch final : public Collective {
  public:
-  Watch(Verdict& verdict, int rank, int size)
+  DeathWatch(Verdict& verdict, int rank, int size)
       : verdict_(verdict), rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
