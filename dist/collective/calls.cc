@@ -231,12 +231,13 @@ Status Group::Barrier(std::string_view name) {
 
 Result<int> Group::Follow() {
   int last = rank_;
-  SLUICE_RETURN_IF_ERROR(Attempt("join", "zeros", [&]() -> Status {
+  const auto run = [&]() -> Status {
     SLUICE_RETURN_IF_ERROR(broken_);
     if (size_ == 1) return {};
     SLUICE_ASSIGN_OR_RETURN(last, FollowToEnd());
     return {};
-  }));
+  };
+  SLUICE_RETURN_IF_ERROR(Attempt("join", "zeros", run));
   return last;
 }
 
