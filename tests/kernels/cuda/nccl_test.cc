@@ -288,6 +288,54 @@ TEST_CASE("what GPUs exchange through NCCL is what loops make") {
   CHECK(after.replayed > before.replayed);
 }
 
+// Its memory is another's as soon as nothing on the stream reads it, and what
+// is computed meanwhile takes it.
+TEST_CASE("what is exchanged stays while others compute") {
+  if (OnRealGpu()) return;
+  constexpr int kRanks = 3;
+  const Shape shape = {kRanks * 3, 257};
+  OnEachGpu(kRanks, [&](int rank, std::shared_ptr<NcclGroup> group) {
+    for (int v = 0; v < kVerbs; ++v) {
+      CAPTURE(v);
+      const Line line = {static_cast<Verb>(v), DType::kFloat32, shape, 1};
+      Graph graph;
+      const Output x = graph.Placeholder("x", DType::kFloat32, shape);
+      const Output sent = x + x;
+      Output beside = x * x;
+      const Output made = Built(line, sent);
+      for (int i = 0; i < 6; ++i) beside = Tanh(beside * beside - x);
+      const Output sum = Sum(beside);
+      SessionOptions options;
+      options.devices = {fmt::format("/gpu:{}", rank)};
+      options.collective = group;
+      options.fuse = false;
+      Session session(graph, options);
+      for (int run = 0; run < 3; ++run) {
+        Values all(kRanks);
+        std::vector<double> mine;
+        for (int other = 0; other < kRanks; ++other) {
+          for (int64_t i = 0; i < shape.elements(); ++i) {
+            const double value = ValueOf(line, 0, run, other, i);
+            all[static_cast<size_t>(other)].push_back(2 * value);
+            if (other == rank) mine.push_back(value);
+          }
+        }
+        const Tensor got = session.Run({{x, TensorOf(line, mine)}},
+                                       std::vector<Output>{made, sum})[0];
+        const std::vector<double> wanted =
+            Applied(line, all, kRanks)[static_cast<size_t>(rank)];
+        REQUIRE(got.elements() == static_cast<int64_t>(wanted.size()));
+        double apart = 0;
+        for (size_t i = 0; i < wanted.size(); ++i) {
+          apart = std::max(
+              apart, std::abs(got.At(static_cast<int64_t>(i)) - wanted[i]));
+        }
+        CHECK(apart < 1e-4);
+      }
+    }
+  });
+}
+
 // One has the step for its rows before the other: what one would replay the
 // other runs for the first time.
 TEST_CASE("GPUs replay what all have recorded together, and nothing else") {
