@@ -16,7 +16,7 @@ Status NcclGroup::AllReduce(std::string_view name, DType dtype, void* data,
 
 Status NcclGroup::Start(const CollectiveCall& call) {
   return OnHost([&]() NO_THREAD_SAFETY_ANALYSIS {
-    const Status status = host_->Start(call);
+    Status status = host_->Start(call);
     if (status.ok()) ++host_started_;
     return status;
   });

@@ -179,7 +179,7 @@ Status NcclGroup::WhatIsWrong() {
   }
   const auto deadline = Clock::now() + options_.naming;
   while (Clock::now() < deadline) {
-    const Status gone = HostSays();
+    Status gone = HostSays();
     if (!gone.ok()) return gone;
     std::this_thread::sleep_for(kLook);
   }
@@ -247,8 +247,8 @@ Result<DeviceRun> NcclGroup::Agree(const DeviceRunOffer& offer) {
                      offer.may_record ? 1U : 0U, offer.missed};
   std::vector<Side> all(static_cast<size_t>(size()));
   const Status met = OnHost([&] {
-    const Status gathered = host_->AllGather("NCCL: the run that comes", &mine,
-                                             sizeof(mine), all.data());
+    Status gathered = host_->AllGather("NCCL: the run that comes", &mine,
+                                       sizeof(mine), all.data());
     if (!gathered.ok()) return gathered;
     const bool same = std::all_of(all.begin(), all.end(), [&](const Side& s) {
       return s.key == mine.key;

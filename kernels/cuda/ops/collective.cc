@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -63,17 +64,18 @@ Form FormOf(DeviceExchange::Verb verb, const KernelSpec& spec) {
   if (spec.attrs.Has("mean") && spec.attrs.Bool("mean")) {
     form.exchange.how = Reduction::kMean;
   }
+  const int64_t parts = std::max<int64_t>(form.workers, 1);
   switch (verb) {
     case DeviceExchange::kAllReduce:
     case DeviceExchange::kReduce:
       form.exchange.count = x.shape.elements();
       break;
     case DeviceExchange::kReduceScatter:
-      form.exchange.count = x.shape.elements() / form.workers;
-      form.part = x.bytes() / static_cast<size_t>(form.workers);
+      form.exchange.count = x.shape.elements() / parts;
+      form.part = x.bytes() / static_cast<size_t>(parts);
       break;
     case DeviceExchange::kAllToAll:
-      form.exchange.count = static_cast<int64_t>(x.bytes()) / form.workers;
+      form.exchange.count = static_cast<int64_t>(x.bytes()) / parts;
       break;
     case DeviceExchange::kAllGather:
     case DeviceExchange::kBroadcast:
