@@ -19,6 +19,12 @@ if(NOT CUDNN_INCLUDE_DIR)
     "GPUs are by Sluice's own kernels alone")
   list(FILTER sources EXCLUDE REGEX "/cudnn[^/]*$")
 endif()
+# Of NCCL, 2.14 or newer, too.
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(NOT NCCL_INCLUDE_DIR)
+  message(STATUS "No nccl.h (set NCCL_INCLUDE_DIR): no --transport nccl")
+  list(FILTER sources EXCLUDE REGEX "/nccl[^/]*$")
+endif()
 # What kernels use of the engine is in libsluice.so, which a program has loaded
 # already or, linked with the static library, loads with the module: the two meet
 # in what the module's entry is handed (engine/module.h). Without it, that part
@@ -46,13 +52,17 @@ if(CUDNN_INCLUDE_DIR)
   target_include_directories(sluice_cuda PRIVATE ${CUDNN_INCLUDE_DIR})
   target_compile_definitions(sluice_cuda PRIVATE SLUICE_HAVE_CUDNN=1)
 endif()
+if(NCCL_INCLUDE_DIR)
+  target_include_directories(sluice_cuda PRIVATE ${NCCL_INCLUDE_DIR})
+  target_compile_definitions(sluice_cuda PRIVATE SLUICE_HAVE_NCCL=1)
+endif()
 # The libraries of NVIDIA's that the module opens at run time, where they lie in
 # Python's packages beside what holds the module. Elsewhere it looks for them
 # itself (kernels/cuda/runtime/nvidia_library.h).
 set(wheels ../nvidia ../../nvidia)
 set(library_path $ORIGIN)
 foreach(wheel ${wheels})
-  foreach(folder cu${CUDAToolkit_VERSION_MAJOR}/lib cublas/lib cudnn/lib cuda_nvrtc/lib)
+  foreach(folder cu${CUDAToolkit_VERSION_MAJOR}/lib cublas/lib cudnn/lib cuda_nvrtc/lib nccl/lib)
     list(APPEND library_path $ORIGIN/${wheel}/${folder})
   endforeach()
 endforeach()

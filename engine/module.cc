@@ -43,8 +43,9 @@ Status Load() {
                  "it is neither beside the program nor installed; build it "
                  "with the preset cuda, or use /cpu:0"));
   const auto entry = reinterpret_cast<ModuleEntry>(dlsym(module, kModuleEntry));
-  const ModuleHost host = {SLUICE_BUILD_ID, &KernelTable::Global(),
-                           RegisterAccelerators, &find_libraries, Note};
+  const ModuleHost host = {SLUICE_BUILD_ID,      &KernelTable::Global(),
+                           RegisterAccelerators, RegisterDeviceGroups,
+                           &find_libraries,      Note};
   const char* fault = entry == nullptr ? "it is not a module" : entry(host);
   if (fault == nullptr) return {};  // never unloaded: its kernels stay in use
   Status status = Unavailable(fmt::format("cannot use {}: {}", kFile, fault));

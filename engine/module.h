@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/accelerator.h"
+#include "engine/device_group.h"
 #include "engine/kernel.h"
 #include "engine/note.h"
 #include "engine/status.h"
@@ -26,6 +27,8 @@ struct ModuleHost {
   KernelTable* kernels = nullptr;
   void (*register_accelerators)(DeviceType type,
                                 AcceleratorOpener opener) = nullptr;
+  void (*register_device_groups)(DeviceType type,
+                                 const DeviceGroups* groups) = nullptr;
   // The module sets it to what looks for its libraries.
   ModuleLibraries (**libraries)() = nullptr;
   // For what the module has to say (engine/note.h).

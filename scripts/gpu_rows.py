@@ -133,6 +133,8 @@ EXTRA = [
     # the row "training against the CPU" compares these, too.
     beside("resnet50_training", 256, "fp16", "fused-statistics", 170,
            ran_beside("fused-statistics")),
+    # One rank, which is all that NCCL takes on one GPU.
+    tests("one rank through NCCL", 90, "nccl_test"),
     kernels("optimizer", "float32"),
     kernels("elementwise", "float16"),
     steps("resnet50_training", 256, "bf16", 120),

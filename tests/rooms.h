@@ -75,7 +75,8 @@ inline const Rooms& MayUse() {
     add("dist", "mpi/module", {"dist/mpi"});
     const std::set<std::string> below = {"engine/*", "graph/*", "io/*",
                                          "dist/*"};
-    for (const char* room : {"rendezvous", "cluster", "servers", "mpi", ""}) {
+    for (const char* room :
+         {"rendezvous", "cluster", "servers", "mpi", "nccl", ""}) {
       add("dist", room, below);
     }
 

@@ -13,6 +13,10 @@
 #include "engine/status.h"
 #include "engine/visibility.h"
 
+namespace SLUICE_INTERNAL sluice {
+class DeviceMeeting;
+}
+
 namespace SLUICE_PUBLIC sluice {
 
 // A collective that is to be done with `data`, in place.
@@ -100,6 +104,10 @@ class Collective {
   // an order of its own, that lives as long as this one. Null where this worker
   // is in none of that name.
   virtual Collective* Subgroup(std::string_view) { return nullptr; }
+
+  // Where steps meet on the workers' accelerators
+  // (engine/runtime/device_meeting.h); null: in the host's memory alone.
+  virtual DeviceMeeting* on_device() { return nullptr; }
 
   // The error that the next call would return, if that is known: some worker is
   // gone. Waits for nothing.

@@ -142,6 +142,7 @@ void Executor::Begin(const StepBuffers& buffers, const StepContext& step,
   slot_ = buffers.slot;
   reached_ = next_wait_ = next_segment_ = 0;
   failed_ = kNoInstruction;
+  met_ = false;
   std::optional<Accelerator::Turn> turn;
   if (device_.accelerator() != nullptr) turn.emplace(*device_.accelerator());
   if (const Status status = Prepare(buffers); !status.ok()) stop.Stop(status);

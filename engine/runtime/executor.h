@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/runtime/checked_run.h"
+#include "engine/runtime/device_meeting.h"
 #include "engine/runtime/plan.h"
 #include "engine/runtime/rendezvous.h"
 #include "engine/runtime/staging.h"
@@ -135,6 +136,7 @@ class Executor {
   void WatchReports();
   Status TakeReports();
   bool RunQueued(Waker* waker);
+  Status Meet();
   bool AddQueued(Waker* waker);
   void EndQueued(const Status& status);
   Result<bool> AddStep(Waker* waker);
@@ -197,6 +199,12 @@ class Executor {
   std::vector<Segment> segments_;
   std::string why_not_captured_;
   bool ran_before_ = false;
+  // Of a plan with exchanges: how all workers do the run under way, once that
+  // is agreed, and the numbers of the recordings, plain and with marks.
+  bool met_ = false;
+  DeviceRun way_ = DeviceRun::kAdd;
+  uint64_t recorded_[2] = {};
+  uint32_t missed_ = 0;  // DeviceRunOffer
   // Before the first instruction and after each, for an observer of times.
   std::vector<Accelerator::Event> marks_;
 

@@ -50,6 +50,7 @@ bool ExecutorGroup::FindEdges() {
     here[member->device_.incarnation()] = member->device_.accelerator();
   }
   for (const Executor* member : members_) {
+    if (!member->plan_.exchanges.empty()) return false;
     for (const Instruction& instruction : member->plan_.instructions) {
       const Kernel& kernel = *member->plan_.kernels[instruction.kernel];
       if (kernel.why_not_captured().empty()) continue;

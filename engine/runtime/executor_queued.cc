@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/caught.h"
+#include "engine/runtime/collective.h"
 #include "engine/runtime/executor.h"
 #include "engine/tensor.h"
 
@@ -87,6 +88,8 @@ Status Executor::BindOnAccelerator() {
 // The longest there are.
 void Executor::MakeSegments() {
   segments_.clear();
+  recorded_[0] = recorded_[1] = 0;
+  missed_ = 0;
   why_not_captured_.clear();
   for (uint32_t i = 0; i < plan_.instructions.size(); ++i) {
     const std::string_view why =
@@ -152,6 +155,10 @@ bool Executor::AddQueued(Waker* waker) {
 void Executor::EndQueued(const Status& status) {
   if (!status.ok()) stop_->Stop(status);
   if (!stop_->stopped()) return;
+  // The others' devices wait for what is not added any more, and their next
+  // runs would meet what is left of this one.
+  if (met_ && reached_ < bound_.size())
+    step_.collective->Leave(stop_->status());
   Settle();
   // What was added goes on; it must not outlive this run's memory unnoticed.
   Accelerator& accelerator = *device_.accelerator();
@@ -161,8 +168,34 @@ void Executor::EndQueued(const Status& status) {
   if (!ended.ok()) stop_->Stop(ended);
 }
 
+// Agrees with other workers on the run, before anything of it is added.
+Status Executor::Meet() {
+  if (plan_.exchanges.empty() || step_.collective == nullptr || met_) return {};
+  DeviceMeeting* const meeting = step_.collective->on_device();
+  if (meeting == nullptr) return {};
+  uint64_t& recorded = recorded_[observer_ != nullptr ? 1 : 0];
+  bool may_record =
+      ran_before_ && (observer_ == nullptr || !observer_->reads_outputs());
+  for (const Segment& segment : segments_) may_record &= !segment.refused;
+  SLUICE_ASSIGN_OR_RETURN(
+      way_, meeting->Agree({plan_.exchanges, recorded, may_record, missed_}));
+  met_ = true;
+  missed_ = way_ == DeviceRun::kAdd && may_record ? missed_ + 1 : 0;
+  if (way_ != DeviceRun::kRecord) return {};
+  bool all = true;
+  for (Segment& segment : segments_) {
+    SLUICE_RETURN_IF_ERROR(Capture(segment, observer_));
+    all &= !segment.refused;
+  }
+  Passed(0, Call::kNone);  // recorded, not run
+  SLUICE_ASSIGN_OR_RETURN(recorded, meeting->Recorded(all));
+  way_ = recorded == 0 ? DeviceRun::kAdd : DeviceRun::kReplay;
+  return {};
+}
+
 // Adds the rest of a step to the queues; false: as far as may be now.
 Result<bool> Executor::AddStep(Waker* waker) {
+  SLUICE_RETURN_IF_ERROR(Meet());
   bool all;
   if (observer_ != nullptr && observer_->reads_outputs()) {
     all = RunUpTo(static_cast<uint32_t>(bound_.size()), observer_, waker);
@@ -211,12 +244,13 @@ Status Executor::EnqueueSegment(Segment& segment, StepStop& stop,
                                 Observer* timed) {
   std::unique_ptr<CapturedWork>& work =
       timed == nullptr ? segment.work : segment.timed;
-  if (ran_before_ && work == nullptr && !segment.refused) {
+  const bool as_agreed = met_ && way_ == DeviceRun::kAdd;
+  if (!as_agreed && ran_before_ && work == nullptr && !segment.refused) {
     SLUICE_RETURN_IF_ERROR(Capture(segment, timed));
     Passed(segment.begin, Call::kNone);  // recorded, not run
     if (stop.stopped()) return {};       // cancelled meanwhile
   }
-  if (work == nullptr) {
+  if (as_agreed || work == nullptr) {
     RunSerial<true>(segment.begin, segment.end, timed, stop);
     return {};
   }

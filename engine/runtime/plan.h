@@ -65,6 +65,9 @@ struct Plan {
     uint32_t start = 0, wait = 0;
   };
   std::vector<Pending> pending;
+  // A line for each exchange with other workers that is on this device's own
+  // queue, in order (engine/runtime/device_meeting.h).
+  std::string exchanges;
   // For CheckedRun: no two buffers share memory, each has kAlignment bytes
   // before and behind it that are nobody's, and operand_bytes is parallel to
   // locations.

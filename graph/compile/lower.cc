@@ -182,6 +182,7 @@ class Lowering {
     operands_.push_back(static_cast<int>(storages_.size()) - 1);
 
     NotePending(node, static_cast<uint32_t>(position));
+    NoteExchange(node, spec);
     after_[&node] = {position};
     waits_.emplace_back(waits.begin(), waits.end());
     plan_.kernels.push_back(std::move(kernel));
@@ -204,6 +205,20 @@ class Lowering {
     if (start != started_.end()) {
       plan_.pending.push_back({start->second, position});
     }
+  }
+
+  // By what other workers know it.
+  void NoteExchange(const Node& node, const KernelSpec& spec) {
+    if (!node.op().collective || device_.accelerator() == nullptr) return;
+    plan_.exchanges += fmt::format("{} '{}' of {}", node.op().name, spec.origin,
+                                   spec.inputs[0].ToString());
+    if (spec.attrs.Has("mean") && spec.attrs.Bool("mean")) {
+      plan_.exchanges += ", the mean";
+    }
+    if (spec.attrs.Has("root")) {
+      plan_.exchanges += fmt::format(", rank {}'s", spec.attrs.Int("root"));
+    }
+    plan_.exchanges += '\n';
   }
 
   Result<MadeKernel> Prepare(const KernelSpec& spec) const {

@@ -97,9 +97,12 @@ Status Place(Graph& graph, const DeviceDescriptions& devices);
 // no CPU, or a device's description names no kernels at all.
 Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices);
 
-// Moves the collectives that their device has no kernel for to the first CPU,
-// if there is one.
-Status MeetOnCpu(Graph& graph, const DeviceDescriptions& devices);
+// Moves the collectives of accelerators to the first CPU, if there is one,
+// unless all of the step are on the device `meets_on`, have kernels there and
+// are of all workers: on its queue and on the host at a time they would have no
+// order. Empty: workers meet on the host alone.
+Status MeetOnCpu(Graph& graph, const DeviceDescriptions& devices,
+                 const std::string& meets_on = {});
 
 // Puts what is fed and fetched on one device, wherever else it was placed.
 Status BringHome(Graph& graph, const std::string& home);

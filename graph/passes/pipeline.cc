@@ -46,8 +46,10 @@ constexpr Pass kPipeline[] = {
     {"move_unsupported", "to the CPU, with soft placement",
      [](Graph& g, const Context& c) { return MoveUnsupported(g, c.devices); },
      [](const Context& c) { return c.soft_placement; }},
-    {"meet_on_cpu", "collectives that a device has no kernel for",
-     [](Graph& g, const Context& c) { return MeetOnCpu(g, c.devices); },
+    {"meet_on_cpu", "where workers do not meet on their devices",
+     [](Graph& g, const Context& c) {
+       return MeetOnCpu(g, c.devices, c.meets_on);
+     },
      [](const Context& c) { return c.workers != nullptr; }},
     {"bring_home", "feeds and fetches, in a cluster",
      [](Graph& g, const Context& c) { return BringHome(g, c.home); },

@@ -17,7 +17,8 @@ namespace passes {
 struct Context {
   DeviceDescriptions devices;  // the first is where unplaced nodes go
   Fold fold;
-  WorkersIn workers;  // that meet in the step
+  WorkersIn workers;     // that meet in the step
+  std::string meets_on;  // MeetOnCpu
   bool commit_together = false;
   bool simplify = true;
   bool soft_placement = false;

@@ -99,11 +99,27 @@ Status MoveUnsupported(Graph& graph, const DeviceDescriptions& devices) {
   return {};
 }
 
-Status MeetOnCpu(Graph& graph, const DeviceDescriptions& devices) {
+Status MeetOnCpu(Graph& graph, const DeviceDescriptions& devices,
+                 const std::string& meets_on) {
   const DeviceDescription* const cpu = FirstCpu(devices);
   if (cpu == nullptr) return {};
+  std::vector<Node*> collectives;
   for (const auto& node : graph.nodes()) {
-    if (node->op().collective) MoveWhereItRuns(*node, *cpu, devices);
+    if (node->op().collective) collectives.push_back(node.get());
+  }
+  const DeviceDescription* const meets = FindDevice(devices, meets_on);
+  const bool stay =
+      meets != nullptr &&
+      std::all_of(collectives.begin(), collectives.end(), [&](Node* node) {
+        return node->device() == meets_on && meets->Runs(*node) &&
+               node->attrs().String("group").empty();
+      });
+  if (stay) return {};
+  for (Node* node : collectives) {
+    const DeviceDescription* const own = FindDevice(devices, node->device());
+    // What does not compute has nobody to meet.
+    if (own == nullptr || own->runs_all) continue;
+    node->set_device(cpu->name);
   }
   return {};
 }

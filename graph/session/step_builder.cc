@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/runtime/collective.h"
+#include "engine/runtime/device_meeting.h"
 #include "graph/compile/describe_device.h"
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
@@ -55,6 +56,9 @@ Result<passes::Context> ContextOf(const Devices& devices,
   context.fold = FoldNode;
   if (options.collective != nullptr) {
     context.commit_together = options.collective->elastic();
+    if (DeviceMeeting* const meeting = options.collective->on_device()) {
+      context.meets_on = meeting->device();
+    }
     context.workers = [all = options.collective](std::string_view group) {
       const Collective* const of =
           group.empty() ? all.get() : all->Subgroup(group);

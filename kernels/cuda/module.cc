@@ -7,6 +7,9 @@
 #include "kernels/cuda/runtime/accelerator.h"
 #include "kernels/cuda/runtime/kernels.h"
 #include "kernels/cuda/vendor/libraries.h"
+#if SLUICE_HAVE_NCCL
+#include "kernels/cuda/vendor/nccl_ranks.h"
+#endif
 
 extern "C" __attribute__((visibility("default"))) const char*
 sluice_module_load(const sluice::ModuleHost& host) {
@@ -16,6 +19,10 @@ sluice_module_load(const sluice::ModuleHost& host) {
   }
   sluice::cuda::RegisterCudaKernels(*host.kernels);
   host.register_accelerators(sluice::DeviceType::kCuda, sluice::cuda::OpenCuda);
+#if SLUICE_HAVE_NCCL
+  host.register_device_groups(sluice::DeviceType::kCuda,
+                              &sluice::cuda::NcclGroups());
+#endif
   *host.libraries = sluice::cuda::FindNvidiaLibraries;
   sluice::SetNotes(host.note);
   return nullptr;

@@ -6,6 +6,7 @@ namespace sluice::cuda {
 void RegisterCudaKernels(KernelTable& table) {
   RegisterArrayKernels(table);
   RegisterBatchNormKernels(table);
+  RegisterCollectiveKernels(table);
   RegisterControlKernels(table);
   RegisterConvKernels(table);
   RegisterDepthwiseConvKernels(table);

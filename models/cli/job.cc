@@ -30,10 +30,16 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
+// Of what goes through the hosts.
+dist::Transport TransportOf(const JobFlags& flags) {
+  if (flags.transport == "nccl") return dist::Transport::kAuto;
+  return dist::ParseTransport(flags.transport).ValueOrThrow();
+}
+
 dist::TaskOptions TaskOf(const JobFlags& flags) {
   dist::TaskOptions task;
   task.peer_timeout = Milliseconds(flags.peer_timeout);
-  task.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
+  task.transport = TransportOf(flags);
   task.note = [](std::string_view line) { console::Note(line); };
   return task;
 }
@@ -218,7 +224,7 @@ Job JoinJob(const JobFlags& flags, const std::string& log_dir) {
   options.peer_timeout = Milliseconds(flags.peer_timeout);
   options.join_timeout = Milliseconds(flags.join_timeout);
   options.allow_plaintext = flags.allow_plaintext;
-  options.transport = dist::ParseTransport(flags.transport).ValueOrThrow();
+  options.transport = TransportOf(flags);
   options.overlap = dist::ParseOverlap(flags.overlap).ValueOrThrow();
   options.all_reduce = dist::ParseAlgorithm(flags.all_reduce).ValueOrThrow();
   if (flags.deterministic && options.all_reduce == dist::Algorithm::kAuto) {

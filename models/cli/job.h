@@ -26,7 +26,8 @@ struct JobFlags {
   double join_timeout = 60;      // seconds
   bool allow_plaintext = false;  // GroupOptions
   // dist/collective/options.h: auto, tcp, shared; or mpi, all through MPI
-  // (dist/mpi/mpi_group.h), whose launcher alone is asked then.
+  // (dist/mpi/mpi_group.h), whose launcher alone is asked then; or nccl, what
+  // GPUs compute through NCCL (MeetOnGpus), the rest as with auto.
   std::string transport = "auto";
   // Of the same header: auto, on, off; and auto, ring, halving-doubling,
   // hierarchical.
@@ -76,6 +77,11 @@ void Serve(const Job& job);
 // Joins it, for training. Waits for the others. Throws Error, also where
 // several processes would each train by themselves in one folder, `log_dir`.
 Job JoinJob(const JobFlags& flags, const std::string& log_dir);
+// With --transport nccl: has the steps of several processes meet on their GPUs,
+// of which `device` is this one's (dist/nccl/nccl_group.h). Waits for the
+// others. Throws Error for what NCCL is not for.
+void MeetOnGpus(const JobFlags& flags, const std::string& device,
+                bool virtual_workers, Job* job);
 // Throws Error where a launcher has started several processes, for a command
 // that is for one.
 void RequireAlone();

@@ -166,8 +166,9 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
                   "What gradients go through from a process to the next: "
                   "auto, memory that processes of one host share, TCP "
                   "elsewhere; tcp; shared, an error where it cannot be; mpi, "
-                  "for processes that mpirun or srun starts")
-      ->check(CLI::IsMember({"auto", "tcp", "shared", "mpi"}))
+                  "for processes that mpirun or srun starts; nccl, from GPU to "
+                  "GPU, for --device /gpu, each of one process")
+      ->check(CLI::IsMember({"auto", "tcp", "shared", "mpi", "nccl"}))
       ->capture_default_str();
   sub->add_option("--batch-size-per-worker", line.job.batch_size_per_worker,
                   "Examples of a step in each process, or mirrored device, in "

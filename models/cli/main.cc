@@ -60,7 +60,7 @@ int Run(const TrainerSpec& spec, CommandLine line) {
   line.training.stop = &interrupted;
   const bool trains = line.command == CommandLine::Command::kTrain;
   if (!trains) RequireAlone();
-  const Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
+  Job job = trains ? JoinJob(line.job, line.training.log_dir) : Job();
   if (job.server != nullptr) {
     SetComputeThreads(line.threads > 0 ? line.threads : job.threads);
     Serve(job);
@@ -108,6 +108,10 @@ int Run(const TrainerSpec& spec, CommandLine line) {
     line.training.session.devices = {
         DeviceName{.type = DeviceType::kCuda, .index = job.local_rank}
             .ToString()};
+  }
+  if (trains && line.job.transport == "nccl") {
+    MeetOnGpus(line.job, line.training.session.devices[0], virtual_workers > 0,
+               &job);
   }
   for (const std::string& note : line.notes) console::Note(note);
   SetComputeThreads(line.threads > 0 ? line.threads : job.threads);

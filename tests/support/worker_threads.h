@@ -69,6 +69,9 @@ struct Task {
   };
   std::function<void(Trainer& trainer)> add_hooks = nullptr;
   OnStep after_step = nullptr;
+  // What a worker's session is given of its group; null: the group.
+  std::function<std::shared_ptr<Collective>(std::shared_ptr<dist::Group>)>
+      meet = nullptr;
   std::chrono::milliseconds peer_timeout = std::chrono::seconds(20);
   // Whether a worker that fails says so, as programs do (models/cli/job.h),
   // before it goes.
@@ -108,7 +111,7 @@ inline std::vector<Trained> TrainWith(int workers, const Task& task) {
         std::move(groups[static_cast<size_t>(rank)]);
     try {
       TrainingOptions options = task.options(rank);
-      options.session.collective = group;
+      options.session.collective = task.meet ? task.meet(group) : group;
       if (task.stages > 1) {
         dist::PeersOptions peers;
         peers.task.token = "pipeline";

@@ -18,6 +18,7 @@ void RegisterCudaKernels(KernelTable& table);
 
 void RegisterArrayKernels(KernelTable& table);
 void RegisterBatchNormKernels(KernelTable& table);
+void RegisterCollectiveKernels(KernelTable& table);
 void RegisterControlKernels(KernelTable& table);
 void RegisterConvKernels(KernelTable& table);
 void RegisterDepthwiseConvKernels(KernelTable& table);

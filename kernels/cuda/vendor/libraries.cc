@@ -6,6 +6,9 @@
 #if SLUICE_HAVE_CUDNN
 #include "kernels/cuda/vendor/cudnn.h"
 #endif
+#if SLUICE_HAVE_NCCL
+#include "kernels/cuda/vendor/nccl.h"
+#endif
 
 namespace sluice::cuda {
 
@@ -21,6 +24,11 @@ std::map<std::string, std::string> FindNvidiaLibraries() {
         {"cudnn", place({CudnnFile()})},
 #else
         {"cudnn", "absent: this was built without its headers"},
+#endif
+#if SLUICE_HAVE_NCCL
+        {"nccl", place({kNcclFile})},
+#else
+        {"nccl", "absent: this was built without its headers"},
 #endif
     {
       "nvrtc", place(RuntimeCompiler::Names())

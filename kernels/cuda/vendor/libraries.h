@@ -7,8 +7,8 @@
 
 namespace sluice::cuda {
 
-// ModuleLibraries of engine/module.h: cublaslt, cudnn and nvrtc. Opens them,
-// as kernels would.
+// ModuleLibraries of engine/module.h: cublaslt, cudnn, nccl and nvrtc. Opens
+// them, as kernels would.
 std::map<std::string, std::string> FindNvidiaLibraries();
 
 }  // namespace sluice::cuda

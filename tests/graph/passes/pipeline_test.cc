@@ -69,13 +69,18 @@ TEST_CASE("what a pass leaves is verified before the next") {
   CHECK(status.message().find("inference says") != std::string::npos);
 }
 
-TEST_CASE("workers meet on the first CPU, where their device cannot") {
+TEST_CASE(
+    "workers meet on the first CPU, or all on the device that they "
+    "meet on") {
   Graph graph;
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});
   const Output mean = AllReduce(x), all = AllGather(x), unknown = Log(x);
-  const auto meet = [&](const DeviceDescriptions& devices) {
-    for (const Output& y : {mean, all, unknown}) y.node().set_device("/gpu:0");
-    ThrowIfError(passes::MeetOnCpu(graph, devices));
+  const auto meet = [&](const DeviceDescriptions& devices,
+                        const std::string& meets_on = "",
+                        const char* of_all = "/gpu:0") {
+    for (const Output& y : {mean, unknown}) y.node().set_device("/gpu:0");
+    all.node().set_device(of_all);
+    ThrowIfError(passes::MeetOnCpu(graph, devices, meets_on));
   };
   DeviceDescriptions devices = {
       DeviceDescription::OfKind({DeviceType::kCuda, 0})};
@@ -85,8 +90,24 @@ TEST_CASE("workers meet on the first CPU, where their device cannot") {
   devices.push_back(DescribeKind({DeviceType::kCpu, 3}));
   meet(devices);
   CHECK(mean.node().device() == "/cpu:3");
-  CHECK(all.node().device() == "/gpu:0");      // has a kernel
+  CHECK(all.node().device() == "/cpu:3");      // though it has a kernel
   CHECK(unknown.node().device() == "/gpu:0");  // meets nobody
+
+  meet(devices, "/gpu:0");  // one of them has no kernel there
+  CHECK(mean.node().device() == "/cpu:3");
+  CHECK(all.node().device() == "/cpu:3");
+  devices[0].kernels["AllReduce"] = kFloating;
+  meet(devices, "/gpu:1");  // another device
+  CHECK(mean.node().device() == "/cpu:3");
+  meet(devices, "/gpu:0", "/cpu:3");  // one of them is elsewhere
+  CHECK(mean.node().device() == "/cpu:3");
+  meet(devices, "/gpu:0");
+  CHECK(mean.node().device() == "/gpu:0");
+  CHECK(all.node().device() == "/gpu:0");
+  mean.node().set_attr("group", "some");
+  meet(devices, "/gpu:0");
+  CHECK(mean.node().device() == "/cpu:3");
+  CHECK(all.node().device() == "/cpu:3");
 }
 
 TEST_CASE("what a device has no kernel for moves to the first CPU") {

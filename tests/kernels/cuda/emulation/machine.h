@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/kernels/cuda/emulation/call_mutex.h"
 #include "tests/kernels/cuda/emulation/device_memory.h"
 #include "tests/kernels/cuda/emulation/emulator.h"
 
@@ -16,9 +17,9 @@ namespace sluice::cuda::emulation {
 
 // Calls come from several threads; the emulated devices do one thing at a time.
 // Held by who calls what follows.
-std::recursive_mutex& CallMutex();
-struct Lock : std::lock_guard<std::recursive_mutex> {
-  Lock() : std::lock_guard<std::recursive_mutex>(CallMutex()) {}
+CallMutex& Calls();
+struct Lock : std::lock_guard<CallMutex> {
+  Lock() : std::lock_guard<CallMutex>(Calls()) {}
 };
 
 DeviceMemory& Memory();
@@ -48,6 +49,8 @@ struct Work {
 };
 // Adds to it, or does it now where there is no stream.
 cudaError_t Add(cudaStream_t stream, Work work);
+// Whether what is added to it is recorded.
+bool Recorded(cudaStream_t stream);
 // Whether the thread's device is capturing, where it may not allocate.
 bool Capturing();
 

@@ -27,9 +27,9 @@ cudaError_t lost = cudaSuccess;
 
 }  // namespace
 
-std::recursive_mutex& CallMutex() {
-  static std::recursive_mutex mutex;
-  return mutex;
+CallMutex& Calls() {
+  static auto* mutex = new CallMutex;
+  return *mutex;
 }
 DeviceMemory& Memory() {
   static auto* memory = new DeviceMemory;  // outlives all that frees into it

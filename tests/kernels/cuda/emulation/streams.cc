@@ -127,6 +127,11 @@ bool Capturing() {
   return captures > 0;
 }
 
+bool Recorded(cudaStream_t stream) {
+  const Lock lock;
+  return stream != nullptr && stream->capture != nullptr;
+}
+
 int64_t GraphLaunches() {
   const Lock lock;
   return graph_launches;

@@ -1,0 +1,61 @@
+// Steps that meet on their devices' queues (engine/device_group.h). There
+// nothing is compared, and nobody is told why another does not come: so workers
+// agree on each run before it begins, on the host.
+#ifndef SLUICE_ENGINE_RUNTIME_DEVICE_MEETING_H_
+#define SLUICE_ENGINE_RUNTIME_DEVICE_MEETING_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/device_group.h"
+#include "engine/status.h"
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
+
+// How all workers give their devices the run that comes. NCCL wants that to be
+// alike: what one replays the others replay, and each the recording that was
+// made together ("Using NCCL with CUDA Graphs" in its user guide).
+enum class DeviceRun : uint8_t {
+  kAdd,     // kernel by kernel
+  kRecord,  // the same work, to be replayed; DeviceMeeting::Recorded follows
+  kReplay,
+};
+
+// What a worker has of the run that comes.
+struct DeviceRunOffer {
+  // A line for each of its exchanges, in order.
+  std::string_view exchanges;
+  // The number of its recording; 0: none.
+  uint64_t recorded = 0;
+  // Whether it may be recorded, and replayed.
+  bool may_record = false;
+  // In how many runs, one after another, it could not be replayed since the
+  // others had another recording, or none. After some all make a new one.
+  uint32_t missed = 0;
+};
+
+class DeviceMeeting {
+ public:
+  virtual ~DeviceMeeting() = default;
+
+  // Whose queue it is: "/gpu:0".
+  virtual const std::string& device() const = 0;
+  virtual DeviceGroup& group() = 0;
+
+  // All workers, before each run that meets, as a collective of the Collective
+  // that this is of. Where their exchanges differ all have an error that names
+  // two sides.
+  virtual Result<DeviceRun> Agree(const DeviceRunOffer& mine) = 0;
+  // The recording's number, the same on all workers; 0 where one has failed to
+  // make it, which none may replay then.
+  virtual Result<uint64_t> Recorded(bool made) = 0;
+  // Of the runs so far, asked once their work is over: ok, or why it was ended.
+  // Where a worker is gone the error names it.
+  virtual Status Outcome() = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_ENGINE_RUNTIME_DEVICE_MEETING_H_
