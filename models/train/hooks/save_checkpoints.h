@@ -44,8 +44,9 @@ class CheckpointWriter {
   void Join() {
     if (thread_.joinable()) thread_.join();
   }
-  void Write(const Checkpoint& checkpoint,
+  void Write(Checkpoint& checkpoint,
              const std::set<std::string>& finite) noexcept;
+  void LookAtRows(RowsTensor* tensor);
 
   CheckpointManager manager_;  // the thread's while it runs
   std::thread thread_;
@@ -85,7 +86,7 @@ class SaveCheckpoints : public Hook {
   // Starts, once the one before is written.
   void Save(TrainingRun& run, std::optional<double> metric);
   // Starts with the run's snapshot as it is; none is being written.
-  void Write(const TrainingRun& run, std::optional<double> metric);
+  void Write(TrainingRun& run, std::optional<double> metric);
   // End; false where what was kept from before should be saved instead.
   bool EndedWell(TrainingRun& run);
   // Throws the Error of a save that failed.

@@ -16,6 +16,7 @@
 #include "models/optim/name_pattern.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/scattered_variables.h"
+#include "models/train/run/served_tables.h"
 #include "models/train/workers/device_threads.h"
 
 namespace sluice {
@@ -234,6 +235,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   }
 
   scattered_ = ScatteredVariables::Make(graph_, workers_);
+  tables_ = std::make_unique<ServedTables>();
   options_.session.seed = context_.seed;
   devices_ = options_.mirrored.any()
                  ? std::make_unique<DeviceThreads>(options_.mirrored.devices)
@@ -249,7 +251,12 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   evaluation.trained_on = batches_[0].SavePosition();
   inference_ =
       std::make_unique<Inference>(spec_, evaluation, options_.session,
-                                  workers_.WithWholeModels(), devices_.get());
+                                  workers_.WithWholeModels(), devices_.get(),
+                                  [this](Graph& graph, SessionOptions& session) {
+                                    if (!options_.servers.any()) return;
+                                    ReadFromServers(graph_, options_.servers,
+                                                    graph, session);
+                                  });
   inference_->PrepareEvaluation();
 }
 

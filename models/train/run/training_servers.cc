@@ -10,6 +10,7 @@
 #include "graph/ops/elementwise.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
+#include "models/train/run/served_tables.h"
 #include "models/train/run/training_run.h"
 
 namespace sluice {
@@ -41,8 +42,10 @@ void TrainingRun::CheckServers() const {
   }
   workers_.RequireSame(
       "consistency or number of parameter servers",
-      fmt::format("{} servers, lead {}", options_.servers.devices.size(),
-                  options_.servers.lead.value_or(-1)));
+      fmt::format("{} servers, lead {}, tables from {} bytes",
+                  options_.servers.devices.size(),
+                  options_.servers.lead.value_or(-1),
+                  options_.servers.cut_from));
   const std::string& device = options_.session.devices[0];
   if (ParseDeviceName(device).ValueOrThrow().type != DeviceType::kCpu) {
     throw Error(Code::kUnimplemented,
@@ -78,8 +81,11 @@ SessionOptions TrainingRun::PlaceTraining() {
                             "use --consistency sync ({})",
                             node->name(), node->location()));
   }
-  ThrowIfError(
-      dist::PlaceOnServers(graph_, session.devices[0], servers.devices));
+  ThrowIfError(dist::PlaceOnServers(graph_, session.devices[0],
+                                    servers.devices, servers.cut_from));
+  // Nobody else would have what a server that ends takes along.
+  const bool kept = servers.patience.count() > 0 && options_.log_dir.empty();
+  if (!kept || !workers_.leads()) tables_ = std::make_unique<ServedTables>(graph_);
   const Output counter = GlobalStep(graph_);
   const Output counted = dist::CountLast(train_, counter);
   if (apart_) {
