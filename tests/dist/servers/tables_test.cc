@@ -44,7 +44,8 @@ Optimizer SomeOptimizer(std::mt19937& random) {
     case 2:
       return optimizers::Momentum(0.1).WithSparseRows("table*");
     case 3:
-      return optimizers::RmsProp(0.1, {.epsilon = 1e-3}).WithSparseRows("table*");
+      return optimizers::RmsProp(0.1, {.epsilon = 1e-3})
+          .WithSparseRows("table*");
     case 4:
       return optimizers::Adam(0.1).WithSparseRows("table*").With(
           gradients::ClipByGlobalNorm(0.5));
@@ -102,8 +103,8 @@ struct Program {
     for (int64_t t = 0; t < tables; ++t) {
       Shape shape = {4 + upto(t == 0 ? 4 : 60)};
       for (int64_t d = upto(3); d > 1; --d) shape.push_back(upto(4));
-      const Output table = graph.Variable("table" + std::to_string(t),
-                                          SomeValue(random, shape));
+      const Output table =
+          graph.Variable("table" + std::to_string(t), SomeValue(random, shape));
       for (int64_t reads = upto(2); reads > 0; --reads) {
         Shape taken = {batch};
         if (random() % 2 == 0) taken.push_back(upto(3));
@@ -112,13 +113,11 @@ struct Program {
             random() % 2 == 0 ? DType::kInt64 : DType::kInt32, taken));
         rows.push_back(shape[0]);
         const Output got = Gather(table, ids.back());
-        parts.push_back(Reshape(
-            got, {batch, got.shape().elements() / batch}));
+        parts.push_back(Reshape(got, {batch, got.shape().elements() / batch}));
       }
     }
-    const Output y =
-        layers::Dense(root / "fc", Concat({parts.begin(), parts.end()}, 1),
-                      {.units = 2});
+    const Output y = layers::Dense(
+        root / "fc", Concat({parts.begin(), parts.end()}, 1), {.units = 2});
     loss = Mean(Square(y - 1));
     train = SomeOptimizer(random).Minimize(loss);
   }
@@ -225,7 +224,8 @@ TEST_CASE("and where servers are other tasks") {
   }
 }
 
-// What is read and written in between, by rows and as a whole, against an array.
+// What is read and written in between, by rows and as a whole, against an
+// array.
 TEST_CASE("a session has a table as one variable") {
   const Workers workers(2, Transport::kTcp);
   std::mt19937 random(5);
@@ -260,11 +260,12 @@ TEST_CASE("a session has a table as one variable") {
       CHECK(session.IsInitialized(variable));
       for (int i = 0; i < 40; ++i) {
         const auto begin = static_cast<int64_t>(random() % (kRows + 1));
-        const auto count =
-            static_cast<int64_t>(random() % static_cast<uint64_t>(kRows + 1 - begin));
+        const auto count = static_cast<int64_t>(
+            random() % static_cast<uint64_t>(kRows + 1 - begin));
         Tensor rows(DType::kFloat32, {count, 3});
         if (random() % 2 == 0) {
-          for (float& x : rows.values<float>()) x = static_cast<float>(random());
+          for (float& x : rows.values<float>())
+            x = static_cast<float>(random());
           session.WriteRows(variable, begin, rows);
           std::copy_n(rows.data<float>(), 3 * count,
                       whole.data<float>() + 3 * begin);
@@ -274,11 +275,12 @@ TEST_CASE("a session has a table as one variable") {
         }
       }
       CHECK(session.Read(variable).BitEqual(whole));
-      CHECK(session.Run({}, Gather(variable, graph.Constant(
-                                                 Tensor::Vector<int64_t>(
-                                                     {22, 0, 11, 12}))))
-                .Rows(0, 1)
-                .BitEqual(whole.Rows(22, 23)));
+      CHECK(
+          session
+              .Run({}, Gather(variable, graph.Constant(Tensor::Vector<int64_t>(
+                                            {22, 0, 11, 12}))))
+              .Rows(0, 1)
+              .BitEqual(whole.Rows(22, 23)));
       CHECK(session.Run({}, variable).BitEqual(whole));
       for (const auto& [begin, count] :
            {std::pair<int64_t, int64_t>{-1, 2}, {22, 2}, {24, 0}, {1, 23}}) {
@@ -289,8 +291,10 @@ TEST_CASE("a session has a table as one variable") {
               "(no error)");
       }
       Tensor other(DType::kFloat64, {2, 3}), wide(DType::kFloat32, {2, 4});
-      CHECK(ErrorOf([&] { session.ReadRows(variable, 0, &other); }) != "(no error)");
-      CHECK(ErrorOf([&] { session.WriteRows(variable, 0, wide); }) != "(no error)");
+      CHECK(ErrorOf([&] { session.ReadRows(variable, 0, &other); }) !=
+            "(no error)");
+      CHECK(ErrorOf([&] { session.WriteRows(variable, 0, wide); }) !=
+            "(no error)");
       CHECK(session.Read(variable).BitEqual(whole));
     }
   }
@@ -298,8 +302,8 @@ TEST_CASE("a session has a table as one variable") {
 
 TEST_CASE("an id that is no row is an error, wherever it would be") {
   for (const int servers : {1, 2, 3}) {
-    for (const int64_t bad : {int64_t{-1}, int64_t{40}, int64_t{-41},
-                              int64_t{1} << 40}) {
+    for (const int64_t bad :
+         {int64_t{-1}, int64_t{40}, int64_t{-41}, int64_t{1} << 40}) {
       CAPTURE(servers);
       CAPTURE(bad);
       Graph graph;
@@ -352,9 +356,8 @@ TEST_CASE("servers hold as much, within a dense variable and a few rows") {
     int64_t dense = 0, unit = 0;
     std::map<std::string, int64_t> groups;
     for (const Output& variable : program.graph.Variables()) {
-      const auto bytes =
-          variable.shape().elements() *
-          static_cast<int64_t>(SizeOf(variable.dtype()));
+      const auto bytes = variable.shape().elements() *
+                         static_cast<int64_t>(SizeOf(variable.dtype()));
       const std::string owner =
           variable.name().substr(0, variable.name().find('/'));
       groups[owner] += bytes;

@@ -26,13 +26,12 @@ Tensor Drawn(const std::string& op, DType dtype, int64_t first, int64_t n,
     attrs.Set("lo", integers ? AttrValue(-5) : AttrValue(-0.5));
     attrs.Set("hi", integers ? AttrValue(1000) : AttrValue(2.0));
   }
-  const Output x =
-      graph
-          .Add({op,
-                {graph.Constant(Tensor::Vector<int64_t>({n}))},
-                std::move(attrs),
-                "x"})
-          .output(0);
+  const Output x = graph
+                       .Add({op,
+                             {graph.Constant(Tensor::Vector<int64_t>({n}))},
+                             std::move(attrs),
+                             "x"})
+                       .output(0);
   Session session(graph);
   return session.Run({}, x);
 }
@@ -45,20 +44,18 @@ TEST_CASE("a part of a random tensor is the part of it") {
     DType dtype;
     bool integers = false;
   };
-  for (const Kind& kind :
-       {Kind{"RandomUniform", DType::kFloat32},
-        Kind{"RandomUniform", DType::kFloat64},
-        Kind{"RandomUniform", DType::kFloat16},
-        Kind{"RandomUniform", DType::kInt32, true},
-        Kind{"RandomUniform", DType::kInt64, true},
-        Kind{"RandomNormal", DType::kFloat32},
-        Kind{"RandomNormal", DType::kFloat64},
-        Kind{"TruncatedNormal", DType::kFloat32},
-        Kind{"TruncatedNormal", DType::kBFloat16}}) {
+  for (const Kind& kind : {Kind{"RandomUniform", DType::kFloat32},
+                           Kind{"RandomUniform", DType::kFloat64},
+                           Kind{"RandomUniform", DType::kFloat16},
+                           Kind{"RandomUniform", DType::kInt32, true},
+                           Kind{"RandomUniform", DType::kInt64, true},
+                           Kind{"RandomNormal", DType::kFloat32},
+                           Kind{"RandomNormal", DType::kFloat64},
+                           Kind{"TruncatedNormal", DType::kFloat32},
+                           Kind{"TruncatedNormal", DType::kBFloat16}}) {
     CAPTURE(kind.op);
     CAPTURE(NameOf(kind.dtype));
-    const Tensor all =
-        Drawn(kind.op, kind.dtype, 0, kAll, kind.integers);
+    const Tensor all = Drawn(kind.op, kind.dtype, 0, kAll, kind.integers);
     for (int trial = 0; trial < 6; ++trial) {
       const auto first = 4 * static_cast<int64_t>(random() % (kAll / 4));
       const auto n = static_cast<int64_t>(
@@ -69,9 +66,9 @@ TEST_CASE("a part of a random tensor is the part of it") {
                 .BitEqual(all.Rows(first, first + n)));
     }
   }
-  CHECK(Contains(ErrorOf([] { Drawn("RandomNormal", DType::kFloat32, 6, 3,
-                                    false); }),
-                 "the first element is 6, wanted a multiple of 4"));
+  CHECK(Contains(
+      ErrorOf([] { Drawn("RandomNormal", DType::kFloat32, 6, 3, false); }),
+      "the first element is 6, wanted a multiple of 4"));
 }
 
 }  // namespace

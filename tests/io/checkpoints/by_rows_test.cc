@@ -35,13 +35,14 @@ RowsTensor ByRows(const std::string& name, const Tensor& whole) {
 Tensor Whole(const RowsTensor& tensor) {
   Tensor whole(tensor.dtype, tensor.shape);
   int64_t next = 0;
-  ThrowIfError(ForRows(tensor, [&](int64_t begin, const Tensor& rows) -> Status {
-    CHECK(begin == next);
-    next += rows.shape()[0];
-    std::copy_n(static_cast<const char*>(rows.raw()), rows.bytes(),
-                static_cast<char*>(whole.Rows(begin, next).raw()));
-    return {};
-  }));
+  ThrowIfError(
+      ForRows(tensor, [&](int64_t begin, const Tensor& rows) -> Status {
+        CHECK(begin == next);
+        next += rows.shape()[0];
+        std::copy_n(static_cast<const char*>(rows.raw()), rows.bytes(),
+                    static_cast<char*>(whole.Rows(begin, next).raw()));
+        return {};
+      }));
   CHECK(next == tensor.shape[0]);
   return whole;
 }
@@ -67,7 +68,7 @@ TEST_CASE("what is written by rows is read as a whole, and back") {
     const int tensors = 1 + static_cast<int>(random() % 5);
     for (int i = 0; i < tensors; ++i) {
       // One in some is several pieces long, one empty.
-      const int64_t rows = trial == 0    ? 300'000
+      const int64_t rows = trial == 0   ? 300'000
                            : trial == 1 ? 0
                                         : static_cast<int64_t>(random() % 50);
       Shape shape = {rows};
@@ -120,8 +121,8 @@ TEST_CASE("what is written by rows is read as a whole, and back") {
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
     REQUIRE(files.WriteAtomically("rows", bytes).ok());
     const auto all = [](const std::string&) { return true; };
-    const bool padding = at >= 8 && bytes[at] != ' ' &&
-                         ReadCheckpoint("rows", files).ok();
+    const bool padding =
+        at >= 8 && bytes[at] != ' ' && ReadCheckpoint("rows", files).ok();
     if (!padding) CHECK(!ReadCheckpoint("rows", files, all).ok());
     // And so does an end that came too soon.
     bytes = files.Read("whole").ValueOrThrow();
@@ -212,7 +213,8 @@ bool SaveWithFault(int n, Fault fault, Loss loss) {
   files.Restart(loss);
   CheckpointManager after = Open(files);
   const auto newest =
-      after.RestoreNewest([](const std::string& name) { return name != "bias"; })
+      after
+          .RestoreNewest([](const std::string& name) { return name != "bias"; })
           .ValueOrThrow();
   REQUIRE(newest.has_value());
   CHECK(newest->warnings.empty());

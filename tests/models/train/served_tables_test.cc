@@ -196,8 +196,7 @@ TEST_CASE("workers with speeds of their own save what all have done") {
     for (const Trained& each : all) {
       REQUIRE(each.error == "");
       CheckVariables(each, all[0]);
-      CHECK(each.result.evaluation->values ==
-            all[0].result.evaluation->values);
+      CHECK(each.result.evaluation->values == all[0].result.evaluation->values);
     }
     CheckSaved(folder / "log", all[0]);
     // One process finds the same when it evaluates that.
@@ -208,7 +207,8 @@ TEST_CASE("workers with speeds of their own save what all have done") {
   }
 }
 
-TEST_CASE("a table that is not finite is not saved, and one that does not fit") {
+TEST_CASE(
+    "a table that is not finite is not saved, and one that does not fit") {
   TemporaryFolder folder;
   Task task = ReaderTask(0, 2);
   task.options = [&](int) {
@@ -233,9 +233,8 @@ TEST_CASE("a table that is not finite is not saved, and one that does not fit") 
     TrainerSpec spec = ToySpec();
     spec.input = Sentences;
     spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
-      const Output more =
-          layers::Embedding(scope / "words", in["words"],
-                            {.size = kWords + 8, .dimensions = 4});
+      const Output more = layers::Embedding(
+          scope / "words", in["words"], {.size = kWords + 8, .dimensions = 4});
       (void)run;
       const Output logits =
           layers::Dense(scope / "logits", layers::Flatten(more), {.units = 3});

@@ -151,9 +151,9 @@ struct Plan {
 
 // Of examples by number, a row of a table for each.
 ModelSpec Tabled(Scope& scope, const Features& in, const RunContext&) {
-  const Output number = Cast(
-      Reshape(Slice(in["x"], {0, 0}, {-1, 1}), {-1}) * kExamples + 0.5,
-      DType::kInt64);
+  const Output number =
+      Cast(Reshape(Slice(in["x"], {0, 0}, {-1, 1}), {-1}) * kExamples + 0.5,
+           DType::kInt64);
   const Output x = layers::Embedding(scope / "table", number,
                                      {.size = kExamples + 9, .dimensions = 4});
   const Output logits = layers::Dense(scope / "logits", x, {.units = 3});
