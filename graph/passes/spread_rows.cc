@@ -106,9 +106,9 @@ class Spreader {
   // --- Reads ---
 
   Output Joined(const Spread& of) {
-    std::vector<Operand> all;
-    for (Node* variable : of.variables) all.emplace_back(variable->output(0));
-    return all.size() == 1 ? all[0].output() : Concat(all, 0);
+    std::vector<Output> all;
+    for (Node* variable : of.variables) all.push_back(variable->output(0));
+    return all.size() == 1 ? all[0] : Concat(all, 0);
   }
 
   void GatherPieces(Node& node, const Spread& of) {
@@ -146,10 +146,9 @@ class Spreader {
   void UpdatePieces(Node& node, const Spread& of) {
     for (int i = 0; i < node.mutates(); ++i) {
       const auto found = spread_.find(&node.input(i).node());
-      const bool alike =
-          found != spread_.end() &&
-          found->second.pieces.size() == of.pieces.size() &&
-          node.input(i).shape()[0] == node.input(0).shape()[0];
+      const bool alike = found != spread_.end() &&
+                         found->second.pieces.size() == of.pieces.size() &&
+                         node.input(i).shape()[0] == node.input(0).shape()[0];
       if (!alike) throw Wrong(node, node.input(i).node());
     }
     for (const Node* user : order_) {
@@ -192,9 +191,8 @@ class Spreader {
             spread_.at(&node.input(v).node()).variables[i]->output(0);
       }
       inputs[static_cast<size_t>(rows_input)] = here;
-      Node& update =
-          AddNew(node, node.op(), node.attrs(), std::move(inputs),
-                 of.variables[i]->output_type(0), piece.device);
+      Node& update = AddNew(node, node.op(), node.attrs(), std::move(inputs),
+                            of.variables[i]->output_type(0), piece.device);
       update.set_control_inputs(node.control_inputs());
       updates.push_back(&update);
     }
@@ -209,9 +207,9 @@ class Spreader {
     const NameScope names(graph_, node.name());
     const TensorType& type = node.input(0).type();
     const Output value = node.input(1);
-    const auto row_bytes = static_cast<int64_t>(
-        WithRows(type.shape, 1).elements() *
-        static_cast<int64_t>(SizeOf(type.dtype)));
+    const auto row_bytes =
+        static_cast<int64_t>(WithRows(type.shape, 1).elements() *
+                             static_cast<int64_t>(SizeOf(type.dtype)));
     std::vector<Node*> last;
     for (size_t i = 0; i < of.pieces.size(); ++i) {
       const RowPiece& piece = of.pieces[i];

@@ -224,7 +224,8 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                                            (workers_.elastic() && !in_leaves),
                                  .largest_share = FeedsOf(
                                      CeilDiv(batch_size(), workers_.leaves())),
-                                 .workers = workers_.size()})
+                                 .workers = workers_.size(),
+                                 .rows_shared = options_.servers.any()})
                  .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
     workers_.RequireSame("graph", PrintGraph(graph_));

@@ -116,8 +116,7 @@ struct Program {
         parts.push_back(Reshape(got, {batch, got.shape().elements() / batch}));
       }
     }
-    const Output y = layers::Dense(
-        root / "fc", Concat({parts.begin(), parts.end()}, 1), {.units = 2});
+    const Output y = layers::Dense(root / "fc", Concat(parts, 1), {.units = 2});
     loss = Mean(Square(y - 1));
     train = SomeOptimizer(random).Minimize(loss);
   }

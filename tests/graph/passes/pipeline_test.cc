@@ -40,18 +40,19 @@ TEST_CASE("which passes a step goes through") {
   passes::Context context;
   context.devices = {DescribeKind({DeviceType::kCpu, 0})};
   context.fold = FoldNode;
-  CHECK(Run(context) == Names{"prune", "count_workers", "refine", "simplify",
-                              "merge", "fold_batch_norm", "prune", "place",
-                              "pad_channels", "prune", "order_variables",
-                              "fuse", "turn_filters", "start_collectives",
-                              "schedule"});
+  CHECK(Run(context) == Names{"prune", "count_workers", "refine", "spread_rows",
+                              "simplify", "merge", "fold_batch_norm", "prune",
+                              "place", "pad_channels", "prune",
+                              "order_variables", "fuse", "turn_filters",
+                              "start_collectives", "schedule"});
   context.simplify = context.fuse = false;
   context.soft_placement = true;
   context.half = DType::kBFloat16;
-  CHECK(Run(context) == Names{"prune", "count_workers", "refine", "prune",
-                              "place", "move_unsupported", "mix_bfloat16",
-                              "pad_channels", "prune", "order_variables",
-                              "turn_filters", "start_collectives", "schedule"});
+  CHECK(Run(context) == Names{"prune", "count_workers", "refine", "spread_rows",
+                              "prune", "place", "move_unsupported",
+                              "mix_bfloat16", "pad_channels", "prune",
+                              "order_variables", "turn_filters",
+                              "start_collectives", "schedule"});
 }
 
 TEST_CASE("what a pass leaves is verified before the next") {
