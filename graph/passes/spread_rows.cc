@@ -122,11 +122,14 @@ class Spreader {
     Output all;
     for (size_t i = 0; i < of.pieces.size(); ++i) {
       const RowPiece& piece = of.pieces[i];
-      // What is no row of the whole is none of the first, or the last.
+      // What is no row of the whole is none of the first, by its number.
+      const int64_t last = piece.end - piece.begin - 1;
       Output here = rows;
-      if (i > 0) here = Maximum(here - piece.begin, int64_t{0});
-      if (i + 1 < of.pieces.size()) {
-        here = Minimum(here, piece.end - piece.begin - 1);
+      if (i > 0) {
+        here = Minimum(Maximum(rows - piece.begin, int64_t{0}), last);
+      } else if (of.pieces.size() > 1) {
+        here =
+            Select(Less(rows, of.pieces.back().end), Minimum(rows, last), rows);
       }
       std::vector<Output> inputs = node.inputs();
       inputs[0] = of.variables[i]->output(0);
