@@ -274,12 +274,11 @@ TEST_CASE("a session has a table as one variable") {
         }
       }
       CHECK(session.Read(variable).BitEqual(whole));
-      CHECK(
-          session
-              .Run({}, Gather(variable, graph.Constant(Tensor::Vector<int64_t>(
-                                            {22, 0, 11, 12}))))
-              .Rows(0, 1)
-              .BitEqual(whole.Rows(22, 23)));
+      CHECK(session
+                .Run({}, Gather(variable, graph.Constant(Tensor::Array<int64_t>(
+                                              {4}, {22, 0, 11, 12}))))
+                .Rows(0, 1)
+                .BitEqual(whole.Rows(22, 23)));
       CHECK(session.Run({}, variable).BitEqual(whole));
       for (const auto& [begin, count] :
            {std::pair<int64_t, int64_t>{-1, 2}, {22, 2}, {24, 0}, {1, 23}}) {
@@ -315,11 +314,11 @@ TEST_CASE("an id that is no row is an error, wherever it would be") {
       options.devices.insert(options.devices.begin(), kWorker);
       Session session(graph, options);
       session.Initialize();
-      CHECK(session.Run({{ids, Tensor::Vector<int64_t>({39, 0})}}, rows)
+      CHECK(session.Run({{ids, Tensor::Array<int64_t>({2}, {39, 0})}}, rows)
                 .elements() == 6);
       CHECK(Contains(
           ErrorOf([&] {
-            session.Run({{ids, Tensor::Vector<int64_t>({39, bad})}}, rows);
+            session.Run({{ids, Tensor::Array<int64_t>({2}, {39, bad})}}, rows);
           }),
           "index " + std::to_string(bad) + " (element 1 of the indices)"));
     }

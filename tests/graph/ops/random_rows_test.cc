@@ -28,7 +28,7 @@ Tensor Drawn(const std::string& op, DType dtype, int64_t first, int64_t n,
   }
   const Output x = graph
                        .Add({op,
-                             {graph.Constant(Tensor::Vector<int64_t>({n}))},
+                             {graph.Constant(Tensor::Array<int64_t>({1}, {n}))},
                              std::move(attrs),
                              "x"})
                        .output(0);

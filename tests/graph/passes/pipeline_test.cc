@@ -128,7 +128,7 @@ TEST_CASE("a prepared step says what its passes did") {
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});
   Session session(graph);
   const StepInfo info = session.Prepare({{x, {2}}}, {Exp(x)}).info();
-  REQUIRE(info.passes.size() == 15);
+  REQUIRE(info.passes.size() == 16);
   CHECK(info.passes[0].name == "prune");
   CHECK(info.passes[14].name == "schedule");
   CHECK(info.passes[14].nodes == 3);  // feed, exp, fetch
