@@ -130,8 +130,8 @@ TEST_CASE("a prepared step says what its passes did") {
   const StepInfo info = session.Prepare({{x, {2}}}, {Exp(x)}).info();
   REQUIRE(info.passes.size() == 16);
   CHECK(info.passes[0].name == "prune");
-  CHECK(info.passes[14].name == "schedule");
-  CHECK(info.passes[14].nodes == 3);  // feed, exp, fetch
+  CHECK(info.passes[15].name == "schedule");
+  CHECK(info.passes[15].nodes == 3);  // feed, exp, fetch
 }
 
 TEST_CASE("the list in docs/architecture.md is the table") {
