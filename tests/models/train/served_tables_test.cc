@@ -130,8 +130,12 @@ TEST_CASE("workers in step have the bits of a ring") {
   for (int trial = 0; trial < 8; ++trial) {
     CAPTURE(trial);
     const int workers = 2 + trial % 2;
-    const Task task = ReaderTask(trial, 2);
+    Task task = ReaderTask(trial, 2);
     const std::vector<Trained> ring = TrainWith(workers, task);
+    task.after_step = [](int, TrainingRun& run) {
+      CHECK(run.IsTable("words/table"));
+      CHECK(std::as_const(run).session().variable_bytes() < kTableBytes);
+    };
     const std::vector<Trained> served =
         TrainCut(1 + trial % 3, workers, kSync, task);
     for (const Trained& each : served) CheckEqual(each, ring[0]);
