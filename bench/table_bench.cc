@@ -2,8 +2,8 @@
 // million rows of 16 numbers, of which a step reads some hundreds. Each says
 // its peak when it ends.
 //
-//   sluicerun -n 2 --ps 2 table_bench train --strategy ps --consistency async \
-//     --steps 200 --log-dir FOLDER
+//   sluicerun -n 2 --ps 2 table_bench train --strategy ps --steps 200
+//       --consistency async --log-dir FOLDER
 //   table_bench train --steps 200 --log-dir FOLDER    # one process, all of it
 #include <fmt/format.h>
 
