@@ -155,8 +155,10 @@ class MastersSession final : public ClusterSession {
                           int64_t count) override {
     SLUICE_ASSIGN_OR_RETURN(
         const Message rows,
-        Ask("read rows", device, variable, nullptr,
-            [&](Json& head) { head["begin"] = begin, head["count"] = count; }));
+        Ask("read rows", device, variable, nullptr, [&](Json& head) {
+          head["begin"] = begin;
+          head["count"] = count;
+        }));
     return TensorOf(rows);
   }
   Status WriteRows(const std::string& device, const std::string& variable,

@@ -63,7 +63,9 @@ class CheckpointWriter {
 // that begins a save takes a copy of the variables longer, which is memory that
 // NanStop needs, too (TrainingRun::RenewSnapshot); a save that comes while one
 // is being written waits for it or, if it is only due by time or steps, is put
-// off. It is the last hook, so that it saves what the others have decided.
+// off. Large tables of parameter servers (TrainingRun::TablesToSave) are read
+// while they are written, which is waited for. It is the last hook, so that it
+// saves what the others have decided.
 class SaveCheckpoints : public Hook {
  public:
   // `others`, not owned, have states to save.
