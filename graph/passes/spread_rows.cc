@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string_view>
 
 #include "engine/catch_errors.h"
 #include "engine/semantics/random.h"
@@ -284,10 +285,17 @@ class Spreader {
     return Slice(value, from, size);
   }
 
-  // Whether each element is a function of its place, and input 0 the shape.
+  // Whether input 0 is the shape, and an element alike everywhere, or drawn for
+  // its place.
   static bool IsOfShape(const Node& node) {
-    const bool drawn = node.attrs().Has("first");
-    return (drawn || node.Is("Fill")) && node.input(0).node().IsConstant();
+    const OpDef& op = node.op();
+    return node.num_inputs() > 0 &&
+           std::string_view(op.inputs[0].name) == "shape" &&
+           node.input(0).node().IsConstant() &&
+           (!op.stateful || node.attrs().Has("first")) &&
+           std::all_of(
+               node.inputs().begin() + 1, node.inputs().end(),
+               [](const Output& input) { return input.shape().scalar(); });
   }
 
   Output Made(const Node& like, Attributes attrs, std::vector<Output> inputs,
