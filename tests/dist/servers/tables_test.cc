@@ -397,5 +397,24 @@ TEST_CASE("servers hold as much, within a dense variable and a few rows") {
   }
 }
 
+// Of too few rows for all servers: those that have some have less of the rest.
+TEST_CASE("a piece counts where it is") {
+  Graph graph;
+  const Output table = graph.Variable("table", Zeros({7, 100}));
+  const Output rows =
+      Gather(table, graph.Placeholder("ids", DType::kInt64, {2}));
+  std::vector<Output> dense;
+  for (int i = 0; i < 6; ++i) {
+    dense.push_back(graph.Variable("dense" + std::to_string(i), Zeros({100})));
+  }
+  REQUIRE(PlaceOnServers(graph, kWorker, Cpus(2), 2000).ok());
+  REQUIRE(PiecesOf(table.node()).size() == 1);
+  CHECK(PiecesOf(table.node())[0].device == "/cpu:1");
+  for (const Output& variable : dense) {
+    CHECK(variable.node().device() == "/cpu:2");
+  }
+  CHECK(rows.node().device() == "/cpu:1");
+}
+
 }  // namespace
 }  // namespace sluice::dist::testing
