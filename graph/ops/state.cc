@@ -57,9 +57,9 @@ Status AssignShape(InferContext& c) {
   }
   rows.set(0, variable[0]);
   if (!Compatible(variable, rows)) {
-    return InvalidArgument(
-        fmt::format("the variable has shape {}, its rows {}",
-                    variable.ToString(), c.input(1).ToString()));
+    return InvalidArgument(fmt::format("the variable has shape {}, its rows {}",
+                                       variable.ToString(),
+                                       c.input(1).ToString()));
   }
   c.SetOutput(0, variable);
   return {};
@@ -72,11 +72,11 @@ constexpr OpDef AssignOp() {
                      kAnyType);
   op.attrs = {{"initializer", false}, {"first_row", -1}};
   op.shape = AssignShape;
-  op.probes = {op.probes[0],
-               op.probes[1],
-               op.probes[2],
-               {.inputs = {{.shape = {5, 3}}, kProbe},
-                .attrs = {{"first_row", 2}}}};
+  op.probes = {
+      op.probes[0],
+      op.probes[1],
+      op.probes[2],
+      {.inputs = {{.shape = {5, 3}}, kProbe}, .attrs = {{"first_row", 2}}}};
   op.assigns = true;
   // Without a condition. Of first values that come by and by the first does.
   op.initializes = [](const Node& node) {
