@@ -179,10 +179,9 @@ Status PartSession::WriteRows(const std::string& device,
   SLUICE_ASSIGN_OR_RETURN(
       Tensor to, RowsIn(found->value, variable, begin, rows.shape()[0]));
   if (TensorTypeOf(to) != TensorTypeOf(rows)) {
-    return InvalidArgument(
-        fmt::format("variable '{}' has rows {}, not {}", variable,
-                    TensorTypeOf(to).ToString(),
-                    TensorTypeOf(rows).ToString()));
+    return InvalidArgument(fmt::format("variable '{}' has rows {}, not {}",
+                                       variable, TensorTypeOf(to).ToString(),
+                                       TensorTypeOf(rows).ToString()));
   }
   return home->memory().Store(rows, to);
 }

@@ -93,16 +93,16 @@ void Session::ReadRows(const Output& variable, int64_t begin,
         Tensor mine = rows->Rows(from - begin, to - begin);
         Device* const here = impl_->HereOf(piece);
         if (here == nullptr) {
-          const Tensor value = impl_->cluster
-                                   ->ReadRows(piece.device, name,
-                                              from - piece.begin, to - from)
-                                   .ValueOrThrow();
+          const Tensor value =
+              impl_->cluster
+                  ->ReadRows(piece.device, name, from - piece.begin, to - from)
+                  .ValueOrThrow();
           if (TensorTypeOf(value) != TensorTypeOf(mine)) {
-            throw Error(Code::kDataLoss,
-                        fmt::format("{} gives {} for rows {} of '{}'",
-                                    piece.device,
-                                    TensorTypeOf(value).ToString(),
-                                    TensorTypeOf(mine).ToString(), name));
+            throw Error(
+                Code::kDataLoss,
+                fmt::format("{} gives {} for rows {} of '{}'", piece.device,
+                            TensorTypeOf(value).ToString(),
+                            TensorTypeOf(mine).ToString(), name));
           }
           if (mine.bytes() > 0) {
             std::memcpy(mine.raw(), value.raw(), mine.bytes());
@@ -154,9 +154,8 @@ void Session::Impl::WritePieces(const Output& variable, const Tensor& value) {
       ThrowIfError(cluster->Write(piece.device, name, mine));
       continue;
     }
-    Variable* const found = here->variables()
-                                .Declare(name, TensorTypeOf(mine))
-                                .ValueOrThrow();
+    Variable* const found =
+        here->variables().Declare(name, TensorTypeOf(mine)).ValueOrThrow();
     const WriterLock alone(found->mutex);
     ThrowIfError(here->memory().Store(mine, found->value));
     found->initialized = true;

@@ -25,7 +25,8 @@ Tensor Session::Read(const Output& variable) const {
 void Session::Read(const Output& variable, Tensor* value) const {
   if (variable.valid() && SpreadsRows(variable.node())) {
     if (TensorTypeOf(*value) != variable.type()) {
-      *value = AllocateTensor(variable.dtype(), variable.shape()).ValueOrThrow();
+      *value =
+          AllocateTensor(variable.dtype(), variable.shape()).ValueOrThrow();
     }
     return ReadRows(variable, 0, value);
   }

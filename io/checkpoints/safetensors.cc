@@ -84,9 +84,8 @@ struct Item {
   Status ForBytes(
       const std::function<Status(std::string_view bytes)>& fn) const {
     if (whole != nullptr) return fn(BytesOf(*whole));
-    return ForRows(*rows, [&](int64_t, const Tensor& some) {
-      return fn(BytesOf(some));
-    });
+    return ForRows(
+        *rows, [&](int64_t, const Tensor& some) { return fn(BytesOf(some)); });
   }
 };
 
@@ -113,9 +112,10 @@ Result<std::vector<Item>> ItemsOf(std::span<const NamedTensor> tensors,
           fmt::format("safetensors: two tensors have the name '{}'", name));
     }
   }
-  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-    return SizeOf(a.info.dtype) > SizeOf(b.info.dtype);
-  });
+  std::stable_sort(items.begin(), items.end(),
+                   [](const Item& a, const Item& b) {
+                     return SizeOf(a.info.dtype) > SizeOf(b.info.dtype);
+                   });
   size_t at = 0;
   for (Item& item : items) {
     item.info.begin = at;
@@ -153,16 +153,16 @@ Status Stream(const std::string& head, uint32_t header_crc, uint32_t crc,
 
 }  // namespace
 
-Status ForRows(const RowsTensor& tensor,
-               const std::function<Status(int64_t begin, const Tensor& rows)>&
-                   fn) {
+Status ForRows(
+    const RowsTensor& tensor,
+    const std::function<Status(int64_t begin, const Tensor& rows)>& fn) {
   constexpr int64_t kBytesAtOnce = 4 << 20;
   Shape shape = tensor.shape;
   const int64_t all = shape[0];
   const int64_t row = shape.elements(1, shape.rank()) *
                       static_cast<int64_t>(SizeOf(tensor.dtype));
-  const int64_t at_once = std::max<int64_t>(
-      kBytesAtOnce / std::max<int64_t>(row, 1), 1);
+  const int64_t at_once =
+      std::max<int64_t>(kBytesAtOnce / std::max<int64_t>(row, 1), 1);
   Tensor rows;
   for (int64_t begin = 0; begin < all; begin += at_once) {
     const int64_t count = std::min(at_once, all - begin);
@@ -185,12 +185,12 @@ Status WriteSafetensors(const std::string& path,
   std::vector<TensorInfo> infos;
   for (const Item& item : items) infos.push_back(item.info);
   uint32_t header_crc = 0, crc = 0;
-  auto head = FileHead(infos, metadata,
-                       [&](uint32_t of_header) -> Result<uint32_t> {
-                         header_crc = of_header;
-                         SLUICE_ASSIGN_OR_RETURN(crc, WithData(of_header, items));
-                         return crc;
-                       });
+  auto head =
+      FileHead(infos, metadata, [&](uint32_t of_header) -> Result<uint32_t> {
+        header_crc = of_header;
+        SLUICE_ASSIGN_OR_RETURN(crc, WithData(of_header, items));
+        return crc;
+      });
   if (!head.ok()) {
     return head.status().WithContext(fmt::format("cannot write '{}'", path));
   }

@@ -28,8 +28,8 @@ void ForRandomBits(const RandomStream& stream, int64_t n, const Fn& fn,
     alignas(64) uint32_t bits[kAtOnce];
     for (int64_t i = begin; i < end; i += kAtOnce) {
       const int64_t count = std::min(kAtOnce, end - i);
-      Simd().random.bits(stream.key().data(), stream.salt(),
-                         (first + i) / 4, CeilDiv(count, 4), bits);
+      Simd().random.bits(stream.key().data(), stream.salt(), (first + i) / 4,
+                         CeilDiv(count, 4), bits);
       fn(i, count, static_cast<const uint32_t*>(bits));
     }
   });

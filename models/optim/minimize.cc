@@ -200,9 +200,9 @@ Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
 }
 
 bool Optimizer::RowsTravel() const {
-  return !all_reduce_ || (!all_reduce_->largest_share.empty() &&
-                          !all_reduce_->in_two &&
-                          (!all_reduce_->shared || all_reduce_->rows_shared));
+  return !all_reduce_ ||
+         (!all_reduce_->largest_share.empty() && !all_reduce_->in_two &&
+          (!all_reduce_->shared || all_reduce_->rows_shared));
 }
 
 std::vector<Output> Optimizer::Tables(

@@ -74,9 +74,8 @@ __global__ void DrawKernel(Distribution distribution, Transform transform,
   for (int64_t i = GlobalThread() * kN; i < n; i += GlobalThreads() * kN) {
     Pack<T, kN> out;
     for (int k = 0; k < kN; k += kLanes) {
-      const auto lanes =
-          distribution.Lanes(
-              stream, static_cast<uint64_t>((first + i + k) / kLanes));
+      const auto lanes = distribution.Lanes(
+          stream, static_cast<uint64_t>((first + i + k) / kLanes));
       for (int j = 0; j < kLanes; ++j) out.at[k + j] = transform(lanes[j]);
     }
     StorePack(out, y + i, n - i, whole);
@@ -102,8 +101,8 @@ Status Uniform(const DrawParams& p, const StepKey* key, void* y, int64_t n,
   const C lo = static_cast<C>(p.a), hi = static_cast<C>(p.b);
   return LaunchDraw<T>(
       "RandomUniform", Uniform01<C>(),
-      OnInterval<T>{lo, hi, hi - lo, std::bit_cast<T>(GreatestBelow<E>(hi))},
-      p, key, y, n, stream);
+      OnInterval<T>{lo, hi, hi - lo, std::bit_cast<T>(GreatestBelow<E>(hi))}, p,
+      key, y, n, stream);
 }
 
 template <typename T>

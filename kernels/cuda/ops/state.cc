@@ -15,9 +15,10 @@ const bool* Apply(const KernelContext& c, bool conditional) {
 }
 
 Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
-  return KernelOf([bytes = spec.inputs[1].bytes(), begin = FirstAssigned(spec.attrs, spec.inputs[0]),
-                   conditional = spec.inputs.size() > 2](
-                      const KernelContext& c) {
+  return KernelOf([bytes = spec.inputs[1].bytes(),
+                   begin = FirstAssigned(spec.attrs, spec.inputs[0]),
+                   conditional =
+                       spec.inputs.size() > 2](const KernelContext& c) {
     return AssignBytes(Apply(c, conditional), c.input<void>(1),
                        c.mutable_input<char>(0) + begin, bytes, StreamOf(c));
   });

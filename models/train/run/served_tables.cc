@@ -33,9 +33,9 @@ ServedTables::ServedTables(const Graph& graph) {
 }
 
 bool ServedTables::Has(const std::string& variable) const {
-  return std::any_of(
-      tables_.begin(), tables_.end(),
-      [&](const Output& table) { return table.name() == variable; });
+  return std::any_of(tables_.begin(), tables_.end(), [&](const Output& table) {
+    return table.name() == variable;
+  });
 }
 
 std::vector<Output> ServedTables::Others(std::vector<Output> variables) const {

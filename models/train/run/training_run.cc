@@ -250,14 +250,12 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   evaluation.batch_size = context.batch_size;
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
-  inference_ =
-      std::make_unique<Inference>(spec_, evaluation, options_.session,
-                                  workers_.WithWholeModels(), devices_.get(),
-                                  [this](Graph& graph, SessionOptions& session) {
-                                    if (!options_.servers.any()) return;
-                                    ReadFromServers(graph_, options_.servers,
-                                                    graph, session);
-                                  });
+  inference_ = std::make_unique<Inference>(
+      spec_, evaluation, options_.session, workers_.WithWholeModels(),
+      devices_.get(), [this](Graph& graph, SessionOptions& session) {
+        if (!options_.servers.any()) return;
+        ReadFromServers(graph_, options_.servers, graph, session);
+      });
   inference_->PrepareEvaluation();
 }
 

@@ -236,8 +236,8 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
     });
   }
   if (fits.ok()) {
-    fits = WriteVariables(*session_, variables, tensors, Extra::kRefused,
-                          source);
+    fits =
+        WriteVariables(*session_, variables, tensors, Extra::kRefused, source);
   }
   if (!fits.ok()) {
     throw Error(fits.code(),
