@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "engine/text/json.h"
@@ -149,6 +150,23 @@ class MastersSession final : public ClusterSession {
                             JsonObject::Parse(said.head));
     return head.Bool("is");
   }
+  Result<Tensor> ReadRows(const std::string& device,
+                          const std::string& variable, int64_t begin,
+                          int64_t count) override {
+    SLUICE_ASSIGN_OR_RETURN(
+        const Message rows,
+        Ask("read rows", device, variable, nullptr, [&](Json& head) {
+          head["begin"] = begin;
+          head["count"] = count;
+        }));
+    return TensorOf(rows);
+  }
+  Status WriteRows(const std::string& device, const std::string& variable,
+                   int64_t begin, const Tensor& rows) override {
+    return Ask("write rows", device, variable, &rows,
+               [&](Json& head) { head["begin"] = begin; })
+        .status();
+  }
 
  private:
   Result<FarTask> Find(const std::string& device) {
@@ -162,13 +180,15 @@ class MastersSession final : public ClusterSession {
 
   Result<Message> Ask(const char* call, const std::string& device,
                       const std::string& variable,
-                      const Tensor* value = nullptr) {
+                      const Tensor* value = nullptr,
+                      const std::function<void(Json&)>& more = nullptr) {
     SLUICE_ASSIGN_OR_RETURN(const FarTask far, Find(device));
     Json head = value == nullptr ? Json() : HeadOf(*value);
     head["call"] = call;
     head["session"] = far.session;
     head["device"] = device;
     head["variable"] = variable;
+    if (more) more(head);
     return task_->Call(far.link,
                        {head.Text(), value == nullptr ? std::vector<std::byte>()
                                                       : BytesOf(*value)});

@@ -299,6 +299,19 @@ class Worker::Impl final : public Task::Service {
       SLUICE_RETURN_IF_ERROR(session.Write(device, name, value));
       return Message{"{}", {}};
     }
+    if (call == "read rows") {
+      SLUICE_ASSIGN_OR_RETURN(const int64_t begin, head.Int("begin"));
+      SLUICE_ASSIGN_OR_RETURN(const int64_t count, head.Int("count"));
+      SLUICE_ASSIGN_OR_RETURN(const Tensor rows,
+                              session.ReadRows(device, name, begin, count));
+      return MessageOf(rows);
+    }
+    if (call == "write rows") {
+      SLUICE_ASSIGN_OR_RETURN(const int64_t begin, head.Int("begin"));
+      SLUICE_ASSIGN_OR_RETURN(const Tensor rows, TensorOf(message));
+      SLUICE_RETURN_IF_ERROR(session.WriteRows(device, name, begin, rows));
+      return Message{"{}", {}};
+    }
     return Unimplemented(fmt::format("there is no call '{}'", call));
   }
 

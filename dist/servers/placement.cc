@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/dtype.h"
+#include "graph/row_pieces.h"
 
 namespace sluice::dist {
 namespace {
@@ -43,9 +44,10 @@ int64_t BytesOf(const Output& variable) {
 class Placer {
  public:
   Placer(Graph& graph, const std::string& worker,
-         const std::vector<std::string>& servers)
+         const std::vector<std::string>& servers, int64_t cut_from)
       : worker_(worker),
         servers_(servers),
+        cut_from_(cut_from),
         variables_(graph.Variables()),
         order_(graph.TopologicalOrder()) {
     for (const Node* node : order_) {
@@ -95,6 +97,26 @@ class Placer {
            rows_taken(node).valid();
   }
 
+  // How many a variable has that is a table or its slot: read, if at all, by
+  // Gather, and updated by rows; 0 of others.
+  int64_t RowsOfTable(const Node& variable) const {
+    const Shape& shape = variable.output_type(0).shape;
+    if (shape.rank() == 0) return 0;
+    const auto users = users_.find(&variable);
+    if (users == users_.end()) return 0;
+    for (const Node* user : users->second) {
+      const bool updates = user->op().scatters || user->IsInitializer();
+      const int reads = updates ? user->mutates() : 0;
+      for (int i = reads; i < user->num_inputs(); ++i) {
+        const bool gathers = i == 0 && TakesRows(*user);
+        if (&user->input(i).node() == &variable && !gathers) return 0;
+      }
+      // Nobody has its new value at hand.
+      if (updates && users_.contains(user)) return 0;
+    }
+    return shape[0];
+  }
+
   Groups Grouped() const {
     Groups groups(variables_.size());
     std::map<std::string_view, size_t> by_name;
@@ -121,17 +143,29 @@ class Placer {
     struct Load {
       int64_t bytes = 0;
       std::string device;  // that one of it asks for
+      int64_t rows = 0;    // of all of it; 0: it cannot be cut by them
     };
     std::map<size_t, Load> loads;  // by the group's first, in order
     for (size_t i = 0; i < variables_.size(); ++i) {
-      Load& load = loads[groups.Of(i)];
+      const auto [entry, begins] = loads.try_emplace(groups.Of(i));
+      Load& load = entry->second;
       load.bytes += BytesOf(variables_[i]);
       const std::string& asked = variables_[i].node().device();
       if (load.device.empty()) load.device = asked;
+      const int64_t rows = RowsOfTable(variables_[i].node());
+      load.rows = begins || load.rows == rows ? rows : 0;
     }
     std::vector<size_t> largest_first;
     std::map<std::string, int64_t> held;
-    for (const auto& [first, load] : loads) {
+    for (auto& [first, load] : loads) {
+      if (load.rows > 0 && load.device.empty() && load.bytes >= cut_from_) {
+        for (const RowPiece& piece : CutRows(load.rows, servers_)) {
+          held[piece.device] +=
+              load.bytes / load.rows * (piece.end - piece.begin);
+        }
+        continue;
+      }
+      load.rows = 0;
       largest_first.push_back(first);
       held[load.device] += load.bytes;
     }
@@ -150,7 +184,12 @@ class Placer {
     }
     for (size_t i = 0; i < variables_.size(); ++i) {
       Node& node = variables_[i].node();
-      if (node.device().empty()) node.set_device(loads[groups.Of(i)].device);
+      const Load& load = loads[groups.Of(i)];
+      if (load.rows > 0) {
+        SpreadRows(node, servers_);
+      } else if (node.device().empty()) {
+        node.set_device(load.device);
+      }
     }
   }
 
@@ -204,6 +243,7 @@ class Placer {
 
   const std::string& worker_;
   const std::vector<std::string>& servers_;
+  const int64_t cut_from_;
   const std::vector<Output> variables_;
   const std::vector<Node*> order_;
   std::unordered_map<const Node*, std::vector<const Node*>> users_;
@@ -213,9 +253,10 @@ class Placer {
 }  // namespace
 
 Status PlaceOnServers(Graph& graph, const std::string& worker,
-                      const std::vector<std::string>& servers) {
+                      const std::vector<std::string>& servers,
+                      int64_t cut_from) {
   if (servers.empty()) return InvalidArgument("there are no servers");
-  return Placer(graph, worker, servers).Run();
+  return Placer(graph, worker, servers, cut_from).Run();
 }
 
 Output CountLast(const Operation& train, const Output& counter) {

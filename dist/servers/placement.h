@@ -3,6 +3,7 @@
 #ifndef SLUICE_DIST_SERVERS_PLACEMENT_H_
 #define SLUICE_DIST_SERVERS_PLACEMENT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ namespace dist {
 //   another by more than the largest. What belongs together,
 //   "<variable>/<slot>" and whatever one node updates, counts as one and stays
 //   together.
+// - Of a large table, "cut_from" bytes with its slots or more, each server has
+//   some rows (graph/row_pieces.h), which count as its bytes. A table is what
+//   is read by Gather along its first dimension alone, and updated by rows if
+//   at all.
 // - What updates a variable is beside it (passes::Place), and so is what only
 //   serves that and makes no more travel: what is computed of variables alone,
 //   such as first values and learning rates, and elementwise what is done to a
@@ -34,7 +39,8 @@ namespace dist {
 // Nodes of which some do have a device keep it; kInvalidArgument where that is
 // none of these. The same graph always gets the same devices.
 Status PlaceOnServers(Graph& graph, const std::string& worker,
-                      const std::vector<std::string>& servers);
+                      const std::vector<std::string>& servers,
+                      int64_t cut_from = INT64_MAX);
 
 // Makes the operation's increment of `counter`, a variable, the last of its
 // updates: it then counts those that were applied. Returns the counter's new

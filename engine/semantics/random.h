@@ -103,6 +103,10 @@ class RandomStream {
   uint32_t salt_ = 0;
 };
 
+// A multiple of what each distribution draws from one block: a tensor may begin
+// at such an element of a larger one.
+inline constexpr int64_t kRandomAlignment = 4;
+
 // Distributions. Each has kLanes, the elements that one block (one value of
 // the counter) yields, and Lanes(), which computes them.
 

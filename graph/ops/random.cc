@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/semantics/random.h"
 #include "graph/ops/tables.h"
 
 namespace sluice {
@@ -10,6 +11,12 @@ namespace {
 Status RandomShape(InferContext& c) {
   SLUICE_ASSIGN_OR_RETURN(const Shape shape, FullShapeOperand(c, 0));
   const DType dtype = c.attrs().Type("dtype");
+  const int64_t first = c.attrs().Int("first");
+  if (first < 0 || first % kRandomAlignment != 0) {
+    return InvalidArgument(
+        fmt::format("the first element is {}, wanted a multiple of {}", first,
+                    kRandomAlignment));
+  }
   const bool uniform = c.node().Is("RandomUniform");
   if (!IsFloating(dtype) && !(uniform && kIndex.Contains(dtype))) {
     return InvalidArgument(fmt::format(
@@ -35,18 +42,21 @@ Status RandomShape(InferContext& c) {
   return {};
 }
 
-constexpr OpDef RandomOp(const char* name, const char* doc, AttrDef first,
-                         AttrDef second) {
+// Element 0 is what element `first` of a larger tensor would be.
+constexpr OpDef RandomOp(const char* name, const char* doc, AttrDef from,
+                         AttrDef to) {
   return {.name = name,
           .doc = doc,
           .inputs = {{"shape", "int64"}},
           .outputs = {{"y", "dtype"}},
           .types = {},
-          .attrs = {{"dtype", DType::kFloat32}, first, second},
+          .attrs = {{"dtype", DType::kFloat32}, from, to, {"first", 0}},
           .shape = RandomShape,
           .gradient = NotDifferentiable,
           .stateful = true,
-          .probes = {{.inputs = {{.shape = {2}, .values = {3, 5}}}}}};
+          .probes = {{.inputs = {{.shape = {2}, .values = {3, 5}}}},
+                     {.inputs = {{.shape = {2}, .values = {3, 5}}},
+                      .attrs = {{"first", 8}}}}};
 }
 
 constexpr OpDef kRandomOps[] = {

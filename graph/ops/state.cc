@@ -41,12 +41,48 @@ constexpr OpDef WriteOp(const char* name, const char* doc, DTypeSet types) {
                      {.inputs = {kProbe, kProbe, {.values = {0}}}}}};
 }
 
+// Or that it fits behind the variable's first rows.
+Status AssignShape(InferContext& c) {
+  const int64_t first = c.attrs().Int("first_row");
+  if (first < 0) return WriteShape(c);
+  const Shape& variable = c.input(0);
+  Shape rows = c.input(1);
+  if (rows.rank() < 1 || c.num_inputs() > 2) {
+    return InvalidArgument("rows are assigned from a tensor of rows, always");
+  }
+  if (rows[0] != kUnknown && rows[0] > variable[0] - first) {
+    return InvalidArgument(
+        fmt::format("the variable has {} rows, the value {} from row {} on",
+                    variable[0], rows[0], first));
+  }
+  rows.set(0, variable[0]);
+  if (!Compatible(variable, rows)) {
+    return InvalidArgument(fmt::format("the variable has shape {}, its rows {}",
+                                       variable.ToString(),
+                                       c.input(1).ToString()));
+  }
+  c.SetOutput(0, variable);
+  return {};
+}
+
 constexpr OpDef AssignOp() {
-  OpDef op = WriteOp("Assign", "variable = value.", kAnyType);
-  op.attrs = {{"initializer", false}};
+  OpDef op = WriteOp("Assign",
+                     "variable = value, or its rows from first_row on, where "
+                     "that is not negative.",
+                     kAnyType);
+  op.attrs = {{"initializer", false}, {"first_row", -1}};
+  op.shape = AssignShape;
+  op.probes = {
+      op.probes[0],
+      op.probes[1],
+      op.probes[2],
+      {.inputs = {{.shape = {5, 3}}, kProbe}, .attrs = {{"first_row", 2}}}};
   op.assigns = true;
-  // Without a condition.
-  op.initializes = [](const Node& node) { return node.num_inputs() == 2; };
+  // Without a condition. Of first values that come by and by the first does.
+  op.initializes = [](const Node& node) {
+    return node.num_inputs() == 2 &&
+           (node.attrs().Int("first_row") < 0 || node.IsInitializer());
+  };
   return op;
 }
 
@@ -114,7 +150,8 @@ constexpr OpDef kStateOps[] = {
      .attrs = {{"dtype", AttrType::kDType},
                {"shape", AttrType::kShape},
                {"trainable", true},
-               {"part_of", 0}},
+               {"part_of", 0},
+               {"rows_over", ""}},
      .shape = [](InferContext& c) -> Status {
        const Shape& shape = c.attrs().ShapeOf("shape");
        if (!shape.concrete()) {

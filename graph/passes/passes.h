@@ -70,6 +70,12 @@ Status CountWorkers(Graph& graph, const WorkersIn& workers);
 // why. Constants end up without control inputs: their users have them instead.
 Status Refine(Graph& graph, const Fold& fold, size_t max_bytes = 1 << 20);
 
+// Makes a variable of each piece of those whose rows are on several devices
+// (graph/row_pieces.h), and of what reads and updates them, and of first
+// values, as many. Wants concrete shapes. An error names a node that does
+// something else with such a variable.
+Status SpreadVariables(Graph& graph);
+
 // Merges nodes that compute the same: same op, attributes, inputs, device and
 // control inputs. Never stateful ones; reads of variables only by being the
 // same node.

@@ -86,6 +86,17 @@ class ClusterSession {
                        const Tensor& value) = 0;
   virtual Result<bool> IsInitialized(const std::string& device,
                                      const std::string& variable) = 0;
+  // Rows from `begin` on of one that has a value.
+  virtual Result<Tensor> ReadRows(const std::string& device,
+                                  const std::string& variable,
+                                  int64_t /*begin*/, int64_t /*count*/) {
+    return Unimplemented("no rows of '" + variable + "' from " + device);
+  }
+  virtual Status WriteRows(const std::string& device,
+                           const std::string& variable, int64_t /*begin*/,
+                           const Tensor& /*rows*/) {
+    return Unimplemented("no rows of '" + variable + "' to " + device);
+  }
 };
 
 // Tasks that can be reached. Thread-safe.

@@ -156,6 +156,36 @@ Status PartSession::Write(const std::string& device,
   return {};
 }
 
+Result<Tensor> PartSession::ReadRows(const std::string& device,
+                                     const std::string& variable, int64_t begin,
+                                     int64_t count) {
+  SLUICE_ASSIGN_OR_RETURN(Device * home, impl_->Find(device));
+  const OwnTurn turn(impl_->session);
+  SLUICE_ASSIGN_OR_RETURN(Variable * found, WithRows(*home, variable));
+  const ReaderLock unchanged(found->mutex);
+  SLUICE_ASSIGN_OR_RETURN(const Tensor rows,
+                          RowsIn(found->value, variable, begin, count));
+  return home->memory().Download(rows);
+}
+
+Status PartSession::WriteRows(const std::string& device,
+                              const std::string& variable, int64_t begin,
+                              const Tensor& rows) {
+  SLUICE_ASSIGN_OR_RETURN(Device * home, impl_->Find(device));
+  const OwnTurn turn(impl_->session);
+  SLUICE_ASSIGN_OR_RETURN(Variable * found, WithRows(*home, variable));
+  if (rows.shape().rank() == 0) return InvalidArgument("a scalar has no rows");
+  const WriterLock alone(found->mutex);
+  SLUICE_ASSIGN_OR_RETURN(
+      Tensor to, RowsIn(found->value, variable, begin, rows.shape()[0]));
+  if (TensorTypeOf(to) != TensorTypeOf(rows)) {
+    return InvalidArgument(fmt::format("variable '{}' has rows {}, not {}",
+                                       variable, TensorTypeOf(to).ToString(),
+                                       TensorTypeOf(rows).ToString()));
+  }
+  return home->memory().Store(rows, to);
+}
+
 Result<bool> PartSession::IsInitialized(const std::string& device,
                                         const std::string& variable) {
   SLUICE_ASSIGN_OR_RETURN(Device * home, impl_->Find(device));

@@ -48,6 +48,13 @@ class PartSession {
   Result<Tensor> Read(const std::string& device, const std::string& variable);
   Status Write(const std::string& device, const std::string& variable,
                const Tensor& value);
+  // Of one that has a value: kFailedPrecondition where it has none,
+  // kInvalidArgument where there are no such rows.
+  Result<Tensor> ReadRows(const std::string& device,
+                          const std::string& variable, int64_t begin,
+                          int64_t count);
+  Status WriteRows(const std::string& device, const std::string& variable,
+                   int64_t begin, const Tensor& rows);
   Result<bool> IsInitialized(const std::string& device,
                              const std::string& variable);
 

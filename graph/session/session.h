@@ -245,6 +245,11 @@ class Session {
   void Read(const Output& variable, Tensor* value) const;
   void Write(const Output& variable, const Tensor& value);
   bool IsInitialized(const Output& variable) const;
+  // Rows from `begin` on, as many as `rows` has, of a variable that has a
+  // value; of one whose rows are on several devices (graph/row_pieces.h) no
+  // more of it is anywhere at a time. Throws Error where there are none such.
+  void ReadRows(const Output& variable, int64_t begin, Tensor* rows) const;
+  void WriteRows(const Output& variable, int64_t begin, const Tensor& rows);
   // For how long steps that go on by themselves (PreparedStep::Start) have kept
   // some thread of this process: not while all of them wait for other devices.
   double busy_seconds() const;

@@ -18,6 +18,7 @@
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/step_threads.h"
 #include "engine/runtime/waker.h"
+#include "graph/row_pieces.h"
 #include "graph/session/cluster.h"
 #include "graph/session/lanes.h"
 #include "graph/session/session.h"
@@ -28,6 +29,12 @@ namespace sluice {
 inline TensorType TensorTypeOf(const Tensor& tensor) {
   return {tensor.dtype(), tensor.shape()};
 }
+
+// A device's variable that has a value; and a view of rows of it, of
+// kInvalidArgument where there are none such.
+Result<Variable*> WithRows(Device& home, const std::string& variable);
+Result<Tensor> RowsIn(const Tensor& value, const std::string& variable,
+                      int64_t begin, int64_t count);
 
 struct Session::Impl {
   const Graph& graph;
@@ -91,6 +98,12 @@ struct Session::Impl {
     Device* home;
   };
   Found Find(const Output& variable) const;
+  // Of a variable whose rows are spread; the first, of any, too: it is its own
+  // piece. The device of a piece, if that is this process's; else null.
+  std::vector<RowPiece> PiecesOf(const Output& variable) const;
+  Device* HereOf(const RowPiece& piece) const;
+  void WritePieces(const Output& variable, const Tensor& value);
+  bool HavePieces(const Output& variable) const;
   // What a step begins with. One that `counts` gets a number that no other does
   // but after GiveBack, which a failed one's is, unless a later one has begun.
   struct Beginning {

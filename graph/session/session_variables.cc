@@ -1,6 +1,7 @@
 // A session's variables, from outside its steps.
 #include <fmt/format.h>
 
+#include "engine/allocate.h"
 #include "graph/session/session_state.h"
 
 namespace sluice {
@@ -22,6 +23,13 @@ Tensor Session::Read(const Output& variable) const {
 }
 
 void Session::Read(const Output& variable, Tensor* value) const {
+  if (variable.valid() && SpreadsRows(variable.node())) {
+    if (TensorTypeOf(*value) != variable.type()) {
+      *value =
+          AllocateTensor(variable.dtype(), variable.shape()).ValueOrThrow();
+    }
+    return ReadRows(variable, 0, value);
+  }
   if (const std::string far = impl_->FarHomeOf(variable); !far.empty()) {
     *value = impl_->cluster->Read(far, variable.node().origin()).ValueOrThrow();
     return;
@@ -57,6 +65,10 @@ void Session::Write(const Output& variable, const Tensor& value) {
                             variable.name(), variable.type().ToString(),
                             TensorTypeOf(value).ToString()));
   };
+  if (variable.valid() && SpreadsRows(variable.node())) {
+    check();
+    return impl_->WritePieces(variable, value);
+  }
   if (const std::string far = impl_->FarHomeOf(variable); !far.empty()) {
     check();
     ThrowIfError(impl_->cluster->Write(far, variable.node().origin(), value));
@@ -75,6 +87,9 @@ void Session::Write(const Output& variable, const Tensor& value) {
 }
 
 bool Session::IsInitialized(const Output& variable) const {
+  if (variable.valid() && SpreadsRows(variable.node())) {
+    return impl_->HavePieces(variable);
+  }
   if (const std::string far = impl_->FarHomeOf(variable); !far.empty()) {
     return impl_->cluster->IsInitialized(far, variable.node().origin())
         .ValueOrThrow();

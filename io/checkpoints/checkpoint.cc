@@ -160,12 +160,15 @@ Result<TrainingState> ParseTrainingState(const std::string& text) {
 
 Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
                        FileSystem& files) {
-  return WriteSafetensors(path, checkpoint.tensors,
+  return WriteSafetensors(path, checkpoint.tensors, checkpoint.by_rows,
                           ToMetadata(checkpoint.state), files);
 }
 
-Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
-  SLUICE_ASSIGN_OR_RETURN(Safetensors file, ReadSafetensors(path, files));
+Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files,
+                                  const Leave& leave) {
+  SLUICE_ASSIGN_OR_RETURN(Safetensors file,
+                          leave ? ReadSafetensors(path, leave, files)
+                                : ReadSafetensors(path, files));
   if (file.metadata.contains(kFormat) && !file.checksummed) {
     return DataLoss(fmt::format(
         "'{}': its checksum is missing; the file is damaged", path));
@@ -174,7 +177,8 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path, FileSystem& files) {
   if (!state.ok()) {
     return state.status().WithContext(fmt::format("'{}'", path));
   }
-  return Checkpoint{*std::move(state), std::move(file.tensors)};
+  return Checkpoint{*std::move(state), std::move(file.tensors),
+                    std::move(file.by_rows)};
 }
 
 CheckpointManager::CheckpointManager(std::string directory, Options options)
@@ -300,7 +304,7 @@ Status CheckpointManager::Prune(int64_t saved) {
 }
 
 Result<std::optional<CheckpointManager::Restored>>
-CheckpointManager::RestoreNewest() const {
+CheckpointManager::RestoreNewest(const Leave& leave) const {
   std::vector<int64_t> steps;
   std::vector<std::string> warnings;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -309,7 +313,7 @@ CheckpointManager::RestoreNewest() const {
     warnings.clear();
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
       std::string path = PathOf(*step);
-      auto checkpoint = ReadCheckpoint(path, *files_);
+      auto checkpoint = ReadCheckpoint(path, *files_, leave);
       if (checkpoint.ok()) {
         return std::optional(Restored{*std::move(checkpoint), std::move(path),
                                       std::move(warnings)});

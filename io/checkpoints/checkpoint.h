@@ -36,6 +36,8 @@ struct Checkpoint {
   TrainingState state;
   // Variables by name, optimizer slots as "<variable>/<slot>".
   std::vector<NamedTensor> tensors;
+  // Others that are too large to be held for it.
+  std::vector<RowsTensor> by_rows = {};
 };
 
 // Atomic and checksummed.
@@ -43,8 +45,10 @@ Status WriteCheckpoint(const std::string& path, const Checkpoint& checkpoint,
                        FileSystem& files = FileSystem::Default());
 // kDataLoss when the file is damaged. A safetensors file that is no checkpoint
 // of ours is read too: its state is the default one.
+// Tensors for which `leave`, unless null, holds are left in the file, by_rows.
 Result<Checkpoint> ReadCheckpoint(const std::string& path,
-                                  FileSystem& files = FileSystem::Default());
+                                  FileSystem& files = FileSystem::Default(),
+                                  const Leave& leave = nullptr);
 
 // The checkpoints of one folder, "checkpoint-<step>.safetensors". It keeps the
 // newest `keep` and the one with the best metric. Which is best is read from
@@ -99,7 +103,9 @@ class CheckpointManager {
   // The newest checkpoint that can be read, or nullopt when there is none.
   // kDataLoss when there are some and all are damaged. One that a server does
   // not give is an error, and so is one that is too large for the memory.
-  Result<std::optional<Restored>> RestoreNewest() const;
+  // `leave` is ReadCheckpoint's.
+  Result<std::optional<Restored>> RestoreNewest(
+      const Leave& leave = nullptr) const;
 
   // One of them: kNotFound, listing the steps there are, where it is none;
   // kDataLoss where it is damaged. And that of BestStep, nullopt without any.

@@ -5,236 +5,21 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
-#include <numeric>
-#include <optional>
 #include <set>
+#include <utility>
 
 #include "engine/allocate.h"
 #include "engine/catch_errors.h"
+#include "io/checkpoints/safetensors_header.h"
 #include "io/files/gzip.h"
 
 namespace sluice {
 namespace {
 
-using nlohmann::json;
-
 static_assert(std::endian::native == std::endian::little,
               "safetensors data are little-endian");
 
-constexpr size_t kLengthBytes = 8;
-constexpr size_t kMaxHeaderBytes = 100'000'000;  // as the reference reader
-// The tensors' data start at a multiple of this within the file.
-constexpr size_t kDataAlignment = 64;
-constexpr char kMetadataKey[] = "__metadata__";
-constexpr char kChecksumKey[] = "sluice.crc32";
-
-struct DTypeName {
-  DType dtype;
-  std::string_view name;
-};
-constexpr DTypeName kDTypeNames[] = {
-    {DType::kFloat32, "F32"}, {DType::kFloat64, "F64"},
-    {DType::kFloat16, "F16"}, {DType::kBFloat16, "BF16"},
-    {DType::kInt8, "I8"},     {DType::kUInt8, "U8"},
-    {DType::kInt32, "I32"},   {DType::kInt64, "I64"},
-    {DType::kBool, "BOOL"},
-};
-
-std::string_view NameInFile(DType dtype) {
-  for (const DTypeName& d : kDTypeNames) {
-    if (d.dtype == dtype) return d.name;
-  }
-  return "";
-}
-
-std::optional<DType> DTypeInFile(std::string_view name) {
-  for (const DTypeName& d : kDTypeNames) {
-    if (d.name == name) return d.dtype;
-  }
-  return std::nullopt;
-}
-
-// The one spelling of a checksum: damage that turned "a" into "A" shows.
-std::string ChecksumText(uint32_t crc) {
-  return fmt::format("{:08x}", crc);
-}
-
-// The header text that the checksum covers: sorted keys, no checksum, no
-// padding. Both sides make it from the parsed header.
-std::string CanonicalHeader(json header) {
-  if (header.contains(kMetadataKey)) {
-    header[kMetadataKey].erase(kChecksumKey);
-    if (header[kMetadataKey].empty()) header.erase(kMetadataKey);
-  }
-  return header.dump();
-}
-
 // ---- Reading. The functions below return errors without the file's name.
-
-Result<size_t> HeaderLength(std::string_view bytes) {
-  if (bytes.size() < kLengthBytes) {
-    return DataLoss(fmt::format("truncated: {} bytes are too few for a header",
-                                bytes.size()));
-  }
-  uint64_t length;
-  std::memcpy(&length, bytes.data(), kLengthBytes);
-  if (length > kMaxHeaderBytes) {
-    return DataLoss(fmt::format(
-        "a header of {} bytes is announced, at most {} are allowed; is this a "
-        "safetensors file?",
-        length, kMaxHeaderBytes));
-  }
-  return static_cast<size_t>(length);
-}
-
-Result<json> ParseHeaderText(std::string_view text) {
-  // The parser would take it for the end of the text.
-  if (text.find('\0') != std::string_view::npos) {
-    return DataLoss("a zero byte in the header");
-  }
-  std::set<std::string> names;
-  std::string duplicate;
-  const auto check = [&](int depth, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::key && depth == 1) {
-      const auto& name = value.get_ref<const std::string&>();
-      if (!names.insert(name).second) duplicate = name;
-    }
-    // Nothing legal nests deeper: object, tensor, list.
-    return depth <= 3;
-  };
-  json header = json::parse(text.begin(), text.end(), check, false);
-  if (header.is_discarded() || !header.is_object()) {
-    return DataLoss("the header is not a JSON object");
-  }
-  if (!duplicate.empty()) {
-    return DataLoss(fmt::format("tensor '{}' is listed twice", duplicate));
-  }
-  return header;
-}
-
-Result<Metadata> ParseMetadata(const json& header) {
-  Metadata metadata;
-  const auto found = header.find(kMetadataKey);
-  if (found == header.end()) return metadata;
-  if (!found->is_object()) return DataLoss("__metadata__ is not an object");
-  for (const auto& [key, value] : found->items()) {
-    if (!value.is_string()) {
-      return DataLoss(fmt::format("metadata '{}' is not a string", key));
-    }
-    metadata[key] = value.get<std::string>();
-  }
-  return metadata;
-}
-
-Result<TensorInfo> ParseTensorInfo(const std::string& name, const json& entry) {
-  const auto bad = [&](std::string_view what) {
-    return DataLoss(fmt::format("tensor '{}': {}", name, what));
-  };
-  if (!entry.is_object() || !entry.contains("dtype") ||
-      !entry.contains("shape") || !entry.contains("data_offsets")) {
-    return bad("its entry needs dtype, shape and data_offsets");
-  }
-  const json& dtype = entry["dtype"];
-  const json& shape = entry["shape"];
-  const json& offsets = entry["data_offsets"];
-  if (!dtype.is_string()) return bad("dtype is not a string");
-  TensorInfo info;
-  info.name = name;
-  const auto known = DTypeInFile(dtype.get_ref<const std::string&>());
-  if (!known) {
-    return Unimplemented(fmt::format("tensor '{}': unknown dtype '{}'", name,
-                                     dtype.get_ref<const std::string&>()));
-  }
-  info.dtype = *known;
-  if (!shape.is_array() || shape.size() > size_t{Shape::kMaxRank}) {
-    return bad("shape is not a list of at most 8 dimensions");
-  }
-  for (const json& d : shape) {
-    if (!d.is_number_unsigned() || d.get<uint64_t>() > uint64_t{1} << 62) {
-      return bad("a dimension is not a sensible number");
-    }
-    info.shape.push_back(d.get<int64_t>());
-  }
-  if (!offsets.is_array() || offsets.size() != 2 ||
-      !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
-    return bad("data_offsets are not two numbers");
-  }
-  info.begin = offsets[0].get<size_t>();
-  info.end = offsets[1].get<size_t>();
-  if (info.end < info.begin) return bad("data_offsets end before they begin");
-  const Status possible = CheckTensorSize(info.dtype, info.shape);
-  if (!possible.ok()) return bad(possible.message());
-  const size_t bytes = info.end - info.begin;
-  const size_t width = SizeOf(info.dtype);
-  if (bytes % width != 0 ||
-      bytes / width != static_cast<size_t>(info.shape.elements())) {
-    return bad(fmt::format("{} of shape {} does not take {} bytes",
-                           NameOf(info.dtype), info.shape.ToString(), bytes));
-  }
-  return info;
-}
-
-// Tensors must fill the data from 0 to the end without holes or overlaps.
-Status CheckLayout(const std::vector<TensorInfo>& tensors, size_t data_bytes) {
-  size_t at = 0;
-  for (const TensorInfo& t : tensors) {
-    if (t.begin != at) {
-      return DataLoss(
-          fmt::format("tensor '{}' starts at byte {} of the data, the one "
-                      "before ends at {}",
-                      t.name, t.begin, at));
-    }
-    at = t.end;
-  }
-  if (at == data_bytes) return {};
-  return DataLoss(
-      fmt::format("{}: the tensors need {} bytes of data, there are {}",
-                  at > data_bytes ? "truncated" : "too long", at, data_bytes));
-}
-
-struct ParsedHeader {
-  SafetensorsHeader header;
-  std::optional<std::string> checksum;
-  uint32_t header_crc = 0;
-};
-
-// `text` is the header, `data_bytes` what follows it in the file.
-Result<ParsedHeader> ParseHeader(std::string_view text, size_t data_bytes) {
-  SLUICE_ASSIGN_OR_RETURN(json root, ParseHeaderText(text));
-  ParsedHeader parsed;
-  SafetensorsHeader& header = parsed.header;
-  header.data_bytes = data_bytes;
-  SLUICE_ASSIGN_OR_RETURN(header.metadata, ParseMetadata(root));
-  for (const auto& [name, entry] : root.items()) {
-    if (name == kMetadataKey) continue;
-    SLUICE_ASSIGN_OR_RETURN(TensorInfo info, ParseTensorInfo(name, entry));
-    header.tensors.push_back(std::move(info));
-  }
-  std::stable_sort(header.tensors.begin(), header.tensors.end(),
-                   [](const TensorInfo& a, const TensorInfo& b) {
-                     return std::pair(a.begin, a.end) <
-                            std::pair(b.begin, b.end);
-                   });
-  SLUICE_RETURN_IF_ERROR(CheckLayout(header.tensors, data_bytes));
-  if (auto crc = header.metadata.extract(kChecksumKey); !crc.empty()) {
-    parsed.checksum = std::move(crc.mapped());
-    parsed.header_crc = Crc32(0, CanonicalHeader(std::move(root)));
-  }
-  return parsed;
-}
-
-// Any other byte in a bool is undefined behaviour in C++.
-Status CheckBools(const NamedTensor& t) {
-  if (t.tensor.dtype() != DType::kBool) return {};
-  const auto* bytes = static_cast<const uint8_t*>(t.tensor.raw());
-  if (std::all_of(bytes, bytes + t.tensor.bytes(),
-                  [](uint8_t b) { return b <= 1; })) {
-    return {};
-  }
-  return DataLoss(
-      fmt::format("tensor '{}': a BOOL is neither 0 nor 1", t.name));
-}
 
 Result<Safetensors> Parse(std::string_view bytes) {
   SLUICE_ASSIGN_OR_RETURN(const size_t length, HeaderLength(bytes));
@@ -283,88 +68,143 @@ Result<SafetensorsHeader> ReadHeader(const std::string& path,
   return std::move(parsed.header);
 }
 
-template <typename T>
-Result<T> WithPath(Result<T> result, const std::string& path) {
-  // What the file system says names the path already.
-  if (result.ok() || result.status().message().find(path) != std::string::npos)
-    return result;
-  return result.status().WithContext(fmt::format("'{}'", path));
-}
-
 // ---- Writing.
-
-Status CheckNames(std::span<const NamedTensor> tensors) {
-  std::set<std::string_view> names;
-  for (const NamedTensor& t : tensors) {
-    if (t.name.empty() || t.name == kMetadataKey) {
-      return InvalidArgument(fmt::format(
-          "safetensors: '{}' cannot be the name of a tensor", t.name));
-    }
-    if (!names.insert(t.name).second) {
-      return InvalidArgument(
-          fmt::format("safetensors: two tensors have the name '{}'", t.name));
-    }
-  }
-  return {};
-}
-
-// Wide elements first keep every tensor aligned to its element.
-std::vector<const NamedTensor*> DataOrder(
-    std::span<const NamedTensor> tensors) {
-  std::vector<const NamedTensor*> order;
-  for (const NamedTensor& t : tensors) order.push_back(&t);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const NamedTensor* a, const NamedTensor* b) {
-                     return SizeOf(a->tensor.dtype()) >
-                            SizeOf(b->tensor.dtype());
-                   });
-  return order;
-}
 
 std::string_view BytesOf(const Tensor& tensor) {
   return {static_cast<const char*>(tensor.raw()), tensor.bytes()};
 }
 
-// The length field and the header, padded so that the data are aligned.
-std::string FileHead(std::span<const NamedTensor* const> order,
-                     const Metadata& metadata) {
-  json header = json::object();
-  if (!metadata.empty()) header[kMetadataKey] = metadata;
-  size_t at = 0;
-  for (const NamedTensor* t : order) {
-    const size_t end = at + t->tensor.bytes();
-    header[t->name] = {{"dtype", NameInFile(t->tensor.dtype())},
-                       {"shape", t->tensor.shape().dims()},
-                       {"data_offsets", {at, end}}};
-    at = end;
+// What goes into a file: a tensor, or one that is read as it is written.
+struct Item {
+  TensorInfo info;
+  const Tensor* whole = nullptr;
+  const RowsTensor* rows = nullptr;
+
+  // Its bytes in order.
+  Status ForBytes(
+      const std::function<Status(std::string_view bytes)>& fn) const {
+    if (whole != nullptr) return fn(BytesOf(*whole));
+    return ForRows(
+        *rows, [&](int64_t, const Tensor& some) { return fn(BytesOf(some)); });
   }
-  uint32_t crc = Crc32(0, CanonicalHeader(header));
-  for (const NamedTensor* t : order) crc = Crc32(crc, BytesOf(t->tensor));
-  header[kMetadataKey][kChecksumKey] = ChecksumText(crc);
-  std::string text = header.dump();
-  const size_t used = (kLengthBytes + text.size()) % kDataAlignment;
-  if (used > 0) text.append(kDataAlignment - used, ' ');
-  const uint64_t length = text.size();
-  std::string head(reinterpret_cast<const char*>(&length), kLengthBytes);
-  return head + text;
+};
+
+// In the order of their data: wide elements first keep every tensor aligned to
+// its element.
+Result<std::vector<Item>> ItemsOf(std::span<const NamedTensor> tensors,
+                                  std::span<const RowsTensor> by_rows) {
+  std::vector<Item> items;
+  for (const NamedTensor& t : tensors) {
+    items.push_back({{t.name, t.tensor.dtype(), t.tensor.shape()}, &t.tensor});
+  }
+  for (const RowsTensor& t : by_rows) {
+    items.push_back({{t.name, t.dtype, t.shape}, nullptr, &t});
+  }
+  std::set<std::string_view> names;
+  for (const Item& item : items) {
+    const std::string& name = item.info.name;
+    if (name.empty() || name == kMetadataKey) {
+      return InvalidArgument(fmt::format(
+          "safetensors: '{}' cannot be the name of a tensor", name));
+    }
+    if (!names.insert(name).second) {
+      return InvalidArgument(
+          fmt::format("safetensors: two tensors have the name '{}'", name));
+    }
+  }
+  std::stable_sort(items.begin(), items.end(),
+                   [](const Item& a, const Item& b) {
+                     return SizeOf(a.info.dtype) > SizeOf(b.info.dtype);
+                   });
+  size_t at = 0;
+  for (Item& item : items) {
+    item.info.begin = at;
+    at += static_cast<size_t>(item.info.shape.elements()) *
+          SizeOf(item.info.dtype);
+    item.info.end = at;
+  }
+  return items;
+}
+
+Result<uint32_t> WithData(uint32_t crc, std::span<const Item> items) {
+  for (const Item& item : items) {
+    SLUICE_RETURN_IF_ERROR(item.ForBytes([&](std::string_view bytes) -> Status {
+      crc = Crc32(crc, bytes);
+      return {};
+    }));
+  }
+  return crc;
+}
+
+// What is read as it is written was read for the checksum before.
+Status Stream(const std::string& head, uint32_t header_crc, uint32_t crc,
+              std::span<const Item> items, const FileSystem::Append& append) {
+  SLUICE_RETURN_IF_ERROR(append(head));
+  uint32_t written = header_crc;
+  for (const Item& item : items) {
+    SLUICE_RETURN_IF_ERROR(item.ForBytes([&](std::string_view bytes) {
+      written = Crc32(written, bytes);
+      return append(bytes);
+    }));
+  }
+  if (written == crc) return {};
+  return FailedPrecondition("its tensors have changed while they were written");
 }
 
 }  // namespace
 
+Status ForRows(
+    const RowsTensor& tensor,
+    const std::function<Status(int64_t begin, const Tensor& rows)>& fn) {
+  constexpr int64_t kBytesAtOnce = 4 << 20;
+  Shape shape = tensor.shape;
+  const int64_t all = shape[0];
+  const int64_t row = shape.elements(1, shape.rank()) *
+                      static_cast<int64_t>(SizeOf(tensor.dtype));
+  const int64_t at_once =
+      std::max<int64_t>(kBytesAtOnce / std::max<int64_t>(row, 1), 1);
+  Tensor rows;
+  for (int64_t begin = 0; begin < all; begin += at_once) {
+    const int64_t count = std::min(at_once, all - begin);
+    if (begin == 0 || count < at_once) {
+      shape.set(0, count);
+      SLUICE_ASSIGN_OR_RETURN(rows, AllocateTensor(tensor.dtype, shape));
+    }
+    SLUICE_RETURN_IF_ERROR(tensor.read(begin, &rows));
+    SLUICE_RETURN_IF_ERROR(fn(begin, rows));
+  }
+  return {};
+}
+
 Status WriteSafetensors(const std::string& path,
                         std::span<const NamedTensor> tensors,
+                        std::span<const RowsTensor> by_rows,
                         const Metadata& metadata, FileSystem& files) {
-  SLUICE_RETURN_IF_ERROR(CheckNames(tensors));
-  const std::vector<const NamedTensor*> order = DataOrder(tensors);
-  std::string head;
-  try {
-    head = FileHead(order, metadata);
-  } catch (const json::exception&) {
-    return InvalidArgument(fmt::format(
-        "cannot write '{}': a name or a metadata string is not UTF-8", path));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<Item> items,
+                          ItemsOf(tensors, by_rows));
+  std::vector<TensorInfo> infos;
+  for (const Item& item : items) infos.push_back(item.info);
+  uint32_t header_crc = 0, crc = 0;
+  auto head =
+      FileHead(infos, metadata, [&](uint32_t of_header) -> Result<uint32_t> {
+        header_crc = of_header;
+        SLUICE_ASSIGN_OR_RETURN(crc, WithData(of_header, items));
+        return crc;
+      });
+  if (!head.ok()) {
+    return head.status().WithContext(fmt::format("cannot write '{}'", path));
   }
-  std::vector<std::string_view> pieces = {head};
-  for (const NamedTensor* t : order) pieces.push_back(BytesOf(t->tensor));
+  if (!by_rows.empty()) {
+    return files
+        .StreamAtomically(path,
+                          [&](const FileSystem::Append& append) {
+                            return Stream(*head, header_crc, crc, items,
+                                          append);
+                          })
+        .WithContext(fmt::format("cannot write '{}'", path));
+  }
+  std::vector<std::string_view> pieces = {*head};
+  for (const Item& item : items) pieces.push_back(BytesOf(*item.whole));
   return files.WriteAtomically(path, pieces);
 }
 

@@ -15,6 +15,8 @@
 #ifndef SLUICE_IO_CHECKPOINTS_SAFETENSORS_H_
 #define SLUICE_IO_CHECKPOINTS_SAFETENSORS_H_
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -33,10 +35,25 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+// One that is where it need not be whole in memory: elsewhere, or in a file.
+// Its shape has rows.
+struct RowsTensor {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  // Rows from `begin` on, as many as `rows`, which is of the right type, has.
+  std::function<Status(int64_t begin, Tensor* rows)> read;
+};
+// Calls fn with all of them, some at a time.
+Status ForRows(
+    const RowsTensor& tensor,
+    const std::function<Status(int64_t begin, const Tensor& rows)>& fn);
+
 using Metadata = std::map<std::string, std::string>;
 
 struct Safetensors {
   std::vector<NamedTensor> tensors;  // in the order of their data
+  std::vector<RowsTensor> by_rows;   // that were left in the file
   Metadata metadata;                 // without the checksum
   bool checksummed = false;          // had one, and it was right
 };
@@ -56,15 +73,29 @@ struct SafetensorsHeader {
 };
 
 // Atomic (FileSystem::WriteAtomically). kInvalidArgument for a name that is
-// empty, reserved or given twice. Strings must be UTF-8.
+// empty, reserved or given twice. Strings must be UTF-8. Those `by_rows` are
+// read twice; kFailedPrecondition where that did not give the same.
 Status WriteSafetensors(const std::string& path,
                         std::span<const NamedTensor> tensors,
-                        const Metadata& metadata = {},
+                        std::span<const RowsTensor> by_rows,
+                        const Metadata& metadata,
                         FileSystem& files = FileSystem::Default());
+inline Status WriteSafetensors(const std::string& path,
+                               std::span<const NamedTensor> tensors,
+                               const Metadata& metadata = {},
+                               FileSystem& files = FileSystem::Default()) {
+  return WriteSafetensors(path, tensors, {}, metadata, files);
+}
 
 // kDataLoss, naming the file and what is wrong, for anything malformed;
 // kUnimplemented for a dtype that DType lacks. The tensors own their memory.
 Result<Safetensors> ReadSafetensors(const std::string& path,
+                                    FileSystem& files = FileSystem::Default());
+// The same, but tensors with rows for which `leave` holds are left in the file,
+// by_rows: it stays open, and is as it was checked as long as it is not written
+// to in place.
+using Leave = std::function<bool(const std::string& name)>;
+Result<Safetensors> ReadSafetensors(const std::string& path, const Leave& leave,
                                     FileSystem& files = FileSystem::Default());
 // The same from memory; `path` is only for messages.
 Result<Safetensors> ParseSafetensors(std::string_view bytes,

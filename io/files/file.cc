@@ -338,12 +338,22 @@ Result<std::map<std::string, std::string>> FileSystem::Versions(
 
 Status FileSystem::WriteAtomically(const std::string& path,
                                    std::span<const std::string_view> pieces) {
+  return StreamAtomically(path, [&](const Append& append) -> Status {
+    for (std::string_view piece : pieces) {
+      SLUICE_RETURN_IF_ERROR(append(piece));
+    }
+    return {};
+  });
+}
+
+Status FileSystem::StreamAtomically(
+    const std::string& path,
+    const std::function<Status(const Append& append)>& write) {
   const std::string temporary = TemporaryName(path);
   const auto write_all = [&]() -> Status {
-    SLUICE_ASSIGN_OR_RETURN(auto file, Create(temporary));
-    for (std::string_view piece : pieces) {
-      SLUICE_RETURN_IF_ERROR(file->Append(piece));
-    }
+    SLUICE_ASSIGN_OR_RETURN(const auto file, Create(temporary));
+    SLUICE_RETURN_IF_ERROR(
+        write([&](std::string_view piece) { return file->Append(piece); }));
     SLUICE_RETURN_IF_ERROR(file->Sync());
     SLUICE_RETURN_IF_ERROR(file->Close());
     return Rename(temporary, path);

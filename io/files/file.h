@@ -134,6 +134,13 @@ class FileSystem {
   virtual Status WriteAtomically(const std::string& path,
                                  std::span<const std::string_view> pieces);
 
+  // The same of the pieces that `write` gives to its argument, which need not
+  // be in memory together. What that or `write` returns is an error of all.
+  using Append = std::function<Status(std::string_view piece)>;
+  virtual Status StreamAtomically(
+      const std::string& path,
+      const std::function<Status(const Append& append)>& write);
+
   Result<std::string> Read(const std::string& path);
   Status WriteAtomically(const std::string& path, std::string_view bytes) {
     return WriteAtomically(path, std::span(&bytes, 1));

@@ -111,6 +111,12 @@ class SchemeFileSystem : public FileSystem {
     SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
     return files->WriteAtomically(path, pieces);
   }
+  Status StreamAtomically(
+      const std::string& path,
+      const std::function<Status(const Append& append)>& write) override {
+    SLUICE_ASSIGN_OR_RETURN(FileSystem * files, Of(path));
+    return files->StreamAtomically(path, write);
+  }
   using FileSystem::WriteAtomically;
 };
 

@@ -17,13 +17,15 @@ template <typename T, typename Distribution, typename Transform>
 KernelPtr DrawKernel(const KernelSpec& spec, Distribution distribution,
                      Transform transform) {
   const int64_t n = spec.outputs[0].shape.elements();
+  const int64_t first = spec.attrs.Int("first");
   const uint64_t name_hash = HashName(spec.origin);
   return KernelOf([=](const KernelContext& c) {
     const RandomStream stream = StreamOf(c.step(), name_hash);
     T* y = c.output<T>(0);
     ParallelFor(n, kGrain, [&](int64_t begin, int64_t end) {
-      ForEachDraw(distribution, stream, begin, end,
-                  [&](int64_t i, auto draw) { y[i] = transform(draw); });
+      ForEachDraw(
+          distribution, stream, first + begin, first + end,
+          [&](int64_t i, auto draw) { y[i - first] = transform(draw); });
     });
   });
 }
@@ -55,13 +57,16 @@ Result<KernelPtr> MakeFastUniform(const KernelSpec& spec) {
   const auto lo = static_cast<float>(spec.attrs.NumberOf("lo").real());
   const auto hi = static_cast<float>(spec.attrs.NumberOf("hi").real());
   const float greatest = GreatestBelow<float>(hi);
+  const int64_t first = spec.attrs.Int("first");
   const uint64_t name_hash = HashName(spec.origin);
   return KernelOf([=](const KernelContext& c) {
-    ForRandomBits(StreamOf(c.step(), name_hash), n,
-                  [&](int64_t i, int64_t count, const uint32_t* bits) {
-                    Simd().random.uniform(bits, lo, hi - lo, greatest,
-                                          c.output<float>(0) + i, count);
-                  });
+    ForRandomBits(
+        StreamOf(c.step(), name_hash), n,
+        [&](int64_t i, int64_t count, const uint32_t* bits) {
+          Simd().random.uniform(bits, lo, hi - lo, greatest,
+                                c.output<float>(0) + i, count);
+        },
+        first);
   });
 }
 

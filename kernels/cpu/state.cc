@@ -1,5 +1,6 @@
 // Writes to variables. The kernels move or add bytes; ordering against reads
 // is the graph's business.
+#include "engine/semantics/assigned_rows.h"
 #include "engine/threads.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/streaming.h"
@@ -15,12 +16,14 @@ bool Skips(const KernelContext& c, bool conditional) {
 }
 
 Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
-  const size_t bytes = spec.inputs[0].bytes();
+  const size_t bytes = spec.inputs[1].bytes();
+  const size_t begin = FirstAssigned(spec.attrs, spec.inputs[0]);
   const bool conditional = spec.inputs.size() > 2;
-  return KernelOf([bytes, conditional](const KernelContext& c) {
+  return KernelOf([bytes, begin, conditional](const KernelContext& c) {
     if (Skips(c, conditional)) return;
-    if (c.mutable_input<char>(0) != c.input<char>(1)) {
-      CopyBytes(c.input<char>(1), c.mutable_input<char>(0), bytes);
+    char* const variable = c.mutable_input<char>(0) + begin;
+    if (bytes > 0 && variable != c.input<char>(1)) {
+      CopyBytes(c.input<char>(1), variable, bytes);
     }
   });
 }

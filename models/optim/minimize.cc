@@ -200,8 +200,9 @@ Optimizer Optimizer::WithExtrasOf(const Optimizer& other) const {
 }
 
 bool Optimizer::RowsTravel() const {
-  return !all_reduce_ || (!all_reduce_->largest_share.empty() &&
-                          !all_reduce_->in_two && !all_reduce_->shared);
+  return !all_reduce_ ||
+         (!all_reduce_->largest_share.empty() && !all_reduce_->in_two &&
+          (!all_reduce_->shared || all_reduce_->rows_shared));
 }
 
 std::vector<Output> Optimizer::Tables(
@@ -224,8 +225,8 @@ std::vector<Output> Optimizer::Tables(
     refuse(all_reduce_->largest_share.empty()
                ? "several workers exchange rows only where it is said how many "
                  "there are at most (AllReduceOptions::largest_share)"
-               : "virtual workers, workers in step on parameter servers and "
-                 "those of elastic jobs exchange whole gradients alone");
+               : "virtual workers and those of elastic jobs exchange whole "
+                 "gradients alone");
   }
   for (const GradientHook& hook : hooks_) {
     if (hook.target<SlicesHook>() == nullptr) {

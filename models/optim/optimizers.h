@@ -63,9 +63,12 @@ struct AllReduceOptions {
   // What a worker with the largest share of a batch is fed, by which it is
   // known how many rows of a table one reads at most, and how many workers
   // there are: gradients of rows (WithSparseRows) then travel as such. Empty:
-  // all travel as a whole, and they do in_two and shared.
+  // all travel as a whole, and they do in_two and, unless rows_shared says
+  // otherwise, shared: where all have the same variables nothing but rows is
+  // needed to update them.
   std::vector<FeedShape> largest_share = {};
   int64_t workers = 0;
+  bool rows_shared = false;
 };
 
 // One variable's update, while it is being built.

@@ -116,7 +116,11 @@ void Trainer::Begin(TrainingRun& run,
     return;
   }
   if (saved && !options_.restart) {
-    const auto restored = saved->RestoreNewest().ValueOrThrow();
+    const auto restored = saved
+                              ->RestoreNewest([&](const std::string& name) {
+                                return run.IsTable(name);
+                              })
+                              .ValueOrThrow();
     if (restored) {
       for (const std::string& warning : restored->warnings) {
         options_.Note(warning);

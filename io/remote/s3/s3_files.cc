@@ -168,4 +168,14 @@ Status S3Files::WriteAtomically(const std::string& path,
   return PutPieces(client_, path, pieces, options_.upload);
 }
 
+// An object is there when all of it is.
+Status S3Files::StreamAtomically(
+    const std::string& path,
+    const std::function<Status(const Append& append)>& write) {
+  SLUICE_ASSIGN_OR_RETURN(const auto object, Create(path));
+  SLUICE_RETURN_IF_ERROR(
+      write([&](std::string_view piece) { return object->Append(piece); }));
+  return object->Close();
+}
+
 }  // namespace sluice::remote

@@ -87,6 +87,9 @@ class S3Files : public FileSystem {
   Status MakeDirectories(const std::string& path) override;
   Status WriteAtomically(const std::string& path,
                          std::span<const std::string_view> pieces) override;
+  Status StreamAtomically(
+      const std::string& path,
+      const std::function<Status(const Append& append)>& write) override;
   using FileSystem::WriteAtomically;
 
  private:

@@ -12,8 +12,9 @@ Result<KernelPtr> MakeDraw(const KernelSpec& spec) {
   const bool uniform = spec.attrs.Has("lo");
   const Number a = spec.attrs.NumberOf(uniform ? "lo" : "mean");
   const Number b = spec.attrs.NumberOf(uniform ? "hi" : "stddev");
-  const DrawParams params = {HashName(spec.origin), a.real(), b.real(),
-                             a.integer(), b.integer()};
+  const DrawParams params = {
+      HashName(spec.origin), a.real(),    b.real(),
+      a.integer(),           b.integer(), spec.attrs.Int("first")};
   const int64_t n = spec.outputs[0].shape.elements();
   const DrawLauncher launch = FindDraw(spec.op, spec.outputs[0].dtype);
   return KernelOf([launch, params, n](const KernelContext& c) {

@@ -63,19 +63,19 @@ struct FromInteger {
   }
 };
 
-// y[i] = transform(draw i of the distribution).
+// y[i] = transform(draw first + i of the distribution).
 template <typename T, typename Distribution, typename Transform>
 __global__ void DrawKernel(Distribution distribution, Transform transform,
-                           const StepKey* key, uint64_t name_hash, T* y,
-                           int64_t n, bool whole) {
+                           const StepKey* key, uint64_t name_hash,
+                           int64_t first, T* y, int64_t n, bool whole) {
   constexpr int kN = kPack<T>, kLanes = Distribution::kLanes;
   static_assert(kN % kLanes == 0);
   const RandomStream stream = StreamOf(key, name_hash);
   for (int64_t i = GlobalThread() * kN; i < n; i += GlobalThreads() * kN) {
     Pack<T, kN> out;
     for (int k = 0; k < kN; k += kLanes) {
-      const auto lanes =
-          distribution.Lanes(stream, static_cast<uint64_t>((i + k) / kLanes));
+      const auto lanes = distribution.Lanes(
+          stream, static_cast<uint64_t>((first + i + k) / kLanes));
       for (int j = 0; j < kLanes; ++j) out.at[k + j] = transform(lanes[j]);
     }
     StorePack(out, y + i, n - i, whole);
@@ -84,12 +84,13 @@ __global__ void DrawKernel(Distribution distribution, Transform transform,
 
 template <typename T, typename Distribution, typename Transform>
 Status LaunchDraw(const char* name, const Distribution& distribution,
-                  const Transform& transform, uint64_t name_hash,
+                  const Transform& transform, const DrawParams& p,
                   const StepKey* key, void* y, int64_t n, cudaStream_t stream) {
   constexpr int kN = kPack<T>;
   return Launch(name, DrawGrid(CeilDiv(n, kN)), stream,
                 DrawKernel<T, Distribution, Transform>, distribution, transform,
-                key, name_hash, static_cast<T*>(y), n, IsAligned<T>(y));
+                key, p.name_hash, p.first, static_cast<T*>(y), n,
+                IsAligned<T>(y));
 }
 
 template <typename E>
@@ -100,8 +101,8 @@ Status Uniform(const DrawParams& p, const StepKey* key, void* y, int64_t n,
   const C lo = static_cast<C>(p.a), hi = static_cast<C>(p.b);
   return LaunchDraw<T>(
       "RandomUniform", Uniform01<C>(),
-      OnInterval<T>{lo, hi, hi - lo, std::bit_cast<T>(GreatestBelow<E>(hi))},
-      p.name_hash, key, y, n, stream);
+      OnInterval<T>{lo, hi, hi - lo, std::bit_cast<T>(GreatestBelow<E>(hi))}, p,
+      key, y, n, stream);
 }
 
 template <typename T>
@@ -111,7 +112,7 @@ Status UniformInteger(const DrawParams& p, const StepKey* key, void* y,
   const uint64_t range =
       static_cast<uint64_t>(p.hi) - static_cast<uint64_t>(p.lo);
   return LaunchDraw<T>("RandomUniform", UniformBelow{range},
-                       FromInteger<T>{p.lo}, p.name_hash, key, y, n, stream);
+                       FromInteger<T>{p.lo}, p, key, y, n, stream);
 }
 
 template <typename T, template <typename> typename Distribution>
@@ -120,7 +121,7 @@ Status Normal(const DrawParams& p, const StepKey* key, void* y, int64_t n,
   using C = ComputeOf<T>;
   return LaunchDraw<T>("RandomNormal", Distribution<C>(),
                        AroundMean<T>{static_cast<C>(p.a), static_cast<C>(p.b)},
-                       p.name_hash, key, y, n, stream);
+                       p, key, y, n, stream);
 }
 
 // --- Dropout -----------------------------------------------------------------

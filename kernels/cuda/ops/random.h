@@ -20,6 +20,7 @@ struct DrawParams {
   uint64_t name_hash = 0;  // HashName of the op's original name
   double a = 0, b = 1;     // lo and hi, or mean and deviation
   int64_t lo = 0, hi = 1;  // of integers, in place of a and b
+  int64_t first = 0;       // of the stream: what element 0 is, kRandomAlignment
 };
 
 // n elements of y. `key` is in device memory.

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "engine/semantics/assigned_rows.h"
 #include "kernels/cuda/runtime/kernels.h"
 
 namespace sluice::cuda {
@@ -14,12 +15,13 @@ const bool* Apply(const KernelContext& c, bool conditional) {
 }
 
 Result<KernelPtr> MakeAssign(const KernelSpec& spec) {
-  return KernelOf(
-      [bytes = spec.inputs[0].bytes(),
-       conditional = spec.inputs.size() > 2](const KernelContext& c) {
-        return AssignBytes(Apply(c, conditional), c.input<void>(1),
-                           c.mutable_input<void>(0), bytes, StreamOf(c));
-      });
+  return KernelOf([bytes = spec.inputs[1].bytes(),
+                   begin = FirstAssigned(spec.attrs, spec.inputs[0]),
+                   conditional =
+                       spec.inputs.size() > 2](const KernelContext& c) {
+    return AssignBytes(Apply(c, conditional), c.input<void>(1),
+                       c.mutable_input<char>(0) + begin, bytes, StreamOf(c));
+  });
 }
 
 Result<KernelPtr> MakeAssignList(const KernelSpec& spec) {

@@ -43,7 +43,18 @@ void CheckpointWriter::Start(Checkpoint checkpoint,
   }
 }
 
-void CheckpointWriter::Write(const Checkpoint& checkpoint,
+// As they are read, which is before anything is written.
+void CheckpointWriter::LookAtRows(RowsTensor* tensor) {
+  tensor->read = [this, name = tensor->name, read = std::move(tensor->read)](
+                     int64_t begin, Tensor* rows) -> Status {
+    SLUICE_RETURN_IF_ERROR(read(begin, rows));
+    if (AllFinite(*rows)) return {};
+    written_.not_finite = name;
+    return OutOfRange(name + " is not finite");
+  };
+}
+
+void CheckpointWriter::Write(Checkpoint& checkpoint,
                              const std::set<std::string>& finite) noexcept {
   try {
     written_.not_finite.clear();
@@ -53,7 +64,11 @@ void CheckpointWriter::Write(const Checkpoint& checkpoint,
         return;
       }
     }
+    for (RowsTensor& tensor : checkpoint.by_rows) {
+      if (finite.contains(tensor.name)) LookAtRows(&tensor);
+    }
     Result<std::string> path = manager_.Save(checkpoint);
+    if (!written_.not_finite.empty()) return;
     status_ = path.status();
     if (path.ok()) written_.path = *std::move(path);
   } catch (...) {
@@ -110,6 +125,7 @@ void SaveCheckpoints::OnError(TrainingRun& run) noexcept {
     snapshot_.reset();
     if (run.examples() == 0 || run.diverged()) return;
     if (run.sound() && EndedWell(run)) return;
+    if (!run.TablesToSave().empty()) return;  // they are beyond the snapshot
     if (run.snapshot() != nullptr &&
         run.snapshot()->state.step > std::max<int64_t>(saved_step_, 0)) {
       // A step that failed, as where another worker is gone, leaves the state
@@ -156,11 +172,12 @@ void SaveCheckpoints::Save(TrainingRun& run, std::optional<double> metric) {
   Write(run, metric);
 }
 
-void SaveCheckpoints::Write(const TrainingRun& run,
-                            std::optional<double> metric) {
+void SaveCheckpoints::Write(TrainingRun& run, std::optional<double> metric) {
   snapshot_ = run.snapshot();
   Checkpoint checkpoint = *snapshot_;  // shares the tensors
   checkpoint.state.metric = metric;
+  checkpoint.by_rows = run.TablesToSave();
+  const bool at_once = !checkpoint.by_rows.empty();
   SaveHooks(others_, &checkpoint.state);
   for (const Hook* hook : others_) hook->SyncFiles();
   std::set<std::string> finite;
@@ -170,6 +187,8 @@ void SaveCheckpoints::Write(const TrainingRun& run,
   writer_.Start(std::move(checkpoint), std::move(finite));
   saved_step_ = snapshot_->state.step;
   saved_at_ = Clock::now();
+  // Nobody updates what is read for it before this returns.
+  if (at_once) Wait(run);
 }
 
 }  // namespace sluice

@@ -44,8 +44,9 @@ class CheckpointWriter {
   void Join() {
     if (thread_.joinable()) thread_.join();
   }
-  void Write(const Checkpoint& checkpoint,
+  void Write(Checkpoint& checkpoint,
              const std::set<std::string>& finite) noexcept;
+  void LookAtRows(RowsTensor* tensor);
 
   CheckpointManager manager_;  // the thread's while it runs
   std::thread thread_;
@@ -62,7 +63,9 @@ class CheckpointWriter {
 // that begins a save takes a copy of the variables longer, which is memory that
 // NanStop needs, too (TrainingRun::RenewSnapshot); a save that comes while one
 // is being written waits for it or, if it is only due by time or steps, is put
-// off. It is the last hook, so that it saves what the others have decided.
+// off. Large tables of parameter servers (TrainingRun::TablesToSave) are read
+// while they are written, which is waited for. It is the last hook, so that it
+// saves what the others have decided.
 class SaveCheckpoints : public Hook {
  public:
   // `others`, not owned, have states to save.
@@ -85,7 +88,7 @@ class SaveCheckpoints : public Hook {
   // Starts, once the one before is written.
   void Save(TrainingRun& run, std::optional<double> metric);
   // Starts with the run's snapshot as it is; none is being written.
-  void Write(const TrainingRun& run, std::optional<double> metric);
+  void Write(TrainingRun& run, std::optional<double> metric);
   // End; false where what was kept from before should be saved instead.
   bool EndedWell(TrainingRun& run);
   // Throws the Error of a save that failed.

@@ -155,6 +155,7 @@ void Summaries::AfterEvaluation(TrainingRun& run,
   }
   if (train_.events) {
     for (const Output& variable : run.graph().TrainableVariables()) {
+      if (run.IsTable(variable.name())) continue;  // as large as that
       ThrowIfError(train_.events->Histogram(variable.name(), run.step(),
                                             run.ValueOf(variable)));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/device.h"
+#include "graph/session/cluster.h"
 #include "models/train/run/memory_check.h"
 
 namespace sluice {
@@ -63,6 +64,8 @@ StepInfo BatchStep::Prepare(int64_t examples, int beside) {
     if (i > 0) continue;
     for (const Output& variable : placeholders_[i].second.graph().Variables()) {
       if (!session_.CanRead(variable)) continue;
+      // What other processes have takes none of this one's memory.
+      if (!IsHere(variable.node().device(), session_.options().task)) continue;
       need.variables += static_cast<size_t>(variable.shape().elements()) *
                         SizeOf(variable.dtype());
     }

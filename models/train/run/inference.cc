@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "graph/row_pieces.h"
 #include "models/train/values/weights_file.h"
 #include "models/train/workers/device_threads.h"
 
@@ -73,7 +74,7 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
 
 Inference::Inference(const TrainerSpec& spec, RunContext run,
                      const SessionOptions& options, const Workers& workers,
-                     DeviceThreads* devices)
+                     DeviceThreads* devices, const PlaceFn& place)
     : run_(std::move(run)),
       workers_(workers),
       devices_(devices),
@@ -92,6 +93,7 @@ Inference::Inference(const TrainerSpec& spec, RunContext run,
   SessionOptions own = options;
   own.container.clear();  // its variables are copies, whatever the training's
   own.concurrent_runs = 1;
+  if (place) place(graph_, own);
   session_ = std::make_unique<Session>(graph_, own);
   for (size_t i = 1; devices_ != nullptr && i < devices_->size(); ++i) {
     own.devices = {devices_->name(i)};
@@ -123,6 +125,7 @@ void Inference::LoadWeights(const std::string& path) {
 void Inference::CopyVariables(
     const Graph& graph, const std::function<Tensor(const Output&)>& read) {
   for (const Output& variable : graph_.Variables()) {
+    if (SpreadsRows(variable.node())) continue;  // it is the training's own
     const Node* twin = graph.Find(variable.name() + "/average");
     if (twin == nullptr) twin = graph.Find(variable.name());
     if (twin == nullptr) {

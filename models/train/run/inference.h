@@ -72,9 +72,12 @@ class Inference {
   // Of several `workers` (of options.collective) each evaluates the shares of
   // its leaves of every batch. `devices` is not owned; where there are several
   // its leaves are theirs, and it is asked for evaluations alone.
+  // `place`, unless null, may have variables stay where a training has them,
+  // whose rows are then read there (graph/row_pieces.h).
+  using PlaceFn = std::function<void(Graph& graph, SessionOptions& session)>;
   Inference(const TrainerSpec& spec, RunContext run,
             const SessionOptions& options, const Workers& workers,
-            DeviceThreads* devices);
+            DeviceThreads* devices, const PlaceFn& place = nullptr);
 
   // Values of the model's variables; others (optimizer slots) are ignored.
   // Throws Error naming what does not fit; `source` says where they are from.

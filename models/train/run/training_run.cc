@@ -16,6 +16,7 @@
 #include "models/optim/name_pattern.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/scattered_variables.h"
+#include "models/train/run/served_tables.h"
 #include "models/train/workers/device_threads.h"
 
 namespace sluice {
@@ -223,7 +224,8 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                                            (workers_.elastic() && !in_leaves),
                                  .largest_share = FeedsOf(
                                      CeilDiv(batch_size(), workers_.leaves())),
-                                 .workers = workers_.size()})
+                                 .workers = workers_.size(),
+                                 .rows_shared = options_.servers.any()})
                  .Minimize(model_.loss);
     loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
     workers_.RequireSame("graph", PrintGraph(graph_));
@@ -234,6 +236,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   }
 
   scattered_ = ScatteredVariables::Make(graph_, workers_);
+  tables_ = std::make_unique<ServedTables>();
   options_.session.seed = context_.seed;
   devices_ = options_.mirrored.any()
                  ? std::make_unique<DeviceThreads>(options_.mirrored.devices)
@@ -247,9 +250,12 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   evaluation.batch_size = context.batch_size;
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
-  inference_ =
-      std::make_unique<Inference>(spec_, evaluation, options_.session,
-                                  workers_.WithWholeModels(), devices_.get());
+  inference_ = std::make_unique<Inference>(
+      spec_, evaluation, options_.session, workers_.WithWholeModels(),
+      devices_.get(), [this](Graph& graph, SessionOptions& session) {
+        if (!options_.servers.any()) return;
+        ReadFromServers(graph_, options_.servers, graph, session);
+      });
   inference_->PrepareEvaluation();
 }
 

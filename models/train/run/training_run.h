@@ -30,6 +30,7 @@ class DeviceThreads;
 class LeafSteps;
 class Observer;
 class ScatteredVariables;
+class ServedTables;
 
 // Where a state that was restored is from, if from no file.
 inline constexpr char kKeptInMemory[] = "what was kept in memory";
@@ -179,6 +180,11 @@ class TrainingRun {
   std::shared_ptr<const Checkpoint> snapshot() const { return snapshot_; }
   bool snapshot_held() const { return snapshot_.use_count() > 1; }
   void RenewSnapshot();
+  // Large tables of parameter servers (TrainingServers::cut_from), which no
+  // snapshot has, but where one is all that is kept of a training: whether a
+  // variable is one, and what a checkpoint of now has them by, between steps.
+  bool IsTable(const std::string& variable) const;
+  std::vector<RowsTensor> TablesToSave() const;
   // Whether some variables are scattered over the workers: cut, or by stages
   // (models/train/run/scattered_variables.h).
   bool scatters_variables() const;
@@ -306,6 +312,7 @@ class TrainingRun {
   std::unique_ptr<Inference> inference_;  // evaluates
 
   std::unique_ptr<ScatteredVariables> scattered_;
+  std::unique_ptr<ServedTables> tables_;
   int64_t gathered_step_ = -1;  // of what that has gathered
 
   int64_t step_ = 0;

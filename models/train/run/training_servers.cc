@@ -10,6 +10,7 @@
 #include "graph/ops/elementwise.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
+#include "models/train/run/served_tables.h"
 #include "models/train/run/training_run.h"
 
 namespace sluice {
@@ -39,10 +40,11 @@ void TrainingRun::CheckServers() const {
                 "virtual workers and mirrored devices have their variables "
                 "themselves, not on parameter servers");
   }
-  workers_.RequireSame(
-      "consistency or number of parameter servers",
-      fmt::format("{} servers, lead {}", options_.servers.devices.size(),
-                  options_.servers.lead.value_or(-1)));
+  workers_.RequireSame("consistency or number of parameter servers",
+                       fmt::format("{} servers, lead {}, tables from {} bytes",
+                                   options_.servers.devices.size(),
+                                   options_.servers.lead.value_or(-1),
+                                   options_.servers.cut_from));
   const std::string& device = options_.session.devices[0];
   if (ParseDeviceName(device).ValueOrThrow().type != DeviceType::kCpu) {
     throw Error(Code::kUnimplemented,
@@ -78,8 +80,12 @@ SessionOptions TrainingRun::PlaceTraining() {
                             "use --consistency sync ({})",
                             node->name(), node->location()));
   }
-  ThrowIfError(
-      dist::PlaceOnServers(graph_, session.devices[0], servers.devices));
+  ThrowIfError(dist::PlaceOnServers(graph_, session.devices[0], servers.devices,
+                                    servers.cut_from));
+  // Nobody else would have what a server that ends takes along.
+  const bool kept = servers.patience.count() > 0 && options_.log_dir.empty();
+  if (!kept || !workers_.leads())
+    tables_ = std::make_unique<ServedTables>(graph_);
   const Output counter = GlobalStep(graph_);
   const Output counted = dist::CountLast(train_, counter);
   if (apart_) {

@@ -6,6 +6,7 @@
 
 #include "models/optim/loss_scale.h"
 #include "models/train/run/scattered_variables.h"
+#include "models/train/run/served_tables.h"
 #include "models/train/run/training_run.h"
 
 namespace sluice {
@@ -110,13 +111,22 @@ void TrainingRun::RenewSnapshot() {
     state.extra[kPartsOf] = workers_.Name(workers_.rank());
   }
   state.class_names = class_names_;
-  ReadVariables(*session_, scattered_->others(), &renewed->tensors);
+  ReadVariables(*session_, tables_->Others(scattered_->others()),
+                &renewed->tensors);
   const std::vector<NamedTensor> gathered = scattered_->Gathered(*session_);
   renewed->tensors.insert(renewed->tensors.end(), gathered.begin(),
                           gathered.end());
   state.step = step_;
   snapshot_ = renewed;
   snapshot_is_old_ = false;
+}
+
+bool TrainingRun::IsTable(const std::string& variable) const {
+  return tables_->Has(variable);
+}
+
+std::vector<RowsTensor> TrainingRun::TablesToSave() const {
+  return tables_->ToSave(*session_);
 }
 
 bool TrainingRun::scatters_variables() const {
@@ -210,21 +220,34 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   }
   std::vector<Output> variables;
   std::vector<NamedTensor> tensors;
+  Status fits;
   if (owns_variables()) {
     variables = graph_.Variables();
     tensors = checkpoint.tensors;
     WithoutOptionalState(&variables, &tensors);
     variables = scattered_->Mine(std::move(variables));
     scattered_->TakeMine(&tensors);
+    fits = tables_->CheckFit(checkpoint.by_rows, source);
+    std::erase_if(variables, [&](const Output& variable) {
+      return std::any_of(checkpoint.by_rows.begin(), checkpoint.by_rows.end(),
+                         [&](const RowsTensor& table) {
+                           return table.name == variable.name();
+                         });
+    });
   }
-  if (Status fits = WriteVariables(*session_, variables, tensors,
-                                   Extra::kRefused, source);
-      !fits.ok()) {
+  if (fits.ok()) {
+    fits =
+        WriteVariables(*session_, variables, tensors, Extra::kRefused, source);
+  }
+  if (!fits.ok()) {
     throw Error(fits.code(),
                 fits.message() +
                     "; nothing was changed. Use the model, optimizer and "
                     "frozen variables it was saved with, another --log-dir "
                     "with --weights, or --restart");
+  }
+  if (owns_variables()) {
+    ThrowIfError(tables_->Write(*session_, checkpoint.by_rows));
   }
   batches_ = std::move(batches);
   step_failed_ = false;

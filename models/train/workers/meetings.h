@@ -31,6 +31,10 @@ struct TrainingServers {
   // saved last; 0: a server's end is the training's. The workers' collective
   // has to be one that they can join again.
   std::chrono::milliseconds patience{0};
+  // Tables of as many bytes, slots included, are cut by rows over the servers
+  // (dist/servers/placement.h), and no worker has more of one than it reads;
+  // the same for all.
+  int64_t cut_from = 64 << 20;
 
   bool any() const { return cluster != nullptr; }
 };

@@ -40,18 +40,19 @@ TEST_CASE("which passes a step goes through") {
   passes::Context context;
   context.devices = {DescribeKind({DeviceType::kCpu, 0})};
   context.fold = FoldNode;
-  CHECK(Run(context) == Names{"prune", "count_workers", "refine", "simplify",
-                              "merge", "fold_batch_norm", "prune", "place",
-                              "pad_channels", "prune", "order_variables",
-                              "fuse", "turn_filters", "start_collectives",
-                              "schedule"});
+  CHECK(Run(context) == Names{"prune", "count_workers", "refine", "spread_rows",
+                              "simplify", "merge", "fold_batch_norm", "prune",
+                              "place", "pad_channels", "prune",
+                              "order_variables", "fuse", "turn_filters",
+                              "start_collectives", "schedule"});
   context.simplify = context.fuse = false;
   context.soft_placement = true;
   context.half = DType::kBFloat16;
-  CHECK(Run(context) == Names{"prune", "count_workers", "refine", "prune",
-                              "place", "move_unsupported", "mix_bfloat16",
-                              "pad_channels", "prune", "order_variables",
-                              "turn_filters", "start_collectives", "schedule"});
+  CHECK(Run(context) == Names{"prune", "count_workers", "refine", "spread_rows",
+                              "prune", "place", "move_unsupported",
+                              "mix_bfloat16", "pad_channels", "prune",
+                              "order_variables", "turn_filters",
+                              "start_collectives", "schedule"});
 }
 
 TEST_CASE("what a pass leaves is verified before the next") {
@@ -148,10 +149,10 @@ TEST_CASE("a prepared step says what its passes did") {
   const Output x = graph.Placeholder("x", DType::kFloat32, {2});
   Session session(graph);
   const StepInfo info = session.Prepare({{x, {2}}}, {Exp(x)}).info();
-  REQUIRE(info.passes.size() == 15);
+  REQUIRE(info.passes.size() == 16);
   CHECK(info.passes[0].name == "prune");
-  CHECK(info.passes[14].name == "schedule");
-  CHECK(info.passes[14].nodes == 3);  // feed, exp, fetch
+  CHECK(info.passes[15].name == "schedule");
+  CHECK(info.passes[15].nodes == 3);  // feed, exp, fetch
 }
 
 TEST_CASE("the list in docs/architecture.md is the table") {

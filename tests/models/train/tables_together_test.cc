@@ -7,9 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "io/sources/datasets.h"
-#include "models/nn/layers.h"
-#include "models/nn/losses.h"
+#include "tests/support/sentences.h"
 #include "tests/support/worker_threads.h"
 
 namespace sluice {
@@ -17,46 +15,15 @@ namespace {
 
 using testing::CheckEqual;
 using testing::CheckNear;
+using testing::OfRows;
+using testing::Reader;
+using testing::Sentences;
+using testing::SentencesOnce;
 using testing::Task;
 using testing::ToyRun;
 using testing::ToySpec;
 using testing::Trained;
 using testing::TrainWith;
-
-constexpr int64_t kWords = 400, kSentences = 120;
-
-// Sentences of three words, of which the last says most about the label.
-Dataset Sentences(const RunContext& run) {
-  Tensor words(DType::kInt64, {kSentences, 3});
-  Tensor label(DType::kInt64, {kSentences});
-  std::mt19937 random(run.training() ? 1 : 2);
-  for (int64_t i = 0; i < kSentences; ++i) {
-    for (int64_t k = 0; k < 3; ++k) {
-      // Some words are in most sentences.
-      words.data<int64_t>()[3 * i + k] =
-          static_cast<int64_t>(random() % (k == 0 ? 3 : kWords));
-    }
-    label.data<int64_t>()[i] = words.data<int64_t>()[3 * i + 2] % 3;
-  }
-  Dataset all = datasets::FromTensors({{"words", words}, {"label", label}});
-  if (run.training()) all = all.Shuffle(kSentences, run.seed).Repeat();
-  return all.Batch(run.batch_size).Prefetch(2);
-}
-
-Dataset SentencesOnce(const RunContext& run) {
-  RunContext once = run;
-  once.mode = Mode::kEval;
-  return Sentences(once);
-}
-
-ModelSpec Reader(Scope& scope, const Features& in, const RunContext&) {
-  const Output words = layers::Embedding(scope / "words", in["words"],
-                                         {.size = kWords, .dimensions = 4});
-  const Output logits =
-      layers::Dense(scope / "logits", layers::Flatten(words), {.units = 3});
-  return {.loss = losses::SparseSoftmaxCrossEntropy(logits, in["label"]),
-          .metrics = {{"accuracy", Accuracy(logits, in["label"])}}};
-}
 
 TEST_CASE("several workers train a table as one does") {
   std::mt19937 random(1);
@@ -71,20 +38,7 @@ TEST_CASE("several workers train a table as one does") {
       TrainerSpec spec = ToySpec();
       spec.input = once ? SentencesOnce : Sentences;
       spec.model = Reader;
-      spec.optimizer = [trial](const RunContext&) {
-        switch (trial % 4) {
-          case 0:
-            return optimizers::Sgd(0.5);
-          case 1:
-            return optimizers::Adagrad(0.1, {.epsilon = 0.1});
-          case 2:
-            return optimizers::Adam(0.01, {.epsilon = 0.1})
-                .WithSparseRows("words/*")
-                .With(gradients::ClipByGlobalNorm(0.3));
-          default:
-            return optimizers::Momentum(0.1).WithSparseRows("words/*");
-        }
-      };
+      spec.optimizer = [trial](const RunContext&) { return OfRows(trial); };
       return spec;
     };
     task.after_step = [&](int rank, TrainingRun& run) {

@@ -1,0 +1,347 @@
+// Variables whose rows are on several devices (graph/row_pieces.h) become one
+// variable a device, of the same origin. What reads rows asks all of them, each
+// for rows that it has, and takes of each what is its own; what updates rows
+// becomes an update of each, for which the others' are of no row; and a first
+// value is made where it goes, some rows at a time, so that nowhere more is
+// held than the piece.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "engine/catch_errors.h"
+#include "engine/semantics/random.h"
+#include "graph/ops/array.h"
+#include "graph/ops/elementwise.h"
+#include "graph/ops/shape.h"
+#include "graph/ops/slice.h"
+#include "graph/passes/passes.h"
+#include "graph/row_pieces.h"
+
+namespace sluice::passes {
+namespace {
+
+// Of a first value, what is made at a time.
+constexpr int64_t kChunkBytes = 4 << 20;
+// But no more chunks of a piece, which are nodes, than about this.
+constexpr int64_t kMostChunks = 64;
+
+// A variable and what became of it.
+struct Spread {
+  std::vector<RowPiece> pieces;
+  std::vector<Node*> variables;  // parallel
+};
+
+Error Wrong(const Node& node, const Node& variable) {
+  return {Code::kUnimplemented,
+          fmt::format("{}: the rows of '{}' are on several devices: it can be "
+                      "read by Gather along its first dimension and fetched, "
+                      "and updated by rows ({})",
+                      node.Describe(), variable.name(), node.location())};
+}
+
+Shape WithRows(Shape shape, int64_t rows) {
+  shape.set(0, rows);
+  return shape;
+}
+
+class Spreader {
+ public:
+  explicit Spreader(Graph& graph)
+      : graph_(graph), order_(graph.TopologicalOrder()) {}
+
+  void Run() {
+    std::vector<Node*> order;
+    size_t known = graph_.nodes().size();
+    for (Node* node : order_) {
+      Visit(*node);
+      for (; known < graph_.nodes().size(); ++known) {
+        order.push_back(graph_.nodes()[known].get());
+      }
+      order.push_back(node);
+    }
+    graph_.Renumber(order);
+    Prune(graph_);
+  }
+
+ private:
+  void Visit(Node& node) {
+    if (SpreadsRows(node)) return Divide(node);
+    const Spread* of = nullptr;
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      const auto found = spread_.find(&node.input(i).node());
+      if (found == spread_.end()) continue;
+      of = &found->second;
+      // Of an update's variables all are alike, and nothing else is one.
+      const bool fits = i < std::max(node.mutates(), 1);
+      if (!fits) throw Wrong(node, node.input(i).node());
+    }
+    if (of == nullptr) return;
+    const LocationScope location(graph_, node.location());
+    if (node.mutates() > 0) {
+      UpdatePieces(node, *of);
+    } else if (node.IsFetch()) {
+      node.set_input(0, Joined(*of));
+    } else {
+      GatherPieces(node, *of);
+    }
+  }
+
+  void Divide(Node& node) {
+    Spread spread = {PiecesOf(node), {}};
+    for (const RowPiece& piece : spread.pieces) {
+      const TensorType type = {
+          node.output_type(0).dtype,
+          WithRows(node.output_type(0).shape, piece.end - piece.begin)};
+      Attributes attrs = node.attrs();
+      attrs.Set("shape", type.shape);
+      attrs.Set("rows_over", "");
+      spread.variables.push_back(
+          &AddNew(node, node.op(), std::move(attrs), {}, type, piece.device));
+    }
+    spread_[&node] = std::move(spread);
+  }
+
+  // --- Reads ---
+
+  Output Joined(const Spread& of) {
+    std::vector<Output> all;
+    for (Node* variable : of.variables) all.push_back(variable->output(0));
+    return all.size() == 1 ? all[0] : Concat(all, 0);
+  }
+
+  void GatherPieces(Node& node, const Spread& of) {
+    const RowsTakenFn rows_taken = node.op().rows_taken;
+    const Output taken = rows_taken == nullptr ? Output() : rows_taken(node);
+    if (!taken.valid()) throw Wrong(node, node.input(0).node());
+    const NameScope names(graph_, node.name());
+    const Output rows = AsInt64(taken);
+    Shape alike = taken.shape();  // with the rows' dimensions
+    for (int i = 1; i < node.input(0).shape().rank(); ++i) alike.push_back(1);
+    Output all;
+    for (size_t i = 0; i < of.pieces.size(); ++i) {
+      const RowPiece& piece = of.pieces[i];
+      // What is no row of the whole is none of the first, by its number.
+      const int64_t last = piece.end - piece.begin - 1;
+      Output here = rows;
+      if (i > 0) {
+        here = Minimum(Maximum(rows - piece.begin, int64_t{0}), last);
+      } else if (of.pieces.size() > 1) {
+        here =
+            Select(Less(rows, of.pieces.back().end), Minimum(rows, last), rows);
+      }
+      std::vector<Output> inputs = node.inputs();
+      inputs[0] = of.variables[i]->output(0);
+      inputs[1] = here;
+      Node& gather = AddNew(node, node.op(), node.attrs(), std::move(inputs),
+                            node.output_type(0), piece.device);
+      gather.set_control_inputs(node.control_inputs());
+      all = i == 0 ? gather.output(0)
+                   : Select(Reshape(GreaterEqual(rows, piece.begin), alike),
+                            gather.output(0), all);
+    }
+    graph_.ReplaceUses(node.output(0), all, /*controls=*/true);
+  }
+
+  // --- Updates ---
+
+  void UpdatePieces(Node& node, const Spread& of) {
+    for (int i = 0; i < node.mutates(); ++i) {
+      const auto found = spread_.find(&node.input(i).node());
+      const bool alike = found != spread_.end() &&
+                         found->second.pieces.size() == of.pieces.size() &&
+                         node.input(i).shape()[0] == node.input(0).shape()[0];
+      if (!alike) throw Wrong(node, node.input(i).node());
+    }
+    for (const Node* user : order_) {
+      for (const Output& input : user->inputs()) {
+        if (&input.node() == &node) throw Wrong(*user, node.input(0).node());
+      }
+    }
+    std::vector<Node*> updates;
+    if (node.op().scatters) {
+      updates = UpdateRows(node, of);
+    } else if (node.IsInitializer()) {
+      updates = Initialize(node, of);
+    } else {
+      throw Wrong(node, node.input(0).node());
+    }
+    // Who waited for it waits for all of them.
+    node.Become(OpTable::Global().Get("NoOp"), {}, {});
+    node.set_output_types({});
+    node.set_control_inputs(std::move(updates));
+  }
+
+  std::vector<Node*> UpdateRows(const Node& node, const Spread& of) {
+    const NameScope names(graph_, node.name());
+    const int rows_input = node.op().inputs.size() - 2;
+    const Output rows = AsInt64(node.input(rows_input));
+    std::vector<Node*> updates;
+    for (size_t i = 0; i < of.pieces.size(); ++i) {
+      const RowPiece& piece = of.pieces[i];
+      const bool first = i == 0, last = i + 1 == of.pieces.size();
+      Output here = rows;
+      // What is no row of the whole stays none of the first, or the last.
+      if (!first) {
+        here = Select(GreaterEqual(rows, piece.begin), rows - piece.begin,
+                      int64_t{-1});
+      }
+      if (!last) here = Select(Less(rows, piece.end), here, int64_t{-1});
+      std::vector<Output> inputs = node.inputs();
+      for (int v = 0; v < node.mutates(); ++v) {
+        inputs[static_cast<size_t>(v)] =
+            spread_.at(&node.input(v).node()).variables[i]->output(0);
+      }
+      inputs[static_cast<size_t>(rows_input)] = here;
+      Node& update = AddNew(node, node.op(), node.attrs(), std::move(inputs),
+                            of.variables[i]->output_type(0), piece.device);
+      update.set_control_inputs(node.control_inputs());
+      updates.push_back(&update);
+    }
+    return updates;
+  }
+
+  // --- First values ---
+
+  // The last of each piece; each waits for the one before, so that their memory
+  // can be one chunk's.
+  std::vector<Node*> Initialize(const Node& node, const Spread& of) {
+    const NameScope names(graph_, node.name());
+    const TensorType& type = node.input(0).type();
+    const Output value = node.input(1);
+    const auto row_bytes =
+        static_cast<int64_t>(WithRows(type.shape, 1).elements() *
+                             static_cast<int64_t>(SizeOf(type.dtype)));
+    std::vector<Node*> last;
+    for (size_t i = 0; i < of.pieces.size(); ++i) {
+      const RowPiece& piece = of.pieces[i];
+      const DeviceScope there(graph_, piece.device);
+      int64_t chunk = std::max(kChunkBytes / std::max<int64_t>(row_bytes, 1),
+                               (piece.end - piece.begin) / kMostChunks);
+      chunk = std::max<int64_t>(chunk / kRandomAlignment, 1) * kRandomAlignment;
+      Node* before = nullptr;
+      for (int64_t row = piece.begin; row == piece.begin || row < piece.end;
+           row += chunk) {
+        const int64_t end = std::min(row + chunk, piece.end);
+        before_ = before;
+        Attributes attrs = node.attrs();
+        attrs.Set("first_row", row - piece.begin);
+        Node& assign =
+            AddNew(node, node.op(), std::move(attrs),
+                   {of.variables[i]->output(0), RowsOf(value, row, end)},
+                   of.variables[i]->output_type(0), piece.device);
+        assign.set_control_inputs(node.control_inputs());
+        if (before != nullptr) assign.AddControlInput(before);
+        before = &assign;
+      }
+      last.push_back(before);
+    }
+    return last;
+  }
+
+  // Rows of a value that a step has no part in, as those of the whole are, made
+  // where the current device is.
+  Output RowsOf(const Output& value, int64_t begin, int64_t end) {
+    Node& node = value.node();
+    if (const Tensor* const whole = ConstantValue(value)) {
+      return graph_.Constant(whole->Rows(begin, end), "rows");
+    }
+    const TensorType type = {value.dtype(),
+                             WithRows(value.shape(), end - begin)};
+    if (IsOfShape(node)) {
+      Attributes attrs = node.attrs();
+      if (attrs.Has("first")) {
+        const int64_t row = WithRows(value.shape(), 1).elements();
+        attrs.Set("first", attrs.Int("first") + begin * row);
+      }
+      std::vector<int64_t> shape(type.shape.begin(), type.shape.end());
+      std::vector<Output> inputs = node.inputs();
+      inputs[0] = graph_.Constant(Tensor::Vector<int64_t>(shape), "shape");
+      return Made(node, std::move(attrs), std::move(inputs), type);
+    }
+    if (node.op().elementwise && node.num_outputs() == 1 &&
+        std::none_of(node.inputs().begin(), node.inputs().end(),
+                     [&](const Output& input) {
+                       return input.shape().rank() == value.shape().rank() &&
+                              input.shape()[0] != value.shape()[0] &&
+                              input.shape()[0] != 1;
+                     })) {
+      std::vector<Output> inputs = node.inputs();
+      for (Output& input : inputs) {
+        const bool rows = input.shape().rank() == value.shape().rank() &&
+                          input.shape()[0] == value.shape()[0];
+        if (rows) input = RowsOf(input, begin, end);
+      }
+      return Made(node, node.attrs(), std::move(inputs), type);
+    }
+    // Made as a whole, where it would be without this.
+    const DeviceScope there(graph_, node.device());
+    std::vector<int64_t> from(static_cast<size_t>(value.shape().rank()), 0);
+    std::vector<int64_t> size(from.size(), -1);
+    from[0] = begin;
+    size[0] = end - begin;
+    return Slice(value, from, size);
+  }
+
+  // Whether input 0 is the shape, and an element alike everywhere, or drawn for
+  // its place.
+  static bool IsOfShape(const Node& node) {
+    const OpDef& op = node.op();
+    return node.num_inputs() > 0 &&
+           std::string_view(op.inputs[0].name) == "shape" &&
+           node.input(0).node().IsConstant() &&
+           (!op.stateful || node.attrs().Has("first")) &&
+           std::all_of(
+               node.inputs().begin() + 1, node.inputs().end(),
+               [](const Output& input) { return input.shape().scalar(); });
+  }
+
+  Output Made(const Node& like, Attributes attrs, std::vector<Output> inputs,
+              const TensorType& type) {
+    Node& node = AddNew(like, like.op(), std::move(attrs), std::move(inputs),
+                        type, graph_.current_device());
+    node.set_control_inputs(like.control_inputs());
+    if (before_ != nullptr) node.AddControlInput(before_);
+    return node.output(0);
+  }
+
+  // --- Both ---
+
+  Node& AddNew(const Node& like, const OpDef& op, Attributes attrs,
+               std::vector<Output> inputs, const TensorType& type,
+               const std::string& device) {
+    const std::string name = graph_.UniqueName(
+        graph_.scope().empty() ? like.name() + "/rows" : "rows");
+    Node& node = graph_.AddRaw(name, like.origin(), op, std::move(attrs),
+                               std::move(inputs), {type});
+    node.set_device(device);
+    node.set_location(like.location());
+    return node;
+  }
+
+  static Output AsInt64(const Output& rows) {
+    return rows.dtype() == DType::kInt64 ? rows : Cast(rows, DType::kInt64);
+  }
+
+  Graph& graph_;
+  const std::vector<Node*> order_;
+  std::map<const Node*, Spread> spread_;
+  Node* before_ = nullptr;  // the assignment before what is made
+};
+
+}  // namespace
+
+Status SpreadVariables(Graph& graph) {
+  const bool any = std::any_of(
+      graph.nodes().begin(), graph.nodes().end(),
+      [](const std::unique_ptr<Node>& node) { return SpreadsRows(*node); });
+  if (!any) return {};
+  return CatchErrors([&]() -> Status {
+    Spreader(graph).Run();
+    return {};
+  });
+}
+
+}  // namespace sluice::passes

@@ -1,0 +1,59 @@
+// The header of safetensors files, as text. Internal to io/checkpoints.
+#ifndef SLUICE_IO_CHECKPOINTS_SAFETENSORS_HEADER_H_
+#define SLUICE_IO_CHECKPOINTS_SAFETENSORS_HEADER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/status.h"
+#include "io/checkpoints/safetensors.h"
+
+namespace sluice {
+
+// Of the field before the header.
+inline constexpr size_t kLengthBytes = 8;
+// The key of what is no tensor.
+inline constexpr char kMetadataKey[] = "__metadata__";
+
+// The one spelling of a checksum: damage that turned "a" into "A" shows.
+std::string ChecksumText(uint32_t crc);
+
+// Errors are without the file's name.
+
+// By a file's first bytes.
+Result<size_t> HeaderLength(std::string_view bytes);
+
+struct ParsedHeader {
+  SafetensorsHeader header;
+  std::optional<std::string> checksum;
+  uint32_t header_crc = 0;
+};
+// `text` is the header, `data_bytes` what follows it in the file.
+Result<ParsedHeader> ParseHeader(std::string_view text, size_t data_bytes);
+
+// The length field and the header of a file whose data are those tensors',
+// padded so that the data are aligned. `with_data` continues the header's
+// checksum with the data's.
+Result<std::string> FileHead(
+    std::span<const TensorInfo> tensors, const Metadata& metadata,
+    const std::function<Result<uint32_t>(uint32_t crc)>& with_data);
+
+// Any other byte in a bool is undefined behaviour in C++.
+Status CheckBools(const NamedTensor& tensor);
+
+template <typename T>
+Result<T> WithPath(Result<T> result, const std::string& path) {
+  // What the file system says names the path already.
+  if (result.ok() || result.status().message().find(path) != std::string::npos)
+    return result;
+  return result.status().WithContext("'" + path + "'");
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_IO_CHECKPOINTS_SAFETENSORS_HEADER_H_
