@@ -19,6 +19,7 @@ constexpr size_t kMostWhy = 500;
 // Groups that come apart at once, without anybody being lost.
 constexpr int kMostInVain = 5;
 constexpr int kMostSeats = 4096;
+constexpr size_t kMostAddress = 255;
 
 Status NoPacket(std::string_view what) {
   return DataLoss(
@@ -58,8 +59,13 @@ std::string Encoded(const Meeting& meeting) {
 }
 
 std::string Encoded(const Assembly& assembly) {
-  return fmt::format("go {} {} {}", assembly.epoch, assembly.port,
-                     fmt::join(assembly.seats, ","));
+  std::string text = fmt::format("go {} {} {}", assembly.epoch, assembly.port,
+                                 assembly.address);
+  for (size_t i = 0; i < assembly.seats.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? ' ' : ',', assembly.seats[i]);
+    if (assembly.hosts[i] > 0) text += fmt::format("/{}", assembly.hosts[i]);
+  }
+  return text;
 }
 
 Result<Meeting> ParseMeeting(std::string_view text) {
@@ -87,22 +93,32 @@ Result<Assembly> ParseAssembly(std::string_view text) {
       !Number(TakeWord(&rest), 1, 65535, &assembly.port)) {
     return NoPacket(text);
   }
+  assembly.address = TakeWord(&rest);
+  if (assembly.address.empty() || assembly.address.size() > kMostAddress) {
+    return NoPacket(text);
+  }
   std::set<int> seats;
   while (true) {
     const size_t end = std::min(rest.find(','), rest.size());
-    int seat = 0;
-    if (!Number(rest.substr(0, end), 0, kMostSeats - 1, &seat) ||
-        !seats.insert(seat).second) {
+    const std::string_view one = rest.substr(0, end);
+    const size_t slash = std::min(one.find('/'), one.size());
+    int seat = 0, host = 0;
+    if (!Number(one.substr(0, slash), 0, kMostSeats - 1, &seat) ||
+        !seats.insert(seat).second ||
+        (slash < one.size() &&
+         !Number(one.substr(slash + 1), 1, kMostSeats - 1, &host))) {
       return NoPacket(text);
     }
     assembly.seats.push_back(seat);
+    assembly.hosts.push_back(host);
     if (end == rest.size()) return assembly;
     rest.remove_prefix(end + 1);
   }
 }
 
-void Roster::Started(int seat) {
+void Roster::Started(int seat, RosterHost host) {
   members_[seat] = {};
+  members_[seat].host = std::move(host);
 }
 
 void Roster::Heard(int seat) {
@@ -202,10 +218,20 @@ std::optional<Roster::Begun> Roster::TakeGroup() {
 Roster::Begun Roster::Begin(int first, const std::vector<int>& seats) {
   Begun begun;
   const Meeting& leader = members_.at(first).meeting;
+  const RosterHost& home = members_.at(first).host;
   begun.done = leader.done;
-  begun.assembly = {++epoch_, leader.port, {first}};
+  begun.assembly = {++epoch_, leader.port, seats, {}, home.address};
+  std::vector<int>& ranks = begun.assembly.seats;
+  const auto distance = [&](int seat) {
+    const int host = members_.at(seat).host.number;
+    return seat == first ? -2 : host == home.number ? -1 : host;
+  };
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int a, int b) { return distance(a) < distance(b); });
+  for (const int seat : ranks) {
+    begun.assembly.hosts.push_back(members_.at(seat).host.number);
+  }
   for (const int seat : seats) {
-    if (seat != first) begun.assembly.seats.push_back(seat);
     Member& member = members_.at(seat);
     if (begun.why.empty()) begun.why = member.meeting.why;
     if (!member.was_in) begun.newcomers.push_back(seat);
