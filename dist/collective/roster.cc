@@ -117,8 +117,14 @@ Result<Assembly> ParseAssembly(std::string_view text) {
 }
 
 void Roster::Started(int seat, RosterHost host) {
-  members_[seat] = {};
-  members_[seat].host = std::move(host);
+  Member member;
+  member.host = std::move(host);
+  // Until it says its own: that of the others.
+  for (const auto& [other, its] : members_) {
+    member.meeting.patience =
+        std::max(member.meeting.patience, its.meeting.patience);
+  }
+  members_[seat] = std::move(member);
 }
 
 void Roster::Heard(int seat) {
@@ -146,8 +152,17 @@ void Roster::Ended(int seat, bool well) {
 
 void Roster::Pass(milliseconds time) {
   for (auto& [seat, member] : members_) member.silent += time;
-  const bool meets = !Of(State::kMeets).empty() && Of(State::kIn).empty();
-  waited_ = meets ? waited_ + time : milliseconds(0);
+  const bool meets = !Of(State::kMeets).empty();
+  const bool waits = Of(State::kIn).empty() && (meets || epoch_ > 0);
+  waited_ = waits ? waited_ + time : milliseconds(0);
+  if (!waits || meets || verdict_ || ended_well_) return;
+  // One that never came, perhaps, while all others have died.
+  milliseconds patience(1);
+  for (const auto& [seat, member] : members_) {
+    patience = std::max(patience, member.meeting.patience);
+  }
+  if (members_.empty() || waited_ < patience) return;
+  verdict_ = "no process is left, and no other has come in time";
 }
 
 std::vector<int> Roster::Of(State state) const {
@@ -231,6 +246,11 @@ Roster::Begun Roster::Begin(int first, const std::vector<int>& seats) {
   for (const int seat : ranks) {
     begun.assembly.hosts.push_back(members_.at(seat).host.number);
   }
+  for (auto& [seat, member] : members_) {
+    if (member.state == State::kStarts) {
+      member.meeting.patience = leader.patience;
+    }
+  }
   for (const int seat : seats) {
     Member& member = members_.at(seat);
     if (begun.why.empty()) begun.why = member.meeting.why;
@@ -267,6 +287,7 @@ std::vector<int> Roster::Unneeded() const {
 }
 
 std::vector<int> Roster::Silent() const {
+  if (verdict_ && Of(State::kMeets).empty()) return Of(State::kStarts);
   std::vector<int> silent;
   milliseconds limit = milliseconds::max();
   for (const int seat : Of(State::kMeets)) {

@@ -69,6 +69,7 @@ void RosterKeeper::Keep() {
     End(news_.empty() ? *roster_.verdict()
                       : fmt::format("{} ({})", *roster_.verdict(),
                                     fmt::join(news_, "; ")));
+    if (roster_.Waiting().empty()) say_(over_);  // nobody hears it
   }
   for (const int rank : roster_.Silent()) {
     if (!doomed_.insert(rank).second) continue;

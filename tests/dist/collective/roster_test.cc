@@ -219,6 +219,23 @@ TEST_CASE("too few wait for others as long as some may come") {
   }
 }
 
+TEST_CASE("one that never came is not waited for when all others are dead") {
+  Roster roster(1);
+  for (int seat = 0; seat < 2; ++seat) roster.Started(seat);
+  roster.Meets(0, Of(-1));
+  roster.Pass(milliseconds(1000));
+  REQUIRE(roster.TakeGroup());
+  roster.Pass(milliseconds(5000));
+  CHECK(roster.Silent().empty());
+  roster.Ended(0, false);
+  roster.Pass(milliseconds(999));
+  CHECK(!roster.verdict());
+  CHECK(roster.Silent().empty());
+  roster.Pass(milliseconds(1));
+  CHECK(roster.verdict().has_value());
+  CHECK(roster.Silent() == std::vector<int>{1});
+}
+
 TEST_CASE("who comes when the others are done is not needed") {
   Roster roster(1);
   for (int seat = 0; seat < 2; ++seat) roster.Started(seat);
