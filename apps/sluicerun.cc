@@ -79,9 +79,11 @@ constexpr char kHelp[] =
     "as often\n"
     "as --max-restarts says another takes its place. One that fails by itself, "
     "with\n"
-    "an exit code, ends the job as ever. For trainings with --strategy ring on "
-    "this\n"
-    "host.\n"
+    "an exit code, ends the job as ever. A host that is gone takes its ranks "
+    "along;\n"
+    "those that come start there if it answers, else where there are free "
+    "slots. For\n"
+    "trainings with --strategy ring.\n"
     "\n"
     "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to every rank, each "
     "time\n"
@@ -153,11 +155,12 @@ void ParseElastic(const std::string& text, JobOptions* options) {
 }
 
 // What is wrong with what was asked for; empty: nothing.
-std::string ElasticTrouble(const JobOptions& options, bool elsewhere) {
+std::string ElasticTrouble(const JobOptions& options, bool by_others) {
   if (options.least == 0) return {};
-  if (elsewhere || options.servers > 0) {
-    return "--elastic is for ranks on this host: not with --host, --hostfile, "
-           "--ps, --emit or --make-certificates";
+  if (by_others || options.servers > 0) {
+    return "--elastic is for ranks that sluicerun starts: not with --ps, "
+           "--emit "
+           "or --make-certificates";
   }
   if (options.most > 0 && options.most != options.size) {
     return fmt::format(
@@ -179,7 +182,7 @@ void AddOptions(CLI::App& app, JobOptions& options) {
       ->check(CLI::Range(1, kMostProcesses));
   app.add_option("--ps", options.servers,
                  "Parameter servers beside these, for programs with --strategy "
-                 "ps; on this host")
+                 "ps; on the hosts in turn")
       ->check(CLI::Range(1, kMostProcesses));
   CLI::Option* hosts = app.add_option_function<std::string>(
       "-H,--host",
@@ -297,8 +300,8 @@ int Run(int argc, char** argv) {
     return Fail(kUsage,
                 std::string(error.what()) + "; sluicerun --help says more");
   }
+  if (options.size == 0) options.size = options.most;
   if (options.hosts.empty()) {
-    if (options.size == 0) options.size = options.most;
     if (options.size == 0) {
       return Fail(kUsage,
                   "--processes or --host is required; sluicerun --help "
@@ -308,14 +311,14 @@ int Run(int argc, char** argv) {
     options.size =
         static_cast<int>(SeatRanks(options.hosts, options.size).size());
   }
-  const bool elsewhere = !options.hosts.empty() || !others.emit.form.empty() ||
-                         !others.certificates.empty();
-  if (options.servers > 0 && elsewhere) {
+  const bool by_others =
+      !others.emit.form.empty() || !others.certificates.empty();
+  if (options.servers > 0 && by_others) {
     return Fail(kUsage,
-                "--ps is for a job on this host: not with --host, --hostfile, "
-                "--emit or --make-certificates");
+                "--ps is for jobs that sluicerun starts: not with --emit or "
+                "--make-certificates");
   }
-  if (const std::string trouble = ElasticTrouble(options, elsewhere);
+  if (const std::string trouble = ElasticTrouble(options, by_others);
       !trouble.empty()) {
     return Fail(kUsage, trouble + "; sluicerun --help says more");
   }

@@ -32,6 +32,7 @@ constexpr const char* kServers = "SLUICE_SERVERS";
 constexpr const char* kServersReturn = "SLUICE_SERVERS_RETURN";
 constexpr const char* kServer = "SLUICE_SERVER";
 constexpr const char* kRosterFd = "SLUICE_ROSTER_FD";
+constexpr const char* kHost = "SLUICE_HOST";
 
 constexpr size_t kTokenDigits = 64;
 constexpr size_t kCredentialBytes = size_t{64} << 10;
@@ -88,6 +89,7 @@ Status ReadRoster(LaunchInfo* info) {
       type != SOCK_SEQPACKET) {
     return Senseless(kRosterFd, "the descriptor of a socket of packets");
   }
+  info->host = Variable(kHost).value_or("");
   return {};
 }
 

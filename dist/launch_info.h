@@ -31,6 +31,9 @@
 //                                          size, local rank and size are those
 //                                          of the start, and there is no
 //                                          coordinator
+//   SLUICE_HOST                            of an elastic job on several hosts:
+//                                          the address at which others reach
+//                                          this one
 //   SLUICE_JOB                             what the job is called, each time
 //                                          that it is started; of any launcher
 //
@@ -42,7 +45,7 @@
 // launcher does not.
 //
 // A host that is an IPv6 address is in brackets: [::1]:4000. All are set, but
-// for SLUICE_PINNED, the last eight, the listener of other ranks than 0 and,
+// for SLUICE_PINNED, the last nine, the listener of other ranks than 0 and,
 // where SLUICE_SIZE is 1, coordinator, listener and, without servers, token. A
 // server has no ranks and no coordinator.
 #ifndef SLUICE_DIST_LAUNCH_INFO_H_
@@ -68,7 +71,8 @@ struct LaunchInfo {
   int local_rank = 0;
   int local_size = 1;
   bool pinned = false;
-  // Where rank 0 listens. A job of one process may have none of the rest.
+  // Where rank 0 listens; of an elastic job, where this process is to. A job of
+  // one process may have none of the rest.
   std::string host;
   int port = 0;
   // Rank 0's, which belongs to who joins; below 0: it listens there itself.

@@ -13,10 +13,8 @@ namespace sluice::launcher {
 struct Started {
   pid_t pid = -1;  // leader of a process group of its own
   int error = 0;   // errno where it could not be started; no pid then
-  // To read its stdout and stderr from, not blocking; or none
-  // (JobPlan::inherits_output).
-  dist::Descriptor out, err;
-  dist::Descriptor roster;  // of an elastic job: our end of its socket
+  dist::Descriptor out, err;  // its stdout and stderr, to read without waiting
+  dist::Descriptor roster;    // of an elastic job: our end of its socket
 };
 
 // Forks. The new process calls child(out, err), which must not return, with

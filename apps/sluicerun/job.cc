@@ -153,19 +153,23 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
         outputs.OfServer(server, std::move(started.out), false, nullptr);
     Stream err =
         outputs.OfServer(server, std::move(started.err), true, tail.get());
-    return {started.pid,
-            std::move(out),
-            std::move(err),
-            std::move(tail),
-            fmt::format("parameter server {}", server),
-            server};
+    RunningRank running = {started.pid,
+                           std::move(out),
+                           std::move(err),
+                           std::move(tail),
+                           starting.NameOfServer(server),
+                           server};
+    running.remote = starting.elsewhere();
+    return running;
   };
-  for (int server = 0; server < options.servers; ++server) {
+  bool all = true;
+  for (int server = 0; all && server < options.servers; ++server) {
     Started started = starting.StartServer(server);
     if (started.error != 0) {
       return cannot_run(started.error,
                         fmt::format(" as parameter server {}", server));
     }
+    all = starting.AwaitServer(server, started);
     supervisor.Add(running_server(server, std::move(started)));
   }
   const auto running_rank = [&](int rank, Started started) -> RunningRank {
@@ -176,6 +180,8 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
                            std::move(tail), starting.NameOf(rank)};
     running.rank = rank;
     running.roster = std::move(started.roster);
+    running.host = starting.PlaceOf(rank);
+    running.remote = starting.elsewhere();
     return running;
   };
   if (options.least > 0) {
@@ -184,21 +190,32 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
   }
   const auto replace =
       [&](const RunningRank& ended) -> std::optional<RunningRank> {
-    if (*restarts == options.max_restarts || Hopeless(*ended.code)) {
+    if (!all) return std::nullopt;  // the job has not begun
+    if (!ended.serves()) starting.Lost(ended.rank);
+    const bool moves = ended.unanswered();  // which is no other restart
+    if (moves ? !starting.SeatElsewhere(ended.rank)
+              : *restarts == options.max_restarts || Hopeless(*ended.code)) {
       return std::nullopt;
     }
     Started started = ended.serves() ? starting.StartServer(ended.server)
                                      : starting.Start(ended.rank);
     if (started.error != 0) return std::nullopt;
-    ++*restarts;
-    Say(fmt::format("{} ended {}; started again (restart {} of {})", ended.name,
-                    HowItEnded(ended), *restarts, options.max_restarts));
+    if (moves) {
+      Say(fmt::format("{} does not answer; started as {}", ended.name,
+                      starting.NameOf(ended.rank)));
+    } else {
+      ++*restarts;
+      Say(fmt::format("{}; started again (restart {} of {})", HowItEnded(ended),
+                      *restarts, options.max_restarts));
+    }
     if (*restarts == options.max_restarts) starting.GiveUpServerListeners();
-    return ended.serves() ? running_server(ended.server, std::move(started))
-                          : running_rank(ended.rank, std::move(started));
+    RunningRank other = ended.serves()
+                            ? running_server(ended.server, std::move(started))
+                            : running_rank(ended.rank, std::move(started));
+    other.replaces = true;
+    return other;
   };
   supervisor.SetReplace(replace);
-  bool all = true;
   for (int rank = 0; all && rank < options.size; ++rank) {
     Started started = starting.Start(rank);
     if (started.error != 0) {
@@ -264,14 +281,31 @@ void PrintJob(const JobOptions& options) {
     seats = SeatRanks(options.hosts, options.size);
     plan.coordinator = dist::HostAndPort(options.hosts[0].Address(), 1);
     plan.coordinator.replace(plan.coordinator.size() - 1, 1, "PORT");
+    for (int server = 0; server < options.servers; ++server) {
+      const Host& host =
+          options.hosts[static_cast<size_t>(server) % options.hosts.size()];
+      plan.servers += fmt::format("{}{}:PORT{}", server == 0 ? "" : ",",
+                                  host.Address(), server + 1);
+    }
   }
   const auto print = [&](std::string line) {
     for (const std::string& word : options.command) line += Quoted(word) + " ";
     line.back() = '\n';
     fmt::print("{}", line);
   };
+  const auto ssh_words = [&](size_t host) {
+    std::string words;
+    for (const std::string& word :
+         AgentCommand(options.ssh, options.hosts[host].name)) {
+      words += Quoted(word) + " ";
+    }
+    return words + "# ";
+  };
   for (int server = 0; server < options.servers; ++server) {
     std::string line;
+    if (!seats.empty()) {
+      line = ssh_words(static_cast<size_t>(server) % options.hosts.size());
+    }
     for (const auto& [name, value] : ServerVariables(plan, server)) {
       line += fmt::format("{}={} ", name, value);
     }
@@ -283,11 +317,8 @@ void PrintJob(const JobOptions& options) {
       const Seat& seat = seats[static_cast<size_t>(rank)];
       plan.first = rank - seat.local_rank;
       plan.local_size = seat.local_size;
-      for (const std::string& word :
-           AgentCommand(options.ssh, options.hosts[seat.host].name)) {
-        line += Quoted(word) + " ";
-      }
-      line += "# ";
+      plan.address = options.hosts[seat.host].Address();
+      line = ssh_words(seat.host);
     }
     for (const auto& [name, value] : RankVariables(plan, rank)) {
       line += fmt::format("{}={} ", name, value);

@@ -81,11 +81,10 @@ class Child {
 
  private:
   bool ConnectStreams(int out, int err) {
-    if (!process_.reads || plan_.inherits_output || isatty(STDIN_FILENO) == 1) {
+    if (!process_.reads || isatty(STDIN_FILENO) == 1) {
       const dist::Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
       if (dup2(nothing.get(), STDIN_FILENO) < 0) return false;
     }
-    if (plan_.inherits_output) return true;
     return dup2(out, STDOUT_FILENO) >= 0 && dup2(err, STDERR_FILENO) >= 0;
   }
 
@@ -93,7 +92,7 @@ class Child {
     for (const char* name :
          {"SLUICE_RANK", "SLUICE_LOCAL_RANK", "SLUICE_SERVERS",
           "SLUICE_SERVERS_RETURN", "SLUICE_SERVER", "SLUICE_COORDINATOR",
-          "SLUICE_ROSTER_FD"}) {
+          "SLUICE_ROSTER_FD", "SLUICE_HOST"}) {
       unsetenv(name);
     }
     for (const auto& [name, value] : process_.variables) {
@@ -163,6 +162,8 @@ std::vector<std::pair<std::string, std::string>> RankVariables(
       {"SLUICE_LOCAL_RANK", local}};
   if (!plan.elastic) {
     variables.emplace_back("SLUICE_COORDINATOR", plan.coordinator);
+  } else if (!plan.address.empty()) {
+    variables.emplace_back("SLUICE_HOST", plan.address);
   }
   variables.emplace_back("SLUICE_JOB", plan.id);
   if (!plan.servers.empty()) {
@@ -232,13 +233,23 @@ std::string NewToken() {
   return token;
 }
 
-namespace {
-
 Started NotStarted(int error) {
   Started failed;
   failed.error = error;
   return failed;
 }
+
+bool OpenRoster(RosterEnds* ends) {
+  std::array<int, 2> pair = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) < 0) {
+    return false;
+  }
+  ends->member = dist::Descriptor(pair[0]);
+  ends->launcher = dist::Descriptor(pair[1]);
+  return true;
+}
+
+namespace {
 
 Started Start(const JobPlan& plan, const Process& process,
               const SignalQueue& signals) {
@@ -263,10 +274,6 @@ Started Start(const JobPlan& plan, const Process& process,
     waitpid(started.pid, nullptr, 0);
     return NotStarted(error);
   }
-  if (plan.inherits_output) {
-    started.out = {};
-    started.err = {};
-  }
   return started;
 }
 
@@ -275,7 +282,7 @@ Started Start(const JobPlan& plan, const Process& process,
 Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
   Process process;
   process.variables = RankVariables(plan, rank);
-  process.reads = rank == 0;
+  process.reads = plan.reads && rank == 0;
   if (rank == 0) process.listen_fd = plan.listen_fd;
   if (!plan.credentials.empty()) {
     process.credentials =
@@ -283,14 +290,11 @@ Started StartRank(const JobPlan& plan, int rank, const SignalQueue& signals) {
   }
   if (plan.pin) process.cpus = RankCpus(plan, rank);
   if (!plan.elastic) return Start(plan, process, signals);
-  std::array<int, 2> ends = {-1, -1};
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) < 0) {
-    return NotStarted(errno);
-  }
-  dist::Descriptor ours(ends[0]), its(ends[1]);
-  process.roster_fd = its.get();
+  RosterEnds roster;
+  if (!OpenRoster(&roster)) return NotStarted(errno);
+  process.roster_fd = roster.member.get();
   Started started = Start(plan, process, signals);
-  started.roster = std::move(ours);
+  started.roster = std::move(roster.launcher);
   return started;
 }
 

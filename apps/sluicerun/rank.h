@@ -24,12 +24,13 @@ struct JobPlan {
   std::string servers;            // host:port of each, with commas; or none
   bool servers_return = false;    // one that ends is started again
   bool elastic = false;           // they meet as a roster says; no coordinator
+  std::string address;            // then: of this host, where there are others
   // By rank on this host, dist::TextOf; or none at all.
   std::vector<std::string> credentials;
   std::string certificates;      // the user's folder of them, or empty
   bool allow_plaintext = false;  // to other hosts
   int listen_fd = -1;            // listening at the coordinator's address
-  bool inherits_output = false;  // ranks write where this process does
+  bool reads = true;             // rank 0 has our standard input
   bool pin = false;
   std::vector<int> cpus;   // that this process may use, for `pin`
   rlimit open_files = {};  // what the ranks get
@@ -52,6 +53,15 @@ std::string NewToken();
 // The same of a parameter server, which has none of a rank.
 std::vector<std::pair<std::string, std::string>> ServerVariables(
     const JobPlan& plan, int server);
+
+// Of an elastic job's process: its end of the socket, and its launcher's.
+struct RosterEnds {
+  dist::Descriptor member, launcher;
+};
+// False with errno.
+bool OpenRoster(RosterEnds* ends);
+
+Started NotStarted(int error);
 
 // Starts the rank; returns once the program runs. It inherits nothing of ours
 // but its own descriptors and what we were given, and it gets SIGTERM when we

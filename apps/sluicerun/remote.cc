@@ -1,116 +1,19 @@
 #include "apps/sluicerun/remote.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
-#include "apps/sluicerun/job.h"
-#include "apps/sluicerun/output.h"
-#include "dist/net/descriptor.h"
+#include "apps/sluicerun/relay.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {
 namespace {
 
 using Json = nlohmann::json;
-
-// All descriptors but the standard streams and these two.
-void CloseOthers(int a, int b) {
-  if (a > b) std::swap(a, b);
-  const auto close_between = [](int first, int last) {
-    if (first <= last) {
-      close_range(static_cast<unsigned>(first), static_cast<unsigned>(last), 0);
-    }
-  };
-  close_between(STDERR_FILENO + 1, a - 1);
-  close_between(a + 1, b - 1);
-  close_range(static_cast<unsigned>(b) + 1, ~0U, 0);
-}
-
-// Never returns: the relay.
-class Relay {
- public:
-  Relay(const std::vector<std::string>& command, const SignalQueue& signals)
-      : command_(command), signals_(signals) {}
-
-  [[noreturn]] void Run(const std::string& plan, pid_t parent) {
-    // As a rank of this host: told to end where the launcher dies.
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent) _exit(1);
-    setpgid(0, 0);
-    dist::Pipe ends = dist::OpenPipe();
-    if (!ends.open()) _exit(kFailure);
-    const pid_t self = getpid();
-    ssh_ = fork();
-    if (ssh_ == 0) Become(ends.read.get(), self);
-    if (ssh_ < 0) _exit(kFailure);
-    ends.read = dist::Descriptor();
-    to_ssh_ = ends.write.Release();
-    CloseOthers(to_ssh_, signals_.descriptor());
-    Write(plan);
-    SignalQueue& queue = const_cast<SignalQueue&>(signals_);  // now our own
-    while (true) {
-      pollfd readable = {queue.descriptor(), POLLIN, 0};
-      (void)poll(&readable, 1, -1);
-      while (const auto arrival = queue.Next()) {
-        if (getppid() != parent) _exit(kFailure);  // ssh ends with us
-        if (arrival->signal == SIGCHLD) {
-          EndWithSsh();
-        } else {
-          Write(std::string(1, static_cast<char>(arrival->signal)));
-        }
-      }
-    }
-  }
-
- private:
-  // In a group of its own: what signals the relay is for the relay to hand on.
-  [[noreturn]] void Become(int input, pid_t relay) {
-    setpgid(0, 0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != relay) _exit(1);
-    dup2(input, STDIN_FILENO);
-    CloseOthers(STDERR_FILENO, STDERR_FILENO);
-    std::vector<std::string> words = command_;
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    signals_.RestoreInChild();
-    execvp(argv[0], argv.data());
-    const int error = errno;
-    Say(fmt::format("cannot run '{}': {}", words[0],
-                    std::generic_category().message(error)));
-    _exit(error == ENOENT ? kNotFound : kNotRunnable);
-  }
-
-  // ssh that is gone takes nothing; its end says why.
-  void Write(const std::string& text) const {
-    for (size_t done = 0; done < text.size();) {
-      const ssize_t n = write(to_ssh_, text.data() + done, text.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return;
-      done += static_cast<size_t>(n);
-    }
-  }
-
-  void EndWithSsh() const {
-    int status = 0;
-    if (waitpid(ssh_, &status, WNOHANG) != ssh_) return;
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status)
-                            : kSignalBase + WTERMSIG(status));
-  }
-
-  const std::vector<std::string>& command_;
-  const SignalQueue& signals_;
-  pid_t ssh_ = -1;
-  int to_ssh_ = -1;
-};
 
 }  // namespace
 
@@ -120,17 +23,23 @@ std::string Encoded(const RemotePlan& plan) {
                {"command", job.command},
                {"folder", plan.folder},
                {"rank", plan.rank},
+               {"server", plan.server},
                {"size", job.size},
                {"first", job.first},
                {"local_size", job.local_size},
                {"job", job.id},
                {"coordinator", job.coordinator},
+               {"servers", job.servers},
+               {"servers_return", job.servers_return},
                {"listen", plan.listen},
+               {"port", plan.port},
                {"token", job.token},
                {"credentials", job.credentials},
                {"certificates", job.certificates},
                {"allow_plaintext", job.allow_plaintext},
                {"pin", job.pin},
+               {"elastic", job.elastic},
+               {"address", job.address},
                {"timeout_kill", plan.timeout_kill}};
   try {
     return json.dump(-1, ' ', /*ensure_ascii=*/true) + "\n";
@@ -155,17 +64,23 @@ RemotePlan DecodedPlan(std::string_view line) {
     json.at("command").get_to(job.command);
     json.at("folder").get_to(plan.folder);
     json.at("rank").get_to(plan.rank);
+    json.at("server").get_to(plan.server);
     json.at("size").get_to(job.size);
     json.at("first").get_to(job.first);
     json.at("local_size").get_to(job.local_size);
     json.at("job").get_to(job.id);
     json.at("coordinator").get_to(job.coordinator);
+    json.at("servers").get_to(job.servers);
+    json.at("servers_return").get_to(job.servers_return);
     json.at("listen").get_to(plan.listen);
+    json.at("port").get_to(plan.port);
     json.at("token").get_to(job.token);
     json.at("credentials").get_to(job.credentials);
     json.at("certificates").get_to(job.certificates);
     json.at("allow_plaintext").get_to(job.allow_plaintext);
     json.at("pin").get_to(job.pin);
+    json.at("elastic").get_to(job.elastic);
+    json.at("address").get_to(job.address);
     json.at("timeout_kill").get_to(plan.timeout_kill);
     const int local = plan.rank - job.first;
     if (job.command.empty() || local < 0 || local >= job.local_size) {
@@ -198,13 +113,16 @@ std::vector<std::string> AgentCommand(const Ssh& ssh, const std::string& host) {
 }
 
 Started StartRemoteRank(const std::vector<std::string>& command,
-                        const std::string& plan, const SignalQueue& signals) {
+                        const std::string& plan, bool elastic,
+                        const SignalQueue& signals) {
+  RosterEnds roster;
+  if (elastic && !OpenRoster(&roster)) return NotStarted(errno);
   const pid_t parent = getpid();
-  return Forked([&](int out, int err) {
-    dup2(out, STDOUT_FILENO);
-    dup2(err, STDERR_FILENO);
-    Relay(command, signals).Run(plan, parent);
+  Started started = Forked([&](int out, int err) {
+    RunRelay(command, plan, out, err, roster.member.get(), parent, signals);
   });
+  started.roster = std::move(roster.launcher);
+  return started;
 }
 
 std::string Quoted(const std::string& text) {

@@ -1,8 +1,13 @@
 // A rank on another host. There `sluicerun --agent` starts it (agent.h); here a
-// relay, a process of ours in the place of the rank's, runs ssh and hands on
-// signals. What the agent is told, secrets too, goes through ssh's standard
-// input: first the plan, a line of JSON, then a byte for each signal. Its end
+// relay (relay.h) stands for it. What they say, secrets too, goes through ssh:
+// first the plan, a line of JSON, and the agent's line that it has begun, then
+// words (channel.h), an elastic job's roster packets among them. The end of it
 // ends the rank.
+//
+// That way needs no port that a launcher's host would have to listen at, which
+// is often behind a firewall that lets nobody in, and is encrypted and known
+// on both ends already. What it has not is a way of its own for what is urgent,
+// so that output is sent ahead only as far as it is read.
 #ifndef SLUICE_APPS_SLUICERUN_REMOTE_H_
 #define SLUICE_APPS_SLUICERUN_REMOTE_H_
 
@@ -18,9 +23,12 @@ namespace sluice::launcher {
 struct RemotePlan {
   JobPlan job;  // `command`, ranks, secrets, pin; no descriptors
   int rank = 0;
+  int server = -1;     // in place of a rank: that parameter server
   std::string folder;  // to run in
-  // Rank 0's: an address of its host to listen at.
+  // Rank 0's, or a server's: an address of its host to listen at, and a
+  // server's port when it is started again; 0: any, which it says.
   std::string listen;
+  int port = 0;
   double timeout_kill = 5;
 };
 // With the newline. Throws Error where a text is no UTF-8.
@@ -36,12 +44,16 @@ struct Ssh {
 // The words to run the agent there.
 std::vector<std::string> AgentCommand(const Ssh& ssh, const std::string& host);
 
-// What rank 0's agent says first on its stdout: where rank 0 listens.
+// What rank 0's agent and those of servers say first on their stdout: where
+// these listen. Not in an elastic job.
 inline constexpr std::string_view kListensAt = "sluicerun-agent listens at ";
+// What every agent says when its rank runs.
+inline constexpr std::string_view kAgentBegins = "sluicerun-agent begins\n";
 
 // Returns when the relay runs; whether ssh gets through shows later.
 Started StartRemoteRank(const std::vector<std::string>& command,
-                        const std::string& plan, const SignalQueue& signals);
+                        const std::string& plan, bool elastic,
+                        const SignalQueue& signals);
 
 // The text as one word of a shell's.
 std::string Quoted(const std::string& text);

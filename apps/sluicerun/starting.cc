@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <filesystem>
@@ -93,14 +94,48 @@ Starting::Starting(const JobOptions& options, SignalQueue& signals,
 
 Started Starting::Start(int rank) {
   if (seats_.empty()) return StartRank(plan_, rank, signals_);
-  return StartRemoteRank(
-      AgentCommand(options_.ssh, HostOf(rank).name),
-      Encoded(PlanOn(rank, std::filesystem::current_path().string())),
-      signals_);
+  started_.insert(rank);
+  return StartRemoteRank(AgentCommand(options_.ssh, HostOf(rank).name),
+                         Encoded(PlanOn(rank)), plan_.elastic, signals_);
+}
+
+void Starting::Lost(int rank) {
+  started_.erase(rank);
+}
+
+bool Starting::SeatElsewhere(int rank) {
+  Seat& seat = seats_[static_cast<size_t>(rank)];
+  silent_hosts_.insert(seat.host);
+  for (size_t i = 0; i < options_.hosts.size(); ++i) {
+    if (silent_hosts_.count(i) > 0) continue;
+    std::set<int> taken;
+    for (const int other : started_) {
+      const Seat& its = seats_[static_cast<size_t>(other)];
+      if (other != rank && its.host == i) taken.insert(its.local_rank);
+    }
+    const int slots = options_.hosts[i].slots;
+    for (int local = 0; local < slots; ++local) {
+      if (taken.count(local) > 0) continue;
+      seat = {i, local, slots};
+      return true;
+    }
+  }
+  return false;
+}
+
+dist::RosterHost Starting::PlaceOf(int rank) const {
+  if (seats_.empty()) return {};
+  return {static_cast<int>(seats_[static_cast<size_t>(rank)].host),
+          HostOf(rank).Address()};
 }
 
 Started Starting::StartServer(int server) {
   const auto i = static_cast<size_t>(server);
+  if (!seats_.empty()) {
+    return StartRemoteRank(
+        AgentCommand(options_.ssh, HostOfServer(server).name),
+        Encoded(PlanOfServer(server)), /*elastic=*/false, signals_);
+  }
   return launcher::StartServer(
       plan_,
       {.number = server,
@@ -111,20 +146,37 @@ Started Starting::StartServer(int server) {
 }
 
 bool Starting::AwaitCoordinator(const Started& zero) {
-  if (seats_.empty()) return true;
-  const dist::Deadline limit = dist::After(std::chrono::minutes(2));
-  while (const auto line = NextLine(zero.out.get(), limit)) {
-    if (line->starts_with(kListensAt)) {
-      plan_.coordinator = line->substr(kListensAt.size());
-      return true;
-    }
-    // Of a host's shell, which greets whoever comes.
-    Say(fmt::format("{}: {}", HostOf(0).name, *line));
-  }
-  return false;
+  if (seats_.empty() || plan_.elastic) return true;
+  const auto address = AwaitAddress(HostOf(0), zero, "rank 0");
+  if (address) plan_.coordinator = *address;
+  return address.has_value();
 }
 
-RemotePlan Starting::PlanOn(int rank, const std::string& folder) const {
+bool Starting::AwaitServer(int server, const Started& started) {
+  if (seats_.empty()) return true;
+  const auto address =
+      AwaitAddress(HostOfServer(server), started, NameOfServer(server));
+  if (!address) return false;
+  plan_.servers += (plan_.servers.empty() ? "" : ",") + *address;
+  server_ports_.push_back(std::stoi(address->substr(address->rfind(':') + 1)));
+  return true;
+}
+
+std::optional<std::string> Starting::AwaitAddress(const Host& host,
+                                                  const Started& started,
+                                                  std::string_view who) {
+  const dist::Deadline limit = dist::After(std::chrono::minutes(2));
+  const std::string late =
+      fmt::format("{} has not said where {} listens", host.name, who);
+  while (const auto line = NextLine(started.out.get(), limit, late)) {
+    if (line->starts_with(kListensAt)) return line->substr(kListensAt.size());
+    // Of a host's shell, which greets whoever comes.
+    Say(fmt::format("{}: {}", host.name, *line));
+  }
+  return std::nullopt;
+}
+
+RemotePlan Starting::PlanOn(int rank) const {
   const Seat& seat = seats_[static_cast<size_t>(rank)];
   RemotePlan plan;
   plan.job = plan_;
@@ -136,15 +188,37 @@ RemotePlan Starting::PlanOn(int rank, const std::string& folder) const {
     plan.job.credentials[static_cast<size_t>(seat.local_rank)] =
         credentials_[static_cast<size_t>(rank)];
   }
-  plan.folder = folder;
+  plan.folder = std::filesystem::current_path().string();
   plan.listen = HostOf(0).Address();
+  plan.job.address = HostOf(rank).Address();
+  plan.timeout_kill = options_.timeout_kill;
+  return plan;
+}
+
+RemotePlan Starting::PlanOfServer(int server) const {
+  const auto i = static_cast<size_t>(server);
+  const Host& host = HostOfServer(server);
+  RemotePlan plan;
+  plan.job = plan_;
+  plan.server = server;
+  const auto beside = std::count_if(
+      seats_.begin(), seats_.end(),
+      [&](const Seat& seat) { return seat.host == i % options_.hosts.size(); });
+  plan.job.local_size = std::max(1, static_cast<int>(beside));
+  if (!server_credentials_.empty()) {
+    plan.job.credentials = {server_credentials_[i]};
+  }
+  plan.folder = std::filesystem::current_path().string();
+  plan.listen = host.Address();
+  if (i < server_ports_.size()) plan.port = server_ports_[i];
   plan.timeout_kill = options_.timeout_kill;
   return plan;
 }
 
 // nullopt where there is none. Throws Error where it takes too long.
 std::optional<std::string> Starting::NextLine(int descriptor,
-                                              dist::Deadline limit) const {
+                                              dist::Deadline limit,
+                                              std::string_view late) const {
   std::string line;
   while (true) {
     std::array<pollfd, 2> polled = {pollfd{descriptor, POLLIN, 0},
@@ -155,9 +229,7 @@ std::optional<std::string> Starting::NextLine(int descriptor,
       if (byte == '\n') return line;
       line += byte;
     } else if (ready == 0) {
-      throw Error(
-          Code::kDeadlineExceeded,
-          fmt::format("{} has not said where rank 0 listens", HostOf(0).name));
+      throw Error(Code::kDeadlineExceeded, std::string(late));
     } else if (ready < 0 || polled[1].revents != 0 || polled[0].revents != 0) {
       return std::nullopt;
     }

@@ -4,8 +4,11 @@
 
 #include <sys/resource.h>
 
+#include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/sluicerun/hosts.h"
@@ -13,6 +16,7 @@
 #include "apps/sluicerun/rank.h"
 #include "apps/sluicerun/remote.h"
 #include "apps/sluicerun/signals.h"
+#include "dist/collective/roster.h"
 #include "dist/net/socket.h"
 
 namespace sluice::launcher {
@@ -29,13 +33,21 @@ class Starting {
   Starting(const JobOptions& options, SignalQueue& signals, rlimit open_files);
 
   Started Start(int rank);
-  // Before the ranks or after them: its socket listens already.
+  // Of an elastic job: its process is gone, and its slot is free.
+  void Lost(int rank);
+  // Where its host does not answer: seats it on another with a free slot, if
+  // there is one.
+  bool SeatElsewhere(int rank);
+  // Before the ranks or after them, at the same address. On this host its
+  // socket listens already; on another AwaitServer is to follow the first time.
   Started StartServer(int server);
 
   // Where rank 0's host has to say first where it listens: waits for that.
   // False where something else has come first, of which the supervisor is to
   // hear: its end, or a signal. Throws Error after two minutes.
   bool AwaitCoordinator(const Started& zero);
+  // The same of a server, which the ranks and servers that follow are told.
+  bool AwaitServer(int server, const Started& started);
 
   // Rank 0 and the servers have them. Were they ours too, who connects would
   // not learn that these are gone. Servers' are kept until none is started any
@@ -48,14 +60,29 @@ class Starting {
     return "rank " + std::to_string(rank) +
            (seats_.empty() ? "" : " on " + HostOf(rank).name);
   }
+  std::string NameOfServer(int server) const {
+    return "parameter server " + std::to_string(server) +
+           (seats_.empty() ? "" : " on " + HostOfServer(server).name);
+  }
+  // For the roster.
+  dist::RosterHost PlaceOf(int rank) const;
+  bool elsewhere() const { return !seats_.empty(); }
 
  private:
-  RemotePlan PlanOn(int rank, const std::string& folder) const;
+  RemotePlan PlanOn(int rank) const;
+  RemotePlan PlanOfServer(int server) const;
   const Host& HostOf(int rank) const {
     return options_.hosts[seats_[static_cast<size_t>(rank)].host];
   }
-  std::optional<std::string> NextLine(int descriptor,
-                                      dist::Deadline limit) const;
+  // One after another, and again the first.
+  const Host& HostOfServer(int server) const {
+    return options_.hosts[static_cast<size_t>(server) % options_.hosts.size()];
+  }
+  std::optional<std::string> AwaitAddress(const Host& host,
+                                          const Started& started,
+                                          std::string_view who);
+  std::optional<std::string> NextLine(int descriptor, dist::Deadline limit,
+                                      std::string_view late) const;
 
   const JobOptions& options_;
   SignalQueue& signals_;
@@ -63,7 +90,10 @@ class Starting {
   std::vector<std::string> credentials_, server_credentials_;
   std::optional<dist::Listener> listener_;
   std::vector<dist::Listener> server_listeners_;
+  std::vector<int> server_ports_;  // of those on hosts
   std::vector<Seat> seats_;
+  std::set<int> started_;          // and not lost
+  std::set<size_t> silent_hosts_;  // that have not answered
 };
 
 }  // namespace sluice::launcher

@@ -7,17 +7,49 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "apps/sluicerun/job.h"
+#include "apps/sluicerun/relay.h"
 
 namespace sluice::launcher {
 
+namespace {
+
+constexpr int kSshFailed = 255;
+
+// Whether the kernel is at it.
+bool IsEnding(pid_t pid) {
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  // Behind the name, which may be anything: state, five numbers, flags.
+  std::istringstream fields(line.substr(line.rfind(')') + 1));
+  std::string skipped;
+  for (int i = 0; i < 6; ++i) fields >> skipped;
+  unsigned flags = 0;
+  return fields >> flags && (flags & kExiting) != 0;
+}
+
+}  // namespace
+
+bool RunningRank::out_of_reach() const {
+  return remote && signal == kOutOfReach;
+}
+bool RunningRank::unanswered() const {
+  return remote && replaces && signal == 0 && code == kSshFailed;
+}
+
 std::string HowItEnded(const RunningRank& rank) {
-  return rank.signal != 0 ? "by " + SignalName(rank.signal)
-                          : fmt::format("with code {}", *rank.code);
+  if (rank.out_of_reach()) return rank.name + " is out of reach";
+  return rank.name + " ended " +
+         (rank.signal != 0 ? "by " + SignalName(rank.signal)
+                           : fmt::format("with code {}", *rank.code));
 }
 
 Supervisor::Supervisor(double timeout_kill,
@@ -33,7 +65,9 @@ Supervisor::~Supervisor() {
 void Supervisor::Add(RunningRank rank) {
   ++running_;
   if (!rank.serves()) ++working_;
-  if (roster_ != nullptr) roster_->Add(rank.rank, std::move(rank.roster));
+  if (roster_ != nullptr) {
+    roster_->Add(rank.rank, std::move(rank.roster), rank.host);
+  }
   ranks_.push_back(std::move(rank));
 }
 
@@ -127,6 +161,7 @@ void Supervisor::Interrupt(int signal) {
   given_up_ = running_ == 0;
   if (roster_ != nullptr) roster_->WindUp();
   SignalRanks(signal);
+  if (working_ == 0) EndServers();
   SignalAll(SIGCONT);  // one that stands still would not hear it
   if (interrupts_ > 1) StartCountdown();
 }
@@ -158,11 +193,29 @@ void Supervisor::NoteEnd(size_t i) {
   if (!rank.serves()) --working_;
   rank.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
   rank.code = info.si_status + (rank.signal == 0 ? 0 : kSignalBase);
+  if (rank.out_of_reach()) rank.code = kSshFailed;
   const bool goes_on = roster_ != nullptr && GoesOn(i);
   if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
   if (rank.serves() && Replaced(rank)) return;
-  if (!first_failure_) first_failure_ = i;
+  if (!first_failure_) {
+    first_failure_ = rank.signal == 0 ? KilledBefore().value_or(i) : i;
+  }
   if (interrupt_ == 0 || *rank.code != kSignalBase + interrupt_) EndOthers();
+}
+
+// A process's connections are closed before it has ended, and who had one may
+// be faster.
+std::optional<size_t> Supervisor::KilledBefore() const {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].code || !IsEnding(ranks_[i].pid)) continue;
+    siginfo_t info = {};
+    const auto pid = static_cast<id_t>(ranks_[i].pid);
+    if (waitid(P_PID, pid, &info, WEXITED | WNOWAIT) == 0 &&
+        info.si_code != CLD_EXITED) {
+      return i;
+    }
+  }
+  return std::nullopt;
 }
 
 // Whether it is lost, and no failure. One that says what has gone wrong, by its
@@ -171,11 +224,12 @@ bool Supervisor::GoesOn(size_t i) {
   const RunningRank& rank = ranks_[i];
   const bool told = interrupt_ != 0 && *rank.code == kSignalBase + interrupt_;
   const bool well = *rank.code == 0 || told;
-  const bool unneeded =
-      roster_->Ended(rank.rank, well, rank.name + " ended " + HowItEnded(rank));
+  const bool unneeded = roster_->Ended(
+      rank.rank, well,
+      rank.unanswered() ? rank.name + " does not answer" : HowItEnded(rank));
   if (unneeded) return true;
   if (well || ending_ || killed_) return false;
-  if (rank.signal == 0) {
+  if (rank.signal == 0 && !rank.unanswered()) {
     roster_->End(fmt::format("{} has failed", rank.name));
     return false;
   }
@@ -188,7 +242,12 @@ void Supervisor::KeepRoster() {
   roster_->Keep();
   for (const int seat : roster_->TakeCondemned()) {
     for (const RunningRank& rank : ranks_) {
-      if (rank.rank == seat && !rank.code) kill(-rank.pid, SIGKILL);
+      if (rank.rank != seat || rank.code) continue;
+      if (rank.remote) {
+        roster_->TellToKill(seat);  // its relay ends then
+      } else {
+        kill(-rank.pid, SIGKILL);
+      }
     }
   }
 }
@@ -274,7 +333,7 @@ int Supervisor::Report() const {
     return *rank.code;  // as it was told
   }
   const auto lines = rank.tail->Lines();
-  std::string report = fmt::format("{} ended {}", rank.name, HowItEnded(rank));
+  std::string report = HowItEnded(rank);
   if (!lines.empty()) report += "; its last lines:";
   for (const std::string& line : lines) report += "\n  " + line;
   Say(report);

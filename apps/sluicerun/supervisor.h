@@ -33,13 +33,20 @@ struct RunningRank {
   int server = -1;  // which parameter server; below 0: a rank, which works
   int rank = -1;    // which one, of those
   dist::Descriptor roster = {};  // of an elastic job's, until it is added
+  dist::RosterHost host = {};    // where it is, of one
+  bool remote = false;           // its process is a relay (relay.h)
+  bool replaces = false;         // another that was lost
   bool serves() const { return server >= 0; }
   std::optional<int> code =
       {};          // once ended: its exit code, or 128 + the signal
   int signal = 0;  // that ended it
+  // Of one that has ended. That the way to its host is lost; and that there was
+  // none when it was to start.
+  bool out_of_reach() const;
+  bool unanswered() const;
 };
 
-// Of one that has: "by SIGKILL", "with code 1".
+// Of one that has: "rank 1 ended by SIGKILL", "rank 1 ended with code 1".
 std::string HowItEnded(const RunningRank& rank);
 
 // One thread, one loop around poll(2). A rank stays a zombie until the end, so
@@ -49,7 +56,9 @@ std::string HowItEnded(const RunningRank& rank);
 //   hear no interrupt: ranks that end want to save what these have. One that
 //   ends before is replaced, or has failed, whatever its code.
 // - The first rank that fails ends the others: SIGTERM, and SIGKILL when the
-//   time is up. A rank that ends as the interrupt asked for has not failed.
+//   time is up. One that a signal is ending, of which another has noticed and
+//   has ended before it, is the first. A rank that ends as the interrupt asked
+//   for has not failed.
 // - In an elastic job a rank that a signal has ended, which it did not expect,
 //   is lost and may be replaced; the others go on
 //   (dist/collective/roster.h).
@@ -95,6 +104,7 @@ class Supervisor {
   void Suspend();
   void NoteEnds(pid_t first);
   void NoteEnd(size_t rank);
+  std::optional<size_t> KilledBefore() const;
   bool Replaced(const RunningRank& ended);
   bool GoesOn(size_t rank);
   void KeepRoster();

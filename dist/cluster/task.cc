@@ -260,6 +260,12 @@ Status Task::TakeRan(Link& link, const Frame& frame) {
 }
 
 void Task::Ended(Link& link, const Status& why) {
+  const bool there_again = Find(link.peer()) != nullptr;
+  {
+    // Before anybody hears of it, and asks.
+    MutexLock lock(mutex_);
+    if (!there_again && !stop_) lost_.emplace(link.peer(), why);
+  }
   rendezvous_->Ended(link, why);
   std::vector<RunEnd*> ends;
   {
@@ -280,21 +286,37 @@ void Task::Ended(Link& link, const Status& why) {
   for (RunEnd* end : ends) end->Ended(why);
   const LinkPtr ended = PointerTo(link);
   if (service_ != nullptr) service_->Gone(ended);
-  const bool there_again = Find(link.peer()) != nullptr;
   MutexLock lock(mutex_);
   ended_.push_back(ended);
-  if (!there_again && !stop_) lost_.emplace(link.peer(), why);
 }
 
 Status Task::Lost() const {
   MutexLock lock(mutex_);
-  return lost_.empty() ? Status() : lost_.begin()->second;
+  if (!lost_.empty()) return lost_.begin()->second;
+  Status lost;
+  for (const LinkPtr& link : links_) {
+    if (lost.ok()) lost = Broken(link->peer());
+  }
+  return lost;
 }
 
 Status Task::Lost(const std::string& name) const {
   MutexLock lock(mutex_);
   const auto lost = lost_.find(name);
-  return lost == lost_.end() ? Status() : lost->second;
+  return lost == lost_.end() ? Broken(name) : lost->second;
+}
+
+// A link that does not send any more is known to those who have tried before
+// its reader comes to tell.
+Status Task::Broken(const std::string& name) const {
+  Status broken;
+  for (const LinkPtr& link : links_) {
+    if (link->peer() != name) continue;
+    const Status status = link->status();
+    if (status.ok() || stop_) return {};
+    broken = status;
+  }
+  return broken;
 }
 
 void Task::ForgetLost(const std::string& name) {

@@ -110,6 +110,7 @@ class Task final : public Link::Owner {
   Status AdmitOne(Guest guest);
   LinkPtr PointerTo(const Link& link) const;
   void BuryEnded() EXCLUDES(mutex_);
+  Status Broken(const std::string& name) const REQUIRES(mutex_);
   Result<std::vector<std::byte>> Payload(Link& link, const Frame& frame);
   Status TakeCall(Link& link, const Frame& frame);
   Status TakeAnswer(Link& link, const Frame& frame);

@@ -52,8 +52,10 @@ void Coordinator::Run() {
       if (rank.open()) polled.push_back(rank.Wanted());
     }
     Wait(polled, last + beat);
+    const auto stood = std::chrono::duration_cast<milliseconds>(
+        std::chrono::steady_clock::now() - last);
     for (size_t i = 0; i < ranks_.size(); ++i) {
-      if (ranks_[i].open()) Hear(static_cast<int>(i));
+      if (ranks_[i].open()) Hear(static_cast<int>(i), stood);
     }
     const Deadline now = std::chrono::steady_clock::now();
     if (now >= last + beat) {
@@ -70,7 +72,7 @@ void Coordinator::Run() {
   SayGoodbye();
 }
 
-void Coordinator::Hear(int rank) {
+void Coordinator::Hear(int rank, milliseconds stood) {
   ControlChannel& channel = ranks_[static_cast<size_t>(rank)];
   std::vector<ControlMessage> words;
   const Status status = channel.Move(&words);
@@ -86,7 +88,7 @@ void Coordinator::Hear(int rank) {
       leases_.Failed(rank, std::move(word.reason));
     }
   }
-  if (!status.ok()) leases_.Ended(rank);
+  if (!status.ok()) leases_.Ended(rank, stood);
 }
 
 void Coordinator::Announce() {

@@ -16,23 +16,28 @@
 namespace sluice::dist {
 namespace {
 
-// Only for processes of one host is there a roster.
+// Where all processes are of one host.
 constexpr char kHere[] = "127.0.0.1";
 
-// What this process is in the next group, of what it was started as.
+// What this process is in the next group, of what it was started as. Its rank
+// is the size where it is not of that.
 LaunchInfo InfoOf(const LaunchInfo& before, const Assembly& next) {
   LaunchInfo info = before;
-  const int seat = before.rank;
   info.epoch = next.epoch;
-  info.host = kHere;
+  info.host = next.address;
   info.port = next.port;
   info.job_ranks = next.seats;
   info.job_size = before.size;
   info.job_local_size = before.local_size;
-  info.size = info.local_size = static_cast<int>(next.seats.size());
-  info.rank = info.local_rank =
-      static_cast<int>(std::find(next.seats.begin(), next.seats.end(), seat) -
-                       next.seats.begin());
+  info.size = static_cast<int>(next.seats.size());
+  const auto own = std::find(next.seats.begin(), next.seats.end(), before.rank);
+  info.rank = static_cast<int>(own - next.seats.begin());
+  if (info.rank == info.size) return info;
+  const auto hosts = next.hosts.begin();
+  const int host = hosts[info.rank];
+  info.local_rank =
+      static_cast<int>(std::count(hosts, hosts + info.rank, host));
+  info.local_size = static_cast<int>(std::count(hosts, next.hosts.end(), host));
   return info;
 }
 
@@ -65,8 +70,9 @@ Status Group::JoinOthers(int64_t done) {
   GroupOptions forming = options_;
   forming.join_timeout = std::min(options_.join_timeout, options_.peer_timeout);
   meeting.why = broken_.message();
+  const std::string here = info_.host.empty() ? kHere : info_.host;
   while (true) {
-    SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(kHere));
+    SLUICE_ASSIGN_OR_RETURN(Listener listener, Listener::Open(here));
     meeting.port = listener.port();
     SLUICE_ASSIGN_OR_RETURN(const Assembly next, roster_->Meet(meeting));
     LaunchInfo info = InfoOf(info_, next);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <string>
 #include <utility>
 
 #include "dist/collective/rank_name.h"
@@ -36,10 +37,15 @@ void Leases::Heard(int rank) {
   members_[At(rank)].silent = milliseconds(0);
 }
 
-void Leases::Ended(int rank) {
+void Leases::Ended(int rank, milliseconds stood) {
   if (members_[At(rank)].left) return;
-  Decide(Unavailable(fmt::format(
-      "{} has ended", RankName(rank, static_cast<int>(members_.size())))));
+  const int size = static_cast<int>(members_.size());
+  const std::string ended = RankName(rank, size) + " has ended";
+  if (stood < lease_) return Decide(Unavailable(ended));
+  Decide(
+      DeadlineExceeded(fmt::format("{}, which coordinates the job, stood "
+                                   "still for {} ms, in which {}",
+                                   RankName(0, size), stood.count(), ended)));
 }
 
 void Leases::Left(int rank) {

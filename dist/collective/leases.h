@@ -26,8 +26,11 @@ class Leases {
          std::chrono::milliseconds first);
 
   void Heard(int rank);
-  // Its connection has ended.
-  void Ended(int rank);
+  // Its connection has ended, after the coordinator had stood still for so
+  // long. From its lease on that is why: others have given up the coordinator,
+  // and ended.
+  void Ended(int rank,
+             std::chrono::milliseconds stood = std::chrono::milliseconds(0));
   // It has said goodbye: nobody misses it, unless another needs it.
   void Left(int rank);
   // It gives up, for a reason of its own.

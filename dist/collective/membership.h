@@ -52,7 +52,7 @@ class Coordinator {
 
  private:
   void Run();
-  void Hear(int rank);
+  void Hear(int rank, std::chrono::milliseconds stood);
   void Announce();
   void SayGoodbye();
 

@@ -19,6 +19,7 @@ constexpr size_t kMostWhy = 500;
 // Groups that come apart at once, without anybody being lost.
 constexpr int kMostInVain = 5;
 constexpr int kMostSeats = 4096;
+constexpr size_t kMostAddress = 255;
 
 Status NoPacket(std::string_view what) {
   return DataLoss(
@@ -58,8 +59,13 @@ std::string Encoded(const Meeting& meeting) {
 }
 
 std::string Encoded(const Assembly& assembly) {
-  return fmt::format("go {} {} {}", assembly.epoch, assembly.port,
-                     fmt::join(assembly.seats, ","));
+  std::string text = fmt::format("go {} {} {}", assembly.epoch, assembly.port,
+                                 assembly.address);
+  for (size_t i = 0; i < assembly.seats.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? ' ' : ',', assembly.seats[i]);
+    if (assembly.hosts[i] > 0) text += fmt::format("/{}", assembly.hosts[i]);
+  }
+  return text;
 }
 
 Result<Meeting> ParseMeeting(std::string_view text) {
@@ -87,22 +93,38 @@ Result<Assembly> ParseAssembly(std::string_view text) {
       !Number(TakeWord(&rest), 1, 65535, &assembly.port)) {
     return NoPacket(text);
   }
+  assembly.address = TakeWord(&rest);
+  if (assembly.address.empty() || assembly.address.size() > kMostAddress) {
+    return NoPacket(text);
+  }
   std::set<int> seats;
   while (true) {
     const size_t end = std::min(rest.find(','), rest.size());
-    int seat = 0;
-    if (!Number(rest.substr(0, end), 0, kMostSeats - 1, &seat) ||
-        !seats.insert(seat).second) {
+    const std::string_view one = rest.substr(0, end);
+    const size_t slash = std::min(one.find('/'), one.size());
+    int seat = 0, host = 0;
+    if (!Number(one.substr(0, slash), 0, kMostSeats - 1, &seat) ||
+        !seats.insert(seat).second ||
+        (slash < one.size() &&
+         !Number(one.substr(slash + 1), 1, kMostSeats - 1, &host))) {
       return NoPacket(text);
     }
     assembly.seats.push_back(seat);
+    assembly.hosts.push_back(host);
     if (end == rest.size()) return assembly;
     rest.remove_prefix(end + 1);
   }
 }
 
-void Roster::Started(int seat) {
-  members_[seat] = {};
+void Roster::Started(int seat, RosterHost host) {
+  Member member;
+  member.host = std::move(host);
+  // Until it says its own: that of the others.
+  for (const auto& [other, its] : members_) {
+    member.meeting.patience =
+        std::max(member.meeting.patience, its.meeting.patience);
+  }
+  members_[seat] = std::move(member);
 }
 
 void Roster::Heard(int seat) {
@@ -130,8 +152,17 @@ void Roster::Ended(int seat, bool well) {
 
 void Roster::Pass(milliseconds time) {
   for (auto& [seat, member] : members_) member.silent += time;
-  const bool meets = !Of(State::kMeets).empty() && Of(State::kIn).empty();
-  waited_ = meets ? waited_ + time : milliseconds(0);
+  const bool meets = !Of(State::kMeets).empty();
+  const bool waits = Of(State::kIn).empty() && (meets || epoch_ > 0);
+  waited_ = waits ? waited_ + time : milliseconds(0);
+  if (!waits || meets || verdict_ || ended_well_) return;
+  // One that never came, perhaps, while all others have died.
+  milliseconds patience(1);
+  for (const auto& [seat, member] : members_) {
+    patience = std::max(patience, member.meeting.patience);
+  }
+  if (members_.empty() || waited_ < patience) return;
+  verdict_ = "no process is left, and no other has come in time";
 }
 
 std::vector<int> Roster::Of(State state) const {
@@ -202,10 +233,25 @@ std::optional<Roster::Begun> Roster::TakeGroup() {
 Roster::Begun Roster::Begin(int first, const std::vector<int>& seats) {
   Begun begun;
   const Meeting& leader = members_.at(first).meeting;
+  const RosterHost& home = members_.at(first).host;
   begun.done = leader.done;
-  begun.assembly = {++epoch_, leader.port, {first}};
+  begun.assembly = {++epoch_, leader.port, seats, {}, home.address};
+  std::vector<int>& ranks = begun.assembly.seats;
+  const auto distance = [&](int seat) {
+    const int host = members_.at(seat).host.number;
+    return seat == first ? -2 : host == home.number ? -1 : host;
+  };
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int a, int b) { return distance(a) < distance(b); });
+  for (const int seat : ranks) {
+    begun.assembly.hosts.push_back(members_.at(seat).host.number);
+  }
+  for (auto& [seat, member] : members_) {
+    if (member.state == State::kStarts) {
+      member.meeting.patience = leader.patience;
+    }
+  }
   for (const int seat : seats) {
-    if (seat != first) begun.assembly.seats.push_back(seat);
     Member& member = members_.at(seat);
     if (begun.why.empty()) begun.why = member.meeting.why;
     if (!member.was_in) begun.newcomers.push_back(seat);
@@ -241,6 +287,7 @@ std::vector<int> Roster::Unneeded() const {
 }
 
 std::vector<int> Roster::Silent() const {
+  if (verdict_ && Of(State::kMeets).empty()) return Of(State::kStarts);
   std::vector<int> silent;
   milliseconds limit = milliseconds::max();
   for (const int seat : Of(State::kMeets)) {

@@ -2,15 +2,20 @@
 // they say to their launcher, what it answers, and how it decides.
 //
 // Each process, a member by its seat, has a socket of packets to the launcher,
-// of which each is a text:
+// of which each is a text. On another host it ends in the launcher's part
+// there, which hands them on.
 //
 //   beat                                   it lives
 //   meet PORT DONE PATIENCE SILENCE WHY    it is in no group, and listens at
-//                                          PORT of the loopback
-//   go EPOCH PORT SEAT,SEAT,...            the next group, by rank; rank 0
-//                                          listens there
+//                                          PORT of its host
+//   go EPOCH PORT ADDRESS SEAT,SEAT,...    the next group, by rank; rank 0
+//                                          listens there. Of a host but the
+//                                          first, a seat is SEAT/HOST, by
+//                                          number
 //   call                                   to rank 0: others wait to come in
 //   end WHY                                there will be no next group
+//   kill                                   not to the member: its launcher's
+//                                          part on another host ends it
 #ifndef SLUICE_DIST_COLLECTIVE_ROSTER_H_
 #define SLUICE_DIST_COLLECTIVE_ROSTER_H_
 
@@ -31,6 +36,7 @@ namespace dist {
 
 // The largest packet.
 inline constexpr size_t kRosterBytes = size_t{1} << 16;
+inline constexpr std::string_view kRosterKill = "kill";
 
 // Of who can be in the next group.
 struct Meeting {
@@ -41,11 +47,19 @@ struct Meeting {
   std::chrono::milliseconds patience{0}, silence{0};
   std::string why;  // what ended the group before, in one line
 };
+// Where a seat is: the number of its host in this job, and where others reach
+// that.
+struct RosterHost {
+  int number = 0;
+  std::string address = "127.0.0.1";
+};
 // A group to be.
 struct Assembly {
   uint32_t epoch = 0;
   int port = 0;
-  std::vector<int> seats;  // by rank
+  std::vector<int> seats;             // by rank
+  std::vector<int> hosts;             // their numbers, parallel
+  std::string address = "127.0.0.1";  // rank 0's
 };
 
 std::string Encoded(const Meeting& meeting);
@@ -61,13 +75,14 @@ Result<Assembly> ParseAssembly(std::string_view text);
 // comes to meet, and the next one begins when all have: one that does not come
 // and is silent has to be killed, one that is not silent is waited for. Whoever
 // was started since is in it, too, if it has come by then; if it comes later,
-// rank 0 is called, and all meet. Rank 0 becomes who has done most.
+// rank 0 is called, and all meet. Rank 0 becomes who has done most; those of
+// its host follow, and then host by host the others.
 class Roster {
  public:
   // With fewer than `least` no group begins, but to save and end.
   explicit Roster(int least) : least_(least) {}
 
-  void Started(int seat);
+  void Started(int seat, RosterHost host = {});
   void Heard(int seat);
   void Meets(int seat, Meeting meeting);
   // `well`: with nothing left to do, where it was in a group.
@@ -103,6 +118,7 @@ class Roster {
     State state = State::kStarts;
     bool was_in = false;  // a group
     Meeting meeting;      // the last
+    RosterHost host;
     std::chrono::milliseconds silent{0};
   };
 

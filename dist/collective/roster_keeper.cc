@@ -16,10 +16,10 @@ using std::chrono::milliseconds;
 
 }  // namespace
 
-void RosterKeeper::Add(int rank, Descriptor socket) {
+void RosterKeeper::Add(int rank, Descriptor socket, RosterHost host) {
   socket.MakePrivateAndNonBlocking();
   sockets_[rank] = std::move(socket);
-  roster_.Started(rank);
+  roster_.Started(rank, std::move(host));
   if (!over_.empty()) Tell(rank, "end " + over_);
 }
 
@@ -50,7 +50,9 @@ void RosterKeeper::Hear(int rank, const Descriptor& socket) {
 
 void RosterKeeper::Tell(int rank, std::string_view packet) const {
   // One that is gone, or takes nothing, is noticed otherwise.
-  (void)send(sockets_.at(rank).get(), packet.data(), packet.size(),
+  const auto found = sockets_.find(rank);
+  if (found == sockets_.end()) return;
+  (void)send(found->second.get(), packet.data(), packet.size(),
              MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -63,7 +65,12 @@ void RosterKeeper::Keep() {
   roster_.Pass(std::min(passed, 2 * kTick));
   if (const auto begun = roster_.TakeGroup()) Announce(*begun);
   if (const auto called = roster_.TakeCall()) Tell(*called, "call");
-  if (roster_.verdict() && over_.empty()) End(*roster_.verdict());
+  if (roster_.verdict() && over_.empty()) {
+    End(news_.empty() ? *roster_.verdict()
+                      : fmt::format("{} ({})", *roster_.verdict(),
+                                    fmt::join(news_, "; ")));
+    if (roster_.Waiting().empty()) say_(over_);  // nobody hears it
+  }
   for (const int rank : roster_.Silent()) {
     if (!doomed_.insert(rank).second) continue;
     say_(fmt::format("rank {} shows no sign of life, and is killed", rank));
@@ -97,7 +104,8 @@ void RosterKeeper::End(const std::string& why) {
 }
 
 void RosterKeeper::Announce(const Roster::Begun& begun) {
-  const auto& [epoch, port, ranks] = begun.assembly;
+  const uint32_t epoch = begun.assembly.epoch;
+  const std::vector<int>& ranks = begun.assembly.seats;
   for (const int rank : ranks) Tell(rank, Encoded(begun.assembly));
   for (const int rank : begun.newcomers) {
     if (epoch > 1) news_.push_back(fmt::format("rank {} has come in", rank));

@@ -32,8 +32,8 @@ class RosterKeeper {
   RosterKeeper(int least, std::function<void(const std::string&)> say)
       : roster_(least), say_(std::move(say)) {}
 
-  // A rank that was started, and its socket.
-  void Add(int rank, Descriptor socket);
+  // A rank that was started, its socket, and where it is.
+  void Add(int rank, Descriptor socket, RosterHost host = {});
   void AddPolled(std::vector<pollfd>* polled) const;
   // Hears what has come, decides and says what there is to say.
   void Keep();
@@ -44,6 +44,8 @@ class RosterKeeper {
   void End(const std::string& why);
   // Those to be killed.
   std::vector<int> TakeCondemned() { return std::exchange(condemned_, {}); }
+  // Asks the launcher's part on its host to do it.
+  void TellToKill(int rank) const { Tell(rank, kRosterKill); }
   bool ended_well() const { return roster_.ended_well(); }
 
  private:

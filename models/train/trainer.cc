@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "graph/session/cluster.h"
 #include "graph/text/text.h"
@@ -24,6 +25,29 @@ CheckpointManager OpenManager(const TrainingOptions& options) {
     if (reporter != nullptr) reporter->Note(line);
   };
   return CheckpointManager::Open(options.log_dir, manager).ValueOrThrow();
+}
+
+// Where who had the folder is gone from an elastic job, and may not know it
+// yet: its host is cut off. A file system of several hosts takes its lock away
+// when it has noticed (NFS after 90 s).
+CheckpointManager OpenManagerInTime(const TrainingOptions& options) {
+  constexpr std::chrono::minutes kLongest(2);
+  const auto end = std::chrono::steady_clock::now() + kLongest;
+  for (bool told = false;; told = true) {
+    try {
+      return OpenManager(options);
+    } catch (const Error& error) {
+      if (error.code() != Code::kFailedPrecondition ||
+          !options.StopReason().empty() ||
+          std::chrono::steady_clock::now() >= end) {
+        throw;
+      }
+      if (!told) {
+        options.Note(fmt::format("{}; it is waited for", error.what()));
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
 }
 
 // Where epochs end with the input: whether one of those up to now, but not of
@@ -231,7 +255,9 @@ TrainingResult Trainer::TrainOnce() {
 
   std::optional<CheckpointManager> saved;
   if (!options_.log_dir.empty()) {
-    saved = OpenManager(options_);
+    const bool others =
+        again_ && Workers(options_.session.collective.get()).elastic();
+    saved = others ? OpenManagerInTime(options_) : OpenManager(options_);
   }
   TrainingRun run(spec_, context, options_);
   Begin(run, saved);

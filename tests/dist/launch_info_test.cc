@@ -32,7 +32,7 @@ constexpr const char* kNames[] = {
     "SLUICE_SERVER",     "SLUICE_SERVERS_RETURN", "SLUICE_ROSTER_FD"};
 // Which a user may set, too.
 constexpr const char* kUsers[] = {"SLUICE_COORDINATOR", "SLUICE_CERTIFICATES",
-                                  "SLUICE_ALLOW_PLAINTEXT"};
+                                  "SLUICE_ALLOW_PLAINTEXT", "SLUICE_HOST"};
 
 // A descriptor that gives the text and then its end.
 int PipeWith(const std::string& text) {
@@ -110,8 +110,11 @@ TEST_CASE("of an elastic job the launcher says where to meet, later") {
     environment.variables.erase("SLUICE_COORDINATOR");
     environment.variables.erase("SLUICE_LISTEN_FD");
     environment.variables["SLUICE_ROSTER_FD"] = std::to_string(ends[0]);
+    const std::string host = rank == 0 ? "" : "hostB";
+    if (rank > 0) environment.variables["SLUICE_HOST"] = host;
     const auto info = environment.Read().ValueOrThrow();
     CHECK(info->roster_fd == ends[0]);
+    CHECK(info->host == host);
     CHECK(info->rank == rank);
     CHECK(info->size == 4);
     CHECK(info->token == kToken);

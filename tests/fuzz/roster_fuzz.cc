@@ -23,6 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     SLUICE_CHECK(again->epoch == group->epoch);
     SLUICE_CHECK(again->port == group->port);
     SLUICE_CHECK(again->seats == group->seats);
+    SLUICE_CHECK(again->hosts == group->hosts);
+    SLUICE_CHECK(again->address == group->address);
   }
   return 0;
 }

@@ -269,7 +269,7 @@ void WriteSeeds(const std::string& dir) {
   Seed(dir + "/roster_fuzz", "meet",
        dist::Encoded(dist::Meeting{.port = 4000, .done = 7, .why = "gone"}));
   Seed(dir + "/roster_fuzz", "go",
-       dist::Encoded(dist::Assembly{2, 4000, {3, 0, 1}}));
+       dist::Encoded(dist::Assembly{2, 4000, {3, 0, 1}, {1, 0, 0}, "a"}));
   Seed(dir + "/handshake_fuzz", "uri", "sluice://job/worker/3");
   if (dist::HasTls()) {
     const auto own = dist::Authority::Create("job")

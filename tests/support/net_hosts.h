@@ -55,6 +55,10 @@ class NetHosts {
   bool CutOff(int host) const {
     return Run(fmt::format("ip link set slv{}x{} down", net_, host));
   }
+  // With all again.
+  bool Connect(int host) const {
+    return Run(fmt::format("ip link set slv{}x{} up", net_, host));
+  }
   // Of two, from each other alone: both ways lead nowhere.
   bool CutBetween(int a, int b) const {
     const auto lose = [&](int from, int to) {

@@ -203,7 +203,9 @@ TEST_CASE("too few save, say so, and the same command goes on") {
     kill(Rank(process.pid(), 0), SIGKILL);
     CHECK(process.Wait() != 0);
     CAPTURE(process.err());
-    CHECK(Contains(process.err(), "1 of at least 2 processes is left"));
+    CHECK(Contains(process.err(),
+                   "1 of at least 2 processes is left, and no other has come "
+                   "(rank 0 ended by SIGKILL)"));
     CHECK(Contains(process.err(), "the same command goes on"));
     CHECK(SavedStep(folder / "log") >= 36);
   }
@@ -281,11 +283,12 @@ TEST_CASE("what elastic jobs are not made for is one line") {
   refused({"-n", "2", "--elastic", "3", "true"}, 2, "never so many");
   refused({"-n", "2", "--elastic", "1:4", "true"}, 2, "--elastic 1:4 and -n 2");
   refused({"--elastic", "3:2", "true"}, 2, "never so many");
-  refused({"-H", "a,b", "--elastic", "1", "true"}, 2, "ranks on this host");
+  refused({"-H", "a,b", "--elastic", "3", "true"}, 2, "never so many");
+  refused({"-H", "a,b", "--elastic", "1:4", "true"}, 1, "2 slots");
   refused({"-n", "2", "--ps", "1", "--elastic", "1", "true"}, 2,
-          "ranks on this host");
+          "ranks that sluicerun starts");
   refused({"-n", "2", "--elastic", "1", "--emit", "slurm", "true"}, 2,
-          "ranks on this host");
+          "ranks that sluicerun starts");
   refused(Job(2, {"--elastic", "1"}, {"--strategy", "none"}), 1,
           "--strategy none");
   refused(Job(2, {"--elastic", "1"}, {"--transport", "mpi"}), 1, "mpi");

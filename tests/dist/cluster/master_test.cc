@@ -18,6 +18,7 @@
 #include "tests/dist/cluster/workers.h"
 #include "tests/dist/collective/ranks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/scattered_graph.h"
 
 namespace sluice::dist::testing {
@@ -130,6 +131,30 @@ TEST_CASE("a cluster knows who is lost until it is there again") {
   CHECK(cluster->Ask(WorkerName(1), "").status().code() == Code::kUnavailable);
   CHECK(cluster->Renew(WorkerName(1)).ok());
   CHECK(cluster->Lost().ok());
+}
+
+// Who begins again with those that are lost asks as soon as it has an error.
+TEST_CASE("whoever has an error of a task that is gone finds it lost") {
+  const Watchdog watchdog;
+  for (int trial = 0; trial < sluice::testing::Rounds(60); ++trial) {
+    CAPTURE(trial);
+    Workers workers(2, trial % 2 == 0 ? Transport::kTcp : Transport::kShared);
+    const SmallCut small;
+    const std::shared_ptr<Cluster> cluster = workers.Master();
+    Session session(small.graph, small.Options(cluster));
+    session.Initialize();
+    const int task = trial / 2 % 2;
+    std::thread end([&] { workers.End(task); });
+    const auto fails = [&] {
+      return ErrorOf([&] {
+               session.Run({{small.x, small.One()}}, small.twice);
+             }) != "(no error)";
+    };
+    while (!fails()) {
+    }
+    CHECK(Contains(cluster->Lost().message(), WorkerName(task)));
+    end.join();
+  }
 }
 
 // Two masters of one name are one that has lost its links without knowing.

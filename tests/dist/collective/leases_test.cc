@@ -50,6 +50,19 @@ TEST_CASE("who is heard in time is never lost, who is silent is at its lease") {
   }
 }
 
+// As where a launcher has continued it, because another had given it up.
+TEST_CASE("a coordinator that stood still is the reason of those that ended") {
+  Leases leases(3, kLease, kFirst);
+  leases.Ended(1, kLease);
+  CHECK(
+      Verdict(leases) ==
+      "deadline exceeded: rank 0 of 3, which coordinates the job, stood still "
+      "for 3000 ms, in which rank 1 of 3 has ended");
+  Leases busy(3, kLease, kFirst);
+  busy.Ended(1, kLease - kTick);
+  CHECK(Verdict(busy) == "unavailable: rank 1 of 3 has ended");
+}
+
 TEST_CASE("who may still be joining has more time") {
   Leases leases(2, kLease, kFirst);
   Live(leases, 2, kFirst - kTick, 1);

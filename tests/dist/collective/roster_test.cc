@@ -44,12 +44,19 @@ TEST_CASE("what travels comes back, and nothing else is taken") {
     while (seats.size() < count) seats.insert(static_cast<int>(random() % 50));
     Assembly group = {static_cast<uint32_t>(1 + random() % 1000),
                       meeting.port,
-                      {seats.begin(), seats.end()}};
+                      {seats.begin(), seats.end()},
+                      {},
+                      trial % 2 == 0 ? "::1" : "hostA"};
+    for (size_t i = 0; i < count; ++i) {
+      group.hosts.push_back(static_cast<int>(random() % 3));
+    }
     std::shuffle(group.seats.begin(), group.seats.end(), random);
     const Assembly again = ParseAssembly(Encoded(group)).ValueOrThrow();
     CHECK(again.epoch == group.epoch);
     CHECK(again.port == group.port);
     CHECK(again.seats == group.seats);
+    CHECK(again.hosts == group.hosts);
+    CHECK(again.address == group.address);
 
     // Of a text that was changed what is taken is what it says.
     for (std::string text : {Encoded(meeting), Encoded(group)}) {
@@ -75,10 +82,35 @@ TEST_CASE("what travels comes back, and nothing else is taken") {
     CAPTURE(text);
     CHECK(ParseMeeting(text).status().code() == Code::kDataLoss);
   }
-  for (const char* text :
-       {"", "go", "go 1 80", "go 1 80 ", "go 0 80 1", "go 1 0 1", "go 1 80 1,",
-        "go 1 80 ,1", "go 1 80 1,1", "go 1 80 -1", "go 1 80 4096",
-        "go 4294967296 80 1", "go 1 80 1 2", "gone 1 80 1"}) {
+  for (const char* text : {"",
+                           "go",
+                           "go 1 80",
+                           "go 1 80 ",
+                           "go 0 80 1",
+                           "go 1 0 1",
+                           "go 1 80 1,",
+                           "go 1 80 ,1",
+                           "go 1 80 1,1",
+                           "go 1 80 -1",
+                           "go 1 80 4096",
+                           "go 4294967296 80 1",
+                           "gone 1 80 1",
+                           "go 1 80  1",
+                           "go 1 80 a",
+                           "go 1 80 a ",
+                           "go 0 80 a 1",
+                           "go 1 0 a 1",
+                           "go 1 80 a 1,",
+                           "go 1 80 a ,1",
+                           "go 1 80 a 1,1",
+                           "go 1 80 a -1",
+                           "go 1 80 a 4096",
+                           "go 1 80 a 1 2",
+                           "go 1 80 a 1/",
+                           "go 1 80 a 1/0",
+                           "go 1 80 a 1/4096",
+                           "go 1 80 a 1/1/1",
+                           "go 1 80 a 1/1,1/2"}) {
     CAPTURE(text);
     CHECK(ParseAssembly(text).status().code() == Code::kDataLoss);
   }
@@ -127,6 +159,30 @@ TEST_CASE("all begin together, and who is furthest leads") {
   CHECK(begun->newcomers == std::vector<int>{0});
 }
 
+TEST_CASE("those of a host are neighbours, rank 0's first") {
+  Roster roster(1);
+  for (int seat = 0; seat < 6; ++seat) {
+    roster.Started(seat, {seat % 3, "host" + std::to_string(seat % 3)});
+  }
+  for (int seat = 0; seat < 6; ++seat) roster.Meets(seat, Of(-1));
+  auto begun = roster.TakeGroup();
+  REQUIRE(begun.has_value());
+  CHECK(begun->assembly.seats == std::vector<int>{0, 3, 1, 4, 2, 5});
+  CHECK(begun->assembly.hosts == std::vector<int>{0, 0, 1, 1, 2, 2});
+  CHECK(begun->assembly.address == "host0");
+  // A host goes, and one of its ranks comes again on another.
+  for (const int seat : {0, 3}) roster.Ended(seat, false);
+  roster.Started(3, {2, "host2"});
+  for (const int seat : {1, 2, 3, 4, 5}) {
+    roster.Meets(seat, Of(seat == 2 ? 8 : seat == 3 ? -1 : 7));
+  }
+  begun = roster.TakeGroup();
+  REQUIRE(begun.has_value());
+  CHECK(begun->assembly.seats == std::vector<int>{2, 3, 5, 1, 4});
+  CHECK(begun->assembly.hosts == std::vector<int>{2, 2, 2, 1, 1});
+  CHECK(begun->assembly.address == "host2");
+}
+
 TEST_CASE("too few wait for others as long as some may come") {
   Roster roster(2);
   for (int seat = 0; seat < 2; ++seat) roster.Started(seat);
@@ -161,6 +217,23 @@ TEST_CASE("too few wait for others as long as some may come") {
     CHECK(roster.TakeGroup()->assembly.seats == std::vector<int>{0});
     CHECK(roster.Unneeded() == std::vector<int>{1});
   }
+}
+
+TEST_CASE("one that never came is not waited for when all others are dead") {
+  Roster roster(1);
+  for (int seat = 0; seat < 2; ++seat) roster.Started(seat);
+  roster.Meets(0, Of(-1));
+  roster.Pass(milliseconds(1000));
+  REQUIRE(roster.TakeGroup());
+  roster.Pass(milliseconds(5000));
+  CHECK(roster.Silent().empty());
+  roster.Ended(0, false);
+  roster.Pass(milliseconds(999));
+  CHECK(!roster.verdict());
+  CHECK(roster.Silent().empty());
+  roster.Pass(milliseconds(1));
+  CHECK(roster.verdict().has_value());
+  CHECK(roster.Silent() == std::vector<int>{1});
 }
 
 TEST_CASE("who comes when the others are done is not needed") {

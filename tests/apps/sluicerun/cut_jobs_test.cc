@@ -1,0 +1,165 @@
+// Jobs over hosts, network name spaces, of which one is cut off from all others
+// at a scripted point: survivors name who is there, elastic jobs go on, and
+// what is trained in the end has the bits, or the examples, of what nothing
+// befell. SLUICE_TEST_CUT_FAULTS says how many, SLUICE_TEST_SEED from which on
+// (scripts/faults.sh).
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "dist/net/tls.h"
+#include "tests/apps/sluicerun/struck_job.h"
+#include "tests/apps/sluicerun/struck_results.h"
+#include "tests/support/net_hosts.h"
+#include "tests/support/sshd.h"
+
+namespace sluice {
+namespace {
+
+using testing::Has;
+using testing::NetHosts;
+using testing::Process;
+using testing::Said;
+using testing::Sshd;
+using testing::Strike;
+using testing::StruckJob;
+using testing::TemporaryFolder;
+using testing::Words;
+
+constexpr int kNet = 223, kMostHosts = 4;
+constexpr std::chrono::seconds kHangs(150);
+
+// A rank has a host to itself; each host has a server where there are some, the
+// last one nothing else. The strike tells when to cut off whose host.
+StruckJob RandomCutJob(unsigned number) {
+  using Strategy = StruckJob::Strategy;
+  using Phase = Strike::Phase;
+  constexpr Strategy kTurns[] = {Strategy::kRing,    Strategy::kElasticVirtual,
+                                 Strategy::kSync,    Strategy::kVirtual,
+                                 Strategy::kElastic, Strategy::kAsync,
+                                 Strategy::kPipeline};
+  std::mt19937 random(number);
+  const auto below = [&random](int n) {
+    return static_cast<int>(random() % static_cast<unsigned>(n));
+  };
+  StruckJob job;
+  job.strategy = kTurns[number % std::size(kTurns)];
+  job.size = 2 + below(2);
+  if (job.strategy == Strategy::kElastic ||
+      job.strategy == Strategy::kElasticVirtual) {
+    job.least = 1;
+  }
+  if (job.strategy == Strategy::kPipeline) job.stages = job.size;
+  if (job.strategy == Strategy::kSync || job.apart()) {
+    job.servers = job.size + 1;
+  }
+  Strike strike;
+  strike.harm = Strike::Harm::kTell;
+  strike.server = job.servers > 0 && below(2) == 0;
+  strike.number = strike.server ? job.size : below(job.size);
+  constexpr Phase kPhases[] = {Phase::kReading, Phase::kSending,
+                               Phase::kEvaluating, Phase::kSaving};
+  strike.phase = strike.server ? Phase::kSending : kPhases[below(4)];
+  if (strike.phase == Phase::kSaving) strike.number = 0;
+  const int batches = job.steps() / (job.apart() ? job.size : 1);
+  strike.at = strike.server                        ? 0
+              : strike.phase == Phase::kEvaluating ? 1 + below(4)
+              : strike.phase == Phase::kSaving     ? 1 + below(4)
+                                                   : 2 + below(batches - 2);
+  strike.then = strike.server                     ? 20 + below(200)
+                : strike.phase == Phase::kSending ? 1 + below(3)
+                                                  : 0;
+  job.strikes = {strike};
+  return job;
+}
+
+void Run(const StruckJob& job) {
+  const int count = job.size + (job.servers > 0 ? 1 : 0);
+  const NetHosts hosts(kNet, kMostHosts);
+  std::vector<std::unique_ptr<Sshd>> sshds;
+  std::string list;
+  for (int host = 0; hosts.made() && host < count; ++host) {
+    const std::string at = hosts.AddressOf(host);
+    sshds.push_back(host == 0 ? Sshd::Start({at}, hosts.Inside(0))
+                              : sshds[0]->Twin(at, hosts.Inside(host)));
+    if (sshds.back() == nullptr) break;
+    list += (host == 0 ? "" : ",") + at;
+  }
+  if (sshds.empty() || sshds.back() == nullptr) {
+    MESSAGE("skipped: no network name spaces to be made, or no sshd in them");
+    return;
+  }
+  Words words = sshds[0]->Options();
+  words.insert(words.end(), {"-H", list});
+  const TemporaryFolder folder, marks;
+  const auto command = [&](const std::string& strikes) {
+    Words all = words;
+    const Words rest = job.Command(folder / "log", strikes);
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  };
+  const Strike& strike = job.strikes[0];
+  std::vector<Strike> struck = {strike};
+  if (job.servers > 0 && !strike.server) {  // one beside it
+    struck.push_back(strike);
+    struck[1].server = true;
+  }
+  int code = 0;
+  {
+    const Process process(testing::kLauncher, command(marks.path()));
+    testing::AwaitTrue(
+        [&] { return access((marks / "0").c_str(), F_OK) == 0; });
+    REQUIRE(hosts.CutOff(strike.number));
+    const std::optional<int> end = testing::EndOf(process, kHangs);
+    const std::string said = Said(process);
+    CAPTURE(said);
+    REQUIRE_MESSAGE(end.has_value(), "the job hangs");
+    code = *end;
+    if (job.elastic()) {
+      CHECK(code == 0);
+      CHECK(Has(said, fmt::format("rank {} on {}", strike.number,
+                                  hosts.AddressOf(strike.number))));
+    } else {
+      CHECK(code == 1);
+      CHECK(testing::CheckNamed(struck, job.size, said) > 0);
+    }
+  }
+  REQUIRE(hosts.Connect(strike.number));
+  // What was left there may have the folder for a moment.
+  std::string said;
+  for (int i = 0; i < 100 && code != 0; ++i) {
+    const Process rest(testing::kLauncher, command(""));
+    const std::optional<int> end = testing::EndOf(rest, kHangs);
+    REQUIRE_MESSAGE(end.has_value(), "the job hangs when it goes on");
+    code = *end;
+    said = Said(rest);
+    if (code != 0 && !Has(said, "training that is under way")) break;
+    usleep(200'000);
+  }
+  CAPTURE(said);
+  REQUIRE(code == 0);
+  testing::CheckWhole(job, testing::NewestTensors(folder / "log"));
+}
+
+TEST_CASE("jobs whose host is cut off") {
+  if (!dist::HasTls()) return;
+  const int count = testing::Number("SLUICE_TEST_CUT_FAULTS", 1);
+  const int first = testing::Number("SLUICE_TEST_SEED", 1);
+  for (int seed = first; seed < first + count; ++seed) {
+    CAPTURE(seed);
+    const StruckJob job = RandomCutJob(static_cast<unsigned>(seed));
+    CAPTURE(job.Text());
+    Run(job);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
