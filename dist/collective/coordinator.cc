@@ -46,14 +46,23 @@ Coordinator::~Coordinator() {
 void Coordinator::Run() {
   const milliseconds beat = BeatOf(lease_);
   Deadline last = std::chrono::steady_clock::now();
+  // How long this process stood still; what came meanwhile takes more rounds
+  // than one to hear.
+  milliseconds stood(0);
+  Deadline stood_until = last;
   while (true) {
     std::vector<pollfd> polled = {{ends_.read.get(), POLLIN, 0}};
     for (const ControlChannel& rank : ranks_) {
       if (rank.open()) polled.push_back(rank.Wanted());
     }
     Wait(polled, last + beat);
-    const auto stood = std::chrono::duration_cast<milliseconds>(
-        std::chrono::steady_clock::now() - last);
+    const Deadline woken = std::chrono::steady_clock::now();
+    if (woken - last >= lease_) {
+      stood = std::chrono::duration_cast<milliseconds>(woken - last);
+      stood_until = woken + lease_;
+    } else if (woken >= stood_until) {
+      stood = milliseconds(0);
+    }
     for (size_t i = 0; i < ranks_.size(); ++i) {
       if (ranks_[i].open()) Hear(static_cast<int>(i), stood);
     }
