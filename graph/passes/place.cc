@@ -117,8 +117,9 @@ Status MeetOnCpu(Graph& graph, const DeviceDescriptions& devices,
   if (stay) return {};
   for (Node* node : collectives) {
     const DeviceDescription* const own = FindDevice(devices, node->device());
-    // What does not compute has nobody to meet.
+    // What does not compute has nobody to meet; CPUs do where they are.
     if (own == nullptr || own->runs_all) continue;
+    if (own->type == DeviceType::kCpu && own->Runs(*node)) continue;
     node->set_device(cpu->name);
   }
   return {};

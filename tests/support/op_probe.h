@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -254,11 +255,20 @@ inline std::vector<ResizedProbe> Resized(const OpDef& op, const Probe& probe,
   return resized;
 }
 
+// The end of what another op begins, and nothing without it.
+inline bool IsWait(const OpDef& op) {
+  const auto all = OpTable::Global().All();
+  return std::any_of(all.begin(), all.end(), [&](const OpDef* start) {
+    return start->wait != nullptr && std::string_view(start->wait) == op.name;
+  });
+}
+
 // Ops that compute nothing themselves: values come from outside, or they exist
 // for their effect on the outside, or they pass on what goes to other devices,
 // or are a half of what another op does.
 inline bool NeedsProbe(const OpDef& op) {
-  return !op.inputs.empty() && !op.sink && !op.runs && op.wait == nullptr;
+  return !op.inputs.empty() && !op.sink && !op.runs && op.wait == nullptr &&
+         !IsWait(op);
 }
 
 // Faults of one op, at most a few of which are kept.

@@ -32,13 +32,15 @@ DeviceBuffer DeviceKey() {
   return key;
 }
 
+// From element `first` of the stream on.
 void CheckDraw(const std::string& op, DType dtype, int64_t n, double a,
-               double b, size_t skip = 0) {
+               double b, size_t skip = 0, int64_t first = 0) {
   const bool uniform = op == "RandomUniform";
   KernelSpec spec{.op = op, .origin = kName};
   spec.attrs = {{"dtype", dtype},
                 {uniform ? "lo" : "mean", a},
-                {uniform ? "hi" : "stddev", b}};
+                {uniform ? "hi" : "stddev", b},
+                {"first", first}};
   spec.inputs = {{DType::kInt64, {1}}};
   spec.outputs = {{dtype, {n}}};
   const Tensor wanted =
@@ -46,8 +48,9 @@ void CheckDraw(const std::string& op, DType dtype, int64_t n, double a,
   const Tensor got =
       InEveryOrder([&] {
         const DeviceBuffer key = DeviceKey(), y(wanted.bytes(), skip);
-        const DrawParams params = {HashName(kName), a, b, Number(a).integer(),
-                                   Number(b).integer()};
+        const DrawParams params = {
+            HashName(kName),     a,    b, Number(a).integer(),
+            Number(b).integer(), first};
         CHECK(
             FindDraw(op, dtype)(params, key.as<StepKey>(), y.get(), n, nullptr)
                 .ok());
@@ -63,11 +66,17 @@ TEST_CASE("random numbers have the bits of the CPU's") {
       CheckDraw("RandomUniform", dtype, n, -0.3, 0.7);
       CheckDraw("RandomNormal", dtype, n, 0.5, 2);
       CheckDraw("TruncatedNormal", dtype, n, 0, 0.1);
+      for (const int64_t first : {kRandomAlignment, int64_t{1} << 34}) {
+        CheckDraw("RandomUniform", dtype, n, -0.3, 0.7, 0, first);
+        CheckDraw("RandomNormal", dtype, n, 0.5, 2, 0, first);
+        CheckDraw("TruncatedNormal", dtype, n, 0, 0.1, 0, first);
+      }
     }
     CheckDraw("RandomUniform", dtype, 50, 0, 1, SizeOf(dtype));
   }
   for (DType dtype : {DType::kInt32, DType::kInt64}) {
     CheckDraw("RandomUniform", dtype, 1003, -7, 1000);
+    CheckDraw("RandomUniform", dtype, 1003, -7, 1000, 0, 8 * kRandomAlignment);
     CheckDraw("RandomUniform", dtype, 1003, 0, 0x1p31, SizeOf(dtype));
   }
   // A range beyond int64.
