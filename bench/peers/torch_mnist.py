@@ -15,40 +15,7 @@ flags = protocol.parse("pytorch", ("eager", "fused", "compile", "graph"))
 
 import torch  # noqa: E402: the flags set the environment it reads
 import torch_step  # noqa: E402
-from torch import nn  # noqa: E402
-
-
-def dense(inputs, units):
-    layer = nn.Linear(inputs, units)
-    nn.init.trunc_normal_(layer.weight, std=inputs**-0.5)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
-def make_model(name):
-    if name == "mnist_softmax":
-        return dense(784, 10)
-    if name == "mnist_mlp":
-        return nn.Sequential(
-            dense(784, 128),
-            nn.ReLU(),
-            dense(128, 32),
-            nn.ReLU(),
-            dense(32, 10),
-        )
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 5, padding="same"),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5, padding="same"),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        dense(7 * 7 * 64, 1024),
-        nn.ReLU(),
-        nn.Dropout(0.5),
-        dense(1024, 10),
-    )
+from torch_models import image_shape, make_model  # noqa: E402
 
 
 def main():
@@ -57,14 +24,13 @@ def main():
     ):
         sys.exit("torch.compile needs a C++ compiler: there is none here")
     torch_step.prepare(flags)
-    image_shape = (1, 28, 28) if flags.model == "mnist_cnn" else (784,)
-    images = torch.rand(flags.batch, *image_shape).to(flags.device)
+    images = torch.rand(flags.batch, *image_shape(flags.model)).to(flags.device)
     labels = torch.randint(10, (flags.batch,)).to(flags.device)
 
     model = make_model(flags.model).to(flags.device).train()
 
     def loss_of(images, labels):
-        return nn.functional.cross_entropy(model(images), labels)
+        return torch.nn.functional.cross_entropy(model(images), labels)
 
     if flags.mode == "compile":
         loss_of = torch_step.compiled(flags, loss_of)

@@ -20,7 +20,7 @@ flags = protocol.parse("pytorch", MODES, protocol.RESNET)
 
 import torch  # noqa: E402: the flags set the environment it reads
 import torch_step  # noqa: E402
-import torchvision  # noqa: E402
+from torch_models import image_shape, make_model  # noqa: E402
 
 
 def main():
@@ -28,9 +28,9 @@ def main():
     if compiled and not (shutil.which("g++") or shutil.which("clang++")):
         sys.exit("torch.compile needs a C++ compiler: there is none here")
     torch_step.prepare(flags)
-    images = torch.rand(flags.batch, 3, 224, 224).to(flags.device)
+    images = torch.rand(flags.batch, *image_shape(flags.model)).to(flags.device)
     labels = torch.randint(1000, (flags.batch,)).to(flags.device)
-    model = torchvision.models.resnet50().to(flags.device)
+    model = make_model(flags.model).to(flags.device)
     if flags.mode.endswith("nhwc"):
         images = images.contiguous(memory_format=torch.channels_last)
         model = model.to(memory_format=torch.channels_last)
