@@ -7,13 +7,13 @@ same rows as its --json, but for the bytes that were sent.
 
 import argparse
 import json
-import os
 import statistics
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True  # nothing may land in the source tree
+
+import torch_gloo  # noqa: E402
 
 ELEMENT_BYTES = 4
 FEWEST_REPETITIONS = 5
@@ -105,15 +105,7 @@ def measure(torch, size, seconds):
 
 
 def work(rank, flags, meeting_place):
-    import torch
-
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{meeting_place}",
-        rank=rank,
-        world_size=flags.processes,
-    )
+    torch = torch_gloo.meet(rank, flags, meeting_place)
     right = True
     for size in sizes(flags):
         row = measure(torch, size, flags.seconds)
@@ -126,19 +118,7 @@ def work(rank, flags, meeting_place):
 
 
 def main():
-    flags = parse()
-    # Read when torch is loaded, and when Gloo looks for its address.
-    os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    from torch import multiprocessing
-
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            multiprocessing.spawn(
-                work, (flags, os.path.join(folder, "meet")), flags.processes
-            )
-        except multiprocessing.ProcessExitedException as error:
-            sys.exit(error.exit_code)
+    torch_gloo.spawn(work, parse())
 
 
 if __name__ == "__main__":

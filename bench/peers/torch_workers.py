@@ -12,10 +12,11 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True  # nothing may land in the source tree
+
+import torch_gloo  # noqa: E402
 
 CLASSES = {"mnist_cnn": 10, "resnet50_training": 1000}
 
@@ -56,17 +57,9 @@ def work(rank, flags, meeting_place):
     # As bench/compare_workers has sluicerun do: a core for each.
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    import torch
-
-    torch.set_num_threads(1)
-    torch.manual_seed(rank)
     # Those that are alone meet, too, to begin at the same time.
-    torch.distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{meeting_place}",
-        rank=rank,
-        world_size=flags.processes,
-    )
+    torch = torch_gloo.meet(rank, flags, meeting_place)
+    torch.manual_seed(rank)
     step = step_of(flags, torch)
     for _ in range(flags.warm_up):
         step()
@@ -84,19 +77,7 @@ def work(rank, flags, meeting_place):
 
 
 def main():
-    flags = parse()
-    # Read when torch is loaded, and when Gloo looks for its address.
-    os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    from torch import multiprocessing
-
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            multiprocessing.spawn(
-                work, (flags, os.path.join(folder, "meet")), flags.processes
-            )
-        except multiprocessing.ProcessExitedException as error:
-            sys.exit(error.exit_code)
+    torch_gloo.spawn(work, parse())
 
 
 if __name__ == "__main__":
