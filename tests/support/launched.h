@@ -24,6 +24,11 @@ inline const std::string kLauncher = std::string(SLUICE_BIN_DIR) + "/sluicerun";
 
 using Words = std::vector<std::string>;
 
+inline Words Joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 // The launcher's arguments for so many processes of a program.
 inline Words Launched(int size, const std::string& program,
                       const Words& arguments) {

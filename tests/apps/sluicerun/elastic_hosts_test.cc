@@ -22,6 +22,7 @@ namespace {
 
 using testing::CheckSameTensors;
 using testing::Contains;
+using testing::Joined;
 using testing::kLauncher;
 using testing::NetHosts;
 using testing::NewestTensors;
@@ -36,11 +37,6 @@ using Harm = Strike::Harm;
 using Phase = Strike::Phase;
 
 constexpr std::chrono::seconds kHangs(150);
-
-Words Joined(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 // Of virtual workers, so that the number of processes changes no bit.
 StruckJob JobOf(int size, int least, int restarts,

@@ -15,6 +15,7 @@ namespace sluice {
 namespace {
 
 using testing::Contains;
+using testing::Joined;
 using testing::kLauncher;
 using testing::NewestTensors;
 using testing::Process;
@@ -23,11 +24,6 @@ using testing::Strike;
 using testing::StruckJob;
 using testing::TemporaryFolder;
 using testing::Words;
-
-Words Joined(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 TEST_CASE("servers of hosts train what one host's do, and come back") {
   const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});

@@ -18,6 +18,7 @@
 #include "dist/net/tls.h"
 #include "tests/places.h"
 #include "tests/support/error_text.h"
+#include "tests/support/launched.h"
 #include "tests/support/mnist_program.h"
 #include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
@@ -30,6 +31,8 @@ namespace {
 using testing::CheckError;
 using testing::CheckSameTensors;
 using testing::Contains;
+using testing::Joined;
+using testing::kLauncher;
 using testing::Lines;
 using testing::NewestTensors;
 using testing::Outcome;
@@ -39,15 +42,9 @@ using testing::Sshd;
 using testing::TemporaryFolder;
 using testing::TensorsByName;
 using testing::TextOf;
-using Words = std::vector<std::string>;
+using testing::Words;
 
-constexpr const char* kLauncher = SLUICE_BIN_DIR "/sluicerun";
 constexpr const char* kHosts = "127.0.0.1:2,127.0.0.2:2";
-
-Words Joined(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 // The launcher's arguments for a script as the ranks.
 Words Script(const Sshd& sshd, const Words& options, const std::string& script,
