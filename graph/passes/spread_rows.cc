@@ -129,8 +129,8 @@ class Spreader {
       if (i > 0) {
         here = Minimum(Maximum(rows - piece.begin, int64_t{0}), last);
       } else if (of.pieces.size() > 1) {
-        here =
-            Select(Less(rows, of.pieces.back().end), Minimum(rows, last), rows);
+        const Output own = Minimum(rows, last);
+        here = Select(Less(rows, of.pieces.back().end), own, rows);
       }
       std::vector<Output> inputs = node.inputs();
       inputs[0] = of.variables[i]->output(0);
@@ -185,8 +185,8 @@ class Spreader {
       Output here = rows;
       // What is no row of the whole stays none of the first, or the last.
       if (!first) {
-        here = Select(GreaterEqual(rows, piece.begin), rows - piece.begin,
-                      int64_t{-1});
+        const Output own = rows - piece.begin;
+        here = Select(GreaterEqual(rows, piece.begin), own, int64_t{-1});
       }
       if (!last) here = Select(Less(rows, piece.end), here, int64_t{-1});
       std::vector<Output> inputs = node.inputs();

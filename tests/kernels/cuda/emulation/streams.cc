@@ -32,21 +32,28 @@ struct Capture {
 };
 using Nodes = std::vector<Node>;
 
+// A stream's work. Events know it, too, and what waits for them: they may
+// outlive the stream.
+struct Queue {
+  int device = 0;
+  std::deque<Work> work;
+  size_t added = 0, done = 0;
+};
+
 }  // namespace
 }  // namespace sluice::cuda::emulation
 
 struct CUstream_st {
-  int device = 0;
-  std::deque<emulation::Work> work;
-  size_t added = 0, done = 0;
+  const std::shared_ptr<emulation::Queue> queue =
+      std::make_shared<emulation::Queue>();
   // While it is captured: by what, and which nodes its next one comes after.
   std::shared_ptr<emulation::Capture> capture;
   std::vector<size_t> after;
 };
 struct CUevent_st {
   int device = 0;
-  cudaStream_t stream = nullptr;  // null: never recorded
-  size_t place = 0;               // how much of its work the event is behind
+  std::shared_ptr<emulation::Queue> queue;  // null: never recorded
+  size_t place = 0;  // how much of its work the event is behind
   std::shared_ptr<Clock::time_point> reached;
   // Of an event that was last recorded while captured.
   bool captured = false;
@@ -77,14 +84,14 @@ void Do(const Work& work, int device) {
   NoteFailure(error);
 }
 
-// Does the stream's work up to a place.
-void RunUpTo(cudaStream_t stream, size_t place) {
+// Does a stream's work up to a place.
+void RunUpTo(Queue& queue, size_t place) {
   const DeviceMemory::Access access(Memory());
-  while (stream->done < place) {
-    const Work work = std::move(stream->work.front());
-    stream->work.pop_front();
-    ++stream->done;
-    Do(work, stream->device);
+  while (queue.done < place) {
+    const Work work = std::move(queue.work.front());
+    queue.work.pop_front();
+    ++queue.done;
+    Do(work, queue.device);
   }
 }
 
@@ -146,11 +153,11 @@ cudaError_t Add(cudaStream_t stream, Work work) {
   }
   if (stream->capture != nullptr) {
     Nodes& nodes = stream->capture->nodes;
-    nodes.push_back({std::move(work), stream->device, stream->after});
+    nodes.push_back({std::move(work), stream->queue->device, stream->after});
     stream->after = {nodes.size() - 1};
   } else {
-    stream->work.push_back(std::move(work));
-    ++stream->added;
+    stream->queue->work.push_back(std::move(work));
+    ++stream->queue->added;
   }
   return cudaSuccess;
 }
@@ -159,7 +166,8 @@ cudaError_t Enqueue(const cudaLaunchConfig_t& config,
                     std::function<void()> thread) {
   const cudaError_t error = Failing("cudaLaunchKernelEx");
   if (error != cudaSuccess) return error;
-  if (config.stream != nullptr && config.stream->device != CurrentDevice()) {
+  if (config.stream != nullptr &&
+      config.stream->queue->device != CurrentDevice()) {
     return cudaErrorInvalidResourceHandle;
   }
   return Add(config.stream, {[config, thread = std::move(thread)] {
@@ -172,12 +180,12 @@ cudaError_t Enqueue(const cudaLaunchConfig_t& config,
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   SLUICE_MAY_FAIL();
   *stream = new CUstream_st;
-  (*stream)->device = emulation::CurrentDevice();
+  (*stream)->queue->device = emulation::CurrentDevice();
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Lock lock;
-  emulation::RunUpTo(stream, stream->added);
+  emulation::RunUpTo(*stream->queue, stream->queue->added);
   delete stream;
   return cudaSuccess;
 }
@@ -186,7 +194,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock;
   if (stream != nullptr) {
     if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
-    emulation::RunUpTo(stream, stream->added);
+    emulation::RunUpTo(*stream->queue, stream->queue->added);
   }
   return emulation::TakeFailure();
 }
@@ -209,19 +217,21 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   SLUICE_MAY_FAIL();
   const Lock lock;
   if (stream == nullptr) return cudaErrorStreamCaptureUnsupported;
-  if (event->device != stream->device) return cudaErrorInvalidResourceHandle;
+  if (event->device != stream->queue->device) {
+    return cudaErrorInvalidResourceHandle;
+  }
   event->captured = stream->capture != nullptr;
   event->capture = stream->capture;
   event->after = stream->after;
-  event->stream = nullptr;
+  event->queue = nullptr;
   if (event->captured) return cudaSuccess;
   auto reached = std::make_shared<Clock::time_point>();
   const cudaError_t error = emulation::Add(stream, {[reached] {
                                              *reached = Clock::now();
                                              return cudaSuccess;
                                            }});
-  event->stream = stream;
-  event->place = stream->added;
+  event->queue = stream->queue;
+  event->place = stream->queue->added;
   event->reached = std::move(reached);
   return error;
 }
@@ -240,8 +250,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   SLUICE_MAY_FAIL();
   const Lock lock;
   if (event->captured) return cudaErrorCapturedEvent;
-  if (event->stream != nullptr) {
-    emulation::RunUpTo(event->stream, event->place);
+  if (event->queue != nullptr) {
+    emulation::RunUpTo(*event->queue, event->place);
   }
   return emulation::TakeFailure();
 }
@@ -276,10 +286,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
     return cudaSuccess;
   }
   if (stream->capture != nullptr) return cudaErrorStreamCaptureIsolation;
-  return emulation::Add(stream,
-                        {[behind = event->stream, place = event->place] {
+  return emulation::Add(stream, {[behind = event->queue, place = event->place] {
                           if (behind != nullptr)
-                            emulation::RunUpTo(behind, place);
+                            emulation::RunUpTo(*behind, place);
                           return cudaSuccess;
                         }});
 }
