@@ -65,7 +65,7 @@ TEST_CASE("a rank that dies at any exchange is named by all, and none hangs") {
     CAPTURE(i);
     const int size = 2 + static_cast<int>(random() % 3);
     const int dies = static_cast<int>(random() % static_cast<unsigned>(size));
-    Verdict verdict;
+    DeathVerdict verdict;
     SetNcclDelays(i % 2);
     SetNcclFault({.kind = NcclFault::kHangs,
                   .rank = dies,
@@ -133,7 +133,7 @@ TEST_CASE(
 
 TEST_CASE("a process whose GPU does not end what it is told to gives up") {
   if (OnRealGpu()) return;
-  Verdict verdict;
+  DeathVerdict verdict;
   std::vector<std::unique_ptr<DeathWatch>> watches;
   for (int rank = 0; rank < 2; ++rank) {
     watches.push_back(std::make_unique<DeathWatch>(verdict, rank, 2));
@@ -195,7 +195,7 @@ TEST_CASE("ranks at different steps are named before anything is exchanged") {
 std::vector<std::string> JoinErrors(
     const std::function<const DeviceGroups*(int rank)>& by,
     const std::function<void(int rank, NcclGroup::Options* options)>& change) {
-  const Gpus gpus(2);
+  const Gpus gpus(kAllPeers, 2);
   const dist::testing::Watchdog watchdog;
   dist::testing::Groups hosts = dist::testing::JoinAll(2);
   std::vector<std::string> errors(2);

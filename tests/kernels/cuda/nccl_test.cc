@@ -384,7 +384,7 @@ Task OnDevices(const char* type, bool nccl) {
 // To rounding: GPUs and CPUs compute alike but for that.
 TEST_CASE("a training through NCCL is that of a ring of CPUs") {
   if (OnRealGpu()) return;
-  const Gpus gpus(2);
+  const Gpus gpus(kAllPeers, 2);
   const std::vector<Trained> wanted = TrainWith(2, OnDevices("/cpu:", false));
   const auto before = NcclExchanges();
   const std::vector<Trained> got = TrainWith(2, OnDevices("/gpu:", true));
@@ -400,7 +400,7 @@ TEST_CASE("a training through NCCL is that of a ring of CPUs") {
 // What NCCL cannot do in order with the rest is the host's, all of it.
 TEST_CASE("a step with a group of some ranks meets on the host") {
   if (OnRealGpu()) return;
-  const Gpus gpus(2);
+  const Gpus gpus(kAllPeers, 2);
   const dist::testing::Watchdog watchdog;
   dist::testing::Groups hosts = dist::testing::JoinAll(2);
   const auto before = NcclExchanges();

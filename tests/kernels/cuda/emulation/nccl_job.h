@@ -14,12 +14,13 @@
 #include "tests/kernels/cuda/emulation/emulator.h"
 #include "tests/kernels/cuda/emulation/gpu.h"
 #include "tests/kernels/cuda/emulation/nccl.h"
+#include "tests/kernels/cuda/emulation/peers.h"
 
 namespace sluice::testing {
 
 // What the ranks of a job find out of each other beside their calls: a rank's
 // death is what a test says.
-class Verdict {
+class DeathVerdict {
  public:
   void Decide(const Status& status) {
     const std::lock_guard lock(mutex_);
@@ -38,7 +39,7 @@ class Verdict {
 // Of NcclGroup::Options::watch: it knows nothing but the verdict.
 class DeathWatch final : public Collective {
  public:
-  DeathWatch(Verdict& verdict, int rank, int size)
+  DeathWatch(DeathVerdict& verdict, int rank, int size)
       : verdict_(verdict), rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -74,20 +75,8 @@ class DeathWatch final : public Collective {
  private:
   static Status None() { return Internal("a watch watches"); }
 
-  Verdict& verdict_;
+  DeathVerdict& verdict_;
   const int rank_, size_;
-};
-
-// So many emulated GPUs while it lives.
-class Gpus {
- public:
-  explicit Gpus(int count) {
-    RegisterGpu();
-    cuda::emulation::SetMachine({.gpus = count});
-  }
-  ~Gpus() { cuda::emulation::SetMachine({}); }
-  Gpus(const Gpus&) = delete;
-  Gpus& operator=(const Gpus&) = delete;
 };
 
 // The group of a rank whose host's group is there. Without a watch it makes one
@@ -113,7 +102,7 @@ inline void OnEachGpu(
     const std::function<dist::NcclGroup::Options(int rank)>& options = [](int) {
       return dist::NcclGroup::Options();
     }) {
-  const Gpus gpus(size);
+  const Gpus gpus(kAllPeers, size);
   const dist::testing::Watchdog watchdog;
   dist::testing::Groups hosts = dist::testing::JoinAll(size);
   dist::testing::InThreads(size, [&](int rank) {
