@@ -82,7 +82,7 @@ TEST_CASE("one that stands still when others have ended ends the job") {
           Contains(err, ", of a job that others have ended, has stood still"));
       CHECK(Contains(err, "(SIGSTOP), and is killed"));
       CHECK(Contains(err, "ended by SIGKILL"));
-      CHECK(!Contains(err, fmt::format("rank {}", 2)));
+      CHECK(err.find("rank 2") == std::string::npos);
     }
   }
 }
