@@ -7,9 +7,9 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
-#include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/apps/sluicerun/struck_job.h"
@@ -22,6 +22,7 @@ namespace sluice {
 namespace {
 
 using testing::AwaitTrue;
+using testing::CodeOf;
 using testing::Contains;
 using testing::Job;
 using testing::Joined;
@@ -31,15 +32,6 @@ using testing::Rank;
 using testing::TemporaryFolder;
 using testing::TextOf;
 using testing::Words;
-
-constexpr std::chrono::seconds kHangs(120);
-
-int CodeOf(const Process& process) {
-  const std::optional<int> code = testing::EndOf(process, kHangs);
-  CAPTURE(process.err());
-  REQUIRE_MESSAGE(code.has_value(), "the job hangs");
-  return *code;
-}
 
 bool StandsStill(pid_t pid) {
   const std::string stat = TextOf(fmt::format("/proc/{}/stat", pid));

@@ -283,6 +283,14 @@ inline std::optional<int> EndOf(const Process& process,
   return std::nullopt;
 }
 
+// Of a job that is not to hang.
+inline int CodeOf(const Process& process) {
+  const std::optional<int> code = EndOf(process, std::chrono::seconds(150));
+  CAPTURE(process.err());
+  REQUIRE_MESSAGE(code.has_value(), "the job hangs");
+  return *code;
+}
+
 // Those strikes that have come.
 inline std::vector<Strike> StrikesThatCame(const StruckJob& job,
                                            const std::string& marks) {
