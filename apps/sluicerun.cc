@@ -88,7 +88,11 @@ constexpr char kHelp[] =
     "Ctrl-C, SIGTERM, SIGHUP and SIGQUIT are passed on to every rank, each "
     "time\n"
     "once; after a second one, ranks that go on are killed as --timeout-kill\n"
-    "says. The first rank that fails ends the others. The exit code is its\n"
+    "says. The first rank that fails ends the others; one that stands still "
+    "when\n"
+    "others have ended well has failed after the program's --peer-timeout (60 "
+    "s).\n"
+    "The exit code is its\n"
     "own, 128 + N where signal N ended it, 127 where the program is not "
     "found,\n"
     "126 where it cannot be run, 2 for wrong usage.";
@@ -151,6 +155,27 @@ void ParseElastic(const std::string& text, JobOptions* options) {
   options->least = number(text.substr(0, colon));
   if (colon != std::string::npos) {
     options->most = number(text.substr(colon + 1));
+  }
+}
+
+// What a program of Sluice's is told by a flag for seconds: "--name 3",
+// "--name=3"; of others, or where it is none, the same as before.
+void TakeSeconds(const std::vector<std::string>& command,
+                 const std::string& name, double* seconds) {
+  for (size_t i = 1; i < command.size(); ++i) {
+    std::string_view text;
+    if (command[i] == name && i + 1 < command.size()) {
+      text = command[i + 1];
+    } else if (command[i].starts_with(name + "=")) {
+      text = std::string_view(command[i]).substr(name.size() + 1);
+    }
+    double value = 0;
+    const auto [at, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value);
+    if (!text.empty() && error == std::errc() &&
+        at == text.data() + text.size() && value > 0 && value < 1e6) {
+      *seconds = value;
+    }
   }
 }
 
@@ -340,6 +365,8 @@ int Run(int argc, char** argv) {
   if (options.command.empty()) {
     return Fail(kUsage, "no program to run; sluicerun --help says more");
   }
+  TakeSeconds(options.command, "--peer-timeout", &options.peer_timeout);
+  TakeSeconds(options.command, "--join-timeout", &options.join_timeout);
   if (!others.emit.form.empty()) {
     fmt::print("{}", others.emit.form == "slurm"
                          ? SlurmScript(others.emit, options)

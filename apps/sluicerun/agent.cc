@@ -27,6 +27,7 @@
 #include "apps/sluicerun/rank.h"
 #include "apps/sluicerun/remote.h"
 #include "apps/sluicerun/signals.h"
+#include "apps/sluicerun/standstill.h"
 #include "dist/collective/roster.h"
 #include "dist/net/address.h"
 #include "dist/net/descriptor.h"
@@ -56,10 +57,12 @@ std::string ReadLine() {
 // Watches over the rank.
 class Agent {
  public:
-  Agent(Started rank, double timeout_kill, SignalQueue& signals)
+  Agent(Started rank, const RemotePlan& plan, SignalQueue& signals)
       : rank_(std::move(rank)),
         elastic_(rank_.roster.get() >= 0),
-        timeout_kill_(timeout_kill),
+        number_(plan.rank),
+        timeout_kill_(plan.timeout_kill),
+        peer_timeout_(plan.peer_timeout),
         signals_(signals) {}
 
   int Run() {
@@ -75,10 +78,12 @@ class Agent {
         kill(-rank_.pid, SIGKILL);
         kill_at_.reset();
       }
+      EndStill(now);
       while (const auto arrival = signals_.Next()) {
         if (IsInterrupt(arrival->signal)) CutOff();
         if (arrival->signal != SIGCHLD) continue;
         if (const auto code = Ended()) return *code;
+        still_.Look(rank_.pid);
       }
     }
   }
@@ -95,7 +100,23 @@ class Agent {
     dist::Deadline next = dist::After(kCutOff);
     if (elastic_ && !cut_off_) next = heard_ + kCutOff;
     if (kill_at_) next = std::min(next, *kill_at_);
+    if (counts()) next = std::min(next, dist::After(kStandstillTick));
     dist::Wait(polled, next);
+  }
+
+  // What the launcher has stopped is not to blame.
+  bool counts() const {
+    return others_ended_ && !suspended_ && still_.stopped();
+  }
+  void EndStill(dist::Deadline now) {
+    const auto passed = now - std::exchange(looked_, now);
+    if (!counts()) return;
+    still_.Pass(std::chrono::duration_cast<std::chrono::milliseconds>(passed));
+    if (still_.time() < peer_timeout_) return;
+    launcher::Say(fmt::format("rank {}, of a job that others have ended, {}",
+                              number_, still_.KilledText()));
+    kill(-rank_.pid, SIGKILL);
+    still_ = {};
   }
 
   void HearRelay() {
@@ -135,6 +156,8 @@ class Agent {
 
   void HandOn(int signal) {
     if (IsInterrupt(signal)) told_ = true;
+    if (signal == kOthersEnded) others_ended_ = true;
+    if (signal == SIGTSTP || signal == SIGCONT) suspended_ = signal == SIGTSTP;
     if (IsInterrupt(signal) || signal == SIGTSTP || signal == SIGCONT) {
       kill(-rank_.pid, signal);
     }
@@ -207,13 +230,18 @@ class Agent {
 
   Started rank_;
   const bool elastic_;
+  const int number_;
   const double timeout_kill_;
+  const std::chrono::duration<double> peer_timeout_;
   SignalQueue& signals_;
   WordReader words_;
   size_t ahead_ = 0;  // bytes of output that were sent and not taken
   bool told_ = false, cut_off_ = false;
   dist::Deadline heard_ = std::chrono::steady_clock::now();
   std::optional<dist::Deadline> kill_at_;
+  Standstill still_;
+  bool others_ended_ = false, suspended_ = false;
+  dist::Deadline looked_ = std::chrono::steady_clock::now();
 };
 
 // Where rank 0 or a server listens, which everybody is told: `at`. Of an
@@ -278,7 +306,7 @@ int RunAgent() {
   }
   listener.reset();
   (void)WriteAll(STDOUT_FILENO, kAgentBegins);
-  return Agent(std::move(started), plan.timeout_kill, signals).Run();
+  return Agent(std::move(started), plan, signals).Run();
 }
 
 }  // namespace sluice::launcher

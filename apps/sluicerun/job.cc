@@ -141,7 +141,8 @@ bool Hopeless(int code) {
 Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
               rlimit open_files, int* restarts) {
   Starting starting(options, signals, open_files);
-  Supervisor supervisor(options.timeout_kill, outputs.sinks(), signals);
+  Supervisor supervisor(options.timeout_kill, options.peer_timeout,
+                        outputs.sinks(), signals);
   const auto cannot_run = [&](int error, const std::string& as) -> Ended {
     Say(fmt::format("cannot run '{}'{}: {}", options.command[0], as,
                     ErrorText(error)));
@@ -185,8 +186,10 @@ Ended RunOnce(const JobOptions& options, Outputs& outputs, SignalQueue& signals,
     return running;
   };
   if (options.least > 0) {
-    supervisor.SetRoster(
-        std::make_unique<dist::RosterKeeper>(options.least, Say));
+    const std::chrono::duration<double> patience(options.join_timeout);
+    supervisor.SetRoster(std::make_unique<dist::RosterKeeper>(
+        options.least,
+        std::chrono::duration_cast<std::chrono::milliseconds>(patience), Say));
   }
   const auto replace =
       [&](const RunningRank& ended) -> std::optional<RunningRank> {

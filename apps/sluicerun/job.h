@@ -22,7 +22,10 @@ struct JobOptions {
   bool tag_output = true;
   std::string output_dir;   // empty: to our own stdout and stderr
   double timeout_kill = 5;  // seconds from SIGTERM to SIGKILL
-  int max_restarts = 0;     // how often it is started again
+  // Seconds, as the program is told by its own flags of these names: for which
+  // one that stands still is waited for, and one that is yet to come.
+  double peer_timeout = 60, join_timeout = 60;
+  int max_restarts = 0;  // how often it is started again
   // Where ranks that are lost do not end the job while so many are left; 0:
   // they do.
   int least = 0;

@@ -40,7 +40,8 @@ std::string Encoded(const RemotePlan& plan) {
                {"pin", job.pin},
                {"elastic", job.elastic},
                {"address", job.address},
-               {"timeout_kill", plan.timeout_kill}};
+               {"timeout_kill", plan.timeout_kill},
+               {"peer_timeout", plan.peer_timeout}};
   try {
     return json.dump(-1, ' ', /*ensure_ascii=*/true) + "\n";
   } catch (const Json::exception&) {
@@ -82,6 +83,7 @@ RemotePlan DecodedPlan(std::string_view line) {
     json.at("elastic").get_to(job.elastic);
     json.at("address").get_to(job.address);
     json.at("timeout_kill").get_to(plan.timeout_kill);
+    json.at("peer_timeout").get_to(plan.peer_timeout);
     const int local = plan.rank - job.first;
     if (job.command.empty() || local < 0 || local >= job.local_size) {
       throw Error(Code::kInvalidArgument, "a plan that makes no sense");

@@ -29,7 +29,7 @@ struct RemotePlan {
   // server's port when it is started again; 0: any, which it says.
   std::string listen;
   int port = 0;
-  double timeout_kill = 5;
+  double timeout_kill = 5, peer_timeout = 60;
 };
 // With the newline. Throws Error where a text is no UTF-8.
 std::string Encoded(const RemotePlan& plan);

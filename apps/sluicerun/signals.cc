@@ -16,7 +16,7 @@ namespace sluice::launcher {
 namespace {
 
 constexpr int kInterrupts[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-constexpr int kOthers[] = {SIGTSTP, SIGCONT, SIGCHLD};
+constexpr int kOthers[] = {SIGTSTP, SIGCONT, SIGCHLD, kOthersEnded};
 
 void AddUnlessIgnored(int signal, sigset_t& set) {
   struct sigaction now = {};

@@ -36,6 +36,10 @@ class SignalQueue {
   struct sigaction pipe_before_;
 };
 
+// To a relay and, through it, its agent: other ranks have ended well, so that
+// nobody but these misses one that stands still. To anybody else nothing.
+inline constexpr int kOthersEnded = SIGURG;
+
 // Tells a process to end.
 bool IsInterrupt(int signal);
 

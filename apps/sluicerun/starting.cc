@@ -192,6 +192,7 @@ RemotePlan Starting::PlanOn(int rank) const {
   plan.listen = HostOf(0).Address();
   plan.job.address = HostOf(rank).Address();
   plan.timeout_kill = options_.timeout_kill;
+  plan.peer_timeout = options_.peer_timeout;
   return plan;
 }
 
@@ -212,6 +213,7 @@ RemotePlan Starting::PlanOfServer(int server) const {
   plan.listen = host.Address();
   if (i < server_ports_.size()) plan.port = server_ports_[i];
   plan.timeout_kill = options_.timeout_kill;
+  plan.peer_timeout = options_.peer_timeout;
   return plan;
 }
 

@@ -52,10 +52,13 @@ std::string HowItEnded(const RunningRank& rank) {
                            : fmt::format("with code {}", *rank.code));
 }
 
-Supervisor::Supervisor(double timeout_kill,
+Supervisor::Supervisor(double timeout_kill, double peer_timeout,
                        const std::vector<std::unique_ptr<Sink>>& sinks,
                        SignalQueue& signals)
-    : timeout_kill_(timeout_kill), sinks_(sinks), signals_(signals) {}
+    : timeout_kill_(timeout_kill),
+      peer_timeout_(peer_timeout),
+      sinks_(sinks),
+      signals_(signals) {}
 
 Supervisor::~Supervisor() {
   KillAll();
@@ -75,12 +78,10 @@ int Supervisor::Run() {
   while (running_ > 0 || !OutputDone()) {
     Poll();
     if (kill_at_ && Clock::now() >= *kill_at_) KillAll();
+    EndStill();
     if (killed_ && running_ == 0) CloseSilent();
   }
-  const bool well =
-      std::any_of(ranks_.begin(), ranks_.end(),
-                  [](const RunningRank& rank) { return rank.code == 0; });
-  if (!first_failure_ && !well) first_failure_ = lost_;
+  if (!first_failure_ && !well_) first_failure_ = lost_;
   return Report();
 }
 
@@ -105,9 +106,9 @@ void Supervisor::Poll() {
     if (sink->pending()) polled_.push_back({sink->descriptor(), POLLOUT, 0});
   }
   if (roster_ != nullptr) roster_->AddPolled(&polled_);
-  const timespec wait = TimeLeft();
-  if (ppoll(polled_.data(), polled_.size(),
-            kill_at_ || roster_ != nullptr ? &wait : nullptr, nullptr) < 0) {
+  const auto left = TimeLeft();
+  if (ppoll(polled_.data(), polled_.size(), left ? &*left : nullptr, nullptr) <
+      0) {
     return;  // EINTR
   }
   if (polled_[0].revents != 0) TakeSignals();
@@ -127,18 +128,18 @@ void Supervisor::Poll() {
   }
 }
 
-timespec Supervisor::TimeLeft() const {
-  if (!kill_at_ && roster_ == nullptr) return {};
-  Clock::duration left = dist::RosterKeeper::kTick;
-  if (kill_at_) {
-    left = std::max(Clock::duration(0), *kill_at_ - Clock::now());
-    if (roster_ != nullptr) {
-      left = std::min<Clock::duration>(left, dist::RosterKeeper::kTick);
-    }
+// nullopt: until something comes.
+std::optional<timespec> Supervisor::TimeLeft() const {
+  Clock::duration left = Clock::duration::max();
+  if (kill_at_) left = std::max(Clock::duration(0), *kill_at_ - Clock::now());
+  if (roster_ != nullptr) {
+    left = std::min<Clock::duration>(left, dist::RosterKeeper::kTick);
   }
+  if (AnyStill()) left = std::min<Clock::duration>(left, kStandstillTick);
+  if (left == Clock::duration::max()) return std::nullopt;
   const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
-  return {.tv_sec = seconds.count(),
-          .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
+  return timespec{.tv_sec = seconds.count(),
+                  .tv_nsec = std::chrono::nanoseconds(left - seconds).count()};
 }
 
 void Supervisor::TakeSignals() {
@@ -149,7 +150,7 @@ void Supervisor::TakeSignals() {
       Suspend();
     } else if (arrival->signal == SIGCONT) {
       SignalAll(SIGCONT);
-    } else {
+    } else if (IsInterrupt(arrival->signal)) {
       Interrupt(arrival->signal);
     }
   }
@@ -185,6 +186,7 @@ void Supervisor::NoteEnds(pid_t first) {
 void Supervisor::NoteEnd(size_t i) {
   RunningRank& rank = ranks_[i];
   if (rank.code) return;
+  rank.still.Look(rank.pid);
   siginfo_t info = {};
   const auto pid = static_cast<id_t>(rank.pid);
   if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
@@ -194,6 +196,7 @@ void Supervisor::NoteEnd(size_t i) {
   rank.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
   rank.code = info.si_status + (rank.signal == 0 ? 0 : kSignalBase);
   if (rank.out_of_reach()) rank.code = kSshFailed;
+  if (rank.code == 0 && !rank.serves()) NoteWell();
   const bool goes_on = roster_ != nullptr && GoesOn(i);
   if (goes_on || (rank.serves() ? served_ : *rank.code == 0)) return;
   if (rank.serves() && Replaced(rank)) return;
@@ -234,7 +237,7 @@ bool Supervisor::GoesOn(size_t i) {
     return false;
   }
   lost_ = i;
-  if (!roster_->ended_well()) (void)Replaced(rank);
+  if (!roster_->over()) (void)Replaced(rank);
   return true;
 }
 
@@ -249,6 +252,38 @@ void Supervisor::KeepRoster() {
         kill(-rank.pid, SIGKILL);
       }
     }
+  }
+}
+
+void Supervisor::NoteWell() {
+  if (std::exchange(well_, true)) return;
+  for (const RunningRank& rank : ranks_) {
+    if (rank.remote && !rank.serves() && !rank.code) {
+      kill(rank.pid, kOthersEnded);
+    }
+  }
+}
+
+bool Supervisor::AnyStill() const {
+  return well_ &&
+         std::any_of(ranks_.begin(), ranks_.end(), [](const RunningRank& rank) {
+           return !rank.code && rank.still.stopped();
+         });
+}
+
+void Supervisor::EndStill() {
+  const Clock::time_point now = Clock::now();
+  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      now - std::exchange(looked_, now));
+  if (!well_) return;
+  for (RunningRank& rank : ranks_) {
+    if (rank.code || rank.serves()) continue;
+    rank.still.Pass(passed);
+    if (rank.still.time() < peer_timeout_) continue;
+    Say(fmt::format("{}, of a job that others have ended, {}", rank.name,
+                    rank.still.KilledText()));
+    kill(-rank.pid, SIGKILL);
+    rank.still = {};
   }
 }
 

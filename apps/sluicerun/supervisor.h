@@ -19,6 +19,7 @@
 
 #include "apps/sluicerun/output.h"
 #include "apps/sluicerun/signals.h"
+#include "apps/sluicerun/standstill.h"
 #include "dist/collective/roster_keeper.h"
 #include "dist/net/descriptor.h"
 
@@ -40,6 +41,7 @@ struct RunningRank {
   std::optional<int> code =
       {};          // once ended: its exit code, or 128 + the signal
   int signal = 0;  // that ended it
+  Standstill still = {};
   // Of one that has ended. That the way to its host is lost; and that there was
   // none when it was to start.
   bool out_of_reach() const;
@@ -59,6 +61,10 @@ std::string HowItEnded(const RunningRank& rank);
 //   time is up. One that a signal is ending, of which another has noticed and
 //   has ended before it, is the first. A rank that ends as the interrupt asked
 //   for has not failed.
+// - When one has ended well, others have all they need of each other, and
+//   nobody misses one that stands still from then on: it is killed when it has
+//   for the peer timeout, and has failed. What is stopped before is for the
+//   others to name, or all of it is, by a user who means it.
 // - In an elastic job a rank that a signal has ended, which it did not expect,
 //   is lost and may be replaced; the others go on
 //   (dist/collective/roster.h).
@@ -69,8 +75,8 @@ std::string HowItEnded(const RunningRank& rank);
 //   their output have as much time to end; then they are killed.
 class Supervisor {
  public:
-  // `timeout_kill` in seconds. The others outlive this.
-  Supervisor(double timeout_kill,
+  // The times in seconds. The others outlive this.
+  Supervisor(double timeout_kill, double peer_timeout,
              const std::vector<std::unique_ptr<Sink>>& sinks,
              SignalQueue& signals);
   ~Supervisor();  // kills what is left and reaps
@@ -108,10 +114,13 @@ class Supervisor {
   bool Replaced(const RunningRank& ended);
   bool GoesOn(size_t rank);
   void KeepRoster();
+  void NoteWell();
+  bool AnyStill() const;
+  void EndStill();
   void EndOthers();
   void EndServers();
   void StartCountdown();
-  timespec TimeLeft() const;
+  std::optional<timespec> TimeLeft() const;
   void KillAll();
   void SignalAll(int signal) const;
   void SignalRanks(int signal) const;
@@ -119,7 +128,7 @@ class Supervisor {
   void CloseSilent();
   int Report() const;
 
-  const std::chrono::duration<double> timeout_kill_;
+  const std::chrono::duration<double> timeout_kill_, peer_timeout_;
   const std::vector<std::unique_ptr<Sink>>& sinks_;
   SignalQueue& signals_;
   Replace replace_;
@@ -129,6 +138,8 @@ class Supervisor {
   size_t running_ = 0;                          // servers too
   size_t working_ = 0;                          // ranks alone
   bool served_ = false;                         // servers were told to end
+  bool well_ = false;                           // a rank has ended so
+  Clock::time_point looked_ = Clock::now();     // who stands still
   std::optional<size_t> first_failure_;
   int interrupt_ = 0;      // the first that came
   int interrupts_ = 0;     // how many

@@ -97,6 +97,7 @@ Status Group::JoinOthers(int64_t done) {
       formed = Begin(std::move(links));
     }
     if (formed.ok()) {
+      roster_->SayIn();
       if (options_.joined) options_.joined(rank_);
       return {};
     }

@@ -119,11 +119,13 @@ Result<Assembly> ParseAssembly(std::string_view text) {
 void Roster::Started(int seat, RosterHost host) {
   Member member;
   member.host = std::move(host);
+  if (Of(State::kMeets).empty()) waited_ = milliseconds(0);
   // Until it says its own: that of the others.
   for (const auto& [other, its] : members_) {
     member.meeting.patience =
         std::max(member.meeting.patience, its.meeting.patience);
   }
+  if (members_.empty()) member.meeting.patience = patience_;
   members_[seat] = std::move(member);
 }
 
@@ -137,9 +139,17 @@ void Roster::Meets(int seat, Meeting meeting) {
   if (found == members_.end()) return;
   Member& member = found->second;
   if (!member.was_in) others_ = true;
+  if (Of(State::kMeets).empty()) waited_ = milliseconds(0);
   member.state = State::kMeets;
   member.meeting = std::move(meeting);
   member.silent = milliseconds(0);
+}
+
+void Roster::Formed(int seat) {
+  const auto found = members_.find(seat);
+  if (found != members_.end() && found->second.state == State::kIn) {
+    found->second.formed = true;
+  }
 }
 
 void Roster::Ended(int seat, bool well) {
@@ -153,16 +163,22 @@ void Roster::Ended(int seat, bool well) {
 void Roster::Pass(milliseconds time) {
   for (auto& [seat, member] : members_) member.silent += time;
   const bool meets = !Of(State::kMeets).empty();
-  const bool waits = Of(State::kIn).empty() && (meets || epoch_ > 0);
+  const bool waits = Of(State::kIn).empty() && !members_.empty();
   waited_ = waits ? waited_ + time : milliseconds(0);
   if (!waits || meets || verdict_ || ended_well_) return;
-  // One that never came, perhaps, while all others have died.
+  // Those that are left have never come.
   milliseconds patience(1);
   for (const auto& [seat, member] : members_) {
     patience = std::max(patience, member.meeting.patience);
   }
-  if (members_.empty() || waited_ < patience) return;
-  verdict_ = "no process is left, and no other has come in time";
+  if (waited_ < patience) return;
+  const std::vector<int> missing = Missing();
+  verdict_ =
+      fmt::format("{}rank{} {} {} not come in {:g} s (--join-timeout)",
+                  epoch_ > 0 ? "no process is left, and " : "",
+                  missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+                  missing.size() == 1 ? "has" : "have",
+                  std::chrono::duration<double>(waited_).count());
 }
 
 std::vector<int> Roster::Of(State state) const {
@@ -257,6 +273,7 @@ Roster::Begun Roster::Begin(int first, const std::vector<int>& seats) {
     if (!member.was_in) begun.newcomers.push_back(seat);
     member.state = State::kIn;
     member.was_in = true;
+    member.formed = false;
   }
   done_ = begun.done;
   others_ = false;
@@ -286,15 +303,23 @@ std::vector<int> Roster::Unneeded() const {
   return seats;
 }
 
+std::vector<int> Roster::Missing() const {
+  return Of(State::kIn).empty() ? Of(State::kStarts) : std::vector<int>();
+}
+
 std::vector<int> Roster::Silent() const {
   if (verdict_ && Of(State::kMeets).empty()) return Of(State::kStarts);
   std::vector<int> silent;
-  milliseconds limit = milliseconds::max();
+  milliseconds others = milliseconds::max();
   for (const int seat : Of(State::kMeets)) {
-    limit = std::min(limit, members_.at(seat).meeting.silence);
+    others = std::min(others, members_.at(seat).meeting.silence);
   }
-  for (const int seat : Of(State::kIn)) {
-    if (members_.at(seat).silent >= limit) silent.push_back(seat);
+  for (const auto& [seat, member] : members_) {
+    if (member.state == State::kStarts) continue;
+    const bool formed = member.state == State::kIn && member.formed;
+    const milliseconds limit =
+        formed ? others : std::min(others, member.meeting.silence);
+    if (member.silent >= limit) silent.push_back(seat);
   }
   return silent;
 }

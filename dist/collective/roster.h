@@ -8,6 +8,8 @@
 //   beat                                   it lives
 //   meet PORT DONE PATIENCE SILENCE WHY    it is in no group, and listens at
 //                                          PORT of its host
+//   in                                     the group that it was told of has
+//                                          formed
 //   go EPOCH PORT ADDRESS SEAT,SEAT,...    the next group, by rank; rank 0
 //                                          listens there. Of a host but the
 //                                          first, a seat is SEAT/HOST, by
@@ -37,6 +39,7 @@ namespace dist {
 // The largest packet.
 inline constexpr size_t kRosterBytes = size_t{1} << 16;
 inline constexpr std::string_view kRosterKill = "kill";
+inline constexpr std::string_view kRosterIn = "in";
 
 // Of who can be in the next group.
 struct Meeting {
@@ -77,14 +80,23 @@ Result<Assembly> ParseAssembly(std::string_view text);
 // was started since is in it, too, if it has come by then; if it comes later,
 // rank 0 is called, and all meet. Rank 0 becomes who has done most; those of
 // its host follow, and then host by host the others.
+//
+// Those of a group that has formed notice themselves who is silent. Until then
+// it is noticed here, of all of them if need be: they may have been stopped one
+// by one, so that nobody is left who waits.
 class Roster {
  public:
-  // With fewer than `least` no group begins, but to save and end.
-  explicit Roster(int least) : least_(least) {}
+  // With fewer than `least` no group begins, but to save and end. `patience` is
+  // for the first to come, who says how long others are waited for.
+  explicit Roster(int least,
+                  std::chrono::milliseconds patience = std::chrono::seconds(60))
+      : least_(least), patience_(patience) {}
 
   void Started(int seat, RosterHost host = {});
   void Heard(int seat);
   void Meets(int seat, Meeting meeting);
+  // Its group is whole.
+  void Formed(int seat);
   // `well`: with nothing left to do, where it was in a group.
   void Ended(int seat, bool well);
   // All were told to end: as many as there are suffice.
@@ -104,6 +116,10 @@ class Roster {
   std::optional<int> TakeCall();
   // Those whom the others wait for in vain.
   std::vector<int> Silent() const;
+  // Those that are yet to come to a first group, or to the next one, and how
+  // long nothing has gone on for want of somebody.
+  std::vector<int> Missing() const;
+  std::chrono::milliseconds waited() const { return waited_; }
   // Those that have come too late.
   std::vector<int> Unneeded() const;
   // Why there is no next group, once that is so.
@@ -117,6 +133,7 @@ class Roster {
   struct Member {
     State state = State::kStarts;
     bool was_in = false;  // a group
+    bool formed = false;  // the one that it is in
     Meeting meeting;      // the last
     RosterHost host;
     std::chrono::milliseconds silent{0};
@@ -131,12 +148,13 @@ class Roster {
   Begun Begin(int first, const std::vector<int>& seats);
 
   const int least_;
+  const std::chrono::milliseconds patience_;
   std::map<int, Member> members_;  // that live
   std::vector<int> group_;         // the present one, by rank
   uint32_t epoch_ = 0;
   bool called_ = false;
   bool winds_up_ = false, ended_well_ = false;
-  // Since all that were in a group meet, or the first came.
+  // Since nobody is in a group and, where nobody met, one came or was started.
   std::chrono::milliseconds waited_{0};
   // Groups of the same, one behind another, that have done nothing.
   bool others_ = false;  // than in the last one

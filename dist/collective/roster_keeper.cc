@@ -14,6 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr milliseconds kBetweenNotes = std::chrono::seconds(10);
+
 }  // namespace
 
 void RosterKeeper::Add(int rank, Descriptor socket, RosterHost host) {
@@ -39,6 +41,10 @@ void RosterKeeper::Hear(int rank, const Descriptor& socket) {
     roster_.Heard(rank);
     const std::string_view packet(bytes.data(), static_cast<size_t>(n));
     if (packet == "beat") continue;
+    if (packet == kRosterIn) {
+      roster_.Formed(rank);
+      continue;
+    }
     Result<Meeting> meeting = ParseMeeting(packet);
     if (meeting.ok()) {
       roster_.Meets(rank, *std::move(meeting));
@@ -69,10 +75,12 @@ void RosterKeeper::Keep() {
     End(news_.empty() ? *roster_.verdict()
                       : fmt::format("{} ({})", *roster_.verdict(),
                                     fmt::join(news_, "; ")));
-    if (roster_.Waiting().empty()) say_(over_);  // nobody hears it
+    if (roster_.Waiting().empty()) SayOver();  // nobody hears it
   }
+  NoteMissing();
   for (const int rank : roster_.Silent()) {
     if (!doomed_.insert(rank).second) continue;
+    if (roster_.verdict()) SayOver();
     say_(fmt::format("rank {} shows no sign of life, and is killed", rank));
     condemned_.push_back(rank);
   }
@@ -82,6 +90,23 @@ void RosterKeeper::Keep() {
     Tell(rank, "end the others have ended");
     condemned_.push_back(rank);
   }
+}
+
+void RosterKeeper::NoteMissing() {
+  const milliseconds waited = roster_.waited();
+  if (waited < noted_) noted_ = milliseconds(0);
+  if (waited < noted_ + kBetweenNotes || !over_.empty()) return;
+  noted_ += kBetweenNotes;
+  const std::vector<int> missing = roster_.Missing();
+  if (missing.empty()) return;
+  say_(fmt::format("rank{} {} {} been waited for for {} s",
+                   missing.size() == 1 ? "" : "s", fmt::join(missing, ", "),
+                   missing.size() == 1 ? "has" : "have",
+                   noted_ / std::chrono::seconds(1)));
+}
+
+void RosterKeeper::SayOver() {
+  if (!std::exchange(said_over_, true)) say_(over_);
 }
 
 bool RosterKeeper::Ended(int rank, bool well, const std::string& how) {

@@ -28,9 +28,10 @@ class RosterKeeper {
   static constexpr std::chrono::milliseconds kTick{100};
 
   // `say` is told, in a line, what users want to know: who is lost, who has
-  // come in, and with how many it goes on.
-  RosterKeeper(int least, std::function<void(const std::string&)> say)
-      : roster_(least), say_(std::move(say)) {}
+  // come in, with how many it goes on, and every 10 s who is waited for.
+  RosterKeeper(int least, std::chrono::milliseconds patience,
+               std::function<void(const std::string&)> say)
+      : roster_(least, patience), say_(std::move(say)) {}
 
   // A rank that was started, its socket, and where it is.
   void Add(int rank, Descriptor socket, RosterHost host = {});
@@ -47,6 +48,8 @@ class RosterKeeper {
   // Asks the launcher's part on its host to do it.
   void TellToKill(int rank) const { Tell(rank, kRosterKill); }
   bool ended_well() const { return roster_.ended_well(); }
+  // Nobody that comes now is of any use.
+  bool over() const { return !over_.empty() || ended_well(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -54,6 +57,8 @@ class RosterKeeper {
   void Hear(int rank, const Descriptor& socket);
   void Tell(int rank, std::string_view packet) const;
   void Announce(const Roster::Begun& begun);
+  void NoteMissing();
+  void SayOver();
 
   Roster roster_;
   const std::function<void(const std::string&)> say_;
@@ -63,6 +68,8 @@ class RosterKeeper {
   std::set<int> doomed_;    // condemned, until they have ended
   std::set<int> unneeded_;  // of them
   std::string over_;        // why there are no more groups
+  bool said_over_ = false;
+  std::chrono::milliseconds noted_{0};  // who was missing, after so long
   Clock::time_point kept_ = Clock::now();
 };
 

@@ -30,6 +30,8 @@ class RosterMember {
   // Waits for the next group, which is one with this process: until others have
   // come, or the launcher says why there is none.
   Result<Assembly> Meet(const Meeting& meeting) EXCLUDES(mutex_);
+  // The group that it was told of has formed.
+  void SayIn() const { (void)Send(kRosterIn).ok(); }
   // Whether others wait to come into the group, of which this is rank 0.
   bool called() const EXCLUDES(mutex_);
 

@@ -12,7 +12,9 @@
 //
 // Values change dtype where a node's operand is wanted otherwise than it is
 // made: by one Cast for each tensor, dtype and device, however many read it.
-// Variables stay float32; a weight is cast once per step.
+// Variables stay float32; a weight is cast once per step. What takes a part of
+// one (Gather, Slice) has no operand in half, and so does not follow: its
+// result is cast, a table's rows and never the table.
 #include <algorithm>
 #include <cmath>
 #include <map>

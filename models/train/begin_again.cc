@@ -2,7 +2,9 @@
 // comes to begin again, and what is left of one that does not.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "engine/runtime/collective.h"
@@ -13,6 +15,26 @@
 #include "models/train/workers/meetings.h"
 
 namespace sluice {
+namespace {
+
+// Of a pipeline, whose stages lose each other at once when one ends, be it for
+// a third: who that is the job's coordinator says, or, where it is gone itself,
+// its silence, of which each hears by a clock of its own.
+Error AsWorkersSay(const TrainingOptions& options, const Error& error) {
+  constexpr std::chrono::seconds kLongest(2);
+  constexpr std::chrono::milliseconds kBetween(20);
+  Collective* const workers = options.session.collective.get();
+  if (options.pipeline.count == 1 || workers == nullptr) return error;
+  const auto end = std::chrono::steady_clock::now() + kLongest;
+  while (std::chrono::steady_clock::now() < end) {
+    const Status said = workers->Check();
+    if (!said.ok()) return Error(said);
+    std::this_thread::sleep_for(kBetween);
+  }
+  return error;
+}
+
+}  // namespace
 
 bool Trainer::ServerIsGone() const {
   const TrainingServers& servers = options_.servers;
@@ -92,7 +114,8 @@ void Trainer::SaveKept() const {
   (void)saves->Save(checkpoint).ok();
 }
 
-Error Trainer::WithLastCheckpoint(const Error& error) const {
+Error Trainer::WithLastCheckpoint(const Error& thrown) const {
+  const Error error = AsWorkersSay(options_, thrown);
   // Of an elastic job each knows it.
   const bool elastic = Workers(options_.session.collective.get()).elastic();
   const std::string& folder = elastic ? log_dir_ : options_.log_dir;

@@ -121,7 +121,7 @@ class ElasticJob {
         restarts_(restarts),
         fate_(std::move(fate)),
         body_(std::move(body)),
-        keeper_(least,
+        keeper_(least, std::chrono::seconds(20),
                 [this](const std::string& line) { said_ += line + "\n"; }) {}
 
   // Until all have ended.

@@ -164,6 +164,15 @@ inline void CheckEqual(const Trained& a, const Trained& b) {
   }
 }
 
+// In evaluations, too.
+inline void CheckSameBits(const Trained& a, const Trained& b) {
+  CheckEqual(a, b);
+  REQUIRE(a.result.evaluation.has_value());
+  REQUIRE(b.result.evaluation.has_value());
+  CHECK(a.result.evaluation->values == b.result.evaluation->values);
+  CHECK(a.result.evaluation->examples == b.result.evaluation->examples);
+}
+
 inline void CheckNear(const Tensor& a, const Tensor& b, double tolerance) {
   REQUIRE(a.elements() == b.elements());
   double largest = 0, apart = 0;
@@ -220,6 +229,18 @@ inline Optimizer RandomOptimizer(std::mt19937& random) {
   if (draw(3) == 0) optimizer = optimizer.WithAverages(0.9);
   if (draw(3) == 0) optimizer = optimizer.WithLossScaling({.initial = 256});
   return optimizer;
+}
+
+// The same with the optimizer of a seed; unless it repeats its input, that ends
+// with a batch that some workers may have nothing of.
+inline TrainerSpec WithRandomOptimizer(TrainerSpec spec, uint32_t seed,
+                                       bool repeats) {
+  spec.optimizer = [seed](const RunContext&) {
+    std::mt19937 same(seed);
+    return RandomOptimizer(same);
+  };
+  if (!repeats) spec.input = PointsOnce;
+  return spec;
 }
 
 // With so many virtual workers.

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "dist/net/tls.h"
 #include "tests/apps/sluicerun/struck_job.h"
+#include "tests/apps/sluicerun/struck_results.h"
 #include "tests/support/net_hosts.h"
 #include "tests/support/newest_tensors.h"
 #include "tests/support/sshd.h"
@@ -21,6 +21,7 @@ namespace sluice {
 namespace {
 
 using testing::CheckSameTensors;
+using testing::CodeOf;
 using testing::Contains;
 using testing::Joined;
 using testing::kLauncher;
@@ -31,12 +32,9 @@ using testing::Sshd;
 using testing::Strike;
 using testing::StruckJob;
 using testing::TemporaryFolder;
-using testing::TensorsByName;
 using testing::Words;
 using Harm = Strike::Harm;
 using Phase = Strike::Phase;
-
-constexpr std::chrono::seconds kHangs(150);
 
 // Of virtual workers, so that the number of processes changes no bit.
 StruckJob JobOf(int size, int least, int restarts,
@@ -62,19 +60,6 @@ Strike At(int rank, Harm harm, Phase phase, int at, int then = 0) {
   return strike;
 }
 
-const TensorsByName& Undisturbed(const StruckJob& job) {
-  static TensorsByName tensors;
-  if (tensors.empty()) {
-    const TemporaryFolder folder;
-    const testing::Outcome outcome =
-        testing::RunProgram(kLauncher, job.Undisturbed(folder / "log"));
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.code == 0);
-    tensors = NewestTensors(folder / "log");
-  }
-  return tensors;
-}
-
 // The job on hosts, with its folders.
 class OnHosts {
  public:
@@ -90,7 +75,8 @@ class OnHosts {
     return access(mark.c_str(), F_OK) == 0;
   }
   void CheckWhole() const {
-    CheckSameTensors(NewestTensors(folder_ / "log"), Undisturbed(job_));
+    CheckSameTensors(NewestTensors(folder_ / "log"),
+                     testing::Undisturbed(job_));
   }
 
  private:
@@ -98,12 +84,6 @@ class OnHosts {
   const Words hosts_;
   const TemporaryFolder folder_, marks_;
 };
-
-int CodeOf(const Process& process) {
-  const auto code = testing::EndOf(process, kHangs);
-  REQUIRE_MESSAGE(code.has_value(), "the job hangs");
-  return *code;
-}
 
 TEST_CASE("ranks of hosts that are killed or stand still, and one that comes") {
   const auto sshd = Sshd::Start({"127.0.0.1", "127.0.0.2"});

@@ -33,8 +33,20 @@ using testing::TemporaryFolder;
 
 constexpr std::chrono::seconds kHangs(120);
 
+bool StoppedAtTheEnd(const Strike& strike) {
+  return strike.phase == Strike::Phase::kEnd && !strike.server &&
+         strike.harm == Strike::Harm::kStop;
+}
+
+void CheckNamedAtTheEnd(const Strike& strike, const std::string& err) {
+  CHECK(Has(err, strike.Name() + ", of a job that others have ended, has "
+                                 "stood still"));
+}
+
 void CheckNames(const StruckJob& job, const Strike& strike,
                 const std::string& err) {
+  if (StoppedAtTheEnd(strike)) CheckNamedAtTheEnd(strike, err);
+  if (strike.phase == Strike::Phase::kEnd) return;
   const int named = testing::CheckNamed({strike}, job.size, err);
   // One that is killed is said to be so by the launcher, which ends the others.
   if (strike.harm == Strike::Harm::kStop) {
@@ -51,6 +63,7 @@ void CheckNamesOfElastic(const StruckJob& job, const std::vector<Strike>& came,
   std::map<int, bool> lost;
   for (const Strike& strike : came) {
     lost[strike.number] = true;
+    if (StoppedAtTheEnd(strike)) CheckNamedAtTheEnd(strike, err);
     // Those who are done with it do not mind.
     if (strike.phase == Strike::Phase::kEnd) continue;
     const std::string name = strike.Name();
@@ -75,20 +88,25 @@ void CheckCode(const StruckJob& job, const std::vector<Strike>& came,
   for (const Strike& strike : came) {
     const bool after = strike.phase == Strike::Phase::kEnd;
     if (after && (strike.server || job.elastic())) continue;
-    // Nobody knows whether one that has not come yet is only slow.
-    const bool slow = job.elastic() && strike.harm == Strike::Harm::kStop &&
-                      strike.phase == Strike::Phase::kStart;
+    // Nobody knows whether one that has not come yet is only slow, nor we
+    // whether one that comes had.
+    const bool slow =
+        job.elastic() && strike.harm == Strike::Harm::kStop && Joining(strike);
     ++(slow ? never_came : lost);
   }
   if (lost + never_came == 0) {
     CHECK(code == 0);
   } else if (job.elastic()) {
+    // Another takes its place, of one or, where too few are left, of all.
     const int left = job.size - never_came - std::max(0, lost - job.restarts);
-    CHECK((code == 0) == (left >= job.least));
+    const int most = job.size - std::max(0, never_came + lost - job.restarts);
+    if (left >= job.least) CHECK(code == 0);
+    if (most < job.least) CHECK(code != 0);
   } else if (job.restarts > 0) {
     CHECK(code == 0);
   } else {
-    const bool killed = came[0].harm == Strike::Harm::kKill;
+    const bool killed = came[0].harm == Strike::Harm::kKill ||
+                        came[0].phase == Strike::Phase::kEnd;
     CHECK(code == (killed ? 128 + SIGKILL : 1));
   }
 }
@@ -108,7 +126,7 @@ void Run(const StruckJob& job) {
     CheckCode(job, came, code);
     if (job.elastic()) {
       CheckNamesOfElastic(job, came, said);
-    } else if (!came.empty() && came[0].phase != Strike::Phase::kEnd) {
+    } else if (!came.empty()) {
       CheckNames(job, came[0], said);
     }
   }

@@ -222,25 +222,27 @@ inline StruckJob RandomStruckJob(unsigned number) {
     constexpr Phase kOfServers[] = {Phase::kStart, Phase::kSending,
                                     Phase::kSending, Phase::kComputing,
                                     Phase::kEnd};
-    strike.phase =
-        strike.server ? kOfServers[below(5)] : static_cast<Phase>(below(7));
-    if (strike.phase == Phase::kEnd) strike.harm = Harm::kKill;
+    // Before there is a first group, and when all is done, twice as often.
+    constexpr Phase kTwice[] = {Phase::kStart, Phase::kEnd};
+    const int drawn = below(strike.server ? 5 : 9);
+    strike.phase = strike.server ? kOfServers[drawn]
+                   : drawn < 7   ? static_cast<Phase>(drawn)
+                                 : kTwice[drawn - 7];
+    // One is left that ends, or it would be as if a user had stopped all.
+    if (strike.phase == Phase::kEnd && elastic && job.size < 3) {
+      strike.harm = Harm::kKill;
+    }
     if (strike.phase == Phase::kSaving) strike.number = 0;
     if (strike.server && strike.harm == Harm::kStop) job.restarts = 0;
-    // One that stands still before an elastic job knows it is another matter
-    // than one that does while its group forms; which it is nobody can say.
-    const bool joins = !elastic || strike.harm == Harm::kKill;
     const int batches = job.steps() * std::max(1, job.leaves() / job.size) /
                         (job.apart() ? job.size : 1);
     switch (strike.phase) {
       case Phase::kSending:
-        strike.at =
-            strike.server || (joins && below(5) == 0) ? 0 : 1 + below(batches);
+        strike.at = strike.server || below(3) == 0 ? 0 : 1 + below(batches);
         strike.then = 1 + below(strike.server ? 400 : job.tcp ? 10 : 3);
         break;
       case Phase::kComputing:
-        strike.at =
-            strike.server || (joins && below(5) == 0) ? 0 : 1 + below(batches);
+        strike.at = strike.server || below(3) == 0 ? 0 : 1 + below(batches);
         strike.then = below(strike.at == 0 ? 200'000 : 3000);
         break;
       case Phase::kReading:
@@ -279,6 +281,14 @@ inline std::optional<int> EndOf(const Process& process,
   kill(process.pid(), SIGKILL);
   (void)process.Wait();
   return std::nullopt;
+}
+
+// Of a job that is not to hang.
+inline int CodeOf(const Process& process) {
+  const std::optional<int> code = EndOf(process, std::chrono::seconds(150));
+  CAPTURE(process.err());
+  REQUIRE_MESSAGE(code.has_value(), "the job hangs");
+  return *code;
 }
 
 // Those strikes that have come.

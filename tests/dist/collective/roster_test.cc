@@ -5,12 +5,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tests/dist/collective/meeting.h"
 #include "tests/support/error_text.h"
 
 namespace sluice::dist {
@@ -18,14 +18,7 @@ namespace {
 
 using sluice::testing::Contains;
 using std::chrono::milliseconds;
-
-Meeting Of(int64_t done) {
-  return {.port = 1000,
-          .done = done,
-          .patience = milliseconds(1000),
-          .silence = milliseconds(300),
-          .why = "rank 1 of 3 has ended"};
-}
+using testing::Of;
 
 TEST_CASE("what travels comes back, and nothing else is taken") {
   std::mt19937 random(1);
@@ -225,6 +218,7 @@ TEST_CASE("one that never came is not waited for when all others are dead") {
   roster.Meets(0, Of(-1));
   roster.Pass(milliseconds(1000));
   REQUIRE(roster.TakeGroup());
+  roster.Formed(0);
   roster.Pass(milliseconds(5000));
   CHECK(roster.Silent().empty());
   roster.Ended(0, false);
@@ -233,6 +227,70 @@ TEST_CASE("one that never came is not waited for when all others are dead") {
   CHECK(roster.Silent().empty());
   roster.Pass(milliseconds(1));
   CHECK(roster.verdict().has_value());
+  CHECK(roster.Silent() == std::vector<int>{1});
+}
+
+TEST_CASE("none that ever comes is waited for as long as the launcher says") {
+  Roster roster(1, milliseconds(500));
+  for (int seat = 0; seat < 3; ++seat) roster.Started(seat);
+  roster.Pass(milliseconds(499));
+  CHECK(roster.Missing() == std::vector<int>{0, 1, 2});
+  CHECK(roster.Silent().empty());
+  SUBCASE("one dies, and nobody comes") {
+    roster.Ended(1, false);
+    roster.Pass(milliseconds(1));
+    REQUIRE(roster.verdict().has_value());
+    CHECK(*roster.verdict() ==
+          "ranks 0, 2 have not come in 0.5 s (--join-timeout)");
+    CHECK(roster.Silent() == std::vector<int>{0, 2});
+  }
+  SUBCASE("who takes its place has as long") {
+    roster.Ended(1, false);
+    roster.Started(1);
+    roster.Pass(milliseconds(499));
+    CHECK(!roster.verdict());
+  }
+  SUBCASE("one comes, and says itself how long") {
+    roster.Meets(1, Of(-1));
+    for (const int time : {200, 299, 299, 201}) {
+      roster.Heard(1);
+      roster.Pass(milliseconds(time));
+      CHECK(!roster.TakeGroup());
+    }
+    roster.Pass(milliseconds(1));
+    CHECK(roster.TakeGroup()->assembly.seats == std::vector<int>{1});
+  }
+}
+
+TEST_CASE(
+    "one that stops before its group is whole is noticed by nobody else") {
+  Roster roster(1);
+  for (int seat = 0; seat < 2; ++seat) roster.Started(seat);
+  for (int seat = 0; seat < 2; ++seat) roster.Meets(seat, Of(-1));
+  REQUIRE(roster.TakeGroup());
+  roster.Pass(milliseconds(299));
+  CHECK(roster.Silent().empty());
+  roster.Formed(0);
+  roster.Pass(milliseconds(1));
+  CHECK(roster.Silent() == std::vector<int>{1});
+  // All that are of a whole group: who stopped them lets them go on.
+  roster.Heard(1);
+  roster.Formed(1);
+  roster.Pass(milliseconds(10000));
+  CHECK(roster.Silent().empty());
+}
+
+TEST_CASE(
+    "those that meet and stop are not told why it is over: they are "
+    "killed") {
+  Roster roster(2);
+  for (int seat = 0; seat < 2; ++seat) roster.Started(seat);
+  roster.Meets(0, Of(-1));
+  roster.Pass(milliseconds(1000));
+  CHECK(!roster.TakeGroup());
+  REQUIRE(roster.verdict().has_value());
+  CHECK(roster.Silent() == std::vector<int>{0});
+  roster.Ended(0, false);
   CHECK(roster.Silent() == std::vector<int>{1});
 }
 
@@ -256,6 +314,7 @@ TEST_CASE("one that stands still is given up, one that is busy is waited for") {
   for (int seat = 0; seat < 3; ++seat) roster.Started(seat);
   for (int seat = 0; seat < 3; ++seat) roster.Meets(seat, Of(-1));
   REQUIRE(roster.TakeGroup());
+  for (int seat = 0; seat < 3; ++seat) roster.Formed(seat);
   roster.Pass(milliseconds(1000));
   CHECK(roster.Silent().empty());  // nobody waits
   roster.Heard(1);
@@ -263,7 +322,7 @@ TEST_CASE("one that stands still is given up, one that is busy is waited for") {
   CHECK(roster.Silent() == std::vector<int>{2});
   for (int i = 0; i < 100; ++i) {
     roster.Pass(milliseconds(100));
-    roster.Heard(1);
+    for (const int seat : {0, 1}) roster.Heard(seat);
     CHECK(roster.Silent() == std::vector<int>{2});
     CHECK(!roster.TakeGroup());
   }
@@ -279,10 +338,12 @@ TEST_CASE("one that stands still keeps nobody from coming in") {
   roster.Started(0);
   roster.Meets(0, Of(-1));
   REQUIRE(roster.TakeGroup());
+  roster.Formed(0);
   roster.Started(1);
   roster.Meets(1, Of(-1));
   roster.Pass(milliseconds(299));
   CHECK(roster.Silent().empty());
+  roster.Heard(1);
   roster.Pass(milliseconds(1));
   CHECK(roster.Silent() == std::vector<int>{0});
   roster.Ended(0, false);
@@ -300,83 +361,6 @@ TEST_CASE(
   }
   CHECK(groups == 6);
   CHECK(Contains(*roster.verdict(), "rank 1 of 3 has ended"));
-}
-
-// What a group must be, by a book of its own.
-TEST_CASE("whatever happens in whatever order, groups are of all that live") {
-  std::mt19937 random(7);
-  const auto draw = [&](int n) { return static_cast<int>(random() % n); };
-  for (int trial = 0; trial < 400; ++trial) {
-    CAPTURE(trial);
-    const int size = 1 + draw(5), least = 1 + draw(size);
-    enum class Is : uint8_t { kDead, kStarts, kMeets, kIn };
-    std::vector<Is> is(static_cast<size_t>(size), Is::kStarts);
-    std::vector<int64_t> done(is.size(), -1);
-    Roster roster(least);
-    for (int seat = 0; seat < size; ++seat) roster.Started(seat);
-    uint32_t epoch = 0;
-    int restarts = draw(4), calls = 0;
-    const auto count = [&](Is what) {
-      return std::count(is.begin(), is.end(), what);
-    };
-    const auto look = [&] {
-      if (const auto called = roster.TakeCall()) {
-        ++calls;
-        CHECK(is[*called] == Is::kIn);
-        CHECK(count(Is::kMeets) > 0);
-      }
-      const auto begun = roster.TakeGroup();
-      if (!begun) return;
-      CHECK(count(Is::kIn) == 0);
-      CHECK(begun->assembly.epoch == ++epoch);
-      CHECK(begun->assembly.seats.size() >= static_cast<size_t>(least));
-      std::set<int> seats(begun->assembly.seats.begin(),
-                          begun->assembly.seats.end());
-      CHECK(seats.size() == begun->assembly.seats.size());
-      int64_t most = -1;
-      for (int seat = 0; seat < size; ++seat) {
-        CHECK(seats.contains(seat) == (is[seat] == Is::kMeets));
-        if (seats.contains(seat)) most = std::max(most, done[seat]);
-      }
-      CHECK(done[begun->assembly.seats[0]] == most);
-      CHECK(begun->done == most);
-      for (const int seat : seats) {
-        is[seat] = Is::kIn;
-        done[seat] = most;  // rank 0's state
-      }
-    };
-    for (int event = 0; event < 60 && !roster.verdict(); ++event) {
-      const int seat = draw(size);
-      const int what = draw(10);
-      if (what == 0 && is[seat] != Is::kDead) {
-        is[seat] = Is::kDead;
-        roster.Ended(seat, false);
-        if (restarts-- > 0) {
-          is[seat] = Is::kStarts;
-          done[seat] = -1;
-          roster.Started(seat);
-        }
-      } else if (what <= 4 && is[seat] != Is::kDead) {
-        if (is[seat] == Is::kIn) done[seat] += draw(2);
-        is[seat] = Is::kMeets;
-        roster.Meets(seat, Of(done[seat]));
-      } else if (what == 5) {
-        roster.Pass(milliseconds(draw(400)));
-      }
-      look();
-    }
-    // And something is decided, in the end: all that live come to meet.
-    if (roster.verdict()) continue;
-    for (int seat = 0; seat < size; ++seat) {
-      if (is[seat] == Is::kDead || is[seat] == Is::kMeets) continue;
-      is[seat] = Is::kMeets;
-      roster.Meets(seat, Of(done[seat]));
-      if (draw(2) == 0) look();
-    }
-    look();
-    const bool any = count(Is::kIn) > 0 || count(Is::kMeets) > 0;
-    CHECK((count(Is::kIn) > 0 || roster.verdict() || !any));
-  }
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // was planted.
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <random>
@@ -12,6 +11,7 @@
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/trace.h"
 #include "graph/session/session.h"
+#include "tests/support/ended_runs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/scattered_graph.h"
@@ -220,16 +220,6 @@ TEST_CASE("variables in common of several devices are one device's") {
     CheckSameBits(scattered.Run("in common"), gathered.Run(""));
   }
 }
-
-// Ends a step behind some instruction, whatever that is.
-struct FailAfter final : Observer {
-  explicit FailAfter(int n) : left(n) {}
-  Status AfterInstruction(const RanInstruction&) override {
-    if (left.fetch_sub(1) == 0) return OutOfRange("enough");
-    return {};
-  }
-  std::atomic<int> left;
-};
 
 TEST_CASE("a run that an observer ends anywhere leaves its buffers alone") {
   int ended = 0;

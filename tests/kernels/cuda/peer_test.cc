@@ -3,8 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,6 +12,7 @@
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/trace.h"
 #include "tests/kernels/cuda/emulation/peers.h"
+#include "tests/support/ended_runs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scattered_graph.h"
 
@@ -119,36 +118,12 @@ TEST_CASE("a run that is cancelled anywhere leaves no trace in the next") {
     const auto wanted = Wanted(seed, 2);
     const Cut cut(seed, /*one=*/false);
     Session session(cut.scattered.graph, cut.Options());
-    std::mt19937 random(seed);
-    for (int run = 0; run < 8; ++run) {
-      const auto when = std::chrono::microseconds(random() % 20'000);
-      std::thread canceller([&] {
-        std::this_thread::sleep_for(when);
-        session.Cancel();
-      });
-      try {
-        CheckSameBits(cut.Run(session, 2), wanted);
-      } catch (const Error& error) {
-        CHECK(error.code() == Code::kCancelled);
-        ++cancelled;
-      }
-      canceller.join();
-    }
-    CheckSameBits(cut.Run(session, 2), wanted);
+    cancelled += CancelRuns(
+        session, seed, [&] { return cut.Run(session, 2); }, wanted);
   }
   MESSAGE(cancelled << " runs of 96 cancelled");
   CHECK(cancelled > 10);
 }
-
-// Ends a step behind some instruction, whatever that is.
-struct FailAfter final : Observer {
-  explicit FailAfter(int n) : left(n) {}
-  Status AfterInstruction(const RanInstruction&) override {
-    if (left.fetch_sub(1) == 0) return OutOfRange("enough");
-    return {};
-  }
-  std::atomic<int> left;
-};
 
 TEST_CASE("a run that an observer ends anywhere leaves no trace in the next") {
   if (OnRealGpu()) return;

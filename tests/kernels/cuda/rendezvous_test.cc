@@ -2,12 +2,9 @@
 // steps that are replayed in pieces since the host takes part in that.
 #include <doctest/doctest.h>
 
-#include <chrono>
-#include <random>
-#include <thread>
-
 #include "tests/kernels/cuda/emulation/emulator.h"
 #include "tests/kernels/cuda/emulation/gpu.h"
+#include "tests/support/ended_runs.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scattered_graph.h"
 
@@ -40,22 +37,8 @@ TEST_CASE("runs that are cancelled between start and wait leave no trace") {
     const ScatteredGraph scattered(seed, {"/gpu:0", "/cpu:0"});
     Session session(scattered.graph, scattered.Options(/*fuse=*/false));
     const auto wanted = scattered.Run(session, 2);
-    std::mt19937 random(seed);
-    for (int run = 0; run < 8; ++run) {
-      const auto when = std::chrono::microseconds(random() % 20'000);
-      std::thread canceller([&] {
-        std::this_thread::sleep_for(when);
-        session.Cancel();
-      });
-      try {
-        CheckSameBits(scattered.Run(session, 2), wanted);
-      } catch (const Error& error) {
-        CHECK(error.code() == Code::kCancelled);
-        ++cancelled;
-      }
-      canceller.join();
-    }
-    CheckSameBits(scattered.Run(session, 2), wanted);
+    cancelled += CancelRuns(
+        session, seed, [&] { return scattered.Run(session, 2); }, wanted);
   }
   MESSAGE(cancelled << " runs of 96 cancelled");
   CHECK(cancelled > 10);

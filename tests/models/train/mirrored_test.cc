@@ -16,11 +16,10 @@
 namespace sluice {
 namespace {
 
-using testing::CheckEqual;
 using testing::CheckNear;
+using testing::CheckSameBits;
 using testing::OnDevices;
 using testing::PlainSpec;
-using testing::RandomOptimizer;
 using testing::Task;
 using testing::TemporaryFolder;
 using testing::ToySpec;
@@ -28,14 +27,7 @@ using testing::ToyTask;
 using testing::Trained;
 using testing::TrainWith;
 using testing::Virtual;
-
-void CheckSameBits(const Trained& a, const Trained& b) {
-  CheckEqual(a, b);
-  REQUIRE(a.result.evaluation.has_value());
-  REQUIRE(b.result.evaluation.has_value());
-  CHECK(a.result.evaluation->values == b.result.evaluation->values);
-  CHECK(a.result.evaluation->examples == b.result.evaluation->examples);
-}
+using testing::WithRandomOptimizer;
 
 // With dropout and statistics, at any precision.
 TEST_CASE("mirrored devices train the bits of one process") {
@@ -50,13 +42,7 @@ TEST_CASE("mirrored devices train the bits of one process") {
     // Half of them end with a batch that some leaves have nothing of.
     const bool repeats = random() % 2 == 0;
     task.spec = [&](int) {
-      TrainerSpec spec = ToySpec();
-      spec.optimizer = [seed](const RunContext&) {
-        std::mt19937 same(seed);
-        return RandomOptimizer(same);
-      };
-      if (!repeats) spec.input = testing::PointsOnce;
-      return spec;
+      return WithRandomOptimizer(ToySpec(), seed, repeats);
     };
     constexpr Recompute kWhich[] = {Recompute::kNone, Recompute::kNorms,
                                     Recompute::kAll};

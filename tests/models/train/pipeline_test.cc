@@ -22,7 +22,6 @@ namespace {
 
 using testing::CheckNear;
 using testing::Contains;
-using testing::RandomOptimizer;
 using testing::Task;
 using testing::TemporaryFolder;
 using testing::ToySpec;
@@ -30,6 +29,7 @@ using testing::ToyTask;
 using testing::Trained;
 using testing::TrainWith;
 using testing::Virtual;
+using testing::WithRandomOptimizer;
 
 // Of `leaves`, as many stages and replicas as each have one of.
 struct Shape {
@@ -79,13 +79,7 @@ TEST_CASE("stages and replicas train the bits of one process") {
     const bool repeats = random() % 2 == 0;
     const bool freezes = random() % 4 == 0;
     task.spec = [&](int) {
-      TrainerSpec spec = ToySpec();
-      spec.optimizer = [seed](const RunContext&) {
-        std::mt19937 same(seed);
-        return RandomOptimizer(same);
-      };
-      if (!repeats) spec.input = testing::PointsOnce;
-      return spec;
+      return WithRandomOptimizer(ToySpec(), seed, repeats);
     };
     constexpr Recompute kWhich[] = {Recompute::kNone, Recompute::kNorms,
                                     Recompute::kAll};

@@ -13,25 +13,16 @@
 namespace sluice {
 namespace {
 
-using testing::CheckEqual;
 using testing::CheckNear;
+using testing::CheckSameBits;
 using testing::PlainSpec;
-using testing::RandomOptimizer;
 using testing::Task;
 using testing::ToySpec;
 using testing::ToyTask;
 using testing::Trained;
 using testing::TrainWith;
 using testing::Virtual;
-
-// Evaluations, too.
-void CheckSameBits(const Trained& a, const Trained& b) {
-  CheckEqual(a, b);
-  REQUIRE(a.result.evaluation.has_value());
-  REQUIRE(b.result.evaluation.has_value());
-  CHECK(a.result.evaluation->values == b.result.evaluation->values);
-  CHECK(a.result.evaluation->examples == b.result.evaluation->examples);
-}
+using testing::WithRandomOptimizer;
 
 // With dropout and statistics, at any precision. What is measured is compared
 // as well.
@@ -47,13 +38,7 @@ TEST_CASE("any number of workers trains the bits of one") {
     // Half of them end with a batch that some leaves have nothing of.
     const bool repeats = random() % 2 == 0;
     task.spec = [&](int) {
-      TrainerSpec spec = ToySpec();
-      spec.optimizer = [seed](const RunContext&) {
-        std::mt19937 same(seed);
-        return RandomOptimizer(same);
-      };
-      if (!repeats) spec.input = testing::PointsOnce;
-      return spec;
+      return WithRandomOptimizer(ToySpec(), seed, repeats);
     };
     const Precision precision = trial % 4 == 2   ? Precision::kFloat16
                                 : trial % 4 == 3 ? Precision::kBFloat16

@@ -22,7 +22,6 @@ using testing::CheckNear;
 using testing::Contains;
 using testing::Plain;
 using testing::PlainSpec;
-using testing::RandomOptimizer;
 using testing::Task;
 using testing::TemporaryFolder;
 using testing::ToyRun;
@@ -46,13 +45,7 @@ TEST_CASE("any number of workers trains what one does") {
     // Half of them end with a batch that some workers have nothing of.
     const bool repeats = random() % 2 == 0;
     task.spec = [&](int) {
-      TrainerSpec spec = PlainSpec();
-      spec.optimizer = [seed](const RunContext&) {
-        std::mt19937 same(seed);
-        return RandomOptimizer(same);
-      };
-      if (!repeats) spec.input = testing::PointsOnce;
-      return spec;
+      return testing::WithRandomOptimizer(PlainSpec(), seed, repeats);
     };
     CAPTURE(trial);
     CAPTURE(workers);
