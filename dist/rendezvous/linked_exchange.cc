@@ -115,7 +115,7 @@ Status LinkedRendezvous::Run::CopyOut(const Edge& edge, const DeviceView& from,
                                       const DeviceTransfers::BlockPtr& staged) {
   SLUICE_ASSIGN_OR_RETURN(DeviceTransfers* const transfers,
                           owner_.TransfersOf(edge, from));
-  const Status begun = transfers->CopyOut(
+  Status begun = transfers->CopyOut(
       edge, from, staged, [run = shared_from_this(), edge](const Status& done) {
         run->Copied(edge, done);
       });

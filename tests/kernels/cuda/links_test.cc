@@ -273,6 +273,29 @@ TEST_CASE(
   CHECK(pair.one.rendezvous->runs() == 0);
 }
 
+TEST_CASE("pinned memory is used again, and no more kept than was in use") {
+  RegisterGpu();
+  const auto gpu =
+      OpenAccelerator(DeviceType::kCuda, 0, /*shared=*/true).ValueOrThrow();
+  ThrowIfError(gpu->Use());
+  dist::DeviceTransfers transfers;
+  const auto take = [&](size_t bytes) {
+    return transfers.Take(*gpu, bytes).ValueOrThrow();
+  };
+  auto one = take(20'000), other = take(30'000);
+  const void* const first = one->memory.data();
+  CHECK(other->memory.data() != first);
+  one.reset();
+  CHECK(take(11'000)->memory.data() == first);
+  CHECK(take(20'001)->memory.data() != first);
+  other.reset();
+  // One of another kind of step takes their place.
+  take(60'000).reset();
+  CHECK(take(60'000)->memory.bytes() == 60'000);
+  CHECK(take(11'000)->memory.bytes() == 11'000);
+  CHECK(take(0)->memory.bytes() == 0);
+}
+
 TEST_CASE("a device that the rendezvous was not given is an error") {
   RegisterGpu();
   Pair pair(false);

@@ -58,7 +58,7 @@ TEST_CASE("random graphs give one GPU's bits over GPUs of several tasks") {
   for (const Transport transport : {Transport::kTcp, Transport::kShared}) {
     const Workers workers = MakeWorkers(2, transport);
     const auto cluster = workers.Master();
-    for (uint32_t seed = 1; seed <= Rounds(25u); ++seed) {
+    for (uint32_t seed = 1; seed <= Rounds(15u); ++seed) {
       const Watchdog watchdog;
       CAPTURE(seed);
       std::mt19937 random(seed);
@@ -110,12 +110,13 @@ struct Hops {
         DType::kFloat32,  DType::kFloat64, DType::kFloat16,
         DType::kBFloat16, DType::kInt8,    DType::kUInt8,
         DType::kInt32,    DType::kInt64,   DType::kBool};
-    constexpr int64_t kSizes[] = {0, 1, 2, 1000, 65'537, 700'001};
+    constexpr int64_t kSizes[] = {0, 1, 2, 1000, 9'001};
     std::mt19937 random(seed);
     const size_t count = 1 + random() % 5;
     for (size_t i = 0; i < count; ++i) {
       const DType type = kTypes[(seed + i) % std::size(kTypes)];
-      const int64_t size = kSizes[random() % std::size(kSizes)];
+      int64_t size = kSizes[random() % std::size(kSizes)];
+      if (i == 0 && seed % 5 == 0) size = 100'001;
       Tensor value(type, {size});
       auto* const bytes = static_cast<unsigned char*>(value.raw());
       for (size_t b = 0; b < value.bytes(); ++b) {
@@ -141,7 +142,7 @@ TEST_CASE("any dtype and size, some runs at a time") {
   const std::vector<std::string> devices = {
       "/cpu:0", WorkerName(0) + "/gpu:0", WorkerName(1) + "/gpu:1",
       "/gpu:0", WorkerName(1) + "/gpu:0", WorkerName(0) + "/cpu:0"};
-  for (uint32_t seed = 1; seed <= Rounds(20u); ++seed) {
+  for (uint32_t seed = 1; seed <= Rounds(15u); ++seed) {
     const Watchdog watchdog;
     CAPTURE(seed);
     const Hops gathered(seed, {"/cpu:0"});
@@ -282,7 +283,7 @@ TEST_CASE("runs that are cancelled anywhere leave no trace on other tasks") {
     Session session(scattered.graph, options);
     const auto wanted = scattered.Run(session, 2);
     for (int run = 0; run < 6; ++run) {
-      const auto when = std::chrono::microseconds(random() % 30'000);
+      const auto when = std::chrono::microseconds(random() % (8'000u << run));
       std::thread canceller([&] {
         std::this_thread::sleep_for(when);
         session.Cancel();
