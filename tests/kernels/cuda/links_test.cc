@@ -273,6 +273,40 @@ TEST_CASE(
   CHECK(pair.one.rendezvous->runs() == 0);
 }
 
+// Which go on when their parts have left, as those of a device of one's own do.
+TEST_CASE("what one run has received is not another's") {
+  RegisterGpu();
+  const Watchdog watchdog;
+  Pair pair(false);
+  ThrowIfError(pair.gpus[0]->Use());
+  const Edge edge = {0, kOf[1], kOf[0], 5000, "e"};
+  std::vector<std::unique_ptr<Place>> places;
+  constexpr uint32_t kRuns = 8;
+  for (uint32_t i = 0; i < kRuns; ++i) {
+    places.push_back(
+        std::make_unique<Place>(pair.gpus[0].get(), Bytes(edge.bytes)));
+  }
+  ThrowIfError(pair.gpus[0]->Synchronize());
+  for (uint32_t i = 0; i < kRuns; ++i) {
+    Bytes sent = Noise(edge.bytes, i + 1);
+    const DeviceView from{sent.data()}, into = places[i]->view();
+    const RunKey key = pair.one.rendezvous->NewRun();
+    Exchange& mine = **pair.one.rendezvous->Join(key, 1, 1, kNever);
+    Exchange& other = **pair.other.rendezvous->Join(key, 1, 1, kNever);
+    CHECK(mine.StartReceive(edge, into).ok());
+    CHECK(other.StartSend(edge, from).ok());
+    CHECK(other.WaitSent(edge, from).ok());
+    CHECK(mine.WaitReceived(edge, into).ok());
+    pair.one.rendezvous->Leave(key);
+    pair.other.rendezvous->Leave(key);
+  }
+  for (uint32_t i = 0; i < kRuns; ++i) {
+    CAPTURE(i);
+    const bool same = places[i]->Read() == Noise(edge.bytes, i + 1);
+    CHECK(same);
+  }
+}
+
 TEST_CASE("pinned memory is used again, and no more kept than was in use") {
   RegisterGpu();
   const auto gpu =
