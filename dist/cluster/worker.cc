@@ -12,9 +12,9 @@
 #include "dist/cluster/task.h"
 #include "dist/net/local.h"
 #include "engine/caught.h"
+#include "engine/device.h"
 #include "engine/text/json.h"
 #include "engine/text/json_object.h"
-#include "engine/variable_store.h"
 #include "graph/session/part_session.h"
 
 namespace sluice::dist {
@@ -30,15 +30,17 @@ constexpr int64_t kMostRuns = 64;  // at a time, of one session
 // connect to and reach other tasks, register and drop steps, variables.
 class Worker::Impl final : public Task::Service {
  public:
+  // `devices`, in the container, are kept for their variables.
   Impl(const WorkerOptions& options, DeviceName name, std::string container,
+       std::vector<std::unique_ptr<Device>> devices,
        std::shared_ptr<const Tls> tls)
       : name_(std::move(name)),
         container_(std::move(container)),
         answer_(options.answer),
+        kept_(std::move(devices)),
         task_(options.task, std::move(tls), this) {
-    for (const std::string& device : options.devices) {
-      devices_.push_back(options.task.name + device);
-      kept_.push_back(VariableStore::Shared(container_, devices_.back()));
+    for (const auto& device : kept_) {
+      devices_.push_back(device->name().ToString());
     }
   }
   ~Impl() {
@@ -318,8 +320,8 @@ class Worker::Impl final : public Task::Service {
   const DeviceName name_;
   const std::string container_;  // of this worker and no other
   const std::function<Result<std::string>(const std::string&)> answer_;
+  const std::vector<std::unique_ptr<Device>> kept_;
   std::vector<std::string> devices_;
-  std::vector<std::shared_ptr<VariableStore>> kept_;
   Mutex mutex_;
   uint64_t last_session_ GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Opened> sessions_ GUARDED_BY(mutex_);
@@ -328,22 +330,24 @@ class Worker::Impl final : public Task::Service {
   Task task_;  // its links' threads use the above
 };
 
-// That there are, and can be had for masters' sessions, the devices of a
-// worker.
-static Status CheckDevices(const WorkerOptions& options, const DeviceName& own,
-                           const std::string& container) {
+// The devices of a worker, which masters' sessions can be given.
+static Result<std::vector<std::unique_ptr<Device>>> OpenDevices(
+    const WorkerOptions& options, const DeviceName& own,
+    const std::string& container) {
+  std::vector<std::unique_ptr<Device>> devices;
   if (options.devices.empty()) {
     return InvalidArgument(options.task.name + " has no device");
   }
   for (const std::string& text : options.devices) {
     SLUICE_ASSIGN_OR_RETURN(const DeviceName name,
                             ParseDeviceName(options.task.name + text));
-    SLUICE_RETURN_IF_ERROR(
-        Device::Open(name,
-                     {.container = container, .job = own.job, .task = own.task})
-            .status());
+    SLUICE_ASSIGN_OR_RETURN(
+        std::unique_ptr<Device> device,
+        Device::Open(
+            name, {.container = container, .job = own.job, .task = own.task}));
+    devices.push_back(std::move(device));
   }
-  return {};
+  return devices;
 }
 
 Result<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
@@ -359,9 +363,10 @@ Result<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
                     options.task.name));
   }
   SLUICE_ASSIGN_OR_RETURN(const std::string container, RandomWord());
-  SLUICE_RETURN_IF_ERROR(CheckDevices(options, *name, container));
+  SLUICE_ASSIGN_OR_RETURN(auto devices, OpenDevices(options, *name, container));
   SLUICE_ASSIGN_OR_RETURN(auto tls, Task::TlsOf(options.task));
-  auto impl = std::make_unique<Impl>(options, *name, container, std::move(tls));
+  auto impl = std::make_unique<Impl>(options, *name, container,
+                                     std::move(devices), std::move(tls));
   SLUICE_ASSIGN_OR_RETURN(impl->port_, impl->Listen(*std::move(listener)));
   return std::unique_ptr<Worker>(new Worker(std::move(impl)));
 }

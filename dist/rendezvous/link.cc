@@ -113,6 +113,15 @@ void Link::Post(const Frame& frame, std::vector<std::byte> payload) {
   Add(frame, std::move(job));
 }
 
+void Link::Post(const Frame& frame, Bytes payload,
+                std::shared_ptr<const void> keeper) {
+  auto job = std::make_unique<Job>();
+  job->pieces[1] = payload;
+  job->keeper = std::move(keeper);
+  MutexLock lock(mutex_);
+  Add(frame, std::move(job));
+}
+
 void Link::Send(const Frame& frame, Bytes payload, Parcel& parcel) {
   auto job = std::make_unique<Job>();
   job->pieces[1] = payload;

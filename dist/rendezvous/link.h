@@ -84,9 +84,12 @@ class Link : public std::enable_shared_from_this<Link> {
   // Ends it: both owners are told. Any thread.
   void End(const Status& why) EXCLUDES(mutex_);
 
-  // After the end both do nothing: the owner is told anyway.
+  // After the end these do nothing: the owner is told anyway.
   void Post(const Frame& frame, std::vector<std::byte> payload = {})
       EXCLUDES(mutex_);
+  // The payload is `keeper`'s, which is kept until it has left.
+  void Post(const Frame& frame, Bytes payload,
+            std::shared_ptr<const void> keeper) EXCLUDES(mutex_);
   void Send(const Frame& frame, Bytes payload, Parcel& parcel) EXCLUDES(mutex_);
   // Whether the parcel's bytes are its owner's again; else the waker is woken
   // when they are.
@@ -107,6 +110,7 @@ class Link : public std::enable_shared_from_this<Link> {
     std::array<std::byte, kFrameBytes> header;
     std::array<Bytes, 2> pieces;
     std::vector<std::byte> own;
+    std::shared_ptr<const void> keeper;
     Parcel* parcel = nullptr;
     std::optional<StreamOutgoing> stream;
     std::optional<SharedOutgoing> shared;

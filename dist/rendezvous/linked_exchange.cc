@@ -11,12 +11,6 @@ namespace {
 
 constexpr uint64_t kMostEdges = 1 << 20;  // as of StepPart
 
-Status HostOnly(const Edge& edge) {
-  return Unimplemented(fmt::format(
-      "'{}': between tasks tensors go from and to the host's memory only",
-      edge.name));
-}
-
 }  // namespace
 
 // Holds a slot's place for a link that writes to it.
@@ -71,7 +65,9 @@ Status LinkedRendezvous::Run::Give(Slot& slot, const Edge& edge) {
   Frame frame = FrameFor(FrameKind::kTensor, edge);
   frame.bytes = edge.bytes;
   const Sending before = std::exchange(slot.sending, Sending::kGiven);
-  if (before == Sending::kBuffered) {
+  if (slot.staged != nullptr) {
+    slot.to->Post(frame, slot.view, slot.staged);
+  } else if (before == Sending::kBuffered) {
     slot.to->Post(frame, std::move(slot.buffer));
   } else {
     slot.to->Send(frame, slot.view, slot.parcel);
@@ -87,15 +83,61 @@ Status LinkedRendezvous::Run::StartSend(const Edge& edge,
     return Internal(fmt::format("'{}': no way to incarnation {:x}", edge.name,
                                 edge.receiver));
   }
-  if (from.accelerator != nullptr) return HostOnly(edge);
+  SLUICE_ASSIGN_OR_RETURN(const DeviceTransfers::BlockPtr staged,
+                          Stage(edge, from));
+  const void* const data = staged ? staged->memory.data() : from.data;
+  {
+    MutexLock lock(mutex_);
+    SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
+    SLUICE_RETURN_IF_ERROR(Use(link));
+    slot->to = std::move(link);
+    slot->view = {static_cast<const std::byte*>(data), edge.bytes};
+    slot->staged = staged;
+    slot->sending = staged ? Sending::kCopying : Sending::kOffered;
+    sends_.push_back(edge);
+    if (staged == nullptr) {
+      return slot->wanted_by == nullptr ? Status() : Give(*slot, edge);
+    }
+  }
+  return CopyOut(edge, from, staged);
+}
+
+Result<DeviceTransfers::BlockPtr> LinkedRendezvous::Run::Stage(
+    const Edge& edge, const DeviceView& view) {
+  SLUICE_ASSIGN_OR_RETURN(DeviceTransfers* const transfers,
+                          owner_.TransfersOf(edge, view));
+  if (transfers == nullptr) return DeviceTransfers::BlockPtr();
+  return transfers->Take(*view.accelerator, edge.bytes);
+}
+
+// One that cannot even be begun has nothing to be sent.
+Status LinkedRendezvous::Run::CopyOut(const Edge& edge, const DeviceView& from,
+                                      const DeviceTransfers::BlockPtr& staged) {
+  SLUICE_ASSIGN_OR_RETURN(DeviceTransfers* const transfers,
+                          owner_.TransfersOf(edge, from));
+  Status begun = transfers->CopyOut(
+      edge, from, staged, [run = shared_from_this(), edge](const Status& done) {
+        run->Copied(edge, done);
+      });
+  if (begun.ok()) return {};
   MutexLock lock(mutex_);
-  SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
-  SLUICE_RETURN_IF_ERROR(Use(link));
-  slot->to = std::move(link);
-  slot->view = {static_cast<const std::byte*>(from.data), edge.bytes};
-  slot->sending = Sending::kOffered;
-  sends_.push_back(edge);
-  return slot->wanted_by == nullptr ? Status() : Give(*slot, edge);
+  slots_[edge.number].sending = Sending::kNot;
+  return begun;
+}
+
+// By the thread that waits for the device.
+void LinkedRendezvous::Run::Copied(const Edge& edge, const Status& status) {
+  Status given = status;
+  {
+    MutexLock lock(mutex_);
+    Slot& slot = slots_[edge.number];
+    slot.sending = Sending::kBuffered;
+    if (given.ok() && slot.wanted_by != nullptr && !aborted_.load()) {
+      given = Give(slot, edge);
+    }
+  }
+  if (!given.ok()) Abort(given, nullptr);
+  owner_.EraseIfOver(shared_from_this());
 }
 
 Status LinkedRendezvous::Run::WaitSent(const Edge& edge,
@@ -105,6 +147,11 @@ Status LinkedRendezvous::Run::WaitSent(const Edge& edge,
     MutexLock lock(mutex_);
     SLUICE_ASSIGN_OR_RETURN(Slot * found, SlotOf(edge));
     slot = found;
+    if (slot->staged != nullptr) {
+      SLUICE_RETURN_IF_ERROR(from.accelerator->Wait(
+          slot->staged->copied.event(), Accelerator::kCompute));
+      return status_;
+    }
     if (slot->to != nullptr && slot->sending == Sending::kOffered) {
       slot->buffer.assign(slot->view.begin(), slot->view.end());
       slot->sending = Sending::kBuffered;
@@ -133,11 +180,13 @@ Status LinkedRendezvous::Run::StartReceive(const Edge& edge,
     return Internal(fmt::format("'{}': no way to incarnation {:x}", edge.name,
                                 edge.sender));
   }
-  if (into.accelerator != nullptr) return HostOnly(edge);
+  SLUICE_ASSIGN_OR_RETURN(DeviceTransfers::BlockPtr staged, Stage(edge, into));
+  void* const data = staged ? staged->memory.data() : into.data;
   MutexLock lock(mutex_);
   SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
   SLUICE_RETURN_IF_ERROR(Use(link));
-  slot->into = {static_cast<std::byte*>(into.data), edge.bytes};
+  slot->into = {static_cast<std::byte*>(data), edge.bytes};
+  slot->staged = std::move(staged);
   slot->from = link.get();
   slot->sender = edge.sender;
   slot->expects = true;
@@ -148,6 +197,28 @@ Status LinkedRendezvous::Run::StartReceive(const Edge& edge,
 Status LinkedRendezvous::Run::WaitReceived(const Edge& edge,
                                            const DeviceView& into) {
   if (IsLocal(edge)) return local_->WaitReceived(edge, into);
+  SLUICE_RETURN_IF_ERROR(AwaitArrival(edge));
+  return into.accelerator == nullptr ? Status() : CopyIn(edge, into);
+}
+
+// What the work of the compute queue from now on finds there.
+Status LinkedRendezvous::Run::CopyIn(const Edge& edge, const DeviceView& into) {
+  SLUICE_ASSIGN_OR_RETURN(DeviceTransfers* const transfers,
+                          owner_.TransfersOf(edge, into));
+  DeviceTransfers::BlockPtr staged;
+  {
+    MutexLock lock(mutex_);
+    SLUICE_ASSIGN_OR_RETURN(const Slot* slot, SlotOf(edge));
+    staged = slot->staged;
+  }
+  return transfers->CopyIn(edge, into, staged,
+                           [run = shared_from_this()](const Status& done) {
+                             if (!done.ok()) run->Abort(done, nullptr);
+                           });
+}
+
+// Nobody writes to the slot's place any more.
+Status LinkedRendezvous::Run::AwaitArrival(const Edge& edge) {
   MutexLock lock(mutex_);
   SLUICE_ASSIGN_OR_RETURN(Slot * slot, SlotOf(edge));
   Status status;
@@ -189,7 +260,9 @@ Status LinkedRendezvous::Run::Wanted(Link& link, const Frame& frame) {
   if (slot == nullptr || slot->sending == Sending::kGiven) return {};
   slot->wanted_by = link.shared_from_this();
   slot->wanted_of = frame.key;
-  if (slot->sending == Sending::kNot) return {};
+  if (slot->sending == Sending::kNot || slot->sending == Sending::kCopying) {
+    return {};
+  }
   for (const Edge& edge : sends_) {
     if (static_cast<uint64_t>(edge.number) == frame.count) {
       return Give(*slot, edge);

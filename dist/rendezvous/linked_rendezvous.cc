@@ -31,6 +31,44 @@ LinkedRendezvous::LinkedRendezvous(uint64_t epoch, Told told,
 }
 LinkedRendezvous::~LinkedRendezvous() = default;
 
+void LinkedRendezvous::AddDevices(std::span<const OwnMemory> devices) {
+  local_.AddDevices(devices);
+  MutexLock lock(accelerators_mutex_);
+  for (const OwnMemory& device : devices) {
+    ++accelerators_[device.accelerator].devices;
+  }
+}
+
+void LinkedRendezvous::RemoveDevices(std::span<const OwnMemory> devices) {
+  local_.RemoveDevices(devices);
+  // Their last copies are waited for, of which runs are told.
+  std::vector<std::unique_ptr<DeviceTransfers>> ended;
+  MutexLock lock(accelerators_mutex_);
+  for (const OwnMemory& device : devices) {
+    const auto found = accelerators_.find(device.accelerator);
+    if (found == accelerators_.end() || --found->second.devices > 0) continue;
+    ended.push_back(std::move(found->second.transfers));
+    accelerators_.erase(found);
+  }
+}
+
+Result<DeviceTransfers*> LinkedRendezvous::TransfersOf(const Edge& edge,
+                                                       const DeviceView& view) {
+  if (view.accelerator == nullptr) return nullptr;
+  MutexLock lock(accelerators_mutex_);
+  const auto found = accelerators_.find(view.accelerator);
+  if (found == accelerators_.end()) {
+    return Internal(fmt::format(
+        "'{}': its device is none of those that the rendezvous was given",
+        edge.name));
+  }
+  OwnAccelerator& own = found->second;
+  if (own.transfers == nullptr) {
+    own.transfers = std::make_unique<DeviceTransfers>();
+  }
+  return own.transfers.get();
+}
+
 RunKey LinkedRendezvous::NewRun() {
   MutexLock lock(mutex_);
   return {epoch_, ++last_run_};

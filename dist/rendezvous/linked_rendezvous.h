@@ -10,6 +10,11 @@
 // when the part needs that memory, in a copy. So nobody receives what there is
 // no place for, and what waits for a slow task is at most what the runs under
 // way send it.
+//
+// What an accelerator sends is such a copy from the beginning: in pinned
+// memory, offered as soon as it is there. What it is to receive is wanted as
+// soon as there is pinned memory for it, and copied from there when the part
+// comes to its wait (dist/rendezvous/device_transfers.h).
 #ifndef SLUICE_DIST_RENDEZVOUS_LINKED_RENDEZVOUS_H_
 #define SLUICE_DIST_RENDEZVOUS_LINKED_RENDEZVOUS_H_
 
@@ -23,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/rendezvous/device_transfers.h"
 #include "dist/rendezvous/link.h"
 #include "engine/runtime/local_rendezvous.h"
 #include "engine/runtime/rendezvous.h"
@@ -31,10 +37,10 @@
 namespace sluice::dist {
 
 // Devices that no link leads to are this task's; `parts`, of Join, counts the
-// parts of this task. Between tasks tensors go from and to the host's memory
-// only. An abort reaches every task that has a part in the run, as far as this
-// one has dealings with it, and so on; the end of a link aborts the runs that
-// need it with an error that names the peer.
+// parts of this task. Accelerators that send to or receive from other tasks are
+// those of AddDevices. An abort reaches every task that has a part in the run,
+// as far as this one has dealings with it, and so on; the end of a link aborts
+// the runs that need it with an error that names the peer.
 class LinkedRendezvous final : public Rendezvous {
  public:
   // Told, without locks, of aborts that come from other tasks.
@@ -45,12 +51,8 @@ class LinkedRendezvous final : public Rendezvous {
   ~LinkedRendezvous() override;
 
   bool tells() const override { return true; }
-  void AddDevices(std::span<const OwnMemory> devices) override {
-    local_.AddDevices(devices);
-  }
-  void RemoveDevices(std::span<const OwnMemory> devices) override {
-    local_.RemoveDevices(devices);
-  }
+  void AddDevices(std::span<const OwnMemory> devices) override;
+  void RemoveDevices(std::span<const OwnMemory> devices) override;
   // Numbers begin at random, so that tasks need not agree on them.
   RunKey NewRun() override;
   Result<sluice::Exchange*> Join(const RunKey& run, int edges, int parts,
@@ -79,6 +81,9 @@ class LinkedRendezvous final : public Rendezvous {
   using Id = std::pair<uint64_t, uint64_t>;
 
   std::shared_ptr<Link> LinkTo(uint64_t device) const;
+  // Of a device of AddDevices, valid until it is removed; null: the host's.
+  Result<DeviceTransfers*> TransfersOf(const Edge& edge,
+                                       const DeviceView& view);
   RunPtr Find(const RunKey& key) const;
   RunPtr FindOrBegin(const RunKey& key) REQUIRES(mutex_);
   void AbortFrom(const RunKey& key, const Status& status, const Link* origin);
@@ -95,6 +100,14 @@ class LinkedRendezvous final : public Rendezvous {
   std::deque<Id> early_ GUARDED_BY(mutex_);
   mutable Mutex links_mutex_;
   std::map<uint64_t, std::shared_ptr<Link>> links_ GUARDED_BY(links_mutex_);
+  // Sessions of a container have one in common.
+  struct OwnAccelerator {
+    int devices = 0;
+    std::unique_ptr<DeviceTransfers> transfers;  // when it is first needed
+  };
+  Mutex accelerators_mutex_;
+  std::map<const Accelerator*, OwnAccelerator> accelerators_
+      GUARDED_BY(accelerators_mutex_);
 };
 
 }  // namespace sluice::dist

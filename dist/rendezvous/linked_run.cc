@@ -87,7 +87,10 @@ bool LinkedRendezvous::Run::over() const {
   if (needed_ || left_ < parts_ || (joined_ == 0 && !was_needed_)) return false;
   if (aborted_.load()) return true;
   for (const Edge& edge : sends_) {
-    if (slots_[edge.number].sending == Sending::kBuffered) return false;
+    const Sending sending = slots_[edge.number].sending;
+    if (sending == Sending::kBuffered || sending == Sending::kCopying) {
+      return false;
+    }
   }
   return true;
 }

@@ -17,7 +17,8 @@
 namespace sluice::dist {
 
 // Locks: its own, then a link's.
-class LinkedRendezvous::Run final : public sluice::Exchange {
+class LinkedRendezvous::Run final : public sluice::Exchange,
+                                    public std::enable_shared_from_this<Run> {
  public:
   Run(LinkedRendezvous& owner, const RunKey& key) : owner_(owner), key_(key) {}
 
@@ -46,8 +47,9 @@ class LinkedRendezvous::Run final : public sluice::Exchange {
  private:
   enum class Sending : uint8_t {
     kNot,
+    kCopying,   // from an accelerator, to `staged`
     kOffered,   // there is something to be sent, at `view`
-    kBuffered,  // the same, in `buffer`
+    kBuffered,  // the same, in `buffer` or `staged`
     kGiven,     // to the link
   };
   struct Slot {
@@ -59,6 +61,8 @@ class LinkedRendezvous::Run final : public sluice::Exchange {
     Bytes view;
     std::vector<std::byte> buffer;
     Link::Parcel parcel;
+    // On the way from or to an accelerator. Kept while the run has parts.
+    DeviceTransfers::BlockPtr staged;
     // The receiver's.
     MutableBytes into;
     const Link* from = nullptr;
@@ -79,6 +83,14 @@ class LinkedRendezvous::Run final : public sluice::Exchange {
   void Wake(Slot& slot) REQUIRES(mutex_);
   bool Settled(const Slot& slot) const REQUIRES(mutex_);
   Status Use(const std::shared_ptr<Link>& link) REQUIRES(mutex_);
+  // A place in pinned memory where the view is an accelerator's, else nothing.
+  Result<DeviceTransfers::BlockPtr> Stage(const Edge& edge,
+                                          const DeviceView& view);
+  Status CopyOut(const Edge& edge, const DeviceView& from,
+                 const DeviceTransfers::BlockPtr& staged);
+  Status CopyIn(const Edge& edge, const DeviceView& into);
+  void Copied(const Edge& edge, const Status& status) EXCLUDES(mutex_);
+  Status AwaitArrival(const Edge& edge) EXCLUDES(mutex_);
   bool PastDeadline() const;
   bool IsLocal(const Edge& edge);
 

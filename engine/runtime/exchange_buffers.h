@@ -30,6 +30,7 @@ class TransferBlock {
     return {};
   }
   void* data() const { return memory_.get(); }
+  size_t bytes() const { return bytes_; }
 
  private:
   std::shared_ptr<void> memory_;
@@ -83,6 +84,13 @@ class TransferMark {
   uint64_t incarnation_ = 0;
   bool set_ = false;
 };
+
+// Copies a tensor that is there when the compute queue has done what it was
+// given so far, which `produced` marks, into pinned memory, beside what that
+// queue does then; `copied` marks the end.
+Status CopyOutBeside(Accelerator& accelerator, uint64_t incarnation,
+                     const void* from, size_t bytes, void* pinned,
+                     TransferMark& produced, TransferMark& copied);
 
 }  // namespace sluice
 

@@ -216,16 +216,8 @@ Status LocalRendezvous::LocalExchange::CopyOut(Slot& slot, const Edge& edge,
                                                const DeviceView& from) {
   Accelerator& accelerator = *from.accelerator;
   SLUICE_RETURN_IF_ERROR(slot.buffer.Reserve(edge.bytes, &accelerator));
-  SLUICE_RETURN_IF_ERROR(
-      slot.produced.Record(accelerator, edge.sender, Accelerator::kCompute));
-  SLUICE_RETURN_IF_ERROR(
-      accelerator.Wait(slot.produced.event(), Accelerator::kCopyOut));
-  if (edge.bytes > 0) {
-    SLUICE_RETURN_IF_ERROR(accelerator.CopyOut(
-        Accelerator::kCopyOut, slot.buffer.data(), from.data, edge.bytes));
-  }
-  return slot.copied_out.Record(accelerator, edge.sender,
-                                Accelerator::kCopyOut);
+  return CopyOutBeside(accelerator, edge.sender, from.data, edge.bytes,
+                       slot.buffer.data(), slot.produced, slot.copied_out);
 }
 
 Status LocalRendezvous::LocalExchange::Hold(Slot& slot, const Edge& edge,

@@ -37,7 +37,10 @@ void LocalRendezvous::AddDevices(std::span<const OwnMemory> devices) {
 }
 
 void LocalRendezvous::RemoveDevices(std::span<const OwnMemory> devices) {
+  if (devices.empty()) return;
+  Exchanges spare;  // may have copies and memory of these devices
   MutexLock lock(mutex_);
+  spare.swap(spare_);
   Reached left = *reached_;
   for (const OwnMemory& gone : devices) {
     std::erase_if(left, [&](const auto& pair) {

@@ -30,6 +30,7 @@ PartSession::PartSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PartSession::~PartSession() {
   impl_->session.lanes.Stop(Cancelled("the session has ended"));
   const Lanes::AllTurns alone(impl_->session.lanes);
+  impl_->session.rendezvous->RemoveDevices(impl_->session.OwnMemories());
 }
 
 Result<std::unique_ptr<PartSession>> PartSession::Open(const Options& options) {
@@ -53,6 +54,7 @@ Result<std::unique_ptr<PartSession>> PartSession::Open(const Options& options) {
     impl->session.devices.push_back(std::move(device));
   }
   impl->session.lanes.Open(options.concurrent_runs, impl->session.devices);
+  options.rendezvous->AddDevices(impl->session.OwnMemories());
   return std::unique_ptr<PartSession>(new PartSession(std::move(impl)));
 }
 

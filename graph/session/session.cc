@@ -11,11 +11,28 @@
 namespace sluice {
 namespace {
 
-bool AnyCpu(const std::vector<std::string>& names) {
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+// Of a session's own.
+bool AnyCpu(const SessionOptions& options) {
+  const auto& names = options.devices;
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     const Result<DeviceName> parsed = ParseDeviceName(name);
-    return parsed.ok() && parsed->type == DeviceType::kCpu;
+    return parsed.ok() && parsed->type == DeviceType::kCpu &&
+           (options.cluster == nullptr || IsHere(name, options.task));
   });
+}
+
+// A CPU behind its own devices, before others' CPUs. Peers have the same
+// devices all, which each is told.
+void AddCpu(SessionOptions& options) {
+  if (!options.task.empty()) return;
+  std::vector<std::string>& names = options.devices;
+  const auto far =
+      std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+        return options.cluster != nullptr && !IsHere(name, options.task);
+      });
+  // Where others' are first, so is what is placed nowhere.
+  const auto place = far == names.begin() ? names.end() : far;
+  names.insert(place, "/cpu:0");
 }
 
 }  // namespace
@@ -42,8 +59,8 @@ Session::Session(const Graph& graph, const SessionOptions& options)
   std::vector<std::string>& names = impl_->options.devices;
   // Workers meet on the host.
   if ((options.soft_placement || options.collective != nullptr) &&
-      !AnyCpu(names)) {
-    names.emplace_back("/cpu:0");
+      !AnyCpu(impl_->options)) {
+    AddCpu(impl_->options);
   }
   bool any_here = false;
   for (const std::string& text : names) {

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include "engine/device.h"
 #include "models/cli/flag_checks.h"
 
 namespace sluice {
@@ -109,10 +108,6 @@ std::string WrongWithStages(const CommandLine& line) {
   if (!staged) return "";
   if (job.sync_batch_norm) {
     return "--sync-batch-norm is not for --pipeline-stages";
-  }
-  const auto device = ParseDeviceName(line.training.session.devices.at(0));
-  if (line.gpu_of_process || !device.ok() || device->type != DeviceType::kCpu) {
-    return "--pipeline-stages: stages compute on the CPU, use --device /cpu:0";
   }
   return "";
 }

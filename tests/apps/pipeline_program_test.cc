@@ -112,7 +112,6 @@ TEST_CASE("pipelines: flags that make no sense") {
         "say --micro-batches");
   error({"--pipeline-stages", "2", "--strategy", "ps"},
         "not for --strategy ps");
-  error({"--pipeline-stages", "2", "--device", "/gpu:0"}, "on the CPU");
   error({"--pipeline-stages", "2", "--overlap", "on"}, "--overlap on");
   error({"--micro-batches", "2", "--batch-size-per-worker", "4"},
         "give --batch-size");

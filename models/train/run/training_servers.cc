@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "dist/servers/placement.h"
-#include "engine/device.h"
 #include "graph/ops/elementwise.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
@@ -45,13 +44,6 @@ void TrainingRun::CheckServers() const {
                                    options_.servers.devices.size(),
                                    options_.servers.lead.value_or(-1),
                                    options_.servers.cut_from));
-  const std::string& device = options_.session.devices[0];
-  if (ParseDeviceName(device).ValueOrThrow().type != DeviceType::kCpu) {
-    throw Error(Code::kUnimplemented,
-                fmt::format("with parameter servers workers compute on the "
-                            "CPU, not on '{}'",
-                            device));
-  }
 }
 
 SessionOptions TrainingRun::PlaceTraining() {

@@ -1,21 +1,43 @@
 // A training whose model is cut into stages (PipelineStages).
 #include <algorithm>
+#include <map>
 
 #include "engine/ceil_div.h"
+#include "engine/device.h"
 #include "graph/compile/cut_stages.h"
 #include "graph/ops/control.h"
+#include "graph/session/cluster.h"
 #include "models/train/run/training_run.h"
 
 namespace sluice {
+namespace {
+
+DeviceName OwnDevice(const TrainingOptions& options) {
+  return ParseDeviceName(options.session.devices[0]).ValueOrThrow();
+}
+
+// As if each process had but one, so that the graph is the same for all
+// replicas.
+std::vector<std::string> FirstOfEach(int stages, DeviceType type) {
+  std::vector<std::string> devices = DevicesOfStages(stages);
+  for (std::string& device : devices) {
+    device = TaskOf(device) + DeviceName{.type = type}.ToString();
+  }
+  return devices;
+}
+
+}  // namespace
 
 void TrainingRun::CutModel() {
+  const DeviceType type = OwnDevice(options_).type;
+  workers_.RequireSame("kind of device", NameOf(type));
   ThrowIfError(CutIntoStages(graph_, model_.loss,
                              FeedsOf(CeilDiv(batch_size(), workers_.leaves())),
-                             DevicesOfStages(workers_.stages())));
+                             FirstOfEach(workers_.stages(), type)));
 }
 
 std::vector<Output> TrainingRun::WithLoss(const std::vector<Output>& values) {
-  const DeviceScope there(graph_, DevicesOfStages(workers_.stages()).back());
+  const DeviceScope there(graph_, session_->options().devices[0]);
   const NameScope names(graph_, "measured");
   std::vector<Output> with_loss;
   for (const Output& value : values) with_loss.push_back(Identity(value));
@@ -28,8 +50,29 @@ std::vector<Output> TrainingRun::WithLoss(const std::vector<Output>& values) {
 // (one forward, one backward: PipeDream, 2019; Megatron-LM, 2021), and one
 // more, whose tensors travel meanwhile.
 SessionOptions TrainingRun::PlaceStages(SessionOptions session) const {
-  session.devices = DevicesOfStages(workers_.stages());
-  std::reverse(session.devices.begin(), session.devices.end());
+  DeviceName device = OwnDevice(options_);
+  const std::vector<std::string> cut =
+      FirstOfEach(workers_.stages(), device.type);
+  const std::vector<int> indices = workers_.GatherEach("GPU", device.index);
+  std::map<std::string, std::string> place;
+  session.devices.clear();
+  for (int stage = workers_.stages() - 1; stage >= 0; --stage) {
+    const int first = workers_.replica() * workers_.stages();
+    device.index = device.type == DeviceType::kCpu
+                       ? 0
+                       : indices[first + workers_.FirstWith(stage)];
+    session.devices.push_back(TaskOfStage(stage) + device.ToString());
+    place[cut[stage]] = session.devices.back();
+  }
+  for (const auto& node : graph_.nodes()) {
+    const auto found = place.find(node->device());
+    if (found != place.end()) node->set_device(found->second);
+  }
+  if (session.soft_placement && device.type != DeviceType::kCpu) {
+    for (int stage = workers_.stages() - 1; stage >= 0; --stage) {
+      session.devices.push_back(TaskOfStage(stage) + "/cpu:0");
+    }
+  }
   session.task = TaskOfStage(workers_.stage());
   session.cluster = options_.pipeline.peers;
   session.collective = nullptr;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dist/cluster/master.h"
@@ -31,8 +32,11 @@ class Workers {
  public:
   // With an authority all have credentials of it, the masters that of
   // /job:master/task:0.
-  Workers(int count, Transport transport, const Authority* authority = nullptr)
-      : transport_(transport), authority_(authority) {
+  Workers(int count, Transport transport, const Authority* authority = nullptr,
+          std::vector<std::string> devices = {"/cpu:0"})
+      : transport_(transport),
+        authority_(authority),
+        devices_(std::move(devices)) {
     for (int task = 0; task < count; ++task) {
       workers_.emplace_back();
       addresses_.push_back({WorkerName(task), "127.0.0.1", 0});
@@ -46,6 +50,7 @@ class Workers {
     options.task =
         Issue(OptionsOf(WorkerName(task), transport_), "worker", task);
     options.port = At(task).port;
+    options.devices = devices_;
     workers_[static_cast<size_t>(task)] = Worker::Start(options).ValueOrThrow();
     At(task).port = workers_[static_cast<size_t>(task)]->port();
   }
@@ -70,6 +75,7 @@ class Workers {
 
   const Transport transport_;
   const Authority* const authority_;
+  const std::vector<std::string> devices_;
   std::vector<ClusterTask> addresses_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };

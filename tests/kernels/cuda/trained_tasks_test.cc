@@ -1,0 +1,97 @@
+// Trainings whose tensors go between GPUs of several tasks: workers of
+// parameter servers, and stages of a pipeline.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/kernels/cuda/emulation/gpu.h"
+#include "tests/support/error_text.h"
+#include "tests/support/served_training.h"
+
+namespace sluice::testing {
+namespace {
+
+// Each worker on a device of its own, logical ones where there are not as many.
+Task OnDevices(const char* type, Task task) {
+  task.options = [type, before = task.options](int rank) {
+    TrainingOptions options = before(rank);
+    options.session.devices = {type + std::to_string(rank)};
+    options.session.share_accelerators = true;
+    return options;
+  };
+  return task;
+}
+
+Task Plain() {
+  return {.spec = [](int) { return PlainSpec(); }, .run = ToyRun(2)};
+}
+
+// What it sees is its own: of a step or two of each.
+TEST_CASE("workers on GPUs train on servers what workers on CPUs do") {
+  RegisterGpu();
+  for (const int workers : {1, 2}) {
+    CAPTURE(workers);
+    const std::vector<Trained> wanted =
+        TrainOn(2, workers, kSync, OnDevices("/cpu:", Plain()));
+    const std::vector<Trained> got =
+        TrainOn(2, workers, kSync, OnDevices("/gpu:", Plain()));
+    for (const Trained& worker : got) {
+      CheckNear(worker, wanted[0], 1e-3);
+      CheckVariables(worker, got[0]);
+      CHECK(worker.losses == got[0].losses);
+    }
+  }
+}
+
+TEST_CASE("workers on GPUs train on servers at speeds of their own") {
+  RegisterGpu();
+  for (const Lead lead : {Lead(kAnyLead), Lead(1)}) {
+    Task task = OnDevices("/gpu:", Plain());
+    task.run.epochs = 4;
+    const std::vector<Trained> all = TrainOn(1, 2, lead, task);
+    for (const Trained& each : all) {
+      REQUIRE(each.error == "");
+      CheckVariables(each, all[0]);
+    }
+    const auto& values = all[0].result.evaluation->values;
+    CHECK(values[0].first == "loss");
+    CHECK(values[0].second < 1);
+  }
+}
+
+TEST_CASE("stages on GPUs train the bits of one GPU") {
+  RegisterGpu();
+  for (const bool replicated : {false, true}) {
+    CAPTURE(replicated);
+    Task task = OnDevices("/gpu:", ToyTask(4, 1));
+    const Trained one = TrainWith(1, task)[0];
+    task.stages = 2;
+    for (const Trained& each : TrainWith(replicated ? 4 : 2, task)) {
+      REQUIRE(each.error == "");
+      CHECK(each.losses == one.losses);
+      CHECK(each.result.evaluation->values == one.result.evaluation->values);
+      for (const auto& [name, value] : each.variables) {
+        CAPTURE(name);
+        CHECK(value.BitEqual(one.variables.at(name)));
+      }
+    }
+  }
+}
+
+TEST_CASE("stages of other kinds of devices are told so") {
+  RegisterGpu();
+  Task task = ToyTask(2, 1);
+  task.stages = 2;
+  task.options = [before = task.options](int rank) {
+    TrainingOptions options = before(rank);
+    options.session.devices = {rank == 0 ? "/gpu:0" : "/cpu:0"};
+    return options;
+  };
+  for (const Trained& each : TrainWith(2, task)) {
+    CHECK(Contains(each.error, "kind of device"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
