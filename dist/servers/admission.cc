@@ -46,8 +46,8 @@ Admission::Admission(int workers, int64_t backups)
 Result<Admission::Answer> Admission::Ask(const Question& question) {
   const auto& [kind, rank, round, rows, whole_rows, loss, rate] = question;
   if (rank < 0 || rank >= workers()) {
-    return InvalidArgument(fmt::format("rank {} of {} workers", rank,
-                                       workers()));
+    return InvalidArgument(
+        fmt::format("rank {} of {} workers", rank, workers()));
   }
   if (round > round_ || round < 0) {
     return InvalidArgument(fmt::format(
@@ -83,10 +83,10 @@ bool Admission::Has(const Question& offer) const {
 Result<Admission::Answer> Admission::Admit(const Question& offer) {
   Contribution& mine = admitted_[static_cast<size_t>(offer.rank)];
   if (!Has(offer) || mine.rows > 0) {
-    return InvalidArgument(fmt::format(
-        "rank {} of {} offers {} of {} examples in round {}{}", offer.rank,
-        workers(), offer.rows, offer.whole_rows, offer.round,
-        mine.rows > 0 ? ", once more" : ""));
+    return InvalidArgument(
+        fmt::format("rank {} of {} offers {} of {} examples in round {}{}",
+                    offer.rank, workers(), offer.rows, offer.whole_rows,
+                    offer.round, mine.rows > 0 ? ", once more" : ""));
   }
   if (applies_) return Answer{Reply::kWait};
   mine = {offer.rows, offer.loss};
@@ -168,8 +168,9 @@ Result<AdmissionCall> ParseAdmissionCall(std::string_view text) {
       call.backups >= workers || rank < 0 || rank >= workers ||
       question.round < 0 || question.rows < 0 || question.whole_rows < 0 ||
       kind < 0 || kind > static_cast<int64_t>(Admission::Kind::kAwait)) {
-    return InvalidArgument("a question about contributions that makes no "
-                           "sense");
+    return InvalidArgument(
+        "a question about contributions that makes no "
+        "sense");
   }
   call.workers = static_cast<int>(workers);
   question.kind = static_cast<Admission::Kind>(kind);

@@ -199,15 +199,15 @@ class Placer {
   void FindIndependent() {
     for (const Node* node : order_) {
       const auto& inputs = node->inputs();
-      const bool decided = std::any_of(
-          decided_.begin(), decided_.end(),
-          [&](const Output& each) { return &each.node() == node; });
+      const bool decided =
+          std::any_of(decided_.begin(), decided_.end(),
+                      [&](const Output& each) { return &each.node() == node; });
       independent_[node] =
-          decided || (!node->IsPlaceholder() &&
-                      std::all_of(inputs.begin(), inputs.end(),
-                                  [&](const Output& input) {
-                                    return independent_[&input.node()];
-                                  }));
+          decided ||
+          (!node->IsPlaceholder() &&
+           std::all_of(inputs.begin(), inputs.end(), [&](const Output& input) {
+             return independent_[&input.node()];
+           }));
       by_decision_[node] =
           decided ||
           (independent_[node] &&
@@ -284,8 +284,8 @@ class Placer {
 }  // namespace
 
 Status PlaceOnServers(Graph& graph, const std::string& worker,
-                      const std::vector<std::string>& servers,
-                      int64_t cut_from, const std::vector<Output>& decided) {
+                      const std::vector<std::string>& servers, int64_t cut_from,
+                      const std::vector<Output>& decided) {
   if (servers.empty()) return InvalidArgument("there are no servers");
   return Placer(graph, worker, servers, cut_from, decided).Run();
 }

@@ -70,10 +70,10 @@ std::string ServerName(int server) {
 }
 
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options) {
-  options.answer =
-      [keepers = std::make_shared<Keepers>()](const std::string& text) {
-        return keepers->Answer(text);
-      };
+  options.answer = [keepers =
+                        std::make_shared<Keepers>()](const std::string& text) {
+    return keepers->Answer(text);
+  };
   return Worker::Start(options);
 }
 

@@ -74,8 +74,7 @@ bool IsContribution(std::string_view name) {
   const size_t at = name.rfind('/');
   if (at == name.npos || !name.substr(at).starts_with(kPlace)) return false;
   const std::string_view rank = name.substr(at + kPlace.size());
-  return !rank.empty() &&
-         rank.find_first_not_of("0123456789") == rank.npos;
+  return !rank.empty() && rank.find_first_not_of("0123456789") == rank.npos;
 }
 
 std::vector<Output> WithoutContributions(std::vector<Output> variables) {

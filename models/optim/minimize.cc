@@ -313,9 +313,9 @@ Operation Optimizer::Minimize(Operand loss,
     context.update_number = step + 1 - scale->skipped();
   }
   if (all_reduce_) {
-    for (const Operation& reduced : ReduceUpdates(
-             graph.updates(), weight, all_reduce_->buckets.others, shared,
-             contributions ? &*contributions : nullptr)) {
+    for (const Operation& reduced :
+         ReduceUpdates(graph.updates(), weight, all_reduce_->buckets.others,
+                       shared, contributions ? &*contributions : nullptr)) {
       if ((in_two || shared) && context.finite.valid()) {
         MakeConditional(reduced, context.finite);
       }

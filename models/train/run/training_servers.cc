@@ -43,11 +43,10 @@ void TrainingRun::CheckServers() const {
   }
   workers_.RequireSame(
       "consistency or number of parameter servers",
-      fmt::format("{} servers, lead {}, backups {}, tables from {} bytes",
-                  options_.servers.devices.size(),
-                  options_.servers.lead.value_or(-1),
-                  options_.servers.backups.value_or(-1),
-                  options_.servers.cut_from));
+      fmt::format(
+          "{} servers, lead {}, backups {}, tables from {} bytes",
+          options_.servers.devices.size(), options_.servers.lead.value_or(-1),
+          options_.servers.backups.value_or(-1), options_.servers.cut_from));
   CheckBackups();
   const std::string& device = options_.session.devices[0];
   if (ParseDeviceName(device).ValueOrThrow().type != DeviceType::kCpu) {
@@ -100,12 +99,12 @@ SessionOptions TrainingRun::PlaceTraining() {
   }
   for (const auto& node : graph_.nodes()) {
     if (!apart_ || !workers_.several() || !node->op().collective) continue;
-    throw Error(Code::kUnimplemented,
-                fmt::format("'{}' is for workers that do each step together: "
-                            "use --consistency sync{} ({})",
-                            node->name(),
-                            backed_ ? " without backup workers" : "",
-                            node->location()));
+    throw Error(
+        Code::kUnimplemented,
+        fmt::format("'{}' is for workers that do each step together: "
+                    "use --consistency sync{} ({})",
+                    node->name(), backed_ ? " without backup workers" : "",
+                    node->location()));
   }
   std::vector<Output> decided;
   if (backed_) decided = {AdmittedWorkers(graph_), AdmittedWeight(graph_)};

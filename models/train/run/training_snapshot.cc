@@ -112,9 +112,9 @@ void TrainingRun::RenewSnapshot() {
     state.extra[kPartsOf] = workers_.Name(workers_.rank());
   }
   state.class_names = class_names_;
-  ReadVariables(
-      *session_, WithoutContributions(tables_->Others(scattered_->others())),
-      &renewed->tensors);
+  ReadVariables(*session_,
+                WithoutContributions(tables_->Others(scattered_->others())),
+                &renewed->tensors);
   const std::vector<NamedTensor> gathered = scattered_->Gathered(*session_);
   renewed->tensors.insert(renewed->tensors.end(), gathered.begin(),
                           gathered.end());

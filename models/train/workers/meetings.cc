@@ -64,11 +64,11 @@ std::string AskFirstServer(
 }
 
 bool Meetings::Now(bool wants) {
-  const std::string call = dist::TextOf(
-      dist::PaceCall{era_,
-                     workers_.size(),
-                     servers_.lead.value_or(dist::Pace::kAnyLead),
-                     {workers_.rank(), steps_, wants}});
+  const std::string call =
+      dist::TextOf(dist::PaceCall{era_,
+                                  workers_.size(),
+                                  servers_.lead.value_or(dist::Pace::kAnyLead),
+                                  {workers_.rank(), steps_, wants}});
   dist::Pace::Answer answer = dist::Pace::Answer::kWait;
   AskFirstServer(workers_, servers_, call, [&](const std::string& said) {
     answer = dist::ParseAnswer(said).ValueOrThrow();

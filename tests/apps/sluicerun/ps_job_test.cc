@@ -154,10 +154,10 @@ TEST_CASE("processes with their own speeds learn, and others go on") {
 
 TEST_CASE("a process that stands still is a backup's matter") {
   TemporaryFolder folder;
-  Words words = Job(3, 2,
-                    {"--log-dir", folder / "log", "--epochs", "60", "--json",
-                     "--log-every", "1", "--evaluate-every", "0",
-                     "--backup-workers", "1"});
+  Words words = Job(
+      3, 2,
+      {"--log-dir", folder / "log", "--epochs", "60", "--json", "--log-every",
+       "1", "--evaluate-every", "0", "--backup-workers", "1"});
   const Process process(kLauncher, words);
   REQUIRE(process.WaitFor("\"step\":5,"));
   const pid_t pid = Rank(process.pid(), 2);

@@ -330,14 +330,13 @@ TEST_CASE("texts that are no questions and no answers") {
   const std::string good =
       TextOf(AdmissionCall{1, 3, 1, {Kind::kOffer, 2, 5, 4, 12, 0.5F, 0.1F}});
   REQUIRE(ParseAdmissionCall(good).ok());
-  for (const auto& [from, to] :
-       {std::pair("\"rank\":2", "\"rank\":3"),
-        std::pair("\"rank\":2", "\"rank\":-1"),
-        std::pair("\"backups\":1", "\"backups\":3"),
-        std::pair("\"workers\":3", "\"workers\":0"),
-        std::pair("\"round\":5", "\"round\":-5"),
-        std::pair("\"rows\":4", "\"rows\":-4"),
-        std::pair("\"admit\":1", "\"admit\":9")}) {
+  for (const auto& [from, to] : {std::pair("\"rank\":2", "\"rank\":3"),
+                                 std::pair("\"rank\":2", "\"rank\":-1"),
+                                 std::pair("\"backups\":1", "\"backups\":3"),
+                                 std::pair("\"workers\":3", "\"workers\":0"),
+                                 std::pair("\"round\":5", "\"round\":-5"),
+                                 std::pair("\"rows\":4", "\"rows\":-4"),
+                                 std::pair("\"admit\":1", "\"admit\":9")}) {
     CAPTURE(to);
     std::string bad = good;
     const size_t at = bad.find(from);

@@ -241,16 +241,16 @@ TEST_CASE("values come and gradients go, no activation") {
 TEST_CASE("contributions stay where they came to") {
   for (uint32_t seed = 0; seed < 30; ++seed) {
     CAPTURE(seed);
-    Training training(seed, OptimizerOf(seed)
-                                .With(gradients::ClipByGlobalNorm(0.1))
-                                .WithAllReduce({.shared = true,
-                                                .workers = 3,
-                                                .contributed = true}));
+    Training training(
+        seed, OptimizerOf(seed)
+                  .With(gradients::ClipByGlobalNorm(0.1))
+                  .WithAllReduce(
+                      {.shared = true, .workers = 3, .contributed = true}));
     Graph& graph = training.graph;
     const Output admitted = AdmittedWorkers(graph);
     const Output weight = AdmittedWeight(graph);
-    ThrowIfError(PlaceOnServers(graph, kWorker, Cpus(2), INT64_MAX,
-                                {admitted, weight}));
+    ThrowIfError(
+        PlaceOnServers(graph, kWorker, Cpus(2), INT64_MAX, {admitted, weight}));
     int places = 0;
     std::set<const Node*> made;  // of contributions
     for (const Node* node : graph.TopologicalOrder()) {
