@@ -62,7 +62,7 @@ class Schedule {
       if (some_die && random_() % 200 == 0) workers_[rank].dead = true;
       if (random_() % 8 == 0) AskNonsense(rank);
       vain = Move(rank) ? 0 : vain + 1;
-      if (vain < 20'000) continue;
+      if (vain < 4000) continue;
       REQUIRE(MayBeStuck());
       stuck_ = true;
       return;

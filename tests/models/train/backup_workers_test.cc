@@ -119,7 +119,7 @@ TEST_CASE("more that are all waited for are a ring to rounding") {
 // then goes through theirs; its places hold NaN all the time.
 TEST_CASE("who is late holds up nobody, and what it has does not count") {
   constexpr int64_t kRounds = 10;
-  const auto spec = [](int64_t parts) {
+  const auto of_parts = [](int64_t parts) {
     TrainerSpec spec = PlainSpec();
     spec.input = [parts](const RunContext& run) {
       // Of every six examples those of the first `parts` workers of three.
@@ -141,7 +141,7 @@ TEST_CASE("who is late holds up nobody, and what it has does not count") {
     return spec;
   };
   const auto options = [](int) { return TrainingOptions{.evaluate_every = 0}; };
-  Task two{.spec = [&](int) { return spec(2); }, .run = ToyRun(1)};
+  Task two{.spec = [&](int) { return of_parts(2); }, .run = ToyRun(1)};
   two.run.batch_size = 4;
   two.run.steps = kRounds;
   two.options = options;
@@ -149,7 +149,7 @@ TEST_CASE("who is late holds up nobody, and what it has does not count") {
 
   std::atomic<int64_t> done[3] = {};
   thread_local int mine = 0;
-  Task three{.spec = [&](int) { return spec(3); }, .run = two.run};
+  Task three{.spec = [&](int) { return of_parts(3); }, .run = two.run};
   three.run.batch_size = 6;
   three.options = [&](int rank) {
     mine = rank;
