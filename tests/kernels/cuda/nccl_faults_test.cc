@@ -26,9 +26,7 @@ using cuda::emulation::SetNcclFault;
 using dist::NcclGroup;
 using std::chrono::milliseconds;
 
-constexpr int kExchanges = 3;  // of a step
-
-// Runs a step of kExchanges until it fails, or so many times. The error.
+// Runs a step of three exchanges until it fails, or so many times. The error.
 std::string RunUntil(int rank, const std::shared_ptr<Collective>& group,
                      int runs) {
   Graph graph;
