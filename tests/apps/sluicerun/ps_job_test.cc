@@ -84,9 +84,9 @@ int64_t SavedStep(const std::string& log_dir) {
 
 // The flags of one that a test goes through.
 void AddConsistency(const std::string& consistency, Words& words) {
-  words.insert(words.end(), consistency == "backups"
-                                ? Words{"--backup-workers", "1"}
-                                : Words{"--consistency", consistency});
+  const bool backups = consistency == "backups";
+  words.push_back(backups ? "--backup-workers" : "--consistency");
+  words.push_back(backups ? "1" : consistency);
 }
 
 TEST_CASE("one worker on servers trains the bits of one process") {

@@ -119,7 +119,7 @@ class Schedule {
     CHECK(call.era == 3);
     CHECK(call.workers == workers());
     CHECK(call.backups == backups_);
-    const Result<Admission::Answer> answer = admission_.Ask(call.question);
+    Result<Admission::Answer> answer = admission_.Ask(call.question);
     if (!answer.ok()) return answer;
     return ParseAdmissionAnswer(TextOf(*answer));
   }
