@@ -41,28 +41,38 @@ float DivisorOf(const std::vector<int64_t>& admitted, int64_t whole_rows) {
 Admission::Admission(int workers, int64_t backups)
     : backups_(backups),
       admitted_(static_cast<size_t>(workers)),
+      at_(static_cast<size_t>(workers)),
       dropped_(static_cast<size_t>(workers)) {}
 
 Result<Admission::Answer> Admission::Ask(const Question& question) {
-  const auto& [kind, rank, round, rows, whole_rows, loss, rate] = question;
-  if (rank < 0 || rank >= workers()) {
+  if (question.rank < 0 || question.rank >= workers()) {
     return InvalidArgument(
-        fmt::format("rank {} of {} workers", rank, workers()));
+        fmt::format("rank {} of {} workers", question.rank, workers()));
   }
-  if (round > round_ || round < 0) {
-    return InvalidArgument(fmt::format(
-        "rank {} asks for round {}, the open one is {}", rank, round, round_));
+  int64_t& at = at_[static_cast<size_t>(question.rank)];
+  if (question.round < at || question.round > round_) {
+    return InvalidArgument(
+        fmt::format("rank {} asks for round {} after {}, the open one is {}",
+                    question.rank, question.round, at, round_));
   }
-  if (kind == Kind::kApplied) {
-    if (round != round_ || applies_ != rank) {
-      return InvalidArgument(fmt::format(
-          "rank {} has applied round {} without being told to", rank, round));
+  SLUICE_ASSIGN_OR_RETURN(Answer answer, AnswerTo(question));
+  at = question.round;
+  Forget();
+  return answer;
+}
+
+Result<Admission::Answer> Admission::AnswerTo(const Question& question) {
+  const int64_t round = question.round;
+  if (question.kind == Kind::kApplied) {
+    if (round != round_ || applies_ != question.rank) {
+      return InvalidArgument(
+          fmt::format("rank {} has applied round {} without being told to",
+                      question.rank, round));
     }
     Close();
-    return Over();
   }
-  if (round < round_) return Over();
-  switch (kind) {
+  if (round < round_) return Over(round);
+  switch (question.kind) {
     case Kind::kBegin:
       return Answer{applies_ ? Reply::kWait : Reply::kGo};
     case Kind::kOffer:
@@ -104,8 +114,17 @@ Result<Admission::Answer> Admission::Admit(const Question& offer) {
   return answer;
 }
 
-Admission::Answer Admission::Over() const {
-  return {Reply::kOver, {}, round_, loss_, last_rate_, rows_, dropped_};
+Admission::Answer Admission::Over(int64_t round) const {
+  const Past& past = past_[past_.size() - static_cast<size_t>(round_ - round)];
+  return {Reply::kOver, {}, past.loss, past.rate, rows_, dropped_};
+}
+
+// What nobody asks for any more.
+void Admission::Forget() {
+  const int64_t slowest = *std::min_element(at_.begin(), at_.end());
+  while (round_ - static_cast<int64_t>(past_.size()) < slowest) {
+    past_.pop_front();
+  }
 }
 
 void Admission::Close() {
@@ -121,8 +140,7 @@ void Admission::Close() {
     const bool has = LeavesOf(whole_rows_, rank, workers()).size() > 0;
     if (has && each.rows == 0) ++dropped_[i];
   }
-  loss_ = sum / DivisorOf(rows, whole_rows_);
-  last_rate_ = rate_;
+  past_.push_back({sum / DivisorOf(rows, whole_rows_), rate_});
   std::fill(admitted_.begin(), admitted_.end(), Contribution{});
   whole_rows_ = 0;
   count_ = 0;
@@ -186,7 +204,6 @@ std::string TextOf(const Admission::Answer& answer) {
     json["admitted"] = answer.admitted;
   }
   if (answer.reply == Admission::Reply::kOver) {
-    json["rounds"] = answer.rounds;
     json["loss"] = BitsOf(answer.loss);
     json["rate"] = BitsOf(answer.rate);
     json["rows"] = answer.rows;
@@ -207,7 +224,6 @@ Result<Admission::Answer> ParseAdmissionAnswer(std::string_view text) {
     SLUICE_ASSIGN_OR_RETURN(answer.admitted, json.Ints("admitted"));
   }
   if (answer.reply != Admission::Reply::kOver) return answer;
-  SLUICE_ASSIGN_OR_RETURN(answer.rounds, json.Int("rounds"));
   SLUICE_ASSIGN_OR_RETURN(const int64_t loss, json.Int("loss"));
   SLUICE_ASSIGN_OR_RETURN(const int64_t rate, json.Int("rate"));
   SLUICE_ASSIGN_OR_RETURN(answer.rows, json.Int("rows"));

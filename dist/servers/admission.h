@@ -5,6 +5,7 @@
 #define SLUICE_DIST_SERVERS_ADMISSION_H_
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,10 +55,9 @@ class Admission {
     Reply reply = Reply::kWait;
     // With kApply: the rows of each worker that is admitted; 0: it is not.
     std::vector<int64_t> admitted = {};
-    // With kOver: the rounds that are; of the last the loss, the mean over the
-    // examples that were admitted, and the rate; of all the examples that were
+    // With kOver: the round's loss, the mean over the examples that were
+    // admitted, and rate; of all that are over by now the examples that were
     // admitted, and of each worker how many contributions were not.
-    int64_t rounds = 0;
     float loss = 0, rate = 0;
     int64_t rows = 0;
     std::vector<int64_t> dropped = {};
@@ -71,9 +71,11 @@ class Admission {
     float loss = 0;
   };
   int workers() const { return static_cast<int>(admitted_.size()); }
+  Result<Answer> AnswerTo(const Question& question);
   bool Has(const Question& offer) const;
   Result<Answer> Admit(const Question& offer);
-  Answer Over() const;
+  Answer Over(int64_t round) const;
+  void Forget();
   void Close();
 
   const int64_t backups_;
@@ -84,8 +86,12 @@ class Admission {
   int64_t count_ = 0;                   // of those admitted
   std::optional<int> applies_;          // rank; whoever is late from then on
   float rate_ = 0;
-  // Of those that are over.
-  float loss_ = 0, last_rate_ = 0;
+  // Of those that are over; of each, from where the slowest worker is.
+  struct Past {
+    float loss = 0, rate = 0;
+  };
+  std::deque<Past> past_;
+  std::vector<int64_t> at_;  // the round of each worker's last question
   int64_t rows_ = 0;
   std::vector<int64_t> dropped_;
 };

@@ -32,7 +32,7 @@ class BackupSteps {
     // Of this worker's share; empty: there was none, or the step was over
     // before it began with it.
     std::span<const Tensor> values = {};
-    // What is known of the step, or, where it came late, of a later one.
+    // Of the step, and what is known by now of all.
     dist::Admission::Answer over = {};
   };
   // The step with that number, which all steps before it go with. `gradients`

@@ -354,7 +354,7 @@ class TrainingRun {
   double input_seconds_ = 0;
   double exchange_seconds_ = 0;
   std::map<int64_t, int64_t> staleness_;
-  int64_t first_step_ = 0, first_examples_ = 0;  // at BeginRounds
+  int64_t first_examples_ = 0;  // at BeginRounds
   std::vector<int64_t> dropped_;
   int64_t measured_inputs_ = 0;
   std::string stop_reason_;

