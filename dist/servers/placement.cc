@@ -44,10 +44,12 @@ int64_t BytesOf(const Output& variable) {
 class Placer {
  public:
   Placer(Graph& graph, const std::string& worker,
-         const std::vector<std::string>& servers, int64_t cut_from)
+         const std::vector<std::string>& servers, int64_t cut_from,
+         const std::vector<Output>& decided)
       : worker_(worker),
         servers_(servers),
         cut_from_(cut_from),
+        decided_(decided),
         variables_(graph.Variables()),
         order_(graph.TopologicalOrder()) {
     for (const Node* node : order_) {
@@ -193,14 +195,25 @@ class Placer {
     }
   }
 
-  // What no batch has a part in.
+  // What no batch has a part in, and of this what is by a decision.
   void FindIndependent() {
     for (const Node* node : order_) {
+      const auto& inputs = node->inputs();
+      const bool decided =
+          std::any_of(decided_.begin(), decided_.end(),
+                      [&](const Output& each) { return &each.node() == node; });
       independent_[node] =
-          !node->IsPlaceholder() &&
-          std::all_of(
-              node->inputs().begin(), node->inputs().end(),
-              [&](const Output& input) { return independent_[&input.node()]; });
+          decided ||
+          (!node->IsPlaceholder() &&
+           std::all_of(inputs.begin(), inputs.end(), [&](const Output& input) {
+             return independent_[&input.node()];
+           }));
+      by_decision_[node] =
+          decided ||
+          (independent_[node] &&
+           std::any_of(inputs.begin(), inputs.end(), [&](const Output& input) {
+             return by_decision_[&input.node()];
+           }));
     }
   }
 
@@ -226,9 +239,26 @@ class Placer {
     }
   }
 
+  // The largest operand on a server; null: none is.
+  const Output* LargestOnServer(const Node& node) const {
+    const Output* largest = nullptr;
+    for (const Output& input : node.inputs()) {
+      if (!IsServer(input.node().device())) continue;
+      if (largest == nullptr || BytesOf(input) > BytesOf(*largest)) {
+        largest = &input;
+      }
+    }
+    return largest;
+  }
+
   // Scalars of variables alone are computed where these are: several servers
   // may want them.
   void Settle(Node& node) {
+    if (by_decision_[&node]) {
+      const Output* const largest = LargestOnServer(node);
+      node.set_device(largest != nullptr ? largest->node().device() : worker_);
+      return;
+    }
     const auto beside = std::find_if(
         node.inputs().begin(), node.inputs().end(), [&](const Output& input) {
           return IsServer(input.node().device()) && input.shape().scalar();
@@ -244,19 +274,20 @@ class Placer {
   const std::string& worker_;
   const std::vector<std::string>& servers_;
   const int64_t cut_from_;
+  const std::vector<Output>& decided_;
   const std::vector<Output> variables_;
   const std::vector<Node*> order_;
   std::unordered_map<const Node*, std::vector<const Node*>> users_;
-  std::unordered_map<const Node*, bool> independent_;
+  std::unordered_map<const Node*, bool> independent_, by_decision_;
 };
 
 }  // namespace
 
 Status PlaceOnServers(Graph& graph, const std::string& worker,
-                      const std::vector<std::string>& servers,
-                      int64_t cut_from) {
+                      const std::vector<std::string>& servers, int64_t cut_from,
+                      const std::vector<Output>& decided) {
   if (servers.empty()) return InvalidArgument("there are no servers");
-  return Placer(graph, worker, servers, cut_from).Run();
+  return Placer(graph, worker, servers, cut_from, decided).Run();
 }
 
 Output CountLast(const Operation& train, const Output& counter) {

@@ -34,13 +34,17 @@ namespace dist {
 //   rows come, and where the gradient is one of rows
 //   (Optimizer::WithSparseRows) theirs go back. The variable itself does not
 //   travel.
+// - What is computed of variables and of `decided`, placeholders that no batch
+//   has a part in, is where its largest operand is: what workers have sent is
+//   not to travel back.
 // - All else is the worker's: values of variables come, gradients go.
 //
 // Nodes of which some do have a device keep it; kInvalidArgument where that is
 // none of these. The same graph always gets the same devices.
 Status PlaceOnServers(Graph& graph, const std::string& worker,
                       const std::vector<std::string>& servers,
-                      int64_t cut_from = INT64_MAX);
+                      int64_t cut_from = INT64_MAX,
+                      const std::vector<Output>& decided = {});
 
 // Makes the operation's increment of `counter`, a variable, the last of its
 // updates: it then counts those that were applied. Returns the counter's new

@@ -6,48 +6,61 @@
 #include <utility>
 #include <vector>
 
+#include "dist/servers/admission.h"
 #include "dist/servers/pace.h"
 #include "engine/thread_annotations.h"
 
 namespace sluice::dist {
 namespace {
 
-// The pace of the one job that a server is for: all ask for the same, or are
-// told that they do not.
-class PaceKeeper {
+// What all workers of the one job that a server is for ask one Kept, of the
+// newest era: all by the same rule, or they are told that they do not.
+template <typename Kept, typename Call, int64_t Call::*kRule>
+class Keeper {
  public:
-  Result<std::string> Answer(const std::string& text) {
-    SLUICE_ASSIGN_OR_RETURN(const PaceCall call, ParsePaceCall(text));
+  Result<std::string> Answer(const Call& call) {
     const MutexLock lock(mutex_);
-    if (!pace_ || call.era > era_) {
-      pace_.emplace(call.workers, call.lead);
-      era_ = call.era;
-      workers_ = call.workers;
-      lead_ = call.lead;
+    if (!kept_ || call.era > first_.era) {
+      kept_.emplace(call.workers, call.*kRule);
+      first_ = call;
     }
-    if (call.era < era_) {
+    if (call.era < first_.era) {
       return FailedPrecondition(
           fmt::format("rank {} asks for the pace of workers that have begun "
                       "again since",
                       call.question.rank));
     }
-    if (call.workers != workers_ || call.lead != lead_) {
+    if (call.workers != first_.workers || call.*kRule != first_.*kRule) {
       return FailedPrecondition(fmt::format(
           "rank {} takes the job for one of {} workers, others for one of {}, "
-          "or their --consistency differs",
-          call.question.rank, call.workers, workers_));
+          "or their --consistency or --backup-workers differs",
+          call.question.rank, call.workers, first_.workers));
     }
-    SLUICE_ASSIGN_OR_RETURN(const Pace::Answer answer,
-                            pace_->Ask(call.question));
+    SLUICE_ASSIGN_OR_RETURN(const auto answer, kept_->Ask(call.question));
     return TextOf(answer);
   }
 
  private:
   Mutex mutex_;
-  std::optional<Pace> pace_ GUARDED_BY(mutex_);
-  int64_t era_ GUARDED_BY(mutex_) = 0;
-  int workers_ GUARDED_BY(mutex_) = 0;
-  int64_t lead_ GUARDED_BY(mutex_) = 0;
+  std::optional<Kept> kept_ GUARDED_BY(mutex_);
+  Call first_ GUARDED_BY(mutex_);  // of its era
+};
+
+class Keepers {
+ public:
+  Result<std::string> Answer(const std::string& text) {
+    if (IsAdmissionCall(text)) {
+      SLUICE_ASSIGN_OR_RETURN(const AdmissionCall call,
+                              ParseAdmissionCall(text));
+      return admission_.Answer(call);
+    }
+    SLUICE_ASSIGN_OR_RETURN(const PaceCall call, ParsePaceCall(text));
+    return pace_.Answer(call);
+  }
+
+ private:
+  Keeper<Pace, PaceCall, &PaceCall::lead> pace_;
+  Keeper<Admission, AdmissionCall, &AdmissionCall::backups> admission_;
 };
 
 }  // namespace
@@ -57,10 +70,10 @@ std::string ServerName(int server) {
 }
 
 Result<std::unique_ptr<Worker>> StartServer(WorkerOptions options) {
-  options.answer =
-      [keeper = std::make_shared<PaceKeeper>()](const std::string& text) {
-        return keeper->Answer(text);
-      };
+  options.answer = [keepers =
+                        std::make_shared<Keepers>()](const std::string& text) {
+    return keepers->Answer(text);
+  };
   return Worker::Start(options);
 }
 

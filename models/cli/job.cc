@@ -88,6 +88,7 @@ TrainingServers ReachServers(const JobFlags& flags,
       dist::ReachServers(info, options).ValueOrThrow();
   TrainingServers servers = {job.cluster, job.devices,
                              LeadOf(flags.consistency)};
+  servers.backups = flags.backup_workers;
   if (info.servers_return) servers.patience = options.connect_timeout;
   return servers;
 }

@@ -21,6 +21,8 @@ struct JobFlags {
   std::string strategy;
   // With strategy ps: sync, which empty is too, or a TrainingServers::lead.
   std::string consistency;
+  // With sync: TrainingServers::backups.
+  std::optional<int64_t> backup_workers;
   // Seconds, of GroupOptions.
   double peer_timeout = 60;
   double join_timeout = 60;      // seconds

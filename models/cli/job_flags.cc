@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "models/cli/flag_checks.h"
@@ -37,26 +38,34 @@ void AddBucket(CLI::App* sub, const char* name, size_t& bytes,
 std::string WrongWithServers(const CommandLine& line) {
   const JobFlags& job = line.job;
   if (job.strategy != "ps") {
-    return job.consistency.empty() ? "" : "--consistency is of --strategy ps";
+    if (!job.consistency.empty()) return "--consistency is of --strategy ps";
+    return job.backup_workers ? "--backup-workers is of --strategy ps" : "";
   }
   if (line.training.virtual_workers > 0) {
     return "--virtual-workers have their variables themselves: not with "
            "--strategy ps";
   }
+  std::optional<int64_t> lead;
   try {
-    if (!LeadOf(job.consistency)) return "";
+    lead = LeadOf(job.consistency);
   } catch (const Error& error) {
     return error.what();
   }
+  if (lead && job.backup_workers) {
+    return fmt::format(
+        "--backup-workers is of --consistency sync: with {} "
+        "no step waits for another's",
+        job.consistency);
+  }
+  if (!lead && !job.backup_workers) return "";
   for (const auto& [flag, given] :
        {std::pair("--sync-batch-norm", job.sync_batch_norm),
         std::pair("--compress-gradients",
                   line.training.gradients_between != DType::kFloat32)}) {
     if (!given) continue;
     return fmt::format(
-        "{} is for processes that do each step together: not "
-        "with --consistency {}",
-        flag, job.consistency);
+        "{} is for processes that do each step together: not with {}", flag,
+        lead ? "--consistency " + job.consistency : "--backup-workers");
   }
   return "";
 }
@@ -144,6 +153,12 @@ void AddJobFlags(CLI::App* sub, CommandLine& line, GivenFlags& given) {
       "--batch-size examples; async, each updates with as many of its own "
       "when it has them; ssp:S, the same, but none begins a step when it is "
       "more than S ahead of the slowest (default: sync)");
+  sub->add_option("--backup-workers", line.job.backup_workers,
+                  "Of --consistency sync: a step goes on without the last so "
+                  "many processes, whose gradients of it are dropped when they "
+                  "come; it is then of the examples of the others (default: "
+                  "none, gradients are reduced among the processes)")
+      ->check(Between(0, kMostVirtualWorkers - 1));
   sub->add_option("--peer-timeout", line.job.peer_timeout,
                   "Seconds after which a process that shows no sign of life is "
                   "given up, and the training with it")

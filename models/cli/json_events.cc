@@ -91,6 +91,7 @@ void JsonEvents::AfterStep(TrainingRun& run) {
     event["staleness_mean"] = MeanOf(rates.staleness);
     event["staleness_max"] = rates.staleness.rbegin()->first;
   }
+  if (!run.dropped().empty()) event["dropped"] = run.dropped();
   if (!rates.input_stage.empty()) event["input_stage"] = rates.input_stage;
   Print(event);
 }

@@ -1,6 +1,7 @@
 #include "models/cli/progress.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -154,6 +155,9 @@ std::string Progress::Line(TrainingRun& run) {
     line +=
         fmt::format(", gradients {:.1f} updates old, at most {}",
                     MeanOf(rates_.staleness), rates_.staleness.rbegin()->first);
+  }
+  if (!run.dropped().empty()) {
+    line += fmt::format(", dropped of each {}", fmt::join(run.dropped(), ", "));
   }
   return line;
 }

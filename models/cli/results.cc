@@ -1,6 +1,7 @@
 #include "models/cli/results.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,16 +42,20 @@ void CheckPage(std::string_view flag, const std::string& path) {
 
 void PrintResult(const TrainerSpec& spec, const CommandLine& line,
                  const Evaluation& evaluation, double examples_per_second,
-                 double seconds) {
+                 double seconds, const std::vector<int64_t>& dropped) {
   const std::string model = ModelName(spec, line.run);
   const std::string dataset = DatasetName(spec, line.run);
   if (!line.json) {
     console::Print(fmt::format(
         "{} on {}: {} {} ({} examples) after {} steps; {} examples/s, "
-        "{:.1f} s",
+        "{:.1f} s{}",
         model, dataset, evaluation.set, Describe(evaluation.values),
         WithThousands(evaluation.examples), evaluation.step,
-        WithThousands(std::llround(examples_per_second)), seconds));
+        WithThousands(std::llround(examples_per_second)), seconds,
+        dropped.empty() ? ""
+                        : fmt::format(", contributions dropped of each worker: "
+                                      "{}",
+                                      fmt::join(dropped, ", "))));
     return;
   }
   Json result = {{"event", "result"},
@@ -70,6 +75,7 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
   if (!evaluation.checkpoint.empty()) {
     result["checkpoint"] = evaluation.checkpoint;
   }
+  if (!dropped.empty()) result["dropped"] = dropped;
   result["examples_per_second"] = examples_per_second;
   result["seconds"] = seconds;
   console::Print(result.Text());

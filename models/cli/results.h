@@ -3,8 +3,10 @@
 #ifndef SLUICE_MODELS_CLI_RESULTS_H_
 #define SLUICE_MODELS_CLI_RESULTS_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/pipeline/bad_examples.h"
 #include "models/cli/command_line.h"
@@ -20,10 +22,10 @@ std::string DatasetName(const TrainerSpec& spec, const RunContext& run);
 // as far as can be seen before the work for it is done.
 void CheckPage(std::string_view flag, const std::string& path);
 
-// Prints to stdout what was reached.
+// Prints to stdout what was reached; `dropped` is of TrainingResult.
 void PrintResult(const TrainerSpec& spec, const CommandLine& line,
                  const Evaluation& evaluation, double examples_per_second,
-                 double seconds);
+                 double seconds, const std::vector<int64_t>& dropped = {});
 
 // Lists what --skip-bad passed over, also when an error ends the run.
 class BadReport {

@@ -263,7 +263,7 @@ int Train(const TrainerSpec& given, const CommandLine& line) {
     console::Note("stopped early: " + result.stop_reason);
   }
   PrintResult(spec, line, *result.evaluation, result.examples_per_second,
-              result.seconds);
+              result.seconds, result.dropped);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "graph/ops/shape.h"
 #include "graph/ops/state.h"
 #include "models/optim/beside.h"
+#include "models/optim/contributions.h"
 #include "models/optim/find_gradients.h"
 #include "models/optim/name_pattern.h"
 #include "models/optim/optimizers.h"
@@ -280,15 +281,26 @@ Operation Optimizer::Minimize(Operand loss,
   // In two, they come before the cut.
   const bool in_two = all_reduce_ && all_reduce_->in_two;
   const bool shared = all_reduce_ && all_reduce_->shared;
+  std::optional<Contributions> contributions;
+  if (all_reduce_ && all_reduce_->contributed) {
+    SLUICE_CHECK(shared && gradients.rows.empty());
+    contributions.emplace(graph, all_reduce_->workers);
+  }
   if (!in_two && !shared) context.operations = graph.updates();
   if (all_reduce_) {
     CheckNoParts(*all_reduce_, pairs);
-    const RowsToSend rows = ChooseRows(gradients, *all_reduce_,
-                                       /*always=*/!sparse_rows_.empty());
-    // Those of tables are the last that are there.
-    ReduceGradients(pairs, all_reduce_->between, all_reduce_->buckets,
-                    gradients.rows);
-    ReduceRows(gradients, rows, all_reduce_->between);
+    if (contributions) {
+      for (auto& [gradient, variable] : pairs) {
+        gradient = contributions->Mean(gradient, variable);
+      }
+    } else {
+      const RowsToSend rows = ChooseRows(gradients, *all_reduce_,
+                                         /*always=*/!sparse_rows_.empty());
+      // Those of tables are the last that are there.
+      ReduceGradients(pairs, all_reduce_->between, all_reduce_->buckets,
+                      gradients.rows);
+      ReduceRows(gradients, rows, all_reduce_->between);
+    }
   }
   if (scale || !hooks_.empty()) SumSlices(gradients);
   if (scale) {
@@ -301,14 +313,16 @@ Operation Optimizer::Minimize(Operand loss,
     context.update_number = step + 1 - scale->skipped();
   }
   if (all_reduce_) {
-    for (const Operation& reduced : ReduceUpdates(
-             graph.updates(), weight, all_reduce_->buckets.others, shared)) {
+    for (const Operation& reduced :
+         ReduceUpdates(graph.updates(), weight, all_reduce_->buckets.others,
+                       shared, contributions ? &*contributions : nullptr)) {
       if ((in_two || shared) && context.finite.valid()) {
         MakeConditional(reduced, context.finite);
       }
       context.operations.push_back(reduced);
     }
   }
+  if (contributions) contributions->Finish();
   for (const GradientHook& hook : hooks_) hook(context, pairs);
   if (context.finite.valid()) {
     context.condition = context.condition.valid()

@@ -69,6 +69,11 @@ struct AllReduceOptions {
   std::vector<FeedShape> largest_share = {};
   int64_t workers = 0;
   bool rows_shared = false;
+  // Where the variables are shared: rather than to be reduced, what each of so
+  // many workers has goes into variables of its own, by another operation, and
+  // the operation is by the mean of those that it is told are admitted
+  // (models/optim/contributions.h). Gradients travel as a whole.
+  bool contributed = false;
 };
 
 // One variable's update, while it is being built.

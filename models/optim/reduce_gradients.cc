@@ -12,6 +12,7 @@
 #include "graph/ops/shape.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/state.h"
+#include "models/optim/contributions.h"
 
 namespace sluice {
 namespace {
@@ -140,7 +141,8 @@ void ReduceGradients(std::vector<GradientAndVariable>& pairs, DType between,
 
 std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
                                      const Output& weight, size_t bucket_bytes,
-                                     bool shared) {
+                                     bool shared,
+                                     Contributions* contributions) {
   std::vector<Node*> nodes;
   for (const Operation& update : updates) {
     if (shared) CheckAssigns(update.node());
@@ -157,10 +159,17 @@ std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
     }
     parts.push_back({value, node->input(0).node().device()});
   }
-  ReduceInBuckets(parts, {bucket_bytes, bucket_bytes});
+  if (contributions == nullptr) {
+    ReduceInBuckets(parts, {bucket_bytes, bucket_bytes});
+  }
   std::vector<Operation> assigned;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    assigned.emplace_back(Assign(nodes[i]->input(0), parts[i].value));
+    const Output& variable = nodes[i]->input(0);
+    const Output& value = parts[i].value;
+    assigned.emplace_back(
+        Assign(variable, contributions == nullptr
+                             ? value
+                             : contributions->Mean(value, variable)));
   }
   return assigned;
 }

@@ -14,6 +14,8 @@
 
 namespace sluice {
 
+class Contributions;
+
 // Makes each gradient the mean of all workers'. They are reduced, and joined
 // where they are small and of one device and dtype, in the reverse of the order
 // given, which is about that in which differentiation has them ready. Those of
@@ -30,11 +32,13 @@ void ReduceGradients(std::vector<GradientAndVariable>& pairs,
 // moving statistics, the mean of all workers', too. `weight` is a scalar, what
 // this worker's count for, of mean 1 over the workers; what counts for nothing
 // may be NaN. Empty: all count alike. Returns what does it, to be run with the
-// updates; where variables are `shared` (AllReduceOptions) in their place.
+// updates; where variables are `shared` (AllReduceOptions) in their place. With
+// `contributions`, not null, by those rather than all-reduces.
 std::vector<Operation> ReduceUpdates(const std::vector<Operation>& updates,
                                      const Output& weight = Output(),
                                      size_t bucket_bytes = BucketBytes().others,
-                                     bool shared = false);
+                                     bool shared = false,
+                                     Contributions* contributions = nullptr);
 
 }  // namespace sluice
 

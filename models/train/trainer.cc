@@ -334,6 +334,7 @@ TrainingResult Trainer::TrainOnce() {
     throw;
   }
   result.steps = run.step();
+  result.dropped = run.dropped();
   result.stop_reason = run.stop_reason();
   if (save) result.checkpoint = save->last_path();
   const double seconds = seconds_before_ + run.training_seconds();
@@ -351,6 +352,7 @@ void Trainer::RunSteps(TrainingRun& run, const std::vector<Hook*>& hooks,
   int64_t era = era_;
   if (run.apart()) workers.TakeFromFirst("era", &era, sizeof(era));
   Meetings meetings(workers, options_.servers, era);
+  run.BeginRounds(era);
   for (Hook* hook : hooks) hook->Begin(run);
   const auto evaluate = [&](bool due) {
     result->evaluation = run.Evaluate(&agreement);

@@ -30,6 +30,8 @@ struct TrainingResult {
   double seconds = 0;  // of this call
   // While training, in this call.
   double examples_per_second = 0;
+  // TrainingRun::dropped, since it began or began again.
+  std::vector<int64_t> dropped;
   std::string stop_reason;  // empty: all steps were done
   std::string interrupted;  // options.stop's reason, of any worker; empty: none
   std::string checkpoint;   // the last one's path, if any was saved

@@ -137,6 +137,10 @@ void Summaries::AfterStep(TrainingRun& run) {
                                             ValuesOf(rates.staleness)));
     }
   }
+  for (size_t rank = 0; rank < run.dropped().size(); ++rank) {
+    add(fmt::format("dropped/rank_{}", rank),
+        static_cast<double>(run.dropped()[rank]));
+  }
   for (const auto& [name, value] : measured.metrics) add(name, value);
   for (const auto& [name, value] : measured.summaries) {
     if (value.shape().scalar()) {

@@ -13,7 +13,9 @@
 #include "graph/ops/elementwise.h"
 #include "graph/ops/shape.h"
 #include "graph/text/text.h"
+#include "models/optim/contributions.h"
 #include "models/optim/name_pattern.h"
+#include "models/train/run/backup_steps.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/scattered_variables.h"
 #include "models/train/run/served_tables.h"
@@ -140,8 +142,10 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
       context_(WithRank(context, WorkersOf(options))),
       options_(options),
       workers_(WorkersOf(options)),
-      apart_(options.servers.any() && options.servers.lead &&
-             workers_.several()),
+      backed_(options.servers.any() && options.servers.backups &&
+              workers_.several()),
+      apart_(backed_ || (options.servers.any() && options.servers.lead &&
+                         workers_.several())),
       input_(spec.input(ForInput(context_, steps_at_once()))) {
   SLUICE_CHECK(context.training());
   CheckMirroredDevices(options_.mirrored.devices);
@@ -208,7 +212,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
   Optimizer optimizer = OptimizerFor(spec, context_, options_);
   learning_rate_ = optimizer.learning_rate();
   const bool in_leaves = workers_.in_leaves();
-  if (!apart_ && (workers_.several() || in_leaves)) {
+  if (backed_ || (!apart_ && (workers_.several() || in_leaves))) {
     // Before the graphs are compared, which then differ for this reason.
     workers_.RequireSame("choice of bucket sizes",
                          fmt::format("{} and {} bytes", options_.buckets.first,
@@ -222,12 +226,13 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
                                  .shared = options_.servers.any() ||
                                            options_.pipeline.any() ||
                                            (workers_.elastic() && !in_leaves),
-                                 .largest_share = FeedsOf(
-                                     CeilDiv(batch_size(), workers_.leaves())),
+                                 .largest_share = LargestShare(),
                                  .workers = workers_.size(),
-                                 .rows_shared = options_.servers.any()})
+                                 .rows_shared = options_.servers.any(),
+                                 .contributed = backed_})
                  .Minimize(model_.loss);
-    loss_ = JobLoss(weight);  // after the gradients, so that none waits for it
+    // After the gradients, so that none waits for it.
+    loss_ = backed_ ? Cast(model_.loss, DType::kFloat32) : JobLoss(weight);
     workers_.RequireSame("graph", PrintGraph(graph_));
   } else {
     loss_ = model_.loss;
@@ -283,13 +288,25 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
   const std::vector<Operation> targets = Targets();
   std::vector<Output> always = {loss_};
   if (stale_.valid()) always.push_back(stale_);
+  if (backed_) always.push_back(learning_rate);
   plain_ = std::make_unique<BatchStep>(*session_, *features_, always, targets);
   info_ = plain_->Prepare(examples);
   if (owns_variables()) session_->Initialize();
-  always.push_back(learning_rate);
+  if (backed_) {
+    backups_ = std::make_unique<BackupSteps>(graph_, *session_, workers_,
+                                             options_.servers, train_);
+  } else {
+    always.push_back(learning_rate);
+  }
   measured.insert(measured.begin(), always.begin(), always.end());
   measuring_ = std::make_unique<BatchStep>(*session_, *features_,
                                            std::move(measured), targets);
+}
+
+// Of contributions no rows travel by themselves.
+std::vector<FeedShape> TrainingRun::LargestShare() const {
+  if (backed_) return {};
+  return FeedsOf(CeilDiv(batch_size(), workers_.leaves()));
 }
 
 std::vector<FeedShape> TrainingRun::FeedsOf(int64_t examples) const {
@@ -314,6 +331,11 @@ std::unique_ptr<Graph> TrainingRun::StepGraph() const {
   request.feeds = FeedsOf(workers_.ShareOf(input_.batch_size()));
   request.fetches = {loss_};
   request.targets = {train_};
+  if (backed_) {
+    for (const Output& fed : {AdmittedWorkers(graph_), AdmittedWeight(graph_)})
+      request.feeds.push_back({fed, fed.shape()});
+    request.targets.push_back(ContributionOf(graph_, workers_.rank()));
+  }
   return ExtractStep(graph_, request).ValueOrThrow();
 }
 

@@ -26,6 +26,7 @@
 
 namespace SLUICE_PUBLIC sluice {
 
+class BackupSteps;
 class DeviceThreads;
 class LeafSteps;
 class Observer;
@@ -50,9 +51,9 @@ struct Measurement {
 // share of every batch, and all have the same variables: those that call others
 // of this here, and Evaluate, wait for the others. So it is with variables on
 // parameter servers where all do a step together; where each has its own speed,
-// it has a batch of its own, a call of Step counts as many steps as there are
-// workers, and what is said of all is so between a MarkTogether and the next
-// step.
+// what is said of all is so between a MarkTogether and the next step, and, but
+// where they are each other's backups (TrainingServers), it has a batch of its
+// own, and a call of Step counts as many steps as there are workers.
 class TrainingRun {
  public:
   // Calls the functions of `spec` for training and for evaluating, so that
@@ -79,12 +80,20 @@ class TrainingRun {
   int64_t step() const { return step_; }
   // What Step adds to it, and whether a multiple of `every` is among what the
   // call has added that left it at `step`.
-  int64_t steps_at_once() const { return apart_ ? workers_.size() : 1; }
+  int64_t steps_at_once() const {
+    return apart_ && !backed_ ? workers_.size() : 1;
+  }
   bool Passes(int64_t step, int64_t every) const {
     return step / every > (step - steps_at_once()) / every;
   }
   // Whether each worker has its own speed.
   bool apart() const { return apart_; }
+  // Where steps do not wait for all workers (TrainingServers::backups): to be
+  // called before the first, with an `era` as of Meetings.
+  void BeginRounds(int64_t era);
+  // How many contributions of each worker were dropped since then; empty
+  // elsewhere.
+  const std::vector<int64_t>& dropped() const { return dropped_; }
   // All workers have done as many steps, and none begins another yet.
   void MarkTogether() {
     together_ = true;
@@ -270,9 +279,11 @@ class TrainingRun {
   Output JobLoss(const Output& weight);
   std::vector<Iterator> MakeIterators() const;
   void CheckServers() const;
+  void CheckBackups() const;
   // Once the training is built: where it is computed.
   SessionOptions PlaceTraining();
   std::vector<FeedShape> FeedsOf(int64_t examples) const;
+  std::vector<FeedShape> LargestShare() const;
   std::vector<Operation> Targets() const;
   void MakeSteps(const Output& learning_rate);
   std::optional<double> ReadLossScale() const;
@@ -280,6 +291,7 @@ class TrainingRun {
   void StepOrNothing(bool measure);
   std::string Position() const;
   void TrainOnLeaves(bool measure);
+  void TrainWithBackups(bool measure);
   void Collect(BatchStep::Pending ended, int64_t step);
   void NoteLoss(int64_t step, double loss);
   // Metrics of each of this worker's leaves.
@@ -291,6 +303,7 @@ class TrainingRun {
   TrainingOptions options_;
   Workers workers_;
   std::vector<std::string> class_names_;
+  const bool backed_;  // the steps do not wait for all workers
   const bool apart_;
   Dataset input_;
   std::shared_ptr<StageTimes> input_stages_ = std::make_shared<StageTimes>();
@@ -308,6 +321,7 @@ class TrainingRun {
   std::unique_ptr<BatchStep> plain_;      // fetches the loss
   std::unique_ptr<BatchStep> measuring_;  // and rate, metrics, summaries
   std::unique_ptr<LeafSteps> leaves_;     // in place of both
+  std::unique_ptr<BackupSteps> backups_;  // with both
   StepInfo info_;
   std::unique_ptr<Inference> inference_;  // evaluates
 
@@ -340,6 +354,8 @@ class TrainingRun {
   double input_seconds_ = 0;
   double exchange_seconds_ = 0;
   std::map<int64_t, int64_t> staleness_;
+  int64_t first_examples_ = 0;  // at BeginRounds
+  std::vector<int64_t> dropped_;
   int64_t measured_inputs_ = 0;
   std::string stop_reason_;
 };

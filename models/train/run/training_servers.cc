@@ -7,6 +7,7 @@
 
 #include "dist/servers/placement.h"
 #include "graph/ops/elementwise.h"
+#include "models/optim/contributions.h"
 #include "models/optim/gradient_hooks.h"
 #include "models/optim/loss_scale.h"
 #include "models/train/run/served_tables.h"
@@ -39,11 +40,34 @@ void TrainingRun::CheckServers() const {
                 "virtual workers and mirrored devices have their variables "
                 "themselves, not on parameter servers");
   }
-  workers_.RequireSame("consistency or number of parameter servers",
-                       fmt::format("{} servers, lead {}, tables from {} bytes",
-                                   options_.servers.devices.size(),
-                                   options_.servers.lead.value_or(-1),
-                                   options_.servers.cut_from));
+  workers_.RequireSame(
+      "consistency or number of parameter servers",
+      fmt::format(
+          "{} servers, lead {}, backups {}, tables from {} bytes",
+          options_.servers.devices.size(), options_.servers.lead.value_or(-1),
+          options_.servers.backups.value_or(-1), options_.servers.cut_from));
+  CheckBackups();
+}
+
+void TrainingRun::CheckBackups() const {
+  if (!options_.servers.backups) return;
+  const int64_t backups = *options_.servers.backups;
+  if (backups < 0 || backups >= workers_.size()) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("{} backup workers of {}: wanted 0 or more, and "
+                            "one at least that steps wait for",
+                            backups, workers_.size()));
+  }
+  if (options_.servers.lead) {
+    throw Error(Code::kInvalidArgument,
+                "backup workers are for steps that workers do together: use "
+                "--consistency sync");
+  }
+  if (options_.gradients_between != DType::kFloat32) {
+    throw Error(Code::kUnimplemented,
+                "with backup workers gradients are not rounded on their way "
+                "(--compress-gradients)");
+  }
 }
 
 SessionOptions TrainingRun::PlaceTraining() {
@@ -55,7 +79,7 @@ SessionOptions TrainingRun::PlaceTraining() {
   if (options_.pipeline.any()) return PlaceStages(std::move(session));
   if (!servers.any()) return session;
   for (const Output& variable : graph_.Variables()) {
-    if (!apart_) break;
+    if (!apart_ || backed_) break;
     const bool accumulated = IsAccumulatedGradient(variable.name());
     if (!accumulated && !IsLossScaleState(variable.name())) continue;
     // Each counts on a step being one worker's.
@@ -67,20 +91,24 @@ SessionOptions TrainingRun::PlaceTraining() {
   }
   for (const auto& node : graph_.nodes()) {
     if (!apart_ || !workers_.several() || !node->op().collective) continue;
-    throw Error(Code::kUnimplemented,
-                fmt::format("'{}' is for workers that do each step together: "
-                            "use --consistency sync ({})",
-                            node->name(), node->location()));
+    throw Error(
+        Code::kUnimplemented,
+        fmt::format("'{}' is for workers that do each step together: "
+                    "use --consistency sync{} ({})",
+                    node->name(), backed_ ? " without backup workers" : "",
+                    node->location()));
   }
+  std::vector<Output> decided;
+  if (backed_) decided = {AdmittedWorkers(graph_), AdmittedWeight(graph_)};
   ThrowIfError(dist::PlaceOnServers(graph_, session.devices[0], servers.devices,
-                                    servers.cut_from));
+                                    servers.cut_from, decided));
   // Nobody else would have what a server that ends takes along.
   const bool kept = servers.patience.count() > 0 && options_.log_dir.empty();
   if (!kept || !workers_.leads())
     tables_ = std::make_unique<ServedTables>(graph_);
   const Output counter = GlobalStep(graph_);
   const Output counted = dist::CountLast(train_, counter);
-  if (apart_) {
+  if (apart_ && !backed_) {
     // The counter is read before it is written, unless that is asked for.
     const DeviceScope beside(graph_, counter.node().device());
     const NameScope names(graph_, "staleness");
@@ -96,6 +124,7 @@ SessionOptions TrainingRun::PlaceTraining() {
 // Where all do a step together on servers, rank 0 updates for all, and what it
 // does that with it has of the others.
 std::vector<Operation> TrainingRun::Targets() const {
+  if (backed_) return {ContributionOf(graph_, workers_.rank())};
   return owns_variables() || apart_ ? std::vector<Operation>{train_}
                                     : CollectivesBefore(train_);
 }

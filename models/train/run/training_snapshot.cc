@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "models/optim/contributions.h"
 #include "models/optim/loss_scale.h"
 #include "models/train/run/scattered_variables.h"
 #include "models/train/run/served_tables.h"
@@ -111,7 +112,8 @@ void TrainingRun::RenewSnapshot() {
     state.extra[kPartsOf] = workers_.Name(workers_.rank());
   }
   state.class_names = class_names_;
-  ReadVariables(*session_, tables_->Others(scattered_->others()),
+  ReadVariables(*session_,
+                WithoutContributions(tables_->Others(scattered_->others())),
                 &renewed->tensors);
   const std::vector<NamedTensor> gathered = scattered_->Gathered(*session_);
   renewed->tensors.insert(renewed->tensors.end(), gathered.begin(),
@@ -222,7 +224,7 @@ void TrainingRun::Restore(const Checkpoint& checkpoint,
   std::vector<NamedTensor> tensors;
   Status fits;
   if (owns_variables()) {
-    variables = graph_.Variables();
+    variables = WithoutContributions(graph_.Variables());
     tensors = checkpoint.tensors;
     WithoutOptionalState(&variables, &tensors);
     variables = scattered_->Mine(std::move(variables));

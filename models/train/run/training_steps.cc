@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 
+#include "models/train/run/backup_steps.h"
 #include "models/train/run/leaf_steps.h"
 #include "models/train/run/scattered_variables.h"
 #include "models/train/run/training_run.h"
@@ -42,7 +43,8 @@ bool TrainingRun::Step(bool measure) {
   if (workers_.elastic()) position_before_ = batches_[0].SavePosition();
   Timed(&training_seconds_, [&] {
     Timed(&input_seconds_, [&] { trained = NextOfEach(batches_, &shares_); });
-    if (trained && !apart_ && (workers_.several() || leaves_ != nullptr)) {
+    if (trained && steps_at_once() == 1 &&
+        (workers_.several() || leaves_ != nullptr)) {
       for (Example& share : shares_) {
         share.Set(kShareWeight, WeightOf(share, workers_.leaves()));
       }
@@ -70,6 +72,11 @@ void TrainingRun::TrainOnBatch(bool measure) {
   const bool sound = std::exchange(sound_, false);
   if (leaves_ != nullptr) {
     TrainOnLeaves(measure);
+    sound_ = sound;
+    return;
+  }
+  if (backed_) {
+    TrainWithBackups(measure);
     sound_ = sound;
     return;
   }
@@ -104,6 +111,35 @@ void TrainingRun::TrainOnBatch(bool measure) {
       .Add(results.subspan(rate + 1), RowsOf(shares_[0]));
   Measure(results[rate].At(0), std::move(metrics),
           results.last(model_.summaries.size()));
+}
+
+void TrainingRun::BeginRounds(int64_t era) {
+  if (!backed_) return;
+  first_examples_ = examples_;
+  backups_->Begin(era);
+}
+
+// A step that was over before this worker came to it has no metrics.
+void TrainingRun::TrainWithBackups(bool measure) {
+  const double waited = backups_->waited();
+  const BackupSteps::Done done =
+      backups_->Run(step_, measure ? *measuring_ : *plain_, shares_[0],
+                    shares_[0][kShareWeight].At(0));
+  exchange_seconds_ += backups_->waited() - waited;
+  ++step_;
+  examples_ = first_examples_ + done.over.rows;
+  dropped_ = done.over.dropped;
+  NoteLoss(step_, done.over.loss);
+  if (!measure) return;
+  std::vector<MetricsOverSet> metrics;
+  metrics.emplace_back(model_.metrics);
+  std::span<const Tensor> summaries;
+  if (!done.values.empty()) {
+    metrics[0].Add(done.values.subspan(2), RowsOf(shares_[0]));
+    summaries = done.values.last(model_.summaries.size());
+  }
+  Measure(done.over.rate, std::move(metrics), summaries);
+  if (done.values.empty()) measurement_.metrics.clear();
 }
 
 void TrainingRun::CountStep() {

@@ -47,26 +47,36 @@ void AwaitServers(const TrainingServers& servers, const StopToken* stop,
   }
 }
 
-bool Meetings::Now(bool wants) {
+std::string AskFirstServer(
+    const Workers& workers, const TrainingServers& servers,
+    const std::string& question,
+    const std::function<bool(const std::string& answer)>& waits) {
   // Short beside a step, and little work for the server.
   constexpr std::chrono::microseconds kFirst(100), kLongest(5000);
-  const std::string call = dist::TextOf(dist::PaceCall{
-      era_, workers_.size(), *servers_.lead, {workers_.rank(), steps_, wants}});
   for (auto wait = kFirst;; wait = std::min(2 * wait, kLongest)) {
     // Who is gone is not asked for anything, and would be waited for.
-    workers_.Check();
-    const std::string said =
-        servers_.cluster->Ask(dist::ServerName(0), call).ValueOrThrow();
-    switch (dist::ParseAnswer(said).ValueOrThrow()) {
-      case dist::Pace::Answer::kMeet:
-        return true;
-      case dist::Pace::Answer::kGo:
-        ++steps_;
-        return false;
-      case dist::Pace::Answer::kWait:
-        std::this_thread::sleep_for(wait);
-    }
+    workers.Check();
+    std::string answer =
+        servers.cluster->Ask(dist::ServerName(0), question).ValueOrThrow();
+    if (!waits(answer)) return answer;
+    std::this_thread::sleep_for(wait);
   }
+}
+
+bool Meetings::Now(bool wants) {
+  const std::string call =
+      dist::TextOf(dist::PaceCall{era_,
+                                  workers_.size(),
+                                  servers_.lead.value_or(dist::Pace::kAnyLead),
+                                  {workers_.rank(), steps_, wants}});
+  dist::Pace::Answer answer = dist::Pace::Answer::kWait;
+  AskFirstServer(workers_, servers_, call, [&](const std::string& said) {
+    answer = dist::ParseAnswer(said).ValueOrThrow();
+    return answer == dist::Pace::Answer::kWait;
+  });
+  if (answer == dist::Pace::Answer::kMeet) return true;
+  ++steps_;
+  return false;
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,10 @@ struct TrainingServers {
   // the same for all.
   int64_t cut_from = 64 << 20;
 
+  // Of several workers that do each step together: 0 or more, but not all, that
+  // a step does not wait for (dist/servers/admission.h).
+  std::optional<int64_t> backups = std::nullopt;
+
   bool any() const { return cluster != nullptr; }
 };
 
@@ -46,8 +51,15 @@ struct TrainingServers {
 void AwaitServers(const TrainingServers& servers, const StopToken* stop,
                   Reporter* reporter);
 
-// One thread of a worker. Its questions go to the first server, which answers
-// all workers.
+// What the first server, which answers all workers, says to a question: again
+// and again while the answer `waits`. Throws Error where a worker or the server
+// is gone.
+std::string AskFirstServer(
+    const Workers& workers, const TrainingServers& servers,
+    const std::string& question,
+    const std::function<bool(const std::string& answer)>& waits);
+
+// One thread of a worker. Its questions go to the first server.
 class Meetings {
  public:
   // Neither is copied. `era`, the same for all workers, is more than that of

@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "io/checkpoints/checkpoint.h"
@@ -79,6 +82,13 @@ int64_t SavedStep(const std::string& log_dir) {
   return steps.back();
 }
 
+// The flags of one that a test goes through.
+void AddConsistency(const std::string& consistency, Words& words) {
+  const bool backups = consistency == "backups";
+  words.push_back(backups ? "--backup-workers" : "--consistency");
+  words.push_back(backups ? "1" : consistency);
+}
+
 TEST_CASE("one worker on servers trains the bits of one process") {
   TemporaryFolder folder;
   const auto flags = [&](const std::string& log) -> Words {
@@ -142,16 +152,53 @@ TEST_CASE("processes with their own speeds learn, and others go on") {
   }
 }
 
+TEST_CASE("a process that stands still is a backup's matter") {
+  TemporaryFolder folder;
+  Words words = Job(
+      3, 2,
+      {"--log-dir", folder / "log", "--epochs", "60", "--json", "--log-every",
+       "1", "--evaluate-every", "0", "--backup-workers", "1"});
+  const Process process(kLauncher, words);
+  REQUIRE(process.WaitFor("\"step\":5,"));
+  const pid_t pid = Rank(process.pid(), 2);
+  REQUIRE(pid > 0);
+  kill(pid, SIGSTOP);
+  // Unless it was just then to apply a step, and all wait for it.
+  bool went_on = false;
+  for (int i = 0; i < 500 && !went_on; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    went_on = process.out().find("\"step\":400,") != std::string::npos;
+  }
+  kill(pid, SIGCONT);
+  CHECK(process.Wait() == 0);
+  CAPTURE(process.err());
+  const std::string out = process.out();
+  CAPTURE(out);
+  CHECK(SavedStep(folder / "log") == 600);
+  CHECK(NewestTensors(folder / "log").at("global_step").At(0) == 600);
+  // One of three was dropped in each step.
+  const size_t at = out.rfind("\"dropped\":[");
+  REQUIRE(at != std::string::npos);
+  int64_t first = 0, second = 0, third = 0;
+  REQUIRE(std::sscanf(out.c_str() + at, "\"dropped\":[%ld,%ld,%ld]", &first,
+                      &second, &third) == 3);
+  CHECK(first + second + third == 600);
+  if (went_on) CHECK(third >= 300);
+  // Without servers none of it is left.
+  Train(1, 0, {"--log-dir", folder / "log", "--epochs", "61"});
+  CHECK(SavedStep(folder / "log") == 610);
+}
+
 TEST_CASE(
     "whoever is killed, the job ends, says who, and goes on from a file") {
   std::mt19937 random(2);
-  for (const char* consistency : {"sync", "async", "ssp:2"}) {
+  for (const char* consistency : {"sync", "async", "ssp:2", "backups"}) {
     TemporaryFolder folder;
-    const Words job =
-        Job(2, 1,
-            {"--log-dir", folder / "log", "--epochs", "100000", "--json",
-             "--log-every", "2", "--save-every", "6", "--threads", "1",
-             "--evaluate-every", "7", "--consistency", consistency});
+    Words job = Job(2, 1,
+                    {"--log-dir", folder / "log", "--epochs", "100000",
+                     "--json", "--log-every", "2", "--save-every", "6",
+                     "--threads", "1", "--evaluate-every", "7"});
+    AddConsistency(consistency, job);
     int64_t saved = 0;
     for (const char* victim : {"job", "worker", "server", "first"}) {
       CAPTURE(consistency);
@@ -198,10 +245,10 @@ TEST_CASE("servers that are killed come back, and the same workers go on") {
             "7",         "--evaluate-every", "0.7",      "--deterministic"};
   };
   Train(2, 0, flags("ring"));
-  for (const char* consistency : {"sync", "async", "ssp:1"}) {
+  for (const char* consistency : {"sync", "async", "ssp:1", "backups"}) {
     CAPTURE(consistency);
     Words more = flags(consistency);
-    more.insert(more.end(), {"--consistency", consistency});
+    AddConsistency(consistency, more);
     Words words = Job(2, 2, more);
     words.insert(words.begin(), {"--max-restarts", "3"});
     if (consistency == std::string("async")) {

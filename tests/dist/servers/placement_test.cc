@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "graph/builder.h"
 #include "graph/session/session.h"
 #include "models/nn/layers.h"
+#include "models/optim/contributions.h"
 #include "models/optim/optimizers.h"
 #include "tests/dist/cluster/workers.h"
 #include "tests/support/error_text.h"
@@ -230,6 +232,54 @@ TEST_CASE("values come and gradients go, no activation") {
       }
       if (node->mutates() == 0) continue;
       CHECK(node->device() == node->input(0).node().device());
+    }
+  }
+}
+
+// Places for contributions are beside what they are for, and what is made of
+// them, norms and averages too, does not go back to a worker.
+TEST_CASE("contributions stay where they came to") {
+  for (uint32_t seed = 0; seed < 30; ++seed) {
+    CAPTURE(seed);
+    Training training(
+        seed, OptimizerOf(seed)
+                  .With(gradients::ClipByGlobalNorm(0.1))
+                  .WithAllReduce(
+                      {.shared = true, .workers = 3, .contributed = true}));
+    Graph& graph = training.graph;
+    const Output admitted = AdmittedWorkers(graph);
+    const Output weight = AdmittedWeight(graph);
+    ThrowIfError(
+        PlaceOnServers(graph, kWorker, Cpus(2), INT64_MAX, {admitted, weight}));
+    int places = 0;
+    std::set<const Node*> made;  // of contributions
+    for (const Node* node : graph.TopologicalOrder()) {
+      if (IsContribution(node->name())) {
+        ++places;
+        made.insert(node);
+        const Node* const owner =
+            graph.Find(node->name().substr(0, node->name().rfind('/')));
+        REQUIRE(owner != nullptr);
+        CHECK(node->device() == owner->device());
+        continue;
+      }
+      const auto& inputs = node->inputs();
+      if (std::any_of(inputs.begin(), inputs.end(), [&](const Output& input) {
+            return made.contains(&input.node());
+          })) {
+        made.insert(node);
+        CAPTURE(node->Describe());
+        CHECK(node->device() != kWorker);
+      }
+    }
+    CHECK(places > 0);
+    CHECK(places % 3 == 0);
+    for (int rank = 0; rank < 3; ++rank) {
+      for (const Node* write :
+           ContributionOf(graph, rank).node().control_inputs()) {
+        CHECK(write->Is("Assign"));
+        CHECK(write->input(0).name().ends_with("_" + std::to_string(rank)));
+      }
     }
   }
 }

@@ -1,0 +1,120 @@
+// Whose gradients a step on parameter servers is made of, where it does not
+// wait for all workers (Chen et al., 2016, "Revisiting Distributed Synchronous
+// SGD").
+#ifndef SLUICE_DIST_SERVERS_ADMISSION_H_
+#define SLUICE_DIST_SERVERS_ADMISSION_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/status.h"
+#include "engine/visibility.h"
+
+namespace SLUICE_INTERNAL sluice {
+namespace dist {
+
+// Rounds have numbers from 0 on; one is open at a time. A worker begins the
+// open round, computes, offers what it has, of which the first that come are
+// admitted, and waits until the round is over. The last that is admitted is
+// told to apply what was, and says when that is done, which ends the round and
+// opens the next. All others' contributions are dropped. Not thread-safe.
+//
+// A worker that comes too late goes through the rounds that it missed without
+// computing: so all have their inputs at the same place when they meet.
+class Admission {
+ public:
+  // A round is made of the contributions of `workers - backups`, 1 or more; or
+  // of as many as have examples in it, where these are fewer.
+  Admission(int workers, int64_t backups);
+
+  enum class Kind { kBegin, kOffer, kApplied, kAwait };
+  struct Question {
+    Kind kind = Kind::kBegin;
+    int rank = 0;
+    int64_t round = 0;
+    // With kOffer. Of the round's examples all workers have a share, this one
+    // some of them (LeavesOf).
+    int64_t rows = 0, whole_rows = 0;
+    // The mean over these rows, times what they count for: their number over
+    // the mean number.
+    float loss = 0;
+    float rate = 0;  // the learning rate
+  };
+
+  enum class Reply {
+    kGo,     // compute
+    kWait,   // and ask again; after kOffer and kApplied: by kAwait
+    kApply,  // now, then say so
+    kOver,   // the round is
+  };
+  struct Answer {
+    Reply reply = Reply::kWait;
+    // With kApply: the rows of each worker that is admitted; 0: it is not.
+    std::vector<int64_t> admitted = {};
+    // With kOver: the round's loss, the mean over the examples that were
+    // admitted, and rate; of all that are over by now the examples that were
+    // admitted, and of each worker how many contributions were not.
+    float loss = 0, rate = 0;
+    int64_t rows = 0;
+    std::vector<int64_t> dropped = {};
+  };
+  // kInvalidArgument for what makes no sense, which changes nothing.
+  Result<Answer> Ask(const Question& question);
+
+ private:
+  struct Contribution {
+    int64_t rows = 0;
+    float loss = 0;
+  };
+  int workers() const { return static_cast<int>(admitted_.size()); }
+  Result<Answer> AnswerTo(const Question& question);
+  bool Has(const Question& offer) const;
+  Result<Answer> Admit(const Question& offer);
+  Answer Over(int64_t round) const;
+  void Forget();
+  void Close();
+
+  const int64_t backups_;
+  int64_t round_ = 0;
+  // Of the open round.
+  std::vector<Contribution> admitted_;  // by rank; no rows: not admitted
+  int64_t whole_rows_ = 0;              // 0: nobody has offered anything
+  int64_t count_ = 0;                   // of those admitted
+  std::optional<int> applies_;          // rank; whoever is late from then on
+  float rate_ = 0;
+  // Of those that are over; of each, from where the slowest worker is.
+  struct Past {
+    float loss = 0, rate = 0;
+  };
+  std::deque<Past> past_;
+  std::vector<int64_t> at_;  // the round of each worker's last question
+  int64_t rows_ = 0;
+  std::vector<int64_t> dropped_;
+};
+
+// What the sum of weighted values of so many rows is to be divided by for their
+// mean: the weights' sum, each worker's rows over the mean number of them.
+float DivisorOf(const std::vector<int64_t>& admitted, int64_t whole_rows);
+
+// As it is put to a server, like PaceCall.
+struct AdmissionCall {
+  int64_t era = 0;
+  int workers = 0;
+  int64_t backups = 0;
+  Admission::Question question;
+};
+// Whether the text of a call is such a one.
+bool IsAdmissionCall(std::string_view text);
+std::string TextOf(const AdmissionCall& call);
+Result<AdmissionCall> ParseAdmissionCall(std::string_view text);
+std::string TextOf(const Admission::Answer& answer);
+Result<Admission::Answer> ParseAdmissionAnswer(std::string_view text);
+
+}  // namespace dist
+}  // namespace sluice
+
+#endif  // SLUICE_DIST_SERVERS_ADMISSION_H_
