@@ -55,7 +55,8 @@ Result<Admission::Answer> Admission::Ask(const Question& question) {
         fmt::format("rank {} asks for round {} after {}, the open one is {}",
                     question.rank, question.round, at, round_));
   }
-  SLUICE_ASSIGN_OR_RETURN(Answer answer, AnswerTo(question));
+  Result<Answer> answer = AnswerTo(question);
+  if (!answer.ok()) return answer;
   at = question.round;
   Forget();
   return answer;
