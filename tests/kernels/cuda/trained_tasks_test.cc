@@ -60,6 +60,28 @@ TEST_CASE("workers on GPUs train on servers at speeds of their own") {
   }
 }
 
+Task Contributing(Task task) {
+  task.options = [before = task.options](int rank) {
+    TrainingOptions options = before(rank);
+    options.servers.backups = 0;
+    return options;
+  };
+  return task;
+}
+
+TEST_CASE("workers on GPUs contribute to steps with backups") {
+  RegisterGpu();
+  const std::vector<Trained> wanted =
+      TrainOn(2, 2, kSync, Contributing(OnDevices("/cpu:", Plain())));
+  const std::vector<Trained> got =
+      TrainOn(2, 2, kSync, Contributing(OnDevices("/gpu:", Plain())));
+  for (const Trained& worker : got) {
+    REQUIRE(worker.error == "");
+    CheckNear(worker, wanted[0], 1e-3);
+    CheckVariables(worker, got[0]);
+  }
+}
+
 TEST_CASE("stages on GPUs train the bits of one GPU") {
   RegisterGpu();
   for (const bool replicated : {false, true}) {
