@@ -8,6 +8,7 @@
 #include <regex>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "dist/cluster/message.h"
 #include "dist/collective/control.h"
@@ -17,6 +18,8 @@
 #include "dist/net/credentials.h"
 #include "dist/net/frame.h"
 #include "dist/net/tls.h"
+#include "dist/servers/admission.h"
+#include "dist/servers/pace.h"
 #include "io/checkpoints/safetensors.h"
 #include "io/files/fault_file_system.h"
 #include "io/files/file.h"
@@ -50,6 +53,20 @@ std::string Gzip(const std::string& bytes) {
   out.resize(stream.total_out);
   deflateEnd(&stream);
   return out;
+}
+
+// A round of two workers, one of which is late.
+std::string Contributions() {
+  using Kind = dist::Admission::Kind;
+  std::string lines;
+  for (const auto& [kind, rank] :
+       {std::pair(Kind::kBegin, 0), std::pair(Kind::kOffer, 0),
+        std::pair(Kind::kApplied, 0), std::pair(Kind::kOffer, 1)}) {
+    lines += TextOf(dist::AdmissionCall{1, 2, 1, {kind, rank, 0, 4, 8, 1, 1}});
+    lines += '\n';
+  }
+  return lines + TextOf(dist::Admission::Answer{
+                     dist::Admission::Reply::kOver, {}, 1, 1, 4, {0, 1}});
 }
 
 std::string Safetensors() {
@@ -263,6 +280,9 @@ void WriteSeeds(const std::string& dir) {
        TextOf(dist::MessageOf(Tensor::Array<float>({2}, {1, 2})).Pack()));
   Seed(dir + "/message_fuzz", "order",
        TextOf(dist::OrderBody{1, 2, 3, 4}.Pack()));
+  Seed(dir + "/questions_fuzz", "pace",
+       TextOf(dist::PaceCall{1, 2, 3, {0, 0, true}}) + "\ngo");
+  Seed(dir + "/questions_fuzz", "admission", Contributions());
   Seed(dir + "/frame_fuzz", "hello", EncodedFrame({}));
   Seed(dir + "/hello_fuzz", "hello", EncodedHello());
   Seed(dir + "/control_fuzz", "suspect", SuspicionAndBeat());
