@@ -52,6 +52,22 @@ inline pid_t Rank(pid_t launcher, int rank) {
   return 0;
 }
 
+// As the system has it, 'R', 'S', 'T' (it stands still), 'Z' and so on; 0:
+// there is no such process. Behind its name, which may have brackets, too.
+inline char StateOf(pid_t pid) {
+  const std::string stat = TextOf(fmt::format("/proc/{}/stat", pid));
+  const size_t end = stat.rfind(") ");
+  return end == std::string::npos ? '\0' : stat[end + 2];
+}
+inline bool StandsStill(pid_t pid) {
+  return StateOf(pid) == 'T';
+}
+// A process whose parent has died may stay a zombie where nobody reaps.
+inline bool Runs(pid_t pid) {
+  const char state = StateOf(pid);
+  return state != '\0' && state != 'Z';
+}
+
 // "-n <size> <options> /bin/sh -c <script> sh <arguments>"
 inline Words Job(int size, const std::string& script, Words options = {},
                  const Words& arguments = {}) {

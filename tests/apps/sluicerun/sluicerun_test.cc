@@ -36,16 +36,11 @@ using testing::Outcome;
 using testing::Process;
 using testing::RunJob;
 using testing::RunProgram;
+using testing::Runs;
+using testing::StandsStill;
 using testing::TemporaryFolder;
 using testing::TextOf;
 using testing::Words;
-
-bool Runs(pid_t pid) {
-  // A process whose parent has died may stay a zombie where nobody reaps.
-  const std::string stat = TextOf(fmt::format("/proc/{}/stat", pid));
-  const size_t end = stat.rfind(") ");
-  return end != std::string::npos && stat[end + 2] != 'Z';
-}
 
 std::vector<pid_t> Numbers(const std::string& text) {
   std::istringstream words(text);
@@ -354,10 +349,7 @@ TEST_CASE("Ctrl-Z stops all and they go on after it") {
   const auto ranks = ByRank(process.out());
   const auto pids = Numbers(ranks.at(0) + ranks.at(1));
   const auto stopped = [&] {  // how many
-    return std::count_if(pids.begin(), pids.end(), [](pid_t pid) {
-      const std::string stat = TextOf(fmt::format("/proc/{}/stat", pid));
-      return stat.find(") T ") != std::string::npos;
-    });
+    return std::count_if(pids.begin(), pids.end(), StandsStill);
   };
   process.Kill(SIGTSTP);
   AwaitTrue([&] { return stopped() == 2; });

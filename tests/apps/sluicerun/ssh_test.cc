@@ -38,6 +38,7 @@ using testing::NewestTensors;
 using testing::Outcome;
 using testing::Process;
 using testing::RunProgram;
+using testing::Runs;
 using testing::Sshd;
 using testing::TemporaryFolder;
 using testing::TensorsByName;
@@ -62,20 +63,12 @@ bool Await(const std::function<bool()>& condition) {
   return false;
 }
 
-// Whether it runs, and is not only waited for.
-bool Runs(const std::string& pid) {
-  const std::string stat = TextOf("/proc/" + pid + "/stat");
-  const size_t end = stat.rfind(") ");
-  return end != std::string::npos && stat[end + 2] != 'Z';
-}
-
 // Each rank writes its number's file there.
 std::string FileOf(const TemporaryFolder& folder, int rank) {
   return folder / std::to_string(rank);
 }
-std::string PidOf(const TemporaryFolder& folder, int rank) {
-  std::string text = TextOf(FileOf(folder, rank));
-  return text.substr(0, text.find('\n'));
+pid_t PidOf(const TemporaryFolder& folder, int rank) {
+  return std::stoi(TextOf(FileOf(folder, rank)));
 }
 bool AllWrote(const TemporaryFolder& folder, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {

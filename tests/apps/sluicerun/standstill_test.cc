@@ -29,15 +29,9 @@ using testing::Joined;
 using testing::kLauncher;
 using testing::Process;
 using testing::Rank;
+using testing::StandsStill;
 using testing::TemporaryFolder;
-using testing::TextOf;
 using testing::Words;
-
-bool StandsStill(pid_t pid) {
-  const std::string stat = TextOf(fmt::format("/proc/{}/stat", pid));
-  const size_t end = stat.rfind(") ");
-  return end != std::string::npos && stat[end + 2] == 'T';
-}
 
 // Runs what it is to run on a host here. In its own process, as ssh does.
 Words OverHosts(const TemporaryFolder& folder, int size) {
