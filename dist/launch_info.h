@@ -27,7 +27,7 @@
 //   SLUICE_ROSTER_FD                       of an elastic job: a socket to the
 //                                          launcher, which says who is of it
 //                                          and where they meet
-//                                          (dist/collective/roster.h); rank,
+//                                          (dist/membership/roster.h); rank,
 //                                          size, local rank and size are those
 //                                          of the start, and there is no
 //                                          coordinator

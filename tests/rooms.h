@@ -71,7 +71,9 @@ inline const Rooms& MayUse() {
       data.insert(std::string("io/") + room);
     }
     add("dist", "net", {"engine"});
-    add("dist", "collective", {"engine", "engine/runtime", "dist", "dist/net"});
+    add("dist", "membership", {"engine", "dist", "dist/net"});
+    add("dist", "collective",
+        {"engine", "engine/runtime", "dist", "dist/net", "dist/membership"});
     add("dist", "mpi/module", {"dist/mpi"});
     const std::set<std::string> below = {"engine/*", "graph/*", "io/*",
                                          "dist/*"};

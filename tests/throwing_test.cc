@@ -29,10 +29,11 @@ using Lines = std::vector<std::string>;
 // return a Status or Result, and none of these throws; AllocateTensor is there
 // for tensors, CatchErrors for what throws by itself.
 const std::set<std::string> kReturnErrors = {
-    "engine/*",       "kernels/*",       "graph/text",   "graph/passes",
-    "graph/compile",  "io/files",        "io/remote/*",  "io/cache",
-    "io/checkpoints", "io/summaries",    "dist/net",     "dist/collective",
-    "dist/mpi/*",     "dist/rendezvous", "dist/cluster", "dist/servers"};
+    "engine/*",        "kernels/*",    "graph/text",      "graph/passes",
+    "graph/compile",   "io/files",     "io/remote/*",     "io/cache",
+    "io/checkpoints",  "io/summaries", "dist/net",        "dist/collective",
+    "dist/membership", "dist/mpi/*",   "dist/rendezvous", "dist/cluster",
+    "dist/servers"};
 constexpr const char* kThrows[] = {"throw ", "throw;", "ValueOrThrow(",
                                    "ThrowIfError("};
 // Each with the reason why it may.

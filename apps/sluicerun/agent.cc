@@ -28,7 +28,7 @@
 #include "apps/sluicerun/remote.h"
 #include "apps/sluicerun/signals.h"
 #include "apps/sluicerun/standstill.h"
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 #include "dist/net/address.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/socket.h"

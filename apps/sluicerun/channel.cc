@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 #include "engine/status.h"
 
 namespace sluice::launcher {

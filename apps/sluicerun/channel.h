@@ -12,7 +12,7 @@
 namespace sluice::launcher {
 
 enum class WordKind : char {
-  kRoster = 'r',  // a packet (dist/collective/roster.h), either way
+  kRoster = 'r',  // a packet (dist/membership/roster.h), either way
   // To the agent.
   kSignal = 's',  // a byte: its number, for the rank
   kTaken = 't',   // so many bytes of output were (Number)

@@ -23,7 +23,7 @@
 #include "apps/sluicerun/signals.h"
 #include "apps/sluicerun/starting.h"
 #include "apps/sluicerun/supervisor.h"
-#include "dist/collective/roster_keeper.h"
+#include "dist/membership/roster_keeper.h"
 #include "dist/net/address.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/socket.h"

@@ -22,7 +22,7 @@
 #include "apps/sluicerun/job.h"
 #include "apps/sluicerun/output.h"
 #include "apps/sluicerun/remote.h"
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 #include "dist/net/descriptor.h"
 #include "engine/status.h"
 

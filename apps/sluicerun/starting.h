@@ -16,7 +16,7 @@
 #include "apps/sluicerun/rank.h"
 #include "apps/sluicerun/remote.h"
 #include "apps/sluicerun/signals.h"
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 #include "dist/net/socket.h"
 
 namespace sluice::launcher {

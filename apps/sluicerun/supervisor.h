@@ -20,7 +20,7 @@
 #include "apps/sluicerun/output.h"
 #include "apps/sluicerun/signals.h"
 #include "apps/sluicerun/standstill.h"
-#include "dist/collective/roster_keeper.h"
+#include "dist/membership/roster_keeper.h"
 #include "dist/net/descriptor.h"
 
 namespace sluice::launcher {
@@ -67,7 +67,7 @@ std::string HowItEnded(const RunningRank& rank);
 //   others to name, or all of it is, by a user who means it.
 // - In an elastic job a rank that a signal has ended, which it did not expect,
 //   is lost and may be replaced; the others go on
-//   (dist/collective/roster.h).
+//   (dist/membership/roster.h).
 // - An interrupt (Ctrl-C, SIGTERM, ...) goes to every rank once each time that
 //   it comes. From the second on time runs too, and when none is left but
 //   output that nobody reads, it ends us.

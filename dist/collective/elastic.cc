@@ -10,7 +10,7 @@
 
 #include "dist/collective/forming.h"
 #include "dist/collective/group.h"
-#include "dist/collective/membership.h"
+#include "dist/membership/membership.h"
 #include "dist/net/socket.h"
 
 namespace sluice::dist {

@@ -22,10 +22,10 @@
 
 #include "dist/collective/algorithms.h"
 #include "dist/collective/hello.h"
-#include "dist/collective/membership.h"
 #include "dist/collective/patience.h"
 #include "dist/collective/places.h"
 #include "dist/collective/sharing.h"
+#include "dist/membership/membership.h"
 #include "dist/net/address.h"
 #include "dist/net/credentials.h"
 #include "dist/net/descriptor.h"

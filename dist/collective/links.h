@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "dist/collective/algorithms.h"
-#include "dist/collective/membership.h"
-#include "dist/collective/rank_name.h"
+#include "dist/membership/membership.h"
+#include "dist/membership/rank_name.h"
 #include "dist/net/exchange.h"
 #include "dist/net/frame.h"
 #include "dist/net/shared_ring.h"

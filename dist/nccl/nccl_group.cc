@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "dist/collective/rank_name.h"
+#include "dist/membership/rank_name.h"
 #include "dist/net/frame.h"
 #include "engine/caught.h"
 #include "engine/device.h"

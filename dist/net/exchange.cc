@@ -18,7 +18,7 @@ namespace sluice::dist {
 namespace {
 
 // After a deadline: for peers that were stopped and continued with this one,
-// and long enough to feel the pulse of others (dist/collective/pulse.h).
+// and long enough to feel the pulse of others (dist/membership/pulse.h).
 constexpr std::chrono::milliseconds kOnceMore(1000);
 // To sleep and be woken takes about as long, and the peer's core is then free
 // for whoever else has work.

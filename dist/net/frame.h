@@ -47,7 +47,7 @@ enum class FrameKind : uint8_t {
   kJoin,    // no more data: dist/collective/join.cc
   kError,   // the payload says what has gone wrong
   kMemory,  // whether neighbours share some: dist/collective/sharing.h
-  kBeat,    // and the others between members: dist/collective/control.h
+  kBeat,    // and the others between members: dist/membership/control.h
   kGoodbye,
   kSuspect,
   kVerdict,

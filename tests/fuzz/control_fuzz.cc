@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dist/collective/control.h"
+#include "dist/membership/control.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using sluice::dist::ControlMessage;

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "dist/cluster/message.h"
-#include "dist/collective/control.h"
 #include "dist/collective/hello.h"
-#include "dist/collective/roster.h"
+#include "dist/membership/control.h"
+#include "dist/membership/roster.h"
 #include "dist/net/authority.h"
 #include "dist/net/credentials.h"
 #include "dist/net/frame.h"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "dist/collective/group.h"
-#include "dist/collective/roster_keeper.h"
+#include "dist/membership/roster_keeper.h"
 #include "tests/dist/collective/ranks.h"
 
 namespace sluice::testing {

@@ -1,4 +1,4 @@
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

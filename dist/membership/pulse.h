@@ -1,6 +1,6 @@
 // The sign of life of a process whose threads are busy with something else.
-#ifndef SLUICE_DIST_COLLECTIVE_PULSE_H_
-#define SLUICE_DIST_COLLECTIVE_PULSE_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_PULSE_H_
+#define SLUICE_DIST_MEMBERSHIP_PULSE_H_
 
 #include <thread>
 #include <vector>
@@ -34,4 +34,4 @@ class Pulse {
 
 }  // namespace sluice::dist
 
-#endif  // SLUICE_DIST_COLLECTIVE_PULSE_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_PULSE_H_

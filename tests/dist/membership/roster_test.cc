@@ -1,6 +1,6 @@
 // Who is of an elastic job's next group: whatever happens, and in whatever
 // order it is heard of.
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/dist/collective/meeting.h"
+#include "tests/dist/membership/meeting.h"
 #include "tests/support/error_text.h"
 
 namespace sluice::dist {

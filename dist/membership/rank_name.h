@@ -1,6 +1,6 @@
 // How a rank is named in messages.
-#ifndef SLUICE_DIST_COLLECTIVE_RANK_NAME_H_
-#define SLUICE_DIST_COLLECTIVE_RANK_NAME_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_RANK_NAME_H_
+#define SLUICE_DIST_MEMBERSHIP_RANK_NAME_H_
 
 #include <fmt/format.h>
 
@@ -15,4 +15,4 @@ inline std::string RankName(int rank, int size) {
 
 }  // namespace sluice::dist
 
-#endif  // SLUICE_DIST_COLLECTIVE_RANK_NAME_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_RANK_NAME_H_

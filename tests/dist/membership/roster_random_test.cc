@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "dist/collective/roster.h"
-#include "tests/dist/collective/meeting.h"
+#include "dist/membership/roster.h"
+#include "tests/dist/membership/meeting.h"
 
 namespace sluice::dist {
 namespace {

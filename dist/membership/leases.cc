@@ -1,4 +1,4 @@
-#include "dist/collective/leases.h"
+#include "dist/membership/leases.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "dist/collective/rank_name.h"
+#include "dist/membership/rank_name.h"
 
 namespace sluice::dist {
 namespace {

@@ -1,7 +1,7 @@
 // Who keeps the others waiting. That is no error: nobody can tell whether what
 // a rank does in place of a collective ends.
-#ifndef SLUICE_DIST_COLLECTIVE_STALLS_H_
-#define SLUICE_DIST_COLLECTIVE_STALLS_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_STALLS_H_
+#define SLUICE_DIST_MEMBERSHIP_STALLS_H_
 
 #include <chrono>
 #include <cstdint>
@@ -41,4 +41,4 @@ class Stalls {
 
 }  // namespace sluice::dist
 
-#endif  // SLUICE_DIST_COLLECTIVE_STALLS_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_STALLS_H_

@@ -1,4 +1,4 @@
-#include "dist/collective/stalls.h"
+#include "dist/membership/stalls.h"
 
 #include <doctest/doctest.h>
 

@@ -18,8 +18,8 @@
 //   end WHY                                there will be no next group
 //   kill                                   not to the member: its launcher's
 //                                          part on another host ends it
-#ifndef SLUICE_DIST_COLLECTIVE_ROSTER_H_
-#define SLUICE_DIST_COLLECTIVE_ROSTER_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_ROSTER_H_
+#define SLUICE_DIST_MEMBERSHIP_ROSTER_H_
 
 #include <chrono>
 #include <cstddef>
@@ -166,4 +166,4 @@ class Roster {
 }  // namespace dist
 }  // namespace sluice
 
-#endif  // SLUICE_DIST_COLLECTIVE_ROSTER_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_ROSTER_H_

@@ -1,6 +1,6 @@
 // A process's side of an elastic job's roster (roster.h).
-#ifndef SLUICE_DIST_COLLECTIVE_ROSTER_MEMBER_H_
-#define SLUICE_DIST_COLLECTIVE_ROSTER_MEMBER_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_ROSTER_MEMBER_H_
+#define SLUICE_DIST_MEMBERSHIP_ROSTER_MEMBER_H_
 
 #include <chrono>
 #include <optional>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <thread>
 
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 #include "dist/net/descriptor.h"
 #include "engine/status.h"
 #include "engine/thread_annotations.h"
@@ -56,4 +56,4 @@ class RosterMember {
 }  // namespace dist
 }  // namespace sluice
 
-#endif  // SLUICE_DIST_COLLECTIVE_ROSTER_MEMBER_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_ROSTER_MEMBER_H_

@@ -1,4 +1,4 @@
-#include "dist/collective/pulse.h"
+#include "dist/membership/pulse.h"
 
 #include <sys/uio.h>
 

@@ -1,4 +1,4 @@
-#include "dist/collective/leases.h"
+#include "dist/membership/leases.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "dist/collective/rank_name.h"
+#include "dist/membership/rank_name.h"
 
 namespace sluice::dist {
 namespace {

@@ -1,4 +1,4 @@
-#include "dist/collective/roster_member.h"
+#include "dist/membership/roster_member.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "dist/collective/membership.h"
+#include "dist/membership/membership.h"
 
 namespace sluice::dist {
 namespace {

@@ -1,11 +1,11 @@
 // What a process says that can be in the next group, for tests of rosters.
-#ifndef SLUICE_TESTS_DIST_COLLECTIVE_MEETING_H_
-#define SLUICE_TESTS_DIST_COLLECTIVE_MEETING_H_
+#ifndef SLUICE_TESTS_DIST_MEMBERSHIP_MEETING_H_
+#define SLUICE_TESTS_DIST_MEMBERSHIP_MEETING_H_
 
 #include <chrono>
 #include <cstdint>
 
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 
 namespace sluice::dist::testing {
 
@@ -19,4 +19,4 @@ inline Meeting Of(int64_t done) {
 
 }  // namespace sluice::dist::testing
 
-#endif  // SLUICE_TESTS_DIST_COLLECTIVE_MEETING_H_
+#endif  // SLUICE_TESTS_DIST_MEMBERSHIP_MEETING_H_

@@ -1,4 +1,4 @@
-#include "dist/collective/roster_keeper.h"
+#include "dist/membership/roster_keeper.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,8 +1,8 @@
 // A process's membership in its job, kept by a thread: it beats, whatever the
 // other threads do, and hears what has been decided. In rank 0's process it is
 // also the coordinator, which decides (leases.h).
-#ifndef SLUICE_DIST_COLLECTIVE_MEMBERSHIP_H_
-#define SLUICE_DIST_COLLECTIVE_MEMBERSHIP_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_MEMBERSHIP_H_
+#define SLUICE_DIST_MEMBERSHIP_MEMBERSHIP_H_
 
 #include <chrono>
 #include <cstdint>
@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "dist/collective/control.h"
-#include "dist/collective/leases.h"
-#include "dist/collective/stalls.h"
+#include "dist/membership/control.h"
+#include "dist/membership/leases.h"
+#include "dist/membership/stalls.h"
 #include "dist/net/descriptor.h"
 #include "dist/net/socket.h"
 #include "engine/status.h"
@@ -124,4 +124,4 @@ class Membership {
 
 }  // namespace sluice::dist
 
-#endif  // SLUICE_DIST_COLLECTIVE_MEMBERSHIP_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_MEMBERSHIP_H_

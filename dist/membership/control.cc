@@ -1,4 +1,4 @@
-#include "dist/collective/control.h"
+#include "dist/membership/control.h"
 
 #include <fmt/format.h>
 

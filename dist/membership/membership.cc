@@ -1,4 +1,4 @@
-#include "dist/collective/membership.h"
+#include "dist/membership/membership.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -9,7 +9,7 @@
 #include <array>
 #include <utility>
 
-#include "dist/collective/rank_name.h"
+#include "dist/membership/rank_name.h"
 
 namespace sluice::dist {
 namespace {

@@ -1,7 +1,7 @@
 // Who of a job is still of it: decided in one place, from what all ranks show
 // and say, and once.
-#ifndef SLUICE_DIST_COLLECTIVE_LEASES_H_
-#define SLUICE_DIST_COLLECTIVE_LEASES_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_LEASES_H_
+#define SLUICE_DIST_MEMBERSHIP_LEASES_H_
 
 #include <chrono>
 #include <optional>
@@ -61,4 +61,4 @@ class Leases {
 
 }  // namespace sluice::dist
 
-#endif  // SLUICE_DIST_COLLECTIVE_LEASES_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_LEASES_H_

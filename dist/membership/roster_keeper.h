@@ -1,7 +1,7 @@
 // An elastic job's roster as the launcher keeps it: who of it is there, who is
 // lost, and what each is told (roster.h).
-#ifndef SLUICE_DIST_COLLECTIVE_ROSTER_KEEPER_H_
-#define SLUICE_DIST_COLLECTIVE_ROSTER_KEEPER_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_ROSTER_KEEPER_H_
+#define SLUICE_DIST_MEMBERSHIP_ROSTER_KEEPER_H_
 
 #include <poll.h>
 
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "dist/collective/roster.h"
+#include "dist/membership/roster.h"
 #include "dist/net/descriptor.h"
 #include "engine/visibility.h"
 
@@ -76,4 +76,4 @@ class RosterKeeper {
 }  // namespace dist
 }  // namespace sluice
 
-#endif  // SLUICE_DIST_COLLECTIVE_ROSTER_KEEPER_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_ROSTER_KEEPER_H_

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "dist/collective/membership.h"
+#include "dist/membership/membership.h"
 
 namespace sluice::dist {
 namespace {

@@ -9,8 +9,8 @@
 //   kSuspect  to the coordinator: I cannot go on because of the rank `run`
 //   kVerdict  to the members: the error that all have from now on; its epoch is
 //             that of a membership that nobody has yet
-#ifndef SLUICE_DIST_COLLECTIVE_CONTROL_H_
-#define SLUICE_DIST_COLLECTIVE_CONTROL_H_
+#ifndef SLUICE_DIST_MEMBERSHIP_CONTROL_H_
+#define SLUICE_DIST_MEMBERSHIP_CONTROL_H_
 
 #include <poll.h>
 
@@ -85,4 +85,4 @@ class ControlChannel {
 
 }  // namespace sluice::dist
 
-#endif  // SLUICE_DIST_COLLECTIVE_CONTROL_H_
+#endif  // SLUICE_DIST_MEMBERSHIP_CONTROL_H_
