@@ -192,8 +192,8 @@ endfunction()
 
 # sluice_sources(<target> <folder> [EXCEPT <room>]) adds every .cc inside a folder
 # and its rooms, but for one room, an expression, and for what sluice_isa_sources compiles. In
-# release builds only kernels are worth -O3; elsewhere it costs a fifth of the
-# compile time and buys nothing. models/cli has what its target says.
+# release builds only kernels, and the sums of collectives, are worth -O3; elsewhere it costs a
+# fifth of the compile time and buys nothing. models/cli has what its target says.
 function(sluice_sources target folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS
     ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
@@ -204,7 +204,9 @@ function(sluice_sources target folder)
   endif()
   target_sources(${target} PRIVATE ${sources})
   if(NOT folder MATCHES "^(kernels|models/cli)")
-    set_property(SOURCE ${sources} TARGET_DIRECTORY ${target}
+    set(plain ${sources})
+    list(FILTER plain EXCLUDE REGEX "/dist/collective/reduce\\.cc$")
+    set_property(SOURCE ${plain} TARGET_DIRECTORY ${target}
       APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O2>)
   endif()
   # std::string::resize_and_overwrite; the file does without where it must.
