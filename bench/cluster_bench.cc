@@ -1,8 +1,9 @@
 // Times what a step over several processes costs beside what it computes: one
 // that does nothing on two workers, beside one on two devices of this process;
-// and one that sends a tensor from a worker to the other, beside as many bytes
-// through a bare socket. The two sides of a row are measured in turns, and its
-// numbers are medians.
+// and one that sends a tensor from a worker to the other, beside the same on
+// two devices of this process, and as many bytes through a bare socket and
+// copied by one core. The sides of a row are measured in turns, and its numbers
+// are medians.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -15,6 +16,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -226,23 +228,27 @@ double Median(std::vector<double> times) {
   return *middle;
 }
 
-// In turns for so long, at least five of each; `few` at a time.
-std::pair<double, double> InTurns(double seconds, int few,
-                                  const std::function<void()>& ours,
-                                  const std::function<void()>& theirs,
-                                  size_t* count) {
-  std::vector<double> one, other;
+// The medians of each, in turns for so long, at least five of each; `few` at a
+// time.
+std::vector<double> InTurns(double seconds, int few,
+                            const std::vector<std::function<void()>>& sides,
+                            size_t* count) {
+  std::vector<std::vector<double>> times(sides.size());
   for (int i = 0; i < few; ++i) {
-    ours();
-    theirs();
+    for (const auto& side : sides) side();
   }
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  while (one.size() < 5 || Clock::now() < end) {
-    for (int i = 0; i < few; ++i) one.push_back(Microseconds(ours));
-    for (int i = 0; i < few; ++i) other.push_back(Microseconds(theirs));
+  while (times[0].size() < 5 || Clock::now() < end) {
+    for (size_t side = 0; side < sides.size(); ++side) {
+      for (int i = 0; i < few; ++i) {
+        times[side].push_back(Microseconds(sides[side]));
+      }
+    }
   }
-  *count = one.size();
-  return {Median(one), Median(other)};
+  *count = times[0].size();
+  std::vector<double> medians;
+  for (const auto& of_side : times) medians.push_back(Median(of_side));
+  return medians;
 }
 
 void Print(const Json& row, bool json) {
@@ -276,32 +282,43 @@ void Main(const Options& options) {
   size_t count = 0;
   {
     EmptyStep ours(far), theirs(near);
-    const auto [over, here] = InTurns(
-        options.seconds, 50, [&] { ours.Run(); }, [&] { theirs.Run(); },
-        &count);
+    const std::vector<double> us =
+        InTurns(options.seconds, 50,
+                {[&] { ours.Run(); }, [&] { theirs.Run(); }}, &count);
     Print({{"what", "empty step"},
            {"transport", options.transport},
            {"tls", options.tls},
            {"runs", count},
-           {"two_workers_us", over},
-           {"two_devices_us", here},
-           {"beyond_us", over - here}},
+           {"two_workers_us", us[0]},
+           {"two_devices_us", us[1]},
+           {"beyond_us", us[0] - us[1]}},
           options.json);
   }
-  SendingStep ours(far, options.bytes);
-  const auto [sent, bytes] = InTurns(
-      options.seconds, 1, [&] { ours.Run(); }, [&] { bare.Run(); }, &count);
+  // Either reads the variable, which is a copy, and looks at it.
+  SendingStep ours(far, options.bytes), theirs(near, options.bytes);
+  const std::vector<char> from(static_cast<size_t>(options.bytes), 1);
+  std::vector<char> to(from.size());
+  const std::vector<double> us =
+      InTurns(options.seconds, 1,
+              {[&] { ours.Run(); }, [&] { theirs.Run(); }, [&] { bare.Run(); },
+               [&] { std::memcpy(to.data(), from.data(), from.size()); }},
+              &count);
   const auto gb_s = [&](double microseconds) {
     return static_cast<double>(options.bytes) / microseconds / 1e3;
   };
+  const double sent = us[0] - us[1];
   Print({{"what", "send"},
          {"transport", options.transport},
          {"tls", options.tls},
          {"runs", count},
          {"bytes", options.bytes},
+         {"step_us", us[0]},
+         {"beyond_us", sent},
          {"gb_s", gb_s(sent)},
-         {"bare_socket_gb_s", gb_s(bytes)},
-         {"of_bare_socket", bytes / sent}},
+         {"bare_socket_gb_s", gb_s(us[2])},
+         {"of_bare_socket", us[2] / sent},
+         {"copy_gb_s", gb_s(us[3])},
+         {"of_copy", us[3] / sent}},
         options.json);
 }
 

@@ -36,19 +36,6 @@ Result<bool> TryBoth(Direction& out, Direction& in) {
   return moved;
 }
 
-Result<bool> TryForAWhile(Direction& out, Direction& in) {
-  const Deadline end = std::chrono::steady_clock::now() + kSpin;
-  do {
-    // What the clock costs is more than a look.
-    for (int look = 0; look < 8; ++look) {
-      Pause();
-      SLUICE_ASSIGN_OR_RETURN(const bool moved, TryBoth(out, in));
-      if (moved) return true;
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
-}
-
 // What the two ends of an exchange wait for, and for which of its directions.
 class Waiting {
  public:
@@ -156,6 +143,21 @@ Status Sleep(Direction& out, Direction& in, Deadline* deadline,
 
 }  // namespace
 
+Result<bool> Spin::Look(const std::function<Result<bool>()>& look) {
+  if (!Worthwhile()) return false;
+  const Deadline end = std::chrono::steady_clock::now() + kSpin;
+  bool found = false;
+  do {
+    // What the clock costs is more than a look.
+    for (int i = 0; i < 8 && !found; ++i) {
+      Pause();
+      SLUICE_ASSIGN_OR_RETURN(found, look());
+    }
+  } while (!found && std::chrono::steady_clock::now() < end);
+  misses_ = found ? 0 : misses_ + 1;
+  return found;
+}
+
 Status Exchange(Direction& out, Direction& in, Deadline deadline, Spin* spin) {
   // How long the caller waits, to be given again. Of a deadline that has passed
   // only that: the time since may be longer than a duration holds.
@@ -164,9 +166,9 @@ Status Exchange(Direction& out, Direction& in, Deadline deadline, Spin* spin) {
       deadline > now ? deadline - now : Deadline::duration::zero();
   while (!out.done() || !in.done()) {
     SLUICE_ASSIGN_OR_RETURN(bool moved, TryBoth(out, in));
-    if (!moved && spin != nullptr && spin->Worthwhile()) {
-      SLUICE_ASSIGN_OR_RETURN(moved, TryForAWhile(out, in));
-      spin->Tell(moved);
+    if (!moved && spin != nullptr) {
+      SLUICE_ASSIGN_OR_RETURN(moved,
+                              spin->Look([&] { return TryBoth(out, in); }));
     }
     if (moved) continue;
     SLUICE_RETURN_IF_ERROR(Sleep(out, in, &deadline, again));

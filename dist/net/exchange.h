@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <functional>
 #include <string>
 
 #include "dist/net/descriptor.h"
@@ -44,10 +45,13 @@ class Direction {
 // it keeps a core busy, on which the peer itself may have to run.
 class Spin {
  public:
-  bool Worthwhile() { return misses_ < kMost || ++skipped_ % kAgain == 0; }
-  void Tell(bool moved) { misses_ = moved ? 0 : misses_ + 1; }
+  // `look` for as long as a sleep and its end take, or, where that was of no
+  // use lately, not at all: whether it has found anything.
+  Result<bool> Look(const std::function<Result<bool>()>& look);
 
  private:
+  bool Worthwhile() { return misses_ < kMost || ++skipped_ % kAgain == 0; }
+
   static constexpr int kMost = 4;         // that fail, one after another
   static constexpr unsigned kAgain = 64;  // sleeps later it may be otherwise
   int misses_ = 0;

@@ -206,8 +206,21 @@ void Link::Write() {
   }
 }
 
+// While blocked_ is set nobody else fills the ring.
+bool Link::RoomSoon() {
+  const SharedRing* const ring = out_lane_.ring;
+  if (ring == nullptr) return false;
+  const Result<bool> soon =
+      freed_.Look([&]() -> Result<bool> { return !ring->Free().empty(); });
+  return soon.ok() && *soon;
+}
+
 // For the first job, and goes on with it.
 void Link::WaitForRoom() {
+  if (RoomSoon()) {
+    MutexLock lock(mutex_);
+    return Pump();
+  }
   pollfd room{};
   Job* job = nullptr;
   {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dist/collective/links.h"
+#include "dist/net/exchange.h"
 #include "dist/net/frame.h"
 #include "dist/net/shared_stream.h"
 #include "dist/net/stream.h"
@@ -127,13 +128,17 @@ class Link : public std::enable_shared_from_this<Link> {
   void WaitForRoom() EXCLUDES(mutex_);
   void Read() EXCLUDES(mutex_);
   Status ReadOne();
-  Status Await(Direction& in);
+  bool RoomSoon();
+  Status Await(Direction& in, Spin* spin = nullptr);
 
   WirePair wires_;
   const std::string peer_;
   const std::chrono::milliseconds peer_timeout_;
   Owner& owner_;
   SharedLane out_lane_, in_lane_;
+  // Within a payload, of the ring's two ends: a peer that is at work fills or
+  // frees the next slot sooner than a thread is woken.
+  Spin freed_, filled_;
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -53,10 +53,10 @@ class LandingIncoming final : public Direction {
 
 }  // namespace
 
-Status Link::Await(Direction& in) {
+Status Link::Await(Direction& in, Spin* spin) {
   StreamOutgoing none(wires_.to.data, {});
   const auto patience = std::max(peer_timeout_ / 2, peer_timeout_ - kOnceMore);
-  return Exchange(none, in, After(patience));
+  return Exchange(none, in, After(patience), spin);
 }
 
 Status Link::Receive(MutableBytes bytes) {
@@ -90,7 +90,7 @@ Status Link::Receive(size_t bytes, Landing& landing) {
     while (offset < bytes) {
       const size_t part = std::min(bytes - offset, SharedRing::kSlotBytes);
       SharedIncoming in(in_lane_, MutableBytes(&start, part), put);
-      SLUICE_RETURN_IF_ERROR(Await(in));
+      SLUICE_RETURN_IF_ERROR(Await(in, &filled_));
     }
     return {};
   }
