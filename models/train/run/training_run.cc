@@ -294,7 +294,8 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
   if (owns_variables()) session_->Initialize();
   if (backed_) {
     backups_ = std::make_unique<BackupSteps>(graph_, *session_, workers_,
-                                             options_.servers, train_);
+                                             options_.servers, train_,
+                                             input_.batch_size());
   } else {
     always.push_back(learning_rate);
   }
