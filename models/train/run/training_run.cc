@@ -252,7 +252,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   RunContext evaluation = context_;
   evaluation.mode = Mode::kEval;
-  evaluation.batch_size = context.batch_size;
+  evaluation.batch_size = ForInput(context, steps_at_once()).batch_size;
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
   inference_ = std::make_unique<Inference>(

@@ -258,5 +258,69 @@ TEST_CASE("few examples are trained on alike, whoever goes on") {
   }
 }
 
+// Of which no bits are known, or only of some: they end, with numbers.
+TEST_CASE("few examples end no training of any kind early") {
+  for (uint32_t seed = 0; seed < testing::Rounds(80u); ++seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&](int64_t n) {
+      return static_cast<int64_t>(random() % static_cast<uint64_t>(n));
+    };
+    const int64_t rows = 1 + draw(13), evaluated = 1 + draw(9);
+    const bool repeats = draw(3) == 0;
+    const int workers = static_cast<int>(1 + draw(4));
+    const testing::Lead lead = draw(3) == 0 ? kAnyLead : draw(3);
+    const bool backed = draw(2) == 0;
+    const int64_t backups = draw(workers);
+    const int servers = static_cast<int>(1 + draw(2));
+    Task task;
+    task.run.seed = seed;
+    task.run.batch_size = (backed ? workers : 1) + draw(9);
+    task.run.epochs = 3;
+    const uint32_t of_optimizer = random();
+    task.spec = [&](int) {
+      TrainerSpec spec = testing::ToySpec();
+      spec.input = [&](const RunContext& run) {
+        return SomePoints(run.training() ? rows : evaluated, run, repeats);
+      };
+      spec.optimizer = [&](const RunContext&) {
+        std::mt19937 same(of_optimizer);
+        return same() % 2 == 0 ? optimizers::Adam(0.01)
+                               : optimizers::Momentum(0.05).WithAverages(0.5);
+      };
+      return spec;
+    };
+    JobServers job(servers);
+    task.options = [&](int rank) {
+      TrainingOptions options;
+      options.evaluate_every = seed % 2 == 0 ? 0.5 : 1;
+      options.log_every = 2;
+      options.servers = job.For(rank, backed ? kSync : lead);
+      if (backed) options.servers.backups = backups;
+      return options;
+    };
+    task.after_step = [&](int rank, TrainingRun&) {
+      if ((seed + static_cast<uint32_t>(rank)) % 3 == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+      }
+    };
+    CAPTURE(seed);
+    CAPTURE(rows);
+    CAPTURE(repeats);
+    CAPTURE(workers);
+    CAPTURE(backed);
+    CAPTURE(backups);
+    CAPTURE(task.run.batch_size);
+    const std::vector<Trained> all = TrainWith(workers, task);
+    for (const Trained& each : all) {
+      REQUIRE(each.error == "");
+      CHECK(each.result.steps == all[0].result.steps);
+      REQUIRE(each.result.evaluation.has_value());
+      CHECK(each.result.evaluation->examples == evaluated);
+      CHECK(std::isfinite(each.result.evaluation->values[0].second));
+    }
+    CHECK(all[0].result.steps > 0);
+  }
+}
+
 }  // namespace
 }  // namespace sluice
