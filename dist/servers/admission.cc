@@ -30,6 +30,12 @@ constexpr char kKindField[] = "admit";
 
 }  // namespace
 
+int64_t RowsOfShare(int64_t full_rows, int64_t whole_rows, int rank,
+                    int workers) {
+  const LeafRange mine = LeavesOf(full_rows, rank, workers);
+  return std::min(mine.end, whole_rows) - std::min(mine.begin, whole_rows);
+}
+
 float DivisorOf(const std::vector<int64_t>& admitted, int64_t whole_rows) {
   const int64_t rows =
       std::accumulate(admitted.begin(), admitted.end(), int64_t{0});
@@ -85,10 +91,16 @@ Result<Admission::Answer> Admission::AnswerTo(const Question& question) {
 
 // Whether a worker has the rows that it offers, of as many as others say.
 bool Admission::Has(const Question& offer) const {
-  return offer.rows > 0 && offer.whole_rows <= kMostRows &&
-         LeavesOf(offer.whole_rows, offer.rank, workers()).size() ==
-             offer.rows &&
+  return offer.rows > 0 && offer.whole_rows <= offer.full_rows &&
+         offer.full_rows <= kMostRows &&
+         RowsOfShare(offer.full_rows, offer.whole_rows, offer.rank,
+                     workers()) == offer.rows &&
          (whole_rows_ == 0 || whole_rows_ == offer.whole_rows);
+}
+
+// Of the open round, once somebody has offered something.
+bool Admission::HasRows(int rank) const {
+  return RowsOfShare(full_rows_, whole_rows_, rank, workers()) > 0;
 }
 
 Result<Admission::Answer> Admission::Admit(const Question& offer) {
@@ -101,10 +113,14 @@ Result<Admission::Answer> Admission::Admit(const Question& offer) {
   }
   if (applies_) return Answer{Reply::kWait};
   mine = {offer.rows, offer.loss};
+  full_rows_ = whole_rows_ == 0 ? offer.full_rows
+                                : std::min(full_rows_, offer.full_rows);
   whole_rows_ = offer.whole_rows;
   rate_ = offer.rate;
   ++count_;
-  if (count_ < std::min(workers() - backups_, whole_rows_)) {
+  int64_t with_rows = 0;
+  for (int rank = 0; rank < workers(); ++rank) with_rows += HasRows(rank);
+  if (count_ < std::min(workers() - backups_, with_rows)) {
     return Answer{Reply::kWait};
   }
   applies_ = offer.rank;
@@ -138,8 +154,7 @@ void Admission::Close() {
     rows_ += each.rows;
     // In the order of workers, as gradients.
     if (each.rows > 0) sum += each.loss;
-    const bool has = LeavesOf(whole_rows_, rank, workers()).size() > 0;
-    if (has && each.rows == 0) ++dropped_[i];
+    if (HasRows(rank) && each.rows == 0) ++dropped_[i];
   }
   past_.push_back({sum / DivisorOf(rows, whole_rows_), rate_});
   std::fill(admitted_.begin(), admitted_.end(), Contribution{});
@@ -164,6 +179,7 @@ std::string TextOf(const AdmissionCall& call) {
               {"round", question.round},
               {"rows", question.rows},
               {"whole_rows", question.whole_rows},
+              {"full_rows", question.full_rows},
               {"loss", BitsOf(question.loss)},
               {"rate", BitsOf(question.rate)}}
       .Text();
@@ -181,12 +197,14 @@ Result<AdmissionCall> ParseAdmissionCall(std::string_view text) {
   SLUICE_ASSIGN_OR_RETURN(question.round, json.Int("round"));
   SLUICE_ASSIGN_OR_RETURN(question.rows, json.Int("rows"));
   SLUICE_ASSIGN_OR_RETURN(question.whole_rows, json.Int("whole_rows"));
+  SLUICE_ASSIGN_OR_RETURN(question.full_rows, json.Int("full_rows"));
   SLUICE_ASSIGN_OR_RETURN(const int64_t loss, json.Int("loss"));
   SLUICE_ASSIGN_OR_RETURN(const int64_t rate, json.Int("rate"));
   if (workers < 1 || workers > kMostWorkers || call.backups < 0 ||
       call.backups >= workers || rank < 0 || rank >= workers ||
       question.round < 0 || question.rows < 0 || question.whole_rows < 0 ||
-      kind < 0 || kind > static_cast<int64_t>(Admission::Kind::kAwait)) {
+      question.full_rows < 0 || kind < 0 ||
+      kind > static_cast<int64_t>(Admission::Kind::kAwait)) {
     return InvalidArgument(
         "a question about contributions that makes no "
         "sense");

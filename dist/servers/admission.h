@@ -36,13 +36,14 @@ class Admission {
     Kind kind = Kind::kBegin;
     int rank = 0;
     int64_t round = 0;
-    // With kOffer. Of the round's examples all workers have a share, this one
-    // some of them (LeavesOf).
+    // With kOffer. Of the round's examples this worker has some, as
+    // RowsOfShare has it of `full_rows`, which are at least as many.
     int64_t rows = 0, whole_rows = 0;
     // The mean over these rows, times what they count for: their number over
     // the mean number.
     float loss = 0;
     float rate = 0;  // the learning rate
+    int64_t full_rows = 0;
   };
 
   enum class Reply {
@@ -73,6 +74,7 @@ class Admission {
   int workers() const { return static_cast<int>(admitted_.size()); }
   Result<Answer> AnswerTo(const Question& question);
   bool Has(const Question& offer) const;
+  bool HasRows(int rank) const;
   Result<Answer> Admit(const Question& offer);
   Answer Over(int64_t round) const;
   void Forget();
@@ -83,6 +85,7 @@ class Admission {
   // Of the open round.
   std::vector<Contribution> admitted_;  // by rank; no rows: not admitted
   int64_t whole_rows_ = 0;              // 0: nobody has offered anything
+  int64_t full_rows_ = 0;               // the least that anybody said
   int64_t count_ = 0;                   // of those admitted
   std::optional<int> applies_;          // rank; whoever is late from then on
   float rate_ = 0;
@@ -95,6 +98,12 @@ class Admission {
   int64_t rows_ = 0;
   std::vector<int64_t> dropped_;
 };
+
+// How many of a batch's `whole_rows` examples a worker has: batches are cut
+// where one of `full_rows` is, so that of one that ends early the last workers
+// may have none (Dataset::Share).
+int64_t RowsOfShare(int64_t full_rows, int64_t whole_rows, int rank,
+                    int workers);
 
 // What the sum of weighted values of so many rows is to be divided by for their
 // mean: the weights' sum, each worker's rows over the mean number of them.

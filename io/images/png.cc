@@ -27,10 +27,9 @@ uint32_t FormatOf(int64_t channels) {
 
 Result<std::string> EncodePng(const Tensor& image) {
   const Shape& shape = image.shape();
-  constexpr int64_t kMaxSide = 1 << 15;
   if (image.dtype() != DType::kUInt8 || shape.rank() != 3 ||
-      (shape[2] != 1 && shape[2] != 3 && shape[2] != 4) || shape[0] < 1 ||
-      shape[1] < 1 || shape[0] > kMaxSide || shape[1] > kMaxSide) {
+      (shape[2] != 1 && shape[2] != 3 && shape[2] != 4) ||
+      !IsPngSize(shape[0], shape[1])) {
     return InvalidArgument(
         fmt::format("PNG: got {}{}, wanted uint8[height,width,1|3|4]",
                     NameOf(image.dtype()), shape.ToString()));

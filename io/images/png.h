@@ -2,6 +2,7 @@
 #ifndef SLUICE_IO_IMAGES_PNG_H_
 #define SLUICE_IO_IMAGES_PNG_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,12 @@
 #include "engine/visibility.h"
 
 namespace SLUICE_INTERNAL sluice {
+
+// Whether a picture of so many pixels can be written: 1 to 2^15 on each side.
+constexpr bool IsPngSize(int64_t height, int64_t width) {
+  constexpr int64_t kMost = 1 << 15;
+  return height >= 1 && height <= kMost && width >= 1 && width <= kMost;
+}
 
 // uint8 [height,width,channels], 1 (grey), 3 (RGB) or 4 (RGBA) channels.
 // kInvalidArgument for another tensor; kUnimplemented without libpng.

@@ -110,11 +110,12 @@ BucketStream::BucketStream(StreamPtr<Example> input, Buckets buckets,
     : input_(std::move(input)),
       how_(std::move(buckets)),
       padding_(std::move(padding)),
-      marks_(opening.marks) {
+      marks_(opening.marks),
+      rank_(opening.rank),
+      workers_(opening.size) {
   for (const int64_t size : how_.sizes) {
     buckets_.push_back(
-        {.rows = RowsOfShare(std::min(size, opening.batch_limit), opening),
-         .held = {}});
+        {.size = std::min(size, opening.batch_limit), .held = {}});
   }
 }
 
@@ -145,7 +146,7 @@ Result<BucketStream::Bucket*> BucketStream::FullBucket() {
     ++next_;
     SLUICE_ASSIGN_OR_RETURN(Bucket* const bucket, BucketOf(held.example));
     bucket->held.push_back(std::move(held));
-    if (static_cast<int64_t>(bucket->held.size()) == bucket->rows.n) {
+    if (static_cast<int64_t>(bucket->held.size()) == bucket->size) {
       return bucket;
     }
   }
@@ -165,17 +166,17 @@ Result<bool> BucketStream::Next(Example* batch) {
   bucket->held.clear();
   // All of it, whatever this worker's part is, since all are as wide.
   SLUICE_ASSIGN_OR_RETURN(const Example whole, StackPadded(examples, padding_));
-  const BatchRows& rows = bucket->rows;
-  if (rows.all()) {
+  if (workers_ == 1) {
     *batch = whole;
     return true;
   }
   *batch = {};
   const auto count = static_cast<int64_t>(examples.size());
-  if (rows.begin < std::min(rows.end, count)) {
+  const BatchRows rows = RowsOfShare(count, {.rank = rank_, .size = workers_});
+  if (rows.begin < rows.end) {
     SLUICE_RETURN_IF_ERROR(CatchErrors([&] {
       for (const auto& [name, tensor] : whole) {
-        batch->Set(name, tensor.Rows(rows.begin, std::min(rows.end, count)));
+        batch->Set(name, tensor.Rows(rows.begin, rows.end));
       }
     }));
   }
@@ -185,7 +186,7 @@ Result<bool> BucketStream::Next(Example* batch) {
 
 Result<int64_t> BucketStream::Skip(int64_t n) {
   if (buckets_.size() == 1) {
-    const int64_t size = buckets_[0].rows.n;
+    const int64_t size = buckets_[0].size;
     SLUICE_ASSIGN_OR_RETURN(const int64_t passed, input_->Skip(Times(n, size)));
     next_ += passed;
     return BatchesOf(passed, size, padding_.drop_remainder);
@@ -215,7 +216,7 @@ Status BucketStream::Restore(MarkReader* mark) {
       mark, input_.get(),
       [&](Place place, Example example) -> Status {
         SLUICE_ASSIGN_OR_RETURN(Bucket* const bucket, BucketOf(example));
-        if (static_cast<int64_t>(bucket->held.size()) + 1 >= bucket->rows.n) {
+        if (static_cast<int64_t>(bucket->held.size()) + 1 >= bucket->size) {
           return InvalidArgument("the position is of larger batches");
         }
         bucket->held.push_back({std::move(place), std::move(example)});

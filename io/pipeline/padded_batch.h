@@ -46,7 +46,7 @@ class BucketStream : public Stream<Example> {
     Example example;
   };
   struct Bucket {
-    BatchRows rows;  // of a full batch, this worker's
+    int64_t size = 0;  // of a full batch
     std::vector<Held> held;
   };
 
@@ -57,6 +57,7 @@ class BucketStream : public Stream<Example> {
   const Buckets how_;
   const PaddingOptions padding_;
   const bool marks_;
+  const int64_t rank_, workers_;
   std::vector<Bucket> buckets_;
   int64_t next_ = 0;  // number of the input's next element
 };

@@ -4,6 +4,7 @@
 
 #include "engine/text/thousands.h"
 #include "io/files/file.h"
+#include "io/images/png.h"
 #include "models/cli/console.h"
 #include "models/cli/progress.h"
 #include "models/cli/results.h"
@@ -22,7 +23,8 @@ const Tensor* PicturesOf(const Example& batch) {
     const Shape& shape = tensor.shape();
     const bool shown =
         tensor.dtype() == DType::kUInt8 || tensor.dtype() == DType::kFloat32;
-    if (shown && shape.rank() == 4 && (shape[3] == 1 || shape[3] == 3)) {
+    if (shown && shape.rank() == 4 && IsPngSize(shape[1], shape[2]) &&
+        (shape[3] == 1 || shape[3] == 3)) {
       return &tensor;
     }
   }

@@ -17,7 +17,8 @@ int Export(const TrainerSpec& spec, const CommandLine& line) {
     return 128 + InterruptSignal();
   }
   if (line.json) {
-    console::Print(Json{{"event", "export"}, {"path", line.output}}.Text());
+    console::Print(
+        Json{{"event", "export"}, {"path", line.output}}.LenientText());
   } else {
     console::Print(fmt::format("wrote {}", line.output));
   }

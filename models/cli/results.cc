@@ -78,7 +78,7 @@ void PrintResult(const TrainerSpec& spec, const CommandLine& line,
   if (!dropped.empty()) result["dropped"] = dropped;
   result["examples_per_second"] = examples_per_second;
   result["seconds"] = seconds;
-  console::Print(result.Text());
+  console::Print(result.LenientText());  // paths are any bytes
 }
 
 BadReport::~BadReport() {

@@ -92,7 +92,7 @@ int ReportInterrupt(const CommandLine& line, const std::string& reason,
         {"signal", InterruptName(signal)},
         {"steps", step},
         {"checkpoint",
-         checkpoint}}.Text());
+         checkpoint}}.LenientText());
   }
   std::string what = "saved " + checkpoint;
   if (checkpoint.empty()) {
@@ -117,7 +117,7 @@ int SearchRate(const TrainerSpec& spec, const CommandLine& line) {
                    {"diverged", curve.diverged},
                    {"path", path}};
     if (curve.suggested) result["suggested"] = *curve.suggested;
-    console::Print(result.Text());
+    console::Print(result.LenientText());
   } else {
     const std::string found =
         curve.suggested

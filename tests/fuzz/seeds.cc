@@ -62,7 +62,8 @@ std::string Contributions() {
   for (const auto& [kind, rank] :
        {std::pair(Kind::kBegin, 0), std::pair(Kind::kOffer, 0),
         std::pair(Kind::kApplied, 0), std::pair(Kind::kOffer, 1)}) {
-    lines += TextOf(dist::AdmissionCall{1, 2, 1, {kind, rank, 0, 4, 8, 1, 1}});
+    lines +=
+        TextOf(dist::AdmissionCall{1, 2, 1, {kind, rank, 0, 4, 8, 1, 1, 8}});
     lines += '\n';
   }
   return lines + TextOf(dist::Admission::Answer{

@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/images/png.h"
+
 namespace sluice {
 namespace {
 
 // Pictures of the first batch to show.
 constexpr int64_t kImages = 4;
 
+// What only has their rank, such as long series of numbers, is none.
 bool IsImages(const Tensor& batch) {
   const Shape& shape = batch.shape();
-  return shape.rank() == 4 &&
+  return shape.rank() == 4 && IsPngSize(shape[1], shape[2]) &&
          (shape[3] == 1 || shape[3] == 3 || shape[3] == 4) &&
          (batch.dtype() == DType::kUInt8 || IsFloating(batch.dtype()));
 }

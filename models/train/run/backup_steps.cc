@@ -12,8 +12,11 @@ using dist::Admission;
 
 BackupSteps::BackupSteps(const Graph& graph, Session& session,
                          const Workers& workers, const TrainingServers& servers,
-                         const Operation& train)
-    : session_(session), workers_(workers), servers_(servers) {
+                         const Operation& train, int64_t batch_size)
+    : session_(session),
+      workers_(workers),
+      servers_(servers),
+      batch_size_(batch_size) {
   std::vector<FeedShape> feeds;
   for (const Output& fed : {AdmittedWorkers(graph), AdmittedWeight(graph)}) {
     feeds.push_back({fed, fed.shape()});
@@ -44,7 +47,8 @@ BackupSteps::Done BackupSteps::Run(int64_t step, BatchStep& gradients,
              .rows = rows,
              .whole_rows = WholeRowsOf(share),
              .loss = loss,
-             .rate = static_cast<float>(done.values[1].At(0))});
+             .rate = static_cast<float>(done.values[1].At(0)),
+             .full_rows = FullRowsOf(share)});
     if (offered.reply == Admission::Reply::kApply) {
       session_.set_step(static_cast<uint64_t>(step));
       Apply(offered.admitted, WholeRowsOf(share));
@@ -54,6 +58,15 @@ BackupSteps::Done BackupSteps::Run(int64_t step, BatchStep& gradients,
   done.over = Ask({.kind = Admission::Kind::kAwait});
   ++round_;
   return done;
+}
+
+// What is no share of such a batch is of one that is full with fewer examples,
+// as where these depend on a bucket.
+int64_t BackupSteps::FullRowsOf(const Example& share) const {
+  const int64_t whole = WholeRowsOf(share);
+  const int64_t rows =
+      dist::RowsOfShare(batch_size_, whole, workers_.rank(), workers_.size());
+  return rows == RowsOf(share) ? batch_size_ : whole;
 }
 
 // What an offer is answered is not waited for: kAwait does that.

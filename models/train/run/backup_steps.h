@@ -22,8 +22,10 @@ namespace sluice {
 class BackupSteps {
  public:
   // Of a graph whose `train` is with AllReduceOptions::contributed.
+  // The input's batches have at most `batch_size` examples.
   BackupSteps(const Graph& graph, Session& session, const Workers& workers,
-              const TrainingServers& servers, const Operation& train);
+              const TrainingServers& servers, const Operation& train,
+              int64_t batch_size);
 
   // Before the first step: `era` as of Meetings.
   void Begin(int64_t era);
@@ -48,10 +50,12 @@ class BackupSteps {
  private:
   dist::Admission::Answer Ask(dist::Admission::Question question);
   void Apply(const std::vector<int64_t>& admitted, int64_t whole_rows);
+  int64_t FullRowsOf(const Example& share) const;
 
   Session& session_;
   const Workers& workers_;
   const TrainingServers& servers_;
+  const int64_t batch_size_;
   PreparedStep update_;
   std::vector<Tensor> feeds_;  // of that: who is admitted, and the weight
   int64_t era_ = 0;

@@ -252,7 +252,7 @@ TrainingRun::TrainingRun(const TrainerSpec& spec, const RunContext& context,
 
   RunContext evaluation = context_;
   evaluation.mode = Mode::kEval;
-  evaluation.batch_size = context.batch_size;
+  evaluation.batch_size = ForInput(context, steps_at_once()).batch_size;
   evaluation.class_names = class_names_;
   evaluation.trained_on = batches_[0].SavePosition();
   inference_ = std::make_unique<Inference>(
@@ -294,7 +294,8 @@ void TrainingRun::MakeSteps(const Output& learning_rate) {
   if (owns_variables()) session_->Initialize();
   if (backed_) {
     backups_ = std::make_unique<BackupSteps>(graph_, *session_, workers_,
-                                             options_.servers, train_);
+                                             options_.servers, train_,
+                                             input_.batch_size());
   } else {
     always.push_back(learning_rate);
   }

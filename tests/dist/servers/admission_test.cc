@@ -24,10 +24,14 @@ using Kind = Admission::Kind;
 using Reply = Admission::Reply;
 
 // A worker's share as a loop over the rows says it.
-int64_t RowsOf(int64_t whole, int rank, int workers) {
+struct Batch {
+  int64_t full = 0, whole = 0;  // examples, that it may have and has
+};
+int64_t RowsOf(const Batch& batch, int rank, int workers) {
   int64_t rows = 0;
-  for (int64_t row = 0; row < whole; ++row) {
-    rows += row >= whole * rank / workers && row < whole * (rank + 1) / workers;
+  for (int64_t row = 0; row < batch.whole; ++row) {
+    rows += row >= batch.full * rank / workers &&
+            row < batch.full * (rank + 1) / workers;
   }
   return rows;
 }
@@ -45,9 +49,12 @@ class Schedule {
     for (int& weight : weights_) weight = 1 << (random_() % 6);
     for (int64_t round = 0; round < rounds; ++round) {
       // Some have not something for all.
-      whole_.push_back(1 + static_cast<int64_t>(random_() % 3 == 0
-                                                    ? random_() % workers
-                                                    : random_() % 40));
+      Batch& batch = batches_.emplace_back();
+      batch.whole =
+          1 + static_cast<int64_t>(random_() % 3 == 0 ? random_() % workers
+                                                      : random_() % 40);
+      // And some end early, so that the last workers may have nothing.
+      batch.full = batch.whole + (random_() % 3 == 0 ? random_() % 60 : 0);
     }
   }
 
@@ -82,8 +89,8 @@ class Schedule {
   };
 
   int workers() const { return static_cast<int>(workers_.size()); }
-  int64_t rounds() const { return static_cast<int64_t>(whole_.size()); }
-  int64_t whole() const { return whole_[static_cast<size_t>(open_)]; }
+  int64_t rounds() const { return static_cast<int64_t>(batches_.size()); }
+  const Batch& batch() const { return batches_[static_cast<size_t>(open_)]; }
   bool AnyAlive() const {
     return std::any_of(workers_.begin(), workers_.end(),
                        [](const Worker& each) { return !each.dead; });
@@ -91,7 +98,7 @@ class Schedule {
   size_t Needed() const {
     int64_t with_rows = 0;
     for (int rank = 0; rank < workers(); ++rank) {
-      with_rows += RowsOf(whole(), rank, workers()) > 0;
+      with_rows += RowsOf(batch(), rank, workers()) > 0;
     }
     return static_cast<size_t>(std::min(workers() - backups_, with_rows));
   }
@@ -104,7 +111,7 @@ class Schedule {
     size_t can = admitted_.size();
     for (int rank = 0; rank < workers(); ++rank) {
       const bool in = std::count(admitted_.begin(), admitted_.end(), rank) > 0;
-      const bool has = RowsOf(whole(), rank, workers()) > 0;
+      const bool has = RowsOf(batch(), rank, workers()) > 0;
       can += !in && has && !workers_[static_cast<size_t>(rank)].dead;
     }
     return can < Needed();
@@ -134,9 +141,10 @@ class Schedule {
     const int rank = static_cast<int>(i);
     if (worker.dead || worker.round == rounds()) return false;
     Admission::Question question = {.rank = rank, .round = worker.round};
-    const int64_t mine = whole_[static_cast<size_t>(worker.round)];
+    const Batch& mine = batches_[static_cast<size_t>(worker.round)];
     question.rows = RowsOf(mine, rank, workers());
-    question.whole_rows = mine;
+    question.whole_rows = mine.whole;
+    question.full_rows = mine.full;
     switch (worker.state) {
       case State::kBegins: {
         if (question.rows == 0) {
@@ -199,7 +207,7 @@ class Schedule {
     REQUIRE(answer.reply == Reply::kApply);
     std::vector<int64_t> rows(workers_.size());
     for (const int rank : admitted_) {
-      rows[static_cast<size_t>(rank)] = RowsOf(whole(), rank, workers());
+      rows[static_cast<size_t>(rank)] = RowsOf(batch(), rank, workers());
     }
     CHECK(answer.admitted == rows);
     worker.state = State::kApplies;
@@ -209,7 +217,7 @@ class Schedule {
   void CloseBooks() {
     double loss = 0, rows = 0;
     for (int rank = 0; rank < workers(); ++rank) {
-      const auto has = static_cast<double>(RowsOf(whole(), rank, workers()));
+      const auto has = static_cast<double>(RowsOf(batch(), rank, workers()));
       const bool in = std::count(admitted_.begin(), admitted_.end(), rank) > 0;
       if (in) {
         // The mean over its examples is v, which the offer had weighted.
@@ -221,7 +229,8 @@ class Schedule {
       }
     }
     rows_ += static_cast<int64_t>(rows);
-    losses_.push_back(loss / (rows * workers() / static_cast<double>(whole())));
+    losses_.push_back(loss /
+                      (rows * workers() / static_cast<double>(batch().whole)));
     admitted_.clear();
     ++open_;
   }
@@ -239,8 +248,9 @@ class Schedule {
   void AskNonsense(size_t i) {
     if (open_ == rounds()) return;
     const int rank = static_cast<int>(i);
-    const int64_t rows = RowsOf(whole(), rank, workers());
-    Admission::Question question = {Kind::kOffer, rank, open_, rows, whole()};
+    const int64_t rows = RowsOf(batch(), rank, workers());
+    Admission::Question question = {Kind::kOffer,  rank, open_, rows,
+                                    batch().whole, 0,    0,     batch().full};
     switch (random_() % 5) {
       case 0:
         question.rank = random_() % 2 == 0 ? -1 : workers();
@@ -269,7 +279,7 @@ class Schedule {
   Admission admission_;
   std::vector<Worker> workers_;
   std::vector<int> weights_;
-  std::vector<int64_t> whole_;  // rows, by round
+  std::vector<Batch> batches_;  // by round
   // The books.
   int64_t open_ = 0;
   std::vector<int> admitted_;  // to it, in order
@@ -312,7 +322,7 @@ TEST_CASE("a loss that is no number is one of the admitted") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Admission admission(3, 1);
   const auto offer = [&](int rank, float loss) {
-    return admission.Ask({Kind::kOffer, rank, 0, 2, 6, loss, 0.5F})
+    return admission.Ask({Kind::kOffer, rank, 0, 2, 6, loss, 0.5F, 6})
         .ValueOrThrow();
   };
   CHECK(offer(2, nan).reply == Reply::kWait);
@@ -326,8 +336,8 @@ TEST_CASE("a loss that is no number is one of the admitted") {
 }
 
 TEST_CASE("texts that are no questions and no answers") {
-  const std::string good =
-      TextOf(AdmissionCall{1, 3, 1, {Kind::kOffer, 2, 5, 4, 12, 0.5F, 0.1F}});
+  const std::string good = TextOf(
+      AdmissionCall{1, 3, 1, {Kind::kOffer, 2, 5, 4, 12, 0.5F, 0.1F, 12}});
   REQUIRE(ParseAdmissionCall(good).ok());
   for (const auto& [from, to] : {std::pair("\"rank\":2", "\"rank\":3"),
                                  std::pair("\"rank\":2", "\"rank\":-1"),

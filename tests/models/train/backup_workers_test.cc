@@ -184,6 +184,77 @@ TEST_CASE("who is late holds up nobody, and what it has does not count") {
   for (const Trained& each : all) CHECK(each.losses == ring[0].losses);
 }
 
+// Two of which one is waited for: the first `first` rounds are rank 0's alone,
+// the others rank 1's. By how much each of rank 1's moved the weights, whose
+// gradients are means of what dropout leaves of ones.
+std::vector<Tensor> MovedByRankOne(int64_t first, int64_t rounds) {
+  std::atomic<int64_t> done[2] = {};
+  thread_local int mine = 0;
+  Task task{.run = ToyRun(1)};
+  task.run.batch_size = 8;
+  task.run.steps = rounds;
+  task.spec = [](int) {
+    TrainerSpec spec{.name = "dropped"};
+    spec.input = [](const RunContext& run) {
+      const Dataset ones = datasets::FromTensors(
+          {{"x", Tensor::Full(DType::kFloat32, {8, 32}, 1)}});
+      return (run.training() ? ones.Repeat() : ones).Batch(run.batch_size);
+    };
+    spec.model = [](Scope& scope, const Features& in, const RunContext& run) {
+      const Output x =
+          layers::Dropout(scope / "dropout", in["x"],
+                          {.rate = 0.5, .training = run.training()});
+      const Output w = scope.graph().Variable("w", Zeros({32, 1}));
+      return ModelSpec{.loss = Mean(MatMul(x, w))};
+    };
+    spec.optimizer = [](const RunContext&) { return optimizers::Sgd(1); };
+    return spec;
+  };
+  task.options = [](int rank) {
+    mine = rank;
+    return TrainingOptions{.evaluate_every = 0};
+  };
+  task.add_hooks = [&](Trainer& trainer) {
+    trainer.AddHook(std::make_unique<AtBegin>([&](TrainingRun&) {
+      while (mine == 1 ? done[0] < first : first == 0 && done[1] < rounds) {
+        Sleep();
+      }
+    }));
+  };
+  Tensor before = Tensor::Zeros(DType::kFloat32, {32, 1});
+  std::vector<Tensor> moved;
+  task.after_step = [&](int rank, TrainingRun& run) {
+    const int64_t step = ++done[rank];
+    while (rank == 0 && step == first && done[1] < rounds) Sleep();
+    if (rank == 0) return;
+    const Tensor now = std::as_const(run).session().Read(run.graph().Get("w"));
+    Tensor by = now.Clone();
+    for (int64_t i = 0; i < by.elements(); ++i) {
+      by.data<float>()[i] -= before.data<float>()[i];
+    }
+    before = now.Clone();
+    if (step > first) moved.push_back(by);
+  };
+  for (const Trained& each : TrainBacked(1, 2, 1, task)) {
+    REQUIRE(each.error == "");
+  }
+  return moved;
+}
+
+TEST_CASE("who went through others' rounds draws dropout by the next step") {
+  constexpr int64_t kFirst = 4, kRounds = 9;
+  const std::vector<Tensor> all = MovedByRankOne(0, kRounds);
+  const std::vector<Tensor> later = MovedByRankOne(kFirst, kRounds);
+  REQUIRE(all.size() == kRounds);
+  REQUIRE(later.size() == kRounds - kFirst);
+  for (size_t i = 0; i < later.size(); ++i) {
+    CAPTURE(i);
+    // Of quarters, so exact.
+    CHECK(later[i].BitEqual(all[i + kFirst]));
+    CHECK(!later[i].BitEqual(all[i]));
+  }
+}
+
 // Each example moves one weight of its own, by 1 in the mean of those admitted.
 TEST_CASE("what is applied is what was admitted, whole and once") {
   std::mt19937 random(5);

@@ -181,6 +181,32 @@ TEST_CASE("damaged scalars do not end the training") {
 }
 
 // An earlier one that was killed before its first checkpoint leaves scalars.
+// Such as a second and a half of sound at 44.1 kHz; more than a PNG is wide.
+TEST_CASE("what only has the rank of pictures is not drawn") {
+  for (const Shape& of_example : {Shape{66150, 1, 1}, Shape{1, 32769, 3}}) {
+    const TemporaryFolder folder;
+    TrainerSpec spec = testing::ToySpec();
+    spec.input = [&](const RunContext& run) {
+      Shape shape = {4};
+      for (const int64_t d : of_example) shape.push_back(d);
+      return datasets::FromTensors(
+                 {{"x", Tensor::Zeros(DType::kFloat32, shape)},
+                  {"label", Tensor::Zeros(DType::kInt64, {4})}})
+          .Batch(run.batch_size);
+    };
+    spec.model = [](Scope& scope, const Features& in, const RunContext&) {
+      const Output x = Mean(in["x"], {1, 2});
+      const Output logits = layers::Dense(scope / "logits", x, {.units = 3});
+      return ModelSpec{
+          .loss = Mean(SparseSoftmaxCrossEntropy(logits, in["label"]))};
+    };
+    RunContext run;
+    run.batch_size = 2;
+    Trainer trainer(spec, run, {.log_dir = folder / "log"});
+    CHECK(trainer.Train().steps == 2);
+  }
+}
+
 TEST_CASE("a training that begins anew has its own scalars alone") {
   const TemporaryFolder folder;
   const std::string log = folder / "log";

@@ -1,0 +1,492 @@
+// Optimizers with all that may come between gradients and updates, in any
+// order: against a training that is computed by hand, in double.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "graph/builder.h"
+#include "graph/session/session.h"
+#include "models/optim/optimizers.h"
+#include "tests/support/sanitizers.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kIn = 4, kClasses = 3, kRows = 6;  // of the table
+
+using Numbers = std::vector<double>;
+
+// One variable with what is kept of it.
+struct Parameter {
+  Numbers value, a, b, average, collected;
+  double rate = 1;     // times the learning rate
+  bool lazy = false;   // only rows that were read are updated
+  bool decays = true;  // not a bias
+};
+using Parameters = std::map<std::string, Parameter>;
+using ByName = std::map<std::string, Numbers>;
+
+// What an optimizer does to a variable by a gradient; `at` are the elements
+// that it may touch.
+using Rule = std::function<void(Parameter& p, const Numbers& g, double rate,
+                                double number, const std::vector<size_t>& at)>;
+// To all gradients; `update` false: this run leaves the variables alone.
+struct Hooked {
+  bool finite = true, update = true;
+  double number = 0;
+};
+using Hook = std::function<void(Parameters& all, ByName& g, Hooked& run)>;
+
+double Norm(const Numbers& x) {
+  return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0));
+}
+
+struct Kind {
+  Optimizer optimizer;
+  Rule rule;
+  bool rows = true;  // WithSparseRows
+};
+
+Rule ByElement(
+    const std::function<void(double& p, double g, double& a, double& b,
+                             double rate, double number, bool decays)>& fn) {
+  return [fn](Parameter& p, const Numbers& g, double rate, double number,
+              const std::vector<size_t>& at) {
+    for (const size_t i : at) {
+      fn(p.value[i], g[i], p.a[i], p.b[i], rate, number, p.decays);
+    }
+  };
+}
+
+void AdamStep(double g, double& a, double& b, double number, double epsilon,
+              double* step) {
+  a = 0.75 * a + 0.25 * g;
+  b = 0.875 * b + 0.125 * g * g;
+  *step = a / (1 - std::pow(0.75, number)) /
+          (std::sqrt(b / (1 - std::pow(0.875, number))) + epsilon);
+}
+
+Kind RandomKind(const LearningRate& schedule, std::mt19937& random) {
+  switch (random() % 9) {
+    case 0:
+      return {optimizers::Sgd(schedule),
+              ByElement([](double& p, double g, double&, double&, double rate,
+                           double, bool) { p -= rate * g; })};
+    case 1:
+    case 2: {
+      const bool nesterov = random() % 2 == 0;
+      return {nesterov ? optimizers::Nesterov(schedule, 0.75)
+                       : optimizers::Momentum(schedule, 0.75),
+              ByElement([=](double& p, double g, double& a, double&,
+                            double rate, double, bool) {
+                a = 0.75 * a + g;
+                p -= rate * (nesterov ? g + 0.75 * a : a);
+              })};
+    }
+    case 3: {
+      const double momentum = random() % 2 == 0 ? 0 : 0.5;
+      return {
+          optimizers::RmsProp(
+              schedule, {.decay = 0.75, .momentum = momentum, .epsilon = 0.1}),
+          ByElement([=](double& p, double g, double& a, double& b, double rate,
+                        double, bool) {
+            a = 0.75 * a + 0.25 * g * g;
+            b = momentum * b + g / (std::sqrt(a) + 0.1);
+            p -= rate * b;
+          })};
+    }
+    case 4:
+      return {optimizers::Adagrad(
+                  schedule, {.initial_accumulator = 0.25, .epsilon = 0.1}),
+              ByElement([](double& p, double g, double& a, double&, double rate,
+                           double, bool) {
+                a += g * g;
+                p -= rate * g / (std::sqrt(a) + 0.1);
+              })};
+    case 5:
+      return {optimizers::Adam(schedule,
+                               {.beta1 = 0.75, .beta2 = 0.875, .epsilon = 0.1}),
+              ByElement([](double& p, double g, double& a, double& b,
+                           double rate, double number, bool) {
+                double step = 0;
+                AdamStep(g, a, b, number, 0.1, &step);
+                p -= rate * step;
+              })};
+    case 6:
+      return {optimizers::AdamW(schedule, {.weight_decay = 0.125,
+                                           .beta1 = 0.75,
+                                           .beta2 = 0.875,
+                                           .epsilon = 0.1}),
+              ByElement([](double& p, double g, double& a, double& b,
+                           double rate, double number, bool decays) {
+                if (decays) p -= rate * 0.125 * p;
+                double step = 0;
+                AdamStep(g, a, b, number, 0.1, &step);
+                p -= rate * step;
+              })};
+    case 7: {
+      const bool nesterov = random() % 2 == 0;
+      const Rule rule = [=](Parameter& p, const Numbers& given, double rate,
+                            double, const std::vector<size_t>&) {
+        Numbers g = given;
+        if (p.decays) {
+          const double w = Norm(p.value), of_g = Norm(g);
+          const double ratio =
+              w > 0 && of_g > 0 ? 0.5 * w / (of_g + 0.125 * w + 1e-8) : 1;
+          for (size_t i = 0; i < g.size(); ++i) {
+            g[i] = ratio * (g[i] + 0.125 * p.value[i]);
+          }
+        }
+        for (size_t i = 0; i < g.size(); ++i) {
+          p.a[i] = 0.75 * p.a[i] + g[i];
+          p.value[i] -= rate * (nesterov ? g[i] + 0.75 * p.a[i] : p.a[i]);
+        }
+      };
+      return {optimizers::Lars(schedule, {.momentum = 0.75,
+                                          .weight_decay = 0.125,
+                                          .trust = 0.5,
+                                          .nesterov = nesterov}),
+              rule, false};
+    }
+    default: {
+      const Rule rule = [](Parameter& p, const Numbers& g, double rate,
+                           double number, const std::vector<size_t>&) {
+        Numbers step(g.size());
+        for (size_t i = 0; i < g.size(); ++i) {
+          AdamStep(g[i], p.a[i], p.b[i], number, 0.1, &step[i]);
+          if (p.decays) step[i] += 0.125 * p.value[i];
+        }
+        const double w = Norm(p.value), s = Norm(step);
+        const double ratio = p.decays && w > 0 && s > 0 ? w / s : 1;
+        for (size_t i = 0; i < g.size(); ++i) {
+          p.value[i] -= rate * ratio * step[i];
+        }
+      };
+      return {optimizers::Lamb(schedule, {.weight_decay = 0.125,
+                                          .beta1 = 0.75,
+                                          .beta2 = 0.875,
+                                          .epsilon = 0.1}),
+              rule, false};
+    }
+  }
+}
+
+void ScaleBy(Numbers& x, double factor) {
+  for (double& v : x) v *= factor;
+}
+
+// In a random order, each twice as often absent as there.
+std::vector<std::pair<GradientHook, Hook>> RandomHooks(std::mt19937& random) {
+  std::vector<std::pair<GradientHook, Hook>> hooks = {
+      {gradients::ClipByGlobalNorm(0.25),
+       [](Parameters&, ByName& g, Hooked&) {
+         double square = 0;
+         for (const auto& [name, x] : g) square += Norm(x) * Norm(x);
+         const double factor = 0.25 / std::max(std::sqrt(square), 0.25);
+         for (auto& [name, x] : g) ScaleBy(x, factor);
+       }},
+      {gradients::ClipByNorm(0.125),
+       [](Parameters&, ByName& g, Hooked&) {
+         for (auto& [name, x] : g) {
+           ScaleBy(x, 0.125 / std::max(Norm(x), 0.125));
+         }
+       }},
+      {gradients::ClipByValue(0.0625),
+       [](Parameters&, ByName& g, Hooked&) {
+         for (auto& [name, x] : g) {
+           for (double& v : x) v = std::clamp(v, -0.0625, 0.0625);
+         }
+       }},
+      {gradients::WeightDecay(0.125),
+       [](Parameters& all, ByName& g, Hooked&) {
+         for (auto& [name, x] : g) {
+           const Parameter& p = all.at(name);
+           for (size_t i = 0; p.decays && i < x.size(); ++i) {
+             x[i] += 0.125 * p.value[i];
+           }
+         }
+       }},
+      {gradients::Accumulate(3), [](Parameters& all, ByName& g, Hooked& run) {
+         const double of = run.number;
+         run.update = std::fmod(of, 3) == 0;
+         run.number = std::floor(of / 3);
+         for (auto& [name, x] : g) {
+           Numbers& sum = all.at(name).collected;
+           for (size_t i = 0; i < x.size(); ++i) {
+             const double total = sum[i] + (run.finite ? x[i] : 0);
+             sum[i] = run.update ? 0 : total;
+             x[i] = total / 3;
+           }
+         }
+         run.finite = true;
+       }}};
+  std::shuffle(hooks.begin(), hooks.end(), random);
+  std::erase_if(hooks, [&](const auto&) { return random() % 3 != 0; });
+  return hooks;
+}
+
+// Softmax regression on features and on a table's row for each example.
+struct Batch {
+  Numbers x;
+  std::vector<int64_t> ids, labels;
+  int64_t size() const { return static_cast<int64_t>(ids.size()); }
+};
+
+Batch RandomBatch(std::mt19937& random) {
+  Batch batch;
+  constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 7, 7, 7};
+  const int64_t n = kSizes[random() % 8];
+  for (int64_t i = 0; i < n; ++i) {
+    batch.ids.push_back(static_cast<int64_t>(random() % kRows));
+    batch.labels.push_back(static_cast<int64_t>(random() % kClasses));
+    for (int64_t j = 0; j < kIn; ++j) {
+      batch.x.push_back(static_cast<double>(random() % 65) / 16 - 2);
+    }
+  }
+  return batch;
+}
+
+ByName GradientsOf(const Parameters& all, const Batch& batch) {
+  ByName g;
+  for (const auto& [name, p] : all) g[name].resize(p.value.size());
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    Numbers logits(kClasses);
+    for (int64_t c = 0; c < kClasses; ++c) {
+      logits[c] = all.at("bias").value[c] +
+                  all.at("table").value[batch.ids[i] * kClasses + c];
+      for (int64_t j = 0; j < kIn; ++j) {
+        logits[c] +=
+            batch.x[i * kIn + j] * all.at("weights").value[j * kClasses + c];
+      }
+    }
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit);
+    for (int64_t c = 0; c < kClasses; ++c) {
+      const double d =
+          (std::exp(logits[c]) / sum - (c == batch.labels[i] ? 1 : 0)) /
+          static_cast<double>(batch.size());
+      g["bias"][c] += d;
+      g["table"][batch.ids[i] * kClasses + c] += d;
+      for (int64_t j = 0; j < kIn; ++j) {
+        g["weights"][j * kClasses + c] += batch.x[i * kIn + j] * d;
+      }
+    }
+  }
+  return g;
+}
+
+std::vector<size_t> Touched(const std::string& name, const Parameter& p,
+                            const Batch& batch) {
+  std::vector<size_t> at;
+  for (size_t i = 0; i < p.value.size(); ++i) {
+    const bool read = std::count(batch.ids.begin(), batch.ids.end(),
+                                 static_cast<int64_t>(i) / kClasses) > 0;
+    if (name != "table" || !p.lazy || read) at.push_back(i);
+  }
+  return at;
+}
+
+class Training {
+ public:
+  Training(uint32_t seed, DType dtype) : random_(seed), dtype_(dtype) {
+    x_ = graph_.Placeholder("x", dtype, {kUnknown, kIn});
+    ids_ = graph_.Placeholder("ids", DType::kInt64, {kUnknown});
+    labels_ = graph_.Placeholder("labels", DType::kInt64, {kUnknown});
+    const Output weights = Variable("weights", {kIn, kClasses});
+    const Output bias = Variable("bias", {kClasses});
+    const Output table = Variable("table", {kRows, kClasses});
+    loss_ = Mean(SparseSoftmaxCrossEntropy(
+        MatMul(x_, weights) + bias + EmbeddingLookup(table, ids_), labels_));
+    all_.at("bias").decays = false;
+    train_ = RandomOptimizer().Minimize(loss_);
+    session_ = std::make_unique<Session>(graph_);
+    session_->Initialize();
+  }
+
+  void Steps(int steps) {
+    for (int i = 0; i < steps; ++i) Step();
+  }
+
+  void Check(double tolerance) {
+    for (const auto& [name, p] : all_) {
+      CAPTURE(name);
+      CheckNear(name, p.value, tolerance);
+      if (averages_) CheckNear(name + "/average", p.average, tolerance);
+    }
+    if (scale_) {
+      CHECK(session_->Read(graph_.Get("loss_scale/scale")).At(0) == *scale_);
+    }
+  }
+  const std::string& what() const { return what_; }
+
+ private:
+  bool Chance(int of) { return random_() % static_cast<uint32_t>(of) == 0; }
+
+  Output Variable(const std::string& name, const Shape& shape) {
+    Tensor first(DType::kFloat64, shape);
+    for (double& v : first.values<double>()) {
+      v = static_cast<double>(random_() % 33) / 16 - 1;
+    }
+    Parameter& p = all_[name];
+    const auto values = first.values<double>();
+    p.value.assign(values.begin(), values.end());
+    for (Numbers* kept : {&p.a, &p.b, &p.average, &p.collected}) {
+      kept->resize(p.value.size());
+    }
+    return graph_.Variable(name, CopyOf(first.Cast(dtype_)));
+  }
+
+  Optimizer RandomOptimizer() {
+    const Kind kind = RandomKind(
+        schedules::Piecewise({4, 8}, {0.125, 0.25, 0.0625}), random_);
+    rule_ = kind.rule;
+    Optimizer optimizer = kind.optimizer;
+    what_ = optimizer.name();
+    bool slices = kind.rows;
+    if (optimizer.name() == "adagrad") {
+      for (auto& [name, p] : all_) {
+        std::fill(p.a.begin(), p.a.end(), 0.25);
+      }
+    }
+    for (auto& [hook, of] : RandomHooks(random_)) {
+      slices = slices && hook.target<SlicesHook>() != nullptr;
+      optimizer = optimizer.With(hook);
+      hooks_.push_back(of);
+      what_ += " hook";
+    }
+    if (Chance(3)) {
+      optimizer = optimizer.WithRateFactor("b*", 0.5).WithRateFactor("t*", 2);
+      all_.at("bias").rate = 0.5;
+      all_.at("table").rate = 2;
+      what_ += " factors";
+    }
+    if (slices && Chance(2)) {
+      optimizer = optimizer.WithSparseRows("table");
+      all_.at("table").lazy = true;
+      what_ += " rows";
+    }
+    if (Chance(3)) {
+      averages_ = true;
+      optimizer = optimizer.WithAverages(0.75);
+      what_ += " averages";
+    }
+    if (Chance(3)) {
+      scale_ = 8;
+      optimizer = optimizer.WithLossScaling({.initial = 8, .window = 3});
+      what_ += " scaled";
+    }
+    if (Chance(4)) optimizer = optimizer.WithRecompute();
+    return optimizer;
+  }
+
+  // A number among the features that is none, where that is to be survived.
+  void Step() {
+    Batch batch = RandomBatch(random_);
+    if (scale_ && batch.size() > 0 && Chance(4)) {
+      batch.x[random_() % batch.x.size()] =
+          std::numeric_limits<double>::infinity();
+    }
+    Tensor x(DType::kFloat64, {batch.size(), kIn});
+    std::copy(batch.x.begin(), batch.x.end(), x.data<double>());
+    session_->Run({{x_, x.Cast(dtype_)},
+                   {ids_, Tensor::Vector<int64_t>(std::span(batch.ids))},
+                   {labels_, Tensor::Vector<int64_t>(std::span(batch.labels))}},
+                  train_);
+    Expect(batch);
+  }
+
+  void Expect(const Batch& batch) {
+    constexpr double kRates[] = {0.125, 0.25, 0.0625};
+    const double rate = kRates[step_ < 4 ? 0 : step_ < 8 ? 1 : 2];
+    ++step_;
+    ByName g = GradientsOf(all_, batch);
+    Hooked run;
+    for (const auto& [name, x] : g) {
+      for (const double v : x) run.finite = run.finite && std::isfinite(v);
+    }
+    run.number = static_cast<double>(step_ - skipped_);
+    if (scale_) ScaleFor(run.finite);
+    // Which run it is Accumulate counts itself.
+    const double number = run.number;
+    run.number = static_cast<double>(step_);
+    bool collects = false;
+    for (const Hook& hook : hooks_) {
+      const double before = run.number;
+      hook(all_, g, run);
+      collects = collects || run.number != before || !run.update;
+    }
+    if (!collects) run.number = number;
+    if (!run.update || !run.finite) return;
+    for (auto& [name, p] : all_) {
+      rule_(p, g.at(name), rate * p.rate, run.number, Touched(name, p, batch));
+      const double keep = std::min(0.75, (run.number - 1) / (run.number + 9));
+      for (size_t i = 0; averages_ && i < p.value.size(); ++i) {
+        p.average[i] = keep * p.average[i] + (1 - keep) * p.value[i];
+      }
+    }
+  }
+
+  void ScaleFor(bool finite) {
+    good_ = finite ? good_ + 1 : 0;
+    if (!finite) {
+      ++skipped_;
+      *scale_ = std::max(*scale_ / 2, 1.0);
+    } else if (good_ == 3) {
+      good_ = 0;
+      *scale_ *= 2;
+    }
+  }
+
+  void CheckNear(const std::string& name, const Numbers& wanted,
+                 double tolerance) {
+    const Tensor got = session_->Read(graph_.Get(name));
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double value = got.At(static_cast<int64_t>(i));
+      const bool near =
+          std::abs(value - wanted[i]) <= tolerance * (1 + std::abs(wanted[i]));
+      if (near) continue;
+      CAPTURE(i);
+      CHECK(value == wanted[i]);
+      return;
+    }
+  }
+
+  std::mt19937 random_;
+  const DType dtype_;
+  Graph graph_;
+  Output x_, ids_, labels_, loss_;
+  Operation train_;
+  std::unique_ptr<Session> session_;
+  Parameters all_;
+  Rule rule_;
+  std::vector<Hook> hooks_;
+  bool averages_ = false;
+  std::optional<double> scale_;
+  int64_t step_ = 0, skipped_ = 0, good_ = 0;
+  std::string what_;
+};
+
+TEST_CASE("any optimizer with anything between does what is written of it") {
+  for (uint32_t seed = 0; seed < testing::Rounds(600u); ++seed) {
+    const bool wide = seed % 2 == 0;
+    Training training(seed, wide ? DType::kFloat64 : DType::kFloat32);
+    CAPTURE(seed);
+    CAPTURE(training.what());
+    training.Steps(13);
+    training.Check(wide ? 1e-6 : 2e-3);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
