@@ -48,6 +48,11 @@ void SpreadRows(Node& variable, const std::vector<std::string>& devices) {
   variable.set_device(devices[0]);
 }
 
+void JoinRows(Node& variable) {
+  variable.set_attr(kRowsOver, std::string());
+  variable.set_device("");
+}
+
 bool SpreadsRows(const Node& variable) {
   return !DevicesOf(variable).empty();
 }

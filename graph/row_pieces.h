@@ -1,7 +1,7 @@
-// Variables whose rows are on several devices: a large table's, which no device
-// has whole. In the graph, and for who reads and writes it through a session,
-// it is one variable; passes::SpreadRows makes variables of its pieces in each
-// step.
+// Variables whose rows are on several devices: a large one's, which none of
+// these has whole. In the graph, and for who reads and writes it through a
+// session, it is one variable; passes::SpreadRows makes variables of its pieces
+// in each step.
 #ifndef SLUICE_GRAPH_ROW_PIECES_H_
 #define SLUICE_GRAPH_ROW_PIECES_H_
 
@@ -29,6 +29,8 @@ std::vector<RowPiece> CutRows(int64_t rows,
 // Puts a variable's rows on these, with one device all of them. It must have
 // some.
 void SpreadRows(Node& variable, const std::vector<std::string>& devices);
+// Takes that back; it asks for no device then.
+void JoinRows(Node& variable);
 
 // Whether that was done, and its pieces in order; none of a variable that is
 // where its device says.

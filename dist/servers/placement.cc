@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "engine/dtype.h"
+#include "graph/row_division.h"
 #include "graph/row_pieces.h"
 
 namespace sluice::dist {
@@ -19,7 +21,7 @@ namespace {
 // Variables that are on one server together, by their first one's number.
 class Groups {
  public:
-  explicit Groups(size_t count) : first_(count) {
+  explicit Groups(size_t count = 0) : first_(count) {
     std::iota(first_.begin(), first_.end(), size_t{0});
   }
   size_t Of(size_t i) const {
@@ -41,10 +43,15 @@ int64_t BytesOf(const Output& variable) {
          static_cast<int64_t>(SizeOf(variable.dtype()));
 }
 
+// Below that a piece costs more as a message than its bytes do.
+constexpr int64_t kLeastToCut = 1 << 20;
+// Of a server's even share, what no dense variable is to be more than.
+constexpr int64_t kShares = 8;
+
 class Placer {
  public:
   Placer(Graph& graph, const std::string& worker,
-         const std::vector<std::string>& servers, int64_t cut_from,
+         const std::vector<std::string>& servers, const CutFrom& cut_from,
          const std::vector<Output>& decided)
       : worker_(worker),
         servers_(servers),
@@ -57,6 +64,10 @@ class Placer {
         users_[&input.node()].push_back(node);
       }
     }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      numbers_[&variables_[i].node()] = i;
+    }
+    groups_ = Grouped();
   }
 
   Status Run() {
@@ -69,6 +80,17 @@ class Placer {
           node->Describe(), device, worker_, fmt::join(servers_, ", "),
           node->location()));
     }
+    std::vector<Node*> open;
+    std::copy_if(order_.begin(), order_.end(), std::back_inserter(open),
+                 [](const Node* node) { return node->device().empty(); });
+    for (PlaceAll(); FindWholes(); PlaceAll()) {
+      for (Node* node : open) Unplace(*node);
+    }
+    return {};
+  }
+
+ private:
+  void PlaceAll() {
     ShareOut();
     for (Node* node : order_) {
       const bool beside =
@@ -83,10 +105,8 @@ class Placer {
     for (Node* node : order_) {
       if (node->device().empty() && !node->IsConstant()) Settle(*node);
     }
-    return {};
   }
 
- private:
   bool IsServer(const std::string& device) const {
     return std::find(servers_.begin(), servers_.end(), device) !=
            servers_.end();
@@ -107,14 +127,13 @@ class Placer {
     const auto users = users_.find(&variable);
     if (users == users_.end()) return 0;
     for (const Node* user : users->second) {
-      const bool updates = user->op().scatters || user->IsInitializer();
-      const int reads = updates ? user->mutates() : 0;
-      for (int i = reads; i < user->num_inputs(); ++i) {
-        const bool gathers = i == 0 && TakesRows(*user);
-        if (&user->input(i).node() == &variable && !gathers) return 0;
+      for (int i = 0; i < user->num_inputs(); ++i) {
+        if (&user->input(i).node() == &variable && !UsesRowsAlone(*user, i)) {
+          return 0;
+        }
       }
       // Nobody has its new value at hand.
-      if (updates && users_.contains(user)) return 0;
+      if (user->mutates() > 0 && users_.contains(user)) return 0;
     }
     return shape[0];
   }
@@ -122,10 +141,8 @@ class Placer {
   Groups Grouped() const {
     Groups groups(variables_.size());
     std::map<std::string_view, size_t> by_name;
-    std::unordered_map<const Node*, size_t> numbers;
     for (size_t i = 0; i < variables_.size(); ++i) {
       by_name.emplace(variables_[i].node().name(), i);
-      numbers.emplace(&variables_[i].node(), i);
     }
     for (const auto& [name, i] : by_name) {
       const auto owner = by_name.find(name.substr(0, name.rfind('/')));
@@ -133,41 +150,65 @@ class Placer {
     }
     for (const Node* node : order_) {
       for (int i = 1; i < node->mutates(); ++i) {
-        groups.Join(numbers.at(&node->input(0).node()),
-                    numbers.at(&node->input(i).node()));
+        groups.Join(numbers_.at(&node->input(0).node()),
+                    numbers_.at(&node->input(i).node()));
       }
     }
     return groups;
   }
 
-  void ShareOut() {
-    const Groups groups = Grouped();
-    struct Load {
-      int64_t bytes = 0;
-      std::string device;  // that one of it asks for
-      int64_t rows = 0;    // of all of it; 0: it cannot be cut by them
-    };
+  // Variables that are on one server together, or cut alike.
+  struct Load {
+    int64_t bytes = 0;
+    std::string device;  // that one of it asks for
+    int64_t rows = 0;    // of all of it, a table; 0: it is none
+    Shape shape;         // of all of it; a scalar's where they differ
+    std::vector<std::string> over;  // the servers that have rows of it
+  };
+
+  std::map<size_t, Load> FindLoads() const {
     std::map<size_t, Load> loads;  // by the group's first, in order
     for (size_t i = 0; i < variables_.size(); ++i) {
-      const auto [entry, begins] = loads.try_emplace(groups.Of(i));
+      const auto [entry, begins] = loads.try_emplace(groups_.Of(i));
       Load& load = entry->second;
       load.bytes += BytesOf(variables_[i]);
       const std::string& asked = variables_[i].node().device();
       if (load.device.empty()) load.device = asked;
       const int64_t rows = RowsOfTable(variables_[i].node());
       load.rows = begins || load.rows == rows ? rows : 0;
+      const Shape& shape = variables_[i].shape();
+      load.shape = begins || load.shape == shape ? shape : Shape();
     }
+    return loads;
+  }
+
+  int64_t DenseFrom(const std::map<size_t, Load>& loads) const {
+    if (cut_from_.dense) return *cut_from_.dense;
+    int64_t all = 0;
+    for (const auto& [first, load] : loads) all += load.bytes;
+    return std::max(kLeastToCut,
+                    all / static_cast<int64_t>(servers_.size()) / kShares);
+  }
+
+  void ShareOut() {
+    std::map<size_t, Load> loads = FindLoads();
+    const int64_t dense_from = DenseFrom(loads);
     std::vector<size_t> largest_first;
     std::map<std::string, int64_t> held;
+    const auto cut = [&](Load& load, std::vector<std::string> over) {
+      for (const RowPiece& piece : CutRows(load.shape[0], over)) {
+        held[piece.device] +=
+            load.bytes / load.shape[0] * (piece.end - piece.begin);
+      }
+      load.over = std::move(over);
+    };
     for (auto& [first, load] : loads) {
-      if (load.rows > 0 && load.device.empty() && load.bytes >= cut_from_) {
-        for (const RowPiece& piece : CutRows(load.rows, servers_)) {
-          held[piece.device] +=
-              load.bytes / load.rows * (piece.end - piece.begin);
-        }
+      const bool table = load.rows > 0 && load.device.empty() &&
+                         load.bytes >= cut_from_.tables;
+      if (table) {
+        cut(load, servers_);
         continue;
       }
-      load.rows = 0;
       largest_first.push_back(first);
       held[load.device] += load.bytes;
     }
@@ -177,22 +218,56 @@ class Placer {
     for (const size_t first : largest_first) {
       Load& load = loads[first];
       if (!load.device.empty()) continue;
-      load.device =
-          *std::min_element(servers_.begin(), servers_.end(),
-                            [&](const std::string& a, const std::string& b) {
-                              return held[a] < held[b];
-                            });
+      std::vector<std::string> least_first = servers_;
+      std::stable_sort(least_first.begin(), least_first.end(),
+                       [&](const std::string& a, const std::string& b) {
+                         return held[a] < held[b];
+                       });
+      const bool parts = load.rows == 0 && load.bytes >= dense_from &&
+                         load.shape.rank() > 0 && !whole_.contains(first) &&
+                         CutRows(load.shape[0], servers_).size() > 1;
+      if (parts) {
+        cut(load, std::move(least_first));
+        continue;
+      }
+      load.device = least_first[0];
       held[load.device] += load.bytes;
     }
     for (size_t i = 0; i < variables_.size(); ++i) {
       Node& node = variables_[i].node();
-      const Load& load = loads[groups.Of(i)];
-      if (load.rows > 0) {
-        SpreadRows(node, servers_);
+      const Load& load = loads[groups_.Of(i)];
+      if (!load.over.empty()) {
+        SpreadRows(node, load.over);
       } else if (node.device().empty()) {
         node.set_device(load.device);
       }
     }
+  }
+
+  // Finds more groups of dense variables that cannot be cut: a server would
+  // have to join them, for a norm of slots, for example, or an update does not
+  // go element by element. A worker has what it reads as a whole in any case.
+  bool FindWholes() {
+    const RowDivision division(order_);
+    const size_t before = whole_.size();
+    for (const Node* node : order_) {
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        const Node* const of = division.Of(node->input(i));
+        if (of == nullptr) continue;
+        const bool joins =
+            !division.TakesPieces(*node, i) && IsServer(node->device());
+        const bool divided = division.Of(*node) != nullptr;
+        if (joins || (i < node->mutates() && !divided)) {
+          whole_.insert(groups_.Of(numbers_.at(of)));
+        }
+      }
+    }
+    return whole_.size() > before;
+  }
+
+  static void Unplace(Node& node) {
+    node.set_device("");
+    if (SpreadsRows(node)) JoinRows(node);
   }
 
   // What no batch has a part in, and of this what is by a decision.
@@ -273,18 +348,22 @@ class Placer {
 
   const std::string& worker_;
   const std::vector<std::string>& servers_;
-  const int64_t cut_from_;
+  const CutFrom& cut_from_;
   const std::vector<Output>& decided_;
   const std::vector<Output> variables_;
   const std::vector<Node*> order_;
   std::unordered_map<const Node*, std::vector<const Node*>> users_;
+  std::unordered_map<const Node*, size_t> numbers_;  // in variables_
+  Groups groups_;
+  std::set<size_t> whole_;  // groups that are not to be cut, by their first
   std::unordered_map<const Node*, bool> independent_, by_decision_;
 };
 
 }  // namespace
 
 Status PlaceOnServers(Graph& graph, const std::string& worker,
-                      const std::vector<std::string>& servers, int64_t cut_from,
+                      const std::vector<std::string>& servers,
+                      const CutFrom& cut_from,
                       const std::vector<Output>& decided) {
   if (servers.empty()) return InvalidArgument("there are no servers");
   return Placer(graph, worker, servers, cut_from, decided).Run();

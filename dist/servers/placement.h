@@ -4,6 +4,7 @@
 #define SLUICE_DIST_SERVERS_PLACEMENT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,15 @@
 namespace SLUICE_INTERNAL sluice {
 namespace dist {
 
+// From how many bytes on, slots included, variables are cut by rows over the
+// servers.
+struct CutFrom {
+  int64_t tables = INT64_MAX;
+  // Nothing: what is more than an eighth of a server's even share (and 1 MiB),
+  // so that no server has more than that above another.
+  std::optional<int64_t> dense = std::nullopt;
+};
+
 // Gives every node of a whole training's graph, first values and updates
 // included, a device: one of the `servers`, or the `worker`.
 //
@@ -22,10 +32,14 @@ namespace dist {
 //   another by more than the largest. What belongs together,
 //   "<variable>/<slot>" and whatever one node updates, counts as one and stays
 //   together.
-// - Of a large table, "cut_from" bytes with its slots or more, each server has
-//   some rows (graph/row_pieces.h), which count as its bytes. A table is what
-//   is read by Gather along its first dimension alone, and updated by rows if
-//   at all.
+// - Of a large table each server has some rows (graph/row_pieces.h), which
+// count
+//   as its bytes. A table is what is read by Gather along its first dimension
+//   alone, and updated by rows if at all.
+// - So it is with other large variables, which workers read as wholes, of eight
+//   rows or more, where a server has to look at rows of it alone, and at no
+//   more than one element of it and its slots at a time: not where it would
+//   have to join them, as for the norm of what is beside them.
 // - What updates a variable is beside it (passes::Place), and so is what only
 //   serves that and makes no more travel: what is computed of variables alone,
 //   such as first values and learning rates, and elementwise what is done to a
@@ -43,7 +57,7 @@ namespace dist {
 // none of these. The same graph always gets the same devices.
 Status PlaceOnServers(Graph& graph, const std::string& worker,
                       const std::vector<std::string>& servers,
-                      int64_t cut_from = INT64_MAX,
+                      const CutFrom& cut_from = {},
                       const std::vector<Output>& decided = {});
 
 // Makes the operation's increment of `counter`, a variable, the last of its

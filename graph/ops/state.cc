@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/ops/element_updates.h"
 #include "graph/ops/elementwise.h"
 #include "graph/ops/tables.h"
 
@@ -188,6 +189,13 @@ Output AssignAdd(Operand variable, Operand value) {
 }
 Output AssignSub(Operand variable, Operand value) {
   return Write("AssignSub", variable, value);
+}
+
+bool UpdatesByElements(const Node& node) {
+  const OpDef& op = node.op();
+  if (op.rule != nullptr) return op.mutates_attr == nullptr && !op.scatters;
+  if (op.shape == AssignShape) return node.attrs().Int("first_row") < 0;
+  return op.mutates == 1 && op.shape == WriteShape;
 }
 
 void MakeConditional(const Operation& update, const Output& condition) {

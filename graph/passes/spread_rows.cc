@@ -3,13 +3,16 @@
 // for rows that it has, and takes of each what is its own; what updates rows
 // becomes an update of each, for which the others' are of no row; and a first
 // value is made where it goes, some rows at a time, so that nowhere more is
-// held than the piece.
+// held than the piece. What updates all elements, or computes beside the
+// variable with each, does so with each piece, and what reads the variable
+// otherwise joins the pieces where it is (graph/passes/row_parts.h).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine/catch_errors.h"
 #include "engine/semantics/random.h"
@@ -18,6 +21,7 @@
 #include "graph/ops/shape.h"
 #include "graph/ops/slice.h"
 #include "graph/passes/passes.h"
+#include "graph/passes/row_parts.h"
 #include "graph/row_pieces.h"
 
 namespace sluice::passes {
@@ -37,20 +41,17 @@ struct Spread {
 Error Wrong(const Node& node, const Node& variable) {
   return {Code::kUnimplemented,
           fmt::format("{}: the rows of '{}' are on several devices: it can be "
-                      "read by Gather along its first dimension and fetched, "
-                      "and updated by rows ({})",
+                      "updated by rows or element by element, together with "
+                      "variables that are cut as it is ({})",
                       node.Describe(), variable.name(), node.location())};
-}
-
-Shape WithRows(Shape shape, int64_t rows) {
-  shape.set(0, rows);
-  return shape;
 }
 
 class Spreader {
  public:
   explicit Spreader(Graph& graph)
-      : graph_(graph), order_(graph.TopologicalOrder()) {}
+      : graph_(graph),
+        order_(graph.TopologicalOrder()),
+        parts_(graph, order_) {}
 
   void Run() {
     std::vector<Node*> order;
@@ -62,6 +63,12 @@ class Spreader {
       }
       order.push_back(node);
     }
+    for (const auto& [node, parts] : updates_) {
+      // Who waited for it waits for all of them.
+      node->Become(OpTable::Global().Get("NoOp"), {}, {});
+      node->set_output_types({});
+      node->set_control_inputs(parts);
+    }
     graph_.Renumber(order);
     Prune(graph_);
   }
@@ -69,24 +76,33 @@ class Spreader {
  private:
   void Visit(Node& node) {
     if (SpreadsRows(node)) return Divide(node);
-    const Spread* of = nullptr;
-    for (int i = 0; i < node.num_inputs(); ++i) {
-      const auto found = spread_.find(&node.input(i).node());
-      if (found == spread_.end()) continue;
-      of = &found->second;
-      // Of an update's variables all are alike, and nothing else is one.
-      const bool fits = i < std::max(node.mutates(), 1);
-      if (!fits) throw Wrong(node, node.input(i).node());
-    }
-    if (of == nullptr) return;
     const LocationScope location(graph_, node.location());
-    if (node.mutates() > 0) {
-      UpdatePieces(node, *of);
-    } else if (node.IsFetch()) {
-      node.set_input(0, Joined(*of));
-    } else {
-      GatherPieces(node, *of);
+    const RowDivision& division = parts_.division();
+    if (division.Of(node) != nullptr) return DividePieces(node);
+    for (int i = 0; i < node.mutates(); ++i) {
+      if (division.Of(node.input(i)) != nullptr) {
+        throw Wrong(node, node.input(i).node());
+      }
     }
+    const auto of =
+        spread_.find(node.num_inputs() > 0 ? &node.input(0).node() : nullptr);
+    const bool gathers = of != spread_.end() && division.TakesPieces(node, 0);
+    parts_.WantWholes(node);
+    if (gathers) GatherPieces(node, of->second);
+  }
+
+  void DividePieces(Node& node) {
+    const bool by_elements =
+        !node.op().scatters && (node.mutates() == 0 || !node.IsInitializer());
+    if (!by_elements) parts_.WantWholes(node);
+    if (by_elements) {
+      parts_.Divide(node);
+    } else {
+      const Spread& of = spread_.at(&node.input(0).node());
+      parts_.Set(node, node.op().scatters ? UpdateRows(node, of)
+                                          : Initialize(node, of));
+    }
+    if (node.mutates() > 0) updates_.emplace_back(&node, parts_.Of(node));
   }
 
   void Divide(Node& node) {
@@ -101,21 +117,15 @@ class Spreader {
       spread.variables.push_back(
           &AddNew(node, node.op(), std::move(attrs), {}, type, piece.device));
     }
+    parts_.Set(node, spread.variables);
     spread_[&node] = std::move(spread);
   }
 
   // --- Reads ---
 
-  Output Joined(const Spread& of) {
-    std::vector<Output> all;
-    for (Node* variable : of.variables) all.push_back(variable->output(0));
-    return all.size() == 1 ? all[0] : Concat(all, 0);
-  }
-
   void GatherPieces(Node& node, const Spread& of) {
     const RowsTakenFn rows_taken = node.op().rows_taken;
-    const Output taken = rows_taken == nullptr ? Output() : rows_taken(node);
-    if (!taken.valid()) throw Wrong(node, node.input(0).node());
+    const Output taken = rows_taken(node);
     const NameScope names(graph_, node.name());
     const Output rows = AsInt64(taken);
     Shape alike = taken.shape();  // with the rows' dimensions
@@ -146,33 +156,6 @@ class Spreader {
   }
 
   // --- Updates ---
-
-  void UpdatePieces(Node& node, const Spread& of) {
-    for (int i = 0; i < node.mutates(); ++i) {
-      const auto found = spread_.find(&node.input(i).node());
-      const bool alike = found != spread_.end() &&
-                         found->second.pieces.size() == of.pieces.size() &&
-                         node.input(i).shape()[0] == node.input(0).shape()[0];
-      if (!alike) throw Wrong(node, node.input(i).node());
-    }
-    for (const Node* user : order_) {
-      for (const Output& input : user->inputs()) {
-        if (&input.node() == &node) throw Wrong(*user, node.input(0).node());
-      }
-    }
-    std::vector<Node*> updates;
-    if (node.op().scatters) {
-      updates = UpdateRows(node, of);
-    } else if (node.IsInitializer()) {
-      updates = Initialize(node, of);
-    } else {
-      throw Wrong(node, node.input(0).node());
-    }
-    // Who waited for it waits for all of them.
-    node.Become(OpTable::Global().Get("NoOp"), {}, {});
-    node.set_output_types({});
-    node.set_control_inputs(std::move(updates));
-  }
 
   std::vector<Node*> UpdateRows(const Node& node, const Spread& of) {
     const NameScope names(graph_, node.name());
@@ -250,7 +233,7 @@ class Spreader {
     }
     const TensorType type = {value.dtype(),
                              WithRows(value.shape(), end - begin)};
-    if (IsOfShape(node)) {
+    if (IsOfShape(node) && (!node.op().stateful || node.attrs().Has("first"))) {
       Attributes attrs = node.attrs();
       if (attrs.Has("first")) {
         const int64_t row = WithRows(value.shape(), 1).elements();
@@ -285,19 +268,6 @@ class Spreader {
     return Slice(value, from, size);
   }
 
-  // Whether input 0 is the shape, and an element alike everywhere, or drawn for
-  // its place.
-  static bool IsOfShape(const Node& node) {
-    const OpDef& op = node.op();
-    return node.num_inputs() > 0 &&
-           std::string_view(op.inputs[0].name) == "shape" &&
-           node.input(0).node().IsConstant() &&
-           (!op.stateful || node.attrs().Has("first")) &&
-           std::all_of(
-               node.inputs().begin() + 1, node.inputs().end(),
-               [](const Output& input) { return input.shape().scalar(); });
-  }
-
   Output Made(const Node& like, Attributes attrs, std::vector<Output> inputs,
               const TensorType& type) {
     Node& node = AddNew(like, like.op(), std::move(attrs), std::move(inputs),
@@ -312,13 +282,7 @@ class Spreader {
   Node& AddNew(const Node& like, const OpDef& op, Attributes attrs,
                std::vector<Output> inputs, const TensorType& type,
                const std::string& device) {
-    const std::string name = graph_.UniqueName(
-        graph_.scope().empty() ? like.name() + "/rows" : "rows");
-    Node& node = graph_.AddRaw(name, like.origin(), op, std::move(attrs),
-                               std::move(inputs), {type});
-    node.set_device(device);
-    node.set_location(like.location());
-    return node;
+    return AddPart(like, op, std::move(attrs), std::move(inputs), type, device);
   }
 
   static Output AsInt64(const Output& rows) {
@@ -327,7 +291,10 @@ class Spreader {
 
   Graph& graph_;
   const std::vector<Node*> order_;
+  RowParts parts_;
   std::map<const Node*, Spread> spread_;
+  std::vector<std::pair<Node*, std::vector<Node*>>>
+      updates_;             // and their parts
   Node* before_ = nullptr;  // the assignment before what is made
 };
 

@@ -6,29 +6,15 @@
 #include <utility>
 
 #include "engine/catch_errors.h"
+#include "graph/row_division.h"
 #include "graph/row_pieces.h"
 
 namespace sluice {
-namespace {
-
-// Whether a graph reads a variable by rows alone.
-bool ReadsRows(const Graph& graph, const Node& variable) {
-  for (const auto& node : graph.nodes()) {
-    for (int i = 0; i < node->num_inputs(); ++i) {
-      if (&node->input(i).node() != &variable) continue;
-      const bool gathers = i == 0 && node->op().rows_taken != nullptr &&
-                           node->op().rows_taken(*node).valid();
-      if (!gathers && !node->IsInitializer()) return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
-
 ServedTables::ServedTables(const Graph& graph) {
   for (const Output& variable : graph.Variables()) {
-    if (SpreadsRows(variable.node())) tables_.push_back(variable);
+    const Node& node = variable.node();
+    const bool table = SpreadsRows(node) && UsedByRowsAlone(graph, node);
+    if (table) tables_.push_back(variable);
   }
 }
 
@@ -96,7 +82,8 @@ void ReadFromServers(const Graph& trained, const TrainingServers& servers,
     const Node* const twin = trained.Find(variable.name());
     const bool reads = twin != nullptr && SpreadsRows(*twin) &&
                        twin->output_type(0) == variable.type() &&
-                       ReadsRows(graph, variable.node());
+                       UsedByRowsAlone(trained, *twin) &&
+                       UsedByRowsAlone(graph, variable.node());
     if (!reads) continue;
     SpreadRows(variable.node(), servers.devices);
     any = true;

@@ -14,7 +14,9 @@
 
 namespace SLUICE_INTERNAL sluice {
 
-// One thread. What is a table says the graph (graph/row_pieces.h).
+// One thread. What is a table says the graph (graph/row_pieces.h): of what is
+// cut what is used by rows alone. Other variables that are cut are wholes in
+// steps, and so for all that is here.
 class ServedTables {
  public:
   // There are none.

@@ -43,9 +43,10 @@ void TrainingRun::CheckServers() const {
   workers_.RequireSame(
       "consistency or number of parameter servers",
       fmt::format(
-          "{} servers, lead {}, backups {}, tables from {} bytes",
+          "{} servers, lead {}, backups {}, tables from {} bytes, others {}",
           options_.servers.devices.size(), options_.servers.lead.value_or(-1),
-          options_.servers.backups.value_or(-1), options_.servers.cut_from));
+          options_.servers.backups.value_or(-1), options_.servers.cut_from,
+          options_.servers.dense_from.value_or(-1)));
   CheckBackups();
 }
 
@@ -101,7 +102,8 @@ SessionOptions TrainingRun::PlaceTraining() {
   std::vector<Output> decided;
   if (backed_) decided = {AdmittedWorkers(graph_), AdmittedWeight(graph_)};
   ThrowIfError(dist::PlaceOnServers(graph_, session.devices[0], servers.devices,
-                                    servers.cut_from, decided));
+                                    {servers.cut_from, servers.dense_from},
+                                    decided));
   // Nobody else would have what a server that ends takes along.
   const bool kept = servers.patience.count() > 0 && options_.log_dir.empty();
   if (!kept || !workers_.leads())

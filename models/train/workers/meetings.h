@@ -36,6 +36,8 @@ struct TrainingServers {
   // (dist/servers/placement.h), and no worker has more of one than it reads;
   // the same for all.
   int64_t cut_from = 64 << 20;
+  // Of other variables; nothing: what serves balance (dist::CutFrom).
+  std::optional<int64_t> dense_from = std::nullopt;
 
   // Of several workers that do each step together: 0 or more, but not all, that
   // a step does not wait for (dist/servers/admission.h).

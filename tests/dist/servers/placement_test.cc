@@ -250,7 +250,7 @@ TEST_CASE("contributions stay where they came to") {
     const Output admitted = AdmittedWorkers(graph);
     const Output weight = AdmittedWeight(graph);
     ThrowIfError(
-        PlaceOnServers(graph, kWorker, Cpus(2), INT64_MAX, {admitted, weight}));
+        PlaceOnServers(graph, kWorker, Cpus(2), {}, {admitted, weight}));
     int places = 0;
     std::set<const Node*> made;  // of contributions
     for (const Node* node : graph.TopologicalOrder()) {

@@ -183,7 +183,7 @@ TEST_CASE("tables over any number of servers have one device's bits") {
 
     Program spread(seed);
     const Names servers = Cpus(1 + static_cast<int>(seed % 5));
-    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, 1));
+    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, {.tables = 1}));
     if (seed % 2 == 0) CountLast(spread.train, GlobalStep(spread.graph));
     spread_in_all += Spread(spread.graph);
     SessionOptions options;
@@ -212,7 +212,7 @@ TEST_CASE("and where servers are other tasks") {
     for (int i = 0; i <= static_cast<int>(seed % 3); ++i) {
       servers.push_back(WorkerName(i) + "/cpu:0");
     }
-    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, 1));
+    ThrowIfError(PlaceOnServers(spread.graph, kWorker, servers, {.tables = 1}));
     SessionOptions options;
     options.devices = servers;
     options.devices.insert(options.devices.begin(), kWorker);
@@ -325,9 +325,9 @@ TEST_CASE("an id that is no row is an error, wherever it would be") {
   }
 }
 
-TEST_CASE("what needs a whole table is an error that names it") {
+TEST_CASE("who needs a whole table joins it") {
   Graph graph;
-  const Output table = graph.Variable("table", Zeros({40, 3}));
+  const Output table = graph.Variable("table", Ones({40, 3}));
   const Output sum = Sum(table);
   const Output more = AssignAdd(table, Fill(graph, {40, 3}, 1));
   SpreadRows(table.node(), Cpus(2));
@@ -335,11 +335,25 @@ TEST_CASE("what needs a whole table is an error that names it") {
   options.devices = {kWorker, "/cpu:1", "/cpu:2"};
   Session session(graph, options);
   session.Initialize();
-  for (const Output& node : {sum, more}) {
-    const std::string error = ErrorOf([&] { session.Run({}, node); });
-    CAPTURE(error);
-    CHECK(Contains(error, "the rows of 'table' are on several devices"));
-  }
+  CHECK(session.Run({}, more).BitEqual(
+      Tensor::Full(DType::kFloat32, {40, 3}, 2)));
+  CHECK(session.Run({}, sum).At(0) == 240);
+}
+
+TEST_CASE("an update of variables that are not cut alike names one") {
+  Graph graph;
+  const Output table = graph.Variable("table", Ones({40, 3}));
+  const Output velocity = graph.Variable("velocity", Ones({40, 3}));
+  const Output update =
+      ApplyMomentum(table, velocity, 0.1, Fill(graph, {40, 3}, 1));
+  SpreadRows(table.node(), Cpus(2));
+  SessionOptions options;
+  options.devices = {kWorker, "/cpu:1", "/cpu:2"};
+  Session session(graph, options);
+  session.Initialize();
+  const std::string error = ErrorOf([&] { session.Run({}, update); });
+  CAPTURE(error);
+  CHECK(Contains(error, "the rows of 'table' are on several devices"));
 }
 
 // Rows count as the bytes of those who have them.
@@ -350,7 +364,8 @@ TEST_CASE("servers hold as much, within a dense variable and a few rows") {
     Program program(static_cast<uint32_t>(trial));
     const int64_t from = static_cast<int64_t>(random() % 3000);
     const Names servers = Cpus(1 + static_cast<int>(random() % 5));
-    ThrowIfError(PlaceOnServers(program.graph, kWorker, servers, from));
+    ThrowIfError(
+        PlaceOnServers(program.graph, kWorker, servers, {.tables = from}));
     std::map<std::string, int64_t> held;
     for (const std::string& server : servers) held[server] = 0;
     int64_t dense = 0, unit = 0;
@@ -407,7 +422,7 @@ TEST_CASE("a piece counts where it is") {
   for (int i = 0; i < 6; ++i) {
     dense.push_back(graph.Variable("dense" + std::to_string(i), Zeros({100})));
   }
-  REQUIRE(PlaceOnServers(graph, kWorker, Cpus(2), 2000).ok());
+  REQUIRE(PlaceOnServers(graph, kWorker, Cpus(2), {.tables = 2000}).ok());
   REQUIRE(PiecesOf(table.node()).size() == 1);
   CHECK(PiecesOf(table.node())[0].device == "/cpu:1");
   for (const Output& variable : dense) {

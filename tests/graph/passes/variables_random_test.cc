@@ -1,7 +1,7 @@
 // Random graphs of reads and writes of variables against the rule itself: a
 // read is of what the last write that it depends on left, or of the value at
 // the start of the step. The oracle interprets the graph as it was built and
-// knows nothing of passes, devices or memory.
+// knows nothing of passes, devices, memory or variables that are cut by rows.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -9,14 +9,15 @@
 #include <set>
 
 #include "graph/builder.h"
+#include "graph/row_pieces.h"
 #include "graph/session/session.h"
 
 namespace sluice {
 namespace {
 
-constexpr int64_t kElements = 4;
+constexpr int64_t kElements = 8;
 
-Tensor Vector4(double first) {
+Tensor Values8(double first) {
   Tensor t(DType::kFloat64, {kElements});
   for (int64_t i = 0; i < kElements; ++i) {
     t.data<double>()[i] = first + 0.25 * static_cast<double>(i);
@@ -24,16 +25,20 @@ Tensor Vector4(double first) {
   return t;
 }
 
+// Which variables are cut over the two devices.
+enum class Cut { kNone, kAll, kSome };
+
 // Writes of each variable form a chain; all else is as it falls.
 class RandomWrites {
  public:
-  RandomWrites(Graph& graph, uint32_t seed, bool two_devices)
-      : graph_(graph), random_(seed), two_devices_(two_devices) {
+  RandomWrites(Graph& graph, uint32_t seed, bool two_devices, Cut cut)
+      : graph_(graph), random_(seed), two_devices_(two_devices), cut_(cut) {
     const int variables = 1 + static_cast<int>(random_() % 3);
     for (int i = 0; i < variables; ++i) {
       DeviceScope device(graph, "/cpu:0");
       variables_.push_back(graph.Variable("v" + std::to_string(i),
-                                          CopyOf(Vector4(10.0 * i + 1))));
+                                          CopyOf(Values8(10.0 * i + 1))));
+      CutSome(variables_.back().node());
       values_.push_back(variables_.back());
     }
     writes_.resize(variables_.size());
@@ -54,6 +59,19 @@ class RandomWrites {
   }
 
  private:
+  void CutSome(Node& variable) {
+    if (cut_ == Cut::kAll) SpreadRows(variable, {"/cpu:0", "/cpu:1"});
+    if (cut_ != Cut::kSome) return;
+    switch (random_() % 3) {
+      case 0:
+        return SpreadRows(variable, {"/cpu:0", "/cpu:1"});
+      case 1:
+        return SpreadRows(variable, {"/cpu:1", "/cpu:0"});
+      default:
+        return;
+    }
+  }
+
   // Mostly among the latest, often a variable.
   Output Any() {
     if (random_() % 3 == 0) return variables_[random_() % variables_.size()];
@@ -62,7 +80,9 @@ class RandomWrites {
   }
 
   void Add() {
-    if (variables_.size() > 1 && random_() % 8 == 0) return WriteTwo();
+    // Those that one node writes are cut alike.
+    const bool two = variables_.size() > 1 && random_() % 8 == 0;
+    if (two && cut_ != Cut::kSome) return WriteTwo();
     const bool write = random_() % 3 == 0;
     const size_t v = random_() % variables_.size();
     // Some nodes wait for others, as control edges have it.
@@ -81,7 +101,7 @@ class RandomWrites {
       case 0:
         return values_.push_back(Identity(a));
       case 1:
-        return values_.push_back(Reshape(Reshape(a, {2, 2}), {kElements}));
+        return values_.push_back(Reshape(Reshape(a, {2, 4}), {kElements}));
       case 2:
         return values_.push_back(Neg(a) * 0.5);
       case 3:
@@ -127,6 +147,7 @@ class RandomWrites {
   Graph& graph_;
   std::mt19937 random_;
   const bool two_devices_;
+  const Cut cut_;
   std::vector<Output> variables_, values_, fetches_;
   std::vector<std::vector<Node*>> writes_;
 };
@@ -146,7 +167,7 @@ class Oracle {
 
  private:
   static Values Start(size_t variable) {
-    const Tensor t = Vector4(10.0 * static_cast<double>(variable) + 1);
+    const Tensor t = Values8(10.0 * static_cast<double>(variable) + 1);
     return {t.data<double>(), t.data<double>() + kElements};
   }
 
@@ -251,12 +272,16 @@ TEST_CASE("random reads and writes follow the rule") {
   for (uint32_t seed = 1; seed <= 1500; ++seed) {
     CAPTURE(seed);
     const bool two = seed % 2 == 0;
+    const Cut cut = !two            ? Cut::kNone
+                    : seed % 3 == 0 ? Cut::kAll
+                    : seed % 3 == 1 ? Cut::kSome
+                                    : Cut::kNone;
     Graph graph;
-    const RandomWrites random(graph, seed, two);
+    const RandomWrites random(graph, seed, two, cut);
     Oracle oracle(random);
     SessionOptions options;
     if (two) options.devices = {"/cpu:0", "/cpu:1"};
-    options.simplify = seed % 3 != 0;
+    options.simplify = seed % 11 > 2;
     options.fuse = seed % 5 != 0;
     options.executor = seed % 7 == 0   ? ExecutorMode::kChecked
                        : seed % 7 == 1 ? ExecutorMode::kDataflow

@@ -148,6 +148,7 @@ struct Plan {
   std::string log_dir = {};
   double epochs = 2;
   bool table = false;  // the model has one, cut over the servers
+  bool dense = false;  // other variables are, too
   std::vector<Reaper::End> ends = {};
 };
 
@@ -197,6 +198,7 @@ std::vector<Trained> Train(const Plan& plan, std::mt19937& random,
     options.servers = job.For(rank, plan.lead);
     options.servers.patience = std::chrono::seconds(20);
     options.servers.cut_from = 1;
+    if (plan.dense) options.servers.dense_from = 1;
     options.servers.backups = plan.backups;
     if (rank == by) options.stop = &reaper;
     return options;
@@ -246,6 +248,7 @@ void CheckGoesOn(Plan plan, bool has_bits, std::mt19937& random) {
   if (!has_bits) return;
   Account undisturbed;
   plan.ends.clear();
+  plan.dense = false;
   plan.log_dir.clear();
   const Trained same = Train(plan, random, &undisturbed)[0];
   CheckVariables(same, all[0]);
@@ -263,6 +266,7 @@ TEST_CASE("whichever server ends and when, a training goes on and loses none") {
     const Lead leads[] = {kSync, Lead(kAnyLead), Lead(1)};
     plan.lead = leads[trial / 3 % 3];
     plan.table = trial % 2 == 1;
+    plan.dense = trial / 2 % 2 == 0;
     // Those in step have them, and one alone.
     CheckGoesOn(plan, !plan.lead || plan.workers == 1, random);
   }
@@ -278,6 +282,7 @@ TEST_CASE("so does one whose steps do not wait for all") {
     plan.workers = 2 + trial % 2;
     plan.backups = static_cast<int64_t>(random() % plan.workers);
     plan.table = trial / 2 % 2 == 1;
+    plan.dense = trial % 2 == 1;
     CheckGoesOn(plan, *plan.backups == 0, random);
   }
 }

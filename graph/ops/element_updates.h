@@ -1,0 +1,18 @@
+// What an update of variables looks at.
+#ifndef SLUICE_GRAPH_OPS_ELEMENT_UPDATES_H_
+#define SLUICE_GRAPH_OPS_ELEMENT_UPDATES_H_
+
+#include "engine/visibility.h"
+#include "graph/graph.h"
+
+namespace SLUICE_INTERNAL sluice {
+
+// Whether the node updates each element of its variables, which are of one
+// shape, by that element of its other operands and by scalars: a part of the
+// variables can then be updated by that part of these alone. False where
+// nothing is known of the op.
+bool UpdatesByElements(const Node& node);
+
+}  // namespace sluice
+
+#endif  // SLUICE_GRAPH_OPS_ELEMENT_UPDATES_H_
