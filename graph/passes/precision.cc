@@ -15,10 +15,17 @@
 // Variables stay float32; a weight is cast once per step. What takes a part of
 // one (Gather, Slice) has no operand in half, and so does not follow: its
 // result is cast, a table's rows and never the table.
+// Between devices half travels: what is joined of several devices' tensors is
+// joined of their halves where half is wanted, and a part that goes to other
+// devices is one of half where that is there.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "graph/passes/passes.h"
@@ -53,6 +60,7 @@ class Mixer {
         declared_[{node, i}] = node->input(i).dtype();
       }
     }
+    FindLeaving();
   }
 
   Status Run() {
@@ -122,9 +130,31 @@ class Mixer {
            std::isfinite(exact) == std::isfinite(rounded);
   }
 
+  // The parts of tensors that others alone read.
+  void FindLeaving() {
+    for (const Node* node : order_) {
+      if (node->Is("Slice") && may_.contains(node)) leaving_.insert(node);
+    }
+    std::set<const Node*> read;
+    for (const Node* node : order_) {
+      for (const Output& input : node->inputs()) {
+        read.insert(&input.node());
+        if (input.node().device() == node->device()) {
+          leaving_.erase(&input.node());
+        }
+      }
+    }
+    std::erase_if(leaving_,
+                  [&](const Node* node) { return !read.contains(node); });
+  }
+
   bool InHalf(const Node& node) const {
     const auto it = may_.find(&node);
     if (it == may_.end()) return false;
+    if (leaving_.contains(&node)) {
+      const Output& whole = node.input(0);
+      return OutputIsT(whole.node(), whole.index()) && InHalf(whole.node());
+    }
     return node.op().half == HalfRule::kPrefer ||
            (it->second.fed && it->second.wanted);
   }
@@ -178,6 +208,7 @@ class Mixer {
         x.node().control_inputs().empty() && !IsVariable(x.node().input(0))) {
       return x.node().input(0);
     }
+    if (dtype == half_ && JoinsOthers(x.node())) return JoinedHalves(x);
     // Half crosses between devices: it has fewer bytes.
     const std::string& device =
         dtype == half_ ? x.node().device() : user.device();
@@ -188,6 +219,35 @@ class Mixer {
     cast = NewCast(x, dtype, device);
     for (Node* writer : writers) cast.node().AddControlInput(writer);
     return cast;
+  }
+
+  // Whether the node joins tensors of other devices.
+  static bool JoinsOthers(const Node& node) {
+    return node.Is("Concat") &&
+           std::any_of(node.inputs().begin(), node.inputs().end(),
+                       [&](const Output& part) {
+                         return part.node().device() != node.device();
+                       });
+  }
+
+  Output JoinedHalves(const Output& x) {
+    const Node& join = x.node();
+    Output& joined = casts_[{x, half_, join.device(), {}}];
+    if (joined.valid()) return joined;
+    std::vector<Output> halves;
+    for (const Output& part : join.inputs()) {
+      halves.push_back(As(part, half_, join));
+    }
+    const std::string name =
+        graph_.UniqueName(fmt::format("{}/{}", join.name(), NameOf(half_)));
+    Node& node = graph_.AddRaw(name, name, join.op(), join.attrs(),
+                               std::move(halves), {{half_, x.shape()}});
+    node.set_device(join.device());
+    node.set_location(join.location());
+    node.set_control_inputs(join.control_inputs());
+    new_order_.push_back(&node);
+    joined = node.output(0);
+    return joined;
   }
 
   Output NewCast(const Output& x, DType dtype, const std::string& device) {
@@ -215,6 +275,7 @@ class Mixer {
   std::vector<Node*> order_, new_order_;
   VariableWrites writes_;
   std::map<const Node*, Place> may_;
+  std::set<const Node*> leaving_;                          // of these
   std::map<std::pair<const Node*, int>, DType> declared_;  // of inputs
   std::map<std::tuple<Output, DType, std::string, std::vector<Node*>>, Output>
       casts_;

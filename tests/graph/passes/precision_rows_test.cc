@@ -1,5 +1,6 @@
 // Mixed precision and what reads some rows, or some elements, of a large
-// variable: these are rounded to half, and never the whole.
+// variable: these are rounded to half, and never the whole. And such as are cut
+// over devices: what travels is half.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -250,6 +251,78 @@ TEST_CASE("gradients of rows in half are those of the rows alone") {
       (void)session.Run({{step->rows, RowsRead()}}, std::vector<Output>(),
                         {train});
       CHECK(session.Read(step->table).BitEqual(table));
+    }
+  }
+}
+
+// Two layers, of which the first is updated on the devices that have it.
+TEST_CASE("of a matrix that is cut half goes between devices, both ways") {
+  for (const Precision precision :
+       {Precision::kBFloat16, Precision::kFloat16}) {
+    CAPTURE(NameOf(precision));
+    std::vector<Tensor> left;
+    for (const int pieces : {0, 1, 3}) {
+      CAPTURE(pieces);
+      Graph graph;
+      const Output x = graph.Placeholder("x", DType::kFloat32, {5, kWidth});
+      const Output matrix =
+          graph.Variable("matrix", CopyOf(Values({kWidth, 12}, 3)));
+      const Output weights =
+          graph.Variable("weights", CopyOf(Values({12, 4}, 5)));
+      const Output loss = Sum(Tanh(MatMul(Relu(MatMul(x, matrix)), weights)));
+      const Operation train = optimizers::Sgd(0.5).Minimize(loss);
+      SessionOptions options = In(precision);
+      for (int i = 1; i <= pieces; ++i) {
+        options.devices.push_back("/cpu:" + std::to_string(i));
+      }
+      if (pieces > 0) {
+        for (const auto& node : graph.nodes()) {
+          if (!node->IsConstant()) node->set_device("/cpu:0");
+        }
+        const std::vector<std::string> over(options.devices.begin() + 1,
+                                            options.devices.end());
+        SpreadRows(matrix.node(), over);
+        for (const auto& node : graph.nodes()) {
+          if (node->mutates() > 0 && node->input(0) == matrix) {
+            node->set_device(over[0]);
+          }
+        }
+        const StepRequest request = {
+            .feeds = {{x, x.shape()}}, .fetches = {loss}, .targets = {train}};
+        const auto step = ExtractStep(graph, request).ValueOrThrow();
+        const auto devices = testing::Described(options.devices);
+        ThrowIfError(passes::Refine(*step, FoldNode));
+        ThrowIfError(passes::SpreadVariables(*step));
+        ThrowIfError(passes::Place(*step, devices));
+        ThrowIfError(passes::MixPrecision(
+            *step, precision == Precision::kFloat16 ? DType::kFloat16
+                                                    : DType::kBFloat16));
+        passes::Prune(*step);
+        ThrowIfError(passes::Verify(*step));
+        int crossing = 0;
+        for (const auto& node : step->nodes()) {
+          for (const Output& input : node->inputs()) {
+            if (input.node().device() == node->device()) continue;
+            if (input.shape().scalar() || input.node().IsConstant()) continue;
+            CAPTURE(node->Describe());
+            CAPTURE(input.name());
+            CHECK(IsHalf(input.dtype()));
+            ++crossing;
+          }
+        }
+        CHECK(crossing == 2 * pieces);
+      }
+      Session session(graph, options);
+      session.Initialize();
+      for (uint32_t i = 0; i < 3; ++i) {
+        (void)session.Run({{x, Values(x.shape(), 7 + i)}},
+                          std::vector<Output>(), {train});
+      }
+      const std::vector<Tensor> now = {session.Read(matrix),
+                                       session.Read(weights)};
+      if (pieces == 0) left = now;
+      CHECK(now[0].BitEqual(left[0]));
+      CHECK(now[1].BitEqual(left[1]));
     }
   }
 }
