@@ -207,7 +207,8 @@ void AddOptions(CLI::App& app, JobOptions& options) {
       ->check(CLI::Range(1, kMostProcesses));
   app.add_option("--ps", options.servers,
                  "Parameter servers beside these, for programs with --strategy "
-                 "ps; on the hosts in turn")
+                 "ps, which share out the variables and cut large ones by "
+                 "rows; on the hosts in turn")
       ->check(CLI::Range(1, kMostProcesses));
   CLI::Option* hosts = app.add_option_function<std::string>(
       "-H,--host",

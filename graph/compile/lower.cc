@@ -10,6 +10,7 @@
 #include "graph/compile/evaluate.h"
 #include "graph/compile/extract.h"
 #include "graph/compile/memory_plan.h"
+#include "graph/compile/part_buffers.h"
 #include "graph/traversal.h"
 
 namespace sluice {
@@ -23,6 +24,12 @@ struct Storage {
   int unused = 0;            // operands that have yet to read it
   std::vector<int> touched;  // instructions that read or write it, in order
   int output = Plan::Buffer::kWorkspace;  // of the first to write it
+  // Of a part of another: that, which has the counts and instructions of both,
+  // and where in it.
+  int whole = -1;
+  size_t at = 0;  // bytes
+
+  bool placed() const { return kind == Location::Kind::kArena && whole < 0; }
 };
 
 std::atomic<ExecutorMode> auto_executor{ExecutorMode::kAuto};
@@ -55,6 +62,9 @@ class Lowering {
           part_.incarnation, plan_.device));
     }
     const std::vector<Node*> order = graph_.TopologicalOrder();
+    if (!plan_.checked && device_.accelerator() == nullptr) {
+      parts_ = PartBuffers(order);
+    }
     CountUses(order);
     for (Node* node : order) SLUICE_RETURN_IF_ERROR(Visit(*node));
     PlaceBuffers();
@@ -68,20 +78,27 @@ class Lowering {
   // How many operands read each buffer, seen through views.
   void CountUses(const std::vector<Node*>& order) {
     for (const Node* node : order) {
-      if (!node->IsInstruction()) continue;
+      if (!Runs(*node)) continue;
       for (const Output& input : node->inputs()) {
-        ++uses_[ViewRoot(input)];
+        ++uses_[parts_.WholeOf(input)];
       }
     }
   }
 
+  bool Runs(const Node& node) const {
+    return node.IsInstruction() && !parts_.NeedsNone(node);
+  }
+
   Status Visit(Node& node) {
-    if (node.IsInstruction()) return Emit(node);
+    if (Runs(node)) return Emit(node);
     Positions& after = after_[&node];
     for (const Output& input : node.inputs()) Depend(input.node(), &after);
     for (const Node* control : node.control_inputs()) Depend(*control, &after);
     if (node.op().view) {
       storage_of_[node.output(0)] = storage_of_.at(node.input(0));
+    } else if (node.IsInstruction()) {
+      // What is joined is there since the first part was.
+      if (parts_.Find(node.output(0)) != nullptr) PartStorage(node.output(0));
     } else if (node.IsConstant()) {
       storage_of_[node.output(0)] =
           NewStorage(node.output(0), Location::Kind::kConstant,
@@ -128,6 +145,26 @@ class Lowering {
     return static_cast<int>(storages_.size()) - 1;
   }
 
+  int PartStorage(const Output& output) {
+    const PartBuffers::Part& part = *parts_.Find(output);
+    const auto [whole, is_new] = storage_of_.try_emplace(part.whole, -1);
+    if (is_new) {
+      whole->second = NewStorage(part.whole, Location::Kind::kArena, 0);
+    }
+    Storage storage = {Location::Kind::kArena, 0, output.type().bytes()};
+    storage.whole = whole->second;
+    storage.at = part.offset;
+    storages_.push_back(storage);
+    const int s = static_cast<int>(storages_.size()) - 1;
+    storage_of_[output] = s;
+    return s;
+  }
+
+  // That has the counts of s.
+  Storage& WholeOf(int s) {
+    return storages_[storages_[s].whole < 0 ? s : storages_[s].whole];
+  }
+
   void Depend(const Node& on, Positions* positions) const {
     const Positions& after = after_.at(&on);
     positions->insert(after.begin(), after.end());
@@ -152,7 +189,7 @@ class Lowering {
     for (const Output& input : node.inputs()) {
       const int s = storage_of_.at(input);
       operands_.push_back(s);
-      storages_[s].touched.push_back(position);
+      WholeOf(s).touched.push_back(position);
     }
     NoteVariables(node);
     for (int i = 0; i < node.num_outputs(); ++i) {
@@ -170,7 +207,7 @@ class Lowering {
       operands_.push_back(static_cast<int>(storages_.size()) - 1);
     }
     for (const Output& input : node.inputs()) {
-      --storages_[storage_of_.at(input)].unused;
+      --WholeOf(storage_of_.at(input)).unused;
     }
     const size_t workspace = kernel->workspace_bytes();
     storages_.push_back(
@@ -263,10 +300,12 @@ class Lowering {
         if (user != position) waits->insert(user);
       }
       storages_[s].unused += uses_.contains(output) ? uses_.at(output) : 0;
+    } else if (parts_.Find(output) != nullptr) {
+      s = PartStorage(output);
     } else {
       s = NewStorage(output, Location::Kind::kArena, 0);
     }
-    storages_[s].touched.push_back(position);
+    WholeOf(s).touched.push_back(position);
     storage_of_[output] = s;
     return s;
   }
@@ -280,8 +319,7 @@ class Lowering {
       if (candidate >= node.num_inputs()) continue;
       const int s = storage_of_.at(node.input(candidate));
       const Storage& storage = storages_[s];
-      if (storage.kind != Location::Kind::kArena ||
-          storage.bytes != node.output_type(0).bytes()) {
+      if (!storage.placed() || storage.bytes != node.output_type(0).bytes()) {
         continue;
       }
       int here = 0;
@@ -302,7 +340,7 @@ class Lowering {
     std::vector<int> storage_of_request;
     for (size_t s = 0; s < storages_.size(); ++s) {
       const Storage& storage = storages_[s];
-      if (storage.kind != Location::Kind::kArena) continue;
+      if (!storage.placed()) continue;
       requests.push_back(
           {storage.bytes, storage.touched.front(), storage.touched.back()});
       storage_of_request.push_back(static_cast<int>(s));
@@ -318,6 +356,12 @@ class Lowering {
       plan_.buffers.push_back({requests[r].first, storages_[s].output,
                                requests[r].bytes, memory.offsets[r],
                                requests[r].last});
+    }
+    for (size_t s = 0; s < storages_.size(); ++s) {
+      const Storage& storage = storages_[s];
+      if (storage.whole >= 0) {
+        offsets_[s] = offsets_[static_cast<size_t>(storage.whole)] + storage.at;
+      }
     }
     for (int s : operands_) {
       plan_.locations.push_back(
@@ -369,7 +413,7 @@ class Lowering {
     std::map<size_t, Segment> segments;  // by begin; they never overlap
     std::vector<int> by_first;
     for (size_t s = 0; s < storages_.size(); ++s) {
-      if (storages_[s].kind == Location::Kind::kArena && storages_[s].bytes) {
+      if (storages_[s].placed() && storages_[s].bytes) {
         by_first.push_back(static_cast<int>(s));
       }
     }
@@ -430,6 +474,7 @@ class Lowering {
   const StepSettings& settings_;
   ExecutorMode mode_ = ExecutorMode::kAuto;  // of a Plan that is not checked
   Plan plan_;
+  PartBuffers parts_;
   std::map<Output, int> uses_;
   std::vector<Storage> storages_;
   std::vector<size_t> offsets_;  // parallel to storages_

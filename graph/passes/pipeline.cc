@@ -35,7 +35,7 @@ constexpr Pass kPipeline[] = {
      [](Graph& g, const Context& c) { return CountWorkers(g, c.workers); }},
     {"refine", "shapes concrete, constants folded",
      [](Graph& g, const Context& c) { return Refine(g, c.fold); }},
-    {"spread_rows", "of large tables, over their devices",
+    {"spread_rows", "of large variables, over their devices",
      [](Graph& g, const Context&) { return SpreadVariables(g); }},
     {"simplify", "identities that hold bit for bit", Plain<Simplify>,
      Simplifies},
