@@ -177,8 +177,7 @@ bool Shares::FindWholes() {
     for (int i = 0; i < node->num_inputs(); ++i) {
       const Node* const of = division.Of(node->input(i));
       if (of == nullptr) continue;
-      const bool joins =
-          !division.TakesPieces(*node, i) && IsServer(node->device());
+      const bool joins = on_server && !division.TakesPieces(*node, i);
       const bool divided = division.Of(*node) != nullptr;
       if (joins || (i < node->mutates() && !divided)) {
         whole_.insert(groups_.Of(numbers_.at(of)));
