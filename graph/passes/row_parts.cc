@@ -6,6 +6,7 @@
 
 #include "graph/ops/array.h"
 #include "graph/ops/slice.h"
+#include "graph/passes/variable_writes.h"
 
 namespace sluice::passes {
 
@@ -37,7 +38,23 @@ Shape WithRows(Shape shape, int64_t rows) {
 }
 
 RowParts::RowParts(Graph& graph, const std::vector<Node*>& order)
-    : graph_(graph), division_(order), writes_(order) {}
+    : graph_(graph), division_(order) {
+  const VariableWrites writes(order);
+  for (const Node* node : order) {
+    for (int i = node->mutates(); i < node->num_inputs(); ++i) {
+      const Output& read = node->input(i);
+      std::vector<Node*> before = writes.Before(read, *node);
+      if (!before.empty()) before_[{read, node}] = std::move(before);
+    }
+  }
+}
+
+const std::vector<Node*>& RowParts::WritesBefore(const Output& read,
+                                                 const Node& user) const {
+  static const std::vector<Node*> none;
+  const auto found = before_.find({read, &user});
+  return found == before_.end() ? none : found->second;
+}
 
 void RowParts::Set(const Node& node, std::vector<Node*> parts) {
   parts_[&node] = std::move(parts);
@@ -86,7 +103,7 @@ Output RowParts::Whole(const Node& user, int i) {
   if (division_.Of(value) == nullptr) return value;
   const std::vector<Node*>& parts = parts_.at(&value.node());
   if (parts.size() == 1) return parts[0]->output(0);
-  const std::vector<Node*> writers = writes_.Before(value, user);
+  const std::vector<Node*>& writers = WritesBefore(value, user);
   Output& whole = wholes_[{value, user.device(), writers}];
   if (whole.valid()) return whole;
   std::vector<Output> all;
@@ -112,7 +129,7 @@ Output RowParts::PieceOf(const Node& user, int i, size_t piece) {
 // Cut where the value is, so that each piece alone travels.
 Output RowParts::RowsOf(const Output& value, const RowPiece& piece,
                         const Node& user) {
-  const std::vector<Node*> writers = writes_.Before(value, user);
+  const std::vector<Node*>& writers = WritesBefore(value, user);
   Output& rows = rows_[{value, piece.begin, writers}];
   if (rows.valid()) return rows;
   const NameScope names(graph_, value.node().name());

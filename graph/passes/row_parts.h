@@ -8,10 +8,10 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
-#include "graph/passes/variable_writes.h"
 #include "graph/row_division.h"
 #include "graph/row_pieces.h"
 
@@ -51,6 +51,8 @@ class RowParts {
   void WantWholes(Node& node);
 
  private:
+  const std::vector<Node*>& WritesBefore(const Output& read,
+                                         const Node& user) const;
   Output Whole(const Node& user, int i);
   Output PieceOf(const Node& user, int i, size_t piece);
   Output RowsOf(const Output& value, const RowPiece& piece, const Node& user);
@@ -58,7 +60,9 @@ class RowParts {
 
   Graph& graph_;
   const RowDivision division_;
-  const VariableWrites writes_;
+  // Of who reads a variable: the writes that it comes after. As it was before
+  // parts took the place of these.
+  std::map<std::pair<Output, const Node*>, std::vector<Node*>> before_;
   std::unordered_map<const Node*, std::vector<Node*>> parts_;
   // By what they are of and the writes that they come after: wholes by their
   // device, rows by the first one.
