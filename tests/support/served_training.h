@@ -20,13 +20,16 @@ using Lead = std::optional<int64_t>;
 inline constexpr int64_t kAnyLead = INT64_MAX;
 inline const Lead kSync = std::nullopt;
 
-// The same task with variables on so many servers.
-inline std::vector<Trained> TrainOn(int servers, int workers, Lead lead,
-                                    Task task) {
+// The same task with variables on so many servers, cut over them from so many
+// bytes on.
+inline std::vector<Trained> TrainOn(
+    int servers, int workers, Lead lead, Task task,
+    std::optional<int64_t> dense_from = std::nullopt) {
   JobServers job(servers);
-  task.options = [&job, lead, before = task.options](int rank) {
+  task.options = [&, before = task.options](int rank) {
     TrainingOptions options = before(rank);
     options.servers = job.For(rank, lead);
+    options.servers.dense_from = dense_from;
     return options;
   };
   return TrainWith(workers, task);

@@ -34,9 +34,16 @@ using testing::ToySpec;
 using testing::Trained;
 using testing::TrainWith;
 
-// Layers of enough rows for several servers.
+// Layers of enough rows for several servers, and a table, of which a step reads
+// rows and, by most optimizers, updates all.
 ModelSpec Wide(Scope& scope, const Features& in, const RunContext& run) {
-  Output x = layers::Dense(scope / "fc1", in["x"], {.units = 21});
+  const Output places =
+      Cast(Abs(Slice(in["x"], {0, 0}, {-1, 2})) * 16, DType::kInt64);
+  const Output words =
+      layers::Embedding(scope / "words", places, {.size = 40, .dimensions = 3});
+  Output x =
+      layers::Dense(scope / "fc1", Concat({in["x"], layers::Flatten(words)}, 1),
+                    {.units = 21});
   x = layers::BatchNorm(scope / "norm", x,
                         {.training = run.training(), .activation = Relu});
   x = layers::Dense(scope / "fc2", x, {.units = 13, .activation = Tanh});
