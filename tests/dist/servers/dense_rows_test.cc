@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <random>
 #include <string>
@@ -12,6 +13,9 @@
 
 #include "dist/servers/placement.h"
 #include "graph/builder.h"
+#include "graph/compile/evaluate.h"
+#include "graph/compile/extract.h"
+#include "graph/passes/passes.h"
 #include "graph/row_pieces.h"
 #include "graph/session/session.h"
 #include "models/nn/initializers.h"
@@ -307,12 +311,56 @@ TEST_CASE("what is most of a server's share is cut, the rest is not") {
   CHECK(SpreadsRows(*graph.Find("fc7")));
   CHECK(!SpreadsRows(*graph.Find("fc8")));
   CHECK(!SpreadsRows(*graph.Find("conv0")));
+  std::map<std::string, int64_t> held;
+  int64_t all = 0;
+  for (const Output& variable : graph.Variables()) {
+    const Node& node = variable.node();
+    all += BytesOf(variable);
+    if (!SpreadsRows(node)) held[node.device()] += BytesOf(variable);
+    for (const RowPiece& piece : PiecesOf(node)) {
+      held[piece.device] +=
+          BytesOf(variable) / variable.shape()[0] * (piece.end - piece.begin);
+    }
+  }
+  for (const auto& [server, bytes] : held) {
+    CAPTURE(server);
+    CAPTURE(bytes);
+    CHECK(std::abs(bytes - all / 4) <= all / 4 / 8);
+  }
   // With one there is nothing to balance.
   Graph one;
   const Output large = one.Variable("large", Zeros({4096, 4096}));
   REQUIRE(PlaceOnServers(one, kWorker, Cpus(1)).ok());
   CHECK(!SpreadsRows(large.node()));
   CHECK(large.node().device() == "/cpu:1");
+}
+
+TEST_CASE("no first value is made as a whole") {
+  constexpr int64_t kRows = 4096, kColumns = 1024;  // 16 MiB
+  for (const initializers::Rule& rule :
+       {initializers::GlorotUniform(), initializers::HeNormal(),
+        initializers::Constant(0.5)}) {
+    Graph graph;
+    const Output matrix =
+        graph.Variable("matrix", rule(Shape{kRows, kColumns}));
+    ThrowIfError(PlaceOnServers(graph, kWorker, Cpus(2), {.dense = 1}));
+    REQUIRE(SpreadsRows(matrix.node()));
+    StepRequest request;
+    for (Node* node : graph.Initializers()) request.targets.emplace_back(node);
+    const auto step = ExtractStep(graph, request).ValueOrThrow();
+    ThrowIfError(passes::Refine(*step, FoldNode));
+    ThrowIfError(passes::SpreadVariables(*step));
+    int made = 0;
+    for (const auto& node : step->nodes()) {
+      if (node->IsVariable() || node->mutates() > 0) continue;
+      for (const TensorType& type : node->output_types()) {
+        CAPTURE(node->Describe());
+        CHECK(type.bytes() <= size_t{4} << 20);
+        ++made;
+      }
+    }
+    CHECK(made > 0);
+  }
 }
 
 // Contributions are on the servers, whole gradients nowhere else: what needs
