@@ -343,6 +343,7 @@ TEST_CASE("no first value is made as a whole") {
     Graph graph;
     const Output matrix =
         graph.Variable("matrix", rule(Shape{kRows, kColumns}));
+    Sum(matrix);
     ThrowIfError(PlaceOnServers(graph, kWorker, Cpus(2), {.dense = 1}));
     REQUIRE(SpreadsRows(matrix.node()));
     StepRequest request;
