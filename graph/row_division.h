@@ -7,10 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace SLUICE_INTERNAL sluice {
+namespace sluice {
 
 // Of concrete shapes. It does not see later changes of the graph.
 class RowDivision {

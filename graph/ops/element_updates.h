@@ -2,10 +2,9 @@
 #ifndef SLUICE_GRAPH_OPS_ELEMENT_UPDATES_H_
 #define SLUICE_GRAPH_OPS_ELEMENT_UPDATES_H_
 
-#include "engine/visibility.h"
 #include "graph/graph.h"
 
-namespace SLUICE_INTERNAL sluice {
+namespace sluice {
 
 // Whether the node updates each element of its variables, which are of one
 // shape, by that element of its other operands and by scalars: a part of the

@@ -159,7 +159,7 @@ TEST_CASE(
     const DeviceScope there(graph, device);
     parts.push_back(x * 2.0);
   }
-  Output all, sum;
+  Output all;
   {
     const DeviceScope here(graph, "/cpu:0");
     all = Relu(Concat(parts, 0));
