@@ -34,13 +34,14 @@ struct StruckJob {
     kSync,
     kAsync,
     kBounded,  // ssp
+    kBacked,   // sync, with backup workers
     kElastic,
     kElasticVirtual,
     kPipeline,
     kMirrored
   };
   Strategy strategy = Strategy::kRing;
-  int size = 1, servers = 0;
+  int size = 1, servers = 0, backups = 0;
   int stages = 1, micro_batches = 4;
   int least = 0, restarts = 0;
   int epochs = 6, pace_us = 500;
@@ -69,17 +70,22 @@ struct StruckJob {
     }
   }
   // Whether there is one training that it has the bits of.
-  bool has_bits() const { return !apart() && strategy != Strategy::kElastic; }
+  bool has_bits() const {
+    return !apart() && strategy != Strategy::kElastic &&
+           strategy != Strategy::kBacked;
+  }
 
   std::string Text() const {
     constexpr const char* kNames[] = {
-        "ring",    "virtual workers",         "ps sync",  "ps async", "ps ssp",
-        "elastic", "elastic virtual workers", "pipeline", "mirrored"};
+        "ring",     "virtual workers", "ps sync", "ps async",
+        "ps ssp",   "ps backed",       "elastic", "elastic virtual workers",
+        "pipeline", "mirrored"};
     return fmt::format(
-        "{} of {} processes, {} servers, {} stages, elastic {}, {} restarts"
-        "{}{}: {}",
-        kNames[static_cast<int>(strategy)], size, servers, stages, least,
-        restarts, tcp ? ", tcp" : "", tls ? ", tls" : "", TextOf(strikes));
+        "{} of {} processes, {} servers, {} backups, {} stages, elastic {}, "
+        "{} restarts{}{}: {}",
+        kNames[static_cast<int>(strategy)], size, servers, backups, stages,
+        least, restarts, tcp ? ", tcp" : "", tls ? ", tls" : "",
+        TextOf(strikes));
   }
 
   // The launcher's words. Without `marks` nothing happens to anybody.
@@ -105,6 +111,9 @@ struct StruckJob {
         break;
       case Strategy::kBounded:
         add({"--strategy", "ps", "--consistency", "ssp:1"});
+        break;
+      case Strategy::kBacked:
+        add({"--strategy", "ps", "--backup-workers", std::to_string(backups)});
         break;
       case Strategy::kPipeline:
         add({"--pipeline-stages", std::to_string(stages), "--micro-batches",
@@ -165,12 +174,11 @@ inline StruckJob RandomStruckJob(unsigned number) {
   using Strategy = StruckJob::Strategy;
   using Harm = Strike::Harm;
   using Phase = Strike::Phase;
-  constexpr Strategy kTurns[] = {Strategy::kRing,    Strategy::kElasticVirtual,
-                                 Strategy::kSync,    Strategy::kPipeline,
-                                 Strategy::kElastic, Strategy::kAsync,
-                                 Strategy::kVirtual, Strategy::kElasticVirtual,
-                                 Strategy::kBounded, Strategy::kMirrored,
-                                 Strategy::kSync};
+  constexpr Strategy kTurns[] = {
+      Strategy::kRing,     Strategy::kElasticVirtual, Strategy::kSync,
+      Strategy::kPipeline, Strategy::kElastic,        Strategy::kBacked,
+      Strategy::kAsync,    Strategy::kVirtual,        Strategy::kElasticVirtual,
+      Strategy::kBounded,  Strategy::kMirrored,       Strategy::kSync};
   std::mt19937 random(number);
   const auto below = [&random](int n) {
     return static_cast<int>(random() % static_cast<unsigned>(n));
@@ -184,10 +192,12 @@ inline StruckJob RandomStruckJob(unsigned number) {
     case Strategy::kSync:
     case Strategy::kAsync:
     case Strategy::kBounded:
+    case Strategy::kBacked:
       served = true;
       job.size = 1 + below(3);
       job.servers = 1 + below(2);
       job.restarts = below(2);
+      if (job.strategy == Strategy::kBacked) job.backups = below(job.size);
       break;
     case Strategy::kElastic:
     case Strategy::kElasticVirtual:
