@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/runtime/rendezvous.h"
 #include "graph/compile/evaluate.h"
 #include "tests/support/kernel_run.h"
 
@@ -31,7 +32,7 @@ struct Op {
     }
     node = &graph.Add(std::move(request));
   }
-  GuardedRunResult Run(int in_place = -1) const {
+  GuardedRunResult Run(int in_place = -1, const StepContext& step = {}) const {
     const KernelSpec spec = SpecOf(*node, /*deterministic=*/false);
     const KernelPtr kernel = KernelTable::Global()
                                  .FindAll(spec, DeviceType::kCpu)
@@ -39,7 +40,7 @@ struct Op {
                                  ->make(spec)
                                  .ValueOrThrow();
     return GuardedRun(*kernel, spec, values, 0,
-                      {.in_place = in_place, .fill = 0x77});
+                      {.in_place = in_place, .fill = 0x77, .step = step});
   }
 };
 
@@ -169,6 +170,64 @@ TEST_CASE("a row that is none, or more rows than there are, is an error") {
     };
     CHECK(counted(2).fault == "");
     CHECK(counted(3).refused);
+  }
+}
+
+// What others send need be no whole rows, nor as many as there are to be.
+class Came final : public Exchange {
+ public:
+  explicit Came(size_t bytes) : bytes_(bytes) {}
+  Status StartSend(const Edge& edge, const DeviceView&) override {
+    sent_ = edge.bytes;
+    return {};
+  }
+  Status WaitSent(const Edge&, const DeviceView&) override { return {}; }
+  Status StartReceive(const Edge&, const DeviceView&) override { return {}; }
+  Status WaitReceived(const Edge&, const DeviceView&) override { return {}; }
+  size_t ReceivedBytes(const Edge&) override { return bytes_; }
+  size_t sent() const { return sent_; }
+
+ private:
+  const size_t bytes_;
+  size_t sent_ = 0;
+};
+
+TEST_CASE("a receive takes whole rows, and as many as it knows of") {
+  constexpr size_t kRow = 3 * sizeof(float);
+  const Tensor room(DType::kFloat32, {4, 3});
+  for (size_t bytes = 0; bytes <= 4 * kRow; ++bytes) {
+    CAPTURE(bytes);
+    Came came(bytes);
+    const StepContext step = {.exchange = &came};
+    const auto rows = static_cast<int64_t>(bytes / kRow);
+    const bool whole = bytes % kRow == 0;
+    const Op some("RecvRowsWait", {room}, {{"key", "k"}});
+    const auto told = some.Run(-1, step);
+    CHECK((told.fault == "") == whole);
+    if (whole) CHECK(told.tensors[1].IntAt(0) == rows);
+    for (const int64_t count :
+         {rows, rows + 1, rows - 1, rows + (int64_t{1} << 62)}) {
+      const Op known("RecvRowsWait", {room, Tensor::Scalar<int64_t>(count)},
+                     {{"key", "k"}});
+      const auto got = known.Run(-1, step);
+      CHECK((got.fault == "") == (whole && count == rows));
+      if (got.fault == "") CHECK(got.tensors[1].IntAt(0) == rows);
+    }
+  }
+}
+
+TEST_CASE("a send is of the rows that are counted") {
+  const Tensor slices(DType::kFloat32, {4, 3});
+  for (const int64_t count : {-1, 0, 1, 3, 4, 5}) {
+    CAPTURE(count);
+    Came to(0);
+    const Op send("SendStart", {slices, Tensor::Scalar<int64_t>(count)},
+                  {{"key", "k"}});
+    const auto sent = send.Run(0, {.exchange = &to});
+    CHECK(sent.refused == (count < 0 || count > 4));
+    if (!sent.refused) {
+      CHECK(to.sent() == static_cast<size_t>(count) * 3 * sizeof(float));
+    }
   }
 }
 
